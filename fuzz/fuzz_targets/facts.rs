@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use muster_model::advice::{Fact, Kind};
+use muster_model::advice::{Fact, FactKind};
 use muster_spec::{Colour, parse_facts, parse_facts_line};
 
 fuzz_target!(|text: &str| {
@@ -12,9 +12,9 @@ fuzz_target!(|text: &str| {
         Ok(file) => {
             for fact in Fact::WORKLOAD {
                 match fact.kind() {
-                    Kind::Flag => assert!(file.facts.get(*fact) <= 1),
-                    Kind::Count { min, max, .. } => assert!((min..=max).contains(&file.facts.get(*fact))),
-                    Kind::Hundredths { max } => assert!(file.facts.get(*fact) <= max),
+                    FactKind::Flag => assert!(file.facts.get(*fact) <= 1),
+                    FactKind::Count { min, max, .. } => assert!((min..=max).contains(&file.facts.get(*fact))),
+                    FactKind::Hundredths { max } => assert!(file.facts.get(*fact) <= max),
                 }
             }
             if let Ok(line) = line {

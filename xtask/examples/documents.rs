@@ -1,6 +1,6 @@
-//! Prints a document that a room makes from its types: `documents
-//! openapi|job|queues|cluster|facts|site`. An example and not part of xtask, so that xtask itself
-//! links no room and compiles in seconds.
+//! Prints a document that a crate generates from its types: `documents
+//! openapi|job|queues|cluster|facts|site`. An example rather than a part of xtask, so that xtask
+//! itself links no other crate and compiles in seconds.
 
 use std::process::ExitCode;
 
@@ -15,7 +15,7 @@ fn main() -> ExitCode {
         }
         None => {
             eprintln!(
-                "error: no document is named `{name}`\nhint: openapi, job, queues, cluster, facts or site"
+                "error: unknown document `{name}`\nhint: openapi, job, queues, cluster, facts or site"
             );
             ExitCode::FAILURE
         }

@@ -1,7 +1,7 @@
-//! Plays stories under faults: `simulate --seeds N [--from N] [--jobs N] [--all]`, or `--seed N
-//! [--rounds N] [--trace]`. It stops at the first that breaks, or with `--all` tells of each. An
-//! example and not part of xtask, so that xtask itself links no room; `cargo xtask simulate` builds
-//! it for speed and runs it.
+//! Runs the deterministic simulation test: `simulate --seeds N [--from N] [--jobs N] [--all]`, or
+//! `--seed N [--rounds N] [--trace]`. It stops at the first failure, or with `--all` prints every
+//! failure. An example rather than a part of xtask, so that xtask itself links no other crate;
+//! `cargo xtask simulate` builds it in release mode and runs it.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,13 +9,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use muster_sim::storm::{Broken, Cover, play, shrink};
+use muster_sim::dst::{Coverage, DstFailure, play, shrink};
 
-/// Progress is told every so many seeds.
-const TELL_EVERY: u64 = 500;
+/// Number of seeds between two progress lines.
+const PROGRESS_SEEDS: u64 = 500;
 
 #[derive(Default)]
-struct Asked {
+struct DstOptions {
     seeds: Option<u64>,
     seed: Option<u64>,
     from: u64,
@@ -26,7 +26,7 @@ struct Asked {
 }
 
 fn main() -> ExitCode {
-    match asked().and_then(|asked| run(&asked)) {
+    match parse_args().and_then(|options| run(&options)) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -35,66 +35,68 @@ fn main() -> ExitCode {
     }
 }
 
-fn asked() -> Result<Asked> {
-    let mut asked = Asked { jobs: 1, ..Asked::default() };
+fn parse_args() -> Result<DstOptions> {
+    let mut options = DstOptions { jobs: 1, ..DstOptions::default() };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut number = || -> Result<u64> {
-            let text = words.next().with_context(|| format!("{word} wants a number"))?;
-            text.parse().with_context(|| format!("{word} wants a number, not `{text}`"))
+            let text = words.next().with_context(|| format!("{word} requires a number"))?;
+            text.parse().with_context(|| format!("{word} requires a number, not `{text}`"))
         };
         match word.as_str() {
-            "--seeds" => asked.seeds = Some(number()?),
-            "--seed" => asked.seed = Some(number()?),
-            "--from" => asked.from = number()?,
-            "--jobs" => asked.jobs = number()?.clamp(1, 64),
-            "--rounds" => asked.rounds = Some(number()?),
-            "--trace" => asked.trace = true,
-            "--all" => asked.all = true,
+            "--seeds" => options.seeds = Some(number()?),
+            "--seed" => options.seed = Some(number()?),
+            "--from" => options.from = number()?,
+            "--jobs" => options.jobs = number()?.clamp(1, 64),
+            "--rounds" => options.rounds = Some(number()?),
+            "--trace" => options.trace = true,
+            "--all" => options.all = true,
             _ => bail!(
                 "unknown argument {word}\nhint: --seeds N [--from N] [--jobs N] [--all], or --seed N [--rounds N] [--trace]"
             ),
         }
     }
-    Ok(asked)
+    Ok(options)
 }
 
-fn run(asked: &Asked) -> Result<ExitCode> {
-    match (asked.seed, asked.seeds) {
-        (Some(seed), None) => Ok(one(seed, asked)),
-        (None, Some(seeds)) => Ok(many(seeds, asked)),
-        _ => bail!("say --seeds N, or --seed N"),
+fn run(options: &DstOptions) -> Result<ExitCode> {
+    match (options.seed, options.seeds) {
+        (Some(seed), None) => Ok(one(seed, options)),
+        (None, Some(seeds)) => Ok(many(seeds, options)),
+        _ => bail!("use either --seeds N or --seed N"),
     }
 }
 
-/// One story, with its transcript when it is asked for.
-fn one(seed: u64, asked: &Asked) -> ExitCode {
-    let (lines, told, code) = match play(seed, asked.rounds, asked.trace) {
+/// Runs one seed, and prints its transcript with `--trace`.
+fn one(seed: u64, options: &DstOptions) -> ExitCode {
+    let (lines, summary, code) = match play(seed, options.rounds, options.trace) {
         Ok(played) => {
-            let told = format!(
+            let summary = format!(
                 "seed {seed}: {} rounds, transcript {:016x}\n{}",
-                played.rounds, played.hash, played.cover
+                played.rounds, played.hash, played.coverage
             );
-            (played.lines, told, ExitCode::SUCCESS)
+            (played.lines, summary, ExitCode::SUCCESS)
         }
         Err(broken) => (broken.lines.clone(), broken.to_string(), ExitCode::FAILURE),
     };
     for line in lines {
         println!("{line}");
     }
-    println!("{told}");
+    println!("{summary}");
     code
 }
 
-/// Many stories, shared out over threads; stops at the first that breaks, unless all are asked for.
-fn many(seeds: u64, asked: &Asked) -> ExitCode {
+/// Runs many seeds on several threads; stops at the first failure, except with `--all`.
+fn many(seeds: u64, options: &DstOptions) -> ExitCode {
     let start = Instant::now();
-    let (next, done) = (AtomicU64::new(asked.from), AtomicU64::new(0));
-    let (end, stop) = (asked.from + seeds, AtomicBool::new(false));
-    let cover = Mutex::new(Cover::default());
-    let broken: Mutex<Vec<Box<Broken>>> = Mutex::new(Vec::new());
+    let next = AtomicU64::new(options.from);
+    let done = AtomicU64::new(0);
+    let end = options.from + seeds;
+    let stop = AtomicBool::new(false);
+    let coverage = Mutex::new(Coverage::default());
+    let broken: Mutex<Vec<Box<DstFailure>>> = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
-        for _ in 0..asked.jobs {
+        for _ in 0..options.jobs {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -102,19 +104,20 @@ fn many(seeds: u64, asked: &Asked) -> ExitCode {
                         return;
                     }
                     match play(seed, None, false) {
-                        Ok(played) => {
-                            cover.lock().unwrap_or_else(PoisonError::into_inner).add(&played.cover)
-                        }
+                        Ok(played) => coverage
+                            .lock()
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .add(&played.coverage),
                         Err(one) => {
-                            stop.store(!asked.all, Ordering::Relaxed);
-                            if asked.all {
+                            stop.store(!options.all, Ordering::Relaxed);
+                            if options.all {
                                 println!("{one}");
                             }
                             broken.lock().unwrap_or_else(PoisonError::into_inner).push(one);
                         }
                     }
                     let so_far = done.fetch_add(1, Ordering::Relaxed) + 1;
-                    if so_far.is_multiple_of(TELL_EVERY) {
+                    if so_far.is_multiple_of(PROGRESS_SEEDS) {
                         eprintln!("{so_far} seeds, {:.0} seeds/s", rate(so_far, start));
                     }
                 }
@@ -124,9 +127,13 @@ fn many(seeds: u64, asked: &Asked) -> ExitCode {
     let done = done.into_inner();
     let mut broken = broken.into_inner().unwrap_or_else(PoisonError::into_inner);
     broken.sort_by_key(|one| one.seed);
-    println!("{}", cover.into_inner().unwrap_or_else(PoisonError::into_inner));
+    println!("{}", coverage.into_inner().unwrap_or_else(PoisonError::into_inner));
     let Some(first) = broken.into_iter().next() else {
-        println!("{done} seeds from {}, {:.0} seeds/s: all hold", asked.from, rate(done, start));
+        println!(
+            "{done} seeds from {}, {:.0} seeds/s: no failure",
+            options.from,
+            rate(done, start)
+        );
         return ExitCode::SUCCESS;
     };
     println!("after {done} seeds: {first}");

@@ -1,6 +1,6 @@
-//! Arrows between rooms: the normal dependencies that cargo sees, held to `docs/arrows.txt`. For
-//! the pure rooms the third-party crates are held too: what is not linked cannot read a clock or
-//! open a socket.
+//! Dependencies between the crates of the workspace ("arrows"): cargo's normal dependencies,
+//! compared with the golden file `docs/arrows.txt`. For the pure crates the third-party
+//! dependencies are compared too: code that is not linked cannot read a clock or open a socket.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,44 +11,44 @@ use serde_json::Value;
 
 use crate::cargo;
 
-/// Where the golden lies, relative to the root.
+/// Path of the golden file, relative to the root.
 pub const GOLDEN: &str = "docs/arrows.txt";
 
-/// Rooms without I/O, clock, environment, threads and random numbers.
+/// Crates without I/O, clock, environment, threads and random numbers.
 pub const PURE: [&str; 9] =
     ["advise", "doctor", "engine", "model", "policy", "report", "runtime", "sim", "spec"];
 
 const HEADING: &str = "\
-# Normal dependencies between rooms (folders of crates/), and the third-party crates of the pure rooms.
+# Normal dependencies between the crates (folders of crates/), and the third-party dependencies of the pure crates.
 # Compared with `cargo metadata` by `cargo xtask tidy`; rewritten by `cargo xtask arrows --write`.
-# A new line is a change of design: argue it in docs/adr/ (0001 tells how).
+# A new line is a change of design: justify it in a decision record (docs/adr/, see 0001).
 ";
 
-/// Fails with the differing lines when the tree and the golden disagree.
+/// Fails with the differing lines when the tree and the golden file differ.
 pub fn compare(root: &Path) -> Result<()> {
     let lines = drift(root)?;
     if lines.is_empty() {
-        println!("arrows: as in {GOLDEN}");
+        println!("dependencies between crates: as in {GOLDEN}");
         return Ok(());
     }
-    bail!("arrows differ from {GOLDEN}:\n  {}", lines.join("\n  "))
+    bail!("dependencies between crates differ from {GOLDEN}:\n  {}", lines.join("\n  "))
 }
 
-/// The lines in which tree and golden differ.
+/// Returns the lines in which tree and golden file differ.
 pub fn drift(root: &Path) -> Result<Vec<String>> {
     let golden =
         std::fs::read_to_string(root.join(GOLDEN)).with_context(|| format!("reading {GOLDEN}"))?;
     Ok(differences(&golden, &render(&metadata(root)?)?))
 }
 
-/// Writes the golden.
+/// Updates the golden file.
 pub fn write(root: &Path) -> Result<()> {
     std::fs::write(root.join(GOLDEN), render(&metadata(root)?)?)?;
     println!("wrote {GOLDEN}");
     Ok(())
 }
 
-/// What cargo knows of the workspace's own packages.
+/// Returns cargo's metadata of the workspace's own packages.
 fn metadata(root: &Path) -> Result<Value> {
     let output = Command::new(cargo())
         .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
@@ -61,19 +61,20 @@ fn metadata(root: &Path) -> Result<Value> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// The golden's text for this metadata.
+/// Returns the text of the golden file for this metadata.
 fn render(metadata: &Value) -> Result<String> {
     let packages = metadata["packages"].as_array().context("metadata lists packages")?;
-    let mut rooms: BTreeMap<String, (BTreeSet<String>, BTreeSet<String>)> = BTreeMap::new();
+    let mut crates: BTreeMap<String, (BTreeSet<String>, BTreeSet<String>)> = BTreeMap::new();
     for package in packages {
-        let room = room_of(package["manifest_path"].as_str().context("a package has a manifest")?)?;
-        let (ours, others) = rooms.entry(room).or_default();
+        let name =
+            crate_name(package["manifest_path"].as_str().context("a package has a manifest")?)?;
+        let (ours, others) = crates.entry(name).or_default();
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
             if dependency["kind"] == "dev" {
                 continue;
             }
             match dependency["path"].as_str() {
-                Some(path) => ours.insert(room_of(&format!("{path}/Cargo.toml"))?),
+                Some(path) => ours.insert(crate_name(&format!("{path}/Cargo.toml"))?),
                 None => others.insert(
                     dependency["name"].as_str().context("a dependency has a name")?.to_owned(),
                 ),
@@ -82,19 +83,19 @@ fn render(metadata: &Value) -> Result<String> {
     }
     let join = |names: &BTreeSet<String>| names.iter().cloned().collect::<Vec<_>>().join(", ");
     let mut text = HEADING.to_owned();
-    for (room, (ours, _)) in &rooms {
+    for (name, (ours, _)) in &crates {
         text += &format!(
-            "{room:<8} -> {}\n",
+            "{name:<8} -> {}\n",
             if ours.is_empty() { "nothing".to_owned() } else { join(ours) }
         );
     }
-    for (room, (_, others)) in rooms.iter().filter(|(room, _)| PURE.contains(&room.as_str())) {
-        text += &format!("{room:<8} links {}\n", join(others));
+    for (name, (_, others)) in crates.iter().filter(|(name, _)| PURE.contains(&name.as_str())) {
+        text += &format!("{name:<8} links {}\n", join(others));
     }
     Ok(text)
 }
 
-/// Lines of either side that the other lacks: `-` is only in the golden, `+` only in the tree.
+/// Returns the lines that only one side has: `-` is only in the golden file, `+` only in the tree.
 fn differences(golden: &str, actual: &str) -> Vec<String> {
     let lines = |text: &str| -> BTreeSet<String> {
         text.lines()
@@ -103,17 +104,18 @@ fn differences(golden: &str, actual: &str) -> Vec<String> {
             .map(str::to_owned)
             .collect()
     };
-    let (golden, actual) = (lines(golden), lines(actual));
+    let golden = lines(golden);
+    let actual = lines(actual);
     let gone = golden.difference(&actual).map(|line| format!("- {line}"));
     gone.chain(actual.difference(&golden).map(|line| format!("+ {line}"))).collect()
 }
 
-/// Name of a room: the folder of its manifest.
-fn room_of(manifest: &str) -> Result<String> {
+/// Returns the name of a crate's folder: that of its manifest.
+fn crate_name(manifest: &str) -> Result<String> {
     let folder = Path::new(manifest)
         .parent()
         .and_then(Path::file_name)
-        .context("a manifest lies in a folder")?;
+        .context("a manifest has a folder")?;
     Ok(folder.to_string_lossy().into_owned())
 }
 
@@ -131,12 +133,12 @@ mod tests {
     }
 
     #[test]
-    fn a_new_arrow_and_a_new_crate_in_a_pure_room_are_seen() {
+    fn new_dependencies_and_third_party_crates_of_pure_crates_are_found() {
         let model = json!({"name": "muster-model", "kind": null, "path": "/w/crates/model"});
         let golden = render(&workspace(json!([model]))).expect("well-formed");
         assert!(golden.contains("engine   -> model\n"), "{golden}");
         assert!(golden.contains("model    links serde\n"), "{golden}");
-        assert!(!golden.contains("hyper"), "only pure rooms list third-party crates: {golden}");
+        assert!(!golden.contains("hyper"), "only pure crates list third-party crates: {golden}");
 
         let api = json!({"name": "muster-api", "kind": null, "path": "/w/crates/api"});
         let tokio = json!({"name": "tokio", "kind": null});
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn dependencies_of_tests_are_no_arrows_and_those_of_build_scripts_are() {
+    fn dependencies_of_build_scripts_count_and_those_of_tests_do_not() {
         let dev = json!([{"name": "muster-api", "kind": "dev", "path": "/w/crates/api"}]);
         assert!(render(&workspace(dev)).expect("well-formed").contains("engine   -> nothing"));
         let build = json!([{"name": "muster-api", "kind": "build", "path": "/w/crates/api"}]);

@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: the table of docs/PERFORMANCE.md, measured here and now. The rows are
-//! benches of `muster-engine`; xtask itself links no room.
+//! `cargo xtask bench`: measures the table of docs/PERFORMANCE.md on this machine. The rows are
+//! benches of `muster-engine`; xtask itself links no other crate.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 use crate::cargo;
 
-/// Hands the arguments on and the verdict back.
+/// Runs the bench with these arguments, and returns its exit code.
 pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
     let status = Command::new(cargo())
         .args(["bench", "--quiet", "--package", "muster-engine", "--bench", "table", "--"])

@@ -1,8 +1,7 @@
-//! `cargo xtask dist`: the binary for others to install, laid out by how it runs. It is built so
-//! that it counts what it runs, replays traces of this folder's recipes, and is built again with
-//! those counts (profile-guided optimisation): a pass of the engine goes once through some hundred
-//! kilobytes of code, which it mostly waits for, and what runs comes to lie together. It must not
-//! measure: that is `bench.rs`.
+//! `cargo xtask dist`: builds the release binary with profile-guided optimisation (PGO): an
+//! instrumented build, replays of generated traces, and a second build with the profile. A pass of
+//! the engine executes some hundred kilobytes of code once and mostly waits for instruction
+//! fetches; PGO places hot code together. Speed is measured in `bench.rs`.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,7 +11,8 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::cargo;
 
-/// What is replayed: a recipe of `xtask/dist`, and how. `DIR` stands for that folder.
+/// Replays for the profile: a recipe of `xtask/dist`, and the arguments. `DIR` stands for that
+/// folder.
 const REPLAYS: &[(&str, &[&str])] = &[
     ("processors.yaml", &["--procs", "100", "--scheduler", "fcfs,easy,conservative,sjf"]),
     ("idle.yaml", &["--cluster", "DIR/idle-cluster.yaml", "--scheduler", "muster"]),
@@ -33,49 +33,49 @@ const REPLAYS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Builds it, and says where it is.
+/// Builds the binary, and prints its path.
 pub fn run(root: &Path) -> Result<()> {
-    let told = Told::by_rustc()?;
+    let rustc = RustcInfo::read()?;
     let target = root.join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()));
     let counts = target.join("dist-counts");
     if counts.exists() {
         std::fs::remove_dir_all(&counts)
-            .with_context(|| format!("{} is in the way", counts.display()))?;
+            .with_context(|| format!("cannot remove {}", counts.display()))?;
     }
-    let binary = target.join(&told.host).join("dist/muster");
-    // 1. One that counts.
-    println!("1 of 3: a binary that counts what it runs");
-    build(root, &told, &target, &flags("-Cprofile-generate=", &counts))?;
-    // 2. What it runs.
-    println!("2 of 3: replays");
+    let binary = target.join(&rustc.host).join("dist/muster");
+    // 1. Build the instrumented binary.
+    println!("1 of 3: building the instrumented binary");
+    build(root, &rustc, &target, &flags("-Cprofile-generate=", &counts))?;
+    // 2. Record the profile.
+    println!("2 of 3: recording the profile");
     for (recipe, args) in REPLAYS {
         replay(root, &binary, &counts, recipe, args)?;
     }
     let merged = counts.join("merged.profdata");
-    merge(&told.profdata, &counts, &merged)?;
-    // 3. One that is laid out by that.
-    println!("3 of 3: the binary");
-    build(root, &told, &target, &flags("-Cprofile-use=", &merged))?;
+    merge(&rustc.profdata, &counts, &merged)?;
+    // 3. Build with the profile.
+    println!("3 of 3: building the optimised binary");
+    build(root, &rustc, &target, &flags("-Cprofile-use=", &merged))?;
     println!("{}", binary.display());
     Ok(())
 }
 
-/// What the compiler says of itself.
-struct Told {
-    /// What it builds for.
+/// Host and tools of the compiler.
+struct RustcInfo {
+    /// Host triple, used as the target.
     host: String,
-    /// The program that merges counts.
+    /// Path of `llvm-profdata`, which merges profiles.
     profdata: PathBuf,
 }
 
-impl Told {
-    fn by_rustc() -> Result<Self> {
-        let about = said(Command::new("rustc").arg("-vV"))?;
+impl RustcInfo {
+    fn read() -> Result<Self> {
+        let about = output_of(Command::new("rustc").arg("-vV"))?;
         let host = about
             .lines()
             .find_map(|line| line.strip_prefix("host: "))
-            .context("rustc names no host")?;
-        let sysroot = said(Command::new("rustc").args(["--print", "sysroot"]))?;
+            .context("rustc -vV prints no host")?;
+        let sysroot = output_of(Command::new("rustc").args(["--print", "sysroot"]))?;
         let profdata =
             Path::new(sysroot.trim()).join("lib/rustlib").join(host).join("bin/llvm-profdata");
         ensure!(
@@ -86,50 +86,52 @@ impl Told {
     }
 }
 
-/// Compiler flags as cargo takes them whatever is in a path: those that are asked for already, and
-/// one with a path.
+/// Returns compiler flags in cargo's encoded form, which allows any path: those already set in the
+/// environment, and one with a path.
 fn flags(name: &str, path: &Path) -> OsString {
-    let asked = std::env::var("CARGO_ENCODED_RUSTFLAGS").or_else(|_| {
+    let existing = std::env::var("CARGO_ENCODED_RUSTFLAGS").or_else(|_| {
         let plain = std::env::var("RUSTFLAGS")?;
         Ok::<_, std::env::VarError>(
-            plain.split_whitespace().collect::<Vec<_>>().join(BETWEEN_FLAGS),
+            plain.split_whitespace().collect::<Vec<_>>().join(FLAG_SEPARATOR),
         )
     });
-    let mut flags = OsString::from(asked.unwrap_or_default());
+    let mut flags = OsString::from(existing.unwrap_or_default());
     if !flags.is_empty() {
-        flags.push(BETWEEN_FLAGS);
+        flags.push(FLAG_SEPARATOR);
     }
     flags.push(name);
     flags.push(path);
     flags
 }
 
-/// What cargo has between two of them.
-const BETWEEN_FLAGS: &str = "\u{1f}";
+/// Separator between encoded flags.
+const FLAG_SEPARATOR: &str = "\u{1f}";
 
-/// With a target named, what runs at build time is built without the flags.
-fn build(root: &Path, told: &Told, target: &Path, flags: &OsString) -> Result<()> {
+/// Builds `muster` with these flags. With an explicit target, build scripts are built without them.
+fn build(root: &Path, rustc: &RustcInfo, target: &Path, flags: &OsString) -> Result<()> {
     let args =
-        ["build", "--locked", "--profile", "dist", "--package", "muster", "--target", &told.host];
+        ["build", "--locked", "--profile", "dist", "--package", "muster", "--target", &rustc.host];
     let mut build = Command::new(cargo());
     build.args(args).arg("--target-dir").arg(target).env("CARGO_ENCODED_RUSTFLAGS", flags);
-    done(build.current_dir(root))
+    run_command(build.current_dir(root))
 }
 
-/// Draws the jobs of a recipe and replays them.
+/// Generates the jobs of a recipe and replays them.
 fn replay(root: &Path, binary: &Path, counts: &Path, recipe: &str, args: &[&str]) -> Result<()> {
     let dir = root.join("xtask/dist");
     let trace = counts.join(recipe).with_extension("csv.gz");
-    // One file a process.
+    // One profile file per process.
     let muster = || {
         let mut command = Command::new(binary);
         command.env("LLVM_PROFILE_FILE", counts.join("%p.profraw"));
         command
     };
-    done(muster().args(["trace", "generate", "--output"]).arg(&trace).arg(dir.join(recipe)))?;
+    run_command(
+        muster().args(["trace", "generate", "--output"]).arg(&trace).arg(dir.join(recipe)),
+    )?;
     let dir = dir.display().to_string();
     let args = args.iter().map(|arg| arg.replace("DIR", &dir));
-    said(muster().args(["simulate", "--json", "--trace"]).arg(&trace).args(args))?;
+    output_of(muster().args(["simulate", "--json", "--trace"]).arg(&trace).args(args))?;
     Ok(())
 }
 
@@ -138,11 +140,11 @@ fn merge(profdata: &Path, counts: &Path, merged: &Path) -> Result<()> {
         std::fs::read_dir(counts)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
     let raw: Vec<_> =
         files.iter().filter(|file| file.extension().is_some_and(|end| end == "profraw")).collect();
-    ensure!(!raw.is_empty(), "no counts were written to {}", counts.display());
-    done(Command::new(profdata).args(["merge", "--output"]).arg(merged).args(raw))
+    ensure!(!raw.is_empty(), "no profile was written to {}", counts.display());
+    run_command(Command::new(profdata).args(["merge", "--output"]).arg(merged).args(raw))
 }
 
-fn done(command: &mut Command) -> Result<()> {
+fn run_command(command: &mut Command) -> Result<()> {
     let name = command.get_program().display().to_string();
     let status = command.status().with_context(|| format!("{name} did not start"))?;
     if !status.success() {
@@ -151,14 +153,14 @@ fn done(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// What a program that succeeds writes.
-fn said(command: &mut Command) -> Result<String> {
+/// Runs a program and returns its standard output; fails when the program fails.
+fn output_of(command: &mut Command) -> Result<String> {
     let name = command.get_program().display().to_string();
     let out = command.output().with_context(|| format!("{name} did not start"))?;
     if !out.status.success() {
         bail!("{name} failed: {}\n{}", out.status, String::from_utf8_lossy(&out.stderr));
     }
-    String::from_utf8(out.stdout).with_context(|| format!("{name} writes something else than text"))
+    String::from_utf8(out.stdout).with_context(|| format!("{name} printed invalid UTF-8"))
 }
 
 #[cfg(test)]
@@ -169,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_replayed_is_there_and_can_be_read() {
+    fn the_files_of_all_replays_can_be_read() {
         let dir = crate::root().join("xtask/dist");
         let text = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
         for (recipe, args) in REPLAYS {

@@ -1,5 +1,5 @@
-//! Files that are made from code and committed, so that people and other programs can read them
-//! without building anything. Other programs print them; this module only asks, compares and
+//! Generated files: printed by other programs of the workspace from code, and committed so that
+//! users and tools can read them without a build. This module runs those programs, compares and
 //! writes.
 
 use std::path::Path;
@@ -9,13 +9,13 @@ use anyhow::{Context, Result, bail};
 
 use crate::cargo;
 
-/// Prints what rooms make from their types.
+/// Example that prints the documents that crates make from their types.
 const DOCUMENTS: &[&str] = &["--package", "xtask", "--example", "documents", "--"];
 
-/// The binary itself, which knows its own command line.
+/// The `muster` binary, which prints its own command line and schemas.
 const MUSTER: &[&str] = &["--package", "muster", "--"];
 
-/// Each file, the program that prints it, and its arguments.
+/// Generated files, each with the program that prints it and its arguments.
 const FILES: &[(&str, &[&str], &str)] = &[
     ("docs/openapi.json", DOCUMENTS, "openapi"),
     ("docs/schema/job.schema.json", DOCUMENTS, "job"),
@@ -46,11 +46,11 @@ const FILES: &[(&str, &[&str], &str)] = &[
     ("docs/advise.md", MUSTER, "__docs advise"),
 ];
 
-/// Writes every file.
+/// Generates and writes every file.
 pub fn write(root: &Path) -> Result<()> {
     for (path, program, arguments) in FILES {
         let target = root.join(path);
-        let folder = target.parent().context("a generated file lies in a folder")?;
+        let folder = target.parent().context("a generated file has a folder")?;
         std::fs::create_dir_all(folder)?;
         std::fs::write(&target, printed(root, program, arguments)?)
             .with_context(|| format!("writing {path}"))?;
@@ -59,7 +59,7 @@ pub fn write(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Fails when a file is not what the code prints now.
+/// Fails when a committed file differs from the present output.
 pub fn check(root: &Path) -> Result<()> {
     let mut stale = Vec::new();
     for (path, program, arguments) in FILES {
@@ -91,14 +91,16 @@ fn printed(root: &Path, program: &[&str], arguments: &str) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// The first line that differs, with its number.
+/// Describes the first line that differs; `None` when there is none.
 fn difference(committed: &str, current: &str) -> Option<String> {
     if committed == current {
         return None;
     }
-    let (mut old, mut new) = (committed.lines(), current.lines());
+    let mut committed_lines = committed.lines();
+    let mut current_lines = current.lines();
     for number in 1.. {
-        let (old, new) = (old.next(), new.next());
+        let old = committed_lines.next();
+        let new = current_lines.next();
         if old != new {
             let show = |line: Option<&str>| {
                 line.map_or("nothing".to_owned(), |line| format!("`{}`", line.trim()))

@@ -1,6 +1,5 @@
-//! Project automation: `cargo xtask test` is the one command that says whether a change is good, in
-//! CI as on a desk. It must not depend on any room of the workspace, so that it compiles in seconds
-//! and can judge them all.
+//! Project automation: `cargo xtask test` runs every check of a change, in CI and on a developer's
+//! machine. The binary links no other crate of the workspace, so that it compiles in seconds.
 
 #![cfg_attr(
     test,
@@ -9,6 +8,7 @@
 
 mod arrows;
 mod bench;
+mod demo;
 mod dist;
 mod generated;
 mod mutants;
@@ -29,21 +29,24 @@ use anyhow::{Result, bail};
 const USAGE: &str = "\
 usage: cargo xtask <command>
 
-  test [--quick]     everything that CI runs; --quick leaves out rustdoc, generated files and integration tests
-  tidy               house rules over the tree
-  gen [--check]      write the generated files under docs/, or only say which are stale
-  arrows [--write]   dependencies between rooms, compared with docs/arrows.txt, or written there
+  test [--quick]     run everything that CI runs; --quick leaves out rustdoc, generated files and integration tests
+  tidy               check the source tree against the project's rules (STYLE.md)
+  gen [--check]      write the generated files under docs/; --check only lists stale ones
+  arrows [--write]   compare the dependencies between crates with docs/arrows.txt; --write updates that file
   simulate --seeds N [--from N] [--jobs N]
-                     stories under faults, each from one number; --seed N [--rounds N] [--trace] tells one
+                     run the deterministic simulation test (faults included) for N seeds;
+                     --seed N [--rounds N] [--trace] runs and shows one seed
   mutants [NAME…] [--seeds N] [--jobs N] [--write]
-                     are deliberate bugs found by stories and scenarios? --write puts the table into docs/proof.md
+                     mutation test: check that simulation runs and scenarios find each deliberate bug of
+                     xtask/mutants; --write updates the table in docs/proof.md
   bench [--json] [--only NAMES] [--quick] [--instructions] [--list]
-                     how fast the engine is and how cost grows, as in docs/PERFORMANCE.md
-  dist               the binary for others to install, laid out by how it runs: two builds and some replays
-  programs           completions in real shells, and the page of a simulation in a real browser
-  recipes            the recipes of examples/ with the real PyTorch, Lightning and Transformers
+                     measure the speed and scaling of the engine, as in docs/PERFORMANCE.md
+  dist               build the release binary with profile-guided optimisation (PGO): two builds and some replays
+  demo [--draw]      record docs/demo.txt with a release build as docs/demo.cast, and draw it as docs/demo.svg
+  programs           test shell completions in real shells, and the HTML report of a simulation in a real browser
+  recipes            test the recipes of examples/ with the real PyTorch, Lightning and Transformers
   slurm up|down|status|start|stop|kill|shell|test
-                     a real Slurm cluster of eight nodes on this machine; `cargo xtask slurm help` tells the rest
+                     run a real Slurm cluster of eight nodes on this machine; see `cargo xtask slurm help`
 ";
 
 fn main() -> ExitCode {
@@ -65,10 +68,12 @@ fn run(args: &[&str]) -> Result<ExitCode> {
         ["simulate", rest @ ..] => return simulate::run(&root, rest),
         ["mutants", rest @ ..] => return mutants::run(&root, rest),
         ["bench", rest @ ..] => return bench::run(&root, rest),
-        ["programs"] => return programs::alone(&root),
-        ["recipes"] => return recipes::alone(&root),
+        ["programs"] => return programs::run_standalone(&root),
+        ["recipes"] => return recipes::run_standalone(&root),
         ["slurm", rest @ ..] => return slurm::run(&root, rest),
         ["tidy"] => tidy::run(&root)?,
+        ["demo"] => demo::record(&root)?,
+        ["demo", "--draw"] => demo::draw(&root)?,
         ["dist"] => dist::run(&root)?,
         ["gen"] => generated::write(&root)?,
         ["gen", "--check"] => generated::check(&root)?,
@@ -80,15 +85,15 @@ fn run(args: &[&str]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The workspace: the folder above this crate, as cargo says it when it runs this binary (two
-/// checkouts may share a target folder), else as it was when it built it.
+/// Returns the workspace folder: the parent of this crate, from cargo's run-time environment (two
+/// checkouts may share a target folder), else as of build time.
 fn root() -> PathBuf {
-    let told = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
-    let own = told.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
-    own.parent().expect("xtask lies in the workspace").to_path_buf()
+    let from_cargo = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let own = from_cargo.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
+    own.parent().expect("xtask is a folder of the workspace").to_path_buf()
 }
 
-/// The cargo that runs us, so that a toolchain chosen with `cargo +name xtask` stays chosen.
+/// Returns the cargo that runs this binary, so that `cargo +name xtask` keeps its toolchain.
 fn cargo() -> std::ffi::OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }

@@ -1,6 +1,6 @@
-//! Runs the tests that need programs of Debian's packages: shells for the completions, a browser
-//! for the page of a simulation. What is missing is installed where that is possible; elsewhere it
-//! says why, and the tests of that program count as skipped.
+//! Runs the tests that need Debian packages: shells for the completions, a browser for the HTML
+//! report of a simulation. Missing packages are installed where possible; elsewhere the reason is
+//! printed, and the tests of that program count as skipped.
 
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -11,27 +11,27 @@ use crate::suite::count;
 use crate::totals::Totals;
 use crate::{cargo, tools};
 
-/// Each is its own package; names of its tests begin with it.
+/// Programs; each is the name of its package and the prefix of its tests.
 const PROGRAMS: [&str; 3] = ["zsh", "fish", "chromium"];
 
 const TARGET: [&str; 6] = ["test", "--package", "muster", "--test", "programs", "--locked"];
 
-/// `cargo xtask programs`.
-pub fn alone(root: &Path) -> Result<ExitCode> {
+/// Runs `cargo xtask programs`.
+pub fn run_standalone(root: &Path) -> Result<ExitCode> {
     let mut totals = Totals::default();
     let result = run(root, &mut totals);
     println!("{totals}");
     result.map(|()| ExitCode::SUCCESS)
 }
 
-/// The step of the test command.
+/// Runs the step of the test command.
 pub fn run(root: &Path, totals: &mut Totals) -> Result<()> {
     let missing: Vec<&str> = PROGRAMS.into_iter().filter(|program| !is_there(program)).collect();
-    // All at once, and one by one where that fails: a distribution may lack one of them.
+    // All together, or one by one if that fails: a distribution may lack one of them.
     if !missing.is_empty() && tools::install(&missing).is_err() {
         for program in &missing {
-            if let Err(obstacle) = tools::install(&[program]) {
-                println!("no {program} here, its tests are skipped: {obstacle:#}");
+            if let Err(error) = tools::install(&[program]) {
+                println!("{program} is missing, its tests are skipped: {error:#}");
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Runs the recipes of `examples/` for PyTorch, Lightning and Transformers with the real libraries:
 //! torch from Debian's package, the others from PyPI in a virtual environment under `target/`,
-//! which is kept between runs. Where these cannot be had it says why, and the tests count as
-//! skipped.
+//! which is kept between runs. Where they are not available the reason is printed, and the tests
+//! count as skipped.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use crate::suite::count;
 use crate::totals::Totals;
 use crate::{cargo, tools};
 
-/// The interpreter that Debian's packages are made for, whatever another `python3` in PATH may be.
+/// Interpreter of Debian's packages; PATH may have another `python3`.
 const PYTHON: &str = "/usr/bin/python3";
 
-/// Debian's torch, and what makes a virtual environment.
+/// Debian packages of torch and of virtual environments.
 const PACKAGES: [&str; 2] = ["python3-torch", "python3-venv"];
 
 /// Versions that work with torch 1.13 and Python 3.11.
@@ -30,8 +30,8 @@ const PINS: [&str; 7] = [
     "setuptools<70",
 ];
 
-/// torch 1.13 has a default value in a data class that Python 3.11 takes for a list. As in Python
-/// 3.10, only lists and their like are refused.
+/// Patch for torch 1.13, which has a default value in a data class that Python 3.11 rejects as
+/// mutable. As in Python 3.10, only lists, dictionaries and sets are rejected.
 const FIX: &str = r"import dataclasses
 
 _get_field = dataclasses._get_field
@@ -54,15 +54,15 @@ dataclasses._get_field = get_field
 
 const TARGET: [&str; 6] = ["test", "--package", "muster", "--test", "recipes", "--locked"];
 
-/// `cargo xtask recipes`.
-pub fn alone(root: &Path) -> Result<ExitCode> {
+/// Runs `cargo xtask recipes`.
+pub fn run_standalone(root: &Path) -> Result<ExitCode> {
     let mut totals = Totals::default();
     let result = run(root, &mut totals);
     println!("{totals}");
     result.map(|()| ExitCode::SUCCESS)
 }
 
-/// The step of the test command.
+/// Runs the step of the test command.
 pub fn run(root: &Path, totals: &mut Totals) -> Result<()> {
     match python(root) {
         Ok(python) => {
@@ -71,14 +71,14 @@ pub fn run(root: &Path, totals: &mut Totals) -> Result<()> {
             tests.env("MUSTER_TEST_PYTHON", python).current_dir(root);
             count(&mut tests, totals)
         }
-        Err(obstacle) => {
-            println!("no libraries for the recipes here, their tests are skipped: {obstacle:#}");
+        Err(error) => {
+            println!("libraries for the recipes are missing, their tests are skipped: {error:#}");
             count(Command::new(cargo()).args(TARGET).current_dir(root), totals)
         }
     }
 }
 
-/// An interpreter that has all of the libraries.
+/// Returns an interpreter with all libraries; creates the virtual environment if needed.
 fn python(root: &Path) -> Result<PathBuf> {
     let imports = |python: &Path, modules: &str| {
         let mut command = Command::new(python);
@@ -94,14 +94,15 @@ fn python(root: &Path) -> Result<PathBuf> {
         bail!("{PYTHON} has no torch");
     }
     let folder = root.join("target/recipes");
-    let (stamp, pins) = (folder.join("pins"), format!("{}\n{FIX}", PINS.join("\n")));
+    let stamp = folder.join("pins");
+    let pins = format!("{}\n{FIX}", PINS.join("\n"));
     let python = folder.join("bin/python3");
     if fs::read_to_string(&stamp).is_ok_and(|text| text == pins)
         && imports(&python, "torch, transformers")
     {
         return Ok(python);
     }
-    println!("making a virtual environment in {}", folder.display());
+    println!("creating a virtual environment in {}", folder.display());
     let _ = fs::remove_dir_all(&folder);
     succeed(Command::new(PYTHON).args(["-m", "venv", "--system-site-packages"]).arg(&folder))?;
     let options =
@@ -117,7 +118,7 @@ fn python(root: &Path) -> Result<PathBuf> {
     if !imports(&python, "torch, transformers, accelerate, pytorch_lightning") {
         bail!("the libraries do not work together");
     }
-    fs::write(&stamp, pins).context("the mark of the virtual environment")?;
+    fs::write(&stamp, pins).context("the version file of the virtual environment")?;
     Ok(python)
 }
 

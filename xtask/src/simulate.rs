@@ -1,6 +1,6 @@
-//! `cargo xtask simulate`: plays seeded stories under faults, many of them, built for speed. The
-//! stories are in `muster-sim`; the program that plays them is an example of this crate, so that
-//! xtask itself links no room.
+//! `cargo xtask simulate`: runs the deterministic simulation test of `muster-sim` for many seeds,
+//! as a release build. The program is an example of this crate, so that xtask itself links no other
+//! crate.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::cargo;
 
-/// Hands the arguments on and the verdict back.
+/// Runs the example with these arguments, and returns its exit code.
 pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
     let status = Command::new(cargo())
         .args(["run", "--quiet", "--release", "--package", "xtask", "--example", "simulate", "--"])

@@ -1,6 +1,6 @@
-//! The test command: an ordered list of steps, each with its command line and time. A failing step
-//! does not hide the later ones; the run fails at the end, with every failing command shown, and
-//! closes with cargo's totals.
+//! The test command: an ordered list of steps, each shown with its command line and time. Later
+//! steps run also after a failure; the run then fails at the end and lists every failed command,
+//! followed by cargo's totals.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -12,16 +12,16 @@ use anyhow::{Context, Result, bail};
 use crate::totals::Totals;
 use crate::{cargo, generated, programs, recipes, slurm, tidy, tools};
 
-/// Properties draw the same cases in every run: a change is judged by what it changes. `cargo test`
-/// draws others each time.
-const DRAWS: (&str, &str) = ("PROPTEST_RNG_SEED", "1");
+/// Seed of property tests, fixed so that a result depends on the change alone; `cargo test` uses a
+/// new seed each time.
+const PROPTEST_SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "1");
 
-/// How much is run.
+/// Extent of a test run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// What CI runs.
+    /// Everything, as in CI.
     Full,
-    /// What one runs between two edits: no rustdoc, no generated files, unit tests only.
+    /// Quick checks between two edits: no rustdoc, no generated files, unit tests only.
     Quick,
 }
 
@@ -30,12 +30,12 @@ pub fn run(root: &Path, extent: Extent) -> ExitCode {
     let start = Instant::now();
     let mut suite = Suite { root, failed: Vec::new(), totals: Totals::default() };
     let full = extent == Extent::Full;
-    suite.step("tools", "what the tests need", tools::ensure);
+    suite.step("tools", "programs that the tests need", tools::ensure);
     suite.cargo("format", &["fmt", "--all", "--check"], &[]);
     suite.step("tidy", "cargo xtask tidy", || tidy::run(root));
     suite.cargo("clippy", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[]);
-    // Left out of `--all-targets`, as it is of `cargo test`.
-    let apart = [
+    // These targets have `test = false`: `--all-targets` leaves them out, as `cargo test` does.
+    let excluded = [
         "clippy",
         "--package",
         "muster",
@@ -49,7 +49,7 @@ pub fn run(root: &Path, extent: Extent) -> ExitCode {
         "-D",
         "warnings",
     ];
-    suite.cargo("clippy", &apart, &[]);
+    suite.cargo("clippy", &excluded, &[]);
     if full {
         // Libraries only: doc comments of the binary are the text of its --help.
         suite.cargo(
@@ -58,8 +58,8 @@ pub fn run(root: &Path, extent: Extent) -> ExitCode {
             &[("RUSTDOCFLAGS", "-D warnings")],
         );
         suite.step("generated files", "cargo xtask gen --check", || generated::check(root));
-        // What needs root is marked as ignored, with that reason: run where it can be, counted as
-        // skipped elsewhere.
+        // Tests that need root are marked as ignored with that reason: they run as root and count
+        // as skipped elsewhere.
         let privileged: &[&str] = if tools::is_root() { &["--", "--include-ignored"] } else { &[] };
         suite.tests(&[&["test", "--workspace", "--no-fail-fast"], privileged].concat());
         suite.programs();
@@ -78,7 +78,8 @@ struct Suite<'a> {
 }
 
 impl Suite<'_> {
-    /// One step: header, work, time. `command` is what to type to run this step alone.
+    /// Runs one step and prints header and time. `command` is the command line that runs this step
+    /// alone.
     fn step(&mut self, title: &str, command: &str, work: impl FnOnce() -> Result<()>) {
         println!("\n== {title}: {command}");
         let start = Instant::now();
@@ -108,37 +109,41 @@ impl Suite<'_> {
         });
     }
 
-    /// As [`Suite::cargo`], counting the result lines on the way through.
+    /// Runs a step as [`Suite::cargo`] does, and counts the result lines of its output.
     fn tests(&mut self, args: &[&str]) {
         let mut command = Command::new(cargo());
-        command.args(args).env(DRAWS.0, DRAWS.1).current_dir(self.root);
+        command.args(args).env(PROPTEST_SEED.0, PROPTEST_SEED.1).current_dir(self.root);
         let mut totals = std::mem::take(&mut self.totals);
-        self.step("tests", &command_line(args, &[DRAWS]), || count(&mut command, &mut totals));
+        let line = command_line(args, &[PROPTEST_SEED]);
+        self.step("tests", &line, || count(&mut command, &mut totals));
         self.totals = totals;
     }
 
-    /// What needs shells and a browser.
+    /// Runs the tests that need shells and a browser.
     fn programs(&mut self) {
-        let (root, mut totals) = (self.root, std::mem::take(&mut self.totals));
+        let root = self.root;
+        let mut totals = std::mem::take(&mut self.totals);
         self.step("programs", "cargo xtask programs", || programs::run(root, &mut totals));
         self.totals = totals;
     }
 
-    /// What needs PyTorch and its like.
+    /// Runs the tests that need PyTorch, Lightning and Transformers.
     fn recipes(&mut self) {
-        let (root, mut totals) = (self.root, std::mem::take(&mut self.totals));
+        let root = self.root;
+        let mut totals = std::mem::take(&mut self.totals);
         self.step("recipes", "cargo xtask recipes", || recipes::run(root, &mut totals));
         self.totals = totals;
     }
 
-    /// What needs a Slurm cluster, in one of its own.
+    /// Runs the tests that need a Slurm cluster, in a new cluster.
     fn slurm(&mut self) {
-        let (root, mut totals) = (self.root, std::mem::take(&mut self.totals));
+        let root = self.root;
+        let mut totals = std::mem::take(&mut self.totals);
         self.step("slurm", "cargo xtask slurm test", || slurm::test::run(root, None, &mut totals));
         self.totals = totals;
     }
 
-    /// The closing lines; the totals are the very last one.
+    /// Prints the closing lines; the totals are the last one.
     fn finish(self, start: Instant) -> ExitCode {
         println!("\n== all steps: {:.0}s", start.elapsed().as_secs_f32());
         for failed in &self.failed {
@@ -149,7 +154,7 @@ impl Suite<'_> {
     }
 }
 
-/// Runs tests, showing what they say and counting their result lines.
+/// Runs tests, prints their output and counts its result lines.
 pub fn count(command: &mut Command, totals: &mut Totals) -> Result<()> {
     let mut child = command
         .stdin(Stdio::null())

@@ -1,8 +1,10 @@
-//! House rules over the tree, each a function from sources to violations. A rule looks at text and
-//! never at a clock or the network; what a compiler lint can say is left to the lint.
+//! Checks of the project's rules (STYLE.md), each a function from the source tree to violations. A
+//! rule reads text only, no clock and no network. Rules that a compiler lint can check are left to
+//! the lint.
 
 mod budget;
 mod docs;
+mod language;
 mod lexer;
 mod manifests;
 mod source;
@@ -14,20 +16,20 @@ use std::path::Path;
 use anyhow::{Result, bail};
 
 use crate::arrows;
-use source::Tree;
+use source::SourceTree;
 
-/// A place that breaks a rule.
+/// A violation of a rule, with its position.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Violation {
+pub struct TidyViolation {
     /// File, relative to the root.
     pub path: String,
-    /// Line, from 1; 0 when the whole file is meant.
+    /// Line, from 1; 0 for the whole file.
     pub line: usize,
-    /// What is wrong and what to do.
+    /// Description of the defect and the next step.
     pub message: String,
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for TidyViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             0 => write!(f, "{}: {}", self.path, self.message),
@@ -36,22 +38,23 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Reads the tree, applies every rule, prints the sizes, and fails when something is broken.
+/// Reads the tree, prints its sizes, checks every rule, and fails when there are violations.
 pub fn run(root: &Path) -> Result<()> {
-    let tree = Tree::read(root)?;
+    let tree = SourceTree::read(root)?;
     println!("{}", budget::sizes(&tree));
-    let mut lines: Vec<String> = check(&tree).iter().map(Violation::to_string).collect();
+    println!("{}", language::counts(&tree));
+    let mut lines: Vec<String> = check(&tree).iter().map(TidyViolation::to_string).collect();
     lines.extend(arrows::drift(root)?.iter().map(|line| format!("{}: {line}", arrows::GOLDEN)));
     if lines.is_empty() {
-        println!("tidy: {} files, nothing to mend", tree.len());
+        println!("tidy: {} files, no violations", tree.len());
         return Ok(());
     }
-    bail!("{}\ntidy: {} places to mend", lines.join("\n"), lines.len())
+    bail!("{}\ntidy: {} violations", lines.join("\n"), lines.len())
 }
 
-/// Every rule, in the order of the style guide.
-fn check(tree: &Tree) -> Vec<Violation> {
-    const RULES: &[fn(&Tree) -> Vec<Violation>] = &[
+/// Checks every rule, in the order of the style guide.
+fn check(tree: &SourceTree) -> Vec<TidyViolation> {
+    const RULES: &[fn(&SourceTree) -> Vec<TidyViolation>] = &[
         budget::headers,
         budget::files,
         budget::functions,
@@ -66,12 +69,16 @@ fn check(tree: &Tree) -> Vec<Violation> {
         manifests::lints,
         manifests::versions,
         manifests::bans,
-        docs::places,
+        docs::machine_paths,
         docs::links,
-        docs::names,
+        docs::named_files,
         docs::fields,
+        language::openings,
+        language::short_docs,
+        language::tuple_lets,
+        language::shared_names,
     ];
-    let mut violations: Vec<Violation> = RULES.iter().flat_map(|rule| rule(tree)).collect();
+    let mut violations: Vec<TidyViolation> = RULES.iter().flat_map(|rule| rule(tree)).collect();
     violations.sort();
     violations
 }
@@ -80,7 +87,7 @@ fn check(tree: &Tree) -> Vec<Violation> {
 mod tests {
     use super::*;
 
-    /// The same as `cargo xtask tidy`, so that `cargo test` alone tells.
+    /// Runs the same checks as `cargo xtask tidy`, so that `cargo test` alone finds violations.
     #[test]
     fn the_tree_is_tidy() {
         let root = crate::root();
@@ -90,8 +97,8 @@ mod tests {
     }
 
     #[test]
-    fn a_violation_names_its_place() {
-        let violation = |line| Violation { path: "a.rs".into(), line, message: "bad".into() };
+    fn a_violation_shows_its_position() {
+        let violation = |line| TidyViolation { path: "a.rs".into(), line, message: "bad".into() };
         assert_eq!(violation(3).to_string(), "a.rs:3: bad");
         assert_eq!(violation(0).to_string(), "a.rs: bad");
     }

@@ -1,5 +1,5 @@
-//! What the tests need on the machine besides cargo, and why. A missing package is installed where
-//! that is possible without asking (root, apt); elsewhere the message says exactly what to install.
+//! Programs that the tests need besides cargo. A missing package is installed where that needs no
+//! confirmation (root, apt); elsewhere the error names the packages to install.
 
 use std::process::{Command, Stdio};
 
@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 use crate::cargo;
 
-/// A program that the tests call, and the package that brings it.
+/// A program that the tests call, and the packages that contain it.
 struct Tool {
     probe: &'static [&'static str],
     packages: &'static [&'static str],
@@ -23,14 +23,14 @@ const TOOLS: &[Tool] = &[
     Tool {
         probe: &["python3", "--version"],
         packages: &["python3"],
-        why: "runs the all-reduce example, whose ranks really talk to each other",
+        why: "runs the all-reduce example, whose ranks communicate over TCP",
     },
 ];
 
-/// Components of the Rust toolchain that cargo does not fetch by itself.
+/// Components of the Rust toolchain that cargo does not install automatically.
 const COMPONENTS: &[(&str, &str)] = &[("fmt", "rustfmt"), ("clippy", "clippy")];
 
-/// Makes sure that everything is there.
+/// Checks for all programs, and installs missing ones where possible.
 pub fn ensure() -> Result<()> {
     for (subcommand, component) in COMPONENTS {
         if !runs(Command::new(cargo()).args([subcommand, "--version"])) {
@@ -53,12 +53,12 @@ pub fn ensure() -> Result<()> {
     }
 }
 
-/// True when this process may do everything on the machine.
+/// Returns true when this process runs as root.
 pub fn is_root() -> bool {
     Command::new("id").arg("-u").output().is_ok_and(|out| out.stdout.trim_ascii() == b"0")
 }
 
-/// Installs packages with apt, or says what to install.
+/// Installs packages with apt; fails with the list of packages where that is not possible.
 pub fn install(packages: &[&str]) -> Result<()> {
     let list = packages.join(" ");
     if !is_root() || !runs(Command::new("apt-get").arg("--version")) {
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_absent_program_is_seen_as_absent() {
+    fn a_missing_program_is_detected() {
         let absent = Tool { probe: &["muster-no-such-program"], packages: &[], why: "" };
         assert!(!present(&absent));
         let failing = Tool { probe: &["false"], packages: &[], why: "" };

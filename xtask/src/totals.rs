@@ -1,26 +1,26 @@
-//! Sums the `test result:` lines of cargo's own output, and keeps which tests failed and why, to be
-//! said once more at the end of a long run. It counts what cargo says and nothing else.
+//! Sums the `test result:` lines of cargo's output, and collects failed tests with their messages,
+//! to repeat them at the end of a long run.
 
 use std::fmt;
 
-/// Lines that are kept of what a failed test printed, and characters of each: the place of the
-/// panic and its message come first.
+/// Number of lines kept of a failed test's output, and of characters of each: position and message
+/// of the panic come first.
 const REASON: (usize, usize) = (6, 300);
 
-/// Tests by result.
+/// Number of tests by result, and the failures.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     passed: u64,
     failed: u64,
     skipped: u64,
-    failures: Vec<Failure>,
-    /// The lines that follow are what the last failed test printed.
+    failures: Vec<TestFailure>,
+    /// True while the lines are output of the last failed test.
     is_in_failure: bool,
 }
 
-/// A test that failed.
+/// A failed test and the start of its output.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Failure {
+struct TestFailure {
     name: String,
     reason: Vec<String>,
 }
@@ -30,7 +30,7 @@ impl Totals {
     pub fn add_line(&mut self, line: &str) {
         let name = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----"));
         if let Some(name) = name {
-            self.failures.push(Failure { name: name.to_owned(), reason: Vec::new() });
+            self.failures.push(TestFailure { name: name.to_owned(), reason: Vec::new() });
             self.is_in_failure = true;
         } else if line == "failures:" {
             self.is_in_failure = false;
@@ -43,7 +43,7 @@ impl Totals {
         self.add_counts(line);
     }
 
-    /// Adds the counts of a result line; other lines change nothing.
+    /// Adds the counts of a result line; ignores other lines.
     fn add_counts(&mut self, line: &str) {
         let Some((_, counts)) =
             line.split_once("test result: ").and_then(|(_, rest)| rest.split_once(". "))
@@ -69,7 +69,7 @@ impl Totals {
 impl fmt::Display for Totals {
     /// Writes the failed tests, and the counts as the last line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Failure { name, reason } in &self.failures {
+        for TestFailure { name, reason } in &self.failures {
             writeln!(f, "failed test: {name}")?;
             for line in reason {
                 writeln!(f, "    {line}")?;

@@ -1,6 +1,6 @@
-//! The bans of the pure rooms, tried: clippy runs over a scratch crate that uses every banned item
-//! once and must complain about each. An entry with a misspelt path bans nothing and would
-//! otherwise look the same.
+//! Test of the bans of the pure crates: clippy runs on a temporary crate that uses every banned
+//! item once, and must report each. Without this test, an entry with a misspelt path would silently
+//! ban nothing.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -12,7 +12,7 @@ const BANS: &str = include_str!("../../crates/engine/clippy.toml");
 
 const MANIFEST: &str = "[package]\nname = \"scratch\"\nedition = \"2024\"\n[workspace]\n";
 
-/// Clippy's complaints about a crate with these bans and this source.
+/// Returns clippy's output for a crate with these bans and this source.
 fn complaints(source: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
@@ -33,7 +33,7 @@ fn clippy(folder: &Path) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// The paths between `heading` and the closing bracket.
+/// Returns the paths between `heading` and the closing bracket.
 fn banned(heading: &str) -> BTreeSet<&'static str> {
     let (_, rest) = BANS.split_once(heading).unwrap();
     let (list, _) = rest.split_once("\n]").unwrap();
@@ -41,13 +41,13 @@ fn banned(heading: &str) -> BTreeSet<&'static str> {
 }
 
 #[test]
-fn every_banned_item_is_refused() {
-    let (methods, types) = (banned("disallowed-methods"), banned("disallowed-types"));
+fn every_banned_item_is_reported() {
+    let methods = banned("disallowed-methods");
+    let types = banned("disallowed-types");
     assert!(methods.len() > 40 && types.len() > 8, "{methods:?} {types:?}");
     let mut source = String::new();
     for (index, method) in methods.iter().enumerate() {
-        // A path behind generics needs them written; a type parameter left to inference is an error
-        // here.
+        // Generic functions need explicit type parameters here, which cannot be inferred.
         let generics = match *method {
             "std::thread::spawn" => "::<fn(), ()>",
             "std::thread::scope" => "::<fn(&std::thread::Scope<'_, '_>), ()>",
@@ -77,13 +77,13 @@ fn every_banned_item_is_refused() {
         let refused = ["method", "type"].map(|kind| format!("use of a disallowed {kind} `{name}`"));
         assert!(
             refused.iter().any(|text| complaints.contains(text)),
-            "{name} is not refused:\n{complaints}"
+            "{name} is not reported:\n{complaints}"
         );
     }
 }
 
 #[test]
-fn what_the_pure_rooms_use_is_not_refused() {
+fn items_that_the_pure_crates_use_are_not_reported() {
     // The alias has the shape of rustc_hash's: std's map with a fixed hasher.
     let complaints = complaints(
         "use std::collections::BTreeMap;\n\

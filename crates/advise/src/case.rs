@@ -1,25 +1,26 @@
-//! What conditions look at: the facts, the site's thresholds, and what earlier rules have decided.
+//! The input of conditions ([`FactsCase`]): the facts, the site's thresholds, and the decisions of
+//! earlier rules.
 
-use muster_model::advice::{Facts, Label, Plane, Ruleset, Thresholds};
+use muster_model::advice::{ControlPlane, Facts, Label, Ruleset, Thresholds};
 
 use crate::flips::Answer;
 
-/// A question on its way to an answer.
+/// Facts under evaluation, with the decisions made so far.
 #[derive(Clone, Debug)]
-pub(crate) struct Case<'a> {
+pub(crate) struct FactsCase<'a> {
     pub(crate) facts: &'a Facts,
     pub(crate) thresholds: &'a Thresholds,
     pub(crate) ruleset: Ruleset,
-    /// Nothing until a rule chose.
-    pub(crate) primary: Option<Plane>,
-    /// What must stand in front of everything else.
+    /// Chosen plane; `None` until a rule chooses one.
+    pub(crate) primary: Option<ControlPlane>,
+    /// Required parts, which the label names before the add-ons.
     pub(crate) required: Vec<&'static str>,
     pub(crate) addons: Vec<&'static str>,
     pub(crate) hybrid: Option<&'static str>,
 }
 
-impl<'a> Case<'a> {
-    /// A question that no rule has looked at.
+impl<'a> FactsCase<'a> {
+    /// Returns a case before the first rule.
     pub(crate) fn new(facts: &'a Facts, thresholds: &'a Thresholds, ruleset: Ruleset) -> Self {
         Self {
             facts,
@@ -32,15 +33,16 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// What it came to.
+    /// Returns the label of the finished case.
     pub(crate) fn label(&self) -> Label {
         self.outcome().into_label()
     }
 
-    /// What it came to, before it is written out. Every list of rules ends with one that always
-    /// chooses.
-    pub(crate) fn outcome(&self) -> Outcome {
-        Outcome {
+    /// Returns the outcome of the finished case, which is cheaper than its label.
+    ///
+    /// Every list of rules has a last choosing rule without a condition, so a plane was chosen.
+    pub(crate) fn outcome(&self) -> RuleOutcome {
+        RuleOutcome {
             primary: self.primary.expect("the last choosing rule of every list has no condition"),
             parts: self.required.iter().chain(&self.addons).copied().collect(),
             hybrid: self.hybrid,
@@ -48,16 +50,16 @@ impl<'a> Case<'a> {
     }
 }
 
-/// A label before it is written out.
+/// A label before its text is built.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Outcome {
-    primary: Plane,
+pub(crate) struct RuleOutcome {
+    primary: ControlPlane,
     parts: Vec<&'static str>,
     hybrid: Option<&'static str>,
 }
 
-impl Answer for &Outcome {
-    fn primary(&self) -> Plane {
+impl Answer for &RuleOutcome {
+    fn primary(&self) -> ControlPlane {
         self.primary
     }
 

@@ -1,44 +1,44 @@
-//! Conditions as data: they can be evaluated, printed for the documentation and searched for their
-//! thresholds. Whether a condition is right is not known here.
+//! Conditions as data ([`Condition`]): they are evaluated, printed for the documentation and
+//! searched for the facts and thresholds that they read.
 
 use std::fmt;
 
-use muster_model::advice::{Fact, Plane, Ruleset, Threshold};
+use muster_model::advice::{ControlPlane, Fact, Ruleset, Threshold};
 
-use crate::case::Case;
+use crate::case::FactsCase;
 
-/// When a rule fires, a warning is due, a dispute touches the case.
+/// Condition under which a rule fires, a warning is due, or a dispute concerns the case.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Condition {
-    /// Without condition.
+    /// Holds in every case.
     Always,
-    /// A flag is set.
+    /// The flag is set.
     Is(Fact),
-    /// A flag is not set.
+    /// The flag is not set.
     Not(Fact),
-    /// The threshold's fact has reached it.
+    /// The threshold's fact is at the threshold or above it.
     Reaches(Threshold),
-    /// The threshold's fact is below it.
+    /// The threshold's fact is below the threshold.
     Below(Threshold),
-    /// One of these was chosen.
-    Chosen(&'static [Plane]),
-    /// Something was put in front as required: a gang scheduler.
+    /// One of these planes was chosen.
+    Chosen(&'static [ControlPlane]),
+    /// A part is required: only gang schedulers are.
     Gang,
     /// The fleet is split.
     Hybrid,
-    /// This set of rules decides.
+    /// This set of rules is in use.
     Under(Ruleset),
-    /// Every one holds.
+    /// Every one of the conditions holds.
     All(&'static [Condition]),
-    /// At least one holds.
+    /// At least one condition holds.
     Any(&'static [Condition]),
-    /// It does not hold.
+    /// The condition does not hold.
     Never(&'static Condition),
 }
 
 impl Condition {
-    /// Whether it holds.
-    pub(crate) fn holds(&self, case: &Case<'_>) -> bool {
+    /// Returns true if the condition holds for the case.
+    pub(crate) fn holds(&self, case: &FactsCase<'_>) -> bool {
         let reaches = |threshold: Threshold| {
             case.facts.get(threshold.fact()) >= case.thresholds.get(threshold)
         };
@@ -60,7 +60,7 @@ impl Condition {
         }
     }
 
-    /// Calls `see` with every threshold in it.
+    /// Calls `see` with every threshold that the condition reads.
     pub(crate) fn thresholds(&self, see: &mut impl FnMut(Threshold)) {
         self.parts(&mut |part| {
             if let Condition::Reaches(threshold) | Condition::Below(threshold) = part {
@@ -69,7 +69,7 @@ impl Condition {
         });
     }
 
-    /// Whether the value of a fact is looked at anywhere in it.
+    /// Returns true if any part of the condition reads the fact.
     pub(crate) fn reads(&self, fact: Fact) -> bool {
         let mut reads = false;
         self.parts(&mut |part| {
@@ -84,7 +84,7 @@ impl Condition {
         reads
     }
 
-    /// Calls `see` with every part that has no parts.
+    /// Calls `see` with every part that has no parts of its own.
     fn parts(&self, see: &mut impl FnMut(&Condition)) {
         match self {
             Condition::All(parts) | Condition::Any(parts) => {
@@ -104,7 +104,7 @@ impl Condition {
     }
 }
 
-/// In words, with the default numbers.
+/// Writes the condition in words, with default thresholds.
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = |threshold: &Threshold| threshold.fact().value(threshold.default());
@@ -147,8 +147,8 @@ impl fmt::Display for Condition {
     }
 }
 
-/// Parts with a word between them and another before the last; a part that would read wrong without
-/// is in parentheses.
+/// Writes parts with `word` between them and `last` before the last one; parts for which `wraps` is
+/// true are in parentheses.
 fn joined<T: fmt::Display>(
     f: &mut fmt::Formatter<'_>,
     parts: &[T],
@@ -201,15 +201,14 @@ mod tests {
             Condition::Never(&Condition::All(&[TENANTS, BIG])),
             &format!("not (multi_tenant and {BIG})"),
         );
-        reads(Condition::Chosen(&[Plane::Slurm]), "the choice is slurm");
+        reads(Condition::Chosen(&[ControlPlane::Slurm]), "the choice is slurm");
         reads(
-            Condition::Chosen(&[Plane::Kubernetes, Plane::K3s, Plane::Ray]),
+            Condition::Chosen(&[ControlPlane::Kubernetes, ControlPlane::K3s, ControlPlane::Ray]),
             "the choice is kubernetes, k3s or ray",
         );
     }
 
-    /// What is read decides what is searched for flips: a fact that is overlooked would be one that
-    /// never flips.
+    /// A fact that `reads` overlooked would never be searched for flips.
     #[test]
     fn facts_are_found_at_any_depth() {
         const DEEP: Condition = Condition::Any(&[

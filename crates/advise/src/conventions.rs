@@ -1,6 +1,6 @@
-//! The page of conventions for a team without a scheduler: how to look, say, start and stop, what
-//! to do about a GPU that somebody forgot, and from which numbers on to ask again. Markdown, made
-//! from the site's numbers and thresholds; who reads and writes files is not known here.
+//! The page of conventions for a team without a scheduler: how to find free GPUs, announce, start
+//! and stop work, how to free a forgotten GPU, and the numbers at which to ask for advice again.
+//! Markdown text, made from the site's numbers and thresholds.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,28 +13,28 @@ use crate::gpus::{self, Link};
 /// Hours that a notebook may hold a GPU. Kentino, "the interactive notebook problem": salloc with
 /// four hours.
 const NOTEBOOK_HOURS: u32 = 4;
-/// Hours of silence after which a GPU that is held and idle is taken back. Our own number: a
-/// working day's patience.
+/// Hours without an answer after which a held and idle GPU is freed. Muster's own number: well
+/// within a working day.
 const PATIENCE_HOURS: u32 = 2;
-/// Collisions in a month after which coordination counts as failing. Our own number.
+/// Collisions in a month after which coordination counts as failing. Muster's own number.
 const COLLISIONS: u32 = 3;
 
-/// Words that differ between vendors.
+/// Commands that differ between vendors.
 struct Vendor {
-    /// Lists devices and the processes on them.
+    /// Command that lists devices and the processes on them.
     look: &'static str,
-    /// The variable that says which devices a program sees.
+    /// Environment variable with the devices that a program sees.
     visible: &'static str,
 }
 
 const NVIDIA: Vendor = Vendor { look: "nvidia-smi", visible: "CUDA_VISIBLE_DEVICES" };
 const AMD: Vendor = Vendor { look: "amd-smi process", visible: "HIP_VISIBLE_DEVICES" };
 
-/// The page for a site whose machines may be known by name. Numbers are taken from the machines
-/// where there are some, else from the facts.
+/// Returns the page for a site. Numbers are taken from `machines` if it is not empty, else from the
+/// facts.
 #[must_use]
 pub fn conventions(site: &SiteProfile, machines: &[NodeSpec]) -> String {
-    let fleet = Fleet::of(site, machines);
+    let fleet = ConventionFleet::of(site, machines);
     let mut page = String::new();
     opening(&mut page, &fleet);
     map(&mut page, machines, &fleet);
@@ -46,26 +46,27 @@ pub fn conventions(site: &SiteProfile, machines: &[NodeSpec]) -> String {
     page
 }
 
-/// What the page needs to know of the fleet.
-struct Fleet<'a> {
+/// Properties of the fleet that the page uses.
+struct ConventionFleet<'a> {
     site: &'a SiteProfile,
     nodes: u32,
     gpus: u32,
     users: u32,
     vendor: &'static Vendor,
-    /// A machine's name, for examples.
+    /// Name of a machine, for examples.
     example: &'a str,
 }
 
-impl<'a> Fleet<'a> {
+impl<'a> ConventionFleet<'a> {
     fn of(site: &'a SiteProfile, machines: &'a [NodeSpec]) -> Self {
         let whole = |node: &NodeSpec| {
             node.devices.iter().filter(|device| device.slice_of.is_none()).count()
         };
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        let (nodes, gpus) = match machines.is_empty() {
-            true => (site.facts.get(Fact::FleetNodes), site.facts.get(Fact::FleetGpus)),
-            false => (count(machines.len()), count(machines.iter().map(whole).sum())),
+        let (nodes, gpus) = if machines.is_empty() {
+            (site.facts.get(Fact::FleetNodes), site.facts.get(Fact::FleetGpus))
+        } else {
+            (count(machines.len()), count(machines.iter().map(whole).sum()))
         };
         let mut models = site
             .models
@@ -88,7 +89,7 @@ impl<'a> Fleet<'a> {
     }
 }
 
-/// Writes a line; text in memory takes everything.
+/// Writes a line; writing to a string cannot fail.
 fn put(page: &mut String, line: std::fmt::Arguments<'_>) {
     page.write_fmt(line).expect("a string takes all text");
     page.push('\n');
@@ -98,7 +99,7 @@ fn plural(count: u32, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-fn opening(page: &mut String, fleet: &Fleet<'_>) {
+fn opening(page: &mut String, fleet: &ConventionFleet<'_>) {
     put(page, format_args!("# Who uses which GPU\n"));
     let machines = plural(fleet.nodes, "machine", "machines");
     let gpus = plural(fleet.gpus, "GPU", "GPUs");
@@ -111,26 +112,26 @@ fn opening(page: &mut String, fleet: &Fleet<'_>) {
         ),
     );
     put(page, format_args!("Change it by agreement, in the repository where it stands.\n"));
-    let (from, until) =
-        (fleet.threshold(Threshold::SchedulerGpus), fleet.threshold(Threshold::ConventionGpus));
+    let from = fleet.threshold(Threshold::SchedulerGpus);
+    let until = fleet.threshold(Threshold::ConventionGpus);
     if fleet.gpus >= until {
         put(
             page,
             format_args!(
-                "**{gpus} are more than anybody recommends conventions for (below {until}): install a scheduler.**\n"
+                "**{gpus} are more than any source recommends conventions for (below {until}): install a scheduler.**\n"
             ),
         );
     } else if fleet.gpus >= from || fleet.users >= fleet.threshold(Threshold::SchedulerUsers) {
         put(
             page,
             format_args!(
-                "**This is past the size from which a scheduler pays for itself: it is right only while nobody collides.**\n"
+                "**This is past the size from which a scheduler pays for itself: no scheduler is right only while there are no collisions.**\n"
             ),
         );
     }
 }
 
-fn map(page: &mut String, machines: &[NodeSpec], fleet: &Fleet<'_>) {
+fn map(page: &mut String, machines: &[NodeSpec], fleet: &ConventionFleet<'_>) {
     put(page, format_args!("## What there is\n\n| machine | GPUs | for |\n|---|---|---|"));
     for node in machines {
         let mut models: BTreeMap<&str, u32> = BTreeMap::new();
@@ -152,8 +153,10 @@ fn map(page: &mut String, machines: &[NodeSpec], fleet: &Fleet<'_>) {
     page.push('\n');
 }
 
-fn start(page: &mut String, fleet: &Fleet<'_>) {
-    let (look, visible, node) = (fleet.vendor.look, fleet.vendor.visible, fleet.example);
+fn start(page: &mut String, fleet: &ConventionFleet<'_>) {
+    let look = fleet.vendor.look;
+    let visible = fleet.vendor.visible;
+    let node = fleet.example;
     put(page, format_args!("## Start\n"));
     put(page, format_args!("1. Look which GPUs are free: `ssh {node} {look}`."));
     put(
@@ -184,7 +187,7 @@ fn start(page: &mut String, fleet: &Fleet<'_>) {
     );
 }
 
-fn rules(page: &mut String, fleet: &Fleet<'_>) {
+fn rules(page: &mut String, fleet: &ConventionFleet<'_>) {
     let visible = fleet.vendor.visible;
     put(page, format_args!("## Rules\n"));
     put(
@@ -208,23 +211,23 @@ fn rules(page: &mut String, fleet: &Fleet<'_>) {
         );
         put(
             page,
-            format_args!("  the others; two people who do that wait for each other for ever."),
+            format_args!("  the others; two people who do that wait for each other forever."),
         );
     }
     put(
         page,
         format_args!(
-            "- A notebook holds a GPU for {NOTEBOOK_HOURS} hours at most, and never over night. A notebook without a limit is a GPU"
+            "- A notebook holds a GPU for {NOTEBOOK_HOURS} hours at most, and never over night. A notebook without a limit holds its GPU"
         ),
     );
-    put(page, format_args!("  that is gone."));
+    put(page, format_args!("  forever."));
     put(
         page,
         format_args!(
-            "- Two people on one GPU: only when both agreed, with the memory that each takes. Nothing keeps them apart: who"
+            "- Two people on one GPU: only when both agreed, with the memory that each takes. Nothing isolates them: one"
         ),
     );
-    put(page, format_args!("  runs out of memory may take the other along."));
+    put(page, format_args!("  that runs out of memory may end the other."));
     put(
         page,
         format_args!(
@@ -233,9 +236,9 @@ fn rules(page: &mut String, fleet: &Fleet<'_>) {
     );
 }
 
-fn forgotten(page: &mut String, fleet: &Fleet<'_>) {
+fn forgotten(page: &mut String, fleet: &ConventionFleet<'_>) {
     let look = fleet.vendor.look;
-    put(page, format_args!("## A GPU is held by somebody who forgot\n"));
+    put(page, format_args!("## A GPU is held and forgotten\n"));
     put(
         page,
         format_args!(
@@ -249,7 +252,10 @@ fn forgotten(page: &mut String, fleet: &Fleet<'_>) {
             "3. No answer within {PATIENCE_HOURS} hours, the time that was said is over, and the GPU computes nothing: stop it. `kill PID`, and"
         ),
     );
-    put(page, format_args!("   after a minute `kill -9 PID`; who cannot asks who has root."));
+    put(
+        page,
+        format_args!("   after a minute `kill -9 PID`; without permission, ask an administrator."),
+    );
     put(page, format_args!("4. Say what you stopped, and add a line here:\n"));
     put(page, format_args!("| day | machine, GPU | what happened |\n|---|---|---|\n| | | |\n"));
 }
@@ -272,7 +278,7 @@ fn one_machine(page: &mut String) {
     put(
         page,
         format_args!(
-            "muster ps                                          # who waits, who runs, on which GPUs"
+            "muster ps                                          # waiting and running jobs, with their GPUs"
         ),
     );
     put(
@@ -284,12 +290,12 @@ fn one_machine(page: &mut String) {
     put(
         page,
         format_args!(
-            "It hands out no GPU that a process beside it uses. For several people on one machine, root runs\n`muster serve --system`.\n"
+            "It allocates no GPU that a process outside it uses. For several people on one machine, root runs\n`muster serve --system`.\n"
         ),
     );
 }
 
-fn revisit(page: &mut String, fleet: &Fleet<'_>) {
+fn revisit(page: &mut String, fleet: &ConventionFleet<'_>) {
     let number = |threshold| fleet.threshold(threshold);
     let people =
         if fleet.users > 1 { format!(" and {} people", fleet.users) } else { String::new() };
@@ -317,11 +323,11 @@ fn revisit(page: &mut String, fleet: &Fleet<'_>) {
     put(
         page,
         format_args!(
-            "- [ ] Somebody joins who is not in the channel: another team, a customer, a student project."
+            "- [ ] People join who are not in the channel: another team, a customer, a student project."
         ),
     );
     put(page, format_args!("- [ ] People wait for GPUs that turn out to be idle."));
-    put(page, format_args!("- [ ] Something must stay up: an endpoint that others rely on."));
+    put(page, format_args!("- [ ] A service must stay up: an endpoint that others rely on."));
     put(page, format_args!("- [ ] Runs over several machines become the rule.\n"));
     put(
         page,

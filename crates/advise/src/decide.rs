@@ -1,12 +1,12 @@
-//! The evaluator: reads a list of rules from top to bottom, once. It knows no rule.
+//! The evaluator: applies a list of rules from top to bottom, once. It is independent of the rules.
 
-use crate::case::Case;
-use crate::rule::{Effect, Rule};
+use crate::case::FactsCase;
+use crate::rule::{Rule, RuleChange};
 
-/// Applies a list of rules to a case and calls `fired` with each that took effect.
+/// Applies a list of rules to a case and calls `fired` with each rule that took effect.
 pub(crate) fn decide(
     rules: &'static [Rule],
-    case: &mut Case<'_>,
+    case: &mut FactsCase<'_>,
     mut fired: impl FnMut(&'static Rule),
 ) {
     for rule in rules {
@@ -17,28 +17,29 @@ pub(crate) fn decide(
     }
 }
 
-/// What is decided stays decided, and nothing is asked for twice.
-fn may_take_effect(effect: Effect, case: &Case<'_>) -> bool {
+/// Returns true if the effect is still possible: the first choice and the first split stay, and no
+/// part is required or added twice.
+fn may_take_effect(effect: RuleChange, case: &FactsCase<'_>) -> bool {
     match effect {
-        Effect::Choose { .. } => case.primary.is_none(),
-        Effect::Split(_) => case.hybrid.is_none(),
-        Effect::Require(what) => !case.required.contains(&what),
-        Effect::Add(what) => !case.addons.contains(&what),
-        Effect::Reason => true,
+        RuleChange::Choose { .. } => case.primary.is_none(),
+        RuleChange::Split(_) => case.hybrid.is_none(),
+        RuleChange::Require(what) => !case.required.contains(&what),
+        RuleChange::Add(what) => !case.addons.contains(&what),
+        RuleChange::Reason => true,
     }
 }
 
-fn take_effect(effect: Effect, case: &mut Case<'_>) {
+fn take_effect(effect: RuleChange, case: &mut FactsCase<'_>) {
     match effect {
-        Effect::Choose { primary, addon } => {
+        RuleChange::Choose { primary, addon } => {
             case.primary = Some(primary);
             if !addon.is_empty() {
                 case.addons.push(addon);
             }
         }
-        Effect::Split(how) => case.hybrid = Some(how),
-        Effect::Require(what) => case.required.push(what),
-        Effect::Add(what) => case.addons.push(what),
-        Effect::Reason => {}
+        RuleChange::Split(how) => case.hybrid = Some(how),
+        RuleChange::Require(what) => case.required.push(what),
+        RuleChange::Add(what) => case.addons.push(what),
+        RuleChange::Reason => {}
     }
 }

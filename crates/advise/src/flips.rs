@@ -1,21 +1,24 @@
-//! Flips: the smallest changes of facts that change the answer. Exact, because each is found by
-//! asking again with the facts changed; no rule is known here.
+//! Flips: the smallest changes of facts that change the answer. They are exact, because each is
+//! found by evaluating the rules again with the facts changed.
 
 use std::convert::Infallible;
 use std::ops::ControlFlow;
 
-use muster_model::advice::{Changes, Fact, Facts, Flip, Kind, Label, Plane, Threshold, Thresholds};
+use muster_model::advice::{
+    ControlPlane, Fact, FactChanges, FactKind, Facts, Flip, Label, Threshold, Thresholds,
+};
 
-/// What comes of asking. Two answers are the same when their labels are.
+/// Result of one evaluation. Two answers are equal if their labels are.
 pub(crate) trait Answer: PartialEq {
-    /// The plane.
-    fn primary(&self) -> Plane;
-    /// The label; made only of what is shown, because making it costs more than the answer.
+    /// Returns the chosen plane.
+    fn primary(&self) -> ControlPlane;
+    /// Returns the label; built only for flips that are shown, because it costs more than the
+    /// answer itself.
     fn into_label(self) -> Label;
 }
 
 impl Answer for Label {
-    fn primary(&self) -> Plane {
+    fn primary(&self) -> ControlPlane {
         self.primary
     }
 
@@ -24,43 +27,44 @@ impl Answer for Label {
     }
 }
 
-/// What may change, and how far to look.
+/// Parameters of a search for flips.
 pub(crate) struct Search<'a> {
-    /// Facts that may change. One that no rule reads may be among them, and only costs time.
+    /// Facts that may change. One that no rule reads is harmless and only costs time.
     pub(crate) askable: &'a [Fact],
-    /// Thresholds that the rules read: a number matters where it crosses one.
+    /// Thresholds that the rules read: a number matters only where it crosses one.
     pub(crate) read: &'a [Threshold],
-    /// Facts that change together, at most. Every combination is tried, so the cost grows with the
-    /// binomial.
+    /// Maximum number of facts that change together. Every combination is tried, so the cost grows
+    /// with the binomial coefficient.
     pub(crate) together: usize,
 }
 
 /// Facts with their new values, in the order of facts.
 type Change = [(Fact, u32)];
 
-/// A change that leads elsewhere.
+/// A change that leads to another answer.
 struct Found<A> {
     change: Vec<(Fact, u32)>,
     answer: A,
-    /// False when nearer values of the same facts lead to the same answer.
+    /// False if nearer values of the same facts lead to the same answer.
     shown: bool,
 }
 
 impl Search<'_> {
-    /// Every change that is smallest in one of two senses: no part of it alone changes the answer;
-    /// or it leads to another primary and no part of it alone leads there. Ordered by size, then by
-    /// facts. Where several values of a number lead to the same answer, the nearest is given.
+    /// Returns every change that is minimal in one of two senses: no part of it alone changes the
+    /// answer; or it leads to another primary and no part of it alone leads there. Ordered by size,
+    /// then by facts. Where several values of a number lead to the same answer, the nearest is
+    /// given.
     pub(crate) fn flips<A: Answer>(
         &self,
         facts: &Facts,
         thresholds: &Thresholds,
         ask: impl Fn(&Facts) -> A,
     ) -> Vec<Flip> {
-        // 1. The answer to beat, and what each fact could be instead.
+        // 1. The present answer, and the other values of each fact.
         let present = ask(facts);
         let moves = self.moves(facts, thresholds);
 
-        // 2. Every change that leads elsewhere, small ones first.
+        // 2. Every change that leads to another answer, small ones first.
         let mut found: Vec<Found<A>> = Vec::new();
         for size in 1..=self.together.min(moves.len()) {
             let ControlFlow::Continue(()) =
@@ -78,15 +82,15 @@ impl Search<'_> {
                 });
         }
 
-        // 3. As people and programs see them.
+        // 3. The changes that are shown, with their labels.
         let shown = found.into_iter().filter(|found| found.shown);
         shown
             .map(|found| Flip { change: written(&found.change), label: found.answer.into_label() })
             .collect()
     }
 
-    /// The smallest change of other facts after which a fact makes a difference: the answer with
-    /// its value is another than with its default. Empty when it does already; nothing when it
+    /// Returns the smallest change of other facts after which a fact makes a difference: the answer
+    /// with its value differs from that with its default. Empty if it does already; `None` if it
     /// never does.
     pub(crate) fn matters_after<A: Answer>(
         &self,
@@ -94,7 +98,7 @@ impl Search<'_> {
         facts: &Facts,
         thresholds: &Thresholds,
         ask: impl Fn(&Facts) -> A,
-    ) -> Option<Changes> {
+    ) -> Option<FactChanges> {
         let mut moves = self.moves(facts, thresholds);
         moves.retain(|(other, _)| *other != fact);
         (0..=self.together.min(moves.len())).find_map(|size| {
@@ -112,23 +116,23 @@ impl Search<'_> {
         })
     }
 
-    /// What each fact could be instead. Facts that could not are left out.
+    /// Returns the other possible values of each fact; facts without one are left out.
     fn moves(&self, facts: &Facts, thresholds: &Thresholds) -> Vec<(Fact, Vec<u32>)> {
         let others = self.askable.iter().map(|fact| (*fact, self.others(*fact, facts, thresholds)));
         others.filter(|(_, values)| !values.is_empty()).collect()
     }
 
-    /// What a fact could be instead, nearest first: the other value of a flag; of a number the
-    /// nearest value in each other stretch between thresholds, because rules cannot tell two values
-    /// of one stretch apart.
+    /// Returns the other values of a fact, nearest first: the other value of a flag; for a number
+    /// the nearest value in each other interval between thresholds, because rules cannot
+    /// distinguish two values of one interval.
     fn others(&self, fact: Fact, facts: &Facts, thresholds: &Thresholds) -> Vec<u32> {
         let now = facts.get(fact);
         let (min, max) = match fact.kind() {
-            Kind::Flag => return vec![1 - now],
-            Kind::Count { min, max, .. } => (min, max),
-            Kind::Hundredths { max } => (0, max),
+            FactKind::Flag => return vec![1 - now],
+            FactKind::Count { min, max, .. } => (min, max),
+            FactKind::Hundredths { max } => (0, max),
         };
-        // A number that is asked for as if it were a flag has an edge above 0.
+        // A condition may read a number like a flag, so 1 is an edge too.
         let edges = self.read.iter().filter(|threshold| threshold.fact() == fact);
         let edges = edges.map(|threshold| thresholds.get(*threshold)).chain([1]);
         let nearest = edges.map(|edge| if edge > now { edge } else { edge.saturating_sub(1) });
@@ -144,12 +148,12 @@ fn with(facts: &Facts, change: &Change) -> Facts {
     change.iter().fold(*facts, |facts, (fact, stored)| facts.with(*fact, *stored))
 }
 
-fn written(change: &Change) -> Changes {
-    Changes(change.iter().map(|(fact, stored)| (*fact, fact.value(*stored))).collect())
+fn written(change: &Change) -> FactChanges {
+    FactChanges(change.iter().map(|(fact, stored)| (*fact, fact.value(*stored))).collect())
 }
 
 /// Calls `see` with every way to change `size` of the facts, in the order of facts and of their
-/// values, until it breaks off.
+/// values, until `see` breaks.
 fn for_each_change<B>(
     moves: &[(Fact, Vec<u32>)],
     size: usize,
@@ -170,8 +174,13 @@ fn for_each_change<B>(
     ControlFlow::Continue(())
 }
 
-/// Whether no part of the change does the same. Parts were tried before.
-fn smallest<A: Answer>(change: &Change, answer: &A, present: Plane, found: &[Found<A>]) -> bool {
+/// Returns true if no part of the change has the same effect. Parts were tried before.
+fn smallest<A: Answer>(
+    change: &Change,
+    answer: &A,
+    present: ControlPlane,
+    found: &[Found<A>],
+) -> bool {
     let part = |found: &&Found<A>| {
         found.change.len() < change.len() && found.change.iter().all(|step| change.contains(step))
     };
@@ -184,8 +193,8 @@ fn smallest<A: Answer>(change: &Change, answer: &A, present: Plane, found: &[Fou
     no_part_changes_anything || !leads_nowhere_new
 }
 
-/// Whether nearer values of the same facts lead to the same answer. Nearer values were tried
-/// before.
+/// Returns true if nearer values of the same facts lead to the same answer. Nearer values were
+/// tried before.
 fn nearer<A: Answer>(change: &Change, answer: &A, found: &[Found<A>]) -> bool {
     let same_facts = |found: &&Found<A>| {
         found.change.len() == change.len()
@@ -198,21 +207,22 @@ fn nearer<A: Answer>(change: &Change, answer: &A, found: &[Found<A>]) -> bool {
 mod tests {
     use super::*;
 
-    fn answer(primary: Plane, addon: &str) -> Label {
+    fn answer(primary: ControlPlane, addon: &str) -> Label {
         Label { primary, addon: addon.to_owned(), hybrid: None }
     }
 
-    /// Nobody below 16 GPUs, Slurm below 33, Kubernetes from there; whoever talks is told so.
+    /// A rule by size: no scheduler below 16 GPUs, Slurm below 33, else Kubernetes; the flag `talk`
+    /// becomes the add-on.
     fn by_size(facts: &Facts) -> Label {
         let talk = if facts.is(Fact::Talk) { "talk" } else { "" };
         match facts.get(Fact::FleetGpus) {
-            ..16 => answer(Plane::None, talk),
-            16..33 => answer(Plane::Slurm, talk),
-            _ => answer(Plane::Kubernetes, talk),
+            ..16 => answer(ControlPlane::None, talk),
+            16..33 => answer(ControlPlane::Slurm, talk),
+            _ => answer(ControlPlane::Kubernetes, talk),
         }
     }
 
-    fn check(gpus: u32, expected: &[(&Change, Plane, &str)]) {
+    fn check(gpus: u32, expected: &[(&Change, ControlPlane, &str)]) {
         let read = [Threshold::SchedulerGpus, Threshold::ConventionGpus];
         let search = Search { askable: &[Fact::FleetGpus, Fact::Talk], read: &read, together: 2 };
         let facts = Facts::default().with(Fact::FleetGpus, gpus);
@@ -228,42 +238,41 @@ mod tests {
     }
 
     #[test]
-    fn a_number_flips_at_the_nearest_value_of_each_stretch() {
+    fn a_number_flips_at_the_nearest_value_of_each_interval() {
         check(
             4,
             &[
-                (&[(Fact::FleetGpus, 16)], Plane::Slurm, ""),
-                (&[(Fact::FleetGpus, 33)], Plane::Kubernetes, ""),
-                (&[(Fact::Talk, 1)], Plane::None, "talk"),
+                (&[(Fact::FleetGpus, 16)], ControlPlane::Slurm, ""),
+                (&[(Fact::FleetGpus, 33)], ControlPlane::Kubernetes, ""),
+                (&[(Fact::Talk, 1)], ControlPlane::None, "talk"),
             ],
         );
         check(
             20,
             &[
-                (&[(Fact::FleetGpus, 15)], Plane::None, ""),
-                (&[(Fact::FleetGpus, 33)], Plane::Kubernetes, ""),
-                (&[(Fact::Talk, 1)], Plane::Slurm, "talk"),
+                (&[(Fact::FleetGpus, 15)], ControlPlane::None, ""),
+                (&[(Fact::FleetGpus, 33)], ControlPlane::Kubernetes, ""),
+                (&[(Fact::Talk, 1)], ControlPlane::Slurm, "talk"),
             ],
         );
         check(
             99,
             &[
-                (&[(Fact::FleetGpus, 32)], Plane::Slurm, ""),
-                (&[(Fact::FleetGpus, 15)], Plane::None, ""),
-                (&[(Fact::Talk, 1)], Plane::Kubernetes, "talk"),
+                (&[(Fact::FleetGpus, 32)], ControlPlane::Slurm, ""),
+                (&[(Fact::FleetGpus, 15)], ControlPlane::None, ""),
+                (&[(Fact::Talk, 1)], ControlPlane::Kubernetes, "talk"),
             ],
         );
     }
 
-    /// Two stretches with one answer are one flip, to the nearer; what contradicts itself is no
-    /// flip.
+    /// Two intervals with one answer are one flip, to the nearer; a contradiction is no flip.
     #[test]
     fn neither_farther_values_nor_contradictions_are_offered() {
         let read = [Threshold::SchedulerGpus, Threshold::ConventionGpus];
         let search = Search { askable: &[Fact::FleetGpus], read: &read, together: 1 };
         let small_or_not = |facts: &Facts| match facts.get(Fact::FleetGpus) {
-            ..16 => answer(Plane::None, ""),
-            _ => answer(Plane::Slurm, ""),
+            ..16 => answer(ControlPlane::None, ""),
+            _ => answer(ControlPlane::Slurm, ""),
         };
         let flips = search.flips(&Facts::default(), &Thresholds::default(), small_or_not);
         assert_eq!(flips.len(), 1, "{flips:?}");
@@ -272,7 +281,7 @@ mod tests {
         let search =
             Search { askable: &[Fact::Teams], read: &[Threshold::CommercialTeams], together: 1 };
         let by_teams = |facts: &Facts| {
-            answer(Plane::Slurm, if facts.get(Fact::Teams) < 10 { "" } else { "many" })
+            answer(ControlPlane::Slurm, if facts.get(Fact::Teams) < 10 { "" } else { "many" })
         };
         let ask = |users| {
             let facts = Facts::default().with(Fact::Users, users);

@@ -1,12 +1,11 @@
-//! What a job that somebody wrote tells about itself. Only what follows from its shape: nothing is
-//! guessed from a command, a name or an image, and what a job cannot say is left as it is when
-//! nobody says it.
+//! Facts of a job, from its resource request only: nothing is guessed from a command, a name or an
+//! image. Facts that a job cannot express keep their defaults.
 
 use muster_model::advice::{Fact, Facts};
 use muster_model::node::DeviceSet;
 use muster_model::{JobSpec, TaskGroup};
 
-/// Facts of a workload that no job tells, so that its author has to.
+/// Facts of a workload that do not follow from a job file, so that its author has to give them.
 pub const UNSEEN: &[Fact] = &[
     Fact::BareMetal,
     Fact::LongLivedServices,
@@ -15,33 +14,33 @@ pub const UNSEEN: &[Fact] = &[
     Fact::EdgeOrDev,
 ];
 
-/// The facts of a job, and of those that it tells why. Elements of an array are jobs of their own:
-/// they neither wait for each other nor add up.
+/// Returns the facts of a job, and the reason for each fact that follows from it. Elements of an
+/// array are jobs of their own: they neither wait for each other nor add up.
 #[must_use]
 pub fn facts_of(spec: &JobSpec) -> (Facts, Vec<(Fact, &'static str)>) {
-    // 1. Nodes: the least number that it must span. Groups may share nodes, so the widest group
-    //    counts, or all GPUs together.
+    // 1. Nodes: the minimum that it must span. Groups may share nodes, so the group with the most
+    //    nodes counts, or the number of GPUs of all groups together.
     let blocks = spec.groups.iter().map(blocks).max().unwrap_or(1);
     let devices: u64 = spec.groups.iter().map(whole_devices).sum();
     let full_nodes =
         u32::try_from(devices.div_ceil(DeviceSet::MAX_DEVICES as u64)).unwrap_or(u32::MAX);
     let nodes = blocks.max(full_nodes).max(1);
     let why_nodes = if nodes > blocks {
-        "it asks for more GPUs than fewer nodes could have"
+        "it requests more GPUs than fewer nodes could have"
     } else if spec.groups.iter().all(|group| group.tasks_per_node.is_some()) {
-        "nodes that it asks for; roles may share them"
+        "the number of nodes that it requests; roles may share them"
     } else {
-        "the least that it may span: tasks without a number per node may share one"
+        "the minimum that it may span: tasks without a number per node may share one"
     };
     let mut facts = Facts::default().with(Fact::Nodes, nodes);
     let mut told = vec![(Fact::Nodes, why_nodes)];
 
-    // 2. Coupling: a gang is what its author wants started together.
+    // 2. Coupling: its author wants the tasks of a gang started together.
     if spec.min_tasks() > 1 {
         facts.set(Fact::TightlyCoupled, 1);
         told.push((
             Fact::TightlyCoupled,
-            "its tasks start together or not at all, which is asked for tasks that wait for each other",
+            "its tasks start together or not at all, which only tasks that wait for each other need",
         ));
     } else {
         told.push((
@@ -52,7 +51,7 @@ pub fn facts_of(spec: &JobSpec) -> (Facts, Vec<(Fact, &'static str)>) {
     (facts, told)
 }
 
-/// Different nodes that a group must have.
+/// Returns the number of different nodes that a group needs.
 fn blocks(group: &TaskGroup) -> u32 {
     group.tasks_per_node.map_or(1, |per_node| group.min_tasks.div_ceil(per_node.max(1)))
 }
@@ -100,8 +99,8 @@ mod tests {
             begin: None,
             protect: muster_model::Protection::None,
             payload: PayloadId(1),
-            kind: muster_model::Kind::Task,
-            tier: muster_model::Tier::Usual,
+            kind: muster_model::WorkloadKind::Task,
+            tier: muster_model::Tier::Normal,
             grow_after: Some(muster_model::JobSpec::GROW_AFTER),
         };
         let (facts, told) = facts_of(&spec);
@@ -111,7 +110,7 @@ mod tests {
             "{spec:?}"
         );
         for fact in UNSEEN {
-            assert_eq!(facts.get(*fact), fact.default(), "a job does not tell {fact}");
+            assert_eq!(facts.get(*fact), fact.default(), "{fact} does not follow from a job");
         }
         assert_eq!(
             told.iter().map(|(fact, _)| *fact).chain(UNSEEN.iter().copied()).count(),
@@ -134,7 +133,7 @@ mod tests {
         check(vec![group(32, None, 8)], None, 2, true);
         // Roles may share nodes: the widest counts.
         check(vec![group(4, Some(1), 8), group(2, Some(1), 1), group(9, None, 1)], None, 4, true);
-        // A sweep of single tasks is not coupled, however many there are.
+        // A sweep of single tasks is not coupled, however large.
         let sweep = Array::range(1, 200, 1, None);
         check(vec![group(1, None, 1)], Some(sweep), 1, false);
     }

@@ -1,6 +1,6 @@
-//! GPU models: which can be cut by hardware, and what the pages say of that beside what is true
-//! today. A closed table by the short names that Muster gives to models; a model that is not in it
-//! is unknown, and is said to be, never guessed.
+//! GPU models ([`GPUS`]): which can be partitioned by hardware, and what the pages say about it. A
+//! closed table by Muster's short names of models; a model that is not in it is reported as
+//! unknown, never guessed.
 //!
 //! Sources of the numbers, read in November 2026:
 //! - MIG instances: NVIDIA Multi-Instance GPU User Guide, "Supported GPUs" (release 610) and
@@ -13,12 +13,12 @@
 //! - NVLink and Infinity Fabric: the vendors' product pages.
 
 use muster_model::GpuModel;
-use muster_model::advice::{Page, Source};
+use muster_model::advice::{Citation, CitedPage};
 
-/// What connects GPUs of one machine to each other, besides PCIe.
+/// Interconnect between the GPUs of one machine, besides PCIe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
-    /// Nothing.
+    /// PCIe and nothing faster.
     None,
     /// NVLink between pairs, through a bridge on top of the cards.
     NvlinkBridge,
@@ -29,51 +29,54 @@ pub enum Link {
     InfinityFabric,
 }
 
-/// What is known of a GPU model.
+/// Properties of a GPU model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gpu {
-    /// Its names, the first as Muster detects it.
+    /// Short names, the one that Muster detects first.
     pub names: &'static [&'static str],
-    /// MIG instances at most; 0 where it cannot be cut: the only isolation of memory and faults by
-    /// hardware here.
+    /// Maximum number of MIG instances; 0 without MIG. MIG is the only isolation of memory and
+    /// faults by hardware here.
     pub mig_instances: u32,
-    /// Partitions at most by AMD's compute partitioning; 0 where it cannot be cut. Memory can be
-    /// partitioned with them, but a reset may reach the neighbours, so that they are not counted as
-    /// isolation.
+    /// Maximum number of AMD compute partitions; 0 without partitioning. Memory can be partitioned
+    /// with them, but a reset may reach the neighbours, so they are not counted as isolation.
     pub amd_partitions: u32,
-    /// Whether MPS gives every client an address space of its own; faults are shared in any case.
+    /// True if MPS gives every client an address space of its own; faults are shared in any case.
     pub mps_address_spaces: bool,
-    /// What connects it to its neighbours.
+    /// Interconnect with the other GPUs of its machine.
     pub link: Link,
-    /// What the Kentino page says of MIG on it, where it says something.
+    /// True if the Kentino page says that it has MIG; `None` if the page does not mention it.
     pub kentino_mig: Option<bool>,
 }
 
 impl Gpu {
-    /// Whether it is AMD's: its tools, operator and ways of sharing are others.
+    /// Returns true for AMD models, whose tools, operator and ways of sharing differ from NVIDIA's.
     #[must_use]
     pub fn is_amd(&self) -> bool {
         self.link == Link::InfinityFabric
     }
 
-    /// Whether what the page says has aged or was wrong.
+    /// Returns true if the Kentino page's statement on MIG is outdated or was wrong.
     #[must_use]
     pub fn page_is_wrong(&self) -> bool {
         self.kentino_mig.is_some_and(|page| page != (self.mig_instances > 0))
     }
 }
 
-/// Where the MIG numbers of the table are from.
-pub const MIG_SOURCE: Source =
-    Source::new(Page::Upstream, "NVIDIA MIG User Guide, releases 610 to 620, 2026: supported GPUs");
-/// Where the statements about MPS are from.
-pub const MPS_SOURCE: Source =
-    Source::new(Page::Upstream, "NVIDIA Multi-Process Service, release 615, 9 September 2026");
-/// Where the AMD numbers of the table are from.
-pub const AMD_SOURCE: Source =
-    Source::new(Page::Upstream, "AMD SMI documentation 2026: GPU partitioning");
+/// Source of the MIG numbers of the table.
+pub const MIG_SOURCE: Citation = Citation::new(
+    CitedPage::Upstream,
+    "NVIDIA MIG User Guide, releases 610 to 620, 2026: supported GPUs",
+);
+/// Source of the statements about MPS.
+pub const MPS_SOURCE: Citation = Citation::new(
+    CitedPage::Upstream,
+    "NVIDIA Multi-Process Service, release 615, 9 September 2026",
+);
+/// Source of the AMD numbers of the table.
+pub const AMD_SOURCE: Citation =
+    Citation::new(CitedPage::Upstream, "AMD SMI documentation 2026: GPU partitioning");
 
-/// An NVIDIA model with MIG.
+/// Returns an NVIDIA model with MIG.
 const fn mig(
     names: &'static [&'static str],
     instances: u32,
@@ -90,12 +93,12 @@ const fn mig(
     }
 }
 
-/// An NVIDIA model without MIG, Volta or newer.
+/// Returns an NVIDIA model without MIG, Volta or newer.
 const fn whole(names: &'static [&'static str], link: Link, kentino: Option<bool>) -> Gpu {
     mig(names, 0, link, kentino)
 }
 
-/// An AMD model.
+/// Returns an AMD model, connected by Infinity Fabric.
 const fn amd(names: &'static [&'static str], partitions: u32) -> Gpu {
     Gpu {
         names,
@@ -107,7 +110,7 @@ const fn amd(names: &'static [&'static str], partitions: u32) -> Gpu {
     }
 }
 
-/// Every model that is known.
+/// Every model that Muster knows.
 pub const GPUS: &[Gpu] = &[
     mig(&["a100"], 7, Link::Nvlink, Some(true)),
     mig(&["a30"], 4, Link::NvlinkBridge, None),
@@ -144,8 +147,8 @@ pub const GPUS: &[Gpu] = &[
     amd(&["mi100"], 0),
 ];
 
-/// What is known of a model; `None` when nothing is. A slice (`a100-1g.5gb`) is known by the model
-/// that it was cut from.
+/// Returns the properties of a model; `None` for unknown models. A slice (`a100-1g.5gb`) is looked
+/// up by its parent's model.
 #[must_use]
 pub fn find(model: &GpuModel) -> Option<&'static Gpu> {
     let name = model.as_str().to_ascii_lowercase();
@@ -153,13 +156,13 @@ pub fn find(model: &GpuModel) -> Option<&'static Gpu> {
     GPUS.iter().find(|gpu| gpu.names.contains(&whole))
 }
 
-/// Whether every model is known, and AMD's.
+/// Returns true if every model is known and AMD's; false for an empty list.
 pub(crate) fn are_amd(models: &[GpuModel]) -> bool {
     !models.is_empty() && models.iter().all(|model| find(model).is_some_and(Gpu::is_amd))
 }
 
-/// Whether a model can be cut into slices with memory and faults of their own (MIG); `None` for a
-/// model that is not known.
+/// Returns true if a model can be partitioned into slices with memory and faults of their own
+/// (MIG); `None` for an unknown model.
 #[must_use]
 pub fn is_mig_capable(model: &GpuModel) -> Option<bool> {
     find(model).map(|gpu| gpu.mig_instances > 0)

@@ -1,6 +1,6 @@
 //! Which control plane fits a workload or a site: facts in, a label with its reasons, warnings,
 //! flips and disputes out. The rules are closed, ordered lists of data; one evaluator reads them.
-//! This crate reads no files, draws nothing and knows nothing of running jobs.
+//! This crate reads no files, renders no output and does not see running jobs.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 

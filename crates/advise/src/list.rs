@@ -1,10 +1,10 @@
-//! Closed lists that are too long for one file, joined into one before the program runs. Knows
-//! nothing of what they hold.
+//! Joins constant lists that are too long for one file, at compile time.
 
-/// The parts one after the other; `N` is the sum of their lengths.
+/// Returns the parts one after the other; `N` is the sum of their lengths.
 pub(crate) const fn joined<T: Copy, const N: usize>(parts: &[&[T]]) -> [T; N] {
     let mut list = [parts[0][0]; N];
-    let (mut part, mut next) = (0, 0);
+    let mut part = 0;
+    let mut next = 0;
     while part < parts.len() {
         let mut index = 0;
         while index < parts[part].len() {

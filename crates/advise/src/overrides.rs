@@ -1,4 +1,4 @@
-//! A site's own thresholds, shown as rules that fired, so that nobody mistakes a tuned answer for
+//! A site's own thresholds, shown as rules that fired, so that a tuned answer is not mistaken for
 //! the pages' own.
 
 use std::borrow::Cow;
@@ -7,7 +7,7 @@ use muster_model::advice::{Fact, FiredRule, RuleEffect, Threshold, Thresholds};
 
 use crate::rule::{Disagreement, Hazard, Rule};
 
-/// The id of such an entry; the documentation has one place for all of them.
+/// Id of these entries; the documentation has one section for all of them.
 pub(crate) const SITE_THRESHOLD: &str = "site-threshold";
 
 impl From<&'static Rule> for FiredRule {
@@ -21,7 +21,7 @@ impl From<&'static Rule> for FiredRule {
     }
 }
 
-/// One entry per overridden threshold among those read.
+/// Returns one entry per overridden threshold among those read.
 pub(crate) fn of(read: &[Threshold], thresholds: &Thresholds) -> Vec<FiredRule> {
     let entry = |threshold: Threshold| FiredRule {
         id: SITE_THRESHOLD,
@@ -38,7 +38,7 @@ pub(crate) fn of(read: &[Threshold], thresholds: &Thresholds) -> Vec<FiredRule> 
     thresholds.overridden().filter(|threshold| read.contains(threshold)).map(entry).collect()
 }
 
-/// Thresholds that the rules of a list read, each once, in their own order.
+/// Returns the thresholds that the rules of a list read, each once, in the order of thresholds.
 pub(crate) fn read(rules: &'static [Rule]) -> Vec<Threshold> {
     let mut read = Vec::new();
     for rule in rules {
@@ -49,8 +49,8 @@ pub(crate) fn read(rules: &'static [Rule]) -> Vec<Threshold> {
     read
 }
 
-/// The same, with what warnings and disputes read beside them: a site's own number is shown
-/// wherever it counts.
+/// Returns the thresholds that rules, warnings and disputes read: a site's own number is shown
+/// wherever it has an effect.
 pub(crate) fn shown(
     rules: &'static [Rule],
     warnings: &'static [Hazard],
@@ -67,7 +67,7 @@ pub(crate) fn shown(
     shown
 }
 
-/// Those of the facts that the rules of a list read, in the order given.
+/// Returns those of the facts that the rules of a list read, in the order given.
 pub(crate) fn facts_read(rules: &'static [Rule], facts: &[Fact]) -> Vec<Fact> {
     let read = |fact: &Fact| rules.iter().any(|rule| rule.when.reads(*fact));
     facts.iter().copied().filter(read).collect()

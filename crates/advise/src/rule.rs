@@ -1,9 +1,9 @@
-//! The shapes of what is known: rules, failure modes and disputes. Their contents stand in the
-//! lists; nothing here evaluates them.
+//! Types of the knowledge base: rules, failure modes ([`Hazard`]) and disputes ([`Disagreement`]).
+//! Their contents are in the lists of the other modules.
 
 use std::fmt;
 
-use muster_model::advice::{DisputeKind, Plane, Position, RuleEffect, Source};
+use muster_model::advice::{Citation, ControlPlane, DisputeKind, DisputePosition, RuleEffect};
 
 use crate::condition::Condition;
 
@@ -12,39 +12,39 @@ use crate::condition::Condition;
 pub(crate) struct Rule {
     /// Anchor in docs/advise.md; never changes once published.
     pub(crate) id: &'static str,
-    pub(crate) source: Source,
+    pub(crate) source: Citation,
     pub(crate) when: Condition,
-    pub(crate) effect: Effect,
-    /// Why, in one sentence, as a lowercase fragment.
+    pub(crate) effect: RuleChange,
+    /// Reason, one sentence as a lowercase fragment.
     pub(crate) sentence: &'static str,
 }
 
 impl Rule {
-    /// A rule that gives a reason and changes nothing.
+    /// Returns a rule that gives a reason and changes nothing.
     pub(crate) const fn reason(
         id: &'static str,
-        source: Source,
+        source: Citation,
         when: Condition,
         sentence: &'static str,
     ) -> Self {
-        Self { id, source, when, effect: Effect::Reason, sentence }
+        Self { id, source, when, effect: RuleChange::Reason, sentence }
     }
 }
 
-/// What a rule does to the answer.
+/// Effect of a rule on the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effect {
-    /// Chooses the plane, with what belongs to it. The first choice stays; a later choosing rule
-    /// does not fire.
+pub(crate) enum RuleChange {
+    /// Chooses the plane and its add-on. The first choice stays; a later choosing rule does not
+    /// fire.
     Choose {
-        /// The plane.
-        primary: Plane,
-        /// What belongs to it; empty when nothing does.
+        /// Chosen plane, the `primary` of the label.
+        primary: ControlPlane,
+        /// Add-on that the plane needs; empty if none.
         addon: &'static str,
     },
-    /// Puts something in front, which the rest cannot do without. Once only.
+    /// Puts a required part before the add-ons of the label; each part once only.
     Require(&'static str),
-    /// Adds something behind. Once only.
+    /// Appends an add-on; each one once only.
     Add(&'static str),
     /// Splits the fleet. The first split stays.
     Split(&'static str),
@@ -52,61 +52,59 @@ pub(crate) enum Effect {
     Reason,
 }
 
-impl Effect {
-    /// What an answer says of it; what it put into the label stands there.
+impl RuleChange {
+    /// Returns the kind of effect that an answer names; the text of the effect is in the label.
     pub(crate) const fn kind(self) -> RuleEffect {
         match self {
-            Effect::Choose { .. } => RuleEffect::Choice,
-            Effect::Require(_) => RuleEffect::Required,
-            Effect::Add(_) => RuleEffect::Added,
-            Effect::Split(_) => RuleEffect::Split,
-            Effect::Reason => RuleEffect::Reason,
+            RuleChange::Choose { .. } => RuleEffect::Choice,
+            RuleChange::Require(_) => RuleEffect::Required,
+            RuleChange::Add(_) => RuleEffect::Added,
+            RuleChange::Split(_) => RuleEffect::Split,
+            RuleChange::Reason => RuleEffect::Reason,
         }
     }
 }
 
-/// In words.
-impl fmt::Display for Effect {
+/// Writes the effect in words, for the documentation.
+impl fmt::Display for RuleChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Effect::Choose { primary, addon: "" } => write!(f, "chooses {primary}"),
-            Effect::Choose { primary, addon } => write!(f, "chooses {primary}, with `{addon}`"),
-            Effect::Require(what) => write!(f, "requires `{what}`"),
-            Effect::Add(what) => write!(f, "adds `{what}`"),
-            Effect::Split(how) => write!(f, "splits the fleet: `{how}`"),
-            Effect::Reason => f.write_str("gives a reason, changes nothing"),
+            RuleChange::Choose { primary, addon: "" } => write!(f, "chooses {primary}"),
+            RuleChange::Choose { primary, addon } => write!(f, "chooses {primary}, with `{addon}`"),
+            RuleChange::Require(what) => write!(f, "requires `{what}`"),
+            RuleChange::Add(what) => write!(f, "adds `{what}`"),
+            RuleChange::Split(how) => write!(f, "splits the fleet: `{how}`"),
+            RuleChange::Reason => f.write_str("gives a reason, changes nothing"),
         }
     }
 }
 
-/// A failure mode.
+/// A failure mode that answers warn of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hazard {
-    /// Anchor in docs/advise.md.
     pub(crate) id: &'static str,
-    pub(crate) source: Source,
-    /// Judged on the finished answer.
+    pub(crate) source: Citation,
+    /// Evaluated on the finished answer.
     pub(crate) when: Condition,
-    /// What goes wrong.
+    /// Failure, as a lowercase fragment.
     pub(crate) sentence: &'static str,
-    /// How it shows.
+    /// Symptom by which the failure is recognised.
     pub(crate) tell: &'static str,
-    /// What to do.
+    /// Fix or prevention of the failure.
     pub(crate) cure: &'static str,
 }
 
-/// A disagreement.
+/// A disagreement between sources.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Disagreement {
-    /// Anchor in docs/advise.md.
     pub(crate) id: &'static str,
     pub(crate) kind: DisputeKind,
-    /// Judged on the finished answer.
+    /// Evaluated on the finished answer.
     pub(crate) when: Condition,
-    /// The question that decides.
+    /// Question whose answer decides.
     pub(crate) question: &'static str,
-    /// Two sides at least.
-    pub(crate) positions: &'static [Position],
-    /// What Muster does, and why.
+    /// Positions, two at least.
+    pub(crate) positions: &'static [DisputePosition],
+    /// Muster's choice, with its reason.
     pub(crate) muster: &'static str,
 }

@@ -7,18 +7,19 @@ use std::collections::BTreeSet;
 
 use muster_advise::{advise, compare};
 use muster_model::advice::{
-    Compared, Comparison, Fact, Facts, Page, Plane, Role, Ruleset, Standing, Thresholds, Value,
+    CitedPage, Compared, Comparison, ControlPlane, Fact, FactValue, Facts, PlaneRole, Ruleset,
+    SupportLevel, Thresholds,
 };
 use proptest::prelude::*;
 
-use Plane::{K3s, Kubernetes, Ray, Slurm};
-use Standing::{AddOn, Native, Weak};
+use ControlPlane::{K3s, Kubernetes, Ray, Slurm};
+use SupportLevel::{AddOn, Native, Weak};
 
-fn plain(planes: [Plane; 2]) -> Comparison {
+fn plain(planes: [ControlPlane; 2]) -> Comparison {
     compare(planes, None, &Thresholds::default(), Ruleset::Corrected)
 }
 
-fn with(planes: [Plane; 2], facts: &Facts) -> Comparison {
+fn with(planes: [ControlPlane; 2], facts: &Facts) -> Comparison {
     compare(planes, Some(facts), &Thresholds::default(), Ruleset::Corrected)
 }
 
@@ -32,8 +33,8 @@ fn row<'a>(comparison: &'a Comparison, id: &str) -> &'a Compared {
 
 /// As the page has it, not as it is today.
 #[track_caller]
-fn check(source: &str, id: &str, plane: Plane, standing: Standing) {
-    let comparison = plain([plane, Plane::None]);
+fn check(source: &str, id: &str, plane: ControlPlane, standing: SupportLevel) {
+    let comparison = plain([plane, ControlPlane::None]);
     assert_eq!(row(&comparison, id).cells[0].standing, standing, "{source}: {id} of {plane}");
 }
 
@@ -65,7 +66,7 @@ fn the_table_of_the_comparison_page() {
         ("elasticity: Cluster Autoscaler, Karpenter", "elasticity", Kubernetes, AddOn),
         ("state: slurmctld with optional backup", "state", Slurm, AddOn),
         ("state: etcd quorum", "state", Kubernetes, Native),
-        ("GitOps: not native", "gitops", Slurm, Standing::None),
+        ("GitOps: not native", "gitops", Slurm, SupportLevel::None),
         ("GitOps: native", "gitops", Kubernetes, Native),
     ] {
         check(source, id, plane, standing);
@@ -81,7 +82,7 @@ fn the_workload_table_of_kentino() {
         ("24/7 endpoint: awkward, native", "serving", Weak, Native),
         ("mixed: painful, native with Kueue", "mixed", Weak, Native),
         ("multi-node training: native, needs a gang plugin", "gang", Native, AddOn),
-        ("auto-restart of services: no, native", "restart", Standing::None, Native),
+        ("auto-restart of services: no, native", "restart", SupportLevel::None, Native),
     ] {
         check(source, id, Slurm, slurm);
         check(source, id, Kubernetes, kubernetes);
@@ -97,8 +98,8 @@ fn what_kentino_says_beside_its_table() {
         ("for free: fair-share decay", "quota", Slurm, Native),
         ("for free: backfill", "backfill", Slurm, Native),
         ("for free: accounting", "accounting", Slurm, Native),
-        ("not: auto-restart", "restart", Slurm, Standing::None),
-        ("not: declarative state", "gitops", Slurm, Standing::None),
+        ("not: auto-restart", "restart", Slurm, SupportLevel::None),
+        ("not: declarative state", "gitops", Slurm, SupportLevel::None),
         ("ceiling: web-style services", "serving", Slurm, Weak),
         ("ceiling: heterogeneous workloads", "mixed", Slurm, Weak),
         ("ceiling: strict isolation", "isolation", Slurm, Weak),
@@ -130,7 +131,7 @@ fn the_factors_and_behaviours_of_hyperstack() {
         ("behaviour: multi-node coordination: atomic, operators", "gang", Native, AddOn),
         ("behaviour: fault tolerance: the same in both", "recovery", Weak, Weak),
         ("behaviour: environments: modules, images", "environments", AddOn, Native),
-        ("failure mode: Slurm cannot grow a job", "resize", Standing::None, AddOn),
+        ("failure mode: Slurm cannot grow a job", "resize", SupportLevel::None, AddOn),
         ("failure mode: Slurm has no answer for serving", "serving", Weak, Native),
         ("failure mode: container networks under NCCL", "interconnect", Native, AddOn),
         ("conclusion: hidden layers are hard to debug", "debugging", Native, Weak),
@@ -149,14 +150,14 @@ fn what_the_guide_and_the_overview_say_of_k3s_and_ray() {
         ("k3s is on the same pod-by-pod scheduler", "gang", K3s, AddOn),
         ("Ray: Train wraps torch and FSDP", "launch", Ray, Native),
         ("Ray workers without RDMA: NCCL on TCP", "interconnect", Ray, Weak),
-        ("Ray beside Kubernetes: no quota", "quota", Ray, Standing::None),
+        ("Ray beside Kubernetes: no quota", "quota", Ray, SupportLevel::None),
         ("Ray needs a resource manager underneath", "operations", Ray, Weak),
     ] {
         check(source, id, plane, standing);
     }
 }
 
-/// What has aged is shown beside what the page says, with a source of its own.
+/// A change since a page was written is shown beside its statement, with a source of its own.
 #[test]
 fn what_has_aged_stands_beside_the_page() {
     let comparison = plain([Slurm, Kubernetes]);
@@ -166,7 +167,7 @@ fn what_has_aged_stands_beside_the_page() {
             if let Some(today) = cell.today {
                 assert_ne!(today.source, cell.source, "{} of {}", row.id, cell.plane);
                 assert!(
-                    matches!(today.source.page, Page::Upstream | Page::Muster),
+                    matches!(today.source.page, CitedPage::Upstream | CitedPage::Muster),
                     "{} of {}",
                     row.id,
                     cell.plane
@@ -199,8 +200,8 @@ fn what_has_aged_stands_beside_the_page() {
 fn every_pair_of_planes_has_every_dimension() {
     let ids: BTreeSet<&str> =
         plain([Slurm, Kubernetes]).dimensions.iter().map(|row| row.id).collect();
-    for left in Plane::ALL {
-        for right in Plane::ALL {
+    for left in ControlPlane::ALL {
+        for right in ControlPlane::ALL {
             let comparison = plain([left, right]);
             let unique: BTreeSet<&str> = comparison.dimensions.iter().map(|row| row.id).collect();
             assert_eq!(unique, ids);
@@ -244,8 +245,8 @@ fn facts_bring_what_matters_to_the_front_and_say_why() {
         comparison.dimensions[first_that_does_not..].iter().all(|row| row.matters_for.is_empty())
     );
     let verdict = comparison.verdict.unwrap();
-    assert_eq!(verdict.fares[0].role, Role::Chosen);
-    assert_eq!(verdict.fares[1].role, Role::NotChosen);
+    assert_eq!(verdict.fares[0].role, PlaneRole::Chosen);
+    assert_eq!(verdict.fares[1].role, PlaneRole::NotChosen);
     assert!(verdict.fares[0].ahead_in > verdict.fares[1].ahead_in);
     assert!(!verdict.fares[1].chosen_if.0.is_empty());
 }
@@ -262,18 +263,18 @@ fn roles_follow_the_label() {
     let role = |comparison: &Comparison| {
         comparison.verdict.as_ref().unwrap().fares.each_ref().map(|fare| fare.role)
     };
-    assert_eq!(role(&with([Ray, Kubernetes], &pipeline)), [Role::Chosen, Role::Host]);
-    assert_eq!(role(&with([K3s, Kubernetes], &pipeline)), [Role::NotChosen, Role::Host]);
+    assert_eq!(role(&with([Ray, Kubernetes], &pipeline)), [PlaneRole::Chosen, PlaneRole::Host]);
+    assert_eq!(role(&with([K3s, Kubernetes], &pipeline)), [PlaneRole::NotChosen, PlaneRole::Host]);
     let edge = pipeline.with(Fact::EdgeOrDev, 1);
-    assert_eq!(role(&with([K3s, Kubernetes], &edge)), [Role::Host, Role::NotChosen]);
+    assert_eq!(role(&with([K3s, Kubernetes], &edge)), [PlaneRole::Host, PlaneRole::NotChosen]);
     let split = Facts::default()
         .with(Fact::Nodes, 8)
         .with(Fact::TightlyCoupled, 1)
         .with(Fact::BareMetal, 1)
         .with(Fact::LongLivedServices, 1);
-    assert_eq!(role(&with([Slurm, Kubernetes], &split)), [Role::Chosen, Role::OtherPool]);
-    let none = with([Plane::None, Kubernetes], &Facts::default()).verdict.unwrap();
-    assert_eq!(none.fares[0].role, Role::NotChosen);
+    assert_eq!(role(&with([Slurm, Kubernetes], &split)), [PlaneRole::Chosen, PlaneRole::OtherPool]);
+    let none = with([ControlPlane::None, Kubernetes], &Facts::default()).verdict.unwrap();
+    assert_eq!(none.fares[0].role, PlaneRole::NotChosen);
     assert!(none.fares[0].chosen_if.0.is_empty(), "one workload never leads to no scheduler");
 }
 
@@ -286,8 +287,8 @@ fn any_facts() -> impl Strategy<Value = Facts> {
     })
 }
 
-fn any_plane() -> impl Strategy<Value = Plane> {
-    prop::sample::select(Plane::ALL.to_vec())
+fn any_plane() -> impl Strategy<Value = ControlPlane> {
+    prop::sample::select(ControlPlane::ALL.to_vec())
 }
 
 proptest! {
@@ -300,14 +301,14 @@ proptest! {
         let label = advise(&facts, &thresholds, Ruleset::Corrected).label;
         prop_assert_eq!(&verdict.advice, &label);
         for fare in &verdict.fares {
-            prop_assert_eq!(fare.role == Role::Chosen, fare.plane == label.primary);
+            prop_assert_eq!(fare.role == PlaneRole::Chosen, fare.plane == label.primary);
             if fare.chosen_if.0.is_empty() {
                 continue;
             }
             let changed = fare.chosen_if.0.iter().fold(facts, |facts, (fact, value)| {
                 let stored = match value {
-                    Value::Flag(flag) => u32::from(*flag),
-                    Value::Count(number) | Value::Hundredths(number) => *number,
+                    FactValue::Flag(flag) => u32::from(*flag),
+                    FactValue::Count(number) | FactValue::Hundredths(number) => *number,
                 };
                 facts.with(*fact, stored)
             });

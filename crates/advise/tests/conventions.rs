@@ -49,7 +49,7 @@ fn it_says_what_the_page_says() {
         "CUDA_VISIBLE_DEVICES=0,1,2,3",
         "**before** you start",
         "A notebook holds a GPU for 4 hours at most",
-        "held by somebody who forgot",
+        "is held and forgotten",
         "16 GPUs or more, or 8 people or more, whichever comes first",
         "up to 32 GPUs",
         "on 4 machines with 6 people",

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use asked::combinations;
 use muster_advise::{advise, anchors, doc_link, document};
-use muster_model::advice::{Fact, Page, Ruleset, Threshold, Thresholds};
+use muster_model::advice::{CitedPage, Fact, Ruleset, Threshold, Thresholds};
 
 fn headings(text: &str) -> Vec<&str> {
     text.lines().filter_map(|line| line.strip_prefix("### ")).collect()
@@ -70,7 +70,7 @@ fn every_fact_threshold_and_page_is_listed_once() {
     for threshold in Threshold::ALL {
         assert_eq!(rows(&format!("`{}`", threshold.name())), 1, "{}", threshold.name());
     }
-    for page in Page::ALL {
+    for page in CitedPage::ALL {
         assert_eq!(rows(page.name()), 1, "{}", page.name());
     }
 }
@@ -96,7 +96,7 @@ fn texts_are_fragments() {
                 "{}",
                 dispute.id
             );
-            texts.extend(dispute.positions.iter().map(|position| position.says.to_owned()));
+            texts.extend(dispute.positions.iter().map(|position| position.text.to_owned()));
             texts.push(dispute.muster.to_owned());
         }
         for text in texts {

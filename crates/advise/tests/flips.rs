@@ -26,8 +26,8 @@ fn apply(facts: &Facts, mask: u32, other_nodes: Option<u32>) -> Option<Facts> {
     Some(changed)
 }
 
-/// All changes, by brute force: kept are those of which no part changes the answer, and those that
-/// lead to another primary to which no part leads.
+/// Returns the minimal changes, by brute force: those of which no part changes the answer, and
+/// those that lead to another primary to which no part leads.
 fn expected(facts: &Facts, thresholds: &Thresholds, ruleset: Ruleset) -> BTreeMap<Facts, Label> {
     let edge = thresholds.get(Threshold::MultiNode);
     let below = facts.get(Fact::Nodes) < edge;
@@ -135,8 +135,8 @@ fn promised(warning: &Warning) -> Option<Vec<(Fact, u32)>> {
     Some(steps.split(", ").map(step).collect())
 }
 
-/// A given fact is called silent exactly when the label is the same without it, and what is said to
-/// make it matter does, and no part of that does.
+/// A given fact is reported as silent exactly if the label is the same without it; the reported
+/// change makes it matter, and no part of that change does.
 #[test]
 fn a_fact_that_changes_nothing_is_named() {
     let thresholds = Thresholds::default();

@@ -46,8 +46,8 @@ fn guide_ruleset_is_the_guides_own_program() {
     assert_eq!((compared, labels.len()), (256, 9));
 }
 
-/// Where the two rulesets differ: Ray on k3s, coupled across nodes. Bare metal is Slurm's, so it is
-/// in none of them.
+/// Differences of the two rulesets: Ray on k3s, coupled across nodes. Bare metal is Slurm's, so it
+/// is in none of them.
 #[test]
 fn rulesets_differ_on_these_twelve_of_256() {
     const TWELVE: [&str; 12] = [
@@ -66,10 +66,8 @@ fn rulesets_differ_on_these_twelve_of_256() {
     ];
     let thresholds = Thresholds::default();
     let differ = |facts: &Facts| {
-        let (guide, corrected) = (
-            label(facts, &thresholds, Ruleset::Guide),
-            label(facts, &thresholds, Ruleset::Corrected),
-        );
+        let guide = label(facts, &thresholds, Ruleset::Guide);
+        let corrected = label(facts, &thresholds, Ruleset::Corrected);
         if guide != corrected {
             assert_eq!(parts(&guide), ("ray", "KubeRay on k3s", None), "{facts:?}");
             let required = "Volcano/Kueue/KAI gang scheduler (REQUIRED) + KubeRay on k3s";
@@ -81,8 +79,8 @@ fn rulesets_differ_on_these_twelve_of_256() {
     assert_eq!(found, TWELVE.iter().map(|words| facts(words)).collect());
 }
 
-/// The same labels by another way: who owns which part of the space, from the last claim to the
-/// first, as one match; the rest follows from where the work lands.
+/// Computes the same labels in another way: the regions of the space of facts as one match, from
+/// the last rule to the first; the rest of the label follows from the plane.
 fn oracle(
     facts: &Facts,
     multi_node: u32,

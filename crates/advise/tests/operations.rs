@@ -4,7 +4,9 @@
 
 use muster_advise::advise_site;
 use muster_model::GpuModel;
-use muster_model::advice::{Fact, Facts, Page, Plane, Ruleset, SiteAdvice, SiteProfile};
+use muster_model::advice::{
+    CitedPage, ControlPlane, Fact, Facts, Ruleset, SiteAdvice, SiteProfile,
+};
 
 fn ask(facts: &[(Fact, u32)]) -> SiteAdvice {
     let facts =
@@ -27,7 +29,7 @@ const PLATFORM: [(Fact, u32); 5] = [
 #[test]
 fn slurm_takes_a_part_time_sre() {
     let advice = ask(&LAB);
-    assert_eq!(advice.advice.label.primary, Plane::Slurm);
+    assert_eq!(advice.advice.label.primary, ControlPlane::Slurm);
     assert_eq!(advice.operations.staff, "one part-time SRE");
     for part in ["slurmctld", "slurmdbd"] {
         assert!(
@@ -44,7 +46,7 @@ fn kubernetes_takes_twenty_parts_and_a_team() {
     let more = [(Fact::Training, 1), (Fact::CoupledTraining, 1)];
     let facts: Vec<(Fact, u32)> = PLATFORM.iter().chain(&more).copied().collect();
     let advice = ask(&facts);
-    assert_eq!(advice.advice.label.primary, Plane::Kubernetes, "{:?}", advice.advice.label);
+    assert_eq!(advice.advice.label.primary, ControlPlane::Kubernetes, "{:?}", advice.advice.label);
     let parts = &advice.operations.components;
     assert!(parts.len() >= 20, "{} parts", parts.len());
     for part in ["etcd", "GPU Operator", "Kueue", "Volcano scheduler", "Kubeflow Trainer"] {
@@ -57,14 +59,14 @@ fn kubernetes_takes_twenty_parts_and_a_team() {
         advice.operations.breaks_first.contains("etcd")
             && advice.operations.breaks_first.contains("api-server")
     );
-    assert_eq!(advice.operations.source.page, Page::Kentino);
+    assert_eq!(advice.operations.source.page, CitedPage::Kentino);
 }
 
 /// Kentino's table: an inference platform needs the GPU Operator and no batch scheduler.
 #[test]
 fn a_pure_inference_platform_has_no_batch_scheduler() {
     let advice = ask(&PLATFORM);
-    assert_eq!(advice.advice.label.primary, Plane::Kubernetes);
+    assert_eq!(advice.advice.label.primary, ControlPlane::Kubernetes);
     let parts = &advice.operations.components;
     assert!(parts.contains(&"GPU Operator"));
     assert!(!parts.iter().any(|part| part.contains("Volcano")), "{parts:?}");
@@ -73,14 +75,14 @@ fn a_pure_inference_platform_has_no_batch_scheduler() {
 #[test]
 fn without_a_scheduler_there_is_nothing_to_operate() {
     let advice = ask(&[(Fact::FleetGpus, 8), (Fact::Users, 4), (Fact::Talk, 1)]);
-    assert_eq!(advice.advice.label.primary, Plane::None);
-    assert!(advice.operations.staff.starts_with("nobody"));
+    assert_eq!(advice.advice.label.primary, ControlPlane::None);
+    assert!(advice.operations.staff.starts_with("none: the users"));
     assert!(advice.operations.components.contains(&"tmux"));
     assert!(advice.operations.breaks_first.contains("agreement"));
 }
 
-/// Kentino, step 3: without a platform team Slurm keeps the services, so nobody is told to staff
-/// Kubernetes; with one, or with Kubernetes below, both stacks are listed.
+/// Kentino, step 3: without a platform team Slurm keeps the services, so no staff for Kubernetes is
+/// listed; with one, or with Kubernetes below, both stacks are listed.
 #[test]
 fn a_split_lists_kubernetes_only_where_it_runs() {
     let mixed = [
@@ -132,13 +134,13 @@ fn managed_leaves_the_workloads() {
         let facts: Vec<(Fact, u32)> = PLATFORM.iter().chain(&more).copied().collect();
         let advice = ask(&facts);
         let provided = advice.advice.label.addon.contains("run by a provider");
-        (provided, advice.operations.staff.contains("your workloads stay your job"))
+        (provided, advice.operations.staff.contains("you operate your workloads"))
     };
     assert_eq!(staff(24), (true, true));
     assert_eq!(staff(25), (false, false), "who has a team runs it, also where a provider might");
 }
 
-/// Nobody installs NVIDIA's parts for AMD's GPUs; where one model is not AMD's, or not known,
+/// A fleet of AMD GPUs needs none of NVIDIA's parts; with one model that is not AMD's, or unknown,
 /// NVIDIA's are named.
 #[test]
 fn amd_has_parts_of_its_own() {
@@ -165,7 +167,7 @@ fn amd_has_parts_of_its_own() {
     assert!(parts(&PLATFORM, &["mi300x"]).contains(&"AMD GPU Operator"));
 }
 
-/// What no label names, and somebody has to install all the same.
+/// Components that no label names but that have to be installed.
 #[test]
 fn needs_bring_parts_along() {
     let parts = |need: &[(Fact, u32)]| {

@@ -6,7 +6,9 @@
 use muster_advise::advise_site;
 use muster_advise::gpus::{GPUS, is_mig_capable};
 use muster_model::GpuModel;
-use muster_model::advice::{Fact, Facts, FiredRule, Kind, Plane, Ruleset, SiteAdvice, SiteProfile};
+use muster_model::advice::{
+    ControlPlane, Fact, FactKind, Facts, FiredRule, Ruleset, SiteAdvice, SiteProfile,
+};
 use proptest::prelude::*;
 
 fn site(facts: &[(Fact, u32)], models: &[&str]) -> SiteProfile {
@@ -71,7 +73,7 @@ fn the_three_modes_of_kentino() {
 
 /// Kentino, decision tree, step 6.
 #[test]
-fn without_mig_nobody_designs_around_it() {
+fn fleets_without_mig_get_a_statement_instead_of_slices() {
     for model in ["rtx5090", "rtx4090", "l40", "l4"] {
         let advice = ask(&site(&with(&LAB, &[(Fact::IsolatedSlices, 1)]), &[model]));
         assert!(ids(&advice.sharing).contains(&"sharing-no-mig"), "{model}");
@@ -102,20 +104,20 @@ fn an_unknown_model_and_none_are_said() {
         unknown
             .sharing
             .iter()
-            .any(|rule| rule.sentence.contains("h1000 is not a model that Muster knows"))
+            .any(|rule| rule.sentence.contains("h1000 is not in Muster's table of models"))
     );
     let none = ask(&site(&asked, &[]));
     assert!(none.sharing.iter().any(|rule| rule.sentence.contains("no GPU models are given")));
 }
 
 #[test]
-fn nobody_is_told_who_did_not_ask() {
+fn sites_that_do_not_ask_get_no_statement() {
     let advice = ask(&site(&LAB, &["h100"]));
     assert!(advice.sharing.is_empty() && advice.notebooks.is_empty());
 }
 
 #[test]
-fn amd_is_not_told_of_nvidias_modes() {
+fn amd_fleets_get_no_nvidia_modes() {
     let advice = ask(&site(&with(&LAB, &[(Fact::SharedGpus, 1)]), &["mi300x"]));
     assert!(ids(&advice.sharing).contains(&"sharing-amd"));
     assert!(!ids(&advice.sharing).contains(&"sharing-mps"), "{:?}", ids(&advice.sharing));
@@ -127,7 +129,7 @@ fn amd_is_not_told_of_nvidias_modes() {
 fn fractions_need_a_budget_and_teams() {
     let shared = [(Fact::SharedGpus, 1), (Fact::StrictQuotas, 1), (Fact::ToolingBudget, 1)];
     let advice = ask(&site(&with(&PLATFORM, &shared), &["a100"]));
-    assert_eq!(advice.advice.label.primary, Plane::Kubernetes);
+    assert_eq!(advice.advice.label.primary, ControlPlane::Kubernetes);
     assert!(ids(&advice.sharing).contains(&"sharing-run-ai"));
     let mut few = site(&with(&PLATFORM, &shared), &["a100"]);
     few.facts.set(Fact::Teams, 3);
@@ -142,22 +144,22 @@ fn fractions_need_a_budget_and_teams() {
 fn notebooks_follow_the_base_plane() {
     let notebooks = [(Fact::Notebooks, 1)];
     for (base, more, plane, expected) in [
-        (&LAB[..], &notebooks[..], Plane::Slurm, "notebook-salloc"),
+        (&LAB[..], &notebooks[..], ControlPlane::Slurm, "notebook-salloc"),
         (
             &PLATFORM[..],
             &[(Fact::Notebooks, 1), (Fact::Batch, 1)][..],
-            Plane::Kubernetes,
+            ControlPlane::Kubernetes,
             "notebook-hub",
         ),
         // Endpoints only: nothing queues, and nothing is said of a queue.
-        (&PLATFORM[..], &notebooks[..], Plane::Kubernetes, "notebook-hub-without-queue"),
+        (&PLATFORM[..], &notebooks[..], ControlPlane::Kubernetes, "notebook-hub-without-queue"),
         (
             &PLATFORM[..],
             &[(Fact::Notebooks, 1), (Fact::ToolingBudget, 1), (Fact::StrictQuotas, 1)][..],
-            Plane::Kubernetes,
+            ControlPlane::Kubernetes,
             "notebook-fractions",
         ),
-        (&SMALL[..], &notebooks[..], Plane::None, "notebook-conventions"),
+        (&SMALL[..], &notebooks[..], ControlPlane::None, "notebook-conventions"),
     ] {
         let advice = ask(&site(&with(base, more), &["h100"]));
         assert_eq!(advice.advice.label.primary, plane, "{:?}", advice.advice.label);
@@ -176,9 +178,9 @@ fn any_site() -> impl Strategy<Value = SiteProfile> {
         .chain(["virtual", "h1000", "a100-1g.5gb", "amd-1234"])
         .collect();
     let value = |fact: &Fact| match fact.kind() {
-        Kind::Flag => (0..=1u32).boxed(),
-        Kind::Count { min, .. } => (min..min + 300).boxed(),
-        Kind::Hundredths { .. } => (0..=200u32).boxed(),
+        FactKind::Flag => (0..=1u32).boxed(),
+        FactKind::Count { min, .. } => (min..min + 300).boxed(),
+        FactKind::Hundredths { .. } => (0..=200u32).boxed(),
     };
     let values: Vec<BoxedStrategy<u32>> = Fact::SITE.iter().map(value).collect();
     (values, prop::collection::vec(prop::sample::select(models), 0..4)).prop_map(
@@ -196,14 +198,14 @@ fn any_site() -> impl Strategy<Value = SiteProfile> {
     )
 }
 
-/// The words by which a sentence says that there is no isolation.
+/// Phrases that deny isolation.
 const DENIALS: [&str; 3] = ["no isolation", "nothing isolates", "without isolation"];
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
-    /// Whatever a site wrote of itself, MIG included: without a model that has it no sentence
-    /// promises isolation, and who asked for it is told so.
+    /// Without a model that has MIG no sentence promises isolation, even if the site's facts claim
+    /// MIG, and a site that asked for isolation gets a statement about it.
     #[test]
     fn no_isolation_is_promised_where_there_is_none(site in any_site()) {
         let advice = ask(&site);

@@ -9,7 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use asked::{asked, combinations, facts};
 use muster_advise::{advise, document, label};
-use muster_model::advice::{Advice, Fact, Facts, Layer, Plane, Ruleset, Threshold, Thresholds};
+use muster_model::advice::{
+    Advice, ControlPlane, Fact, Facts, Layer, Ruleset, Threshold, Thresholds,
+};
 
 const GANG: &str = "Volcano/Kueue/KAI gang scheduler (REQUIRED) + ";
 
@@ -23,9 +25,10 @@ fn check(rows: &[(&str, &str, &str)]) {
             Some((expected, _)) => (expected.to_owned(), true),
             None => (expected, false),
         };
-        let found = match expected.contains(' ') {
-            true => format!("{} {}", label.primary, label.addon),
-            false => label.primary.to_string(),
+        let found = if expected.contains(' ') {
+            format!("{} {}", label.primary, label.addon)
+        } else {
+            label.primary.to_string()
         };
         assert_eq!((found, label.hybrid.is_some()), (expected, hybrid), "{source}: {words}");
     }
@@ -138,7 +141,7 @@ fn the_tables_and_charts_of_the_pages() {
     ]);
 }
 
-/// Where a page says otherwise than the label, the answer says so. The other pages' rows that the
+/// The answer shows a dispute where a page contradicts the label: the other pages' rows that the
 /// guide does not follow.
 #[test]
 fn what_the_label_does_not_follow_is_disputed() {
@@ -192,9 +195,9 @@ fn documented(section: &str) -> BTreeSet<String> {
 }
 
 /// An id, facts on which it is due, and facts that miss it narrowly.
-type Row = (&'static str, &'static str, &'static str);
+type WorkloadRow = (&'static str, &'static str, &'static str);
 
-fn due(section: &str, rows: &[Row], ids: fn(&Advice) -> BTreeSet<&'static str>) {
+fn due(section: &str, rows: &[WorkloadRow], ids: fn(&Advice) -> BTreeSet<&'static str>) {
     for (id, concerned, missed) in rows {
         assert!(ids(&asked(concerned)).contains(id), "{id} is not due on {concerned}");
         assert!(!ids(&asked(missed)).contains(id), "{id} is due on {missed}");
@@ -420,7 +423,7 @@ fn the_stack_is_that_of_the_guide() {
         let expected: Vec<&str> = [top].iter().chain(below).chain(&[NODE_STACK]).copied().collect();
         assert_eq!(down(&layers, top), expected, "{source}: {words}");
     }
-    // Kentino, summary, row 3: an inference platform has no batch scheduler, whoever shares it.
+    // Kentino, summary, row 3: an inference platform has no batch scheduler, shared or not.
     assert_eq!(
         names(&asked("services tenants").composition),
         ["services and inference", "Kubernetes", "GPU Operator", NODE_STACK]
@@ -471,11 +474,11 @@ fn every_stack_holds_together() {
                 );
             }
             let primary = match advice.label.primary {
-                Plane::Slurm => "Slurm",
-                Plane::Kubernetes => "Kubernetes",
-                Plane::K3s => "k3s",
-                Plane::Ray => "Ray",
-                Plane::None => panic!("no workload is told to use nothing"),
+                ControlPlane::Slurm => "Slurm",
+                ControlPlane::Kubernetes => "Kubernetes",
+                ControlPlane::K3s => "k3s",
+                ControlPlane::Ray => "Ray",
+                ControlPlane::None => panic!("the answer for a workload always has a scheduler"),
             };
             assert!(has(primary), "{facts:?}");
             assert_eq!(has(GANG_LAYER), advice.label.addon.contains("REQUIRED"), "{facts:?}");
@@ -515,8 +518,7 @@ fn the_whole_answer_has_the_label_of_the_label_alone() {
     }
 }
 
-/// The guide's ruleset leaves out a requirement, and says in the dispute and the warning what that
-/// means.
+/// The guide's ruleset omits a requirement; the dispute and the warning state the consequence.
 #[test]
 fn the_guides_omission_is_shown_under_its_ruleset() {
     let facts: Facts = facts("2 coupled python edge");

@@ -1,6 +1,6 @@
-//! The client of the API: HTTP/1.1 over a unix socket, one connection per request, or a responder
-//! of this process. It holds no state and makes no choices. Unless it is told to be patient it
-//! retries nothing: a caller that retries a submission sends the same key again.
+//! Client of the API: HTTP/1.1 over a unix socket with one connection per request, or a responder
+//! in this process. The client is stateless and retries only when it is made with
+//! [`Client::with_retries`]: a caller that retries a submission sends the same key again.
 
 mod wire;
 
@@ -20,138 +20,139 @@ use serde_json::Value;
 use crate::query::{
     AttachQuery, ChangesQuery, ElementQuery, JobFilter, LogQuery, SnapshotQuery, TimelineQuery,
 };
-use crate::responder::{Answer, Call, Responder, Stay};
+use crate::responder::{Call, Responder, RouteResponse, WaitMode};
 use crate::routes::{self, Method, RouteId};
 use crate::types::{
-    ActionRequest, ActionResponse, BulkRequest, BulkResponse, Changes, DaemonInfo, DrainRequest,
-    DropReservationRequest, ErrorBody, Explained, JobDetail, JobList, NodeList, QueueList,
-    QueuesRequest, ReserveRequest, ResumeRequest, SavedRequest, ScaleRequest, SubmitRequest,
-    SubmitResponse, Timeline, UsageList, WindowList,
+    ActionRequest, ActionResponse, AdvanceReservationList, BulkRequest, BulkResponse,
+    ChangesResponse, DaemonInfo, DrainRequest, DropReservationRequest, ErrorBody, ExplainResponse,
+    JobDetail, JobList, NodeList, QueueList, QueuesRequest, ReserveRequest, ResumeRequest,
+    SavedRequest, ScaleRequest, SubmitRequest, SubmitResponse, Timeline, UsageList,
 };
 
-/// What the `Upgrade` header of an attach request says.
+/// Value of the `Upgrade` header of an attach request.
 pub const SESSION_PROTOCOL: &str = "muster-session";
 
-/// Between two tries to reach a daemon that may be restarting.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// Interval between two attempts to reach a daemon that may be restarting.
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A connection that has left HTTP and speaks the session protocol.
+/// Connection that has left HTTP and speaks the session protocol.
 pub type AttachStream = TokioIo<hyper::upgrade::Upgraded>;
 
-/// Why a call failed.
+/// Error of a call.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody listens on the socket.
+    /// No process listens on the socket.
     #[error("no daemon listens on {}", .0.display())]
     NoDaemon(PathBuf),
-    /// The socket is not ours to use.
-    #[error("the socket {} may not be used by this user", .0.display())]
+    /// The user may not use the socket.
+    #[error("permission denied on the socket {}", .0.display())]
     NotAllowed(PathBuf),
-    /// The daemon refused.
+    /// The daemon rejected the request.
     #[error("{}", .0.message)]
     Api(ErrorBody),
-    /// The connection broke; whether the request was carried out is not known.
-    #[error("the connection to the daemon broke")]
+    /// The connection failed; the request may or may not have been carried out.
+    #[error("the connection to the daemon failed")]
     Io(#[source] std::io::Error),
-    /// The answer was not what API version 1 says.
-    #[error("the daemon answered something unexpected: {0}")]
+    /// The response does not conform to API version 1.
+    #[error("the daemon's response does not conform to API version 1: {0}")]
     Protocol(String),
 }
 
-/// What can be done to a job.
+/// Action on a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Action {
-    /// End it.
+pub enum JobAction {
+    /// End the job in any state.
     Cancel,
-    /// Keep it from starting.
+    /// Keep the job from starting.
     Hold,
-    /// Undo a hold.
+    /// Undo a hold of the job.
     Release,
-    /// Run it again.
+    /// Run the job again.
     Requeue,
-    /// Ask it to save its progress.
+    /// Ask the job to save its progress.
     Checkpoint,
-    /// Have so many replicas.
+    /// Set the number of replicas.
     Scale(Replicas),
 }
 
-impl Action {
+impl JobAction {
     fn route(self) -> RouteId {
         match self {
-            Action::Cancel => RouteId::Cancel,
-            Action::Hold => RouteId::Hold,
-            Action::Release => RouteId::Release,
-            Action::Requeue => RouteId::Requeue,
-            Action::Checkpoint => RouteId::Checkpoint,
-            Action::Scale(_) => RouteId::Scale,
+            JobAction::Cancel => RouteId::Cancel,
+            JobAction::Hold => RouteId::Hold,
+            JobAction::Release => RouteId::Release,
+            JobAction::Requeue => RouteId::Requeue,
+            JobAction::Checkpoint => RouteId::Checkpoint,
+            JobAction::Scale(_) => RouteId::Scale,
         }
     }
 }
 
-/// A client of the daemon that listens on one socket, or of a responder in its place.
+/// Client of the daemon that listens on a socket, or of a responder in this process.
 #[derive(Clone, Debug)]
 pub struct Client {
-    server: Server,
+    server: ClientPeer,
 }
 
-/// Who answers.
+/// Peer that answers the requests.
 #[derive(Clone, Debug)]
-enum Server {
-    Socket { path: PathBuf, patience: Duration },
-    Here(Arc<dyn Responder>),
+enum ClientPeer {
+    Socket { path: PathBuf, retry_for: Duration },
+    InProcess(Arc<dyn Responder>),
 }
 
 impl Client {
-    /// Opens nothing yet.
+    /// Makes a client without connecting.
     #[must_use]
     pub fn new(socket: PathBuf) -> Self {
-        Self { server: Server::Socket { path: socket, patience: Duration::ZERO } }
+        Self { server: ClientPeer::Socket { path: socket, retry_for: Duration::ZERO } }
     }
 
-    /// Of a daemon that may be restarting: what it did not take is sent again, and questions are
-    /// asked again, for so long.
+    /// Makes a client of a daemon that may be restarting: for this long, requests that it did not
+    /// receive are sent again, and read requests are repeated.
     #[must_use]
-    pub fn patient(socket: PathBuf, patience: Duration) -> Self {
-        Self { server: Server::Socket { path: socket, patience } }
+    pub fn with_retries(socket: PathBuf, retry_for: Duration) -> Self {
+        Self { server: ClientPeer::Socket { path: socket, retry_for } }
     }
 
-    /// Of what answers in this process.
+    /// Makes a client of a responder in this process.
     #[must_use]
-    pub fn here(responder: Arc<dyn Responder>) -> Self {
-        Self { server: Server::Here(responder) }
+    pub fn in_process(responder: Arc<dyn Responder>) -> Self {
+        Self { server: ClientPeer::InProcess(responder) }
     }
 
-    /// The daemon's socket; `None` where no daemon answers.
+    /// Returns the daemon's socket; `None` for a responder in this process.
     #[must_use]
     pub fn socket(&self) -> Option<&Path> {
         match &self.server {
-            Server::Socket { path, .. } => Some(path),
-            Server::Here(_) => None,
+            ClientPeer::Socket { path, .. } => Some(path),
+            ClientPeer::InProcess(_) => None,
         }
     }
 
-    /// Tells how long the caller stays; a daemon needs not to know.
-    pub fn stay(&self, stay: Stay) {
-        if let Server::Here(responder) = &self.server {
-            responder.stay(stay);
+    /// Sets how the caller uses a responder; a daemon ignores it.
+    pub fn set_wait_mode(&self, mode: WaitMode) {
+        if let ClientPeer::InProcess(responder) = &self.server {
+            responder.set_wait_mode(mode);
         }
     }
 
-    /// Tells that a number means the job with this id; numbers of a daemon mean one job for ever.
-    pub fn mean(&self, job: JobId, id: &str) {
-        if let Server::Here(responder) = &self.server {
-            responder.mean(job, id);
+    /// Binds a job number to an id of the external scheduler; numbers of a daemon are unique by
+    /// themselves.
+    pub fn bind_job_id(&self, job: JobId, id: &str) {
+        if let ClientPeer::InProcess(responder) = &self.server {
+            responder.bind_job_id(job, id);
         }
     }
 
-    /// Withdraws the submission that is under way, where that is done in this process.
+    /// Withdraws the submission in progress; a daemon ignores it.
     pub fn withdraw(&self) {
-        if let Server::Here(responder) = &self.server {
+        if let ClientPeer::InProcess(responder) = &self.server {
             responder.withdraw();
         }
     }
 
-    /// Who answers.
+    /// Returns information about the daemon.
     pub async fn info(&self) -> Result<DaemonInfo, ClientError> {
         self.read(RouteId::Daemon, None, None).await
     }
@@ -161,19 +162,23 @@ impl Client {
         self.call(RouteId::Submit, None, None, Some(to_value(request)?)).await
     }
 
-    /// Lists jobs.
+    /// Lists the jobs that match a filter.
     pub async fn jobs(&self, filter: JobFilter) -> Result<JobList, ClientError> {
         self.read(RouteId::Jobs, None, Some(to_value(&filter)?)).await
     }
 
-    /// One job in full; logs are those of the element at `index`.
+    /// Returns one job with all details; logs are those of the element at `index`.
     pub async fn job(&self, job: JobId, index: Option<u32>) -> Result<JobDetail, ClientError> {
         self.read(RouteId::Job, Some(&job.to_string()), Some(to_value(&ElementQuery { index })?))
             .await
     }
 
-    /// Why it waits.
-    pub async fn explain(&self, job: JobId, index: Option<u32>) -> Result<Explained, ClientError> {
+    /// Explains why a job is pending.
+    pub async fn explain(
+        &self,
+        job: JobId,
+        index: Option<u32>,
+    ) -> Result<ExplainResponse, ClientError> {
         self.read(
             RouteId::Explain,
             Some(&job.to_string()),
@@ -182,23 +187,22 @@ impl Client {
         .await
     }
 
-    /// Cancels, holds, releases or requeues.
+    /// Cancels, holds, releases or requeues a job.
     pub async fn act(
         &self,
         job: JobId,
-        action: Action,
+        action: JobAction,
         request: ActionRequest,
     ) -> Result<ActionResponse, ClientError> {
         self.call(action.route(), Some(&job.to_string()), None, Some(to_value(&request)?)).await
     }
 
-    /// Cancels, holds, releases or requeues many jobs; what is refused for one is done for the
-    /// others.
+    /// Cancels, holds, releases or requeues many jobs, each independently.
     pub async fn act_on_many(&self, request: &BulkRequest) -> Result<BulkResponse, ClientError> {
         self.call(RouteId::Bulk, None, None, Some(to_value(request)?)).await
     }
 
-    /// Says that the progress of a running task is saved; answered once that is noted on disk.
+    /// Acknowledges a checkpoint of a running task; returns when that is stored on disk.
     pub async fn saved(
         &self,
         job: JobId,
@@ -212,17 +216,17 @@ impl Client {
         &self,
         after: Option<u64>,
         timeout_secs: u64,
-    ) -> Result<Changes, ClientError> {
+    ) -> Result<ChangesResponse, ClientError> {
         let query = ChangesQuery { after, timeout_secs: Some(timeout_secs) };
         self.read(RouteId::Changes, None, Some(to_value(&query)?)).await
     }
 
-    /// Lists queues.
+    /// Lists the queues, parents before children.
     pub async fn queues(&self) -> Result<QueueList, ClientError> {
         self.read(RouteId::Queues, None, None).await
     }
 
-    /// Changes how many replicas a service has.
+    /// Changes the number of replicas of a service.
     pub async fn scale(
         &self,
         job: JobId,
@@ -236,12 +240,12 @@ impl Client {
         self.call(RouteId::SetQueues, None, None, Some(to_value(request)?)).await
     }
 
-    /// Consumption.
+    /// Lists usage per user and queue.
     pub async fn usage(&self) -> Result<UsageList, ClientError> {
         self.read(RouteId::Usage, None, None).await
     }
 
-    /// Lists nodes.
+    /// Lists the nodes and their devices.
     pub async fn nodes(&self) -> Result<NodeList, ClientError> {
         self.read(RouteId::Nodes, None, None).await
     }
@@ -255,7 +259,7 @@ impl Client {
         self.call(RouteId::Drain, Some(node), None, Some(to_value(request)?)).await
     }
 
-    /// Takes a node, or some of its GPUs, back.
+    /// Ends the drain of a node, or of some of its GPUs.
     pub async fn resume(
         &self,
         node: &str,
@@ -264,12 +268,12 @@ impl Client {
         self.call(RouteId::Resume, Some(node), None, Some(to_value(request)?)).await
     }
 
-    /// Lists advance reservations.
-    pub async fn reservations(&self) -> Result<WindowList, ClientError> {
+    /// Lists the advance reservations by name.
+    pub async fn reservations(&self) -> Result<AdvanceReservationList, ClientError> {
         self.read(RouteId::Reservations, None, None).await
     }
 
-    /// Sets nodes or GPUs aside.
+    /// Creates an advance reservation.
     pub async fn reserve(
         &self,
         name: &str,
@@ -278,34 +282,38 @@ impl Client {
         self.call(RouteId::Reserve, Some(name), None, Some(to_value(request)?)).await
     }
 
-    /// Takes an advance reservation back.
+    /// Deletes an advance reservation.
     pub async fn drop_reservation(&self, name: &str) -> Result<ActionResponse, ClientError> {
         let request = to_value(&DropReservationRequest {})?;
         self.call(RouteId::DropReservation, Some(name), None, Some(request)).await
     }
 
-    /// The state and what has run, without names.
+    /// Returns an anonymised snapshot of the state and past runs.
     pub async fn snapshot(&self, query: SnapshotQuery) -> Result<SiteSnapshot, ClientError> {
         self.read(RouteId::Snapshot, None, Some(to_value(&query)?)).await
     }
 
-    /// Who held what when.
+    /// Returns allocations of devices over time, and planned starts.
     pub async fn timeline(&self, query: TimelineQuery) -> Result<Timeline, ClientError> {
         self.read(RouteId::Timeline, None, Some(to_value(&query)?)).await
     }
 
-    /// Output of one task. With `follow`, the stream ends when the task has ended; it breaks with
-    /// [`ClientError::Io`] when the daemon goes away, and `offset` takes it up again.
+    /// Reads the output of one task. With `follow`, the stream ends when the task has ended; it
+    /// fails with [`ClientError::Io`] when the daemon stops, and a new call with `offset` continues
+    /// it.
     pub async fn logs(
         &self,
         job: JobId,
         query: LogQuery,
     ) -> Result<BoxStream<'static, Result<Bytes, ClientError>>, ClientError> {
-        let (name, query) = (job.to_string(), Some(to_value(&query)?));
+        let name = job.to_string();
+        let query = Some(to_value(&query)?);
         match self.exchange(RouteId::Logs, Some(&name), query, None).await? {
-            Response::Http(response) => Ok(wire::byte_stream(response)),
-            Response::Here(Answer::Bytes(stream)) => Ok(stream.map_err(ClientError::Io).boxed()),
-            Response::Here(_) => Err(unexpected("something else in place of output")),
+            CallResponse::Http(response) => Ok(wire::byte_stream(response)),
+            CallResponse::InProcess(RouteResponse::Bytes(stream)) => {
+                Ok(stream.map_err(ClientError::Io).boxed())
+            }
+            CallResponse::InProcess(_) => Err(unexpected("expected a stream of bytes")),
         }
     }
 
@@ -319,16 +327,16 @@ impl Client {
             .exchange(RouteId::Attach, Some(&job.to_string()), Some(to_value(&query)?), None)
             .await?
         {
-            Response::Http(response) => {
+            CallResponse::Http(response) => {
                 let upgraded = hyper::upgrade::on(response).await.map_err(wire::hyper_error)?;
                 Ok(TokioIo::new(upgraded))
             }
-            Response::Here(_) => Err(unexpected("no session")),
+            CallResponse::InProcess(_) => Err(unexpected("expected a terminal session")),
         }
     }
 
-    /// What a terminal beside a task is, where no daemon keeps sessions: words that run the program
-    /// that is appended to them on the caller's own terminal. `None` before a daemon.
+    /// Returns the command prefix for a terminal beside a task: the caller appends a program and
+    /// runs it on its own terminal. `None` when a daemon hosts the session instead.
     pub async fn terminal(
         &self,
         job: JobId,
@@ -341,13 +349,13 @@ impl Client {
             .exchange(RouteId::Attach, Some(&job.to_string()), Some(to_value(&query)?), None)
             .await?
         {
-            Response::Here(Answer::Terminal(words)) => Ok(Some(words)),
-            _ => Err(unexpected("no terminal")),
+            CallResponse::InProcess(RouteResponse::Terminal(words)) => Ok(Some(words)),
+            _ => Err(unexpected("expected a terminal command")),
         }
     }
 
-    /// Command lines that together run a program once on every node of a running job; before a
-    /// daemon, whose jobs run on this machine, the program itself.
+    /// Returns command lines that together run a program once on every node of a running job. A
+    /// daemon runs jobs on this machine only, so there it is the program itself.
     pub async fn on_each_node(
         &self,
         job: JobId,
@@ -355,19 +363,19 @@ impl Client {
         program: Vec<String>,
     ) -> Result<Vec<Vec<String>>, ClientError> {
         match &self.server {
-            Server::Socket { .. } => Ok(vec![program]),
-            Server::Here(responder) => {
+            ClientPeer::Socket { .. } => Ok(vec![program]),
+            ClientPeer::InProcess(responder) => {
                 responder.on_each_node(job, index, program).await.map_err(ClientError::Api)
             }
         }
     }
 
-    /// Ends the daemon; tasks keep running.
+    /// Stops the daemon; tasks keep running.
     pub async fn stop_daemon(&self) -> Result<ActionResponse, ClientError> {
         self.call(RouteId::StopDaemon, None, None, None).await
     }
 
-    /// The OpenAPI document of the running daemon.
+    /// Returns the OpenAPI document of the daemon.
     pub async fn openapi(&self) -> Result<Value, ClientError> {
         self.read(RouteId::OpenApi, None, None).await
     }
@@ -388,9 +396,9 @@ impl Client {
         query: Option<Value>,
         body: Option<Value>,
     ) -> Result<T, ClientError> {
-        let patience = match &self.server {
-            Server::Socket { patience, .. } => *patience,
-            Server::Here(_) => Duration::ZERO,
+        let retry_for = match &self.server {
+            ClientPeer::Socket { retry_for, .. } => *retry_for,
+            ClientPeer::InProcess(_) => Duration::ZERO,
         };
         let mut failed: Option<Instant> = None;
         loop {
@@ -399,10 +407,10 @@ impl Client {
                 Err(error) => error,
             };
             let since = *failed.get_or_insert_with(Instant::now);
-            if !may_ask_again(id, &error) || since.elapsed() >= patience {
+            if !may_retry(id, &error) || since.elapsed() >= retry_for {
                 return Err(error);
             }
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(RETRY_INTERVAL).await;
         }
     }
 
@@ -415,48 +423,56 @@ impl Client {
     ) -> Result<T, ClientError> {
         let read = |error: serde_json::Error| unexpected(&error.to_string());
         match self.exchange(id, name, query, body).await? {
-            Response::Http(response) => {
+            CallResponse::Http(response) => {
                 serde_json::from_slice(&wire::whole_body(response).await?).map_err(read)
             }
-            Response::Here(Answer::Json(text)) => serde_json::from_slice(&text).map_err(read),
-            Response::Here(_) => Err(unexpected("something else in place of JSON")),
+            CallResponse::InProcess(RouteResponse::Json(text)) => {
+                serde_json::from_slice(&text).map_err(read)
+            }
+            CallResponse::InProcess(_) => Err(unexpected("expected JSON")),
         }
     }
 
-    /// Sends one request and reads the head of its answer; refusals become [`ClientError::Api`].
+    /// Sends one request and reads the head of its response; rejections become
+    /// [`ClientError::Api`].
     async fn exchange(
         &self,
         id: RouteId,
         name: Option<&str>,
         query: Option<Value>,
         body: Option<Value>,
-    ) -> Result<Response, ClientError> {
+    ) -> Result<CallResponse, ClientError> {
         let socket = match &self.server {
-            Server::Socket { path, .. } => path,
-            Server::Here(responder) => {
-                let (query, body) = (query.unwrap_or(Value::Null), body.unwrap_or(Value::Null));
+            ClientPeer::Socket { path, .. } => path,
+            ClientPeer::InProcess(responder) => {
+                let query = query.unwrap_or(Value::Null);
+                let body = body.unwrap_or(Value::Null);
                 let call = Call { route: id, name: name.map(str::to_owned), query, body };
-                return responder.answer(call).await.map(Response::Here).map_err(ClientError::Api);
+                return responder
+                    .answer(call)
+                    .await
+                    .map(CallResponse::InProcess)
+                    .map_err(ClientError::Api);
             }
         };
         let route = routes::route(id);
         let request = wire::request(route, name, query.as_ref(), body.as_ref())?;
         let response = wire::send(socket, request).await?;
         match response.status().as_u16() {
-            status if status == route.success() => Ok(Response::Http(response)),
+            status if status == route.success() => Ok(CallResponse::Http(response)),
             status => Err(wire::refusal(status, response).await),
         }
     }
 }
 
-/// The head of an answer, or all of it.
-enum Response {
-    Http(wire::Response),
-    Here(Answer),
+/// Response of which only the head was read, or a complete one.
+enum CallResponse {
+    Http(wire::HttpResponse),
+    InProcess(RouteResponse),
 }
 
-/// Whether a request can be sent again: it was not taken, or it changes nothing.
-fn may_ask_again(id: RouteId, error: &ClientError) -> bool {
+/// Returns true when a request can be sent again: it was not received, or it changes nothing.
+fn may_retry(id: RouteId, error: &ClientError) -> bool {
     match error {
         ClientError::NoDaemon(_) => true,
         ClientError::Io(_) => routes::route(id).method == Method::Get,

@@ -1,5 +1,5 @@
-//! The wire: versioned request and response types, the route table, the OpenAPI document made from
-//! both, and a client. Views come from `model`. Nothing here knows the engine.
+//! HTTP API, version 1: request and response types, the route table, the OpenAPI document generated
+//! from both, and a client. The views are in `model`; this crate does not depend on the engine.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
 
@@ -10,9 +10,9 @@ pub mod responder;
 pub mod routes;
 pub mod types;
 
-pub use client::{Action, Client, ClientError};
-pub use responder::{Answer, Call, Responder, Stay};
+pub use client::{Client, ClientError, JobAction};
+pub use responder::{Call, Responder, RouteResponse, WaitMode};
 
-/// Largest request body that is read, in bytes: a spec of the largest size with its environment
-/// fits.
+/// Largest request body that is accepted, in bytes: enough for a spec of the largest size with its
+/// environment.
 pub const MAX_BODY_BYTES: usize = 2 << 20;

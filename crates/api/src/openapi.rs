@@ -1,5 +1,5 @@
-//! The OpenAPI 3.1 document, made from the route table and the types' schemas. Deterministic: the
-//! same binary always writes the same bytes, so the committed copy can be compared in CI.
+//! OpenAPI 3.1 document, generated from the route table and the types' schemas. Deterministic: the
+//! same binary always writes the same bytes, so that CI can compare the committed copy.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use crate::routes::{Body, EXTRA_SCHEMAS, ROUTES, Route, SchemaOf};
+use crate::routes::{BodyKind, EXTRA_SCHEMAS, ROUTES, Route, SchemaOf};
 use crate::types::ErrorBody;
 
-/// Where schemas lie in the document, as a JSON pointer.
+/// JSON pointer to the schemas in the document.
 const DEFINITIONS: &str = "/components/schemas";
 
-/// The whole document.
+/// Returns the document as JSON.
 #[must_use]
 pub fn document() -> Value {
     let settings = SchemaSettings::draft2020_12()
@@ -39,7 +39,7 @@ pub fn document() -> Value {
         "info": {
             "title": "Muster",
             "version": "1",
-            "summary": "What a Muster daemon answers on its unix socket",
+            "summary": "HTTP API of the Muster daemon on its unix socket",
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
         },
         "paths": paths,
@@ -47,7 +47,7 @@ pub fn document() -> Value {
     })
 }
 
-/// The document as pretty-printed text, ending in a newline.
+/// Returns the document as pretty-printed text, ending in a newline.
 #[must_use]
 pub fn text() -> String {
     let mut text =
@@ -89,16 +89,20 @@ fn operation(route: &Route, error: &Value, generator: &mut SchemaGenerator) -> V
     operation.into()
 }
 
-fn content(body: Body, generator: &mut SchemaGenerator) -> Option<Value> {
+fn content(body: BodyKind, generator: &mut SchemaGenerator) -> Option<Value> {
     match body {
-        Body::None | Body::Upgrade => None,
-        Body::Json(schema) => Some(json!({ "application/json": { "schema": schema(generator) } })),
-        Body::AnyJson => Some(json!({ "application/json": { "schema": { "type": "object" } } })),
-        Body::Bytes => Some(json!({ "application/octet-stream": {} })),
+        BodyKind::None | BodyKind::Upgrade => None,
+        BodyKind::Json(schema) => {
+            Some(json!({ "application/json": { "schema": schema(generator) } }))
+        }
+        BodyKind::AnyJson => {
+            Some(json!({ "application/json": { "schema": { "type": "object" } } }))
+        }
+        BodyKind::Bytes => Some(json!({ "application/octet-stream": {} })),
     }
 }
 
-/// `{id}` is a job number; every other path parameter is a name.
+/// Returns the path parameters: `{id}` is a job number, every other one is a name.
 fn path_parameters(path: &str) -> Vec<Value> {
     let names = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
     names
@@ -112,8 +116,8 @@ fn path_parameters(path: &str) -> Vec<Value> {
         .collect()
 }
 
-/// Every property of the query type is an optional parameter. Query types hold plain values only,
-/// so their schemas are written in place.
+/// Returns the query parameters: every property of the query type, all optional. Query types hold
+/// plain values only, so their schemas are inlined.
 fn query_parameters(query: SchemaOf) -> Vec<Value> {
     let settings =
         SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
@@ -129,28 +133,28 @@ fn query_parameters(query: SchemaOf) -> Vec<Value> {
         .collect()
 }
 
-fn success_text(body: Body) -> &'static str {
+fn success_text(body: BodyKind) -> &'static str {
     match body {
-        Body::None => "Done.",
-        Body::Json(_) | Body::AnyJson => "The answer.",
-        Body::Bytes => "The bytes, chunk by chunk.",
-        Body::Upgrade => "The connection now speaks the session protocol.",
+        BodyKind::None => "Success without content.",
+        BodyKind::Json(_) | BodyKind::AnyJson => "Success.",
+        BodyKind::Bytes => "Stream of bytes.",
+        BodyKind::Upgrade => "The connection now speaks the session protocol.",
     }
 }
 
 fn refusal_text(status: u16) -> &'static str {
     match status {
-        400 => "Not a request of this API.",
-        403 => "Not yours.",
-        404 => "No such thing.",
-        409 => "The state of things does not allow it.",
+        400 => "The request does not conform to this API.",
+        403 => "The user is not permitted to do this.",
+        404 => "No such job, node, queue or reservation.",
+        409 => "The present state does not permit the action.",
         413 => "The body is too large.",
         415 => "The body is not JSON.",
-        422 => "The text has errors; the diagnostics say where.",
+        422 => "The text has errors; `diagnostics` has their places.",
         503 => {
-            "The state cannot be written or read right now, or too many connections are open; nothing was changed."
+            "The state cannot be read or written now, or too many connections are open; nothing was changed."
         }
-        _ => "A defect of the daemon.",
+        _ => "Internal error of the daemon.",
     }
 }
 

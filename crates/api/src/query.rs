@@ -1,58 +1,59 @@
 //! Query strings of API version 1, as types. The OpenAPI document takes its parameters from their
-//! schemas, the daemon parses into them, and the client writes from them: one definition. Fields
-//! may be added, never renamed or removed.
+//! schemas, the daemon parses into them, and the client serialises them. Fields may be added, never
+//! renamed or removed.
 
 use muster_model::unit::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Which jobs to list. Without any field: the jobs that have not ended.
+/// Filter for jobs. Without any field: the jobs that have not ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct JobFilter {
-    /// Also jobs that have ended, as far back as the daemon keeps them.
+    /// True to include ended jobs, as far back as the daemon stores them.
     #[serde(skip_serializing_if = "is_false")]
     pub all: bool,
-    /// Just these job numbers, comma-separated, ended or not: `3,7,12`.
+    /// Job numbers, comma-separated, whether ended or not: `3,7,12`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ids: Option<String>,
-    /// Of this user only.
+    /// Login name of the jobs' user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Of this leaf queue, or of this queue's subtree.
+    /// Leaf queue of the jobs, or a queue whose subtree contains it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
-    /// In this state (`pending`, `running`, …). A final state implies `all`.
+    /// State of the jobs (`pending`, `running`, …). A final state implies `all`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// At most this many ended jobs, newest first; 1000 when absent, at most 10000.
+    /// Highest number of ended jobs, newest first; 1000 when absent, at most 10000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// With this name; `*` stands for any characters, `?` for one.
+    /// Pattern of the name; `*` matches any characters, `?` matches one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// At most this many rows: active jobs before waiting ones, and those before the newest that
-    /// have ended. The answer then says how many match.
+    /// Highest number of rows: active jobs before pending ones, and those before the newest ended
+    /// ones. The response then has the number of matches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first: Option<u32>,
 }
 
 impl JobFilter {
-    /// Returns whether the name of a job is one that the filter asks for.
+    /// Returns true when the filter accepts the name of a job.
     #[must_use]
     pub fn names(&self, name: &str) -> bool {
         self.name.as_ref().is_none_or(|pattern| matches_pattern(pattern, name))
     }
 }
 
-/// Returns whether a name matches a pattern in which `*` stands for any characters and `?` for one.
-/// Linear in the product of both lengths, whatever the pattern.
+/// Returns true when a name matches a pattern in which `*` matches any characters and `?` matches
+/// one. Takes time at most proportional to the product of both lengths.
 #[must_use]
 pub fn matches_pattern(pattern: &str, name: &str) -> bool {
-    let (pattern, name): (Vec<char>, Vec<char>) =
-        (pattern.chars().collect(), name.chars().collect());
-    let (mut at, mut from) = (0, 0);
-    // The last `*`, and how much of the name it stands for so far.
+    let pattern: Vec<char> = pattern.chars().collect();
+    let name: Vec<char> = name.chars().collect();
+    let mut at = 0;
+    let mut from = 0;
+    // Position of the last `*` in the pattern, and the end of what it matches so far.
     let mut star: Option<(usize, usize)> = None;
     while from < name.len() {
         match (pattern.get(at), star) {
@@ -75,81 +76,81 @@ pub fn matches_pattern(pattern: &str, name: &str) -> bool {
     pattern[at..].iter().all(|c| *c == '*')
 }
 
-/// Which element of a job.
+/// Element of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ElementQuery {
-    /// Array index; absent: the first element that waits, or the only one.
+    /// Array index; absent means the first pending element, or the only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<u32>,
 }
 
-/// Which log, and how much of it.
+/// Output of a task, and the part of it to read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct LogQuery {
-    /// Array index; absent: the only element, or the first one that has started.
+    /// Array index; absent means the only element, or the first one that has started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<u32>,
-    /// Rank; absent: 0.
+    /// Rank of the task; absent means 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
-    /// Attempt; absent: the current or last one.
+    /// Number of the attempt, from 1; absent means the current or last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
-    /// Keep sending until the task has ended (and wait for it to start).
+    /// True to continue until the task has ended (and to wait for its start).
     #[serde(skip_serializing_if = "is_false")]
     pub follow: bool,
-    /// Begin this many lines before the end.
+    /// Lines before the end at which to begin.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tail: Option<u32>,
-    /// Begin at this byte of what the task has written, deleted bytes included. Wins over `tail`.
+    /// Byte of the task's output at which to begin, counting deleted bytes. Takes precedence over
+    /// `tail`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
 }
 
-/// Which task to open a terminal session on.
+/// Task to open a terminal session on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct AttachQuery {
-    /// Array index; absent: the only element, or the first one that runs.
+    /// Array index; absent means the only element, or the first one that runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<u32>,
-    /// Rank; absent: 0.
+    /// Rank of the task; absent means 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
 }
 
-/// A stretch of the timeline.
+/// Period of the timeline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TimelineQuery {
-    /// Bars that reach past this instant; absent: the last hour. At most 20000 bars, newest first
-    /// to be kept.
+    /// Start of the period; absent means one hour ago. At most 20000 bars are returned, the newest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
 }
 
-/// How much of the past goes into a snapshot.
+/// Content of a snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SnapshotQuery {
-    /// What was submitted so many seconds ago, and since; absent: 30 days.
+    /// Seconds before now from which submissions are included; absent means 30 days.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub past_secs: Option<u64>,
-    /// Say too what each number stands for.
+    /// True to include the original name behind each number.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub names: bool,
 }
 
-/// Where a long poll stands.
+/// State of a long poll.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ChangesQuery {
-    /// Answer when the revision differs from this one; absent: at once.
+    /// Revision that the client has: the response is sent when it differs; absent means at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<u64>,
-    /// Answer after this long in any case; 30 when absent, at most 60.
+    /// Seconds after which the response is sent in any case; 30 when absent, at most 60.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_secs: Option<u64>,
 }

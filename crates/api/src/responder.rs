@@ -1,6 +1,5 @@
-//! Whoever answers the routes in this process, without a socket: what stands before a queue that
-//! decides by itself. The routes, their types and refusals are those of the daemon, so that a verb
-//! does not know who answered it.
+//! Responder: answers the routes in this process, without a daemon, for an external scheduler such
+//! as Slurm. Routes, types and errors are those of the daemon, so commands work with both alike.
 
 use std::fmt;
 use std::io;
@@ -14,75 +13,74 @@ use serde_json::Value;
 use crate::routes::RouteId;
 use crate::types::ErrorBody;
 
-/// One request.
+/// Request to a route.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// What is asked for.
+    /// Id of the route.
     pub route: RouteId,
-    /// What stands in the path: a job's number, a node's name.
+    /// Path parameter: the number of a job or the name of a node; `None` when the path has none.
     pub name: Option<String>,
-    /// The query, as the JSON of its type; null without one.
+    /// Query as JSON of its type; null when there is none.
     pub query: Value,
-    /// The body, as the JSON of its type; null without one.
+    /// Body as JSON of its type; null when there is none.
     pub body: Value,
 }
 
-/// How long a caller stays.
+/// Use of a connection by the caller, which decides how outages of the external scheduler are
+/// handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Stay {
-    /// For one answer.
+pub enum WaitMode {
+    /// One request and its response.
     #[default]
-    No,
-    /// It shows what there is until its user has seen enough. While the place to run does not
-    /// answer it is asked again.
-    Watches,
-    /// It waits for jobs. While the place to run does not answer it is asked again, and what that
-    /// lost of them it is given again.
-    Waits,
+    Once,
+    /// Repeated display until the user quits. During an outage requests are repeated.
+    Watch,
+    /// Wait for jobs. During an outage requests are repeated, and jobs that the external scheduler
+    /// loses are submitted again.
+    WaitForJobs,
 }
 
-/// A success.
-pub enum Answer {
-    /// The JSON of the route's type, as text: a tree of a thousand jobs takes several times as long
-    /// to make and to read.
+/// Response of a responder on success.
+pub enum RouteResponse {
+    /// JSON of the route's type as text: building and reading a tree of a thousand jobs takes
+    /// several times as long.
     Json(Vec<u8>),
-    /// Bytes as they come.
+    /// Stream of bytes, for output.
     Bytes(BoxStream<'static, io::Result<Bytes>>),
-    /// Words that run the program that is appended to them on the caller's own terminal, which is
-    /// the session.
+    /// Command prefix: the caller appends a program and runs it on its own terminal.
     Terminal(Vec<String>),
 }
 
-impl fmt::Debug for Answer {
+impl fmt::Debug for RouteResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Answer::Json(text) => {
+            RouteResponse::Json(text) => {
                 f.debug_tuple("Json").field(&String::from_utf8_lossy(text)).finish()
             }
-            Answer::Bytes(_) => f.write_str("Bytes"),
-            Answer::Terminal(words) => f.debug_tuple("Terminal").field(words).finish(),
+            RouteResponse::Bytes(_) => f.write_str("Bytes"),
+            RouteResponse::Terminal(words) => f.debug_tuple("Terminal").field(words).finish(),
         }
     }
 }
 
-/// Answers routes as the daemon does.
+/// Responder that answers routes like the daemon.
 pub trait Responder: Send + Sync + fmt::Debug {
-    /// The answer, or a refusal with the codes of [`ErrorBody`].
-    fn answer(&self, call: Call) -> BoxFuture<'_, Result<Answer, ErrorBody>>;
+    /// Returns the response, or an error with the codes of [`ErrorBody`].
+    fn answer(&self, call: Call) -> BoxFuture<'_, Result<RouteResponse, ErrorBody>>;
 
-    /// Tells how long the caller stays with what it asks for.
-    fn stay(&self, _: Stay) {}
+    /// Sets how the caller uses the responder.
+    fn set_wait_mode(&self, _: WaitMode) {}
 
-    /// Tells that a number means the job with this id from now on, whatever else is given that
-    /// number.
-    fn mean(&self, _: JobId, _: &str) {}
+    /// Binds a job number to the external scheduler's id of a job, even if another job gets the
+    /// same number later.
+    fn bind_job_id(&self, _: JobId, _: &str) {}
 
-    /// Withdraws the submission that is under way: it is answered soon, and nothing of it runs.
+    /// Withdraws the submission in progress: its response follows soon, and none of its jobs runs.
     fn withdraw(&self) {}
 
-    /// Command lines that together run a program once on every node of a running job, beside its
-    /// ranks; one for each component. The stdin of one goes to each program that it runs, and what
-    /// they print comes back by lines.
+    /// Returns command lines that together run a program once on every node of a running job,
+    /// beside its ranks; one per component. The stdin of a command goes to each program that it
+    /// runs, and their output arrives line by line.
     fn on_each_node(
         &self,
         job: JobId,

@@ -1,5 +1,5 @@
-//! The one table of routes. The daemon's router, the OpenAPI document and the client are made from
-//! it, so none of them can know a path that the others do not.
+//! Route table. The daemon's router, the OpenAPI document and the client are built from it, so they
+//! agree on every path.
 
 use muster_model::SiteSnapshot;
 use muster_model::view::JobView;
@@ -9,89 +9,89 @@ use crate::query::{
     AttachQuery, ChangesQuery, ElementQuery, JobFilter, LogQuery, SnapshotQuery, TimelineQuery,
 };
 use crate::types::{
-    ActionRequest, ActionResponse, BulkRequest, BulkResponse, Changes, DaemonInfo, DrainRequest,
-    DropReservationRequest, Explained, JobDetail, JobList, NodeList, QueueList, QueuesRequest,
-    ReserveRequest, ResumeRequest, SavedRequest, ScaleRequest, SubmitRequest, SubmitResponse,
-    Timeline, UsageList, WindowList,
+    ActionRequest, ActionResponse, AdvanceReservationList, BulkRequest, BulkResponse,
+    ChangesResponse, DaemonInfo, DrainRequest, DropReservationRequest, ExplainResponse, JobDetail,
+    JobList, NodeList, QueueList, QueuesRequest, ReserveRequest, ResumeRequest, SavedRequest,
+    ScaleRequest, SubmitRequest, SubmitResponse, Timeline, UsageList,
 };
 
-/// What a route does; the daemon matches on it exhaustively, so a route without a handler does not
+/// Id of a route. The daemon matches on it exhaustively, so a route without a handler does not
 /// compile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RouteId {
-    /// Who answers.
+    /// Describe the daemon that answers.
     Daemon,
-    /// End the daemon; tasks keep running.
+    /// Stop the daemon; tasks keep running.
     StopDaemon,
-    /// Submit.
+    /// Submit the jobs of a text.
     Submit,
-    /// List jobs.
+    /// List jobs that match a filter.
     Jobs,
-    /// One job.
+    /// Show one job with all details.
     Job,
-    /// Why it waits.
+    /// Explain why a job is pending.
     Explain,
-    /// End a job.
+    /// Cancel a job or one element.
     Cancel,
-    /// Keep it from starting.
+    /// Keep a job from starting.
     Hold,
-    /// Undo a hold.
+    /// Undo a hold of a job.
     Release,
-    /// Run it again.
+    /// Run a job again.
     Requeue,
-    /// Cancel, hold, release or requeue many.
+    /// Cancel, hold, release or requeue many jobs.
     Bulk,
-    /// Ask it to save its progress.
+    /// Ask a job to save its progress.
     Checkpoint,
-    /// Say for it that its progress is saved.
+    /// Acknowledge a checkpoint on behalf of a task.
     Saved,
-    /// Change how many replicas it has.
+    /// Change the number of replicas of a service.
     Scale,
-    /// Output of a task.
+    /// Read the output of a task.
     Logs,
-    /// Terminal session beside a task.
+    /// Open a terminal session beside a task.
     Attach,
-    /// List queues.
+    /// List the queues with their usage.
     Queues,
     /// Replace the queue tree.
     SetQueues,
-    /// Consumption.
+    /// List usage per user and queue.
     Usage,
-    /// List nodes.
+    /// List the nodes with their devices.
     Nodes,
-    /// Take a node out of service.
+    /// Drain a node or some of its GPUs.
     Drain,
-    /// Take it back.
+    /// End the drain of a node or of its GPUs.
     Resume,
-    /// List advance reservations.
+    /// List the advance reservations.
     Reservations,
-    /// Set nodes or GPUs aside.
+    /// Create an advance reservation.
     Reserve,
-    /// Take a reservation back.
+    /// Delete an advance reservation.
     DropReservation,
-    /// Who held what when.
+    /// Show allocations of devices over time.
     Timeline,
-    /// All of it, without names.
+    /// Take an anonymised snapshot of the site.
     Snapshot,
-    /// Long poll.
+    /// Wait for a change (long poll).
     Changes,
-    /// The OpenAPI document.
+    /// Return the OpenAPI document.
     OpenApi,
 }
 
-/// HTTP method.
+/// HTTP method of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Method {
-    /// Reads.
+    /// Read a resource, without any change.
     Get,
-    /// Acts.
+    /// Take an action that changes state.
     Post,
-    /// Replaces.
+    /// Replace a resource as a whole.
     Put,
 }
 
 impl Method {
-    /// As it stands in a request line.
+    /// Returns the method as in a request line.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -102,59 +102,59 @@ impl Method {
     }
 }
 
-/// Makes the schema of a type, registering what it refers to.
+/// Function that makes the schema of a type and registers the types it refers to.
 pub type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
-/// What travels in a body.
+/// Kind of content in a body.
 #[derive(Clone, Copy, Debug)]
-pub enum Body {
-    /// Nothing.
+pub enum BodyKind {
+    /// Body without any content.
     None,
-    /// JSON of this type.
+    /// JSON of one type.
     Json(SchemaOf),
-    /// JSON without a fixed shape.
+    /// JSON without a fixed schema.
     AnyJson,
-    /// Bytes, streamed.
+    /// Stream of bytes without a schema.
     Bytes,
-    /// The connection leaves HTTP (101) and speaks the session protocol.
+    /// No body: the connection leaves HTTP (101) and speaks the session protocol.
     Upgrade,
 }
 
-/// One route.
+/// Route of the API.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
-    /// What it does.
+    /// Id of the route.
     pub id: RouteId,
-    /// Method.
+    /// HTTP method of the route.
     pub method: Method,
     /// Path with `{name}` parameters.
     pub path: &'static str,
-    /// One sentence.
+    /// Summary in one sentence.
     pub summary: &'static str,
-    /// Query parameters: an object schema.
+    /// Schema of the query parameters, an object; `None` when there are none.
     pub query: Option<SchemaOf>,
-    /// Request body.
-    pub request: Body,
-    /// Body of the success answer.
-    pub response: Body,
-    /// Statuses of refusals; their body is always [`crate::types::ErrorBody`].
+    /// Content of the request body.
+    pub request: BodyKind,
+    /// Content of the response body on success.
+    pub response: BodyKind,
+    /// Status codes of errors; their body is always [`crate::types::ErrorBody`].
     pub errors: &'static [u16],
 }
 
 impl Route {
-    /// Status of the success answer.
+    /// Returns the status code of success.
     #[must_use]
     pub fn success(&self) -> u16 {
         match self.response {
-            Body::Upgrade => 101,
-            Body::None | Body::Json(_) | Body::AnyJson | Body::Bytes => 200,
+            BodyKind::Upgrade => 101,
+            BodyKind::None | BodyKind::Json(_) | BodyKind::AnyJson | BodyKind::Bytes => 200,
         }
     }
 }
 
 macro_rules! json {
     ($type:ty) => {
-        Body::Json(|generator| generator.subschema_for::<$type>())
+        BodyKind::Json(|generator| generator.subschema_for::<$type>())
     };
 }
 
@@ -164,26 +164,26 @@ macro_rules! query {
     };
 }
 
-/// Refusals of a route that only reads: not a request, not a user, the store does not answer, a
-/// defect.
+/// Errors of a route that only reads: invalid request, unknown user, store not available, internal
+/// error.
 const READ: &[u16] = &[400, 403, 500, 503];
-/// And names something.
+/// Errors of a route that reads one object: also not found.
 const READ_ONE: &[u16] = &[400, 403, 404, 500, 503];
-/// And waits for it to be in a state.
+/// Errors of a route that reads an object in a certain state: also a conflict.
 const READ_STARTED: &[u16] = &[400, 403, 404, 409, 500, 503];
-/// Refusals of a route that changes something by name.
+/// Errors of a route that changes one object.
 const ACT: &[u16] = &[400, 403, 404, 409, 413, 415, 422, 500, 503];
-/// Refusals of a route that takes a text.
+/// Errors of a route that takes a text.
 const TEXT: &[u16] = &[400, 403, 409, 413, 415, 422, 500, 503];
 
-const fn get(id: RouteId, path: &'static str, summary: &'static str, response: Body) -> Route {
+const fn get(id: RouteId, path: &'static str, summary: &'static str, response: BodyKind) -> Route {
     Route {
         id,
         method: Method::Get,
         path,
         summary,
         query: None,
-        request: Body::None,
+        request: BodyKind::None,
         response,
         errors: READ,
     }
@@ -207,16 +207,16 @@ pub const ROUTES: &[Route] = &[
     get(
         RouteId::Daemon,
         "/v1/daemon",
-        "Who answers, in what mode, with what warnings.",
+        "Describe the daemon: version, mode, warnings.",
         json!(DaemonInfo),
     ),
     Route {
-        request: Body::None,
+        request: BodyKind::None,
         errors: READ,
         ..act(
             RouteId::StopDaemon,
             "/v1/daemon/stop",
-            "End the daemon; running tasks keep running and are found again.",
+            "Stop the daemon; running tasks keep running, and the next daemon adopts them.",
         )
     },
     Route {
@@ -236,7 +236,7 @@ pub const ROUTES: &[Route] = &[
     Route {
         query: query!(ElementQuery),
         errors: READ_ONE,
-        ..get(RouteId::Job, "/v1/jobs/{id}", "One job in full.", json!(JobDetail))
+        ..get(RouteId::Job, "/v1/jobs/{id}", "Show one job with all details.", json!(JobDetail))
     },
     Route {
         query: query!(ElementQuery),
@@ -244,14 +244,14 @@ pub const ROUTES: &[Route] = &[
         ..get(
             RouteId::Explain,
             "/v1/jobs/{id}/explain",
-            "Why it waits, when it starts, and what would start it now.",
-            json!(Explained),
+            "Explain why a job is pending, when it starts, and what would start it now.",
+            json!(ExplainResponse),
         )
     },
-    act(RouteId::Cancel, "/v1/jobs/{id}/cancel", "End a job or one element, whatever its state."),
-    act(RouteId::Hold, "/v1/jobs/{id}/hold", "Keep waiting elements from starting."),
+    act(RouteId::Cancel, "/v1/jobs/{id}/cancel", "Cancel a job or one element in any state."),
+    act(RouteId::Hold, "/v1/jobs/{id}/hold", "Keep pending elements from starting."),
     act(RouteId::Release, "/v1/jobs/{id}/release", "Undo a hold."),
-    act(RouteId::Requeue, "/v1/jobs/{id}/requeue", "Run it again from the start."),
+    act(RouteId::Requeue, "/v1/jobs/{id}/requeue", "Run a job again from the beginning."),
     Route {
         request: json!(BulkRequest),
         response: json!(BulkResponse),
@@ -259,35 +259,40 @@ pub const ROUTES: &[Route] = &[
         ..act(
             RouteId::Bulk,
             "/v1/actions",
-            "Cancel, hold, release or requeue many jobs, each on its own.",
+            "Cancel, hold, release or requeue many jobs, each independently.",
         )
     },
     act(
         RouteId::Checkpoint,
         "/v1/jobs/{id}/checkpoint",
-        "Ask what runs of it to save its progress now.",
+        "Ask running tasks of a job to save their progress now.",
     ),
     Route {
         request: json!(SavedRequest),
         ..act(
             RouteId::Saved,
             "/v1/jobs/{id}/saved",
-            "Say that the progress of a running task is saved, as its write to `$MUSTER_CHECKPOINT_FILE` would.",
+            "Acknowledge a checkpoint of a running task, as its write to `$MUSTER_CHECKPOINT_FILE` would.",
         )
     },
     Route {
         request: json!(ScaleRequest),
-        ..act(RouteId::Scale, "/v1/jobs/{id}/scale", "Change how many replicas a service has.")
+        ..act(RouteId::Scale, "/v1/jobs/{id}/scale", "Change the number of replicas of a service.")
     },
     Route {
         query: query!(LogQuery),
         errors: READ_STARTED,
-        ..get(RouteId::Logs, "/v1/jobs/{id}/logs", "Output of one task, as written.", Body::Bytes)
+        ..get(
+            RouteId::Logs,
+            "/v1/jobs/{id}/logs",
+            "Output of one task, as written.",
+            BodyKind::Bytes,
+        )
     },
     Route {
         query: query!(AttachQuery),
-        request: Body::None,
-        response: Body::Upgrade,
+        request: BodyKind::None,
+        response: BodyKind::Upgrade,
         errors: ACT,
         ..act(
             RouteId::Attach,
@@ -324,13 +329,18 @@ pub const ROUTES: &[Route] = &[
             "Take new work again on a node, or on some of its GPUs.",
         )
     },
-    get(RouteId::Reservations, "/v1/reservations", "List advance reservations.", json!(WindowList)),
+    get(
+        RouteId::Reservations,
+        "/v1/reservations",
+        "List advance reservations.",
+        json!(AdvanceReservationList),
+    ),
     Route {
         request: json!(ReserveRequest),
         ..act(
             RouteId::Reserve,
             "/v1/reservations/{name}",
-            "Set nodes or GPUs aside for some users over a stretch of time, once or again and again.",
+            "Reserve nodes or GPUs for some users at given times, once or repeatedly.",
         )
     },
     Route {
@@ -338,7 +348,7 @@ pub const ROUTES: &[Route] = &[
         ..act(
             RouteId::DropReservation,
             "/v1/reservations/{name}/drop",
-            "Take an advance reservation back; what runs in it goes on.",
+            "Delete an advance reservation; jobs that run in it continue.",
         )
     },
     Route {
@@ -346,7 +356,7 @@ pub const ROUTES: &[Route] = &[
         ..get(
             RouteId::Timeline,
             "/v1/timeline",
-            "Who held which device when, and planned starts.",
+            "Show allocations of devices over time, and planned starts.",
             json!(Timeline),
         )
     },
@@ -355,29 +365,34 @@ pub const ROUTES: &[Route] = &[
         ..get(
             RouteId::Snapshot,
             "/v1/snapshot",
-            "The state and what has run, without names: what what-if questions are asked of.",
+            "Take an anonymised snapshot of the state and past runs, for what-if questions.",
             json!(SiteSnapshot),
         )
     },
     Route {
         query: query!(ChangesQuery),
-        ..get(RouteId::Changes, "/v1/changes", "Wait until something has changed.", json!(Changes))
+        ..get(
+            RouteId::Changes,
+            "/v1/changes",
+            "Wait until the state changes.",
+            json!(ChangesResponse),
+        )
     },
     get(
         RouteId::OpenApi,
         "/v1/openapi.json",
-        "This API as an OpenAPI 3.1 document.",
-        Body::AnyJson,
+        "Return this API as an OpenAPI 3.1 document.",
+        BodyKind::AnyJson,
     ),
 ];
 
-/// The route of an id.
+/// Returns the route of an id.
 #[must_use]
 pub fn route(id: RouteId) -> &'static Route {
     ROUTES.iter().find(|route| route.id == id).expect("the table holds every id; a test walks them")
 }
 
-/// Schemas that are part of `--json` output though no route refers to them by themselves.
+/// Schemas that are part of `--json` output though no route refers to them.
 pub(crate) const EXTRA_SCHEMAS: &[SchemaOf] = &[|generator| generator.subschema_for::<JobView>()];
 
 #[cfg(test)]

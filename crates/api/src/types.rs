@@ -4,204 +4,207 @@ use std::collections::BTreeMap;
 
 use muster_model::unit::{GpuMilli, Span, Time};
 use muster_model::view::{
-    Bar, Explanation, JobView, MissingOutput, NodeView, QueueView, UsageView, WindowView,
+    AdvanceReservationView, DeviceBar, Explanation, JobView, MissingOutput, NodeView, QueueView,
+    UsageView,
 };
 use muster_model::{ElementId, JobId, NodeName, OutputFiles};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Who answers.
+/// Information about the daemon that answers.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct DaemonInfo {
     /// Version of the daemon's binary.
     pub version: String,
-    /// Process id.
+    /// Process id of the daemon.
     pub pid: u32,
-    /// `personal` or `system`.
+    /// Mode of the daemon: `personal` or `system`.
     pub mode: String,
-    /// Host it runs on.
+    /// Name of the host that the daemon runs on.
     pub host: String,
-    /// When it started.
+    /// Instant at which the daemon started.
     pub started: Time,
-    /// Its clock.
+    /// Present time by the daemon's clock.
     pub now: Time,
-    /// State directory.
+    /// Path of the state directory.
     pub state_dir: String,
-    /// Number of declared virtual GPUs; 0 when the GPUs were found.
+    /// Number of declared virtual GPUs; 0 when the GPUs were detected.
     pub virtual_gpus: u32,
-    /// What is isolation and what is convention, a sentence each.
+    /// Resource limits that are enforced, and those that are conventions; a sentence each.
     pub enforcement: Vec<String>,
-    /// Warnings that a user should see (a full disk, no GPU found).
+    /// Warnings that a user should see (disk full, no GPU found).
     pub warnings: Vec<String>,
 }
 
-/// Submits the documents of a spec.
+/// Submission of the documents of a spec.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 pub struct SubmitRequest {
-    /// Idempotency key: the same key from the same user is the same submission, however often it is
-    /// sent.
+    /// Idempotency key: requests with the same key from the same user are the same submission,
+    /// however often they are sent.
     pub key: String,
-    /// YAML text, one or more documents.
+    /// YAML text with one or more documents.
     pub source: String,
-    /// What to call the text in diagnostics.
+    /// Name of the text in diagnostics; `None` for a default name.
     pub file: Option<String>,
     /// Fields given on the command line, as one more document (JSON object, spec field names) that
     /// overrides every document of `source`.
     #[serde(default)]
     pub overrides: serde_json::Map<String, serde_json::Value>,
-    /// The submitter's environment.
+    /// Environment variables of the submitter.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// The submitter's working directory.
+    /// Working directory of the submitter.
     pub workdir: String,
-    /// The submitter's file mode creation mask.
+    /// File mode creation mask of the submitter.
     pub umask: u32,
-    /// Rank 0 gets a pseudo-terminal to attach to.
+    /// True when rank 0 gets a pseudo-terminal to attach to.
     #[serde(default)]
     pub interactive: bool,
-    /// Answer what would happen and change nothing.
+    /// True to report what would happen, without changing anything.
     #[serde(default)]
     pub dry_run: bool,
 }
 
-/// Answer to [`SubmitRequest`].
+/// Response to a [`SubmitRequest`].
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SubmitResponse {
-    /// In document order.
+    /// Accepted jobs, in document order.
     pub jobs: Vec<Submitted>,
-    /// Things the user should know.
+    /// Warnings about the jobs, for the user.
     pub warnings: Vec<String>,
 }
 
-/// One accepted job.
+/// Accepted job of a submission.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Submitted {
-    /// Its number; for a dry run, the number it would have had.
+    /// Number of the job; for a dry run, the number that it would have got.
     pub job: JobId,
-    /// Its name.
+    /// Name of the job.
     pub name: String,
-    /// Elements.
+    /// Number of its elements.
     pub elements: u32,
-    /// Dry run only: what would happen, as `explain` would say it.
+    /// Explanation of what would happen, as `explain` gives it; only for a dry run.
     pub explanation: Option<muster_model::view::Explanation>,
-    /// Dry run only: the checked job as the engine would hold it.
+    /// Checked job as the engine would store it; only for a dry run.
     pub resolved: Option<serde_json::Value>,
-    /// Dry run only: what would be handed on to a queue that decides by itself, such as a script
-    /// for sbatch.
+    /// Submission to the external scheduler, such as a script for sbatch; only for a dry run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<String>,
 }
 
-/// Jobs, and when they looked like this.
+/// Jobs at an instant.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct JobList {
-    /// Daemon's clock.
+    /// Present time by the daemon's clock.
     pub now: Time,
-    /// Grows with every change; see `/v1/changes`.
+    /// Revision of the state, which grows with every change; see `/v1/changes`.
     pub revision: u64,
-    /// In order of job number.
+    /// Jobs in the order of their numbers.
     pub jobs: Vec<JobView>,
-    /// How many jobs match, where `first` bounded the rows.
+    /// Number of jobs that match; absent unless `first` limits the rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matched: Option<u64>,
 }
 
-/// One job in full.
+/// Job with all details.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct JobDetail {
-    /// The row.
+    /// Job as in the list of jobs.
     pub job: JobView,
-    /// Daemon's clock.
+    /// Present time by the daemon's clock.
     pub now: Time,
-    /// What it runs, per group; `None` to others than its owner and admins.
+    /// Command of each task group; `None` for users other than the owner and administrators.
     pub commands: Option<BTreeMap<String, String>>,
-    /// Working directory; `None` to others than its owner and admins.
+    /// Working directory; `None` for users other than the owner and administrators.
     pub workdir: Option<String>,
-    /// Files that its user named for its output, as absolute patterns; absent where Muster keeps
-    /// the output, and to others.
+    /// Files for the output that the user names, as absolute patterns; absent when Muster stores
+    /// the output, and for other users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<OutputFiles>,
-    /// Log file per rank of the current or last attempt of the shown element; empty to others.
+    /// Log file per rank of the current or last attempt of the shown element; empty for other
+    /// users.
     pub logs: Vec<String>,
-    /// Tasks of that attempt whose output is not all there; empty to others.
+    /// Tasks of that attempt whose stored output has gaps; empty for other users.
     #[serde(default)]
     pub missing_output: Vec<MissingOutput>,
-    /// What is isolation and what is convention for this job, a sentence each.
+    /// Resource limits of this job that are enforced, and those that are conventions; a sentence
+    /// each.
     pub enforcement: Vec<String>,
 }
 
-/// Which element of a job an action is about.
+/// Element of a job that an action applies to.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ActionRequest {
-    /// One element of an array; absent means the whole job.
+    /// Index of one element of an array; absent means the whole job.
     pub index: Option<u32>,
 }
 
-/// Does the same to many jobs, to each on its own: what is refused for one is done for the others.
+/// The same action for many jobs, each handled independently: a rejection of one does not affect
+/// the others.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BulkRequest {
-    /// What to do.
+    /// Action to take on each job.
     pub action: BulkAction,
-    /// To which jobs; at most 10000.
+    /// Jobs to act on; at most 10000.
     pub targets: Vec<BulkTarget>,
 }
 
-/// What can be done to many jobs.
+/// Action that can be taken on many jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BulkAction {
-    /// End them.
+    /// End the jobs in any state.
     Cancel,
-    /// Keep them from starting.
+    /// Keep the jobs from starting.
     Hold,
-    /// Undo a hold.
+    /// Undo a hold of the jobs.
     Release,
-    /// Run them again.
+    /// Run the jobs again.
     Requeue,
 }
 
-/// A job or one element of it.
+/// Job, or one element of it.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(deny_unknown_fields)]
 pub struct BulkTarget {
-    /// Its number.
+    /// Number of the job.
     pub job: JobId,
-    /// One element of an array; absent means the whole job.
+    /// Index of one element of an array; absent means the whole job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<u32>,
 }
 
-/// Answer to [`BulkRequest`].
+/// Response to a [`BulkRequest`].
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct BulkResponse {
-    /// One for each target, in the order of the request.
+    /// Results per target, in the order of the request.
     pub results: Vec<BulkResult>,
 }
 
-/// The result of one target.
+/// Result for one target.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct BulkResult {
-    /// Its number.
+    /// Number of the job.
     pub job: JobId,
-    /// One element of it.
+    /// Index of the element; absent for the whole job.
     pub index: Option<u32>,
-    /// It was done, or was so already.
+    /// True when the action was taken, or had been before.
     pub done: bool,
-    /// What it came to, or why not.
+    /// Result of the action, or the reason for the rejection.
     pub message: String,
-    /// Of a refusal: the code of an `ErrorBody`.
+    /// Code of the rejection, as in `ErrorBody`; absent on success.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// What to do about a refusal.
+    /// Next steps after a rejection.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hints: Vec<String>,
 }
 
 impl BulkResult {
-    /// Makes the result of a target from the answer that it would have got on its own.
+    /// Makes the result of a target from the response that it would have got alone.
     #[must_use]
     pub fn of(target: BulkTarget, answer: Result<ActionResponse, ErrorBody>) -> Self {
         let BulkTarget { job, index } = target;
@@ -213,91 +216,96 @@ impl BulkResult {
     }
 }
 
-/// A task's progress is saved.
+/// Acknowledgement that a task's progress is saved.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SavedRequest {
-    /// What was saved, such as `step 1200`: its last line counts, cut to 128 bytes. May be empty.
+    /// Label of the checkpoint, such as `step 1200`: the last line counts, cut to 128 bytes. May be
+    /// empty.
     #[serde(default)]
     pub label: String,
-    /// Array index or replica; absent: the only element that runs.
+    /// Array index or replica; absent means the only element that runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<u32>,
-    /// Rank of the task; absent: 0, which speaks for its gang unless the job says `by: all`.
+    /// Rank of the task; absent means 0, which acknowledges for its gang unless the job sets `by:
+    /// all`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
 }
 
-/// How many replicas a service is to have.
+/// New number of replicas of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScaleRequest {
-    /// So many are its own.
-    pub floor: u32,
-    /// At most so many; those above the floor run in what is idle.
-    pub ceiling: u32,
+    /// Guaranteed replicas, which are protected from preemption.
+    #[serde(rename = "floor")]
+    pub guaranteed: u32,
+    /// Highest number of replicas; those above the guaranteed number run on idle resources.
+    #[serde(rename = "ceiling")]
+    pub max: u32,
 }
 
-/// An action was taken.
+/// Response to an action that was taken.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ActionResponse {
-    /// What it came to, for people: `cancelled`, `already done`.
+    /// Result of the action, for users: `cancelled`, `already done`.
     pub message: String,
 }
 
-/// Who held what when.
+/// Allocations of devices over time.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Timeline {
-    /// Daemon's clock.
+    /// Present time by the daemon's clock.
     pub now: Time,
     /// Devices that exist, in display order.
     pub devices: Vec<(NodeName, u16)>,
-    /// Bars.
-    pub bars: Vec<Bar>,
-    /// Reserved starts.
+    /// Allocations of devices to elements.
+    pub bars: Vec<DeviceBar>,
+    /// Planned starts of pending elements.
     pub reservations: Vec<PlannedStart>,
 }
 
-/// A reserved future start.
+/// Planned start of a pending element, protected by a reservation.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PlannedStart {
-    /// Who.
+    /// Id of the element that starts.
     pub element: ElementId,
     /// Name of its job.
     pub name: String,
-    /// When, at the latest.
+    /// Latest start of the element.
     pub start: Time,
-    /// GPUs it will hold.
+    /// GPUs that it will hold, in thousandths.
     pub gpus: GpuMilli,
 }
 
-/// Long poll: answers when the revision has passed `after`, or after `timeout_secs` (at most 60).
+/// Response to a long poll, sent when the revision differs from `after`, or after `timeout_secs`
+/// (at most 60).
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Changes {
-    /// Present revision.
+pub struct ChangesResponse {
+    /// Present revision of the state.
     pub revision: u64,
-    /// Daemon's clock.
+    /// Present time by the daemon's clock.
     pub now: Time,
 }
 
-/// Body of every answer that is not 2xx.
+/// Body of every response that is not 2xx.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorBody {
-    /// Stable word: `invalid_request` (not a request of this API), `invalid_spec`, `not_found`,
+    /// Error code: `invalid_request` (not a request of this API), `invalid_spec`, `not_found`,
     /// `forbidden`, `conflict`, `refused`, `busy` (too many connections of this user),
     /// `store_unavailable`, `internal`.
     pub code: String,
-    /// One lowercase fragment.
+    /// Error message, one lowercase fragment.
     pub message: String,
-    /// What to do about it.
+    /// Next steps for the user.
     pub hints: Vec<String>,
-    /// For `invalid_spec`: where.
-    pub diagnostics: Vec<Diagnostic>,
+    /// Errors in the text and their places; only for `invalid_spec`.
+    pub diagnostics: Vec<ErrorDiagnostic>,
 }
 
 impl ErrorBody {
-    /// The refusal of a body larger than [`crate::MAX_BODY_BYTES`]: of the daemon, and of a client
-    /// that does not send what it knows will be refused.
+    /// Makes the error for a body larger than [`crate::MAX_BODY_BYTES`], which the daemon rejects
+    /// and a client does not send.
     #[must_use]
     pub fn too_large() -> Self {
         Self {
@@ -314,144 +322,145 @@ impl ErrorBody {
 /// Queues, parents before children.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct QueueList {
-    /// Daemon's clock.
+    /// Present time by the daemon's clock.
     pub now: Time,
-    /// Rows.
+    /// Queues in that order.
     pub queues: Vec<QueueView>,
 }
 
-/// Replaces the queue tree.
+/// Replacement of the queue tree.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct QueuesRequest {
     /// Text of a queue file (YAML).
     pub source: String,
-    /// What to call the text in diagnostics.
+    /// Name of the text in diagnostics; `None` for a default name.
     pub file: Option<String>,
 }
 
-/// Nodes, in order of joining.
+/// Nodes in the order of joining.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct NodeList {
-    /// Daemon's clock.
+    /// Present time by the daemon's clock.
     pub now: Time,
-    /// Rows.
+    /// Nodes in that order.
     pub nodes: Vec<NodeView>,
 }
 
 /// Usage per user and queue.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct UsageList {
-    /// Daemon's clock.
+    /// Present time by the daemon's clock.
     pub now: Time,
-    /// Rows, by user and queue.
+    /// Usage, ordered by user and queue.
     pub rows: Vec<UsageView>,
 }
 
-/// Why an element waits, with the clock its instants are on.
+/// Explanation of an element, with the clock that its instants refer to.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Explained {
-    /// Daemon's clock.
+pub struct ExplainResponse {
+    /// Present time by the daemon's clock.
     pub now: Time,
-    /// The explanation.
+    /// Explanation of the element.
     pub explanation: Explanation,
 }
 
-/// Takes a node, or some of its GPUs, out of service for new work.
+/// Drain of a node, or of some of its GPUs: no new jobs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DrainRequest {
-    /// Why, for people.
+    /// Reason that users see; may be empty.
     #[serde(default)]
     pub reason: String,
-    /// Only these GPUs: indices (`3`), ranges (`0-3`) or UUIDs, also that of a GPU that MIG slices
-    /// were cut from. Empty is the node as a whole.
+    /// GPUs to drain: indices (`3`), ranges (`0-3`) or UUIDs, also the UUID of a GPU that is cut
+    /// into MIG slices. Empty means the node as a whole.
     #[serde(default)]
     pub gpus: Vec<String>,
-    /// From this instant on; until then, what ends in time still starts there.
+    /// Start of the drain; until then, jobs that end in time still start there.
     #[serde(default)]
     pub at: Option<Time>,
-    /// The same, counted from now. Without both, at once.
+    /// Start of the drain, counted from now. Without `at` and `after` it starts at once.
     #[serde(default)]
     pub after: Option<Span>,
-    /// What runs there at that instant is stopped and queued again; without it, it goes on.
+    /// True to stop and requeue jobs that still run at the start of the drain; otherwise they
+    /// continue.
     #[serde(default)]
     pub stop: bool,
 }
 
-/// Takes a node, or some of its GPUs, back.
+/// End of the drain of a node, or of some of its GPUs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ResumeRequest {
-    /// Only these GPUs, as in [`DrainRequest`]. Empty is the node as a whole.
+    /// GPUs to resume, as in [`DrainRequest`]. Empty means the node as a whole.
     #[serde(default)]
     pub gpus: Vec<String>,
 }
 
-/// Advance reservations, by name.
+/// Advance reservations by name.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct WindowList {
-    /// Daemon's clock.
+pub struct AdvanceReservationList {
+    /// Present time by the daemon's clock.
     pub now: Time,
-    /// Rows.
-    pub reservations: Vec<WindowView>,
+    /// Advance reservations in order.
+    pub reservations: Vec<AdvanceReservationView>,
 }
 
-/// Sets nodes or GPUs aside for some users over a stretch of time.
+/// New advance reservation: nodes or GPUs for some users at given times.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ReserveRequest {
-    /// These nodes as a whole: names, or ranges such as `node[01-04]`.
+    /// Nodes to reserve as a whole: names, or ranges such as `node[01-04]`.
     #[serde(default)]
     pub nodes: Vec<String>,
-    /// Or so many GPUs, wherever they are free then.
+    /// Number of GPUs to reserve, on any nodes, in place of `nodes`.
     #[serde(default)]
     pub gpus: Option<u32>,
-    /// Of this model; any by default.
+    /// GPU model for `gpus`; any by default.
     #[serde(default)]
     pub gpu: Option<String>,
-    /// Whose jobs may name it.
+    /// Users whose jobs may use it.
     #[serde(default)]
     pub users: Vec<String>,
-    /// Queues whose jobs may name it, those of queues below them included; a job of either is
-    /// enough.
+    /// Queues whose jobs, and those of queues below them, may use it. A job needs to match either
+    /// `users` or `queues`.
     #[serde(default)]
     pub queues: Vec<String>,
-    /// When it begins.
+    /// Start of the first occurrence.
     #[serde(default)]
     pub at: Option<Time>,
-    /// The same, counted from now. Without both, at once.
+    /// Start of the first occurrence, counted from now. Without `at` and `after` it starts at once.
     #[serde(default)]
     pub after: Option<Span>,
-    /// How long it is open.
+    /// Length of each occurrence.
     pub length: Span,
-    /// From one beginning to the next; just once by default.
+    /// Time from one start to the next; by default it does not repeat.
     #[serde(default)]
     pub every: Option<Span>,
-    /// How many times in all; for ever by default.
+    /// Number of occurrences in total; without end by default.
     #[serde(default)]
     pub times: Option<u32>,
-    /// The same by time: it does not begin again at or after this instant.
+    /// Instant from which it no longer starts again; without end by default.
     #[serde(default)]
     pub until: Option<Time>,
-    /// What of others is still there when it begins is stopped and queued again; without it, that
-    /// stands against it.
+    /// True to stop and requeue other jobs that still run at its start; otherwise their resources
+    /// cannot be reserved.
     #[serde(default)]
     pub stop: bool,
-    /// What for.
+    /// Purpose that users see; may be empty.
     #[serde(default)]
     pub reason: String,
 }
 
-/// Takes an advance reservation back.
+/// Deletion of an advance reservation.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DropReservationRequest {}
 
-/// One complaint about a spec.
+/// Error in a spec.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Diagnostic {
-    /// What is wrong, one lowercase fragment.
+pub struct ErrorDiagnostic {
+    /// Error message, one lowercase fragment.
     pub message: String,
-    /// Line in the source, from 1; 0 when it is not about a place in the source.
+    /// Line in the source, from 1; 0 when the error has no place in the source.
     pub line: u32,
-    /// Column, from 1; 0 likewise.
+    /// Column in the line, from 1; 0 when the error has no place in the source.
     pub column: u32,
-    /// The whole complaint as text with its source lines and hint, without colour.
+    /// Complete error message as text with source lines and hint, without colour.
     pub rendered: String,
 }

@@ -1,25 +1,26 @@
-//! How fast the local backend alone takes one-task gangs of `true` from Prepare to a recorded exit,
-//! and how long one takes from Prepare to its start. Prints figures; `cargo bench -p
-//! muster-backends --bench launch`.
+//! Throughput of the local backend for one-task gangs of `true`, from Prepare to a recorded exit,
+//! and latency from Prepare to the start. Prints figures; `cargo bench -p muster-backends --bench
+//! launch`.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap ends the benchmark")]
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use muster_backends::driver::{Backend, Command, Report};
+use muster_backends::driver::{Backend, BackendCommand, Report};
 use muster_backends::local::{LocalBackend, LocalConfig, TaskLimits};
 use muster_model::launch::{GangOrder, TaskOrder};
-use muster_model::payload::{Command as Program, Identity};
+use muster_model::payload::{Identity, TaskCommand as Program};
 use muster_model::{
     Attempt, AttemptId, Bytes, CpuMilli, DeviceSet, ElementId, GpuMilli, JobId, Observation, Rank,
     Span,
 };
 use tokio::sync::mpsc::unbounded_channel;
 
-/// Tasks in all, and at once: the array of the project's goal (300 per second on two cores).
+/// Number of tasks, in all and at the same time: the array of the project's goal (300 per second on
+/// two cores).
 const TASKS: u64 = 2000;
 const AT_ONCE: u64 = 64;
-/// Starts whose latency is taken.
+/// Number of starts whose latency is measured.
 const STARTS: u64 = 200;
 
 fn order(job: u64) -> GangOrder {
@@ -60,7 +61,7 @@ fn order(job: u64) -> GangOrder {
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
-    // `cargo test --benches` runs this without the word, only to see that it builds.
+    // `cargo test --benches` runs this without `--bench`, only to see that it builds.
     if !std::env::args().any(|arg| arg == "--bench") {
         return;
     }
@@ -83,40 +84,42 @@ async fn main() {
     let backend = LocalBackend::new(config, to).unwrap();
     println!("{:?}", backend.capabilities());
     let mut next = async || match reports.recv().await.unwrap() {
-        Report::Task(task) => (task.id, task.what),
+        Report::Task(task) => (task.id, task.observation),
         Report::Foreign { .. } => panic!("no devices, no foreign users"),
     };
 
     let mut latencies: Vec<Duration> = Vec::new();
     for job in 1..=STARTS {
-        let asked = Instant::now();
-        backend.execute(Command::Prepare(order(job).into()));
+        let prepared_at = Instant::now();
+        backend.execute(BackendCommand::Prepare(order(job).into()));
         loop {
             match next().await {
-                (id, Observation::Prepared) => backend.execute(Command::Go(id)),
-                (_, Observation::Started) => latencies.push(asked.elapsed()),
+                (id, Observation::Prepared) => backend.execute(BackendCommand::Go(id)),
+                (_, Observation::Started) => latencies.push(prepared_at.elapsed()),
                 (_, Observation::Exited(_)) => break,
                 (id, other) => panic!("{id}: {other:?}"),
             }
         }
     }
     latencies.sort_unstable();
-    let (median, p99) = (latencies[latencies.len() / 2], latencies[latencies.len() * 99 / 100]);
+    let median = latencies[latencies.len() / 2];
+    let p99 = latencies[latencies.len() * 99 / 100];
     println!("prepare to started, one at a time: median {median:?}, p99 {p99:?}");
 
     let start = Instant::now();
-    let (mut ordered, mut over) = (0, 0);
+    let mut ordered = 0;
+    let mut over = 0;
     while over < TASKS {
         while ordered < TASKS && ordered - over < AT_ONCE {
             ordered += 1;
-            backend.execute(Command::Prepare(order(STARTS + ordered).into()));
+            backend.execute(BackendCommand::Prepare(order(STARTS + ordered).into()));
         }
         match next().await {
-            (id, Observation::Prepared) => backend.execute(Command::Go(id)),
+            (id, Observation::Prepared) => backend.execute(BackendCommand::Go(id)),
             (_, Observation::Started) => {}
             (id, Observation::Exited(_)) => {
                 over += 1;
-                backend.execute(Command::Forget(id));
+                backend.execute(BackendCommand::Forget(id));
             }
             (id, other) => panic!("{id}: {other:?}"),
         }

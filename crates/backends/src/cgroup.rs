@@ -1,10 +1,10 @@
-//! Control groups of a task: where they can be made, limits in them, and a kill that nothing
+//! Control groups of a task: where they can be created, their limits, and a kill that no process
 //! escapes.
 //!
-//! Works with v2, with v1, and with the mixed layout (v1 controllers beside a v2 tree without any):
-//! whichever hierarchy offers a function is used for it, and none is needed. Paths are decided by
-//! the daemon and recorded in the order, so that whoever sweeps later finds them even if the
-//! supervisor died while making them.
+//! Works with v2, v1 and the mixed layout (v1 controllers beside a v2 tree without any): each
+//! function uses a hierarchy that offers it, and none is required. The daemon chooses the paths and
+//! records them in the order, so that cleanup finds them even if the supervisor died while creating
+//! them.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -20,55 +20,55 @@ use crate::process;
 /// Length of a CPU accounting period in microseconds: the kernel's default.
 const CPU_PERIOD_US: u64 = 100_000;
 
-/// Leaf that a daemon moves itself into, because in v2 a group with controllers for its children
-/// may hold no process of its own. A unit with `DelegateSubgroup=` of this name starts there.
+/// Leaf group that a daemon moves itself into, because in v2 a group that enables controllers for
+/// its children may hold no processes. A unit with `DelegateSubgroup=` of this name starts there.
 const DAEMON_LEAF: &str = "muster-daemon";
 
 /// Top-level group of a daemon that runs as root.
 const ROOT_GROUP: &str = "muster";
 
-/// What a directory is used for.
+/// Function of a group directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// A v2 group.
+pub enum CgroupKind {
+    /// A group of the v2 hierarchy.
     Unified,
-    /// v1 memory controller.
+    /// A group of the v1 memory controller.
     Memory,
-    /// v1 CPU controller.
+    /// A group of the v1 CPU controller.
     Cpu,
-    /// v1 freezer.
+    /// A group of the v1 freezer.
     Freezer,
-    /// v1 limit on the number of processes.
+    /// A group of the v1 controller that limits the number of processes.
     Pids,
 }
 
-/// Groups of one task, in the order in which they are made and joined.
+/// Groups of one task, in the order in which they are created and joined.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CgroupPlan {
     /// The directories; empty where there is no writable hierarchy.
     pub dirs: Vec<CgroupDir>,
 }
 
-/// One directory to make.
+/// One group directory to create.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CgroupDir {
-    /// What it is for.
-    pub kind: Kind,
-    /// Where.
+    /// Function of the directory.
+    pub kind: CgroupKind,
+    /// Absolute path of the directory.
     pub path: PathBuf,
-    /// Files to write in it before anything joins.
+    /// Files to write in it before a process joins.
     pub settings: Vec<Setting>,
 }
 
 /// A control file and its value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
-    /// File name.
+    /// Name of the control file.
     pub file: String,
-    /// What to write.
+    /// Value to write to it.
     pub value: String,
-    /// False for files that not every kernel has.
+    /// False for files that some kernels lack.
     pub required: bool,
 }
 
@@ -78,45 +78,45 @@ impl Setting {
     }
 }
 
-/// Where groups can be made on this machine, by function.
+/// Directories under which groups can be created on this machine, by function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hierarchies {
-    /// v2 directory under which groups can be made.
+    /// Directory in the v2 hierarchy.
     pub unified: Option<PathBuf>,
-    /// Where the v2 hierarchy is mounted.
+    /// Mount point of the v2 hierarchy.
     unified_mount: Option<PathBuf>,
-    /// Controllers that groups made there will have.
+    /// Controllers that are enabled for groups under `unified`.
     pub unified_controllers: BTreeSet<String>,
-    /// v1 directories likewise.
+    /// Directory of the v1 memory controller.
     pub memory: Option<PathBuf>,
-    /// See `memory`.
+    /// Directory of the v1 CPU controller.
     pub cpu: Option<PathBuf>,
-    /// See `memory`.
+    /// Directory of the v1 freezer.
     pub freezer: Option<PathBuf>,
-    /// See `memory`.
+    /// Directory of the v1 pids controller.
     pub pids: Option<PathBuf>,
 }
 
-/// Limits of one task; 0 is none.
+/// Resource limits of one task; 0 is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
-    /// CPU time.
+pub struct CgroupLimits {
+    /// CPU time, in thousandths of a CPU.
     pub cpus: CpuMilli,
-    /// Memory.
+    /// Memory, in bytes without swap.
     pub memory: Bytes,
-    /// Processes and threads at one time.
+    /// Processes and threads that exist at the same time.
     pub processes: u32,
 }
 
 impl Hierarchies {
-    /// No hierarchy at all: everything is a convention, and the environment tag finds what is left.
+    /// Returns no hierarchies: limits are a convention, and processes are found by environment tag.
     #[must_use]
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// Finds the directories in which this process may make groups and move a child into them, by
-    /// trying.
+    /// Detects, by trying, the directories in which this process may create groups and move a child
+    /// into them.
     #[must_use]
     pub fn detect(instance: &str) -> Self {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
@@ -148,7 +148,7 @@ impl Hierarchies {
         found
     }
 
-    /// What enforces memory limits.
+    /// Returns the mechanism that enforces memory limits.
     #[must_use]
     pub fn memory_enforced_by(&self) -> Option<&'static str> {
         match (self.unified_controllers.contains("memory"), &self.memory) {
@@ -158,7 +158,7 @@ impl Hierarchies {
         }
     }
 
-    /// What enforces CPU limits.
+    /// Returns the mechanism that enforces CPU limits.
     #[must_use]
     pub fn cpu_enforced_by(&self) -> Option<&'static str> {
         match (self.unified_controllers.contains("cpu"), &self.cpu) {
@@ -168,7 +168,7 @@ impl Hierarchies {
         }
     }
 
-    /// Returns what enforces the limit on processes.
+    /// Returns the mechanism that enforces the limit on processes.
     #[must_use]
     pub fn processes_enforced_by(&self) -> Option<&'static str> {
         match (self.unified_controllers.contains("pids"), &self.pids) {
@@ -178,7 +178,7 @@ impl Hierarchies {
         }
     }
 
-    /// What ends everything that a task started.
+    /// Returns the mechanism by which all processes of a task are found and killed.
     #[must_use]
     pub fn kill_by(&self) -> &'static str {
         match (&self.unified, &self.freezer) {
@@ -188,17 +188,17 @@ impl Hierarchies {
         }
     }
 
-    /// Returns true when each task has a group that ends it.
+    /// Returns true when each task has a group by which it can be killed.
     #[must_use]
     pub fn kill_by_group(&self) -> bool {
         self.unified.is_some() || self.freezer.is_some()
     }
 
-    /// The groups of a task with this name: one to kill by, and one per limit that is asked for and
-    /// possible.
+    /// Returns the groups of a task with this name: one for killing, and one per limit that is set
+    /// and can be enforced.
     #[must_use]
-    pub fn plan(&self, name: &str, limits: Limits) -> CgroupPlan {
-        let Limits { cpus, memory, processes } = limits;
+    pub fn plan(&self, name: &str, limits: CgroupLimits) -> CgroupPlan {
+        let CgroupLimits { cpus, memory, processes } = limits;
         let mut dirs = Vec::new();
         let mut add = |kind, base: &Option<PathBuf>, settings| {
             if let Some(base) = base {
@@ -206,7 +206,9 @@ impl Hierarchies {
             }
         };
         let quota_us = (u64::from(cpus.0) * CPU_PERIOD_US / 1000).max(1000);
-        let (limit_memory, limit_cpu, limit_pids) = (memory.0 > 0, cpus.0 > 0, processes > 0);
+        let limit_memory = memory.0 > 0;
+        let limit_cpu = cpus.0 > 0;
+        let limit_pids = processes > 0;
         let [memory_v2, cpu_v2, pids_v2] =
             ["memory", "cpu", "pids"].map(|name| self.unified_controllers.contains(name));
         let mut settings = Vec::new();
@@ -226,31 +228,31 @@ impl Hierarchies {
             settings.push(Setting::new("pids.max", processes, true));
         }
         match &self.unified {
-            Some(_) => add(Kind::Unified, &self.unified, settings),
-            None => add(Kind::Freezer, &self.freezer, Vec::new()),
+            Some(_) => add(CgroupKind::Unified, &self.unified, settings),
+            None => add(CgroupKind::Freezer, &self.freezer, Vec::new()),
         }
         if limit_memory && !memory_v2 {
             let settings = vec![
                 Setting::new("memory.limit_in_bytes", memory.0, true),
                 Setting::new("memory.memsw.limit_in_bytes", memory.0, false),
             ];
-            add(Kind::Memory, &self.memory, settings);
+            add(CgroupKind::Memory, &self.memory, settings);
         }
         if limit_cpu && !cpu_v2 {
             let settings = vec![
                 Setting::new("cpu.cfs_period_us", CPU_PERIOD_US, true),
                 Setting::new("cpu.cfs_quota_us", quota_us, true),
             ];
-            add(Kind::Cpu, &self.cpu, settings);
+            add(CgroupKind::Cpu, &self.cpu, settings);
         }
         if limit_pids && !pids_v2 {
-            add(Kind::Pids, &self.pids, vec![Setting::new("pids.max", processes, true)]);
+            add(CgroupKind::Pids, &self.pids, vec![Setting::new("pids.max", processes, true)]);
         }
         CgroupPlan { dirs }
     }
 
-    /// Removes empty groups of this instance that nobody needs (left by a crash). Groups with
-    /// processes in them cannot be removed and stay.
+    /// Removes empty groups of this instance that are not in `needed` (left by a crash). Groups
+    /// with processes in them cannot be removed and stay.
     pub fn tidy(&self, instance: &str, needed: &BTreeSet<String>) {
         let prefix = name_prefix(instance);
         let bases = [&self.unified, &self.memory, &self.cpu, &self.freezer, &self.pids];
@@ -265,7 +267,7 @@ impl Hierarchies {
     }
 }
 
-/// The memory limit that this process itself is under, when there is one.
+/// Returns the memory limit of this process's own group; `None` without one.
 #[must_use]
 pub fn own_memory_limit() -> Option<Bytes> {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
@@ -279,8 +281,8 @@ pub fn own_memory_limit() -> Option<Bytes> {
     texts.filter_map(|text| text.trim().parse().ok().map(Bytes)).min()
 }
 
-/// Returns the membership file of the group that this process is in, in whichever hierarchy has one
-/// that it may write.
+/// Returns the membership file of this process's own group, in the first hierarchy where it is
+/// writable.
 #[must_use]
 pub fn own_group() -> Option<PathBuf> {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
@@ -289,33 +291,34 @@ pub fn own_group() -> Option<PathBuf> {
     let mut files = dirs.into_iter().flatten().map(|dir| dir.join("cgroup.procs"));
     let id = std::process::id().to_string();
     files.find(|file| {
-        // In a container the path may be another namespace's: only a group that this process is in
-        // does not move it.
+        // In a container the path may belong to another namespace. Writing to the group that this
+        // process is in must not move it, so its membership is verified.
         let members = std::fs::read_to_string(file).unwrap_or_default();
         members.lines().any(|line| line == id)
             && rustix::fs::access(file, rustix::fs::Access::WRITE_OK).is_ok()
     })
 }
 
-/// What the names of an instance's groups begin with.
+/// Returns the prefix of the names of an instance's groups.
 #[must_use]
 pub fn name_prefix(instance: &str) -> String {
     format!("muster-{instance}-")
 }
 
 impl CgroupPlan {
-    /// True when there is a group to kill by.
+    /// Returns true when the task has a group by which it can be killed.
     #[must_use]
     pub fn can_kill(&self) -> bool {
         self.killer().is_some()
     }
 
-    /// The directory that membership is read from and that kills.
+    /// Returns the group that lists the task's processes and by which they are killed.
     fn killer(&self) -> Option<&CgroupDir> {
-        self.dirs.iter().find(|dir| matches!(dir.kind, Kind::Unified | Kind::Freezer))
+        self.dirs.iter().find(|dir| matches!(dir.kind, CgroupKind::Unified | CgroupKind::Freezer))
     }
 
-    /// Makes the groups and sets their limits. Groups that are there already (a crash) are used.
+    /// Creates the groups and sets their limits. Groups that exist already (after a crash) are
+    /// used.
     pub fn create(&self) -> Result<(), String> {
         for dir in &self.dirs {
             let failed = |what: &Path, error: io::Error| format!("{}: {error}", what.display());
@@ -345,7 +348,7 @@ impl CgroupPlan {
         Ok(())
     }
 
-    /// Processes in the group now.
+    /// Returns the pids of the processes in the group.
     #[must_use]
     pub fn processes(&self) -> Vec<i32> {
         let Some(dir) = self.killer() else { return Vec::new() };
@@ -353,21 +356,21 @@ impl CgroupPlan {
         text.lines().filter_map(|line| line.trim().parse().ok()).filter(|pid| *pid > 0).collect()
     }
 
-    /// One round of killing everything in the group. True when nothing was in it.
+    /// Kills every process in the group once. Returns true when the group was empty.
     pub fn kill_round(&self) -> bool {
         let Some(dir) = self.killer() else { return true };
         if self.processes().is_empty() {
             return true;
         }
         let (freeze, frozen, thawed) = match dir.kind {
-            Kind::Unified if std::fs::write(dir.path.join("cgroup.kill"), "1").is_ok() => {
+            CgroupKind::Unified if std::fs::write(dir.path.join("cgroup.kill"), "1").is_ok() => {
                 return false;
             }
-            Kind::Unified => ("cgroup.freeze", "1", "0"),
+            CgroupKind::Unified => ("cgroup.freeze", "1", "0"),
             _ => ("freezer.state", "FROZEN", "THAWED"),
         };
-        // Frozen, nothing can fork between reading the list and the last signal; a kill takes
-        // effect on thaw.
+        // While frozen, no process can fork between reading the list and the last signal; the kill
+        // takes effect on thaw.
         let _ = std::fs::write(dir.path.join(freeze), frozen);
         for pid in self.processes() {
             process::signal(pid, Signal::KILL);
@@ -376,21 +379,21 @@ impl CgroupPlan {
         false
     }
 
-    /// Kills everything in the group until it is empty. False when something does not die in
-    /// `patience`.
+    /// Kills every process in the group until it is empty. Returns false when a process does not
+    /// die within `patience`.
     #[must_use]
     pub fn kill_all(&self, patience: Duration) -> bool {
-        process::until_empty(patience, || self.kill_round())
+        process::poll_until(patience, || self.kill_round())
     }
 
-    /// How often the kernel killed in the group for memory.
+    /// Returns the number of out-of-memory kills in the group.
     #[must_use]
     pub fn oom_kills(&self) -> u64 {
         let count = |dir: &CgroupDir| {
             let file = match dir.kind {
-                Kind::Unified => "memory.events",
-                Kind::Memory => "memory.oom_control",
-                Kind::Cpu | Kind::Freezer | Kind::Pids => return 0,
+                CgroupKind::Unified => "memory.events",
+                CgroupKind::Memory => "memory.oom_control",
+                CgroupKind::Cpu | CgroupKind::Freezer | CgroupKind::Pids => return 0,
             };
             let text = std::fs::read_to_string(dir.path.join(file)).unwrap_or_default();
             let value = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
@@ -399,7 +402,7 @@ impl CgroupPlan {
         self.dirs.iter().map(count).sum()
     }
 
-    /// Returns the limit on processes, if a process could not be made because of it.
+    /// Returns the limit on processes, if a fork failed because of it.
     #[must_use]
     pub fn reached_processes(&self) -> Option<String> {
         self.dirs.iter().find_map(|dir| {
@@ -411,21 +414,21 @@ impl CgroupPlan {
         })
     }
 
-    /// Removes the groups. False when one is still there: something is in it.
+    /// Removes the groups. Returns false when one is still there because it has processes.
     #[must_use]
     pub fn remove(&self) -> bool {
         let gone = |path: &PathBuf| match std::fs::remove_dir(path) {
             Err(error) => error.kind() == io::ErrorKind::NotFound,
             Ok(()) => true,
         };
-        // All are tried, also after one that is still in use.
+        // `count`, not `all`: each group is tried, also after one that is still in use.
         self.dirs.iter().rev().filter(|dir| !gone(&dir.path)).count() == 0
     }
 }
 
-/// Directories that are this process's own place in each hierarchy, from `/proc/self/mountinfo` and
-/// `/proc/self/cgroup`. Groups are made below it, so limits set on the daemon itself hold for its
-/// tasks too.
+/// Returns the directory of this process's own group in each hierarchy, from `/proc/self/mountinfo`
+/// and `/proc/self/cgroup`. Groups of tasks are created below it, so that limits on the daemon's
+/// group apply to its tasks too.
 fn candidates(mountinfo: &str, own: &str) -> Hierarchies {
     let mut found = Hierarchies::default();
     for line in mountinfo.lines() {
@@ -437,10 +440,12 @@ fn candidates(mountinfo: &str, own: &str) -> Hierarchies {
         else {
             continue;
         };
-        let place = |wanted: &dyn Fn(&str, &str) -> bool| {
+        let own_dir = |wanted: &dyn Fn(&str, &str) -> bool| {
             own.lines().find_map(|line| {
                 let mut parts = line.splitn(3, ':');
-                let (id, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+                let id = parts.next()?;
+                let controllers = parts.next()?;
+                let path = parts.next()?;
                 wanted(id, controllers).then(|| below(point, root, path))
             })
         };
@@ -450,7 +455,7 @@ fn candidates(mountinfo: &str, own: &str) -> Hierarchies {
                 found.unified_mount.get_or_insert_with(|| PathBuf::from(*point));
                 found.unified = found
                     .unified
-                    .or_else(|| place(&|id, controllers| id == "0" && controllers.is_empty()));
+                    .or_else(|| own_dir(&|id, controllers| id == "0" && controllers.is_empty()));
             }
             "cgroup" => {
                 for (name, slot) in [
@@ -460,7 +465,7 @@ fn candidates(mountinfo: &str, own: &str) -> Hierarchies {
                     ("pids", &mut found.pids),
                 ] {
                     if slot.is_none() && has(options, name) {
-                        *slot = place(&|_, controllers| has(controllers, name));
+                        *slot = own_dir(&|_, controllers| has(controllers, name));
                     }
                 }
             }
@@ -470,10 +475,10 @@ fn candidates(mountinfo: &str, own: &str) -> Hierarchies {
     found
 }
 
-/// Where in v2 the groups of tasks are made, for a daemon whose own group is `own`: beside the leaf
-/// that it was started in, where its unit says so; as root at the top, as container engines do,
-/// because a service manager cannot restart a daemon whose own group has controllers for children
-/// that still run; else below its own group.
+/// Returns the v2 directory under which groups of tasks are created, for a daemon whose own group
+/// is `own`: beside the leaf that its unit started it in, if any; as root at the top of the
+/// hierarchy, as container engines do, because a service manager cannot restart a daemon whose own
+/// group has controllers enabled for children that still run; else below its own group.
 fn unified_base(own: &Path, mount: Option<&Path>, is_root: bool) -> PathBuf {
     match (own.parent(), mount) {
         (Some(parent), _) if own.file_name().is_some_and(|name| name == DAEMON_LEAF) => {
@@ -486,8 +491,8 @@ fn unified_base(own: &Path, mount: Option<&Path>, is_root: bool) -> PathBuf {
     }
 }
 
-/// The directory of group `path` where a hierarchy's `root` is mounted at `point`. In a container
-/// the path may be another namespace's: then the mount point is the nearest known place.
+/// Returns the directory of group `path` where a hierarchy's `root` is mounted at `point`. In a
+/// container the path may belong to another namespace; then this returns the mount point.
 fn below(point: &str, root: &str, path: &str) -> PathBuf {
     let relative = match path.strip_prefix(root.trim_end_matches('/')) {
         Some(rest) if !rest.contains("..") => rest.trim_start_matches('/'),
@@ -497,8 +502,8 @@ fn below(point: &str, root: &str, path: &str) -> PathBuf {
     if dir.is_dir() || !Path::new(point).is_dir() { dir } else { PathBuf::from(point) }
 }
 
-/// Enables the memory, CPU and process controllers for the children of a v2 group; returns those
-/// that are enabled.
+/// Enables the memory, CPU and pids controllers for the children of a v2 group; returns those that
+/// are enabled.
 fn enable_controllers(base: &Path) -> BTreeSet<String> {
     let wanted = ["memory", "cpu", "pids"];
     let list = |file: &str| -> BTreeSet<String> {
@@ -524,7 +529,8 @@ fn enable_controllers(base: &Path) -> BTreeSet<String> {
     list("cgroup.subtree_control")
 }
 
-/// For each directory, whether a child of this process can be moved into a group made there.
+/// Returns for each directory whether a child of this process can be moved into a group created
+/// there.
 fn try_each(dirs: &[Option<PathBuf>], instance: &str) -> Vec<bool> {
     let name = format!("{}probe-{}", name_prefix(instance), std::process::id());
     let probes: Vec<Option<PathBuf>> = dirs
@@ -546,9 +552,8 @@ fn try_each(dirs: &[Option<PathBuf>], instance: &str) -> Vec<bool> {
     };
     let works = probes.iter().map(|probe| probe.as_deref().is_some_and(joined)).collect();
     for probe in probes.into_iter().flatten() {
-        let _ = process::until_empty(Duration::from_millis(200), || {
-            std::fs::remove_dir(&probe).is_ok()
-        });
+        let _ =
+            process::poll_until(Duration::from_millis(200), || std::fs::remove_dir(&probe).is_ok());
     }
     works
 }
@@ -558,7 +563,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_found_in_v2_v1_mixed_and_container_layouts() {
+    fn own_groups_are_found_in_v2_v1_mixed_and_container_layouts() {
         let v2 = candidates(
             "35 24 0:30 / /nowhere/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate",
             "0::/user.slice/user-1000.slice/session-2.scope\n",
@@ -613,7 +618,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_makes_only_what_is_asked_for() {
+    fn a_plan_has_only_groups_for_the_limits_that_are_set() {
         let mixed = Hierarchies {
             unified: Some("/u".into()),
             memory: Some("/m".into()),
@@ -621,14 +626,17 @@ mod tests {
             ..Hierarchies::none()
         };
         let kinds = |plan: CgroupPlan| plan.dirs.iter().map(|dir| dir.kind).collect::<Vec<_>>();
-        let none = Limits::default();
-        let some = Limits { cpus: CpuMilli(1500), memory: Bytes(1), processes: 9 };
-        assert_eq!(kinds(mixed.plan("t", none)), [Kind::Unified]);
-        assert_eq!(kinds(mixed.plan("t", some)), [Kind::Unified, Kind::Memory, Kind::Cpu]);
+        let none = CgroupLimits::default();
+        let some = CgroupLimits { cpus: CpuMilli(1500), memory: Bytes(1), processes: 9 };
+        assert_eq!(kinds(mixed.plan("t", none)), [CgroupKind::Unified]);
+        assert_eq!(
+            kinds(mixed.plan("t", some)),
+            [CgroupKind::Unified, CgroupKind::Memory, CgroupKind::Cpu]
+        );
         assert!(Hierarchies::none().plan("t", some).dirs.is_empty());
         let pids = Hierarchies { pids: Some("/p".into()), ..mixed.clone() };
-        let plan = pids.plan("t", Limits { processes: 9, ..none });
-        assert_eq!(plan.dirs[1].kind, Kind::Pids);
+        let plan = pids.plan("t", CgroupLimits { processes: 9, ..none });
+        assert_eq!(plan.dirs[1].kind, CgroupKind::Pids);
         assert_eq!(plan.dirs[1].settings, [Setting::new("pids.max", 9, true)]);
 
         let v2 = Hierarchies {
@@ -636,7 +644,7 @@ mod tests {
             unified_controllers: ["memory", "cpu", "pids"].map(str::to_owned).into(),
             ..mixed
         };
-        let plan = v2.plan("t", Limits { memory: Bytes(4096), ..some });
+        let plan = v2.plan("t", CgroupLimits { memory: Bytes(4096), ..some });
         assert_eq!(plan.dirs.len(), 1);
         let settings: Vec<String> =
             plan.dirs[0].settings.iter().map(|s| format!("{}={}", s.file, s.value)).collect();

@@ -1,9 +1,8 @@
-//! What every backend must do, as one suite that runs against any of them.
+//! Conformance suite for backends: one set of tests of the contract in [`crate::driver`].
 //!
-//! A [`Subject`] says how to make the backend, bring it back after a restart, and let time pass.
-//! The suite panics at the first thing that is not as [`crate::driver`] promises, as a test does;
-//! it is here and not under `tests` so that every backend, in whatever crate, can be put through
-//! it.
+//! A [`ConformanceSubject`] creates the backend, restarts it, and advances time. The suite panics
+//! at the first violation, as a test does. It is here and not under `tests` so that backends of
+//! other crates can use it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,73 +11,73 @@ use std::time::{Duration, Instant};
 
 use muster_model::job::{AfterCheckpoint, CheckpointBy};
 use muster_model::launch::{GangOrder, TaskOrder};
-use muster_model::payload::{Command as Program, Identity};
+use muster_model::payload::{Identity, TaskCommand as Program};
 use muster_model::{
     Attempt, AttemptId, Bytes, Checkpoint, CpuMilli, DeviceSet, ElementId, GpuMilli, JobId,
     NodeName, Observation, Rank, Span, StopCause, TaskCheckpoint, TaskExit,
 };
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::driver::{Backend, Command, Expected, Report};
+use crate::driver::{Backend, BackendCommand, ExpectedTask, Report};
 
-/// Longest wait for a report that must come.
+/// Longest wait for an expected report.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks while waiting.
+/// Pause between two checks while waiting.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// The signal by which tasks of the suite are asked to save their progress.
+/// Checkpoint signal of the suite's tasks.
 const USR1: i32 = 10;
 
-/// What a task of the suite does.
+/// Behaviour of a task of the suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Does {
-    /// Ends at once with this code.
+pub enum TaskBehaviour {
+    /// Exits at once with this code.
     Exit(i32),
-    /// Ends at once by this signal.
+    /// Dies at once by this signal.
     Signal(i32),
     /// Runs until it is stopped.
     Forever,
-    /// Says that its progress is saved, as `step-1`, once by itself and whenever it is asked; runs
-    /// until it is stopped.
+    /// Acknowledges a checkpoint `step-1`, once at its start and at each request; runs until it is
+    /// stopped.
     Save,
-    /// Cannot be prepared.
+    /// Cannot be prepared and is refused.
     Refuse,
 }
 
-/// A backend to be tried.
-pub trait Subject {
-    /// The backend over the same machines as before; the first call starts with nothing. A backend
-    /// returned earlier was dropped.
+/// A backend under test.
+pub trait ConformanceSubject {
+    /// Starts the backend over the same machines as before; the first call starts without state.
+    /// The backend returned earlier was dropped.
     fn boot(&mut self) -> (Arc<dyn Backend>, UnboundedReceiver<Report>);
 
-    /// A program that does this.
-    fn program(&self, does: Does) -> Program;
+    /// Returns a program with this behaviour.
+    fn program(&self, does: TaskBehaviour) -> Program;
 
-    /// As whom the tasks run.
+    /// Returns the user as whom the tasks run.
     fn identity(&self) -> Identity;
 
-    /// Lets time pass, where it does not by itself.
+    /// Advances time, where it does not advance by itself.
     fn tick(&mut self);
 }
 
-/// Runs every case, each on a job of its own. Needs a tokio runtime with time.
-pub async fn suite(subject: &mut dyn Subject) {
-    let mut bench = Bench::new(subject);
+/// Runs every case, each on a job of its own. Requires a tokio runtime with time enabled.
+pub async fn suite(subject: &mut dyn ConformanceSubject) {
+    let mut bench = ConformanceRun::new(subject);
     stages_come_in_order(&mut bench, 1).await;
     nothing_runs_before_go(&mut bench, 2).await;
     one_refusal_leaves_the_rest_to_be_dropped(&mut bench, 3).await;
-    ends_are_told_apart(&mut bench, 10).await;
+    kinds_of_exit_are_distinguished(&mut bench, 10).await;
     a_stop_works_at_every_stage(&mut bench, 20).await;
     commands_can_be_repeated(&mut bench, 30).await;
     stale_generations_are_refused(&mut bench, 40).await;
     tasks_are_found_after_a_restart(&mut bench, 50).await;
     forgetting_keeps_the_log_and_the_lock(&mut bench, 60).await;
-    a_checkpoint_is_one_however_often_it_is_told(&mut bench, 70).await;
+    a_repeated_checkpoint_counts_once(&mut bench, 70).await;
 }
 
-/// A backend and everything it has said.
-struct Bench<'a> {
-    subject: &'a mut dyn Subject,
+/// The backend under test and all its reports so far.
+struct ConformanceRun<'a> {
+    subject: &'a mut dyn ConformanceSubject,
     backend: Arc<dyn Backend>,
     reports: UnboundedReceiver<Report>,
     seen: BTreeMap<(AttemptId, Rank), Vec<Observation>>,
@@ -99,23 +98,23 @@ fn is_end(what: &Observation) -> bool {
     )
 }
 
-impl<'a> Bench<'a> {
-    fn new(subject: &'a mut dyn Subject) -> Self {
+impl<'a> ConformanceRun<'a> {
+    fn new(subject: &'a mut dyn ConformanceSubject) -> Self {
         let (backend, reports) = subject.boot();
         Self { subject, backend, reports, seen: BTreeMap::new(), sentinels: 0 }
     }
 
-    /// The daemon dies and comes back; what was said before is forgotten.
+    /// Restarts the backend, as after a death of the daemon; earlier reports are dropped.
     fn restart(&mut self) {
         self.seen.clear();
-        let nobody: Arc<dyn Backend> = Arc::new(Nobody);
-        drop(std::mem::replace(&mut self.backend, nobody));
+        let none: Arc<dyn Backend> = Arc::new(NullBackend);
+        drop(std::mem::replace(&mut self.backend, none));
         (self.backend, self.reports) = self.subject.boot();
     }
 
-    fn order(&self, id: AttemptId, tasks: &[Does]) -> Arc<GangOrder> {
+    fn order(&self, id: AttemptId, tasks: &[TaskBehaviour]) -> Arc<GangOrder> {
         let node = self.backend.nodes().first().expect("a backend offers a node").name.clone();
-        let task = |(rank, does): (usize, &Does)| TaskOrder {
+        let task = |(rank, does): (usize, &TaskBehaviour)| TaskOrder {
             rank: Rank(rank as u32),
             group: "main".into(),
             command: self.subject.program(*does),
@@ -156,17 +155,17 @@ impl<'a> Bench<'a> {
         })
     }
 
-    fn execute(&self, command: Command) {
+    fn execute(&self, command: BackendCommand) {
         self.backend.execute(command);
     }
 
     fn stop(&self, id: AttemptId) {
-        self.execute(Command::Stop(id, StopCause::Cancelled));
+        self.execute(BackendCommand::Stop(id, StopCause::Cancelled));
     }
 
     fn adopt(&self, tasks: &[(AttemptId, u32)]) {
         let node = NodeName::from("any");
-        let expected = tasks.iter().map(|(id, rank)| Expected {
+        let expected = tasks.iter().map(|(id, rank)| ExpectedTask {
             id: *id,
             rank: Rank(*rank),
             node: node.clone(),
@@ -174,42 +173,42 @@ impl<'a> Bench<'a> {
         self.backend.adopt(expected.collect());
     }
 
-    fn said(&self, id: AttemptId, rank: u32) -> &[Observation] {
+    fn observations(&self, id: AttemptId, rank: u32) -> &[Observation] {
         self.seen.get(&(id, Rank(rank))).map_or(&[], Vec::as_slice)
     }
 
     fn end(&self, id: AttemptId, rank: u32) -> Option<&Observation> {
-        self.said(id, rank).iter().find(|what| is_end(what))
+        self.observations(id, rank).iter().find(|what| is_end(what))
     }
 
     fn checkpoint(&self, id: AttemptId, rank: u32) -> Option<&TaskCheckpoint> {
-        self.said(id, rank).iter().rev().find_map(|what| match what {
-            Observation::Checkpointed(noted) => Some(noted),
+        self.observations(id, rank).iter().rev().find_map(|what| match what {
+            Observation::Checkpointed(checkpoint) => Some(checkpoint),
             _ => None,
         })
     }
 
-    /// Takes reports until `holds`.
+    /// Receives reports until the condition holds.
     async fn until(&mut self, what: &str, holds: impl Fn(&Self) -> bool) {
         let start = Instant::now();
         loop {
             while let Ok(report) = self.reports.try_recv() {
                 if let Report::Task(task) = report {
-                    self.seen.entry((task.id, task.rank)).or_default().push(task.what);
+                    self.seen.entry((task.id, task.rank)).or_default().push(task.observation);
                 }
             }
             if holds(self) {
                 return;
             }
-            assert!(start.elapsed() < PATIENCE, "{what}: did not happen; seen: {:#?}", self.seen);
+            assert!(start.elapsed() < PATIENCE, "{what}: not reported; seen: {:#?}", self.seen);
             self.subject.tick();
             tokio::time::sleep(PAUSE).await;
         }
     }
 
-    async fn until_said(&mut self, id: AttemptId, ranks: u32, what: &Observation) {
+    async fn until_reported(&mut self, id: AttemptId, ranks: u32, what: &Observation) {
         self.until(&format!("{what:?} of every task of {id}"), |bench| {
-            (0..ranks).all(|rank| bench.said(id, rank).contains(what))
+            (0..ranks).all(|rank| bench.observations(id, rank).contains(what))
         })
         .await;
     }
@@ -221,62 +220,67 @@ impl<'a> Bench<'a> {
         .await;
     }
 
-    async fn prepare(&mut self, id: AttemptId, tasks: &[Does]) {
-        self.execute(Command::Prepare(self.order(id, tasks)));
-        self.until_said(id, tasks.len() as u32, &Observation::Prepared).await;
+    async fn prepare(&mut self, id: AttemptId, tasks: &[TaskBehaviour]) {
+        self.execute(BackendCommand::Prepare(self.order(id, tasks)));
+        self.until_reported(id, tasks.len() as u32, &Observation::Prepared).await;
     }
 
-    async fn start(&mut self, id: AttemptId, tasks: &[Does]) {
+    async fn start(&mut self, id: AttemptId, tasks: &[TaskBehaviour]) {
         self.prepare(id, tasks).await;
-        self.execute(Command::Go(id));
-        self.until_said(id, tasks.len() as u32, &Observation::Started).await;
+        self.execute(BackendCommand::Go(id));
+        self.until_reported(id, tasks.len() as u32, &Observation::Started).await;
     }
 
-    /// Another gang goes through its whole life: whatever an earlier command would have caused had
-    /// its chance.
+    /// Runs another gang from start to end, so that delayed effects of earlier commands would show.
     async fn sentinel(&mut self) {
         self.sentinels += 1;
         let id = id(1_000 + self.sentinels, 1);
-        self.start(id, &[Does::Exit(0)]).await;
+        self.start(id, &[TaskBehaviour::Exit(0)]).await;
         self.until_over(id, 1).await;
     }
 }
 
-async fn stages_come_in_order(bench: &mut Bench<'_>, job: u64) {
+async fn stages_come_in_order(bench: &mut ConformanceRun<'_>, job: u64) {
     let id = id(job, 1);
-    bench.start(id, &[Does::Exit(0), Does::Exit(0), Does::Exit(0)]).await;
+    bench
+        .start(id, &[TaskBehaviour::Exit(0), TaskBehaviour::Exit(0), TaskBehaviour::Exit(0)])
+        .await;
     bench.until_over(id, 3).await;
     for rank in 0..3 {
-        let mut said = bench.said(id, rank).to_vec();
-        said.dedup();
+        let mut observations = bench.observations(id, rank).to_vec();
+        observations.dedup();
         let success = Observation::Exited(TaskExit::Code { code: 0 });
-        assert_eq!(said, [Observation::Prepared, Observation::Started, success]);
+        assert_eq!(observations, [Observation::Prepared, Observation::Started, success]);
     }
 }
 
-async fn nothing_runs_before_go(bench: &mut Bench<'_>, job: u64) {
+async fn nothing_runs_before_go(bench: &mut ConformanceRun<'_>, job: u64) {
     let id = id(job, 1);
-    bench.prepare(id, &[Does::Exit(0), Does::Exit(0)]).await;
+    bench.prepare(id, &[TaskBehaviour::Exit(0), TaskBehaviour::Exit(0)]).await;
     bench.sentinel().await;
     for rank in 0..2 {
-        assert!(bench.said(id, rank).iter().all(|what| *what == Observation::Prepared));
+        assert!(bench.observations(id, rank).iter().all(|what| *what == Observation::Prepared));
         assert!(!bench.backend.log_path(id, Rank(rank)).exists() || log_is_empty(bench, id, rank));
     }
     bench.stop(id);
     bench.until_over(id, 2).await;
 }
 
-fn log_is_empty(bench: &Bench<'_>, id: AttemptId, rank: u32) -> bool {
+fn log_is_empty(bench: &ConformanceRun<'_>, id: AttemptId, rank: u32) -> bool {
     std::fs::read(bench.backend.log_path(id, Rank(rank))).is_ok_and(|text| text.is_empty())
 }
 
-async fn one_refusal_leaves_the_rest_to_be_dropped(bench: &mut Bench<'_>, job: u64) {
+async fn one_refusal_leaves_the_rest_to_be_dropped(bench: &mut ConformanceRun<'_>, job: u64) {
     let id = id(job, 1);
-    bench.execute(Command::Prepare(bench.order(id, &[Does::Exit(0), Does::Refuse, Does::Exit(0)])));
+    bench.execute(BackendCommand::Prepare(
+        bench.order(id, &[TaskBehaviour::Exit(0), TaskBehaviour::Refuse, TaskBehaviour::Exit(0)]),
+    ));
     bench
         .until("a refusal and two prepared tasks", |bench| {
             bench.end(id, 1).is_some()
-                && [0, 2].iter().all(|rank| bench.said(id, *rank).contains(&Observation::Prepared))
+                && [0, 2]
+                    .iter()
+                    .all(|rank| bench.observations(id, *rank).contains(&Observation::Prepared))
         })
         .await;
     let end = bench.end(id, 1);
@@ -284,20 +288,20 @@ async fn one_refusal_leaves_the_rest_to_be_dropped(bench: &mut Bench<'_>, job: u
         matches!(end, Some(Observation::Refused { .. } | Observation::Impossible { .. })),
         "{end:?}"
     );
-    bench.execute(Command::Stop(id, StopCause::GangFailed));
+    bench.execute(BackendCommand::Stop(id, StopCause::GangFailed));
     bench.until_over(id, 3).await;
     for rank in [0, 2] {
         assert_eq!(bench.end(id, rank), Some(&Observation::Exited(TaskExit::Stopped)));
     }
-    assert!((0..3).all(|rank| !bench.said(id, rank).contains(&Observation::Started)));
+    assert!((0..3).all(|rank| !bench.observations(id, rank).contains(&Observation::Started)));
 }
 
-async fn ends_are_told_apart(bench: &mut Bench<'_>, job: u64) {
+async fn kinds_of_exit_are_distinguished(bench: &mut ConformanceRun<'_>, job: u64) {
     let rows = [
-        (Does::Exit(0), TaskExit::Code { code: 0 }),
-        (Does::Exit(3), TaskExit::Code { code: 3 }),
-        (Does::Signal(9), TaskExit::Signal { signal: 9 }),
-        (Does::Signal(11), TaskExit::Signal { signal: 11 }),
+        (TaskBehaviour::Exit(0), TaskExit::Code { code: 0 }),
+        (TaskBehaviour::Exit(3), TaskExit::Code { code: 3 }),
+        (TaskBehaviour::Signal(9), TaskExit::Signal { signal: 9 }),
+        (TaskBehaviour::Signal(11), TaskExit::Signal { signal: 11 }),
     ];
     for ((does, expected), job) in rows.into_iter().zip(job..) {
         bench.start(id(job, 1), &[does]).await;
@@ -308,132 +312,143 @@ async fn ends_are_told_apart(bench: &mut Bench<'_>, job: u64) {
     let order = GangOrder {
         time_limit: Some(Span(200)),
         checkpoint: None,
-        ..(*bench.order(limited, &[Does::Forever])).clone()
+        ..(*bench.order(limited, &[TaskBehaviour::Forever])).clone()
     };
-    bench.execute(Command::Prepare(Arc::new(order)));
-    bench.until_said(limited, 1, &Observation::Prepared).await;
-    bench.execute(Command::Go(limited));
+    bench.execute(BackendCommand::Prepare(Arc::new(order)));
+    bench.until_reported(limited, 1, &Observation::Prepared).await;
+    bench.execute(BackendCommand::Go(limited));
     bench.until_over(limited, 1).await;
     assert_eq!(bench.end(limited, 0), Some(&Observation::Exited(TaskExit::TimedOut)));
 }
 
-async fn a_stop_works_at_every_stage(bench: &mut Bench<'_>, job: u64) {
+async fn a_stop_works_at_every_stage(bench: &mut ConformanceRun<'_>, job: u64) {
     let stopped = Observation::Exited(TaskExit::Stopped);
-    // Right behind Prepare, without waiting for an answer.
+    // Directly after Prepare, without waiting for its report.
     let early = id(job, 1);
-    bench.execute(Command::Prepare(bench.order(early, &[Does::Forever, Does::Forever])));
+    bench.execute(BackendCommand::Prepare(
+        bench.order(early, &[TaskBehaviour::Forever, TaskBehaviour::Forever]),
+    ));
     bench.stop(early);
-    bench.until_said(early, 2, &stopped).await;
+    bench.until_reported(early, 2, &stopped).await;
     // Prepared.
     let prepared = id(job + 1, 1);
-    bench.prepare(prepared, &[Does::Forever]).await;
+    bench.prepare(prepared, &[TaskBehaviour::Forever]).await;
     bench.stop(prepared);
-    bench.until_said(prepared, 1, &stopped).await;
-    assert!(!bench.said(prepared, 0).contains(&Observation::Started));
-    // Right behind Go.
+    bench.until_reported(prepared, 1, &stopped).await;
+    assert!(!bench.observations(prepared, 0).contains(&Observation::Started));
+    // Directly after Go.
     let going = id(job + 2, 1);
-    bench.prepare(going, &[Does::Forever, Does::Forever]).await;
-    bench.execute(Command::Go(going));
+    bench.prepare(going, &[TaskBehaviour::Forever, TaskBehaviour::Forever]).await;
+    bench.execute(BackendCommand::Go(going));
     bench.stop(going);
-    bench.until_said(going, 2, &stopped).await;
+    bench.until_reported(going, 2, &stopped).await;
     // Running.
     let running = id(job + 3, 1);
-    bench.start(running, &[Does::Forever, Does::Forever]).await;
+    bench.start(running, &[TaskBehaviour::Forever, TaskBehaviour::Forever]).await;
     bench.stop(running);
-    bench.until_said(running, 2, &stopped).await;
-    // Over: its true end stands.
+    bench.until_reported(running, 2, &stopped).await;
+    // Over: its real end stays.
     let over = id(job + 4, 1);
-    bench.start(over, &[Does::Exit(4)]).await;
+    bench.start(over, &[TaskBehaviour::Exit(4)]).await;
     bench.until_over(over, 1).await;
     bench.stop(over);
     bench.sentinel().await;
     let code = Observation::Exited(TaskExit::Code { code: 4 });
-    assert!(bench.said(over, 0).iter().filter(|what| is_end(what)).all(|what| *what == code));
+    assert!(
+        bench.observations(over, 0).iter().filter(|what| is_end(what)).all(|what| *what == code)
+    );
 }
 
-async fn commands_can_be_repeated(bench: &mut Bench<'_>, job: u64) {
+async fn commands_can_be_repeated(bench: &mut ConformanceRun<'_>, job: u64) {
     let id = id(job, 1);
-    let order = bench.order(id, &[Does::Forever, Does::Exit(2)]);
+    let order = bench.order(id, &[TaskBehaviour::Forever, TaskBehaviour::Exit(2)]);
     for _ in 0..3 {
-        bench.execute(Command::Prepare(Arc::clone(&order)));
+        bench.execute(BackendCommand::Prepare(Arc::clone(&order)));
     }
-    bench.until_said(id, 2, &Observation::Prepared).await;
-    bench.execute(Command::Prepare(order));
+    bench.until_reported(id, 2, &Observation::Prepared).await;
+    bench.execute(BackendCommand::Prepare(order));
     for _ in 0..3 {
-        bench.execute(Command::Go(id));
+        bench.execute(BackendCommand::Go(id));
     }
-    bench.until_said(id, 2, &Observation::Started).await;
+    bench.until_reported(id, 2, &Observation::Started).await;
     for _ in 0..3 {
         bench.stop(id);
     }
     bench.until_over(id, 2).await;
     for rank in 0..2 {
-        let mut said = bench.said(id, rank).to_vec();
+        let mut observations = bench.observations(id, rank).to_vec();
         let order = |what: &Observation| match what {
             Observation::Prepared => 0,
             Observation::Started => 1,
             _ => 2,
         };
-        assert!(said.is_sorted_by_key(order), "a stage came again after a later one: {said:?}");
-        said.dedup();
-        assert_eq!(said.len(), 3, "a second end was reported: {said:?}");
+        assert!(
+            observations.is_sorted_by_key(order),
+            "a stage came again after a later one: {observations:?}"
+        );
+        observations.dedup();
+        assert_eq!(observations.len(), 3, "a second end was reported: {observations:?}");
     }
 }
 
-async fn stale_generations_are_refused(bench: &mut Bench<'_>, job: u64) {
-    let (old, new) = (id(job, 1), id(job, 2));
-    bench.start(new, &[Does::Forever]).await;
-    bench.execute(Command::Prepare(bench.order(old, &[Does::Exit(0)])));
-    bench.execute(Command::Go(old));
+async fn stale_generations_are_refused(bench: &mut ConformanceRun<'_>, job: u64) {
+    let old = id(job, 1);
+    let new = id(job, 2);
+    bench.start(new, &[TaskBehaviour::Forever]).await;
+    bench.execute(BackendCommand::Prepare(bench.order(old, &[TaskBehaviour::Exit(0)])));
+    bench.execute(BackendCommand::Go(old));
     bench.stop(old);
     bench.sentinel().await;
-    assert!(bench.said(old, 0).is_empty(), "a stale attempt was answered");
+    assert!(bench.observations(old, 0).is_empty(), "a stale attempt was answered");
     assert!(bench.end(new, 0).is_none(), "a stale stop ended the newer attempt");
     bench.stop(new);
     bench.until_over(new, 1).await;
 }
 
-async fn tasks_are_found_after_a_restart(bench: &mut Bench<'_>, job: u64) {
-    let (prepared, running, ending) = (id(job, 1), id(job + 1, 1), id(job + 2, 1));
-    let (unknown, stray) = (id(job + 3, 1), id(job + 4, 1));
-    bench.prepare(prepared, &[Does::Exit(6)]).await;
-    bench.start(running, &[Does::Forever]).await;
-    bench.start(ending, &[Does::Exit(5)]).await;
+async fn tasks_are_found_after_a_restart(bench: &mut ConformanceRun<'_>, job: u64) {
+    let prepared = id(job, 1);
+    let running = id(job + 1, 1);
+    let ending = id(job + 2, 1);
+    let unknown = id(job + 3, 1);
+    let stray = id(job + 4, 1);
+    bench.prepare(prepared, &[TaskBehaviour::Exit(6)]).await;
+    bench.start(running, &[TaskBehaviour::Forever]).await;
+    bench.start(ending, &[TaskBehaviour::Exit(5)]).await;
     bench.until_over(ending, 1).await;
-    bench.start(stray, &[Does::Forever]).await;
+    bench.start(stray, &[TaskBehaviour::Forever]).await;
 
     bench.restart();
     bench.adopt(&[(prepared, 0), (running, 0), (ending, 0), (unknown, 0)]);
-    bench.until_said(prepared, 1, &Observation::Prepared).await;
-    bench.until_said(running, 1, &Observation::Started).await;
-    bench.until_said(ending, 1, &Observation::Exited(TaskExit::Code { code: 5 })).await;
+    bench.until_reported(prepared, 1, &Observation::Prepared).await;
+    bench.until_reported(running, 1, &Observation::Started).await;
+    bench.until_reported(ending, 1, &Observation::Exited(TaskExit::Code { code: 5 })).await;
     bench.until_over(unknown, 1).await;
     assert!(matches!(bench.end(unknown, 0), Some(Observation::Lost { .. })));
 
-    // Found, they are under command again.
-    bench.execute(Command::Go(prepared));
-    bench.until_said(prepared, 1, &Observation::Exited(TaskExit::Code { code: 6 })).await;
+    // Adopted tasks obey commands again.
+    bench.execute(BackendCommand::Go(prepared));
+    bench.until_reported(prepared, 1, &Observation::Exited(TaskExit::Code { code: 6 })).await;
     bench.stop(running);
-    bench.until_said(running, 1, &Observation::Exited(TaskExit::Stopped)).await;
-    assert!(bench.said(stray, 0).is_empty(), "an unexpected task was reported");
+    bench.until_reported(running, 1, &Observation::Exited(TaskExit::Stopped)).await;
+    assert!(bench.observations(stray, 0).is_empty(), "an unexpected task was reported");
 }
 
-async fn a_checkpoint_is_one_however_often_it_is_told(bench: &mut Bench<'_>, job: u64) {
+async fn a_repeated_checkpoint_counts_once(bench: &mut ConformanceRun<'_>, job: u64) {
     let id = id(job, 1);
-    bench.start(id, &[Does::Save, Does::Forever]).await;
+    bench.start(id, &[TaskBehaviour::Save, TaskBehaviour::Forever]).await;
     bench.until("a checkpoint", |bench| bench.checkpoint(id, 0).is_some()).await;
     let first = bench.checkpoint(id, 0).expect("just seen").clone();
     assert_eq!((first.count, &*first.label, first.warned), (1, "step-1", false));
 
-    // Found again, it is the same, and it comes before the end that it belongs to.
+    // After adoption the same checkpoint is reported, before the end of the task.
     bench.restart();
     bench.adopt(&[(id, 0), (id, 1)]);
-    bench.until_said(id, 2, &Observation::Started).await;
+    bench.until_reported(id, 2, &Observation::Started).await;
     bench.until("the checkpoint again", |bench| bench.checkpoint(id, 0).is_some()).await;
     assert_eq!(bench.checkpoint(id, 0), Some(&first));
-    // Asked for, it is another, once per request.
+    // Each request gives one new checkpoint.
     for _ in 0..3 {
-        bench.execute(Command::Checkpoint(id, 1));
+        bench.execute(BackendCommand::Checkpoint(id, 1));
     }
     bench
         .until("an answer", |bench| bench.checkpoint(id, 0).is_some_and(|last| last.answers == 1))
@@ -445,37 +460,44 @@ async fn a_checkpoint_is_one_however_often_it_is_told(bench: &mut Bench<'_>, job
     bench.restart();
     bench.adopt(&[(id, 0), (id, 1)]);
     bench.until_over(id, 2).await;
-    let mut said = bench.said(id, 0).to_vec();
-    // Backends that signal processes say how far the request got, too.
-    said.retain(|what| !matches!(what, Observation::Signalled(_)));
-    said.dedup();
+    let mut observations = bench.observations(id, 0).to_vec();
+    // Backends that signal processes report the delivery, too.
+    observations.retain(|what| !matches!(what, Observation::Signalled(_)));
+    observations.dedup();
     let stopped = Observation::Exited(TaskExit::Stopped);
-    said.truncate(2);
-    assert_eq!(said, [Observation::Checkpointed(answer), stopped], "of a task that is over");
-    assert!(bench.checkpoint(id, 1).is_none(), "a task was told what another has said");
+    observations.truncate(2);
+    assert_eq!(
+        observations,
+        [Observation::Checkpointed(answer), stopped],
+        "of a task that is over"
+    );
+    assert!(bench.checkpoint(id, 1).is_none(), "a task was given another task's checkpoint");
 }
 
-async fn forgetting_keeps_the_log_and_the_lock(bench: &mut Bench<'_>, job: u64) {
+async fn forgetting_keeps_the_log_and_the_lock(bench: &mut ConformanceRun<'_>, job: u64) {
     let id = id(job, 1);
-    bench.start(id, &[Does::Exit(0)]).await;
+    bench.start(id, &[TaskBehaviour::Exit(0)]).await;
     bench.until_over(id, 1).await;
-    bench.execute(Command::Forget(id));
-    bench.execute(Command::Forget(id));
+    bench.execute(BackendCommand::Forget(id));
+    bench.execute(BackendCommand::Forget(id));
     bench.sentinel().await;
     assert!(bench.backend.log_path(id, Rank(0)).exists(), "the log went with the rest");
     bench.restart();
-    bench.execute(Command::Prepare(bench.order(id, &[Does::Exit(0)])));
-    bench.execute(Command::Go(id));
+    bench.execute(BackendCommand::Prepare(bench.order(id, &[TaskBehaviour::Exit(0)])));
+    bench.execute(BackendCommand::Go(id));
     bench.sentinel().await;
-    assert!(!bench.said(id, 0).contains(&Observation::Started), "the same attempt ran twice");
+    assert!(
+        !bench.observations(id, 0).contains(&Observation::Started),
+        "the same attempt ran twice"
+    );
     bench.backend.discard(id, 1);
     assert!(!bench.backend.log_path(id, Rank(0)).exists(), "the log outlives its attempt's end");
 }
 
-/// Stands in while a backend is being replaced.
-struct Nobody;
+/// Backend without nodes, used while a backend is being replaced.
+struct NullBackend;
 
-impl Backend for Nobody {
+impl Backend for NullBackend {
     fn capabilities(&self) -> crate::driver::Capabilities {
         crate::driver::Capabilities::default()
     }
@@ -484,13 +506,13 @@ impl Backend for Nobody {
         Vec::new()
     }
 
-    fn execute(&self, _: Command) {}
+    fn execute(&self, _: BackendCommand) {}
 
-    fn past(&self, _: &[Expected]) -> Vec<crate::driver::PastReport> {
+    fn past(&self, _: &[ExpectedTask]) -> Vec<crate::driver::PastReport> {
         Vec::new()
     }
 
-    fn adopt(&self, _: Vec<Expected>) {}
+    fn adopt(&self, _: Vec<ExpectedTask>) {}
 
     fn log_path(&self, _: AttemptId, _: Rank) -> PathBuf {
         PathBuf::new()

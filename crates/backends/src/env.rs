@@ -1,27 +1,27 @@
-//! Pure codec: the environment of one task, from its gang's order and the leased rendezvous ports.
+//! Computes the environment of one task from its gang's order and the leased rendezvous ports.
 //!
-//! No I/O and no reading of this process's own environment. What each variable means is documented
-//! at [`task_env`], which is also where to change it.
+//! Pure: it does not read this process's own environment. [`task_env`] documents each variable.
 
 use std::collections::BTreeMap;
 
 use muster_model::launch::{GangOrder, TaskOrder};
 
-/// Marks every process of one task, so that what a task started can be found where there is no
+/// Variable that tags every process of one task, so that they can be found where there is no
 /// cgroup.
 pub const TAG_VARIABLE: &str = "MUSTER_ATTEMPT_TAG";
 
-/// Names the pipe to which a task writes when its progress is saved.
+/// Variable with the path of the pipe to which a task writes checkpoint acknowledgements.
 pub const CHECKPOINT_VARIABLE: &str = "MUSTER_CHECKPOINT_FILE";
 
-/// Which replica of a service a task belongs to.
+/// Variable with the index of the service replica that a task belongs to.
 const REPLICA_VARIABLE: &str = "MUSTER_REPLICA";
 
-/// Where a replica of a service is to listen: the name that programs made for platforms look for.
+/// Variable with the port on which a service replica must listen; the usual name on hosting
+/// platforms.
 const PORT_VARIABLE: &str = "PORT";
 
-/// Variables that only Muster sets. They are dropped from the submitter's environment first, so
-/// that a job submitted from inside another job does not inherit that job's place.
+/// Variables that only Muster sets. They are removed from the submitter's environment first, so
+/// that a job submitted from inside another job does not inherit that job's ranks and devices.
 const OWNED: [&str; 32] = [
     "MASTER_ADDR",
     "MASTER_PORT",
@@ -57,7 +57,7 @@ const OWNED: [&str; 32] = [
     TAG_VARIABLE,
 ];
 
-/// Where the ranks of a gang meet.
+/// Rendezvous of a gang: the address and ports at which its ranks connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rendezvous {
     /// Host name or address of rank 0.
@@ -66,7 +66,7 @@ pub struct Rendezvous {
     pub ports: Vec<u16>,
 }
 
-/// Names of the task groups of a gang, in order of first rank.
+/// Returns the names of the task groups of a gang, in order of first rank.
 #[must_use]
 pub fn groups(order: &GangOrder) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
@@ -78,7 +78,7 @@ pub fn groups(order: &GangOrder) -> Vec<&str> {
     names
 }
 
-/// Position of the task's group among the gang's groups, and of the task within its group.
+/// Returns the index of the task's group among the gang's groups, and of the task within its group.
 #[must_use]
 pub fn place_in_group(order: &GangOrder, task: &TaskOrder) -> (usize, usize) {
     let group = groups(order).iter().position(|name| *name == task.group.as_ref()).unwrap_or(0);
@@ -90,7 +90,8 @@ pub fn place_in_group(order: &GangOrder, task: &TaskOrder) -> (usize, usize) {
     (group, within)
 }
 
-/// The whole environment of one task: the submitter's, with Muster's own variables on top.
+/// Returns the whole environment of one task: the submitter's, overridden by Muster's own
+/// variables.
 ///
 /// | variable | meaning |
 /// |---|---|
@@ -100,13 +101,13 @@ pub fn place_in_group(order: &GangOrder, task: &TaskOrder) -> (usize, usize) {
 /// | `MASTER_ADDR`, `MASTER_PORT` | where rank 0 listens; the port is leased for this attempt |
 /// | `PET_NNODES`, `PET_NODE_RANK` | torchrun's agents: one per task of this task's group. With one task per node (the default) that is the number of nodes |
 /// | `PET_NPROC_PER_NODE` | workers per agent: the task's GPUs, at least 1 |
-/// | `PET_MASTER_*`, `PET_RDZV_*` | where the group's agents meet: a port per group, so that two roles can both use torchrun |
+/// | `PET_MASTER_*`, `PET_RDZV_*` | rendezvous of the group's agents: a port per group, so that two roles can both use torchrun |
 /// | `MUSTER_TASK`, `MUSTER_GROUP` | rank, and name of the role |
 /// | `MUSTER_RESTART_COUNT` | attempts before this one; 0 in the first |
-/// | `MUSTER_LAST_CHECKPOINT` | what the last acknowledged checkpoint of an earlier attempt was called; absent without one |
-/// | `MUSTER_CHECKPOINT_FILE` | where to say that progress is saved; set where the task is launched |
+/// | `MUSTER_LAST_CHECKPOINT` | label of the last checkpoint acknowledged by an earlier attempt; absent without one |
+/// | `MUSTER_CHECKPOINT_FILE` | pipe for checkpoint acknowledgements; set where the task is launched |
 /// | `MUSTER_GPU_SHARE` | thousandths held of each visible device; absent without a device |
-/// | `MUSTER_REPLICA`, `PORT` | of a service: which replica, and where its rank 0 is to listen |
+/// | `MUSTER_REPLICA`, `PORT` | for services: index of the replica, and the port on which its rank 0 must listen |
 ///
 /// So `torchrun train.py` needs no argument with `nodes: 2, gpus: 8` (two agents of eight workers),
 /// and with `tasks: 5, gpus-per-task: 1` (five agents of one worker); `python train.py` reads
@@ -122,84 +123,111 @@ pub fn place_in_group(order: &GangOrder, task: &TaskOrder) -> (usize, usize) {
 pub fn task_env(
     order: &GangOrder,
     task: &TaskOrder,
-    meet: &Rendezvous,
+    rendezvous: &Rendezvous,
     tag: &str,
 ) -> BTreeMap<String, String> {
     let mut env = order.env.clone();
     for name in OWNED {
         env.remove(name);
     }
-    let mut set = |name: &str, value: String| {
-        env.insert(name.to_owned(), value);
-    };
-
-    // 1. Place in the gang.
-    set("RANK", task.rank.to_string());
-    set("WORLD_SIZE", order.tasks.len().to_string());
-    set("LOCAL_RANK", task.local_rank.to_string());
-    set("LOCAL_WORLD_SIZE", task.local_world_size.to_string());
-    set("NODE_RANK", task.node_rank.to_string());
-    let (group, within) = place_in_group(order, task);
-    let agents = order.tasks.iter().filter(|other| other.group == task.group).count();
-    set("PET_NNODES", agents.to_string());
-    set("PET_NODE_RANK", within.to_string());
-    set("PET_NPROC_PER_NODE", task.devices.len().max(1).to_string());
-
-    // 2. Where to meet.
-    if let (Some(master), Some(port)) = (meet.ports.first(), meet.ports.get(group)) {
-        set("MASTER_ADDR", meet.address.clone());
-        set("MASTER_PORT", master.to_string());
-        set("PET_MASTER_ADDR", meet.address.clone());
-        set("PET_MASTER_PORT", port.to_string());
-        set("PET_RDZV_BACKEND", "static".to_owned());
-        set("PET_RDZV_ENDPOINT", format!("{}:{port}", meet.address));
-        let element = order.id.element;
-        set(
-            "PET_RDZV_ID",
-            format!("{}-{}-{}-{}", element.job, element.index, order.id.attempt, task.group),
-        );
-    }
-
-    // 3. Who it is.
-    set("MUSTER_JOB_ID", order.id.element.job.to_string());
-    set("MUSTER_JOB_NAME", order.job_name.to_string());
-    set("MUSTER_TASK", task.rank.to_string());
-    set("MUSTER_GROUP", task.group.to_string());
-    set("MUSTER_ATTEMPT", order.id.attempt.to_string());
-    set("MUSTER_RESTART_COUNT", order.id.attempt.0.saturating_sub(1).to_string());
-    if let Some(label) = &order.last_checkpoint {
-        set("MUSTER_LAST_CHECKPOINT", label.to_string());
-    }
-    if let Some(index) = order.array_index {
-        set("MUSTER_ARRAY_INDEX", index.to_string());
-    }
-    if let Some(replica) = order.replica {
-        set(REPLICA_VARIABLE, replica.index.to_string());
-        if let Some(port) = replica.port {
-            set(PORT_VARIABLE, port.to_string());
-        }
-    }
-    set(TAG_VARIABLE, tag.to_owned());
-
-    // 4. What it may use.
-    let visible = Visible::of(task);
-    set("CUDA_VISIBLE_DEVICES", visible.cuda);
-    set("NVIDIA_VISIBLE_DEVICES", visible.nvidia);
-    set("ROCR_VISIBLE_DEVICES", visible.rocr);
-    if !task.devices.is_empty() {
-        set("MUSTER_GPU_SHARE", task.share.0.to_string());
-    }
+    let own = [
+        rank_variables(order, task),
+        rendezvous_variables(order, task, rendezvous),
+        job_variables(order, task, tag),
+        device_variables(task),
+    ];
+    env.extend(own.into_iter().flatten().map(|(name, value)| (name.to_owned(), value)));
     env
 }
 
+/// Name and value of one variable.
+type Variable = (&'static str, String);
+
+/// Returns the variables for the task's rank in the gang, on its node and in its group.
+fn rank_variables(order: &GangOrder, task: &TaskOrder) -> Vec<Variable> {
+    let (_, within) = place_in_group(order, task);
+    let agents = order.tasks.iter().filter(|other| other.group == task.group).count();
+    vec![
+        ("RANK", task.rank.to_string()),
+        ("WORLD_SIZE", order.tasks.len().to_string()),
+        ("LOCAL_RANK", task.local_rank.to_string()),
+        ("LOCAL_WORLD_SIZE", task.local_world_size.to_string()),
+        ("NODE_RANK", task.node_rank.to_string()),
+        ("PET_NNODES", agents.to_string()),
+        ("PET_NODE_RANK", within.to_string()),
+        ("PET_NPROC_PER_NODE", task.devices.len().max(1).to_string()),
+    ]
+}
+
+/// Returns the variables for the rendezvous; none when no port was leased.
+fn rendezvous_variables(
+    order: &GangOrder,
+    task: &TaskOrder,
+    rendezvous: &Rendezvous,
+) -> Vec<Variable> {
+    let (group, _) = place_in_group(order, task);
+    let (Some(master), Some(port)) = (rendezvous.ports.first(), rendezvous.ports.get(group)) else {
+        return Vec::new();
+    };
+    let element = order.id.element;
+    let id = format!("{}-{}-{}-{}", element.job, element.index, order.id.attempt, task.group);
+    vec![
+        ("MASTER_ADDR", rendezvous.address.clone()),
+        ("MASTER_PORT", master.to_string()),
+        ("PET_MASTER_ADDR", rendezvous.address.clone()),
+        ("PET_MASTER_PORT", port.to_string()),
+        ("PET_RDZV_BACKEND", "static".to_owned()),
+        ("PET_RDZV_ENDPOINT", format!("{}:{port}", rendezvous.address)),
+        ("PET_RDZV_ID", id),
+    ]
+}
+
+/// Returns the variables for the identity of the task: job, attempt, array element, replica.
+fn job_variables(order: &GangOrder, task: &TaskOrder, tag: &str) -> Vec<Variable> {
+    let mut variables = vec![
+        ("MUSTER_JOB_ID", order.id.element.job.to_string()),
+        ("MUSTER_JOB_NAME", order.job_name.to_string()),
+        ("MUSTER_TASK", task.rank.to_string()),
+        ("MUSTER_GROUP", task.group.to_string()),
+        ("MUSTER_ATTEMPT", order.id.attempt.to_string()),
+        ("MUSTER_RESTART_COUNT", order.id.attempt.0.saturating_sub(1).to_string()),
+        (TAG_VARIABLE, tag.to_owned()),
+    ];
+    if let Some(label) = &order.last_checkpoint {
+        variables.push(("MUSTER_LAST_CHECKPOINT", label.to_string()));
+    }
+    if let Some(index) = order.array_index {
+        variables.push(("MUSTER_ARRAY_INDEX", index.to_string()));
+    }
+    if let Some(replica) = order.replica {
+        variables.push((REPLICA_VARIABLE, replica.index.to_string()));
+        variables.extend(replica.port.map(|port| (PORT_VARIABLE, port.to_string())));
+    }
+    variables
+}
+
+/// Returns the variables for the devices that the task may use.
+fn device_variables(task: &TaskOrder) -> Vec<Variable> {
+    let visible = VisibleDevices::of(task);
+    let mut variables = vec![
+        ("CUDA_VISIBLE_DEVICES", visible.cuda),
+        ("NVIDIA_VISIBLE_DEVICES", visible.nvidia),
+        ("ROCR_VISIBLE_DEVICES", visible.rocr),
+    ];
+    if !task.devices.is_empty() {
+        variables.push(("MUSTER_GPU_SHARE", task.share.0.to_string()));
+    }
+    variables
+}
+
 /// Values of the visible-devices variables.
-struct Visible {
+struct VisibleDevices {
     cuda: String,
     nvidia: String,
     rocr: String,
 }
 
-impl Visible {
+impl VisibleDevices {
     fn of(task: &TaskOrder) -> Self {
         let names = task.device_names.iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(",");
         if task.devices.is_empty() {
@@ -218,15 +246,15 @@ impl Visible {
     }
 }
 
-/// UUIDs of a task's NVIDIA GPUs; none for virtual devices and AMD's.
+/// Returns the UUIDs of a task's NVIDIA GPUs; none for virtual and AMD devices.
 #[must_use]
 pub fn nvidia_uuids(task: &TaskOrder) -> Vec<String> {
     let names = task.device_names.iter().filter(|name| !task.virtual_devices && !is_amd_uuid(name));
     names.map(ToString::to_string).collect()
 }
 
-/// True for the names that [`crate::gpu`] gives to AMD devices: `GPU-` and 16 hex digits, as ROCr
-/// takes them. NVIDIA's UUIDs have dashes.
+/// Returns true for the names that [`crate::gpu`] gives to AMD devices: `GPU-` and 16 hex digits,
+/// as ROCr accepts them. NVIDIA's UUIDs have dashes.
 fn is_amd_uuid(name: &str) -> bool {
     name.strip_prefix("GPU-")
         .is_some_and(|hex| hex.len() == 16 && hex.bytes().all(|b| b.is_ascii_hexdigit()))
@@ -237,7 +265,7 @@ mod tests {
     use std::path::PathBuf;
 
     use muster_model::launch::{GangOrder, TaskOrder};
-    use muster_model::payload::{Command, Identity};
+    use muster_model::payload::{Identity, TaskCommand};
     use muster_model::{
         Attempt, AttemptId, Bytes, CpuMilli, DeviceSet, ElementId, GpuMilli, JobId, Rank, Span,
     };
@@ -248,7 +276,7 @@ mod tests {
         TaskOrder {
             rank: Rank(rank),
             group: group.into(),
-            command: Command::Argv(vec!["true".into()]),
+            command: TaskCommand::Argv(vec!["true".into()]),
             node: "here".into(),
             node_rank: 0,
             local_rank: rank,
@@ -291,8 +319,8 @@ mod tests {
     }
 
     fn render(order: &GangOrder, rank: usize) -> String {
-        let meet = Rendezvous { address: "127.0.0.1".into(), ports: vec![20_000, 20_001] };
-        task_env(order, &order.tasks[rank], &meet, "tag")
+        let rendezvous = Rendezvous { address: "127.0.0.1".into(), ports: vec![20_000, 20_001] };
+        task_env(order, &order.tasks[rank], &rendezvous, "tag")
             .iter()
             .map(|(name, value)| format!("{name}={value}\n"))
             .collect()

@@ -1,16 +1,15 @@
-//! Epochs: the identity of a state's lineage. A new one begins whenever numbers could be given
-//! again: with a new database, with a restored one, and when the task directories were lost.
+//! Epochs identify a lineage of the daemon's state. A new epoch begins whenever job numbers could
+//! be reused: with a new database, with a restored one, and when the task directories were lost.
 //!
 //! Task directories, sockets, control groups, environment tags and orders carry the epoch of their
-//! job. A task of a state that was lost therefore never shares a path with a task of the state that
-//! replaced it, even while it runs.
+//! job, so a task of a lost state never shares a path with a task of the state that replaced it.
 
 use std::fmt;
 
 use muster_model::JobId;
 use serde::{Deserialize, Serialize};
 
-/// Digits of an epoch's name.
+/// Number of digits in an epoch's name.
 const DIGITS: usize = 8;
 
 /// The name of an epoch: eight hexadecimal digits.
@@ -19,20 +18,20 @@ const DIGITS: usize = 8;
 pub struct Epoch(String);
 
 impl Epoch {
-    /// The epoch of this number.
+    /// Returns the epoch with this number.
     #[must_use]
     pub fn of(number: u32) -> Self {
         Self(format!("{number:0DIGITS$x}"))
     }
 
-    /// The epoch with this name; `None` for anything else.
+    /// Parses the name of an epoch; `None` for any other text.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         (name.len() == DIGITS && name.bytes().all(is_digit)).then(|| Self(name.to_owned()))
     }
 
-    /// Its name.
+    /// Returns its name, as in paths.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -45,13 +44,13 @@ impl fmt::Display for Epoch {
     }
 }
 
-/// The epochs of one state, oldest first. Each job number belongs to one of them; numbers from
-/// before the first epoch, given by versions that had none, belong to no epoch.
+/// The epochs of one state, oldest first. Each job number belongs to one of them; numbers before
+/// the first epoch, from versions without epochs, belong to none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Epochs(Vec<Beginning>);
 
-/// From which number on an epoch holds.
+/// An epoch and its first job number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Beginning {
     from: u64,
@@ -59,7 +58,7 @@ struct Beginning {
 }
 
 impl Epochs {
-    /// The epoch of a job.
+    /// Returns the epoch of a job.
     #[must_use]
     pub fn of(&self, job: JobId) -> Option<&Epoch> {
         self.0
@@ -69,15 +68,15 @@ impl Epochs {
             .map(|beginning| &beginning.epoch)
     }
 
-    /// The newest epoch.
+    /// Returns the newest epoch.
     #[must_use]
     pub fn newest(&self) -> Option<&Epoch> {
         self.0.last().map(|beginning| &beginning.epoch)
     }
 
-    /// Begins an epoch for all jobs from this number on.
+    /// Begins an epoch for all job numbers from this one on.
     pub fn begin(&mut self, from: u64, epoch: Epoch) {
-        // An epoch in which no number was given is replaced.
+        // An epoch without any job number is replaced.
         self.0.retain(|beginning| beginning.from < from);
         self.0.push(Beginning { from, epoch });
     }
@@ -91,7 +90,9 @@ mod tests {
     fn a_number_belongs_to_the_newest_epoch_that_had_begun() {
         let mut epochs = Epochs::default();
         assert_eq!(epochs.of(JobId(5)), None);
-        let (first, second, third) = (Epoch::of(1), Epoch::of(0xfeed_beef), Epoch::of(3));
+        let first = Epoch::of(1);
+        let second = Epoch::of(0xfeed_beef);
+        let third = Epoch::of(3);
         epochs.begin(10, first.clone());
         epochs.begin(20, second);
         epochs.begin(20, third.clone());

@@ -1,9 +1,8 @@
-//! A backend without processes: tasks follow a script in virtual steps, one step standing for one
-//! second.
+//! A backend without processes, for tests: tasks follow a script in virtual steps of one second.
 //!
-//! [`FakeWorld`] is the machine and outlives [`FakeBackend`], the daemon's half, so that restarts
-//! can be tried. It keeps the contract of [`crate::driver`] (see [`crate::conform`]); its knobs
-//! only choose among what a real machine may do.
+//! [`FakeWorld`] represents the machines and outlives [`FakeBackend`], the daemon's part, so that
+//! restarts can be tested. It fulfils the contract of [`crate::driver`] (see [`crate::conform`]);
+//! its options only choose among behaviours of a real machine.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,18 +10,20 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use muster_model::launch::{GangOrder, TaskOrder};
-use muster_model::payload::Command as Program;
+use muster_model::payload::TaskCommand as Program;
 use muster_model::{
     Attempt, AttemptId, ElementId, Foreign, NodeName, NodeSpec, Observation, Rank, TaskCheckpoint,
     TaskExit, TaskReport, Time,
 };
 
-use crate::driver::{Backend, Capabilities, Command, Expected, PastReport, Report, Reports};
+use crate::driver::{
+    Backend, BackendCommand, Capabilities, ExpectedTask, PastReport, Report, Reports,
+};
 
-/// What one task does.
+/// Scripted behaviour of one task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
-    /// Refuses to be prepared, for this reason.
+    /// Reason for which it refuses to be prepared; `None` does not refuse.
     pub refuse: Option<String>,
     /// Steps until it is prepared or refuses.
     pub prepare_steps: u64,
@@ -30,33 +31,34 @@ pub struct Script {
     pub start_steps: u64,
     /// Steps from its start to its end; `None` runs until it is stopped.
     pub run_steps: Option<u64>,
-    /// How it ends when nobody stops it.
-    pub end: End,
+    /// End of the task when it is not stopped.
+    pub end: ScriptedEnd,
     /// Steps from Stop to its end.
     pub stop_steps: u64,
-    /// What it calls the checkpoints that it acknowledges: one as soon as it runs, and one whenever
-    /// it is asked.
+    /// Label of the checkpoints that it acknowledges, one at its start and one per request; `None`
+    /// acknowledges none.
     pub saves: Option<String>,
 }
 
-/// How a scripted task ends.
+/// End of a scripted task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum End {
-    /// Its process ended.
+pub enum ScriptedEnd {
+    /// Its process ends with this exit.
     Exit(TaskExit),
-    /// Its supervisor was killed.
+    /// Its supervisor is killed, with this reason of the loss.
     Lost(String),
 }
 
 impl Default for Script {
-    /// Ready, started and done with success, each at the next step.
+    /// Returns the script of a task that is prepared, started and successful, each at the next
+    /// step.
     fn default() -> Self {
         Self {
             refuse: None,
             prepare_steps: 1,
             start_steps: 1,
             run_steps: Some(1),
-            end: End::Exit(TaskExit::Code { code: 0 }),
+            end: ScriptedEnd::Exit(TaskExit::Code { code: 0 }),
             stop_steps: 1,
             saves: None,
         }
@@ -64,8 +66,8 @@ impl Default for Script {
 }
 
 impl Script {
-    /// Reads a script off the task's command: `exit N`, `signal N`, `oom`, `lose`, `refuse`, `run`
-    /// (for ever), `sleep N`, `save LABEL` (and run for ever), `true`, `false`; everything else
+    /// Parses the task's command as a script: `exit N`, `signal N`, `oom`, `lose`, `refuse`, `run`
+    /// (for ever), `sleep N`, `save LABEL` (and run for ever), `true`, `false`; any other command
     /// succeeds at once.
     #[must_use]
     pub fn by_command(_: &GangOrder, task: &TaskOrder) -> Self {
@@ -74,14 +76,15 @@ impl Script {
             Program::Script(text) => text.split_whitespace().collect(),
         };
         let number = |text: &str| text.parse::<i32>().unwrap_or(0);
-        let exit = |exit| Self { end: End::Exit(exit), ..Self::default() };
+        let exit = |exit| Self { end: ScriptedEnd::Exit(exit), ..Self::default() };
         match words.as_slice() {
             ["exit", code] => exit(TaskExit::Code { code: number(code) }),
             ["signal", signal] => exit(TaskExit::Signal { signal: number(signal) }),
             ["oom"] => exit(TaskExit::OutOfMemory),
-            ["lose"] => {
-                Self { end: End::Lost("its supervisor was killed".to_owned()), ..Self::default() }
-            }
+            ["lose"] => Self {
+                end: ScriptedEnd::Lost("its supervisor was killed".to_owned()),
+                ..Self::default()
+            },
             ["refuse"] => Self { refuse: Some("scripted to refuse".to_owned()), ..Self::default() },
             ["run"] => Self { run_steps: None, ..Self::default() },
             ["sleep", steps] => {
@@ -98,10 +101,10 @@ impl Script {
 
 type Scripts = Arc<dyn Fn(&GangOrder, &TaskOrder) -> Script + Send + Sync>;
 
-/// The machines of a fake cluster. Clones share it.
+/// The machines of a fake cluster. Clones share their state.
 #[derive(Clone)]
 pub struct FakeWorld {
-    inner: Arc<Mutex<World>>,
+    inner: Arc<Mutex<FakeState>>,
     scripts: Scripts,
 }
 
@@ -112,13 +115,13 @@ impl fmt::Debug for FakeWorld {
 }
 
 #[derive(Debug, Default)]
-struct World {
+struct FakeState {
     nodes: Vec<NodeSpec>,
     log_dir: PathBuf,
     step: u64,
-    tasks: BTreeMap<(AttemptId, Rank), Task>,
+    tasks: BTreeMap<(AttemptId, Rank), FakeTask>,
     newest: BTreeMap<ElementId, Attempt>,
-    commands: Vec<Command>,
+    commands: Vec<BackendCommand>,
     reports: Option<Reports>,
     is_eager: bool,
     repeats: bool,
@@ -126,22 +129,22 @@ struct World {
 }
 
 #[derive(Debug)]
-struct Task {
+struct FakeTask {
     script: Script,
-    stage: Stage,
-    /// Step at which its next stage is due.
+    stage: FakeStage,
+    /// Step at which its next stage is due; `None` when it waits for a command.
     due: Option<u64>,
     limit_steps: Option<u64>,
     started_at: u64,
     saved: Option<TaskCheckpoint>,
-    /// The newest request that it has seen.
-    asked: u32,
+    /// Number of the newest checkpoint request.
+    newest_request: u32,
     is_forgotten: bool,
     ended: Option<Time>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Stage {
+enum FakeStage {
     Ordered,
     Prepared,
     Released,
@@ -151,15 +154,15 @@ enum Stage {
 }
 
 impl FakeWorld {
-    /// Machines that follow [`Script::by_command`]. Logs go to `log_dir`, one line per task that
-    /// starts.
+    /// Creates machines whose tasks follow [`Script::by_command`]. Logs go to `log_dir`, one line
+    /// per started task.
     #[must_use]
     pub fn new(nodes: Vec<NodeSpec>, log_dir: PathBuf) -> Self {
-        let world = World { nodes, log_dir, ..World::default() };
+        let world = FakeState { nodes, log_dir, ..FakeState::default() };
         Self { inner: Arc::new(Mutex::new(world)), scripts: Arc::new(Script::by_command) }
     }
 
-    /// Scripts tasks by `scripts` instead.
+    /// Uses `scripts` instead of [`Script::by_command`].
     #[must_use]
     pub fn scripted(
         mut self,
@@ -169,7 +172,7 @@ impl FakeWorld {
         self
     }
 
-    /// Steps by itself whenever it is told something, until nothing is due.
+    /// Advances automatically after each command, until nothing is due.
     #[must_use]
     pub fn eager(self) -> Self {
         self.world().is_eager = true;
@@ -183,36 +186,36 @@ impl FakeWorld {
         self
     }
 
-    /// Records the ends of tasks from now on as of this instant of the daemon's time line.
+    /// Sets the time that is recorded for later ends of tasks, on the daemon's time line.
     pub fn set_now(&self, now: Time) {
         self.world().now = Some(now);
     }
 
-    /// One virtual step: everything due by then happens, in order of attempt and rank.
+    /// Advances by one step: all due changes happen, in order of attempt and rank.
     pub fn step(&self) {
         self.world().advance(1);
     }
 
-    /// Steps until nothing is due; a task that runs for ever is never due.
-    pub fn settle(&self) {
+    /// Advances until nothing is due; a task that runs for ever is never due.
+    pub fn run_until_idle(&self) {
         self.world().settle();
     }
 
-    /// Every command so far, oldest first, over all restarts.
+    /// Returns all commands so far, oldest first, across restarts.
     #[must_use]
-    pub fn commands(&self) -> Vec<Command> {
+    pub fn commands(&self) -> Vec<BackendCommand> {
         self.world().commands.clone()
     }
 
-    /// Tasks that hold their place: prepared or running.
+    /// Returns the tasks that are not over.
     #[must_use]
     pub fn live(&self) -> Vec<(AttemptId, Rank)> {
         let world = self.world();
-        let live = world.tasks.iter().filter(|(_, task)| !matches!(task.stage, Stage::Over(_)));
+        let live = world.tasks.iter().filter(|(_, task)| !matches!(task.stage, FakeStage::Over(_)));
         live.map(|(key, _)| *key).collect()
     }
 
-    /// A task's supervisor is killed, now.
+    /// Kills a task's supervisor.
     pub fn lose(&self, id: AttemptId, rank: Rank) {
         self.world().over(
             id,
@@ -221,17 +224,17 @@ impl FakeWorld {
         );
     }
 
-    /// Somebody else's processes are seen.
+    /// Reports devices in use by processes outside Muster.
     pub fn foreign(&self, node: NodeName, foreign: Foreign) {
         self.world().send(Report::Foreign { node, foreign });
     }
 
-    fn world(&self) -> MutexGuard<'_, World> {
+    fn world(&self) -> MutexGuard<'_, FakeState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl World {
+impl FakeState {
     fn settle(&mut self) {
         while let Some(due) = self.tasks.values().filter_map(|task| task.due).min() {
             self.advance(due.saturating_sub(self.step).max(1));
@@ -240,29 +243,29 @@ impl World {
 
     fn advance(&mut self, steps: u64) {
         self.step += steps;
-        let due = |task: &Task| task.due.is_some_and(|due| due <= self.step);
+        let due = |task: &FakeTask| task.due.is_some_and(|due| due <= self.step);
         let keys: Vec<_> =
             self.tasks.iter().filter(|(_, task)| due(task)).map(|(key, _)| *key).collect();
         for (id, rank) in keys {
-            self.happen(id, rank);
+            self.advance_task(id, rank);
         }
     }
 
-    /// The next stage of a task.
-    fn happen(&mut self, id: AttemptId, rank: Rank) {
+    /// Moves a task to its next stage.
+    fn advance_task(&mut self, id: AttemptId, rank: Rank) {
         let step = self.step;
         let Some(task) = self.tasks.get_mut(&(id, rank)) else { return };
         task.due = None;
         match task.stage {
-            Stage::Ordered => match task.script.refuse.clone() {
+            FakeStage::Ordered => match task.script.refuse.clone() {
                 Some(reason) => self.over(id, rank, Observation::Refused { reason: reason.into() }),
                 None => {
-                    task.stage = Stage::Prepared;
+                    task.stage = FakeStage::Prepared;
                     self.report(id, rank, Observation::Prepared);
                 }
             },
-            Stage::Released => {
-                task.stage = Stage::Running;
+            FakeStage::Released => {
+                task.stage = FakeStage::Running;
                 task.started_at = step;
                 let runs = [task.script.run_steps, task.limit_steps].into_iter().flatten().min();
                 task.due = runs.map(|steps| step + steps);
@@ -275,7 +278,7 @@ impl World {
                     self.save(id, rank, label.into());
                 }
             }
-            Stage::Running => {
+            FakeStage::Running => {
                 let ran = step - task.started_at;
                 let what = match task.limit_steps {
                     Some(limit)
@@ -284,61 +287,66 @@ impl World {
                         Observation::Exited(TaskExit::TimedOut)
                     }
                     _ => match task.script.end.clone() {
-                        End::Exit(exit) => Observation::Exited(exit),
-                        End::Lost(reason) => Observation::Lost { reason: reason.into() },
+                        ScriptedEnd::Exit(exit) => Observation::Exited(exit),
+                        ScriptedEnd::Lost(reason) => Observation::Lost { reason: reason.into() },
                     },
                 };
                 self.over(id, rank, what);
             }
-            Stage::Stopping => self.over(id, rank, Observation::Exited(TaskExit::Stopped)),
-            Stage::Prepared | Stage::Over(_) => {}
+            FakeStage::Stopping => self.over(id, rank, Observation::Exited(TaskExit::Stopped)),
+            FakeStage::Prepared | FakeStage::Over(_) => {}
         }
     }
 
     fn over(&mut self, id: AttemptId, rank: Rank, what: Observation) {
         if let Some(task) = self.tasks.get_mut(&(id, rank))
-            && !matches!(task.stage, Stage::Over(_))
+            && !matches!(task.stage, FakeStage::Over(_))
         {
-            task.stage = Stage::Over(what.clone());
+            task.stage = FakeStage::Over(what.clone());
             task.due = None;
             task.ended = self.now;
             self.report(id, rank, what);
         }
     }
 
-    /// A process of the task says that its progress is saved.
+    /// Acknowledges a checkpoint of the task.
     fn save(&mut self, id: AttemptId, rank: Rank, label: Arc<str>) {
         let at = Time(self.step * 1000);
         let Some(task) = self.tasks.get_mut(&(id, rank)) else { return };
         let count = task.saved.as_ref().map_or(0, |saved| saved.count) + 1;
-        let saved = TaskCheckpoint { count, answers: task.asked, warned: false, at, label };
+        let saved =
+            TaskCheckpoint { count, answers: task.newest_request, warned: false, at, label };
         task.saved = Some(saved.clone());
         self.report(id, rank, Observation::Checkpointed(saved));
     }
 
     fn report(&self, id: AttemptId, rank: Rank, what: Observation) {
-        self.send(Report::Task(TaskReport { id, rank, what }));
+        self.send(Report::Task(TaskReport { id, rank, observation: what }));
     }
 
     fn send(&self, report: Report) {
         for _ in 0..=usize::from(self.repeats) {
             if let Some(reports) = &self.reports {
-                // A daemon that is down asks again when it is back.
+                // A daemon that is down adopts its tasks after its restart.
                 let _ = reports.send(report.clone());
             }
         }
     }
 
-    /// Says the present stage of a task again.
+    /// Reports the present stage of a task again.
     fn repeat(&self, id: AttemptId, rank: Rank) {
         if let Some(saved) = self.tasks.get(&(id, rank)).and_then(|task| task.saved.clone()) {
             self.report(id, rank, Observation::Checkpointed(saved));
         }
         match self.tasks.get(&(id, rank)).map(|task| &task.stage) {
-            Some(Stage::Prepared | Stage::Released) => self.report(id, rank, Observation::Prepared),
-            Some(Stage::Running | Stage::Stopping) => self.report(id, rank, Observation::Started),
-            Some(Stage::Over(what)) => self.report(id, rank, what.clone()),
-            Some(Stage::Ordered) | None => {}
+            Some(FakeStage::Prepared | FakeStage::Released) => {
+                self.report(id, rank, Observation::Prepared)
+            }
+            Some(FakeStage::Running | FakeStage::Stopping) => {
+                self.report(id, rank, Observation::Started)
+            }
+            Some(FakeStage::Over(what)) => self.report(id, rank, what.clone()),
+            Some(FakeStage::Ordered) | None => {}
         }
     }
 
@@ -365,14 +373,14 @@ impl World {
             let script = scripts(order, task);
             let due = Some(self.step + script.prepare_steps);
             let limit_steps = order.time_limit.map(|limit| limit.as_secs().max(1));
-            let task = Task {
+            let task = FakeTask {
                 script,
-                stage: Stage::Ordered,
+                stage: FakeStage::Ordered,
                 due,
                 limit_steps,
                 started_at: 0,
                 saved: None,
-                asked: 0,
+                newest_request: 0,
                 is_forgotten: false,
                 ended: None,
             };
@@ -384,8 +392,8 @@ impl World {
         for rank in self.ranks(id) {
             let step = self.step;
             match self.tasks.get_mut(&(id, rank)) {
-                Some(task) if task.stage == Stage::Prepared => {
-                    task.stage = Stage::Released;
+                Some(task) if task.stage == FakeStage::Prepared => {
+                    task.stage = FakeStage::Released;
                     task.due = Some(step + task.script.start_steps);
                 }
                 _ => self.repeat(id, rank),
@@ -393,12 +401,12 @@ impl World {
         }
     }
 
-    /// Whoever saves at all does so when asked.
-    fn ask(&mut self, id: AttemptId, request: u32) {
+    /// Requests a checkpoint of every task; those with a label acknowledge at once.
+    fn request_checkpoint(&mut self, id: AttemptId, request: u32) {
         for rank in self.ranks(id) {
             let Some(task) = self.tasks.get_mut(&(id, rank)) else { continue };
-            if task.stage == Stage::Running && task.asked < request {
-                task.asked = request;
+            if task.stage == FakeStage::Running && task.newest_request < request {
+                task.newest_request = request;
                 if let Some(label) = task.script.saves.clone() {
                     self.save(id, rank, label.into());
                 }
@@ -410,11 +418,11 @@ impl World {
         for rank in self.ranks(id) {
             let step = self.step;
             match self.tasks.get_mut(&(id, rank)) {
-                Some(task) if matches!(task.stage, Stage::Running | Stage::Released) => {
-                    task.stage = Stage::Stopping;
+                Some(task) if matches!(task.stage, FakeStage::Running | FakeStage::Released) => {
+                    task.stage = FakeStage::Stopping;
                     task.due = Some(step + task.script.stop_steps);
                 }
-                Some(task) if matches!(task.stage, Stage::Ordered | Stage::Prepared) => {
+                Some(task) if matches!(task.stage, FakeStage::Ordered | FakeStage::Prepared) => {
                     self.over(id, rank, Observation::Exited(TaskExit::Stopped));
                 }
                 _ => self.repeat(id, rank),
@@ -427,14 +435,14 @@ fn log_file(dir: &std::path::Path, id: AttemptId, rank: Rank) -> PathBuf {
     dir.join(crate::live::task_name(None, id, rank)).join("output.log")
 }
 
-/// The daemon's half of a fake cluster.
+/// The daemon's part of a fake cluster.
 #[derive(Debug)]
 pub struct FakeBackend {
     world: FakeWorld,
 }
 
 impl FakeBackend {
-    /// Connects to the machines; an earlier connection hears nothing more.
+    /// Connects to the machines; an earlier connection gets no further reports.
     #[must_use]
     pub fn new(world: FakeWorld, reports: Reports) -> Self {
         world.world().reports = Some(reports);
@@ -451,19 +459,21 @@ impl Backend for FakeBackend {
         self.world.world().nodes.clone()
     }
 
-    fn execute(&self, command: Command) {
+    fn execute(&self, command: BackendCommand) {
         let mut world = self.world.world();
         world.commands.push(command.clone());
         match command {
-            Command::Prepare(order) => world.prepare(&order, &self.world.scripts),
-            Command::Go(id) if !world.is_stale(id) => world.go(id),
-            Command::Checkpoint(id, request) if !world.is_stale(id) => world.ask(id, request),
-            Command::Stop(id, _) if !world.is_stale(id) => world.stop(id),
-            Command::Go(_) | Command::Checkpoint(..) | Command::Stop(..) => {}
-            Command::Forget(id) => {
+            BackendCommand::Prepare(order) => world.prepare(&order, &self.world.scripts),
+            BackendCommand::Go(id) if !world.is_stale(id) => world.go(id),
+            BackendCommand::Checkpoint(id, request) if !world.is_stale(id) => {
+                world.request_checkpoint(id, request)
+            }
+            BackendCommand::Stop(id, _) if !world.is_stale(id) => world.stop(id),
+            BackendCommand::Go(_) | BackendCommand::Checkpoint(..) | BackendCommand::Stop(..) => {}
+            BackendCommand::Forget(id) => {
                 for rank in world.ranks(id) {
                     if let Some(task) = world.tasks.get_mut(&(id, rank)) {
-                        task.is_forgotten = matches!(task.stage, Stage::Over(_));
+                        task.is_forgotten = matches!(task.stage, FakeStage::Over(_));
                     }
                 }
             }
@@ -473,27 +483,25 @@ impl Backend for FakeBackend {
         }
     }
 
-    fn past(&self, expected: &[Expected]) -> Vec<PastReport> {
+    fn past(&self, expected: &[ExpectedTask]) -> Vec<PastReport> {
         let world = self.world.world();
-        let of_task = |task: &Expected| {
+        let of_task = |task: &ExpectedTask| {
             let found = world.tasks.get(&(task.id, task.rank))?;
-            let Stage::Over(what) = found.stage.clone() else { return None };
-            let report = TaskReport { id: task.id, rank: task.rank, what };
+            let FakeStage::Over(what) = found.stage.clone() else { return None };
+            let report = TaskReport { id: task.id, rank: task.rank, observation: what };
             found.ended.map(|at| PastReport { at, report })
         };
         expected.iter().filter_map(of_task).collect()
     }
 
-    fn adopt(&self, expected: Vec<Expected>) {
+    fn adopt(&self, expected: Vec<ExpectedTask>) {
         let mut world = self.world.world();
-        for Expected { id, rank, .. } in &expected {
-            match world.tasks.contains_key(&(*id, *rank)) {
-                true => world.repeat(*id, *rank),
-                false => world.report(
-                    *id,
-                    *rank,
-                    Observation::Lost { reason: "nothing is known of it".into() },
-                ),
+        for ExpectedTask { id, rank, .. } in &expected {
+            if world.tasks.contains_key(&(*id, *rank)) {
+                world.repeat(*id, *rank);
+            } else {
+                let reason = "there is no record of it".into();
+                world.report(*id, *rank, Observation::Lost { reason });
             }
         }
         let is_wanted = |id, rank| expected.iter().any(|task| (task.id, task.rank) == (id, rank));

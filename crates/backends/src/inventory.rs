@@ -1,6 +1,5 @@
-//! What there is, from what others print of it: Slurm's and Kubernetes' lists of nodes, recognised
-//! by content. Pure: text in, declared nodes out, each with notes for people. It never says what is
-//! in use.
+//! Inventories: reads the lists of nodes that Slurm and Kubernetes print, recognised by content,
+//! into declared nodes with notes for users. Pure. It does not read which devices are in use.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,87 +9,87 @@ use serde_json::Value;
 
 use crate::{kube, slurm};
 
-/// Longest GPU model and topology domain in a cluster file.
+/// Maximum length of a GPU model or topology domain in a cluster file.
 const MAX_WORD: usize = 64;
-/// Longest node name; host names are no longer (hostname(7)).
+/// Maximum length of a node name: that of host names (hostname(7)).
 const MAX_NAME: usize = 253;
 
-/// What the text does not say by itself.
+/// Information that the text does not contain.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Topology levels, widest first, and the Kubernetes label that names a node's domain of each.
+pub struct InventoryOptions {
+    /// Topology levels, widest first, each with the Kubernetes label for a node's domain.
     pub levels: Vec<(Arc<str>, String)>,
-    /// Kubernetes labels to keep beside pool and zone.
+    /// Kubernetes labels to keep in addition to pool and zone.
     pub keep_labels: Vec<String>,
-    /// Model of GPUs for which the text names none.
+    /// Model of GPUs for which the text has none.
     pub gpu: Option<GpuModel>,
 }
 
-/// Nodes as they were listed.
+/// The nodes of one list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inventory {
-    /// What was recognised, such as `sinfo --json`.
+    /// Command whose output was recognised, such as `sinfo --json`.
     pub source: &'static str,
     /// Topology levels, widest first.
     pub levels: Vec<Arc<str>>,
-    /// Nodes by name, numbers in it by value.
-    pub nodes: Vec<Listed>,
-    /// What else could be had, for people.
+    /// Nodes sorted by name, with numbers in names compared by value.
+    pub nodes: Vec<ListedNode>,
+    /// Hints for users on further data in the list.
     pub hints: Vec<String>,
 }
 
-/// A node, and what a cluster file has no field for.
+/// A node, with notes on data for which a cluster file has no field.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
-    /// The node; its devices are declared, and of one model all alike.
+pub struct ListedNode {
+    /// The node; its devices are declared, and all devices of a model have the same memory.
     pub node: NodeSpec,
-    /// Lines for people: out of service, slices, what was left out.
+    /// Notes for users: out of service, slices, devices left out.
     pub notes: Vec<String>,
 }
 
-/// Why a text gives no inventory.
+/// Error of reading an inventory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InventoryError {
-    /// Nothing is there.
+    /// The text is empty.
     #[error("the text is empty")]
     Empty,
-    /// It is not JSON.
+    /// The text is not JSON.
     #[error("this is not JSON: {0}")]
     NotJson(String),
-    /// JSON of something else.
+    /// The text is JSON, but not a list of nodes.
     #[error("this is neither Slurm's nor Kubernetes' list of nodes: {0}")]
     Unrecognised(String),
-    /// A list without nodes.
+    /// The list has no nodes.
     #[error("{source_name} lists no nodes{why}")]
     NoNodes {
-        /// What was recognised.
+        /// Command whose output was recognised.
         source_name: &'static str,
-        /// What the program said about it, after `: `.
+        /// Message of the program after `: `; empty without one.
         why: String,
     },
-    /// One row is wrong.
+    /// One row is invalid.
     #[error("{row}: {what}")]
     Row {
-        /// Which, counted from 1, with its name where it has one.
+        /// Number of the row, from 1, with its name where it has one.
         row: String,
-        /// What is wrong.
+        /// Description of the defect.
         what: String,
     },
-    /// Levels do not fit the nodes.
+    /// The levels do not fit the nodes.
     #[error("{0}")]
     Levels(String),
 }
 
 impl InventoryError {
-    /// What to do about it.
+    /// Returns the next step for the user, if there is one.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Empty | Self::NotJson(_) | Self::Unrecognised(_) => Some(
-                "`sinfo -N --json`, `scontrol show nodes --json` and `kubectl get nodes -o json` print what is read here",
+                "use the output of `sinfo -N --json`, `scontrol show nodes --json` or `kubectl get nodes -o json`",
             ),
             Self::NoNodes { why, .. } if why.is_empty() => {
-                Some("ask as somebody who may see the nodes")
+                Some("run the command as a user who may list the nodes")
             }
             Self::NoNodes { .. } | Self::Row { .. } => None,
             Self::Levels(_) => {
@@ -103,8 +102,9 @@ impl InventoryError {
 /// Reads a list of nodes.
 ///
 /// # Errors
-/// See [`InventoryError`]; the first bad row refuses all, so that no node is missing unseen.
-pub fn read(text: &str, options: &Options) -> Result<Inventory, InventoryError> {
+/// See [`InventoryError`]; one invalid row rejects the whole list, so that no node is silently
+/// missing.
+pub fn read(text: &str, options: &InventoryOptions) -> Result<Inventory, InventoryError> {
     if text.trim().is_empty() {
         return Err(InventoryError::Empty);
     }
@@ -127,9 +127,9 @@ pub fn read(text: &str, options: &Options) -> Result<Inventory, InventoryError> 
     }
 }
 
-/// Level names as a cluster file takes them.
+/// Checks that level names are valid in a cluster file.
 pub(crate) fn check_levels(levels: &[(Arc<str>, String)]) -> Result<(), InventoryError> {
-    /// As many as a cluster file can say.
+    /// Maximum number of levels in a cluster file.
     const MOST: usize = 8;
     let wrong = |what: String| Err(InventoryError::Levels(what));
     if levels.len() > MOST {
@@ -151,11 +151,11 @@ pub(crate) fn check_levels(levels: &[(Arc<str>, String)]) -> Result<(), Inventor
     Ok(())
 }
 
-/// A node with found devices as a cluster file can hold it: by model, whole GPUs before slices,
-/// then the most numerous first. Of one model all are of one size there; what that leaves out is
-/// noted.
+/// Converts a node with detected devices for a cluster file: devices are grouped by model, whole
+/// GPUs before slices, then the most numerous first. A cluster file has one memory size per model;
+/// devices of other sizes are left out with a note.
 #[must_use]
-pub fn declared(mut node: NodeSpec, mut notes: Vec<String>) -> Listed {
+pub fn declared(mut node: NodeSpec, mut notes: Vec<String>) -> ListedNode {
     let mut kinds: Vec<(GpuModel, Bytes, bool, usize)> = Vec::new();
     for device in &node.devices {
         let is_slice = device.slice_of.is_some();
@@ -184,10 +184,10 @@ pub fn declared(mut node: NodeSpec, mut notes: Vec<String>) -> Listed {
         }
         node.devices.extend(devices(&model, memory, count, false));
     }
-    Listed { node, notes }
+    ListedNode { node, notes }
 }
 
-/// Declared devices.
+/// Returns `count` equal declared devices.
 pub(crate) fn devices(
     model: &GpuModel,
     memory: Bytes,
@@ -204,8 +204,7 @@ pub(crate) fn devices(
     vec![device; count]
 }
 
-/// What is wrong with a node as far as a cluster file goes; such words are found here, where the
-/// row is known.
+/// Checks that a node is valid in a cluster file; done here, where the row of the list is known.
 pub(crate) fn check(node: &NodeSpec) -> Result<(), String> {
     let name = node.name.as_str();
     if !is_word(name, MAX_NAME) {
@@ -230,7 +229,7 @@ pub(crate) fn check(node: &NodeSpec) -> Result<(), String> {
     }
 }
 
-/// The name of a topology domain, checked.
+/// Returns true for a valid name of a topology domain.
 pub(crate) fn is_domain(text: &str) -> bool {
     is_word(text, MAX_WORD)
 }
@@ -243,22 +242,22 @@ fn is_word(text: &str, longest: usize) -> bool {
         && text.chars().all(allowed)
 }
 
-/// CPUs of a row in thousandths.
+/// Checks the CPUs of a row, in thousandths.
 pub(crate) fn cpus(milli: u128) -> Result<muster_model::CpuMilli, String> {
-    /// As many as a cluster file can say.
+    /// Maximum in a cluster file: a million CPUs.
     const MOST: u128 = 1_000_000_000;
     match u32::try_from(milli) {
         Ok(fits) if milli <= MOST => Ok(muster_model::CpuMilli(fits)),
-        _ => Err(format!("{} CPUs are more than 1000000", milli / 1000)),
+        _ => Err(format!("{} CPUs exceed the maximum of 1000000", milli / 1000)),
     }
 }
 
-/// A refused row.
+/// Returns the error for an invalid row.
 pub(crate) fn row(row: String, what: String) -> InventoryError {
     InventoryError::Row { row, what }
 }
 
-/// What a JSON value is, in a few words.
+/// Describes a JSON value in a few words.
 pub(crate) fn shape(value: &Value) -> String {
     const SHOWN: usize = 6;
     match value {
@@ -277,7 +276,7 @@ pub(crate) fn shape(value: &Value) -> String {
                 "an object {}with {}{more}",
                 kind.unwrap_or_default(),
                 match names.len() {
-                    0 => "nothing in it".to_owned(),
+                    0 => "no fields".to_owned(),
                     _ => names.join(", "),
                 }
             )
@@ -285,7 +284,7 @@ pub(crate) fn shape(value: &Value) -> String {
     }
 }
 
-/// A name as people sort it: numbers by value.
+/// Returns the sort key of a name in natural order: numbers compare by value.
 fn natural(name: &str) -> Vec<(u64, String)> {
     let mut parts: Vec<(u64, String)> = vec![(0, String::new())];
     for letter in name.chars() {
@@ -303,7 +302,7 @@ fn natural(name: &str) -> Vec<(u64, String)> {
     parts
 }
 
-/// Words in order of first sight, each once.
+/// Removes duplicates; keeps the order of first occurrence.
 pub(crate) fn once(words: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut seen = BTreeMap::new();
     words.into_iter().filter(|word| seen.insert(word.clone(), ()).is_none()).collect()

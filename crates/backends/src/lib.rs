@@ -1,7 +1,8 @@
-//! Backends: orders in, observations out. Each has a pure codec (render, parse) and thin I/O.
+//! Backends: they carry out orders and report observations. Each has a pure codec (render, parse)
+//! and a thin layer of I/O.
 //!
-//! A backend makes no scheduling choice and never sees the engine. What it must do is written once,
-//! in [`driver`], and tested once, in [`conform`], against every backend.
+//! A backend makes no scheduling choice and never sees the engine. Its contract is the trait
+//! [`driver::Backend`]; [`conform`] tests every backend against it.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
 pub mod cgroup;

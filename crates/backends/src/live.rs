@@ -1,8 +1,8 @@
-//! The list of tasks that are not yet forgotten: a link to the order of each, so that a daemon
-//! finds after a restart what may still run without walking the directories of every job it ever
-//! had. A link and no file: where many short tasks come and go, ext4 without a journal searches
-//! ever longer for an inode that was not used a moment ago. Beside it, the tasks that were set
-//! aside: they run, and the state that ordered them was lost.
+//! The live list: one hard link to the order of each task that is not yet forgotten, so that a
+//! restarted daemon finds tasks that may still run without walking the directories of all jobs.
+//! Links rather than files: with many short tasks, ext4 without a journal searches ever longer for
+//! an inode that was not freed a moment ago. A second list holds tasks that were set aside: they
+//! still run, but the state that ordered them was lost.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -12,36 +12,36 @@ use muster_model::{Attempt, AttemptId, ElementId, JobId, Rank};
 use crate::epoch::{Epoch, Epochs};
 use crate::record::{RecordError, TaskDir, epoch_dir, private_dirs};
 
-/// Name of the list in the `jobs` directory.
+/// Directory name of the live list, in the `jobs` directory.
 const LIVE: &str = ".live";
-/// Name of the list of tasks that were set aside.
+/// Directory name of the list of tasks that were set aside.
 const SET_ASIDE: &str = ".unknown";
 
-/// A task of which the list has an entry.
+/// An entry of the list: one task.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Entry {
-    /// Name of its epoch; empty for a version without epochs.
+pub struct LiveEntry {
+    /// Name of its epoch; empty for tasks of versions without epochs.
     epoch: String,
-    /// Which attempt.
+    /// Attempt of the task.
     pub id: AttemptId,
-    /// Which task.
+    /// Rank of the task within the attempt.
     pub rank: Rank,
 }
 
-impl Entry {
-    /// Its epoch.
+impl LiveEntry {
+    /// Returns the epoch of its job.
     #[must_use]
     pub fn epoch(&self) -> Option<Epoch> {
         Epoch::parse(&self.epoch)
     }
 
-    /// Its directory.
+    /// Returns the directory of the task.
     #[must_use]
     pub fn dir(&self, jobs: &Path) -> TaskDir {
         TaskDir::of(&epoch_dir(jobs, self.epoch().as_ref()), self.id, self.rank)
     }
 
-    /// Its name in the list.
+    /// Returns the file name of the entry in the list.
     #[must_use]
     pub fn name(&self) -> String {
         task_name(self.epoch().as_ref(), self.id, self.rank)
@@ -72,10 +72,10 @@ pub struct LiveList {
 }
 
 impl LiveList {
-    /// The list under the `jobs` directory, made if it is not there.
+    /// Opens the list under the `jobs` directory; creates it if it is missing.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// It cannot be created.
     pub fn open(jobs: &Path, epochs: Epochs) -> Result<Self, RecordError> {
         for name in [LIVE, SET_ASIDE] {
             let dir = jobs.join(name);
@@ -84,10 +84,10 @@ impl LiveList {
         Ok(Self { jobs: jobs.to_owned(), epochs })
     }
 
-    /// Adds a task whose order is written; adding twice changes nothing.
+    /// Adds a task whose order is written; adding it twice changes nothing.
     ///
     /// # Errors
-    /// When the entry cannot be made.
+    /// The entry cannot be created.
     pub fn add(&self, id: AttemptId, rank: Rank, dir: &TaskDir) -> Result<(), RecordError> {
         let path = self.path(id, rank);
         match std::fs::hard_link(dir.order_path(), &path) {
@@ -98,15 +98,16 @@ impl LiveList {
         }
     }
 
-    /// Removes a task; removing twice changes nothing.
+    /// Removes a task; removing it twice changes nothing.
     pub fn remove(&self, id: AttemptId, rank: Rank) {
         let _ = std::fs::remove_file(self.path(id, rank));
     }
 
-    /// All tasks in it that are of this state, in order.
+    /// Returns the tasks of this state's epochs, in order.
     #[must_use]
     pub fn all(&self) -> Vec<(AttemptId, Rank)> {
-        let ours = |entry: &Entry| self.epochs.of(entry.id.element.job) == entry.epoch().as_ref();
+        let ours =
+            |entry: &LiveEntry| self.epochs.of(entry.id.element.job) == entry.epoch().as_ref();
         entries(&self.jobs.join(LIVE))
             .into_iter()
             .filter(ours)
@@ -114,13 +115,13 @@ impl LiveList {
             .collect()
     }
 
-    /// Tasks that were set aside.
+    /// Returns the tasks that were set aside.
     #[must_use]
-    pub fn set_aside(&self) -> Vec<Entry> {
+    pub fn set_aside(&self) -> Vec<LiveEntry> {
         set_aside_entries(&self.jobs)
     }
 
-    /// Forgets tasks that were set aside and have ended. Their output stays.
+    /// Deletes the records of tasks that were set aside and have ended. Their output stays.
     pub fn clear_set_aside(&self) {
         for entry in self.set_aside() {
             let dir = entry.dir(&self.jobs);
@@ -136,49 +137,51 @@ impl LiveList {
     }
 }
 
-/// Entries of the live list of a `jobs` directory for which `is_known` is false.
+/// Returns the entries of the live list of a `jobs` directory for which `is_known` is false.
 #[must_use]
-pub fn unknown(jobs: &Path, is_known: impl Fn(&Entry) -> bool) -> Vec<Entry> {
+pub fn unknown(jobs: &Path, is_known: impl Fn(&LiveEntry) -> bool) -> Vec<LiveEntry> {
     entries(&jobs.join(LIVE)).into_iter().filter(|entry| !is_known(entry)).collect()
 }
 
-/// Sets tasks aside: no daemon ends or adopts them any more.
+/// Sets tasks aside: from then on no daemon adopts or ends them.
 ///
 /// # Errors
-/// When an entry cannot be moved.
-pub fn set_aside(jobs: &Path, entries: &[Entry]) -> Result<(), RecordError> {
+/// An entry cannot be moved.
+pub fn set_aside(jobs: &Path, entries: &[LiveEntry]) -> Result<(), RecordError> {
     let dir = jobs.join(SET_ASIDE);
     private_dirs(&dir).map_err(|source| RecordError::Io { path: dir.clone(), source })?;
     for entry in entries {
-        let (from, to) = (jobs.join(LIVE).join(entry.name()), dir.join(entry.name()));
+        let from = jobs.join(LIVE).join(entry.name());
+        let to = dir.join(entry.name());
         std::fs::rename(&from, to).map_err(|source| RecordError::Io { path: from, source })?;
     }
     Ok(())
 }
 
-/// Tasks of a `jobs` directory that were set aside.
+/// Returns the tasks of a `jobs` directory that were set aside.
 #[must_use]
-pub fn set_aside_entries(jobs: &Path) -> Vec<Entry> {
+pub fn set_aside_entries(jobs: &Path) -> Vec<LiveEntry> {
     entries(&jobs.join(SET_ASIDE))
 }
 
-/// Pid of the supervisor of a task that is not over.
+/// Returns the pid of the live supervisor of a task that is not over.
 #[must_use]
 pub fn supervisor(dir: &TaskDir) -> Option<i32> {
     let claim = dir.claimed().ok().flatten()?;
-    (claim.supervisor.is_alive() && !matches!(dir.ended(), Ok(Some(_))))
+    (claim.supervisor.is_alive() && !matches!(dir.exit(), Ok(Some(_))))
         .then_some(claim.supervisor.pid)
 }
 
-fn entries(dir: &Path) -> Vec<Entry> {
+fn entries(dir: &Path) -> Vec<LiveEntry> {
     let found = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let mut entries: Vec<Entry> =
-        found.filter_map(|entry| Entry::parse(entry.file_name().to_str()?)).collect();
+    let mut entries: Vec<LiveEntry> =
+        found.filter_map(|entry| LiveEntry::parse(entry.file_name().to_str()?)).collect();
     entries.sort_unstable();
     entries
 }
 
-/// `<epoch>.<job>.<index>.<attempt>.<rank>`: short, and safe as a file or cgroup name.
+/// Returns the name of a task: `<epoch>.<job>.<index>.<attempt>.<rank>`, safe as a file or cgroup
+/// name.
 #[must_use]
 pub fn task_name(epoch: Option<&Epoch>, id: AttemptId, rank: Rank) -> String {
     let AttemptId { element: ElementId { job, index }, attempt } = id;
@@ -190,7 +193,7 @@ pub fn task_name(epoch: Option<&Epoch>, id: AttemptId, rank: Rank) -> String {
 mod tests {
     use super::*;
 
-    /// A directory with an order, of which the list needs no more than that it is there.
+    /// Creates a task directory with an empty order.
     fn ordered(jobs: &Path, id: AttemptId, rank: Rank) -> TaskDir {
         let dir = TaskDir::of(jobs, id, rank);
         dir.create().unwrap();

@@ -1,4 +1,5 @@
-//! Rendezvous ports: which range they come from, and how one is kept without listening on it.
+//! Rendezvous ports: the range they are leased from, and how a port is reserved without listening
+//! on it.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -9,21 +10,23 @@ use std::os::fd::OwnedFd;
 use rustix::net::sockopt::set_socket_reuseaddr;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 
-/// Where ports are taken from when the kernel's ephemeral range leaves it alone, as its default
-/// (32768–60999) does: above the registered services that GPU hosts usually run, below the
+/// Range that ports are leased from when it does not overlap the kernel's ephemeral range (by
+/// default 32768–60999): above the registered services that GPU hosts usually run, below the
 /// ephemeral ports.
 pub const PREFERRED: RangeInclusive<u16> = 20_000..=29_999;
 
-/// Fewest ports a range must have to be used.
+/// Minimum number of ports of a usable range.
 const MIN_PORTS: u16 = 1000;
 
-/// The range to lease from, given the ephemeral range: [`PREFERRED`] cut to what is not ephemeral,
-/// else the larger of what lies below and above. A port from here cannot be taken by somebody's
-/// outgoing connection.
+/// Returns the range to lease from, given the ephemeral range: the part of [`PREFERRED`] outside
+/// it, else the larger of the ranges below and above it. No outgoing connection can take a port of
+/// the result.
 #[must_use]
 pub fn lease_range(ephemeral: RangeInclusive<u16>) -> RangeInclusive<u16> {
-    let (low, high) = (*ephemeral.start(), *ephemeral.end());
-    let (first, last) = (*PREFERRED.start(), *PREFERRED.end());
+    let low = *ephemeral.start();
+    let high = *ephemeral.end();
+    let first = *PREFERRED.start();
+    let last = *PREFERRED.end();
     if high < first || low > last {
         return PREFERRED;
     }
@@ -41,21 +44,21 @@ pub fn lease_range(ephemeral: RangeInclusive<u16>) -> RangeInclusive<u16> {
         .unwrap_or(PREFERRED)
 }
 
-/// Parses `/proc/sys/net/ipv4/ip_local_port_range`.
+/// Parses the contents of `/proc/sys/net/ipv4/ip_local_port_range`.
 #[must_use]
 pub fn parse_ephemeral(text: &str) -> Option<RangeInclusive<u16>> {
     let mut numbers = text.split_ascii_whitespace();
     Some(numbers.next()?.parse().ok()?..=numbers.next()?.parse().ok()?)
 }
 
-/// Binds a port on all addresses without listening: nobody else can take it, and whoever connects
-/// too early is refused, as from a server that is not up yet.
+/// Reserves a port: binds it on all addresses without listening. No other process can bind it, and
+/// early connections are refused, as by a server that is not up yet.
 pub fn hold(port: u16) -> io::Result<OwnedFd> {
     bind_any(port, false)
 }
 
-/// As [`hold`], for a port that the same program comes back to: connections of its predecessor that
-/// the kernel still remembers do not count. Whoever listens there does.
+/// Reserves a port as [`hold`] does, for a program that uses the same port again: connections of
+/// the previous run in TIME_WAIT do not prevent it, a listener does.
 pub fn hold_again(port: u16) -> io::Result<OwnedFd> {
     bind_any(port, true)
 }
@@ -81,7 +84,7 @@ fn bind_any(port: u16, again: bool) -> io::Result<OwnedFd> {
     }
 }
 
-/// Ports leased to live attempts of this daemon.
+/// The ports leased to live attempts of this daemon.
 #[derive(Debug)]
 pub struct Leases {
     range: RangeInclusive<u16>,
@@ -90,7 +93,7 @@ pub struct Leases {
 }
 
 impl Leases {
-    /// Leases from a range. `seed` spreads the daemons of several users over it.
+    /// Creates an empty set of leases. `seed` spreads the daemons of several users over the range.
     #[must_use]
     pub fn new(range: RangeInclusive<u16>, seed: u32) -> Self {
         let size = u32::from(*range.end() - *range.start()) + 1;
@@ -98,8 +101,8 @@ impl Leases {
         Self { range, taken: BTreeSet::new(), next }
     }
 
-    /// A port that no live attempt has and that `is_free` confirms; `None` when the range is used
-    /// up.
+    /// Leases a port that no live attempt has and for which `is_free` holds; `None` when the range
+    /// is exhausted.
     pub fn take(&mut self, is_free: impl Fn(u16) -> bool) -> Option<u16> {
         for _ in self.range.clone() {
             let port = self.next;
@@ -112,12 +115,12 @@ impl Leases {
         None
     }
 
-    /// Notes a port that an adopted attempt has.
+    /// Marks the port of an adopted attempt as leased.
     pub fn keep(&mut self, port: u16) {
         self.taken.insert(port);
     }
 
-    /// Gives a port back.
+    /// Ends the lease of a port.
     pub fn release(&mut self, port: u16) {
         self.taken.remove(&port);
     }
@@ -153,8 +156,7 @@ mod tests {
         assert_eq!(leases.take(|_| true), Some(first));
     }
 
-    /// Any of a few tries: a port that was given back may be another program's at once, which is no
-    /// fault here.
+    /// Requires one of a few tries to succeed: another program may bind a released port at once.
     fn once_in_a_few(attempt: impl Fn() -> std::io::Result<()>) {
         let tries: Vec<_> = (0..8).map_while(|_| attempt().err()).collect();
         assert!(tries.len() < 8, "{tries:?}");

@@ -1,5 +1,5 @@
-//! Looks at a job from a node of it: the job's processes by their environment, device files,
-//! limits, shared memory. It changes nothing, and judges nothing.
+//! Probes a job from one of its nodes: the job's processes (found by their environment), device
+//! files, limits, shared memory. It only collects facts: it changes nothing and evaluates nothing.
 
 mod processes;
 
@@ -10,70 +10,72 @@ use std::net::{Ipv6Addr, TcpListener, TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use muster_model::verify::{GpuUser, Seen, SeenFile, SeenRank};
+use muster_model::verify::{GpuUser, ProbeObservation, SeenFile, SeenRank};
 
-use crate::gpu::nvml::{Library, Probe as _, users_of};
-use processes::{Process, Rank, Variables, ranks_of, uses, visible};
+use crate::gpu::nvml::{GpuProbe as _, Library, users_of};
+use processes::{EnvVariables, JobProcess, RankProcesses, ranks_of, uses, visible};
 
-/// Where RDMA adapters are listed.
+/// Directory that lists the RDMA adapters.
 const ADAPTERS: &str = "/sys/class/infiniband";
-/// Memory that processes share through files.
+/// Directory of POSIX shared memory.
 const SHARED_MEMORY: &str = "/dev/shm";
-/// Slurm's name of the node, as its jobs are told.
+/// Variable with Slurm's name of the node.
 const NODE: &str = "SLURMD_NODENAME";
-/// Longest wait for a connection: a packet that is dropped is never answered.
+/// Connection timeout: dropped packets are never answered.
 const REACH: Duration = Duration::from_secs(5);
 
-/// Whom a probe looks for.
+/// Processes that a probe examines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whom {
-    /// Itself: it stands in the place of a rank.
-    Itself,
+pub enum ProbeTarget {
+    /// The probe's own process, which runs in place of a rank.
+    OwnProcess,
     /// Processes of this job on this node.
     Job {
-        /// Its number, as its ranks are told.
+        /// Job number, as in `MUSTER_JOB_ID` of its ranks.
         job: u64,
-        /// Which element of an array.
+        /// Index of the array element or replica; `None` for all.
         index: Option<u32>,
     },
 }
 
-/// Looks at one job, as often as it is asked. Beside rank 0 it listens, on one port for all looks.
+/// Probes one job repeatedly. On the node of rank 0 it listens, on the same port for all probes.
 #[derive(Debug)]
 pub struct Prober {
-    whom: Whom,
-    /// Device files that this node's GPUs have by its configuration, where that is known; those
-    /// that are not there are left out.
+    target: ProbeTarget,
+    /// Device files of this node's GPUs according to its configuration, where that is known;
+    /// missing files are left out.
     configured: Vec<PathBuf>,
-    listens: Option<u16>,
+    listening_port: Option<u16>,
 }
 
 impl Prober {
-    /// A prober that has not looked yet.
+    /// Creates a prober that does not listen yet.
     #[must_use]
-    pub fn new(whom: Whom, configured: Vec<PathBuf>) -> Self {
-        Self { whom, configured, listens: None }
+    pub fn new(whom: ProbeTarget, configured: Vec<PathBuf>) -> Self {
+        Self { target: whom, configured, listening_port: None }
     }
 
-    /// Looks.
-    pub fn look(&mut self) -> Seen {
-        // 1. Who is here.
-        let own: Variables = std::env::vars().collect();
-        let found: Vec<Rank> = match self.whom {
-            Whom::Itself => vec![vec![Process { pid: std::process::id(), variables: own.clone() }]],
-            Whom::Job { job, index } => ranks_of(job, index, &own),
+    /// Collects the facts of the job on this node.
+    pub fn probe(&mut self) -> ProbeObservation {
+        // 1. Find the ranks on this node.
+        let own: EnvVariables = std::env::vars().collect();
+        let found: Vec<RankProcesses> = match self.target {
+            ProbeTarget::OwnProcess => {
+                vec![vec![JobProcess { pid: std::process::id(), variables: own.clone() }]]
+            }
+            ProbeTarget::Job { job, index } => ranks_of(job, index, &own),
         };
         let ranks: Vec<SeenRank> =
             found.iter().filter_map(|one| rank(one, &self.configured)).collect();
-        // 2. Rank 0 is where others come.
-        let mut eldest =
+        // 2. Listen beside rank 0, to which the others connect.
+        let mut oldest =
             found.iter().filter_map(|rank| rank.first()).map(|process| &process.variables);
-        let zero = eldest.find(|variables| number(variables, "MUSTER_TASK") == Some(0));
-        if let (Some(zero), None) = (zero, self.listens) {
-            self.listens = listen(number(zero, "MASTER_PORT"));
+        let zero = oldest.find(|variables| number(variables, "MUSTER_TASK") == Some(0));
+        if let (Some(zero), None) = (zero, self.listening_port) {
+            self.listening_port = listen(number(zero, "MASTER_PORT"));
         }
-        // 3. What is around them.
-        Seen {
+        // 3. Collect devices, their users, shared memory and adapters.
+        ProbeObservation {
             node: own.get(NODE).cloned().unwrap_or_else(host_name),
             allocation: number(&own, "SLURM_JOB_ID"),
             ranks,
@@ -81,15 +83,15 @@ impl Prober {
             gpu_users: gpu_users(&found),
             shared_memory: shared_memory(),
             rdma_devices: names(Path::new(ADAPTERS)),
-            listens: self.listens,
+            listens: self.listening_port,
         }
     }
 }
 
-/// Connects to a name as programs do, and leaves.
+/// Connects to a host and port as programs do, and closes the connection.
 ///
 /// # Errors
-/// Why nobody answers there.
+/// The reason for which no connection could be made.
 pub fn reach(address: &str, port: u16) -> Result<(), String> {
     let places =
         (address, port).to_socket_addrs().map_err(|error| format!("{address}: {error}"))?;
@@ -105,14 +107,14 @@ pub fn reach(address: &str, port: u16) -> Result<(), String> {
     Err(last)
 }
 
-fn number<T: std::str::FromStr>(variables: &Variables, name: &str) -> Option<T> {
+fn number<T: std::str::FromStr>(variables: &EnvVariables, name: &str) -> Option<T> {
     variables.get(name)?.parse().ok()
 }
 
-/// A rank by its eldest process, which has what the rank was given: what it started has the same
-/// variables, or others.
-fn rank(processes: &Rank, configured: &[PathBuf]) -> Option<SeenRank> {
-    let Process { pid, variables } = processes.first()?;
+/// Returns the facts of a rank. Its oldest process has the variables that Muster set; its children
+/// may have changed theirs.
+fn rank(processes: &RankProcesses, configured: &[PathBuf]) -> Option<SeenRank> {
+    let JobProcess { pid, variables } = processes.first()?;
     Some(SeenRank {
         rank: number(variables, "MUSTER_TASK")?,
         world_size: number(variables, "WORLD_SIZE"),
@@ -124,46 +126,48 @@ fn rank(processes: &Rank, configured: &[PathBuf]) -> Option<SeenRank> {
     })
 }
 
-/// `Max locked memory         65536                65536                bytes`
+/// Reads the soft limit of `Max locked memory         65536                65536
+/// bytes`.
 fn memlock(pid: u32) -> Option<u64> {
     let limits = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Listens until this process ends, and returns the port. Never on the job's own: its program is to
-/// find that free.
+/// Listens until this process ends, and returns the port. Never uses the job's own port, which must
+/// stay free for its program.
 fn listen(jobs_own: Option<u16>) -> Option<u16> {
     let bind = || {
         TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).or_else(|_| TcpListener::bind(("0.0.0.0", 0)))
     };
     let listener = bound_beside(jobs_own, bind).ok()?;
     let port = listener.local_addr().ok()?.port();
-    // The kernel keeps few connections that nobody takes.
+    // Accept and drop connections: the kernel's queue of unaccepted ones is short.
     std::thread::spawn(move || listener.incoming().for_each(drop));
     Some(port)
 }
 
-/// Binds a port other than this one. The kernel picks any that is free, and the job's own is until
-/// its program listens there.
+/// Binds a port other than the job's own, which is free until its program listens there, so that
+/// the kernel may pick it.
 fn bound_beside(
     jobs_own: Option<u16>,
     mut bind: impl FnMut() -> io::Result<TcpListener>,
 ) -> io::Result<TcpListener> {
     let first = bind()?;
-    // The first is kept until the second is bound, which is another one by that.
+    // The first stays bound until the second is, so that the two differ.
     if jobs_own == Some(first.local_addr()?.port()) { bind() } else { Ok(first) }
 }
 
-/// Files of GPUs that are there, and whether they may be opened; without a configuration
-/// `/dev/nvidia0` and so on. Nothing is read: a device group refuses already here.
+/// Returns the existing device files of GPUs, and whether they may be opened; without a
+/// configuration `/dev/nvidia0` and so on. They are only opened: a device cgroup denies that
+/// already.
 fn device_files(configured: &[PathBuf], folder: &Path) -> Vec<SeenFile> {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let is_gpu = |name: &String| name.strip_prefix("nvidia").is_some_and(digits);
     let usual = || names(folder).into_iter().filter(is_gpu).map(|name| folder.join(name)).collect();
     let there: Vec<PathBuf> = configured.iter().filter(|path| path.exists()).cloned().collect();
     let files = if there.is_empty() { usual() } else { there };
-    // Without a driver behind it a file says that there is no such device: it was not refused.
+    // Without a driver, opening fails with "no such device", which is not a denial.
     let refused = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
     let seen = |path: PathBuf| SeenFile {
         is_open: fs::File::open(&path).err().is_none_or(|error| !refused(&error)),
@@ -172,7 +176,7 @@ fn device_files(configured: &[PathBuf], folder: &Path) -> Vec<SeenFile> {
     files.into_iter().map(seen).collect()
 }
 
-/// Names in a folder, in order; none where there is no such folder.
+/// Returns the names in a directory, sorted; none where it does not exist.
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<String> =
@@ -181,9 +185,9 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Lists the processes on the GPUs that this probe sees, with the rank of those that are of the
-/// job. A process of another user is of no rank.
-fn gpu_users(ranks: &[Rank]) -> Option<Vec<GpuUser>> {
+/// Lists the processes on the visible GPUs, with the rank of those that belong to the job.
+/// Processes of other users have no rank.
+fn gpu_users(ranks: &[RankProcesses]) -> Option<Vec<GpuUser>> {
     let described = Library::load()?.describe();
     let rank_of: BTreeMap<u32, u32> = ranks
         .iter()
@@ -197,14 +201,14 @@ fn gpu_users(ranks: &[Rank]) -> Option<Vec<GpuUser>> {
     Some(users_of(&described).into_iter().map(user).collect())
 }
 
-/// What fits into shared memory, once a page of it was written.
+/// Returns the free shared memory in bytes, after a test write.
 fn shared_memory() -> Result<u64, String> {
     let path = Path::new(SHARED_MEMORY).join(format!("muster-probe-{}", std::process::id()));
-    let said = |error: io::Error| error.to_string();
+    let text = |error: io::Error| error.to_string();
     let written = fs::write(&path, [1; 4096]);
     let removed = fs::remove_file(&path);
-    written.and(removed).map_err(said)?;
-    let space = rustix::fs::statvfs(SHARED_MEMORY).map_err(|error| said(error.into()))?;
+    written.and(removed).map_err(text)?;
+    let space = rustix::fs::statvfs(SHARED_MEMORY).map_err(|error| text(error.into()))?;
     Ok(space.f_bavail.saturating_mul(space.f_frsize))
 }
 
@@ -219,8 +223,8 @@ mod tests {
 
     use super::*;
 
-    /// A port that refuses connections for as long as this lives: it is bound, and nothing listens.
-    /// One that is only known to have been free is another program's a moment later.
+    /// Returns a port that refuses connections while the descriptor lives: it is bound, and no
+    /// process listens. A port that was only checked to be free may be taken by another program.
     fn refusing() -> (std::os::fd::OwnedFd, u16) {
         let held = crate::port::hold(0).unwrap();
         let address =
@@ -232,7 +236,7 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", script]).env("MUSTER_JOB_ID", job.to_string());
         command.envs(variables.iter().copied()).env("WORLD_SIZE", "2");
-        // A group of its own, so that all of it can be ended.
+        // A process group of its own, so that all of it can be killed.
         command.process_group(0).stdin(Stdio::null()).spawn().unwrap()
     }
 
@@ -245,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_are_found_by_what_they_were_told() {
+    fn ranks_are_found_by_their_variables() {
         let (_held, jobs_own) = refusing();
         let port = jobs_own.to_string();
         let given = |rank: &str| {
@@ -257,40 +261,42 @@ mod tests {
             start(987_654_321, "exec sleep 60", &variables)
         };
         let children = [given("0"), given("1")];
-        let seen = Prober::new(Whom::Job { job: 987_654_321, index: None }, Vec::new()).look();
-        let other = Prober::new(Whom::Job { job: 987_654_321, index: Some(3) }, Vec::new()).look();
+        let seen =
+            Prober::new(ProbeTarget::Job { job: 987_654_321, index: None }, Vec::new()).probe();
+        let other =
+            Prober::new(ProbeTarget::Job { job: 987_654_321, index: Some(3) }, Vec::new()).probe();
         end(children);
         let ranks: Vec<u32> = seen.ranks.iter().map(|rank| rank.rank).collect();
         assert_eq!(ranks, [0, 1]);
         assert_eq!(seen.ranks[0].visible.as_deref(), Some(&["4".to_owned(), "5".to_owned()][..]));
         assert_eq!(seen.ranks[1].world_size, Some(2));
         assert!(other.ranks.is_empty());
-        // Beside rank 0 the probe listens, and leaves it the port that is its own.
+        // Beside rank 0 the probe listens, on a port other than the job's own.
         let port = seen.listens.unwrap();
         assert_eq!(reach("localhost", port), Ok(()));
         assert_ne!(port, jobs_own);
     }
 
-    /// A process that has just been started has no environment until the kernel has its program in
-    /// place: each of these is looked at as early as that. Before looks were repeated some of fifty
-    /// were missed.
+    /// A process has no environment until its exec has completed, and these are probed that early.
+    /// Before scans were repeated, some of fifty were missed.
     #[test]
-    fn a_rank_that_is_just_being_started_is_not_missed() {
+    fn a_rank_in_the_middle_of_an_exec_is_not_missed() {
         for round in 0..50 {
             let job = 976_000_000 + round;
             let child = start(job, "exec sleep 60", &[("MUSTER_TASK", "0")]);
-            let seen = Prober::new(Whom::Job { job, index: None }, Vec::new()).look();
+            let seen = Prober::new(ProbeTarget::Job { job, index: None }, Vec::new()).probe();
             end([child]);
             assert_eq!(seen.ranks.len(), 1, "round {round}");
         }
     }
 
     #[test]
-    fn processes_of_a_rank_are_seen_with_what_they_are_told_and_have_open() {
+    fn processes_of_a_rank_are_seen_with_visible_and_open_devices() {
         let folder = tempfile::tempdir().unwrap();
-        let (device, ready) = (folder.path().join("gpu0"), folder.path().join("ready"));
+        let device = folder.path().join("gpu0");
+        let ready = folder.path().join("ready");
         fs::write(&device, "").unwrap();
-        // One is told another GPU than the rank, one has dropped all variables and opened a device.
+        // One has another visible GPU than the rank, one has no variables and an open device.
         let script = format!(
             "CUDA_VISIBLE_DEVICES=0 sleep 60 & env -i sh -c 'exec 9<{}; : > {}; sleep 60' & wait",
             device.display(),
@@ -299,11 +305,11 @@ mod tests {
         let child =
             start(965_000_001, &script, &[("MUSTER_TASK", "1"), ("CUDA_VISIBLE_DEVICES", "1")]);
         let mut prober =
-            Prober::new(Whom::Job { job: 965_000_001, index: None }, vec![device.clone()]);
+            Prober::new(ProbeTarget::Job { job: 965_000_001, index: None }, vec![device.clone()]);
         let list = |text: &str| Some(vec![text.to_owned()]);
         let mut seen = None;
-        let is_there = crate::process::until_empty(Duration::from_secs(30), || {
-            let rank = prober.look().ranks.pop();
+        let is_there = crate::process::poll_until(Duration::from_secs(30), || {
+            let rank = prober.probe().ranks.pop();
             let all = rank.as_ref().map_or(&[][..], |rank| &rank.processes);
             let is_whole = ready.exists()
                 && all.iter().any(|one| one.visible == list("0"))
@@ -328,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_be_reached_is_named() {
+    fn an_unreachable_address_is_named_in_the_error() {
         let (_held, port) = refusing();
         assert!(reach("127.0.0.1", port).unwrap_err().contains("refused"));
         assert!(
@@ -345,7 +351,7 @@ mod tests {
         let files = device_files(&[], folder.path());
         assert_eq!(files.len(), 2);
         assert!(files.iter().all(|file| file.is_open), "{files:?}");
-        // What is configured goes before what is usual, and what is not there is no device.
+        // Configured files take precedence over the usual ones, and missing files are left out.
         let configured = ["null", "gone"].map(|name| folder.path().join(name));
         assert_eq!(device_files(&configured, folder.path()).len(), 1);
     }

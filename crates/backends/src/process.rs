@@ -1,7 +1,7 @@
-//! Processes as `/proc` shows them: identity that survives pid reuse, descendants, and the
+//! Processes as shown by `/proc`: identities that survive pid reuse, descendants, and the
 //! environment tag.
 //!
-//! A pid alone names nothing: it is trusted only with its start time and the boot id. Signals go
+//! Invariants: a pid is trusted only together with its start time and the boot id, and signals go
 //! through a pidfd that was opened before the identity was checked.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,29 +13,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::env::TAG_VARIABLE;
 
-/// Clock ticks of `/proc` in a second: the kernel shows its times to users in hundredths, whatever
-/// it counts in itself (proc(5), time(7): `USER_HZ`).
+/// Clock ticks per second in `/proc`: the kernel always reports hundredths of a second (proc(5),
+/// time(7): `USER_HZ`).
 pub const TICKS_PER_SEC: u64 = 100;
 
-/// One process of one boot, for ever.
+/// Unique identity of a process: never reused, also across reboots.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessKey {
-    /// Process id.
+    /// Process id as seen by this process.
     pub pid: i32,
     /// Start time in clock ticks since boot, field 22 of `/proc/<pid>/stat`.
     pub start_ticks: u64,
-    /// `/proc/sys/kernel/random/boot_id`.
+    /// Id of the boot, from `/proc/sys/kernel/random/boot_id`.
     pub boot_id: String,
 }
 
 impl ProcessKey {
-    /// The key of a live process.
+    /// Returns the key of a live process.
     pub fn of(pid: i32) -> io::Result<Self> {
         let stat = Stat::read(pid).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
         Ok(Self { pid, start_ticks: stat.start_ticks, boot_id: boot_id()? })
     }
 
-    /// True while exactly this process runs. A zombie does not.
+    /// Returns true while exactly this process runs; false for a zombie.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         self.is_of_this_boot()
@@ -43,40 +43,40 @@ impl ProcessKey {
                 .is_some_and(|stat| stat.start_ticks == self.start_ticks && !stat.is_zombie)
     }
 
-    /// False when the machine was rebooted since.
+    /// Returns false when the machine was rebooted since.
     #[must_use]
     pub fn is_of_this_boot(&self) -> bool {
         boot_id().is_ok_and(|id| id == self.boot_id)
     }
 }
 
-/// Random id of this boot.
+/// Returns the random id of this boot.
 pub fn boot_id() -> io::Result<String> {
     Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }
 
-/// What is needed of `/proc/<pid>/stat`.
+/// The fields of `/proc/<pid>/stat` that are used here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// Parent.
+    /// Pid of the parent process.
     pub parent: i32,
     /// Start time in clock ticks since boot.
     pub start_ticks: u64,
-    /// CPU time in ticks, user and system, with that of children it has waited for.
+    /// CPU time in ticks, user and system, including children that it has waited for.
     pub cpu_ticks: u64,
-    /// Dead, not yet reaped.
+    /// True when the process has ended and is not yet reaped.
     pub is_zombie: bool,
 }
 
 impl Stat {
-    /// Of a process, if there is one.
+    /// Reads the fields of a process; `None` when there is no such process.
     #[must_use]
     pub fn read(pid: i32) -> Option<Self> {
         Self::parse(&String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/stat")).ok()?))
     }
 
-    /// The second field is the program's name in parentheses and may contain anything, so fields
-    /// count from the last closing parenthesis.
+    /// Parses the file. The second field is the program's name in parentheses and may contain any
+    /// character, so fields are counted from the last closing parenthesis.
     fn parse(text: &str) -> Option<Self> {
         let (_, rest) = text.rsplit_once(')')?;
         let mut fields = rest.split_ascii_whitespace();
@@ -92,30 +92,31 @@ impl Stat {
     }
 }
 
-/// What a process does with a signal.
+/// Disposition of a process for a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disposition {
-    /// It has a handler.
+    /// The process has a handler for this signal.
     Caught,
-    /// It has a handler for every signal that would end it, this one among them: a bash with an
-    /// EXIT trap, which runs that and ends, or a program written in Go. Whether it does anything
-    /// else for this signal cannot be told.
+    /// The process has handlers for all signals that would end it, including this one: a bash with
+    /// an EXIT trap, which runs the trap and exits, or a program written in Go. Whether it treats
+    /// this signal in a special way is unknown.
     CaughtLikeAll,
-    /// It has none, but every thread of it blocks the signal: it stays pending, or is waited for.
+    /// The process has no handler, but every thread blocks the signal: it stays pending, or is
+    /// waited for.
     Blocked,
-    /// It drops it.
+    /// The process ignores the signal.
     Ignored,
-    /// It would do what the kernel does by default: for most signals, end.
+    /// The process would take the kernel's default action: for most signals, termination.
     Default,
 }
 
 impl Disposition {
-    /// Of a process; [`Disposition::Default`] where that cannot be read.
+    /// Reads the disposition of a process; [`Disposition::Default`] where it cannot be read.
     #[must_use]
     pub fn of(pid: i32, signal: i32) -> Self {
         let read = |path: String| std::fs::read_to_string(path).unwrap_or_default();
         match Self::parse(&read(format!("/proc/{pid}/status")), signal) {
-            // The mask in that file is the main thread's only.
+            // The mask in that file is that of the main thread only.
             Self::Blocked => {
                 let threads =
                     std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
@@ -130,10 +131,10 @@ impl Disposition {
         }
     }
 
-    /// Reads the masks of a `status` file.
+    /// Parses the signal masks of a `status` file.
     fn parse(status: &str, signal: i32) -> Self {
-        /// ILL, BUS, FPE, USR1, SEGV, USR2, VTALRM and SYS: of programs only those handle all of
-        /// these that handle all there are.
+        /// ILL, BUS, FPE, USR1, SEGV, USR2, VTALRM and SYS: a program that handles all of these
+        /// handles every signal.
         const ALL: u64 = 1 << 3 | 1 << 6 | 1 << 7 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 25 | 1 << 30;
         let mask = |field: &str| {
             let mask = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
@@ -152,24 +153,24 @@ impl Disposition {
     }
 }
 
-/// Where the program and the stack of a process begin: both are chosen anew by each exec and
-/// inherited by a fork.
+/// Start addresses of the program and the stack of a process: each exec chooses new ones, a fork
+/// inherits them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// Field 26 of `/proc/<pid>/stat`.
+    /// Start of the code: field 26 of `/proc/<pid>/stat`.
     pub code: u64,
-    /// Field 28.
+    /// Start of the stack: field 28 of `/proc/<pid>/stat`.
     pub stack: u64,
 }
 
 impl Image {
-    /// Of a process; `None` where the kernel does not show it.
+    /// Reads the addresses of a process; `None` where the kernel hides them.
     #[must_use]
     pub fn of(pid: i32) -> Option<Self> {
         let text =
             String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/stat")).ok()?).into_owned();
         let (_, rest) = text.rsplit_once(')')?;
-        // The first field of the rest is number 3.
+        // The first field after the name is number 3.
         let mut fields = rest.split_ascii_whitespace().skip(26 - 3);
         let code = fields.next()?.parse().ok()?;
         let stack = fields.nth(1)?.parse().ok()?;
@@ -177,7 +178,7 @@ impl Image {
     }
 }
 
-/// True for a process that a signal (or a debugger) has stopped.
+/// Returns true for a process that was stopped by a signal or a debugger.
 #[must_use]
 pub fn is_stopped(pid: i32) -> bool {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -186,13 +187,13 @@ pub fn is_stopped(pid: i32) -> bool {
         .is_some_and(|(_, rest)| matches!(rest.trim_start().chars().next(), Some('T' | 't')))
 }
 
-/// Every pid now.
+/// Returns the pids of all processes.
 pub(crate) fn pids() -> Vec<i32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Live processes below `root`, without `root`.
+/// Returns the live descendants of `root`, without `root`.
 #[must_use]
 pub fn descendants(root: i32) -> Vec<i32> {
     let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
@@ -201,7 +202,9 @@ pub fn descendants(root: i32) -> Vec<i32> {
             children.entry(stat.parent).or_default().push(pid);
         }
     }
-    let (mut found, mut open, mut seen) = (Vec::new(), vec![root], BTreeSet::from([root]));
+    let mut found = Vec::new();
+    let mut open = vec![root];
+    let mut seen = BTreeSet::from([root]);
     while let Some(pid) = open.pop() {
         for child in children.remove(&pid).unwrap_or_default() {
             if seen.insert(child) {
@@ -213,13 +216,13 @@ pub fn descendants(root: i32) -> Vec<i32> {
     found
 }
 
-/// True when the process was started with this tag in its environment.
+/// Returns true when the process was started with this tag in its environment.
 #[must_use]
 pub fn has_tag(pid: i32, tag: &str) -> bool {
     tag_of(pid).is_some_and(|found| found == tag)
 }
 
-/// The tag a process was started with, where its environment may be read.
+/// Returns the tag in a process's environment; `None` without one, or where it cannot be read.
 #[must_use]
 pub fn tag_of(pid: i32) -> Option<String> {
     let environ = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
@@ -229,7 +232,7 @@ pub fn tag_of(pid: i32) -> Option<String> {
     })
 }
 
-/// Live processes that were started with this tag, but for the caller.
+/// Returns the live processes that were started with this tag, except the caller.
 #[must_use]
 pub fn tagged(tag: &str) -> Vec<i32> {
     let own = std::process::id() as i32;
@@ -237,26 +240,26 @@ pub fn tagged(tag: &str) -> Vec<i32> {
     pids().into_iter().filter(|pid| *pid != own && has_tag(*pid, tag) && is_live(*pid)).collect()
 }
 
-/// Signals a process if `is_meant` still holds once it is pinned by a pidfd. A process that is gone
-/// is fine.
-pub fn signal_checked(pid: i32, signal: Signal, is_meant: impl Fn(i32) -> bool) {
+/// Signals a process if `is_same` still holds once a pidfd pins it. A process that is gone is not
+/// an error.
+pub fn signal_checked(pid: i32, signal: Signal, is_same: impl Fn(i32) -> bool) {
     let Some(raw) = Pid::from_raw(pid) else { return };
-    if let Ok(pinned) = pidfd_open(raw, PidfdFlags::empty())
-        && is_meant(pid)
+    if let Ok(pidfd) = pidfd_open(raw, PidfdFlags::empty())
+        && is_same(pid)
     {
-        let _ = pidfd_send_signal(pinned, signal);
+        let _ = pidfd_send_signal(pidfd, signal);
     }
 }
 
-/// Signals a process that cannot have been replaced (a child, or read from a cgroup a moment ago).
+/// Signals a process whose pid cannot have been reused (a child, or just read from a cgroup).
 pub fn signal(pid: i32, signal: Signal) {
     signal_checked(pid, signal, |_| true);
 }
 
-/// Kills every process with this tag until none is left. True when none is.
+/// Kills every process with this tag. Returns true when none is left.
 #[must_use]
 pub fn kill_tagged(tag: &str, patience: Duration) -> bool {
-    until_empty(patience, || {
+    poll_until(patience, || {
         let left = tagged(tag);
         for pid in &left {
             signal_checked(*pid, Signal::KILL, |pid| has_tag(pid, tag));
@@ -265,10 +268,10 @@ pub fn kill_tagged(tag: &str, patience: Duration) -> bool {
     })
 }
 
-/// Calls `round` until it says that nothing is left, or patience ends (a process that cannot die is
-/// in the kernel, usually on a dead file system or driver). Waits a little longer each time.
+/// Calls `round` with growing pauses until it returns true, or `patience` has passed (a process
+/// that cannot die is stuck in the kernel, usually in a file system or driver).
 #[must_use]
-pub fn until_empty(patience: Duration, mut round: impl FnMut() -> bool) -> bool {
+pub fn poll_until(patience: Duration, mut round: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     let mut pause = Duration::from_micros(500);
     loop {
@@ -310,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_process_does_with_a_signal_is_read_from_its_masks() {
+    fn dispositions_are_read_from_the_signal_masks() {
         let status = "Name:\tx\nSigBlk:\t0000000000000a00\nSigIgn:\t0000000000000800\nSigCgt:\t0000000000000401\n";
         for (signal, expected) in [
             (1, Disposition::Caught),
@@ -337,10 +340,7 @@ mod tests {
         let own = Image::of(std::process::id() as i32).unwrap();
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let is_another = || Image::of(child.id() as i32).is_some_and(|other| other != own);
-        assert!(
-            until_empty(Duration::from_secs(30), is_another),
-            "it has executed another program"
-        );
+        assert!(poll_until(Duration::from_secs(30), is_another), "it has executed another program");
         child.kill().unwrap();
         child.wait().unwrap();
     }

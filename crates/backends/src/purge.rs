@@ -1,5 +1,5 @@
-//! Removing what an attempt left on disk, once nobody will ask about it again. Goes down by open
-//! directories and never through a symbolic link, removes only names that this crate makes, and no
+//! Deletes the files of an attempt that is over and forgotten. Invariants: it opens directories one
+//! by one and follows no symbolic link, deletes only names that this crate creates, and no
 //! directory that holds anything else.
 
 use std::os::fd::OwnedFd;
@@ -12,9 +12,9 @@ use rustix::io;
 use crate::record::{CLAIM, EXIT, LOG, ORDER};
 use crate::segments::{self, LOST};
 
-/// Removes the output of one task, and unless the attempt is still to be forgotten the marks that
-/// kept it from running twice, and then the directories up to that of the job, as far as they are
-/// empty. What is gone already is no error.
+/// Deletes the output of one task; its claim and exit record, unless its order is still there; and
+/// then the directories up to that of the job, as far as they are empty. Files that are already
+/// gone are not an error.
 pub(crate) fn task(jobs: &Path, id: AttemptId, rank: Rank) {
     let names = [
         id.element.job.to_string(),
@@ -27,11 +27,11 @@ pub(crate) fn task(jobs: &Path, id: AttemptId, rank: Rank) {
     }
 }
 
-/// A directory itself, not what a link with its name leads to.
+/// Flags that open a directory but follow no symbolic link.
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Clears the directory at the end of the path, then removes each on the way back that is empty.
+/// Clears the directory at the end of the path, then removes the empty directories on the way back.
 fn descend(parent: &OwnedFd, names: &[String]) {
     let Some((name, below)) = names.split_first() else {
         clear(parent);
@@ -40,7 +40,7 @@ fn descend(parent: &OwnedFd, names: &[String]) {
     if let Ok(dir) = openat(parent, name, DIRECTORY, Mode::empty()) {
         descend(&dir, below);
     }
-    // It may hold other tasks, or never have been there.
+    // It may hold other tasks, or not exist.
     let _kept = unlinkat(parent, name, AtFlags::REMOVEDIR);
 }
 
@@ -48,16 +48,16 @@ fn clear(task: &OwnedFd) {
     for name in output_files(task) {
         let _absent = unlinkat(task, name, AtFlags::empty());
     }
-    // While there is an order, a supervisor might come for it: the marks must be there to refuse
-    // it.
+    // While there is an order, a late supervisor might claim it: claim and exit record must still
+    // be there to refuse it.
     if matches!(statat(task, ORDER, AtFlags::SYMLINK_NOFOLLOW), Err(io::Errno::NOENT)) {
-        for mark in [CLAIM, EXIT] {
-            let _absent = unlinkat(task, mark, AtFlags::empty());
+        for record in [CLAIM, EXIT] {
+            let _absent = unlinkat(task, record, AtFlags::empty());
         }
     }
 }
 
-/// Lists the files of the task's output that are there.
+/// Lists the existing files of the task's output.
 fn output_files(task: &OwnedFd) -> Vec<String> {
     let entries = Dir::read_from(task).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().to_str().ok().map(str::to_owned));
@@ -76,18 +76,19 @@ mod tests {
 
     use super::*;
     use crate::process::ProcessKey;
-    use crate::record::{End, Ended, Sync, TaskDir};
+    use crate::record::{ExitRecord, Sync, TaskDir, TaskEnd};
 
     fn id(index: u32) -> AttemptId {
         AttemptId { element: ElementId { job: JobId(12), index }, attempt: Attempt(1) }
     }
 
-    /// A task that has run and is forgotten.
+    /// Creates the files of a task that has run and is forgotten.
     fn ran(jobs: &Path, id: AttemptId, rank: Rank) -> TaskDir {
         let dir = TaskDir::of(jobs, id, rank);
         dir.create().unwrap();
         dir.claim(ProcessKey { pid: 1, start_ticks: 5, boot_id: "boot".into() }).unwrap();
-        dir.write_ended(&Ended::now(End::Exited(TaskExit::Code { code: 0 })), Sync::No).unwrap();
+        dir.write_exit(&ExitRecord::now(TaskEnd::Exited(TaskExit::Code { code: 0 })), Sync::No)
+            .unwrap();
         dir.create_log().unwrap();
         dir
     }
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ours_and_what_may_still_be_started_stays() {
+    fn unknown_files_and_marks_of_tasks_with_an_order_stay() {
         let temp = tempfile::tempdir().unwrap();
         let noted = ran(temp.path(), id(0), Rank(0));
         fs::write(noted.path().join("note"), "kept").unwrap();
@@ -124,7 +125,8 @@ mod tests {
     #[test]
     fn no_link_is_followed() {
         let temp = tempfile::tempdir().unwrap();
-        let (jobs, victims) = (temp.path().join("jobs"), temp.path().join("victims"));
+        let jobs = temp.path().join("jobs");
+        let victims = temp.path().join("victims");
         let victim = ran(&victims, id(0), Rank(0));
         fs::create_dir_all(jobs.join("12/1/1")).unwrap();
         symlink(victims.join("12/0"), jobs.join("12/0")).unwrap();

@@ -1,10 +1,10 @@
-//! The on-disk record of one task of one attempt, and its durable writes.
+//! The on-disk records of one task of one attempt, and their durable writes.
 //!
-//! Every file is versioned JSON, written whole to a temporary name and renamed, so a reader never
-//! sees half of one. `claim.json` appears by hard link and therefore once: it is the lock by which
-//! a supervisor refuses to start the same attempt twice. The directory belongs to the daemon's user
-//! (root in system mode) with mode 0700, so no other user can plant a name in it. `order.json`
-//! holds the submitter's environment and is deleted on Forget.
+//! Every file is versioned JSON, written to a temporary name and renamed, so that a reader never
+//! sees a partial one. `claim.json` is created by hard link, which succeeds only once: it is the
+//! lock that keeps an attempt from running twice. The directory belongs to the daemon's user (root
+//! in system mode) with mode 0700, so that no other user can create names in it. `order.json` holds
+//! the submitter's environment and is deleted on Forget.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -12,7 +12,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use muster_model::payload::{Command, Identity};
+use muster_model::payload::{Identity, TaskCommand};
 use muster_model::{
     Attempt, AttemptId, Bytes, Checkpoint, ElementId, OutputFiles, Rank, Span, TaskCheckpoint,
     TaskExit, TaskSignalled,
@@ -25,50 +25,50 @@ use crate::epoch::Epoch;
 use crate::process::ProcessKey;
 use crate::segments;
 
-/// Version of the records that this build writes. Older ones are read; newer ones are refused by
-/// name.
+/// Version of the records that this build writes. Older versions are read; newer ones are rejected
+/// with [`RecordError::Newer`].
 pub const VERSION: u32 = 1;
 
-/// Names in a task's directory: what it is to do, who owns it, how it ended, what it said.
+/// Names of the files in a task's directory: order, claim, exit record, output.
 pub(crate) const ORDER: &str = "order.json";
 pub(crate) const CLAIM: &str = "claim.json";
 pub(crate) const EXIT: &str = "exit.json";
 pub(crate) const LOG: &str = "output.log";
-/// When an earlier version released its process.
+/// Name of the start record of earlier versions.
 const STARTED: &str = "started.json";
-/// What it acknowledged last.
+/// Name of the record of the newest acknowledged checkpoint.
 const CHECKPOINT: &str = "checkpoint.json";
 
-/// Why a record could not be read or written.
+/// Error of reading or writing a record.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The file system said no.
+    /// The file system returned an error.
     #[error("{path}: {source}")]
     Io {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// What it said.
+        /// Error of the file system.
         source: io::Error,
     },
-    /// A newer Muster wrote it.
+    /// A newer version of Muster wrote the record.
     #[error(
-        "{path} has version {found}, this muster knows up to {VERSION}; hint: use the newer binary again"
+        "{path} has version {found}, this muster reads up to {VERSION}; hint: use the newer binary again"
     )]
     Newer {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Its version.
+        /// Version found in it.
         found: u32,
     },
-    /// It is not a record (a torn write before a power loss, or something else).
+    /// The file is not a record (a partial write before a power loss, or another file).
     #[error("{path} is not readable as a record: {what}")]
     Corrupt {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the defect.
         what: String,
     },
-    /// Somebody else has claimed the task.
+    /// Another supervisor has claimed the task.
     #[error("this attempt was already started once")]
     Claimed,
 }
@@ -76,94 +76,92 @@ pub enum RecordError {
 /// Everything a supervisor needs to run one task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OrderRecord {
-    /// [`VERSION`].
+    /// Format version, see [`VERSION`].
     pub version: u32,
-    /// Which attempt.
+    /// Attempt of the task.
     pub id: AttemptId,
-    /// Which task.
+    /// Rank of the task within the attempt.
     pub rank: Rank,
     /// Epoch of the state that ordered it; orders of earlier versions have none.
     #[serde(default)]
     pub epoch: Option<Epoch>,
     /// Value of [`crate::env::TAG_VARIABLE`] in every process of the task.
     pub tag: String,
-    /// What to run.
-    pub command: Command,
+    /// Program and arguments of the task.
+    pub command: TaskCommand,
     /// Whole environment, rank variables included.
     pub env: std::collections::BTreeMap<String, String>,
     /// Working directory, entered as the user.
     pub workdir: PathBuf,
-    /// Files for its output with all marks filled in, opened as the user; orders of earlier
+    /// Files for its output with all placeholders replaced, opened as the user; orders of earlier
     /// versions have none.
     #[serde(default)]
     pub files: OutputFiles,
     /// File mode creation mask.
     pub umask: u32,
-    /// As whom it runs.
+    /// User of the job.
     pub identity: Identity,
-    /// Change to `identity` (system mode); otherwise run as whoever the daemon is.
+    /// True to run as `identity` (system mode); otherwise the task runs as the daemon's user.
     pub switch_user: bool,
     /// The task runs on a pseudo-terminal.
     pub terminal: bool,
-    /// Walltime from the moment the user's process runs.
+    /// Wall time from the start of the user's process.
     pub time_limit: Option<Span>,
-    /// Between SIGTERM and SIGKILL.
+    /// Time between SIGTERM and SIGKILL.
     pub grace: Span,
-    /// Warning before the limit.
+    /// Checkpoint signal, and its lead before the time limit.
     pub checkpoint: Option<Checkpoint>,
     /// Rendezvous ports of the gang, one per task group.
     pub ports: Vec<u16>,
-    /// The port that this task's supervisor keeps bound until the user's process runs.
+    /// Rendezvous port that this task's supervisor keeps bound until the user's process runs.
     pub hold_port: Option<u16>,
-    /// Control groups to make and join.
+    /// Control groups to create and join.
     pub cgroup: CgroupPlan,
     /// `oom_score_adj` of the task where its supervisor's is lowered (system mode).
     #[serde(default)]
     pub oom_score_adj: Option<i32>,
-    /// Soft limit of open files for the task; the daemon raises its own.
+    /// Soft limit of open files for the task, where the daemon raised its own.
     #[serde(default)]
     pub open_files: Option<u64>,
-    /// Output that is kept on disk; 0 is no limit.
+    /// Size of the output kept on disk; 0 is no limit.
     #[serde(default)]
     pub log_limit: Bytes,
     /// Socket on which the supervisor listens.
     pub socket: PathBuf,
-    /// Where the task's processes say that their progress is saved; orders of earlier versions have
-    /// none.
+    /// Pipe for checkpoint acknowledgements of the task; orders of earlier versions have none.
     #[serde(default)]
     pub checkpoint_file: Option<PathBuf>,
-    /// The port of a replica of a service that this task's supervisor keeps bound until the user's
+    /// Port of the service replica, which this task's supervisor keeps bound until the user's
     /// process runs.
     #[serde(default)]
     pub service_port: Option<u16>,
-    /// Stop the task when it does nothing.
+    /// Idle limit of the task.
     #[serde(default)]
     pub idle: Option<IdleOrder>,
-    /// How long the task waits at the gate without a daemon that could let it run; `None` is for
-    /// ever.
-    #[serde(default)]
-    pub gate_patience: Option<Span>,
+    /// Time that the prepared task waits for Go while no daemon is connected; `None` is no limit.
+    #[serde(default, rename = "gate_patience")]
+    pub go_timeout: Option<Span>,
 }
 
-/// When a task is stopped for doing nothing.
+/// Idle limit of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdleOrder {
-    /// After so long.
+    /// Idle time after which the task is stopped.
     pub after: Span,
-    /// UUIDs of its NVIDIA GPUs, on which work counts, too.
+    /// UUIDs of its NVIDIA GPUs, whose utilisation counts as activity.
     pub gpus: Vec<String>,
 }
 
-/// Which supervisor owns the task.
+/// Claim of a task by a supervisor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Claim {
-    /// [`VERSION`].
+pub struct ClaimRecord {
+    /// Format version, see [`VERSION`].
     pub version: u32,
-    /// The supervisor.
+    /// Process of the supervisor that owns the task.
     pub supervisor: ProcessKey,
 }
 
-/// An instant, by two clocks.
+/// An instant on two clocks: wall clock and time since boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instant {
     /// Milliseconds since the Unix epoch.
@@ -174,48 +172,49 @@ pub struct Instant {
 }
 
 impl Instant {
-    /// Reads both clocks.
+    /// Returns the present instant on both clocks.
     #[must_use]
     pub fn now() -> Self {
         Self { at_ms: now_ms(), boot_ms: Some(millis(rustix::time::ClockId::Boottime)) }
     }
 }
 
-/// The newest checkpoint that the task acknowledged; written before anybody is told.
+/// The newest checkpoint that the task acknowledged; written before it is reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Checkpointed {
-    /// [`VERSION`].
+pub struct CheckpointRecord {
+    /// Format version, see [`VERSION`].
     pub version: u32,
-    /// What was noted.
-    pub noted: TaskCheckpoint,
+    /// Newest checkpoint that the task acknowledged.
+    #[serde(rename = "noted")]
+    pub checkpoint: TaskCheckpoint,
 }
 
-/// How the task ended; written before the daemon is told.
+/// End of a task; written before it is reported to the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ended {
-    /// [`VERSION`].
+pub struct ExitRecord {
+    /// Format version, see [`VERSION`].
     pub version: u32,
-    /// How.
-    pub end: End,
-    /// What it used; `None` when it did not run.
+    /// Kind of end, with its exit or reason.
+    pub end: TaskEnd,
+    /// Resource usage; `None` when it did not run.
     #[serde(default)]
-    pub usage: Option<Usage>,
-    /// How far the last request for a checkpoint had got.
+    pub usage: Option<TaskUsage>,
+    /// Number of processes that got the signal of the last checkpoint request.
     #[serde(default)]
     pub signalled: Option<TaskSignalled>,
-    /// When the user's process was released. `None` when it was not, and in records of earlier
-    /// versions, which have a file of its own for it.
+    /// Instant at which the user's process was released. `None` when it was not, and in records of
+    /// earlier versions, which have a separate file for it.
     #[serde(default)]
     pub started: Option<Instant>,
-    /// When it ended.
+    /// Instant of the end.
     #[serde(flatten)]
     pub at: Instant,
 }
 
-impl Ended {
-    /// An end at this instant of a task that did not run.
+impl ExitRecord {
+    /// Returns the record of a task that ends now and did not run.
     #[must_use]
-    pub fn now(end: End) -> Self {
+    pub fn now(end: TaskEnd) -> Self {
         Self {
             version: VERSION,
             end,
@@ -227,29 +226,29 @@ impl Ended {
     }
 }
 
-/// What a task's processes used, as the kernel counts it for those that were waited for.
+/// Resource usage of a task's processes, as the kernel counts it for those that were waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Usage {
+pub struct TaskUsage {
     /// Largest resident set of any one process, in bytes.
     pub max_rss_bytes: u64,
     /// CPU time of all processes, user and system, in milliseconds.
     pub cpu_ms: u64,
 }
 
-/// How a task ended.
+/// Kind of end of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum End {
-    /// It could not be made ready.
+pub enum TaskEnd {
+    /// The task could not be prepared, for this reason.
     Refused(String),
-    /// It can never be made ready.
+    /// The task could not be prepared, for this reason, and a retry would fail the same way.
     Impossible(String),
-    /// It ran, or was stopped before it ran.
+    /// The task ran, or was stopped before it ran.
     Exited(TaskExit),
 }
 
-/// Directory of the jobs of an epoch: `<jobs>/<epoch>`. Jobs of versions without epochs lie in
-/// `<jobs>` itself.
+/// Returns the directory of the jobs of an epoch: `<jobs>/<epoch>`. Jobs of versions without epochs
+/// lie in `<jobs>` itself.
 #[must_use]
 pub fn epoch_dir(jobs: &Path, epoch: Option<&Epoch>) -> PathBuf {
     epoch.map_or_else(|| jobs.to_owned(), |epoch| jobs.join(epoch.as_str()))
@@ -262,57 +261,60 @@ pub struct TaskDir {
 }
 
 impl TaskDir {
-    /// The directory of a task under the `jobs` directory.
+    /// Returns the directory of a task under the `jobs` directory.
     #[must_use]
     pub fn of(jobs: &Path, id: AttemptId, rank: Rank) -> Self {
         Self { path: attempt_dir(jobs, id).join(rank.to_string()) }
     }
 
-    /// The directory at `path`, as a supervisor is told it.
+    /// Returns the directory at `path`, as a supervisor gets it from the daemon.
     #[must_use]
     pub fn at(path: PathBuf) -> Self {
         Self { path }
     }
 
-    /// Where it is.
+    /// Returns the path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where the task's output goes.
+    /// Returns the path of the first file of the task's output.
     #[must_use]
     pub fn log(&self) -> PathBuf {
         self.path.join(LOG)
     }
 
-    /// Makes the directory and its parents, closed to others.
+    /// Creates the directory and its parents, without access for other users.
     pub fn create(&self) -> Result<(), RecordError> {
         private_dirs(&self.path)
             .map_err(|source| RecordError::Io { path: self.path.clone(), source })
     }
 
-    /// Where the order is.
+    /// Returns the path of the order.
     #[must_use]
     pub fn order_path(&self) -> PathBuf {
         self.path.join(ORDER)
     }
 
-    /// Writes the order. Not synced: it means nothing after a reboot.
+    /// Writes the order. Not synced: it is useless after a reboot.
     pub fn write_order(&self, order: &OrderRecord) -> Result<(), RecordError> {
         self.write(ORDER, order, Sync::No)
     }
 
-    /// The order, if there is one.
+    /// Reads the order, if there is one.
     pub fn order(&self) -> Result<Option<OrderRecord>, RecordError> {
         self.read(ORDER)
     }
 
-    /// Takes the task for the calling supervisor, once and for all.
+    /// Claims the task for the given supervisor.
+    ///
+    /// # Errors
+    /// [`RecordError::Claimed`] when the task was claimed before.
     pub fn claim(&self, supervisor: ProcessKey) -> Result<(), RecordError> {
-        let (from, to) =
-            (self.path.join(format!(".claim.{}", supervisor.pid)), self.path.join(CLAIM));
-        let linked = write_whole(&from, &Claim { version: VERSION, supervisor }, Sync::No)
+        let from = self.path.join(format!(".claim.{}", supervisor.pid));
+        let to = self.path.join(CLAIM);
+        let linked = write_whole(&from, &ClaimRecord { version: VERSION, supervisor }, Sync::No)
             .and_then(|()| std::fs::hard_link(&from, &to));
         let _ = std::fs::remove_file(&from);
         linked.map_err(|source| match source.kind() {
@@ -321,24 +323,24 @@ impl TaskDir {
         })
     }
 
-    /// Who claimed it, if somebody did.
-    pub fn claimed(&self) -> Result<Option<Claim>, RecordError> {
+    /// Reads the claim, if there is one.
+    pub fn claimed(&self) -> Result<Option<ClaimRecord>, RecordError> {
         self.read(CLAIM)
     }
 
-    /// Returns when an earlier version released the user's process of a task.
+    /// Reads the start record that an earlier version wrote, if there is one.
     pub fn started_before(&self) -> Result<Option<Instant>, RecordError> {
         self.read(STARTED)
     }
 
-    /// Records how it ended. `sync` says whether the record is to survive a power loss on return;
-    /// otherwise the caller sees to that, with [`TaskDir::sync_ended`] or because a journal has it.
-    pub fn write_ended(&self, ended: &Ended, sync: Sync) -> Result<(), RecordError> {
+    /// Writes the exit record. With [`Sync::Yes`] it survives a power loss on return; otherwise the
+    /// caller ensures that, by [`TaskDir::sync_exit`] or because a journal has the end.
+    pub fn write_exit(&self, ended: &ExitRecord, sync: Sync) -> Result<(), RecordError> {
         self.write(EXIT, ended, sync)
     }
 
-    /// Makes the record of its end survive a power loss.
-    pub fn sync_ended(&self) -> Result<(), RecordError> {
+    /// Syncs the exit record, so that it survives a power loss.
+    pub fn sync_exit(&self) -> Result<(), RecordError> {
         let path = self.path.join(EXIT);
         let synced = File::open(&path).and_then(|file| file.sync_all());
         synced
@@ -346,28 +348,27 @@ impl TaskDir {
             .map_err(|source| RecordError::Io { path, source })
     }
 
-    /// How it ended, if that is known.
-    pub fn ended(&self) -> Result<Option<Ended>, RecordError> {
+    /// Reads the exit record, if there is one.
+    pub fn exit(&self) -> Result<Option<ExitRecord>, RecordError> {
         self.read(EXIT)
     }
 
-    /// Records durably what the task acknowledged.
-    pub fn write_checkpointed(&self, noted: TaskCheckpoint) -> Result<(), RecordError> {
-        self.write(CHECKPOINT, &Checkpointed { version: VERSION, noted }, Sync::Yes)
+    /// Records an acknowledged checkpoint durably.
+    pub fn write_checkpoint(&self, checkpoint: TaskCheckpoint) -> Result<(), RecordError> {
+        self.write(CHECKPOINT, &CheckpointRecord { version: VERSION, checkpoint }, Sync::Yes)
     }
 
-    /// What the task acknowledged last, if it did.
-    pub fn checkpointed(&self) -> Result<Option<Checkpointed>, RecordError> {
+    /// Reads the newest acknowledged checkpoint, if there is one.
+    pub fn checkpoint(&self) -> Result<Option<CheckpointRecord>, RecordError> {
         self.read(CHECKPOINT)
     }
 
-    /// Writes how many bytes of output a full disk did not take.
+    /// Writes the number of output bytes that a full disk did not store.
     pub fn write_lost(&self, bytes: u64) -> Result<(), RecordError> {
         self.write(segments::LOST, &bytes, Sync::No)
     }
 
-    /// Opens the log for the first time. Fails if anything is there already, a symbolic link above
-    /// all.
+    /// Creates the log. Fails if the name exists, in particular as a symbolic link.
     pub fn create_log(&self) -> Result<File, RecordError> {
         create_log_at(self.log())
     }
@@ -382,8 +383,8 @@ impl TaskDir {
         let _ = std::fs::remove_file(segments::path_of(&self.log(), start));
     }
 
-    /// Deletes what is kept for re-adoption, secrets above all. The log stays, and so do claim and
-    /// exit, which keep the same attempt from ever running again.
+    /// Deletes the records for re-adoption, which may hold secrets. The log stays, and so do claim
+    /// and exit record, which keep the same attempt from ever running again.
     pub fn forget(&self) {
         for name in [ORDER, STARTED, CHECKPOINT] {
             let _ = std::fs::remove_file(self.path.join(name));
@@ -391,7 +392,7 @@ impl TaskDir {
     }
 
     fn write<T: Serialize>(&self, name: &str, record: &T, sync: Sync) -> Result<(), RecordError> {
-        // Two writers of one process (a backend and its successor in tests) must not share a
+        // Two writers in one process (in tests: a backend and its successor) must not share a
         // temporary file either.
         static WRITES: AtomicU64 = AtomicU64::new(0);
         let path = self.path.join(name);
@@ -439,33 +440,33 @@ fn write_whole<T: Serialize>(path: &Path, record: &T, sync: Sync) -> io::Result<
     }
 }
 
-/// Says whether a record must survive a power loss once it is written.
+/// Durability of a record once it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sync {
-    /// It must.
+    /// The record survives a power loss.
     Yes,
-    /// It need not; it survives the end of any process.
+    /// The record survives the end of any process, but possibly not a power loss.
     No,
 }
 
-/// Makes a directory and its parents, those that are new closed to others.
+/// Creates a directory and its parents; new ones give no access to other users.
 pub fn private_dirs(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Directory of all tasks of one attempt.
+/// Returns the directory of all tasks of one attempt.
 #[must_use]
 pub fn attempt_dir(jobs: &Path, id: AttemptId) -> PathBuf {
     element_dir(jobs, id.element).join(id.attempt.to_string())
 }
 
-/// The newest attempt of an element that has left anything on disk.
+/// Returns the newest attempt of an element that has a directory.
 #[must_use]
 pub fn newest_attempt(jobs: &Path, element: ElementId) -> Option<Attempt> {
     numbers_in(&element_dir(jobs, element)).into_iter().max().map(Attempt)
 }
 
-/// Ranks of an attempt that have a directory.
+/// Returns the ranks of an attempt that have a directory.
 #[must_use]
 pub fn ranks(jobs: &Path, id: AttemptId) -> Vec<Rank> {
     numbers_in(&attempt_dir(jobs, id)).into_iter().map(Rank).collect()
@@ -485,16 +486,16 @@ fn numbers_in(dir: &Path) -> Vec<u32> {
 
 fn decode<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, RecordError> {
     #[derive(Deserialize)]
-    struct Banner {
+    struct RecordVersion {
         version: u32,
     }
     let corrupt = |error: serde_json::Error| RecordError::Corrupt {
         path: path.to_owned(),
         what: error.to_string(),
     };
-    let banner: Banner = serde_json::from_slice(bytes).map_err(corrupt)?;
-    if banner.version > VERSION {
-        return Err(RecordError::Newer { path: path.to_owned(), found: banner.version });
+    let RecordVersion { version } = serde_json::from_slice(bytes).map_err(corrupt)?;
+    if version > VERSION {
+        return Err(RecordError::Newer { path: path.to_owned(), found: version });
     }
     serde_json::from_slice(bytes).map_err(corrupt)
 }
@@ -542,14 +543,15 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let dir = TaskDir::of(temp.path(), id(), Rank(0));
         dir.create().unwrap();
-        assert!(dir.ended().unwrap().is_none());
+        assert!(dir.exit().unwrap().is_none());
         let path = dir.path().join("exit.json");
         std::fs::write(&path, r#"{"version":2,"shape":"unknown"}"#).unwrap();
-        assert!(matches!(dir.ended(), Err(RecordError::Newer { found: 2, .. })));
+        assert!(matches!(dir.exit(), Err(RecordError::Newer { found: 2, .. })));
         std::fs::write(&path, "").unwrap();
-        assert!(matches!(dir.ended(), Err(RecordError::Corrupt { .. })));
-        dir.write_ended(&Ended::now(End::Exited(TaskExit::Code { code: 3 })), Sync::Yes).unwrap();
-        assert_eq!(dir.ended().unwrap().unwrap().end, End::Exited(TaskExit::Code { code: 3 }));
+        assert!(matches!(dir.exit(), Err(RecordError::Corrupt { .. })));
+        dir.write_exit(&ExitRecord::now(TaskEnd::Exited(TaskExit::Code { code: 3 })), Sync::Yes)
+            .unwrap();
+        assert_eq!(dir.exit().unwrap().unwrap().end, TaskEnd::Exited(TaskExit::Code { code: 3 }));
     }
 
     #[test]
@@ -561,7 +563,10 @@ mod tests {
         std::fs::write(dir.path().join("exit.json"), exit).unwrap();
         let claim = r#"{"version":1,"supervisor":{"pid":7,"start_ticks":99,"boot_id":"b"},"later_field":true}"#;
         std::fs::write(dir.path().join("claim.json"), claim).unwrap();
-        assert_eq!(dir.ended().unwrap().unwrap().end, End::Exited(TaskExit::Signal { signal: 9 }));
+        assert_eq!(
+            dir.exit().unwrap().unwrap().end,
+            TaskEnd::Exited(TaskExit::Signal { signal: 9 })
+        );
         assert_eq!(dir.claimed().unwrap().unwrap().supervisor.start_ticks, 99);
     }
 

@@ -1,39 +1,39 @@
-//! The files that hold one task's output, and what is missing between them.
+//! The files that hold one task's output, and the gaps between them.
 //!
-//! `output.log` holds the beginning. What does not fit there goes to `output.<position>.log`, named
-//! by the position of its first byte in the whole output; the oldest of these are deleted at the
-//! limit. So the names alone say what is missing and where. Output that a full disk did not take
-//! has no position; `output.lost` counts it.
+//! `output.log` holds the beginning. Later output goes to `output.<position>.log`, named by the
+//! position of its first byte in the whole output; the oldest of these are deleted at the limit, so
+//! the gaps follow from the names alone. `output.lost` counts bytes that a full disk did not store;
+//! these have no position.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Name of the counter of bytes that a full disk did not take.
+/// Name of the file that counts bytes that a full disk did not store.
 pub(crate) const LOST: &str = "output.lost";
 
 /// One file of a task's output.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Segment {
+pub struct LogSegment {
     /// Position of its first byte in the whole output.
     pub start: u64,
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
 }
 
-/// What is missing of a task's output.
+/// Gaps in a task's output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Missing {
-    /// Bytes deleted at the limit.
+pub struct OutputGaps {
+    /// Number of bytes deleted at the limit.
     pub dropped: u64,
-    /// Bytes that are kept before them.
+    /// Number of bytes kept before the deleted ones.
     pub dropped_after: u64,
-    /// Bytes that the disk did not take.
+    /// Number of bytes that a full disk did not store.
     pub disk_full: u64,
 }
 
-impl Missing {
+impl OutputGaps {
     /// Returns true when nothing is missing.
     #[must_use]
     pub fn is_none(&self) -> bool {
@@ -61,8 +61,8 @@ fn parts(first: &Path) -> (&str, &str) {
     (stem, first.extension().and_then(OsStr::to_str).unwrap_or_default())
 }
 
-/// Lists the files of an output by position. Empty while nothing was written.
-pub fn list(first: &Path) -> io::Result<Vec<Segment>> {
+/// Lists the files of an output by position. The list is empty before the first write.
+pub fn list(first: &Path) -> io::Result<Vec<LogSegment>> {
     let dir = first.parent().unwrap_or(Path::new("."));
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
@@ -74,19 +74,19 @@ pub fn list(first: &Path) -> io::Result<Vec<Segment>> {
         let name = entry?.file_name();
         let Some(name) = name.to_str() else { continue };
         if first.file_name().is_some_and(|first| first == name) {
-            found.push(Segment { start: 0, path: first.to_owned() });
+            found.push(LogSegment { start: 0, path: first.to_owned() });
         } else if let Some(start) = start_in(first, name) {
-            found.push(Segment { start, path: dir.join(name) });
+            found.push(LogSegment { start, path: dir.join(name) });
         }
     }
     found.sort();
     Ok(found)
 }
 
-/// Returns what is missing of the output that begins in this file.
+/// Returns the gaps of the output that begins in this file.
 #[must_use]
-pub fn missing(first: &Path) -> Missing {
-    let mut missing = Missing::default();
+pub fn missing(first: &Path) -> OutputGaps {
+    let mut missing = OutputGaps::default();
     let mut end = 0;
     for segment in list(first).unwrap_or_default() {
         if segment.start > end {
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gaps_between_names_are_what_is_missing() {
+    fn gaps_follow_from_the_names() {
         let temp = tempfile::tempdir().unwrap();
         let first = temp.path().join("output.log");
         assert!(list(&first).unwrap().is_empty() && missing(&first).is_none());
@@ -122,7 +122,7 @@ mod tests {
         }
         let starts: Vec<u64> = list(&first).unwrap().iter().map(|segment| segment.start).collect();
         assert_eq!(starts, [0, 10, 40]);
-        assert_eq!(missing(&first), Missing { dropped: 28, dropped_after: 12, disk_full: 0 });
+        assert_eq!(missing(&first), OutputGaps { dropped: 28, dropped_after: 12, disk_full: 0 });
         fs::write(temp.path().join(LOST), "7\n").unwrap();
         assert_eq!(missing(&first).disk_full, 7);
         assert_eq!(path_of(&first, 40), temp.path().join("output.40.log"));

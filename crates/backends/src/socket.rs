@@ -1,5 +1,6 @@
-//! Unix sockets at paths of any length: the kernel takes 107 bytes, a home directory may be deeper.
-//! The directory is opened and the socket named through `/proc/self/fd`.
+//! Unix sockets at paths of any length: the kernel accepts 107 bytes, and a home directory may be
+//! deeper. For longer paths the directory is opened and the socket addressed through
+//! `/proc/self/fd`.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -9,10 +10,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
-/// Longest path that goes into a socket address as it is: `sun_path` less its final NUL.
+/// Longest path that fits into a socket address: `sun_path` less its final NUL.
 const MAX_PATH_BYTES: usize = 107;
 
-/// Listens at `path`, in place of whatever socket was there.
+/// Listens at `path`, replacing a socket that is already there.
 pub fn bind(path: &Path) -> io::Result<UnixListener> {
     let near = Near::to(path)?;
     match std::fs::remove_file(&near.path) {
@@ -27,7 +28,7 @@ pub fn connect(path: &Path) -> io::Result<UnixStream> {
     UnixStream::connect(Near::to(path)?.path)
 }
 
-/// A path short enough for a socket address, and the directory that keeps it valid.
+/// Path short enough for a socket address, and the open directory that keeps it valid.
 struct Near {
     path: PathBuf,
     _dir: Option<OwnedFd>,

@@ -1,8 +1,8 @@
-//! What daemon and supervisor say to each other: one JSON object per line, over a Unix socket.
+//! Messages between daemon and supervisor: one JSON object per line, over a Unix socket.
 //!
-//! Pure: types and their lines. Either side ignores an object that it does not know, so that a
-//! newer daemon can talk to an older supervisor and the other way round; a field is never given
-//! another meaning.
+//! Pure types and their encoding. Each side ignores objects that it does not know, so that a newer
+//! daemon can talk to an older supervisor and the other way round; the meaning of a field never
+//! changes.
 
 use std::path::PathBuf;
 
@@ -12,25 +12,25 @@ use serde::{Deserialize, Serialize};
 /// Longest line that is read; the largest real one is a refusal with its reason.
 pub const MAX_LINE_BYTES: usize = 64 * 1024;
 
-/// First line on a connection to a supervisor's socket: what the connection is for.
+/// First line on a connection to a supervisor's socket: the purpose of the connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "hello")]
 pub enum Hello {
-    /// A daemon that wants reports and gives commands. Answered at once by the present stage.
+    /// A daemon that sends commands and receives reports. Answered at once by the present stage.
     Control,
-    /// What follows comes from a client and is only passed on: nothing but a terminal session may
-    /// follow.
-    Guest,
-    /// A daemon that was told over its API that the task's progress is saved. Answered by what was
-    /// noted of it on disk, else by the end of the connection.
+    /// A daemon that relays a client's bytes unread: only a terminal session may follow.
+    #[serde(rename = "guest")]
+    TerminalRelay,
+    /// A daemon that received a checkpoint acknowledgement for the task over its API. Answered by
+    /// the checkpoint once it is recorded on disk; otherwise the connection closes.
     Saved {
-        /// The label, as the task would write it.
+        /// Label of the checkpoint, as the task would write it.
         label: String,
     },
-    /// A person's terminal; frames of [`crate::local::session`] follow in both directions.
+    /// A client's terminal; frames of [`crate::local::session`] follow in both directions.
     Terminal {
-        /// What to connect to.
-        target: Target,
+        /// Terminal to attach to.
+        target: TerminalTarget,
         /// Value of `TERM` for a new shell.
         term: Option<String>,
         /// Rows of the terminal.
@@ -43,10 +43,10 @@ pub enum Hello {
     },
 }
 
-/// What a terminal session connects to.
+/// Terminal that a session attaches to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Target {
+pub enum TerminalTarget {
     /// The task's own terminal when it has one, else a shell beside it.
     Auto,
     /// The task's own terminal.
@@ -55,28 +55,28 @@ pub enum Target {
     Shell,
 }
 
-/// Daemon to supervisor.
+/// Message of the daemon to a supervisor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "do")]
 pub enum ToSupervisor {
-    /// Run the user's process. Once; repeating it changes nothing.
+    /// Run the user's process. Repeating it changes nothing.
     Go,
-    /// Ask its processes to save their progress, unless this request or a later one has come
-    /// before.
+    /// Ask the task to save a checkpoint, unless this request or a later one was received before.
     Checkpoint {
-        /// Which request of the attempt, from 1.
+        /// Number of the request within the attempt, from 1.
         request: u32,
     },
-    /// End the task.
+    /// End the task and report its exit.
     Stop {
-        /// Why.
+        /// Reason for the stop.
         cause: StopCause,
     },
-    /// Say the present stage again.
+    /// Report the present stage again.
     Status,
-    /// The end that a staying supervisor told is durable in the daemon's journal.
-    Noted,
-    /// Supervise this task next. Sent only to a supervisor that stays, and implies
+    /// Confirms to an idle supervisor that the end it reported is durable in the daemon's journal.
+    #[serde(rename = "noted")]
+    EndDurable,
+    /// Supervise this task next. Sent only to an idle supervisor, and implies
     /// [`ToSupervisor::Noted`].
     Next {
         /// Directory of the task's records.
@@ -84,50 +84,52 @@ pub enum ToSupervisor {
     },
 }
 
-/// Supervisor to daemon. Each stage implies the ones before it; a checkpoint is no stage.
+/// Message of a supervisor to the daemon. Each stage implies the ones before it; a checkpoint is
+/// not a stage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "is")]
 pub enum FromSupervisor {
     /// Everything but the user's program is in place.
     Prepared,
-    /// It cannot be made ready; nothing is left of it.
+    /// The task cannot be prepared; no process of it is left.
     Refused {
-        /// Why, for people.
+        /// Reason, shown to users.
         reason: String,
     },
-    /// It can never be made ready; nothing is left of it.
+    /// The task cannot be prepared, now or at a retry; no process of it is left.
     Impossible {
-        /// Why, for people.
+        /// Reason, shown to users.
         reason: String,
     },
     /// The user's program runs.
     Started,
-    /// A request for a checkpoint has reached so many processes of it, or none so far.
+    /// A checkpoint request was signalled to processes of the task, possibly to none so far.
     Signalled {
-        /// How far it got.
+        /// The request, and the number of processes that got the signal.
         signalled: TaskSignalled,
     },
-    /// A process of it says that its progress is saved, and the record of that is on disk.
+    /// A checkpoint was acknowledged, and the acknowledgement is recorded on disk.
     Checkpointed {
-        /// What was noted.
-        noted: TaskCheckpoint,
+        /// Checkpoint as recorded on disk.
+        #[serde(rename = "noted")]
+        checkpoint: TaskCheckpoint,
     },
-    /// It answers on its port.
+    /// The service accepts connections on its port.
     Ready,
-    /// It is over, nothing is left of it, and the record of it is written.
+    /// The task is over, no process of it is left, and its exit record is written.
     Exited {
-        /// How.
+        /// Kind of exit, with its code or signal.
         exit: TaskExit,
-        /// The supervisor waits a moment for another task. Supervisors of earlier versions never
-        /// do.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        stays: bool,
+        /// True when the supervisor stays idle for a moment, waiting for another task. Supervisors
+        /// of earlier versions never do.
+        #[serde(rename = "stays", default, skip_serializing_if = "std::ops::Not::not")]
+        reusable: bool,
     },
     /// Another supervisor owns this task; this one did nothing.
     Claimed,
 }
 
-/// One line, with its end.
+/// Encodes a message as one line with its newline.
 #[must_use]
 pub fn line<T: Serialize>(message: &T) -> Vec<u8> {
     let mut bytes =
@@ -136,22 +138,22 @@ pub fn line<T: Serialize>(message: &T) -> Vec<u8> {
     bytes
 }
 
-/// Collects bytes and gives whole lines.
+/// Splits a byte stream into lines.
 #[derive(Debug, Default)]
-pub struct Lines {
+pub struct LineBuffer {
     bytes: Vec<u8>,
 }
 
-impl Lines {
-    /// Takes what was read. False when the peer sends more than [`MAX_LINE_BYTES`] without a line
-    /// end.
+impl LineBuffer {
+    /// Appends bytes that were read. Returns false when the peer has sent more than
+    /// [`MAX_LINE_BYTES`] without a newline.
     #[must_use]
     pub fn push(&mut self, bytes: &[u8]) -> bool {
         self.bytes.extend_from_slice(bytes);
         self.bytes.len() <= MAX_LINE_BYTES || self.bytes.contains(&b'\n')
     }
 
-    /// The next whole line without its end.
+    /// Returns the next complete line without its newline.
     pub fn next_line(&mut self) -> Option<Vec<u8>> {
         let end = self.bytes.iter().position(|byte| *byte == b'\n')?;
         let rest = self.bytes.split_off(end + 1);
@@ -160,7 +162,7 @@ impl Lines {
         Some(line)
     }
 
-    /// What was read after the last whole line.
+    /// Returns the bytes after the last complete line.
     #[must_use]
     pub fn into_rest(self) -> Vec<u8> {
         self.bytes
@@ -176,7 +178,7 @@ mod tests {
         let mut text = line(&ToSupervisor::Go);
         text.extend(line(&ToSupervisor::Stop { cause: StopCause::Cancelled }));
         for cut in 1..text.len() {
-            let mut lines = Lines::default();
+            let mut lines = LineBuffer::default();
             let mut seen = Vec::new();
             for part in [&text[..cut], &text[cut..]] {
                 assert!(lines.push(part));
@@ -193,15 +195,16 @@ mod tests {
 
     #[test]
     fn a_line_without_end_is_refused() {
-        let mut lines = Lines::default();
+        let mut lines = LineBuffer::default();
         assert!(!lines.push(&vec![b'x'; MAX_LINE_BYTES + 1]));
     }
 
     #[test]
     fn the_wire_form_is_stable() {
-        let said = FromSupervisor::Exited { exit: TaskExit::Signal { signal: 9 }, stays: false };
+        let message =
+            FromSupervisor::Exited { exit: TaskExit::Signal { signal: 9 }, reusable: false };
         assert_eq!(
-            line(&said),
+            line(&message),
             b"{\"is\":\"exited\",\"exit\":{\"kind\":\"signal\",\"signal\":9}}\n"
         );
         assert_eq!(line(&Hello::Control), b"{\"hello\":\"control\"}\n");

@@ -1,4 +1,4 @@
-//! What a task says of its progress, with real processes.
+//! Checkpoint acknowledgements and requests, with real processes.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod common;
@@ -6,8 +6,8 @@ mod common;
 use std::io::{Read, Write};
 
 use common::{Groups, Rig, gang, id, stop, until};
-use muster_backends::driver::{Backend, Command};
-use muster_backends::local::saved::say;
+use muster_backends::driver::{Backend, BackendCommand};
+use muster_backends::local::checkpoint::acknowledge;
 use muster_backends::local::session;
 use muster_model::job::{AfterCheckpoint, CheckpointBy};
 use muster_model::launch::GangOrder;
@@ -15,10 +15,10 @@ use muster_model::{
     Checkpoint, CheckpointTo, Observation, Rank, Span, TaskCheckpoint, TaskExit, TaskSignalled,
 };
 
-/// Runs until it is stopped, and says so once it is ready.
+/// Script that runs until it is stopped.
 const ENDLESS: &str = "trap 'exit 0' TERM; while :; do sleep 0.02; done";
 
-/// Asked by SIGUSR1.
+/// Returns checkpoint terms with SIGUSR1.
 fn asks(lead: Span) -> Checkpoint {
     Checkpoint {
         signal: 10,
@@ -30,18 +30,18 @@ fn asks(lead: Span) -> Checkpoint {
 }
 
 impl Rig {
-    /// The next checkpoint; stages may be said before it.
+    /// Returns the next checkpoint; stages may be reported before it.
     async fn checkpoint(&mut self) -> TaskCheckpoint {
         loop {
             match self.next().await.2 {
-                Observation::Checkpointed(noted) => return noted,
+                Observation::Checkpointed(checkpoint) => return checkpoint,
                 Observation::Prepared | Observation::Started => {}
                 other => panic!("expected a checkpoint, got {other:?}"),
             }
         }
     }
 
-    /// How far a request got: the next report of that kind.
+    /// Returns the next report on the signal delivery of a request.
     async fn signalled(&mut self) -> TaskSignalled {
         loop {
             match self.next_of_all().await.2 {
@@ -74,7 +74,7 @@ async fn a_write_at_any_time_is_a_checkpoint_and_survives_the_daemon() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_last_word_of_a_task_is_heard_before_its_end() {
+async fn the_last_checkpoint_of_a_task_is_reported_before_its_end() {
     let mut rig = Rig::new(Groups::Found);
     let script = "trap 'printf \"step 9\" > \"$MUSTER_CHECKPOINT_FILE\"; exit 0' TERM; echo up; while :; do sleep 0.02; done";
     let order = gang(id(1, 1), &[script]);
@@ -84,18 +84,18 @@ async fn the_last_word_of_a_task_is_heard_before_its_end() {
     rig.execute(stop(order.id));
     assert_eq!(&*rig.checkpoint().await.label, "step 9");
     assert_eq!(rig.exit().await, TaskExit::Stopped);
-    // For a daemon that was away, it is on disk.
+    // A daemon that was down finds it on disk.
     rig.boot();
     rig.adopt(&[(order.id, 0)]);
     assert_eq!(&*rig.checkpoint().await.label, "step 9");
     assert_eq!(rig.exit().await, TaskExit::Stopped);
     assert!(log.join("checkpoint.json").exists());
-    rig.execute(Command::Forget(order.id));
+    rig.execute(BackendCommand::Forget(order.id));
     until("it to be forgotten", || !log.join("checkpoint.json").exists()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_what_was_written_after_the_warning_answers_it() {
+async fn only_acknowledgements_after_the_warning_answer_it() {
     let mut rig = Rig::new(Groups::Found);
     let script = "trap 'echo after > \"$MUSTER_CHECKPOINT_FILE\"' USR1; trap 'exit 0' TERM; \
                   echo before > \"$MUSTER_CHECKPOINT_FILE\"; while :; do sleep 0.02; done";
@@ -114,23 +114,24 @@ async fn only_what_was_written_after_the_warning_answers_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_task_that_writes_without_end_is_read_ever_more_rarely() {
+async fn pauses_grow_while_a_task_keeps_writing() {
     let mut rig = Rig::new(Groups::Found);
     let order = gang(id(1, 1), &["exec yes 'step' > \"$MUSTER_CHECKPOINT_FILE\""]);
     rig.start(&order).await;
-    let (first, second, third) =
-        (rig.checkpoint().await, rig.checkpoint().await, rig.checkpoint().await);
+    let first = rig.checkpoint().await;
+    let second = rig.checkpoint().await;
+    let third = rig.checkpoint().await;
     assert_eq!((first.count, second.count, third.count), (1, 2, 3));
     assert!(second.at.since(first.at) >= Span(900), "{first:?} {second:?}");
     assert!(third.at.since(second.at) >= Span(1_800), "{second:?} {third:?}");
     rig.execute(stop(order.id));
-    // Its last word is heard at its end.
+    // The pipe is read once more at the end of the task.
     assert_eq!(rig.checkpoint().await.count, 4);
     assert_eq!(rig.exit().await, TaskExit::Stopped);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_attempt_knows_what_the_last_one_saved() {
+async fn an_attempt_gets_the_last_checkpoint_of_the_previous_one() {
     let mut rig = Rig::new(Groups::Found);
     let script = "echo \"$MUSTER_RESTART_COUNT:$MUSTER_LAST_CHECKPOINT\"";
     let fresh = GangOrder {
@@ -145,7 +146,7 @@ async fn an_attempt_knows_what_the_last_one_saved() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_is_passed_on_once_and_its_answer_is_told_from_earlier_words() {
+async fn a_request_is_signalled_once_and_its_answer_is_distinguished_from_earlier_ones() {
     let mut rig = Rig::new(Groups::Found);
     let script = "n=0; trap 'n=$((n+1)); echo $n > \"$MUSTER_CHECKPOINT_FILE\"' USR1; trap 'exit 0' TERM; \
                   echo before > \"$MUSTER_CHECKPOINT_FILE\"; while :; do sleep 0.02; done";
@@ -154,7 +155,7 @@ async fn a_request_is_passed_on_once_and_its_answer_is_told_from_earlier_words()
     assert_eq!(rig.checkpoint().await.answers, 0);
     for (request, repeats) in [(1, 3), (2, 1)] {
         for _ in 0..repeats {
-            rig.execute(Command::Checkpoint(order.id, request));
+            rig.execute(BackendCommand::Checkpoint(order.id, request));
         }
         let answer = rig.checkpoint().await;
         assert_eq!(
@@ -163,10 +164,10 @@ async fn a_request_is_passed_on_once_and_its_answer_is_told_from_earlier_words()
             "one signal per request"
         );
     }
-    // A daemon that does not know of the answer asks again, and is told instead.
+    // A restarted daemon repeats the request, and gets the recorded answer without a new signal.
     rig.boot();
     rig.adopt(&[(order.id, 0)]);
-    rig.execute(Command::Checkpoint(order.id, 2));
+    rig.execute(BackendCommand::Checkpoint(order.id, 2));
     let again = rig.checkpoint().await;
     assert_eq!((again.count, again.answers, &*again.label), (3, 2, "2"));
     rig.execute(stop(order.id));
@@ -174,39 +175,39 @@ async fn a_request_is_passed_on_once_and_its_answer_is_told_from_earlier_words()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_word_for_the_task_is_on_disk_when_it_is_answered_and_no_guest_s_to_say() {
+async fn an_acknowledgement_over_the_socket_is_on_disk_when_answered_and_clients_cannot_send_one() {
     let mut rig = Rig::new(Groups::Found);
     let order = gang(
         id(1, 1),
         &[&format!("trap 'exit 0' TERM; echo old > \"$MUSTER_CHECKPOINT_FILE\"; {ENDLESS}")],
     );
     let socket = rig.backend().task_socket(order.id, Rank(0)).unwrap();
-    rig.execute(Command::Prepare(order.clone().into()));
+    rig.execute(BackendCommand::Prepare(order.clone().into()));
     rig.all(1, |what| *what == Observation::Prepared).await;
-    assert_eq!(say(&socket, "too early").unwrap(), None, "it does not run yet");
-    rig.execute(Command::Go(order.id));
+    assert_eq!(acknowledge(&socket, "too early").unwrap(), None, "it does not run yet");
+    rig.execute(BackendCommand::Go(order.id));
     assert_eq!(&*rig.checkpoint().await.label, "old");
 
-    let noted = say(&socket, "step 5").unwrap().unwrap();
-    assert_eq!((noted.count, &*noted.label), (2, "step 5"));
+    let acknowledged = acknowledge(&socket, "step 5").unwrap().unwrap();
+    assert_eq!((acknowledged.count, &*acknowledged.label), (2, "step 5"));
     let record =
         std::fs::read_to_string(rig.task_dir(order.id, 0).join("checkpoint.json")).unwrap();
     assert!(record.contains("step 5"), "{record}");
-    assert_eq!(rig.checkpoint().await, noted, "reported like any other");
+    assert_eq!(rig.checkpoint().await, acknowledged, "reported like any other");
 
-    // Bytes that a client sends are passed on after a greeting that takes this right away.
-    let mut guest = session::connect(&socket).unwrap();
-    guest.write_all(b"{\"hello\":\"saved\",\"label\":\"step 6\"}\n").unwrap();
+    // A client's bytes are relayed on a connection that accepts only terminal sessions.
+    let mut client = session::connect(&socket).unwrap();
+    client.write_all(b"{\"hello\":\"saved\",\"label\":\"step 6\"}\n").unwrap();
     let mut answer = Vec::new();
-    guest.read_to_end(&mut answer).unwrap();
-    assert_eq!((answer.len(), say(&socket, "step 7").unwrap().unwrap().count), (0, 3));
+    client.read_to_end(&mut answer).unwrap();
+    assert_eq!((answer.len(), acknowledge(&socket, "step 7").unwrap().unwrap().count), (0, 3));
     rig.execute(stop(order.id));
     assert_eq!(rig.checkpoint().await.count, 3);
     assert_eq!(rig.exit().await, TaskExit::Stopped);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_program_is_asked_and_the_shell_around_it_survives() {
+async fn a_program_gets_the_signal_and_the_shell_around_it_survives() {
     for groups in [Groups::Found, Groups::None] {
         let mut rig = Rig::new(groups);
         let inner = "trap 'echo saved > \"$MUSTER_CHECKPOINT_FILE\"' USR1; echo up; while :; do sleep 0.02; done";
@@ -221,7 +222,7 @@ async fn a_program_is_asked_and_the_shell_around_it_survives() {
         };
         rig.start(&order).await;
         until("its handler", || rig.log(order.id, 0).contains("up")).await;
-        rig.execute(Command::Checkpoint(order.id, 1));
+        rig.execute(BackendCommand::Checkpoint(order.id, 1));
         assert_eq!(rig.signalled().await, TaskSignalled { request: 1, warned: false, reached: 1 });
         assert_eq!(
             (&*rig.checkpoint().await.label, rig.log(order.id, 0).as_str()),
@@ -245,9 +246,9 @@ async fn a_request_that_no_process_handles_ends_none_and_reaches_one_that_handle
         ..gang(id(1, 1), &[script.as_str()])
     };
     rig.start(&order).await;
-    rig.execute(Command::Checkpoint(order.id, 1));
+    rig.execute(BackendCommand::Checkpoint(order.id, 1));
     assert_eq!(rig.signalled().await, TaskSignalled { request: 1, warned: false, reached: 0 });
-    // A daemon that comes back is told so again.
+    // A restarted daemon gets the report again.
     rig.boot();
     rig.adopt(&[(order.id, 0)]);
     assert_eq!(rig.signalled().await, TaskSignalled { request: 1, warned: false, reached: 0 });
@@ -273,12 +274,12 @@ async fn a_shell_with_an_exit_trap_survives_and_gets_the_signal_where_the_job_sa
             GangOrder { checkpoint: Some(checkpoint), ..gang(id(1, 1), &[script.as_str()]) };
         rig.start(&order).await;
         until("its handler", || rig.log(order.id, 0).contains("up")).await;
-        rig.execute(Command::Checkpoint(order.id, 1));
+        rig.execute(BackendCommand::Checkpoint(order.id, 1));
         assert_eq!(rig.signalled().await.reached, reached);
         if reached > 0 {
             assert_eq!(&*rig.checkpoint().await.label, "saved");
         }
-        assert_eq!(rig.log(order.id, 0), "up\n", "it goes on");
+        assert_eq!(rig.log(order.id, 0), "up\n", "the shell still runs");
         rig.execute(stop(order.id));
         assert_eq!(rig.exit().await, TaskExit::Stopped);
     }

@@ -6,10 +6,10 @@ mod common;
 use std::sync::Arc;
 
 use common::{Groups, Rig};
-use muster_backends::conform::{Does, Subject, suite};
+use muster_backends::conform::{ConformanceSubject, TaskBehaviour, suite};
 use muster_backends::driver::{Backend, Report};
 use muster_backends::fake::{FakeBackend, FakeWorld};
-use muster_model::payload::{Command, Identity};
+use muster_model::payload::{Identity, TaskCommand};
 use muster_model::{Bytes, CpuMilli, NodeSpec};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -25,19 +25,19 @@ struct Fake {
     world: FakeWorld,
 }
 
-impl Subject for Fake {
+impl ConformanceSubject for Fake {
     fn boot(&mut self) -> (Arc<dyn Backend>, UnboundedReceiver<Report>) {
         let (to, reports) = unbounded_channel();
         (Arc::new(FakeBackend::new(self.world.clone(), to)), reports)
     }
 
-    fn program(&self, does: Does) -> Command {
-        Command::Argv(match does {
-            Does::Exit(code) => vec!["exit".into(), code.to_string()],
-            Does::Signal(signal) => vec!["signal".into(), signal.to_string()],
-            Does::Forever => vec!["run".into()],
-            Does::Save => vec!["save".into(), "step-1".into()],
-            Does::Refuse => vec!["refuse".into()],
+    fn program(&self, does: TaskBehaviour) -> TaskCommand {
+        TaskCommand::Argv(match does {
+            TaskBehaviour::Exit(code) => vec!["exit".into(), code.to_string()],
+            TaskBehaviour::Signal(signal) => vec!["signal".into(), signal.to_string()],
+            TaskBehaviour::Forever => vec!["run".into()],
+            TaskBehaviour::Save => vec!["save".into(), "step-1".into()],
+            TaskBehaviour::Refuse => vec!["refuse".into()],
         })
     }
 
@@ -79,7 +79,7 @@ struct Local {
 }
 
 /// A backend that shares its place with the rig.
-impl Subject for Local {
+impl ConformanceSubject for Local {
     fn boot(&mut self) -> (Arc<dyn Backend>, UnboundedReceiver<Report>) {
         self.rig.boot();
         let (_, closed) = unbounded_channel();
@@ -87,16 +87,18 @@ impl Subject for Local {
         (Arc::new(self.rig.backend.take().unwrap()), reports)
     }
 
-    fn program(&self, does: Does) -> Command {
+    fn program(&self, does: TaskBehaviour) -> TaskCommand {
         match does {
-            Does::Exit(code) => Command::Script(format!("exit {code}")),
-            Does::Signal(signal) => Command::Script(format!("kill -{signal} $$")),
-            Does::Forever => Command::Argv(vec!["sleep".into(), "1000".into()]),
-            Does::Save => {
+            TaskBehaviour::Exit(code) => TaskCommand::Script(format!("exit {code}")),
+            TaskBehaviour::Signal(signal) => TaskCommand::Script(format!("kill -{signal} $$")),
+            TaskBehaviour::Forever => TaskCommand::Argv(vec!["sleep".into(), "1000".into()]),
+            TaskBehaviour::Save => {
                 let save = "echo step-1 > \"$MUSTER_CHECKPOINT_FILE\"";
-                Command::Script(format!("trap '{save}' USR1; {save}; while :; do sleep 0.02; done"))
+                TaskCommand::Script(format!(
+                    "trap '{save}' USR1; {save}; while :; do sleep 0.02; done"
+                ))
             }
-            Does::Refuse => Command::Argv(vec!["no-such-program-anywhere".into()]),
+            TaskBehaviour::Refuse => TaskCommand::Argv(vec!["no-such-program-anywhere".into()]),
         }
     }
 

@@ -1,5 +1,5 @@
-//! Scripts as people write them, imported: every finding by a script that has it and one that is
-//! cured of it, and what the printed scripts of others come to.
+//! Import of Slurm scripts: each finding with a script that has it and a corrected one, and the
+//! results for scripts published by others.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop there")]
 
@@ -8,14 +8,14 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use muster_backends::slurm::import::{self, NotAScript, Submission, ids};
-use muster_model::imported::{Becomes, ImportReport};
+use muster_backends::slurm::import::{self, ImportInput, NotAScript, ids};
+use muster_model::imported::{ImportOutcome, ImportReport};
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/slurm").join(name)
 }
 
-/// Name and text of every file of a folder, in order.
+/// Returns name and text of every file of a folder, in order.
 fn files(name: &str) -> Vec<(String, String)> {
     let mut files: Vec<(String, String)> = fs::read_dir(folder(name))
         .unwrap()
@@ -31,9 +31,9 @@ fn files(name: &str) -> Vec<(String, String)> {
     files
 }
 
-/// A script to which nothing is given.
+/// Imports a script without arguments.
 fn import(text: &str, file: &str) -> Result<ImportReport, NotAScript> {
-    import::import(text, file, &Submission::default())
+    import::import(text, file, &ImportInput::default())
 }
 
 fn rules(report: &ImportReport) -> BTreeSet<&str> {
@@ -64,9 +64,10 @@ fn what_scripts_become() {
     let mut text = String::new();
     for (name, script) in files("scripts") {
         let report = import(&script, &name).unwrap();
-        let _ = writeln!(text, "== {name}: {:?}: {}", report.launch.how, report.launch.says);
-        for option in report.options.iter().filter(|option| option.becomes != Becomes::Field) {
-            let _ = writeln!(text, "   {:?} {}: {}", option.becomes, option.written, option.says);
+        let _ = writeln!(text, "== {name}: {:?}: {}", report.launch.how, report.launch.text);
+        for option in report.options.iter().filter(|option| option.becomes != ImportOutcome::Field)
+        {
+            let _ = writeln!(text, "   {:?} {}: {}", option.becomes, option.written, option.text);
         }
         for step in &report.launch.steps {
             let product = (step.tasks, step.per_task, step.processes);
@@ -102,7 +103,7 @@ fn no_option_of_a_script_is_left_out_of_the_answer() {
             assert!(lines.contains(&u32::try_from(index + 1).unwrap()), "{name}: {line}");
         }
         for option in &report.options {
-            assert!(!option.says.is_empty(), "{name}: {option:?}");
+            assert!(!option.text.is_empty(), "{name}: {option:?}");
         }
     }
 }
@@ -114,7 +115,7 @@ fn what_is_no_script_says_what_it_is() {
         assert!(error.to_string().contains(expected), "{error}");
         assert!(!error.hint().is_empty());
     };
-    check("", "nothing in it");
+    check("", "it is empty");
     check("#!/bin/bash\r\n#SBATCH -N 1\r\necho\r\n", "CR LF");
     check("import os\n", "Python");
     check("name: a\nrun: b\n", "job file");
@@ -126,9 +127,9 @@ fn what_is_no_script_says_what_it_is() {
 #[test]
 fn arguments_reach_the_script_in_words_that_it_reads() {
     let check = |text: &str, arguments: &[&str], head: &str, is_found: bool| {
-        let given = Submission {
+        let given = ImportInput {
             arguments: arguments.iter().map(|one| (*one).to_owned()).collect(),
-            ..Submission::default()
+            ..ImportInput::default()
         };
         let report = import::import(text, "x", &given).unwrap();
         assert!(report.job.contains(head), "{head}\n{}", report.job);
@@ -149,7 +150,7 @@ fn arguments_reach_the_script_in_words_that_it_reads() {
     check(text, &["a", "b c"], head, false);
 }
 
-/// Scripts printed in pages of others: beside the checkout, or where `MUSTER_SEEDS` says.
+/// Returns the scripts in published pages, from a folder beside the checkout or `MUSTER_SEEDS`.
 fn printed() -> Vec<String> {
     let beside =
         Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3).unwrap().join("shared/seeds");
@@ -159,8 +160,8 @@ fn printed() -> Vec<String> {
     for entry in entries.flatten() {
         let page = fs::read_to_string(entry.path()).unwrap_or_default();
         for (start, _) in page.match_indices("#!/bin/bash\n#SBATCH") {
-            // A script ends where its last command does: at an empty line that no backslash goes on
-            // from, after the first command.
+            // A script ends at the first empty line after its first command that does not continue
+            // a line with a backslash.
             let rest = &page[start..];
             let first = rest
                 .lines()

@@ -1,10 +1,10 @@
-//! Lists of nodes as Slurm and Kubernetes print them: what is read of them, what is refused and in
-//! which words, and that no JSON makes a reader panic. The files in `data` are synthetic, in the
-//! shapes that the programs document.
+//! Lists of nodes as printed by Slurm and Kubernetes: the nodes read, the errors, and that no JSON
+//! makes a reader panic. The files in `data` are synthetic, in the formats that the programs
+//! document.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use muster_backends::inventory::{Inventory, InventoryError, Listed, Options, read};
+use muster_backends::inventory::{Inventory, InventoryError, InventoryOptions, ListedNode, read};
 use muster_backends::{kube, slurm};
 use muster_model::NodeSpec;
 use proptest::prelude::*;
@@ -15,8 +15,8 @@ const NODES: &str = include_str!("data/synthetic-nodes-v0.0.38.json");
 const SCONTROL: &str = include_str!("data/synthetic-scontrol-v0.0.42.json");
 const KUBECTL: &str = include_str!("data/synthetic-kubectl-nodes.json");
 
-/// A node on a line, its notes on the next ones.
-fn line(listed: &Listed) -> String {
+/// Formats a node on one line and its notes on the following ones.
+fn line(listed: &ListedNode) -> String {
     let node = &listed.node;
     let alike = node.devices.chunk_by(|one, other| one.model == other.model);
     let gpus: Vec<String> = alike
@@ -44,10 +44,10 @@ fn shown(inventory: &Inventory) -> String {
 }
 
 fn complaint(value: &Value) -> String {
-    read(&value.to_string(), &Options::default()).unwrap_err().to_string()
+    read(&value.to_string(), &InventoryOptions::default()).unwrap_err().to_string()
 }
 
-/// A sample with something else at a path.
+/// Returns a sample with another value at a path.
 fn with(sample: &str, path: &str, other: Value) -> Value {
     let mut value: Value = serde_json::from_str(sample).unwrap();
     *value.pointer_mut(path).unwrap() = other;
@@ -56,7 +56,7 @@ fn with(sample: &str, path: &str, other: Value) -> Value {
 
 #[test]
 fn sinfo_has_a_row_per_partition_and_gives_a_node_each() {
-    let inventory = read(SINFO, &Options::default()).unwrap();
+    let inventory = read(SINFO, &InventoryOptions::default()).unwrap();
     assert_eq!(inventory.source, "sinfo --json");
     insta::assert_snapshot!(shown(&inventory), @"
     cpu1: none, 64 CPUs, 250GiB, partition=debug
@@ -73,8 +73,10 @@ fn sinfo_has_a_row_per_partition_and_gives_a_node_each() {
 
 #[test]
 fn records_of_nodes_are_read_in_old_and_new_shapes() {
-    let old = read(NODES, &Options { gpu: Some("a100".into()), ..Options::default() }).unwrap();
-    let new = read(SCONTROL, &Options::default()).unwrap();
+    let old =
+        read(NODES, &InventoryOptions { gpu: Some("a100".into()), ..InventoryOptions::default() })
+            .unwrap();
+    let new = read(SCONTROL, &InventoryOptions::default()).unwrap();
     insta::assert_snapshot!(format!("{}\n\n{}", shown(&old), shown(&new)), @"
     cpu1: none, 32 CPUs, 250GiB, partition=all
       # out of service in Slurm: down, drain (bad fan)
@@ -86,7 +88,7 @@ fn records_of_nodes_are_read_in_old_and_new_shapes() {
     node01: 8 h100 of 0B, 96 CPUs, 500GiB, features=ib,h100 partition=train
       # out of service in Slurm: down, not responding
     ");
-    let untyped = read(NODES, &Options::default()).unwrap();
+    let untyped = read(NODES, &InventoryOptions::default()).unwrap();
     assert_eq!(untyped.nodes[1].node.devices[0].model.as_str(), "gpu");
     assert!(untyped.nodes[1].notes[0].contains("--gpu MODEL"));
 }
@@ -97,7 +99,7 @@ fn kubernetes_nodes_are_read_with_levels_by_label() {
         ("spine", "network.topology.nvidia.com/spine"),
         ("leaf", "network.topology.nvidia.com/leaf"),
     ];
-    let options = Options {
+    let options = InventoryOptions {
         levels: levels.map(|(level, label)| (level.into(), label.to_owned())).to_vec(),
         keep_labels: vec!["kubernetes.io/os".to_owned()],
         gpu: None,
@@ -109,7 +111,7 @@ fn kubernetes_nodes_are_read_with_levels_by_label() {
       # has none of the topology labels
       # has 8 of `amd.com/gpu`, of which 7 are allocatable and counted
     cp-0: none, 8 CPUs, 32GiB, kubernetes.io/os=linux
-      # tainted node-role.kubernetes.io/control-plane: only pods that tolerate it come here
+      # tainted node-role.kubernetes.io/control-plane: only pods that tolerate it are scheduled here
       # has none of the topology labels
     gpu-1: 8 h100 of 79.6GiB, 127.5 CPUs, 1007.8GiB, kubernetes.io/os=linux pool=train zone=eu-1a, s1/l1
     gpu-2: 8 h100 of 79.6GiB, 127.5 CPUs, 1007.8GiB, kubernetes.io/os=linux pool=train zone=eu-1a, s1/l1
@@ -129,7 +131,7 @@ fn kubernetes_nodes_are_read_with_levels_by_label() {
 
 #[test]
 fn topology_labels_are_offered_and_not_taken() {
-    let inventory = read(KUBECTL, &Options::default()).unwrap();
+    let inventory = read(KUBECTL, &InventoryOptions::default()).unwrap();
     assert!(
         inventory.levels.is_empty()
             && inventory.nodes.iter().all(|listed| listed.node.domains.is_empty())
@@ -137,7 +139,7 @@ fn topology_labels_are_offered_and_not_taken() {
     assert_eq!(
         inventory.hints,
         [
-            "the nodes carry topology labels; to read them: --level spine=network.topology.nvidia.com/spine --level leaf=network.topology.nvidia.com/leaf"
+            "the nodes have topology labels; to read them: --level spine=network.topology.nvidia.com/spine --level leaf=network.topology.nvidia.com/leaf"
         ]
     );
 }
@@ -145,24 +147,24 @@ fn topology_labels_are_offered_and_not_taken() {
 #[test]
 fn one_node_is_a_list_too() {
     let items: Value = serde_json::from_str(KUBECTL).unwrap();
-    let one = read(&items["items"][0].to_string(), &Options::default()).unwrap();
+    let one = read(&items["items"][0].to_string(), &InventoryOptions::default()).unwrap();
     assert_eq!(one.nodes[0].node.name.as_str(), "gpu-1");
     let mut list = items;
     list["kind"] = json!("NodeList");
     for item in list["items"].as_array_mut().unwrap() {
         item.as_object_mut().unwrap().remove("kind");
     }
-    assert_eq!(read(&list.to_string(), &Options::default()).unwrap().nodes.len(), 9);
+    assert_eq!(read(&list.to_string(), &InventoryOptions::default()).unwrap().nodes.len(), 9);
 }
 
 #[test]
 fn levels_that_are_no_tree_are_refused_with_both_nodes() {
-    let options = |levels: &[(&str, &str)]| Options {
+    let options = |levels: &[(&str, &str)]| InventoryOptions {
         levels: levels
             .iter()
             .map(|(level, label)| ((*level).into(), (*label).to_owned()))
             .collect(),
-        ..Options::default()
+        ..InventoryOptions::default()
     };
     let spine = ("spine", "network.topology.nvidia.com/spine");
     let leaf = ("leaf", "network.topology.nvidia.com/leaf");
@@ -170,13 +172,13 @@ fn levels_that_are_no_tree_are_refused_with_both_nodes() {
         |text: &str, levels: &[(&str, &str)]| read(text, &options(levels)).unwrap_err().to_string();
     assert_eq!(
         refused(KUBECTL, &[leaf, spine]),
-        "the labels form no tree: spine `s1` lies in leaf `l1` by node `gpu-1` and in leaf `l2` by node `gpu-3`"
+        "the labels form no tree: spine `s1` lies in leaf `l1` according to node `gpu-1` and in leaf `l2` according to node `gpu-3`"
     );
     let mut value: Value = serde_json::from_str(KUBECTL).unwrap();
     value["items"][0]["metadata"]["labels"].as_object_mut().unwrap().remove(leaf.1);
     assert_eq!(
         refused(&value.to_string(), &[spine, leaf]),
-        "item 1 (`gpu-1`): no label `network.topology.nvidia.com/leaf`, though it has others of the levels"
+        "item 1 (`gpu-1`): no label `network.topology.nvidia.com/leaf`, although other levels have one"
     );
     assert_eq!(
         refused(KUBECTL, &[("node", leaf.1)]),
@@ -186,12 +188,12 @@ fn levels_that_are_no_tree_are_refused_with_both_nodes() {
     assert_eq!(refused(KUBECTL, &[spine; 9]), "9 levels; at most 8");
     let bad = "\"a/b\" is not the name of a level: letters, digits, `.`, `_` and `-`";
     assert_eq!(refused(KUBECTL, &[("a/b", leaf.1)]), bad);
-    assert!(refused(SINFO, &[leaf]).starts_with("Slurm's list of nodes says nothing of topology"));
+    assert!(refused(SINFO, &[leaf]).starts_with("Slurm's list of nodes has no topology"));
 }
 
 #[test]
 fn what_is_no_list_of_nodes_is_told_what_it_is() {
-    let text = |text: &str| read(text, &Options::default()).unwrap_err();
+    let text = |text: &str| read(text, &InventoryOptions::default()).unwrap_err();
     assert_eq!(text(" \n"), InventoryError::Empty);
     assert_eq!(
         text("PARTITION AVAIL"),
@@ -201,7 +203,7 @@ fn what_is_no_list_of_nodes_is_told_what_it_is() {
     for (value, expected) in [
         (
             json!({}),
-            "this is neither Slurm's nor Kubernetes' list of nodes: an object with nothing in it",
+            "this is neither Slurm's nor Kubernetes' list of nodes: an object with no fields",
         ),
         (json!([1, 2]), "this is neither Slurm's nor Kubernetes' list of nodes: a list of 2"),
         (
@@ -232,7 +234,7 @@ fn a_bad_row_is_named() {
     for (value, expected) in [
         (
             with(SINFO, "/sinfo/1/cpus/maximum", json!(256)),
-            "row 2 (`node02`): `cpus` is from 128 to 256, so that the row stands for unequal nodes; use `sinfo -N --json`",
+            "row 2 (`node02`): `cpus` ranges from 128 to 256: the row is for unequal nodes; use `sinfo -N --json`",
         ),
         (
             with(SINFO, "/sinfo/1/cpus/maximum", json!(-1)),
@@ -245,7 +247,7 @@ fn a_bad_row_is_named() {
         (with(SINFO, "/sinfo/1/nodes", json!(1)), "row 2: no list of node names at `nodes.nodes`"),
         (
             with(SINFO, "/sinfo/5/gres/total", json!("gpu:h100:4")),
-            "row 6 (`node02`): it is described otherwise than in row 2",
+            "row 6 (`node02`): the node differs from row 2",
         ),
         (
             with(SINFO, "/sinfo/6/gres/total", json!("gpu:h100:129")),
@@ -273,7 +275,7 @@ fn a_bad_row_is_named() {
         ),
         (
             with(NODES, "/nodes/1/cpus", json!(2_000_000)),
-            "row 2 (`node01`): 2000000 CPUs are more than 1000000",
+            "row 2 (`node01`): 2000000 CPUs exceed the maximum of 1000000",
         ),
         (with(NODES, "/nodes/1/name", json!("node02")), "node `node02`: it is listed twice"),
         (
@@ -310,9 +312,14 @@ fn join(names: &[&str]) -> String {
     names.join(",")
 }
 
-/// The nodes of an inventory without their notes.
+/// Returns the nodes of an inventory without their notes.
 fn nodes_of(text: &str) -> Vec<NodeSpec> {
-    read(text, &Options::default()).unwrap().nodes.into_iter().map(|listed| listed.node).collect()
+    read(text, &InventoryOptions::default())
+        .unwrap()
+        .nodes
+        .into_iter()
+        .map(|listed| listed.node)
+        .collect()
 }
 
 #[test]
@@ -342,8 +349,8 @@ fn a_pool_becomes_slurm_configuration_and_its_nodes_are_found_in_it() {
 
     # The GPUs of the batch pool, for gres.conf on every Slurm node:
     #   include /etc/slurm/slurm-gres.conf
-    # The device files are counted, not looked at: compare with `ls /dev/nvidia*` on a node. cgroup.conf needs
-    # ConstrainDevices=yes, else a job sees GPUs that it was not given.
+    # The device files are derived from the number of GPUs: compare with `ls /dev/nvidia*` on a node. cgroup.conf needs
+    # ConstrainDevices=yes, else a job sees GPUs that are not allocated to it.
     NodeName=amd-1 Name=gpu Type=mi300x AutoDetect=rsmi
     NodeName=gpu-1,gpu-2,gpu-3,gpu-4,gpu-10 AutoDetect=off Name=gpu Type=h100 File=/dev/nvidia[0-7]
     NodeName=mig-1 Name=gpu AutoDetect=nvml
@@ -361,7 +368,8 @@ fn node_lists_are_found_as_people_write_them() {
 
 #[test]
 fn a_pool_becomes_a_script_and_its_nodes_are_found_in_it() {
-    let (batch, services) = (nodes_of(SINFO), nodes_of(KUBECTL));
+    let batch = nodes_of(SINFO);
+    let services = nodes_of(KUBECTL);
     let script = kube::pool::script(&services, &batch);
     let names: Vec<String> = services.iter().map(|node| node.name.to_string()).collect();
     assert_eq!(kube::pool::labelled(&script), names);
@@ -374,7 +382,7 @@ fn a_pool_becomes_a_script_and_its_nodes_are_found_in_it() {
     assert!(!script.contains("kubectl taint node cp-0"));
 }
 
-/// Any JSON, with the words that are looked for more often than chance would.
+/// Generates any JSON, in which the field names that readers use occur often.
 fn any_json() -> impl Strategy<Value = Value> {
     let word = prop::sample::select(
         [
@@ -439,7 +447,7 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Every place in a value.
+/// Collects the paths of all values inside a value.
 fn places(value: &Value, path: String, found: &mut Vec<String>) {
     found.push(path.clone());
     let step = |key: &str| format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"));
@@ -455,18 +463,22 @@ fn places(value: &Value, path: String, found: &mut Vec<String>) {
     }
 }
 
-/// What is read is what a cluster file can hold, or is refused.
+/// Checks that a text is either rejected or read into nodes that a cluster file can hold.
 fn sound(text: &str) -> Result<(), TestCaseError> {
     let levels = vec![("zone".into(), "topology.kubernetes.io/zone".to_owned())];
-    for options in [Options::default(), Options { levels, ..Options::default() }] {
+    for options in
+        [InventoryOptions::default(), InventoryOptions { levels, ..InventoryOptions::default() }]
+    {
         let Ok(inventory) = read(text, &options) else { continue };
         prop_assert!(!inventory.nodes.is_empty());
         for listed in &inventory.nodes {
             let node = &listed.node;
             prop_assert!(node.devices.len() <= 128 && !node.name.as_str().is_empty());
-            prop_assert!(node.devices.iter().all(|one| {
-                node.devices.iter().all(|other| one.model != other.model || one == other)
-            }));
+            let mut pairs = node
+                .devices
+                .iter()
+                .flat_map(|one| node.devices.iter().map(move |other| (one, other)));
+            prop_assert!(pairs.all(|(one, other)| one.model != other.model || one == other));
             prop_assert!(node.domains.is_empty() || node.domains.len() == inventory.levels.len());
         }
         let nodes: Vec<NodeSpec> =

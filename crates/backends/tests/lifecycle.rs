@@ -1,5 +1,4 @@
-//! Real processes through their whole life: stages, exits told apart, stops, limits, logs,
-//! environment.
+//! The whole life of real processes: stages, kinds of exit, stops, limits, logs, environment.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod common;
@@ -8,7 +7,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use common::{Groups, Rig, gang, id, is_running, pid_in, stop, until};
-use muster_backends::driver::{Backend, Command};
+use muster_backends::driver::{Backend, BackendCommand};
 use muster_model::job::{AfterCheckpoint, CheckpointBy};
 use muster_model::launch::GangOrder;
 use muster_model::{
@@ -16,7 +15,7 @@ use muster_model::{
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn exits_are_told_apart_and_output_is_logged() {
+async fn kinds_of_exit_are_distinguished_and_output_is_logged() {
     let mut rig = Rig::new(Groups::Found);
     for (job, script, expected) in [
         (1, "exit 0", TaskExit::Code { code: 0 }),
@@ -32,7 +31,7 @@ async fn exits_are_told_apart_and_output_is_logged() {
         gang(id(5, 1), &["echo out; echo err >&2; echo again > /dev/stderr; cat; echo end"]);
     assert_eq!(rig.run(&order).await, TaskExit::Code { code: 0 });
     assert_eq!(rig.log(id(5, 1), 0), "out\nerr\nagain\nend\n");
-    // Much output arrives whole.
+    // A large output arrives completely.
     let order = gang(id(6, 1), &["seq 1 200000"]);
     assert_eq!(rig.run(&order).await, TaskExit::Code { code: 0 });
     assert_eq!(rig.log(id(6, 1), 0).lines().count(), 200_000);
@@ -45,10 +44,10 @@ async fn no_user_process_of_64_runs_before_go() {
     std::fs::create_dir(&ran).unwrap();
     let script = format!("touch {}/$RANK", ran.display());
     let order = gang(id(1, 1), &[script.as_str(); 64]);
-    rig.execute(Command::Prepare(order.clone().into()));
+    rig.execute(BackendCommand::Prepare(order.clone().into()));
     rig.all(64, |what| *what == Observation::Prepared).await;
     assert_eq!(std::fs::read_dir(&ran).unwrap().count(), 0);
-    rig.execute(Command::Go(order.id));
+    rig.execute(BackendCommand::Go(order.id));
     let mut over = 0;
     while over < 64 {
         if let Observation::Exited(exit) = rig.next().await.2 {
@@ -59,18 +58,19 @@ async fn no_user_process_of_64_runs_before_go() {
     assert_eq!(std::fs::read_dir(&ran).unwrap().count(), 64);
 }
 
-/// Runs two ranks to their ends, which must be good.
+/// Runs two ranks, which must succeed.
 async fn run_both(rig: &mut Rig, order: GangOrder) {
     let id = order.id;
-    rig.execute(Command::Prepare(order.into()));
-    let (mut prepared, mut over) = (BTreeSet::new(), BTreeSet::new());
+    rig.execute(BackendCommand::Prepare(order.into()));
+    let mut prepared = BTreeSet::new();
+    let mut over = BTreeSet::new();
     while over.len() < 2 {
-        // Reports may come twice, also those of the attempt before.
+        // Reports may be repeated, also those of the previous attempt.
         match rig.next().await {
             (of, rank, Observation::Prepared) if of == id => {
                 prepared.insert(rank);
                 if prepared.len() == 2 {
-                    rig.execute(Command::Go(id));
+                    rig.execute(BackendCommand::Go(id));
                 }
             }
             (of, rank, Observation::Exited(exit)) if of == id => {
@@ -83,7 +83,7 @@ async fn run_both(rig: &mut Rig, order: GangOrder) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn output_goes_into_the_files_that_a_job_names() {
+async fn output_is_written_to_the_files_that_a_job_names() {
     let mut rig = Rig::new(Groups::Found);
     let dir = rig.path("work");
     std::fs::create_dir(&dir).unwrap();
@@ -92,7 +92,7 @@ async fn output_goes_into_the_files_that_a_job_names() {
         error: error.map(str::to_owned),
     };
     let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
-    // 1. One for all ranks, appended to by each start; a relative one begins at the working
+    // 1. One file for all ranks, appended to at each start; a relative path starts at the working
     //    directory.
     let one = |attempt| GangOrder {
         files: named("new/all.txt", None),
@@ -105,16 +105,16 @@ async fn output_goes_into_the_files_that_a_job_names() {
     let mut lines: Vec<&str> = text.lines().collect();
     lines.sort_unstable();
     assert_eq!(lines, ["0", "0", "1", "1", "err", "err", "err", "err"]);
-    // Muster's own log says where it went, and has nothing of it.
+    // Muster's own log has a line with the path, and none of the output.
     let log = rig.log(id(1, 1), 0);
     assert_eq!(
         log,
         format!(
-            "muster: the output goes into {}, as the job asks\n",
+            "muster: output is written to {}, as the job specifies\n",
             dir.join("new/all.txt").display()
         )
     );
-    // 2. One for each rank, and another for errors.
+    // 2. One file per rank, and another for standard error.
     let order = GangOrder {
         files: named("%x-%j-%t", Some("err-%t")),
         workdir: dir.clone(),
@@ -127,8 +127,8 @@ async fn output_goes_into_the_files_that_a_job_names() {
         ("a\n".into(), "b\n".into())
     );
     assert_eq!((read("err-0"), read("err-1")), ("e\n".into(), String::new()));
-    // 3. What is no file is refused before anything runs, and a pipe that nobody reads holds
-    //    nothing up.
+    // 3. A path that is not a regular file is refused before the program runs, and a pipe without a
+    //    reader does not block.
     std::fs::create_dir(dir.join("folder")).unwrap();
     rustix::fs::mknodat(
         rustix::fs::CWD,
@@ -144,7 +144,7 @@ async fn output_goes_into_the_files_that_a_job_names() {
             workdir: dir.clone(),
             ..gang(id(job, 1), &["touch ran"])
         };
-        rig.execute(Command::Prepare(order.into()));
+        rig.execute(BackendCommand::Prepare(order.into()));
         let reason = loop {
             match rig.next().await {
                 (of, _, what) if of != id(job, 1) => drop(what),
@@ -160,29 +160,29 @@ async fn output_goes_into_the_files_that_a_job_names() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_run_is_refused_before_anything_runs() {
+async fn a_task_that_cannot_run_is_refused_before_any_task_runs() {
     let mut rig = Rig::new(Groups::Found);
     let ran = rig.path("ran");
     let touch = format!("touch {}", ran.display());
     let order = gang(id(1, 1), &[touch.as_str(), "#!/no/such/interpreter\n"]);
-    rig.execute(Command::Prepare(order.clone().into()));
+    rig.execute(BackendCommand::Prepare(order.clone().into()));
     let seen = rig.all(2, |_| true).await;
     assert_eq!(seen[&0], Observation::Prepared);
     let Observation::Impossible { reason } = &seen[&1] else { panic!("{seen:?}") };
     assert!(reason.contains("/no/such/interpreter"), "{reason}");
-    rig.execute(Command::Stop(order.id, StopCause::GangFailed));
+    rig.execute(BackendCommand::Stop(order.id, StopCause::GangFailed));
     let seen = rig.all(2, |what| *what != Observation::Prepared).await;
     assert_eq!(seen[&0], Observation::Exited(TaskExit::Stopped));
     assert!(!ran.exists());
 
     let order = GangOrder { workdir: "/no/such/dir".into(), ..gang(id(2, 1), &["true"]) };
-    rig.execute(Command::Prepare(order.into()));
+    rig.execute(BackendCommand::Prepare(order.into()));
     let Observation::Refused { reason } = rig.next().await.2 else { panic!("not refused") };
     assert!(reason.contains("/no/such/dir"), "{reason}");
 }
 
-/// A script that ignores SIGTERM and leaves a child that has a session of its own, no parent, and
-/// ignores SIGTERM too. Both write their pids.
+/// Returns a script that ignores SIGTERM and starts an orphan in a session of its own that ignores
+/// SIGTERM too. Both write their pids.
 fn stubborn(rig: &Rig) -> String {
     let dir = rig.temp.path().display();
     format!(
@@ -197,10 +197,10 @@ async fn stubborn_task_is_ended(groups: Groups) {
     rig.start(&order).await;
     let escaped = pid_in(&rig.path("escaped")).await;
     let main = pid_in(&rig.path("main")).await;
-    let asked = Instant::now();
+    let stopped_at = Instant::now();
     rig.execute(stop(order.id));
     assert_eq!(rig.exit().await, TaskExit::Stopped);
-    assert!(asked.elapsed() >= Duration::from_millis(order.grace.0), "no grace was given");
+    assert!(stopped_at.elapsed() >= Duration::from_millis(order.grace.0), "no grace was given");
     assert!(
         !is_running(main) && !is_running(escaped),
         "something is left when the exit is reported"
@@ -218,7 +218,7 @@ async fn a_stubborn_task_is_ended_without_a_control_group() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_task_leaves_behind_is_ended_before_its_exit_is_told() {
+async fn remaining_processes_are_ended_before_the_exit_is_reported() {
     for groups in [Groups::Found, Groups::None] {
         let mut rig = Rig::new(groups);
         let left = rig.path("left");
@@ -231,8 +231,7 @@ async fn what_a_task_leaves_behind_is_ended_before_its_exit_is_told() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_limit_ends_a_task_that_ignores_it_and_warns_before() {
     let mut rig = Rig::new(Groups::Found);
-    let script =
-        "trap 'echo saved' USR1; trap 'echo told' TERM; echo up; while :; do sleep 0.05; done";
+    let script = "trap 'echo saved' USR1; trap 'echo terminated' TERM; echo up; while :; do sleep 0.05; done";
     let order = GangOrder {
         time_limit: Some(Span(900)),
         checkpoint: Some(Checkpoint {
@@ -251,13 +250,13 @@ async fn the_limit_ends_a_task_that_ignores_it_and_warns_before() {
     assert_eq!(rig.exit().await, TaskExit::TimedOut);
     let ended = started.elapsed();
     assert!(saved < Duration::from_millis(900), "warned after the limit: {saved:?}");
-    // Limit plus grace, less what passed between the start and its report.
+    // Limit plus grace, less the time between the start and its report.
     assert!(ended >= Duration::from_millis(1100), "ended too early: {ended:?}");
-    // Shells also say by what their sleeping child was ended.
+    // Shells also print the signal that ended their sleeping child.
     let log = rig.log(order.id, 0);
-    let said: Vec<&str> =
-        log.lines().filter(|line| ["up", "saved", "told"].contains(line)).collect();
-    assert_eq!(said, ["up", "saved", "told"]);
+    let lines: Vec<&str> =
+        log.lines().filter(|line| ["up", "saved", "terminated"].contains(line)).collect();
+    assert_eq!(lines, ["up", "saved", "terminated"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -269,7 +268,7 @@ async fn a_task_that_obeys_at_its_limit_is_timed_out_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn memory_is_enforced_where_that_is_claimed() {
+async fn memory_limits_are_enforced_where_capabilities_say_so() {
     let mut rig = Rig::new(Groups::Found);
     let mut order = gang(id(1, 1), &["head -c 300m /dev/zero | tail -c 300m > /dev/null"]);
     order.tasks[0].memory = Bytes(64 << 20);
@@ -284,12 +283,11 @@ async fn memory_is_enforced_where_that_is_claimed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn processes_are_limited_where_that_is_claimed() {
+async fn process_limits_are_enforced_where_capabilities_say_so() {
     let mut rig = Rig::new(Groups::Found);
     rig.limits.processes = Some(20);
     rig.boot();
-    // Each of these waits for the one that was forked before the fork failed, so all of them live
-    // at one time.
+    // Each process waits for its child until a fork fails, so all of them exist at the same time.
     let script = "n=0; while [ $n -lt 60 ]; do sleep 30 & n=$((n+1)); done; echo all of them";
     let exit = rig.run(&gang(id(1, 1), &[script])).await;
     let log = rig.log(id(1, 1), 0);
@@ -320,15 +318,15 @@ async fn output_beyond_the_limit_is_dropped_from_the_middle() {
     let whole: u64 = "begin\nend\n".len() as u64
         + (1..=20_000).map(|n: u32| n.to_string().len() as u64 + 1).sum::<u64>();
     assert_eq!(muster_backends::segments::missing(&first).dropped, whole - kept);
-    // The directory is removed with all of it.
-    rig.execute(Command::Forget(order.id));
+    // The directory is deleted with all segments.
+    rig.execute(BackendCommand::Forget(order.id));
     until("it to be forgotten", || !rig.task_dir(order.id, 0).join("order.json").exists()).await;
     rig.backend().discard(order.id, 1);
     assert!(!rig.task_dir(order.id, 0).exists());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cpu_limits_are_set_where_that_is_claimed() {
+async fn cpu_limits_are_set_where_capabilities_say_so() {
     let mut rig = Rig::new(Groups::Found);
     let script = "cat /sys/fs/cgroup/cpu$(grep :cpu: /proc/self/cgroup | cut -d: -f3)/cpu.cfs_quota_us \
                   2>/dev/null || cat /sys/fs/cgroup$(grep ^0:: /proc/self/cgroup | cut -d: -f3)/cpu.max";
@@ -342,20 +340,20 @@ async fn cpu_limits_are_set_where_that_is_claimed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ranks_meet_on_one_leased_port_that_is_held_until_they_run() {
+async fn the_rendezvous_port_is_reserved_until_the_ranks_run() {
     let mut rig = Rig::new(Groups::Found);
     let order = gang(
         id(1, 1),
         &["echo $RANK $WORLD_SIZE $MASTER_ADDR:$MASTER_PORT $CUDA_VISIBLE_DEVICES"; 3],
     );
-    rig.execute(Command::Prepare(order.clone().into()));
+    rig.execute(BackendCommand::Prepare(order.clone().into()));
     rig.all(3, |what| *what == Observation::Prepared).await;
     let text = std::fs::read_to_string(rig.task_dir(order.id, 0).join("order.json")).unwrap();
     let port: u16 = serde_json::from_str::<serde_json::Value>(&text).unwrap()["ports"][0]
         .as_u64()
         .unwrap() as u16;
     assert!(std::net::TcpListener::bind(("0.0.0.0", port)).is_err(), "the port is not held");
-    rig.execute(Command::Go(order.id));
+    rig.execute(BackendCommand::Go(order.id));
     let mut over = 0;
     while over < 3 {
         over += usize::from(matches!(rig.next().await.2, Observation::Exited(_)));
@@ -363,7 +361,7 @@ async fn ranks_meet_on_one_leased_port_that_is_held_until_they_run() {
     for rank in 0..3 {
         assert_eq!(rig.log(order.id, rank), format!("{rank} 3 127.0.0.1:{port} {rank}\n"));
     }
-    // Given back; another daemon of this machine may try the same port in between.
+    // Released; another daemon on this machine may try the same port in between.
     common::until("the port is free", || std::net::TcpListener::bind(("0.0.0.0", port)).is_ok())
         .await;
 }
@@ -371,10 +369,10 @@ async fn ranks_meet_on_one_leased_port_that_is_held_until_they_run() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_taken_port_refuses_the_gang() {
     let mut rig = Rig::new(Groups::Found);
-    // Prepared but for its supervisor: the order is on disk, as after a crash of the daemon, and
-    // names a port that somebody has taken since.
+    // The order is on disk but there is no supervisor, as after a crash of the daemon, and another
+    // process has taken its port since.
     let order = gang(id(1, 1), &["true"]);
-    rig.execute(Command::Prepare(order.clone().into()));
+    rig.execute(BackendCommand::Prepare(order.clone().into()));
     rig.all(1, |what| *what == Observation::Prepared).await;
     let path = rig.task_dir(order.id, 0).join("order.json");
     let text = std::fs::read_to_string(path).unwrap().replace("1.0.1.0", "2.0.1.0");
@@ -387,7 +385,7 @@ async fn a_taken_port_refuses_the_gang() {
     let dir = rig.task_dir(next.id, 0);
     std::fs::create_dir_all(&dir).unwrap();
     std::fs::write(dir.join("order.json"), record.to_string()).unwrap();
-    rig.execute(Command::Prepare(next.into()));
+    rig.execute(BackendCommand::Prepare(next.into()));
     let Observation::Refused { reason } = rig.next().await.2 else { panic!("not refused") };
     assert!(reason.contains("rendezvous port"), "{reason}");
     rig.execute(stop(order.id));
@@ -411,7 +409,7 @@ async fn a_task_gets_its_environment_directory_and_mask_and_nothing_else() {
     assert!(log.ends_with("/usr\n0027\n4\n"), "{log}");
     let ours = muster_backends::env::TAG_VARIABLE;
     assert!(log.contains("SECRET\n") && log.contains(ours) && !log.contains("CARGO"), "{log}");
-    rig.execute(Command::Forget(order.id));
+    rig.execute(BackendCommand::Forget(order.id));
     let dir = rig.task_dir(order.id, 0);
     until("the order to be forgotten", || !dir.join("order.json").exists()).await;
     assert!(rig.backend().log_path(order.id, Rank(0)).exists());
@@ -422,12 +420,12 @@ async fn a_task_gets_its_environment_directory_and_mask_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_task_used_is_recorded() {
+async fn resource_usage_is_recorded() {
     let mut rig = Rig::new(Groups::Found);
     let order = gang(id(1, 1), &["i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; ulimit -Sn"]);
     assert_eq!(rig.run(&order).await, TaskExit::Code { code: 0 });
     let text = std::fs::read_to_string(rig.task_dir(order.id, 0).join("exit.json")).unwrap();
-    let ended: muster_backends::record::Ended = serde_json::from_str(&text).unwrap();
+    let ended: muster_backends::record::ExitRecord = serde_json::from_str(&text).unwrap();
     let usage = ended.usage.unwrap();
     assert!(usage.cpu_ms >= 10 && usage.max_rss_bytes >= 1 << 19, "{usage:?}");
     // The task has the limit of open files that this process was started with, not the raised one.

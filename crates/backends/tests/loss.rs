@@ -1,16 +1,18 @@
-//! Supervisors and daemons that die: nothing is left, nothing runs twice, true exits are found.
+//! Deaths of supervisors and daemons: no process is left, no attempt runs twice, and real exits are
+//! found.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod common;
 
 use common::{Groups, Rig, gang, id, is_running, pid_in, stop, until};
-use muster_backends::driver::Command;
+use muster_backends::driver::BackendCommand;
 use muster_backends::process::{self, ProcessKey};
-use muster_backends::record::{End, OrderRecord, TaskDir};
+use muster_backends::record::{OrderRecord, TaskDir, TaskEnd};
 use muster_model::{Observation, Span, TaskExit};
 use rustix::process::Signal;
 
-/// Its main process, and a child of its own session whose parent is gone, which ignores SIGTERM.
+/// Returns a script that starts an orphan in a session of its own that ignores SIGTERM, and runs
+/// for ever.
 fn script(rig: &Rig) -> String {
     let dir = rig.temp.path().display();
     format!(
@@ -19,16 +21,17 @@ fn script(rig: &Rig) -> String {
     )
 }
 
-async fn a_killed_supervisor_is_a_lost_task(groups: Groups, means: &str, while_down: bool) {
+async fn a_killed_supervisor_is_a_lost_task(groups: Groups, mechanism: &str, while_down: bool) {
     let mut rig = Rig::new(groups);
     let order = gang(id(1, 1), &[script(&rig).as_str()]);
     rig.start(&order).await;
-    let (main, escaped) = (pid_in(&rig.path("main")).await, pid_in(&rig.path("escaped")).await);
+    let main = pid_in(&rig.path("main")).await;
+    let escaped = pid_in(&rig.path("escaped")).await;
     let supervisor = rig.supervisor_pid(order.id, 0);
     if while_down {
         rig.backend = None;
-        let (_, nobody) = tokio::sync::mpsc::unbounded_channel();
-        rig.reports = nobody;
+        let (_, closed) = tokio::sync::mpsc::unbounded_channel();
+        rig.reports = closed;
         process::signal(supervisor, Signal::KILL);
         until("its end", || !is_running(supervisor)).await;
         rig.boot();
@@ -37,13 +40,13 @@ async fn a_killed_supervisor_is_a_lost_task(groups: Groups, means: &str, while_d
         process::signal(supervisor, Signal::KILL);
     }
     let reason = rig.lost().await;
-    assert!(reason.contains("supervisor was killed") && reason.contains(means), "{reason}");
-    assert!(!is_running(main) && !is_running(escaped), "something is left of a lost task");
+    assert!(reason.contains("supervisor was killed") && reason.contains(mechanism), "{reason}");
+    assert!(!is_running(main) && !is_running(escaped), "a process of the lost task still runs");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_killed_supervisor_is_swept_by_control_group() {
-    let means = match Rig::new(Groups::Found).backend.as_ref().unwrap() {
+async fn tasks_of_a_killed_supervisor_are_killed_by_control_group() {
+    let mechanism = match Rig::new(Groups::Found).backend.as_ref().unwrap() {
         backend
             if muster_backends::driver::Backend::capabilities(backend)
                 .kill_by
@@ -53,22 +56,22 @@ async fn a_killed_supervisor_is_swept_by_control_group() {
         }
         _ => "environment tag",
     };
-    a_killed_supervisor_is_a_lost_task(Groups::Found, means, false).await;
+    a_killed_supervisor_is_a_lost_task(Groups::Found, mechanism, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_killed_supervisor_is_swept_by_tag_and_that_is_said() {
+async fn tasks_of_a_killed_supervisor_are_killed_by_tag_and_the_reason_names_it() {
     a_killed_supervisor_is_a_lost_task(Groups::None, "environment tag", false).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_supervisor_killed_while_the_daemon_is_down_is_found() {
-    a_killed_supervisor_is_a_lost_task(Groups::Found, "ended by", true).await;
+    a_killed_supervisor_is_a_lost_task(Groups::Found, "killed by", true).await;
     a_killed_supervisor_is_a_lost_task(Groups::None, "environment tag", true).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn true_exits_are_found_after_the_daemon_was_down() {
+async fn exits_while_the_daemon_was_down_are_found() {
     let mut rig = Rig::new(Groups::Found);
     let release = rig.path("release");
     let script = format!("while [ ! -e {} ]; do sleep 0.02; done; exit 9", release.display());
@@ -76,8 +79,8 @@ async fn true_exits_are_found_after_the_daemon_was_down() {
     rig.start(&order).await;
     let dir = rig.task_dir(order.id, 0);
     rig.backend = None;
-    let (_, nobody) = tokio::sync::mpsc::unbounded_channel();
-    rig.reports = nobody;
+    let (_, closed) = tokio::sync::mpsc::unbounded_channel();
+    rig.reports = closed;
     std::fs::write(release, "").unwrap();
     until("the record of its end", || dir.join("exit.json").exists()).await;
     rig.boot();
@@ -90,7 +93,8 @@ async fn tasks_that_are_not_expected_are_ended_and_forgotten() {
     let mut rig = Rig::new(Groups::Found);
     let order = gang(id(1, 1), &[script(&rig).as_str()]);
     rig.start(&order).await;
-    let (main, escaped) = (pid_in(&rig.path("main")).await, pid_in(&rig.path("escaped")).await);
+    let main = pid_in(&rig.path("main")).await;
+    let escaped = pid_in(&rig.path("escaped")).await;
     rig.boot();
     rig.adopt(&[]);
     until("its end", || !is_running(main) && !is_running(escaped)).await;
@@ -104,7 +108,7 @@ async fn tasks_that_are_not_expected_are_ended_and_forgotten() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_boot_means_lost() {
+async fn a_claim_of_another_boot_means_that_the_task_is_lost() {
     let mut rig = Rig::new(Groups::Found);
     let order = gang(id(1, 1), &["sleep 1000"]);
     rig.start(&order).await;
@@ -119,7 +123,7 @@ async fn another_boot_means_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reused_pid_is_not_believed() {
+async fn a_reused_pid_does_not_count_as_the_supervisor() {
     let mut rig = Rig::new(Groups::Found);
     let order = gang(id(1, 1), &["sleep 1000"]);
     rig.start(&order).await;
@@ -141,12 +145,12 @@ async fn a_reused_pid_is_not_believed() {
 async fn an_interrupted_prepare_is_finished_by_its_repetition() {
     let mut rig = Rig::new(Groups::Found);
     let order = gang(id(1, 1), &["exit 0", "exit 0"]);
-    // The daemon died after it had made one directory and before it wrote anything into it.
+    // The daemon died after it had created one directory and before it wrote a file into it.
     std::fs::create_dir_all(rig.task_dir(order.id, 0)).unwrap();
     rig.adopt(&[(order.id, 0), (order.id, 1)]);
-    rig.execute(Command::Prepare(order.clone().into()));
+    rig.execute(BackendCommand::Prepare(order.clone().into()));
     rig.all(2, |what| *what == Observation::Prepared).await;
-    rig.execute(Command::Go(order.id));
+    rig.execute(BackendCommand::Go(order.id));
     let mut over = 0;
     while over < 2 {
         match rig.next().await.2 {
@@ -166,13 +170,14 @@ async fn damaged_records_lose_the_task_and_leave_nothing() {
         let mut rig = Rig::new(Groups::Found);
         let order = gang(id(1, 1), &[script(&rig).as_str()]);
         rig.start(&order).await;
-        let (main, escaped) = (pid_in(&rig.path("main")).await, pid_in(&rig.path("escaped")).await);
+        let main = pid_in(&rig.path("main")).await;
+        let escaped = pid_in(&rig.path("escaped")).await;
         std::fs::write(rig.task_dir(order.id, 0).join(name), "{\"version\":").unwrap();
         rig.boot();
         rig.adopt(&[(order.id, 0)]);
         assert!(rig.lost().await.contains("not readable"));
         assert!(!is_running(main) && !is_running(escaped));
-        // The rig reads claims when it cleans up.
+        // The rig reads claims during its cleanup.
         std::fs::remove_file(rig.task_dir(order.id, 0).join("claim.json")).unwrap();
     }
 }
@@ -193,27 +198,27 @@ async fn many_crashes_of_the_daemon_run_everything_once() {
         let mut prepared = std::collections::BTreeSet::new();
         let mut over = std::collections::BTreeMap::new();
         let mut crash_after = job % 6;
-        rig.execute(Command::Prepare(order.clone().into()));
+        rig.execute(BackendCommand::Prepare(order.clone().into()));
         while over.len() < 2 {
             if crash_after == 0 {
                 rig.boot();
                 match prepared.len() {
-                    2 => rig.execute(Command::Go(order.id)),
-                    _ => rig.execute(Command::Prepare(order.clone().into())),
+                    2 => rig.execute(BackendCommand::Go(order.id)),
+                    _ => rig.execute(BackendCommand::Prepare(order.clone().into())),
                 }
                 rig.adopt(&[(order.id, 0), (order.id, 1)]);
                 crash_after = u64::MAX;
             }
             let (about, rank, what) = rig.next().await;
             if about != order.id {
-                // An end that was repeated for a job before this one.
+                // A repeated report of an earlier job's end.
                 continue;
             }
             crash_after = crash_after.saturating_sub(1);
             match what {
                 Observation::Prepared => {
                     if prepared.insert(rank) && prepared.len() == 2 {
-                        rig.execute(Command::Go(order.id));
+                        rig.execute(BackendCommand::Go(order.id));
                     }
                 }
                 Observation::Started => {}
@@ -226,7 +231,7 @@ async fn many_crashes_of_the_daemon_run_everything_once() {
         }
         let expected = TaskExit::Code { code: (job % 7) as i32 };
         assert!(over.values().all(|exit| *exit == expected), "{over:?}");
-        rig.execute(Command::Forget(order.id));
+        rig.execute(BackendCommand::Forget(order.id));
     }
     assert_eq!(std::fs::read_dir(ran).unwrap().count(), 40);
 }
@@ -245,7 +250,7 @@ async fn an_emptied_runtime_directory_does_not_lose_a_task() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_job_that_stops_its_supervisor_is_ended_all_the_same() {
+async fn a_job_that_stops_its_supervisor_can_still_be_ended() {
     let mut rig = Rig::new(Groups::Found);
     let go = rig.path("go");
     let script = format!(
@@ -262,18 +267,18 @@ async fn a_job_that_stops_its_supervisor_is_ended_all_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_task_at_the_gate_gives_up_once_no_daemon_was_there_for_its_patience() {
+async fn a_prepared_task_is_refused_when_no_daemon_connects_within_the_timeout() {
     let mut rig = Rig::new(Groups::Found);
     let order = gang(id(1, 1), &["echo ran"]);
-    rig.execute(Command::Prepare(order.clone().into()));
+    rig.execute(BackendCommand::Prepare(order.clone().into()));
     rig.all(1, |what| *what == Observation::Prepared).await;
-    // The same order once more, of another attempt, with little patience, and a supervisor whose
-    // daemon is gone at once.
-    let told = rig.task_dir(order.id, 0).join("order.json");
-    let mut record: OrderRecord = serde_json::from_slice(&std::fs::read(told).unwrap()).unwrap();
-    assert!(record.gate_patience.is_some_and(|patience| patience >= Span::from_secs(60)));
+    // A second supervisor gets the same order for another attempt, with a short timeout, and has no
+    // daemon from the start.
+    let written = rig.task_dir(order.id, 0).join("order.json");
+    let mut record: OrderRecord = serde_json::from_slice(&std::fs::read(written).unwrap()).unwrap();
+    assert!(record.go_timeout.is_some_and(|timeout| timeout >= Span::from_secs(60)));
     record.id = id(2, 1);
-    record.gate_patience = Some(Span(50));
+    record.go_timeout = Some(Span(50));
     record.hold_port = None;
     record.socket = rig.path("other-socket");
     record.checkpoint_file = Some(rig.path("other-pipe"));
@@ -291,13 +296,13 @@ async fn a_task_at_the_gate_gives_up_once_no_daemon_was_there_for_its_patience()
             .spawn()
             .unwrap();
     assert!(supervisor.wait().unwrap().success());
-    let end = dir.ended().unwrap().unwrap().end;
+    let end = dir.exit().unwrap().unwrap().end;
     assert!(
-        matches!(&end, End::Refused(reason) if reason.contains("no daemon came back")),
+        matches!(&end, TaskEnd::Refused(reason) if reason.contains("no daemon connected")),
         "{end:?}"
     );
     assert_eq!(std::fs::read_to_string(dir.log()).unwrap(), "");
-    // One whose daemon is there has waited meanwhile, and runs.
-    rig.execute(Command::Go(order.id));
+    // The first task, whose daemon is connected, has waited meanwhile, and runs.
+    rig.execute(BackendCommand::Go(order.id));
     assert_eq!(rig.exit().await, TaskExit::Code { code: 0 });
 }

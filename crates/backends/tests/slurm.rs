@@ -1,5 +1,6 @@
-//! Jobs as real programs print them: samples of Slurm 22.05 from a cluster of this project's own,
-//! and synthetic ones after the documented shapes of later versions, which say so in their names.
+//! Jobs as printed by Slurm: samples of Slurm 22.05 from a cluster of this project, and synthetic
+//! ones in the documented formats of later versions, which have `synthetic` or `documented` in
+//! their names.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop there")]
 
@@ -12,13 +13,14 @@ fn sample(name: &str) -> String {
     std::fs::read_to_string(format!("{}/tests/slurm/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }
 
-/// What is read of each row, in one line.
+/// Formats the parsed fields of each job on one line.
 fn lines(rows: &[NativeJob]) -> String {
     let mut text = String::new();
     for row in rows {
         let outcome = row.state.outcome(row.exit, row.cancelled_by.as_deref(), &row.reason);
         let outcome = outcome.map_or("-".to_owned(), |outcome| outcome.to_string());
-        let gpus = (NativeJob::gpus_of(&row.tres_asked), NativeJob::gpus_of(&row.tres_held));
+        let gpus =
+            (NativeJob::gpus_of(&row.tres_requested), NativeJob::gpus_of(&row.tres_allocated));
         let _ = writeln!(
             text,
             "{} {:?} {} {} {} {} x{} gpus {gpus:?} {:?} limit {:?} {}",
@@ -66,23 +68,24 @@ fn squeue_json_after_the_documented_shape_of_24_11() {
     assert_eq!(rows[1].exit.code, 3);
 }
 
-/// How a version writes what all of them say.
+/// JSON format of one Slurm version.
 #[derive(Clone, Copy)]
-struct Shape {
+struct SlurmJsonFormat {
     data_parser: &'static str,
     /// Numbers are `{set, infinite, number}`.
     has_wrapped_numbers: bool,
-    /// So are times.
+    /// Times are `{set, infinite, number}`.
     has_wrapped_times: bool,
-    /// A state is a list of words.
+    /// States are lists of words.
     has_state_list: bool,
-    /// The name of the number of the signal, where an exit code is not the raw status of wait(2).
+    /// Name of the field with the signal number, where an exit code is not the raw status of
+    /// wait(2).
     signal: Option<&'static str>,
 }
 
-/// A synthetic job as that version writes it: running on two nodes, or failed with 3, the third of
-/// an array that may run 24 hours.
-fn synthetic(shape: Shape) -> serde_json::Value {
+/// Returns synthetic jobs in the format of that version: one running on two nodes, and one that
+/// failed with 3, the third of an array with a time limit of 24 hours.
+fn synthetic(shape: SlurmJsonFormat) -> serde_json::Value {
     use serde_json::json;
     let wrapped = |number: u64| json!({ "set": true, "infinite": false, "number": number });
     let number =
@@ -111,13 +114,19 @@ fn synthetic(shape: Shape) -> serde_json::Value {
     json!({ "meta": { "plugin": { "data_parser": shape.data_parser } }, "jobs": [job(73, "RUNNING", 0), job(74, "FAILED", 3)] })
 }
 
-/// Shapes after src/plugins/data_parser/*/parsers.c (PARSER_ARRAY(JOB_INFO), PROCESS_EXIT_CODE) of
-/// the branches 23.02 to 26.05, and of src/plugins/openapi/v0.0.37 and v0.0.38 before. None of
-/// these was printed by such a Slurm.
+/// Formats according to src/plugins/data_parser/*/parsers.c (PARSER_ARRAY(JOB_INFO),
+/// PROCESS_EXIT_CODE) of the branches 23.02 to 26.05, and src/plugins/openapi/v0.0.37 and v0.0.38
+/// before. None of these samples was printed by such a Slurm.
 #[test]
 fn the_same_synthetic_job_is_read_from_the_documented_shapes_of_21_08_to_26_05() {
     let shape = |data_parser, has_wrapped_numbers, has_wrapped_times, has_state_list, signal| {
-        Shape { data_parser, has_wrapped_numbers, has_wrapped_times, has_state_list, signal }
+        SlurmJsonFormat {
+            data_parser,
+            has_wrapped_numbers,
+            has_wrapped_times,
+            has_state_list,
+            signal,
+        }
     };
     let shapes = [
         shape("v0.0.37 of 21.08, v0.0.38 of 22.05", false, false, false, None),
@@ -140,7 +149,7 @@ fn the_same_synthetic_job_is_read_from_the_documented_shapes_of_21_08_to_26_05()
     }
 }
 
-/// As 20.11 says them: `squeue --json` came with 21.08.
+/// Output of 20.11: `squeue --json` came with 21.08.
 #[test]
 fn squeue_lines_where_there_is_no_json() {
     let fields = [
@@ -199,6 +208,6 @@ fn squeue_lines_where_there_is_no_json() {
         (rows[0].array, rows[0].name.as_str(), rows[0].end),
         (Some(1046), "array waits | ^", None)
     );
-    assert_eq!((rows[1].array, NativeJob::gpus_of(&rows[1].tres_asked)), (None, 16));
+    assert_eq!((rows[1].array, NativeJob::gpus_of(&rows[1].tres_requested)), (None, 16));
     assert_eq!(rows[1].time_limit.unwrap().as_secs(), 36 * 3600);
 }

@@ -1,5 +1,5 @@
-//! System mode: each job as its submitter, and nothing that root does can be bent by a user. Needs
-//! root, so these are ignored elsewhere; the test command runs them where it is root.
+//! System mode: each job runs as its submitter, and no user can influence what root does. Needs
+//! root, so these tests are ignored elsewhere; the test command runs them where it is root.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod common;
@@ -8,15 +8,15 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 
 use common::{Groups, Rig, gang, id, is_running, pid_in, stop, until};
-use muster_backends::driver::{Backend, Command};
+use muster_backends::driver::{Backend, BackendCommand};
 use muster_model::launch::GangOrder;
 use muster_model::payload::Identity;
 use muster_model::{AttemptId, Observation, OutputFiles, Rank, TaskExit};
 
-/// Two users that every Debian and Fedora has; neither owns anything.
+/// Two users that every Debian and Fedora has; neither owns files.
 const USERS: [(&str, u32, u32); 2] = [("nobody", 65534, 65534), ("daemon", 1, 1)];
 
-/// A rig in system mode, with a directory that users may enter.
+/// Returns a rig in system mode, with a directory that users may enter.
 fn system() -> Rig {
     let rig = Rig::with(Groups::Found, true);
     std::fs::set_permissions(rig.temp.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -25,7 +25,7 @@ fn system() -> Rig {
 
 fn user(number: usize) -> Identity {
     let (name, uid, gid) = USERS[number];
-    // The group as this machine has it.
+    // The group id of this machine.
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap();
     let line = passwd.lines().find(|line| line.starts_with(&format!("{name}:"))).unwrap();
     let field = |n: usize| line.split(':').nth(n).unwrap().parse::<u32>().unwrap();
@@ -33,15 +33,15 @@ fn user(number: usize) -> Identity {
     Identity { user: name.into(), uid, gid: if field(3) == gid { gid } else { field(3) } }
 }
 
-fn order(id: AttemptId, who: usize, script: &str) -> GangOrder {
-    GangOrder { identity: user(who), ..gang(id, &[script]) }
+fn order(id: AttemptId, account: usize, script: &str) -> GangOrder {
+    GangOrder { identity: user(account), ..gang(id, &[script]) }
 }
 
-/// A directory of a user's own.
-fn home(rig: &Rig, who: usize) -> std::path::PathBuf {
-    let dir = rig.path(USERS[who].0);
+/// Creates a directory that belongs to a user.
+fn home(rig: &Rig, account: usize) -> std::path::PathBuf {
+    let dir = rig.path(USERS[account].0);
     std::fs::create_dir_all(&dir).unwrap();
-    chown(&dir, Some(user(who).uid), Some(user(who).gid)).unwrap();
+    chown(&dir, Some(user(account).uid), Some(user(account).gid)).unwrap();
     dir
 }
 
@@ -50,11 +50,12 @@ fn home(rig: &Rig, who: usize) -> std::path::PathBuf {
 async fn a_job_runs_as_its_submitter_and_cannot_return_to_root() {
     let mut rig = system();
     let own = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap();
-    for who in 0..USERS.len() {
-        let job = id(1 + who as u64, 1);
+    for account in 0..USERS.len() {
+        let job = id(1 + account as u64, 1);
         let script = "cat /proc/self/oom_score_adj; id -u; id -g; grep -E '^(Uid|Gid|CapEff)' /proc/self/status; echo to-stderr > /dev/stderr";
-        assert_eq!(rig.run(&order(job, who, script)).await, TaskExit::Code { code: 0 });
-        let (uid, gid) = (user(who).uid, user(who).gid);
+        assert_eq!(rig.run(&order(job, account, script)).await, TaskExit::Code { code: 0 });
+        let uid = user(account).uid;
+        let gid = user(account).gid;
         let expected = format!(
             "{own}{uid}\n{gid}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nGid:\t{gid}\t{gid}\t{gid}\t{gid}\n\
              CapEff:\t0000000000000000\nto-stderr\n"
@@ -75,7 +76,8 @@ async fn users_cannot_read_or_signal_each_other_or_the_supervisor() {
     let main: i32 = log.strip_prefix("private ").unwrap().trim_end().parse().unwrap();
     let supervisor = rig.supervisor_pid(victim.id, 0);
     let socket = rig.backend().task_socket(victim.id, Rank(0)).unwrap();
-    let (log, dir) = (rig.backend().log_path(victim.id, Rank(0)), rig.task_dir(victim.id, 0));
+    let log = rig.backend().log_path(victim.id, Rank(0));
+    let dir = rig.task_dir(victim.id, 0);
     let attacks = [
         format!("cat /proc/{main}/environ"),
         format!("kill -9 {main}"),
@@ -93,7 +95,7 @@ async fn users_cannot_read_or_signal_each_other_or_the_supervisor() {
         assert!(!rig.log(job, 0).contains("s3cret"));
     }
     assert!(is_running(main) && is_running(supervisor));
-    // Not even its own supervisor: it is root's.
+    // Not even its own supervisor, which runs as root.
     let own = order(id(50, 1), 1, "kill -9 $PPID 2> /dev/null");
     assert_ne!(rig.run(&own).await, TaskExit::Code { code: 0 });
     rig.execute(stop(victim.id));
@@ -111,7 +113,7 @@ async fn root_enters_no_directory_for_a_user() {
     symlink(&closed, &link).unwrap();
     for (job, workdir) in [(1, closed.as_path()), (2, link.as_path()), (3, Path::new("/root"))] {
         let refused = GangOrder { workdir: workdir.into(), ..order(id(job, 1), 0, "true") };
-        rig.execute(Command::Prepare(refused.into()));
+        rig.execute(BackendCommand::Prepare(refused.into()));
         let Observation::Refused { reason } = rig.next().await.2 else {
             panic!("{workdir:?} was entered")
         };
@@ -126,7 +128,7 @@ async fn root_opens_no_output_file_for_a_user() {
     let home = home(&rig, 0);
     let files =
         |output: &Path| OutputFiles { output: Some(output.display().to_string()), error: None };
-    // 1. What the user may write is written as the user.
+    // 1. Files that the user may write are written as the user.
     let own = home.join("new/out-%j.txt");
     let job = GangOrder { files: files(&own), ..order(id(1, 1), 0, "echo mine") };
     assert_eq!(rig.run(&job).await, TaskExit::Code { code: 0 });
@@ -134,7 +136,7 @@ async fn root_opens_no_output_file_for_a_user() {
     assert_eq!(std::fs::read_to_string(&written).unwrap(), "mine\n");
     assert_eq!(std::fs::metadata(&written).unwrap().uid(), user(0).uid);
     assert_eq!(std::fs::metadata(home.join("new")).unwrap().uid(), user(0).uid);
-    // 2. What only root may write is not, by whichever way it is named; nothing is made there.
+    // 2. Files that only root may write are neither written nor created, whichever path is used.
     let closed = rig.path("closed");
     std::fs::create_dir(&closed).unwrap();
     std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o700)).unwrap();
@@ -144,7 +146,7 @@ async fn root_opens_no_output_file_for_a_user() {
     symlink(&secret, &link).unwrap();
     for (job, output) in [(2, secret.clone()), (3, link), (4, closed.join("new/out"))] {
         let refused = GangOrder { files: files(&output), ..order(id(job, 1), 0, "echo stolen") };
-        rig.execute(Command::Prepare(refused.into()));
+        rig.execute(BackendCommand::Prepare(refused.into()));
         let reason = match rig.next().await.2 {
             Observation::Refused { reason } | Observation::Impossible { reason } => reason,
             other => panic!("{output:?}: {other:?}"),
@@ -161,8 +163,8 @@ async fn an_environment_cannot_make_root_load_or_run_anything() {
     let mut rig = system();
     let home = home(&rig, 0);
     let mark = home.join("ran-as");
-    // A program of the user's in front of PATH, and every variable by which a loader or a shell
-    // runs a file.
+    // A program of the user first in PATH, and every variable by which a loader or a shell runs a
+    // file.
     let tool = home.join("id");
     std::fs::write(&tool, format!("#!/bin/sh\n/usr/bin/id -u >> {}\n", mark.display())).unwrap();
     std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -184,7 +186,7 @@ async fn an_environment_cannot_make_root_load_or_run_anything() {
         ran.lines().count() > 0 && ran.lines().all(|uid| uid == user(0).uid.to_string()),
         "{ran}"
     );
-    // The loader complained only as the user, once root was given up: root's processes never saw
+    // The loader complained only as the user, after root was given up: root's processes never had
     // the variables.
     let supervisors = std::fs::read_to_string("/proc/self/environ").unwrap();
     assert!(!supervisors.contains("evil.so"));
@@ -196,19 +198,18 @@ async fn a_log_path_cannot_be_planted() {
     let mut rig = system();
     let job = id(1, 1);
     let dir = rig.task_dir(job, 0);
-    // What a user would do if the directory were theirs; root made it here, or it could not be done
-    // at all.
+    // Root creates the link here; a user could not.
     std::fs::create_dir_all(&dir).unwrap();
     let victim = rig.path("victim");
     std::fs::write(&victim, "untouched").unwrap();
     symlink(&victim, dir.join("output.log")).unwrap();
-    rig.execute(Command::Prepare(order(job, 0, "echo overwritten").into()));
+    rig.execute(BackendCommand::Prepare(order(job, 0, "echo overwritten").into()));
     let Observation::Refused { reason } = rig.next().await.2 else {
         panic!("a planted log was used")
     };
     assert!(reason.contains("log"), "{reason}");
     assert_eq!(std::fs::read_to_string(&victim).unwrap(), "untouched");
-    // And no user can: every directory on the way is root's alone.
+    // No user could: every directory of the path belongs to root and is closed to others.
     for dir in ["state/jobs", "state/jobs/1", "run/tasks"] {
         let meta = std::fs::metadata(rig.path(dir)).unwrap();
         assert_eq!(
@@ -226,7 +227,7 @@ async fn a_log_path_cannot_be_planted() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs root"]
-async fn what_a_user_leaves_behind_is_ended_in_system_mode_too() {
+async fn remaining_processes_are_ended_in_system_mode_too() {
     let mut rig = system();
     let home = home(&rig, 0);
     let script = format!(
@@ -254,16 +255,16 @@ async fn a_terminal_belongs_to_its_user() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs root"]
-async fn a_task_speaks_of_its_own_progress_and_of_no_other() {
+async fn a_task_can_acknowledge_only_its_own_checkpoints() {
     let mut rig = system();
-    // As the daemon makes it for everybody's clients.
+    // With the mode that the daemon sets for all users' clients.
     std::fs::set_permissions(rig.path("run"), std::fs::Permissions::from_mode(0o755)).unwrap();
     let script = "echo own > \"$MUSTER_CHECKPOINT_FILE\"; echo up; while :; do sleep 0.05; done";
     let victim = order(id(1, 1), 0, script);
     rig.start(&victim).await;
     let (_, _, what) = rig.next().await;
     assert!(
-        matches!(&what, Observation::Checkpointed(noted) if &*noted.label == "own"),
+        matches!(&what, Observation::Checkpointed(checkpoint) if &*checkpoint.label == "own"),
         "{what:?}"
     );
     let pipes = rig.path("run/checkpoints");
@@ -282,30 +283,30 @@ async fn a_task_speaks_of_its_own_progress_and_of_no_other() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs root"]
-async fn nothing_runs_for_an_account_that_is_gone_or_another_now() {
+async fn no_program_runs_for_an_account_that_is_deleted_or_whose_uid_was_reused() {
     let mut rig = system();
     let of = |job, name: &str, uid| {
         let identity = Identity { user: name.into(), uid, gid: 54_321 };
         GangOrder { identity, ..gang(id(job, 1), &["echo ran"]) }
     };
-    // The number is another's now: no other try would do better.
+    // The uid belongs to another account now: a retry would fail the same way.
     let order = of(1, "nobody", 1);
-    rig.execute(Command::Prepare(std::sync::Arc::new(order.clone())));
+    rig.execute(BackendCommand::Prepare(std::sync::Arc::new(order.clone())));
     match rig.next().await.2 {
         Observation::Impossible { reason } => {
             assert_eq!(&*reason, "nobody submitted it with uid 1, which is the account daemon now");
         }
         other => panic!("{other:?}"),
     }
-    // The account is gone: the database that has it may be away.
+    // The account does not exist: the user database may be unavailable.
     let order = of(2, "gone", 54_321);
-    rig.execute(Command::Prepare(std::sync::Arc::new(order.clone())));
+    rig.execute(BackendCommand::Prepare(std::sync::Arc::new(order.clone())));
     match rig.next().await.2 {
         Observation::Refused { reason } => {
             assert_eq!(&*reason, "there is no account gone with uid 54321 any more");
         }
         other => panic!("{other:?}"),
     }
-    // A number that never had an account.
+    // A uid that never had an account.
     assert_eq!(rig.run(&of(3, "#54321", 54_321)).await, TaskExit::Code { code: 0 });
 }

@@ -1,4 +1,4 @@
-//! Terminal sessions: a task on a terminal of its own, and a shell beside a task.
+//! Terminal sessions: attaching to a task's own terminal, and a shell beside a task.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod common;
@@ -11,11 +11,11 @@ use common::{Groups, PATIENCE, Rig, gang, id, is_running, stop, until};
 use muster_backends::driver::Backend;
 use muster_backends::local::session::{self, Decoder, Frame, open};
 use muster_backends::socket;
-use muster_backends::wire::{Hello, Target};
+use muster_backends::wire::{Hello, TerminalTarget};
 use muster_model::launch::GangOrder;
 use muster_model::{AttemptId, Rank, TaskExit};
 
-/// A person at a terminal.
+/// A client with a terminal.
 struct Person {
     stream: UnixStream,
     decoder: Decoder,
@@ -24,7 +24,7 @@ struct Person {
 }
 
 impl Person {
-    fn at(rig: &Rig, id: AttemptId, target: Target) -> Self {
+    fn at(rig: &Rig, id: AttemptId, target: TerminalTarget) -> Self {
         let path = rig.backend().task_socket(id, Rank(0)).unwrap();
         let mut stream = session::connect(&path).unwrap();
         stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
@@ -43,14 +43,14 @@ impl Person {
         self.stream.write_all(&Frame::Data(text.into()).encode()).unwrap();
     }
 
-    /// Reads until `holds`.
+    /// Reads until the condition holds; panics after [`PATIENCE`].
     fn until(&mut self, what: &str, holds: impl Fn(&Self) -> bool) {
         let start = Instant::now();
         let mut buffer = [0; 4096];
         while !holds(self) {
             assert!(
                 start.elapsed() < PATIENCE,
-                "waited in vain for {what}; shown: {:?}, {:?}",
+                "timed out waiting for {what}; shown: {:?}, {:?}",
                 self.shown,
                 self.last
             );
@@ -82,34 +82,34 @@ async fn an_interactive_task_is_attached_left_and_attached_again() {
                   while read line; do echo \"got <$line>\"; [ \"$line\" = bye ] && exit 4; done";
     let order = GangOrder { interactive: true, ..gang(id(1, 1), &[script]) };
     rig.start(&order).await;
-    let mut first = Person::at(&rig, order.id, Target::Auto);
+    let mut first = Person::at(&rig, order.id, TerminalTarget::Auto);
     first.sees("on-a-terminal");
     first.types("hello\n");
     first.sees("got <hello>");
     drop(first);
 
-    // It goes on, and whoever comes later sees what was shown.
-    let mut second = Person::at(&rig, order.id, Target::Main);
+    // The task continues, and later clients see the earlier output.
+    let mut second = Person::at(&rig, order.id, TerminalTarget::Main);
     second.sees("got <hello>");
-    let mut third = Person::at(&rig, order.id, Target::Main);
+    let mut third = Person::at(&rig, order.id, TerminalTarget::Main);
     third.sees("got <hello>");
     second.types("bye\n");
     third.sees("got <bye>");
     second.ends_with(&Frame::Exit { code: 4 });
     third.ends_with(&Frame::Exit { code: 4 });
     assert_eq!(rig.exit().await, TaskExit::Code { code: 4 });
-    assert!(rig.log(order.id, 0).contains("got <hello>"), "what was shown is logged too");
+    assert!(rig.log(order.id, 0).contains("got <hello>"), "terminal output is logged too");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_shell_beside_a_task_shares_its_place_and_ends_with_it() {
+async fn a_shell_beside_a_task_has_its_directory_and_devices_and_ends_with_it() {
     let mut rig = Rig::new(Groups::Found);
     let mut order = gang(id(1, 1), &["while :; do sleep 0.05; done"]);
     order.env.insert("SHELL".into(), "/bin/sh".into());
     order.workdir = "/usr".into();
     rig.start(&order).await;
 
-    let mut person = Person::at(&rig, order.id, Target::Auto);
+    let mut person = Person::at(&rig, order.id, TerminalTarget::Auto);
     person.types(
         "echo place=$PWD gpus=$CUDA_VISIBLE_DEVICES job=$MUSTER_JOB_ID term=$TERM; stty size\n",
     );
@@ -120,8 +120,8 @@ async fn a_shell_beside_a_task_shares_its_place_and_ends_with_it() {
     person.sees("20 60");
     person.ends_with(&Frame::Exit { code: 7 });
 
-    // Another one is ended with the task, and what it started too.
-    let mut other = Person::at(&rig, order.id, Target::Shell);
+    // Another shell and the processes that it started end with the task.
+    let mut other = Person::at(&rig, order.id, TerminalTarget::Shell);
     other.types("sleep 1000 & echo pid=$!=\n");
     other.until("a pid", |person| {
         person.shown.split("pid=").nth(2).is_some_and(|rest| rest.contains('='))
@@ -135,11 +135,11 @@ async fn a_shell_beside_a_task_shares_its_place_and_ends_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_person_who_leaves_hangs_up_only_the_shell() {
+async fn a_disconnect_hangs_up_only_the_shell() {
     let mut rig = Rig::new(Groups::Found);
     let order = gang(id(1, 1), &["while :; do sleep 0.05; done"]);
     rig.start(&order).await;
-    let mut person = Person::at(&rig, order.id, Target::Shell);
+    let mut person = Person::at(&rig, order.id, TerminalTarget::Shell);
     person.types("echo pid=$$=\n");
     person.until("a pid", |person| {
         person.shown.split("pid=").nth(2).is_some_and(|rest| rest.contains('='))
@@ -153,19 +153,19 @@ async fn a_person_who_leaves_hangs_up_only_the_shell() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_attached_is_said() {
+async fn impossible_sessions_get_an_error() {
     let mut rig = Rig::new(Groups::Found);
     let order = gang(id(1, 1), &["while :; do sleep 0.05; done"]);
     rig.start(&order).await;
-    let mut person = Person::at(&rig, order.id, Target::Main);
+    let mut person = Person::at(&rig, order.id, TerminalTarget::Main);
     person.ends_with(&Frame::Error("the task has no terminal of its own".into()));
-    // Noise on the socket ends that connection and nothing else.
+    // Invalid bytes on the socket close that connection and affect no other.
     let path = rig.backend().task_socket(order.id, Rank(0)).unwrap();
-    let mut guest = session::connect(&path).unwrap();
-    guest
+    let mut client = session::connect(&path).unwrap();
+    client
         .write_all(b"{\"hello\":\"control\"}\n{\"do\":\"stop\",\"cause\":\"cancelled\"}\n")
         .unwrap();
-    assert_eq!(guest.read(&mut [0; 9]).unwrap(), 0, "a client was taken for the daemon");
+    assert_eq!(client.read(&mut [0; 9]).unwrap(), 0, "a client was accepted as a daemon");
     for noise in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0; 70_000], b"{}\n", b"\n"] {
         let mut stream = socket::connect(&path).unwrap();
         let _ = stream.write_all(noise);
@@ -173,7 +173,7 @@ async fn what_cannot_be_attached_is_said() {
         let _ = stream.read_to_end(&mut rest);
         assert!(rest.is_empty());
     }
-    let mut person = Person::at(&rig, order.id, Target::Shell);
+    let mut person = Person::at(&rig, order.id, TerminalTarget::Shell);
     person.types("exit 3\n");
     person.ends_with(&Frame::Exit { code: 3 });
     rig.execute(stop(order.id));

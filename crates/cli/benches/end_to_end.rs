@@ -1,7 +1,7 @@
-//! What a user waits for, measured on the built binary with real processes: submit to running, an
-//! array from end to end, `muster ps`, long lists and a snapshot of them, a batch of advice. Prints
-//! one table, or JSON with `--json`; every figure has its goal beside it. It uses a home of its
-//! own, stops its daemon, and asserts nothing: figures are for reading.
+//! End-to-end benchmark of the built binary with real processes: submission to start, an array,
+//! `muster ps`, long lists and a snapshot, a batch of advice. Prints a table, or JSON with
+//! `--json`, with a goal for each figure. It uses its own home and stops its daemon; it asserts
+//! nothing.
 //!
 //! `cargo bench -p muster --bench end_to_end [-- --json] [--samples N] [--only
 //! submit,array,ps,long,advise]`
@@ -18,27 +18,27 @@ use muster_api::Client;
 use muster_api::query::JobFilter;
 use muster_api::types::SubmitRequest;
 use muster_model::JobId;
-use muster_model::view::State;
+use muster_model::view::JobState;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Map, Value, json};
 
-/// First argument that makes this binary the job: it says when it ran, as its first act.
+/// First argument that makes this binary the job, which reports its start time first.
 const STAMP: &str = "__stamp";
-/// GPUs of the daemon; the array runs on all of them at once.
+/// Number of GPUs of the daemon; the array runs on all of them at once.
 const SLOTS: u32 = 64;
-/// A small machine: where each start is waited for.
+/// Number of GPUs of a small machine, on which each start is waited for.
 const FEW_SLOTS: u32 = 2;
-/// Elements of the array.
+/// Number of elements of the array.
 const ELEMENTS: u32 = 2_000;
-/// Jobs that `ps` lists.
+/// Number of jobs that `ps` lists.
 const KNOWN_JOBS: usize = 100;
-/// Jobs that wait while long lists are measured.
+/// Number of pending jobs while long lists are measured.
 const LONG: [usize; 2] = [10_000, 100_000];
-/// Documents in one text at most.
+/// Largest number of documents in one text.
 const TEXT: usize = 1_000;
-/// Lines of facts in a batch.
+/// Number of lines of facts in a batch.
 const FACTS: usize = 10_000;
-/// Longest wait for a job; a bench that hangs is worse than one that fails.
+/// Longest wait for a job, so that the benchmark fails and does not hang.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn main() -> ExitCode {
@@ -75,20 +75,21 @@ fn main() -> ExitCode {
         rows.extend(bench.advise());
     }
     rows.extend(bench.memory());
-    match args.iter().any(|arg| arg == "--json") {
-        true => println!("{}", serde_json::to_string_pretty(&json!({"rows": rows})).unwrap()),
-        false => print_table(&rows),
+    if args.iter().any(|arg| arg == "--json") {
+        println!("{}", serde_json::to_string_pretty(&json!({"rows": rows})).unwrap())
+    } else {
+        print_table(&rows)
     }
     ExitCode::SUCCESS
 }
 
-/// Nanoseconds on the clock that all processes of the machine share.
+/// Returns the nanoseconds of the clock that all processes of the machine share.
 fn monotonic() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }
 
-/// A daemon in a home of its own, and a socket on which jobs say when they ran.
+/// Daemon in a home of its own, and a socket on which jobs report their start times.
 struct Bench {
     home: tempfile::TempDir,
     stamps: UnixDatagram,
@@ -153,7 +154,7 @@ impl Bench {
         self.runtime.block_on(self.client.submit(&request)).unwrap().jobs[0].job
     }
 
-    /// Waits until no job is live, by the daemon's own word.
+    /// Waits until the daemon reports no live job.
     fn until_idle(&self) {
         let deadline = Instant::now() + PATIENCE;
         let idle = async {
@@ -169,7 +170,7 @@ impl Bench {
         self.runtime.block_on(idle);
     }
 
-    /// From just before the call until the job's process runs, each on an idle daemon.
+    /// Measures the time from just before the call until the job's process runs, on an idle daemon.
     fn submit_to_running(&self, samples: usize) -> Vec<Row> {
         let stamp = self.stamp();
         let mut by_api = Vec::with_capacity(samples);
@@ -194,14 +195,14 @@ impl Bench {
         ]
     }
 
-    /// Milliseconds from `from` until the next job ran.
+    /// Returns the milliseconds from `from` until the next job ran.
     fn stamped_after(&self, from: u64) -> f64 {
         let mut bytes = [0; 8];
         self.stamps.recv(&mut bytes).unwrap();
         (u64::from_ne_bytes(bytes) - from) as f64 / 1e6
     }
 
-    /// From just before the call until the last element has ended, so many of them at a time.
+    /// Measures the time from just before the call until the last element has ended.
     fn array(&self, slots: u32) -> Row {
         let array = format!("0-{}%{slots}", ELEMENTS - 1);
         let fields = json!({"run": ["true"], "gpus": 1, "array": array, "time": "1m"});
@@ -210,7 +211,7 @@ impl Bench {
         self.until_idle();
         let took = from.elapsed().as_secs_f64();
         let ended = self.runtime.block_on(self.client.job(job, None)).unwrap().job;
-        assert_eq!(ended.state, State::Done, "{ended:?}");
+        assert_eq!(ended.state, JobState::Done, "{ended:?}");
         let per_second = f64::from(ELEMENTS) / took;
         Row {
             what: format!("array of {ELEMENTS} `true`, {slots} at a time"),
@@ -220,7 +221,7 @@ impl Bench {
         }
     }
 
-    /// A new `muster ps` process from start to end.
+    /// Measures a new `muster ps` process from start to end.
     fn ps(&self, samples: usize) -> Row {
         for number in 0..KNOWN_JOBS {
             self.submit(&format!("held-{number}"), &json!({"run": ["true"], "hold": true}));
@@ -237,8 +238,8 @@ impl Bench {
         Row::times(&format!("`muster ps` of {KNOWN_JOBS} jobs, cold"), times, "<= 50 ms median")
     }
 
-    /// Lists and a snapshot of many jobs that wait, and what each takes of the daemon's memory
-    /// beyond what it has before.
+    /// Measures lists and a snapshot of many pending jobs, and the additional memory that each
+    /// takes in the daemon.
     fn long(&self) -> Vec<Row> {
         let mut rows = Vec::new();
         let mut known = 0;
@@ -282,7 +283,8 @@ impl Bench {
         };
         let mut times: Vec<f64> = (0..5).map(time).collect();
         // Once more, with questions beside it: they take time of the processor.
-        let (mut child, mut waited) = (start(), 0.0_f64);
+        let mut child = start();
+        let mut waited = 0.0_f64;
         while child.try_wait().unwrap().is_none() {
             let from = Instant::now();
             self.runtime.block_on(self.client.queues()).unwrap();
@@ -336,7 +338,7 @@ impl Bench {
         ]
     }
 
-    /// What the daemon holds by now.
+    /// Returns a row with the memory in use by the daemon; `None` if it cannot be read.
     fn memory(&self) -> Option<Row> {
         let values = vec![("now MiB", self.mib("VmRSS:")?), ("peak MiB", self.mib("VmHWM:")?)];
         Some(Row {

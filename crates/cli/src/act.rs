@@ -1,5 +1,5 @@
-//! Does the same to many jobs: finds them, asks where many would be changed that nobody typed, and
-//! tells per job what it came to.
+//! Applies one action to many jobs: finds them, asks for confirmation if a filter matched many, and
+//! prints the result per job.
 
 use std::fmt::Write as _;
 use std::io::BufRead;
@@ -11,40 +11,41 @@ use muster_api::types::{BulkAction, BulkRequest, BulkResult, BulkTarget};
 use serde::Serialize;
 
 use crate::app::App;
-use crate::args::Output;
+use crate::args::OutputArgs;
 use crate::connect;
 use crate::exit::{self, Failure, INTERRUPTED};
-use crate::jobref::Target;
+use crate::jobref::JobTarget;
 use crate::select::{Selected, Selection};
 
-/// More jobs than this, found by a filter or in a range, are asked about first.
-const MANY: usize = 10;
-/// Jobs that are listed before the question.
-const SHOWN: usize = 5;
-/// Targets that the daemon takes in one request.
+/// Number of jobs, matched by a filter or range, above which confirmation is requested.
+const CONFIRM_ABOVE: usize = 10;
+/// Number of jobs that are listed before the confirmation prompt.
+const MAX_SHOWN: usize = 5;
+/// Largest number of targets that the daemon accepts in one request.
 const AT_ONCE: usize = 10_000;
 
-/// Options of a verb that acts on many jobs.
+/// Options of a subcommand that acts on many jobs.
 #[derive(Clone, Debug, Args)]
 pub struct ActArgs {
     #[command(flatten)]
     selection: Selection,
-    /// Do not ask, however many jobs a filter finds
+    /// Do not ask for confirmation
     #[arg(short, long)]
     yes: bool,
-    /// Say which jobs it would be, and do nothing
+    /// Show which jobs are selected, without changing them
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
 }
 
-/// What a verb came to for one job.
+/// Result of the action for one job.
 #[derive(Serialize)]
 struct Acted {
     job: u64,
     index: Option<u32>,
-    /// It was done, or was so already; false in a dry run.
+    /// True if the action was done, or the job already was in the requested state; false in a dry
+    /// run.
     done: bool,
     message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,9 +54,9 @@ struct Acted {
     hints: Vec<String>,
 }
 
-/// Runs a verb: `word` is the verb, as in `cancel 12 jobs?`.
+/// Runs an action; `word` is its name, as in `cancel 12 jobs?`.
 pub async fn run(app: &App, args: &ActArgs, action: BulkAction, word: &str) -> Result<u8> {
-    // 1. Which jobs.
+    // 1. Find the jobs.
     let client = connect::find(&app.global)?;
     let selected = args.selection.find(&client).await?;
     if selected.is_empty() {
@@ -69,23 +70,23 @@ pub async fn run(app: &App, args: &ActArgs, action: BulkAction, word: &str) -> R
         return dry_run(app, args, &selected, word);
     }
 
-    // 2. Many that were not typed one by one are asked about.
+    // 2. Ask for confirmation if a filter matched many.
     if !args.yes
         && !args.selection.is_explicit()
-        && selected.len() > MANY
-        && !confirmed(app, &selected, word)?
+        && selected.len() > CONFIRM_ABOVE
+        && !confirm(app, &selected, word)?
     {
         app.ui.status("nothing was done");
         return Ok(INTERRUPTED);
     }
 
-    // 3. Do it, and tell per job.
-    let results = act(&client, &selected, action).await?;
+    // 3. Act, and print the result per job.
+    let results = send_action(&client, &selected, action).await?;
     report(app, args.output, results)
 }
 
-/// Sends as few requests as the daemon allows.
-async fn act(
+/// Sends the action in as few requests as the daemon allows.
+async fn send_action(
     client: &Client,
     selected: &[Selected],
     action: BulkAction,
@@ -100,9 +101,9 @@ async fn act(
     Ok(results)
 }
 
-/// Prints what was done on stdout and what was refused on stderr. The exit code is that of the
-/// first refusal.
-fn report(app: &App, output: Output, results: Vec<BulkResult>) -> Result<u8> {
+/// Prints what was done on stdout and what was refused on stderr. Returns the exit code of the
+/// first refusal, else 0.
+fn report(app: &App, output: OutputArgs, results: Vec<BulkResult>) -> Result<u8> {
     let code = results.iter().find(|result| !result.done).map_or(0, code_of);
     if output.json() {
         let rows: Vec<Acted> = results.into_iter().map(Acted::from).collect();
@@ -112,7 +113,7 @@ fn report(app: &App, output: Output, results: Vec<BulkResult>) -> Result<u8> {
     let is_one = results.len() == 1;
     let mut done = String::new();
     for result in &results {
-        let target = Target { job: result.job, index: result.index }.text();
+        let target = JobTarget { job: result.job, index: result.index }.text();
         if result.done {
             let _ = writeln!(done, "{target}: {}", result.message);
         }
@@ -120,10 +121,11 @@ fn report(app: &App, output: Output, results: Vec<BulkResult>) -> Result<u8> {
     app.ui.data(&done)?;
     let mut hints: Vec<&String> = Vec::new();
     for result in results.iter().filter(|result| !result.done) {
-        let target = Target { job: result.job, index: result.index }.text();
-        match is_one {
-            true => app.ui.error(&result.message),
-            false => app.ui.error(&format!("{target}: {}", result.message)),
+        let target = JobTarget { job: result.job, index: result.index }.text();
+        if is_one {
+            app.ui.error(&result.message)
+        } else {
+            app.ui.error(&format!("{target}: {}", result.message))
         }
         hints.extend(&result.hints);
     }
@@ -151,19 +153,20 @@ fn dry_run(app: &App, args: &ActArgs, selected: &[Selected], word: &str) -> Resu
     Ok(0)
 }
 
-/// Asks on the terminal. Without one, nobody can answer: that is an error that names what to add.
-fn confirmed(app: &App, selected: &[Selected], word: &str) -> Result<bool> {
+/// Asks for confirmation on the terminal. Without a terminal this is an error whose hint names the
+/// option to add.
+fn confirm(app: &App, selected: &[Selected], word: &str) -> Result<bool> {
     let jobs = count(selected);
     if !app.ui.can_ask() {
         return Err(Failure::usage(format!(
-            "this would {word} {jobs}, and nobody is there to confirm it"
+            "this would {word} {jobs}, and there is no terminal to confirm it on"
         ))
-        .hint("add --yes to do it, or --dry-run to see which")
+        .hint("--yes skips the confirmation, --dry-run shows which jobs")
         .into());
     }
-    app.ui.status(list(&selected[..SHOWN.min(selected.len())]).trim_end());
-    if selected.len() > SHOWN {
-        app.ui.status(&format!("and {} more", selected.len() - SHOWN));
+    app.ui.status(list(&selected[..MAX_SHOWN.min(selected.len())]).trim_end());
+    if selected.len() > MAX_SHOWN {
+        app.ui.status(&format!("and {} more", selected.len() - MAX_SHOWN));
     }
     app.ui.prompt(&format!("{word} {jobs}? [y/N] "));
     let mut answer = String::new();
@@ -175,12 +178,13 @@ fn count(selected: &[Selected]) -> String {
     muster_report::amount::count(selected.len() as u64, "job")
 }
 
-/// One line per job: `12: sweep-3, pending, ann`.
+/// Returns one line per job, such as `12: sweep-3, pending, ann`.
 fn list(selected: &[Selected]) -> String {
     let mut text = String::new();
     for one in selected {
         let row = one.row.as_ref().map_or(String::new(), |row| {
-            let (name, user) = (muster_report::style::clean(&row.name), &row.user);
+            let name = muster_report::style::clean(&row.name);
+            let user = &row.user;
             format!(": {name}, {}, {user}", row.state.word())
         });
         let _ = writeln!(text, "{}{row}", one.target.text());

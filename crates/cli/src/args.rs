@@ -1,16 +1,18 @@
-//! The command line: verbs and the options that they share. Meaning is in `cmd`, one file per verb.
+//! The command line: subcommands and the options that they share. Each subcommand is implemented in
+//! its own file in `cmd`.
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use muster_model::advice::Kind;
+use muster_model::advice::FactKind;
 use muster_spec::parse_fact_value;
 
 use crate::cmd;
 use crate::exit;
 use crate::on::On;
 
-/// Runs GPU workloads whole or not at all, and says why one waits.
+/// Schedules GPU jobs: all processes of a job start together, and `explain` says why a job is
+/// pending.
 #[derive(Debug, Parser)]
 #[command(
     name = "muster",
@@ -22,22 +24,22 @@ use crate::on::On;
     arg_required_else_help = true
 )]
 pub struct Cli {
-    /// What applies to every verb.
+    /// Options that every subcommand takes.
     #[command(flatten)]
     pub global: Global,
-    /// The verb.
+    /// Subcommand and its options.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: CliCommand,
 }
 
-/// What applies to every verb.
+/// Options that every subcommand takes.
 #[derive(Clone, Debug, Args)]
 pub struct Global {
     /// Socket of the daemon; by default this user's own daemon, else the system's
     #[arg(long, global = true, env = "MUSTER_SOCKET", hide_env_values = true, value_name = "PATH")]
     pub socket: Option<PathBuf>,
-    /// Where jobs run and are looked for: local (the daemon, the default), slurm, or slurm@HOST
-    /// over ssh
+    /// Cluster to use: local (the daemon of this machine, the default), slurm, or slurm@HOST over
+    /// ssh
     #[arg(
         long,
         global = true,
@@ -49,147 +51,150 @@ pub struct Global {
     pub on: Option<On>,
 }
 
-/// Reads a whole number within bounds, both included; for options, in the words of files.
-pub fn whole(
+/// Returns a parser of whole numbers from `min` to `max` for options. Its errors are worded as
+/// those of the file parsers.
+pub fn whole_number(
     min: u32,
     max: u32,
 ) -> impl Fn(&str) -> Result<u32, String> + Clone + Send + Sync + 'static {
     move |text| {
-        parse_fact_value(text, Kind::Count { min, max, default: min })
+        parse_fact_value(text, FactKind::Count { min, max, default: min })
             .map_err(|malformed| malformed.label)
     }
 }
 
-/// How data is written.
+/// Options for the format of the output.
 #[derive(Clone, Copy, Debug, Args)]
-pub struct Output {
-    /// Write JSON; docs/openapi.json and docs/schema have its shapes
+pub struct OutputArgs {
+    /// Write JSON; docs/openapi.json and docs/schema describe it
     #[arg(long)]
     json: bool,
-    /// Write in this format
-    #[arg(short = 'o', long, value_enum, value_name = "FORMAT", default_value_t = Format::Text, hide_default_value = true)]
-    output: Format,
+    /// Format of the output
+    #[arg(short = 'o', long, value_enum, value_name = "FORMAT", default_value_t = OutputFormat::Text, hide_default_value = true)]
+    output: OutputFormat,
 }
 
-impl Output {
-    /// Whether JSON is wanted.
+impl OutputArgs {
+    /// Returns whether JSON was requested.
     pub fn json(self) -> bool {
-        self.json || self.output == Format::Json
+        self.json || self.output == OutputFormat::Json
     }
 }
 
-/// Output formats.
+/// Format of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// For people
+pub enum OutputFormat {
+    /// Text and tables for people
     Text,
-    /// For programs
+    /// JSON for programs to parse
     Json,
 }
 
-/// Every verb.
+/// Subcommands of `muster`, in the order of the help.
 #[derive(Debug, Subcommand)]
-pub enum Command {
-    Run(Box<cmd::run::Args>),
-    Ps(cmd::ps::Args),
-    Show(cmd::show::Args),
-    Logs(cmd::logs::Args),
-    Attach(cmd::attach::Args),
-    Explain(cmd::explain::Args),
-    Verify(cmd::verify::Args),
-    Wait(cmd::wait::Args),
-    Cancel(cmd::cancel::Args),
-    Hold(cmd::hold::Args),
-    Release(cmd::release::Args),
-    Requeue(cmd::requeue::Args),
-    Scale(cmd::scale::Args),
-    Checkpoint(cmd::checkpoint::Args),
-    Queues(cmd::queues::Args),
-    Usage(cmd::usage::Args),
-    Nodes(cmd::nodes::Args),
+pub enum CliCommand {
+    Run(Box<cmd::run::RunArgs>),
+    Ps(cmd::ps::PsArgs),
+    Show(cmd::show::ShowArgs),
+    Logs(cmd::logs::LogsArgs),
+    Attach(cmd::attach::AttachArgs),
+    Explain(cmd::explain::ExplainArgs),
+    Verify(cmd::verify::VerifyArgs),
+    Wait(cmd::wait::WaitArgs),
+    Cancel(cmd::cancel::CancelArgs),
+    Hold(cmd::hold::HoldArgs),
+    Release(cmd::release::ReleaseArgs),
+    Requeue(cmd::requeue::RequeueArgs),
+    Scale(cmd::scale::ScaleArgs),
+    Checkpoint(cmd::checkpoint::CheckpointArgs),
+    Queues(cmd::queues::QueuesArgs),
+    Usage(cmd::usage::UsageArgs),
+    Nodes(cmd::nodes::NodesArgs),
     #[command(visible_alias = "reservations")]
-    Reserve(Box<cmd::reserve::Args>),
-    Advise(Box<cmd::advise::Args>),
-    Compare(Box<cmd::compare::Args>),
-    Check(cmd::check::Args),
-    Inventory(cmd::inventory::Args),
-    Import(cmd::import::Args),
-    Export(cmd::export::Args),
-    Init(cmd::init::Args),
-    Serve(cmd::serve::Args),
-    StopDaemon(cmd::stop_daemon::Args),
-    Simulate(Box<cmd::simulate::Args>),
+    Reserve(Box<cmd::reserve::ReserveArgs>),
+    Advise(Box<cmd::advise::AdviseArgs>),
+    Compare(Box<cmd::compare::CompareArgs>),
+    Check(cmd::check::CheckArgs),
+    Inventory(cmd::inventory::InventoryArgs),
+    Import(cmd::import::ImportArgs),
+    Export(cmd::export::ExportArgs),
+    Init(cmd::init::InitArgs),
+    Serve(cmd::serve::ServeArgs),
+    StopDaemon(cmd::stop_daemon::StopDaemonArgs),
+    Simulate(Box<cmd::simulate::SimulateArgs>),
     #[command(name = "whatif", visible_alias = "what-if")]
-    WhatIf(Box<cmd::whatif::Args>),
-    Prove(cmd::prove::Args),
-    Trace(cmd::trace::Args),
-    Schema(cmd::schema::Args),
-    Completions(cmd::completions::Args),
-    Man(cmd::man::Args),
+    WhatIf(Box<cmd::whatif::WhatIfArgs>),
+    Prove(cmd::prove::ProveArgs),
+    Trace(cmd::trace::TraceArgs),
+    Schema(cmd::schema::SchemaArgs),
+    Completions(cmd::completions::CompletionsArgs),
+    Man(cmd::man::ManArgs),
     #[command(hide = true)]
-    Info(cmd::info::Args),
+    Info(cmd::info::InfoArgs),
     #[command(name = "__names", hide = true)]
-    Names(cmd::names::Args),
+    Names(cmd::names::NamesArgs),
     #[command(name = "__docs", hide = true)]
-    Docs(cmd::docs::Args),
+    Docs(cmd::docs::DocsArgs),
     #[command(name = "__probe", hide = true)]
-    Probe(cmd::verify::probe::Args),
+    Probe(cmd::verify::probe::ProbeArgs),
     #[command(name = "__preflight", hide = true)]
-    Preflight(cmd::verify::preflight::Args),
+    Preflight(cmd::verify::preflight::PreflightArgs),
 }
 
-/// Whom a verb asks.
+/// Service that a subcommand sends its requests to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asks {
-    /// Whoever runs jobs, wherever that is.
-    Place,
-    /// The daemon of this machine.
-    Daemon,
-    /// Nobody, or whom it names itself.
-    Nobody,
+pub enum Endpoint {
+    /// The cluster that `--on` names.
+    Cluster,
+    /// Always the daemon of this machine.
+    LocalDaemon,
+    /// None, or one that the subcommand has its own options for.
+    None,
 }
 
-impl Command {
-    /// Whom it asks.
-    pub fn asks(&self) -> Asks {
+impl CliCommand {
+    /// Returns the service that the subcommand sends its requests to.
+    pub fn endpoint(&self) -> Endpoint {
         match self {
-            Command::Run(_)
-            | Command::Ps(_)
-            | Command::Show(_)
-            | Command::Logs(_)
-            | Command::Attach(_)
-            | Command::Explain(_)
-            | Command::Verify(_)
-            | Command::Wait(_)
-            | Command::Cancel(_)
-            | Command::Hold(_)
-            | Command::Release(_)
-            | Command::Requeue(_)
-            | Command::Scale(_)
-            | Command::Checkpoint(_)
-            | Command::Queues(_)
-            | Command::Usage(_)
-            | Command::Nodes(_)
-            | Command::Reserve(_)
-            | Command::Names(_)
-            | Command::Check(_) => Asks::Place,
-            Command::StopDaemon(_) | Command::WhatIf(_) | Command::Info(_) => Asks::Daemon,
-            Command::Advise(_)
-            | Command::Compare(_)
-            | Command::Inventory(_)
-            | Command::Import(_)
-            | Command::Export(_)
-            | Command::Init(_)
-            | Command::Serve(_)
-            | Command::Simulate(_)
-            | Command::Prove(_)
-            | Command::Trace(_)
-            | Command::Schema(_)
-            | Command::Completions(_)
-            | Command::Man(_)
-            | Command::Docs(_)
-            | Command::Probe(_)
-            | Command::Preflight(_) => Asks::Nobody,
+            CliCommand::Run(_)
+            | CliCommand::Ps(_)
+            | CliCommand::Show(_)
+            | CliCommand::Logs(_)
+            | CliCommand::Attach(_)
+            | CliCommand::Explain(_)
+            | CliCommand::Verify(_)
+            | CliCommand::Wait(_)
+            | CliCommand::Cancel(_)
+            | CliCommand::Hold(_)
+            | CliCommand::Release(_)
+            | CliCommand::Requeue(_)
+            | CliCommand::Scale(_)
+            | CliCommand::Checkpoint(_)
+            | CliCommand::Queues(_)
+            | CliCommand::Usage(_)
+            | CliCommand::Nodes(_)
+            | CliCommand::Reserve(_)
+            | CliCommand::Names(_)
+            | CliCommand::Check(_) => Endpoint::Cluster,
+            CliCommand::StopDaemon(_) | CliCommand::WhatIf(_) | CliCommand::Info(_) => {
+                Endpoint::LocalDaemon
+            }
+            CliCommand::Advise(_)
+            | CliCommand::Compare(_)
+            | CliCommand::Inventory(_)
+            | CliCommand::Import(_)
+            | CliCommand::Export(_)
+            | CliCommand::Init(_)
+            | CliCommand::Serve(_)
+            | CliCommand::Simulate(_)
+            | CliCommand::Prove(_)
+            | CliCommand::Trace(_)
+            | CliCommand::Schema(_)
+            | CliCommand::Completions(_)
+            | CliCommand::Man(_)
+            | CliCommand::Docs(_)
+            | CliCommand::Probe(_)
+            | CliCommand::Preflight(_) => Endpoint::None,
         }
     }
 }

@@ -1,6 +1,6 @@
-//! `muster run python train.py`: a command without the `--` that stands before one. It is not run:
-//! `run train.yaml` and `run train.py` would mean different things by what happens to lie in a
-//! folder. The line to type is named instead.
+//! `muster run python train.py`: a command without the required `--` before it. It is rejected,
+//! with the corrected command line as a hint. Running it would make the meaning of `run NAME`
+//! depend on the files in the working directory.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -8,18 +8,17 @@ use std::path::Path;
 use clap::Parser;
 use muster_backends::slurm::script::quote;
 
-use crate::args::{Cli, Command};
+use crate::args::{Cli, CliCommand};
 use crate::exit::Failure;
 
-/// Returns the refusal that names the line with `--`, if the words are `run` and a program where
-/// files are expected.
-pub fn offered(words: &[String]) -> Option<Failure> {
+/// Returns an error with the corrected command line if the words are `run` and a program in the
+/// place of files.
+pub fn suggestion(words: &[String]) -> Option<Failure> {
     if words.iter().any(|word| word == "--") {
         return None;
     }
     let run = words.iter().position(|word| word == "run")?;
-    // The first place from which on the rest can be a command: before it stand options with their
-    // values.
+    // Finds the first word that names a program and before which only options with values stand.
     let at = (run + 1..words.len()).find(|at| {
         let program = &words[*at];
         !program.starts_with('-') && is_program(program) && reads_as_command(words, *at)
@@ -32,7 +31,7 @@ pub fn offered(words: &[String]) -> Option<Failure> {
     )
 }
 
-/// Returns the words of this process behind its own name, as far as they are text.
+/// Returns the arguments of this process; what is not UTF-8 is replaced.
 pub fn own_words() -> Vec<String> {
     std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect()
 }
@@ -44,11 +43,11 @@ fn with_dashes(words: &[String], at: usize) -> Vec<String> {
 
 fn reads_as_command(words: &[String], at: usize) -> bool {
     let tried = std::iter::once("muster".to_owned()).chain(with_dashes(words, at));
-    matches!(Cli::try_parse_from(tried), Ok(Cli { command: Command::Run(args), .. }) if args.files().is_empty())
+    matches!(Cli::try_parse_from(tried), Ok(Cli { command: CliCommand::Run(args), .. }) if args.files().is_empty())
 }
 
-/// Whether a shell would run it: an executable file by its path, or one of that name in the search
-/// path while no file here has it.
+/// Returns whether a shell would run it: an executable file by its path, or one of that name in the
+/// search path while no file here has it.
 fn is_program(word: &str) -> bool {
     let is_executable = |path: &Path| {
         path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
@@ -68,7 +67,7 @@ mod tests {
 
     fn offer(line: &str) -> Option<String> {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        offered(&words).map(|failure| failure.hints.join(""))
+        suggestion(&words).map(|failure| failure.hints.join(""))
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Exit codes and the error that carries one. Every code is documented here, in `muster help` and
-//! in docs/cli.md.
+//! Exit codes and [`Failure`], the error that carries one. Every code is documented here, in
+//! `muster help` and in docs/cli.md.
 
 use std::fmt;
 use std::path::Path;
@@ -7,61 +7,60 @@ use std::path::Path;
 use muster_api::ClientError;
 use muster_spec::Diagnostics;
 
-/// Something went wrong: refused by the daemon, a broken connection, a file that cannot be written.
+/// Request refused, connection lost, file not written, or any other failure.
 pub const FAILURE: u8 = 1;
-/// The command line or a spec is wrong; nothing was done.
+/// Command line or input file is wrong; nothing was done.
 pub const USAGE: u8 = 2;
-/// No daemon is running, and the verb does not start one.
+/// No daemon is running, and the subcommand does not start one.
 pub const NO_DAEMON: u8 = 3;
-/// There is no such job, element, node or queue.
+/// No such job, array element, node or queue.
 pub const NOT_FOUND: u8 = 4;
-/// What runs the jobs does not answer: Slurm's controller, its accounting, or munge. It may answer
-/// later.
+/// Slurm does not answer: slurmctld, slurmdbd or munge. A retry may succeed.
 pub const UNAVAILABLE: u8 = 5;
-/// A job did not answer a request in time; as timeout(1).
+/// A job did not acknowledge a checkpoint request in time; the code of timeout(1).
 pub const UNANSWERED: u8 = 124;
-/// Interrupted by Ctrl-C; jobs go on.
+/// Interrupted by Ctrl-C; jobs keep running.
 pub const INTERRUPTED: u8 = 130;
 
-/// What `muster help` and docs/cli.md say about exit codes.
+/// Section on exit codes of `muster help` and docs/cli.md.
 pub const HELP: &str = "\
 Exit codes:
-  0    success; of verbs that wait for jobs: every job succeeded
-  1    failure: refused, a broken connection, a file that cannot be written
-  2    the command line or a spec is wrong; nothing was done
+  0    success; for commands that wait: every job succeeded
+  1    failure: request refused, connection lost, file not written
+  2    the command line or an input file is wrong; nothing was done
   3    no daemon is running
-  4    no such job, element, node or queue
-  5    Slurm does not answer: its controller, its accounting or munge
-  124  of `checkpoint --wait`: the job did not answer in time
-  130  interrupted; jobs go on, a submission to Slurm is withdrawn
+  4    no such job, array element, node or queue
+  5    Slurm does not answer: slurmctld, slurmdbd or munge
+  124  `checkpoint --wait`: the job did not acknowledge in time
+  130  interrupted; jobs keep running, a submission to Slurm is withdrawn
 
-`wait`, `run --wait`, `--watch`, `--follow` and `-it` wait for jobs and pass
-on the code of the first job that did not succeed:
-  its own exit code, as its first failing task left it
-  1      an array of which an element did not succeed
-  124    it reached its time limit (as timeout(1))
-  125    it was lost, could not be started, or a dependency failed
-  130    it was cancelled
-  137    it ran out of memory
-  128+n  signal n ended it";
+`wait`, `run --wait`, `--watch`, `--follow` and `-it` wait for jobs and
+return the code of the first job that did not succeed:
+  n      exit code of its first failed task
+  1      array job with an element that did not succeed
+  124    time limit reached (as timeout(1))
+  125    lost, could not be started, or a dependency failed
+  130    cancelled
+  137    out of memory
+  128+n  terminated by signal n";
 
-/// An error as the user sees it, with its exit code.
+/// Error as the user sees it, with its exit code and hints.
 #[derive(Debug)]
 pub struct Failure {
-    /// Exit code.
+    /// Exit code of the process.
     pub code: u8,
-    /// Stable word of the API for it, where the API said one.
+    /// Stable error code of the API; `None` for errors that did not come from the API.
     pub word: Option<String>,
-    /// Text that is printed as it is, instead of `error: message`: rendered diagnostics.
+    /// Text that is printed unchanged in place of `error: message`: rendered diagnostics.
     pub rendered: Option<String>,
-    /// One lowercase fragment.
+    /// Message as one lowercase fragment.
     pub message: String,
-    /// What to do about it.
+    /// Next steps, in order.
     pub hints: Vec<String>,
 }
 
 impl Failure {
-    /// A failure with [`FAILURE`] and no hint.
+    /// Returns a failure with [`FAILURE`] and no hint.
     pub fn new(message: impl Into<String>) -> Self {
         Self {
             code: FAILURE,
@@ -72,42 +71,44 @@ impl Failure {
         }
     }
 
-    /// The command line is wrong.
+    /// Returns a failure with [`USAGE`]: the command line or a file is wrong.
     pub fn usage(message: impl Into<String>) -> Self {
         Self { code: USAGE, ..Self::new(message) }
     }
 
-    /// Nothing of that name exists.
+    /// Returns a failure with [`NOT_FOUND`].
     pub fn not_found(message: impl Into<String>) -> Self {
         Self { code: NOT_FOUND, ..Self::new(message) }
     }
 
-    /// Nobody listens.
+    /// Returns the failure of a request while no daemon is running.
     pub fn no_daemon() -> Self {
         Self { code: NO_DAEMON, ..Self::new("no daemon is running") }.hint(
             "`muster run` starts one for this user; `muster serve` runs one in the foreground",
         )
     }
 
-    /// This user's own daemon runs, as this process, and nobody can reach it.
+    /// Returns the failure of a user's own daemon that runs as process `pid` but does not listen.
     pub fn unreachable(pid: u32, socket: &Path) -> Self {
         let message = format!(
-            "your daemon runs as process {pid} and does not listen on {}",
+            "your daemon runs as process {pid} but does not listen on {}",
             socket.display()
         );
-        Self { code: NO_DAEMON, ..Self::new(message) }
-            .hint("its log says why")
-            .hint(format!("`kill {pid}` ends it; jobs go on, and the next daemon finds them"))
+        Self { code: NO_DAEMON, ..Self::new(message) }.hint("its log says why").hint(format!(
+            "`kill {pid}` ends it; jobs keep running, and the next daemon finds them"
+        ))
     }
 
-    /// The daemon that all users share does not listen.
-    pub fn shared_away() -> Self {
+    /// Returns the failure of a request while the daemon that all users share does not listen.
+    pub fn shared_daemon_down() -> Self {
         Self { code: NO_DAEMON, ..Self::new("the shared daemon of this machine does not answer") }
-            .hint("`systemctl status muster` says how it is; an administrator starts it")
-            .hint("`muster serve --virtual-gpus N` is a daemon of your own that owns no device")
+            .hint("`systemctl status muster` shows its state; an administrator can start it")
+            .hint(
+                "`muster serve --virtual-gpus N` starts your own daemon, with simulated GPUs only",
+            )
     }
 
-    /// Adds what to do about it.
+    /// Adds a next step.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
@@ -123,7 +124,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Returns the exit code of a refusal by its word in the API.
+/// Returns the exit code of an error code of the API.
 pub fn code_of(word: &str) -> u8 {
     match word {
         "invalid_spec" | "invalid_request" => USAGE,
@@ -146,11 +147,11 @@ impl From<ClientError> for Failure {
                 Failure { code, word: Some(body.code), rendered, message: body.message, hints: body.hints }
             }
             ClientError::NotAllowed(_) => Failure::new(error.to_string())
-                .hint("another user's daemon listens there; MUSTER_SOCKET names another socket"),
+                .hint("the daemon there is another user's; set MUSTER_SOCKET to use another socket"),
             ClientError::Io(ref source) => Failure::new(format!("{error}: {source}"))
-                .hint("jobs go on without the daemon; `muster ps` shows whether it is back"),
+                .hint("jobs keep running without the daemon; `muster ps` shows whether it is back"),
             ClientError::Protocol(_) => Failure::new(error.to_string())
-                .hint("daemon and client may be of different versions; `muster stop-daemon`, then try again"),
+                .hint("daemon and client may be of different versions; run `muster stop-daemon`, then retry"),
         }
     }
 }

@@ -1,6 +1,6 @@
-//! What a workload is, as options: one per fact of the guide, and a file of facts under them. Verbs
-//! that decide from facts take these. Values are read by `spec`, as if they stood in a file, so
-//! that both are refused in the same words. Nothing here knows what follows from a fact.
+//! Options that describe a workload: one per fact of the guide, and a file of facts that they
+//! override. `muster-spec` parses the values as if they were in a file, so that errors are the same
+//! for both. What follows from a fact is decided in `muster-advise`.
 
 use std::path::PathBuf;
 
@@ -12,76 +12,75 @@ use muster_spec::{Diagnostics, FactsFile};
 use crate::exit::Failure;
 use crate::source;
 
-/// Fields without which a site file is none; around a threshold that is read alone.
+/// Required fields of a site file, added when a single threshold is parsed as one.
 const SMALLEST_SITE: &str = "fleet: {nodes: 1, gpus: 1}\npeople: {users: 1}\n";
 
-/// Facts of one workload. What is given here wins over the file.
+/// Facts of one workload. Options override the file.
 #[derive(Clone, Debug, Default, clap::Args)]
-#[command(next_help_heading = "Facts of the workload (not given: one node, and no)")]
+#[command(next_help_heading = "Facts of the workload (default: one node, all others false)")]
 pub struct FactArgs {
-    /// Of `nodes`.
+    /// Value of the fact `nodes`.
     #[arg(long, value_name = "N", help = question(Fact::Nodes), allow_negative_numbers = true)]
     nodes: Option<String>,
-    /// Of `tightly_coupled`.
+    /// Value of the fact `tightly_coupled`.
     #[arg(long, value_name = "BOOL", help = question(Fact::TightlyCoupled), alias = "tightly_coupled",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     tightly_coupled: Option<String>,
-    /// Of `bare_metal`.
+    /// Value of the fact `bare_metal`.
     #[arg(long, value_name = "BOOL", help = question(Fact::BareMetal), alias = "bare_metal",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     bare_metal: Option<String>,
-    /// Of `long_lived_services`.
+    /// Value of the fact `long_lived_services`.
     #[arg(long, value_name = "BOOL", help = question(Fact::LongLivedServices), alias = "long_lived_services",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     long_lived_services: Option<String>,
-    /// Of `multi_tenant`.
+    /// Value of the fact `multi_tenant`.
     #[arg(long, value_name = "BOOL", help = question(Fact::MultiTenant), alias = "multi_tenant",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     multi_tenant: Option<String>,
-    /// Of `python_native_pipeline`.
+    /// Value of the fact `python_native_pipeline`.
     #[arg(long, value_name = "BOOL", help = question(Fact::PythonNativePipeline),
           alias = "python_native_pipeline", num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     python_native_pipeline: Option<String>,
-    /// Of `edge_or_dev`.
+    /// Value of the fact `edge_or_dev`.
     #[arg(long, value_name = "BOOL", help = question(Fact::EdgeOrDev), alias = "edge_or_dev",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     edge_or_dev: Option<String>,
-    /// Read facts from a YAML file; - is stdin. Facts given as options win over it
+    /// Read facts from a YAML file; - is stdin. Facts given as options override it
     #[arg(long, value_name = "FILE")]
     facts: Option<PathBuf>,
 }
 
-/// Which rules decide, and with which numbers.
+/// Rule set, and thresholds in it.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Rules")]
 pub struct RuleArgs {
-    /// Set a number in the rules, such as multi-node=4; docs/advise.md lists them
+    /// Set a threshold of the rules, such as multi-node=4; docs/advise.md lists them
     #[arg(long = "rule", value_name = "NAME=VALUE")]
     rules: Vec<String>,
-    /// Whose labels: Muster's, which correct the guide in 12 of its 256 cases, or the guide's
-    /// exactly
+    /// Rule set: Muster's, which corrects the guide in 12 of its 256 cases, or the guide's, exactly
     #[arg(long, value_enum, value_name = "SET", default_value_t = RulesetArg::Default, hide_default_value = true)]
     ruleset: RulesetArg,
 }
 
-/// A set of rules, by its name on the command line.
+/// Rule set, by its name on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum RulesetArg {
-    /// Corrected where the guide breaks its own invariant
+    /// The guide's rules, corrected where they violate the guide's own invariant
     Default,
-    /// As the guide's labeller answers
+    /// The guide's rules as its labeller implements them
     Guide,
 }
 
-/// A workload as options and files describe it.
+/// Workload as options and files describe it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workload {
-    /// Its facts.
+    /// Values of all facts, given or default.
     pub facts: Facts,
-    /// Numbers in the rules.
+    /// Thresholds of the rules.
     pub thresholds: Thresholds,
-    /// Facts that somebody gave, in the order of facts.
+    /// Facts that were given explicitly, in the order of [`Fact`].
     pub given: Vec<Fact>,
 }
 
@@ -92,8 +91,8 @@ impl From<FactsFile> for Workload {
 }
 
 impl Workload {
-    /// Sets a fact that somebody gave.
-    pub fn give(&mut self, fact: Fact, stored: u32) {
+    /// Sets a fact and records that it was given explicitly.
+    pub fn set_given(&mut self, fact: Fact, stored: u32) {
         self.facts.set(fact, stored);
         if let Err(place) = self.given.binary_search(&fact) {
             self.given.insert(place, fact);
@@ -102,17 +101,17 @@ impl Workload {
 }
 
 impl FactArgs {
-    /// Whether neither an option nor a file says anything.
+    /// Returns whether no fact is given, neither as an option nor in a file.
     pub fn is_empty(&self) -> bool {
         self.facts.is_none() && self.options().iter().all(|(_, text)| text.is_none())
     }
 
-    /// Whether the file is stdin.
+    /// Returns whether the file is stdin.
     pub fn reads_stdin(&self) -> bool {
         self.facts.as_ref().is_some_and(|path| path.as_os_str() == "-")
     }
 
-    /// The workload that they describe: the file, and over it the options.
+    /// Returns the workload: the facts of the file, overridden by the options.
     pub fn read(&self) -> Result<Workload> {
         let mut workload = match &self.facts {
             None => Workload::default(),
@@ -127,11 +126,11 @@ impl FactArgs {
         Ok(workload)
     }
 
-    /// Sets what the options say over what is known already.
+    /// Overrides facts of a workload with those given as options.
     pub fn apply(&self, workload: &mut Workload) -> Result<()> {
         for (fact, text) in self.options() {
             if let Some(text) = text {
-                workload.give(fact, stored(fact, text)?);
+                workload.set_given(fact, parse_value(fact, text)?);
             }
         }
         Ok(())
@@ -151,7 +150,7 @@ impl FactArgs {
 }
 
 impl RuleArgs {
-    /// The set that decides.
+    /// Returns the rule set.
     pub fn ruleset(&self) -> Ruleset {
         match self.ruleset {
             RulesetArg::Default => Ruleset::Corrected,
@@ -159,12 +158,12 @@ impl RuleArgs {
         }
     }
 
-    /// Sets the numbers that `--rule` names, for advice on one workload.
+    /// Sets the thresholds that `--rule` names, for advice on one workload.
     pub fn apply(&self, thresholds: &mut Thresholds) -> Result<()> {
         self.set(thresholds, |entry| Ok(muster_spec::parse_facts(entry, None)?.thresholds))
     }
 
-    /// Sets the numbers that `--rule` names, for advice on a site.
+    /// Sets the thresholds that `--rule` names, for advice on a site.
     pub fn apply_to_site(&self, thresholds: &mut Thresholds) -> Result<()> {
         let read = |entry: &str| muster_spec::parse_site(&format!("{SMALLEST_SITE}{entry}"), None);
         self.set(thresholds, |entry| Ok(read(entry)?.thresholds))
@@ -180,14 +179,15 @@ impl RuleArgs {
             let (name, value) = text.split_once('=').unwrap_or((text, ""));
             if !is_plain(name) || value.is_empty() {
                 return Err(Failure::usage(format!(
-                    "`--rule {}` is no name with a value",
+                    "`--rule {}` is not NAME=VALUE",
                     shorten(text, 40)
                 ))
-                .hint("such as --rule multi-node=4")
+                .hint("for example: --rule multi-node=4")
                 .into());
             }
-            let set = check_plain(name, value)
-                .and_then(|()| read(&format!("rules:\n  {name}: {value}\n")).map_err(plainly))?;
+            let set = check_plain(name, value).and_then(|()| {
+                read(&format!("rules:\n  {name}: {value}\n")).map_err(without_source)
+            })?;
             let threshold = Threshold::find(&name.replace('_', "-"))
                 .expect("spec refuses what is no threshold");
             if seen.contains(&threshold) {
@@ -200,29 +200,28 @@ impl RuleArgs {
     }
 }
 
-/// A fact's question as help.
+/// Returns the question of a fact as a help text.
 fn question(fact: Fact) -> String {
     let text = fact.question();
     let (first, rest) = text.split_at(1);
     format!("{}{rest}", first.to_uppercase())
 }
 
-/// Reads the value of a fact that was typed, with the bounds of the fact.
-pub fn stored(fact: Fact, text: &str) -> Result<u32, Failure> {
+/// Parses the value of a fact as typed, within the bounds of the fact.
+pub fn parse_value(fact: Fact, text: &str) -> Result<u32, Failure> {
     check_plain(fact.name(), text)?;
-    let file =
-        muster_spec::parse_facts(&format!("{}: {text}\n", fact.name()), None).map_err(plainly)?;
+    let file = muster_spec::parse_facts(&format!("{}: {text}\n", fact.name()), None)
+        .map_err(without_source)?;
     Ok(file.facts.get(fact))
 }
 
-/// Refuses what would not stay one value where it is written after a name in a file.
+/// Rejects text that would be more than one scalar when written after `name:` in a file.
 fn check_plain(name: &str, text: &str) -> Result<(), Failure> {
-    match is_plain(text) {
-        true => Ok(()),
-        false => {
-            let shown = shorten(text, 40);
-            Err(Failure::usage(format!("`{name}` is a number, `true` or `false`, not `{shown}`")))
-        }
+    if is_plain(text) {
+        Ok(())
+    } else {
+        let shown = shorten(text, 40);
+        Err(Failure::usage(format!("`{name}` is a number, `true` or `false`, not `{shown}`")))
     }
 }
 
@@ -231,12 +230,13 @@ fn is_plain(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(may_stand)
 }
 
-/// The first complaint about a value that stood in no file: there is no line to show.
-fn plainly(complaints: Diagnostics) -> Failure {
+/// Converts the first diagnostic about a value from the command line, without a source line.
+fn without_source(complaints: Diagnostics) -> Failure {
     let first = complaints.iter().next().expect("a refusal holds a complaint");
-    let failure = match first.label.is_empty() {
-        true => Failure::usage(first.message.clone()),
-        false => Failure::usage(format!("{}: {}", first.message, first.label)),
+    let failure = if first.label.is_empty() {
+        Failure::usage(first.message.clone())
+    } else {
+        Failure::usage(format!("{}: {}", first.message, first.label))
     };
     match &first.hint {
         Some(hint) => failure.hint(hint.clone()),
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn values_are_read_as_in_a_file() {
         let check = |fact: Fact, text: &str, expected: Result<u32, &str>| {
-            let read = stored(fact, text).map_err(|failure| failure.message);
+            let read = parse_value(fact, text).map_err(|failure| failure.message);
             assert_eq!(read, expected.map_err(str::to_owned), "{text}");
         };
         let no_count =
@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn a_value_cannot_smuggle_in_another() {
         for text in ["4\nbare_metal: true", "4 # four", "{a: 1}", "[4]", "'4'", "&a 4", "*a", ""] {
-            let refused = stored(Fact::Nodes, text).unwrap_err().message;
+            let refused = parse_value(Fact::Nodes, text).unwrap_err().message;
             assert!(
                 refused.starts_with("`nodes` is a number, `true` or `false`, not `"),
                 "{refused}"

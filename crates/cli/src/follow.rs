@@ -1,4 +1,4 @@
-//! Streams the output of a task.
+//! Streams the output of tasks to stdout.
 
 use std::collections::BTreeMap;
 
@@ -11,35 +11,45 @@ use muster_model::view::JobView;
 
 use crate::app::App;
 use crate::exit::Failure;
-use crate::jobref::Target;
+use crate::jobref::JobTarget;
 use crate::named_file::{self, Stream};
 
-/// Which output, and how much of it.
+/// Selection of output: rank, attempt and number of lines.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Which {
-    /// Rank; `None` is 0.
+pub struct OutputSelection {
+    /// Rank of the task; `None` is 0.
     pub rank: Option<u32>,
-    /// Attempt; `None` is the current or last one.
+    /// Number of the attempt; `None` is the current or last one.
     pub attempt: Option<u32>,
-    /// Only so many last lines.
+    /// Number of last lines to show; `None` is all.
     pub tail: Option<u32>,
 }
 
-/// Copies what there is to stdout.
-pub async fn print(app: &App, client: &Client, target: Target, which: Which) -> Result<()> {
+/// Copies the present output to stdout.
+pub async fn print(
+    app: &App,
+    client: &Client,
+    target: JobTarget,
+    which: OutputSelection,
+) -> Result<()> {
     copy(app, client, target, which, false).await
 }
 
-/// Copies to stdout until the task has ended.
-pub async fn follow(app: &App, client: &Client, target: Target, which: Which) -> Result<()> {
+/// Copies output to stdout until the task has ended.
+pub async fn follow(
+    app: &App,
+    client: &Client,
+    target: JobTarget,
+    which: OutputSelection,
+) -> Result<()> {
     copy(app, client, target, which, true).await
 }
 
 async fn copy(
     app: &App,
     client: &Client,
-    target: Target,
-    which: Which,
+    target: JobTarget,
+    which: OutputSelection,
     follow: bool,
 ) -> Result<()> {
     let query = LogQuery {
@@ -50,8 +60,8 @@ async fn copy(
         tail: which.tail,
         offset: None,
     };
-    // Without a daemon the files are read here anyway, and looking the job up would cost a question
-    // to Slurm.
+    // Without a daemon this process reads the files anyway, and looking the job up would cost a
+    // request to Slurm.
     let named = match client.socket() {
         Some(_) => {
             let detail = client.job(target.job, target.index).await.map_err(Failure::from)?;
@@ -61,14 +71,14 @@ async fn copy(
     };
     let mut stream = match named {
         Some(file) => named_file::open(client, target, file, &query).await?,
-        None => kept(client, target, query).await.map_err(Failure::from)?,
+        None => stored_output(client, target, query).await.map_err(Failure::from)?,
     };
     while let Some(bytes) = stream.next().await {
         match bytes {
             Ok(bytes) => app.ui.bytes(&bytes)?,
             Err(error @ ClientError::Io(_)) => {
                 return Err(Failure::from(error)
-                    .hint(format!("`muster logs -f {}` takes it up again", target.text()))
+                    .hint(format!("`muster logs -f {}` continues", target.text()))
                     .into());
             }
             Err(error) => return Err(Failure::from(error).into()),
@@ -77,33 +87,37 @@ async fn copy(
     Ok(())
 }
 
-/// Output that Muster keeps.
-async fn kept(client: &Client, target: Target, query: LogQuery) -> Result<Stream, ClientError> {
+/// Returns the output that Muster stores, as opposed to a file that the user named.
+async fn stored_output(
+    client: &Client,
+    target: JobTarget,
+    query: LogQuery,
+) -> Result<Stream, ClientError> {
     let stream = client.logs(target.job, query).await?;
     Ok(stream.map(|bytes| bytes.map(|bytes| bytes.to_vec())).boxed())
 }
 
-/// Ranks whose output is followed together at most: each is a connection of its own.
-const MOST_FOLLOWED: u32 = 256;
+/// Largest number of ranks that are followed together: each takes a connection.
+const MAX_FOLLOWED: u32 = 256;
 
-/// Copies the lines of all ranks to stdout, each behind its rank: rank by rank, or as they come
-/// until the tasks have ended.
-pub async fn all(
+/// Copies the lines of all ranks to stdout, each prefixed with its rank: rank by rank, or with
+/// `follow` as they are written, until the tasks have ended.
+pub async fn print_all_ranks(
     app: &App,
     client: &Client,
-    target: Target,
-    which: Which,
+    target: JobTarget,
+    which: OutputSelection,
     follow: bool,
 ) -> Result<()> {
     let detail = client.job(target.job, target.index).await.map_err(Failure::from)?;
     let job = &detail.job;
     let placed = job.elements.iter().map(|element| element.tasks.len()).max().unwrap_or(0);
     let ranks = job.tasks.max(u32::try_from(placed).unwrap_or(u32::MAX)).max(1);
-    if follow && ranks > MOST_FOLLOWED {
+    if follow && ranks > MAX_FOLLOWED {
         return Err(Failure::usage(format!(
-            "it has {ranks} ranks, and at most {MOST_FOLLOWED} are followed together"
+            "the job has {ranks} ranks, but at most {MAX_FOLLOWED} can be followed together"
         ))
-        .hint("`--rank N` follows one; without --follow all are shown")
+        .hint("`--rank N` follows one; without --follow, all are shown")
         .into());
     }
     let width = (ranks - 1).to_string().len();
@@ -115,22 +129,23 @@ pub async fn all(
         tail: which.tail,
         offset: None,
     };
-    let (mut open, mut silent) = (SelectAll::new(), None);
-    // Lines of a file that all ranks write into are nobody's in particular.
+    let mut open = SelectAll::new();
+    let mut silent = None;
+    // In a file that all ranks write to, lines cannot be attributed to a rank.
     if let Some(file) = named_file::of(client, &detail, &query(0))?.filter(|file| file.is_shared) {
-        app.ui.status("all ranks write into one file; its lines do not say of which rank they are");
-        return plain(app, named_file::open(client, target, file, &query(0)).await?).await;
+        app.ui.status("all ranks write to one file; its lines are shown without ranks");
+        return copy_unchanged(app, named_file::open(client, target, file, &query(0)).await?).await;
     }
     for rank in 0..ranks {
         let opened = match named_file::of(client, &detail, &query(rank))? {
             Some(file) => Ok(named_file::open(client, target, file, &query(rank)).await?),
-            None => kept(client, target, query(rank)).await,
+            None => stored_output(client, target, query(rank)).await,
         };
         let stream = match opened {
             Ok(stream) => stream
                 .map(move |bytes| (rank, bytes))
-                .chain(futures_util::stream::once(ended(rank))),
-            // One that has written nothing has no file.
+                .chain(futures_util::stream::once(end_of_output(rank))),
+            // A rank that has written nothing has no file.
             Err(ClientError::Api(body)) if body.code == "not_found" => {
                 silent.get_or_insert(body);
                 continue;
@@ -152,25 +167,25 @@ pub async fn all(
     }
 }
 
-/// Copies to stdout as it is.
-async fn plain(app: &App, mut stream: Stream) -> Result<()> {
+/// Copies a stream to stdout unchanged.
+async fn copy_unchanged(app: &App, mut stream: Stream) -> Result<()> {
     while let Some(bytes) = stream.next().await {
         app.ui.bytes(&bytes.map_err(Failure::from)?)?;
     }
     Ok(())
 }
 
-type Numbered = (u32, std::result::Result<Vec<u8>, ClientError>);
+type RankChunk = (u32, std::result::Result<Vec<u8>, ClientError>);
 
-/// An empty chunk, with which a line that was not ended is.
-async fn ended(rank: u32) -> Numbered {
+/// Returns an empty chunk, which ends an incomplete last line.
+async fn end_of_output(rank: u32) -> RankChunk {
     (rank, Ok(Vec::new()))
 }
 
-/// Copies whole lines, each behind its rank.
+/// Copies whole lines, each prefixed with its rank.
 async fn copy_lines(
     app: &App,
-    streams: &mut SelectAll<BoxStream<'_, Numbered>>,
+    streams: &mut SelectAll<BoxStream<'_, RankChunk>>,
     width: usize,
 ) -> Result<()> {
     let mut begun: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
@@ -193,8 +208,8 @@ async fn copy_lines(
     Ok(())
 }
 
-/// Says how jobs ended, where it was not well.
-pub fn say_end(app: &App, rows: &[JobView]) {
+/// Prints the outcome of each job that did not succeed.
+pub fn print_failures(app: &App, rows: &[JobView]) {
     for row in rows {
         let outcome = row
             .elements

@@ -1,5 +1,5 @@
-//! How jobs are named on the command line: `3`, `3[7]`, `3_7`, `train`, `train[7]`; on Slurm also
-//! by Muster's own id, `muster:1f2e…`.
+//! Job arguments on the command line: `3`, `3[7]`, `3_7`, `train`, `train[7]`; on Slurm also
+//! Muster's own id, `muster:1f2e…`.
 
 use std::str::FromStr;
 
@@ -13,35 +13,35 @@ use rustix::process::{getegid, geteuid};
 
 use crate::exit::Failure;
 
-/// A job as typed, not looked up yet.
+/// Job as typed, not yet looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobRef {
-    job: Named,
+    job: TypedJob,
     index: Option<u32>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Named {
+enum TypedJob {
     Number(JobId),
     Name(String),
-    /// Muster's id of a job that was handed on to a place that gives numbers away again.
+    /// Muster's own id of a job on Slurm, which may reuse job numbers.
     Id(String),
 }
 
-/// Stands before an id.
+/// Prefix of an id.
 const ID: &str = "muster:";
 
-/// A job that was looked up; `index` when one element of an array is meant.
+/// Job that was looked up, or one element of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Target {
-    /// The job.
+pub struct JobTarget {
+    /// Number of the job.
     pub job: JobId,
-    /// One element of it.
+    /// Index of one element of an array or service; `None` for the whole job.
     pub index: Option<u32>,
 }
 
-impl Target {
-    /// As it is typed.
+impl JobTarget {
+    /// Returns the target as it is typed on the command line.
     pub fn text(self) -> String {
         match self.index {
             Some(index) => ElementId { job: self.job, index }.to_string(),
@@ -54,12 +54,12 @@ impl FromStr for JobRef {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let malformed = || format!("`{text}` is no job; expected 3, 3[7] or a name");
+        let malformed = || format!("`{text}` is not a job; expected 3, 3[7] or a name");
         let number = |text: &str| text.parse::<u32>().map_err(|_| malformed());
         if let Some((job, rest)) = text.split_once('[') {
             let index = rest.strip_suffix(']').ok_or_else(malformed)?;
             return Ok(Self {
-                job: Named::parse(job).ok_or_else(malformed)?,
+                job: TypedJob::parse(job).ok_or_else(malformed)?,
                 index: Some(number(index)?),
             });
         }
@@ -67,79 +67,80 @@ impl FromStr for JobRef {
         if let Some((job, index)) = text.split_once('_')
             && let (Ok(job), Ok(index)) = (job.parse(), index.parse())
         {
-            return Ok(Self { job: Named::Number(JobId(job)), index: Some(index) });
+            return Ok(Self { job: TypedJob::Number(JobId(job)), index: Some(index) });
         }
-        Ok(Self { job: Named::parse(text).ok_or_else(malformed)?, index: None })
+        Ok(Self { job: TypedJob::parse(text).ok_or_else(malformed)?, index: None })
     }
 }
 
-impl Named {
+impl TypedJob {
     fn parse(text: &str) -> Option<Self> {
         match text.parse() {
-            Ok(number) => Some(Named::Number(JobId(number))),
+            Ok(number) => Some(TypedJob::Number(JobId(number))),
             Err(_) if text.is_empty() || text.starts_with('-') => None,
-            Err(_) if text.starts_with(ID) => Some(Named::Id(text[ID.len()..].to_owned())),
-            Err(_) => Some(Named::Name(text.to_owned())),
+            Err(_) if text.starts_with(ID) => Some(TypedJob::Id(text[ID.len()..].to_owned())),
+            Err(_) => Some(TypedJob::Name(text.to_owned())),
         }
     }
 }
 
 impl JobRef {
-    /// Looks a name up: among jobs that have not ended, then among all. A number is taken at its
-    /// word. Where numbers are given away again, a name is resolved to the job's id, and the number
-    /// means that job from then on.
-    pub async fn resolve(&self, client: &Client) -> Result<Target> {
+    /// Looks a name up: among jobs that have not ended, then among all. A number is not looked up.
+    /// On Slurm, where numbers are reused, a name is resolved to the job's id, and the client maps
+    /// the number to that id from then on.
+    pub async fn resolve(&self, client: &Client) -> Result<JobTarget> {
         let (name, is_id) = match &self.job {
-            Named::Number(job) => return Ok(Target { job: *job, index: self.index }),
-            Named::Name(name) => (name, false),
-            Named::Id(id) => (id, true),
+            TypedJob::Number(job) => return Ok(JobTarget { job: *job, index: self.index }),
+            TypedJob::Name(name) => (name, false),
+            TypedJob::Id(id) => (id, true),
         };
-        let found = match is_id {
-            true => by_id(client, name).await?,
-            false => by_name(client, name, Owner::Any).await?,
+        let found = if is_id {
+            by_id(client, name).await?
+        } else {
+            by_name(client, name, JobOwner::Any).await?
         };
         let prefix = if is_id { ID } else { "" };
         let job = found.ok_or_else(|| {
             Failure::not_found(format!("there is no job `{prefix}{name}`"))
                 .hint("`muster ps -a` lists all jobs")
         })?;
-        Ok(Target { job, index: self.index })
+        Ok(JobTarget { job, index: self.index })
     }
 }
 
-/// Whose jobs a name is looked for among.
+/// Jobs among which a name is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owner {
-    /// Of this user.
+pub enum JobOwner {
+    /// Jobs of this user.
     Own,
-    /// Of any user.
+    /// Jobs of all users.
     Any,
 }
 
-/// Returns the job of a name: the one that has not ended, else the newest that has. One's own go
-/// before those of others.
+/// Returns the job of a name: the one that has not ended, else the newest that has. Jobs of this
+/// user take precedence over those of others.
 ///
 /// # Errors
-/// When several that have not ended have the name.
-pub async fn by_name(client: &Client, name: &str, owner: Owner) -> Result<Option<JobId>> {
-    // A name may hold what stands for other characters in a pattern.
+/// When several jobs that have not ended have the name.
+pub async fn by_name(client: &Client, name: &str, owner: JobOwner) -> Result<Option<JobId>> {
+    // The pattern is only a filter: a name may contain wildcards, so it is compared exactly, too.
     look_up(client, Some(name), owner, name, |job| job.name == name).await
 }
 
 async fn by_id(client: &Client, id: &str) -> Result<Option<JobId>> {
-    look_up(client, None, Owner::Any, id, |job| own_id(job) == Some(id)).await
+    look_up(client, None, JobOwner::Any, id, |job| own_id(job) == Some(id)).await
 }
 
 async fn look_up(
     client: &Client,
     pattern: Option<&str>,
-    owner: Owner,
+    owner: JobOwner,
     said: &str,
     is_meant: impl Fn(&JobView) -> bool,
 ) -> Result<Option<JobId>> {
     let own = own_name();
     for all in [false, true] {
-        let user = (owner == Owner::Own).then(|| own.to_string());
+        let user = (owner == JobOwner::Own).then(|| own.to_string());
         let filter =
             JobFilter { all, user, name: pattern.map(str::to_owned), ..JobFilter::default() };
         let list = client.jobs(filter).await.map_err(Failure::from)?;
@@ -155,9 +156,9 @@ async fn look_up(
             several => return Err(ambiguous(said, several).into()),
         };
         if let Some(one) = one {
-            // Where numbers are given away again, this one means that job from here on.
+            // On Slurm, where numbers are reused, map the number to this job from here on.
             if let Some(id) = own_id(one) {
-                client.mean(one.job, id);
+                client.bind_job_id(one.job, id);
             }
             return Ok(Some(one.job));
         }
@@ -180,13 +181,13 @@ fn ambiguous(said: &str, several: &[&JobView]) -> Failure {
         .hint("use the number")
 }
 
-/// This user's name, as the daemon would know it.
+/// Returns the name of this user, as the daemon would resolve it.
 pub fn own_name() -> UserName {
     KernelPeers.resolve(own_peer()).0
 }
 
-/// Whether a daemon of the machine would take this user for an admin. Asked before what cannot be
-/// undone; the daemon judges by itself.
+/// Returns whether the shared daemon would accept this user as an administrator. Checked before
+/// irreversible actions; the daemon checks again.
 pub fn is_admin() -> bool {
     KernelPeers.resolve(own_peer()).1
 }
@@ -201,8 +202,8 @@ mod tests {
 
     #[test]
     fn numbers_elements_and_names() {
-        let number = |job, index| JobRef { job: Named::Number(JobId(job)), index };
-        let name = |text: &str, index| JobRef { job: Named::Name(text.to_owned()), index };
+        let number = |job, index| JobRef { job: TypedJob::Number(JobId(job)), index };
+        let name = |text: &str, index| JobRef { job: TypedJob::Name(text.to_owned()), index };
         for (text, expected) in [
             ("3", number(3, None)),
             ("3[7]", number(3, Some(7))),
@@ -210,8 +211,8 @@ mod tests {
             ("train", name("train", None)),
             ("train_7", name("train_7", None)),
             ("train[7]", name("train", Some(7))),
-            ("muster:1f2e", JobRef { job: Named::Id("1f2e".to_owned()), index: None }),
-            ("muster:1f2e[7]", JobRef { job: Named::Id("1f2e".to_owned()), index: Some(7) }),
+            ("muster:1f2e", JobRef { job: TypedJob::Id("1f2e".to_owned()), index: None }),
+            ("muster:1f2e[7]", JobRef { job: TypedJob::Id("1f2e".to_owned()), index: Some(7) }),
         ] {
             assert_eq!(text.parse::<JobRef>(), Ok(expected));
         }

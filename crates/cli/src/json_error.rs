@@ -1,34 +1,33 @@
-//! Errors for programs: with `--json`, what would be `error:` and `hint:` lines is one line of
-//! JSON, on stderr too. Stdout holds data and nothing else, so that what a program reads there is
-//! never a refusal.
+//! Errors for programs: with `--json`, the `error:` and `hint:` lines become one line of JSON, also
+//! on stderr. Stdout holds data only, so a program never reads an error there.
 
 use serde::Serialize;
 
 use crate::exit::{Failure, NO_DAEMON, NOT_FOUND, USAGE};
 
-/// The shape of the line. Fields may be added, none is renamed or removed.
+/// Schema of the line. Fields may be added, none is renamed or removed.
 #[derive(Serialize)]
-struct Line<'a> {
-    error: Error<'a>,
+struct JsonErrorLine<'a> {
+    error: JsonFailure<'a>,
 }
 
 #[derive(Serialize)]
-struct Error<'a> {
-    /// Stable word: a code of the API, or `usage`, `no_daemon`, `not_found`, `failure`.
+struct JsonFailure<'a> {
+    /// Stable error code: one of the API, or `usage`, `no_daemon`, `not_found`, `failure`.
     code: &'a str,
-    /// One lowercase fragment.
+    /// Message as one lowercase fragment.
     message: &'a str,
-    /// What to do about it, in order.
+    /// Next steps, in order.
     hints: &'a [String],
-    /// The exit code of the process.
+    /// Exit code of the process.
     exit_code: u8,
-    /// Complaints about a text with their source lines, as they are shown to people.
+    /// Diagnostics of a file with their source lines, as they are shown to people.
     #[serde(skip_serializing_if = "Option::is_none")]
     rendered: Option<&'a str>,
 }
 
-/// Returns whether the command line asks for JSON. It is read by itself, since it may be wrong as a
-/// whole.
+/// Returns whether the command line asks for JSON. It is scanned word by word, because clap may
+/// have rejected it.
 pub fn is_wanted(words: &[String]) -> bool {
     let words: Vec<&str> =
         words.iter().map(String::as_str).take_while(|word| *word != "--").collect();
@@ -37,7 +36,7 @@ pub fn is_wanted(words: &[String]) -> bool {
         || words.windows(2).any(is_format)
 }
 
-/// Returns the line of a failure.
+/// Returns a failure as one line of JSON.
 pub fn line(failure: &Failure) -> String {
     let by_exit = match failure.code {
         USAGE => "usage",
@@ -45,14 +44,14 @@ pub fn line(failure: &Failure) -> String {
         NOT_FOUND => "not_found",
         _ => "failure",
     };
-    let error = Error {
+    let error = JsonFailure {
         code: failure.word.as_deref().unwrap_or(by_exit),
         message: &failure.message,
         hints: &failure.hints,
         exit_code: failure.code,
         rendered: failure.rendered.as_deref(),
     };
-    serde_json::to_string(&Line { error }).expect("strings and a number always serialise")
+    serde_json::to_string(&JsonErrorLine { error }).expect("strings and a number always serialise")
 }
 
 #[cfg(test)]

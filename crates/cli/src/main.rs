@@ -1,5 +1,5 @@
-//! The `muster` binary: parses the command line and hands over. Verbs are in `cmd`, one file each;
-//! what they print is made in `muster-report`. Nothing here decides anything about jobs.
+//! The `muster` binary: parses the command line and runs the subcommand. Subcommands are in `cmd`,
+//! one file each; `muster-report` renders their output. No scheduling decision is made here.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot unwrap should fail"))]
 
@@ -35,13 +35,13 @@ use anyhow::{Context, Result};
 use clap::Parser;
 
 use crate::app::App;
-use crate::args::{Cli, Command};
+use crate::args::{Cli, CliCommand};
 use crate::exit::{FAILURE, Failure};
 use crate::ui::Ui;
 
 fn main() -> ExitCode {
-    // The supervisor of a task is this binary, too: it must start fast and small, before anything
-    // else is set up.
+    // This binary is also the supervisor of a task. A supervisor must start fast and small, so this
+    // comes before any other set-up.
     let mut words = std::env::args_os();
     if words.nth(1).is_some_and(|verb| verb == "__supervise" || verb == "__exec") {
         return muster_backends::local::supervise::main(std::env::args_os());
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     let ui = Ui::detect();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => match mistyped::explained(&error) {
+        Err(error) => match mistyped::explain(&error) {
             Some(failure) => return ExitCode::from(report(&ui, &failure.into())),
             None if error.use_stderr() && json_error::is_wanted(&dashes::own_words()) => {
                 return ExitCode::from(report(&ui, &mistyped::as_failure(&error).into()));
@@ -64,10 +64,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(app: &App, command: Command) -> Result<u8> {
-    on::agree(app.global.on.as_ref(), command.asks())?;
-    // The daemon brings its own runtime with several threads; a client needs one.
-    if let Command::Serve(args) = &command {
+fn run(app: &App, command: CliCommand) -> Result<u8> {
+    on::check_applies(app.global.on.as_ref(), command.endpoint())?;
+    // The daemon sets up its own multi-threaded runtime; a client needs one thread only.
+    if let CliCommand::Serve(args) = &command {
         return cmd::serve::run(args);
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -77,8 +77,8 @@ fn run(app: &App, command: Command) -> Result<u8> {
     runtime.block_on(app.run(command))
 }
 
-/// Prints an error with its hints and answers its exit code. Whoever closed our stdout has seen
-/// enough.
+/// Prints an error with its hints and returns its exit code. A broken pipe on stdout (as of `muster
+/// ps | head`) is no error.
 fn report(ui: &Ui, error: &anyhow::Error) -> u8 {
     let closed = |cause: &(dyn std::error::Error + 'static)| {
         cause
@@ -90,9 +90,10 @@ fn report(ui: &Ui, error: &anyhow::Error) -> u8 {
     }
     let is_json = json_error::is_wanted(&dashes::own_words());
     let Some(failure) = error.downcast_ref::<Failure>() else {
-        match is_json {
-            true => ui.status(&json_error::line(&Failure::new(format!("{error:#}")))),
-            false => ui.error(&format!("{error:#}")),
+        if is_json {
+            ui.status(&json_error::line(&Failure::new(format!("{error:#}"))))
+        } else {
+            ui.error(&format!("{error:#}"))
         }
         return FAILURE;
     };

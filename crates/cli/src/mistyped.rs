@@ -1,6 +1,5 @@
-//! Command lines that clap refuses and of which more is known than their spelling: facts under
-//! other people's names, options of a sibling, verbs that are not there. Everything else is told in
-//! clap's own words.
+//! Better errors for some command lines that clap rejects: facts under other names, options of a
+//! related subcommand, names of subcommands in other tools. All others keep clap's message.
 
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
@@ -11,11 +10,11 @@ use crate::args::Cli;
 use crate::dashes;
 use crate::exit::Failure;
 
-/// Verbs that take facts as options.
-const OF_FACTS: [&str; 2] = ["advise", "compare"];
+/// Subcommands that take facts as options.
+const FACT_COMMANDS: [&str; 2] = ["advise", "compare"];
 
-/// What to say in clap's place; `None` where nothing more is known.
-pub fn explained(error: &Error) -> Option<Failure> {
+/// Returns an error to show in place of clap's; `None` to keep clap's.
+pub fn explain(error: &Error) -> Option<Failure> {
     let word = |kind| match error.get(kind) {
         Some(ContextValue::String(word)) => Some(word.as_str()),
         _ => None,
@@ -23,14 +22,14 @@ pub fn explained(error: &Error) -> Option<Failure> {
     let verbs = verbs();
     if error.use_stderr()
         && verbs.first().is_some_and(|verb| verb == "run")
-        && let Some(offer) = dashes::offered(&dashes::own_words())
+        && let Some(offer) = dashes::suggestion(&dashes::own_words())
     {
         return Some(offer);
     }
     match error.kind() {
         ErrorKind::InvalidSubcommand if verbs.is_empty() => {
             let word = word(ContextKind::InvalidSubcommand)?;
-            match meant(word) {
+            match of_other_tool(word) {
                 Some(failure) => Some(failure),
                 None if error.get(ContextKind::SuggestedSubcommand).is_none() => {
                     Some(subcommand(&verbs, word))
@@ -39,7 +38,7 @@ pub fn explained(error: &Error) -> Option<Failure> {
             }
         }
         ErrorKind::UnknownArgument
-            if verbs.iter().any(|verb| OF_FACTS.contains(&verb.as_str())) =>
+            if verbs.iter().any(|verb| FACT_COMMANDS.contains(&verb.as_str())) =>
         {
             option(verbs.last()?, word(ContextKind::InvalidArg)?)
         }
@@ -50,41 +49,40 @@ pub fn explained(error: &Error) -> Option<Failure> {
     }
 }
 
-/// Words of other schedulers and tools, and the verbs that do the same here. They are no aliases:
-/// what a script says then stands in every page of the manual, and words such as `stop` and
-/// `status` mean several things.
-const ELSEWHERE: [(&[&str], &str); 12] = [
+/// Names that other schedulers and tools use, and the equivalent subcommand here. They are hints
+/// and not aliases: aliases would have to be documented and kept, and words such as `stop` and
+/// `status` are ambiguous.
+const OTHER_TOOLS: [(&[&str], &str); 12] = [
     (
         &["kill", "delete", "rm", "del", "scancel", "qdel", "bkill"],
         "`muster cancel JOB` ends a job",
     ),
-    (&["stop"], "`muster cancel JOB` ends a job, `muster stop-daemon` the daemon"),
+    (&["stop"], "`muster cancel JOB` ends a job, `muster stop-daemon` stops the daemon"),
     (
         &["status", "stat", "state"],
-        "`muster ps` lists jobs, `muster show JOB` shows one, `muster nodes` the nodes",
+        "`muster ps` lists jobs, `muster show JOB` shows one, `muster nodes` lists nodes",
     ),
     (&["list", "ls", "jobs", "squeue", "qstat", "bjobs"], "`muster ps` lists jobs"),
-    (&["queue"], "`muster ps` lists jobs, `muster queues` the queues"),
+    (&["queue"], "`muster ps` lists jobs, `muster queues` lists queues"),
     (
         &["submit", "start", "sbatch", "srun", "qsub", "bsub"],
-        "`muster run FILE` or `muster run -- COMMAND` submits",
+        "`muster run FILE` or `muster run -- COMMAND` submits a job",
     ),
-    (&["log", "tail", "output"], "`muster logs JOB` shows output, with -f as it comes"),
+    (&["log", "tail", "output"], "`muster logs JOB` shows output, -f follows it"),
     (&["describe", "scontrol"], "`muster show JOB` shows a job in full"),
-    (&["why", "reason"], "`muster explain JOB` says why a job waits"),
+    (&["why", "reason"], "`muster explain JOB` says why a job is pending"),
     (&["sinfo", "node"], "`muster nodes` lists nodes"),
     (&["restart", "rerun"], "`muster requeue JOB` runs a job again"),
-    (&["exec", "ssh", "shell"], "`muster attach JOB` opens a terminal in a job"),
+    (&["exec", "ssh", "shell"], "`muster attach JOB` opens a terminal in a running job"),
 ];
 
-/// What a word of others is called here.
-fn meant(word: &str) -> Option<Failure> {
-    let (_, hint) = ELSEWHERE.iter().find(|(words, _)| words.contains(&word))?;
+/// Returns an error that names the equivalent of another tool's subcommand.
+fn of_other_tool(word: &str) -> Option<Failure> {
+    let (_, hint) = OTHER_TOOLS.iter().find(|(words, _)| words.contains(&word))?;
     Some(Failure::usage(format!("there is no `muster {word}`")).hint(*hint))
 }
 
-/// What clap says, as an error of the program: its first line, and the rest as it is shown to
-/// people.
+/// Converts an error of clap: its first line becomes the message, the whole text is what is shown.
 pub fn as_failure(error: &Error) -> Failure {
     let text = error.to_string();
     let first = text.lines().next().unwrap_or_default();
@@ -92,7 +90,7 @@ pub fn as_failure(error: &Error) -> Failure {
     Failure { rendered: Some(text.trim_end().to_owned()), ..Failure::usage(message) }
 }
 
-/// The verbs of the command line, outermost first, as far as there are such.
+/// Returns the subcommands on the command line, outermost first.
 fn verbs() -> Vec<String> {
     let mut command = Cli::command();
     let mut verbs = Vec::new();
@@ -105,7 +103,7 @@ fn verbs() -> Vec<String> {
     verbs
 }
 
-/// An option that is not there, of a verb that takes facts.
+/// Returns an error for an unknown option of a subcommand that takes facts.
 fn option(verb: &str, word: &str) -> Option<Failure> {
     let name = word.strip_prefix("--")?.split('=').next().filter(|name| !name.is_empty())?;
     let failure = |why: &str| Failure::usage(format!("there is no option `--{name}`: {why}"));
@@ -115,8 +113,8 @@ fn option(verb: &str, word: &str) -> Option<Failure> {
     {
         let option = fact.name().replace('_', "-");
         return Some(
-            failure("what is not given is no")
-                .hint(format!("a file is overruled with `--{option}=false`")),
+            failure("facts that are not given are false")
+                .hint(format!("`--{option}=false` overrides a file")),
         );
     }
     let command = Cli::command();
@@ -126,8 +124,9 @@ fn option(verb: &str, word: &str) -> Option<Failure> {
             .get_arguments()
             .find(|argument| argument.get_long() == Some(name))
     };
-    if let Some(other) = OF_FACTS.iter().find(|other| **other != verb && has(other).is_some()) {
-        return Some(failure(&format!("it is one of `muster {other}`")));
+    if let Some(other) = FACT_COMMANDS.iter().find(|other| **other != verb && has(other).is_some())
+    {
+        return Some(failure(&format!("it is an option of `muster {other}`")));
     }
     let facts: Vec<String> =
         Fact::WORKLOAD.iter().map(|fact| format!("--{}", fact.name().replace('_', "-"))).collect();
@@ -135,7 +134,7 @@ fn option(verb: &str, word: &str) -> Option<Failure> {
     Some(failure(&why).hint(format!("the facts are {}", facts.join(", "))))
 }
 
-/// A verb that is not there.
+/// Returns an error for an unknown subcommand, with the known ones as a hint.
 fn subcommand(verbs: &[String], word: &str) -> Failure {
     let mut command = Cli::command();
     for verb in verbs {
@@ -152,5 +151,5 @@ fn subcommand(verbs: &[String], word: &str) -> Failure {
         .collect::<Vec<_>>()
         .join(" ");
     Failure::usage(format!("there is no `{path} {word}`"))
-        .hint(format!("after `{path}`: {}", known.join(", ")))
+        .hint(format!("subcommands of `{path}`: {}", known.join(", ")))
 }

@@ -1,5 +1,5 @@
-//! Reads output from the file that a job's user named for it. The daemon of a shared machine is
-//! root and opens no path that a user named: this process, which runs as the user who asks, does.
+//! Reads output from the file that a job's `output:` names. The daemon of a shared machine runs as
+//! root and does not open paths that users chose; this process runs as the user and does.
 
 use std::io::{self, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
@@ -18,33 +18,33 @@ use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
 use crate::exit::Failure;
-use crate::jobref::Target;
+use crate::jobref::JobTarget;
 
-/// Between two looks at a file that may grow.
+/// Time between two reads of a file that may grow.
 const LOOK: Duration = Duration::from_millis(200);
-/// Looks at the file between two questions whether the task has ended.
+/// Number of reads of the file between two requests whether the task has ended.
 const LOOKS_PER_QUESTION: u32 = 5;
-/// Read at once.
+/// Size of the read buffer in bytes.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// Output as it comes.
+/// Stream of chunks of output.
 pub type Stream = BoxStream<'static, std::result::Result<Vec<u8>, ClientError>>;
 
-/// The file of one task.
+/// Output file of one task.
 #[derive(Clone, Debug)]
 pub struct NamedFile {
     path: PathBuf,
-    /// Every rank writes into the same.
+    /// True if all ranks write to the same file.
     pub is_shared: bool,
 }
 
-/// Finds the file of a rank; `None` where Muster keeps the output.
+/// Returns the file of a rank; `None` if Muster stores the output itself.
 ///
 /// # Errors
-/// When the file is another user's and this process is root, or a start is named, of which the file
-/// says nothing.
+/// When the file is another user's and this process is root, or when an attempt is requested, which
+/// the file does not distinguish.
 pub fn of(client: &Client, detail: &JobDetail, query: &LogQuery) -> Result<Option<NamedFile>> {
-    // On Slurm the same process reads the file anyway.
+    // On Slurm, without a daemon, the client reads the file.
     let pattern = detail.files.as_ref().and_then(|files| files.output.as_deref());
     let Some(pattern) = pattern.filter(|_| client.socket().is_some()) else { return Ok(None) };
     let job = &detail.job;
@@ -59,17 +59,17 @@ pub fn of(client: &Client, detail: &JobDetail, query: &LogQuery) -> Result<Optio
     let path = PathBuf::from(output::expand(pattern, &place));
     if rustix::process::getuid().is_root() && job.user.as_str() != "root" {
         return Err(Failure::usage(format!(
-            "the output of job {} is in {}, a path that {} named: root does not open it",
+            "the output of job {} is in {}, a path chosen by {}, which root does not open",
             job.job,
             path.display(),
             job.user
         ))
-        .hint(format!("`sudo -u {} muster logs {}` reads it as its user", job.user, job.job))
+        .hint(format!("`sudo -u {} muster logs {}` reads it as that user", job.user, job.job))
         .into());
     }
     if query.attempt.is_some() {
         return Err(Failure::usage(format!(
-            "all starts of job {} write into {}: --attempt cannot tell them apart",
+            "all attempts of job {} write to {}, so --attempt cannot select one",
             job.job,
             path.display()
         ))
@@ -78,35 +78,36 @@ pub fn of(client: &Client, detail: &JobDetail, query: &LogQuery) -> Result<Optio
     Ok(Some(NamedFile { path, is_shared: !output::is_per_rank(pattern) }))
 }
 
-/// The index by which an element's file is named; `None` for a job that is no array and no service.
+/// Returns the index in the name of an element's file; `None` for a job that is neither an array
+/// nor a service.
 fn index(job: &JobView, query: &LogQuery) -> Option<u32> {
     let has_elements = job.array.is_some() || job.service.is_some();
     let first = || job.elements.first().map_or(0, |element| element.element.index);
     has_elements.then(|| query.index.unwrap_or_else(first))
 }
 
-/// Opens the file; with `follow`, goes on until the task has ended.
+/// Opens the file as a stream; with `follow`, the stream ends when the task has ended.
 pub async fn open(
     client: &Client,
-    target: Target,
+    target: JobTarget,
     file: NamedFile,
     query: &LogQuery,
 ) -> Result<Stream> {
-    let mut reading = Reading {
+    let mut reading = FileFollower {
         client: client.clone(),
-        target: Target { index: target.index.or(query.index), ..target },
+        target: JobTarget { index: target.index.or(query.index), ..target },
         path: file.path,
         file: None,
         tail: query.tail,
         is_over: !query.follow,
         looks: 0,
     };
-    match reading.look().await {
+    match reading.open_file().await {
         Ok(()) => {}
         Err(error) if is_missing(&error) && query.follow => {}
         Err(error) if is_missing(&error) => {
             return Err(Failure::not_found(format!(
-                "job {} has written nothing so far: there is no {}",
+                "job {} has no output so far: {} does not exist",
                 target.text(),
                 reading.path.display()
             ))
@@ -119,29 +120,30 @@ pub async fn open(
             );
         }
     }
-    Ok(stream::unfold(reading, Reading::next).boxed())
+    Ok(stream::unfold(reading, FileFollower::next).boxed())
 }
 
-/// The task has not made the file, or could not: a part of its path is no folder.
+/// Returns whether the file does not exist: the task has not created it, or could not because a
+/// part of its path is not a directory.
 fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-struct Reading {
+struct FileFollower {
     client: Client,
-    target: Target,
+    target: JobTarget,
     path: PathBuf,
     file: Option<File>,
     tail: Option<u32>,
-    /// The task writes no more: what is in the file is all.
+    /// True if the task has ended, so that the file does not grow any more.
     is_over: bool,
     looks: u32,
 }
 
-impl Reading {
+impl FileFollower {
     async fn next(mut self) -> Option<(std::result::Result<Vec<u8>, ClientError>, Self)> {
         loop {
-            // 1. What is there.
+            // 1. Read what is there.
             if let Some(file) = &mut self.file {
                 let mut chunk = vec![0; CHUNK_BYTES];
                 match file.read(&mut chunk).await {
@@ -160,8 +162,8 @@ impl Reading {
             if self.is_over {
                 return None;
             }
-            // 2. What comes. The end is asked for before the last look, so that what was written
-            //    before it is read.
+            // 2. Wait for more. The state is requested before the last read, so that everything
+            //    written before the end is read.
             if self.looks.is_multiple_of(LOOKS_PER_QUESTION) {
                 match self.has_ended().await {
                     Ok(has_ended) => self.is_over = has_ended,
@@ -176,19 +178,19 @@ impl Reading {
                 tokio::time::sleep(LOOK).await;
             }
             if self.file.is_none() {
-                // What is not there yet may come.
-                let _ = self.look().await;
+                // The file may have been created meanwhile.
+                let _ = self.open_file().await;
             }
         }
     }
 
-    /// Opens the file where it is there: a regular one, so that nothing holds this process up.
-    async fn look(&mut self) -> io::Result<()> {
+    /// Opens the file if it exists. Only a regular file is accepted: reading a FIFO could block.
+    async fn open_file(&mut self) -> io::Result<()> {
         let mut options = std::fs::OpenOptions::new();
         options.read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
         let file = options.open(&self.path)?;
         if !file.metadata()?.is_file() {
-            return Err(io::Error::other("it is not a regular file"));
+            return Err(io::Error::other("not a regular file"));
         }
         let mut file = File::from_std(file);
         if let Some(lines) = self.tail {
@@ -206,13 +208,14 @@ impl Reading {
     }
 }
 
-/// Where the last lines of a file begin.
+/// Returns the offset at which the last lines of a file begin.
 async fn last_lines(file: &mut File, lines: u32) -> io::Result<u64> {
     let length = file.seek(SeekFrom::End(0)).await?;
     if lines == 0 {
         return Ok(length);
     }
-    let (mut end, mut left) = (length, lines);
+    let mut end = length;
+    let mut left = lines;
     while end > 0 {
         let begin = end.saturating_sub(CHUNK_BYTES as u64);
         file.seek(SeekFrom::Start(begin)).await?;
@@ -220,7 +223,7 @@ async fn last_lines(file: &mut File, lines: u32) -> io::Result<u64> {
         file.read_exact(&mut chunk).await?;
         for (at, _) in chunk.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n') {
             let after = begin + at as u64 + 1;
-            // The end of the last line begins no line.
+            // The newline at the end of the file does not begin a line.
             if after == length {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Where jobs run: `--on`, and who answers there.
+//! `--on`: the cluster that jobs run on, and the client for it.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -6,28 +6,28 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use muster_api::Client;
-use muster_backends::slurm::rest::Rest;
+use muster_backends::slurm::rest::RestClient;
 use muster_backends::slurm::tool::Tools;
 use muster_daemon::Paths;
-use muster_delegate::slurm::{Settings, Slurm};
+use muster_delegate::slurm::{SlurmFrontConfig, SlurmScheduler};
 
-use crate::args::Asks;
+use crate::args::Endpoint;
 use crate::exit::Failure;
 use crate::jobref;
 use crate::ui::Ui;
 
-/// Between two looks at a queue of others for those who watch: kind to a controller that serves
-/// thousands.
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
+/// Time between two polls of Slurm's queue while watching. Long, because one slurmctld serves all
+/// users of a cluster.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// A place to run.
+/// Cluster that jobs run on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum On {
-    /// The daemon of this machine.
+    /// Nodes of the daemon of this machine.
     Local,
-    /// Slurm, from a node that has its programs.
+    /// Slurm, by its programs on this machine.
     Slurm,
-    /// Slurm, from that host, over ssh.
+    /// Slurm, by its programs on that host, over ssh.
     SlurmAt(String),
 }
 
@@ -39,7 +39,7 @@ impl FromStr for On {
             "local" => Ok(On::Local),
             "slurm" => Ok(On::Slurm),
             _ => match text.strip_prefix("slurm@") {
-                // ssh takes a dash for an option.
+                // ssh would parse a leading dash as an option.
                 Some(host) if !host.is_empty() && !host.starts_with('-') => {
                     Ok(On::SlurmAt(host.to_owned()))
                 }
@@ -50,13 +50,13 @@ impl FromStr for On {
 }
 
 impl On {
-    /// Who answers there; `None` is the daemon.
+    /// Returns a client that runs in this process, without a daemon; `None` for the daemon.
     pub fn client(&self) -> Result<Option<Client>> {
-        // Of a host, everything is done there: `remote`.
+        // For `SlurmAt` the whole subcommand runs on the other host: `remote`.
         if *self != On::Slurm {
             return Ok(None);
         }
-        let root = Paths::delegated("slurm")
+        let root = Paths::external_scheduler("slurm")
             .map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
         let tools = match std::env::var_os("MUSTER_SLURM_BIN") {
             Some(folder) => Tools::new().in_folder(folder.into()),
@@ -70,14 +70,23 @@ impl On {
             }
             _ => (tools, None),
         };
-        let settings = Settings { tools, rest, warn, program, user, root, look_again: LOOK_AGAIN };
-        Ok(Some(Client::here(Arc::new(Slurm::new(settings)))))
+        let settings = SlurmFrontConfig {
+            tools,
+            rest,
+            warn,
+            program,
+            user,
+            root,
+            poll_interval: POLL_INTERVAL,
+        };
+        Ok(Some(Client::in_process(Arc::new(SlurmScheduler::new(settings)))))
     }
 }
 
-/// Refuses a place that means nothing to a verb: nobody shall think that it was asked there. Verbs
-/// that ask nobody leave what `MUSTER_ON` says to others.
-pub fn agree(on: Option<&On>, asks: Asks) -> Result<()> {
+/// Rejects `--on` for subcommands that it does not apply to, so that it is not ignored silently.
+/// The variable `MUSTER_ON` is meant for all commands of a shell, so subcommands that use no
+/// cluster ignore it.
+pub fn check_applies(on: Option<&On>, asks: Endpoint) -> Result<()> {
     let is_typed = || {
         let words = std::env::args_os().take_while(|word| word != "--");
         words
@@ -85,26 +94,28 @@ pub fn agree(on: Option<&On>, asks: Asks) -> Result<()> {
             .any(|word| word == "--on" || word.starts_with("--on="))
     };
     match (on, asks) {
-        (None | Some(On::Local), _) | (_, Asks::Place) => Ok(()),
-        (Some(_), Asks::Daemon) => Err(Failure::usage("this verb asks the daemon of this machine")
-            .hint("with `--on local` it does")
-            .into()),
-        (Some(_), Asks::Nobody) if is_typed() => {
-            Err(Failure::usage("--on means nothing to this verb: it asks nobody who runs jobs")
+        (None | Some(On::Local), _) | (_, Endpoint::Cluster) => Ok(()),
+        (Some(_), Endpoint::LocalDaemon) => {
+            Err(Failure::usage("this command uses the daemon of this machine only")
+                .hint("leave out --on, or use `--on local`")
                 .into())
         }
-        (Some(_), Asks::Nobody) => Ok(()),
+        (Some(_), Endpoint::None) if is_typed() => {
+            Err(Failure::usage("--on does not apply to this command, which uses no cluster").into())
+        }
+        (Some(_), Endpoint::None) => Ok(()),
     }
 }
 
-/// The slurmrestd at an address, with the token of the environment. One that cannot be asked is no
-/// reason to stop: Slurm's programs say the same.
-fn rest(address: &str, own: &str) -> Option<Rest> {
+/// Returns a client for the slurmrestd at an address, with the token of the environment. An invalid
+/// address or token is only a warning: Slurm's programs give the same information.
+fn rest(address: &str, own: &str) -> Option<RestClient> {
     let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let (asked, token) = (set("SLURM_USER_NAME"), set("SLURM_JWT"));
-    let rest = Rest::new(address, own, asked.as_deref(), token.as_deref());
+    let asked = set("SLURM_USER_NAME");
+    let token = set("SLURM_JWT");
+    let rest = RestClient::new(address, own, asked.as_deref(), token.as_deref());
     rest.inspect_err(|error| {
-        warn(&format!("MUSTER_SLURMRESTD: {error}; Slurm's programs are asked instead"))
+        warn(&format!("MUSTER_SLURMRESTD: {error}; using Slurm's programs instead"))
     })
     .ok()
 }

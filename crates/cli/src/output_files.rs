@@ -1,5 +1,5 @@
-//! Files that a verb makes for people: all or none, and never over what is there unless that was
-//! asked for.
+//! Writes the output files of a subcommand: all or none, and existing files are only overwritten
+//! with `--force`.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -8,16 +8,16 @@ use std::path::Path;
 use anyhow::Result;
 
 use crate::exit::{Failure, USAGE};
-use crate::source::plain;
+use crate::source::error_text;
 
-/// Writes texts to files of a directory, which is made when it is missing.
+/// Writes texts to files of a directory, which is created if it does not exist.
 pub fn write_all(dir: &Path, files: &[(&str, String)], force: bool) -> Result<()> {
     if dir.exists() && !dir.is_dir() {
         return Err(Failure::usage(format!("{} is a file, not a directory", dir.display()))
-            .hint("-o names another place")
+            .hint("-o names another directory")
             .into());
     }
-    fs::create_dir_all(dir).map_err(|error| unwritable("make", dir, &error))?;
+    fs::create_dir_all(dir).map_err(|error| unwritable("create", dir, &error))?;
     let there: Vec<&str> = files
         .iter()
         .map(|(name, _)| *name)
@@ -25,9 +25,9 @@ pub fn write_all(dir: &Path, files: &[(&str, String)], force: bool) -> Result<()
         .collect();
     if !there.is_empty() {
         let what =
-            format!("{} already holds {}; nothing was written", dir.display(), there.join(", "));
+            format!("{} already contains {}; nothing was written", dir.display(), there.join(", "));
         return Err(Failure { code: USAGE, ..Failure::new(what) }
-            .hint("--force writes them anew, -o names another place")
+            .hint("--force overwrites, -o names another directory")
             .into());
     }
     files.iter().try_for_each(|(name, text)| write(&dir.join(name), text, force))
@@ -39,7 +39,7 @@ pub fn write(path: &Path, text: &str, force: bool) -> Result<()> {
     Ok(written.map_err(|error| unwritable("write", path, &error))?)
 }
 
-/// Makes a file, to be written bit by bit.
+/// Creates a file to be written incrementally.
 pub fn create(path: &Path, force: bool) -> Result<File> {
     if path.is_dir() {
         return Err(Failure::usage(format!("{} is a directory", path.display()))
@@ -48,23 +48,24 @@ pub fn create(path: &Path, force: bool) -> Result<File> {
     }
     let mut options = OpenOptions::new();
     options.write(true);
-    match force {
-        true => options.create(true).truncate(true),
-        false => options.create_new(true),
+    if force {
+        options.create(true).truncate(true)
+    } else {
+        options.create_new(true)
     };
     match options.open(path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(Failure {
             code: USAGE,
-            ..Failure::new(format!("{} is already there", path.display()))
+            ..Failure::new(format!("{} already exists", path.display()))
         }
-        .hint("--force writes it anew, -o names another place")
+        .hint("--force overwrites it, -o names another file")
         .into()),
         other => Ok(other.map_err(|error| unwritable("write", path, &error))?),
     }
 }
 
-/// What cannot be done to a path.
+/// Returns the error of a path that cannot be created or written.
 fn unwritable(what: &str, path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(format!("cannot {what} {}: {}", path.display(), plain(error)))
+    Failure::new(format!("cannot {what} {}: {}", path.display(), error_text(error)))
         .hint("-o names another place")
 }

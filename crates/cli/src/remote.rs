@@ -1,6 +1,6 @@
-//! `--on slurm@HOST`: the verb runs there, over ssh, where Slurm's programs and the file system of
-//! the nodes are. This very program is brought along once; nothing else is installed, and nothing
-//! stays running.
+//! `--on slurm@HOST`: runs the subcommand on that host over ssh, where Slurm's programs and the
+//! file system of the nodes are. This binary is copied there once; nothing else is installed, and
+//! no process stays behind.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -14,28 +14,29 @@ use clap::Parser;
 use muster_backends::slurm::script::quote;
 
 use crate::app::App;
-use crate::args::{Cli, Command};
+use crate::args::{Cli, CliCommand};
 use crate::cmd::run::texts;
 use crate::exit::{FAILURE, Failure};
 
-/// Another ssh, with its first words: `ssh -F my.config`.
+/// Variable that replaces `ssh`, with its first arguments: `ssh -F my.config`.
 const SSH: &str = "MUSTER_SSH";
-/// Where this program is kept there, below the home of its user. Nodes must see it for `verify`.
+/// Folder of this program on the host, below the user's home. For `verify` it must be on a file
+/// system that the nodes mount.
 const FOLDER: &str = ".local/share/muster/bin";
-/// Builds that nobody called for so long are removed when another is brought. Pre-flights of jobs
-/// that still wait call theirs by its name.
-const KEPT_DAYS: u32 = 90;
-/// What stands before what is asked for.
+/// Days without use after which a build is removed when another is copied. Older builds are kept
+/// that long because the pre-flight of a pending job calls its build by file name.
+const UNUSED_DAYS: u32 = 90;
+/// Line that precedes the requested output, after any greeting of the shell.
 const MARK: &str = "muster-asks";
-/// ssh's own failure.
+/// Exit code of ssh for its own failures.
 const UNREACHABLE: i32 = 255;
 
-/// Runs the verb there, with this process's streams; answers its exit code.
-pub fn run(app: &App, host: &str, command: &Command) -> Result<u8> {
-    // 1. The same words, with jobs as text: files of this machine are not there.
+/// Runs the subcommand on the host with the streams of this process; returns its exit code.
+pub fn run(app: &App, host: &str, command: &CliCommand) -> Result<u8> {
+    // 1. Take the same arguments, but send job files as text on stdin: the host does not have them.
     let (files, cures, needs_terminal) = match command {
-        Command::Run(args) => (args.files(), args.cures(), false),
-        Command::Attach(_) => (&[][..], &[][..], true),
+        CliCommand::Run(args) => (args.files(), args.cures(), false),
+        CliCommand::Attach(_) => (&[][..], &[][..], true),
         _ => (&[][..], &[][..], false),
     };
     let spoken =
@@ -55,12 +56,12 @@ pub fn run(app: &App, host: &str, command: &Command) -> Result<u8> {
         }
     };
 
-    // 2. This program, there.
+    // 2. Install this program on the host.
     let program = install(app, host)?;
     let quoted: Vec<String> = words.iter().map(|word| quote::word(word)).collect();
     let line = format!("exec env MUSTER_ON=slurm ~/{program} {}", quoted.join(" "));
 
-    // 3. The verb. A terminal goes along where somebody sits before one.
+    // 3. Run the subcommand, on a terminal if this process has one.
     let has_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     let mut ssh = ssh(host);
     if text.is_none() && (needs_terminal || has_terminal) {
@@ -76,25 +77,27 @@ pub fn run(app: &App, host: &str, command: &Command) -> Result<u8> {
                 .spawn()
                 .with_context(|| format!("cannot run {}", ssh[0]))?;
             if let Some(mut stdin) = child.stdin.take() {
-                // Who does not read it has ended, and its exit code says why.
+                // If the process does not read it, it has ended; its exit code says why.
                 let _ = stdin.write_all(text.as_bytes());
             }
             child.wait()?
         }
     };
-    // It was reached a moment ago: 255 may be a job's own code, and where it is ssh's, ssh has said
-    // why.
+    // The host was reached a moment ago, so 255 may be the code of a job; if it is that of ssh, ssh
+    // has printed why.
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILURE))
 }
 
 fn unreachable(host: &str) -> Failure {
-    Failure::new(format!("{host} cannot be reached over ssh"))
-        .hint(format!("`ssh {host} true` must work without muster; {SSH} names another ssh"))
+    Failure::new(format!("cannot reach {host} over ssh"))
+        .hint(format!("check that `ssh {host} true` works; {SSH} sets another ssh command"))
 }
 
-/// The command line without where it runs.
+/// Returns the command line without `--on`.
 fn own_words(words: impl Iterator<Item = String>) -> Vec<String> {
-    let (mut own, mut is_where, mut is_command) = (Vec::new(), false, false);
+    let mut own = Vec::new();
+    let mut is_where = false;
+    let mut is_command = false;
     for word in words {
         match word.as_str() {
             _ if is_command => own.push(word),
@@ -110,8 +113,8 @@ fn own_words(words: impl Iterator<Item = String>) -> Vec<String> {
     own
 }
 
-/// Puts stdin in the place of files. A value of an option may look the same: what the words then
-/// mean tells.
+/// Replaces files by `-` for stdin. The value of an option may equal a file's name, so each
+/// candidate is tried and the result parsed.
 fn replace(words: &mut Vec<String>, files: &[PathBuf]) -> Result<()> {
     let mut places = Vec::new();
     for (nth, file) in files.iter().enumerate() {
@@ -119,7 +122,7 @@ fn replace(words: &mut Vec<String>, files: &[PathBuf]) -> Result<()> {
             let mut tried = words.clone();
             tried[*at] = "-".to_owned();
             let tried = Cli::try_parse_from(std::iter::once("muster".to_owned()).chain(tried));
-            let Ok(Cli { command: Command::Run(args), .. }) = tried else { return false };
+            let Ok(Cli { command: CliCommand::Run(args), .. }) = tried else { return false };
             args.files().get(nth).is_some_and(|file| file.as_os_str() == "-")
         };
         let same = |at: &usize| Some(words[*at].as_str()) == file.to_str() && !places.contains(at);
@@ -138,7 +141,7 @@ fn replace(words: &mut Vec<String>, files: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Words that run a line there; the host is the last.
+/// Returns the command that runs a line on the host; the host is its last word.
 fn ssh(host: &str) -> Vec<String> {
     let named = std::env::var(SSH).unwrap_or_default();
     let mut words: Vec<String> = named.split_whitespace().map(str::to_owned).collect();
@@ -149,9 +152,9 @@ fn ssh(host: &str) -> Vec<String> {
     words
 }
 
-/// Brings this program there, unless it is there already; answers where, below the home.
+/// Copies this program to the host unless it is there already; returns its path below the home.
 fn install(app: &App, host: &str) -> Result<String> {
-    // 1. Its name is of its content: another build lies beside it.
+    // 1. Derive the file name from a hash of the content, so that several builds can coexist.
     let own = std::env::current_exe().context("cannot find this program")?;
     let mut bytes = Vec::new();
     File::open(&own)
@@ -161,11 +164,11 @@ fn install(app: &App, host: &str) -> Result<String> {
     hasher.write(&bytes);
     let path = format!("{FOLDER}/muster-{:016x}", hasher.finish());
 
-    // 2. What there is.
-    // A shell may greet first.
+    // 2. Check whether it is there already.
+    // The shell may print a greeting first, so the answer follows a mark.
     let asked =
         format!("echo {MARK}; uname -sm; test -x ~/{path} && {{ touch ~/{path}; echo there; }}");
-    let answer = said(host, &asked, &[])?;
+    let answer = output_of(host, &asked, &[])?;
     let mut lines = answer.lines().skip_while(|line| *line != MARK).skip(1);
     let theirs = lines.next().unwrap_or_default().to_owned();
     if lines.next() == Some("there") {
@@ -176,24 +179,24 @@ fn install(app: &App, host: &str) -> Result<String> {
         format!("{} {}", uname.sysname().to_string_lossy(), uname.machine().to_string_lossy());
     if theirs != ours {
         return Err(Failure::new(format!(
-            "{host} is `{theirs}`, and this program is for `{ours}`"
+            "{host} is `{theirs}`, but this program is built for `{ours}`"
         ))
-        .hint(format!("install muster there, and `ssh {host} muster …`"))
+        .hint(format!("install muster there and run `ssh {host} muster …`"))
         .into());
     }
 
-    // 3. In one step: nobody runs half of it.
-    app.ui.status(&format!("bringing muster to {host}:~/{path}"));
+    // 3. Copy it, and rename it into place, so that a partial copy is never run.
+    app.ui.status(&format!("copying muster to {host}:~/{path}"));
     let line = format!(
         "mkdir -p ~/{FOLDER} && cat > ~/{path}.$$ && chmod 755 ~/{path}.$$ && mv ~/{path}.$$ ~/{path} && \
-         {{ find ~/{FOLDER} -name 'muster-*' -mtime +{KEPT_DAYS} -exec rm -f {{}} + || :; }}"
+         {{ find ~/{FOLDER} -name 'muster-*' -mtime +{UNUSED_DAYS} -exec rm -f {{}} + || :; }}"
     );
-    said(host, &line, &bytes)?;
+    output_of(host, &line, &bytes)?;
     Ok(path)
 }
 
-/// What a line prints there.
-fn said(host: &str, line: &str, input: &[u8]) -> Result<String> {
+/// Runs a line on the host with `input` on stdin and returns what it prints.
+fn output_of(host: &str, line: &str, input: &[u8]) -> Result<String> {
     let words = ssh(host);
     let mut process = Process::new(&words[0]);
     process.args(&words[1..]).arg(line).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -204,12 +207,12 @@ fn said(host: &str, line: &str, input: &[u8]) -> Result<String> {
     let output = child.wait_with_output()?;
     match output.status.code() {
         Some(UNREACHABLE) => Err(unreachable(host).into()),
-        // The last of the line is a test, which may fail.
+        // A line without input ends with a test, which may fail.
         _ if input.is_empty() || output.status.success() => {
             Ok(String::from_utf8_lossy(&output.stdout).into_owned())
         }
-        _ => Err(Failure::new(format!("this program cannot be brought to {host}"))
-            .hint("its home there must have room, and be writable")
+        _ => Err(Failure::new(format!("cannot copy this program to {host}"))
+            .hint("your home directory there must be writable and have free space")
             .into()),
     }
 }

@@ -1,6 +1,5 @@
-//! Which jobs a verb acts on: numbers, ranges and names, or all of a user that match a filter. One
-//! selection for every verb that acts on many jobs. It must not act: what it finds can be shown
-//! first.
+//! Selects the jobs that a subcommand acts on: numbers, ranges and names, or all jobs of a user
+//! that match a filter. Selecting has no side effects, so that the jobs can be shown first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
@@ -14,12 +13,12 @@ use muster_model::JobId;
 use muster_model::view::JobView;
 
 use crate::exit::Failure;
-use crate::jobref::{self, JobRef, Target};
+use crate::jobref::{self, JobRef, JobTarget};
 
-/// As `--user`: jobs of every user, as far as one may act on them.
+/// Value of `--user` for the jobs of all users.
 const EVERY_USER: &str = "all";
 
-/// States as they are typed.
+/// Job states as they are typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum StateArg {
     Held,
@@ -36,22 +35,22 @@ pub enum StateArg {
 }
 
 impl StateArg {
-    /// Returns the state as the API has it.
+    /// Returns the name of the state in the API.
     pub fn word(self) -> String {
         self.to_possible_value().as_ref().map_or("", PossibleValue::get_name).to_owned()
     }
 }
 
-/// A job as typed, or a range of numbers.
+/// Job as typed, or a range of job numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Named {
-    /// One job.
+pub enum JobOrRange {
+    /// A single job, or one element of it.
     One(JobRef),
-    /// Numbers from the first to the last, both included.
+    /// Numbers from the first to the last, inclusive.
     Range(JobId, JobId),
 }
 
-impl FromStr for Named {
+impl FromStr for JobOrRange {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -61,29 +60,29 @@ impl FromStr for Named {
             && let (Some(first), Some(last)) = (number(first), number(last))
             && first <= last
         {
-            return Ok(Named::Range(JobId(first), JobId(last)));
+            return Ok(JobOrRange::Range(JobId(first), JobId(last)));
         }
-        text.parse().map(Named::One)
+        text.parse().map(JobOrRange::One)
     }
 }
 
-/// Which jobs. At least one of its fields is given; several narrow it.
+/// Selection of jobs. At least one field is given; a job must match all that are given.
 #[derive(Clone, Debug, Args)]
 #[group(id = "selection", required = true, multiple = true)]
 pub struct Selection {
-    /// Jobs, as 3, 12-40, 3[7] for one element of an array, or by name
+    /// Jobs: 3, a range 12-40, an array element 3[7], or a name
     #[arg(value_name = "JOB")]
-    jobs: Vec<Named>,
-    /// Jobs of this user; your own by default, with `all` everybody's
+    jobs: Vec<JobOrRange>,
+    /// Jobs of this user, by default your own; `all` selects jobs of all users
     #[arg(short, long, value_name = "USER")]
     user: Option<String>,
-    /// Jobs of this queue, or of the queues below it
+    /// Jobs of this queue and the queues below it
     #[arg(short, long, value_name = "QUEUE", alias = "partition")]
     queue: Option<String>,
     /// Jobs in this state
     #[arg(short, long, value_enum, value_name = "STATE")]
     state: Option<StateArg>,
-    /// Jobs with such a name; * stands for any characters, ? for one
+    /// Jobs whose name matches; * matches any characters, ? matches one
     #[arg(long, value_name = "PATTERN")]
     name: Option<String>,
     /// All of your jobs that have not ended
@@ -91,19 +90,19 @@ pub struct Selection {
     all: bool,
 }
 
-/// A job that was selected.
+/// Job that a [`Selection`] found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selected {
-    /// What is acted on.
-    pub target: Target,
-    /// Its row, where it was found in a list.
+    /// Job or element that is acted on.
+    pub target: JobTarget,
+    /// Its view; `None` if the job was named and not found by a filter.
     pub row: Option<JobView>,
 }
 
 impl Selection {
-    /// Returns whether every job was named one by one: then nothing is acted on that was not typed.
+    /// Returns whether every job was named individually, without a filter or range.
     pub fn is_explicit(&self) -> bool {
-        !self.has_filter() && self.jobs.iter().all(|job| matches!(job, Named::One(_)))
+        !self.has_filter() && self.jobs.iter().all(|job| matches!(job, JobOrRange::One(_)))
     }
 
     fn has_filter(&self) -> bool {
@@ -111,26 +110,24 @@ impl Selection {
         *all || state.is_some() || [user, queue, name].iter().any(|field| field.is_some())
     }
 
-    /// Looks the jobs up, each once: those that are named in the order given, the others by number.
+    /// Looks the jobs up, each once: named ones in the order given, the others by number.
     pub async fn find(&self, client: &Client) -> Result<Vec<Selected>> {
         let mut found: Vec<Selected> = Vec::new();
-        let ranges = self.jobs.iter().any(|job| matches!(job, Named::Range(..)));
-        let rows = match self.has_filter() || ranges {
-            true => self.matching(client).await?,
-            false => Vec::new(),
-        };
+        let ranges = self.jobs.iter().any(|job| matches!(job, JobOrRange::Range(..)));
+        let rows =
+            if self.has_filter() || ranges { self.matching(client).await? } else { Vec::new() };
         let by_number: BTreeMap<JobId, &JobView> = rows.iter().map(|row| (row.job, row)).collect();
         for job in &self.jobs {
             match job {
-                Named::One(job) => {
+                JobOrRange::One(job) => {
                     let target = job.resolve(client).await?;
                     let row = by_number.get(&target.job).copied();
-                    // With a filter beside it, a job that does not match is not meant.
+                    // With a filter, a named job must match it, too.
                     if row.is_some() || !self.has_filter() {
                         found.push(Selected { target, row: row.cloned() });
                     }
                 }
-                Named::Range(first, last) => {
+                JobOrRange::Range(first, last) => {
                     found.extend(by_number.range(*first..=*last).map(|(_, row)| Selected::of(row)));
                 }
             }
@@ -143,11 +140,11 @@ impl Selection {
         Ok(found)
     }
 
-    /// Returns the jobs that the filters match: of this user where no other is named, and not ended
-    /// unless a final state is asked for.
+    /// Returns the jobs that match the filters: by default those of this user, and only jobs that
+    /// have not ended unless a final state is requested.
     async fn matching(&self, client: &Client) -> Result<Vec<JobView>> {
         let user = match (self.user.as_deref(), client.socket()) {
-            // Slurm's side has the same word for everybody.
+            // The Slurm client uses the same word for all users.
             (Some(EVERY_USER), None) => Some(EVERY_USER.to_owned()),
             (Some(EVERY_USER), Some(_)) => None,
             (Some(user), _) => Some(user.to_owned()),
@@ -166,7 +163,7 @@ impl Selection {
 
 impl Selected {
     fn of(row: &JobView) -> Self {
-        Self { target: Target { job: row.job, index: None }, row: Some(row.clone()) }
+        Self { target: JobTarget { job: row.job, index: None }, row: Some(row.clone()) }
     }
 }
 
@@ -176,21 +173,21 @@ mod tests {
 
     #[test]
     fn numbers_ranges_and_names_are_told_apart() {
-        let range = |first, last| Ok(Named::Range(JobId(first), JobId(last)));
+        let range = |first, last| Ok(JobOrRange::Range(JobId(first), JobId(last)));
         for (text, expected) in [
             ("12-40", range(12, 40)),
             ("7-7", range(7, 7)),
             // Names: a range that goes down, a date, words.
-            ("40-12", "40-12".parse().map(Named::One)),
-            ("2024-11-02", "2024-11-02".parse().map(Named::One)),
-            ("sweep-12", "sweep-12".parse().map(Named::One)),
-            ("12-", "12-".parse().map(Named::One)),
-            ("3[7]", "3[7]".parse().map(Named::One)),
+            ("40-12", "40-12".parse().map(JobOrRange::One)),
+            ("2024-11-02", "2024-11-02".parse().map(JobOrRange::One)),
+            ("sweep-12", "sweep-12".parse().map(JobOrRange::One)),
+            ("12-", "12-".parse().map(JobOrRange::One)),
+            ("3[7]", "3[7]".parse().map(JobOrRange::One)),
         ] {
-            assert_eq!(text.parse::<Named>(), expected, "{text}");
+            assert_eq!(text.parse::<JobOrRange>(), expected, "{text}");
         }
         for wrong in ["-12", "--all", ""] {
-            assert!(wrong.parse::<Named>().is_err(), "{wrong}");
+            assert!(wrong.parse::<JobOrRange>().is_err(), "{wrong}");
         }
     }
 }

@@ -1,8 +1,7 @@
-//! This terminal, connected to one in a job: raw mode while it lasts, window sizes forwarded,
-//! always restored.
-//!
-//! Frames are `muster_backends::local::session`'s; the daemon passes them through. `~.` at the
-//! start of a line leaves the session (as in ssh); what runs in it goes on.
+//! Connects this terminal to a terminal in a job: raw mode during the session, restored in any
+//! case; changes of the window size are forwarded. Frames are those of
+//! `muster_backends::local::session`; the daemon passes them through. `~.` at the start of a line
+//! detaches, as in ssh.
 
 use std::io::{self, IsTerminal, Read, Write};
 
@@ -12,8 +11,8 @@ use muster_api::query::AttachQuery;
 use muster_api::{Client, ClientError};
 use muster_backends::local::session::{self, Decoder, Frame};
 use muster_backends::wire::Hello;
-pub use muster_backends::wire::Target as SessionTarget;
-use muster_model::view::State;
+pub use muster_backends::wire::TerminalTarget as SessionTarget;
+use muster_model::view::JobState;
 use muster_report::reason;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -22,90 +21,94 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::app::App;
 use crate::exit::Failure;
-use crate::jobref::Target;
+use crate::jobref::JobTarget;
 use crate::track::{PATIENCE, Tracker};
 
-/// Bytes read at once from keys or stream.
+/// Bytes per read from the terminal or the stream.
 const CHUNK: usize = 8192;
 
-/// Refuses where there is no terminal to connect.
+/// Returns an error unless stdin and stdout are a terminal.
 pub fn require() -> Result<()> {
-    match io::stdin().is_terminal() && io::stdout().is_terminal() {
-        true => Ok(()),
-        false => Err(Failure::usage("this needs a terminal on stdin and stdout")
-            .hint("without a terminal: `muster run --follow`, and `muster logs -f`")
-            .into()),
+    if io::stdin().is_terminal() && io::stdout().is_terminal() {
+        Ok(())
+    } else {
+        Err(Failure::usage("this needs a terminal on stdin and stdout")
+            .hint("without a terminal, use `muster run --follow` or `muster logs -f`")
+            .into())
     }
 }
 
-/// How an interactive job ended for this terminal.
-pub enum OwnEnd {
-    /// It was shown to its end.
+/// Outcome of an interactive job for this terminal.
+pub enum InteractiveEnd {
+    /// The terminal was connected until the job ended.
     Shown,
-    /// It ended before this terminal was connected.
+    /// The job ended before the terminal was connected.
     Missed,
-    /// The person left; it goes on.
+    /// The user detached; the job keeps running.
     Left,
 }
 
-/// Connects to the job's own terminal as soon as it runs, saying why while it does not, until it
-/// ends.
-pub async fn run_own(app: &App, client: &Client, target: Target) -> Result<OwnEnd> {
+/// Connects to the terminal of an interactive job as soon as it runs, until it ends. Prints why the
+/// job is pending until then.
+pub async fn run_own(app: &App, client: &Client, target: JobTarget) -> Result<InteractiveEnd> {
     let mut tracker = Tracker::of(client, &[target.job]);
     let mut keys = keys();
     let mut said = String::new();
     loop {
         let list = tracker.next(PATIENCE).await?;
         let Some(job) = list.jobs.first() else {
-            return Err(Failure::not_found(format!("job {} is gone", target.job)).into());
+            return Err(
+                Failure::not_found(format!("job {} does not exist any more", target.job)).into()
+            );
         };
         match job.state {
-            State::Starting | State::Running => {
-                match Session::open(client, target, 0, SessionTarget::Main, Vec::new()).await {
+            JobState::Starting | JobState::Running => {
+                match AttachSession::open(client, target, 0, SessionTarget::Main, Vec::new()).await
+                {
                     Ok(session) => match session.run(&mut keys).await? {
-                        End::Exit(_) => return Ok(OwnEnd::Shown),
-                        End::Left => return Ok(OwnEnd::Left),
-                        // It does not run yet, or no more: the next change tells.
-                        End::Refused(_) => {}
+                        SessionEnd::Exit(_) => return Ok(InteractiveEnd::Shown),
+                        SessionEnd::Left => return Ok(InteractiveEnd::Left),
+                        // The task is not running yet, or has ended: wait for the next change.
+                        SessionEnd::Refused(_) => {}
                     },
                     Err(ClientError::Api(body)) if body.code == "conflict" => {}
-                    // Its supervisor was just going; if it is the daemon that is gone, asking for
-                    // changes says so.
+                    // The supervisor has just exited; if the daemon is gone, the next request for
+                    // changes fails.
                     Err(ClientError::Io(_)) => {}
                     Err(error) => return Err(Failure::from(error).into()),
                 }
             }
-            state if state.is_final() => return Ok(OwnEnd::Missed),
+            state if state.is_final() => return Ok(InteractiveEnd::Missed),
             _ => {}
         }
         let why = job.waiting_for.as_ref().map(|why| reason::short(why, list.now, &app.ui.style()));
         if let Some(why) = why.filter(|why| *why != said) {
-            app.ui.status(&format!("job {} waits: {why}", job.job));
+            app.ui.status(&format!("job {} is pending: {why}", job.job));
             said = why;
         }
     }
 }
 
-/// How a session ended.
-pub enum End {
-    /// What ran on the other side ended with this code.
+/// Outcome of a session.
+pub enum SessionEnd {
+    /// The program in the session exited with this code.
     Exit(i32),
-    /// The person left; what runs there goes on.
+    /// The user detached; the program keeps running.
     Left,
-    /// The other side does not take the session, and why.
+    /// The supervisor refused the session, with the reason.
     Refused(String),
 }
 
-/// A connection to a terminal in a job.
-pub struct Session {
+/// Connection to a terminal in a job.
+pub struct AttachSession {
     stream: AttachStream,
 }
 
-impl Session {
-    /// Connects to a task; nothing is shown yet.
+impl AttachSession {
+    /// Connects to a task, without showing output yet.
     pub async fn open(
         client: &Client,
-        target: Target,
+        target: JobTarget,
         rank: u32,
         which: SessionTarget,
         command: Vec<String>,
@@ -124,36 +127,35 @@ impl Session {
         Ok(Self { stream })
     }
 
-    /// Connects this terminal until what runs on the other side ends.
-    pub async fn run(self, keys: &mut Keys) -> Result<End> {
+    /// Connects this terminal until the program in the session ends.
+    pub async fn run(self, keys: &mut KeyReceiver) -> Result<SessionEnd> {
         let (mut from_task, mut to_task) = tokio::io::split(self.stream);
-        let raw = Raw::enter()?;
+        let raw = RawMode::enter()?;
         let end = pump(keys, &mut from_task, &mut to_task).await;
         drop(raw);
         end
     }
 }
 
-impl Session {
-    /// Shows what is printed on the other side until it ends; it gets no input. The terminal there
-    /// ends lines as terminals do, which is undone here.
-    pub async fn watch(self) -> Result<End> {
+impl AttachSession {
+    /// Shows the output of the session until its program ends, without sending input. Carriage
+    /// returns that the job's terminal adds are removed.
+    pub async fn watch(self) -> Result<SessionEnd> {
         let (mut from_task, mut to_task) = tokio::io::split(self.stream);
-        // Held to the end: a sender that is gone would mean that the person has left.
+        // The sender is kept until the end: dropping it would mean that the user detached.
         let (_open, mut keys) = unbounded_channel();
         pump(&mut keys, &mut from_task, &mut to_task).await
     }
 }
 
 async fn pump(
-    keys: &mut Keys,
+    keys: &mut KeyReceiver,
     from_task: &mut (impl AsyncReadExt + Unpin),
     to_task: &mut (impl AsyncWriteExt + Unpin),
-) -> Result<End> {
-    let mut resized =
-        signal(SignalKind::window_change()).context("cannot hear of window changes")?;
-    let mut terminated = signal(SignalKind::terminate()).context("cannot hear of termination")?;
-    let mut hung_up = signal(SignalKind::hangup()).context("cannot hear of a hang-up")?;
+) -> Result<SessionEnd> {
+    let mut resized = signal(SignalKind::window_change()).context("cannot handle SIGWINCH")?;
+    let mut terminated = signal(SignalKind::terminate()).context("cannot handle SIGTERM")?;
+    let mut hung_up = signal(SignalKind::hangup()).context("cannot handle SIGHUP")?;
     let mut decoder = Decoder::default();
     let mut escape = Escape::default();
     let mut shown = [0; CHUNK];
@@ -161,10 +163,10 @@ async fn pump(
     loop {
         tokio::select! {
             read = from_task.read(&mut shown) => {
-                // A supervisor that is gone resets the connection or closes it.
+                // When the supervisor exits, the connection is reset or closed.
                 let read = read.unwrap_or(0);
                 if read == 0 && !has_shown {
-                    return Ok(End::Refused("the session broke off".to_owned()));
+                    return Ok(SessionEnd::Refused("the session was closed".to_owned()));
                 } else if read == 0 {
                     return Err(Failure::new("the session broke off").into());
                 }
@@ -175,15 +177,15 @@ async fn pump(
                             has_shown |= !bytes.is_empty();
                             show(&bytes)?;
                         }
-                        Frame::Exit { code } => return Ok(End::Exit(code)),
-                        Frame::Error(why) => return Ok(End::Refused(why)),
+                        Frame::Exit { code } => return Ok(SessionEnd::Exit(code)),
+                        Frame::Error(why) => return Ok(SessionEnd::Refused(why)),
                         Frame::Window { .. } => {}
                     }
                 }
             }
             typed = keys.recv() => {
                 let Some(bytes) = typed.and_then(|typed| escape.pass(&typed)) else {
-                    return Ok(End::Left);
+                    return Ok(SessionEnd::Left);
                 };
                 if !bytes.is_empty() {
                     to_task.write_all(&Frame::Data(bytes).encode()).await.context("the session broke")?;
@@ -193,18 +195,19 @@ async fn pump(
                 let (rows, cols) = window();
                 to_task.write_all(&Frame::Window { rows, cols }.encode()).await.context("the session broke")?;
             }
-            _ = terminated.recv() => return Ok(End::Left),
-            _ = hung_up.recv() => return Ok(End::Left),
+            _ = terminated.recv() => return Ok(SessionEnd::Left),
+            _ = hung_up.recv() => return Ok(SessionEnd::Left),
         }
     }
 }
 
 fn show(bytes: &[u8]) -> Result<()> {
     let mut stdout = io::stdout().lock();
-    match stdout.is_terminal() {
-        true => stdout.write_all(bytes)?,
-        false => stdout
-            .write_all(&bytes.iter().copied().filter(|byte| *byte != b'\r').collect::<Vec<_>>())?,
+    if stdout.is_terminal() {
+        stdout.write_all(bytes)?
+    } else {
+        stdout
+            .write_all(&bytes.iter().copied().filter(|byte| *byte != b'\r').collect::<Vec<_>>())?
     }
     Ok(stdout.flush()?)
 }
@@ -213,7 +216,7 @@ fn window() -> (u16, u16) {
     tcgetwinsize(io::stdout()).map_or((24, 80), |size| (size.ws_row, size.ws_col))
 }
 
-/// Looks for `~.` at the start of a line among the keys; `~~` there is one `~`.
+/// Detects `~.` at the start of a line in the input; `~~` there sends one `~`.
 #[derive(Debug, Default)]
 struct Escape {
     state: EscapeState,
@@ -228,7 +231,7 @@ enum EscapeState {
 }
 
 impl Escape {
-    /// What to pass on; `None` when the session is to be left.
+    /// Returns the input to pass on; `None` to detach.
     fn pass(&mut self, typed: &[u8]) -> Option<Vec<u8>> {
         let mut passed = Vec::with_capacity(typed.len() + 1);
         for &key in typed {
@@ -253,13 +256,13 @@ impl Escape {
     }
 }
 
-/// What is typed.
-pub type Keys = UnboundedReceiver<Vec<u8>>;
+/// Receiver of the input of the terminal, in chunks of bytes.
+pub type KeyReceiver = UnboundedReceiver<Vec<u8>>;
 
-/// What is typed, read by a thread of its own: a terminal can only be read without blocking in a
-/// mode that it shares with the shell that started us. The thread ends with the process, so this is
-/// called once.
-pub fn keys() -> Keys {
+/// Starts a thread that reads the input of the terminal. A thread is needed because the
+/// non-blocking mode of a terminal is shared with the shell that started this process. The thread
+/// ends with the process, so this is called once.
+pub fn keys() -> KeyReceiver {
     let (sender, receiver) = unbounded_channel();
     std::thread::spawn(move || {
         let mut typed = [0; CHUNK];
@@ -273,11 +276,11 @@ pub fn keys() -> Keys {
 }
 
 /// Raw mode of the terminal on stdin, undone when dropped.
-struct Raw {
+struct RawMode {
     saved: Termios,
 }
 
-impl Raw {
+impl RawMode {
     fn enter() -> Result<Self> {
         let saved = tcgetattr(io::stdin()).context("cannot read the terminal's mode")?;
         let mut raw = saved.clone();
@@ -288,9 +291,9 @@ impl Raw {
     }
 }
 
-impl Drop for Raw {
+impl Drop for RawMode {
     fn drop(&mut self) {
-        // Nothing can be done where even this fails: the terminal is gone.
+        // If this fails, the terminal is gone and nothing can be restored.
         let _ = tcsetattr(io::stdin(), OptionalActions::Drain, &self.saved);
     }
 }

@@ -1,6 +1,5 @@
-//! Opens traces that people name, plain or packed with gzip, and hands out their jobs line by line:
-//! memory does not grow with the file. What stands in a line is known to `muster-spec`; nothing
-//! here looks into a row.
+//! Opens trace files, plain or compressed with gzip, and streams their jobs line by line, so that
+//! memory does not grow with the file. `muster-spec` parses the lines.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -16,15 +15,15 @@ use muster_spec::{RowError, TraceFormat, TraceJob, TraceReader};
 use crate::exit::{Failure, USAGE};
 use crate::source;
 
-/// Longest line that is read. Lists in JSON may stand in one line; 64 MiB are some 15,000 pods.
+/// Longest line in bytes that is read. A JSON list may be one line; 64 MiB are some 15,000 pods.
 const MAX_LINE_BYTES: u64 = 64 << 20;
-/// Bad rows that are kept to be shown; all are counted.
+/// Number of invalid rows that are kept to be shown; all are counted.
 const BAD_SHOWN: usize = 20;
-/// Lines, and bytes of them, from which the format is guessed.
+/// Lines and bytes at the start of a file from which the format is detected.
 const HEAD_LINES: usize = 40;
 const HEAD_BYTES: usize = 1 << 20;
 
-/// What other packers begin a file with, and who unpacks it.
+/// Magic numbers of other compression formats, and the command that decompresses each.
 const PACKED: [(&[u8], &str); 4] = [
     (b"\x28\xb5\x2f\xfd", "zstd -dc"),
     (b"\xfd7zXZ\x00", "xz -dc"),
@@ -32,37 +31,37 @@ const PACKED: [(&[u8], &str); 4] = [
     (b"PK\x03\x04", "unzip -p"),
 ];
 
-/// What a trace came to besides its jobs.
+/// Summary of a streamed trace, besides its jobs.
 #[derive(Debug)]
 pub struct Streamed {
-    /// What to call the file.
+    /// Name of the file for messages.
     pub name: String,
-    /// How it is written.
+    /// Format of the trace.
     pub format: TraceFormat,
-    /// Processors of the machine, where the trace says so.
+    /// Number of processors of the machine; `None` if the trace does not say.
     pub procs: Option<u32>,
-    /// The trace's zero since the epoch, where its header says so.
+    /// Start of the trace's clock, since the epoch; `None` if its header does not say.
     pub zero: Option<Time>,
-    /// The first rows that cannot be read.
+    /// First rows that cannot be parsed, at most [`BAD_SHOWN`].
     pub bad: Vec<RowError>,
-    /// How many cannot.
+    /// Number of rows that cannot be parsed.
     pub bad_count: u64,
 }
 
-/// A trace in memory.
+/// Trace that is completely in memory.
 #[derive(Debug)]
 pub struct ReadTrace {
-    /// In the order of the file.
+    /// Jobs in the order of the file.
     pub jobs: Vec<TraceJob>,
-    /// Processors of the machine, where the trace says so.
+    /// Number of processors of the machine; `None` if the trace does not say.
     pub procs: Option<u32>,
-    /// The first rows that cannot be read.
+    /// First rows that cannot be parsed, at most [`BAD_SHOWN`].
     pub bad: Vec<RowError>,
-    /// How many cannot.
+    /// Number of rows that cannot be parsed.
     pub bad_count: u64,
 }
 
-/// Reads all jobs of a trace; `-` is stdin. With `strict`, a row that cannot be read is an error.
+/// Reads all jobs of a trace; `-` is stdin. With `strict`, a row that cannot be parsed is an error.
 pub fn read(path: &Path, format: Option<TraceFormat>, strict: bool) -> Result<ReadTrace> {
     let mut jobs = Vec::new();
     let streamed = stream(path, format, strict, &mut |job| jobs.push(job))?;
@@ -70,7 +69,7 @@ pub fn read(path: &Path, format: Option<TraceFormat>, strict: bool) -> Result<Re
     Ok(ReadTrace { jobs, procs, bad, bad_count })
 }
 
-/// Hands every job of a trace to `each`, in the order of the file; `-` is stdin.
+/// Calls `each` with every job of a trace, in the order of the file; `-` is stdin.
 pub fn stream(
     path: &Path,
     format: Option<TraceFormat>,
@@ -80,16 +79,16 @@ pub fn stream(
     Opened::at(path, format)?.stream(strict, each)
 }
 
-/// A trace of which it is known how it is written.
+/// Open trace whose format is known.
 pub struct Opened {
-    lines: Lines,
+    lines: TraceLines,
     format: TraceFormat,
 }
 
 impl Opened {
-    /// The file, unpacked; `-` is stdin.
+    /// Opens a file, decompressing it if needed; `-` is stdin. Detects the format if none is given.
     pub fn at(path: &Path, format: Option<TraceFormat>) -> Result<Self> {
-        let mut lines = Lines::open(path)?;
+        let mut lines = TraceLines::open(path)?;
         let format = match format {
             Some(format) => format,
             None => lines.format()?,
@@ -97,17 +96,19 @@ impl Opened {
         Ok(Self { lines, format })
     }
 
-    /// How it is written.
+    /// Returns the format of the trace.
     pub fn format(&self) -> TraceFormat {
         self.format
     }
 
-    /// Hands every job to `each`, in the order of the file.
+    /// Calls `each` with every job, in the order of the file.
     pub fn stream(self, strict: bool, each: &mut dyn FnMut(TraceJob)) -> Result<Streamed> {
         let Self { mut lines, format } = self;
-        // 1. Rows.
+        // 1. Parse the rows.
         let mut reader = TraceReader::new(format);
-        let (mut bad, mut bad_count, mut good_count) = (Vec::new(), 0u64, 0u64);
+        let mut bad = Vec::new();
+        let mut bad_count = 0u64;
+        let mut good_count = 0u64;
         let mut found = |row: Result<TraceJob, RowError>| match row {
             Ok(job) => {
                 good_count += 1;
@@ -121,26 +122,26 @@ impl Opened {
             }
         };
         while let Some(line) = lines.next()? {
-            reader.read(line, &mut found).map_err(|refusal| refused(&lines.name, refusal))?;
+            reader.read(line, &mut found).map_err(|refusal| trace_refused(&lines.name, refusal))?;
         }
-        reader.finish(&mut found).map_err(|refusal| refused(&lines.name, refusal))?;
+        reader.finish(&mut found).map_err(|refusal| trace_refused(&lines.name, refusal))?;
 
-        // 2. What there is to complain of.
+        // 2. Report invalid rows.
         let name = lines.name;
         match bad.first() {
             Some(first) if good_count == 0 => Err(Failure::usage(format!(
-                "{name}: no row can be read as {}; the first is {first}",
+                "{name}: no row can be parsed as {}; the first error is on {first}",
                 format.name()
             ))
             .hint(format!("`--format` takes {}", formats()))
             .into()),
             Some(first) if strict => Err(Failure::usage(format!(
-                "{name}: {bad_count} of {} rows cannot be read; the first is {first}",
+                "{name}: {bad_count} of {} rows cannot be parsed; the first error is on {first}",
                 bad_count + good_count
             ))
-            .hint("without `--strict` they are counted, shown and left out")
+            .hint("without `--strict` they are skipped with a warning")
             .into()),
-            None if good_count == 0 => Err(empty(&name).into()),
+            None if good_count == 0 => Err(no_jobs(&name).into()),
             _ => Ok(Streamed {
                 name,
                 format,
@@ -153,66 +154,68 @@ impl Opened {
     }
 }
 
-/// Hands every line of another list to `each`, plain or packed with gzip; `-` is stdin.
+/// Calls `each` with every line of a text file, plain or compressed with gzip; `-` is stdin.
 pub fn lines(
     path: &Path,
     each: &mut dyn FnMut(&str) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let mut lines = Lines::open(path)?;
+    let mut lines = TraceLines::open(path)?;
     while let Some(line) = lines.next()? {
         each(line)?;
     }
     Ok(())
 }
 
-/// The names of all formats.
+/// Returns the names of all formats, separated by commas.
 pub fn formats() -> String {
     TraceFormat::ALL.map(|(name, _)| name).join(", ")
 }
 
-fn refused(name: &str, refusal: muster_spec::TraceRefusal) -> Failure {
+fn trace_refused(name: &str, refusal: muster_spec::TraceRefusal) -> Failure {
     Failure::usage(format!("{name}: {refusal}")).hint(refusal.hint)
 }
 
-fn empty(name: &str) -> Failure {
-    Failure::usage(format!("{name} has no jobs in it"))
-        .hint("a trace has one job a line; docs/traces.md has how each looks like")
+fn no_jobs(name: &str) -> Failure {
+    Failure::usage(format!("{name} has no jobs"))
+        .hint("a trace has one job per line; docs/traces.md describes the formats")
 }
 
-/// The lines of a file; those that were looked at for the format are handed out again.
-struct Lines {
+/// Lines of a file; those that were read to detect the format are returned again.
+struct TraceLines {
     name: String,
     source: Box<dyn BufRead>,
     head: VecDeque<String>,
-    /// The last line that was read. Its memory is that of the next.
+    /// Last line that was read; its buffer is reused for the next.
     line: String,
 }
 
-impl Lines {
+impl TraceLines {
     fn open(path: &Path) -> Result<Self, Failure> {
         let is_stdin = path.as_os_str() == "-";
         let name = if is_stdin { "stdin".to_owned() } else { path.display().to_string() };
         let failed = |error: io::Error| source::unreadable(Path::new(&name), &error);
-        let mut file: Box<dyn Read> = match is_stdin {
-            true => Box::new(io::stdin()),
-            false => Box::new(File::open(path).map_err(failed)?),
+        let mut file: Box<dyn Read> = if is_stdin {
+            Box::new(io::stdin())
+        } else {
+            Box::new(File::open(path).map_err(failed)?)
         };
         let mut magic = Vec::new();
         file.by_ref().take(6).read_to_end(&mut magic).map_err(failed)?;
         if let Some((_, tool)) = PACKED.iter().find(|(start, _)| magic.starts_with(start)) {
-            return Err(Failure::usage(format!("{name} is packed, and not with gzip"))
-                .hint(format!("unpack it on the way: {tool} {name} | muster … -")));
+            return Err(Failure::usage(format!("{name} is compressed, but not with gzip"))
+                .hint(format!("decompress it: {tool} {name} | muster … -")));
         }
         let is_gzip = magic.starts_with(b"\x1f\x8b");
         let whole = BufReader::new(Cursor::new(magic).chain(file));
-        let source: Box<dyn BufRead> = match is_gzip {
-            true => Box::new(BufReader::new(MultiGzDecoder::new(whole))),
-            false => Box::new(whole),
+        let source: Box<dyn BufRead> = if is_gzip {
+            Box::new(BufReader::new(MultiGzDecoder::new(whole)))
+        } else {
+            Box::new(whole)
         };
         Ok(Self { name, source, head: VecDeque::new(), line: String::new() })
     }
 
-    /// The format that the first lines are in.
+    /// Detects the format from the first lines.
     fn format(&mut self) -> Result<TraceFormat, Failure> {
         let mut bytes = 0;
         while self.head.len() < HEAD_LINES && bytes < HEAD_BYTES {
@@ -224,28 +227,26 @@ impl Lines {
         }
         let head: Vec<&str> = self.head.iter().map(String::as_str).collect();
         if head.iter().all(|line| line.trim().is_empty()) {
-            return Err(empty(&self.name));
+            return Err(no_jobs(&self.name));
         }
-        TraceFormat::detect(&head).ok_or_else(|| self.unknown(&head))
+        TraceFormat::detect(&head).ok_or_else(|| self.unknown_format(&head))
     }
 
-    /// Nobody writes traces like this.
-    fn unknown(&self, head: &[&str]) -> Failure {
+    /// Returns the error of a file whose format is not recognised.
+    fn unknown_format(&self, head: &[&str]) -> Failure {
         let first =
             head.iter().map(|line| line.trim()).find(|line| !line.is_empty()).unwrap_or_default();
         let name = &self.name;
         if first.starts_with("version https://git-lfs.github.com/") {
-            return Failure::usage(format!("{name} is a pointer of Git LFS, not the data itself"))
-                .hint("`git lfs pull` in its repository fetches what it points to");
+            return Failure::usage(format!("{name} is a Git LFS pointer, not the data itself"))
+                .hint("`git lfs pull` in its repository fetches the data");
         }
         if first.starts_with('<') {
-            return Failure::usage(format!("{name} is a page or XML, not a trace"))
-                .hint("a download that needs a login often leaves such a page");
+            return Failure::usage(format!("{name} is HTML or XML, not a trace"))
+                .hint("a download that needs a login often saves the login page");
         }
-        Failure::usage(format!("{name} is in no format that is known")).hint(format!(
-            "`--format` names one: {}; docs/traces.md has what each looks like",
-            formats()
-        ))
+        Failure::usage(format!("the format of {name} is not recognised"))
+            .hint(format!("`--format` sets it: {}; docs/traces.md describes each", formats()))
     }
 
     fn next(&mut self) -> Result<Option<&str>, Failure> {
@@ -259,13 +260,13 @@ impl Lines {
         Ok(is_there.then_some(&self.line))
     }
 
-    /// Reads the next line of the file, without its end; false where there is none. What is no
-    /// UTF-8, as in old headers, is replaced.
+    /// Reads the next line of the file, without its newline; returns false at the end of the file.
+    /// Bytes that are not UTF-8, as in old headers, are replaced.
     fn read_line(&mut self) -> Result<bool, Failure> {
         let mut bytes = mem::take(&mut self.line).into_bytes();
         bytes.clear();
         let mut limited = (&mut self.source).take(MAX_LINE_BYTES + 1);
-        limited.read_until(b'\n', &mut bytes).map_err(|error| broken(&self.name, &error))?;
+        limited.read_until(b'\n', &mut bytes).map_err(|error| read_failed(&self.name, &error))?;
         if bytes.is_empty() {
             return Ok(false);
         }
@@ -277,31 +278,31 @@ impl Lines {
                 "{} has a line of more than {limit_mib} MiB",
                 self.name
             ))
-            .hint("a list in JSON is read in lines: jq . FILE | muster … -"));
+            .hint("to split a JSON list into lines: jq . FILE | muster … -"));
         }
         if bytes.last() == Some(&b'\r') {
             bytes.pop();
         }
         self.line = String::from_utf8(bytes)
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
-        if let Some(rest) = source::without_mark(&self.line) {
+        if let Some(rest) = source::without_byte_order_mark(&self.line) {
             self.line.drain(..self.line.len() - rest.len());
         }
         Ok(true)
     }
 }
 
-/// Reading stopped in the middle of a file.
-fn broken(name: &str, error: &io::Error) -> Failure {
+/// Returns the error of a read that failed in the middle of a file.
+fn read_failed(name: &str, error: &io::Error) -> Failure {
     let message = match error.kind() {
         ErrorKind::UnexpectedEof => format!("{name} ends in the middle of its gzip data"),
         ErrorKind::InvalidInput | ErrorKind::InvalidData => {
-            format!("{name} is broken: {}", source::plain(error))
+            format!("{name} is corrupt: {}", source::error_text(error))
         }
         _ => return source::unreadable(Path::new(name), error),
     };
     Failure { code: USAGE, ..Failure::new(message) }
-        .hint(format!("was it fetched whole? `gzip -t {name}` checks it"))
+        .hint(format!("`gzip -t {name}` checks whether it is complete"))
 }
 
 #[cfg(test)]
@@ -350,7 +351,7 @@ mod tests {
         many.extend(b"a long line\r\n\nb\r\n\xef\xbb\xbfmarked\ncaf\xe9\n\r\n\xef\xbb\xbf\nlast\r");
         for bytes in [[b"\xef\xbb\xbf".as_slice(), &many].concat(), gzip_of(&many)] {
             let file = file(&bytes);
-            let mut found = Lines::open(file.path()).unwrap();
+            let mut found = TraceLines::open(file.path()).unwrap();
             // The lines that are looked at for the format are handed out like the others.
             assert!(found.format().is_err());
             let mut all = Vec::new();
@@ -375,13 +376,13 @@ mod tests {
         };
         check(b"", false, "has no jobs");
         check(b"; only a header\n", false, "has no jobs");
-        check(TWO.as_bytes(), true, "1 of 3 rows cannot be read; the first is line 3");
-        check(b"; header\n1 2 3\n", false, "no row can be read as swf");
+        check(TWO.as_bytes(), true, "1 of 3 rows cannot be parsed; the first error is on line 3");
+        check(b"; header\n1 2 3\n", false, "no row can be parsed as swf");
         check(b"\x28\xb5\x2f\xfd....", false, "not with gzip");
         check(&gzip(TWO)[..40], false, "ends in the middle");
-        check(b"\x1f\x8bnot gzip at all", false, "is broken");
+        check(b"\x1f\x8bnot gzip at all", false, "is corrupt");
         check(b"version https://git-lfs.github.com/spec/v1\n", false, "Git LFS");
         check(b"<!DOCTYPE html>\n", false, "not a trace");
-        check(b"a,b\n1,2\n", false, "no format that is known");
+        check(b"a,b\n1,2\n", false, "is not recognised");
     }
 }

@@ -1,23 +1,23 @@
-//! Follows jobs through the daemon's long poll: no sleeping, no busy asking.
+//! Follows the state of jobs through the daemon's long poll.
 
 use std::time::Duration;
 
 use anyhow::Result;
 use muster_api::query::JobFilter;
 use muster_api::types::JobList;
-use muster_api::{Client, Stay};
+use muster_api::{Client, WaitMode};
 use muster_model::JobId;
-use muster_model::view::{JobView, State};
+use muster_model::view::{JobState, JobView};
 
 use crate::exit::{FAILURE, Failure};
 
-/// Longest wait for a change before asking again in any case.
+/// Longest wait for a change before the list is requested again in any case.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Job numbers that the daemon takes in one request.
+/// Largest number of job numbers that the daemon accepts in one request.
 const IDS_AT_ONCE: usize = 1000;
 
-/// A list of jobs that is asked for again when something changes.
+/// List of jobs that is requested again when it changes.
 pub struct Tracker {
     client: Client,
     filters: Vec<JobFilter>,
@@ -25,24 +25,25 @@ pub struct Tracker {
 }
 
 impl Tracker {
-    /// Follows just these jobs, ended or not.
+    /// Follows these jobs, ended or not.
     pub fn of(client: &Client, jobs: &[JobId]) -> Self {
         let filter = |jobs: &[JobId]| {
             let ids: Vec<String> = jobs.iter().map(JobId::to_string).collect();
             JobFilter { ids: Some(ids.join(",")), ..JobFilter::default() }
         };
         let filters = jobs.chunks(IDS_AT_ONCE).map(filter).collect();
-        client.stay(Stay::Waits);
+        client.set_wait_mode(WaitMode::WaitForJobs);
         Self { client: client.clone(), filters, revision: None }
     }
 
-    /// Follows whatever a filter finds.
+    /// Follows the jobs that match a filter.
     pub fn filtered(client: &Client, filter: JobFilter) -> Self {
-        client.stay(Stay::Watches);
+        client.set_wait_mode(WaitMode::Watch);
         Self { client: client.clone(), filters: vec![filter], revision: None }
     }
 
-    /// The list: at once the first time, then when something has changed or patience is at its end.
+    /// Returns the list: at once the first time, later when it has changed or `patience` has
+    /// elapsed.
     pub async fn next(&mut self, patience: Duration) -> Result<JobList> {
         if self.revision.is_some() {
             self.client
@@ -54,7 +55,7 @@ impl Tracker {
         for filter in &self.filters {
             let part = self.client.jobs(filter.clone()).await.map_err(Failure::from)?;
             match &mut whole {
-                // The oldest revision counts: a change between two parts must not be missed.
+                // Keep the oldest revision, so that a change between two parts is not missed.
                 Some(whole) => whole.jobs.extend(part.jobs),
                 None => whole = Some(part),
             }
@@ -75,12 +76,12 @@ impl Tracker {
     }
 }
 
-/// Whether nothing more will happen to any of them.
+/// Returns whether all jobs are in a final state.
 pub fn all_ended(jobs: &[JobView]) -> bool {
     jobs.iter().all(|job| job.state.is_final())
 }
 
-/// The code of the first job that did not succeed, or 0.
+/// Returns the exit code of the first job that did not succeed, or 0.
 pub fn exit_code(jobs: &[JobView]) -> u8 {
     jobs.iter().map(job_code).find(|code| *code != 0).unwrap_or(0)
 }
@@ -92,11 +93,11 @@ fn job_code(job: &JobView) -> u8 {
         .filter_map(|element| element.outcome.as_ref())
         .find(|o| !o.is_success());
     match (job.state, outcome) {
-        (State::Done, _) => 0,
-        // Its elements may have ended in many ways.
+        (JobState::Done, _) => 0,
+        // The elements of an array may have different outcomes.
         _ if job.array.is_some() => FAILURE,
         (_, Some(outcome)) => u8::try_from(outcome.exit_code()).unwrap_or(FAILURE),
-        (State::Cancelled, None) => 130,
+        (JobState::Cancelled, None) => 130,
         _ => FAILURE,
     }
 }

@@ -1,5 +1,4 @@
-//! Where output goes: data on stdout, status and hints on stderr. Colour only on a terminal that
-//! wants it.
+//! Output: data on stdout, status and hints on stderr. Colour only on a terminal that supports it.
 
 use std::borrow::Cow;
 use std::env::VarError;
@@ -10,22 +9,21 @@ use muster_report::style::{ascii, clean, guarded};
 use muster_report::{Ink, Style};
 use serde::Serialize;
 
-/// The terminal, or what stands in for it.
+/// Standard streams, with their style.
 pub struct Ui {
     style: Style,
     error_colour: bool,
     stdout_is_terminal: bool,
-    /// The locale has UTF-8.
+    /// True if the locale is UTF-8.
     has_utf8: bool,
 }
 
-/// Where the system keeps the time zone, and all time zones.
+/// Files of the system for the local time zone and for all time zones.
 const LOCAL_ZONE: &str = "/etc/localtime";
 const ZONES: &str = "/usr/share/zoneinfo";
 
-/// Returns the time zone of the user. `TimeZone::system` first reads every folder of the database,
-/// more than half of all system calls by which a verb starts; one file is enough where it is known
-/// which.
+/// Returns the time zone of the user. `TimeZone::system` reads every folder of the database, which
+/// is more than half of the system calls at start-up; here one file is read if its name is known.
 fn zone(named: Result<String, VarError>) -> TimeZone {
     let is_name = |name: &str| {
         !name.is_empty()
@@ -43,7 +41,7 @@ fn zone(named: Result<String, VarError>) -> TimeZone {
 }
 
 impl Ui {
-    /// Looks at the streams and at `NO_COLOR` and `TERM`.
+    /// Detects terminals on the streams, and reads `NO_COLOR`, `TERM` and the locale.
     pub fn detect() -> Self {
         let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
@@ -63,7 +61,7 @@ impl Ui {
         }
     }
 
-    /// How to write to stdout now; the width is asked of the terminal each time.
+    /// Returns the style of stdout, with the current width of the terminal.
     pub fn style(&self) -> Style {
         Style {
             width: size().map(|(_, columns)| columns).filter(|_| self.stdout_is_terminal),
@@ -71,7 +69,7 @@ impl Ui {
         }
     }
 
-    /// How to write to stderr.
+    /// Returns the style of stderr.
     pub fn status_style(&self) -> Style {
         let is_wide = self.status_is_terminal();
         let width =
@@ -83,27 +81,28 @@ impl Ui {
         }
     }
 
-    /// Rows of the terminal; `None` when stdout is none.
+    /// Returns the rows of the terminal; `None` if stdout is not a terminal.
     pub fn height(&self) -> Option<usize> {
         size().map(|(rows, _)| rows).filter(|_| self.stdout_is_terminal)
     }
 
-    /// Whether a person looks at stdout.
+    /// Returns whether stdout is a terminal.
     pub fn is_terminal(&self) -> bool {
         self.stdout_is_terminal
     }
 
-    /// Whether a person looks at stderr.
+    /// Returns whether stderr is a terminal.
     pub fn status_is_terminal(&self) -> bool {
         io::stderr().is_terminal()
     }
 
-    /// Writes text for people; without UTF-8 in the locale, what it is drawn with becomes ASCII.
+    /// Writes text for people to stdout; if the locale is not UTF-8, line-drawing characters become
+    /// ASCII.
     pub fn data(&self, text: &str) -> io::Result<()> {
         self.bytes(self.shown(text).as_bytes())
     }
 
-    /// Text as this terminal can show it, whatever users wrote into it.
+    /// Returns text without control characters, and in ASCII if the locale is not UTF-8.
     fn shown<'a>(&self, text: &'a str) -> Cow<'a, str> {
         match (self.has_utf8, guarded(text)) {
             (true, text) => text,
@@ -111,47 +110,47 @@ impl Ui {
         }
     }
 
-    /// Writes bytes, as they are: files, scripts, output of jobs.
+    /// Writes bytes to stdout unchanged: files, scripts, output of jobs.
     pub fn bytes(&self, bytes: &[u8]) -> io::Result<()> {
         let mut stdout = io::stdout().lock();
         stdout.write_all(bytes)?;
         stdout.flush()
     }
 
-    /// Writes a value as JSON.
+    /// Writes a value to stdout as JSON.
     pub fn json(&self, value: &impl Serialize) -> anyhow::Result<()> {
         let mut text = serde_json::to_string_pretty(value)?;
         text.push('\n');
         Ok(self.bytes(text.as_bytes())?)
     }
 
-    /// Says what happens. Nobody is listening when this fails, so that is ignored.
+    /// Writes a status line to stderr. Errors are ignored: there is nowhere to report them.
     pub fn status(&self, text: &str) {
         let _ = writeln!(io::stderr(), "{}", self.shown(text));
     }
 
-    /// Returns whether a question would be read and could be answered.
+    /// Returns whether a prompt would be seen and can be answered.
     pub fn can_ask(&self) -> bool {
         self.status_is_terminal() && io::stdin().is_terminal()
     }
 
-    /// Asks; the cursor stays behind the question.
+    /// Writes a prompt to stderr, without a newline.
     pub fn prompt(&self, text: &str) {
         let mut stderr = io::stderr().lock();
         let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
     }
 
-    /// Offers the next step.
+    /// Writes a hint with the next step to stderr.
     pub fn hint(&self, text: &str) {
         self.status(&format!("{} {}", self.error_ink(Ink::Active, "hint:"), clean(text)));
     }
 
-    /// Says what went wrong.
+    /// Writes an error to stderr.
     pub fn error(&self, text: &str) {
         self.status(&format!("{} {}", self.error_ink(Ink::Bad, "error:"), clean(text)));
     }
 
-    /// Says what the user should know.
+    /// Writes a warning to stderr.
     pub fn warning(&self, text: &str) {
         self.status(&format!("{} {}", self.error_ink(Ink::Waiting, "warning:"), clean(text)));
     }
@@ -161,8 +160,8 @@ impl Ui {
     }
 }
 
-/// Whether a locale is one of UTF-8, as POSIX looks it up: the first variable that is set and not
-/// empty counts, and without any the locale is C.
+/// Returns whether the locale is UTF-8, by POSIX's lookup: the first variable that is set and not
+/// empty counts; without any the locale is C.
 fn has_utf8(set: impl Fn(&str) -> Option<String>) -> bool {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
         .iter()
@@ -172,7 +171,7 @@ fn has_utf8(set: impl Fn(&str) -> Option<String>) -> bool {
     locale.contains("utf-8") || locale.contains("utf8")
 }
 
-/// Rows and columns of the terminal on stdout.
+/// Returns the rows and columns of the terminal on stdout.
 fn size() -> Option<(usize, usize)> {
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
     (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_row.into(), size.ws_col.into()))
@@ -189,12 +188,12 @@ mod tests {
         let instant = jiff::Timestamp::from_second(1_795_370_656).unwrap();
         let offset = |zone: &TimeZone| zone.to_offset(instant);
         for name in ["UTC", "Europe/Berlin", "America/St_Johns", "Etc/GMT+5"] {
-            // A machine without the database knows the first alone.
+            // A machine without the database has UTC only.
             if let Ok(expected) = TimeZone::get(name) {
                 assert_eq!(offset(&zone(Ok(name.to_owned()))), offset(&expected), "{name}");
             }
         }
-        // What is no name is left to the library, and no path is read.
+        // Values that are not plain names are left to the library; no such path is read here.
         for other in ["", ":UTC", "../../etc/passwd", "/etc/passwd", "CET-1CEST"] {
             assert_eq!(offset(&zone(Ok(other.to_owned()))), offset(&TimeZone::system()), "{other}");
         }

@@ -1,35 +1,37 @@
-//! What differs between two texts, as `diff -u` shows it. It reads no files.
+//! Unified diff of two texts, as by `diff -u`.
 
 use std::fmt::Write as _;
 
-/// Unchanged lines around a change.
+/// Number of unchanged lines around a change.
 const CONTEXT: usize = 3;
 
-/// One line of an edit script.
+/// Line of an edit script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum DiffStep {
     Keep,
     Take,
     Add,
 }
 
-/// The difference under the names of both texts; empty where there is none.
+/// Returns the unified diff of two texts; empty if they are equal.
 pub fn diff(old_name: &str, new_name: &str, old: &str, new: &str) -> String {
     if old == new {
         return String::new();
     }
-    let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
+    let old: Vec<&str> = old.lines().collect();
+    let new: Vec<&str> = new.lines().collect();
     let steps = steps(&old, &new);
     let mut text = format!("--- {old_name}\n+++ {new_name}\n");
     for (start, end) in hunks(&steps) {
-        let count = |of: Step, range: &[Step]| {
-            range.iter().filter(|step| [Step::Keep, of].contains(step)).count()
+        let count = |of: DiffStep, range: &[DiffStep]| {
+            range.iter().filter(|step| [DiffStep::Keep, of].contains(step)).count()
         };
-        let (mut from, mut to) =
-            (count(Step::Take, &steps[..start]), count(Step::Add, &steps[..start]));
+        let mut from = count(DiffStep::Take, &steps[..start]);
+        let mut to = count(DiffStep::Add, &steps[..start]);
         let part = &steps[start..end];
-        let (old_count, new_count) = (count(Step::Take, part), count(Step::Add, part));
-        // Of nothing, the line before is named, as diff(1) does.
+        let old_count = count(DiffStep::Take, part);
+        let new_count = count(DiffStep::Add, part);
+        // For an empty range the line before it is named, as by diff(1).
         let first = |from: usize, count: usize| if count == 0 { from } else { from + 1 };
         let _ = writeln!(
             text,
@@ -39,22 +41,23 @@ pub fn diff(old_name: &str, new_name: &str, old: &str, new: &str) -> String {
         );
         for step in part {
             let _ = match step {
-                Step::Keep => writeln!(text, " {}", old[from]),
-                Step::Take => writeln!(text, "-{}", old[from]),
-                Step::Add => writeln!(text, "+{}", new[to]),
+                DiffStep::Keep => writeln!(text, " {}", old[from]),
+                DiffStep::Take => writeln!(text, "-{}", old[from]),
+                DiffStep::Add => writeln!(text, "+{}", new[to]),
             };
-            from += usize::from(*step != Step::Add);
-            to += usize::from(*step != Step::Take);
+            from += usize::from(*step != DiffStep::Add);
+            to += usize::from(*step != DiffStep::Take);
         }
     }
     text
 }
 
-/// Ranges of steps that are shown: changes with what is around them; those that meet are one.
-fn hunks(steps: &[Step]) -> Vec<(usize, usize)> {
+/// Returns the ranges of steps to show: changes with their context, merged where they overlap.
+fn hunks(steps: &[DiffStep]) -> Vec<(usize, usize)> {
     let mut hunks: Vec<(usize, usize)> = Vec::new();
-    for (at, _) in steps.iter().enumerate().filter(|(_, step)| **step != Step::Keep) {
-        let (start, end) = (at.saturating_sub(CONTEXT), (at + CONTEXT + 1).min(steps.len()));
+    for (at, _) in steps.iter().enumerate().filter(|(_, step)| **step != DiffStep::Keep) {
+        let start = at.saturating_sub(CONTEXT);
+        let end = (at + CONTEXT + 1).min(steps.len());
         match hunks.last_mut() {
             Some((_, last)) if *last >= start => *last = end,
             _ => hunks.push((start, end)),
@@ -63,16 +66,20 @@ fn hunks(steps: &[Step]) -> Vec<(usize, usize)> {
     hunks
 }
 
-/// The shortest way from one text to the other (Myers' greedy algorithm).
-fn steps(old: &[&str], new: &[&str]) -> Vec<Step> {
-    // 1. What is the same at both ends needs no search.
+/// Returns the shortest edit script (Myers' greedy algorithm).
+fn steps(old: &[&str], new: &[&str]) -> Vec<DiffStep> {
+    // 1. Strip the common prefix and suffix.
     let before = old.iter().zip(new).take_while(|(old, new)| old == new).count();
-    let (old, new) = (&old[before..], &new[before..]);
+    let old = &old[before..];
+    let new = &new[before..];
     let after = old.iter().rev().zip(new.iter().rev()).take_while(|(old, new)| old == new).count();
-    let (old, new) = (&old[..old.len() - after], &new[..new.len() - after]);
+    let old = &old[..old.len() - after];
+    let new = &new[..new.len() - after];
 
-    // 2. For each number of changes, how far down `old` each diagonal comes; then the way back.
-    let (n, m) = (old.len() as isize, new.len() as isize);
+    // 2. For each number of changes, compute how far in `old` each diagonal reaches; then
+    //    backtrack.
+    let n = old.len() as isize;
+    let m = new.len() as isize;
     let width = (n + m + 1) as usize;
     let at = |diagonal: isize| (diagonal + n + m).rem_euclid(2 * width as isize) as usize;
     let mut reach = vec![0isize; 2 * width];
@@ -105,11 +112,13 @@ fn steps(old: &[&str], new: &[&str]) -> Vec<Step> {
         }
     }
     let mut back = Vec::new();
-    let (mut x, mut y) = (n, m);
+    let mut x = n;
+    let mut y = m;
     for (d, reach) in history.iter().enumerate().rev() {
-        let (d, k) = (d as isize, x - y);
+        let d = d as isize;
+        let k = x - y;
         if d == 0 {
-            back.extend(std::iter::repeat_n(Step::Keep, x as usize));
+            back.extend(std::iter::repeat_n(DiffStep::Keep, x as usize));
             break;
         }
         let down = is_down(reach, d, k);
@@ -117,11 +126,11 @@ fn steps(old: &[&str], new: &[&str]) -> Vec<Step> {
         let (from_x, from_y) =
             if down { (start, start - (k + 1)) } else { (start, start - (k - 1)) };
         let kept = if down { x - from_x } else { x - from_x - 1 };
-        back.extend(std::iter::repeat_n(Step::Keep, kept as usize));
-        back.push(if down { Step::Add } else { Step::Take });
+        back.extend(std::iter::repeat_n(DiffStep::Keep, kept as usize));
+        back.push(if down { DiffStep::Add } else { DiffStep::Take });
         (x, y) = (from_x, from_y);
     }
-    let keep = |count| std::iter::repeat_n(Step::Keep, count);
+    let keep = |count| std::iter::repeat_n(DiffStep::Keep, count);
     keep(before).chain(back.into_iter().rev()).chain(keep(after)).collect()
 }
 
@@ -130,7 +139,8 @@ mod tests {
     use super::*;
 
     fn check(old: &str, new: &str, expected: &str) {
-        let (old, new) = (old.replace(' ', "\n"), new.replace(' ', "\n"));
+        let old = old.replace(' ', "\n");
+        let new = new.replace(' ', "\n");
         let shown = diff("a", "b", &old, &new);
         let body: Vec<&str> = shown.lines().skip(2).collect();
         assert_eq!(body.join("|"), expected, "{old:?} -> {new:?}");
@@ -151,7 +161,7 @@ mod tests {
         check("a b c a b b a", "c b a b a c", "@@ -1,7 +1,6 @@|-a|-b| c|+b| a| b|-b| a|+c");
     }
 
-    /// What is kept and added is the new text, what is kept and taken the old one.
+    /// Kept and added lines are the new text, kept and taken lines the old one.
     #[test]
     fn every_script_leads_from_one_text_to_the_other() {
         let texts: Vec<Vec<&str>> = (0..243u32)
@@ -164,12 +174,13 @@ mod tests {
         for old in texts.iter().step_by(7) {
             for new in texts.iter().step_by(5) {
                 let steps = steps(old, &new[1..]);
-                let (mut from, mut to) = (old.iter(), new[1..].iter());
+                let mut from = old.iter();
+                let mut to = new[1..].iter();
                 for step in steps {
                     match step {
-                        Step::Keep => assert_eq!(from.next().unwrap(), to.next().unwrap()),
-                        Step::Take => assert!(from.next().is_some()),
-                        Step::Add => assert!(to.next().is_some()),
+                        DiffStep::Keep => assert_eq!(from.next().unwrap(), to.next().unwrap()),
+                        DiffStep::Take => assert!(from.next().is_some()),
+                        DiffStep::Add => assert!(to.next().is_some()),
                     }
                 }
                 assert!(from.next().is_none() && to.next().is_none());

@@ -1,5 +1,5 @@
-//! Live views: redrawn in place on a terminal, a line per change elsewhere. Driven by the daemon's
-//! long poll.
+//! Live view of jobs: redrawn in place on a terminal, a line per change otherwise. Driven by the
+//! daemon's long poll.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use anyhow::Result;
 use muster_api::Client;
 use muster_api::query::TimelineQuery;
 use muster_api::types::{JobList, Timeline};
-use muster_model::view::{JobView, State};
+use muster_model::view::{JobState, JobView};
 use muster_model::{JobId, Time};
 use muster_report::ps;
-use muster_report::timeline::{Gantt, Planned};
+use muster_report::timeline::{TimelineInput, TimelineStart};
 use muster_report::watch::{frame, names, summary};
 use tokio::time::{Instant, sleep};
 
@@ -20,41 +20,41 @@ use crate::cmd::run::detach;
 use crate::exit::{Failure, INTERRUPTED};
 use crate::track::{self, PATIENCE, Tracker};
 
-/// On a terminal the counters tick although nothing changes.
+/// Longest time between two frames on a terminal, so that running times are updated.
 const TICK: Duration = Duration::from_secs(1);
-/// Redrawing faster than this only costs: nobody reads twenty frames a second.
+/// Shortest time between two frames; more frames cannot be read.
 const MIN_FRAME: Duration = Duration::from_millis(50);
-/// Rows of a timeline that is printed for good.
+/// Largest number of rows of the timeline in the final output.
 const FINAL_ROWS: usize = 64;
 
-/// When a view ends.
+/// Condition that ends a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// When every job of the view has ended.
+    /// All jobs of the view have ended.
     Ended,
-    /// Only by Ctrl-C.
+    /// The user presses Ctrl-C.
     Interrupted,
 }
 
-/// A live view of some jobs.
-pub struct Watch<'a> {
+/// Live view of jobs.
+pub struct JobWatch<'a> {
     app: &'a App,
     client: &'a Client,
     tracker: Tracker,
     until: Until,
-    /// Lines of the frame on the screen.
+    /// Number of lines of the frame on the screen.
     drawn: usize,
-    /// Last state printed of each job, where lines are appended.
-    printed: BTreeMap<JobId, State>,
+    /// Last printed state of each job, if lines are appended.
+    printed: BTreeMap<JobId, JobState>,
 }
 
-impl<'a> Watch<'a> {
-    /// A view of what the tracker follows.
+impl<'a> JobWatch<'a> {
+    /// Returns a view of the jobs that the tracker follows.
     pub fn new(app: &'a App, client: &'a Client, tracker: Tracker, until: Until) -> Self {
         Self { app, client, tracker, until, drawn: 0, printed: BTreeMap::new() }
     }
 
-    /// Shows it to its end; answers the exit code.
+    /// Shows the view until it ends; returns the exit code.
     pub async fn run(mut self) -> Result<u8> {
         let interrupted = tokio::signal::ctrl_c();
         tokio::pin!(interrupted);
@@ -67,16 +67,17 @@ impl<'a> Watch<'a> {
             };
             let begun = Instant::now();
             let over = self.until == Until::Ended && track::all_ended(&list.jobs);
-            match self.app.ui.is_terminal() {
-                true => self.draw(&list, over).await?,
-                false => self.append(&list, over).await?,
+            if self.app.ui.is_terminal() {
+                self.draw(&list, over).await?
+            } else {
+                self.append(&list, over).await?
             }
             shown = list.jobs;
             if over {
                 self.app.ui.data(&format!("\n{}", summary(&shown)))?;
                 return Ok(track::exit_code(&shown));
             }
-            // A long history costs the daemon time to tell: it gets four times that to itself.
+            // A long history costs the daemon time, so at most a fifth of the time is spent on it.
             sleep(MIN_FRAME.max(4 * begun.elapsed())).await;
         }
     }
@@ -95,22 +96,22 @@ impl<'a> Watch<'a> {
     /// Replaces the frame on the screen.
     async fn draw(&mut self, list: &JobList, over: bool) -> Result<()> {
         let timeline = self.timeline(list).await?;
-        // The last line stays free for the cursor; the summary follows the last frame.
+        // The last line is left for the cursor; below the last frame the summary needs 4 lines.
         let height =
             self.app.ui.height().map(|height| height.saturating_sub(if over { 4 } else { 1 }));
         let text = self.frame(list, &timeline, height);
         let up = if self.drawn > 0 { format!("\x1b[{}A", self.drawn) } else { String::new() };
-        // One write, without line wrap, so that no half frame is seen and a narrow window cannot
-        // shift it.
+        // One write, so that no partial frame is shown, and without line wrap, which would shift
+        // the frame in a narrow window.
         self.app.ui.data(&format!("{up}\r\x1b[J\x1b[?7l{text}\x1b[?7h"))?;
         self.drawn = text.lines().count();
         Ok(())
     }
 
-    /// Appends a line for every job whose state changed, and the timeline at the end.
+    /// Appends a line for every job whose state changed, and at the end the timeline.
     async fn append(&mut self, list: &JobList, over: bool) -> Result<()> {
         let style = self.app.ui.style();
-        let others = ps::Others::of(&list.jobs, &[]);
+        let others = ps::OtherJobs::of(&list.jobs, &[]);
         let mut text = String::new();
         for job in &list.jobs {
             if self.printed.insert(job.job, job.state) != Some(job.state) {
@@ -131,17 +132,17 @@ impl<'a> Watch<'a> {
     }
 
     fn frame(&self, list: &JobList, timeline: &Timeline, height: Option<usize>) -> String {
-        let planned: Vec<Planned> = timeline
+        let planned: Vec<TimelineStart> = timeline
             .reservations
             .iter()
-            .map(|plan| Planned {
+            .map(|plan| TimelineStart {
                 element: plan.element,
                 name: plan.name.clone(),
                 start: plan.start,
             })
             .collect();
         let names = names(&list.jobs);
-        let gantt = Gantt {
+        let gantt = TimelineInput {
             from: earliest(&list.jobs),
             now: list.now,
             devices: &timeline.devices,

@@ -1,5 +1,5 @@
-//! Who asks, by what the kernel says of the other end of the socket; and what they may do. No
-//! password, no token, nothing that a client could claim.
+//! Authentication and authorisation: the kernel identifies the peer of the unix socket. There are
+//! no passwords, tokens or other claims by the client.
 
 use std::ffi::CString;
 use std::io;
@@ -12,57 +12,58 @@ use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 use rustix::process::geteuid;
 use tokio::net::UnixStream;
 
-use crate::failure::Failure;
+use crate::failure::ApiFailure;
 
-/// Members of this group, when it exists, may act on everybody's jobs of a shared daemon.
+/// Unix group whose members, if it exists, may act on every user's jobs in a shared daemon.
 pub const ADMIN_GROUP: &str = "muster-admin";
 
-/// Whom the daemon serves.
+/// Users that the daemon serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// The user who started it, and nobody else.
+pub enum DaemonMode {
+    /// Only the user who started it.
     Personal,
     /// Every user of the machine; each job runs as its submitter.
     System,
 }
 
-impl Mode {
-    /// The word that views print.
+impl DaemonMode {
+    /// Returns the word in tables and messages.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
-            Mode::Personal => "personal",
-            Mode::System => "system",
+            DaemonMode::Personal => "personal",
+            DaemonMode::System => "system",
         }
     }
 }
 
-/// The numbers of the process at the other end of a connection.
+/// Credentials of the process at the other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// User.
+    /// User id of the process.
     pub uid: u32,
-    /// Primary group.
+    /// Primary group id of the process.
     pub gid: u32,
 }
 
-/// Tells who is at the other end. The kernel does; tests put others in its place.
+/// Source of the identity of peers: the kernel, or a replacement in tests.
 pub trait Peers: Send + Sync {
-    /// The peer of a connection.
+    /// Returns the peer of a connection.
     ///
     /// # Errors
-    /// When it is not known; the connection is then dropped.
+    /// When it is unknown; the connection is then closed.
     fn peer(&self, stream: &UnixStream) -> io::Result<Peer>;
 
-    /// The name that goes with the numbers, and whether they are an admin's. May ask the user
+    /// Returns the user's name, and whether the user is an administrator. May query the user
     /// database.
     fn resolve(&self, peer: Peer) -> (UserName, bool);
 
-    /// The unix groups of a user, by name: what queues may name. May ask the group database.
+    /// Returns the names of the user's Unix groups, which queues refer to. May query the group
+    /// database.
     fn groups(&self, user: &UserName, gid: u32) -> Arc<[Arc<str>]>;
 }
 
-/// The kernel and the user database.
+/// Peer identities from the kernel and the user database.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KernelPeers;
 
@@ -74,7 +75,7 @@ impl Peers for KernelPeers {
 
     fn resolve(&self, peer: Peer) -> (UserName, bool) {
         let user = User::from_uid(Uid::from_raw(peer.uid)).ok().flatten();
-        // No account can have a name with `#`, so a number never passes for somebody of that name.
+        // No account name may contain `#`, so the number cannot be confused with a name.
         let name = user.as_ref().map_or_else(|| format!("#{}", peer.uid), |user| user.name.clone());
         let admin =
             peer.uid == 0 || in_admin_group(&name, user.map_or(peer.gid, |user| user.gid.as_raw()));
@@ -82,7 +83,8 @@ impl Peers for KernelPeers {
     }
 
     fn groups(&self, user: &UserName, gid: u32) -> Arc<[Arc<str>]> {
-        // By the database, as for admins: the groups that a process has may be older, or fewer.
+        // From the database, as for administrators: the groups of the process may be outdated or
+        // fewer.
         let ids = CString::new(user.as_str())
             .ok()
             .and_then(|name| getgrouplist(&name, Gid::from_raw(gid)).ok());
@@ -91,8 +93,7 @@ impl Peers for KernelPeers {
     }
 }
 
-/// By the group database, not by the peer's present groups: those are whatever the process was
-/// started with.
+/// Checks the group database, not the peer's present groups, which may be outdated.
 fn in_admin_group(name: &str, gid: u32) -> bool {
     match Group::from_name(ADMIN_GROUP) {
         Ok(Some(group)) => {
@@ -102,92 +103,94 @@ fn in_admin_group(name: &str, gid: u32) -> bool {
     }
 }
 
-/// Whose a job is. Name and number together: each alone is given away again once an account was
-/// deleted.
+/// Owner of a job. Name and number are compared together, since each alone is reused after an
+/// account is deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Owner {
+pub(crate) struct OwnerAccount {
     user: UserName,
-    /// Jobs that ended under earlier versions may have none.
+    /// Missing for jobs that ended under earlier versions.
     uid: Option<u32>,
 }
 
-impl Owner {
-    /// The owner of a job in memory.
+impl OwnerAccount {
+    /// Returns the owner of a job in memory.
     pub(crate) fn of_job(spec: &JobSpec) -> Self {
         Self { user: spec.user.clone(), uid: spec.uid }
     }
 
-    /// The owner of a job that was looked at.
+    /// Returns the owner of a job from its view.
     pub(crate) fn of_view(view: &JobView) -> Self {
         Self { user: view.user.clone(), uid: view.uid }
     }
 }
 
-/// Who asks.
+/// User that sends a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// Whose jobs are theirs.
+    /// User and group ids of the caller.
     pub identity: Identity,
-    /// May act on everybody's.
+    /// True when the caller may act on every user's jobs.
     pub admin: bool,
-    /// Unix groups, by name; of an admin none, since nothing is asked of one.
+    /// Names of the caller's Unix groups; empty for an administrator, who needs no grant.
     pub groups: Arc<[Arc<str>]>,
 }
 
 impl Caller {
-    /// The caller behind a connection, when this daemon serves them at all.
-    pub(crate) fn admit(peers: &dyn Peers, peer: Peer, mode: Mode) -> Result<Self, Failure> {
+    /// Identifies the caller of a connection; fails when this daemon does not serve the user.
+    pub(crate) fn admit(
+        peers: &dyn Peers,
+        peer: Peer,
+        mode: DaemonMode,
+    ) -> Result<Self, ApiFailure> {
         let owner = geteuid().as_raw();
-        if mode == Mode::Personal && peer.uid != owner {
-            return Err(Failure::Forbidden("this daemon serves another user only".to_owned()));
+        if mode == DaemonMode::Personal && peer.uid != owner {
+            return Err(ApiFailure::Forbidden("this daemon serves another user only".to_owned()));
         }
         let (user, admin) = peers.resolve(peer);
-        // Nobody else gets here in a personal daemon: its owner runs it.
-        let admin = admin || mode == Mode::Personal;
+        // In a personal daemon only its owner gets here, and is its administrator.
+        let admin = admin || mode == DaemonMode::Personal;
         let gid = primary_group(peer);
         let groups = if admin { Arc::default() } else { peers.groups(&user, gid) };
         Ok(Self { identity: Identity { user, uid: peer.uid, gid }, admin, groups })
     }
 
-    /// As queues name them.
+    /// Returns the caller in the form that queue grants are checked with.
     pub(crate) fn submitter(&self) -> Submitter<'_> {
         Submitter { user: &self.identity.user, groups: &self.groups }
     }
 
-    /// Whether they may act on, and see the insides of, what belongs to `owner`.
-    pub(crate) fn may_touch(&self, owner: &Owner) -> bool {
-        self.admin || self.is(owner)
+    /// Returns true when the caller may act on the owner's jobs and see their private parts.
+    pub(crate) fn may_touch(&self, owner: &OwnerAccount) -> bool {
+        self.admin || self.is_owner(owner)
     }
 
-    /// True when name and number are theirs.
-    pub(crate) fn is(&self, owner: &Owner) -> bool {
+    /// Returns true when name and number are the caller's.
+    pub(crate) fn is_owner(&self, owner: &OwnerAccount) -> bool {
         self.identity.user == owner.user && owner.uid.is_none_or(|uid| uid == self.identity.uid)
     }
 
-    /// The owner's name as this caller is shown it: `ann#1001` for one who had the caller's own
-    /// name before.
-    pub(crate) fn name_of(&self, owner: &Owner) -> UserName {
+    /// Returns the owner's name as shown to this caller: `ann#1001` for an earlier user with the
+    /// caller's own name.
+    pub(crate) fn name_of(&self, owner: &OwnerAccount) -> UserName {
         match owner.uid {
-            Some(uid) if self.identity.user == owner.user && !self.is(owner) => {
+            Some(uid) if self.identity.user == owner.user && !self.is_owner(owner) => {
                 format!("{}#{uid}", owner.user).into()
             }
             _ => owner.user.clone(),
         }
     }
 
-    /// Whether they may change what concerns everybody.
-    pub(crate) fn require_admin(&self, what: &str) -> Result<(), Failure> {
-        match self.admin {
-            true => Ok(()),
-            false => Err(Failure::Forbidden(format!(
-                "only root and members of {ADMIN_GROUP} may {what}"
-            ))),
+    /// Rejects callers that are not administrators.
+    pub(crate) fn require_admin(&self, what: &str) -> Result<(), ApiFailure> {
+        if self.admin {
+            return Ok(());
         }
+        Err(ApiFailure::Forbidden(format!("only root and members of {ADMIN_GROUP} may {what}")))
     }
 }
 
-/// The group that the user database gives a user, as a login would; the peer's own where there is
-/// no entry.
+/// Returns the user's primary group from the user database, as a login does; the peer's own when
+/// the user has no entry.
 fn primary_group(peer: Peer) -> u32 {
     let user = User::from_uid(Uid::from_raw(peer.uid)).ok().flatten();
     user.map_or(peer.gid, |user| user.gid.as_raw())

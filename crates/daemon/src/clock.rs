@@ -1,16 +1,17 @@
-//! The daemon's time line: it starts at the wall clock or at the last journalled instant, whichever
-//! is later, and then follows boot time, which runs on through suspend and which nobody can set.
+//! Time line of the daemon: it starts at the wall clock or at the last journalled instant,
+//! whichever is later, and then follows the boot-time clock, which includes suspend and cannot be
+//! set.
 
 use muster_model::unit::{Span, Time};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Where the daemon takes the time from.
+/// Source of the present time.
 pub trait Clock: Send + Sync {
-    /// The present instant. The runtime tolerates one that goes back.
+    /// Returns the present instant. The runtime tolerates one that goes back.
     fn now(&self) -> Time;
 }
 
-/// The machine's clock, anchored once.
+/// Clock of the machine, anchored at the start.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
     anchor: Time,
@@ -18,19 +19,19 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    /// Anchors at the present moment, not before `last`.
+    /// Makes a clock anchored at the present moment, not before `last`.
     #[must_use]
     pub fn anchored(last: Time) -> Self {
         Self { anchor: wall().max(last), boot_ms: millis(ClockId::Boottime) }
     }
 
-    /// When the machine booted, on this time line.
+    /// Returns the instant at which the machine booted, on this time line.
     #[must_use]
     pub fn booted(&self) -> Time {
         Time(self.anchor.0.saturating_sub(self.boot_ms))
     }
 
-    /// How far this time line is ahead of the wall clock now.
+    /// Returns how far this time line is ahead of the wall clock.
     #[must_use]
     pub fn ahead_of_wall(&self) -> Span {
         self.now().since(wall())
@@ -43,7 +44,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// The wall clock.
+/// Returns the time of the wall clock.
 fn wall() -> Time {
     Time(millis(ClockId::Realtime))
 }

@@ -1,5 +1,5 @@
-//! A daemon without its surroundings: store, backend and clock are given, sockets are added one by
-//! one. [`crate::serve`] is built on it; tests use it to put other parts in.
+//! Embeddable daemon: store, backend and clock are given, and sockets are added one by one.
+//! [`crate::serve`] is built on it; tests replace parts of it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,59 +13,60 @@ use muster_runtime::{Runtime, StoreError};
 use tokio::net::UnixListener;
 use tokio::sync::{Semaphore, mpsc, watch};
 
-use crate::auth::{Mode, Peers};
+use crate::auth::{DaemonMode, Peers};
 use crate::clock::Clock;
 use crate::dispatch::{Dispatcher, Handle, Published, SiteFacts};
 use crate::listen;
-use crate::rest::{self, About, App};
-use crate::store::{Reader, Retention, StateStore};
+use crate::rest::{self, About, ApiState};
+use crate::store::{HistoryReader, Retention, StateStore};
 
-/// What a daemon is made of.
+/// Parts that a daemon is made of.
 pub struct Parts<S> {
-    /// State, loaded.
+    /// Runtime with its state loaded.
     pub runtime: Runtime<S>,
-    /// Reads of history and accounting in the same file.
-    pub reader: Reader,
-    /// Number of the last record; the revision that clients see counts on from it.
+    /// Reader of history and accounting in the same file.
+    pub reader: HistoryReader,
+    /// Number of the last journal record; the revision that clients see counts on from it.
     pub revision: u64,
-    /// Carries out.
+    /// Backend that runs the tasks.
     pub backend: Arc<dyn Backend>,
-    /// What the backend sees.
+    /// Reports of the backend.
     pub reports: mpsc::UnboundedReceiver<Report>,
-    /// The time line.
+    /// Clock of the daemon.
     pub clock: Arc<dyn Clock>,
-    /// Whom it serves.
-    pub mode: Mode,
-    /// Shown to users.
+    /// Users that it serves.
+    pub mode: DaemonMode,
+    /// Host name that is shown to users.
     pub host: String,
-    /// Shown to users.
+    /// State directory that is shown to users.
     pub state_dir: PathBuf,
-    /// Shown to users; 0 when GPUs were found rather than declared.
+    /// Number of declared GPUs that is shown to users; 0 when GPUs were detected.
     pub virtual_gpus: u32,
-    /// Queues to set at start; `None` leaves them as they are.
+    /// Queues to set at start; `None` leaves them unchanged.
     pub queues: Option<QueueTree>,
-    /// The file they are from.
+    /// File that the queues come from.
     pub queues_file: Option<PathBuf>,
-    /// Time limit of jobs that name none, where the queues name none either.
+    /// Time limit of jobs that set none, where the queues set none either; `None` means no time
+    /// limit.
     pub default_time: Option<Span>,
-    /// How long what has ended is kept.
+    /// Retention times of ended jobs.
     pub retention: Retention,
-    /// What users should be told.
+    /// Warnings that users should see.
     pub warnings: Vec<String>,
 }
 
-/// A running daemon.
+/// Daemon that runs in this process.
 pub struct Core {
     handle: Handle,
     router: Router,
-    mode: Mode,
+    mode: DaemonMode,
     stop: watch::Sender<bool>,
     dispatcher: thread::JoinHandle<()>,
 }
 
 impl Core {
-    /// Hands the durable state to the backend and begins to take inputs. Must be called within a
-    /// multi-threaded tokio runtime that outlives it.
+    /// Passes the durable state to the backend and starts to process inputs. Must be called within
+    /// a multi-threaded tokio runtime that outlives it.
     ///
     /// # Errors
     /// When the store fails.
@@ -84,7 +85,7 @@ impl Core {
             queues_file: parts.queues_file,
             started: parts.clock.now(),
         };
-        let app = App {
+        let app = ApiState {
             handle: handle.clone(),
             reader: parts.reader.clone(),
             site: site_seen,
@@ -108,19 +109,19 @@ impl Core {
             retention: parts.retention,
             pending: Vec::new(),
             foreign: Default::default(),
-            trouble: None,
-            defects: Vec::new(),
+            store_failure: None,
+            violations: Vec::new(),
             warnings: parts.warnings,
             pruned: Time(0),
             latest: Time(0),
         };
         dispatcher.boot(parts.queues)?;
 
-        // A thread of its own: a durable write blocks it, and nobody else.
+        // A thread of its own, since durable writes block it.
         let runtime = tokio::runtime::Handle::current();
         let ended = stop.clone();
         let run = move || {
-            // Whatever ends it, a defect included, ends the daemon: the state on disk is sound.
+            // Its end, even by a panic, ends the daemon: the state on disk stays consistent.
             let _ends = EndsDaemon(ended);
             runtime.block_on(dispatcher.run());
         };
@@ -131,12 +132,12 @@ impl Core {
         Ok(Self { handle, router: rest::router(app), mode: parts.mode, stop, dispatcher })
     }
 
-    /// Serves a socket until the daemon is told to stop. `peers` says who is at the other end.
+    /// Serves a socket until the daemon is stopped. `peers` identifies the clients.
     pub async fn listen(&self, listener: UnixListener, peers: Arc<dyn Peers>) {
         listen::serve(listener, self.router.clone(), self.mode, peers, self.stop.subscribe()).await;
     }
 
-    /// Serves a socket in a task of its own.
+    /// Serves a socket in its own task.
     pub fn spawn_listener(
         &self,
         listener: UnixListener,
@@ -151,23 +152,23 @@ impl Core {
         ))
     }
 
-    /// Makes the dispatcher look at its clock: a clock that jumps wakes nobody by itself.
+    /// Makes the dispatcher read its clock: a clock that jumps triggers nothing by itself.
     pub fn wake(&self) {
         self.handle.wake();
     }
 
-    /// Tells everything to stop; what is queued is still carried out.
+    /// Stops all parts; queued inputs are still processed.
     pub fn stop(&self) {
         self.stop.send_replace(true);
     }
 
-    /// Turns true when the daemon is told to stop.
+    /// Returns a receiver that becomes true when the daemon is stopped.
     #[must_use]
     pub fn stopping(&self) -> watch::Receiver<bool> {
         self.stop.subscribe()
     }
 
-    /// Ends the dispatcher and waits for it. False when a defect ended it before.
+    /// Stops the dispatcher and waits for it. Returns false when it had panicked.
     #[must_use]
     pub fn shut_down(self) -> bool {
         self.stop();
@@ -176,7 +177,7 @@ impl Core {
     }
 }
 
-/// Tells the daemon to stop when it is dropped.
+/// Stops the daemon when it is dropped.
 struct EndsDaemon(watch::Sender<bool>);
 
 impl Drop for EndsDaemon {

@@ -1,106 +1,106 @@
-//! Why a request was not carried out, and how that looks on the wire. One place maps kinds to
-//! statuses.
+//! Errors of requests, and their representation in HTTP. The only place that maps kinds of errors
+//! to status codes.
 
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use muster_api::types::{Diagnostic, ErrorBody};
+use muster_api::types::{ErrorBody, ErrorDiagnostic};
 use muster_runtime::StoreError;
 use muster_spec::access::Denied;
 
-/// A refused request.
+/// Error of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// Not a request of this API.
+pub enum ApiFailure {
+    /// The request does not conform to the API.
     InvalidRequest {
-        /// 400, 405 or 415.
+        /// Status code: 400, 405 or 415.
         status: StatusCode,
-        /// What is wrong with it.
+        /// Description of the error.
         message: String,
     },
-    /// The body is larger than a request may be.
+    /// The body is larger than the limit.
     TooLarge,
     /// A text has errors.
     InvalidSpec {
-        /// How many, in words.
+        /// Summary with the number of errors.
         message: String,
-        /// Where and what.
-        diagnostics: Vec<Diagnostic>,
+        /// Errors with their places in the text.
+        diagnostics: Vec<ErrorDiagnostic>,
     },
-    /// No such thing.
+    /// The object does not exist.
     NotFound(String),
-    /// Not the caller's.
+    /// The caller is not permitted to do this.
     Forbidden(String),
-    /// The caller's queue does not grant it.
+    /// The queue's grants do not permit this to the caller.
     Denied {
-        /// What.
+        /// Permission that is missing.
         message: String,
-        /// What to do.
+        /// Next step for the user.
         hint: String,
     },
-    /// The state of things does not allow it.
+    /// The present state does not permit the action.
     Conflict {
-        /// Why.
+        /// Reason in terms of the state.
         message: String,
-        /// What to do.
+        /// Next steps for the user.
         hints: Vec<String>,
     },
-    /// The engine refuses for good.
+    /// The engine rejects the request permanently.
     Refused {
-        /// Why.
+        /// Reason of the rejection.
         message: String,
-        /// What to do.
+        /// Next steps for the user.
         hints: Vec<String>,
     },
-    /// Too much at once.
+    /// A limit on concurrent use is reached.
     Busy {
-        /// Of what.
+        /// Limit that is reached.
         message: String,
-        /// What to do.
+        /// Next step for the user.
         hint: String,
     },
-    /// The state cannot be written or read.
+    /// The state cannot be read or written.
     Store(StoreError),
-    /// A defect of the daemon.
+    /// Internal error of the daemon.
     Internal(String),
 }
 
-impl Failure {
-    /// The state does not allow it.
+impl ApiFailure {
+    /// Makes an error for an action that the present state does not permit.
     pub(crate) fn conflict(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Failure::Conflict { message: message.into(), hints: vec![hint.into()] }
+        ApiFailure::Conflict { message: message.into(), hints: vec![hint.into()] }
     }
 
-    /// A request that does not make sense.
+    /// Makes an error for an invalid request.
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
-        Failure::InvalidRequest { status: StatusCode::BAD_REQUEST, message: message.into() }
+        ApiFailure::InvalidRequest { status: StatusCode::BAD_REQUEST, message: message.into() }
     }
 
-    /// There is no such job.
+    /// Makes an error for an unknown job.
     pub(crate) fn no_job(job: muster_model::JobId) -> Self {
-        Failure::NotFound(format!("no job {job}"))
+        ApiFailure::NotFound(format!("no job {job}"))
     }
 
-    /// The job is somebody else's.
+    /// Makes an error for a job of another user.
     pub(crate) fn not_yours(job: muster_model::JobId) -> Self {
-        Failure::Forbidden(format!("job {job} belongs to another user"))
+        ApiFailure::Forbidden(format!("job {job} belongs to another user"))
     }
 
-    /// The dispatcher is gone: the daemon is on its way out.
+    /// Makes an error for a daemon that is stopping, whose dispatcher has ended.
     pub(crate) fn stopping() -> Self {
-        Failure::Store(StoreError::Io("the daemon is stopping".to_owned()))
+        ApiFailure::Store(StoreError::Io("the daemon is stopping".to_owned()))
     }
 
     fn status(&self) -> StatusCode {
         match self {
-            Failure::InvalidRequest { status, .. } => *status,
-            Failure::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Failure::InvalidSpec { .. } => StatusCode::UNPROCESSABLE_ENTITY,
-            Failure::NotFound(_) => StatusCode::NOT_FOUND,
-            Failure::Forbidden(_) | Failure::Denied { .. } => StatusCode::FORBIDDEN,
-            Failure::Conflict { .. } | Failure::Refused { .. } => StatusCode::CONFLICT,
-            Failure::Busy { .. } | Failure::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
-            Failure::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            ApiFailure::InvalidRequest { status, .. } => *status,
+            ApiFailure::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            ApiFailure::InvalidSpec { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+            ApiFailure::NotFound(_) => StatusCode::NOT_FOUND,
+            ApiFailure::Forbidden(_) | ApiFailure::Denied { .. } => StatusCode::FORBIDDEN,
+            ApiFailure::Conflict { .. } | ApiFailure::Refused { .. } => StatusCode::CONFLICT,
+            ApiFailure::Busy { .. } | ApiFailure::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+            ApiFailure::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 
@@ -112,41 +112,43 @@ impl Failure {
             diagnostics: Vec::new(),
         };
         match self {
-            Failure::InvalidRequest { message, .. } => body("invalid_request", message, Vec::new()),
-            Failure::TooLarge => ErrorBody::too_large(),
-            Failure::InvalidSpec { message, diagnostics } => {
+            ApiFailure::InvalidRequest { message, .. } => {
+                body("invalid_request", message, Vec::new())
+            }
+            ApiFailure::TooLarge => ErrorBody::too_large(),
+            ApiFailure::InvalidSpec { message, diagnostics } => {
                 ErrorBody { diagnostics, ..body("invalid_spec", message, Vec::new()) }
             }
-            Failure::NotFound(message) => body("not_found", message, Vec::new()),
-            Failure::Forbidden(message) => body("forbidden", message, Vec::new()),
-            Failure::Denied { message, hint } => body("forbidden", message, vec![hint]),
-            Failure::Conflict { message, hints } => body("conflict", message, hints),
-            Failure::Refused { message, hints } => body("refused", message, hints),
-            Failure::Busy { message, hint } => body("busy", message, vec![hint]),
-            Failure::Store(error) => {
+            ApiFailure::NotFound(message) => body("not_found", message, Vec::new()),
+            ApiFailure::Forbidden(message) => body("forbidden", message, Vec::new()),
+            ApiFailure::Denied { message, hint } => body("forbidden", message, vec![hint]),
+            ApiFailure::Conflict { message, hints } => body("conflict", message, hints),
+            ApiFailure::Refused { message, hints } => body("refused", message, hints),
+            ApiFailure::Busy { message, hint } => body("busy", message, vec![hint]),
+            ApiFailure::Store(error) => {
                 body("store_unavailable", error.to_string(), vec![error.hint().to_owned()])
             }
-            Failure::Internal(message) => body("internal", message, Vec::new()),
+            ApiFailure::Internal(message) => body("internal", message, Vec::new()),
         }
     }
 }
 
-impl From<Denied> for Failure {
+impl From<Denied> for ApiFailure {
     fn from(Denied { message, hint }: Denied) -> Self {
-        Failure::Denied { message, hint }
+        ApiFailure::Denied { message, hint }
     }
 }
 
-impl From<StoreError> for Failure {
+impl From<StoreError> for ApiFailure {
     fn from(error: StoreError) -> Self {
-        Failure::Store(error)
+        ApiFailure::Store(error)
     }
 }
 
-impl IntoResponse for Failure {
+impl IntoResponse for ApiFailure {
     fn into_response(self) -> Response {
-        if let Failure::Internal(message) = &self {
-            tracing::error!(%message, "a request failed by a defect");
+        if let ApiFailure::Internal(message) = &self {
+            tracing::error!(%message, "a request failed with an internal error");
         }
         (self.status(), Json(self.body())).into_response()
     }

@@ -1,9 +1,9 @@
-//! The daemon: a clock, a durable store, one dispatcher around the runtime, a backend, and REST on
-//! a unix socket.
+//! The daemon: a clock, a durable store, one dispatcher around the runtime, a backend, and a REST
+//! API on a unix socket.
 //!
-//! Causes line up in `dispatch`, the only place that changes state; everything else reads,
-//! translates or carries out. [`serve`] runs it on this machine's own places; [`embed`] runs the
-//! same parts inside another program, which is how the tests drive it.
+//! All inputs are queued in `dispatch`, the only module that changes state; the others read,
+//! translate or carry out. [`serve`] runs the daemon on this machine; [`embed`] runs the same parts
+//! inside another program, such as the tests.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
 
@@ -22,9 +22,11 @@ mod rest;
 mod serve;
 pub mod store;
 
-pub use auth::Mode;
+pub use auth::DaemonMode;
 pub use paths::{Paths, PathsError, host_name};
-pub use serve::{Declared, Older, ServeError, ServeOptions, Settings, accept_older_state, serve};
+pub use serve::{
+    DaemonSettings, OlderState, ServeError, ServeOptions, SettingsSource, accept_older_state, serve,
+};
 pub use store::Retention;
 
 pub use muster_backends::local::{TaskLimits, VirtualGpus};

@@ -1,5 +1,5 @@
-//! The socket: accepting connections, telling who they are, serving HTTP on them, with limits on
-//! how many there are and how long a head may take. It knows no route.
+//! Socket server: accepts connections, identifies their users and serves HTTP on them, with limits
+//! on the number of connections and the time for a request head. Independent of the routes.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -15,60 +15,62 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, watch};
 
-use crate::auth::{Caller, Mode, Peer, Peers};
-use crate::failure::Failure;
+use crate::auth::{Caller, DaemonMode, Peer, Peers};
+use crate::failure::ApiFailure;
 
-/// Connections of one user at a time: long polls, followed logs and sessions hold one each.
+/// Most connections of one user at a time: long polls, followed logs and sessions hold one each.
 const MAX_CONNECTIONS_PER_USER: usize = 256;
 
-/// Connections of all users at a time, root's aside: whoever mends things gets in.
+/// Most connections of all users at a time, except root's, so that an administrator can still
+/// connect.
 const MAX_CONNECTIONS: usize = 2048;
 
-/// Connections beyond these limits that are told so; more at a time are closed without a word.
+/// Most connections beyond these limits that get an error response; further ones are closed at
+/// once.
 const MAX_REFUSALS: usize = 64;
 
-/// How long one that is told so may take to ask and to be answered.
+/// Longest time for the request and error response of such a connection.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A request's head must be there after this long; an idle connection is closed.
+/// Longest time for a request head; an idle connection is closed.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long the user database's answer is believed.
+/// Time for which an identified caller is cached.
 const CALLER_TTL: Duration = Duration::from_secs(60);
 
-/// The user who administers the machine.
+/// User id of the machine's administrator.
 const ROOT: u32 = 0;
 
-/// Callers remembered at most; beyond it all are asked for again.
-const CALLERS: usize = 1024;
+/// Most cached callers; beyond it the cache is cleared.
+const MAX_CALLERS: usize = 1024;
 
-/// How long open requests may go on after the daemon was told to stop.
-const LAST_REQUESTS: Duration = Duration::from_millis(500);
+/// Time that open requests have after the daemon is stopped.
+const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
 
 /// Serves connections until `stop` turns true.
 pub(crate) async fn serve(
     listener: UnixListener,
     router: Router,
-    mode: Mode,
+    mode: DaemonMode,
     peers: Arc<dyn Peers>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let desk = Arc::new(Desk {
+    let state = Arc::new(ListenerState {
         peers,
         mode,
-        known: Mutex::default(),
-        seats: Mutex::default(),
+        callers: Mutex::default(),
+        counts: Mutex::default(),
         refusals: Semaphore::new(MAX_REFUSALS),
     });
     let mut connections = tokio::task::JoinSet::new();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            () = told(&mut stop) => break,
+            () = stopped(&mut stop) => break,
         };
         match accepted {
             Ok((stream, _)) => {
-                connections.spawn(connection(stream, router.clone(), desk.clone(), stop.clone()));
+                connections.spawn(connection(stream, router.clone(), state.clone(), stop.clone()));
             }
             Err(error) => {
                 // Out of file descriptors: let some connections end first.
@@ -80,36 +82,38 @@ pub(crate) async fn serve(
     }
     drop(listener);
     let rest = async { while connections.join_next().await.is_some() {} };
-    let _cut_off = tokio::time::timeout(LAST_REQUESTS, rest).await;
+    let _cut_off = tokio::time::timeout(SHUTDOWN_GRACE, rest).await;
 }
 
 async fn connection(
     stream: UnixStream,
     router: Router,
-    desk: Arc<Desk>,
+    state: Arc<ListenerState>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let peer = match desk.peers.peer(&stream) {
+    let peer = match state.peers.peer(&stream) {
         Ok(peer) => peer,
         Err(error) => {
-            tracing::warn!(%error, "a connection from nobody");
+            tracing::warn!(%error, "the peer of a connection cannot be identified");
             return;
         }
     };
-    // Shared with what outlives the HTTP on this connection: a session holds it after the upgrade.
-    let seat = match desk.sit(peer.uid) {
-        Ok(seat) => Some(Arc::new(seat)),
-        Err(full) => return refuse(stream, &desk, full.into()).await,
+    // Shared with sessions, which outlive the HTTP on this connection.
+    let slot = match state.acquire_slot(peer.uid) {
+        Ok(slot) => Some(Arc::new(slot)),
+        Err(limit) => return refuse(stream, &state, limit.into()).await,
     };
-    let caller = desk.caller(peer).await;
+    let caller = state.caller(peer).await;
     let routes = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
-        let (routes, caller, seat) = (routes.clone(), caller.clone(), seat.clone());
+        let routes = routes.clone();
+        let caller = caller.clone();
+        let slot = slot.clone();
         async move {
             match caller {
                 Ok(caller) => {
                     request.extensions_mut().insert(caller);
-                    request.extensions_mut().insert(seat);
+                    request.extensions_mut().insert(slot);
                     routes.call(request).await
                 }
                 Err(failure) => Ok(failure.into_response()),
@@ -123,19 +127,19 @@ async fn connection(
         .with_upgrades();
     let mut http = std::pin::pin!(http);
     tokio::select! {
-        // A client that hangs up is not worth a line.
+        // The client closed the connection; not worth a log line.
         _ended = http.as_mut() => {}
-        () = told(&mut stop) => {
+        () = stopped(&mut stop) => {
             http.as_mut().graceful_shutdown();
-            let _cut_off = tokio::time::timeout(LAST_REQUESTS, http).await;
+            let _cut_off = tokio::time::timeout(SHUTDOWN_GRACE, http).await;
         }
     }
 }
 
-/// Answers one request with why there is no place, and closes. What is held for those beyond the
-/// limits is bounded, too.
-async fn refuse(stream: UnixStream, desk: &Desk, failure: Failure) {
-    let Ok(_place) = desk.refusals.try_acquire() else { return };
+/// Responds to one request with the limit that is reached, and closes. The number of such
+/// connections is bounded, too.
+async fn refuse(stream: UnixStream, state: &ListenerState, failure: ApiFailure) {
+    let Ok(_permit) = state.refusals.try_acquire() else { return };
     let service = service_fn(move |_: hyper::Request<Incoming>| {
         let answer = failure.clone().into_response();
         async move { Ok::<_, Infallible>(answer) }
@@ -146,45 +150,46 @@ async fn refuse(stream: UnixStream, desk: &Desk, failure: Failure) {
     let _cut_off = tokio::time::timeout(REFUSAL_TIMEOUT, http).await;
 }
 
-/// Ends when the daemon is told to stop, or when nobody is left who could tell it.
-async fn told(stop: &mut watch::Receiver<bool>) {
+/// Returns when the daemon is stopped, or when its parts are gone.
+async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _gone = stop.wait_for(|stop| *stop).await.is_err();
 }
 
-/// Who is known, and how many connections each user has.
-struct Desk {
+/// Cached callers, and the number of connections per user.
+struct ListenerState {
     peers: Arc<dyn Peers>,
-    mode: Mode,
-    known: Mutex<BTreeMap<u32, (Instant, Caller)>>,
-    seats: Mutex<Seats>,
+    mode: DaemonMode,
+    callers: Mutex<BTreeMap<u32, (Instant, Caller)>>,
+    counts: Mutex<ConnectionCounts>,
     refusals: Semaphore,
 }
 
-impl Desk {
-    fn sit(self: &Arc<Self>, uid: u32) -> Result<Seat, Full> {
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner).take(uid)?;
-        Ok(Seat { desk: self.clone(), uid })
+impl ListenerState {
+    fn acquire_slot(self: &Arc<Self>, uid: u32) -> Result<ConnectionSlot, ConnectionLimit> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).acquire(uid)?;
+        Ok(ConnectionSlot { state: self.clone(), uid })
     }
 
-    async fn caller(&self, peer: Peer) -> Result<Caller, Failure> {
-        let fresh = |(since, caller): &(Instant, Caller)| {
+    async fn caller(&self, peer: Peer) -> Result<Caller, ApiFailure> {
+        let unexpired = |(since, caller): &(Instant, Caller)| {
             (since.elapsed() < CALLER_TTL).then(|| caller.clone())
         };
         let known = self
-            .known
+            .callers
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .get(&peer.uid)
-            .and_then(fresh);
+            .and_then(unexpired);
         if let Some(caller) = known {
             return Ok(caller);
         }
         // The user database may be on a network.
-        let (peers, mode) = (self.peers.clone(), self.mode);
+        let peers = self.peers.clone();
+        let mode = self.mode;
         let asked = tokio::task::spawn_blocking(move || Caller::admit(&*peers, peer, mode)).await;
-        let caller = asked.map_err(|error| Failure::Internal(error.to_string()))??;
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= CALLERS {
+        let caller = asked.map_err(|error| ApiFailure::Internal(error.to_string()))??;
+        let mut known = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MAX_CALLERS {
             known.clear();
         }
         known.insert(peer.uid, (Instant::now(), caller.clone()));
@@ -192,35 +197,35 @@ impl Desk {
     }
 }
 
-/// How many connections each user has.
+/// Number of connections per user.
 #[derive(Default)]
-struct Seats(BTreeMap<u32, usize>);
+struct ConnectionCounts(BTreeMap<u32, usize>);
 
-/// There is no place for another connection.
+/// Limit on connections that is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Full {
-    /// This user has as many as a user may have.
+enum ConnectionLimit {
+    /// This user has the most connections of one user.
     User,
-    /// All together have as many as the daemon serves.
+    /// All users together have the most connections of the daemon.
     Daemon,
 }
 
-impl Seats {
-    fn take(&mut self, uid: u32) -> Result<(), Full> {
+impl ConnectionCounts {
+    fn acquire(&mut self, uid: u32) -> Result<(), ConnectionLimit> {
         let all: usize =
             self.0.iter().filter(|(uid, _)| **uid != ROOT).map(|(_, taken)| taken).sum();
         if uid != ROOT && all >= MAX_CONNECTIONS {
-            return Err(Full::Daemon);
+            return Err(ConnectionLimit::Daemon);
         }
         let taken = self.0.entry(uid).or_default();
         if *taken >= MAX_CONNECTIONS_PER_USER {
-            return Err(Full::User);
+            return Err(ConnectionLimit::User);
         }
         *taken += 1;
         Ok(())
     }
 
-    fn leave(&mut self, uid: u32) {
+    fn release(&mut self, uid: u32) {
         if let Some(taken) = self.0.get_mut(&uid) {
             *taken -= 1;
             if *taken == 0 {
@@ -230,34 +235,37 @@ impl Seats {
     }
 }
 
-impl From<Full> for Failure {
-    fn from(full: Full) -> Self {
-        let (message, hint) = match full {
-            Full::User => (
-                format!("this user has {MAX_CONNECTIONS_PER_USER} connections open"),
-                "end some of them: followed logs, watches, sessions",
+impl From<ConnectionLimit> for ApiFailure {
+    fn from(limit: ConnectionLimit) -> Self {
+        let (message, hint) = match limit {
+            ConnectionLimit::User => (
+                format!("this user has {MAX_CONNECTIONS_PER_USER} open connections, the limit"),
+                "close some of them: followed logs, watches, sessions",
             ),
-            Full::Daemon => (
-                format!("the users of this daemon have {MAX_CONNECTIONS} connections open"),
-                "try again in a moment; an administrator sees with `ss -xp` whose they are",
+            ConnectionLimit::Daemon => (
+                format!(
+                    "the users of this daemon have {MAX_CONNECTIONS} open connections, the limit"
+                ),
+                "try again in a moment; an administrator can list them with `ss -xp`",
             ),
         };
         Self::Busy { message, hint: hint.to_owned() }
     }
 }
 
-/// A connection's place among its user's, in every request's extensions as [`HeldSeat`].
-pub(crate) struct Seat {
-    desk: Arc<Desk>,
+/// Slot of a connection within its user's limit; stored in every request's extensions as
+/// [`HeldSlot`].
+pub(crate) struct ConnectionSlot {
+    state: Arc<ListenerState>,
     uid: u32,
 }
 
-/// The seat of the connection that a request came on.
-pub(crate) type HeldSeat = Option<Arc<Seat>>;
+/// Slot of the connection that a request arrived on.
+pub(crate) type HeldSlot = Option<Arc<ConnectionSlot>>;
 
-impl Drop for Seat {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.desk.seats.lock().unwrap_or_else(PoisonError::into_inner).leave(self.uid);
+        self.state.counts.lock().unwrap_or_else(PoisonError::into_inner).release(self.uid);
     }
 }
 
@@ -267,17 +275,21 @@ mod tests {
 
     #[test]
     fn no_user_takes_all_places_and_root_gets_in_when_all_are_taken() {
-        let mut seats = Seats::default();
+        let mut counts = ConnectionCounts::default();
         let users = MAX_CONNECTIONS / MAX_CONNECTIONS_PER_USER;
         for uid in (1000..).take(users) {
-            assert!((0..MAX_CONNECTIONS_PER_USER).all(|_| seats.take(uid).is_ok()));
-            let full = if uid == 999 + users as u32 { Full::Daemon } else { Full::User };
-            assert_eq!(seats.take(uid), Err(full));
+            assert!((0..MAX_CONNECTIONS_PER_USER).all(|_| counts.acquire(uid).is_ok()));
+            let limit = if uid == 999 + users as u32 {
+                ConnectionLimit::Daemon
+            } else {
+                ConnectionLimit::User
+            };
+            assert_eq!(counts.acquire(uid), Err(limit));
         }
-        assert_eq!(seats.take(7), Err(Full::Daemon));
-        assert_eq!(seats.take(ROOT), Ok(()));
-        seats.leave(1000);
-        assert_eq!(seats.take(7), Ok(()));
-        assert_eq!(seats.take(1000), Err(Full::Daemon));
+        assert_eq!(counts.acquire(7), Err(ConnectionLimit::Daemon));
+        assert_eq!(counts.acquire(ROOT), Ok(()));
+        counts.release(1000);
+        assert_eq!(counts.acquire(7), Ok(()));
+        assert_eq!(counts.acquire(1000), Err(ConnectionLimit::Daemon));
     }
 }

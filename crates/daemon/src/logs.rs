@@ -1,5 +1,6 @@
-//! Output of tasks, as a stream: what is there, and with `follow` what comes, until the task has
-//! ended. With no attempt named, following goes on with the next one when the gang restarts.
+//! Output of tasks as a stream: what is stored, and with `follow` new output until the task has
+//! ended. Without an attempt in the query, following continues with the next attempt when the gang
+//! restarts.
 
 mod file;
 
@@ -12,48 +13,48 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use muster_api::query::LogQuery;
-use muster_model::view::{ElementView, State as JobState, TaskStage};
+use muster_model::view::{ElementView, JobState, TaskStage};
 use muster_model::{Attempt, AttemptId, ElementId, Rank};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::auth::Caller;
-use crate::failure::Failure;
-use crate::rest::{App, JobPath, Params, owner, read_store};
-use file::{Begin, LogFile};
+use crate::failure::ApiFailure;
+use crate::rest::{ApiState, JobPath, Params, owner, read_store};
+use file::{LogFile, ReadStart};
 
-/// Chunks that wait for a slow client.
-const CHUNKS_AHEAD: usize = 4;
+/// Number of chunks that are buffered for a slow client.
+const CHUNK_BUFFER: usize = 4;
 
-/// How often a followed file is looked at: the delay with which output shows, at most.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Interval between reads of a followed file, which is the longest delay of its output.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How far a task is, as far as its output is concerned.
+/// State of a task with respect to its output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
-    /// Its element has not started.
-    NotYet,
-    /// It has an attempt.
+enum OutputState {
+    /// The element has not started.
+    NotStarted,
+    /// The element has an attempt.
     At {
-        /// Which.
+        /// Attempt whose output is read.
         id: AttemptId,
-        /// It writes no more.
+        /// True when the task writes no more output.
         over: bool,
-        /// No other attempt comes after it.
+        /// True when no other attempt follows.
         last: bool,
     },
 }
 
-/// `GET /v1/jobs/{id}/logs`
+/// Serves `GET /v1/jobs/{id}/logs`: a piece of one task's output.
 pub(crate) async fn read(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
     JobPath(job): JobPath,
     Params(query): Params<LogQuery>,
-) -> Result<Response, Failure> {
-    // 1. Whose, and which task.
+) -> Result<Response, ApiFailure> {
+    // 1. Check permissions and find the task.
     if !caller.may_touch(&owner(&app, job).await?) {
-        return Err(Failure::not_yours(job));
+        return Err(ApiFailure::not_yours(job));
     }
     let index = match query.index {
         Some(index) => index,
@@ -61,20 +62,20 @@ pub(crate) async fn read(
             read_store(&app.reader, move |reader| reader.first_started(job)).await?.unwrap_or(0)
         }
     };
-    let source = Source { app, element: ElementId { job, index }, query };
+    let source = OutputReader { app, element: ElementId { job, index }, query };
 
-    // 2. What cannot work is said before the answer begins.
-    let standing = source.standing().await?;
+    // 2. Report errors before the response begins.
+    let standing = source.output_state().await?;
     if !query.follow {
         source.require_output(standing)?;
     }
 
-    // 3. The rest flows.
-    let (chunks, stream) = mpsc::channel(CHUNKS_AHEAD);
+    // 3. Stream the output.
+    let (chunks, stream) = mpsc::channel(CHUNK_BUFFER);
     tokio::spawn(async move {
         let broken = chunks.clone();
         if let Err(error) = source.run(chunks).await {
-            // The head is gone; a broken body is all that is left to say it with.
+            // The head was sent already; an aborted body is the only way left to report an error.
             let _gone = broken.send(Err(error)).await;
         }
     });
@@ -82,38 +83,39 @@ pub(crate) async fn read(
     Ok(([(header::CONTENT_TYPE, "application/octet-stream")], body).into_response())
 }
 
-type Chunks = mpsc::Sender<io::Result<Bytes>>;
+type ChunkSender = mpsc::Sender<io::Result<Bytes>>;
 
-/// One reader of one task's output.
-struct Source {
-    app: App,
+/// Reader of one task's output.
+struct OutputReader {
+    app: ApiState,
     element: ElementId,
     query: LogQuery,
 }
 
-impl Source {
+impl OutputReader {
     fn rank(&self) -> Rank {
         Rank(self.query.rank.unwrap_or(0))
     }
 
-    /// Attempt after attempt, until none can come.
-    async fn run(self, chunks: Chunks) -> io::Result<()> {
+    /// Streams the output of attempt after attempt, until none can follow.
+    async fn run(self, chunks: ChunkSender) -> io::Result<()> {
         let mut revision = self.app.revision.clone();
         let mut shown = None;
         loop {
-            // Marked as seen before it is looked at: what changes in between wakes the wait below.
+            // Marked as seen before the check, so that a change in between ends the wait below.
             revision.mark_unchanged();
-            match self.standing().await.map_err(broken)? {
-                Standing::At { id, .. } if shown != Some(id) => {
-                    let begin = if shown.is_none() { Begin::of(&self.query) } else { Begin::Start };
+            match self.output_state().await.map_err(broken)? {
+                OutputState::At { id, .. } if shown != Some(id) => {
+                    let begin =
+                        if shown.is_none() { ReadStart::of(&self.query) } else { ReadStart::Start };
                     self.copy(id, begin, &chunks).await?;
                     shown = Some(id);
                     if !self.query.follow {
                         return Ok(());
                     }
                 }
-                Standing::At { last: true, .. } => return Ok(()),
-                Standing::At { .. } | Standing::NotYet => tokio::select! {
+                OutputState::At { last: true, .. } => return Ok(()),
+                OutputState::At { .. } | OutputState::NotStarted => tokio::select! {
                     changed = revision.changed() => {
                         changed.map_err(|_| io::Error::other("the daemon is stopping"))?;
                     }
@@ -123,14 +125,14 @@ impl Source {
         }
     }
 
-    /// One attempt's output; with `follow`, until its task writes no more.
-    async fn copy(&self, id: AttemptId, begin: Begin, chunks: &Chunks) -> io::Result<()> {
+    /// Streams one attempt's output; with `follow`, until its task writes no more.
+    async fn copy(&self, id: AttemptId, begin: ReadStart, chunks: &ChunkSender) -> io::Result<()> {
         let mut file = LogFile::new(self.app.backend.log_path(id, self.rank()), begin);
         loop {
-            // Asked before reading: what was written before the end is then read.
-            let over = match self.standing().await.map_err(broken)? {
-                Standing::At { id: now, over, .. } => over || now != id,
-                Standing::NotYet => true,
+            // Checked before reading, so that output written before the end is still read.
+            let over = match self.output_state().await.map_err(broken)? {
+                OutputState::At { id: now, over, .. } => over || now != id,
+                OutputState::NotStarted => true,
             };
             while let Some(chunk) = file.read().await? {
                 if chunks.send(Ok(chunk)).await.is_err() {
@@ -141,13 +143,13 @@ impl Source {
                 return Ok(());
             }
             tokio::select! {
-                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
                 () = chunks.closed() => return Ok(()),
             }
         }
     }
 
-    async fn standing(&self) -> Result<Standing, Failure> {
+    async fn output_state(&self) -> Result<OutputState, ApiFailure> {
         if let Some(live) = self.app.handle.element(self.element).await? {
             return self.live(&live);
         }
@@ -162,26 +164,26 @@ impl Source {
             Some(attempt) if self.rank().0 as usize >= attempt.placement.len() => {
                 Err(self.no_rank(attempt.placement.len()))
             }
-            Some(attempt) => Ok(Standing::At { id: attempt.id, over: true, last: true }),
-            None => Err(Failure::NotFound(format!("{} has no such attempt", self.name()))),
+            Some(attempt) => Ok(OutputState::At { id: attempt.id, over: true, last: true }),
+            None => Err(ApiFailure::NotFound(format!("{} has no such attempt", self.name()))),
         }
     }
 
-    fn live(&self, view: &ElementView) -> Result<Standing, Failure> {
-        let (current, wanted) = (view.attempt, self.query.attempt);
+    fn live(&self, view: &ElementView) -> Result<OutputState, ApiFailure> {
+        let current = view.attempt;
+        let wanted = self.query.attempt;
         let attempt = wanted.unwrap_or(current);
         if attempt > current || wanted == Some(0) {
-            return Err(Failure::NotFound(format!(
+            return Err(ApiFailure::NotFound(format!(
                 "{} has had {current} attempts so far",
-                self.name()
+                "{} has had only {current} attempts",
             )));
         }
         if attempt == 0 {
-            return match view.state.is_final() {
-                true => {
-                    Err(Failure::NotFound(format!("{} ended without having started", self.name())))
-                }
-                false => Ok(Standing::NotYet),
+            return if view.state.is_final() {
+                Err(ApiFailure::NotFound(format!("{} ended without having started", self.name())))
+            } else {
+                Ok(OutputState::NotStarted)
             };
         }
         let active =
@@ -193,34 +195,34 @@ impl Source {
         let over =
             attempt < current || !active || task.is_none_or(|task| task.stage == TaskStage::Ended);
         let id = AttemptId { element: self.element, attempt: Attempt(attempt) };
-        Ok(Standing::At { id, over, last: wanted.is_some() || view.state.is_final() })
+        Ok(OutputState::At { id, over, last: wanted.is_some() || view.state.is_final() })
     }
 
-    /// Without `follow`, an answer without a byte would leave open whether there is nothing or
-    /// nothing yet.
-    fn require_output(&self, standing: Standing) -> Result<(), Failure> {
+    /// Rejects a request without `follow` when there is no output: an empty response would not tell
+    /// whether output may still come.
+    fn require_output(&self, standing: OutputState) -> Result<(), ApiFailure> {
         match standing {
-            Standing::NotYet => Err(Failure::conflict(
+            OutputState::NotStarted => Err(ApiFailure::conflict(
                 format!("{} has not started, so there is no output yet", self.name()),
                 format!(
-                    "follow it: muster logs -f {0}   ask why: muster explain {0}",
+                    "follow it: muster logs -f {0}   see why: muster explain {0}",
                     self.element.job
                 ),
             )),
-            Standing::At { id, over: true, .. }
+            OutputState::At { id, over: true, .. }
                 if !self.app.backend.log_path(id, self.rank()).exists() =>
             {
-                Err(Failure::NotFound(format!(
-                    "{} left no output, or it is no longer kept",
+                Err(ApiFailure::NotFound(format!(
+                    "{} left no output, or it is no longer stored",
                     self.name()
                 )))
             }
-            Standing::At { .. } => Ok(()),
+            OutputState::At { .. } => Ok(()),
         }
     }
 
-    fn no_rank(&self, tasks: usize) -> Failure {
-        Failure::NotFound(format!("{} has ranks 0 to {}", self.name(), tasks.saturating_sub(1)))
+    fn no_rank(&self, tasks: usize) -> ApiFailure {
+        ApiFailure::NotFound(format!("{} has ranks 0 to {}", self.name(), tasks.saturating_sub(1)))
     }
 
     fn name(&self) -> String {
@@ -231,6 +233,6 @@ impl Source {
     }
 }
 
-fn broken(failure: Failure) -> io::Error {
+fn broken(failure: ApiFailure) -> io::Error {
     io::Error::other(format!("{failure:?}"))
 }

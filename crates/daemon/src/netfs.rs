@@ -1,6 +1,5 @@
-//! Network file systems, which the state must not lie on: their locks do not bind other hosts
-//! reliably, and a write that was acknowledged can be lost. Only names and numbers here; nothing is
-//! created.
+//! Detection of network file systems, which must not hold the state: their locks do not bind other
+//! hosts reliably, and an acknowledged write can be lost. Only reads; creates nothing.
 
 use std::fs;
 use std::io;
@@ -30,10 +29,10 @@ const MAGIC: &[(u64, &str)] = &[
     (0x013e_50d0, "wekafs"),
 ];
 
-/// `f_type` of everything in user space; which it is stands in the mount table.
+/// `f_type` of all FUSE file systems; the mount table has the specific type.
 const FUSE: u64 = 0x6573_5546;
 
-/// File systems in user space that reach over a network, as the mount table names them.
+/// FUSE file systems that access a network, as named in the mount table.
 const FUSE_NETWORK: &[&str] = &[
     "fuse.sshfs",
     "fuse.s3fs",
@@ -50,8 +49,8 @@ const FUSE_NETWORK: &[&str] = &[
     "fuse.lizardfs",
 ];
 
-/// Refuses a directory (or what it would be made in) on a network file system.
-pub(crate) fn refuse_network(dir: &Path) -> Result<(), PathsError> {
+/// Rejects a directory (or its nearest existing parent) on a network file system.
+pub(crate) fn reject_network(dir: &Path) -> Result<(), PathsError> {
     let failed = |source| PathsError::Io { path: dir.to_owned(), source };
     let existing = nearest_existing(dir).map_err(failed)?;
     let found = rustix::fs::statfs(&existing).map_err(|errno| failed(errno.into()))?;
@@ -67,7 +66,7 @@ pub(crate) fn refuse_network(dir: &Path) -> Result<(), PathsError> {
     }
 }
 
-/// Name of the network file system, if it is one.
+/// Returns the name of the network file system; `None` for a local one.
 fn network_kind(magic: u64, mount_type: &str) -> Option<&'static str> {
     match magic {
         FUSE => FUSE_NETWORK.iter().find(|kind| **kind == mount_type).copied(),
@@ -75,8 +74,8 @@ fn network_kind(magic: u64, mount_type: &str) -> Option<&'static str> {
     }
 }
 
-/// File system type of the mount that holds `path`, from the text of `/proc/self/mountinfo`
-/// (proc(5)): the longest mount point wins, the last one among equals.
+/// Returns the file system type of the mount that holds `path`, from the text of
+/// `/proc/self/mountinfo` (proc(5)): the longest mount point wins, the last one among equals.
 fn mount_type(mountinfo: &str, path: &Path) -> String {
     let mounts = mountinfo.lines().filter_map(|line| {
         let (mount, kind) = line.split_once(" - ")?;
@@ -89,7 +88,7 @@ fn mount_type(mountinfo: &str, path: &Path) -> String {
         .unwrap_or_default()
 }
 
-/// Blanks in mount points stand as `\040`.
+/// Decodes the escapes of blanks and backslashes in mount points (`\040`).
 fn unescape(point: &str) -> PathBuf {
     PathBuf::from(
         point
@@ -148,6 +147,6 @@ mod tests {
     #[test]
     fn a_local_directory_that_does_not_exist_yet_passes() {
         let dir = tempfile::tempdir().unwrap();
-        refuse_network(&dir.path().join("not/yet/there")).unwrap();
+        reject_network(&dir.path().join("not/yet/there")).unwrap();
     }
 }

@@ -1,5 +1,5 @@
-//! An effect, joined with the job's shape and payload and the nodes' devices, as an order that a
-//! backend can carry out. Makes no choices: every place and device is in the effect.
+//! Orders for a backend: an effect joined with the job's spec and payload and the nodes' devices.
+//! Makes no choices: every node and device comes from the effect.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,41 +8,41 @@ use muster_model::launch::{GangOrder, ReplicaOrder, TaskOrder};
 use muster_model::{AttemptId, NodeId, NodeSpec, Payload, Rank, TaskPlacement};
 use muster_runtime::engine::Engine;
 
-/// Why an order cannot be made. Each is a defect or a damaged store: the gang is reported as
-/// refused.
+/// Part that is missing for an order. Each is an internal error or a damaged store: the gang is
+/// reported as refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Missing {
+pub(crate) enum MissingPart {
     /// The job is not in memory.
     #[error("the job is not known")]
     Job,
-    /// Its command and environment are gone.
+    /// Its command and environment are not in the store.
     #[error("its command and environment are missing from the store")]
     Payload,
-    /// A node is not known.
+    /// The node is unknown.
     #[error("node {0} is not known")]
     Node(NodeId),
-    /// A group has no command.
+    /// The task group has no command.
     #[error("group `{0}` has no command")]
     Command(Arc<str>),
 }
 
-/// The order that carries out [`muster_model::Effect::Prepare`].
+/// Makes the order that carries out [`muster_model::Effect::Prepare`].
 pub(crate) fn gang_order(
     engine: &Engine,
     id: AttemptId,
     placement: &[TaskPlacement],
     payload: Option<&Payload>,
-) -> Result<GangOrder, Missing> {
-    let spec = engine.job_spec(id.element.job).ok_or(Missing::Job)?;
-    let payload = payload.ok_or(Missing::Payload)?;
-    let mut hosts = Hosts::of(placement);
+) -> Result<GangOrder, MissingPart> {
+    let spec = engine.job_spec(id.element.job).ok_or(MissingPart::Job)?;
+    let payload = payload.ok_or(MissingPart::Payload)?;
+    let mut hosts = GangNodes::of(placement);
     let mut tasks = Vec::with_capacity(placement.len());
     for (rank, place) in (0..).map(Rank).zip(placement) {
-        let group = spec.groups.get(usize::from(place.group)).ok_or(Missing::Job)?;
+        let group = spec.groups.get(usize::from(place.group)).ok_or(MissingPart::Job)?;
         let command = payload.commands.get(&group.name);
-        let command = command.ok_or_else(|| Missing::Command(group.name.clone()))?;
-        let node = engine.node_spec(place.node).ok_or(Missing::Node(place.node))?;
-        let (node_rank, local_rank, local_world_size) = hosts.seat(place.node);
+        let command = command.ok_or_else(|| MissingPart::Command(group.name.clone()))?;
+        let node = engine.node_spec(place.node).ok_or(MissingPart::Node(place.node))?;
+        let (node_rank, local_rank, local_world_size) = hosts.assign(place.node);
         tasks.push(TaskOrder {
             rank,
             group: group.name.clone(),
@@ -85,8 +85,8 @@ pub(crate) fn gang_order(
     })
 }
 
-/// What the visible-devices variables take: the vendor's name of a device, or its index where it
-/// has none.
+/// Returns the values for the visible-devices variables: the vendor's name of a device, or its
+/// index when it has none.
 fn device_names(node: &NodeSpec, place: &TaskPlacement) -> Vec<Arc<str>> {
     let name = |index: usize| match device(node, index) {
         Some(device) if !device.uuid.is_empty() => device.uuid.clone(),
@@ -99,36 +99,36 @@ fn device(node: &NodeSpec, index: usize) -> Option<&muster_model::Device> {
     node.devices.get(index)
 }
 
-/// The gang's nodes in order of first rank, with how many of its tasks each has and how many are
-/// seated.
-struct Hosts {
-    by_node: BTreeMap<NodeId, Host>,
+/// Nodes of a gang in order of first rank, with the number of tasks per node and of ranks assigned
+/// so far.
+struct GangNodes {
+    by_node: BTreeMap<NodeId, NodeRanks>,
 }
 
-struct Host {
+struct NodeRanks {
     node_rank: u32,
     tasks: u32,
-    seated: u32,
+    assigned: u32,
 }
 
-impl Hosts {
+impl GangNodes {
     fn of(placement: &[TaskPlacement]) -> Self {
-        let mut by_node: BTreeMap<NodeId, Host> = BTreeMap::new();
+        let mut by_node: BTreeMap<NodeId, NodeRanks> = BTreeMap::new();
         for place in placement {
             let next = by_node.len() as u32;
             by_node
                 .entry(place.node)
-                .or_insert(Host { node_rank: next, tasks: 0, seated: 0 })
+                .or_insert(NodeRanks { node_rank: next, tasks: 0, assigned: 0 })
                 .tasks += 1;
         }
         Self { by_node }
     }
 
-    /// Node rank, local rank and local world size of the next task on a node.
-    fn seat(&mut self, node: NodeId) -> (u32, u32, u32) {
+    /// Assigns the next task on a node; returns its node rank, local rank and local world size.
+    fn assign(&mut self, node: NodeId) -> (u32, u32, u32) {
         let host = self.by_node.get_mut(&node).expect("every node of the placement was counted");
-        host.seated += 1;
-        (host.node_rank, host.seated - 1, host.tasks)
+        host.assigned += 1;
+        (host.node_rank, host.assigned - 1, host.tasks)
     }
 }
 
@@ -148,8 +148,8 @@ mod tests {
             share: GpuMilli(0),
         };
         let placement = [place(7), place(3), place(7), place(3), place(7)];
-        let mut hosts = Hosts::of(&placement);
-        let seats: Vec<_> = placement.iter().map(|place| hosts.seat(place.node)).collect();
+        let mut hosts = GangNodes::of(&placement);
+        let seats: Vec<_> = placement.iter().map(|place| hosts.assign(place.node)).collect();
         assert_eq!(seats, [(0, 0, 3), (1, 0, 2), (0, 1, 3), (1, 1, 2), (0, 2, 3)]);
     }
 }

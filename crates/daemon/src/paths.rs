@@ -1,5 +1,5 @@
-//! Where a daemon keeps its state and its socket, and whether those places can be trusted. Both the
-//! daemon and its clients compute paths here, so they always agree. Nothing is created before
+//! Paths of the state and the socket, and checks whether they are safe to use. Both the daemon and
+//! its clients compute paths here, so they always agree. Nothing is created before
 //! [`Paths::prepare`].
 
 use std::env;
@@ -14,73 +14,73 @@ use rustix::process::geteuid;
 use crate::netfs;
 use crate::store;
 
-/// Longest socket path that the kernel takes (`sun_path` is 108 bytes with its terminating zero).
+/// Longest socket path that the kernel accepts (`sun_path` is 108 bytes with its terminating zero).
 const SOCKET_PATH_MAX: usize = 107;
 
-/// Places of one daemon.
+/// Paths of one daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Paths {
-    /// Its socket.
+    /// Path of its socket.
     pub socket: PathBuf,
-    /// What must survive a reboot: the database, supervisors' records, logs.
+    /// Directory for data that must survive a reboot: the database, supervisors' records, logs.
     pub state_dir: PathBuf,
-    /// What need not: sockets.
+    /// Directory for data that need not survive a reboot: sockets.
     pub runtime_dir: PathBuf,
-    /// Shared by all users of the machine.
+    /// True for the daemon that all users of the machine share.
     system: bool,
 }
 
-/// Why the places cannot be used.
+/// Error of the paths.
 #[derive(Debug, thiserror::Error)]
 pub enum PathsError {
     /// No home directory is known.
     #[error("neither MUSTER_HOME, XDG_STATE_HOME nor HOME is set")]
     NoHome,
-    /// A variable holds a relative path.
+    /// An environment variable contains a relative path.
     #[error("{variable} is `{}`, which is not an absolute path", .path.display())]
     Relative {
-        /// Which.
+        /// Name of the variable.
         variable: &'static str,
-        /// What it holds.
+        /// Value of the variable.
         path: PathBuf,
     },
-    /// The state would lie on a network file system.
+    /// The state directory is on a network file system.
     #[error("{} is on a network file system ({kind}), where locks and durable writes cannot be relied on", .path.display())]
     Network {
-        /// Where.
+        /// Path of the directory.
         path: PathBuf,
-        /// Which file system.
+        /// Type of the file system.
         kind: String,
     },
-    /// Somebody else could read or replace what is there.
+    /// Other users could read or replace the files.
     #[error("{} is not safe to use: {problem}", .path.display())]
     Unsafe {
-        /// Where.
+        /// Path that is not safe.
         path: PathBuf,
-        /// What is wrong.
+        /// Reason why it is not safe.
         problem: String,
     },
     /// The socket's path is too long.
     #[error("the socket path {} is longer than {SOCKET_PATH_MAX} bytes", .0.display())]
     SocketTooLong(PathBuf),
-    /// The system says no.
+    /// The operating system reports an error.
     #[error("cannot use {}", .path.display())]
     Io {
-        /// Where.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the operating system.
         #[source]
         source: io::Error,
     },
 }
 
 impl PathsError {
-    /// What to do about it.
+    /// Returns the next step for the user.
     #[must_use]
     pub fn hint(&self) -> &'static str {
         match self {
             PathsError::NoHome => "set MUSTER_HOME to a directory of your own",
-            PathsError::Relative { .. } => "give the path from the root: /…",
+            PathsError::Relative { .. } => "give an absolute path: /…",
             PathsError::Network { .. } => "set MUSTER_HOME to a directory on a local disk",
             PathsError::Unsafe { .. } => "remove it, or set MUSTER_HOME to a directory of your own",
             PathsError::SocketTooLong(_) => "set MUSTER_HOME to a shorter path",
@@ -92,12 +92,13 @@ impl PathsError {
 }
 
 impl Paths {
-    /// Places of this user's own daemon: under `MUSTER_HOME` when it is set; else state in the XDG
-    /// state directory, keyed by host, and the socket in the XDG runtime directory (or
-    /// `/tmp/muster-<uid>`).
+    /// Returns the paths of this user's own daemon: under `MUSTER_HOME` when it is set; else the
+    /// state in the XDG state directory, keyed by host, and the socket in the XDG runtime directory
+    /// (or `/tmp/muster-<uid>`).
     ///
     /// # Errors
-    /// When no place is known, or when the socket's directory exists and is not this user's alone.
+    /// When no directory is known, or when the socket's directory exists and is not private to this
+    /// user.
     pub fn personal() -> Result<Self, PathsError> {
         let (state_dir, runtime_dir) = match absolute("MUSTER_HOME")? {
             Some(home) => (home.clone(), home.join("run")),
@@ -112,20 +113,20 @@ impl Paths {
         Ok(paths)
     }
 
-    /// Folder for what is kept of jobs that were handed on to a queue such as `slurm`. Not by host:
-    /// login nodes and compute nodes share it.
+    /// Returns the directory for records of jobs that were submitted to an external scheduler such
+    /// as `slurm`. Not keyed by host: login nodes and compute nodes share it.
     ///
     /// # Errors
-    /// When a variable names no absolute path.
-    pub fn delegated(system: &str) -> Result<PathBuf, PathsError> {
+    /// When a variable does not contain an absolute path.
+    pub fn external_scheduler(system: &str) -> Result<PathBuf, PathsError> {
         match absolute("MUSTER_HOME")? {
             Some(home) => Ok(home.join(system)),
             None => Ok(state_home()?.join("muster").join(system)),
         }
     }
 
-    /// Places where a client finds the daemon that all users of the machine share. A user's own
-    /// variables move them nowhere.
+    /// Returns the paths at which clients find the daemon that all users of the machine share.
+    /// Variables of the user do not change them.
     #[must_use]
     pub fn system() -> Self {
         let runtime_dir = PathBuf::from("/run/muster");
@@ -137,22 +138,22 @@ impl Paths {
         }
     }
 
-    /// Whether this machine has a daemon that all users share: it has served here before, and its
-    /// state directory is there. Removing that directory takes the installation back.
+    /// Returns true when a shared daemon is installed on this machine: it has run before, and its
+    /// state directory exists. Removing that directory undoes the installation.
     #[must_use]
     pub fn shared_is_installed() -> bool {
         fs::symlink_metadata(Self::system().state_dir)
             .is_ok_and(|found| found.is_dir() && found.uid() == 0)
     }
 
-    /// Whether the user named a place for a daemon of their own.
+    /// Returns true when the user has set a directory for a daemon of their own.
     #[must_use]
     pub fn home_is_named() -> bool {
         matches!(absolute("MUSTER_HOME"), Ok(Some(_)))
     }
 
-    /// Places that a shared daemon serves from: under root's `MUSTER_HOME` when it is set (clients
-    /// then need `MUSTER_SOCKET`), else [`Paths::system`].
+    /// Returns the paths that a shared daemon uses: under root's `MUSTER_HOME` when it is set
+    /// (clients then need `MUSTER_SOCKET`), else [`Paths::system`].
     ///
     /// # Errors
     /// When `MUSTER_HOME` is not an absolute path.
@@ -161,9 +162,9 @@ impl Paths {
         Ok(home.map_or_else(Self::system, |home| Self::under(&home, true)))
     }
 
-    /// Places under one directory, for a daemon of a test or of another program. All users must
-    /// reach a shared daemon's socket and none its state, so there the state has a directory of its
-    /// own.
+    /// Returns paths under one directory, for a daemon of a test or of another program. All users
+    /// must reach a shared daemon's socket and none its state, so the state has its own directory
+    /// there.
     #[must_use]
     pub fn under(dir: &Path, system: bool) -> Self {
         let runtime_dir = dir.join("run");
@@ -171,41 +172,42 @@ impl Paths {
         Self { socket: runtime_dir.join("muster.sock"), state_dir, runtime_dir, system }
     }
 
-    /// The process of the daemon that uses these places, whether or not it listens; `None` when
-    /// there is none.
+    /// Returns the process id of the daemon that uses these paths, whether it listens or not;
+    /// `None` when there is none.
     #[must_use]
     pub fn daemon(&self) -> Option<u32> {
         store::holder(&self.state_dir)
     }
 
-    /// Creates what is missing and checks what is there. Only the daemon does this.
+    /// Creates missing directories and checks existing ones. Only the daemon calls it.
     ///
     /// # Errors
-    /// When a place is on a network file system, is not this user's, or cannot be made.
+    /// When a directory is on a network file system, belongs to another user, or cannot be created.
     pub fn prepare(&self) -> Result<(), PathsError> {
         self.check_socket_length()?;
-        netfs::refuse_network(&self.state_dir)?;
-        // Everyone may reach the shared daemon's socket; who they are is asked of the kernel. It
-        // comes first: the two may share a parent, which is made with the mode of the first.
+        netfs::reject_network(&self.state_dir)?;
+        // Every user may reach the shared daemon's socket, and the kernel identifies the user. The
+        // runtime directory comes first: the two may share a parent, which is created with the mode
+        // of the first.
         create_private(&self.runtime_dir, if self.system { 0o755 } else { 0o700 })?;
         create_private(&self.state_dir, 0o700)?;
-        match self.system {
-            true => [&self.runtime_dir, &self.state_dir]
-                .into_iter()
-                .try_for_each(|dir| check_way_to(dir)),
-            false => Ok(()),
+        if self.system {
+            [&self.runtime_dir, &self.state_dir].into_iter().try_for_each(|dir| check_parents(dir))
+        } else {
+            Ok(())
         }
     }
 
     fn check_socket_length(&self) -> Result<(), PathsError> {
-        match self.socket.as_os_str().as_bytes().len() > SOCKET_PATH_MAX {
-            true => Err(PathsError::SocketTooLong(self.socket.clone())),
-            false => Ok(()),
+        if self.socket.as_os_str().as_bytes().len() > SOCKET_PATH_MAX {
+            Err(PathsError::SocketTooLong(self.socket.clone()))
+        } else {
+            Ok(())
         }
     }
 }
 
-/// Name of this host, as `uname` says it.
+/// Returns the name of this host as `uname` reports it.
 #[must_use]
 pub fn host_name() -> String {
     let uname = rustix::system::uname();
@@ -228,8 +230,8 @@ fn state_home() -> Result<PathBuf, PathsError> {
     Ok(absolute("HOME")?.ok_or(PathsError::NoHome)?.join(".local/state"))
 }
 
-/// `$XDG_RUNTIME_DIR/muster` when that directory is this user's (it is not after `sudo`, which
-/// keeps the variable).
+/// Returns `$XDG_RUNTIME_DIR/muster` when that directory belongs to this user (after `sudo`, which
+/// keeps the variable, it does not).
 fn runtime_home() -> PathBuf {
     let uid = geteuid().as_raw();
     let xdg = absolute("XDG_RUNTIME_DIR").ok().flatten();
@@ -248,7 +250,7 @@ fn absolute(variable: &'static str) -> Result<Option<PathBuf>, PathsError> {
     }
 }
 
-/// Makes a directory (and its parents) and sees to it that it is this user's, with this mode.
+/// Creates a directory and its parents, and checks that it belongs to this user and has this mode.
 fn create_private(dir: &Path, mode: u32) -> Result<(), PathsError> {
     let failed = |source| PathsError::Io { path: dir.to_owned(), source };
     fs::DirBuilder::new().recursive(true).mode(mode).create(dir).map_err(failed)?;
@@ -259,30 +261,31 @@ fn create_private(dir: &Path, mode: u32) -> Result<(), PathsError> {
     Ok(())
 }
 
-/// A directory, not a link, of this user, that nobody else can write.
+/// Rejects anything but a directory (not a link) of this user that no other user can write to.
 fn check_private(dir: &Path) -> Result<(), PathsError> {
     match owned(dir)?.permissions().mode() & 0o022 {
         0 => Ok(()),
         _ => Err(PathsError::Unsafe {
             path: dir.to_owned(),
-            problem: "others can write to it".to_owned(),
+            problem: "other users can write to it".to_owned(),
         }),
     }
 }
 
-/// Nobody but this user (root, for a shared daemon) may put another directory in the place of one
-/// on the way: each is this user's or root's, and others can write to it only where they cannot
-/// rename what is not theirs (`/tmp`).
-fn check_way_to(dir: &Path) -> Result<(), PathsError> {
+/// Rejects a directory of which another user could replace a parent: each parent must belong to
+/// this user (root, for a shared daemon) or to root, and be writable for others only with the
+/// sticky bit (`/tmp`).
+fn check_parents(dir: &Path) -> Result<(), PathsError> {
     let real =
         fs::canonicalize(dir).map_err(|source| PathsError::Io { path: dir.to_owned(), source })?;
     for way in real.ancestors().skip(1) {
         let found = fs::symlink_metadata(way)
             .map_err(|source| PathsError::Io { path: way.to_owned(), source })?;
         let trusted = found.uid() == 0 || found.uid() == geteuid().as_raw();
-        let (mode, sticky) = (found.permissions().mode(), 0o1000);
+        let mode = found.permissions().mode();
+        let sticky = 0o1000;
         if !trusted || (mode & 0o022 != 0 && mode & sticky == 0) {
-            let problem = format!("others can rename what is in {}", way.display());
+            let problem = format!("other users can rename entries of {}", way.display());
             return Err(PathsError::Unsafe { path: dir.to_owned(), problem });
         }
     }
@@ -347,7 +350,7 @@ mod tests {
             );
         }
 
-        // Whoever can write to a directory can put another one in the place of what it holds.
+        // A user that can write to a directory can replace its entries.
         fs::set_permissions(&home, fs::Permissions::from_mode(0o777)).unwrap();
         assert!(matches!(paths.prepare(), Err(PathsError::Unsafe { .. })));
         fs::set_permissions(&home, fs::Permissions::from_mode(0o1777)).unwrap();

@@ -1,5 +1,6 @@
-//! The daemon on this machine: its places, its own user or all of them, the local backend. Blocks
-//! until it is told to stop, by a signal or over its API; tasks keep running and are found again.
+//! The daemon of this machine: its paths, one user or all, and the local backend. [`serve`] blocks
+//! until it is stopped by a signal or over the API; tasks keep running, and the next daemon adopts
+//! them.
 
 mod declare;
 mod error;
@@ -20,62 +21,61 @@ use muster_runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-pub use declare::{Declared, Settings};
+pub use declare::{DaemonSettings, SettingsSource};
 pub use error::ServeError;
-pub use lineage::{Older, accept_older_state};
+pub use lineage::{OlderState, accept_older_state};
 
 use self::socket::Socket;
-use crate::auth::{KernelPeers, Mode};
+use crate::auth::{DaemonMode, KernelPeers};
 use crate::clock::{Clock, SystemClock};
 use crate::embed::{Core, Parts};
 use crate::paths::{Paths, host_name};
 use crate::store::{DirLock, SqliteStore};
 
-/// A time line this far ahead of the wall clock is worth a word.
+/// Distance to the wall clock from which a time line that is ahead causes a warning.
 const CLOCK_WARNING: Span = Span::from_secs(60);
 
-/// How to serve.
+/// Options of `muster serve`.
 #[derive(Debug)]
 pub struct ServeOptions {
-    /// Places.
+    /// Paths of the daemon.
     pub paths: Paths,
-    /// Whom.
-    pub mode: Mode,
-    /// GPUs to declare; `None` keeps what was declared before, and a count of 0 takes the
-    /// declaration back.
+    /// Users that it serves.
+    pub mode: DaemonMode,
+    /// GPUs to declare; `None` keeps the last declaration, and a count of 0 removes it.
     pub virtual_gpus: Option<VirtualGpus>,
-    /// Queue file to set at start; `None` leaves the queues as they are.
+    /// Queue file to set at start; `None` leaves the queues unchanged.
     pub queues_file: Option<PathBuf>,
-    /// What holds until the daemon is served otherwise.
-    pub settings: Settings,
-    /// Serve beside the shared daemon of this machine, which gives the same devices away.
+    /// Settings that stay in force until the next `muster serve`.
+    pub settings: SettingsSource,
+    /// True to run beside the shared daemon of this machine, which allocates the same devices.
     pub beside_shared: bool,
-    /// Gets a byte once the socket takes connections, and is closed.
+    /// File descriptor that gets a byte once the socket accepts connections, and is then closed.
     pub ready: Option<OwnedFd>,
 }
 
 impl ServeOptions {
-    /// The defaults for a user's own daemon.
+    /// Returns the defaults for a user's own daemon.
     #[must_use]
     pub fn personal(paths: Paths) -> Self {
         Self {
             paths,
-            mode: Mode::Personal,
+            mode: DaemonMode::Personal,
             virtual_gpus: None,
             queues_file: None,
-            settings: Settings::Exactly(Declared::default()),
+            settings: SettingsSource::Exactly(DaemonSettings::default()),
             beside_shared: false,
             ready: None,
         }
     }
 }
 
-/// Runs the daemon until it is told to stop.
+/// Runs the daemon until it is stopped.
 ///
 /// # Errors
-/// When it cannot start; [`ServeError::hint`] says what to do.
+/// When it cannot start; [`ServeError::hint`] has the next step.
 pub fn serve(options: ServeOptions) -> Result<(), ServeError> {
-    // 1. Places, and nobody else in them: the state is locked by its store, the socket here.
+    // 1. Paths, exclusively: the store locks the state, and the runtime directory is locked here.
     options.paths.prepare()?;
     let store = SqliteStore::open(&options.paths.state_dir)?;
     let _socket_lock = DirLock::acquire(&options.paths.runtime_dir)?;
@@ -85,14 +85,14 @@ pub fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let reader = store.reader()?;
     let revision = store.revision()?;
     let runtime = Runtime::open(store, QueueTree::single())?;
-    let (runtime, epochs, lineage_warnings) = lineage::settle(runtime, &options.paths)?;
+    let (runtime, epochs, lineage_warnings) = lineage::check_lineage(runtime, &options.paths)?;
     let declared = declare::settings(runtime.store(), &options.settings)?;
     let idle = runtime.engine().is_none_or(|engine| engine.counts().active == 0);
     let virtual_gpus = declare::virtual_gpus(runtime.store(), options.virtual_gpus.as_ref(), idle)?;
     let (node_name, mut warnings) = declare::node_name(runtime.store(), &host_name(), idle)?;
     warnings.extend(lineage_warnings);
 
-    // 3. The machine.
+    // 3. Machine.
     let threads = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -108,12 +108,12 @@ pub fn serve(options: ServeOptions) -> Result<(), ServeError> {
         supervisor: vec!["/proc/self/exe".into(), "__supervise".into()],
         virtual_gpus: virtual_gpus.clone(),
         node_name,
-        system: options.mode == Mode::System,
+        system: options.mode == DaemonMode::System,
         limits: declared.limits(),
         booted: clock.booted(),
     };
     let backend: Arc<dyn Backend> = Arc::new(LocalBackend::new(config, reports_in)?);
-    refuse_second_owner(&options, virtual_gpus.is_some(), &*backend)?;
+    reject_second_owner(&options, virtual_gpus.is_some(), &*backend)?;
     warnings.extend(machine_warnings(&*backend, &clock));
 
     // 4. Inputs.
@@ -137,42 +137,42 @@ pub fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let core = Core::start(parts)?;
     let served = threads.block_on(listen(&core, &options.paths, options.mode, options.ready));
     let sound = core.shut_down();
-    // Gone already is as good as removed.
+    // The socket file may have been removed already.
     let _gone = fs::remove_file(&options.paths.socket);
     served?;
     if sound { Ok(()) } else { Err(ServeError::Defect) }
 }
 
-/// Two daemons that own the same devices would each give them away. A user's own daemon beside the
-/// shared one therefore has virtual GPUs, or has none and a place that its user named.
-fn refuse_second_owner(
+/// Rejects a daemon that would allocate the devices of the shared one a second time. A user's own
+/// daemon beside the shared one needs virtual GPUs, or no GPUs and a directory that its user set.
+fn reject_second_owner(
     options: &ServeOptions,
     has_virtual_gpus: bool,
     backend: &dyn Backend,
 ) -> Result<(), ServeError> {
-    let is_second = options.mode == Mode::Personal && Paths::shared_is_installed();
+    let is_second = options.mode == DaemonMode::Personal && Paths::shared_is_installed();
     let owns_none =
         backend.nodes().iter().all(|node| node.devices.is_empty()) && Paths::home_is_named();
-    match is_second && !options.beside_shared && !has_virtual_gpus && !owns_none {
-        true => Err(ServeError::SharedInstalled),
-        false => Ok(()),
+    if is_second && !options.beside_shared && !has_virtual_gpus && !owns_none {
+        return Err(ServeError::SharedInstalled);
     }
+    Ok(())
 }
 
 async fn listen(
     core: &Core,
     paths: &Paths,
-    mode: Mode,
+    mode: DaemonMode,
     ready: Option<OwnedFd>,
 ) -> Result<(), ServeError> {
     let failed = |source| ServeError::Socket { path: paths.socket.clone(), source };
     let (mut socket, listener) = Socket::bind(paths, mode).map_err(failed)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Runtime)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Runtime)?;
-    // A terminal that closes is not a wish to stop.
+    // A terminal that closes must not stop the daemon.
     let _hangup = signal(SignalKind::hangup()).map_err(ServeError::Runtime)?;
     tracing::info!(socket = %paths.socket.display(), mode = mode.word(), "listening");
-    ready::tell(ready);
+    ready::notify(ready);
     let peers = Arc::new(KernelPeers);
     let mut listeners = vec![core.spawn_listener(listener, peers.clone())];
     let mut stopping = core.stopping();
@@ -185,10 +185,10 @@ async fn listen(
         }
     }
     for listener in listeners {
-        // One that panicked has said so.
+        // A listener that panicked has logged it.
         let _panicked = listener.await;
     }
-    tracing::info!("stopping; running tasks go on");
+    tracing::info!("stopping; running tasks continue");
     Ok(())
 }
 
@@ -203,14 +203,14 @@ fn machine_warnings(backend: &dyn Backend, clock: &SystemClock) -> Vec<String> {
     let mut warnings = Vec::new();
     if backend.nodes().iter().all(|node| node.devices.is_empty()) {
         warnings.push(
-            "no GPU was found; jobs that ask for one are refused. declare virtual ones with --virtual-gpus N"
+            "no GPU was found; jobs that request one are rejected. declare virtual ones with --virtual-gpus N"
                 .to_owned(),
         );
     }
     let ahead = clock.ahead_of_wall();
     if ahead > CLOCK_WARNING {
         warnings.push(format!(
-            "the wall clock was set back: times shown here run {ahead} ahead of it, so that they never go back"
+            "the wall clock was set back: times shown here are {ahead} ahead of it, so that they never go back"
         ));
     }
     warnings

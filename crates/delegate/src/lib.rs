@@ -1,9 +1,9 @@
-//! Stands before a queue that decides by itself: answers the API's routes from it, in the caller's
-//! process and as the caller, so that every verb works there without a daemon. The queue is the
-//! truth. What is kept here is what it cannot keep: scripts as they were handed on, output, and
-//! Muster's own ids. Nothing here schedules.
+//! Serves Muster's API from an external scheduler: each route runs the scheduler's own commands in
+//! the caller's process and as the caller, so that all commands work without a daemon. The external
+//! queue is authoritative. Only what it cannot hold is kept here: submitted scripts, output, and
+//! Muster's own job ids. Nothing here schedules.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot unwrap should fail"))]
 
-mod refusal;
+mod error;
 pub mod slurm;

@@ -1,6 +1,6 @@
-//! The front of Slurm before programs that only say what they are told to: what is asked of them,
-//! with which script, and what is made of their answers. The real ones are asked in the tests of
-//! the command line.
+//! Tests of the Slurm front end with fake programs in place of Slurm's: the calls that they
+//! receive, the scripts, and the handling of their answers. The tests of the command line use a
+//! real Slurm.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop there")]
 
@@ -14,43 +14,44 @@ use muster_api::query::{JobFilter, LogQuery};
 use muster_api::types::{
     ActionRequest, BulkAction, BulkRequest, BulkTarget, SubmitRequest, SubmitResponse,
 };
-use muster_api::{Action, Client, ClientError, Stay};
-use muster_backends::slurm::rest::Rest;
+use muster_api::{Client, ClientError, JobAction, WaitMode};
+use muster_backends::slurm::rest::RestClient;
 use muster_backends::slurm::tool::Tools;
-use muster_delegate::slurm::{Settings, Slurm};
+use muster_delegate::slurm::{SlurmFrontConfig, SlurmScheduler};
 use muster_model::JobId;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixListener;
 
-/// What was said beside the answers, in all tests.
+/// Warnings beside the answers, of all tests.
 static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// A folder of programs, and a front before them.
-struct Fake {
+/// Directory of fake programs, and a client of the front end that uses them.
+struct FakeSlurm {
     dir: tempfile::TempDir,
     client: Client,
 }
 
-impl Fake {
+impl FakeSlurm {
     fn new() -> Self {
         Self::with(None)
     }
 
-    fn with(rest: Option<Rest>) -> Self {
+    fn with(rest: Option<RestClient>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let tools = Tools::new().in_folder(dir.path().join("bin"));
         let root = dir.path().join("state");
         let program = "/shared/bin/muster".into();
-        let settings = Settings {
+        let settings = SlurmFrontConfig {
             tools,
             rest,
             warn: |text| WARNINGS.lock().unwrap().push(text.to_owned()),
             program,
             user: "ada".into(),
             root,
-            look_again: Duration::from_millis(20),
+            poll_interval: Duration::from_millis(20),
         };
-        let fake = Self { client: Client::here(Arc::new(Slurm::new(settings))), dir };
+        let fake =
+            Self { client: Client::in_process(Arc::new(SlurmScheduler::new(settings))), dir };
         std::fs::create_dir(fake.dir.path().join("bin")).unwrap();
         fake.program("scontrol", "echo 'ClusterName             = lab'");
         fake.program("squeue", "echo '{\"jobs\": []}'");
@@ -58,7 +59,7 @@ impl Fake {
         fake
     }
 
-    /// Writes a program; what it is called with is kept.
+    /// Writes a program that records its calls.
     fn program(&self, name: &str, body: &str) {
         let path = self.dir.path().join("bin").join(name);
         let calls = self.dir.path().join(format!("{name}.calls"));
@@ -92,7 +93,7 @@ impl Fake {
         self.client.submit(&request).await
     }
 
-    /// The script of a job, without the temporary folder of this test.
+    /// Returns the script of a job, without the temporary directory of this test.
     async fn script(&self, source: &str) -> String {
         let response = self.submit(source, true).await.unwrap();
         let scripts: Vec<String> = response.jobs.into_iter().filter_map(|job| job.native).collect();
@@ -101,7 +102,7 @@ impl Fake {
         (said + &scripts.join("\n")).replace(&self.root().display().to_string(), "/state/lab")
     }
 
-    /// Why it is refused, and what would do.
+    /// Returns the error message and hint for a job that is refused.
     async fn refusal(&self, source: &str) -> String {
         match self.submit(source, true).await {
             Err(ClientError::Api(body)) => {
@@ -114,7 +115,7 @@ impl Fake {
 
 #[tokio::test]
 async fn the_script_of_two_nodes() {
-    let script = Fake::new()
+    let script = FakeSlurm::new()
         .script("name: fsdp\nnodes: 2\ngpus: 8\ntime: 12h\nrun: torchrun train.py\n")
         .await;
     insta::assert_snapshot!(script);
@@ -156,7 +157,7 @@ slurm:
   options: [--mail-type=END, "--comment-not=a b"]
 run: [python, -c, "print('it''s')"]
 "#;
-    let fake = Fake::new();
+    let fake = FakeSlurm::new();
     let job = |number: u32| {
         format!(r#"{{"job_id": {number}, "job_state": "RUNNING", "user_name": "ada"}}"#)
     };
@@ -180,7 +181,7 @@ groups:
   - {name: trainer, tasks: 2, gpus-per-task: 4, run: ./trainer}
   - {name: rollout, tasks: 3, gpus-per-task: 1, run: "#!/usr/bin/env python3\nprint('MUSTER')\n"}
 "##;
-    let fake = Fake::new();
+    let fake = FakeSlurm::new();
     insta::assert_snapshot!(format!(
         "{}\n----\n{}",
         fake.script(alike).await,
@@ -190,7 +191,7 @@ groups:
 
 #[tokio::test]
 async fn what_slurm_cannot_do_is_refused_or_said() {
-    let fake = Fake::new();
+    let fake = FakeSlurm::new();
     let mut text = String::new();
     for source in [
         "kind: service\nrun: serve\n",
@@ -225,7 +226,7 @@ async fn what_slurm_cannot_do_is_refused_or_said() {
 
 #[tokio::test]
 async fn groups_wait_where_they_say_and_count_memory_alike() {
-    let fake = Fake::new();
+    let fake = FakeSlurm::new();
     let groups = |server: &str, client: &str| {
         format!(
             "time: 5m\nslurm: {{partition: any}}\ngroups:\n  - {{name: server, {server}, run: a}}\n  - {{name: client, {client}, run: b}}\n"
@@ -248,14 +249,14 @@ async fn groups_wait_where_they_say_and_count_memory_alike() {
             "gpus: 1, slurm: {partition: gpu, constraint: \"a100|h100\"}",
             "--partition=cpu,short hetjob --partition=gpu --constraint=a100|h100",
         ),
-        // The same resources in other partitions are components all the same.
+        // The same resources in other partitions are separate components.
         ("gpus: 1, slurm: {partition: a}", "gpus: 1", "--partition=a hetjob --partition=any"),
         (
             "gpus: 1, memory: 1GiB",
             "nodes: 2, memory: 1GiB",
             "--mem=1024M --partition=any hetjob --mem=1024M --partition=any",
         ),
-        // sbatch refuses memory by node beside memory by CPU.
+        // sbatch refuses memory per node together with memory per CPU.
         (
             "cpus: 2, memory: 1GiB",
             "tasks: 4, gpus-per-task: 1, memory: 1GiB",
@@ -268,7 +269,7 @@ async fn groups_wait_where_they_say_and_count_memory_alike() {
 
 #[tokio::test]
 async fn raw_options_cannot_break_the_script() {
-    let fake = Fake::new();
+    let fake = FakeSlurm::new();
     for option in [
         "--mail-type=END\n#SBATCH --uid=0",
         "--x=\"a",
@@ -310,7 +311,7 @@ async fn raw_options_cannot_break_the_script() {
 
 #[tokio::test]
 async fn a_submission_is_handed_on_once_however_often_it_is_sent() {
-    let fake = Fake::new();
+    let fake = FakeSlurm::new();
     fake.program("sbatch", "echo 41");
     let first = fake.submit("run: x\n", false).await.unwrap();
     let again = fake.submit("run: x\n", false).await.unwrap();
@@ -320,7 +321,7 @@ async fn a_submission_is_handed_on_once_however_often_it_is_sent() {
 
 #[tokio::test]
 async fn documents_are_handed_on_in_order_or_none_is() {
-    let fake = Fake::new();
+    let fake = FakeSlurm::new();
     let counter = fake.dir.path().join("count");
     fake.program("sbatch", &format!("echo x >> {0}; grep -c x {0}", counter.display()));
     let source = "name: prepare\nrun: x\n---\nname: train\nafter: prepare\nrun: y\n";
@@ -329,16 +330,16 @@ async fn documents_are_handed_on_in_order_or_none_is() {
     let script =
         std::fs::read_to_string(fake.calls("sbatch")[1].trim_start_matches("--parsable ")).unwrap();
     assert!(script.contains("#SBATCH --dependency=afterok:1\n"), "{script}");
-    // The second is refused: the first is cancelled again.
-    let fake = Fake::new();
+    // The second is rejected: the first is cancelled.
+    let fake = FakeSlurm::new();
     let refuse = "case \"$2\" in *1/script.sh) echo 'sbatch: error: Batch job submission failed: Invalid qos specification' >&2; exit 1;; esac\necho 7";
     fake.program("sbatch", refuse);
     fake.program("scancel", "true");
     match fake.submit(source, false).await {
         Err(ClientError::Api(body)) => {
-            assert_eq!(body.message, "Slurm refused it: Invalid qos specification");
+            assert_eq!(body.message, "Slurm rejected the job: Invalid qos specification");
             assert!(
-                body.hints.iter().any(|hint| hint.contains("7 were submitted")),
+                body.hints.iter().any(|hint| hint.contains("7 of the same job file")),
                 "{:?}",
                 body.hints
             );
@@ -350,8 +351,8 @@ async fn documents_are_handed_on_in_order_or_none_is() {
 
 #[tokio::test]
 async fn an_acknowledgement_that_was_lost_is_looked_for() {
-    let fake = Fake::new();
-    // It arrives, and its answer does not.
+    let fake = FakeSlurm::new();
+    // The job arrives, but its acknowledgement does not.
     fake.program("sbatch", "kill -9 $$");
     let row = r#"{"jobs": [{"job_id": 9, "user_name": "ada", "job_state": "PENDING", "comment": "muster:5eed5eed5eed5eed5eed5eed0"}]}"#;
     let arrived = fake.dir.path().join("sbatch.calls");
@@ -360,19 +361,19 @@ async fn an_acknowledgement_that_was_lost_is_looked_for() {
         &format!("[ -s {} ] && echo '{row}' || echo '{{\"jobs\": []}}'", arrived.display()),
     );
     assert_eq!(fake.submit("run: x\n", false).await.unwrap().jobs[0].job, JobId(9));
-    // Sent again with the same key: it is there.
+    // Sent again with the same key: the job is found.
     assert_eq!(fake.submit("run: x\n", false).await.unwrap().jobs[0].job, JobId(9));
     assert_eq!(fake.calls("sbatch").len(), 1);
 }
 
 #[tokio::test]
 async fn variables_of_the_environment_do_not_overrule_the_script() {
-    let fake = Fake::new();
+    let fake = FakeSlurm::new();
     fake.program(
         "sbatch",
         "echo 3; [ -z \"$SBATCH_TIMELIMIT$SBATCH_NO_REQUEUE\" ] && [ \"$SBATCH_DEBUG\" = kept ]",
     );
-    // The variables of this very process reach sbatch: set for a child of it only.
+    // Variables of this process reach sbatch; they are set only for a child process.
     let exe = std::env::current_exe().unwrap();
     if std::env::var_os("SBATCH_DEBUG").is_none() {
         let status = std::process::Command::new(exe)
@@ -389,11 +390,11 @@ async fn variables_of_the_environment_do_not_overrule_the_script() {
 
 #[tokio::test]
 async fn one_that_slurm_lost_before_it_started_is_handed_on_again_and_answers_to_its_number() {
-    let fake = Fake::new();
+    let fake = FakeSlurm::new();
     let count = fake.dir.path().join("count");
     fake.program("sbatch", &format!("echo x >> {0}; expr 40 + $(grep -c x {0})", count.display()));
     fake.submit("name: lost\nrun: x\n", false).await.unwrap();
-    // Neither the controller nor the accounting knows 41; 42 is what it becomes.
+    // Neither the controller nor the accounting has 41; 42 is its new number.
     let row = |number: u64, id: &str| {
         format!(
             r#"echo '{{"jobs": [{{"job_id": {number}, "name": "n", "user_name": "ada", "job_state": "RUNNING", "comment": "muster:{id}"}}]}}'"#
@@ -407,23 +408,23 @@ async fn one_that_slurm_lost_before_it_started_is_handed_on_again_and_answers_to
             row(42, "5eed5eed5eed5eed5eed5eed0")
         ),
     );
-    // Whoever only looks hands nothing on.
+    // Queries alone resubmit nothing.
     let named = || JobFilter { ids: Some("41".to_owned()), ..JobFilter::default() };
     fake.client.jobs(JobFilter::default()).await.unwrap();
     let view = fake.client.job(JobId(41), None).await.unwrap().job;
     assert_eq!((view.job, view.state.word()), (JobId(41), "unknown"));
-    fake.client.stay(Stay::Watches);
+    fake.client.set_wait_mode(WaitMode::Watch);
     assert_eq!(fake.client.jobs(named()).await.unwrap().jobs[0].state.word(), "unknown");
     assert_eq!(fake.calls("sbatch").len(), 1);
-    // A client that waits for it does.
-    fake.client.stay(Stay::Waits);
+    // A client that waits for the job resubmits it.
+    fake.client.set_wait_mode(WaitMode::WaitForJobs);
     let view = fake.client.jobs(named()).await.unwrap().jobs.remove(0);
     assert_eq!((view.job, view.state.word()), (JobId(41), "running"));
     assert_eq!(fake.calls("sbatch").len(), 2);
-    // It is known now: nobody hands it on a third time.
+    // The job is in the queue: it is not submitted a third time.
     fake.client.jobs(named()).await.unwrap();
     assert_eq!(fake.calls("sbatch").len(), 2);
-    // Its number was given to another: that one is not taken for it.
+    // Its number belongs to another job now, which is not mistaken for it.
     fake.program("squeue", &row(41, "other"));
     let listed = fake
         .client
@@ -435,7 +436,7 @@ async fn one_that_slurm_lost_before_it_started_is_handed_on_again_and_answers_to
 
 #[tokio::test]
 async fn one_that_started_and_that_nobody_knows_any_more_is_unknown_and_not_run_twice() {
-    let fake = Fake::new();
+    let fake = FakeSlurm::new();
     fake.program("sbatch", "echo 41");
     fake.submit("name: lost\nrun: x\n", false).await.unwrap();
     let element = fake.root().join("5eed5eed5eed5eed5eed5eed0/0");
@@ -451,33 +452,33 @@ async fn one_that_started_and_that_nobody_knows_any_more_is_unknown_and_not_run_
 
 #[tokio::test]
 async fn what_was_cancelled_and_what_nobody_can_say_is_not_handed_on_again() {
-    // Without accounting nobody can say whether it has ended.
-    let fake = Fake::new();
+    // Without accounting it is unknown whether the job has ended.
+    let fake = FakeSlurm::new();
     fake.program("sbatch", "echo 41");
     fake.program("sacct", "echo 'Slurm accounting storage is disabled' >&2; exit 1");
     fake.submit("run: x\n", false).await.unwrap();
     fake.client.jobs(JobFilter::default()).await.unwrap();
     assert_eq!(fake.calls("sbatch").len(), 1);
-    // Cancelled while it waited, and forgotten by the controller.
-    let fake = Fake::new();
+    // Cancelled while pending, and forgotten by the controller.
+    let fake = FakeSlurm::new();
     fake.program("sbatch", "echo 41");
     fake.program("scancel", "true");
     let row = r#"{"jobs": [{"job_id": 41, "user_name": "ada", "job_state": "PENDING", "comment": "muster:5eed5eed5eed5eed5eed5eed0"}]}"#;
     fake.program("squeue", &format!("echo '{row}'"));
     fake.submit("run: x\n", false).await.unwrap();
-    fake.client.act(JobId(41), Action::Cancel, ActionRequest { index: None }).await.unwrap();
+    fake.client.act(JobId(41), JobAction::Cancel, ActionRequest { index: None }).await.unwrap();
     fake.program("squeue", "echo '{\"jobs\": []}'");
     fake.client.jobs(JobFilter::default()).await.unwrap();
-    assert_eq!(fake.calls("sbatch").len(), 1, "what was cancelled is not handed on again");
-    // The number is another's by now: nothing is done to that one.
+    assert_eq!(fake.calls("sbatch").len(), 1, "a cancelled job is not resubmitted");
+    // The number belongs to another job now, which is not touched.
     fake.program("squeue", &format!("echo '{}'", row.replace("5eed5eed", "other")));
-    let other = fake.client.act(JobId(41), Action::Cancel, ActionRequest { index: None }).await;
+    let other = fake.client.act(JobId(41), JobAction::Cancel, ActionRequest { index: None }).await;
     assert!(matches!(&other, Err(ClientError::Api(body)) if body.code == "refused"), "{other:?}");
 }
 
 #[tokio::test]
 async fn a_submission_waits_for_a_controller_that_is_away_and_arrives_once() {
-    let fake = Fake::new();
+    let fake = FakeSlurm::new();
     let count = fake.dir.path().join("count");
     let away = "echo 'sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)' >&2; exit 1";
     fake.program(
@@ -493,7 +494,7 @@ async fn a_submission_waits_for_a_controller_that_is_away_and_arrives_once() {
 
 #[tokio::test]
 async fn a_failure_is_its_own_code_unless_a_step_says_more() {
-    let fake = Fake::new();
+    let fake = FakeSlurm::new();
     let row = r#"{"jobs": [{"job_id": 5, "user_name": "ada", "job_state": "FAILED", "state_reason": "NonZeroExitCode", "exit_code": 768, "comment": "muster:x"}]}"#;
     fake.program("squeue", &format!("echo '{row}'"));
     let code = async || {
@@ -510,7 +511,7 @@ async fn a_failure_is_its_own_code_unless_a_step_says_more() {
 
 #[tokio::test]
 async fn any_number_of_watchers_asks_slurm_once_per_look() {
-    let fake = Fake::new();
+    let fake = FakeSlurm::new();
     let watch = async || {
         for _ in 0..3 {
             let changes = fake.client.changes(None, 1).await.unwrap();
@@ -522,12 +523,12 @@ async fn any_number_of_watchers_asks_slurm_once_per_look() {
     futures_util::future::join_all((0..8).map(|_| watch())).await;
     let looks = begun.elapsed().as_millis() / 20 + 1;
     let calls = fake.calls("squeue").len() as u128;
-    assert!(calls <= looks + 8, "{calls} questions in {looks} looks of 8 watchers");
+    assert!(calls <= looks + 8, "{calls} queries in {looks} refreshes of 8 watchers");
 }
 
 #[tokio::test]
 async fn an_old_squeue_is_asked_in_the_words_that_it_knows() {
-    let fake = Fake::new();
+    let fake = FakeSlurm::new();
     let line = [
         "5",
         "5",
@@ -560,10 +561,10 @@ async fn an_old_squeue_is_asked_in_the_words_that_it_knows() {
 
 #[tokio::test]
 async fn refusals_of_slurm_say_what_to_do() {
-    let fake = Fake::new();
+    let fake = FakeSlurm::new();
     fake.program("scancel", "true");
     fake.program("squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1");
-    let cancel = fake.client.act(JobId(8), Action::Cancel, ActionRequest { index: None }).await;
+    let cancel = fake.client.act(JobId(8), JobAction::Cancel, ActionRequest { index: None }).await;
     assert!(
         matches!(&cancel, Err(ClientError::Api(body)) if body.code == "not_found"),
         "{cancel:?}"
@@ -579,14 +580,14 @@ async fn refusals_of_slurm_say_what_to_do() {
     }
     let nodes = fake
         .client
-        .scale(JobId(8), &muster_api::types::ScaleRequest { floor: 1, ceiling: 1 })
+        .scale(JobId(8), &muster_api::types::ScaleRequest { guaranteed: 1, max: 1 })
         .await;
     assert!(matches!(&nodes, Err(ClientError::Api(body)) if body.code == "refused"), "{nodes:?}");
 }
 
 #[tokio::test]
 async fn many_are_cancelled_by_one_call_and_each_is_told_what_became_of_it() {
-    let fake = Fake::new();
+    let fake = FakeSlurm::new();
     let row = |id: u64, state: &str| {
         format!(r#"{{"job_id": {id}, "user_name": "ada", "job_state": "{state}"}}"#)
     };
@@ -621,31 +622,37 @@ async fn many_are_cancelled_by_one_call_and_each_is_told_what_became_of_it() {
         ]
     );
     assert_eq!(fake.calls("scancel"), ["1 2 3 4"]);
-    assert_eq!(fake.calls("squeue").len(), 2, "one look at all of them, and one at what had ended");
+    assert_eq!(
+        fake.calls("squeue").len(),
+        2,
+        "one query for all of them, and one for the ended one"
+    );
     assert_eq!(results[2].code.as_deref(), Some("refused"));
 }
 
 #[tokio::test]
 async fn what_ended_long_ago_is_asked_of_the_accounting_before_anything_waits_for_it() {
-    let fake = Fake::new();
+    let fake = FakeSlurm::new();
     fake.program("sbatch", "echo 41");
     let source = "name: late\ntime: 1m\nafter: 12\nrun: x\n";
-    // 1. Nobody knows it; and nobody can say.
+    // 1. No program has the job, and without accounting its end is unknown.
     let refusal = fake.refusal(source).await;
     assert!(
-        refusal.starts_with("it waits for job 12, which is unknown or ended long ago\nhint: "),
+        refusal
+            .starts_with("the job depends on job 12, which is unknown or ended long ago\nhint: "),
         "{refusal}"
     );
     fake.program("sacct", "echo 'Slurm accounting storage is disabled' >&2; exit 1");
     let refusal = fake.refusal(source).await;
-    assert!(refusal.contains("there is no accounting"), "{refusal}");
+    assert!(refusal.contains("without accounting"), "{refusal}");
     fake.program(
         "sacct",
         "echo 'sacct: error: Problem talking to the database: Connection refused' >&2; exit 1",
     );
     let refusal = fake.refusal(source).await;
     assert!(refusal.contains("the accounting does not answer"), "{refusal}");
-    // 2. It has failed: never; it has ended well: met, and Slurm is not told to wait for it.
+    // 2. Failed: the dependency can never be met. Ended well: it is met, and is not passed on to
+    // Slurm.
     let ended = |state: &str| {
         let who = ["12", "12", "prepare", "ada", "vision", "batch", "normal", state, "0:0"];
         let when = ["1795370667", "1795370668", "1795370669", "UNLIMITED", "node1", "1", "1", "1"];
@@ -653,7 +660,7 @@ async fn what_ended_long_ago_is_asked_of_the_accounting_before_anything_waits_fo
     };
     fake.program("sacct", &format!("printf '%s\\n' '{}'", ended("FAILED")));
     let refusal = fake.refusal(source).await;
-    assert!(refusal.starts_with("it can never start: job 12 is failed"), "{refusal}");
+    assert!(refusal.starts_with("the job can never start: job 12 is failed"), "{refusal}");
     assert!(fake.calls("sbatch").is_empty());
     fake.program("sacct", &format!("printf '%s\\n' '{}'", ended("COMPLETED")));
     let script = fake.script(source).await;
@@ -663,18 +670,22 @@ async fn what_ended_long_ago_is_asked_of_the_accounting_before_anything_waits_fo
 #[tokio::test]
 async fn the_script_of_a_job_that_takes_turns() {
     let source = "name: turns\nnodes: 2\ngpus: 1\ntime: 1h\ncheckpoint: {signal: USR2, grace: 1m, by: all, then: requeue}\nrun: x\n";
-    insta::assert_snapshot!(Fake::new().script(source).await);
+    insta::assert_snapshot!(FakeSlurm::new().script(source).await);
 }
 
 #[tokio::test]
 async fn a_job_that_names_no_signal_gets_none() {
-    let fake = Fake::new();
+    let fake = FakeSlurm::new();
     fake.program("sbatch", "echo 41");
     fake.submit("name: plain\ntime: 1m\nrun: x\n", false).await.unwrap();
     for job in [41, 42] {
-        match fake.client.act(JobId(job), Action::Checkpoint, ActionRequest { index: None }).await {
+        match fake
+            .client
+            .act(JobId(job), JobAction::Checkpoint, ActionRequest { index: None })
+            .await
+        {
             Err(ClientError::Api(body)) => {
-                assert_eq!(body.message, format!("job {job} takes no checkpoint signal"));
+                assert_eq!(body.message, format!("job {job} has no checkpoint signal"));
             }
             other => panic!("{other:?}"),
         }
@@ -684,7 +695,7 @@ async fn a_job_that_names_no_signal_gets_none() {
 
 #[tokio::test]
 async fn a_request_to_save_is_noted_when_it_was_heard_and_only_who_has_begun_is_asked() {
-    let fake = Fake::new();
+    let fake = FakeSlurm::new();
     fake.program("sbatch", "echo 41");
     fake.submit("name: saves\ntime: 1m\ncheckpoint: {grace: 5s}\nrun: x\n", false).await.unwrap();
     let id = "5eed5eed5eed5eed5eed5eed0";
@@ -694,35 +705,35 @@ async fn a_request_to_save_is_noted_when_it_was_heard_and_only_who_has_begun_is_
     fake.program("squeue", &format!("echo '{{\"jobs\": [{row}]}}'"));
     let ask = async || {
         let asked =
-            fake.client.act(JobId(41), Action::Checkpoint, ActionRequest { index: None }).await;
+            fake.client.act(JobId(41), JobAction::Checkpoint, ActionRequest { index: None }).await;
         asked.map(|answer| answer.message).map_err(|error| match error {
             ClientError::Api(body) => body.message,
             other => panic!("{other:?}"),
         })
     };
-    // 1. It runs, says Slurm, and no script of this attempt has begun.
-    assert_eq!(ask().await, Err("job 41 has not begun yet".to_owned()));
+    // 1. Slurm reports it as running, but no script of this attempt has begun.
+    assert_eq!(ask().await, Err("job 41 has not started yet".to_owned()));
     let folder = fake.root().join(id).join("0");
     std::fs::create_dir(&folder).unwrap();
     std::fs::write(folder.join("starts"), "41 1 100 node1 1\n").unwrap();
-    assert_eq!(ask().await, Err("job 41 has not begun yet".to_owned()));
+    assert_eq!(ask().await, Err("job 41 has not started yet".to_owned()));
     assert!(fake.calls("scancel").is_empty());
-    // 2. It has, and the signal does not reach it.
+    // 2. It has begun, but the signal is not delivered.
     std::fs::write(folder.join("starts"), "41 1 100 node1 1\n41 2 200 node1 1\n").unwrap();
     let open = || folder.join("asked.json").exists();
     fake.program("scancel", "echo 'scancel: error: Access/permission denied' >&2; exit 1");
     assert_eq!((ask().await, open()), (Err("job 41 is not yours".to_owned()), false));
-    // 3. It does; what fails later takes nothing of that back.
+    // 3. The signal is delivered; a later failure undoes nothing of that.
     fake.program("scancel", "true");
-    assert_eq!((ask().await, open()), (Ok("asked to save its progress".to_owned()), true));
+    assert_eq!((ask().await, open()), (Ok("checkpoint requested".to_owned()), true));
     let noted = std::fs::read_to_string(folder.join("asked.json")).unwrap();
     fake.program("scancel", "exit 1");
     assert!(ask().await.is_err());
     assert_eq!(std::fs::read_to_string(folder.join("asked.json")).unwrap(), noted);
 }
 
-/// A start of a job's script, as Slurm makes it: its exit code.
-fn start(fake: &Fake, restarts: u32) -> Option<i32> {
+/// Starts a job's script as Slurm does, and returns its exit code.
+fn start(fake: &FakeSlurm, restarts: u32) -> Option<i32> {
     let path =
         format!("{}:{}", fake.dir.path().join("bin").display(), std::env::var("PATH").unwrap());
     let mut script = std::process::Command::new("bash");
@@ -742,9 +753,9 @@ fn start(fake: &Fake, restarts: u32) -> Option<i32> {
 
 #[tokio::test]
 async fn what_ended_well_runs_again_only_when_its_user_asks() {
-    let fake = Fake::new();
+    let fake = FakeSlurm::new();
     fake.program("sbatch", "echo 41");
-    // As srun does with the last of its words.
+    // Runs the last argument, as srun does.
     fake.program("srun", "for last; do :; done; exec bash -c \"$last\"");
     let ran = fake.dir.path().join("ran");
     let source =
@@ -752,14 +763,14 @@ async fn what_ended_well_runs_again_only_when_its_user_asks() {
     let runs = || std::fs::read_to_string(&ran).unwrap_or_default().lines().count();
     fake.submit(&source("echo ran >> ran"), false).await.unwrap();
 
-    // 1. A controller that was away when it ended queues it again.
+    // 1. A controller that was down when it ended queues it again.
     assert_eq!((start(&fake, 0), runs()), (Some(0), 1));
     assert_eq!((start(&fake, 1), runs()), (Some(0), 1));
 
-    // 2. Its user asks for it.
+    // 2. Its user requeues it.
     let row = r#"{"jobs": [{"job_id": 41, "user_name": "ada", "job_state": "COMPLETED", "comment": "muster:5eed5eed5eed5eed5eed5eed0"}]}"#;
     fake.program("squeue", &format!("echo '{row}'"));
-    fake.client.act(JobId(41), Action::Requeue, ActionRequest { index: None }).await.unwrap();
+    fake.client.act(JobId(41), JobAction::Requeue, ActionRequest { index: None }).await.unwrap();
     assert!(fake.calls("scontrol").contains(&"requeue 41".to_owned()));
     assert_eq!((start(&fake, 2), runs()), (Some(0), 2));
     assert_eq!((start(&fake, 3), runs()), (Some(0), 2));
@@ -767,9 +778,9 @@ async fn what_ended_well_runs_again_only_when_its_user_asks() {
 
 #[tokio::test]
 async fn what_failed_or_was_told_to_end_runs_again() {
-    let fake = Fake::new();
+    let fake = FakeSlurm::new();
     fake.program("sbatch", "echo 41");
-    // The program ends well, after its job was told to end.
+    // The program ends well after its job was told to end.
     fake.program("srun", "kill -TERM $PPID; for last; do :; done; exec bash -c \"$last\"");
     let ran = fake.dir.path().join("ran");
     let source =
@@ -778,16 +789,16 @@ async fn what_failed_or_was_told_to_end_runs_again() {
     let runs = || std::fs::read_to_string(&ran).unwrap_or_default().lines().count();
     assert_eq!((start(&fake, 0), runs()), (Some(0), 1));
     assert_eq!((start(&fake, 1), runs()), (Some(0), 2));
-    // The same start is never made twice.
+    // A start is never repeated.
     assert_eq!((start(&fake, 1), runs()), (Some(0), 2));
-    // One that fails is run again, too.
+    // A failed start is repeated, too.
     fake.program("srun", "echo ran >> ran; exit 3");
     assert_eq!((start(&fake, 2), runs()), (Some(3), 3));
     assert_eq!((start(&fake, 3), runs()), (Some(3), 4));
 }
 
-/// A job in a container, and what each rank's program was started with.
-async fn contained(fake: &Fake) -> (Option<i32>, String) {
+/// Runs a job in a container and returns the arguments of each rank's program.
+async fn contained(fake: &FakeSlurm) -> (Option<i32>, String) {
     fake.program("sbatch", "echo 41");
     let run = "echo started >> ran";
     let slurm = "{container: nvcr.io/nvidia/pytorch:24.05-py3, container-mounts: [/data:/data:ro]}";
@@ -804,7 +815,7 @@ async fn contained(fake: &Fake) -> (Option<i32>, String) {
 
 #[tokio::test]
 async fn a_container_is_pyxis_where_srun_has_it() {
-    let fake = Fake::new();
+    let fake = FakeSlurm::new();
     fake.program(
         "srun",
         "[ \"$1\" != --help ] || { echo '  --container-image=[USER@][REGISTRY#]IMAGE'; exit; }\n\
@@ -825,13 +836,13 @@ async fn a_container_is_pyxis_where_srun_has_it() {
 
 #[tokio::test]
 async fn a_container_is_apptainer_where_srun_has_none_and_else_a_failure() {
-    let without = Fake::new();
+    let without = FakeSlurm::new();
     without.program("srun", "for last; do :; done; exec bash -c \"$last\"");
     assert_eq!(contained(&without).await, (Some(1), String::new()));
 
-    let fake = Fake::new();
+    let fake = FakeSlurm::new();
     fake.program("srun", "for last; do :; done; exec bash -c \"$last\"");
-    // As apptainer does: options, an image, and the words of the program.
+    // Arguments as apptainer takes them: options, an image, and the program's words.
     fake.program("apptainer", "while [ $# -gt 3 ]; do shift; done; exec \"$@\"");
     assert_eq!(contained(&fake).await, (Some(0), "started\n".to_owned()));
     let [call] = fake.calls("apptainer").try_into().unwrap();
@@ -848,7 +859,7 @@ async fn a_container_is_apptainer_where_srun_has_none_and_else_a_failure() {
 #[tokio::test]
 async fn output_that_is_followed_goes_on_with_the_next_start() {
     use futures_util::StreamExt;
-    let fake = Fake::new();
+    let fake = FakeSlurm::new();
     fake.program("sbatch", "echo 41");
     fake.submit("name: twice\nrun: x\n", false).await.unwrap();
     let element = fake.root().join("5eed5eed5eed5eed5eed5eed0/0");
@@ -865,7 +876,7 @@ async fn output_that_is_followed_goes_on_with_the_next_start() {
     let text = |bytes: bytes::Bytes| String::from_utf8(bytes.to_vec()).unwrap();
     read.push_str(&text(stream.next().await.unwrap().unwrap()));
 
-    // What the first start says last comes before what the second says.
+    // The last output of the first start precedes that of the second.
     write(1, "first\nits end\n");
     write(2, "second\n");
     fake.program("squeue", "true");
@@ -875,7 +886,7 @@ async fn output_that_is_followed_goes_on_with_the_next_start() {
     assert_eq!(read, "first\nits end\nsecond\n");
 }
 
-/// A slurmrestd that knows one row, until it refuses.
+/// Starts a fake slurmrestd with one row, which refuses once `refuses` is set.
 fn slurmrestd(sockets: &tempfile::TempDir, row: &'static str, refuses: &Arc<AtomicBool>) {
     let listener = UnixListener::bind(sockets.path().join("rest")).unwrap();
     let has_changed = Arc::clone(refuses);
@@ -905,13 +916,13 @@ async fn what_waits_of_an_array_is_held_by_all_its_indices_also_where_slurmrestd
     let sockets = tempfile::tempdir().unwrap();
     slurmrestd(&sockets, row, &Arc::new(AtomicBool::new(false)));
     let address = format!("unix:{}/rest", sockets.path().display());
-    let fake = Fake::with(Some(Rest::new(&address, "ada", None, None).unwrap()));
+    let fake = FakeSlurm::with(Some(RestClient::new(&address, "ada", None, None).unwrap()));
     let full = row.replace("...", "5,7%2");
     fake.program(
         "squeue",
         &format!("[ \"$SLURM_BITSTR_LEN\" = 0 ] && echo '{{\"jobs\": [{full}]}}'"),
     );
-    fake.client.act(JobId(7), Action::Hold, ActionRequest { index: None }).await.unwrap();
+    fake.client.act(JobId(7), JobAction::Hold, ActionRequest { index: None }).await.unwrap();
     assert!(
         fake.calls("scontrol").contains(&"hold 7_[1,3,5,7]".to_owned()),
         "{:?}",
@@ -923,10 +934,11 @@ async fn what_waits_of_an_array_is_held_by_all_its_indices_also_where_slurmrestd
 async fn the_queue_is_read_through_slurmrestd_until_that_refuses_and_then_with_one_warning_from_squeue()
  {
     let row = r#"{"job_id": 7, "user_name": "ada", "job_state": "RUNNING", "cluster": "lab", "name": "rest"}"#;
-    let (sockets, refuses) = (tempfile::tempdir().unwrap(), Arc::new(AtomicBool::new(false)));
+    let sockets = tempfile::tempdir().unwrap();
+    let refuses = Arc::new(AtomicBool::new(false));
     slurmrestd(&sockets, row, &refuses);
     let address = format!("unix:{}/rest", sockets.path().display());
-    let fake = Fake::with(Some(Rest::new(&address, "ada", None, None).unwrap()));
+    let fake = FakeSlurm::with(Some(RestClient::new(&address, "ada", None, None).unwrap()));
     fake.program("squeue", &format!("echo '{{\"jobs\": [{}]}}'", row.replace("rest", "squeue")));
     let names = async || {
         let list = fake.client.jobs(JobFilter::default()).await.unwrap();
@@ -942,11 +954,11 @@ async fn the_queue_is_read_through_slurmrestd_until_that_refuses_and_then_with_o
         warnings.into_iter().filter(|warning| warning.starts_with("slurmrestd: ")).collect();
     assert_eq!(
         warnings,
-        ["slurmrestd: it refused with 401: expired; Slurm's programs are asked instead"]
+        ["slurmrestd: it refused with 401: expired; using Slurm's programs instead"]
     );
 }
 
-/// The words and hints of a failure that Slurm's silence is.
+/// Returns the message and hints of an error that Slurm does not answer.
 fn silence<T: std::fmt::Debug>(answer: Result<T, ClientError>) -> String {
     match answer {
         Err(ClientError::Api(body)) if body.code == "unavailable" => body.message,
@@ -956,7 +968,7 @@ fn silence<T: std::fmt::Debug>(answer: Result<T, ClientError>) -> String {
 
 #[tokio::test]
 async fn a_slurm_that_does_not_answer_is_no_empty_queue_and_who_waits_asks_again() {
-    let fake = Fake::new();
+    let fake = FakeSlurm::new();
     fake.program("sbatch", "echo 41");
     fake.submit("name: there\nrun: x\n", false).await.unwrap();
     let down = "echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit 1";
@@ -968,13 +980,13 @@ async fn a_slurm_that_does_not_answer_is_no_empty_queue_and_who_waits_asks_again
             silence(fake.client.jobs(JobFilter::default()).await),
             silence(fake.client.job(JobId(41), None).await),
             silence(
-                fake.client.act(JobId(41), Action::Cancel, ActionRequest { index: None }).await,
+                fake.client.act(JobId(41), JobAction::Cancel, ActionRequest { index: None }).await,
             ),
         ] {
             assert!(words.contains("Slurm"), "{words}");
         }
     }
-    // It answers at the third question.
+    // It answers the third query.
     let count = fake.dir.path().join("asked");
     let row = r#"{"jobs": [{"job_id": 41, "name": "there", "user_name": "ada", "job_state": "RUNNING", "comment": "muster:5eed5eed5eed5eed5eed5eed0"}]}"#;
     fake.program(
@@ -984,10 +996,10 @@ async fn a_slurm_that_does_not_answer_is_no_empty_queue_and_who_waits_asks_again
             count.display()
         ),
     );
-    fake.client.stay(Stay::Waits);
+    fake.client.set_wait_mode(WaitMode::WaitForJobs);
     assert_eq!(fake.client.job(JobId(41), None).await.unwrap().job.state.word(), "running");
-    // slurmdbd is down, and the controller has forgotten it: not unknown, but not known now.
-    fake.client.stay(Stay::No);
+    // slurmdbd is down and the controller has forgotten the job: an error, not an unknown job.
+    fake.client.set_wait_mode(WaitMode::Once);
     fake.program("squeue", "true");
     fake.program(
         "sacct",
@@ -1001,7 +1013,7 @@ async fn a_slurm_that_does_not_answer_is_no_empty_queue_and_who_waits_asks_again
 
 #[tokio::test]
 async fn a_submission_that_was_withdrawn_runs_nothing_though_it_arrives() {
-    let fake = Fake::new();
+    let fake = FakeSlurm::new();
     let gate = fake.dir.path().join("gate");
     fake.program(
         "sbatch",
@@ -1025,14 +1037,14 @@ async fn a_submission_that_was_withdrawn_runs_nothing_though_it_arrives() {
     assert_eq!(fake.calls("scancel"), ["41"]);
     assert_eq!(start(&fake, 0), Some(130));
     assert!(fake.calls("srun").is_empty());
-    // It is not looked for any more.
+    // The job is no longer reconciled.
     fake.client.jobs(JobFilter::default()).await.unwrap();
     assert_eq!(fake.calls("sbatch").len(), 1);
 }
 
 #[tokio::test]
 async fn a_verb_asks_slurm_no_more_than_its_own_commands_do() {
-    let fake = Fake::new();
+    let fake = FakeSlurm::new();
     fake.program("sbatch", "echo 41");
     fake.program("scancel", "true");
     fake.submit("name: first\nrun: x\n", false).await.unwrap();
@@ -1053,12 +1065,12 @@ async fn a_verb_asks_slurm_no_more_than_its_own_commands_do() {
         .jobs(JobFilter { ids: Some("41".to_owned()), ..JobFilter::default() })
         .await
         .unwrap();
-    assert_eq!(since(before), [1, 0, 0, 0, 0], "a look of wait");
+    assert_eq!(since(before), [1, 0, 0, 0, 0], "one refresh of wait");
     let before = counts();
-    fake.client.act(JobId(41), Action::Cancel, ActionRequest { index: None }).await.unwrap();
+    fake.client.act(JobId(41), JobAction::Cancel, ActionRequest { index: None }).await.unwrap();
     assert_eq!(
         since(before),
         [1, 0, 0, 0, 1],
-        "cancel: whether the number is still the job's, and scancel"
+        "cancel: one query whether the number is still the job's, and scancel"
     );
 }

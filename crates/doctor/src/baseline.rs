@@ -1,15 +1,14 @@
-//! Findings that are known and accepted, as text that people can read and keep beside their
-//! configuration. It reads no file.
+//! Baselines: accepted findings as text, to be kept beside the configuration. Reads no file.
 
 use std::collections::BTreeSet;
 
 use muster_model::check::CheckReport;
 
-/// A line for each finding: fingerprint, rule, what was seen.
+/// Formats one line per finding: fingerprint, rule, observation.
 #[must_use]
 pub fn baseline(report: &CheckReport) -> String {
     let mut text = String::from(
-        "# findings that are accepted; what stands behind the fingerprint is for people\n",
+        "# accepted findings; only the fingerprint counts, the rest of the line is a comment\n",
     );
     for finding in &report.findings {
         let says: String =
@@ -19,10 +18,11 @@ pub fn baseline(report: &CheckReport) -> String {
     text
 }
 
-/// Fingerprints in such a text; the number of the first line that has none.
+/// Reads the fingerprints in a baseline.
 ///
 /// # Errors
-/// The number of a line that begins with no fingerprint.
+///
+/// The number of the first line that begins with no fingerprint.
 pub fn known_in(text: &str) -> Result<BTreeSet<String>, usize> {
     let mut known = BTreeSet::new();
     for (number, line) in (1..).zip(text.lines()) {

@@ -1,24 +1,24 @@
-//! The syntax of Slurm's configuration files: pairs of key and value on lines, comments,
-//! continuation. It knows no key but `Include`, and judges nothing.
+//! Syntax of Slurm's configuration files: pairs of key and value on lines, comments, continuation.
+//! Interprets no key but `Include`.
 
 use muster_model::check::CheckPlace;
 
-/// A key with its value, as written.
+/// Key with its value, as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Pair {
+pub(crate) struct ConfPair {
     pub(crate) key: String,
     pub(crate) value: String,
 }
 
-/// A line with what continued it.
+/// Line with its continuation lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Line {
-    pub(crate) pairs: Vec<Pair>,
+pub(crate) struct ConfLine {
+    pub(crate) pairs: Vec<ConfPair>,
     pub(crate) place: CheckPlace,
 }
 
-impl Line {
-    /// The value of a key; keys are not case-sensitive.
+impl ConfLine {
+    /// Returns the value of a key; keys are not case-sensitive.
     pub(crate) fn get(&self, key: &str) -> Option<&str> {
         self.pairs
             .iter()
@@ -27,17 +27,17 @@ impl Line {
     }
 }
 
-/// What a file holds.
+/// Content of a configuration file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Parsed {
-    pub(crate) lines: Vec<Line>,
-    /// Files that it includes, with how many lines stood before: what they hold belongs there.
+    pub(crate) lines: Vec<ConfLine>,
+    /// Included files, each with the number of lines before it, where its lines are inserted.
     pub(crate) includes: Vec<(usize, String)>,
-    /// Text that is no pair, on which Slurm's own parser stops.
-    pub(crate) odd: Vec<(CheckPlace, String)>,
+    /// Text that is not a pair, on which Slurm's own parser fails.
+    pub(crate) not_understood: Vec<(CheckPlace, String)>,
 }
 
-/// Reads the text of a file. Text that is no pair is kept apart, as it says nothing here.
+/// Parses the text of a file. Text that is not a pair is collected separately.
 pub(crate) fn parse(name: &str, text: &str) -> Parsed {
     let mut parsed = Parsed::default();
     for (number, logical) in logical_lines(text) {
@@ -47,28 +47,28 @@ pub(crate) fn parse(name: &str, text: &str) -> Parsed {
         }
         let (pairs, odd) = pairs_and_rest(&logical);
         let place = CheckPlace { source: name.to_owned(), line: Some(number) };
-        parsed.odd.extend(odd.map(|odd| (place.clone(), odd)));
+        parsed.not_understood.extend(odd.map(|odd| (place.clone(), odd)));
         if !pairs.is_empty() {
-            parsed.lines.push(Line { pairs, place });
+            parsed.lines.push(ConfLine { pairs, place });
         }
     }
     parsed
 }
 
-/// The file behind the word `Include`.
+/// Returns the file name after `Include`.
 fn included(line: &str) -> Option<&str> {
     let (word, file) = line.trim().split_once(char::is_whitespace)?;
     (word.eq_ignore_ascii_case("include") && !file.trim_start().starts_with('='))
         .then(|| file.trim())
 }
 
-/// Files that a text includes.
+/// Returns the files that a text includes.
 pub(crate) fn includes(text: &str) -> Vec<String> {
     parse("", text).includes.into_iter().map(|(_, file)| file).collect()
 }
 
-/// Lines without comments, with what a backslash at their end joins to them, and the number of
-/// their first.
+/// Returns lines without comments, joined where they end in a backslash, with the number of their
+/// first line.
 fn logical_lines(text: &str) -> Vec<(u32, String)> {
     let mut lines: Vec<(u32, String)> = Vec::new();
     let mut continued = false;
@@ -90,7 +90,7 @@ fn logical_lines(text: &str) -> Vec<(u32, String)> {
     lines
 }
 
-/// A `#` begins a comment, unless a backslash stands before it.
+/// Removes a comment, which begins at a `#` without a backslash before it.
 fn without_comment(line: &str) -> &str {
     let bytes = line.as_bytes();
     let comment =
@@ -98,35 +98,39 @@ fn without_comment(line: &str) -> &str {
     comment.map_or(line, |at| &line[..at])
 }
 
-/// The pairs of a line, and the first thing in it that is none: `A=1 B="two words"`. Blanks may
-/// stand around the sign of the first only, as Slurm has it.
-fn pairs_and_rest(line: &str) -> (Vec<Pair>, Option<String>) {
+/// Returns the pairs of a line, and its first syntax error: `A=1 B="two words"`. Blanks around the
+/// `=` are allowed in the first pair only, as in Slurm.
+fn pairs_and_rest(line: &str) -> (Vec<ConfPair>, Option<String>) {
     let mut pairs = Vec::new();
-    let mut odd = (line.matches('"').count() % 2 == 1).then(|| "a quote is left open".to_owned());
+    let mut odd = (line.matches('"').count() % 2 == 1).then(|| "a quote is not closed".to_owned());
     for word in words(line) {
         let split = word.split_once('=').filter(|(key, _)| {
             !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || "_[]".contains(c))
         });
         match split {
-            Some((key, value)) => pairs.push(Pair { key: key.to_owned(), value: value.to_owned() }),
-            None => odd = odd.or(Some(format!("`{word}` is no setting"))),
+            Some((key, value)) => {
+                pairs.push(ConfPair { key: key.to_owned(), value: value.to_owned() })
+            }
+            None => odd = odd.or(Some(format!("`{word}` is not a setting"))),
         }
     }
     (pairs, odd)
 }
 
-/// The same for a line that Slurm printed: no blanks around the sign, and values may hold anything,
-/// also `#`.
-pub(crate) fn printed_pairs(line: &str) -> Vec<Pair> {
+/// Returns the pairs of a line that Slurm printed: no blanks around the `=`, and values may contain
+/// anything, even `#`.
+pub(crate) fn printed_pairs(line: &str) -> Vec<ConfPair> {
     let split =
         |word: &str| word.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
-    line.split_whitespace().filter_map(split).map(|(key, value)| Pair { key, value }).collect()
+    line.split_whitespace().filter_map(split).map(|(key, value)| ConfPair { key, value }).collect()
 }
 
-/// Words between blanks; quotes hold one together and are dropped.
+/// Splits at blanks outside quotes; the quotes are removed.
 fn words(line: &str) -> Vec<String> {
-    let (mut words, mut word, mut quoted) = (Vec::new(), String::new(), false);
-    // `Key = value` is one word, too: blanks around a sign are dropped before anything else.
+    let mut words = Vec::new();
+    let mut word = String::new();
+    let mut quoted = false;
+    // `Key = value` is one word, too: blanks around the `=` are removed first.
     let joined = line.split('=').map(str::trim).collect::<Vec<_>>().join("=");
     for c in joined.chars() {
         match c {

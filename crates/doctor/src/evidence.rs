@@ -1,97 +1,99 @@
-//! What is known of a Slurm cluster, put together from files and from what it says of itself. What
-//! it says of itself goes before files; what nobody gave is unknown and not a default. Nothing here
-//! judges.
+//! Evidence about a Slurm cluster, collected from files and from the output of Slurm's commands.
+//! Output of the running cluster takes precedence over files; a file that was not given is unknown,
+//! not a default. Nothing here judges.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_model::check::CheckPlace;
 
-use crate::conf::{self, Line, Pair};
+use crate::conf::{self, ConfLine, ConfPair};
 use crate::hosts::expand;
-use crate::source::{Source, SourceKind};
+use crate::source::{CheckSource, SourceKind};
 
-/// Everything that was given.
+/// Everything known about a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
-    /// Names of what was read.
+    /// Names of the sources that were read.
     pub(crate) read: Vec<String>,
-    /// Settings of slurm.conf by their key in lower case; the last of a key is the one that counts.
-    conf: Option<Settings>,
-    /// Settings that the running controller says it has.
-    running: Option<Settings>,
-    cgroup: Option<Settings>,
-    dbd: Option<Settings>,
-    /// Files that are included and were not given.
+    /// Settings of slurm.conf by lower-case key; the last of a key counts.
+    conf: Option<ConfSettings>,
+    /// Settings of the running controller.
+    running: Option<ConfSettings>,
+    cgroup: Option<ConfSettings>,
+    dbd: Option<ConfSettings>,
+    /// Included files that were not given.
     pub(crate) missing: Vec<String>,
-    /// Every line of a file that Slurm parses, with the kind of the file; of slurm.conf with what
-    /// it includes.
-    pub(crate) lines: Vec<(SourceKind, Line)>,
-    /// Text in those files that is no setting.
-    pub(crate) odd: Vec<(CheckPlace, String)>,
-    pub(crate) nodes: Vec<Record>,
-    pub(crate) partitions: Vec<Record>,
-    node_sets: Vec<Record>,
-    /// Lines of gres.conf.
-    pub(crate) gres: Option<Vec<Line>>,
-    /// Lines of topology.conf.
-    pub(crate) switches: Option<Vec<Line>>,
-    /// Qualities of service, each with its fields.
-    pub(crate) qos: Option<Vec<Record>>,
-    /// slurmdbd.conf by its name, and its permissions.
+    /// Every line of the files that Slurm parses, with the kind of the file; slurm.conf with its
+    /// includes.
+    pub(crate) lines: Vec<(SourceKind, ConfLine)>,
+    /// Text in those files that is not a setting.
+    pub(crate) not_understood: Vec<(CheckPlace, String)>,
+    pub(crate) nodes: Vec<ConfRecord>,
+    pub(crate) partitions: Vec<ConfRecord>,
+    node_sets: Vec<ConfRecord>,
+    /// Lines of gres.conf, if it was given.
+    pub(crate) gres: Option<Vec<ConfLine>>,
+    /// Lines of topology.conf, if it was given.
+    pub(crate) switches: Option<Vec<ConfLine>>,
+    /// QOS, each with its fields.
+    pub(crate) qos: Option<Vec<ConfRecord>>,
+    /// Name and permissions of slurmdbd.conf.
     pub(crate) dbd_mode: Option<(String, u32)>,
-    /// This machine's name, and what the driver calls its GPUs.
+    /// Name of this machine, and the driver's names of its GPUs.
     pub(crate) devices: Option<(String, Vec<String>)>,
-    /// Names of nodes that Kubernetes has.
+    /// Names of the nodes of the Kubernetes cluster.
     pub(crate) kubernetes: Option<BTreeSet<String>>,
 }
 
-type Settings = BTreeMap<String, Vec<Said>>;
+type ConfSettings = BTreeMap<String, Vec<ConfSetting>>;
 
-/// A setting as it was found, or its default.
+/// Setting with its source, or its default.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct ConfSetting {
     pub(crate) key: String,
-    /// Empty where Slurm says `(null)`.
+    /// Empty where Slurm prints `(null)`.
     pub(crate) value: String,
-    /// `None` for a default.
+    /// Source of the setting; `None` for a default.
     pub(crate) place: Option<CheckPlace>,
 }
 
-/// A node, a partition or the like: fields by their keys in lower case, defaults filled in.
+/// Node, partition or similar record: fields by lower-case key, with defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Record {
+pub(crate) struct ConfRecord {
     pub(crate) name: String,
     fields: BTreeMap<String, String>,
     pub(crate) place: CheckPlace,
 }
 
-impl Record {
-    /// A field; `None` where it is not set.
+impl ConfRecord {
+    /// Returns a field; `None` where it is not set.
     pub(crate) fn get(&self, key: &str) -> Option<&str> {
         let value = self.fields.get(&key.to_ascii_lowercase())?;
         (!is_null(value)).then_some(value.as_str())
     }
 }
 
-/// What would be needed to judge.
+/// Input that would be needed to judge a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Untested(pub(crate) String);
+pub(crate) struct MissingInput(pub(crate) String);
 
-/// Shorthand of what cannot be known.
-pub(crate) fn untested<T>(needed: impl Into<String>) -> Result<T, Untested> {
-    Err(Untested(needed.into()))
+/// Returns the error for a missing input.
+pub(crate) fn needs_input<T>(needed: impl Into<String>) -> Result<T, MissingInput> {
+    Err(MissingInput(needed.into()))
 }
 
 impl Evidence {
-    /// Puts sources together.
+    /// Collects the evidence from sources.
     #[must_use]
-    pub fn of(sources: &[Source]) -> Self {
+    pub fn of(sources: &[CheckSource]) -> Self {
         let mut evidence = Self::default();
         for source in sources {
             evidence.read.push(source.name.clone());
             let parsed = || conf::parse(&source.name, &source.text).lines;
             if source.kind.is_file() {
-                evidence.odd.extend(conf::parse(&source.name, &source.text).odd);
+                evidence
+                    .not_understood
+                    .extend(conf::parse(&source.name, &source.text).not_understood);
             }
             if source.kind.is_file()
                 && source.kind != SourceKind::Included
@@ -100,7 +102,7 @@ impl Evidence {
                 evidence.lines.extend(parsed().into_iter().map(|line| (source.kind, line)));
             }
             match source.kind {
-                SourceKind::SlurmConf => evidence.take_conf(source, sources),
+                SourceKind::SlurmConf => evidence.read_conf(source, sources),
                 SourceKind::Included => {}
                 SourceKind::GresConf => evidence.gres.get_or_insert_default().extend(parsed()),
                 SourceKind::TopologyConf => {
@@ -108,12 +110,12 @@ impl Evidence {
                 }
                 SourceKind::CgroupConf => add(evidence.cgroup.get_or_insert_default(), &parsed()),
                 SourceKind::SlurmdbdConf => add(evidence.dbd.get_or_insert_default(), &parsed()),
-                SourceKind::Config => evidence.take_running(source),
+                SourceKind::Config => evidence.read_running(source),
                 SourceKind::Partitions | SourceKind::Nodes => {}
                 SourceKind::Qos => evidence.qos = Some(table(source)),
             }
         }
-        // What the cluster says of itself counts, in whatever order it was given.
+        // Output of the running cluster takes precedence, in whatever order it was given.
         for source in sources {
             match source.kind {
                 SourceKind::Partitions => evidence.partitions = printed(source, "PartitionName"),
@@ -124,21 +126,21 @@ impl Evidence {
         evidence
     }
 
-    /// Adds the permissions of slurmdbd.conf, as its inode has them.
+    /// Adds the permissions of slurmdbd.conf, from its inode.
     #[must_use]
     pub fn with_dbd_mode(mut self, name: &str, mode: u32) -> Self {
         self.dbd_mode = Some((name.to_owned(), mode));
         self
     }
 
-    /// Adds what the driver calls the GPUs of the machine that the check runs on.
+    /// Adds the driver's names of the GPUs of this machine.
     #[must_use]
     pub fn with_devices(mut self, host: &str, names: Vec<String>) -> Self {
         self.devices = Some((host.to_owned(), names)).filter(|(_, names)| !names.is_empty());
         self
     }
 
-    /// Adds the names of nodes that Kubernetes has.
+    /// Adds the names of the nodes of the Kubernetes cluster.
     #[must_use]
     pub fn with_kubernetes(mut self, name: &str, nodes: BTreeSet<String>) -> Self {
         self.read.push(name.to_owned());
@@ -146,9 +148,9 @@ impl Evidence {
         self
     }
 
-    /// A slurm.conf with what it includes.
-    fn take_conf(&mut self, source: &Source, sources: &[Source]) {
-        let lines = self.spliced(source, sources, 0);
+    /// Reads a slurm.conf with its includes.
+    fn read_conf(&mut self, source: &CheckSource, sources: &[CheckSource]) {
+        let lines = self.lines_with_includes(source, sources, 0);
         self.lines.extend(lines.iter().cloned().map(|line| (SourceKind::SlurmConf, line)));
         let mut settings = self.conf.take().unwrap_or_default();
         let mut defaults: BTreeMap<&str, BTreeMap<String, String>> = BTreeMap::new();
@@ -174,12 +176,12 @@ impl Evidence {
                 continue;
             }
             let fields: BTreeMap<String, String> = default.clone().into_iter().chain(own).collect();
-            // Only nodes are defined many at a time.
+            // Only a node line can define several records.
             let names = match kind.as_str() {
                 "nodename" => expand(&line.pairs[0].value).unwrap_or_default(),
                 _ => vec![line.pairs[0].value.clone()],
             };
-            list.extend(names.into_iter().map(|name| Record {
+            list.extend(names.into_iter().map(|name| ConfRecord {
                 name,
                 fields: fields.clone(),
                 place: line.place.clone(),
@@ -188,10 +190,15 @@ impl Evidence {
         self.conf = Some(settings);
     }
 
-    /// The lines of a file, with those of included files where they are included. Files that
-    /// include each other end at some depth.
-    fn spliced(&mut self, source: &Source, sources: &[Source], depth: usize) -> Vec<Line> {
-        /// Slurm itself has no limit; who nests deeper includes in a circle.
+    /// Returns the lines of a file, with those of included files in their place. Cyclic includes
+    /// end at a fixed depth.
+    fn lines_with_includes(
+        &mut self,
+        source: &CheckSource,
+        sources: &[CheckSource],
+        depth: usize,
+    ) -> Vec<ConfLine> {
+        /// Maximum depth of includes. Slurm has no limit; deeper nesting is a cycle.
         const DEPTH: usize = 8;
         let parsed = conf::parse(&source.name, &source.text);
         let mut lines = Vec::new();
@@ -205,7 +212,7 @@ impl Evidence {
             });
             match given {
                 Some(other) if depth < DEPTH => {
-                    lines.extend(self.spliced(other, sources, depth + 1))
+                    lines.extend(self.lines_with_includes(other, sources, depth + 1))
                 }
                 _ => self.missing.push(file.clone()),
             }
@@ -214,8 +221,9 @@ impl Evidence {
         lines
     }
 
-    /// What `scontrol show config` prints: settings, then those of cgroup.conf below their heading.
-    fn take_running(&mut self, source: &Source) {
+    /// Reads the output of `scontrol show config`: settings, then those of cgroup.conf below their
+    /// heading.
+    fn read_running(&mut self, source: &CheckSource) {
         let mut is_cgroup = false;
         for line in source.text.lines() {
             if line.starts_with("Cgroup Support Configuration") {
@@ -227,7 +235,7 @@ impl Evidence {
             let value = value.trim();
             let value = if is_null(value) { "" } else { value }.to_owned();
             let settings = if is_cgroup { &mut self.cgroup } else { &mut self.running };
-            let said = Said { key: key.clone(), value, place: Some(place) };
+            let said = ConfSetting { key: key.clone(), value, place: Some(place) };
             settings
                 .get_or_insert_default()
                 .entry(key.to_ascii_lowercase())
@@ -236,16 +244,20 @@ impl Evidence {
         }
     }
 
-    /// What a setting of slurm.conf is. Where it is not set it is its default; `None` stands for a
-    /// default that depends on the version.
-    pub(crate) fn said(&self, key: &str, default: Option<&str>) -> Result<Said, Untested> {
+    /// Returns a setting of slurm.conf, or its default where it is not set; the default `None`
+    /// means that it depends on the version.
+    pub(crate) fn conf_setting(
+        &self,
+        key: &str,
+        default: Option<&str>,
+    ) -> Result<ConfSetting, MissingInput> {
         let lower = key.to_ascii_lowercase();
-        let last = |settings: &Option<Settings>| -> Option<Said> {
+        let last = |settings: &Option<ConfSettings>| -> Option<ConfSetting> {
             settings.as_ref()?.get(&lower)?.last().cloned()
         };
         let written = last(&self.conf);
         if let Some(mut said) = last(&self.running) {
-            // Where it is written is of more use than where it was read.
+            // The place in a file is more useful than the output of a command.
             if let Some(written) = written.filter(|written| is_same(&written.value, &said.value)) {
                 said.place = written.place;
             }
@@ -254,37 +266,37 @@ impl Evidence {
         match (written, default) {
             (Some(said), _) => Ok(said),
             (None, _) if self.conf.is_none() => {
-                untested("slurm.conf, or the output of `scontrol show config`")
+                needs_input("slurm.conf, or the output of `scontrol show config`")
             }
             (None, _) if !self.missing.is_empty() => {
-                untested(format!("{}, which slurm.conf includes", self.missing.join(", ")))
+                needs_input(format!("{}, which slurm.conf includes", self.missing.join(", ")))
             }
             (None, Some(default)) => {
-                Ok(Said { key: key.to_owned(), value: default.to_owned(), place: None })
+                Ok(ConfSetting { key: key.to_owned(), value: default.to_owned(), place: None })
             }
-            (None, None) => untested(format!(
+            (None, None) => needs_input(format!(
                 "{key} is not set, and its default depends on the version: the output of `scontrol show config`"
             )),
         }
     }
 
-    /// All values of a setting that may be given several times.
-    pub(crate) fn all_said(&self, key: &str) -> Result<Vec<Said>, Untested> {
+    /// Returns all values of a setting that may be given several times.
+    pub(crate) fn all_conf_settings(&self, key: &str) -> Result<Vec<ConfSetting>, MissingInput> {
         let lower = key.to_ascii_lowercase();
-        let of = |settings: &Option<Settings>| {
+        let of = |settings: &Option<ConfSettings>| {
             settings.as_ref().map(|settings| settings.get(&lower).cloned().unwrap_or_default())
         };
         match of(&self.running).or_else(|| of(&self.conf)) {
             Some(all) => Ok(all),
-            None => untested("slurm.conf, or the output of `scontrol show config`"),
+            None => needs_input("slurm.conf, or the output of `scontrol show config`"),
         }
     }
 
-    /// Settings of files that have this value, whatever their keys.
-    pub(crate) fn with_value(&self, value: &str) -> Result<Vec<Said>, Untested> {
-        let files: Vec<&Settings> = [&self.conf, &self.dbd].into_iter().flatten().collect();
+    /// Returns settings of the files that have this value, whatever their keys.
+    pub(crate) fn with_value(&self, value: &str) -> Result<Vec<ConfSetting>, MissingInput> {
+        let files: Vec<&ConfSettings> = [&self.conf, &self.dbd].into_iter().flatten().collect();
         if files.is_empty() {
-            return untested("slurm.conf or slurmdbd.conf");
+            return needs_input("slurm.conf or slurmdbd.conf");
         }
         Ok(files
             .into_iter()
@@ -294,8 +306,8 @@ impl Evidence {
             .collect())
     }
 
-    /// What a setting of cgroup.conf is.
-    pub(crate) fn cgroup(&self, key: &str, default: &str) -> Result<Said, Untested> {
+    /// Returns a setting of cgroup.conf.
+    pub(crate) fn cgroup(&self, key: &str, default: &str) -> Result<ConfSetting, MissingInput> {
         of_file(
             self.cgroup.as_ref(),
             key,
@@ -304,43 +316,39 @@ impl Evidence {
         )
     }
 
-    /// What a setting of slurmdbd.conf is.
-    pub(crate) fn dbd(&self, key: &str, default: &str) -> Result<Said, Untested> {
+    /// Returns a setting of slurmdbd.conf.
+    pub(crate) fn dbd(&self, key: &str, default: &str) -> Result<ConfSetting, MissingInput> {
         of_file(self.dbd.as_ref(), key, default, "slurmdbd.conf")
     }
 
-    /// Partitions, of which there is at least one.
-    pub(crate) fn partitions(&self) -> Result<&[Record], Untested> {
+    /// Returns the partitions, of which there is at least one.
+    pub(crate) fn partitions(&self) -> Result<&[ConfRecord], MissingInput> {
         match self.partitions.as_slice() {
-            [] => untested(
+            [] => needs_input(
                 "partitions: slurm.conf with what it includes, or the output of `scontrol show partition -o`",
             ),
             some => Ok(some),
         }
     }
 
-    /// Nodes, of which there is at least one.
-    pub(crate) fn nodes(&self) -> Result<&[Record], Untested> {
+    /// Returns the nodes, of which there is at least one.
+    pub(crate) fn nodes(&self) -> Result<&[ConfRecord], MissingInput> {
         match self.nodes.as_slice() {
-            [] => untested(
+            [] => needs_input(
                 "nodes: slurm.conf with what it includes, or the output of `scontrol show node -o -d`",
             ),
             some => Ok(some),
         }
     }
 
-    /// Nodes with GPUs, of which there is at least one.
-    pub(crate) fn gpu_nodes(&self) -> Result<Vec<&Record>, Untested> {
-        let found: Vec<&Record> = self.nodes()?.iter().filter(|node| gpus(node) > 0).collect();
-        match found.is_empty() {
-            true => untested("a node with GPUs (Gres=gpu:...): the rule is about those"),
-            false => Ok(found),
-        }
+    /// Returns the nodes with GPUs, of which there is at least one.
+    pub(crate) fn gpu_nodes(&self) -> Result<Vec<&ConfRecord>, MissingInput> {
+        let found: Vec<&ConfRecord> = self.nodes()?.iter().filter(|node| gpus(node) > 0).collect();
+        if found.is_empty() { needs_input("a node with GPUs (Gres=gpu:...)") } else { Ok(found) }
     }
 
-    /// Names of the nodes of a partition; `None` where they are said in a way that is not
-    /// understood.
-    pub(crate) fn nodes_of(&self, partition: &Record) -> Option<BTreeSet<String>> {
+    /// Returns the names of the nodes of a partition; `None` where the list cannot be read.
+    pub(crate) fn nodes_of(&self, partition: &ConfRecord) -> Option<BTreeSet<String>> {
         let list = partition.get("Nodes").unwrap_or_default();
         let every = || self.nodes.iter().map(|node| node.name.clone());
         let mut names = BTreeSet::new();
@@ -350,7 +358,7 @@ impl Evidence {
                 Some(set) => {
                     let feature = set.get("Feature");
                     names.extend(expand(set.get("Nodes").unwrap_or_default())?);
-                    let has = |node: &&Record| {
+                    let has = |node: &&ConfRecord| {
                         let of = node.get("Feature").or(node.get("Features")).unwrap_or_default();
                         feature.is_some_and(|feature| of.split(',').any(|own| own == feature))
                     };
@@ -363,20 +371,24 @@ impl Evidence {
     }
 }
 
-/// A setting of a file that stands alone.
+/// Returns a setting of a file without includes.
 fn of_file(
-    file: Option<&Settings>,
+    file: Option<&ConfSettings>,
     key: &str,
     default: &str,
     needed: &str,
-) -> Result<Said, Untested> {
-    let Some(file) = file else { return untested(needed) };
+) -> Result<ConfSetting, MissingInput> {
+    let Some(file) = file else { return needs_input(needed) };
     let said = file.get(&key.to_ascii_lowercase()).and_then(|all| all.last()).cloned();
-    Ok(said.unwrap_or_else(|| Said { key: key.to_owned(), value: default.to_owned(), place: None }))
+    Ok(said.unwrap_or_else(|| ConfSetting {
+        key: key.to_owned(),
+        value: default.to_owned(),
+        place: None,
+    }))
 }
 
-/// What a node has of GPUs: type, where it has one, and count.
-pub(crate) fn gpu_types(node: &Record) -> Vec<(Option<String>, u64)> {
+/// Returns the GPUs of a node: type, if it has one, and count.
+pub(crate) fn gpu_types(node: &ConfRecord) -> Vec<(Option<String>, u64)> {
     let mut found = Vec::new();
     for entry in node.get("Gres").unwrap_or_default().split(',') {
         let entry = entry.split('(').next().unwrap_or_default();
@@ -395,50 +407,53 @@ pub(crate) fn gpu_types(node: &Record) -> Vec<(Option<String>, u64)> {
     found
 }
 
-/// How many GPUs a node has.
-pub(crate) fn gpus(node: &Record) -> u64 {
+/// Returns the number of GPUs of a node.
+pub(crate) fn gpus(node: &ConfRecord) -> u64 {
     gpu_types(node).iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
 }
 
-/// The same value, though Slurm prints it with its unit or with the number of a user: `5 sec`,
-/// `slurm(64030)`.
+/// Returns whether two values are the same, although Slurm prints one with its unit or a user's
+/// number: `5 sec`, `slurm(64030)`.
 fn is_same(written: &str, printed: &str) -> bool {
     let bare = printed.split([' ', '(']).next().unwrap_or_default();
     written.eq_ignore_ascii_case(printed) || written.eq_ignore_ascii_case(bare)
 }
 
-/// Words for nothing.
+/// Returns whether a value means that nothing is set.
 fn is_null(value: &str) -> bool {
     matches!(value, "(null)" | "N/A" | "(null type)" | "")
 }
 
-fn fields(pairs: &[Pair]) -> BTreeMap<String, String> {
+fn fields(pairs: &[ConfPair]) -> BTreeMap<String, String> {
     pairs.iter().map(|pair| (pair.key.to_ascii_lowercase(), pair.value.clone())).collect()
 }
 
-fn add(settings: &mut Settings, lines: &[Line]) {
+fn add(settings: &mut ConfSettings, lines: &[ConfLine]) {
     for line in lines {
-        for Pair { key, value } in &line.pairs {
-            let said =
-                Said { key: key.clone(), value: value.clone(), place: Some(line.place.clone()) };
+        for ConfPair { key, value } in &line.pairs {
+            let said = ConfSetting {
+                key: key.clone(),
+                value: value.clone(),
+                place: Some(line.place.clone()),
+            };
             settings.entry(key.to_ascii_lowercase()).or_default().push(said);
         }
     }
 }
 
-/// Records that Slurm printed, one a line.
-fn printed(source: &Source, key: &str) -> Vec<Record> {
+/// Reads records that Slurm printed, one per line.
+fn printed(source: &CheckSource, key: &str) -> Vec<ConfRecord> {
     let record = |line: &str| {
         let pairs = conf::printed_pairs(line);
         let first = pairs.first().filter(|pair| pair.key == key)?;
         let place = CheckPlace { source: source.name.clone(), line: None };
-        Some(Record { name: first.value.clone(), fields: fields(&pairs), place })
+        Some(ConfRecord { name: first.value.clone(), fields: fields(&pairs), place })
     };
     source.text.lines().filter_map(record).collect()
 }
 
-/// Rows below a heading, with `|` between fields. The first column is the name.
-fn table(source: &Source) -> Vec<Record> {
+/// Reads rows below a heading, with `|` between fields. The first column is the name.
+fn table(source: &CheckSource) -> Vec<ConfRecord> {
     let mut lines = source.text.lines();
     let heading: Vec<String> =
         lines.next().unwrap_or_default().split('|').map(str::to_ascii_lowercase).collect();
@@ -447,7 +462,7 @@ fn table(source: &Source) -> Vec<Record> {
         let fields =
             heading.iter().cloned().zip(cells.iter().map(|cell| (*cell).to_owned())).collect();
         let place = CheckPlace { source: source.name.clone(), line: None };
-        Record { name: cells[0].to_owned(), fields, place }
+        ConfRecord { name: cells[0].to_owned(), fields, place }
     };
     lines.filter(|line| line.contains('|')).map(record).collect()
 }

@@ -1,10 +1,10 @@
-//! Slurm's host lists, such as `node[01-04,7],login1`, as names. Also of device files, which are
-//! written the same way. It knows nothing of nodes.
+//! Expansion of Slurm's host lists, such as `node[01-04,7],login1`, and of device files in the same
+//! notation.
 
-/// Names that one list may stand for; Slurm's own largest clusters have fewer nodes than that.
+/// Maximum number of names in one list; more than Slurm's largest clusters have nodes.
 const MAX_NAMES: usize = 1 << 16;
 
-/// Every name, in the order as written. `None` when it is no host list, or one of absurd size.
+/// Expands a list to all names, in order. `None` where it is not a host list, or too long.
 #[must_use]
 pub fn expand(list: &str) -> Option<Vec<String>> {
     let mut names = Vec::new();
@@ -17,9 +17,11 @@ pub fn expand(list: &str) -> Option<Vec<String>> {
     Some(names)
 }
 
-/// What stands between commas outside of brackets.
+/// Splits at commas outside brackets.
 fn parts(list: &str) -> Option<Vec<&str>> {
-    let (mut parts, mut start, mut inside) = (Vec::new(), 0, false);
+    let mut parts = Vec::new();
+    let mut start = 0;
+    let mut inside = false;
     for (at, c) in list.char_indices() {
         match c {
             '[' if inside => return None,
@@ -55,7 +57,7 @@ fn expand_one(part: &str) -> Option<Vec<String>> {
     Some(names)
 }
 
-/// `01-04` with its leading zeros.
+/// Expands `01-04` with its leading zeros.
 fn numbers(range: &str) -> Option<Vec<String>> {
     let range = range.trim();
     let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -63,7 +65,8 @@ fn numbers(range: &str) -> Option<Vec<String>> {
     if !digits(first) || !digits(last) {
         return None;
     }
-    let (from, to): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+    let from: usize = first.parse().ok()?;
+    let to: usize = last.parse().ok()?;
     let width = first.len();
     let is_sane = to >= from && to - from < MAX_NAMES && width <= 20;
     is_sane.then(|| (from..=to).map(|number| format!("{number:0width$}")).collect())

@@ -1,28 +1,26 @@
-//! Names of the nodes of Kubernetes, from what kubectl prints. It knows nothing else of Kubernetes.
+//! Parser for the names of Kubernetes nodes in the output of kubectl.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-/// Names from `kubectl get nodes -o json`, `-o name`, its table, or one name a line. `None` where
-/// there is none.
+/// Returns the names in `kubectl get nodes -o json`, `-o name`, its table, or one name per line.
+/// `None` where there is none.
 #[must_use]
 pub fn kubernetes_nodes(text: &str) -> Option<BTreeSet<String>> {
-    let names: BTreeSet<String> = match text.trim_start().starts_with('{') {
-        true => {
-            let list: Value = serde_json::from_str(text).ok()?;
-            let items = list.get("items").and_then(Value::as_array)?;
-            let name = |item: &Value| {
-                item.pointer("/metadata/name").and_then(Value::as_str).map(str::to_owned)
-            };
-            items.iter().filter_map(name).collect()
-        }
-        false => text
-            .lines()
+    let names: BTreeSet<String> = if text.trim_start().starts_with('{') {
+        let list: Value = serde_json::from_str(text).ok()?;
+        let items = list.get("items").and_then(Value::as_array)?;
+        let name = |item: &Value| {
+            item.pointer("/metadata/name").and_then(Value::as_str).map(str::to_owned)
+        };
+        items.iter().filter_map(name).collect()
+    } else {
+        text.lines()
             .filter(|line| !line.starts_with("NAME ") && !line.trim_start().starts_with('#'))
             .filter_map(|line| line.split_whitespace().next())
             .map(|word| word.strip_prefix("node/").unwrap_or(word).to_owned())
-            .collect(),
+            .collect()
     };
     (!names.is_empty()).then_some(names)
 }

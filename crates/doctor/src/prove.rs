@@ -1,36 +1,37 @@
-//! Probe jobs where no configuration is proof: what to run, and what its output means. It runs
-//! nothing.
+//! Probe jobs for properties that no configuration proves: the scripts to run, and the judgement of
+//! their output. Runs nothing itself.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use muster_model::check::{CheckProbe, ProbeOutcome};
 
-use crate::conf::Line;
+use crate::conf::ConfLine;
 use crate::evidence::Evidence;
 use crate::hosts::expand;
 
-/// Ids of the probes, in their order.
+/// Ids of the probes, in order.
 pub const PROBES: [&str; 3] = ["one-gpu-sees-one", "gpu-seconds-recorded", "gang-on-one-leaf"];
 
-/// Devices of NVIDIA where gres.conf names none.
+/// Device files on NVIDIA nodes where gres.conf names none.
 const USUAL_FILES: &str = "/dev/nvidia[0-15]";
 
-/// The outcome of a probe.
+/// Builds the result of a probe.
 #[must_use]
 pub fn probe(id: &'static str, outcome: ProbeOutcome, says: impl Into<String>) -> CheckProbe {
-    CheckProbe { probe: id, outcome, says: says.into() }
+    CheckProbe { probe: id, outcome, text: says.into() }
 }
 
-/// What a job with one GPU runs: it says its number, what it is told to see, and which device files
-/// it can open.
+/// Returns the script of a job with one GPU: it prints its job number, its CUDA_VISIBLE_DEVICES,
+/// and the device files that it can open.
 #[must_use]
 pub fn one_gpu_script(evidence: &Evidence) -> String {
-    let gpu = |line: &&Line| line.get("Name").is_some_and(|name| name.eq_ignore_ascii_case("gpu"));
+    let gpu =
+        |line: &&ConfLine| line.get("Name").is_some_and(|name| name.eq_ignore_ascii_case("gpu"));
     let lines = evidence.gres.iter().flatten().filter(gpu);
     let mut files: BTreeSet<String> =
         lines.filter_map(|line| line.get("File")).filter_map(expand).flatten().collect();
-    // The shell is given nothing but paths.
+    // Only plain paths are passed to the shell.
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/_.-".contains(c);
     files.retain(|file| file.starts_with('/') && file.chars().all(is_plain));
     if files.is_empty() {
@@ -40,32 +41,33 @@ pub fn one_gpu_script(evidence: &Evidence) -> String {
         "export LC_ALL=C\necho \"job $SLURM_JOB_ID\"\necho \"visible $CUDA_VISIBLE_DEVICES\"\n",
     );
     for file in files {
-        // Nothing is read: to be let in is what counts, also where no driver answers behind the
-        // file.
+        // Nothing is read: a successful open counts, even where no driver answers behind the file.
         let _ = writeln!(
             script,
             "if [ -e {file} ]; then if said=$( (: < {file}) 2>&1 ); then echo 'open {file}'; else case \"$said\" in \
              *'not permitted'*) echo 'refused {file}';; *'ermission denied'*) echo 'closed {file}';; *) echo 'open {file}';; esac; fi; fi"
         );
     }
-    // Accounting counts whole seconds.
+    // The accounting counts whole seconds.
     script.push_str("sleep 1\n");
     script
 }
 
-/// The number of the job that printed this.
+/// Returns the job number in the script's output.
 #[must_use]
 pub fn job_of(output: &str) -> Option<&str> {
     let job = output.lines().find_map(|line| line.strip_prefix("job "))?;
     (!job.is_empty() && job.bytes().all(|byte| byte.is_ascii_digit())).then_some(job)
 }
 
-/// What the output of that script means.
+/// Judges the script's output.
 #[must_use]
 pub fn judge_one_gpu(output: &str) -> CheckProbe {
     let id = PROBES[0];
     let files = |word: &str| output.lines().filter(|line| line.starts_with(word)).count();
-    let (open, refused, closed) = (files("open "), files("refused "), files("closed "));
+    let open = files("open ");
+    let refused = files("refused ");
+    let closed = files("closed ");
     let Some(visible) = output.lines().find_map(|line| line.strip_prefix("visible ")) else {
         return probe(
             id,
@@ -86,17 +88,19 @@ pub fn judge_one_gpu(output: &str) -> CheckProbe {
         (1, _, 0) => probe(
             id,
             ProbeOutcome::Passed,
-            format!("one device file can be opened, {refused} are refused"),
+            format!("one device file can be opened, {refused} are denied"),
         ),
         (0, 0, 0) => probe(
             id,
             ProbeOutcome::NotTested,
-            "device files: the node has none of those in gres.conf",
+            "device files of gres.conf: the node has none of them",
         ),
         (0 | 1, _, _) => probe(
             id,
             ProbeOutcome::NotTested,
-            format!("a user who may open device files: {closed} are closed to this one"),
+            format!(
+                "a user with permission to open device files: {closed} files are closed to this user"
+            ),
         ),
         _ => probe(
             id,
@@ -106,8 +110,8 @@ pub fn judge_one_gpu(output: &str) -> CheckProbe {
     }
 }
 
-/// What a line of `sacct -X -n -P -o State,ElapsedRaw,AllocTRES` means for a job with one GPU.
-/// `None` while it is not over.
+/// Judges a line of `sacct -X -n -P -o State,ElapsedRaw,AllocTRES` of a job with one GPU. `None`
+/// while the job runs.
 #[must_use]
 pub fn judge_recorded(job: &str, line: &str) -> Option<CheckProbe> {
     let id = PROBES[1];
@@ -116,23 +120,19 @@ pub fn judge_recorded(job: &str, line: &str) -> Option<CheckProbe> {
     if matches!(*state, "" | "PENDING" | "RUNNING" | "COMPLETING") || tres.is_empty() {
         return None;
     }
-    Some(match tres.split(',').any(|entry| entry == "gres/gpu=1") {
-        true => probe(
-            id,
-            ProbeOutcome::Passed,
-            format!("job {job}: one GPU for {seconds} s is in sacct"),
-        ),
-        false => {
-            probe(id, ProbeOutcome::Failed, format!("job {job} had one GPU, sacct knows of {tres}"))
-        }
+    Some(if tres.split(',').any(|entry| entry == "gres/gpu=1") {
+        probe(id, ProbeOutcome::Passed, format!("sacct shows one GPU for {seconds} s of job {job}"))
+    } else {
+        probe(id, ProbeOutcome::Failed, format!("job {job} had one GPU, but sacct shows {tres}"))
     })
 }
 
-/// How many nodes a gang takes that fills the smallest leaf of several nodes, where one with so
-/// many idle ones is known.
+/// Returns the size of a gang that fills the smallest leaf of several nodes, if a leaf with as many
+/// idle nodes is known.
 ///
 /// # Errors
-/// What would be needed.
+///
+/// The input that would be needed.
 pub fn gang_size(evidence: &Evidence) -> Result<usize, String> {
     let Some(switches) = &evidence.switches else { return Err("topology.conf".to_owned()) };
     let leaves: Vec<Vec<String>> = switches
@@ -148,13 +148,14 @@ pub fn gang_size(evidence: &Evidence) -> Result<usize, String> {
         let node = evidence.nodes.iter().find(|node| node.name == **name);
         node.and_then(|node| node.get("State")).is_some_and(|state| state == "IDLE")
     };
-    match leaves.iter().any(|nodes| nodes.iter().filter(is_idle).count() >= size) {
-        true => Ok(size),
-        false => Err(format!("{size} idle nodes below one leaf switch")),
+    if leaves.iter().any(|nodes| nodes.iter().filter(is_idle).count() >= size) {
+        Ok(size)
+    } else {
+        Err(format!("{size} idle nodes below one leaf switch"))
     }
 }
 
-/// What such a gang prints, a line a rank, is its `SLURM_TOPOLOGY_ADDR`.
+/// Judges the output of such a gang: the `SLURM_TOPOLOGY_ADDR` of each rank, one per line.
 #[must_use]
 pub fn judge_gang(output: &str, size: usize) -> CheckProbe {
     let id = PROBES[2];
@@ -174,7 +175,9 @@ pub fn judge_gang(output: &str, size: usize) -> CheckProbe {
         (_, count) => probe(
             id,
             ProbeOutcome::Failed,
-            format!("{size} nodes below {count} leaf switches, though one had as many idle nodes"),
+            format!(
+                "{size} nodes below {count} leaf switches, although one leaf had as many idle nodes"
+            ),
         ),
     }
 }

@@ -1,85 +1,86 @@
-//! The shape of a rule: what it looks at, what it says, and the three outcomes. The rules
-//! themselves stand in `rules`.
+//! Structure of a rule, its three outcomes, and helpers to build them. The rules themselves are in
+//! `rules`.
 
 use muster_model::check::{CheckPlace, Severity};
 
-use crate::evidence::{Evidence, Said, Untested};
+use crate::evidence::{ConfSetting, Evidence, MissingInput};
 
-/// One rule. Its id never changes once published: baselines hold it.
-pub(crate) struct Rule {
+/// Rule about the cluster. Its id never changes once published: baselines refer to it.
+pub(crate) struct CheckRule {
     pub(crate) id: &'static str,
     pub(crate) severity: Severity,
-    /// What is wrong where it fails, as a fragment.
+    /// Problem that the rule reports, as a fragment.
     pub(crate) title: &'static str,
-    /// What follows from it.
+    /// Consequence of the problem.
     pub(crate) meaning: &'static str,
-    /// What to do.
+    /// Next step to remove the problem.
     pub(crate) cure: &'static str,
-    pub(crate) page: Page,
-    pub(crate) check: fn(&Evidence) -> Judged,
+    pub(crate) page: DocPage,
+    pub(crate) check: fn(&Evidence) -> RuleResult,
 }
 
-/// A page of Slurm's documentation.
+/// Page of Slurm's documentation.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Page {
-    /// A manual page of section 5, and the entry in it.
+pub(crate) enum DocPage {
+    /// Manual page of section 5, and the entry in it.
     Man(&'static str, &'static str),
-    /// A guide of the site.
+    /// Guide on Slurm's site.
     Guide(&'static str),
 }
 
-impl Page {
-    /// As people name it.
+impl DocPage {
+    /// Returns the name of the page for display.
     pub(crate) fn name(self) -> String {
         match self {
-            Page::Man(page, entry) => format!("{page}(5), {entry}"),
-            Page::Guide(_) => self.url(),
+            DocPage::Man(page, entry) => format!("{page}(5), {entry}"),
+            DocPage::Guide(_) => self.url(),
         }
     }
 
-    /// Where it is.
+    /// Returns the address of the page.
     pub(crate) fn url(self) -> String {
-        let (Page::Man(page, _) | Page::Guide(page)) = self;
+        let (DocPage::Man(page, _) | DocPage::Guide(page)) = self;
         format!("https://slurm.schedmd.com/{page}.html")
     }
 }
 
-/// What a rule came to; the third outcome is the error.
-pub(crate) type Judged = Result<Verdict, Untested>;
+/// Outcome of a rule; the error is the third outcome, not tested.
+pub(crate) type RuleResult = Result<RuleVerdict, MissingInput>;
 
-/// What a rule that could be judged came to.
-pub(crate) enum Verdict {
-    /// Nothing is wrong: what was seen.
+/// Outcome of a rule that could be judged.
+pub(crate) enum RuleVerdict {
+    /// No problem, with what was observed.
     Pass(String),
-    /// What is wrong, each thing by itself; never empty.
-    Fail(Vec<Trip>),
+    /// Problems found, at least one.
+    Fail(Vec<RuleFinding>),
 }
 
-/// One thing that is wrong.
+/// One problem that a rule found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Trip {
-    /// What it is about, such as a key or the name of a partition. Part of the fingerprint.
+pub(crate) struct RuleFinding {
+    /// Subject of the finding, such as a key or the name of a partition. Part of the fingerprint.
     pub(crate) key: String,
-    /// What was seen.
+    /// Observation that shows the problem.
     pub(crate) says: String,
     pub(crate) place: Option<CheckPlace>,
 }
 
-/// Fails when there is anything to say.
-pub(crate) fn none_of(trips: Vec<Trip>, pass: impl Into<String>) -> Judged {
-    Ok(match trips.is_empty() {
-        true => Verdict::Pass(pass.into()),
-        false => Verdict::Fail(trips),
+/// Fails where there are findings, else passes.
+pub(crate) fn fail_if_any(findings: Vec<RuleFinding>, pass: impl Into<String>) -> RuleResult {
+    Ok(if findings.is_empty() {
+        RuleVerdict::Pass(pass.into())
+    } else {
+        RuleVerdict::Fail(findings)
     })
 }
 
-/// Passes with what was said when it is right, fails with the same when it is not.
-pub(crate) fn right(said: &Said, is_right: bool) -> Judged {
-    none_of(if is_right { Vec::new() } else { vec![said.trip()] }, said.text())
+/// Passes or fails with the setting itself as the observation.
+pub(crate) fn judge_setting(said: &ConfSetting, is_right: bool) -> RuleResult {
+    fail_if_any(if is_right { Vec::new() } else { vec![said.finding()] }, said.text())
 }
 
-impl Said {
-    /// `MaxTime=UNLIMITED`, or that it is not set.
+impl ConfSetting {
+    /// Formats the setting, such as `MaxTime=UNLIMITED`, or that it is not set.
     pub(crate) fn text(&self) -> String {
         match (&self.place, self.value.as_str()) {
             (_, "") => format!("{} is not set", self.key),
@@ -88,28 +89,32 @@ impl Said {
         }
     }
 
-    /// A trip about this setting.
-    pub(crate) fn trip(&self) -> Trip {
-        Trip { key: self.key.to_ascii_lowercase(), says: self.text(), place: self.place.clone() }
+    /// Returns a finding about this setting.
+    pub(crate) fn finding(&self) -> RuleFinding {
+        RuleFinding {
+            key: self.key.to_ascii_lowercase(),
+            says: self.text(),
+            place: self.place.clone(),
+        }
     }
 
-    /// The same word, whatever its case.
+    /// Compares the value with a word, ignoring case.
     pub(crate) fn is(&self, word: &str) -> bool {
         self.value.eq_ignore_ascii_case(word)
     }
 
-    /// True when the list holds the word, whatever its case.
+    /// Returns whether the list contains the word, ignoring case.
     pub(crate) fn lists(&self, word: &str) -> bool {
         self.value.split(',').any(|own| own.trim().eq_ignore_ascii_case(word))
     }
 
-    /// The number that it begins with: `30 sec` is 30. `None` where it begins with none.
+    /// Returns the number at the beginning: `30 sec` is 30. `None` where there is none.
     pub(crate) fn number(&self) -> Option<u64> {
         let digits: String = self.value.chars().take_while(char::is_ascii_digit).collect();
         digits.parse().ok()
     }
 
-    /// The value behind `word=` in a list such as that of SchedulerParameters.
+    /// Returns the value of `word=` in a list such as that of SchedulerParameters.
     pub(crate) fn option(&self, word: &str) -> Option<&str> {
         let of = |own: &'_ str| {
             own.split_once('=').is_some_and(|(key, _)| key.trim().eq_ignore_ascii_case(word))
@@ -121,14 +126,14 @@ impl Said {
             .map(|(_, value)| value)
     }
 
-    /// Yes, in the words of cgroup.conf.
+    /// Returns whether the value means yes, in the words of cgroup.conf.
     pub(crate) fn is_yes(&self) -> bool {
         ["yes", "true", "1"].iter().any(|word| self.is(word))
     }
 }
 
-/// A length of time as Slurm writes it, in minutes: `30`, `30:00`, `1:00:00`, `2-0`, `2-12:30:00`.
-/// `None` where it is without end or not understood; a limit that is not understood is none.
+/// Parses a time limit of Slurm into minutes: `30`, `30:00`, `1:00:00`, `2-0`, `2-12:30:00`. `None`
+/// for no limit, or where it is not understood, which Slurm treats as no limit.
 #[must_use]
 pub fn minutes(text: &str) -> Option<u64> {
     let (days, clock) = match text.split_once('-') {

@@ -1,13 +1,12 @@
-//! The answer in the format that code hosts show beside lines: SARIF 2.1.0 of OASIS. It decides
-//! nothing.
+//! Converts the report to SARIF 2.1.0 (OASIS), which code hosts show beside the lines of a file.
 
 use muster_model::check::{CheckFinding, CheckReport, Severity};
 use serde_json::{Value, json};
 
 use crate::rules;
 
-/// A log with one run. Rules that were not tested are said as notifications, so that nobody takes
-/// them for passed.
+/// Returns a log with one run. Rules that were not tested become notifications, so that they are
+/// not counted as passed.
 #[must_use]
 pub fn sarif(report: &CheckReport, version: &str) -> Value {
     let rules: Vec<Value> = rules::all()
@@ -30,7 +29,7 @@ pub fn sarif(report: &CheckReport, version: &str) -> Value {
                 "level": "note",
                 "descriptor": { "id": "not-tested" },
                 "associatedRule": { "id": outcome.rule },
-                "message": { "text": format!("{} was not tested; needed: {}", outcome.rule, outcome.says) },
+                "message": { "text": format!("{} was not tested; needed: {}", outcome.rule, outcome.text) },
             })
         })
         .collect();
@@ -56,7 +55,7 @@ fn result(finding: &CheckFinding) -> Value {
         "baselineState": if finding.known { "unchanged" } else { "new" },
     });
     if let Some(place) = &finding.place {
-        // Output of a command is no file that anybody could show.
+        // Output of a command is not a file that a code host can show.
         if let Some(line) = place.line {
             result["locations"] = json!([{
                 "physicalLocation": {

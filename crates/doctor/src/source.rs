@@ -1,33 +1,32 @@
-//! Texts that evidence is made of, and how each is recognised. It reads no file: name and text are
-//! given.
+//! Sources of evidence and their recognition. Reads no file: name and text are given.
 
 use crate::conf;
 
-/// A text with what to call it.
+/// Text with its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Source {
-    /// The file as it was named, or the command whose output it is.
+pub struct CheckSource {
+    /// Name of the file as given, or the command whose output it is.
     pub name: String,
-    /// What kind of text it is.
+    /// Kind of the text.
     pub kind: SourceKind,
-    /// The text.
+    /// Content of the source.
     pub text: String,
 }
 
-/// Kinds of texts.
+/// Kind of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SourceKind {
-    /// slurm.conf
+    /// The main configuration, slurm.conf.
     SlurmConf,
-    /// A file that a slurm.conf includes.
+    /// File that a slurm.conf includes.
     Included,
-    /// gres.conf
+    /// The GPU configuration, gres.conf.
     GresConf,
-    /// cgroup.conf
+    /// The cgroup configuration, cgroup.conf.
     CgroupConf,
-    /// topology.conf
+    /// The tree of switches, topology.conf.
     TopologyConf,
-    /// slurmdbd.conf
+    /// Configuration of the accounting daemon, slurmdbd.conf.
     SlurmdbdConf,
     /// Output of `scontrol show config`.
     Config,
@@ -40,7 +39,7 @@ pub enum SourceKind {
 }
 
 impl SourceKind {
-    /// True for files that Slurm parses, false for what it prints.
+    /// Returns whether it is a file that Slurm parses, rather than output of a command.
     pub(crate) fn is_file(self) -> bool {
         match self {
             Self::SlurmConf
@@ -53,8 +52,7 @@ impl SourceKind {
         }
     }
 
-    /// What a text is, by its name and else by how it begins. `None` when it is nothing that is
-    /// read here.
+    /// Recognises a text by its name, else by its beginning. `None` where it is of no known kind.
     #[must_use]
     pub fn of(name: &str, text: &str) -> Option<Self> {
         let file = name.rsplit('/').next().unwrap_or(name);
@@ -89,7 +87,7 @@ impl SourceKind {
     }
 }
 
-/// Files that a text of configuration includes, as they are named there.
+/// Returns the files that a configuration includes, as written there.
 #[must_use]
 pub fn includes(text: &str) -> Vec<String> {
     conf::includes(text)

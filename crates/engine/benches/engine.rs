@@ -1,6 +1,5 @@
-//! The rows of the table under criterion, for a closer look at one of them with its distribution:
-//! `cargo bench -p muster-engine --bench engine -- NAME`. The table itself is made by `cargo xtask
-//! bench`.
+//! Runs the rows of the table under criterion, to inspect the distribution of one of them: `cargo
+//! bench -p muster-engine --bench engine -- NAME`. `cargo xtask bench` makes the table itself.
 
 #![allow(missing_docs, reason = "criterion's macros generate undocumented items")]
 #![allow(clippy::disallowed_methods, reason = "a bench reads the clock; the library may not")]
@@ -12,12 +11,12 @@ mod rows;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use rows::{Meter, Unit};
+use rows::{Meter, RowUnit};
 
 fn every_row(criterion: &mut Criterion) {
-    for row in rows::all().into_iter().filter(|row| row.unit != Unit::Bytes) {
+    for row in rows::all().into_iter().filter(|row| row.unit != RowUnit::Bytes) {
         let mut group = criterion.benchmark_group(row.name);
-        if let Unit::PerSecond(items) = row.unit {
+        if let RowUnit::PerSecond(items) = row.unit {
             group.throughput(Throughput::Elements(u64::from(items)));
         }
         group.bench_function("usual", |bencher| {

@@ -1,5 +1,4 @@
-//! How fast places are found by each placement policy: `cargo bench -p muster-engine --bench
-//! score`.
+//! Speed of placement by each placement policy: `cargo bench -p muster-engine --bench score`.
 
 #![allow(missing_docs, reason = "criterion's macros generate undocumented items")]
 #![allow(clippy::disallowed_methods, reason = "a bench reads the clock; the library may not")]
@@ -12,18 +11,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use mix::{Bench, MIXES, Scale, gang, singles};
+use mix::{EngineBench, MIXES, Scale, gang, singles};
 use muster_model::job::GpuRequest;
 use muster_model::queue::PlacementPolicy;
 use muster_model::{Event, GpuMilli, JobSpec, QueueSpec, QueueTree};
 
-/// Events of one instant.
+/// Number of events of one instant.
 const BATCH: usize = 256;
 const NODES: usize = 5_000;
 
-/// Idle nodes and one queue under a policy.
-fn world(placement: PlacementPolicy) -> Bench {
-    let mut bench = Bench::idle(Scale { nodes: NODES, running: 0, pending: 0, queues: 1 });
+/// Returns idle nodes and one queue under a placement policy.
+fn world(placement: PlacementPolicy) -> EngineBench {
+    let mut bench = EngineBench::idle(Scale { nodes: NODES, running: 0, pending: 0, queues: 1 });
     let mut team = QueueSpec::named("team0");
     team.queues.push(QueueSpec::named("queue0"));
     let mut tree = QueueTree { placement, ..QueueTree::single() };
@@ -32,7 +31,7 @@ fn world(placement: PlacementPolicy) -> Bench {
     bench
 }
 
-/// Shares and few devices, as the lists that FGD was measured with have them.
+/// Returns jobs with shares and few devices, like the workloads on which FGD was measured.
 fn shares() -> Vec<Arc<JobSpec>> {
     let mut specs = singles(MIXES, 1);
     for (at, spec) in specs.iter_mut().enumerate() {
@@ -51,8 +50,8 @@ fn shares() -> Vec<Arc<JobSpec>> {
     specs
 }
 
-/// Starts and ends in equal number on a cluster that is half full: submission to commit, `BATCH`
-/// per pass.
+/// Measures starts and ends in equal number on a cluster that is half full: submission to commit,
+/// `BATCH` per pass.
 fn policies(criterion: &mut Criterion) {
     for (mix, specs) in [("single GPUs", singles(MIXES, 1)), ("shares and devices", shares())] {
         let mut group = criterion
@@ -61,7 +60,8 @@ fn policies(criterion: &mut Criterion) {
         for (name, placement) in PlacementPolicy::ALL {
             group.bench_function(BenchmarkId::from_parameter(name), |bencher| {
                 let mut bench = world(placement);
-                let (mut at, mut running) = (0, VecDeque::new());
+                let mut at = 0;
+                let mut running = VecDeque::new();
                 for _ in 0..NODES * 4 / BATCH {
                     let events = bench.batch(&specs, &mut at, BATCH);
                     running.push_back(bench.step(&events));
@@ -72,7 +72,7 @@ fn policies(criterion: &mut Criterion) {
                         bench.tick();
                         let ending =
                             running.pop_front().expect("as many batches run as were started");
-                        bench.step(&Bench::whole_life(&ending));
+                        bench.step(&EngineBench::whole_life(&ending));
                         let events = bench.batch(&specs, &mut at, BATCH);
                         let begin = Instant::now();
                         let plan = bench.step(&events);
@@ -88,7 +88,7 @@ fn policies(criterion: &mut Criterion) {
     }
 }
 
-/// A gang of so many single-GPU tasks on free nodes.
+/// Measures a gang of 5,000 single-GPU tasks on free nodes.
 fn gangs(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("gang of 5,000 tasks by policy");
     let spec = gang(5_000, 1, None);
@@ -103,7 +103,7 @@ fn gangs(criterion: &mut Criterion) {
                     let plan = bench.step(&[event]);
                     spent += begin.elapsed();
                     assert_eq!(plan.decisions.len(), 1);
-                    bench.step(&Bench::whole_life(&plan));
+                    bench.step(&EngineBench::whole_life(&plan));
                 }
                 spent
             });

@@ -1,11 +1,10 @@
 //! The table of docs/PERFORMANCE.md: `cargo xtask bench [--json] [--only NAMES] [--instructions]
 //! [--quick]`.
 //!
-//! Every number is taken in a process of its own, so that none profits from another's memory. Time
-//! is the processor's, not the clock's on the wall. On a shared machine even that says little by
-//! itself, since caches are shared, too: beside it stands how often a fixed piece of work would
-//! have run meanwhile, measured in the same process. It decides nothing about the engine; what is
-//! measured is in `rows`.
+//! Every number is measured in a process of its own, so that none profits from another's memory.
+//! Times are CPU time, not wall time. On a shared machine even CPU time varies, since caches are
+//! shared; so each number is also given relative to a fixed piece of work measured in the same
+//! process. `rows` defines what is measured.
 
 #![allow(clippy::disallowed_methods, reason = "a bench reads the clock; the library may not")]
 #![allow(clippy::disallowed_types, reason = "each number is taken in a process of its own")]
@@ -17,15 +16,15 @@ use std::collections::BTreeMap;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use mix::{Numbers, Scale};
-use rows::{Meter, Row, Unit, own_time};
+use mix::{Scale, SeededNumbers};
+use rows::{BenchRow, Meter, RowUnit, own_time};
 use serde_json::{Value, json};
 
-/// Samples of a row that are enough, those that must be, and how long it may take.
+/// Samples of a row: the wanted number, the minimum, and the time after which the minimum suffices.
 const SAMPLES: (usize, usize, Duration) = (200, 5, Duration::from_secs(2));
-/// For the time that 99 of 100 stay under.
+/// The same for the 99th percentile.
 const MANY_SAMPLES: (usize, usize, Duration) = (2_000, 500, Duration::from_secs(8));
-/// Under a tool that is fifty times slower and counts the same each time.
+/// Samples under valgrind, which is fifty times slower and counts the same each time.
 const COUNTED: usize = 3;
 
 const USAGE: &str = "\
@@ -36,9 +35,9 @@ usage: cargo xtask bench [--json] [--only NAME,NAME] [--quick] [--instructions]
   --list          names of the rows
 ";
 
-/// What is asked for.
+/// Options of the command line.
 #[derive(Default)]
-struct Asked {
+struct BenchArgs {
     json: bool,
     list: bool,
     quick: bool,
@@ -49,7 +48,7 @@ struct Asked {
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
-    let done = asked(&args).and_then(|asked| match &asked.measure {
+    let done = parse_args(&args).and_then(|asked| match &asked.measure {
         Some((name, scale, is_exact)) => measure(name, *scale, *is_exact),
         None if asked.list => {
             rows::all().iter().for_each(|row| println!("{:<20} {}", row.name, row.what));
@@ -66,8 +65,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn asked(args: &[String]) -> Result<Asked, String> {
-    let mut asked = Asked::default();
+fn parse_args(args: &[String]) -> Result<BenchArgs, String> {
+    let mut asked = BenchArgs::default();
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match arg.as_str() {
@@ -79,7 +78,7 @@ fn asked(args: &[String]) -> Result<Asked, String> {
                 let names = args.next().ok_or_else(|| USAGE.to_owned())?;
                 asked.only = Some(names.split(',').map(str::to_owned).collect());
             }
-            // How the table asks for one number, from a process of its own.
+            // The table runs itself so for one number, in a process of its own.
             "--measure" => {
                 let [name, numbers, how] =
                     [(); 3].map(|()| args.next().cloned().unwrap_or_default());
@@ -99,15 +98,13 @@ fn asked(args: &[String]) -> Result<Asked, String> {
 
 // ---- one number ----
 
-/// Measures one row at one size and prints what came of it as a line of JSON.
+/// Measures one row at one size and prints the result as a line of JSON.
 fn measure(name: &str, scale: Scale, is_exact: bool) -> Result<(), String> {
     let row = find(name)?;
-    let (wanted, few, patience) = if row.unit == Unit::Worst { MANY_SAMPLES } else { SAMPLES };
-    let mut meter = match is_exact {
-        true => Meter::exactly(COUNTED),
-        false => Meter::within(wanted, few, patience),
-    };
-    let is_timed = !is_exact && row.unit != Unit::Bytes;
+    let (wanted, few, patience) = if row.unit == RowUnit::P99 { MANY_SAMPLES } else { SAMPLES };
+    let mut meter =
+        if is_exact { Meter::exactly(COUNTED) } else { Meter::within(wanted, few, patience) };
+    let is_timed = !is_exact && row.unit != RowUnit::Bytes;
     let before = if is_timed { calibration() } else { Duration::ZERO };
     (row.run)(scale, &mut meter);
     let after = if is_timed { calibration() } else { Duration::ZERO };
@@ -115,10 +112,10 @@ fn measure(name: &str, scale: Scale, is_exact: bool) -> Result<(), String> {
     taken.sort_by(f64::total_cmp);
     let at = |percent: usize| taken.get(taken.len() * percent / 100).copied().unwrap_or(0.0);
     let value = match row.unit {
-        Unit::Seconds => at(50),
-        Unit::Worst => at(99),
-        Unit::PerSecond(items) => at(50) / f64::from(items),
-        Unit::Bytes => meter.bytes.unwrap_or(0) as f64,
+        RowUnit::Seconds => at(50),
+        RowUnit::P99 => at(99),
+        RowUnit::PerSecond(items) => at(50) / f64::from(items),
+        RowUnit::Bytes => meter.bytes.unwrap_or(0) as f64,
     };
     println!(
         "{}",
@@ -131,18 +128,19 @@ fn measure(name: &str, scale: Scale, is_exact: bool) -> Result<(), String> {
     Ok(())
 }
 
-fn find(name: &str) -> Result<Row, String> {
+fn find(name: &str) -> Result<BenchRow, String> {
     let mut all = rows::all().into_iter();
     all.find(|row| row.name == name)
-        .ok_or_else(|| format!("no row {name}\nhint: --list says which there are\n"))
+        .ok_or_else(|| format!("no row {name}\nhint: --list shows all rows\n"))
 }
 
-/// Median time of a fixed piece of work that is not ours: an ordered map filled and emptied, a
-/// cache and a branch predictor busy as in the engine.
+/// Returns the median time of a fixed piece of work: filling and emptying an ordered map, which
+/// uses cache and branch predictor like the engine.
 fn calibration() -> Duration {
     let mut taken = [(); 9].map(|()| {
         let begin = own_time();
-        let (mut numbers, mut map) = (Numbers::new(), BTreeMap::new());
+        let mut numbers = SeededNumbers::new();
+        let mut map = BTreeMap::new();
         for at in 0..20_000u64 {
             map.insert(numbers.below(1 << 40), at);
         }
@@ -157,7 +155,7 @@ fn calibration() -> Duration {
 
 // ---- the table ----
 
-fn table(asked: &Asked) -> Result<(), String> {
+fn table(asked: &BenchArgs) -> Result<(), String> {
     for name in asked.only.iter().flatten() {
         find(name)?;
     }
@@ -167,25 +165,27 @@ fn table(asked: &Asked) -> Result<(), String> {
             .to_owned());
     }
     let mut lines = Vec::new();
-    let is_asked =
-        |row: &Row| asked.only.as_ref().is_none_or(|only| only.iter().any(|name| name == row.name));
+    let is_asked = |row: &BenchRow| {
+        asked.only.as_ref().is_none_or(|only| only.iter().any(|name| name == row.name))
+    };
     for row in rows::all().into_iter().filter(is_asked) {
         eprintln!("{}", row.what);
         lines.push(line(asked, &row)?);
     }
-    match asked.json {
-        true => println!("{}", serde_json::to_string_pretty(&lines).expect("values are writable")),
-        false => print!("{}", rows::print::markdown(&lines)),
+    if asked.json {
+        println!("{}", serde_json::to_string_pretty(&lines).expect("values are writable"))
+    } else {
+        print!("{}", rows::print::markdown(&lines))
     }
     Ok(())
 }
 
-/// Everything about one row.
-fn line(asked: &Asked, row: &Row) -> Result<Value, String> {
+/// Returns all values of one row.
+fn line(asked: &BenchArgs, row: &BenchRow) -> Result<Value, String> {
     let usual = child(row, row.scale, &[])?;
     let number = |value: &Value, key: &str| value[key].as_f64().unwrap_or(0.0);
     let in_units = |value: &Value| match row.unit {
-        Unit::Bytes => number(value, "value"),
+        RowUnit::Bytes => number(value, "value"),
         _ => number(value, "value") / number(value, "calibration"),
     };
     let Scale { nodes, running, pending, queues } = row.scale;
@@ -195,17 +195,17 @@ fn line(asked: &Asked, row: &Row) -> Result<Value, String> {
         "nodes": nodes, "running": running, "pending": pending, "queues": queues,
         "samples": usual["samples"],
         "unit": match row.unit {
-            Unit::Seconds => "seconds, median",
-            Unit::Worst => "seconds, p99",
-            Unit::PerSecond(_) => "per second, median",
-            Unit::Bytes => "bytes",
+            RowUnit::Seconds => "seconds, median",
+            RowUnit::P99 => "seconds, p99",
+            RowUnit::PerSecond(_) => "per second, median",
+            RowUnit::Bytes => "bytes",
         },
         "value": match row.unit {
-            Unit::PerSecond(_) => 1.0 / number(&usual, "value"),
+            RowUnit::PerSecond(_) => 1.0 / number(&usual, "value"),
             _ => number(&usual, "value"),
         },
     });
-    if row.unit != Unit::Bytes {
+    if row.unit != RowUnit::Bytes {
         line["calibrations"] = json!(in_units(&usual));
     }
     match row.goal {
@@ -221,14 +221,14 @@ fn line(asked: &Asked, row: &Row) -> Result<Value, String> {
     for (axis, _, scale) in doubled.into_iter().filter(|(_, base, _)| *base > 0 && !asked.quick) {
         line["doubled"][axis] = json!(in_units(&child(row, scale, &[])?) / in_units(&usual));
     }
-    if asked.instructions && row.unit != Unit::Bytes {
+    if asked.instructions && row.unit != RowUnit::Bytes {
         line["instructions"] = json!(instructions(row)?);
     }
     Ok(line)
 }
 
 /// Measures a row in a process of its own.
-fn child(row: &Row, scale: Scale, under: &[&str]) -> Result<Value, String> {
+fn child(row: &BenchRow, scale: Scale, under: &[&str]) -> Result<Value, String> {
     let own = std::env::current_exe().map_err(|error| format!("own path: {error}\n"))?;
     let own = own.to_string_lossy().into_owned();
     let Scale { nodes, running, pending, queues } = scale;
@@ -250,8 +250,8 @@ fn has_valgrind() -> bool {
     quiet.is_ok_and(|status| status.success())
 }
 
-/// Instructions of one sample; of one item where a sample is of many.
-fn instructions(row: &Row) -> Result<u64, String> {
+/// Returns the instructions of one sample, or of one item if a sample has many.
+fn instructions(row: &BenchRow) -> Result<u64, String> {
     let file =
         std::env::temp_dir().join(format!("muster-bench-{}-{}", std::process::id(), row.name));
     let out = format!("--callgrind-out-file={}", file.display());
@@ -268,7 +268,7 @@ fn instructions(row: &Row) -> Result<u64, String> {
     let _ = std::fs::remove_file(&file);
     let total =
         text.lines().find_map(|line| line.strip_prefix("totals: ")?.trim().parse::<u64>().ok());
-    let items = if let Unit::PerSecond(items) = row.unit { u64::from(items) } else { 1 };
+    let items = if let RowUnit::PerSecond(items) = row.unit { u64::from(items) } else { 1 };
     total
         .map(|total| total / COUNTED as u64 / items)
         .ok_or_else(|| "callgrind counted nothing\n".to_owned())

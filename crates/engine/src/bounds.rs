@@ -1,7 +1,6 @@
-//! Bounds that the engine's arithmetic relies on. `spec` keeps texts well within them; whoever else
-//! makes a job (a trace, another program) is refused here in words, so that no number of a job can
-//! break the engine. It must not judge whether a job fits anything: that is for quota and capacity
-//! to say.
+//! Bounds that the engine's arithmetic relies on. `spec` keeps job files well within them; jobs
+//! from other sources (a trace, another program) are rejected here, so that no number of a job can
+//! break the engine. It does not check whether a job fits: quota and capacity do.
 
 use std::sync::Arc;
 
@@ -10,188 +9,195 @@ use muster_model::{
     Array, Elastic, GpuMilli, IndexRange, JobSpec, Replicas, Service, Topology, TopologyRule,
 };
 
-/// Most tasks of an element, over all groups: each costs a few hundred bytes while it runs.
-const MOST_TASKS: u64 = 1 << 20;
-/// Most groups: they are numbered in 16 bits, and each is placed in turn.
-const MOST_GROUPS: usize = 1 << 10;
+/// Most tasks of an element, over all groups: each takes a few hundred bytes while it runs.
+const MAX_TASKS: u64 = 1 << 20;
+/// Most groups: they are numbered in 16 bits, and placed one by one.
+const MAX_GROUPS: usize = 1 << 10;
 /// Most GPUs of a task: thousandths of them stay within 32 bits. No node has nearly as many.
-const MOST_DEVICES: u32 = 1 << 20;
+const MAX_DEVICES: u32 = 1 << 20;
 /// Most elements of an array: an element's age within its job has 32 bits, and tickets come before
 /// elements.
-const MOST_ELEMENTS: u64 = 1 << 31;
-/// Thousandths of a device from which on it is a whole one.
+const MAX_ELEMENTS: u64 = 1 << 31;
+/// Thousandths of a whole device; a share is less.
 const WHOLE: GpuMilli = GpuMilli(1000);
 
-/// A job that contradicts itself, or has numbers that no scheduler can count with.
+/// Reason for which a job is rejected: it contradicts itself, or exceeds a bound.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
-    /// Too many groups.
-    #[error("the job has {groups} groups; at most {most} are supported", most = MOST_GROUPS)]
+pub enum MalformedJob {
+    /// The job has too many groups.
+    #[error("the job has {groups} groups; at most {most} are supported", most = MAX_GROUPS)]
     Groups {
-        /// How many it has.
+        /// Number of task groups of the job.
         groups: usize,
     },
-    /// Too many tasks in one element.
-    #[error("the job has {tasks} tasks; at most {most} are supported", most = MOST_TASKS)]
+    /// An element has too many tasks.
+    #[error("the job has {tasks} tasks; at most {most} are supported", most = MAX_TASKS)]
     Tasks {
-        /// How many it has.
+        /// Number of tasks of one element.
         tasks: u64,
     },
-    /// It may grow to fewer tasks than it starts with.
-    #[error("group {group} starts with {min} tasks and may have at most {max}")]
-    Shrinks {
-        /// Of which group.
+    /// The maximum number of tasks is less than the minimum.
+    #[error("group {group} needs at least {min} tasks but allows at most {max}")]
+    MaxBelowMin {
+        /// Name of the group.
         group: Arc<str>,
-        /// Tasks of the gang.
+        /// Minimum number of tasks.
         min: u32,
-        /// Tasks at most.
+        /// Maximum number of tasks.
         max: u32,
     },
-    /// Tasks per node do not divide the tasks.
+    /// The number of tasks is not a multiple of the tasks per node.
     #[error(
-        "group {group} has {tasks} tasks, which are no whole number of nodes with {per_node} each"
+        "group {group} has {tasks} tasks, which is not a multiple of {per_node} tasks per node"
     )]
     PerNode {
-        /// Of which group.
+        /// Name of the group.
         group: Arc<str>,
-        /// Tasks of the gang.
+        /// Number of tasks of the gang.
         tasks: u32,
-        /// Tasks on each node.
+        /// Number of tasks on each node.
         per_node: u32,
     },
-    /// Slices do not divide the tasks, or cut the tasks of a node in two.
-    #[error("group {group} has {tasks} tasks, which are no whole number of segments of {segment}")]
+    /// The number of tasks is not a multiple of the segment size, or segments split the tasks of a
+    /// node.
+    #[error(
+        "group {group} has {tasks} tasks, which is not a multiple of the segment size {segment}"
+    )]
     Segment {
-        /// Of which group.
+        /// Name of the group.
         group: Arc<str>,
-        /// Tasks of the gang.
+        /// Number of tasks of the group.
         tasks: u32,
-        /// Tasks of a segment.
+        /// Number of tasks of a segment.
         segment: u32,
     },
-    /// Slices stay together, spreading takes apart.
-    #[error("the job is to be spread, and to stay together in segments")]
+    /// Segments keep tasks together, and spreading separates them.
+    #[error("a job cannot be both spread over domains and kept together in segments")]
     SpreadSegments,
-    /// A share of a device is a part of one device.
+    /// A share is not a part of one device.
     #[error("group {group} asks for {share} of a GPU; a share is at least 0.001 and at most 0.999")]
     Share {
-        /// Of which group.
+        /// Name of the group.
         group: Arc<str>,
-        /// What it asks for.
+        /// Requested share of a device.
         share: GpuMilli,
     },
-    /// Whole devices or a share, not both.
+    /// A task requests both whole devices and a share.
     #[error(
-        "group {group} asks for {devices} whole GPUs and {share} of another; a task has one or the other"
+        "group {group} asks for {devices} whole GPUs and {share} of another; request one or the other"
     )]
     Mixed {
-        /// Of which group.
+        /// Name of the group.
         group: Arc<str>,
-        /// Whole devices.
+        /// Number of whole devices.
         devices: u32,
-        /// And this share.
+        /// Share requested beside them.
         share: GpuMilli,
     },
-    /// Too many devices per task.
-    #[error("group {group} asks for {devices} GPUs per task; at most {most} are supported", most = MOST_DEVICES)]
+    /// A task requests too many devices.
+    #[error("group {group} asks for {devices} GPUs per task; at most {most} are supported", most = MAX_DEVICES)]
     Devices {
-        /// Of which group.
+        /// Name of the group.
         group: Arc<str>,
-        /// How many it asks for.
+        /// Number of devices per task.
         devices: u32,
     },
-    /// The range of an array is none.
-    #[error("the array goes from {first} to {last} in steps of {step}")]
+    /// A range of an array is empty or out of order.
+    #[error(
+        "the array range {first} to {last} with step {step} is empty or overlaps an earlier one"
+    )]
     Range {
-        /// First index.
+        /// First index of the range.
         first: u32,
-        /// Last index.
+        /// Last index of the range.
         last: u32,
-        /// Distance.
+        /// Distance between two indices.
         step: u32,
     },
-    /// Too many elements.
-    #[error("the array has {elements} elements; at most {most} are supported", most = MOST_ELEMENTS)]
+    /// The array has too many elements.
+    #[error("the array has {elements} elements; at most {most} are supported", most = MAX_ELEMENTS)]
     Elements {
-        /// How many it has.
+        /// Number of elements of the array.
         elements: u64,
     },
-    /// A service whose numbers of replicas contradict each other, or are too many.
+    /// The numbers of replicas of a service contradict each other, or are too large.
     #[error(
         "the service has {floor} to {ceiling} replicas; at least 1 and at most {most} are supported",
-        most = Replicas::MOST
+        most = Replicas::LIMIT
     )]
     Replicas {
-        /// Always.
+        /// Number of guaranteed replicas.
         floor: u32,
-        /// At most.
+        /// Maximum number of replicas.
         ceiling: u32,
     },
-    /// Its replicas have ports beyond the last one there is.
+    /// A replica of a service would have a port beyond 65535.
     #[error("replica {last} of the service would have a port above 65535: the first has {port}")]
     Ports {
-        /// Of the first replica.
+        /// Port of the first replica.
         port: u16,
-        /// The last replica.
+        /// Number of the last replica.
         last: u32,
     },
-    /// A gang grows and shrinks in one of its groups.
-    #[error("more than one group can grow")]
-    Elastics,
-    /// What grows does so by whole steps.
-    #[error("group {group} grows from {min} to {max} tasks, which is not by steps of {step}")]
+    /// More than one group is elastic; only one may be.
+    #[error("more than one group is elastic; at most one is supported")]
+    MultipleElasticGroups,
+    /// The elastic range is not a multiple of the step.
+    #[error(
+        "group {group} grows from {min} to {max} tasks, which is not a multiple of the step {step}"
+    )]
     Step {
-        /// Which.
+        /// Name of the group.
         group: Arc<str>,
-        /// Fewest.
+        /// Minimum number of tasks.
         min: u32,
-        /// Most.
+        /// Maximum number of tasks.
         max: u32,
-        /// At once.
+        /// Number of tasks of a step.
         step: u32,
     },
-    /// What is spread evenly has one size.
-    #[error("what is spread over domains cannot grow")]
+    /// A gang that is spread over domains is elastic; it must have one size.
+    #[error("a job that is spread over domains cannot be elastic")]
     SpreadElastic,
-    /// Replicas are elements, and so are those of an array.
-    #[error("a service is no array")]
+    /// A service is also an array; replicas already are the elements.
+    #[error("a service cannot also be an array")]
     ServiceArray,
-    /// An array whose cap lets nothing run.
-    #[error("the array lets none of its elements run at once")]
-    Cap,
+    /// The cap on running elements of an array is 0.
+    #[error("the array limits running elements to 0; the minimum is 1")]
+    ZeroCap,
 }
 
-/// Can the engine count with this job?
-pub(crate) fn judge(spec: &JobSpec) -> Result<(), Malformed> {
-    if spec.groups.len() > MOST_GROUPS {
-        return Err(Malformed::Groups { groups: spec.groups.len() });
+/// Checks a job against the bounds.
+pub(crate) fn check_bounds(spec: &JobSpec) -> Result<(), MalformedJob> {
+    if spec.groups.len() > MAX_GROUPS {
+        return Err(MalformedJob::Groups { groups: spec.groups.len() });
     }
     let tasks =
         spec.groups.iter().map(|group| u64::from(group.min_tasks.max(group.max_tasks))).sum();
-    if tasks > MOST_TASKS {
-        return Err(Malformed::Tasks { tasks });
+    if tasks > MAX_TASKS {
+        return Err(MalformedJob::Tasks { tasks });
     }
-    spec.groups.iter().try_for_each(judge_group)?;
+    spec.groups.iter().try_for_each(check_group)?;
     spec.constraint
         .topology
         .as_ref()
-        .map_or(Ok(()), |topology| judge_topology(topology, &spec.groups))?;
-    judge_elastic(spec)?;
+        .map_or(Ok(()), |topology| check_topology(topology, &spec.groups))?;
+    check_elastic(spec)?;
     match (spec.service(), &spec.array) {
-        (Some(_), Some(_)) => Err(Malformed::ServiceArray),
-        (Some(service), None) => judge_service(service),
-        (None, Some(array)) => judge_array(array),
+        (Some(_), Some(_)) => Err(MalformedJob::ServiceArray),
+        (Some(service), None) => check_service(service),
+        (None, Some(array)) => check_array(array),
         (None, None) => Ok(()),
     }
 }
 
-fn judge_elastic(spec: &JobSpec) -> Result<(), Malformed> {
+fn check_elastic(spec: &JobSpec) -> Result<(), MalformedJob> {
     let Some(Elastic { group, min, max, step }) = spec.elastic() else { return Ok(()) };
     if spec.groups.iter().filter(|group| group.min_tasks < group.max_tasks).count() > 1 {
-        return Err(Malformed::Elastics);
+        return Err(MalformedJob::MultipleElasticGroups);
     }
     if (max - min) % step > 0 {
-        return Err(Malformed::Step {
+        return Err(MalformedJob::Step {
             group: Arc::clone(&spec.groups[usize::from(group)].name),
             min,
             max,
@@ -200,52 +206,55 @@ fn judge_elastic(spec: &JobSpec) -> Result<(), Malformed> {
     }
     let rule = spec.constraint.topology.as_ref().map(|topology| &topology.rule);
     if matches!(rule, Some(TopologyRule::Spread(_))) {
-        Err(Malformed::SpreadElastic)
+        Err(MalformedJob::SpreadElastic)
     } else {
         Ok(())
     }
 }
 
-pub(crate) fn judge_service(service: &Service) -> Result<(), Malformed> {
-    let Replicas { floor, ceiling } = service.replicas;
-    if ceiling == 0 || ceiling < floor || ceiling > Replicas::MOST {
-        return Err(Malformed::Replicas { floor, ceiling });
+pub(crate) fn check_service(service: &Service) -> Result<(), MalformedJob> {
+    let Replicas { guaranteed: floor, max: ceiling } = service.replicas;
+    if ceiling == 0 || ceiling < floor || ceiling > Replicas::LIMIT {
+        return Err(MalformedJob::Replicas { floor, ceiling });
     }
     let last = ceiling - 1;
     match service.port {
-        Some(port) if service.port_of(last).is_none() => Err(Malformed::Ports { port, last }),
+        Some(port) if service.port_of(last).is_none() => Err(MalformedJob::Ports { port, last }),
         Some(_) | None => Ok(()),
     }
 }
 
-fn judge_group(group: &TaskGroup) -> Result<(), Malformed> {
+fn check_group(group: &TaskGroup) -> Result<(), MalformedJob> {
     let name = || Arc::clone(&group.name);
-    let (min, max, gpu) = (group.min_tasks, group.max_tasks, &group.task.gpu);
+    let min = group.min_tasks;
+    let max = group.max_tasks;
+    let gpu = &group.task.gpu;
     if max < min {
-        return Err(Malformed::Shrinks { group: name(), min, max });
+        return Err(MalformedJob::MaxBelowMin { group: name(), min, max });
     }
     if let Some(per_node) = group.tasks_per_node
         && min.checked_rem(per_node) != Some(0)
     {
-        return Err(Malformed::PerNode { group: name(), tasks: min, per_node });
+        return Err(MalformedJob::PerNode { group: name(), tasks: min, per_node });
     }
-    let (devices, share) = (gpu.devices, gpu.share);
+    let devices = gpu.devices;
+    let share = gpu.share;
     if share >= WHOLE {
-        return Err(Malformed::Share { group: name(), share });
+        return Err(MalformedJob::Share { group: name(), share });
     }
     if devices > 0 && share > GpuMilli(0) {
-        return Err(Malformed::Mixed { group: name(), devices, share });
+        return Err(MalformedJob::Mixed { group: name(), devices, share });
     }
-    if devices > MOST_DEVICES {
-        return Err(Malformed::Devices { group: name(), devices });
+    if devices > MAX_DEVICES {
+        return Err(MalformedJob::Devices { group: name(), devices });
     }
     Ok(())
 }
 
-fn judge_topology(topology: &Topology, groups: &[TaskGroup]) -> Result<(), Malformed> {
+fn check_topology(topology: &Topology, groups: &[TaskGroup]) -> Result<(), MalformedJob> {
     let Some(segment) = &topology.segment else { return Ok(()) };
     if matches!(topology.rule, TopologyRule::Spread(_)) {
-        return Err(Malformed::SpreadSegments);
+        return Err(MalformedJob::SpreadSegments);
     }
     let divides = |group: &&TaskGroup| {
         let block = group.tasks_per_node.unwrap_or(1);
@@ -253,7 +262,7 @@ fn judge_topology(topology: &Topology, groups: &[TaskGroup]) -> Result<(), Malfo
             && segment.tasks.checked_rem(block) == Some(0)
     };
     match groups.iter().find(|group| !divides(group)) {
-        Some(TaskGroup { name, min_tasks: tasks, .. }) => Err(Malformed::Segment {
+        Some(TaskGroup { name, min_tasks: tasks, .. }) => Err(MalformedJob::Segment {
             group: Arc::clone(name),
             tasks: *tasks,
             segment: segment.tasks,
@@ -262,21 +271,21 @@ fn judge_topology(topology: &Topology, groups: &[TaskGroup]) -> Result<(), Malfo
     }
 }
 
-fn judge_array(array: &Array) -> Result<(), Malformed> {
+fn check_array(array: &Array) -> Result<(), MalformedJob> {
     let mut elements = 0;
     let mut before = None;
     for IndexRange { first, last, step } in array.ranges() {
         if step == 0 || last < first || before.is_some_and(|before| first <= before) {
-            return Err(Malformed::Range { first, last, step });
+            return Err(MalformedJob::Range { first, last, step });
         }
         elements += u64::from((last - first) / step) + 1;
         before = Some(last);
     }
-    if elements > MOST_ELEMENTS {
-        return Err(Malformed::Elements { elements });
+    if elements > MAX_ELEMENTS {
+        return Err(MalformedJob::Elements { elements });
     }
     match array.max_running {
-        Some(0) => Err(Malformed::Cap),
+        Some(0) => Err(MalformedJob::ZeroCap),
         _ => Ok(()),
     }
 }

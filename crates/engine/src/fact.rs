@@ -1,5 +1,5 @@
-//! Facts: what accounting and history keep of what happened. The engine states each once, when it
-//! becomes true; it does not read them back.
+//! Facts for accounting and history. The engine records each once, when it becomes true, and does
+//! not read them back.
 
 use std::sync::Arc;
 
@@ -10,150 +10,150 @@ use muster_model::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Something that happened.
+/// Event that accounting and history record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Fact {
+pub enum AccountingFact {
     /// A job was accepted.
     Queued {
-        /// Which.
+        /// Number of the job.
         job: JobId,
-        /// Whose.
+        /// User of the job.
         user: UserName,
-        /// In which leaf queue.
+        /// Leaf queue of the job.
         queue: QueueName,
-        /// How many elements it has.
+        /// Number of elements of the job.
         elements: u32,
-        /// When.
+        /// Time of the submission.
         at: Time,
     },
-    /// An element holds resources from here on.
+    /// An element holds resources from now on.
     Started {
-        /// Which attempt.
+        /// Attempt of the element that started.
         id: AttemptId,
-        /// When.
+        /// Time of the start.
         at: Time,
-        /// What it holds, by rank.
+        /// Nodes and devices that it holds, by rank.
         placement: Arc<[TaskPlacement]>,
     },
-    /// The user's processes of every task run.
+    /// The user's processes of all tasks run.
     Running {
-        /// Which attempt.
+        /// Attempt whose tasks all run.
         id: AttemptId,
-        /// When.
+        /// Time at which the last process ran.
         at: Time,
     },
-    /// An attempt was told to go for another element.
+    /// An attempt is being evicted for another element.
     Evicted {
-        /// Which attempt.
+        /// Attempt that is evicted.
         id: AttemptId,
-        /// For whom.
+        /// Element that preempts it.
         by: ElementId,
-        /// By what right.
+        /// Cause of the eviction.
         cause: EvictionCause,
-        /// When.
+        /// Time of the decision.
         at: Time,
     },
-    /// An attempt is over and has given everything back.
+    /// An attempt has ended and released all its resources.
     AttemptEnded {
-        /// Which attempt.
+        /// Attempt that released its resources.
         id: AttemptId,
-        /// Whose.
+        /// User of the job.
         user: UserName,
-        /// In which leaf queue.
+        /// Leaf queue of the job.
         queue: QueueName,
-        /// Since when it held resources.
+        /// Time from which on it held resources.
         held_from: Time,
-        /// When the user's processes ran; `None` if they never did.
+        /// Time from which on the user's processes ran; `None` if they never did.
         running_from: Option<Time>,
-        /// When it ended.
+        /// Time of its end.
         at: Time,
-        /// Thousandths of GPUs × milliseconds held.
+        /// Thousandths of GPUs × milliseconds that it held.
         gpu_millis: u64,
-        /// What it held, by rank.
+        /// Nodes and devices that it held, by rank.
         placement: Arc<[TaskPlacement]>,
     },
-    /// An element ended for good (until somebody requeues it).
+    /// An element ended (and may be requeued).
     ElementEnded {
-        /// Which.
+        /// Element whose last attempt ended.
         element: ElementId,
-        /// How.
+        /// Outcome of the element.
         outcome: Outcome,
-        /// When.
+        /// Time of its end.
         at: Time,
-        /// How often it was started.
+        /// Number of attempts of the element.
         attempts: u32,
     },
     /// All elements of a range of an array that had never been started or acted on ended together.
     RestEnded {
-        /// Of which job.
+        /// Number of the job.
         job: JobId,
-        /// How many.
+        /// Number of elements that ended.
         count: u32,
-        /// They are among the array indices from this one on,
+        /// First array index of the range that contains them,
         first: u32,
-        /// up to this one,
+        /// last index of the range,
         last: u32,
-        /// at this distance; others in that range end by a fact of their own.
+        /// and distance of the indices; other elements in that range have facts of their own.
         step: u32,
-        /// How.
+        /// Outcome of these elements.
         outcome: Outcome,
-        /// When.
+        /// Time of their end.
         at: Time,
     },
     /// All elements ended: the job leaves the engine's memory.
     JobEnded {
-        /// Which.
+        /// Number of the job.
         job: JobId,
-        /// When.
+        /// Time of its end.
         at: Time,
         /// True when every element succeeded.
         succeeded: bool,
-        /// The last view of it, for history.
+        /// Last view of the job, for history.
         view: Box<JobView>,
     },
 }
 
-/// Facts that nobody has taken yet.
+/// Facts that the caller has not taken yet.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Facts {
-    told: Vec<Fact>,
-    /// Nobody takes them.
-    are_idle: bool,
+pub(crate) struct PendingFacts {
+    pending: Vec<AccountingFact>,
+    /// True if facts are not recorded.
+    is_disabled: bool,
 }
 
-impl Facts {
-    /// From here on nobody takes them, and none are made.
-    pub(crate) fn stop(&mut self) {
-        *self = Self { told: Vec::new(), are_idle: true };
+impl PendingFacts {
+    /// Discards all facts and stops recording.
+    pub(crate) fn disable(&mut self) {
+        *self = Self { pending: Vec::new(), is_disabled: true };
     }
 
-    /// They are made for somebody.
-    pub(crate) fn are_wanted(&self) -> bool {
-        !self.are_idle
+    /// Returns true if facts are recorded.
+    pub(crate) fn is_enabled(&self) -> bool {
+        !self.is_disabled
     }
 
-    /// One more.
-    pub(crate) fn tell(&mut self, fact: impl FnOnce() -> Fact) {
-        if !self.are_idle {
-            self.told.push(fact());
+    /// Records a fact, unless recording is disabled.
+    pub(crate) fn record(&mut self, fact: impl FnOnce() -> AccountingFact) {
+        if !self.is_disabled {
+            self.pending.push(fact());
         }
     }
 
-    /// Those that were made since they were taken.
-    pub(crate) fn told_mut(&mut self) -> &mut Vec<Fact> {
-        &mut self.told
+    /// Returns the facts recorded since they were last taken.
+    pub(crate) fn pending_mut(&mut self) -> &mut Vec<AccountingFact> {
+        &mut self.pending
     }
 }
 
-/// How much the engine holds.
+/// Numbers of elements, nodes and jobs in the engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counts {
-    /// Elements that wait, for whatever reason.
+pub struct EngineCounts {
+    /// Number of pending elements, including those on hold.
     pub pending: u64,
-    /// Elements that hold resources.
+    /// Number of elements that hold resources.
     pub active: u64,
-    /// Nodes ever joined.
+    /// Number of nodes that ever joined.
     pub nodes: u64,
-    /// Jobs in memory.
+    /// Number of jobs in memory.
     pub jobs: u64,
 }

@@ -1,11 +1,10 @@
-//! What unit tests of the engine begin with: a plain job and a plain node. Tests change what they
-//! are about.
+//! Fixtures of the engine's unit tests: a plain job and a plain node, which tests modify.
 
 use muster_model::job::{GpuRequest, Resources};
 use muster_model::node::Device;
 use muster_model::{Bytes, CpuMilli, GpuModel, JobSpec, NodeSpec, Span, TaskGroup};
 
-/// A gang of so many tasks with a GPU, a CPU and ten bytes each, for ten seconds.
+/// Returns a gang of this number of tasks with a GPU, a CPU and ten bytes each, for ten seconds.
 pub(crate) fn spec(tasks: u32) -> JobSpec {
     let gpu = GpuRequest::whole(1);
     let task = Resources { gpu, cpus: CpuMilli(1000), memory: Bytes(10), ..Resources::default() };
@@ -13,7 +12,7 @@ pub(crate) fn spec(tasks: u32) -> JobSpec {
     JobSpec { time_limit: Some(Span::from_secs(10)), ..JobSpec::plain("job", "ann", vec![group]) }
 }
 
-/// A node with so many devices of a model, 64 CPUs and 1,000 bytes.
+/// Returns a node with this number of devices of a model, 64 CPUs and 1,000 bytes.
 pub(crate) fn node(name: &str, gpus: usize, model: &str) -> NodeSpec {
     let device = Device {
         model: GpuModel::from(model),

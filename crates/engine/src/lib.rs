@@ -1,22 +1,18 @@
-//! The scheduling engine: state, plan, check, explain. Sans-io: it is told what happened
-//! ([`Engine::apply`]), makes a plan as a value ([`Engine::plan`]), has it judged
-//! ([`Engine::check`]), takes it over ([`Engine::commit`]) and says what the world should do
-//! ([`Engine::take_effects`]).
+//! The scheduling engine: state, plan, check, explain. Sans-io: [`Engine::apply`] takes events,
+//! [`Engine::plan`] returns a plan as a value, [`Engine::check`] verifies it, [`Engine::commit`]
+//! applies it, and [`Engine::take_effects`] returns the actions to carry out.
 //!
 //! * `state/`: the fold of events and decisions, and the indexes over it
-//! * `plan/`: one pass over what waits, on scratch with an undo log
-//! * `check/`: the judge of plans and states; the one definition of the invariants; shares no code
-//!   with `plan`
-//! * `explain/`: why something waits, when it starts, what would start it now
-//! * `view.rs`: what people are shown
+//! * `plan/`: one scheduling pass over the pending entries, on scratch with an undo log
+//! * `check/`: the checker of plans and states; the one definition of the invariants; shares no
+//!   code with `plan`
+//! * `explain/`: why a job is pending, when it starts, what would start it now
+//! * `view.rs`: views for users
 //!
 //! It must not read a clock or the environment, do I/O, or let the order of an unordered map reach
 //! an output: the same events give the same plans, on every machine.
 
-#![cfg_attr(
-    test,
-    allow(clippy::unwrap_used, reason = "a test that cannot go on should stop there")
-)]
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may stop at an unexpected value"))]
 
 mod bounds;
 mod check;
@@ -30,10 +26,10 @@ mod refusal;
 mod state;
 mod view;
 
-pub use bounds::Malformed;
+pub use bounds::MalformedJob;
 pub use check::Violation;
 pub use engine::{Engine, RedactingJobs, Snapshot};
-pub use fact::{Counts, Fact};
+pub use fact::{AccountingFact, EngineCounts};
 pub use muster_policy::TreeError;
-pub use refusal::{Refusal, RestoreError};
+pub use refusal::{EventRefusal, RestoreError};
 pub use view::JobKey;

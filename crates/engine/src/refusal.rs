@@ -1,124 +1,127 @@
-//! Why an event is not accepted. A refusal is for the one who asked; nothing of it is journalled.
+//! Reasons for which the engine rejects an event or a snapshot. Refusals go to the caller and are
+//! not journalled.
 
-use muster_model::{ElementId, JobId, NodeName, QueueName, Reason, Target, UserName, WindowName};
+use muster_model::{
+    AdvanceReservationName, CommandTarget, ElementId, JobId, NodeName, QueueName, Reason, UserName,
+};
 use muster_policy::TreeError;
 
-use crate::bounds::Malformed;
+use crate::bounds::MalformedJob;
 
-/// The engine does not accept an event.
+/// Reason for which the engine rejects an event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// It could never start; the reason has the numbers.
-    #[error("it can never start: {0:?}")]
-    Never(Reason),
-    /// Its user has as many jobs waiting as a queue admits; the reason has the numbers.
-    #[error("too many jobs wait: {0:?}")]
-    TooMany(Reason),
-    /// No job of that number is in memory.
-    #[error("there is no job {0} that waits or runs")]
+pub enum EventRefusal {
+    /// The job could never start; the reason has the numbers.
+    #[error("the job can never start: {0:?}")]
+    NeverStarts(Reason),
+    /// The user has as many pending jobs as a queue admits; the reason has the numbers.
+    #[error("too many pending jobs: {0:?}")]
+    TooManyPending(Reason),
+    /// No job of this number is in memory.
+    #[error("there is no pending or running job {0}")]
     UnknownJob(JobId),
-    /// The number was given before.
+    /// A job with this number was submitted before.
     #[error("job {0} exists already")]
     JobExists(JobId),
-    /// The job has no element of that index.
+    /// The job has no element of this index.
     #[error("job {} has no element {}", .0.job, .0.index)]
     UnknownElement(ElementId),
-    /// Nothing is left to be done with it.
+    /// The element has ended.
     #[error("{0} has ended")]
     Ended(ElementId),
-    /// Only what waits can be held.
-    #[error("{0} holds resources; only what waits can be held")]
+    /// The element holds resources; only pending elements can be held.
+    #[error("{0} holds resources; only pending jobs can be held")]
     NotWaiting(ElementId),
     /// A user may not undo the hold of an administrator.
-    #[error("{} is held by {by}, an administrator: only an administrator can release it", named(.target))]
+    #[error("{} is held by {by}, an administrator: only an administrator can release it", target_text(.target))]
     HeldByAdmin {
-        /// What.
-        target: Target,
-        /// Which administrator.
+        /// Job or element to release.
+        target: CommandTarget,
+        /// Administrator that holds it.
         by: UserName,
     },
-    /// Nobody said how the job is asked to save its progress.
-    #[error("job {0} takes no checkpoint signal")]
+    /// The job has no checkpoint signal.
+    #[error("job {0} has no checkpoint signal")]
     NoCheckpoint(JobId),
-    /// Only a service has replicas.
-    #[error("job {0} is no service; only services are scaled")]
+    /// The job is not a service, so it has no replicas.
+    #[error("job {0} is not a service; only services can be scaled")]
     NoService(JobId),
-    /// None of it runs.
-    #[error("{} does not run", named(.0))]
-    NotRunning(Target),
-    /// It has numbers that the engine cannot count with.
+    /// No element of the target runs.
+    #[error("{} is not running", target_text(.0))]
+    NotRunning(CommandTarget),
+    /// The job contradicts itself or exceeds a bound.
     #[error(transparent)]
-    Malformed(#[from] Malformed),
+    Malformed(#[from] MalformedJob),
     /// The job would run no task.
     #[error("the job has no task")]
     NoTasks,
-    /// The queue is not there, or is a parent of others.
+    /// The queue does not exist, or is not a leaf.
     #[error("there is no leaf queue {0}")]
     UnknownQueue(QueueName),
-    /// A dependency on a job that nobody remembers.
-    #[error("it depends on job {0}, which is unknown")]
+    /// The job depends on a job that the engine does not remember.
+    #[error("the job depends on job {0}, which is unknown")]
     UnknownDependency(JobId),
-    /// A dependency on itself or on a job that comes later would be a cycle.
+    /// The job depends on itself or a later job, which could form a cycle.
     #[error("job {job} cannot depend on job {on}: dependencies may only name earlier jobs")]
     DependencyCycle {
-        /// The job.
+        /// Job that is submitted.
         job: JobId,
-        /// What it names.
+        /// Job on which it depends.
         on: JobId,
     },
-    /// No such node.
+    /// No node of this name is known.
     #[error("there is no node {0}")]
     UnknownNode(NodeName),
-    /// The node has no device of that index.
-    #[error("node {node} has no GPU {device}; {}", numbered(*.known))]
+    /// The node has no device of this index.
+    #[error("node {node} has no GPU {device}; {}", device_range(*.known))]
     UnknownDevice {
-        /// The node.
+        /// Name of the node.
         node: NodeName,
-        /// The index.
+        /// Index of the device.
         device: usize,
-        /// How many it has.
+        /// Number of devices of the node.
         known: usize,
     },
-    /// More devices than a node can have.
+    /// The node has more devices than are supported.
     #[error(
         "node {node} has {devices} devices; at most {} are supported",
         muster_model::DeviceSet::MAX_DEVICES
     )]
     TooManyDevices {
-        /// The node.
+        /// Name of the node.
         node: NodeName,
-        /// How many it names.
+        /// Number of devices in the event.
         devices: usize,
     },
-    /// A window of that name is there, with other terms.
-    #[error("there is a reservation {0} already")]
-    WindowExists(WindowName),
-    /// A window that makes no sense.
-    #[error("the reservation makes no sense: {0}")]
-    BadWindow(&'static str),
-    /// No such window.
+    /// An advance reservation of this name exists, with other terms.
+    #[error("the reservation {0} exists already")]
+    ReservationExists(AdvanceReservationName),
+    /// The advance reservation contradicts itself.
+    #[error("invalid reservation: {0}")]
+    InvalidReservation(&'static str),
+    /// No advance reservation of this name exists.
     #[error("there is no reservation {0}")]
-    UnknownWindow(WindowName),
-    /// The job's user and queue are not among those that a window is for.
-    #[error("the reservation {0} is for others")]
-    NotForYou(WindowName),
-    /// Another window has the node at some time of this one.
-    #[error("{node} is set aside for the reservation {other} at some of that time")]
-    WindowOverlaps {
-        /// The node.
+    UnknownReservation(AdvanceReservationName),
+    /// The advance reservation does not admit the job's user or queue.
+    #[error("the reservation {0} is for other users and queues")]
+    ReservationNotAllowed(AdvanceReservationName),
+    /// Another advance reservation has the node at an overlapping time.
+    #[error("{node} is in the reservation {other} at an overlapping time")]
+    ReservationOverlaps {
+        /// Name of the node.
         node: NodeName,
-        /// Whose it is.
-        other: WindowName,
+        /// Advance reservation that has the node.
+        other: AdvanceReservationName,
     },
-    /// Others would still be there when a window begins.
-    #[error("{}", taken(*.gpus, .in_way))]
-    WindowTaken {
-        /// GPUs asked for and found; `None` when it names nodes.
+    /// Other jobs would still hold the resources when the advance reservation begins.
+    #[error("{}", conflict_text(*.gpus, .conflicts))]
+    ReservationConflict {
+        /// GPUs requested and found; `None` if it names nodes.
         gpus: Option<(u32, u32)>,
-        /// Who would hold the others.
-        in_way: Vec<ElementId>,
+        /// Elements that would still hold the others.
+        conflicts: Vec<ElementId>,
     },
-    /// A queue that is not in the tree, be it a leaf or a parent.
+    /// The queue is not in the tree, as a leaf or a parent.
     #[error("there is no queue {0}")]
     NoQueue(QueueName),
     /// The queue tree contradicts itself.
@@ -126,7 +129,7 @@ pub enum Refusal {
     Queues(#[from] TreeError),
 }
 
-/// A snapshot cannot be restored.
+/// Reason for which a snapshot cannot be restored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RestoreError {
     /// A job names a node that the snapshot does not have.
@@ -137,36 +140,37 @@ pub enum RestoreError {
     UnknownQueue(JobId),
 }
 
-/// So many are named; the next refusal names others.
-const MOST_NAMED: usize = 5;
+/// Most elements named in one refusal.
+const MAX_NAMED: usize = 5;
 
-/// Why a window cannot have what it asks for.
-fn taken(gpus: Option<(u32, u32)>, in_way: &[ElementId]) -> String {
+/// Returns why an advance reservation cannot have the resources that it asks for.
+fn conflict_text(gpus: Option<(u32, u32)>, conflicts: &[ElementId]) -> String {
     let what = match gpus {
-        Some((asked, found)) => format!("only {found} of {asked} GPUs can be set aside then"),
-        None => "its nodes are not all free then".to_owned(),
+        Some((asked, found)) => format!("only {found} of {asked} GPUs can be reserved then"),
+        None => "not all of its nodes are free then".to_owned(),
     };
-    let more = match in_way.len().saturating_sub(MOST_NAMED) {
+    let more = match conflicts.len().saturating_sub(MAX_NAMED) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let named: Vec<String> = in_way.iter().take(MOST_NAMED).map(ElementId::to_string).collect();
-    match named.is_empty() {
-        true => what,
-        false => format!("{what}; still there: {}{more}", named.join(", ")),
+    let named: Vec<String> = conflicts.iter().take(MAX_NAMED).map(ElementId::to_string).collect();
+    if named.is_empty() {
+        what
+    } else {
+        format!("{what}; still held by: {}{more}", named.join(", "))
     }
 }
 
-/// A job, or one element of its array.
-fn named(target: &Target) -> String {
+/// Formats a job, or one element of its array.
+fn target_text(target: &CommandTarget) -> String {
     match target.index {
         Some(index) => ElementId { job: target.job, index }.to_string(),
         None => format!("job {}", target.job),
     }
 }
 
-/// How the devices of a node are numbered.
-fn numbered(known: usize) -> String {
+/// Returns the range of device indices of a node, as text.
+fn device_range(known: usize) -> String {
     match known {
         0 => "it has none".to_owned(),
         1 => "its only one is 0".to_owned(),

@@ -1,53 +1,52 @@
-//! What people are shown, made from the state. Reads only; what text it becomes is up to `report`.
+//! Views of jobs, nodes and queues, made from the state. Reads only; `report` turns them into text.
 
 use std::collections::BTreeMap;
 
 use muster_model::view::{
-    ArrayView, CheckpointAskedView, CheckpointView, DeviceView, ElasticView, ElementView, JobView,
-    NodeView, QueueView, RoleView, State as Word, TaskView, device_indices,
+    ArrayView, CheckpointAskedView, CheckpointView, DeviceView, ElasticView, ElementView, JobState,
+    JobView, NodeView, QueueView, RoleView, TaskView, device_indices,
 };
 use muster_model::{
-    Bytes, CpuMilli, Drain, ElementId, GpuMilli, JobId, JobSpec, Kind, NodeId, Outcome, QueueName,
-    Rank, Reason, TaskGroup, TaskPlacement, Time, UserName,
+    Bytes, CpuMilli, Drain, ElementId, GpuMilli, JobId, JobSpec, NodeId, Outcome, QueueName, Rank,
+    Reason, TaskGroup, TaskPlacement, Time, UserName, WorkloadKind,
 };
 use muster_policy::LeafId;
 
-use crate::explain::reasons::Gaps;
-use crate::fact::Counts;
+use crate::explain::reasons::GapCache;
+use crate::fact::EngineCounts;
 use crate::state::State;
-use crate::state::entries::{Owner, Standing};
+use crate::state::advance_reservation;
+use crate::state::entries::{EntryOwner, EntryStanding};
 use crate::state::job::{Element, Job, JobRecord, Phase, Run, RunEnd, RunStage};
 use crate::state::node::Node;
-use crate::state::window;
 
-/// Describes a job in memory as far as lists are filtered by it; costs nothing to make, unlike a
-/// view.
+/// Fields of a job by which lists are filtered; costs nothing to make, unlike a view.
 #[derive(Clone, Copy, Debug)]
 pub struct JobKey<'a> {
-    /// Number.
+    /// Number of the job.
     pub job: JobId,
-    /// Name.
+    /// Name of the job.
     pub name: &'a str,
-    /// Owner.
+    /// User of the job.
     pub user: &'a UserName,
-    /// Leaf queue.
+    /// Leaf queue of the job.
     pub queue: &'a QueueName,
-    /// State, as views say it.
-    pub state: Word,
+    /// State, as in views.
+    pub state: JobState,
 }
 
 impl State {
-    /// All jobs in memory, by number.
+    /// Returns all jobs in memory, by number.
     pub(crate) fn job_views(&self, now: Time) -> Vec<JobView> {
         self.views_of(now, self.jobs.iter())
     }
 
     /// Returns the jobs of these numbers that are in memory, in the order of the numbers.
-    pub(crate) fn some_job_views(&self, now: Time, jobs: &[JobId]) -> Vec<JobView> {
+    pub(crate) fn job_views_by_id(&self, now: Time, jobs: &[JobId]) -> Vec<JobView> {
         self.views_of(now, jobs.iter().filter_map(|id| Some((id, self.jobs.get(id)?))))
     }
 
-    /// Returns what is known of every job without making its view, by number.
+    /// Returns the filter fields of every job, by number; makes no view.
     pub(crate) fn job_keys(&self) -> impl Iterator<Item = JobKey<'_>> {
         self.jobs.iter().map(|(id, job)| {
             let record = &job.record;
@@ -56,7 +55,7 @@ impl State {
                 name: &record.spec.name,
                 user: &record.spec.user,
                 queue: self.policy.leaf_name(record.leaf),
-                state: job_word(record),
+                state: job_state(record),
             }
         })
     }
@@ -66,7 +65,7 @@ impl State {
         now: Time,
         jobs: impl Iterator<Item = (&'a JobId, &'a Job)>,
     ) -> Vec<JobView> {
-        let mut gaps = Gaps::default();
+        let mut gaps = GapCache::default();
         // Reserved starts by element.
         let etas: BTreeMap<ElementId, Time> =
             self.reservations.iter().map(|one| (one.element, one.start)).collect();
@@ -78,7 +77,7 @@ impl State {
         let job = self.jobs.get(&id)?;
         let reserved = |element| self.reservations.iter().find(|one| one.element == element);
         let eta = |element| reserved(element).map(|one| one.start);
-        Some(self.view_of(now, id, job, &mut Gaps::default(), eta))
+        Some(self.view_of(now, id, job, &mut GapCache::default(), eta))
     }
 
     fn view_of(
@@ -86,7 +85,7 @@ impl State {
         now: Time,
         id: JobId,
         job: &Job,
-        gaps: &mut Gaps,
+        gaps: &mut GapCache,
         eta: impl Fn(ElementId) -> Option<Time>,
     ) -> JobView {
         let record = &job.record;
@@ -104,7 +103,7 @@ impl State {
             uid: spec.uid,
             queue: self.policy.leaf_name(record.leaf).clone(),
             priority: spec.priority,
-            state: job_word(record),
+            state: job_state(record),
             tasks,
             gpus,
             roles: spec.groups.iter().map(role_view).collect(),
@@ -122,7 +121,7 @@ impl State {
                 max_running: array.max_running,
             }),
             service: record.service_view(),
-            is_notebook: matches!(spec.kind, Kind::Notebook(_)),
+            is_notebook: matches!(spec.kind, WorkloadKind::Notebook(_)),
             idle: spec.idle(),
             elements: self.element_views(now, id, record),
             waiting_for,
@@ -134,7 +133,7 @@ impl State {
     fn element_views(&self, now: Time, id: JobId, record: &JobRecord) -> Vec<ElementView> {
         if let Some(service) = record.spec.service() {
             let shown = |ordinal: &u32, element: &Element| {
-                *ordinal < service.replicas.ceiling || element.phase == Phase::Active
+                *ordinal < service.replicas.max || element.phase == Phase::Active
             };
             let replicas =
                 record.elements.iter().filter(|(ordinal, element)| shown(ordinal, element));
@@ -158,7 +157,7 @@ impl State {
         let record = &self.jobs.get(&id.job)?.record;
         let ordinal = record.ordinal_of(id.index)?;
         let Some(element) = record.elements.get(&ordinal) else {
-            return Some(fresh_view(id, record, ordinal));
+            return Some(unrecorded_view(id, record, ordinal));
         };
         let run = element.run.as_ref();
         let (outcome, ended) = match &element.phase {
@@ -168,7 +167,7 @@ impl State {
         let live = run.filter(|_| element.phase == Phase::Active);
         Some(ElementView {
             element: id,
-            state: element_word(element),
+            state: element_state(element),
             attempt: element.attempt,
             backfilled: run.is_some_and(|run| run.backfilled),
             started: run.and_then(|run| run.started),
@@ -181,9 +180,9 @@ impl State {
                 label: saved.label.to_string(),
                 attempt: saved.attempt,
             }),
-            checkpoint_asked: run.and_then(|run| asked(record, run)),
-            goes_on_with: live
-                .and(element.claim.as_deref())
+            checkpoint_asked: run.and_then(|run| checkpoint_request(record, run)),
+            restarts_with_tasks: live
+                .and(element.pending_allocation.as_deref())
                 .map(|claim| claim.placement.len() as u32),
             tasks: run.map(|run| self.task_views(record, run)).unwrap_or_default(),
         })
@@ -206,7 +205,7 @@ impl State {
         run.placement.iter().zip(&run.tasks).enumerate().map(view).collect()
     }
 
-    /// All nodes, by name.
+    /// Returns all nodes, by name.
     pub(crate) fn node_views(&self) -> Vec<NodeView> {
         let mut holders: BTreeMap<(NodeId, usize), Vec<ElementId>> = BTreeMap::new();
         for holding in self.pool.holdings() {
@@ -216,7 +215,7 @@ impl State {
                 }
             }
         }
-        let seen = self.pool.seen();
+        let seen = self.pool.in_force_until();
         let mut views: Vec<NodeView> = self
             .pool
             .nodes()
@@ -230,34 +229,34 @@ impl State {
         views
     }
 
-    /// All queues; elements that the policy does not see as waiting (held, dependent, asleep,
-    /// beyond the tickets of their array) are added.
+    /// Returns all queues. Pending elements that the policy does not count (on hold, dependent,
+    /// before their begin time, beyond the tickets of their array) are added.
     pub(crate) fn queue_views(&self, now: Time) -> Vec<QueueView> {
         let mut unseen: BTreeMap<LeafId, u32> = BTreeMap::new();
         for (id, job) in self.jobs.iter() {
             let record = &job.record;
-            let seen = |ordinal| match self.entries.standing(Owner { job: *id, ordinal }) {
-                Standing::Queued(tickets) => tickets,
-                Standing::Out | Standing::Sleeping(_) => 0,
+            let seen = |ordinal| match self.entries.standing(EntryOwner { job: *id, ordinal }) {
+                EntryStanding::Queued(tickets) => tickets,
+                EntryStanding::Out | EntryStanding::Sleeping(_) => 0,
             };
-            let individual: u32 = record
+            let recorded: u32 = record
                 .elements
                 .iter()
                 .filter(|(_, element)| matches!(element.phase, Phase::Waiting { .. }))
                 .map(|(ordinal, _)| seen(Some(*ordinal)))
                 .sum();
             let waiting = record.total - record.active - record.succeeded - record.failed;
-            *unseen.entry(record.leaf).or_default() += waiting - individual - seen(None);
+            *unseen.entry(record.leaf).or_default() += waiting - recorded - seen(None);
         }
         unseen.retain(|_, count| *count > 0);
-        self.policy.queue_views_with(now, &unseen)
+        self.policy.queue_views_with_extra(now, &unseen)
     }
 
-    pub(crate) fn counts(&self) -> Counts {
-        let mut counts = Counts {
+    pub(crate) fn counts(&self) -> EngineCounts {
+        let mut counts = EngineCounts {
             nodes: self.pool.nodes().len() as u64,
             jobs: self.jobs.len() as u64,
-            ..Counts::default()
+            ..EngineCounts::default()
         };
         for job in self.jobs.values() {
             let record = &job.record;
@@ -267,14 +266,14 @@ impl State {
         counts
     }
 
-    /// The first thing that keeps an element from starting.
+    /// Returns the first reason that keeps an element from starting.
     fn first_reason(
         &self,
         now: Time,
         id: JobId,
         job: &Job,
         ordinal: u32,
-        gaps: &mut Gaps,
+        gaps: &mut GapCache,
     ) -> Option<Reason> {
         let own = self.own_reasons(now, job, ordinal);
         own.into_iter().next().or_else(|| self.outer_reason(now, id, job, ordinal, gaps))
@@ -282,19 +281,19 @@ impl State {
 }
 
 impl JobRecord {
-    /// The first element that waits, by ordinal.
+    /// Returns the first pending element, by ordinal.
     pub(crate) fn first_waiting(&self) -> Option<u32> {
-        let individual = self
+        let recorded = self
             .elements
             .iter()
             .find(|(_, element)| matches!(element.phase, Phase::Waiting { .. }));
-        let individual = individual.map(|(ordinal, _)| *ordinal);
-        let fresh = (self.next < self.total).then_some(self.next);
-        individual.into_iter().chain(fresh).min()
+        let recorded = recorded.map(|(ordinal, _)| *ordinal);
+        let unrecorded = (self.next < self.total).then_some(self.next);
+        recorded.into_iter().chain(unrecorded).min()
     }
 }
 
-/// Tasks and GPUs of one element: of an elastic gang what it holds, else what it needs.
+/// Returns tasks and GPUs of one element: what a running elastic gang holds, else the minimum.
 fn size(record: &JobRecord) -> (u32, GpuMilli) {
     let spec = &record.spec;
     let is_one = spec.elastic().is_some() && spec.element_count() == 1 && spec.service().is_none();
@@ -330,64 +329,66 @@ fn elastic(spec: &JobSpec) -> Option<ElasticView> {
     })
 }
 
-/// State of the element that is furthest from done.
-fn job_word(record: &JobRecord) -> Word {
+/// Returns the state of the element that is furthest from its end.
+fn job_state(record: &JobRecord) -> JobState {
     if record.active > 0 {
-        let words = record
+        let states = record
             .elements
             .values()
             .filter(|element| element.phase == Phase::Active)
-            .map(|element| element_word(element));
+            .map(|element| element_state(element));
         // Running outranks starting, which outranks stopping.
-        let rank = |word: &Word| match word {
-            Word::Running => 0,
-            Word::Starting => 1,
+        let rank = |state: &JobState| match state {
+            JobState::Running => 0,
+            JobState::Starting => 1,
             _ => 2,
         };
-        return words.min_by_key(rank).unwrap_or(Word::Starting);
+        return states.min_by_key(rank).unwrap_or(JobState::Starting);
     }
     match record.first_waiting() {
         Some(ordinal) => match record.elements.get(&ordinal) {
-            Some(element) => element_word(element),
-            None if record.held => Word::Held,
-            None => Word::Pending,
+            Some(element) => element_state(element),
+            None if record.held => JobState::Held,
+            None => JobState::Pending,
         },
-        None if record.failed == 0 => Word::Done,
+        None if record.failed == 0 => JobState::Done,
         None => {
-            let ended = record.elements.values().map(|element| element_word(element));
-            let rest = record.rest.as_ref().map(|rest| outcome_word(&rest.outcome));
-            match ended.chain(rest).any(|word| word == Word::Failed) {
-                true => Word::Failed,
-                false => Word::Cancelled,
+            let ended = record.elements.values().map(|element| element_state(element));
+            let rest = record.rest.as_ref().map(|rest| outcome_state(&rest.outcome));
+            if ended.chain(rest).any(|state| state == JobState::Failed) {
+                JobState::Failed
+            } else {
+                JobState::Cancelled
             }
         }
     }
 }
 
-fn element_word(element: &Element) -> Word {
+fn element_state(element: &Element) -> JobState {
     match &element.phase {
-        Phase::Waiting { held: true, .. } => Word::Held,
-        Phase::Waiting { held: false, .. } => Word::Pending,
-        Phase::Ended { outcome, .. } => outcome_word(outcome),
+        Phase::Waiting { held: true, .. } => JobState::Held,
+        Phase::Waiting { held: false, .. } => JobState::Pending,
+        Phase::Ended { outcome, .. } => outcome_state(outcome),
         Phase::Active => match element.run.as_ref().map(|run| run.stage) {
-            Some(RunStage::Running) => Word::Running,
-            Some(RunStage::Stopping(_)) => Word::Stopping,
-            _ => Word::Starting,
+            Some(RunStage::Running) => JobState::Running,
+            Some(RunStage::Stopping(_)) => JobState::Stopping,
+            _ => JobState::Starting,
         },
     }
 }
 
-fn outcome_word(outcome: &Outcome) -> Word {
+fn outcome_state(outcome: &Outcome) -> JobState {
     match outcome {
-        Outcome::Succeeded | Outcome::Idle { .. } => Word::Done,
-        Outcome::Cancelled { .. } => Word::Cancelled,
-        _ => Word::Failed,
+        Outcome::Succeeded | Outcome::Idle { .. } => JobState::Done,
+        Outcome::Cancelled { .. } => JobState::Cancelled,
+        _ => JobState::Failed,
     }
 }
 
-/// A request that nobody has answered.
-fn asked(record: &JobRecord, run: &Run) -> Option<CheckpointAskedView> {
-    let (at, checkpoint) = (run.asked.unanswered?, record.spec.checkpoint?);
+/// Returns the checkpoint request that is not acknowledged yet.
+fn checkpoint_request(record: &JobRecord, run: &Run) -> Option<CheckpointAskedView> {
+    let at = run.asked.unanswered?;
+    let checkpoint = record.spec.checkpoint?;
     let undelivered = run.undelivered();
     Some(CheckpointAskedView {
         at,
@@ -406,20 +407,20 @@ fn ends_by(run: &Run, now: Time) -> Option<Time> {
 }
 
 fn last_end(record: &JobRecord) -> Option<Time> {
-    let individual = record.elements.values().filter_map(|element| match &element.phase {
+    let recorded = record.elements.values().filter_map(|element| match &element.phase {
         Phase::Ended { at, .. } => Some(*at),
         Phase::Waiting { .. } | Phase::Active => None,
     });
-    individual.chain(record.rest.as_ref().map(|rest| rest.at)).max()
+    recorded.chain(record.rest.as_ref().map(|rest| rest.at)).max()
 }
 
-/// An element without a record: it waits, or ended together with the rest.
-fn fresh_view(id: ElementId, record: &JobRecord, ordinal: u32) -> ElementView {
+/// Returns the view of an element without a record: it is pending, or ended together with the rest.
+fn unrecorded_view(id: ElementId, record: &JobRecord, ordinal: u32) -> ElementView {
     let rest = record.rest.as_ref().filter(|rest| ordinal >= rest.from);
     let state = match rest {
-        Some(rest) => outcome_word(&rest.outcome),
-        None if record.held => Word::Held,
-        None => Word::Pending,
+        Some(rest) => outcome_state(&rest.outcome),
+        None if record.held => JobState::Held,
+        None => JobState::Pending,
     };
     ElementView {
         element: id,
@@ -433,7 +434,7 @@ fn fresh_view(id: ElementId, record: &JobRecord, ordinal: u32) -> ElementView {
         last_end: None,
         checkpoint: None,
         checkpoint_asked: None,
-        goes_on_with: None,
+        restarts_with_tasks: None,
         tasks: Vec::new(),
     }
 }
@@ -447,7 +448,12 @@ fn node_view(
     NodeView {
         name: node.spec.name.clone(),
         up: node.up,
-        drained: node.drains.node.as_ref().filter(|_| node.walls.is_drained).map(why),
+        drained: node
+            .drains
+            .node
+            .as_ref()
+            .filter(|_| node.availability.is_drained)
+            .map(drain_reason),
         drain: node.drains.node.clone(),
         cpus: node.spec.cpus,
         cpus_used: CpuMilli(u32::try_from(node.used.cpus).unwrap_or(u32::MAX)),
@@ -465,27 +471,27 @@ fn node_view(
                     is_virtual: device.is_virtual,
                     used: GpuMilli(u32::from(node.held_of(index))),
                     foreign: node.foreign.devices.contains(index),
-                    drained: node.foreign.drained.or(node.walls.drained).contains(index),
+                    drained: node.foreign.drained.or(node.availability.drained).contains(index),
                     drain: node.drains.of_device(&node.spec, index).cloned(),
                     elements,
                 }
             })
             .collect(),
-        windows: node
-            .claims
+        advance_reservations: node
+            .reservations
             .iter()
-            .filter_map(|claim| window::view::of_node(claim, seen))
+            .filter_map(|claim| advance_reservation::view::of_node(claim, seen))
             .collect(),
     }
 }
 
-/// For people: saturates at four million GPUs.
+/// Converts thousandths of GPUs for display; saturates at four million GPUs.
 fn gpu_milli(milli: u64) -> GpuMilli {
     GpuMilli(u32::try_from(milli).unwrap_or(u32::MAX))
 }
 
-/// Why a node takes no new work; at least by whose word.
-fn why(drain: &Drain) -> String {
+/// Returns why a node takes no new work: the reason, or else the administrator that drained it.
+fn drain_reason(drain: &Drain) -> String {
     match (&*drain.reason, &drain.by) {
         ("", Some(by)) => format!("drained by {by}"),
         (reason, _) => reason.to_owned(),

@@ -1,42 +1,42 @@
-//! The elements of an array: which indices they have. An index is what users and tasks see; an
-//! *ordinal* counts the elements from 0 in the order of their indices.
+//! Indices of an array job. Users and tasks see the index of an element; its *ordinal* counts the
+//! elements from 0 in the order of their indices.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Elements of an array. Its ranges are in order and do not overlap; most arrays have one.
+/// Indices of an array job. The ranges are in order and do not overlap; most arrays have one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Array {
-    /// The first of its ranges.
+    /// First range of the array.
     #[serde(flatten)]
     pub head: IndexRange,
-    /// The ranges behind it, in an array that is a list.
+    /// Further ranges, when the array is a list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub more: Vec<IndexRange>,
-    /// At most this many elements hold resources at once.
+    /// Most elements that hold resources at once; `None` means no limit.
     pub max_running: Option<u32>,
 }
 
-/// Indices at one distance.
+/// Indices at a constant distance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexRange {
-    /// First index.
+    /// First index of the range.
     pub first: u32,
-    /// No index is above it; never below `first`.
+    /// Upper bound of the indices, included; never below `first`.
     pub last: u32,
     /// Distance between indices, at least 1.
     pub step: u32,
 }
 
 impl IndexRange {
-    /// Counts the indices.
+    /// Returns the number of indices.
     #[must_use]
     pub fn count(self) -> u32 {
         (self.last - self.first) / self.step + 1
     }
 
-    /// Indices in order.
+    /// Returns the indices in order.
     pub fn indices(self) -> impl Iterator<Item = u32> {
         (self.first..=self.last).step_by(self.step as usize)
     }
@@ -58,8 +58,8 @@ impl Array {
         Self { head: IndexRange { first, last, step }, more: Vec::new(), max_running }
     }
 
-    /// Makes an array of these indices, in any order, some of them perhaps twice; `None` of no
-    /// index. Three or more at one distance, or two that follow each other, become a range.
+    /// Makes an array of these indices, in any order, duplicates allowed; returns `None` without an
+    /// index. Three or more at one distance, or two consecutive ones, become a range.
     #[must_use]
     pub fn list(mut indices: Vec<u32>, max_running: Option<u32>) -> Option<Self> {
         indices.sort_unstable();
@@ -69,7 +69,9 @@ impl Array {
         while let [first, behind @ ..] = rest {
             let step = behind.first().map_or(1, |next| next - first);
             let steps = rest.windows(2).take_while(|pair| pair[1] - pair[0] == step).count();
-            let (steps, step) = if steps == 1 && step > 1 { (0, 1) } else { (steps, step) };
+            let is_pair = steps == 1 && step > 1;
+            let steps = if is_pair { 0 } else { steps };
+            let step = if is_pair { 1 } else { step };
             ranges.push(IndexRange { first: *first, last: rest[steps], step });
             rest = &rest[steps + 1..];
         }
@@ -77,26 +79,27 @@ impl Array {
         Some(Self { head: ranges.next()?, more: ranges.collect(), max_running })
     }
 
-    /// Its ranges in order.
+    /// Returns the ranges in order.
     pub fn ranges(&self) -> impl Iterator<Item = IndexRange> {
         std::iter::once(self.head).chain(self.more.iter().copied())
     }
 
-    /// Indices in order.
+    /// Returns the indices in order.
     pub fn indices(&self) -> impl Iterator<Item = u32> {
         self.ranges().flat_map(IndexRange::indices)
     }
 
-    /// Counts its elements.
+    /// Returns the number of elements.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.ranges().map(IndexRange::count).sum()
     }
 
-    /// Index of an ordinal. One behind the last goes on at the distance of the last range.
+    /// Returns the index of an ordinal. Beyond the last element the last range is continued.
     #[must_use]
     pub fn index_of(&self, ordinal: u32) -> u32 {
-        let (mut before, mut range) = (0, self.head);
+        let mut before = 0;
+        let mut range = self.head;
         for next in &self.more {
             if ordinal - before < range.count() {
                 break;
@@ -107,7 +110,7 @@ impl Array {
         range.nth(ordinal - before)
     }
 
-    /// Ordinal of an index, when there is such an element.
+    /// Returns the ordinal of an index; `None` when there is no such element.
     #[must_use]
     pub fn ordinal_of(&self, index: u32) -> Option<u32> {
         let mut before = 0;
@@ -120,7 +123,7 @@ impl Array {
         None
     }
 
-    /// What is left from this ordinal on, in order: ranges, each with its first ordinal.
+    /// Returns the elements from this ordinal on, in order: ranges, each with its first ordinal.
     pub fn behind(&self, ordinal: u32) -> impl Iterator<Item = (u32, IndexRange)> {
         let mut before = 0;
         self.ranges().filter_map(move |range| {
@@ -133,13 +136,13 @@ impl Array {
     }
 }
 
-/// As users and Slurm write it: `1,3,7-9`, `0-20:4%2`.
+/// Prints the list as users and Slurm write it: `1,3,7-9`, `0-20:4%2`.
 impl fmt::Display for Array {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (nth, range) in self.ranges().enumerate() {
             let comma = if nth == 0 { "" } else { "," };
             write!(f, "{comma}{}", range.first)?;
-            // A list has single numbers; alone, one would be a count.
+            // A list contains single numbers; a single number alone would be read as a count.
             if range.last > range.first || self.more.is_empty() {
                 write!(f, "-{}", range.last)?;
             }

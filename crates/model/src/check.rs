@@ -1,23 +1,23 @@
-//! The answer of a check: what is wrong, what passed, and what could not be tested. Which rule
-//! finds what is known in `doctor`; nothing here judges.
+//! Report of a check: findings, rules that passed, and rules that could not be tested. The rules
+//! are in `doctor`; this module holds only values.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How much a finding matters.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// Something is worse than it could be.
+    /// Works, but worse than it could.
     Low,
-    /// Jobs or people are treated wrongly now and then.
+    /// Some jobs or users are treated wrongly at times.
     Medium,
-    /// What the cluster promises does not hold.
+    /// A guarantee of the cluster does not hold.
     High,
 }
 
 impl Severity {
-    /// The word in tables, options and JSON.
+    /// Returns the word in tables, options and JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -28,88 +28,90 @@ impl Severity {
     }
 }
 
-/// What a check of a cluster came to. Every rule is in exactly one of the three lists; in
-/// `findings` once for each thing that it found.
+/// Report of a check of a cluster. Every rule is in exactly one of the three lists; in `findings`
+/// once per finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CheckReport {
-    /// What was checked, such as `slurm`.
+    /// Name of the checked system, such as `slurm`.
     pub subject: &'static str,
-    /// What was read: files and commands, in their order.
+    /// Files and commands that were read, in order.
     pub read: Vec<String>,
-    /// What is wrong, the most severe first.
+    /// Findings, the most severe first.
     pub findings: Vec<CheckFinding>,
-    /// Rules that found nothing wrong.
+    /// Rules without a finding.
     pub passed: Vec<CheckOutcome>,
-    /// Rules that could not be judged, each with what would be needed.
+    /// Rules that could not be tested, each with what is missing for the test.
     pub not_tested: Vec<CheckOutcome>,
-    /// What probe jobs came to; empty when none was asked for.
+    /// Results of the probe jobs; empty when none were requested.
     pub probes: Vec<CheckProbe>,
 }
 
-/// What a probe job came to.
+/// Result of a probe job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CheckProbe {
     /// Id of the probe.
     pub probe: &'static str,
-    /// What came of it.
+    /// Outcome of the probe.
     pub outcome: ProbeOutcome,
-    /// What was seen, or what would be needed.
-    pub says: String,
+    /// Observation, or what is missing for the test.
+    #[serde(rename = "says")]
+    pub text: String,
 }
 
-/// The three outcomes of a probe.
+/// Outcome of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProbeOutcome {
-    /// It is as it should be.
+    /// The observation is as expected.
     Passed,
-    /// It is not.
+    /// The observation is not as expected.
     Failed,
-    /// The probe could not be made.
+    /// The probe could not run.
     NotTested,
 }
 
-/// One thing that is wrong.
+/// Finding: a problem of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CheckFinding {
-    /// Id of the rule, the heading of its entry in docs/check.md.
+    /// Id of the rule, which is the heading of its entry in docs/check.md.
     pub rule: &'static str,
-    /// How much it matters.
+    /// Severity of the problem.
     pub severity: Severity,
-    /// What is wrong in general, as a fragment.
+    /// Title of the rule, as a fragment.
     pub title: &'static str,
-    /// What was seen here.
+    /// Observation in this cluster.
     pub evidence: String,
-    /// Where it was seen; `None` where it is about what is missing.
+    /// Place of the observation; `None` when something is missing from the configuration.
     pub place: Option<CheckPlace>,
-    /// What follows from it.
+    /// Consequence of the problem.
     pub meaning: &'static str,
-    /// What to do.
+    /// Advice to fix the problem.
     pub cure: &'static str,
-    /// The page that the rule comes from.
+    /// Title of the page that the rule is based on.
     pub page: String,
-    /// Where that page is.
+    /// URL of that page.
     pub url: String,
-    /// Names this finding: the same when lines move or the wording changes.
+    /// Stable id of this finding: unchanged when lines move or the wording changes.
     pub fingerprint: String,
-    /// Whether the baseline holds it already.
+    /// True when the baseline contains the finding.
     pub known: bool,
 }
 
-/// A line of a file, or a command whose output it was.
+/// Line of a file, or a command whose output was read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub struct CheckPlace {
-    /// File as it was named, or the command.
+    /// Path of the file as the user gave it, or the command.
     pub source: String,
-    /// Line, from 1; `None` in the output of a command.
+    /// Line, from 1; `None` for the output of a command.
     pub line: Option<u32>,
 }
 
-/// A rule that found nothing wrong, or could not be judged.
+/// Rule without a finding, or that could not be tested.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CheckOutcome {
     /// Id of the rule.
     pub rule: &'static str,
-    /// What was seen, or what would be needed.
-    pub says: String,
+    /// Observation, or what is missing for the test.
+    #[serde(rename = "says")]
+    pub text: String,
 }

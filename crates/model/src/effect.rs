@@ -1,5 +1,5 @@
-//! What the world is asked to do. Effects are commands to a backend; each names an attempt, and a
-//! backend refuses one that is older than what it has seen. Repeating an effect changes nothing.
+//! Effects: commands of the engine to a backend. Each names an attempt, and a backend rejects an
+//! attempt that is older than one it has seen. Repeating an effect changes nothing.
 
 use std::sync::Arc;
 
@@ -8,50 +8,50 @@ use serde::{Deserialize, Serialize};
 use crate::id::{AttemptId, PayloadId};
 use crate::plan::TaskPlacement;
 
-/// A request to a backend.
+/// Command to a backend.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Effect {
-    /// Make every task of the attempt ready to run, and run none. Answered per task by
-    /// [`crate::Observation::Prepared`] or [`crate::Observation::Refused`].
+    /// Prepare every task of the attempt, without starting a user process. The backend reports per
+    /// task [`crate::Observation::Prepared`] or [`crate::Observation::Refused`].
     Prepare {
-        /// Which attempt.
+        /// Id of the attempt to prepare.
         id: AttemptId,
-        /// Where each rank goes, by rank.
+        /// Placement of each task, by rank.
         placement: Arc<[TaskPlacement]>,
-        /// What to run.
+        /// Payload that the tasks run.
         payload: PayloadId,
     },
-    /// All tasks are prepared: run the user's processes.
+    /// Start the user processes; all tasks are prepared.
     Go {
-        /// Which attempt.
+        /// Id of the attempt to start.
         id: AttemptId,
     },
-    /// Ask every task to save its progress. Answered, if the job does, by
+    /// Ask every task to save its progress. If the job does, the backend reports
     /// [`crate::Observation::Checkpointed`].
     Checkpoint {
-        /// Which attempt.
+        /// Id of the attempt to checkpoint.
         id: AttemptId,
-        /// Which of its requests, from 1. One that a task has seen, or an older one, changes
-        /// nothing.
+        /// Number of the request within the attempt, from 1. A task ignores a request that is not
+        /// newer than the last one it has seen.
         request: u32,
     },
-    /// End every task: SIGTERM, grace, SIGKILL; a task that only was prepared is dropped at once.
+    /// Stop every task: SIGTERM, grace, SIGKILL; a task that is only prepared is removed at once.
     Stop {
-        /// Which attempt.
+        /// Id of the attempt to stop.
         id: AttemptId,
-        /// Why, for the record.
+        /// Cause, for the record.
         cause: StopCause,
     },
-    /// The end of the attempt is journalled: the backend may forget what it keeps for re-adoption
+    /// The end of the attempt is journalled: the backend may delete what it keeps for re-adoption
     /// (not logs).
     Forget {
-        /// Which attempt.
+        /// Id of the attempt to forget.
         id: AttemptId,
     },
 }
 
 impl Effect {
-    /// The attempt it is about.
+    /// Returns the attempt that the effect applies to.
     #[must_use]
     pub fn id(&self) -> AttemptId {
         match self {
@@ -64,16 +64,16 @@ impl Effect {
     }
 }
 
-/// Why tasks are stopped.
+/// Cause of stopping an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopCause {
-    /// A user or admin cancelled it.
+    /// A user or administrator cancelled it.
     Cancelled,
-    /// Another task of the gang failed, was refused or lost.
+    /// Another task of the gang failed, was refused or was lost.
     GangFailed,
-    /// A user or admin asked for it to run again from the start.
+    /// A user or administrator asked for a restart from the beginning.
     Requeued,
-    /// Another job takes its place.
+    /// Another job gets its resources.
     Preempted,
 }

@@ -1,229 +1,236 @@
-//! What the world reports: one closed enum of everything that can change the engine's state.
+//! Events: one closed enum of everything that can change the engine's state.
 //!
-//! Events are journalled. Changing a variant needs a new journal version (see `runtime`); add, do
-//! not edit.
+//! Events are journalled. Changing a variant needs a new journal version (see `runtime`); add
+//! variants, do not edit them.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{AttemptId, JobId, NodeName, Rank, UserName, WindowName};
+use crate::advance_reservation::{AdvanceReservation, ReservedPlace};
+use crate::id::{AdvanceReservationName, AttemptId, JobId, NodeName, Rank, UserName};
 use crate::job::{JobSpec, Replicas};
 use crate::node::{DeviceSet, Drain, Foreign, NodeSpec};
 use crate::outcome::TaskExit;
 use crate::queue::QueueTree;
 use crate::unit::{Span, Time};
-use crate::window::{Window, WindowPlace};
 
-/// Everything that can wake the engine.
+/// Input of the engine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
-    /// A node joined, or came back with other capacity. Tasks running on it are kept.
+    /// A node joined, or rejoined with other capacity. Tasks that run on it are kept.
     NodeJoined(Box<NodeSpec>),
     /// A node is gone; its tasks are lost.
     NodeLost {
-        /// Which node.
+        /// Node that is gone.
         node: NodeName,
-        /// What is known.
+        /// Details, as far as they are known.
         reason: Arc<str>,
     },
-    /// Take no new work on a node, or take it again.
+    /// A node takes no new work, or takes it again.
     NodeDrained {
-        /// Which node.
+        /// Node to drain or resume.
         node: NodeName,
         /// True to drain, false to resume.
         drained: bool,
-        /// Why, for people.
+        /// Reason that users see.
         reason: Arc<str>,
     },
-    /// Take no new work on a node or on some of its devices, from an instant on; or take it again.
-    /// Replaces what was said of the same node or device before; the node and each of its devices
-    /// are drained on their own.
+    /// Sets or clears the drain of a node or of some of its devices, from an instant on. Replaces
+    /// the last drain of the same node or device; the node and each of its devices are drained
+    /// independently.
     DrainSet {
-        /// Which node.
+        /// Node to drain or resume.
         node: NodeName,
-        /// Only these devices; `None` is the node as a whole.
+        /// Devices to drain; `None` means the node as a whole.
         devices: Option<DeviceSet>,
-        /// `None` takes them back.
+        /// The drain; `None` ends it.
         drain: Option<Drain>,
     },
-    /// What others hold of a node.
+    /// Resources of a node that processes outside Muster use.
     ForeignUse {
-        /// Which node.
+        /// Node that was observed.
         node: NodeName,
-        /// Replaces the last observation.
+        /// Resources in use; replaces the last observation.
         foreign: Foreign,
     },
     /// The queue tree was set or changed; jobs in removed queues move to the default queue.
     QueuesSet(Box<QueueTree>),
-    /// The topology levels of the cluster, widest first, without the node. Where none were ever set
-    /// there are none.
+    /// The topology levels of the cluster, widest first, without the node level. None exist until
+    /// this event.
     LevelsSet(Vec<Arc<str>>),
-    /// A job was submitted; ids are given by the runtime and only grow.
+    /// A job was submitted; the runtime assigns ids in ascending order.
     Submitted {
-        /// Its number.
+        /// Number of the job.
         job: JobId,
-        /// What it asks for.
+        /// Job as its user submitted it.
         spec: Arc<JobSpec>,
     },
     /// Keep pending elements from starting.
-    Hold(Target),
-    /// Undo a hold. One of an administrator stays.
-    Release(Target),
+    Hold(CommandTarget),
+    /// Undo a hold of a user. A hold of an administrator stays.
+    Release(CommandTarget),
     /// Keep pending elements from starting until an administrator releases them.
     AdminHold {
-        /// What.
-        target: Target,
-        /// Which administrator.
+        /// Job or element to hold.
+        target: CommandTarget,
+        /// Administrator that holds it.
         by: UserName,
     },
-    /// Undo a hold as an administrator: that of an administrator where there is one, else the
-    /// user's own.
+    /// Undo a hold as an administrator: the administrator's hold where there is one, else the
+    /// user's.
     AdminRelease {
-        /// What.
-        target: Target,
-        /// Which administrator.
+        /// Job or element to release.
+        target: CommandTarget,
+        /// Administrator that releases it.
         by: UserName,
     },
-    /// End it, whatever its state.
+    /// End the job or element in any state.
     Cancel {
-        /// What.
-        target: Target,
-        /// Who asked.
+        /// Job or element to cancel.
+        target: CommandTarget,
+        /// User that cancels it.
         by: UserName,
     },
-    /// Run it again from the start: stops it when it runs, revives it when it has ended and is
+    /// Run again from the beginning: stops what runs, and revives an element that has ended and is
     /// still in memory.
-    Requeue(Target),
-    /// Ask what runs to save its progress now.
-    Checkpoint(Target),
+    Requeue(CommandTarget),
+    /// Ask running tasks to save their progress now.
+    Checkpoint(CommandTarget),
     /// A backend reports on a task.
     Task(TaskReport),
-    /// A gang was not ready in time: it counts as failed to start. Ignored when it is ready by now,
-    /// or is another attempt than the current one.
+    /// A gang was not ready in time: counts as a failed start. Ignored when it is ready by now, or
+    /// when the attempt is not the current one.
     StartOverdue {
-        /// Which attempt.
+        /// Attempt that is late.
         id: AttemptId,
-        /// How long it was waited for.
+        /// Time that the engine waited for it.
         after: Span,
     },
-    /// An attempt that has to go was waited for long enough to save its progress. Ignored when it
-    /// is another attempt than the current one, or is being stopped by now.
+    /// The checkpoint grace of a preempted attempt is over. Ignored when the attempt is not the
+    /// current one, or is already being stopped.
     EvictionDue {
-        /// Which attempt.
+        /// Attempt that is preempted.
         id: AttemptId,
     },
-    /// A service has another number of replicas from now on.
+    /// The number of replicas of a service changed.
     Scaled {
-        /// Which job.
+        /// Job of the service.
         job: JobId,
-        /// How many.
+        /// New number of replicas.
         replicas: Replicas,
-        /// Who asked.
+        /// User that changed it.
         by: UserName,
     },
-    /// Nodes or GPUs are set aside for some users over a stretch of time.
-    WindowSet(Box<Window>),
-    /// Where a window is that names GPUs by number: replaces what was said before.
-    WindowPlaced {
-        /// Which.
-        window: WindowName,
-        /// Its places.
-        places: Vec<WindowPlace>,
+    /// An advance reservation was set: nodes or GPUs are set aside for some users and times.
+    #[serde(rename = "WindowSet")]
+    AdvanceReservationSet(Box<AdvanceReservation>),
+    /// The places of an advance reservation that asks for a number of GPUs; replaces the last ones.
+    #[serde(rename = "WindowPlaced")]
+    AdvanceReservationPlaced {
+        /// Advance reservation that was placed.
+        #[serde(rename = "window")]
+        advance_reservation: AdvanceReservationName,
+        /// Nodes and devices that it uses.
+        places: Vec<ReservedPlace>,
     },
-    /// A window is no more: taken back, or over for good. What runs in it goes on.
-    WindowDropped {
-        /// Which.
-        window: WindowName,
-        /// Who took it back; `None` when it is over.
+    /// An advance reservation was removed or has ended for good. Jobs that run in it continue.
+    #[serde(rename = "WindowDropped")]
+    AdvanceReservationRemoved {
+        /// Advance reservation that was removed.
+        #[serde(rename = "window")]
+        advance_reservation: AdvanceReservationName,
+        /// User that removed it; `None` when it has ended.
         by: Option<UserName>,
     },
 }
 
-/// A job, or one element of its array.
+/// Job, or one element of its array, that a command applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Target {
-    /// The job.
+pub struct CommandTarget {
+    /// Job of the command.
     pub job: JobId,
-    /// One element; `None` is all of them.
+    /// Index of the element; `None` means all elements.
     pub index: Option<u32>,
 }
 
-/// What a backend says about one task.
+/// Report of a backend on one task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskReport {
-    /// Which attempt; a report on another attempt than the current one is ignored.
+    /// Attempt of the task; the engine ignores a report on an attempt that is not the current one.
     pub id: AttemptId,
-    /// Which task.
+    /// Rank of the task.
     pub rank: Rank,
-    /// What was seen.
-    pub what: Observation,
+    /// Observation of the backend.
+    #[serde(rename = "what")]
+    pub observation: Observation,
 }
 
-/// What was seen of a task. Observing the same twice changes nothing; a later stage implies the
-/// earlier ones.
+/// Observed state of a task. Observing the same state twice changes nothing; a later stage implies
+/// the earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Observation {
     /// Ready to run, waiting for [`crate::Effect::Go`].
     Prepared,
-    /// It cannot be made ready.
+    /// The task cannot be prepared on this node now.
     Refused {
-        /// Why, for people.
+        /// Reason that users see.
         reason: Arc<str>,
     },
     /// The user's process runs.
     Started,
-    /// The user's process ended and nothing it started is left.
+    /// The user's process ended, and no process that it started is left.
     Exited(TaskExit),
-    /// Nobody knows how it ended; nothing it started is left.
+    /// The task ended in an unknown way, and no process that it started is left.
     Lost {
-        /// What is known.
+        /// Details, as far as they are known.
         reason: Arc<str>,
     },
-    /// Its process says that its progress is saved. Says nothing of its stage.
+    /// The process acknowledged a checkpoint. Independent of the task's stage.
     Checkpointed(TaskCheckpoint),
-    /// It answers on its port. Says nothing of its stage.
+    /// The task accepts connections on its port. Independent of the task's stage.
     Ready,
-    /// Its supervisor has looked for processes that handle the checkpoint signal. Says nothing of
-    /// its stage.
+    /// The supervisor has looked for processes that handle the checkpoint signal. Independent of
+    /// the task's stage.
     Signalled(TaskSignalled),
-    /// It can never be made ready: its program or its directory does not exist or may not be used.
-    /// Trying again would come to the same.
+    /// The task can never be prepared: its program or its directory does not exist or is not
+    /// permitted. Another attempt would fail in the same way.
     Impossible {
-        /// Why, for people.
+        /// Reason that users see.
         reason: Arc<str>,
     },
 }
 
-/// How far the newest request for a checkpoint, or the warning before the limit, has got in a task.
+/// Delivery of the newest checkpoint request, or of the warning before the time limit, in a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskSignalled {
-    /// The newest request; 0 is none.
+    /// Number of the newest request; 0 means none.
     pub request: u32,
-    /// The warning before the time limit has come.
+    /// True when the warning before the time limit was sent.
     pub warned: bool,
     /// Processes that got the signal; 0 when no process of the task handles it so far.
     pub reached: u32,
 }
 
-/// A checkpoint that a process of a task acknowledged, as its supervisor noted it.
+/// Checkpoint that a process of a task acknowledged, as its supervisor recorded it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskCheckpoint {
-    /// Which of the task's, from 1: of two reports the one with the higher number is newer.
+    /// Number of the checkpoint within the task, from 1: of two reports the one with the higher
+    /// number is newer.
     pub count: u32,
-    /// The newest request that had reached the task by then; 0 is none.
+    /// Number of the newest request that had reached the task by then; 0 means none.
     pub answers: u32,
-    /// The warning before the time limit had reached the task by then.
+    /// True when the warning before the time limit had reached the task by then.
     pub warned: bool,
-    /// When, by the clock of its machine.
+    /// Time of the acknowledgement, by the clock of the task's node.
     pub at: Time,
-    /// What the process wrote, such as `step 1200`; may be empty, at most
+    /// Text that the process wrote, such as `step 1200`; may be empty, at most
     /// [`TaskCheckpoint::MAX_LABEL_BYTES`].
     pub label: Arc<str>,
 }
 
 impl TaskCheckpoint {
-    /// Longest label that is kept, in bytes: room for a step, an epoch or a file name, and no place
+    /// Longest label that is kept, in bytes: enough for a step, an epoch or a file name, but not
     /// for a log.
     pub const MAX_LABEL_BYTES: usize = 128;
 }

@@ -1,6 +1,7 @@
-//! Newtype ids. A bare integer or string never names a thing in Muster.
+//! Newtype ids: jobs, nodes, queues, users and so on are never identified by a bare integer or
+//! string.
 //!
-//! Ids carry no meaning beyond identity and order; they must not learn what they point to.
+//! Ids stand for identity and order only; they hold no data of the object that they identify.
 
 use std::fmt;
 use std::str::FromStr;
@@ -32,7 +33,7 @@ macro_rules! name_id {
         pub struct $name(pub Arc<str>);
 
         impl $name {
-            /// The name as text.
+            /// Returns the name as text.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -60,12 +61,12 @@ macro_rules! name_id {
 }
 
 number_id! {
-    /// The number people use for a job: small, dense, never reused within one state directory.
+    /// Number of a job as users see it: small, dense, never reused within one state directory.
     JobId(u64)
 }
 number_id! {
-    /// Which start of an element this is; the first is 1. Doubles as the generation that a backend
-    /// checks.
+    /// Number of a start of an element, from 1. A backend also uses it as the generation to reject
+    /// outdated orders.
     Attempt(u32)
 }
 number_id! {
@@ -73,7 +74,8 @@ number_id! {
     Rank(u32)
 }
 number_id! {
-    /// Dense index of a node, given by the engine in order of joining; stable under journal replay.
+    /// Dense index of a node, assigned by the engine in order of joining; stable under journal
+    /// replay.
     NodeId(u32)
 }
 number_id! {
@@ -85,32 +87,32 @@ name_id! {
     NodeName
 }
 name_id! {
-    /// Path of a queue in the tree, components joined by `/`, the root not named:
-    /// `research/vision`.
+    /// Path of a queue in the tree, components joined by `/`, without the root: `research/vision`.
     QueueName
 }
 name_id! {
-    /// Login name of whoever a job belongs to.
+    /// Login name of the user that a job belongs to.
     UserName
 }
 name_id! {
     /// Name of an advance reservation.
-    WindowName
+    AdvanceReservationName
 }
 
-/// One element of a job: what the engine starts whole. A job without an array has one, at index 0.
+/// Element of a job: the unit that the engine starts as a whole. A job without an array has exactly
+/// one, at index 0.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 pub struct ElementId {
-    /// The job.
+    /// Job that the element belongs to.
     pub job: JobId,
-    /// Array index; 0 where there is no array.
+    /// Array index; 0 when the job is not an array.
     pub index: u32,
 }
 
 impl ElementId {
-    /// The only element of a job that is not an array.
+    /// Returns the id of the only element of a job that is not an array.
     #[must_use]
     pub fn single(job: JobId) -> Self {
         Self { job, index: 0 }
@@ -123,14 +125,14 @@ impl fmt::Display for ElementId {
     }
 }
 
-/// One start of an element. A backend refuses an order whose attempt is older than one it has seen.
+/// One start of an element. A backend rejects an order whose attempt is older than one it has seen.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 pub struct AttemptId {
-    /// The element.
+    /// Element that is started.
     pub element: ElementId,
-    /// Its how-manieth start.
+    /// Number of the start, from 1.
     pub attempt: Attempt,
 }
 
@@ -143,7 +145,7 @@ impl fmt::Display for AttemptId {
 impl FromStr for AttemptId {
     type Err = ();
 
-    /// Parses what [`fmt::Display`] writes: `12[3]#1`.
+    /// Parses the format that [`fmt::Display`] writes: `12[3]#1`.
     fn from_str(text: &str) -> Result<Self, ()> {
         let (job, rest) = text.split_once('[').ok_or(())?;
         let (index, attempt) = rest.split_once("]#").ok_or(())?;

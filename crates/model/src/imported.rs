@@ -1,6 +1,5 @@
-//! The answer of an import: the job that a script became, what each of its options became, what it
-//! starts, and what is wrong with it. How a script is read is known in `backends`; nothing here
-//! judges.
+//! Report of an import: the resulting job, the mapping of each option of the script, the programs
+//! that it starts, and findings. `backends` parses the scripts; this module holds only values.
 
 use std::collections::BTreeMap;
 
@@ -9,108 +8,111 @@ use serde::Serialize;
 
 use crate::check::Severity;
 
-/// What a script became.
+/// Report on an imported script.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ImportReport {
-    /// The script, as it was named.
+    /// Path of the script as the user gave it.
     pub script: String,
-    /// The job file, as YAML.
+    /// Job file as YAML.
     pub job: String,
-    /// Every option of the script, in its order.
+    /// Options of the script, in their order.
     pub options: Vec<ImportedOption>,
-    /// What the options ask Slurm for, by long names and in one way of writing; of several
-    /// components, each after `N:`.
+    /// Options as requested from Slurm, by long name and in normalised form; those of component N
+    /// of a heterogeneous job have the prefix `N:`.
     pub asks: BTreeMap<String, String>,
-    /// What the script starts.
+    /// Programs that the script starts.
     pub launch: ImportedLaunch,
-    /// What is wrong with the script, the most severe first.
+    /// Problems of the script, the most severe first.
     pub findings: Vec<ImportFinding>,
 }
 
-/// An option of the script, and where it went.
+/// Option of the script, and its mapping.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ImportedOption {
     /// Line of the script, from 1.
     pub line: u32,
-    /// As it was written.
+    /// Text of the option in the script.
     pub written: String,
-    /// Its long name; empty for what is no option.
+    /// Long name of the option; empty when the line is not an option.
     pub option: String,
-    /// What it became.
-    pub becomes: Becomes,
-    /// Where it went, or why it did not: a field of the job, an option of sbatch, a reason.
-    pub says: String,
+    /// Result of the mapping.
+    pub becomes: ImportOutcome,
+    /// Target of the mapping (a field of the job, an option of sbatch), or the reason why there is
+    /// none.
+    #[serde(rename = "says")]
+    pub text: String,
 }
 
-/// What an option became.
+/// Result of mapping an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Becomes {
-    /// A field of the job, which means the same.
+pub enum ImportOutcome {
+    /// Mapped to a field of the job with the same meaning.
     Field,
-    /// A field of the job, which means nearly the same; what differs is said.
+    /// Mapped to a field of the job with nearly the same meaning; `says` has the difference.
     Near,
-    /// An option that is handed to sbatch as it is, by `slurm: {options: …}`.
+    /// Passed to sbatch unchanged, through `slurm: {options: …}`.
     Raw,
-    /// Nothing in the job.
+    /// Not mapped to anything in the job.
     NotMapped,
 }
 
-/// What the body of a script starts, as far as that is certain.
+/// Programs that the body of a script starts, as far as they can be determined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ImportedLaunch {
-    /// What the job's tasks run.
+    /// Mapping of the body to tasks.
     pub how: LaunchMode,
     /// The same as a sentence.
-    pub says: String,
-    /// Programs that it starts, in order.
+    #[serde(rename = "says")]
+    pub text: String,
+    /// Programs that the body starts, in order.
     pub steps: Vec<LaunchStep>,
 }
 
-/// How the body of a script became what tasks run.
+/// Mapping of the body of a script to the tasks of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LaunchMode {
-    /// Every task runs the body, in which the one `srun` is taken away.
+    /// Every task runs the body without its single `srun`.
     EachTask,
-    /// The first task alone runs the body as it is, as Slurm does on the first node.
+    /// Only the first task runs the body unchanged, as Slurm does on the first node.
     FirstTask,
     /// Every component runs its own program.
     Roles,
-    /// It was made by `muster export slurm`, and is read back.
+    /// The script was written by `muster export slurm` and is read back.
     Exported,
 }
 
-/// A program that a script starts.
+/// Program that a script starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LaunchStep {
     /// Line of the script, from 1.
     pub line: u32,
-    /// What starts it, outermost first: `srun`, `torchrun`.
+    /// Launchers of the program, outermost first: `srun`, `torchrun`.
     pub launchers: Vec<String>,
-    /// Copies that are started by the outermost; `None` is not known.
+    /// Copies that the outermost launcher starts; `None` when unknown.
     pub tasks: Option<u64>,
-    /// Processes that each of them starts; `None` is not known.
+    /// Processes that each copy starts; `None` when unknown.
     pub per_task: Option<u64>,
-    /// Processes in all; `None` is not known.
+    /// Processes in total; `None` when unknown.
     pub processes: Option<u64>,
-    /// What is not known, and why.
+    /// Numbers that are unknown, and why.
     pub unknown: Vec<String>,
 }
 
-/// One thing that is wrong with a script.
+/// Problem of a script.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ImportFinding {
-    /// Id of the rule.
+    /// Id of the rule that found it.
     pub rule: &'static str,
-    /// How much it matters.
+    /// Severity of the problem.
     pub severity: Severity,
-    /// What is wrong in general, as a fragment.
+    /// Title of the rule, as a fragment.
     pub title: &'static str,
-    /// Line of the script, from 1; `None` where it is about what is missing.
+    /// Line of the script, from 1; `None` when something is missing from the script.
     pub line: Option<u32>,
-    /// What was seen here.
+    /// Observation in this script.
     pub evidence: String,
-    /// What to do.
+    /// Advice to fix the problem.
     pub cure: &'static str,
 }

@@ -1,9 +1,8 @@
-//! What a user submits, checked: a job, its task groups, their resources, and how it wants to be
-//! treated.
+//! Jobs as submitted and checked: task groups, their resources, and scheduling options.
 //!
-//! Here is the *shape* that the engine schedules. Command and environment are in
-//! [`crate::payload`]; the text that users write is in `spec`. A value of these types has passed
-//! `spec`'s checks; nothing here re-checks.
+//! This is the part that the engine schedules. Command and environment are in [`crate::payload`];
+//! the text that users write is parsed in `spec`. A value of these types has passed the checks of
+//! `spec`; nothing here checks again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,79 +10,81 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::array::Array;
-use crate::id::{JobId, NodeName, PayloadId, QueueName, UserName, WindowName};
+use crate::id::{AdvanceReservationName, JobId, NodeName, PayloadId, QueueName, UserName};
 use crate::node::GpuModel;
 use crate::unit::{Bytes, CpuMilli, GpuMilli, Span, Time};
 
-/// A submitted job. Elements of an array share it.
+/// Submitted job. All elements of an array share it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobSpec {
-    /// Name for people; not unique.
+    /// Name of the job, for users; not unique.
     pub name: Arc<str>,
-    /// Who submitted it.
+    /// User that submitted the job.
     pub user: UserName,
-    /// Their number, where users have one: with the name it says whose the job is, since each alone
-    /// is given away again once an account was deleted.
+    /// User id of the submitter; `None` where users have none. Owner checks compare the name and
+    /// the number, since each alone is reused after an account is deleted.
     #[serde(default)]
     pub uid: Option<u32>,
-    /// Leaf queue it waits in.
+    /// Leaf queue that the job is submitted to.
     pub queue: QueueName,
-    /// Higher goes first within its queue.
+    /// Priority within the queue; higher values are scheduled first.
     pub priority: i32,
-    /// Roles; together their minimums are the gang. Never empty.
+    /// Task groups; their minimum sizes together are the gang. Never empty.
     pub groups: Vec<TaskGroup>,
-    /// Walltime promised by the user, from the moment that user processes run; `None` is endless.
+    /// Longest run time of one attempt, from the moment that user processes run; `None` means no
+    /// limit.
     pub time_limit: Option<Span>,
-    /// Between SIGTERM and SIGKILL.
+    /// Time between SIGTERM and SIGKILL.
     pub grace: Span,
-    /// Which nodes may host it.
+    /// Requirements on the nodes that host it.
     pub constraint: NodeConstraint,
-    /// Elements, when this is an array.
+    /// Indices of an array job; `None` when the job is not an array.
     pub array: Option<Array>,
-    /// Jobs that must have reached a state first.
+    /// Jobs that must reach a state before this one starts.
     pub after: Vec<Dependency>,
-    /// What happens when a task fails or is lost.
+    /// Restart policy for tasks that fail or are lost.
     pub restart: Restart,
-    /// Warning before the limit.
+    /// Checkpoint signal and its lead time before the time limit; `None` when the job takes no
+    /// checkpoints.
     pub checkpoint: Option<Checkpoint>,
-    /// Submitted on hold.
+    /// True when the job is submitted on hold.
     pub held: bool,
-    /// Not before this instant.
+    /// Earliest start; `None` means at once.
     pub begin: Option<Time>,
-    /// Whether its running elements may be made to go for others. With any protection of its own it
-    /// starts only within nominal quota: what cannot be taken back is not lent.
+    /// Protection of running elements from preemption. With any protection of its own the job
+    /// starts only within nominal quota, since borrowed quota must stay reclaimable.
     #[serde(default)]
     pub protect: Protection,
-    /// Where command and environment are kept.
+    /// Id of the stored command and environment.
     pub payload: PayloadId,
-    /// What kind of workload it is.
+    /// Kind of workload: batch job, service or notebook.
     #[serde(default)]
-    pub kind: Kind,
-    /// Before or after all others it waits.
+    pub kind: WorkloadKind,
+    /// Scheduling tier, which orders before the priority.
     #[serde(default)]
     pub tier: Tier,
-    /// An elastic gang that takes checkpoints grows once it has run for so long at its size;
-    /// `None`: never while it runs.
-    #[serde(default = "JobSpec::usual_growth")]
+    /// Run time at one size after which an elastic gang that takes checkpoints may grow; `None`
+    /// means that it does not grow while it runs.
+    #[serde(default = "JobSpec::default_grow_after")]
     pub grow_after: Option<Span>,
 }
 
-/// How an elastic gang grows and shrinks.
+/// Sizes of an elastic gang.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elastic {
-    /// Index of the group that does.
+    /// Index of the elastic task group in `groups`.
     pub group: u16,
-    /// Its fewest tasks.
+    /// Fewest tasks of the group.
     pub min: u32,
-    /// Its most tasks.
+    /// Most tasks of the group.
     pub max: u32,
-    /// So many tasks come and go together: those of a node, or of a segment.
+    /// Tasks that are added or removed together: those of one node, or of one segment.
     pub step: u32,
 }
 
 impl JobSpec {
-    /// A job of these groups in the queue `default` that asks for nothing else: no limit, no grace,
-    /// no restart.
+    /// Makes a job of these groups in the queue `default` without any options: no time limit, no
+    /// grace, no restart.
     #[must_use]
     pub fn plain(
         name: impl Into<Arc<str>>,
@@ -108,19 +109,19 @@ impl JobSpec {
             begin: None,
             protect: Protection::None,
             payload: PayloadId(0),
-            kind: Kind::Task,
-            tier: Tier::Usual,
-            grow_after: Self::usual_growth(),
+            kind: WorkloadKind::Task,
+            tier: Tier::Normal,
+            grow_after: Self::default_grow_after(),
         }
     }
 
-    /// Tasks at the gang's minimum, over all groups.
+    /// Returns the number of tasks at the gang's minimum size, over all groups.
     #[must_use]
     pub fn min_tasks(&self) -> u32 {
         self.groups.iter().map(|group| group.min_tasks).sum()
     }
 
-    /// GPUs at the gang's minimum, in thousandths.
+    /// Returns the number of GPUs at the gang's minimum size, in thousandths.
     #[must_use]
     pub fn min_gpus(&self) -> u64 {
         self.groups
@@ -129,7 +130,8 @@ impl JobSpec {
             .sum()
     }
 
-    /// How it grows and shrinks; `None` when its size is fixed. At most one group does.
+    /// Returns the elastic group and its sizes; `None` when the size is fixed. At most one group is
+    /// elastic.
     #[must_use]
     pub fn elastic(&self) -> Option<Elastic> {
         let mut groups = (0..).zip(&self.groups);
@@ -140,287 +142,298 @@ impl JobSpec {
         Some(Elastic { group: at, min: group.min_tasks, max: group.max_tasks, step: step.max(1) })
     }
 
-    /// How long a gang runs at a size before it may grow, unless its job says otherwise.
+    /// Default of `grow_after`: run time at one size before a gang may grow.
     pub const GROW_AFTER: Span = Span::from_secs(600);
 
-    fn usual_growth() -> Option<Span> {
+    fn default_grow_after() -> Option<Span> {
         Some(Self::GROW_AFTER)
     }
 
-    /// How many elements the job has: 1 unless it is an array or a service.
+    /// Returns the number of elements: 1 unless the job is an array or a service.
     #[must_use]
     pub fn element_count(&self) -> u32 {
         match (&self.kind, &self.array) {
-            (Kind::Service(service), _) => service.replicas.ceiling,
+            (WorkloadKind::Service(service), _) => service.replicas.max,
             (_, Some(array)) => array.count(),
             (_, None) => 1,
         }
     }
 
-    /// What it is as a service.
+    /// Returns the service settings; `None` when the job is not a service.
     #[must_use]
     pub fn service(&self) -> Option<&Service> {
         match &self.kind {
-            Kind::Service(service) => Some(service),
-            Kind::Task | Kind::Notebook(_) => None,
+            WorkloadKind::Service(service) => Some(service),
+            WorkloadKind::Task | WorkloadKind::Notebook(_) => None,
         }
     }
 
-    /// It is stopped when its tasks have done nothing for so long.
+    /// Returns the idle time after which the job is stopped; `None` when it is not stopped for
+    /// that.
     #[must_use]
     pub fn idle(&self) -> Option<Span> {
         match &self.kind {
-            Kind::Notebook(notebook) => notebook.idle,
-            Kind::Task | Kind::Service(_) => None,
+            WorkloadKind::Notebook(notebook) => notebook.idle,
+            WorkloadKind::Task | WorkloadKind::Service(_) => None,
         }
     }
 
-    /// In which tier an element waits: of a service, what is above the floor comes last.
+    /// Returns the tier of an element: replicas of a service above its guaranteed number are in the
+    /// last one.
     #[must_use]
     pub fn tier_of(&self, ordinal: u32) -> Tier {
         match self.service() {
-            Some(service) if ordinal >= service.replicas.floor => Tier::Last,
+            Some(service) if ordinal >= service.replicas.guaranteed => Tier::Opportunistic,
             _ => self.tier,
         }
     }
 
-    /// How safe an element is from preemption by the job's own terms: the floor of a service is
-    /// always.
+    /// Returns the job's own protection of an element from preemption: guaranteed replicas of a
+    /// service are always protected.
     #[must_use]
     pub fn protect_of(&self, ordinal: u32) -> Protection {
         match self.service() {
-            Some(service) if ordinal < service.replicas.floor => Protection::Always,
+            Some(service) if ordinal < service.replicas.guaranteed => Protection::Always,
             Some(_) => Protection::None,
             None => self.protect,
         }
     }
 
-    /// What orders an element within its queue, higher first: its tier, then its priority.
+    /// Returns the sort key of an element within its queue, highest first: its tier, then its
+    /// priority.
     #[must_use]
     pub fn order_of(&self, ordinal: u32) -> i32 {
         self.tier_of(ordinal).order(self.priority)
     }
 }
 
-/// What kind of workload a job is.
+/// Kind of workload that a job is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// Runs to its end.
+pub enum WorkloadKind {
+    /// Batch job that runs to its end.
     #[default]
     Task,
-    /// Runs until it is cancelled, in replicas.
+    /// Service that runs in replicas until it is cancelled.
     Service(Service),
-    /// One task that a person works in.
+    /// Interactive notebook: one task that a user works in.
     Notebook(Notebook),
 }
 
-/// A service: each replica is an element of its job, which starts, fails and restarts alone.
+/// Service: each replica is an element of its job, which starts, fails and restarts alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Service {
-    /// How many.
+    /// Guaranteed and highest number of replicas.
     pub replicas: Replicas,
-    /// Replica `n` is told to listen on this port plus `n`.
+    /// Port of replica 0; replica `n` listens on this port plus `n`. `None` when the service has no
+    /// ports.
     pub port: Option<u16>,
 }
 
 impl Service {
-    /// The port of a replica; `None` without ports, or beyond the last one there is.
+    /// Returns the port of a replica; `None` when the service has no ports, or when the number
+    /// would exceed 65535.
     #[must_use]
     pub fn port_of(&self, index: u32) -> Option<u16> {
         u16::try_from(u32::from(self.port?).checked_add(index)?).ok()
     }
 }
 
-/// How many replicas: the first `floor` of them are the job's own, those up to `ceiling` are its
-/// burst, which waits in [`Tier::Last`].
+/// Number of replicas: the first `guaranteed` ones are protected, those up to `max` are
+/// opportunistic and wait in [`Tier::Opportunistic`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Replicas {
-    /// Always.
-    pub floor: u32,
-    /// At most; at least 1, never below `floor`.
-    pub ceiling: u32,
+    /// Guaranteed replicas, which are protected from preemption.
+    #[serde(rename = "floor")]
+    pub guaranteed: u32,
+    /// Highest number of replicas; at least 1, never below `guaranteed`.
+    #[serde(rename = "ceiling")]
+    pub max: u32,
 }
 
 impl Replicas {
-    /// Most replicas of a service: each has a record from the start.
-    pub const MOST: u32 = 1_000;
+    /// Most replicas of a service; the limit exists because each has a record from the start.
+    pub const LIMIT: u32 = 1_000;
 }
 
-/// A notebook.
+/// Settings of a notebook.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Notebook {
-    /// It is stopped when it has done nothing for so long. `None`: never for that.
+    /// Idle time after which the notebook is stopped; `None` means never.
     pub idle: Option<Span>,
 }
 
-/// Whether something waits among all others or behind them.
+/// Scheduling tier of an element.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Tier {
-    /// Behind everything else of all queues: it starts in what is idle.
-    Last,
-    /// In its turn.
+    /// After everything else in all queues: runs only on idle resources.
+    #[serde(rename = "last")]
+    Opportunistic,
+    /// In normal scheduling order.
     #[default]
-    Usual,
+    #[serde(rename = "usual")]
+    Normal,
 }
 
 impl Tier {
-    /// What orders within a queue is at most this in [`Tier::Last`], and above it otherwise.
-    pub const LAST_ORDER: i32 = -(1 << 30) - 1;
+    /// Highest sort key in [`Tier::Opportunistic`]; keys of [`Tier::Normal`] are above it.
+    pub const MAX_OPPORTUNISTIC_ORDER: i32 = -(1 << 30) - 1;
 
-    /// Tier and priority as one number that orders by both. Priorities that people may give stay
-    /// apart.
+    /// Combines tier and priority into one sort key, higher first. All priorities that users may
+    /// set keep their order.
     #[must_use]
     pub fn order(self, priority: i32) -> i32 {
         const WIDTH: i32 = 1 << 29;
         match self {
-            Tier::Usual => priority.max(Self::LAST_ORDER + 1),
-            Tier::Last => Self::LAST_ORDER - WIDTH + priority.clamp(1 - WIDTH, WIDTH),
+            Tier::Normal => priority.max(Self::MAX_OPPORTUNISTIC_ORDER + 1),
+            Tier::Opportunistic => {
+                Self::MAX_OPPORTUNISTIC_ORDER - WIDTH + priority.clamp(1 - WIDTH, WIDTH)
+            }
         }
     }
 
-    /// The tier of such a number.
+    /// Returns the tier of a sort key.
     #[must_use]
     pub fn of_order(order: i32) -> Self {
-        if order <= Self::LAST_ORDER { Tier::Last } else { Tier::Usual }
+        if order <= Self::MAX_OPPORTUNISTIC_ORDER { Tier::Opportunistic } else { Tier::Normal }
     }
 }
 
-/// Replicas of one role inside a job.
+/// Task group: identical tasks of one role in a job.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TaskGroup {
     /// Role, unique within the job: `worker`, `trainer`.
     pub name: Arc<str>,
-    /// The gang needs this many.
+    /// Fewest tasks of the group, without which the gang does not start.
     pub min_tasks: u32,
-    /// Elastic jobs may grow to this many; equal to `min_tasks` otherwise.
+    /// Most tasks that the group may grow to; equal to `min_tasks` unless the job is elastic.
     pub max_tasks: u32,
-    /// With `Some(n)`: exactly `n` tasks on each node used, so tasks is a multiple of `n` and
-    /// different blocks are on different nodes (`nodes: 2`). With `None`: tasks go wherever they
-    /// fit, several on a node if they do.
+    /// With `Some(n)`: exactly `n` tasks on each node used, so the number of tasks is a multiple of
+    /// `n` and different blocks are on different nodes (`nodes: 2`). With `None`: tasks are placed
+    /// on any nodes, several on one node where they fit.
     pub tasks_per_node: Option<u32>,
-    /// What each task holds.
+    /// Resources of each task.
     pub task: Resources,
 }
 
 impl TaskGroup {
-    /// So many tasks, no more and no fewer, that go wherever they fit.
+    /// Makes a group with a fixed number of tasks that may share nodes.
     #[must_use]
     pub fn of(name: impl Into<Arc<str>>, tasks: u32, task: Resources) -> Self {
         Self { name: name.into(), min_tasks: tasks, max_tasks: tasks, tasks_per_node: None, task }
     }
 }
 
-/// What one task holds on its node.
+/// Resources that one task holds on its node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Resources {
-    /// GPUs.
+    /// Whole GPUs, or a share of one.
     pub gpu: GpuRequest,
-    /// CPUs; 0 means that none are set aside.
+    /// Number of CPUs; 0 means that none are reserved.
     pub cpus: CpuMilli,
-    /// Memory; 0 means that none is set aside.
+    /// Memory in bytes; 0 means that none is reserved.
     pub memory: Bytes,
-    /// Named extras of the node (licences, NICs), by whole units.
+    /// Extra resources of the node (licences, NICs), in whole units.
     pub extras: BTreeMap<Arc<str>, u64>,
 }
 
-/// GPUs of one task: whole devices, or a share of one device.
+/// GPU request of one task: whole devices, or a share of one device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct GpuRequest {
-    /// Whole devices; 0 when none or a share is asked for.
+    /// Number of whole devices; 0 when a share or no GPU is requested.
     pub devices: u32,
-    /// Thousandths of one device, 1..=999; 0 when whole devices or none are asked for.
+    /// Thousandths of one device, 1..=999; 0 when whole devices or no GPU are requested.
     pub share: GpuMilli,
-    /// Acceptable models; empty means any. All devices of a task are of one model.
+    /// Accepted models; empty means any. All devices of a task are of one model.
     pub models: Vec<GpuModel>,
 }
 
 impl GpuRequest {
-    /// `devices` whole GPUs of any model.
+    /// Makes a request for `devices` whole GPUs of any model.
     #[must_use]
     pub fn whole(devices: u32) -> Self {
         Self { devices, ..Self::default() }
     }
 
-    /// Thousandths held in all.
+    /// Returns the requested thousandths of a GPU in total.
     #[must_use]
     pub fn milli(&self) -> GpuMilli {
         GpuMilli(self.devices * 1000 + self.share.0)
     }
 
-    /// True when the task asks for no GPU at all.
+    /// Returns true when the task requests no GPU.
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.devices == 0 && self.share.0 == 0
     }
 }
 
-/// Which nodes may host a job.
+/// Requirements on the nodes that host a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NodeConstraint {
-    /// Labels a node must carry with these values.
+    /// Labels, with their values, that a node must have.
     pub labels: BTreeMap<Arc<str>, Arc<str>>,
-    /// Nodes that must not be used; grows when a gang restarts away from a bad node.
+    /// Nodes that must not be used; grows when a gang restarts away from a failed node.
     pub exclude: Vec<NodeName>,
-    /// How its nodes must lie to each other in the network.
+    /// Topology requirement; `None` means that any nodes will do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology: Option<Topology>,
-    /// The advance reservation in which it runs, and only in it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub window: Option<WindowName>,
+    /// Advance reservation that the job runs in, and only in it; `None` means outside of all.
+    #[serde(default, rename = "window", skip_serializing_if = "Option::is_none")]
+    pub advance_reservation: Option<AdvanceReservationName>,
 }
 
-/// How the nodes of a gang lie to each other. Levels are named as the cluster names them; the
-/// narrowest of every cluster is [`Topology::NODE`].
+/// Topology requirement of a gang. Level names are those of the cluster; the narrowest level of
+/// every cluster is [`Topology::NODE`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Topology {
-    /// Of all its tasks.
+    /// Rule for all tasks together.
     pub rule: TopologyRule,
-    /// Of every so many consecutive ranks of a group.
+    /// Segments of the gang that must each be in one domain; `None` means no segments.
     pub segment: Option<Segment>,
 }
 
 impl Topology {
-    /// The level at which each node is a domain by itself.
+    /// Name of the level at which each node is a domain by itself.
     pub const NODE: &'static str = "node";
 }
 
-/// What a gang asks of the domains of a level.
+/// Placement of a gang's tasks over the domains of a level.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum TopologyRule {
-    /// Nothing; only its segments matter.
+    /// No rule; only the segments apply.
     Anywhere,
-    /// All tasks in one domain.
+    /// All tasks in one domain of this level.
     Required(Arc<str>),
-    /// As few domains as can be.
+    /// As few domains of this level as possible.
     Preferred(Arc<str>),
-    /// As many domains as can be, evenly.
+    /// As many domains of this level as possible, evenly.
     Spread(Arc<str>),
 }
 
-/// Slices of a gang: every `tasks` consecutive ranks of a group lie in one domain of a level. The
-/// tasks of each group are a multiple of it.
+/// Segments of a gang: every `tasks` consecutive ranks of a group are in one domain of a level. The
+/// number of tasks of each group is a multiple of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Segment {
-    /// Ranks of a slice.
+    /// Number of ranks per segment.
     pub tasks: u32,
-    /// Which level.
+    /// Topology level of the domain.
     pub level: Arc<str>,
 }
 
-/// A job waits for another.
+/// Dependency on another job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dependency {
-    /// When it is satisfied.
+    /// Condition that satisfies the dependency.
     pub kind: DependencyKind,
-    /// The job waited for; of an array, all elements.
+    /// Job to wait for; of an array, all elements.
     pub job: JobId,
 }
 
-/// When a dependency is satisfied (names as in Slurm).
+/// Condition that satisfies a dependency (names as in Slurm).
 #[derive(
     Clone,
     Copy,
@@ -436,27 +449,27 @@ pub struct Dependency {
 )]
 #[serde(rename_all = "lowercase")]
 pub enum DependencyKind {
-    /// It has started, or was cancelled.
+    /// The other job has started or was cancelled.
     After,
-    /// It ended, however.
+    /// The other job ended, with any outcome.
     AfterAny,
-    /// It ended with success.
+    /// The other job ended with success.
     AfterOk,
-    /// It ended without success.
+    /// The other job ended without success.
     AfterNotOk,
 }
 
-/// What happens when a task of the gang fails, times out on start, or is lost.
+/// Restart policy: what happens when a task of the gang fails, times out on start, or is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Restart {
-    /// Restart the whole gang after a task exits with an error. Lost tasks (node gone, supervisor
-    /// killed, reboot) and failed starts count too.
+    /// True to restart the whole gang after a task exits with an error, is lost (node gone,
+    /// supervisor killed, reboot) or fails to start.
     pub on_failure: bool,
-    /// At most this many restarts for failures.
+    /// Most restarts for failures.
     pub max_restarts: u32,
     /// Wait before the first restart; doubles each time, at most [`Restart::BACKOFF_CAP`].
     pub backoff: Span,
-    /// Restart whatever the end, success and time limit included, as often as it takes.
+    /// True to restart after any end, success and time limit included, without a limit on restarts.
     #[serde(default)]
     pub always: bool,
 }
@@ -465,11 +478,12 @@ impl Restart {
     /// Longest wait between restarts.
     pub const BACKOFF_CAP: Span = Span::from_secs(600);
 
-    /// The gang fails when a task does.
+    /// Policy without restarts: the gang fails when a task does.
     pub const NEVER: Restart =
         Restart { on_failure: false, max_restarts: 0, backoff: Span::from_secs(1), always: false };
 
-    /// As services do: again after every end. Who crashes at once waits longer each time.
+    /// Policy of services: restart after every end; an element that ends at once waits longer each
+    /// time.
     pub const ALWAYS: Restart = Restart {
         on_failure: true,
         max_restarts: u32::MAX,
@@ -477,27 +491,29 @@ impl Restart {
         always: true,
     };
 
-    /// What ran for so long is taken for healthy where it always restarts: its wait begins anew.
+    /// Run time after which an element with the policy `always` counts as healthy: its back-off is
+    /// reset.
     pub const HEALTHY_AFTER: Span = Restart::BACKOFF_CAP;
 }
 
-/// How long what runs is safe from being preempted.
+/// Time for which a running element is protected from preemption.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Protection {
-    /// Not at all.
+    /// Not protected from preemption.
     #[default]
     None,
-    /// This long after it began to hold its resources.
+    /// Protected for this long after the element began to hold its resources.
     For(Span),
-    /// Always.
+    /// Protected until it ends.
     Always,
 }
 
 impl Protection {
-    /// The instant from which what holds its resources since `held_from` may be made to go.
+    /// Returns the instant from which an element that holds its resources since `held_from` may be
+    /// preempted.
     #[must_use]
     pub fn until(self, held_from: Time) -> Time {
         match self {
@@ -508,62 +524,64 @@ impl Protection {
     }
 }
 
-/// Ask the job to save its progress: before its limit, and whenever somebody wants it.
+/// Checkpoint settings: the signal that asks the job to save its progress before its time limit and
+/// on request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
-    /// Signal number to send.
+    /// Number of the signal to send.
     pub signal: i32,
-    /// How long before the time limit, and how long an answer is waited for.
+    /// Time before the time limit at which the signal is sent, and longest wait for the
+    /// acknowledgement.
     pub lead: Span,
-    /// Whose acknowledgement counts for the gang.
+    /// Ranks that must acknowledge.
     #[serde(default)]
     pub by: CheckpointBy,
-    /// What follows an acknowledgement that answers the warning before the limit.
+    /// Action after an acknowledgement of the warning before the time limit.
     #[serde(default)]
     pub then: AfterCheckpoint,
-    /// Which processes of a task get the signal.
+    /// Processes of a task that get the signal.
     #[serde(default)]
     pub to: CheckpointTo,
 }
 
-/// Which processes of a task get the checkpoint signal. A process that does not handle it never
-/// does: the signal would end it.
+/// Processes of a task that get the checkpoint signal. A process that does not handle it never gets
+/// it: the signal would end the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckpointTo {
-    /// Every process that handles it, except copies that such a process has forked: these inherited
-    /// the handler, and what they would save is not the program's state. A process that handles all
-    /// signals alike (bash with an EXIT trap) does not count.
+    /// Every process that handles the signal, except forked copies of such a process: these inherit
+    /// the handler, and their state is not the program's. A process that handles all signals alike
+    /// (bash with an EXIT trap) does not count.
     #[default]
     Handlers,
-    /// The outermost process that handles it, on each branch of the process tree; it passes the
-    /// signal on if it wants to.
+    /// The outermost process that handles the signal, on each branch of the process tree; it
+    /// forwards the signal if necessary.
     Outermost,
-    /// Every process that handles it.
+    /// Every process that handles the signal.
     All,
 }
 
-/// Whose acknowledgement counts for the gang.
+/// Ranks that must acknowledge a checkpoint of the gang.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckpointBy {
-    /// Rank 0, which speaks for all.
+    /// Rank 0, on behalf of all ranks.
     #[default]
     First,
-    /// Every rank; the gang is as old as the oldest of their latest ones.
+    /// Every rank; the checkpoint of the gang is as old as the oldest of their latest ones.
     All,
 }
 
-/// What follows a checkpoint that answers the warning before the limit.
+/// Action after a checkpoint that acknowledges the warning before the time limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AfterCheckpoint {
-    /// The job goes on to its limit.
+    /// The job continues to its time limit.
     #[default]
     Continue,
-    /// It is stopped, and counts as timed out.
+    /// The job is stopped and counts as timed out.
     Stop,
-    /// It is stopped and waits for its next turn, which resumes.
+    /// The job is stopped and queued again; its next attempt resumes.
     Requeue,
 }
 
@@ -574,15 +592,15 @@ mod tests {
     #[test]
     fn the_last_tier_comes_after_every_priority() {
         let orders: Vec<i32> = [
-            (Tier::Last, i32::MIN),
-            (Tier::Last, -1_000_000),
-            (Tier::Last, 0),
-            (Tier::Last, 1_000_000),
-            (Tier::Last, i32::MAX),
-            (Tier::Usual, i32::MIN),
-            (Tier::Usual, -1_000_000),
-            (Tier::Usual, 0),
-            (Tier::Usual, i32::MAX),
+            (Tier::Opportunistic, i32::MIN),
+            (Tier::Opportunistic, -1_000_000),
+            (Tier::Opportunistic, 0),
+            (Tier::Opportunistic, 1_000_000),
+            (Tier::Opportunistic, i32::MAX),
+            (Tier::Normal, i32::MIN),
+            (Tier::Normal, -1_000_000),
+            (Tier::Normal, 0),
+            (Tier::Normal, i32::MAX),
         ]
         .into_iter()
         .map(|(tier, priority)| {
@@ -595,7 +613,7 @@ mod tests {
 
     #[test]
     fn ports_end_where_there_are_no_more() {
-        let service = Service { replicas: Replicas { floor: 1, ceiling: 9 }, port: Some(65_534) };
+        let service = Service { replicas: Replicas { guaranteed: 1, max: 9 }, port: Some(65_534) };
         assert_eq!(
             [0, 1, 2].map(|index| service.port_of(index)),
             [Some(65_534), Some(65_535), None]

@@ -1,7 +1,7 @@
-//! Orders and reports between daemon and backend: a started element with everything its tasks need.
+//! Orders from the daemon to a backend: a started element with everything that its tasks need.
 //!
-//! Pure data. The daemon joins an [`crate::Effect`] with its payload to make these; backends carry
-//! them out and make no choices.
+//! The daemon joins an [`crate::Effect`] with its payload to make an order; backends carry it out
+//! and make no choices.
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -9,84 +9,86 @@ use std::sync::Arc;
 use crate::id::{AttemptId, NodeName, Rank};
 use crate::job::Checkpoint;
 use crate::node::DeviceSet;
-use crate::payload::{Command, Identity};
+use crate::payload::{Identity, TaskCommand};
 use crate::unit::{Bytes, CpuMilli, GpuMilli, Span};
 
-/// Everything a backend needs to prepare one attempt of a gang.
+/// Order to prepare one attempt of a gang.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GangOrder {
-    /// Which attempt.
+    /// Id of the attempt to prepare.
     pub id: AttemptId,
-    /// Name of the job, for people reading process lists and logs.
+    /// Name of the job, for process lists and logs.
     pub job_name: Arc<str>,
-    /// Array index to expose, when the job is an array.
+    /// Array index to expose to the tasks; `None` when the job is not an array.
     pub array_index: Option<u32>,
-    /// As whom it runs.
+    /// User that the tasks run as.
     pub identity: Identity,
-    /// Environment before Muster's own variables.
+    /// Environment without Muster's own variables.
     pub env: std::collections::BTreeMap<String, String>,
-    /// Working directory.
+    /// Working directory of the tasks.
     pub workdir: std::path::PathBuf,
     /// File mode creation mask.
     pub umask: u32,
-    /// Rank 0 runs on a pseudo-terminal.
+    /// True when rank 0 runs on a pseudo-terminal.
     pub interactive: bool,
-    /// Files for its output, as patterns.
+    /// Patterns of the files for its output.
     #[serde(default)]
     pub files: crate::OutputFiles,
-    /// Walltime from the moment user processes run.
+    /// Longest run time, from the moment that user processes run; `None` means no limit.
     pub time_limit: Option<Span>,
-    /// Between SIGTERM and SIGKILL.
+    /// Time between SIGTERM and SIGKILL.
     pub grace: Span,
-    /// Warning before the limit.
+    /// Checkpoint signal and its lead time before the time limit; `None` when the job takes no
+    /// checkpoints.
     pub checkpoint: Option<Checkpoint>,
-    /// What the last acknowledged checkpoint of an earlier attempt was called, when there was one.
+    /// Label of the last acknowledged checkpoint of an earlier attempt; `None` when there was none.
     pub last_checkpoint: Option<Arc<str>>,
-    /// Which replica of a service it is.
+    /// Replica of a service; `None` for other jobs.
     pub replica: Option<ReplicaOrder>,
-    /// Stop a task that has done nothing for so long.
+    /// Idle time after which a task is stopped; `None` means never.
     pub idle: Option<Span>,
     /// Tasks by rank, dense from 0.
     pub tasks: Vec<TaskOrder>,
 }
 
-/// A replica of a service.
+/// Replica of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplicaOrder {
-    /// Which, from 0.
+    /// Index of the replica, from 0.
     pub index: u32,
-    /// Where rank 0 is to listen; held for it until its process runs.
+    /// Port that rank 0 must listen on, reserved until its process runs; `None` when the service
+    /// has no ports.
     pub port: Option<u16>,
 }
 
-/// One task of a [`GangOrder`].
+/// Order for one task of a [`GangOrder`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskOrder {
     /// Rank in the gang.
     pub rank: Rank,
-    /// Group (role) it belongs to.
+    /// Name of its task group (role).
     pub group: Arc<str>,
-    /// What it runs.
-    pub command: Command,
-    /// Node it runs on.
+    /// Command that the task runs.
+    pub command: TaskCommand,
+    /// Node that the task runs on.
     pub node: NodeName,
-    /// Position of the node among the gang's nodes, in order of first rank.
+    /// Position of the node among the gang's nodes, from 0, in order of first rank.
     pub node_rank: u32,
-    /// Position among the gang's tasks on its node.
+    /// Position among the gang's tasks on its node, from 0.
     pub local_rank: u32,
-    /// Tasks of the gang on its node.
+    /// Number of the gang's tasks on its node.
     pub local_world_size: u32,
-    /// Devices it may use.
+    /// Devices that the task may use.
     pub devices: DeviceSet,
-    /// What the visible-devices variables take, in device order: UUIDs or indices; plain indices
-    /// for virtual ones.
+    /// Values for the visible-devices variables, in device order: UUIDs or indices; plain indices
+    /// for virtual devices.
     pub device_names: Vec<Arc<str>>,
-    /// True when the devices are virtual: no hardware behind them.
+    /// True when the devices are virtual, without hardware behind them.
     pub virtual_devices: bool,
-    /// Held per device: 1000, or the share of the one device.
+    /// Thousandths held of each device: 1000, or the share of the one device.
     pub share: GpuMilli,
-    /// CPUs set aside; 0 is none.
+    /// CPUs reserved for the task; 0 means none.
     pub cpus: CpuMilli,
-    /// Memory set aside and enforced where it can be; 0 is none.
+    /// Memory reserved for the task in bytes, enforced where possible; 0 means none.
     pub memory: Bytes,
 }

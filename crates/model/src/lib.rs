@@ -1,9 +1,10 @@
-//! The vocabulary of Muster as types: ids, units, jobs, nodes, queues, plans, effects, events,
+//! Data types shared by all crates: ids, units, jobs, nodes, queues, plans, effects, events and
 //! views.
 //!
-//! This crate holds no behaviour beyond constructors, conversions and display. It must not do I/O,
-//! read a clock, or depend on any other crate of the workspace; every other room depends on it.
+//! This crate has no behaviour beyond constructors, conversions and display. It must not do I/O,
+//! read a clock, or depend on any other crate of the workspace; every other crate depends on it.
 
+pub mod advance_reservation;
 pub mod advice;
 pub mod array;
 pub mod check;
@@ -30,29 +31,32 @@ pub mod trace;
 pub mod unit;
 pub mod verify;
 pub mod view;
-pub mod window;
 
+pub use advance_reservation::{
+    AdvanceReservation, AdvanceReservationTimes, ReservedPlace, ReservedResources,
+};
 pub use array::{Array, IndexRange};
 pub use effect::{Effect, StopCause};
-pub use event::{Event, Observation, Target, TaskCheckpoint, TaskReport, TaskSignalled};
+pub use event::{CommandTarget, Event, Observation, TaskCheckpoint, TaskReport, TaskSignalled};
 pub use id::{
-    Attempt, AttemptId, ElementId, JobId, NodeId, NodeName, PayloadId, QueueName, Rank, UserName,
-    WindowName,
+    AdvanceReservationName, Attempt, AttemptId, ElementId, JobId, NodeId, NodeName, PayloadId,
+    QueueName, Rank, UserName,
 };
 pub use job::{
     AfterCheckpoint, Checkpoint, CheckpointBy, CheckpointTo, Dependency, DependencyKind, Elastic,
-    JobSpec, Kind, NodeConstraint, Notebook, Protection, Replicas, Restart, Segment, Service,
-    TaskGroup, Tier, Topology, TopologyRule,
+    JobSpec, NodeConstraint, Notebook, Protection, Replicas, Restart, Segment, Service, TaskGroup,
+    Tier, Topology, TopologyRule, WorkloadKind,
 };
 pub use node::{Device, DeviceSet, Drain, Foreign, GpuModel, NodeSpec};
 pub use outcome::{Outcome, TaskExit};
 pub use output::OutputFiles;
 pub use payload::{Identity, Payload};
-pub use plan::{Decision, Eviction, EvictionCause, Keep, Plan, Reservation, TaskPlacement};
+pub use plan::{
+    Decision, Eviction, EvictionCause, HeadReservation, Plan, Reservation, TaskPlacement,
+};
 pub use queue::{Preemption, QueueSpec, QueueTree};
 pub use reason::Reason;
 pub use redact::Redaction;
 pub use signal::signal_name;
 pub use snapshot::{PastRun, SiteSnapshot};
 pub use unit::{Bytes, CpuMilli, GpuMilli, Span, Time};
-pub use window::{Window, WindowPlace, WindowTimes, WindowWhat};

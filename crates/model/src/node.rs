@@ -1,4 +1,4 @@
-//! Nodes and their devices: what there is, and what others have taken of it.
+//! Nodes and their devices: capacity, and what processes outside Muster use of it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,8 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::id::{NodeName, UserName};
 use crate::unit::{Bytes, CpuMilli, Time};
 
-/// Model of a GPU as users name it: lower case, no vendor, no blanks: `h100`, `rtxpro6000`,
-/// `virtual`.
+/// GPU model as users write it: lower case, no vendor, no blanks: `h100`, `rtxpro6000`, `virtual`.
 #[derive(
     Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -19,7 +18,7 @@ use crate::unit::{Bytes, CpuMilli, Time};
 pub struct GpuModel(pub Arc<str>);
 
 impl GpuModel {
-    /// The model as text.
+    /// Returns the model as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -38,54 +37,54 @@ impl fmt::Display for GpuModel {
     }
 }
 
-/// A host, as it joins or changes.
+/// Node as it joins or changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeSpec {
-    /// Unique name.
+    /// Host name, unique in the cluster.
     pub name: NodeName,
     /// GPUs and MIG slices, by device index; at most [`DeviceSet::MAX_DEVICES`].
     pub devices: Vec<Device>,
-    /// CPUs.
+    /// Number of CPUs in thousandths.
     pub cpus: CpuMilli,
-    /// Memory.
+    /// Memory of the node in bytes.
     pub memory: Bytes,
-    /// Named extras in whole units.
+    /// Extra resources (licences, NICs) in whole units.
     pub extras: BTreeMap<Arc<str>, u64>,
-    /// Labels that constraints match.
+    /// Labels that node constraints match.
     pub labels: BTreeMap<Arc<str>, Arc<str>>,
-    /// Domain per topology level, widest first; empty where no topology is known.
+    /// Topology domain of the node per level, widest first; empty when no topology is known.
     pub domains: Vec<Arc<str>>,
 }
 
-/// One GPU, or one MIG slice (a device of its own).
+/// GPU, or a MIG slice as a device of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
-    /// Model.
+    /// GPU model of the device.
     pub model: GpuModel,
-    /// Memory; 0 when unknown.
+    /// Memory in bytes; 0 when unknown.
     pub memory: Bytes,
-    /// What the vendor's visible-devices variable takes: an index or a UUID. Empty for a virtual
+    /// Value for the vendor's visible-devices variable: an index or a UUID. Empty for a virtual
     /// device.
     pub uuid: Arc<str>,
-    /// Declared, not found: no hardware behind it.
+    /// True when the device is declared in the configuration, without hardware behind it.
     pub is_virtual: bool,
-    /// Whole device that a slice was cut from, by UUID; `None` for a whole device.
+    /// UUID of the whole device that a slice belongs to; `None` for a whole device.
     pub slice_of: Option<Arc<str>>,
 }
 
-/// A set of devices of one node, by index. At most [`DeviceSet::MAX_DEVICES`] per node: a bit each,
+/// Set of devices of one node, by index. At most [`DeviceSet::MAX_DEVICES`] per node: one bit each,
 /// so that counting and choosing are single instructions. Serialises as a list of indices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceSet(pub u128);
 
 impl DeviceSet {
-    /// Largest number of devices a node can have: 16 GPUs in 7 MIG slices each is 112.
+    /// Largest number of devices per node: 16 GPUs in 7 MIG slices each are 112.
     pub const MAX_DEVICES: usize = 128;
 
-    /// No device.
+    /// Set without any device.
     pub const EMPTY: DeviceSet = DeviceSet(0);
 
-    /// Devices `0..count`.
+    /// Returns the set of devices `0..count`.
     #[must_use]
     pub fn first(count: usize) -> Self {
         match count {
@@ -94,54 +93,54 @@ impl DeviceSet {
         }
     }
 
-    /// Just this device.
+    /// Returns the set of one device.
     #[must_use]
     pub fn one(index: usize) -> Self {
         Self(1 << index)
     }
 
-    /// Adds a device.
+    /// Adds a device to the set.
     pub fn insert(&mut self, index: usize) {
         self.0 |= 1 << index;
     }
 
-    /// How many devices.
+    /// Returns the number of devices.
     #[must_use]
     pub fn len(self) -> u32 {
         self.0.count_ones()
     }
 
-    /// True when there is none.
+    /// Returns true when the set has no device.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// True when the device is in the set.
+    /// Returns true when the device is in the set.
     #[must_use]
     pub fn contains(self, index: usize) -> bool {
         index < Self::MAX_DEVICES && self.0 >> index & 1 == 1
     }
 
-    /// Devices in both.
+    /// Returns the devices that are in both sets.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// Devices in either.
+    /// Returns the devices that are in either set.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Devices of this set that are not in the other.
+    /// Returns the devices of this set that are not in the other.
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// The `count` lowest devices of the set (all of them when there are fewer).
+    /// Returns the `count` lowest devices of the set (all of them when there are fewer).
     #[must_use]
     pub fn lowest(self, count: u32) -> Self {
         let mut rest = self.0;
@@ -151,7 +150,7 @@ impl DeviceSet {
         Self(self.0 & !rest)
     }
 
-    /// Indices, ascending.
+    /// Returns the indices in ascending order.
     pub fn iter(self) -> impl Iterator<Item = usize> {
         let mut rest = self.0;
         std::iter::from_fn(move || {
@@ -192,30 +191,31 @@ impl<'de> Deserialize<'de> for DeviceSet {
     }
 }
 
-/// Capacity of a node that others hold: a person's GPU process, a rival scheduler's pods. Replaces
-/// the last observation of the same node.
+/// Capacity of a node that processes outside Muster use, such as a GPU process started by hand or
+/// the pods of another scheduler. Replaces the last observation of the same node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Foreign {
-    /// Devices on which something foreign runs: not given away, whole.
+    /// Devices that run a process outside Muster; no part of them is allocated.
     pub devices: DeviceSet,
     /// Devices taken out of service by an administrator or a health check.
     pub drained: DeviceSet,
-    /// CPUs in use by others.
+    /// CPUs in use outside Muster.
     pub cpus: CpuMilli,
-    /// Memory in use by others.
+    /// Memory in use outside Muster, in bytes.
     pub memory: Bytes,
 }
 
-/// Out of service: nothing new that would still be there at an instant. What runs goes on.
+/// Drain of a node or of devices: no new job that would still run at its start. Running jobs
+/// continue unless `stop` is set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Drain {
-    /// From when nothing new may be there; until then, what ends in time still starts.
+    /// Start of the drain; until then, jobs that end in time still start.
     pub from: Time,
-    /// Who asked for it, when that is known.
+    /// User that asked for it; `None` when unknown.
     pub by: Option<UserName>,
-    /// Why, for people; may be empty.
+    /// Reason, for users; may be empty.
     pub reason: Arc<str>,
-    /// What is still there at that instant is stopped and queued again.
+    /// True when jobs that still run at the start of the drain are stopped and queued again.
     #[serde(default)]
     pub stop: bool,
 }

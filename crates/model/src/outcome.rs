@@ -1,5 +1,5 @@
-//! How tasks and elements end. Told apart truthfully: an out-of-memory kill is not a failure of the
-//! program's own, and a time-out is not a cancellation.
+//! Outcomes of tasks and elements. Each cause has its own variant: an out-of-memory kill is not an
+//! error exit of the program, and a time-out is not a cancellation.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,116 +10,117 @@ use serde::{Deserialize, Serialize};
 use crate::id::{Rank, UserName};
 use crate::unit::Span;
 
-/// How one task's process ended, as its supervisor saw it.
+/// End of one task's process, as its supervisor observed it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum TaskExit {
-    /// It exited by itself.
+    /// The process exited by itself.
     Code {
-        /// Exit code, 0..=255.
+        /// Exit code of the process, 0..=255.
         code: i32,
     },
-    /// A signal ended it.
+    /// A signal ended the process.
     Signal {
-        /// Signal number.
+        /// Number of the signal.
         signal: i32,
     },
-    /// The kernel killed it for memory.
+    /// The kernel killed the process because of memory.
     OutOfMemory,
-    /// It was stopped at its time limit.
+    /// The process was stopped at its time limit.
     TimedOut,
-    /// It was stopped because the scheduler asked (cancel, gang failure).
+    /// The scheduler stopped the process (cancellation, failure of another task of the gang).
     Stopped,
-    /// It was stopped because it had done nothing for so long.
+    /// The process was stopped because it was idle for too long.
     Idle {
-        /// How long.
+        /// Idle time after which it was stopped.
         after: Span,
     },
 }
 
 impl TaskExit {
-    /// True for exit code 0.
+    /// Returns true for exit code 0.
     #[must_use]
     pub fn is_success(&self) -> bool {
         matches!(self, TaskExit::Code { code: 0 })
     }
 }
 
-/// How an element ended, for good.
+/// Final outcome of an element.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Outcome {
     /// Every task exited with 0.
     Succeeded,
-    /// A task exited with another code; the first one seen.
+    /// A task exited with another code than 0; the first such task seen.
     Failed {
-        /// Which task.
+        /// Rank of the task.
         rank: Rank,
-        /// Its exit code.
+        /// Exit code of the task.
         code: i32,
     },
-    /// A task was ended by a signal that Muster did not send.
+    /// A signal that Muster did not send ended a task.
     Signaled {
-        /// Which task.
+        /// Rank of the task.
         rank: Rank,
-        /// Signal number.
+        /// Number of the signal.
         signal: i32,
     },
     /// A task ran out of memory.
     OutOfMemory {
-        /// Which task.
+        /// Rank of the task.
         rank: Rank,
     },
-    /// The time limit was reached.
+    /// The element reached its time limit.
     TimedOut,
-    /// Somebody cancelled it.
+    /// A user cancelled the element.
     Cancelled {
-        /// Who.
+        /// User that cancelled it.
         by: UserName,
     },
-    /// A task was lost: node gone, reboot, or its supervisor was killed.
+    /// A task was lost: its node is gone, was rebooted, or its supervisor was killed.
     Lost {
-        /// Which task.
+        /// Rank of the task.
         rank: Rank,
-        /// What is known.
+        /// Details, as far as they are known.
         reason: Arc<str>,
     },
-    /// It could not be started, and no restart is left.
+    /// The element could not be started, and no restart is left.
     StartFailed {
-        /// Which task.
+        /// Rank of the task that did not start.
         rank: Rank,
-        /// What the backend said.
+        /// Error of the backend.
         reason: Arc<str>,
     },
     /// A dependency can no longer be satisfied.
     DependencyFailed {
-        /// The job waited for.
+        /// Job that this one depended on.
         on: crate::id::JobId,
     },
-    /// It was stopped because it had done nothing for so long, as its job asks. Nothing failed.
+    /// The element was stopped after an idle time that its job sets. Counts as success.
     Idle {
-        /// How long.
+        /// Idle time after which it was stopped.
         after: Span,
     },
-    /// As the queue says that it was handed on to, which does not say of which task.
+    /// Outcome as an external scheduler reports it, which does not tell the task.
     Native {
-        /// Its own word, such as `NODE_FAIL`.
+        /// State in the external scheduler's terms, such as `NODE_FAIL`.
         state: Arc<str>,
-        /// The same for people.
-        says: Arc<str>,
-        /// What `wait` passes on.
+        /// The same as a sentence.
+        #[serde(rename = "says")]
+        message: Arc<str>,
+        /// Exit code that `wait` returns.
         code: i32,
     },
 }
 
 impl Outcome {
-    /// True for success. What was stopped for being idle ended as it was meant to.
+    /// Returns true for success. A stop after the idle time that the job sets is one.
     #[must_use]
     pub fn is_success(&self) -> bool {
         matches!(self, Outcome::Succeeded | Outcome::Idle { .. })
     }
 
-    /// The exit code that `wait` and `run --wait` pass on: the job's own; 128 + signal; 124 for a
+    /// Returns the exit code of `wait` and `run --wait`: the job's own; 128 + signal; 124 for a
     /// time-out (as timeout(1)); 130 for cancelled; 137 for out of memory; 125 for everything that
     /// Muster itself decided.
     #[must_use]
@@ -152,7 +153,7 @@ impl fmt::Display for Outcome {
                 write!(f, "rank {rank} did not start: {reason}")
             }
             Outcome::Idle { after } => write!(f, "stopped after {after} without activity"),
-            Outcome::Native { says, .. } => f.write_str(says),
+            Outcome::Native { message: says, .. } => f.write_str(says),
             Outcome::DependencyFailed { on } => {
                 write!(f, "job {on} did not end as its dependency requires")
             }

@@ -1,30 +1,31 @@
-//! Where the output of a job goes when its user names a file: patterns with the marks that `sbatch
-//! --output` has, read and expanded. Pure text; the task itself opens the file, as its user
-//! (`muster logs` does so for the user who asks).
+//! File patterns for a job's output, with the marks that `sbatch --output` has: parsing and
+//! expansion. Pure text; the task itself opens the file as its user (`muster logs` does so for the
+//! user that calls it).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{JobId, Rank};
 
-/// The marks that can stand behind `%`, and what each stands for; for messages and documentation.
+/// Marks that are valid after `%`, with their meaning; for messages and documentation.
 pub const MARKS: &str =
     "%j (job), %A and %a (array and index), %t (rank), %x (name), %u (user), %% (a percent sign)";
 
-/// Widest number that a mark can be padded to, as in `%4t` (sbatch(1), filename pattern).
+/// Largest width that a number can be padded to, as in `%4t` (sbatch(1), filename pattern).
 const WIDEST: u32 = 10;
 
-/// Longest pattern: a path has at most 4095 bytes, and marks get longer.
+/// Longest pattern in bytes: a path has at most 4095 bytes, and expanded marks may be longer than
+/// their text.
 const MOST_BYTES: usize = 2048;
 
-/// Files that a job's user names for its output, as patterns; without them Muster keeps the output
+/// Output files of a job as the user names them, as patterns. Without them Muster stores the output
 /// itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OutputFiles {
-    /// Standard output, and standard error too where `error` names no other file.
+    /// Pattern of the file for standard output, and for standard error too unless `error` is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
-    /// Standard error.
+    /// Pattern of the file for standard error; `None` means the same file as standard output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -36,7 +37,7 @@ impl OutputFiles {
         self.output.is_none() && self.error.is_none()
     }
 
-    /// Returns the same files with each pattern changed.
+    /// Returns the same files with `change` applied to each pattern.
     #[must_use]
     pub fn map(&self, change: impl Fn(&str) -> String) -> Self {
         Self {
@@ -46,37 +47,37 @@ impl OutputFiles {
     }
 }
 
-/// A piece of a pattern.
+/// Piece of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// Text as it stands.
+pub enum PatternPart {
+    /// Literal text of the pattern.
     Text(String),
-    /// A mark, padded with zeros to this width where it is a number; 0 is as it is.
-    Mark(Mark, u32),
+    /// Mark, and the width to which a number is padded with zeros; 0 means no padding.
+    Mark(OutputMark, u32),
 }
 
-/// What a mark stands for.
+/// Value that a mark is replaced with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mark {
-    /// `%j`: the job; of an array, the element.
+pub enum OutputMark {
+    /// `%j`: job number; of an array, with the index of the element.
     Job,
-    /// `%A`: the job, of an array the whole array.
+    /// `%A`: job number, of an array too.
     Array,
-    /// `%a`: the index in the array; 0 where there is none.
+    /// `%a`: index in the array; 0 when the job is not an array.
     Index,
-    /// `%t`: the rank.
+    /// `%t`: rank of the task.
     Rank,
-    /// `%x`: the name of the job.
+    /// `%x`: name of the job.
     Name,
-    /// `%u`: the user.
+    /// `%u`: login name of the user.
     User,
 }
 
-/// Reads a pattern.
+/// Parses a pattern.
 ///
 /// # Errors
-/// Why the text cannot be one, as a fragment for a message.
-pub fn parts(pattern: &str) -> Result<Vec<Part>, String> {
+/// Returns why the text is not a pattern, as a fragment for a message.
+pub fn parts(pattern: &str) -> Result<Vec<PatternPart>, String> {
     match pattern {
         "" => return Err("this is empty".to_owned()),
         _ if pattern.len() > MOST_BYTES => return Err(format!("longer than {MOST_BYTES} bytes")),
@@ -89,7 +90,8 @@ pub fn parts(pattern: &str) -> Result<Vec<Part>, String> {
         }
         _ => {}
     }
-    let (mut parts, mut text) = (Vec::new(), String::new());
+    let mut parts = Vec::new();
+    let mut text = String::new();
     let mut letters = pattern.chars().peekable();
     while let Some(letter) = letters.next() {
         if letter != '%' {
@@ -107,52 +109,52 @@ pub fn parts(pattern: &str) -> Result<Vec<Part>, String> {
                 text.push('%');
                 continue;
             }
-            Some('j' | 'J') => Mark::Job,
-            Some('A') => Mark::Array,
-            Some('a') => Mark::Index,
-            Some('t') => Mark::Rank,
-            Some('x') => Mark::Name,
-            Some('u') => Mark::User,
+            Some('j' | 'J') => OutputMark::Job,
+            Some('A') => OutputMark::Array,
+            Some('a') => OutputMark::Index,
+            Some('t') => OutputMark::Rank,
+            Some('x') => OutputMark::Name,
+            Some('u') => OutputMark::User,
             Some(other) => {
                 return Err(format!("`%{digits}{other}` is not filled in here; there are {MARKS}"));
             }
             None => return Err(format!("a `%` at the end; there are {MARKS}")),
         };
         if !text.is_empty() {
-            parts.push(Part::Text(std::mem::take(&mut text)));
+            parts.push(PatternPart::Text(std::mem::take(&mut text)));
         }
-        parts.push(Part::Mark(mark, width));
+        parts.push(PatternPart::Mark(mark, width));
     }
     if !text.is_empty() {
-        parts.push(Part::Text(text));
+        parts.push(PatternPart::Text(text));
     }
     Ok(parts)
 }
 
-/// Returns true when each rank has a file of its own by this pattern.
+/// Returns true when the pattern gives each rank its own file.
 #[must_use]
 pub fn is_per_rank(pattern: &str) -> bool {
-    parts(pattern)
-        .is_ok_and(|parts| parts.iter().any(|part| matches!(part, Part::Mark(Mark::Rank, _))))
+    parts(pattern).is_ok_and(|parts| {
+        parts.iter().any(|part| matches!(part, PatternPart::Mark(OutputMark::Rank, _)))
+    })
 }
 
-/// The task whose file is named.
+/// Task whose output file is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutputPlace<'a> {
-    /// Its job.
+    /// Job of the task.
     pub job: JobId,
-    /// Its index in an array, or its replica of a service.
+    /// Index in the array, or replica of the service; `None` for other jobs.
     pub index: Option<u32>,
-    /// Its rank.
+    /// Rank of the task.
     pub rank: Rank,
     /// Name of the job.
     pub name: &'a str,
-    /// Its user.
+    /// Login name of the user.
     pub user: &'a str,
 }
 
-/// Fills the marks of a pattern in, on this machine; a pattern that cannot be read stands for
-/// itself.
+/// Expands the marks of a pattern; returns an invalid pattern unchanged.
 #[must_use]
 pub fn expand(pattern: &str, place: &OutputPlace<'_>) -> String {
     let Ok(parts) = parts(pattern) else { return pattern.to_owned() };
@@ -161,18 +163,18 @@ pub fn expand(pattern: &str, place: &OutputPlace<'_>) -> String {
     parts
         .into_iter()
         .map(|part| match part {
-            Part::Text(text) => text,
-            // An element has no number of its own here: `%j` still tells elements apart, as it does
-            // on Slurm.
-            Part::Mark(Mark::Job, width) => match index {
+            PatternPart::Text(text) => text,
+            // `%j` must tell the elements of an array apart, as on Slurm, where each has a job
+            // number of its own.
+            PatternPart::Mark(OutputMark::Job, width) => match index {
                 Some(index) => format!("{}_{index}", number(place.job.0, width)),
                 None => number(place.job.0, width),
             },
-            Part::Mark(Mark::Array, width) => number(place.job.0, width),
-            Part::Mark(Mark::Index, width) => number(index.unwrap_or(0), width),
-            Part::Mark(Mark::Rank, width) => number(u64::from(place.rank.0), width),
-            Part::Mark(Mark::Name, _) => place.name.to_owned(),
-            Part::Mark(Mark::User, _) => place.user.replace('/', "_"),
+            PatternPart::Mark(OutputMark::Array, width) => number(place.job.0, width),
+            PatternPart::Mark(OutputMark::Index, width) => number(index.unwrap_or(0), width),
+            PatternPart::Mark(OutputMark::Rank, width) => number(u64::from(place.rank.0), width),
+            PatternPart::Mark(OutputMark::Name, _) => place.name.to_owned(),
+            PatternPart::Mark(OutputMark::User, _) => place.user.replace('/', "_"),
         })
         .collect()
 }

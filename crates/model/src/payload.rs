@@ -1,8 +1,8 @@
-//! What a job executes and as whom. The engine never sees it; it lies in the store behind a
-//! [`crate::PayloadId`].
+//! Payload of a job: command, environment and identity. The engine never sees it; it is in the
+//! store under a [`crate::PayloadId`].
 //!
 //! It holds the submitter's environment, which may contain secrets: it has no `Display`, its
-//! `Debug` hides values, and it never enters a view.
+//! `Debug` hides values, and it is never part of a view.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,19 +14,19 @@ use serde::{Deserialize, Serialize};
 /// Command, environment and identity of a job.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Payload {
-    /// Per task group, by name, what to run.
-    pub commands: BTreeMap<Arc<str>, Command>,
-    /// The submitter's environment as it was at submission, with the spec's `env` on top.
+    /// Command of each task group, by the name of the group.
+    pub commands: BTreeMap<Arc<str>, TaskCommand>,
+    /// Environment of the submitter at submission, overridden by the spec's `env`.
     pub env: BTreeMap<String, String>,
-    /// Working directory.
+    /// Working directory of the tasks.
     pub workdir: PathBuf,
     /// File mode creation mask.
     pub umask: u32,
-    /// As whom it runs.
+    /// User that the tasks run as.
     pub identity: Identity,
-    /// A terminal is attached: rank 0 runs on a pseudo-terminal.
+    /// True when a terminal is attached: rank 0 runs on a pseudo-terminal.
     pub interactive: bool,
-    /// Files that its user names for its output.
+    /// Files for the output, when the user names them.
     #[serde(default, skip_serializing_if = "crate::OutputFiles::is_empty")]
     pub files: crate::OutputFiles,
 }
@@ -42,22 +42,22 @@ impl fmt::Debug for Payload {
     }
 }
 
-/// What one task runs.
+/// Command of one task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Command {
-    /// Program and arguments, no shell.
+pub enum TaskCommand {
+    /// Program and arguments, without a shell.
     Argv(Vec<String>),
     /// Text for `/bin/sh -c`, or for the interpreter that a `#!` line names.
     Script(String),
 }
 
-/// A user of the machine.
+/// Unix user of the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// Login name.
+    /// Login name of the user.
     pub user: crate::id::UserName,
-    /// Numeric user id.
+    /// Numeric user id of the user.
     pub uid: u32,
     /// Numeric primary group id.
     pub gid: u32,

@@ -1,5 +1,5 @@
-//! The plan: every decision of one pass as a value, with reservations as its report. Carrying it
-//! out makes no choices. Decisions are journalled: add variants, do not edit them.
+//! Plan: all decisions of one planning pass as a value; reservations are part of its report.
+//! Applying a plan makes no choices. Decisions are journalled: add variants, do not edit them.
 
 use std::sync::Arc;
 
@@ -13,133 +13,139 @@ use crate::unit::{GpuMilli, Time};
 /// All decisions of one planning pass, in the order in which they take effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// What changes now.
+    /// Changes that take effect now.
     pub decisions: Vec<Decision>,
-    /// Elements that became the first of their queue, are blocked by capacity, and have no planned
-    /// start: their patience begins now.
+    /// Elements that became the head of their queue in this pass: blocked by capacity, without a
+    /// planned start. Their patience begins now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub heads: Vec<ElementId>,
-    /// Places that no other element gets, for heads whose patience is over.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub keeps: Vec<Keep>,
+    /// Capacity that no other element gets, reserved for heads whose patience has expired.
+    #[serde(default, rename = "keeps", skip_serializing_if = "Vec::is_empty")]
+    pub head_reservations: Vec<HeadReservation>,
     /// Planned future starts that backfill respected. Derived, not journalled.
     #[serde(skip)]
     pub reservations: Vec<Reservation>,
 }
 
 impl Plan {
-    /// True when nothing changes.
+    /// Returns true when nothing changes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.decisions.is_empty() && self.heads.is_empty()
     }
 
-    /// What it starts: which attempt, where each task goes by rank, and whether it passes a
-    /// reservation.
+    /// Returns the starts in the plan: the attempt, the placement of each task by rank, and whether
+    /// it is backfilled.
     pub fn starts(&self) -> impl Iterator<Item = (AttemptId, &Arc<[TaskPlacement]>, bool)> {
         self.decisions.iter().filter_map(|decision| match decision {
             Decision::Start { id, placement, backfilled } => Some((*id, placement, *backfilled)),
-            Decision::Claim { .. } | Decision::Unclaim { .. } => None,
+            Decision::Nominate { .. } | Decision::Revoke { .. } => None,
         })
     }
 }
 
-/// One change.
+/// One change in a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Decision {
-    /// Start an element on these places.
+    /// Start an element on these nodes and devices.
     Start {
-        /// Which attempt this makes.
+        /// Id of the attempt that starts.
         id: AttemptId,
-        /// Where each task goes, by rank; at least the gang's minimum of every group.
+        /// Placement of each task, by rank; at least the gang's minimum of every group.
         placement: Arc<[TaskPlacement]>,
-        /// It passes an entry ahead of it that stays blocked by capacity and holds a reservation.
+        /// True when the start passes an entry ahead of it that stays blocked by capacity and holds
+        /// a reservation.
         backfilled: bool,
     },
-    /// Others go, so that an element can start: it is promised these places, and starts there once
-    /// they are free. Nobody else gets them meanwhile.
-    Claim {
-        /// Who is to start.
+    /// Evict other attempts so that an element can start: these nodes and devices become its
+    /// pending allocation, and it starts there once they are free. No other job gets them
+    /// meanwhile.
+    #[serde(rename = "Claim")]
+    Nominate {
+        /// Element that is to start.
         element: ElementId,
-        /// Where each task will go, by rank.
+        /// Future placement of each task, by rank.
         placement: Arc<[TaskPlacement]>,
-        /// Who goes for it; everything that stands in its way. Empty where a gang goes on with what
-        /// another's claim leaves of its places.
+        /// Attempts to evict: everything that holds part of the placement. Empty when a gang
+        /// continues with what the pending allocation of another element leaves of its resources.
         evict: Vec<Eviction>,
     },
-    /// A claim that can no longer be kept, since the world has changed, is given up. Who goes for
-    /// it still goes.
-    Unclaim {
-        /// Whose.
+    /// Revoke a pending allocation that is no longer possible because the cluster changed.
+    /// Evictions for it are not undone.
+    #[serde(rename = "Unclaim")]
+    Revoke {
+        /// Element that loses its pending allocation.
         element: ElementId,
     },
 }
 
-/// An attempt that is made to go: asked for a checkpoint where its job takes one, then stopped, and
-/// queued again where it stood.
+/// Eviction of an attempt: it gets a checkpoint request if its job takes checkpoints, is then
+/// stopped, and is queued again at its old position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Eviction {
-    /// Which attempt.
+    /// Id of the attempt to evict.
     pub id: AttemptId,
-    /// By what right.
+    /// Rule that permits the eviction.
     pub cause: EvictionCause,
 }
 
-/// By what right an attempt is made to go.
+/// Rule that permits an eviction.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum EvictionCause {
-    /// It goes on with fewer tasks, which the same plan promises it: beyond its minimum it runs in
-    /// what was idle.
+    /// The elastic gang restarts with fewer tasks, on resources that the same plan nominates for
+    /// it: its tasks beyond the minimum run on idle capacity.
     Shrunk,
-    /// It runs in what was idle, and somebody waits in his turn.
-    Yielded,
-    /// It runs on quota that another queue lent, and takes back.
+    /// The element is opportunistic, and one that is not needs its resources.
+    #[serde(rename = "yielded")]
+    Opportunistic,
+    /// The element runs on quota that another queue lent and now reclaims.
     Reclaimed,
-    /// A job of its own queue has a higher priority.
+    /// An element of the same queue has a higher priority.
     Outranked,
-    /// It makes room for itself: it goes on with more tasks, in what is idle.
+    /// The elastic gang restarts with more tasks, on idle capacity.
     Grown,
-    /// It goes on elsewhere, on places that the same plan promises it, so that a gang finds whole
-    /// nodes or a domain.
+    /// The element restarts elsewhere, on resources that the same plan nominates for it, so that a
+    /// gang gets whole nodes or a domain.
     Moved,
 }
 
-/// Where one task runs and what it holds there.
+/// Placement of one task, and the resources that it holds there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskPlacement {
-    /// Index of its group in the job's `groups`.
+    /// Index of its task group in the job's `groups`.
     pub group: u16,
-    /// Node.
+    /// Node that the task runs on.
     pub node: NodeId,
-    /// Devices; empty when it holds no GPU.
+    /// Devices of the node; empty when the task holds no GPU.
     pub devices: DeviceSet,
-    /// Held per device: 1000, or the share of the one device; 0 when it holds no GPU.
+    /// Thousandths held of each device: 1000, or the share of the one device; 0 when the task holds
+    /// no GPU.
     pub share: GpuMilli,
 }
 
-/// Places kept for an element that has waited as the first of its queue for longer than the queues'
-/// patience. Running jobs may still hold some of them; as they end, no other job gets what they
-/// leave, until the element starts.
+/// Head reservation: capacity kept free, without a start time, for a queue head that has waited
+/// longer than the queues' patience. Running jobs may still hold part of it; as they end, no other
+/// job gets what becomes free, until the head starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Keep {
-    /// For which element.
+pub struct HeadReservation {
+    /// Queue head that the capacity is reserved for.
     pub element: ElementId,
-    /// The whole gang, by rank: where it would start if everything there were free.
+    /// Placement of the whole gang, by rank, on which it starts once everything there is free.
     pub placement: Arc<[TaskPlacement]>,
 }
 
-/// A planned future start of a job that is blocked by capacity.
+/// Planned future start of an element that is blocked by capacity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
-    /// Who.
+    /// Element that holds the reservation.
     pub element: ElementId,
-    /// When it starts at the latest.
+    /// Latest start of the element.
     pub start: Time,
-    /// When its time limit and grace end; [`Time::NEVER`] when it has none.
+    /// End of its time limit and grace; [`Time::NEVER`] when it has no time limit.
     pub end: Time,
-    /// Where.
+    /// Placement of each task, by rank.
     pub placement: Arc<[TaskPlacement]>,
 }

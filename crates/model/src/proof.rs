@@ -1,10 +1,10 @@
-//! What `muster prove gang` shows: one order of arrivals step by step, the outcomes of all orders
-//! counted, and the same over pool and gang sizes. Wire shapes of `--json`: fields may be added,
+//! Output of `muster prove gang`: one order of arrivals step by step, the outcomes of all orders
+//! counted, and the counts over pool and gang sizes. Wire format of `--json`: fields may be added,
 //! never renamed or removed (ADR 0003).
 //!
-//! Values only. They are made in `sim`, and become text in `report`. Numbers of orders are 128-bit
-//! integers: they are exact, and a reader that keeps numbers as floating point loses digits beyond
-//! 2^53.
+//! This module holds only values, which `sim` computes and `report` prints. Numbers of orders are
+//! 128-bit integers: they are exact, and a reader that stores numbers as floating point loses
+//! digits beyond 2^53.
 
 use std::collections::BTreeMap;
 
@@ -13,193 +13,193 @@ use serde::{Deserialize, Serialize};
 
 use crate::reason::Reason;
 
-/// One order of arrivals, under both admissions.
+/// One order of arrivals, under per-pod and under gang admission.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GangProof {
     /// GPUs of the pool.
     pub gpus: u32,
-    /// GPUs that each pod asks for.
+    /// GPUs that each pod requests.
     pub gpus_per_pod: u32,
-    /// The gangs, by letter.
+    /// Gangs of the example, identified by letters.
     pub gangs: Vec<GangNeed>,
     /// Arrivals, one letter per pod.
     pub order: String,
-    /// Each pod is a job of its own.
+    /// Run in which each pod is a job of its own.
     pub per_pod: AdmissionRun,
-    /// Each gang is one job.
+    /// Run in which each gang is one job.
     pub gang: AdmissionRun,
 }
 
-/// What a gang is made of.
+/// Gang and its size.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GangNeed {
-    /// Its letter.
+    /// Letter of the gang.
     pub gang: char,
-    /// Pods without which it does not run.
+    /// Pods that the gang needs to run.
     pub need_pods: u32,
 }
 
-/// What one admission made of an order.
+/// Result of one kind of admission for an order of arrivals.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AdmissionRun {
-    /// Every submission to the engine, in order.
+    /// Submissions to the engine, in order.
     pub steps: Vec<ProofStep>,
-    /// Where each gang stands after the last step.
-    pub gangs: Vec<GangStand>,
-    /// GPUs that nobody holds after the last step.
+    /// Status of each gang after the last step.
+    pub gangs: Vec<GangStatus>,
+    /// Free GPUs after the last step.
     pub free_gpus: u32,
-    /// What it came to.
-    pub verdict: Verdict,
+    /// Verdict on the order.
+    pub verdict: OrderVerdict,
 }
 
-/// One submission and what the engine decided.
+/// One submission and the engine's decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProofStep {
-    /// Place of the arrival in the order, from 1.
+    /// Position of the arrival in the order, from 1.
     pub at: u32,
-    /// Whose pod arrived.
+    /// Letter of the gang whose pod arrived.
     pub gang: char,
-    /// Pods submitted: 1, or all of the gang.
+    /// Number of pods submitted: 1, or all of the gang.
     pub pods: u32,
-    /// What the engine decided.
-    pub decided: Decided,
-    /// Pods of each gang that hold GPUs now.
+    /// Decision of the engine.
+    pub decided: SubmissionDecision,
+    /// Number of pods of each gang that hold GPUs after this step.
     pub held_pods: BTreeMap<char, u32>,
-    /// GPUs that nobody holds now.
+    /// Free GPUs after this step.
     pub free_gpus: u32,
 }
 
-/// What became of a submission at once.
+/// Immediate decision on a submission.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "is")]
-pub enum Decided {
-    /// It holds these devices.
+pub enum SubmissionDecision {
+    /// The submission is placed on these devices.
     Placed {
-        /// Indices in the pool, ascending.
+        /// Device indices in the pool, ascending.
         devices: Vec<u16>,
     },
-    /// It holds nothing and waits.
+    /// The submission is pending and holds nothing.
     Waits {
-        /// The engine's first reason; absent when it has none.
+        /// First reason of the engine; `None` when it has none.
         reason: Option<Reason>,
     },
-    /// It was not accepted: waiting could not help.
+    /// The submission is rejected: waiting could not help.
     Refused {
-        /// The engine's reason.
+        /// Reason of the engine.
         reason: Reason,
     },
 }
 
-/// Where a gang stands.
+/// Status of a gang.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct GangStand {
-    /// Its letter.
+pub struct GangStatus {
+    /// Letter of the gang.
     pub gang: char,
-    /// Pods without which it does not run.
+    /// Pods that the gang needs to run.
     pub need_pods: u32,
-    /// Pods that the engine was asked to place.
+    /// Pods that were submitted to the engine.
     pub arrived_pods: u32,
     /// Pods that hold GPUs.
     pub held_pods: u32,
-    /// All its pods hold GPUs.
+    /// True when all its pods hold GPUs.
     pub runs: bool,
 }
 
-/// What an order comes to. Nobody ends and nobody gives a GPU back: all but [`Verdict::Open`] stay
-/// as they are.
+/// Verdict on an order. No job ends and no GPU is released: all verdicts but [`OrderVerdict::Open`]
+/// are final.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// Incomplete gangs hold GPUs, no further pod can have one, and nothing runs.
+pub enum OrderVerdict {
+    /// Deadlock: incomplete gangs hold GPUs, no further pod can get one, and no gang runs.
     Deadlock,
-    /// Something runs, and an incomplete gang holds GPUs idle until it ends.
+    /// At least one gang runs, and an incomplete gang holds GPUs idle until it ends.
     Waste,
-    /// No incomplete gang holds any GPU.
+    /// No incomplete gang holds a GPU.
     Whole,
     /// A pod that has not arrived would still get a GPU: the rest of the order decides.
     Open,
 }
 
-impl Verdict {
-    /// The word that people read.
+impl OrderVerdict {
+    /// Returns the word in tables and messages.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
-            Verdict::Deadlock => "deadlock",
-            Verdict::Waste => "waste",
-            Verdict::Whole => "whole",
-            Verdict::Open => "open",
+            OrderVerdict::Deadlock => "deadlock",
+            OrderVerdict::Waste => "waste",
+            OrderVerdict::Whole => "whole",
+            OrderVerdict::Open => "open",
         }
     }
 }
 
-/// The outcomes of all orders in which all pods can arrive.
+/// Outcomes of all orders in which the pods can arrive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GangOrders {
     /// GPUs of the pool.
     pub gpus: u32,
-    /// GPUs that each pod asks for.
+    /// GPUs that each pod requests.
     pub gpus_per_pod: u32,
-    /// The gangs, by letter.
+    /// Gangs of the example, identified by letters.
     pub gangs: Vec<GangNeed>,
-    /// How many orders there are; pods of one gang are alike.
+    /// Number of orders; pods of one gang are indistinguishable.
     pub orders: u128,
-    /// Each pod is a job of its own.
+    /// Counts when each pod is a job of its own.
     pub per_pod: OrderCounts,
-    /// Each gang is one job.
+    /// Counts when each gang is one job.
     pub gang: OrderCounts,
 }
 
-/// How many orders come to what.
+/// Number of orders by verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OrderCounts {
-    /// Orders that deadlock.
-    pub deadlock: Share,
-    /// Orders in which something runs and an incomplete gang holds GPUs.
-    pub waste: Share,
-    /// Orders in which no incomplete gang holds any GPU.
-    pub whole: Share,
+    /// Orders that end in a deadlock.
+    pub deadlock: OrderShare,
+    /// Orders in which a gang runs and an incomplete gang holds GPUs.
+    pub waste: OrderShare,
+    /// Orders in which no incomplete gang holds a GPU.
+    pub whole: OrderShare,
     /// Submissions that the engine decided for this count.
     pub engine_steps: u64,
 }
 
-/// Some of all orders.
+/// Part of all orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Share {
-    /// How many.
+pub struct OrderShare {
+    /// Number of orders in the part.
     pub orders: u128,
-    /// Of all, as a fraction in lowest terms: above the line.
+    /// Numerator of the fraction of all orders, in lowest terms.
     pub numerator: u128,
-    /// Below the line.
+    /// Denominator of the fraction.
     pub denominator: u128,
-    /// The same in millionths, rounded down.
+    /// Fraction in millionths, rounded down.
     pub ppm: u32,
 }
 
 /// Equal gangs on pools of several sizes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GangSweep {
-    /// How many gangs contend.
+    /// Number of gangs that compete.
     pub gangs: u32,
-    /// GPUs that each pod asks for.
+    /// GPUs that each pod requests.
     pub gpus_per_pod: u32,
-    /// One per pool and gang size: by gang size, then by pool.
+    /// Results by gang size, then by pool size.
     pub cells: Vec<SweepCell>,
 }
 
-/// One pool with gangs of one size.
+/// Result for one pool size and one gang size.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SweepCell {
     /// GPUs of the pool.
     pub gpus: u32,
-    /// Pods without which a gang does not run.
+    /// Pods that a gang needs to run.
     pub need_pods: u32,
-    /// How many orders there are.
+    /// Number of orders of this pool and gang size.
     pub orders: u128,
-    /// Each pod is a job of its own.
+    /// Counts when each pod is a job of its own.
     pub per_pod: OrderCounts,
-    /// Each gang is one job.
+    /// Counts when each gang is one job.
     pub gang: OrderCounts,
 }

@@ -1,5 +1,5 @@
-//! Queues as configured: a tree with quotas, weights and limits. The live numbers (usage, what is
-//! running) are in `policy`.
+//! Queues as configured: a tree with quotas, weights and limits. The live numbers (usage, running
+//! elements) are in `policy`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,38 +11,39 @@ use crate::job::Protection;
 use crate::node::GpuModel;
 use crate::unit::{Span, Time};
 
-/// The whole tree. Without a queue file it is [`QueueTree::single`].
+/// Queue tree. Without a queue file it is [`QueueTree::single`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueTree {
-    /// Usage halves in this time.
+    /// Time after which past usage counts half for fair share.
     pub half_life: Span,
-    /// How blocked jobs are protected from later ones.
+    /// Number of blocked jobs that backfill must not delay.
     pub backfill: Backfill,
-    /// Who may make others go.
+    /// Rules by which a blocked job may preempt others.
     #[serde(default)]
     pub preemption: Preemption,
-    /// Which of the places that would do is taken.
+    /// Policy that chooses among the nodes and devices on which a task fits.
     #[serde(default)]
     pub placement: PlacementPolicy,
-    /// Jobs that run are moved together for a gang that needs whole nodes or a domain. `None`:
-    /// never.
+    /// Budget for moving running jobs so that a gang gets whole nodes or a domain. `None` turns
+    /// moves off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub defragment: Option<Defragment>,
-    /// An element that has been the first of its leaf for so long, blocked by capacity and without
-    /// a planned start, keeps what becomes free. `None`: never.
-    #[serde(default = "QueueTree::usual_patience")]
+    /// Wait of a queue head, blocked by capacity and without a planned start, after which capacity
+    /// that becomes free is reserved for it. `None` turns head reservations off.
+    #[serde(default = "QueueTree::default_patience")]
     pub patience: Option<Span>,
-    /// Time limit of a job whose file says nothing of one, where its queues name none.
+    /// Time limit of a job that sets none, where its queues set none either; `None` means no time
+    /// limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_time: Option<Span>,
-    /// Leaf taken when a job names none.
+    /// Leaf queue of a job that names none.
     pub default_queue: QueueName,
-    /// Top-level queues.
+    /// Queues at the top level of the tree.
     pub queues: Vec<QueueSpec>,
 }
 
 impl QueueTree {
-    /// One queue named `default` without limits; half-life 7 days.
+    /// Returns a tree with one queue named `default` without limits; half-life 7 days.
     #[must_use]
     pub fn single() -> Self {
         Self {
@@ -51,34 +52,34 @@ impl QueueTree {
             preemption: Preemption::default(),
             placement: PlacementPolicy::Pack,
             defragment: None,
-            patience: Self::usual_patience(),
+            patience: Self::default_patience(),
             default_time: None,
             default_queue: "default".into(),
             queues: vec![QueueSpec::named("default")],
         }
     }
 
-    /// The patience of a tree that names none: longer than most short jobs run, so that a gang
-    /// which becomes whole by itself keeps no device idle, and short against the hours for which
-    /// wide gangs run.
+    /// Default patience: longer than most short jobs run, so that a gang whose capacity becomes
+    /// free by itself keeps no device idle, and short compared to the hours for which wide gangs
+    /// run.
     pub const PATIENCE: Span = Span::from_secs(15 * 60);
 
-    fn usual_patience() -> Option<Span> {
+    fn default_patience() -> Option<Span> {
         Some(Self::PATIENCE)
     }
 }
 
-/// Who may make others go when a job is blocked.
+/// Preemption rules for blocked jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Preemption {
-    /// A queue within its nominal quota takes back what others borrow.
+    /// True when a queue within its nominal quota reclaims what others borrow.
     pub reclaim: bool,
-    /// Within a leaf queue, higher priority takes from lower.
+    /// True when a higher priority preempts a lower one within a leaf queue.
     pub priority: bool,
 }
 
 impl Preemption {
-    /// Nobody makes anybody go.
+    /// Rules without any preemption.
     pub const OFF: Preemption = Preemption { reclaim: false, priority: false };
 }
 
@@ -88,40 +89,41 @@ impl Default for Preemption {
     }
 }
 
-/// How many blocked jobs hold a reservation that backfill must respect.
+/// Number of blocked jobs that hold a reservation which backfill must respect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Backfill {
-    /// Strict order: nothing passes a job of its queue that is blocked by capacity.
+    /// No backfill: no job passes a job of its queue that is blocked by capacity.
     None,
-    /// The first blocked job of each leaf queue.
+    /// Reservation for the first blocked job of each leaf queue.
     Easy,
-    /// The first `depth` blocked jobs of each leaf queue.
+    /// Reservations for the first `depth` blocked jobs of each leaf queue.
     Conservative {
-        /// How many.
+        /// Number of jobs per leaf queue; at least 1.
         depth: u32,
     },
 }
 
-/// Which node and device a task gets, of those that have room for it. Where a job asks for
-/// topology, that comes first.
+/// Placement policy: the choice among the nodes and devices on which a task fits. The topology
+/// request of a job takes precedence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PlacementPolicy {
-    /// The node with the fewest free devices, the device with the least room: whole nodes stay
-    /// free.
+    /// The node with the fewest free devices, and the device with the least free capacity: whole
+    /// nodes stay free.
     #[default]
     Pack,
-    /// The node of which the smallest part is held, the device with the most room.
+    /// The node with the smallest allocated fraction, and the device with the most free capacity.
     Spread,
-    /// The node with the least left over of GPUs and CPUs together.
+    /// The node on which the least GPUs and CPUs together are left over.
     BestFit,
-    /// Where the least becomes useless to the jobs that this cluster usually gets (FGD).
+    /// The placement after which the least free capacity is unusable for the usual jobs of this
+    /// cluster (FGD, fragmentation gradient descent).
     Fragmentation,
 }
 
 impl PlacementPolicy {
-    /// All of them, by the names that users write.
+    /// All policies with the names that users write.
     pub const ALL: [(&'static str, PlacementPolicy); 4] = [
         ("pack", PlacementPolicy::Pack),
         ("spread", PlacementPolicy::Spread),
@@ -130,64 +132,64 @@ impl PlacementPolicy {
     ];
 }
 
-/// What it may cost to move running jobs together, in a window of time. A move costs the GPU time
-/// since the job's last checkpoint and until it has gone, lead and grace.
+/// Budget for moving running jobs (defragmentation), per period. A move costs the GPU time since
+/// the job's last checkpoint plus the time until it has stopped, checkpoint lead and grace
+/// included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Defragment {
-    /// GPU-hours in each window; at least 1.
+    /// GPU-hours per period; at least 1.
     pub gpu_hours: u64,
-    /// How long a window is; not 0. Windows follow each other from 1970-01-01 on.
+    /// Length of a period; not 0. Periods follow each other from 1970-01-01 on.
     pub every: Span,
 }
 
-/// One queue: a leaf that jobs wait in, or a parent of others.
+/// Queue: a leaf that jobs are submitted to, or a parent of other queues.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueSpec {
-    /// Its own name, without its parents'.
+    /// Name of the queue without its parents' names.
     pub name: Arc<str>,
-    /// Share of its parent relative to its siblings; at least 1.
+    /// Weight for fair share among its siblings; at least 1.
     pub weight: u32,
-    /// Nominal quota in whole GPUs per model. A model not listed has none set: the parent's
+    /// Nominal quota in whole GPUs per model. For a model that is not listed, the parent's quota
     /// applies.
     pub quota: BTreeMap<GpuModel, u64>,
-    /// May exceed `quota` by at most this many GPUs per model, taken from what siblings leave
-    /// unused. `None`: as much as is lent.
+    /// Most GPUs per model that the queue may borrow beyond `quota` from its siblings' unused
+    /// quota. `None`: as much as they lend.
     pub borrow: Option<u64>,
-    /// Of `quota`, at most this many GPUs per model are lent to others while unused. `None`: all.
+    /// Most GPUs per model of `quota` that are lent to other queues while unused. `None`: all.
     pub lend: Option<u64>,
-    /// Lowest and highest priority a job may have here. On a shared daemon this grants users a
-    /// priority above 0.
+    /// Lowest and highest priority of jobs in this queue; `None` means no bounds. On a shared
+    /// daemon it permits users a priority above 0.
     pub priority: Option<(i32, i32)>,
-    /// Ceilings.
-    pub limits: Limits,
-    /// GPU-hours that may be promised in a window of time. `None`: any.
+    /// Limits on the number and length of jobs.
+    pub limits: QueueLimits,
+    /// GPU-hours per period; `None` means no budget.
     #[serde(default)]
-    pub budget: Option<Budget>,
-    /// How long its jobs are safe from preemption once they hold their resources. `None`: as the
-    /// queue above says.
+    pub budget: Option<QueueBudget>,
+    /// Time for which its jobs are protected from preemption once they hold resources. `None`: as
+    /// in the parent queue.
     #[serde(default)]
     pub protect: Option<Protection>,
-    /// How long users of a shared daemon may protect single jobs of theirs. `None`: as the queue
-    /// above says, else as long as the queue protects all its jobs.
+    /// Longest protection that users of a shared daemon may request for single jobs. `None`: as in
+    /// the parent queue, else as long as `protect`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_protect: Option<Protection>,
-    /// Time limit of a job whose file says nothing of one. `None`: as the queue above says, else as
-    /// the tree does.
+    /// Time limit of a job that sets none. `None`: as in the parent queue, else as in the tree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_time: Option<Span>,
-    /// Users of a shared daemon who may submit here, beside the members of `groups`. Both empty: as
-    /// the queue above says.
+    /// Users of a shared daemon that may submit here, in addition to the members of `groups`. Both
+    /// empty: as in the parent queue.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<UserName>,
-    /// Unix groups whose members may.
+    /// Unix groups whose members may submit here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<Arc<str>>,
-    /// Children; a leaf has none.
+    /// Child queues; empty for a leaf.
     pub queues: Vec<QueueSpec>,
 }
 
 impl QueueSpec {
-    /// A leaf with weight 1 and no limits.
+    /// Makes a leaf queue with weight 1 and without limits.
     #[must_use]
     pub fn named(name: &str) -> Self {
         Self {
@@ -197,7 +199,7 @@ impl QueueSpec {
             borrow: None,
             lend: None,
             priority: None,
-            limits: Limits::default(),
+            limits: QueueLimits::default(),
             budget: None,
             protect: None,
             max_protect: None,
@@ -209,34 +211,35 @@ impl QueueSpec {
     }
 }
 
-/// Ceilings of a queue; each counts the queue's whole subtree.
+/// Limits of a queue; each counts the queue's whole subtree.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
-    /// Elements running at once.
+pub struct QueueLimits {
+    /// Most elements that run at once; `None` means no limit.
     pub running_jobs: Option<u32>,
-    /// GPUs that one user may hold at once.
+    /// Most GPUs that one user may hold at once; `None` means no limit.
     pub gpus_per_user: Option<u64>,
-    /// Jobs of one user of which something waits; an array is one. What would be more is refused.
+    /// Most jobs of one user with pending elements; an array counts as one. A further job is
+    /// rejected. `None` means no limit.
     #[serde(default)]
     pub pending_jobs: Option<u32>,
-    /// Longest time limit a job may ask for; a job without a limit exceeds it.
+    /// Longest time limit that a job may request; a job without a time limit exceeds it. `None`
+    /// means no limit.
     pub time: Option<Span>,
-    /// What is used beyond the queue's own quota must come back after so long: limit and grace of
-    /// an element that starts on it. Nothing endless starts there. `None`: whatever its time.
+    /// Longest time limit plus grace of an element that starts on borrowed quota, so that the quota
+    /// returns in time. No element without a time limit starts there. `None` means no limit.
     #[serde(default)]
     pub borrowed_time: Option<Span>,
 }
 
-/// GPU-hours that the jobs of a queue's whole subtree may promise in a window of time; each window
-/// has its own.
+/// Budget: GPU-hours that the jobs of a queue's whole subtree may be charged per period.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Budget {
-    /// Of all jobs together. `None`: any.
+pub struct QueueBudget {
+    /// GPU-hours of all jobs together per period; `None` means no limit.
     pub gpu_hours: Option<u64>,
-    /// Of each user's jobs. `None`: any.
+    /// GPU-hours of each user's jobs per period; `None` means no limit.
     pub gpu_hours_per_user: Option<u64>,
-    /// How long a window is; not 0.
+    /// Length of a period; not 0.
     pub every: Span,
-    /// A window begins at this instant; the others follow it, and go before it, without a gap.
+    /// Start of one period; the others follow and precede it without a gap.
     pub start: Time,
 }

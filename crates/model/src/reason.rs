@@ -1,266 +1,288 @@
-//! Why something is not running: typed, with the numbers that decided it. Text is made in `report`.
+//! Reasons why an element is not running: typed, with the numbers that decided. `report` makes the
+//! text.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::id::{ElementId, JobId, NodeName, QueueName, UserName, WindowName};
+use crate::id::{AdvanceReservationName, ElementId, JobId, NodeName, QueueName, UserName};
 use crate::job::DependencyKind;
 use crate::node::GpuModel;
 use crate::unit::{Bytes, CpuMilli, GpuMilli, Span, Time};
 
-/// The verdict of one check that says "not now" or "never".
+/// Result of a check that keeps an element from starting, now or forever.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "reason")]
 pub enum Reason {
-    /// On hold until released.
+    /// The job is on hold until a user releases it.
     Held,
-    /// On hold until an administrator releases it.
+    /// The job is on hold until an administrator releases it.
     HeldByAdmin {
-        /// Which administrator holds it.
+        /// Administrator that holds the job.
         by: UserName,
     },
-    /// Its begin time, or the wait before a restart, lies ahead.
+    /// The begin time, or the back-off before a restart, is in the future.
     NotBefore {
-        /// When it may start.
+        /// Instant of the earliest start.
         until: Time,
-        /// Starts so far, when this is a restart's back-off; 0 for a begin time.
+        /// Starts so far when the wait is the back-off of a restart; 0 for a begin time.
         restarts: u32,
     },
-    /// Another job has not reached the state that this one waits for.
+    /// Another job has not reached the state that this job depends on.
     Dependency {
-        /// The job waited for.
+        /// Job that this one depends on.
         on: JobId,
-        /// What it must reach.
+        /// State that the other job must reach.
         kind: DependencyKind,
     },
-    /// The array's own cap.
+    /// As many elements of the array run as its own limit allows.
     ArrayCap {
-        /// Elements holding resources.
+        /// Elements that hold resources.
         running: u32,
-        /// At most this many.
+        /// Highest number of elements that may hold resources at once.
         cap: u32,
     },
-    /// The queue and all it could borrow are used.
+    /// The queue's quota and everything that it can borrow are in use.
     Quota {
-        /// The queue of the path that refuses.
+        /// Queue on the path to the root whose quota is exhausted.
         queue: QueueName,
-        /// For which GPU model.
+        /// GPU model of the quota.
         model: GpuModel,
-        /// GPUs asked for.
+        /// GPUs that the element requests.
         asked: GpuMilli,
-        /// GPUs in use by its subtree.
+        /// GPUs in use by the queue's subtree.
         used: GpuMilli,
-        /// Nominal quota.
+        /// Nominal quota of the queue for the model.
         nominal: GpuMilli,
-        /// What it could have borrowed in all right now, with what it has.
+        /// GPUs that the queue could borrow in total now, including those that it has borrowed.
         borrowable: GpuMilli,
-        /// Of `nominal`, used by or kept for other queues right now; 0 whenever something could be
-        /// borrowed. Refused because `used + asked > nominal + borrowable - lent`.
+        /// Part of `nominal` that is used by or kept for other queues now; 0 whenever something can
+        /// be borrowed. The check fails because `used + asked > nominal + borrowable - lent`.
         lent: GpuMilli,
     },
-    /// It would start on borrowed quota, and keep it for longer than the queue borrows for.
+    /// The element would start on borrowed quota and use it for longer than the queue may borrow.
     BorrowedTime {
-        /// The queue of the path that refuses.
+        /// Queue on the path to the root whose limit applies.
         queue: QueueName,
-        /// For which GPU model.
+        /// GPU model of the quota.
         model: GpuModel,
-        /// GPUs asked for.
+        /// GPUs that the element requests.
         asked: GpuMilli,
-        /// GPUs in use by its subtree.
+        /// GPUs in use by the queue's subtree.
         used: GpuMilli,
-        /// Nominal quota; beyond it is borrowed.
+        /// Nominal quota; GPUs in use beyond it are borrowed.
         nominal: GpuMilli,
-        /// Time limit and grace; `None` is endless.
+        /// Time limit plus grace of the element; `None` means no time limit.
         length: Option<Span>,
-        /// At most this long.
+        /// Longest time for which the queue may borrow.
         limit: Span,
     },
-    /// It may not be made to go once it runs, so it must not borrow, and its queue's own quota is
-    /// not enough.
+    /// The element is protected from preemption, so it must not borrow, and the nominal quota of
+    /// its queue is not sufficient.
     MayNotBorrow {
-        /// The queue of the path that would use more than its own.
+        /// Queue on the path to the root that would exceed its nominal quota.
         queue: QueueName,
-        /// For which GPU model.
+        /// GPU model of the quota.
         model: GpuModel,
-        /// GPUs asked for.
+        /// GPUs that the element requests.
         asked: GpuMilli,
-        /// GPUs in use by its subtree.
+        /// GPUs in use by the queue's subtree.
         used: GpuMilli,
-        /// Nominal quota.
+        /// Nominal quota of the queue for the model.
         nominal: GpuMilli,
     },
-    /// The queue runs as many elements as it may.
+    /// The queue runs as many elements as its limit allows.
     RunningJobs {
-        /// Which queue.
+        /// Queue with the limit.
         queue: QueueName,
-        /// Running now.
+        /// Elements that run now.
         running: u32,
-        /// At most this many.
+        /// Highest number of elements that may run at once.
         limit: u32,
     },
     /// The user holds as many GPUs as the queue allows one user.
     GpusPerUser {
-        /// Which queue.
+        /// Queue with the limit.
         queue: QueueName,
-        /// Whose.
+        /// User that the limit applies to.
         user: UserName,
-        /// GPUs asked for.
+        /// GPUs that the element requests.
         asked: GpuMilli,
-        /// GPUs held.
+        /// GPUs that the user holds.
         used: GpuMilli,
-        /// At most this many.
+        /// Most GPUs that one user may hold.
         limit: GpuMilli,
     },
-    /// With its time limit it would promise more GPU-time than a budget has left. An endless job
-    /// promises all of the window, and of every window that follows.
+    /// The element's time limit would commit more GPU-time than a budget has left. An element
+    /// without a time limit commits the rest of the budget period and all later ones.
     Budget {
-        /// Which queue.
+        /// Queue with the budget.
         queue: QueueName,
-        /// Whose, when it is the budget of one user.
+        /// User that the budget applies to; `None` for the budget of the whole queue.
         user: Option<UserName>,
-        /// GPU-seconds that it would promise.
+        /// GPU-seconds that the element would commit.
         asked_gpu_secs: u64,
-        /// GPU-seconds that ended jobs used of this window.
+        /// GPU-seconds of this period that ended jobs used.
         used_gpu_secs: u64,
-        /// GPU-seconds that running jobs have promised of it.
+        /// GPU-seconds of this period that running jobs have committed.
         promised_gpu_secs: u64,
-        /// GPU-seconds of a window.
+        /// GPU-seconds of one budget period.
         budget_gpu_secs: u64,
-        /// When the next window begins.
+        /// Start of the next budget period.
         refills_at: Time,
     },
-    /// The user has as many jobs waiting as the queue admits: one more is refused at submission.
+    /// The user has as many jobs pending as the queue accepts: another one is rejected at
+    /// submission.
     PendingJobs {
-        /// Which queue.
+        /// Queue with the limit.
         queue: QueueName,
-        /// Whose.
+        /// User that the limit applies to.
         user: UserName,
-        /// Jobs of which something waits.
+        /// Jobs of the user with at least one pending element.
         pending: u32,
-        /// At most this many.
+        /// Highest number of such jobs.
         limit: u32,
     },
-    /// Not enough is free now; it would fit an idle cluster.
+    /// Not enough resources are free now; the element would fit on an idle cluster.
     Capacity(Box<CapacityGap>),
-    /// Enough is free, but not together in one domain of the network.
+    /// Enough resources are free, but not in one topology domain.
     Topology(TopologyGap),
-    /// It fits, but would delay a reservation of a job before it.
+    /// The element fits now, but would delay the reservation of a job ahead of it.
     Reserved {
-        /// Whose reservation.
+        /// Element that holds the reservation.
         element: ElementId,
-        /// When that starts.
+        /// Start of that reservation.
         start: Time,
-        /// How long this job would have to be at most to fit in before.
+        /// Longest time limit plus grace with which this element could end before the reservation;
+        /// `None` when no length would.
         fits_if_shorter_than: Option<Span>,
     },
-    /// It fits, but what it would take is kept for an element that has been the first of its queue
+    /// The element fits, but the resources are kept for an element that has been first in its queue
     /// for longer than the queues' patience.
-    Kept {
-        /// For which element.
+    #[serde(rename = "kept")]
+    HeadReserved {
+        /// Element that the resources are kept for.
         element: ElementId,
-        /// Since when that is first.
+        /// Instant since which that element has been first in its queue.
         since: Time,
-        /// What is free and kept for it; at most sixteen nodes.
-        places: Vec<KeptOn>,
+        /// Free resources that are kept for it; at most sixteen nodes.
+        places: Vec<HeadReservedPlace>,
     },
-    /// It fits, but would still be there when a drain begins.
-    DrainAhead {
-        /// Where.
+    /// The element fits, but would still run when a drain begins.
+    #[serde(rename = "drain_ahead")]
+    UpcomingDrain {
+        /// Node that is drained.
         node: NodeName,
-        /// When that begins.
+        /// Start of the drain.
         from: Time,
-        /// How long this job would have to be at most to end before.
+        /// Longest time limit plus grace with which this element could end before the drain; `None`
+        /// when no length would.
         fits_if_shorter_than: Option<Span>,
     },
-    /// Others were told to go for it; it starts when they have.
-    MakingRoom {
-        /// Attempts that are not over yet.
+    /// Other jobs are being preempted for the element; it starts when they have ended.
+    #[serde(rename = "making_room")]
+    Preempting {
+        /// Attempts that have not ended yet.
         evicting: u32,
-        /// When they are over at the latest.
+        /// Latest instant at which they end.
         by: Time,
     },
-    /// It fits, but would still be there when an advance reservation of others begins.
-    WindowAhead {
-        /// Which.
-        window: WindowName,
-        /// When that begins.
+    /// The element fits, but would still run when an advance reservation for other jobs begins.
+    #[serde(rename = "window_ahead")]
+    UpcomingAdvanceReservation {
+        /// Advance reservation that begins.
+        #[serde(rename = "window")]
+        advance_reservation: AdvanceReservationName,
+        /// Start of the advance reservation.
         from: Time,
-        /// How long this job would have to be at most to end before.
+        /// Longest time limit plus grace with which this element could end before it begins; `None`
+        /// when no length would.
         fits_if_shorter_than: Option<Span>,
     },
-    /// The advance reservation that it names has not begun.
-    WindowNotOpen {
-        /// Which.
-        window: WindowName,
-        /// When that begins.
+    /// The advance reservation that the job names has not begun.
+    #[serde(rename = "window_not_open")]
+    AdvanceReservationNotActive {
+        /// Advance reservation that the job names.
+        #[serde(rename = "window")]
+        advance_reservation: AdvanceReservationName,
+        /// Start of the advance reservation.
         begins: Time,
     },
-    /// It fits, but the advance reservation that it names would end before.
-    WindowEnds {
-        /// Which.
-        window: WindowName,
-        /// When that ends.
+    /// The element fits, but the advance reservation that the job names would end before it does.
+    #[serde(rename = "window_ends")]
+    AdvanceReservationEnds {
+        /// Advance reservation that the job names.
+        #[serde(rename = "window")]
+        advance_reservation: AdvanceReservationName,
+        /// End of the advance reservation.
         ends: Time,
-        /// When it begins again, if it does.
+        /// Next start of the advance reservation; `None` when it does not repeat.
         again: Option<Time>,
-        /// How long this job would have to be at most to end before.
+        /// Longest time limit plus grace with which this element could end before it; `None` when
+        /// no length would.
         fits_if_shorter_than: Option<Span>,
     },
-    /// The advance reservation that it names is over, was taken back, or is not for it any more.
-    WindowOver {
-        /// Which.
-        window: WindowName,
+    /// The advance reservation that the job names has ended, was deleted, or no longer admits the
+    /// job.
+    #[serde(rename = "window_over")]
+    AdvanceReservationOver {
+        /// Advance reservation that the job names.
+        #[serde(rename = "window")]
+        advance_reservation: AdvanceReservationName,
     },
-    /// The advance reservation that it names is never open for so long.
-    WindowTooShort {
-        /// Which.
-        window: WindowName,
-        /// Time limit and grace asked for; `None` is endless.
+    /// The advance reservation that the job names is never active for as long as the job needs.
+    #[serde(rename = "window_too_short")]
+    AdvanceReservationTooShort {
+        /// Advance reservation that the job names.
+        #[serde(rename = "window")]
+        advance_reservation: AdvanceReservationName,
+        /// Time limit plus grace of the job; `None` means no time limit.
         asked: Option<Span>,
-        /// How long it is open, or still is when it does not begin again.
+        /// Length of the reservation; what is left of it when it does not repeat.
         length: Span,
     },
-    /// Strict order: a job before it in its queue is blocked by capacity, and backfill is off.
+    /// Backfill is off, and a job ahead in the same queue is blocked by capacity.
     Behind {
-        /// Which.
+        /// Element ahead that is blocked.
         element: ElementId,
     },
-    /// No node, or not enough of them, could host it even when idle.
+    /// No set of nodes can host the element, even when idle.
     NeverFits(Box<CapacityGap>),
-    /// No domain of the network could host it even when idle.
+    /// No topology domain can host the element, even when idle.
     NeverInTopology(TopologyGap),
-    /// The queue admits no time limit that long (or no job without one).
+    /// The queue does not accept a time limit this long (or a job without one).
     TimeLimit {
-        /// Which queue.
+        /// Queue with the limit.
         queue: QueueName,
-        /// Asked for; `None` is endless.
+        /// Time limit that the job requests; `None` means no time limit.
         asked: Option<Span>,
-        /// At most this long.
+        /// Longest time limit that the queue accepts.
         limit: Span,
     },
-    /// The queue does not admit this priority.
+    /// The queue does not accept this priority.
     Priority {
-        /// Which queue.
+        /// Queue with the limit.
         queue: QueueName,
-        /// Asked for.
+        /// Priority that the job requests.
         asked: i32,
-        /// Lowest and highest admitted.
+        /// Lowest and highest priority that the queue accepts.
         range: (i32, i32),
     },
-    /// The queue says so that it was handed on to.
+    /// The external scheduler that the job was submitted to gives this reason.
     Native {
-        /// Its own word, such as `QOSMaxGRESPerUser`.
+        /// Reason code of the external scheduler, such as `QOSMaxGRESPerUser`.
         code: String,
-        /// The same in a sentence.
-        says: String,
-        /// What decided it, as far as the queue tells, a fragment each.
+        /// The same reason as a sentence.
+        #[serde(rename = "says")]
+        message: String,
+        /// Facts behind the reason, as far as the external scheduler reports them; one fragment
+        /// each.
         #[serde(default)]
         evidence: Vec<String>,
     },
 }
 
 impl Reason {
-    /// True when a job that waits would not be helped by it: it is refused at submission.
+    /// Returns true when waiting cannot help: such a job is rejected at submission.
     #[must_use]
     pub fn is_permanent(&self) -> bool {
         match self {
@@ -268,7 +290,7 @@ impl Reason {
             | Reason::NeverInTopology(_)
             | Reason::TimeLimit { .. }
             | Reason::Priority { .. }
-            | Reason::WindowTooShort { .. }
+            | Reason::AdvanceReservationTooShort { .. }
             | Reason::PendingJobs { .. } => true,
             Reason::Budget { asked_gpu_secs, budget_gpu_secs, .. } => {
                 asked_gpu_secs > budget_gpu_secs
@@ -279,93 +301,94 @@ impl Reason {
     }
 }
 
-/// GPUs of a node that are free and kept for an element.
+/// Free GPUs of one node that are kept for an element.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct KeptOn {
-    /// The node.
+pub struct HeadReservedPlace {
+    /// Node with the GPUs.
     pub node: NodeName,
-    /// Its GPUs, by index; none where it keeps CPUs or memory only.
+    /// Indices of the GPUs; empty when only CPUs or memory are kept.
     pub devices: Vec<u16>,
 }
 
-/// What is missing, for the hardest to place of the task groups that do not fit; where each fits
-/// alone, for the one that does not fit beside the others.
+/// Missing capacity, for the hardest to place of the task groups that do not fit. Where each group
+/// fits alone, for the group that does not fit beside the others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CapacityGap {
-    /// The group.
+    /// Name of the task group.
     pub group: String,
-    /// Tasks it needs.
+    /// Tasks that the group needs.
     pub tasks_needed: u32,
-    /// Tasks that could be placed.
+    /// Tasks of the group that could be placed.
     pub tasks_placeable: u32,
-    /// Set when it wants exactly so many tasks on each node.
+    /// Tasks that must share each node; `None` when the job does not fix that number.
     #[serde(default)]
     pub tasks_per_node: Option<u32>,
-    /// Groups that are placed first, when it is beside them that this one does not fit.
+    /// Groups that are placed first; empty when the group does not even fit alone.
     #[serde(default)]
     pub beside: Vec<String>,
-    /// GPUs each task needs.
+    /// GPUs that each task needs, in thousandths.
     pub gpus_per_task: GpuMilli,
-    /// Models it accepts; empty is any.
+    /// GPU models that the group accepts; empty means any.
     pub models: Vec<GpuModel>,
-    /// GPUs free on nodes that it may use, of models it accepts.
+    /// Free GPUs of accepted models on eligible nodes, in thousandths.
     pub gpus_free: GpuMilli,
-    /// GPUs in all on nodes that it may use, of models it accepts.
+    /// GPUs of accepted models on eligible nodes in total, in thousandths.
     pub gpus_total: GpuMilli,
-    /// Nodes that it may use (up, not drained, labels match).
+    /// Nodes that the group may use: up, not drained, labels match.
     pub nodes_eligible: u32,
-    /// Nodes that host at least one of its tasks now.
+    /// Nodes that could host at least one of its tasks now.
     pub nodes_fitting: u32,
-    /// What stops the node that came closest.
+    /// Resource that runs out first on the best node.
     pub limiting: Limiting,
 }
 
-/// What is missing in the domain that came closest.
+/// Missing capacity in the topology domain that comes closest to hosting the job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TopologyGap {
-    /// The level at which it must be together.
+    /// Topology level at which the tasks must be together.
     pub level: String,
-    /// Set when it is slices of so many tasks that must be together at this level, not all tasks.
+    /// Tasks per segment when segments, not the whole job, must be in one domain; `None` otherwise.
     pub segment_tasks: Option<u32>,
-    /// The domain that came closest; `None` when there is none of that level.
+    /// Domain that comes closest; `None` when the level has no domains.
     pub domain: Option<String>,
-    /// Tasks that it needs, over all groups.
+    /// Tasks that the job needs, over all groups.
     pub tasks_needed: u32,
-    /// Tasks that this domain could take; with segments, that all domains could take in whole
-    /// slices.
+    /// Tasks that this domain could host; with segments, tasks that all domains could host in whole
+    /// segments.
     pub tasks_placeable: u32,
-    /// GPUs that it needs.
+    /// GPUs that the job needs, in thousandths.
     pub gpus_needed: GpuMilli,
-    /// GPUs free in this domain, of models it accepts.
+    /// Free GPUs of accepted models in this domain, in thousandths.
     pub gpus_free: GpuMilli,
-    /// GPUs in all in this domain, of models it accepts.
+    /// GPUs of accepted models in this domain in total, in thousandths.
     pub gpus_total: GpuMilli,
 }
 
-/// The resource that runs out first.
+/// Resource that runs out first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Limiting {
-    /// GPUs.
+    /// GPUs of the accepted models.
     Gpus,
     /// Whole nodes (the job wants its tasks on different nodes).
     Nodes,
-    /// CPUs: asked per task, most free for one more on one node.
+    /// CPUs of one node.
     Cpus {
-        /// Per task.
+        /// CPUs that each task requests.
         asked: CpuMilli,
-        /// Most free on one node that has GPUs for more tasks than CPUs, beside the tasks that fit.
+        /// Most free CPUs on one node that has GPUs for more tasks than CPUs, beside the tasks that
+        /// fit.
         free: CpuMilli,
     },
-    /// Memory: asked per task, most free for one more on one node.
+    /// Memory of one node.
     Memory {
-        /// Per task.
+        /// Memory that each task requests, in bytes.
         asked: Bytes,
-        /// Most free on one node that has GPUs for more tasks than memory, beside the tasks that
-        /// fit.
+        /// Most free memory, in bytes, on one node that has GPUs for more tasks than memory, beside
+        /// the tasks that fit.
         free: Bytes,
     },
-    /// A named extra.
+    /// Extra resource of the node (licences, NICs), counted in whole units.
     Extras,
     /// No node satisfies the labels, models or exclusions.
     Constraint,

@@ -1,45 +1,46 @@
-//! Redaction: the state of a site as it may leave the house. People, hosts, devices, labels and
-//! reservations get numbers in place of names, the same number each time; what jobs are called and
-//! what people wrote goes. What stays is what decides who runs where and when: queues, GPU models,
+//! Redaction: anonymises the state of a site. Users, nodes, devices, labels and advance
+//! reservations get numbers in place of names, always the same number for the same name; job names
+//! and free text are removed. Everything that scheduling depends on stays: queues, GPU models,
 //! topology levels, sizes and times.
 //!
-//! What has names in it is taken apart field by field, so that a new field does not compile until
-//! somebody has said what becomes of it.
+//! Types that contain names are destructured field by field, so that a new field does not compile
+//! until its redaction is decided.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::id::{NodeName, PayloadId, UserName, WindowName};
+use crate::advance_reservation::{AdvanceReservation, ReservedPlace, ReservedResources};
+use crate::id::{AdvanceReservationName, NodeName, PayloadId, UserName};
 use crate::job::{JobSpec, NodeConstraint, Resources, TaskGroup};
 use crate::node::{Device, Drain, NodeSpec};
 use crate::outcome::Outcome;
-use crate::window::{Window, WindowPlace, WindowWhat};
 
-/// What the `nth` role of a job is called, from 1.
+/// Returns the placeholder name of the `nth` task group of a job, from 1.
 #[must_use]
 pub fn role(nth: u32) -> String {
     format!("role-{nth}")
 }
 
-/// Names that were given so far.
+/// Mapping from names to placeholders, one table per kind of name.
 #[derive(Clone, Debug, Default)]
 pub struct Redaction {
     users: Aliases,
     nodes: Aliases,
-    windows: Aliases,
+    advance_reservations: Aliases,
     domains: Aliases,
     labels: Aliases,
     extras: Aliases,
     devices: Aliases,
 }
 
-/// Numbers by name, in order of first sight.
+/// Placeholders by name, numbered in the order of first use.
 #[derive(Clone, Debug, Default)]
 struct Aliases(BTreeMap<Arc<str>, Arc<str>>);
 
 impl Aliases {
-    /// Names that keep their order: who decides by it decides the same.
-    fn learn<'a>(&mut self, kind: &str, names: impl Iterator<Item = &'a Arc<str>>) {
+    /// Assigns placeholders in the order of the names, so that scheduling decisions that depend on
+    /// name order stay the same.
+    fn assign<'a>(&mut self, kind: &str, names: impl Iterator<Item = &'a Arc<str>>) {
         let names: BTreeSet<&Arc<str>> = names.collect();
         let width = names.len().to_string().len();
         let numbered = names.into_iter().zip(1..);
@@ -57,60 +58,63 @@ impl Aliases {
 }
 
 impl Redaction {
-    /// Of these nodes, what stands on them, and these reservations the names keep their order.
+    /// Makes a redaction that keeps the order of the names of these nodes, of their domains and
+    /// extras, and of these advance reservations.
     #[must_use]
     pub fn of<'a>(
         nodes: impl Iterator<Item = &'a NodeSpec> + Clone,
-        windows: impl Iterator<Item = &'a WindowName>,
+        advance_reservations: impl Iterator<Item = &'a AdvanceReservationName>,
     ) -> Self {
         let mut names = Self::default();
-        names.nodes.learn("node", nodes.clone().map(|node| &node.name.0));
-        names.domains.learn("domain", nodes.clone().flat_map(|node| &node.domains));
-        names.extras.learn("extra", nodes.flat_map(|node| node.extras.keys()));
-        names.windows.learn("reservation", windows.map(|window| &window.0));
+        names.nodes.assign("node", nodes.clone().map(|node| &node.name.0));
+        names.domains.assign("domain", nodes.clone().flat_map(|node| &node.domains));
+        names.extras.assign("extra", nodes.flat_map(|node| node.extras.keys()));
+        names.advance_reservations.assign("reservation", advance_reservations.map(|name| &name.0));
         names
     }
 
-    /// What each number stands for, devices left out: for who may know it.
+    /// Returns the original name of each placeholder, except those of devices. Only for readers
+    /// that may see the names.
     #[must_use]
     pub fn names(&self) -> BTreeMap<String, String> {
-        let Self { users, nodes, windows, domains, labels, extras, devices: _ } = self;
-        let all =
-            [users, nodes, windows, domains, labels, extras].into_iter().flat_map(|names| &names.0);
+        let Self { users, nodes, advance_reservations, domains, labels, extras, devices: _ } = self;
+        let all = [users, nodes, advance_reservations, domains, labels, extras]
+            .into_iter()
+            .flat_map(|names| &names.0);
         all.map(|(name, given)| (given.to_string(), name.to_string())).collect()
     }
 
-    /// Whose it is.
+    /// Returns the placeholder of a user.
     pub fn user(&mut self, user: &UserName) -> UserName {
         UserName(self.users.of("user", &user.0))
     }
 
-    /// Where it is.
+    /// Returns the placeholder of a node.
     pub fn node(&mut self, node: &NodeName) -> NodeName {
         NodeName(self.nodes.of("node", &node.0))
     }
 
-    /// An advance reservation.
-    pub fn window(&mut self, window: &WindowName) -> WindowName {
-        WindowName(self.windows.of("reservation", &window.0))
+    /// Returns the placeholder of an advance reservation.
+    pub fn advance_reservation(&mut self, name: &AdvanceReservationName) -> AdvanceReservationName {
+        AdvanceReservationName(self.advance_reservations.of("reservation", &name.0))
     }
 
-    /// A device by what the vendor calls it; what has no name gets none.
+    /// Returns the placeholder of a device UUID; an empty one stays empty.
     pub fn device(&mut self, uuid: &Arc<str>) -> Arc<str> {
         if uuid.is_empty() { Arc::clone(uuid) } else { self.devices.of("gpu", uuid) }
     }
 
-    /// A label: of keys and values.
+    /// Returns the placeholder of a label key or value.
     fn label(&mut self, text: &Arc<str>) -> Arc<str> {
         self.labels.of("label", text)
     }
 
-    /// Licences, NICs and whatever else is counted.
+    /// Redacts the names of extra resources (licences, NICs).
     fn extras(&mut self, extras: BTreeMap<Arc<str>, u64>) -> BTreeMap<Arc<str>, u64> {
         extras.into_iter().map(|(extra, count)| (self.extras.of("extra", &extra), count)).collect()
     }
 
-    /// The `nth` role of a job, from 1.
+    /// Redacts the `nth` task group of a job, from 1.
     fn group(&mut self, nth: u32, group: TaskGroup) -> TaskGroup {
         let TaskGroup { name: _, min_tasks, max_tasks, tasks_per_node, task } = group;
         let Resources { gpu, cpus, memory, extras } = task;
@@ -122,7 +126,7 @@ impl Redaction {
         labels.into_iter().map(|(key, value)| (self.label(&key), self.label(&value))).collect()
     }
 
-    /// A node.
+    /// Redacts the names and labels of a node.
     pub fn node_spec(&mut self, node: NodeSpec) -> NodeSpec {
         let NodeSpec { name, devices, cpus, memory, extras, labels, domains } = node;
         let devices = devices.into_iter().map(|device| {
@@ -132,11 +136,13 @@ impl Redaction {
         });
         let devices = devices.collect();
         let domains = domains.iter().map(|domain| self.domains.of("domain", domain)).collect();
-        let (name, labels, extras) = (self.node(&name), self.labels(labels), self.extras(extras));
+        let name = self.node(&name);
+        let labels = self.labels(labels);
+        let extras = self.extras(extras);
         NodeSpec { name, devices, cpus, memory, extras, labels, domains }
     }
 
-    /// A job.
+    /// Redacts the names in a job; removes free text.
     pub fn job_spec(&mut self, job: &JobSpec) -> JobSpec {
         let JobSpec {
             name: _,
@@ -160,12 +166,12 @@ impl Redaction {
             tier,
             grow_after,
         } = job.clone();
-        let NodeConstraint { labels, exclude, topology, window } = constraint;
+        let NodeConstraint { labels, exclude, topology, advance_reservation } = constraint;
         let constraint = NodeConstraint {
             labels: self.labels(labels),
             exclude: exclude.iter().map(|node| self.node(node)).collect(),
             topology,
-            window: window.map(|window| self.window(&window)),
+            advance_reservation: advance_reservation.map(|name| self.advance_reservation(&name)),
         };
         let groups = groups.into_iter().zip(1..).map(|(group, nth)| self.group(nth, group));
         let groups = groups.collect();
@@ -193,20 +199,21 @@ impl Redaction {
         }
     }
 
-    /// An advance reservation as it was asked for.
-    pub fn window_spec(&mut self, window: &Window) -> Window {
-        let Window { name, users, queues, what, times, stop, by, reason: _ } = window.clone();
+    /// Redacts an advance reservation.
+    pub fn advance_reservation_spec(&mut self, spec: &AdvanceReservation) -> AdvanceReservation {
+        let AdvanceReservation { name, users, queues, resources: what, times, stop, by, reason: _ } =
+            spec.clone();
         let what = match what {
-            WindowWhat::Nodes(nodes) => {
-                WindowWhat::Nodes(nodes.iter().map(|node| self.node(node)).collect())
+            ReservedResources::Nodes(nodes) => {
+                ReservedResources::Nodes(nodes.iter().map(|node| self.node(node)).collect())
             }
-            gpus @ WindowWhat::Gpus { .. } => gpus,
+            gpus @ ReservedResources::Gpus { .. } => gpus,
         };
-        Window {
-            name: self.window(&name),
+        AdvanceReservation {
+            name: self.advance_reservation(&name),
             users: users.iter().map(|user| self.user(user)).collect(),
             queues,
-            what,
+            resources: what,
             times,
             stop,
             by: by.map(|by| self.user(&by)),
@@ -214,19 +221,19 @@ impl Redaction {
         }
     }
 
-    /// Where it is.
-    pub fn window_place(&mut self, place: WindowPlace) -> WindowPlace {
-        let WindowPlace { node, devices } = place;
-        WindowPlace { node: self.node(&node), devices }
+    /// Redacts a place of an advance reservation.
+    pub fn reserved_place(&mut self, place: ReservedPlace) -> ReservedPlace {
+        let ReservedPlace { node, devices } = place;
+        ReservedPlace { node: self.node(&node), devices }
     }
 
-    /// A drain.
+    /// Redacts the user of a drain; removes its reason.
     pub fn drain(&mut self, drain: Drain) -> Drain {
         let Drain { from, by, reason: _, stop } = drain;
         Drain { from, by: by.map(|by| self.user(&by)), reason: "".into(), stop }
     }
 
-    /// How something ended.
+    /// Redacts the user in an outcome; removes free text.
     pub fn outcome(&mut self, outcome: Outcome) -> Outcome {
         match outcome {
             Outcome::Cancelled { by } => Outcome::Cancelled { by: self.user(&by) },
@@ -241,8 +248,8 @@ impl Redaction {
             | Outcome::TimedOut
             | Outcome::DependencyFailed { .. }
             | Outcome::Idle { .. }) => plain,
-            Outcome::Native { state, says: _, code } => {
-                Outcome::Native { state, says: "".into(), code }
+            Outcome::Native { state, message: _, code } => {
+                Outcome::Native { state, message: "".into(), code }
             }
         }
     }

@@ -1,121 +1,122 @@
-//! What `muster simulate` shows: what schedulers made of one trace on one machine. Wire shapes of
-//! `--json`: fields may be added, never renamed or removed (ADR 0003).
+//! Output of `muster simulate`: results of several schedulers on one trace and one machine. Wire
+//! format of `--json`: fields may be added, never renamed or removed (ADR 0003).
 //!
-//! Values only. They are made in `sim`, and become text in `report`.
+//! This module holds only values, which `sim` computes and `report` prints.
 
 mod fleet;
+mod fleet_event;
 mod gantt;
-mod told;
 mod whatif;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use fleet::{
-    Curve, Figure, FleetComparison, FleetFigures, FleetUnit, Hours, Interval, LevelSpread,
-    MEASURED, OwnerFigures, SizeFigures, TimeLimits,
+    ConfidenceInterval, Figure, FleetComparison, FleetCurve, FleetFigures, FleetHours, FleetUnit,
+    LevelSpread, MEASURED, OwnerFigures, SizeFigures, TimeLimits,
 };
+pub use fleet_event::{FleetEvent, FleetEventKind, FleetInstant, FleetWaiting};
 pub use gantt::{Gantt, GanttBar, GanttJob, GanttNode};
-pub use told::{FleetEvent, FleetHappening, FleetInstant, FleetWaiting};
-pub use whatif::{Past, Starts, Waiting, WhatIf};
+pub use whatif::{PastReplay, PendingJob, StartTimes, WhatIf};
 
-/// Schedulers compared on one load.
+/// Schedulers compared on one trace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FlatComparison {
-    /// The trace, as it was named.
+    /// Path of the trace as the user gave it.
     pub trace: String,
-    /// Processors, or GPUs, of the machine.
+    /// Number of processors, or GPUs, of the machine.
     pub procs: u32,
-    /// Jobs that arrive.
+    /// Number of jobs that are submitted.
     pub jobs: u64,
-    /// Jobs of the trace that are left out, since they never ran where they come from.
+    /// Jobs of the trace that are left out because they never ran in the original system.
     pub never_ran: u64,
-    /// Jobs of the trace that are left out, since they are wider than the machine.
+    /// Jobs of the trace that are left out because they are larger than the machine.
     pub too_wide: u64,
-    /// Rows that could not be read.
+    /// Rows of the trace that could not be parsed.
     pub bad_rows: u64,
-    /// One per scheduler, in the order in which they were asked for.
+    /// Results per scheduler, in the requested order.
     pub runs: Vec<ScheduleFigures>,
 }
 
-/// What one scheduler made of a load.
+/// Results of one scheduler.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ScheduleFigures {
-    /// Its name.
+    /// Name of the scheduler.
     pub scheduler: String,
-    /// The production engine decided; else a model.
+    /// True when the production engine decided; false for a model.
     pub is_engine: bool,
-    /// It was interrupted: what follows is about the jobs that had begun by then, not those that
-    /// waited.
+    /// True when the run was interrupted: the figures cover only the jobs that had started by then,
+    /// not those that were pending.
     pub is_partial: bool,
-    /// Jobs that it began.
+    /// Number of jobs that started.
     pub begun: u64,
-    /// Seconds between submission and end in which jobs did not run.
+    /// Seconds between submission and end in which a job did not run.
     pub wait_secs: Spread,
     /// Seconds from submission to end.
     pub turnaround_secs: Spread,
-    /// Turnaround ÷ runtime, at least 1, runtimes below 10 seconds taken for 10 (Feitelson and
+    /// Turnaround ÷ run time, at least 1; run times below 10 seconds count as 10 (Feitelson and
     /// Rudolph 1998).
     pub bounded_slowdown: Spread,
-    /// Processor time used ÷ (processors × makespan).
+    /// Processor time used ÷ (processors × makespan), from 0 to 1.
     pub utilisation: f64,
     /// Seconds from the first submission to the last end.
     pub makespan_secs: f64,
 }
 
-/// How a figure is spread over jobs. Quantiles are by nearest rank.
+/// Distribution of a figure over jobs. Quantiles are by nearest rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Spread {
-    /// Mean.
+    /// Mean over the jobs.
     pub mean: f64,
-    /// Half of the jobs have at most this.
+    /// Median: half of the jobs have at most this value.
     pub p50: f64,
-    /// 95 % of the jobs have at most this.
+    /// 95 % quantile: 95 % of the jobs have at most this value.
     pub p95: f64,
-    /// 99 % of the jobs have at most this.
+    /// 99 % quantile: 99 % of the jobs have at most this value.
     pub p99: f64,
-    /// The most.
+    /// Largest value over the jobs.
     pub max: f64,
 }
 
-/// Placement policies compared on one cluster, filled by the same pods in the same order.
+/// Placement policies compared on one cluster, filled with the same pods in the same order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PackingComparison {
-    /// The node list, as it was named.
+    /// Path of the node list as the user gave it.
     pub cluster: String,
-    /// The pod list, as it was named.
+    /// Path of the pod list as the user gave it.
     pub trace: String,
-    /// Nodes.
+    /// Number of nodes in the cluster.
     pub nodes: u64,
-    /// GPUs.
+    /// Number of GPUs in the cluster.
     pub gpus: u64,
-    /// Pods that arrive, copies of pods among them.
+    /// Number of pods that arrive, copies included.
     pub arrivals: u64,
-    /// Rows of both lists that could not be read.
+    /// Rows of both lists that could not be parsed.
     pub bad_rows: u64,
-    /// What chance came from.
+    /// Seed of the random numbers.
     pub seed: u64,
-    /// One per policy, in the order in which they were asked for.
+    /// Results per policy, in the requested order.
     pub runs: Vec<PackingFigures>,
 }
 
-/// What one placement policy made of it. Both curves are by percent arrived: the value at index 90
-/// is the mean over the arrivals after which pods had asked for 90 % of the cluster's GPUs,
-/// rounded; where none is nearest to a percent, that of the percent before.
+/// Results of one placement policy. Both curves are indexed by percent arrived: the value at index
+/// 90 is the mean over the arrivals after which pods had requested 90 % (rounded) of the cluster's
+/// GPUs; where there are none, the value of the previous index.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PackingFigures {
-    /// Its name.
+    /// Name of the policy.
     pub scheduler: String,
-    /// The production engine decided; else a model.
+    /// True when the production engine decided; false for a model.
     pub is_engine: bool,
-    /// It was interrupted: what follows is about the pods that had arrived by then.
+    /// True when the run was interrupted: the figures cover only the pods that had arrived by then.
     pub is_partial: bool,
-    /// Pods that were placed.
+    /// Number of pods that were placed.
     pub placed: u64,
-    /// Pods that fitted nowhere when they came.
+    /// Number of pods that did not fit on any node when they arrived.
     pub turned_away: u64,
-    /// GPUs that are held, in percent of all.
+    /// Allocated GPUs in percent of all, by percent arrived.
     pub gpu_allocation_percent: Vec<f64>,
-    /// What the usual pods of the list cannot use, in percent of the idle GPUs.
+    /// Idle GPUs that typical pods of the list cannot use, in percent of all idle GPUs, by percent
+    /// arrived.
     pub fragmentation_ratio: Vec<f64>,
 }

@@ -1,55 +1,54 @@
-//! What a job says to Slurm in Slurm's own words, and nobody else reads. What has a word of
-//! Muster's stands in [`crate::JobSpec`]; here is only the rest. Values have passed `spec`'s
-//! checks: one line each, without control characters.
+//! Slurm options of a job that only Slurm interprets. Options with an equivalent in Muster are in
+//! [`crate::JobSpec`]. Values have passed the checks of `spec`: one line each, without control
+//! characters.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::unit::Span;
 
-/// The section `slurm` of a job.
+/// Section `slurm` of a job file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlurmOptions {
-    /// `--partition`; several in order of Slurm's choice.
+    /// `--partition`: partitions, of which Slurm chooses one in this order.
     pub partitions: Vec<Arc<str>>,
-    /// `--account`; without it the last component of the job's queue, if it names one.
+    /// `--account`; `None` means the last component of the job's queue, if it names one.
     pub account: Option<Arc<str>>,
-    /// `--qos`.
+    /// `--qos`: quality of service.
     pub qos: Option<Arc<str>>,
-    /// `--constraint`: features, with `&`, `|`, `[…]` as Slurm has them.
+    /// `--constraint`: node features, combined with `&`, `|`, `[…]` in Slurm's syntax.
     pub constraint: Option<Arc<str>>,
-    /// `--licenses`: `name` or `name:count`, each.
+    /// `--licenses`: `name` or `name:count` each.
     pub licenses: Vec<Arc<str>>,
     /// `--nodelist`: nodes that must be among those of the job.
     pub nodelist: Vec<Arc<str>>,
-    /// `--exclusive`: nobody else on its nodes.
+    /// `--exclusive`: no other job runs on its nodes.
     pub exclusive: bool,
     /// `--dependency=singleton`: one job of this name and user at a time.
     pub singleton: bool,
-    /// `--switches`: at most so many leaf switches.
-    pub switches: Option<Switches>,
-    /// `--segment`: so many nodes together in a block of topology/block.
+    /// `--switches`: highest number of leaf switches.
+    pub switches: Option<LeafSwitches>,
+    /// `--segment`: number of nodes that must be together in a block of topology/block.
     pub segment_nodes: Option<u32>,
-    /// `--requeue` or `--no-requeue`; `None` is as the cluster has it.
+    /// `--requeue` or `--no-requeue`; `None` means the cluster's default.
     pub requeue: Option<bool>,
-    /// Modules that are loaded before the program runs.
+    /// Environment modules that are loaded before the program runs.
     pub modules: Vec<Arc<str>>,
     /// Conda environment, by name or path, that is activated before the program runs.
     pub conda: Option<Arc<str>>,
-    /// Python virtual environment, by path, as `uv venv` or `python -m venv` make it.
+    /// Path of a Python virtual environment, as made by `uv venv` or `python -m venv`.
     pub venv: Option<Arc<str>>,
-    /// Image that the program runs in.
-    pub container: Option<Container>,
+    /// Container that the program runs in.
+    pub container: Option<SlurmContainer>,
     /// Shell text that every task runs before its program.
     pub setup: Option<Arc<str>>,
-    /// Further options of sbatch, as `--name=value`, each.
+    /// Further options of sbatch, each as `--name=value`.
     pub options: Vec<Arc<str>>,
-    /// Where single groups wait, by their names; what is said there takes the place of what the job
-    /// says.
+    /// Options of single task groups, by name; they override those of the job.
     pub groups: BTreeMap<Arc<str>, GroupOptions>,
 }
 
-/// What one group of a job says to Slurm.
+/// Slurm options of one task group of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupOptions {
     /// `--partition` of its component.
@@ -58,21 +57,20 @@ pub struct GroupOptions {
     pub constraint: Option<Arc<str>>,
 }
 
-/// How many leaf switches, and for how long Slurm waits for that.
+/// Limit on leaf switches, and the time for which Slurm waits for such a placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Switches {
-    /// At most.
+pub struct LeafSwitches {
+    /// Highest number of leaf switches.
     pub count: u32,
-    /// Slurm takes any number after it has waited so long; `None`: as long as the cluster lets a
-    /// job wait for that.
+    /// Wait after which Slurm accepts any number of switches; `None` means the cluster's default.
     pub wait: Option<Span>,
 }
 
-/// A container, by Pyxis or Apptainer.
+/// Container of a job, started by Pyxis or Apptainer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Container {
-    /// `registry/name:tag`, or a file.
+pub struct SlurmContainer {
+    /// Image: `registry/name:tag`, or a file.
     pub image: Arc<str>,
-    /// `SOURCE:TARGET` or `SOURCE:TARGET:ro`, each; beside the working directory.
+    /// Mounts beside the working directory, each as `SOURCE:TARGET` or `SOURCE:TARGET:ro`.
     pub mounts: Vec<Arc<str>>,
 }

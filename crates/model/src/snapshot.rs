@@ -1,5 +1,5 @@
-//! A site at an instant, as it may leave the house: what the engine knows, without names, and what
-//! has run. It is what `muster whatif` asks its questions of.
+//! Anonymised snapshot of a site at an instant: the engine's state without names, and past runs.
+//! `muster whatif` reads it.
 
 use std::collections::BTreeMap;
 
@@ -11,53 +11,54 @@ use crate::id::{ElementId, QueueName, UserName};
 use crate::unit::{Span, Time};
 use crate::view::RoleView;
 
-/// A site at an instant. People, hosts, devices, labels and reservations have numbers in place of
-/// names; what jobs are called, what they run and what people wrote is not in it. Queues and GPU
-/// models keep their names.
+/// Snapshot of a site at an instant. Users, nodes, devices, labels and advance reservations have
+/// numbers in place of names; job names, commands and free text are left out. Queues and GPU models
+/// keep their names.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SiteSnapshot {
-    /// Version of `state`: a snapshot of a higher one than the reader knows cannot be read.
+    /// Format version of `state`: a reader rejects a higher version than its own.
     pub version: u32,
-    /// When it was taken.
+    /// Instant at which the snapshot was taken.
     pub taken: Time,
-    /// What was submitted before is not in `past`; nor is what the daemon no longer keeps.
+    /// Earliest submission of the runs in `past`, which also lacks runs that the daemon no longer
+    /// keeps.
     pub since: Time,
-    /// Nodes, queues and all that waits or runs, as the engine writes it down. Kept as text: a tree
-    /// of values takes many times as much memory, and only the engine reads it.
+    /// State of the engine: nodes, queues, pending and running jobs. Kept as text: a tree of values
+    /// takes many times as much memory, and only the engine reads it.
     #[schemars(with = "serde_json::Value")]
     pub state: Box<RawValue>,
-    /// What has run since, in the order in which it was submitted.
+    /// Elements that have run since then, in the order of submission.
     pub past: Vec<PastRun>,
-    /// What each number stands for. Only where it was asked for, and never in a file.
+    /// Original name behind each number. Present only on request, and never in a file.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub names: BTreeMap<String, String>,
 }
 
-/// An element that ran, or runs.
+/// Element that ran, or still runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PastRun {
-    /// Which.
+    /// Id of the element.
     pub element: ElementId,
-    /// Whose.
+    /// User that submitted it, by number.
     pub user: UserName,
-    /// Where it waited.
+    /// Leaf queue that it was submitted to.
     pub queue: QueueName,
-    /// Its priority.
+    /// Priority within its queue.
     pub priority: i32,
-    /// When it was submitted.
+    /// Instant of the submission.
     pub submitted: Time,
-    /// When it first got its resources.
+    /// Instant at which it first held its resources.
     pub began: Time,
-    /// How long its last attempt ran; until now if it still does.
+    /// Run time of its last attempt; until now when it still runs.
     pub ran: Span,
-    /// It has ended for good.
+    /// True when it has ended for good.
     pub is_over: bool,
-    /// The time limit that it promised.
+    /// Time limit; `None` means no time limit.
     pub limit: Option<Span>,
-    /// It is a replica of a service or a notebook: it ran until somebody ended it.
+    /// True for a replica of a service and for a notebook, which run until a user ends them.
     pub is_open_ended: bool,
-    /// Tasks that its last attempt had.
+    /// Number of tasks of its last attempt.
     pub tasks: u32,
-    /// What each role asked for.
+    /// Resource request of each task group.
     pub roles: Vec<RoleView>,
 }

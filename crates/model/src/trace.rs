@@ -1,192 +1,191 @@
-//! What `muster trace summary` shows: what is in a trace. Wire shapes of `--json`: fields may be
+//! Output of `muster trace summary`: statistics of a trace. Wire format of `--json`: fields may be
 //! added, never renamed or removed (ADR 0003).
 //!
-//! Values only. They are made in `sim`, and become text in `report`. Amounts are exact integers;
-//! time is in milliseconds where it is that of a job, and in seconds where it is summed over many.
+//! This module holds only values, which `sim` computes and `report` prints. Amounts are exact
+//! integers; times of jobs are in milliseconds, sums over many jobs in seconds.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A trace in numbers.
+/// Summary of a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TraceSummary {
-    /// How it is written: `swf`, `philly`, ...
+    /// Format of the trace: `swf`, `philly`, ...
     pub format: String,
-    /// Processors of the machine, where the trace says so.
+    /// Processors of the machine; `None` when the trace does not tell.
     pub machine_processors: Option<u32>,
-    /// What its rows are.
+    /// Counts of the trace's rows.
     pub rows: TraceRows,
-    /// From when to when.
+    /// Period that the trace covers.
     pub span: TraceSpan,
-    /// What sizes and held time are counted in.
+    /// Unit of sizes and of held time.
     pub unit: TraceUnit,
-    /// All that was held, times how long, in unit-seconds.
+    /// Sum over all jobs of held units times run time, in unit-seconds.
     pub held_unit_secs: u64,
-    /// Thousandths of a unit that were held on average from the first submit to the last; says
-    /// nothing where these are one instant.
+    /// Units held on average from the first submission to the last, in thousandths; meaningless
+    /// when these are the same instant.
     pub mean_load_milli: u64,
-    /// Whose jobs they are.
+    /// Users that submitted the jobs.
     pub users: TraceNames,
-    /// Where they were submitted.
+    /// Queues that the jobs were submitted to.
     pub queues: TraceNames,
-    /// Jobs by how much they hold, from small to large; sizes without jobs are left out.
+    /// Jobs by size, ascending; sizes without jobs are left out.
     pub sizes: Vec<SizeClass>,
-    /// How long jobs ran, in milliseconds.
+    /// Run times of the jobs, in milliseconds.
     pub runtime_ms: Quantiles,
-    /// Jobs by how long they ran, from short to long; lengths without jobs between others are
-    /// there.
+    /// Jobs by run time, ascending; classes without jobs are included between others.
     pub runtimes: Vec<RuntimeClass>,
-    /// The time limits that were asked for, in milliseconds.
+    /// Requested time limits, in milliseconds.
     pub requested_ms: Quantiles,
-    /// Runtimes as a share of what was asked for, in percent.
+    /// Run times as a percentage of the requested time limits.
     pub used_percent: Quantiles,
-    /// Jobs that ran longer than they asked for.
+    /// Number of jobs that ran longer than their requested time limit.
     pub over_requested: u64,
-    /// How jobs ended.
+    /// Number of jobs by outcome.
     pub outcomes: Vec<OutcomeShare>,
-    /// When they were submitted.
+    /// Number of submissions over time.
     pub arrivals: Arrivals,
 }
 
-/// What the rows of a trace are.
+/// Counts of a trace's rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TraceRows {
-    /// Jobs that were read.
+    /// Number of jobs read.
     pub jobs: u64,
-    /// Of them, without a runtime: they never ran, or nobody knows for how long.
+    /// Jobs without a run time: they never ran, or the trace does not tell for how long.
     pub without_runtime: u64,
-    /// Jobs that stand behind one that was submitted later.
+    /// Jobs that follow one with a later submission.
     pub out_of_order: u64,
-    /// Rows that cannot be read.
+    /// Rows that cannot be parsed.
     pub bad: u64,
-    /// The first of these.
+    /// First of the rows that cannot be parsed.
     pub bad_shown: Vec<BadRow>,
 }
 
-/// A row that cannot be read.
+/// Row that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BadRow {
-    /// From 1.
+    /// Line of the trace, from 1.
     pub line: u64,
-    /// What is wrong with it.
+    /// Error message of the parser.
     pub message: String,
 }
 
-/// From when to when a trace is.
+/// Period that a trace covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TraceSpan {
-    /// First submit, in milliseconds since the trace's zero.
+    /// First submission, in milliseconds since the trace's zero.
     pub first_submit_ms: u64,
-    /// Last submit.
+    /// Last submission, in milliseconds since the trace's zero.
     pub last_submit_ms: u64,
-    /// The trace's zero in milliseconds since the epoch; nothing when nobody knows the dates.
+    /// The trace's zero in milliseconds since the Unix epoch; `None` when the trace has no dates.
     pub zero_ms: Option<u64>,
 }
 
-/// What sizes are counted in.
+/// Unit of sizes in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TraceUnit {
-    /// GPUs: some job holds one.
+    /// GPUs: at least one job holds one.
     Gpus,
     /// Processors: no job holds a GPU.
     Processors,
 }
 
-/// Names of users or queues.
+/// Statistics over the users or queues of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TraceNames {
-    /// How many there are.
+    /// Number of distinct names.
     pub count: u64,
-    /// Jobs that have none.
+    /// Jobs without a name of this kind.
     pub jobs_without: u64,
-    /// Those that held most, the most first; at most ten.
+    /// Names with the most held unit-seconds, descending; at most ten.
     pub top: Vec<NameShare>,
 }
 
-/// What one of them has.
+/// Share of one user or queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NameShare {
-    /// As the trace has it.
+    /// Name as in the trace.
     pub name: String,
-    /// Its jobs.
+    /// Number of its jobs.
     pub jobs: u64,
-    /// What they held, in unit-seconds.
+    /// Resources that its jobs held, in unit-seconds.
     pub held_unit_secs: u64,
 }
 
-/// Jobs of about one size.
+/// Jobs of similar size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SizeClass {
-    /// The smallest among them, in thousandths of a unit.
+    /// Smallest size in the class, in thousandths of a unit.
     pub from_milli: u64,
-    /// The largest among them.
+    /// Largest size in the class, in thousandths of a unit.
     pub to_milli: u64,
-    /// How many there are.
+    /// Number of jobs in the class.
     pub jobs: u64,
-    /// What they held, in unit-seconds.
+    /// Resources that they held, in unit-seconds.
     pub held_unit_secs: u64,
 }
 
-/// Jobs that ran about as long.
+/// Jobs of similar run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RuntimeClass {
-    /// At least so long, in seconds.
+    /// Lower bound of the run time in seconds, included.
     pub from_secs: u64,
-    /// Shorter than this; nothing for the longest.
+    /// Upper bound in seconds, excluded; `None` for the longest class.
     pub below_secs: Option<u64>,
-    /// How many there are.
+    /// Number of jobs in the class.
     pub jobs: u64,
-    /// What they held, in unit-seconds.
+    /// Resources that they held, in unit-seconds.
     pub held_unit_secs: u64,
 }
 
-/// Exact quantiles by nearest rank: `p95` is the smallest value that at least 95 % of all are not
-/// above. Zeros where there are no values.
+/// Exact quantiles by nearest rank: `p95` is the smallest value that at least 95 % of all values do
+/// not exceed. All zero when there are no values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Quantiles {
-    /// How many values there are.
+    /// Number of values that the quantiles are over.
     pub count: u64,
-    /// Their mean, rounded down.
+    /// Mean of the values, rounded down.
     pub mean: u64,
-    /// The smallest.
+    /// Smallest of the values.
     pub min: u64,
-    /// 5 %.
+    /// Quantile at 5 %.
     pub p5: u64,
-    /// 25 %.
+    /// Quantile at 25 %.
     pub p25: u64,
-    /// Half of them.
+    /// Median (50 % quantile).
     pub p50: u64,
-    /// 75 %.
+    /// Quantile at 75 %.
     pub p75: u64,
-    /// 95 %.
+    /// Quantile at 95 %.
     pub p95: u64,
-    /// 99 %.
+    /// Quantile at 99 %.
     pub p99: u64,
-    /// The largest.
+    /// Largest of the values.
     pub max: u64,
 }
 
-/// Jobs that ended alike.
+/// Jobs with one outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OutcomeShare {
-    /// `completed`, `failed`, `cancelled` or `unknown`.
+    /// Outcome: `completed`, `failed`, `cancelled` or `unknown`.
     pub outcome: String,
-    /// How many there are.
+    /// Number of jobs with the outcome.
     pub jobs: u64,
-    /// What they held, in unit-seconds.
+    /// Resources that they held, in unit-seconds.
     pub held_unit_secs: u64,
 }
 
-/// Submits over time.
+/// Number of submissions over time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Arrivals {
-    /// Jobs by hour of day in UTC, from midnight; empty when nobody knows the dates.
+    /// Jobs by hour of day in UTC, from midnight; empty when the trace has no dates.
     pub by_hour: Vec<u64>,
-    /// Where the first bin starts, in milliseconds since the trace's zero.
+    /// Start of the first bin, in milliseconds since the trace's zero.
     pub from_ms: u64,
     /// Width of a bin, in whole hours.
     pub bin_hours: u64,
-    /// Jobs per bin.
+    /// Number of jobs per bin.
     pub jobs: Vec<u64>,
 }

@@ -1,8 +1,7 @@
-//! Units: time, spans, bytes, thousandths of a CPU and of a GPU. All integers, so that replay is
-//! exact.
+//! Units: time, spans, bytes, thousandths of a CPU and of a GPU. All are integers, so that replay
+//! is exact.
 //!
-//! Parsing of what people write (`12h`, `80GB`) is in `spec`; this file only stores, adds and
-//! prints.
+//! `spec` parses what users write (`12h`, `80GB`); this module only stores, adds and prints.
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -20,11 +19,11 @@ macro_rules! unit {
 }
 
 unit! {
-    /// An instant in milliseconds since the Unix epoch, on the daemon's monotonic time line.
+    /// Instant in milliseconds since the Unix epoch, on the daemon's monotonic time line.
     Time(u64)
 }
 unit! {
-    /// A length of time in milliseconds.
+    /// Length of time in milliseconds.
     Span(u64)
 }
 unit! {
@@ -32,19 +31,19 @@ unit! {
     Bytes(u64)
 }
 unit! {
-    /// Thousandths of a CPU.
+    /// Number of CPUs in thousandths: 1000 is one CPU.
     CpuMilli(u32)
 }
 unit! {
-    /// Thousandths of a GPU: 1000 is one whole device.
+    /// Number of GPUs in thousandths: 1000 is one whole device.
     GpuMilli(u32)
 }
 
 impl Time {
-    /// Later than every real instant: the end of something endless.
+    /// Instant after every real one: the end of something without an end.
     pub const NEVER: Time = Time(u64::MAX);
 
-    /// Time since `earlier`, zero when `earlier` lies ahead.
+    /// Returns the time since `earlier`; zero when `earlier` is later than `self`.
     #[must_use]
     pub fn since(self, earlier: Time) -> Span {
         Span(self.0.saturating_sub(earlier.0))
@@ -66,13 +65,13 @@ impl Sub<Span> for Time {
 }
 
 impl Span {
-    /// A span of whole seconds.
+    /// Makes a span of whole seconds.
     #[must_use]
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs.saturating_mul(1000))
     }
 
-    /// Whole seconds, rounded down.
+    /// Returns the whole seconds, rounded down.
     #[must_use]
     pub const fn as_secs(self) -> u64 {
         self.0 / 1000
@@ -87,7 +86,7 @@ impl Add for Span {
 }
 
 impl fmt::Display for Span {
-    /// `450ms`, `12s`, `3m20s`, `2h05m`, `1d12h`: two units at most.
+    /// Prints at most two units: `450ms`, `12s`, `3m20s`, `2h05m`, `1d12h`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let secs = self.as_secs();
         let text = match secs {
@@ -105,10 +104,11 @@ impl fmt::Display for Span {
 }
 
 impl fmt::Display for Bytes {
-    /// Binary units with at most one decimal: `96GiB`, `1.5TiB`.
+    /// Prints binary units with at most one decimal: `96GiB`, `1.5TiB`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-        let (mut unit, mut scale) = (0, 1u64);
+        let mut unit = 0;
+        let mut scale = 1u64;
         while unit + 1 < UNITS.len() && self.0 / scale >= 1024 {
             unit += 1;
             scale *= 1024;

@@ -1,5 +1,5 @@
-//! Whether a job got what it was given: what probes in its allocation see, what they are asked, and
-//! the answer. Which check says what is known in `doctor`; nothing here judges.
+//! Check that a job got its allocation: questions to the probes in the allocation, their answers,
+//! and the report. The checks are in `doctor`; this module holds only values.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,150 +7,152 @@ use serde::{Deserialize, Serialize};
 use crate::check::ProbeOutcome;
 use crate::unit::Time;
 
-/// What stands before every line of a probe: programs that the job's environment starts may print,
-/// too.
+/// Prefix of every output line of a probe, since programs that the job's environment starts may
+/// print, too.
 pub const PROBE_MARK: &str = "muster-probe ";
 
-/// What a probe is asked, a line of JSON each.
+/// Question to a probe, one line of JSON each.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProbeQuestion {
-    /// Connect.
+    /// Connect to an address and port.
     Reach {
-        /// A name or an address.
+        /// Host name or IP address to connect to.
         address: String,
-        /// Where the probe beside rank 0 listens.
+        /// Port on which the probe of rank 0 listens.
         port: u16,
     },
-    /// Say what time it is.
+    /// Report the current time.
     Clock,
-    /// Look again.
+    /// Repeat the observation of the node.
     Look,
 }
 
-/// What a probe says, a line of JSON each, after [`PROBE_MARK`].
+/// Answer of a probe, one line of JSON each, after [`PROBE_MARK`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProbeAnswer {
-    /// What it saw; said once unasked, and each time when it is asked to look.
-    Seen(Box<Seen>),
-    /// Whether it reached what it was asked to.
+    /// Observation of the node; sent once at start, and again after each [`ProbeQuestion::Look`].
+    Seen(Box<ProbeObservation>),
+    /// Result of a connection attempt.
     Reached {
-        /// Its node.
+        /// Name of the probe's node.
         node: String,
-        /// Why not.
+        /// Error of the attempt; `None` when it succeeded.
         error: Option<String>,
     },
-    /// What time it is there.
+    /// Current time on the node.
     Clock {
-        /// Its node.
+        /// Name of the probe's node.
         node: String,
-        /// Nanoseconds since 1970.
+        /// Nanoseconds since the Unix epoch.
         unix_nanos: i64,
     },
 }
 
-/// What one probe saw on its node.
+/// Observation of one probe on its node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seen {
-    /// The node, as Slurm or the kernel names it.
+pub struct ProbeObservation {
+    /// Name of the node in Slurm or the kernel.
     pub node: String,
-    /// Slurm's number of the job in whose allocation the probe runs.
+    /// Slurm's number of the job in whose allocation the probe runs; `None` outside of Slurm.
     pub allocation: Option<u64>,
-    /// Ranks that it found: itself, or processes of the job.
+    /// Ranks that the probe found: its own, or processes of the job.
     pub ranks: Vec<SeenRank>,
-    /// Device files of GPUs that are there.
+    /// Device files of GPUs that exist on the node.
     pub device_files: Vec<SeenFile>,
-    /// Processes on the GPUs; `None` where no library tells.
+    /// Processes on the GPUs; `None` when no vendor library reports them.
     pub gpu_users: Option<Vec<GpuUser>>,
-    /// What fits into shared memory.
+    /// Size of the shared memory file system in bytes, or why it is unknown.
     pub shared_memory: Result<u64, String>,
-    /// Adapters for remote direct memory access.
+    /// Names of the RDMA adapters (remote direct memory access).
     pub rdma_devices: Vec<String>,
-    /// Where it listens: only beside rank 0.
+    /// Port on which the probe listens; only for rank 0.
     pub listens: Option<u16>,
 }
 
-/// One rank, as its own environment and limits have it.
+/// Rank, as its environment and limits describe it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeenRank {
-    /// Rank.
+    /// Rank number within the job.
     pub rank: u32,
-    /// Ranks in all, as it was told.
+    /// Total number of ranks according to its environment; `None` when it does not tell.
     pub world_size: Option<u32>,
-    /// GPUs that it is to have, where it was told.
+    /// Number of GPUs that the rank should have according to its environment; `None` when it does
+    /// not tell.
     pub gpus: Option<u32>,
-    /// Devices that it is told to see; `None` where it is told nothing.
+    /// Devices in its visible-devices variable; `None` when that is not set.
     pub visible: Option<Vec<String>>,
-    /// Memory that it may lock; `None` is without limit.
+    /// Memory that it may lock, in bytes; `None` means unlimited.
     pub memlock_bytes: Option<u64>,
-    /// Where it is told that rank 0 is.
+    /// Address of rank 0 according to its environment; `None` when it does not tell.
     pub master: Option<String>,
-    /// What its processes are told and have open, without repeats, the eldest first.
+    /// GPU settings and open device files of its processes, without duplicates, the oldest first.
     #[serde(default)]
     pub processes: Vec<SeenProcess>,
 }
 
-/// What a process of a rank is told, and has open, of GPUs.
+/// GPU settings and open GPU device files of one process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeenProcess {
-    /// The process; of several that are alike, the eldest.
+    /// Process id; of several equal processes, the oldest.
     pub pid: u32,
-    /// Devices that it is told to see; `None` where it is told nothing.
+    /// Devices in its visible-devices variable; `None` when that is not set.
     pub visible: Option<Vec<String>>,
-    /// Device files of GPUs that it has open; `None` where they may not be looked at.
+    /// GPU device files that the process has open; `None` when the probe may not read that.
     pub open: Option<Vec<String>>,
 }
 
-/// A device file.
+/// Device file of a GPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeenFile {
-    /// Its path.
+    /// Path of the file.
     pub path: String,
-    /// The probe may open it.
+    /// True when the probe may open it.
     pub is_open: bool,
 }
 
-/// A process that uses a GPU.
+/// Process that uses a GPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuUser {
-    /// Which GPU.
+    /// UUID of the GPU.
     pub uuid: String,
-    /// The process.
+    /// Process id on the node.
     pub pid: u32,
-    /// It is of the job.
+    /// True when the process belongs to the job.
     pub is_own: bool,
-    /// Of which rank.
+    /// Rank of the process; `None` when unknown.
     #[serde(default)]
     pub rank: Option<u32>,
 }
 
-/// Whether a job got what it was given. Every check has one of three outcomes.
+/// Report whether a job got its allocation. Every check has one of three outcomes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VerifyReport {
-    /// The job.
+    /// Number of the job.
     pub job: u64,
-    /// Which element of an array; `None` of other jobs.
+    /// Index of the element in an array; `None` for other jobs.
     pub index: Option<u32>,
-    /// When.
+    /// Instant of the check.
     pub at: Time,
-    /// Ranks that were expected.
+    /// Number of expected ranks.
     pub ranks: u32,
-    /// Nodes that were expected; of a check before the start, those that answered.
+    /// Expected nodes; of a check before the start, the nodes that answered.
     pub nodes: Vec<String>,
-    /// What was checked, in order.
+    /// Results of the checks, in order.
     pub checks: Vec<VerifyCheck>,
 }
 
-/// One check.
+/// Result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VerifyCheck {
-    /// Its id, the heading of its entry in docs/verify.md.
+    /// Id of the check, which is the heading of its entry in docs/verify.md.
     pub check: String,
-    /// What came of it.
+    /// Outcome of the check.
     pub outcome: ProbeOutcome,
-    /// What was seen; of what was not tested, what would be needed.
-    pub says: String,
-    /// What to do; only of what failed.
+    /// Observation; for a check that was not tested, what is missing.
+    #[serde(rename = "says")]
+    pub text: String,
+    /// Advice to fix the problem; only when the check failed.
     pub cure: Option<String>,
 }

@@ -1,5 +1,5 @@
-//! What people and programs are shown. These types are the wire format of API version 1 and of
-//! `--json`: fields may be added, never renamed or removed (ADR 0003). They carry no secrets.
+//! Views: the types of API version 1 and of `--json`. Fields may be added, never renamed or removed
+//! on the wire (ADR 0003). Views contain no secrets.
 
 mod explanation;
 
@@ -7,142 +7,152 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use explanation::{
-    Change, Eta, Explanation, Holder, HolderEnd, LeavingView, LevelUse, LevelWish, Moved,
-    MovesView, OutOfService, PatienceView, PlacedOn, PlacementView, PreemptedView, SetAside, Stays,
-    StaysView, Unmoved, Waiter,
+    Eta, EvictionView, Explanation, Holder, HolderEnd, JobChange, LevelRequest, LevelUse, MovedJob,
+    MovesView, NextStart, NotMovedReason, NotPreemptedReason, NotPreemptedView, OutOfService,
+    PatienceView, PlacedOn, PlacementView, PreemptedView, ReservedCapacity,
 };
 
-use crate::id::{ElementId, JobId, NodeName, QueueName, Rank, UserName, WindowName};
+use crate::advance_reservation::AdvanceReservationTimes;
+use crate::id::{AdvanceReservationName, ElementId, JobId, NodeName, QueueName, Rank, UserName};
 use crate::node::{DeviceSet, Drain, GpuModel};
 use crate::outcome::{Outcome, TaskExit};
 use crate::reason::Reason;
 use crate::unit::{Bytes, CpuMilli, GpuMilli, Span, Time};
-use crate::window::WindowTimes;
 
-/// State of an element, as people name it.
+/// State of a job or element, as users see it.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum State {
-    /// Waits for a release.
+pub enum JobState {
+    /// On hold until it is released.
     Held,
-    /// Waits for capacity, quota, a dependency or a time.
+    /// Waiting for capacity, quota, a dependency or a time.
     Pending,
-    /// Placed; its tasks are being made ready, none runs yet.
+    /// Placed; its tasks are being prepared, and no user process runs yet.
     Starting,
-    /// Every task runs.
+    /// Running: every task runs.
     Running,
     /// Being stopped; still holds its resources.
     Stopping,
-    /// Ended with success.
+    /// Ended for good with success.
     Done,
-    /// Ended without success.
+    /// Ended for good without success.
     Failed,
-    /// Cancelled.
+    /// Ended because a user cancelled it.
     Cancelled,
-    /// Keeps what it was given, and stands still until it is let go on.
+    /// Suspended: holds its resources, but does not run until it is resumed.
     Suspended,
-    /// Ended because it had to make room for others, and was not queued again.
+    /// Ended because it was preempted, without being queued again.
     Preempted,
-    /// Nobody knows what became of it.
+    /// Unknown, since no source reports the job any more.
     Unknown,
 }
 
-impl State {
-    /// True when nothing more will happen.
+impl JobState {
+    /// Returns true when the state is final.
     #[must_use]
     pub fn is_final(self) -> bool {
         matches!(
             self,
-            State::Done | State::Failed | State::Cancelled | State::Preempted | State::Unknown
+            JobState::Done
+                | JobState::Failed
+                | JobState::Cancelled
+                | JobState::Preempted
+                | JobState::Unknown
         )
     }
 
-    /// The word that views print.
+    /// Returns the word in tables and messages.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
-            State::Held => "held",
-            State::Pending => "pending",
-            State::Starting => "starting",
-            State::Running => "running",
-            State::Stopping => "stopping",
-            State::Done => "done",
-            State::Failed => "failed",
-            State::Cancelled => "cancelled",
-            State::Suspended => "suspended",
-            State::Preempted => "preempted",
-            State::Unknown => "unknown",
+            JobState::Held => "held",
+            JobState::Pending => "pending",
+            JobState::Starting => "starting",
+            JobState::Running => "running",
+            JobState::Stopping => "stopping",
+            JobState::Done => "done",
+            JobState::Failed => "failed",
+            JobState::Cancelled => "cancelled",
+            JobState::Suspended => "suspended",
+            JobState::Preempted => "preempted",
+            JobState::Unknown => "unknown",
         }
     }
 }
 
-/// A job: one row of `muster ps`.
+/// Job: one row of `muster ps`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JobView {
-    /// Number.
+    /// Number of the job.
     pub job: JobId,
-    /// Name.
+    /// Name of the job; not unique.
     pub name: String,
-    /// Owner.
+    /// User that submitted the job.
     pub user: UserName,
-    /// The owner's number; jobs of earlier versions and of other schedulers have none.
+    /// User id of the owner; `None` for jobs of earlier versions and of other schedulers.
     #[serde(default)]
     pub uid: Option<u32>,
-    /// Leaf queue.
+    /// Leaf queue that the job is in.
     pub queue: QueueName,
-    /// Priority.
+    /// Priority within the queue; higher values are scheduled first.
     pub priority: i32,
-    /// State of the element that is furthest from done: running before pending before final.
-    pub state: State,
-    /// Tasks of one element. Of an elastic gang those that hold something, its fewest while none
-    /// does; of an array or a service of such gangs the fewest of each.
+    /// State of the least advanced element: running before pending before final.
+    pub state: JobState,
+    /// Tasks of one element. For an elastic gang, those that hold resources, or the fewest while
+    /// none do; for an array or a service of such gangs, the fewest of each.
     pub tasks: u32,
-    /// GPUs of these tasks.
+    /// GPUs of these tasks, in thousandths.
     pub gpus: GpuMilli,
-    /// What each role asks for, as in the job's file.
+    /// Resource request of each task group, as in the job file.
     #[serde(default)]
     pub roles: Vec<RoleView>,
-    /// Set for elastic gangs.
+    /// Sizes of an elastic gang; `None` when the size is fixed.
     #[serde(default)]
     pub elastic: Option<ElasticView>,
-    /// Time limit of one element.
+    /// Time limit of one element; `None` means no time limit.
     pub time_limit: Option<Span>,
-    /// When it was submitted.
+    /// Instant of the submission.
     pub submitted: Time,
-    /// When its first element first ran.
+    /// Instant at which its first element first ran; `None` before that.
     pub started: Option<Time>,
-    /// When its last element ended.
+    /// Instant at which its last element ended; `None` before that.
     pub ended: Option<Time>,
-    /// Set for arrays.
+    /// Element counts of an array; `None` for other jobs.
     pub array: Option<ArrayView>,
-    /// Set for services.
+    /// Replica counts of a service; `None` for other jobs.
     #[serde(default)]
     pub service: Option<ServiceView>,
-    /// Somebody works in it.
+    /// True when the job is an interactive notebook.
     #[serde(default)]
     pub is_notebook: bool,
-    /// Set for what is stopped when it has done nothing for so long.
+    /// Idle time after which the job is stopped; `None` means never.
     #[serde(default)]
     pub idle: Option<Span>,
-    /// Elements that hold resources now (all of them, bounded by what the cluster holds), plus the
-    /// element itself when the job is not an array, plus the one that was asked for by its index.
-    /// Of a service all replicas.
+    /// Elements that hold resources now (bounded by the size of the cluster), plus the only element
+    /// of a job that is not an array, plus an element that was requested by its index. For a
+    /// service, all replicas.
     pub elements: Vec<ElementView>,
-    /// Why it waits, when it waits: the first reason of its first waiting element.
+    /// First reason of its first pending element; `None` when none is pending.
     pub waiting_for: Option<Reason>,
-    /// When its first waiting element starts at the latest, when that is known.
+    /// Latest start of its first pending element; `None` when unknown.
     pub eta: Option<Time>,
-    /// What it is called where it was handed on to.
+    /// Job as the external scheduler reports it; `None` for jobs that Muster itself schedules.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<NativeView>,
 }
 
 impl JobView {
-    /// Of a job of which nothing is to be said but whose it is and how it stands.
+    /// Makes a view with only the owner and the state; all else is empty.
     #[must_use]
-    pub fn blank(job: JobId, name: String, user: UserName, state: State, submitted: Time) -> Self {
+    pub fn blank(
+        job: JobId,
+        name: String,
+        user: UserName,
+        state: JobState,
+        submitted: Time,
+    ) -> Self {
         Self {
             job,
             name,
@@ -172,9 +182,9 @@ impl JobView {
 }
 
 impl ElementView {
-    /// Of an element of which nothing is to be said but how it stands.
+    /// Makes a view with only the state; all else is empty.
     #[must_use]
-    pub fn blank(element: ElementId, state: State) -> Self {
+    pub fn blank(element: ElementId, state: JobState) -> Self {
         Self {
             element,
             state,
@@ -187,444 +197,458 @@ impl ElementView {
             last_end: None,
             checkpoint: None,
             checkpoint_asked: None,
-            goes_on_with: None,
+            restarts_with_tasks: None,
             tasks: Vec::new(),
         }
     }
 }
 
-/// A job as the queue knows it that it was handed on to.
+/// Job as the external scheduler that it was submitted to reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NativeView {
-    /// Which kind of queue: `slurm`.
+    /// Type of the external scheduler: `slurm`.
     pub system: String,
-    /// Which of them, when it has a name.
+    /// Name of its cluster; `None` when it has no name.
     pub cluster: Option<String>,
-    /// State in its own words, such as `PREEMPTED`, flags included.
+    /// State in the external scheduler's terms, such as `PREEMPTED`, flags included.
     pub state: String,
-    /// Reason in its own words, such as `QOSMaxGRESPerUser`.
+    /// Pending reason in the external scheduler's terms, such as `QOSMaxGRESPerUser`; `None` when
+    /// it gives none.
     pub reason: Option<String>,
-    /// Where it waits or waited there.
+    /// Partition that the job is or was pending in.
     pub partition: String,
-    /// Quality of service there.
+    /// Quality of service of the job; `None` when it has none.
     pub qos: Option<String>,
-    /// Times that it was queued again there.
+    /// Number of times that the external scheduler requeued it.
     pub restarts: u32,
-    /// Muster's own id of it; `None` for jobs that others submitted.
+    /// Muster's own id of the job; `None` for jobs that were not submitted by Muster.
     pub id: Option<String>,
 }
 
-/// What the tasks of one role ask for.
+/// Resource request of one task group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RoleView {
-    /// The role.
+    /// Name of the task group.
     pub name: String,
-    /// Fewest tasks of it.
+    /// Fewest tasks of the group.
     pub tasks: u32,
-    /// GPUs of each: whole ones, or a share of one.
+    /// GPUs of each task, in thousandths: whole ones, or a share of one.
     pub gpus: GpuMilli,
-    /// Models that will do; empty means any.
+    /// Accepted GPU models; empty means any.
     pub models: Vec<GpuModel>,
-    /// CPUs of each.
+    /// CPUs of each task, in thousandths.
     pub cpus: CpuMilli,
-    /// Memory of each.
+    /// Memory of each task, in bytes.
     pub memory: Bytes,
 }
 
-/// Sizes that an elastic gang may have.
+/// Sizes of an elastic gang.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ElasticView {
-    /// Tasks without which it does not run.
+    /// Fewest tasks, without which the gang does not run.
     pub fewest_tasks: u32,
-    /// Tasks that it may grow to.
+    /// Most tasks that the gang may grow to.
     pub most_tasks: u32,
-    /// GPUs of the fewest tasks.
+    /// GPUs of the fewest tasks, in thousandths.
     pub fewest_gpus: GpuMilli,
-    /// GPUs of the most tasks.
+    /// GPUs of the most tasks, in thousandths.
     pub most_gpus: GpuMilli,
 }
 
-/// Counts of an array's elements.
+/// Numbers of an array's elements by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ArrayView {
-    /// Elements in all.
+    /// Number of elements in total.
     pub total: u32,
-    /// Waiting or held.
+    /// Elements that are pending or held.
     pub waiting: u32,
-    /// Holding resources.
+    /// Elements that hold resources.
     pub active: u32,
-    /// Ended with success.
+    /// Elements that ended with success.
     pub succeeded: u32,
-    /// Ended otherwise.
+    /// Elements that ended without success.
     pub failed: u32,
-    /// At most this many at once.
+    /// Most elements that hold resources at once; `None` means no limit.
     pub max_running: Option<u32>,
 }
 
-/// Counts of a service's replicas.
+/// Numbers of a service's replicas by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ServiceView {
-    /// So many are the service's own.
-    pub floor: u32,
-    /// At most so many; those above the floor run in what is idle.
-    pub ceiling: u32,
-    /// Running, and answering on their port where they have one.
+    /// Guaranteed replicas, which are protected from preemption.
+    #[serde(rename = "floor")]
+    pub guaranteed: u32,
+    /// Highest number of replicas; those above the guaranteed number run on idle resources.
+    #[serde(rename = "ceiling")]
+    pub max: u32,
+    /// Replicas that run, and answer on their port if they have one.
     pub ready: u32,
-    /// Holding resources.
+    /// Replicas that hold resources.
     pub active: u32,
-    /// Waiting or held.
+    /// Replicas that are pending or held.
     pub waiting: u32,
-    /// Replica `n` is to listen on this port plus `n`.
+    /// Port of replica 0; replica `n` listens on this port plus `n`. `None` when the service has no
+    /// ports.
     pub port: Option<u16>,
 }
 
-/// One element of a job.
+/// Element of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ElementView {
-    /// Which.
+    /// Id of the element.
     pub element: ElementId,
-    /// Its state.
-    pub state: State,
-    /// Current or last attempt; 0 before the first.
+    /// State of the element.
+    pub state: JobState,
+    /// Number of the current or last attempt, from 1; 0 before the first.
     pub attempt: u32,
-    /// Started before jobs that were ahead of it, without delaying them.
+    /// True when the element was backfilled: it started before jobs ahead of it, without delaying
+    /// them.
     pub backfilled: bool,
-    /// When the user's processes of the current attempt ran.
+    /// Instant at which the user's processes of the current attempt started; `None` before that.
     pub started: Option<Time>,
-    /// When it ends at the latest, limit and grace included.
+    /// Latest end, time limit and grace included; `None` when it has no time limit or does not run.
     pub ends_by: Option<Time>,
-    /// When it ended.
+    /// Instant of the final end; `None` before that.
     pub ended: Option<Time>,
-    /// How it ended.
+    /// Final outcome; `None` before the end.
     pub outcome: Option<Outcome>,
-    /// How its last attempt ended after which it waits or runs again.
+    /// Outcome of the last ended attempt, after which the element was queued again; `None` when
+    /// there was none.
     #[serde(default)]
     pub last_end: Option<Outcome>,
-    /// The last checkpoint that it acknowledged, in whichever attempt.
+    /// Last acknowledged checkpoint, of any attempt; `None` when there is none.
     #[serde(default)]
     pub checkpoint: Option<CheckpointView>,
-    /// A request for a checkpoint that its current or last attempt has not answered.
+    /// Checkpoint request that the current or last attempt has not acknowledged; `None` when there
+    /// is none.
     #[serde(default)]
     pub checkpoint_asked: Option<CheckpointAskedView>,
-    /// Set while it stops to start again with so many tasks: an elastic gang with more or fewer, or
-    /// elsewhere with as many.
-    #[serde(default)]
-    pub goes_on_with: Option<u32>,
-    /// Tasks of the current or last attempt, by rank; empty before the first, and for an element of
-    /// an array that has ended as a whole.
+    /// Number of tasks with which the element starts again after the present stop: an elastic gang
+    /// with more or fewer, or an element that moves with as many. `None` when it does not.
+    #[serde(default, rename = "goes_on_with")]
+    pub restarts_with_tasks: Option<u32>,
+    /// Tasks of the current or last attempt, by rank; empty before the first attempt, and for an
+    /// element of an array that has ended as a whole.
     pub tasks: Vec<TaskView>,
 }
 
-/// Saved progress that the job told of.
+/// Checkpoint that the job acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckpointView {
-    /// When it was acknowledged.
+    /// Instant of the acknowledgement.
     pub at: Time,
-    /// What the job called it, such as `step 1200`; may be empty.
+    /// Label that the job gave it, such as `step 1200`; may be empty.
     pub label: String,
-    /// In which attempt.
+    /// Number of the attempt that took it.
     pub attempt: u32,
 }
 
-/// A request for a checkpoint.
+/// Checkpoint request that is not acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckpointAskedView {
-    /// When somebody asked.
+    /// Instant of the request.
     pub at: Time,
-    /// Until when the job said that it would answer.
+    /// Instant at which the lead time of the job's checkpoints expires.
     pub until: Time,
-    /// Number of the signal that asks for it.
+    /// Number of the checkpoint signal.
     #[serde(default)]
     pub signal: i32,
-    /// Tasks in which no process handles that signal, so that it was not sent there.
+    /// Number of tasks in which no process handles the signal, so that it was not sent there.
     #[serde(default)]
     pub undelivered: u32,
 }
 
-/// One task.
+/// Task of an element.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskView {
-    /// Rank.
+    /// Rank of the task in the gang.
     pub rank: Rank,
-    /// Role.
+    /// Name of the task group.
     pub group: String,
-    /// Where it runs.
+    /// Node that the task runs on.
     pub node: NodeName,
     /// Device indices on that node.
     pub devices: Vec<u16>,
-    /// Held per device.
+    /// Thousandths held of each device.
     pub share: GpuMilli,
-    /// `prepared`, `running`, `ended`.
+    /// Stage of the task.
     pub stage: TaskStage,
-    /// It has answered on its port; of a replica of a service with a port.
+    /// True when a replica of a service has answered on its port.
     #[serde(default)]
     pub ready: bool,
-    /// How it ended.
+    /// End of the task's process; `None` before that.
     pub exit: Option<TaskExit>,
 }
 
-/// How far a task has come.
+/// Stage of a task.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum TaskStage {
-    /// Ordered, no answer yet.
+    /// Ordered; the backend has not reported yet.
     Ordered,
-    /// Ready; no user process runs.
+    /// Prepared; no user process runs.
     Prepared,
     /// The user's process runs.
     Running,
-    /// Over.
+    /// The user's process has ended.
     Ended,
 }
 
-/// Who held which device when: a bar of the timeline.
+/// Allocation of one device to one element over time: a bar of the timeline.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Bar {
-    /// Node.
+pub struct DeviceBar {
+    /// Node of the device.
     pub node: NodeName,
-    /// Device index.
+    /// Index of the device on its node.
     pub device: u16,
-    /// Who.
+    /// Element that held the device.
     pub element: ElementId,
-    /// From when the device was held.
+    /// Start of the allocation.
     pub from: Time,
-    /// Until when; `None` while it is held.
+    /// End of the allocation; `None` while the device is held.
     pub to: Option<Time>,
 }
 
-/// A node: one row of `muster nodes`.
+/// Node: one row of `muster nodes`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeView {
-    /// Name.
+    /// Host name of the node.
     pub name: NodeName,
-    /// False when it is lost.
+    /// False when the node is lost.
     pub up: bool,
-    /// Takes no new work, and why.
+    /// Reason why the node takes no new work; `None` when it does take work.
     pub drained: Option<String>,
-    /// As an administrator drained it; its instant may lie ahead.
+    /// Drain of the node by an administrator, which may be in the future; `None` when there is
+    /// none.
     #[serde(default)]
     pub drain: Option<Drain>,
-    /// CPUs.
+    /// CPUs of the node, in thousandths.
     pub cpus: CpuMilli,
-    /// CPUs set aside for jobs.
+    /// CPUs allocated to jobs, in thousandths.
     pub cpus_used: CpuMilli,
-    /// Memory.
+    /// Memory of the node, in bytes.
     pub memory: Bytes,
-    /// Memory set aside for jobs.
+    /// Memory allocated to jobs, in bytes.
     pub memory_used: Bytes,
-    /// Devices by index.
+    /// Devices of the node by index.
     pub devices: Vec<DeviceView>,
-    /// Advance reservations that it, or devices of it, are set aside for; by name.
-    #[serde(default)]
-    pub windows: Vec<NodeWindowView>,
+    /// Advance reservations of the node or of its devices, by name.
+    #[serde(default, rename = "windows")]
+    pub advance_reservations: Vec<NodeAdvanceReservationView>,
 }
 
-/// An advance reservation as one node sees it.
+/// Advance reservation on one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct NodeWindowView {
-    /// Which.
-    pub window: WindowName,
-    /// Only these devices, by index; empty is the node as a whole.
+pub struct NodeAdvanceReservationView {
+    /// Name of the advance reservation.
+    #[serde(rename = "window")]
+    pub advance_reservation: AdvanceReservationName,
+    /// Indices of the reserved devices; empty means the node as a whole.
     pub devices: Vec<u16>,
-    /// It is open now.
-    pub is_open: bool,
-    /// When it begins next, or began if it is open.
+    /// True when the advance reservation is active now.
+    #[serde(rename = "is_open")]
+    pub is_active: bool,
+    /// Start of the present occurrence if it is active, else of the next.
     pub begins: Time,
-    /// When it ends then.
+    /// End of that occurrence.
     pub ends: Time,
 }
 
-/// An advance reservation: one row of `muster reserve`.
+/// Advance reservation: one row of `muster reserve`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct WindowView {
-    /// Name.
-    pub name: WindowName,
-    /// Whose jobs may name it.
+pub struct AdvanceReservationView {
+    /// Name of the advance reservation.
+    pub name: AdvanceReservationName,
+    /// Users whose jobs may use it.
     pub users: Vec<UserName>,
-    /// Queues whose jobs may name it.
+    /// Queues whose jobs may use it.
     pub queues: Vec<QueueName>,
-    /// When it is open.
-    pub times: WindowTimes,
-    /// It is open now.
-    pub is_open: bool,
-    /// When it begins next, or began if it is open; `None` once it is over.
+    /// Times at which it is active.
+    pub times: AdvanceReservationTimes,
+    /// True when it is active now.
+    #[serde(rename = "is_open")]
+    pub is_active: bool,
+    /// Start of the present occurrence if it is active, else of the next; `None` when there is none
+    /// left.
     pub begins: Option<Time>,
-    /// When it ends then.
+    /// End of that occurrence.
     pub ends: Option<Time>,
-    /// GPUs that it asks for; `None` when it names nodes.
+    /// Number of requested GPUs; `None` when it names nodes.
     pub gpus: Option<u32>,
-    /// Of this model; `None` is any.
+    /// GPU model; `None` means any.
     pub model: Option<GpuModel>,
-    /// GPUs that could not be set aside yet, or not any more.
+    /// Number of requested GPUs that could not be set aside.
     pub gpus_missing: u32,
-    /// Where it is, by node.
-    pub places: Vec<WindowPlaceView>,
-    /// Elements that name it and hold something now.
+    /// Reserved nodes and devices, by node.
+    pub places: Vec<ReservedPlaceView>,
+    /// Number of elements that use it and hold resources now.
     pub running: u32,
-    /// Elements that name it and wait.
+    /// Number of elements that name it and are pending.
     pub waiting: u32,
-    /// What of others is still there when it begins is stopped.
+    /// True when other jobs that still run at its start are stopped.
     pub stop: bool,
-    /// Who asked for it.
+    /// User that created it; `None` when unknown.
     pub by: Option<UserName>,
-    /// What for; may be empty.
+    /// Purpose, for users; may be empty.
     pub reason: String,
 }
 
-/// Where an advance reservation is.
+/// Place of an advance reservation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct WindowPlaceView {
-    /// The node.
+pub struct ReservedPlaceView {
+    /// Name of the node.
     pub node: NodeName,
-    /// Only these devices, by index; empty is the node as a whole.
+    /// Indices of the reserved devices; empty means the node as a whole.
     pub devices: Vec<u16>,
 }
 
-/// A device of a node.
+/// Device of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceView {
-    /// Index on its node.
+    /// Index of the device on its node.
     pub index: u16,
-    /// Model.
+    /// GPU model of the device.
     pub model: GpuModel,
-    /// Memory; 0 when unknown.
+    /// Memory in bytes; 0 when unknown.
     pub memory: Bytes,
-    /// No hardware behind it.
+    /// True when the device is virtual, without hardware behind it.
     pub is_virtual: bool,
-    /// Thousandths held by jobs.
+    /// Thousandths of the device that jobs hold.
     pub used: GpuMilli,
-    /// In use by a process that is not Muster's.
+    /// True when a process outside Muster uses the device.
     pub foreign: bool,
-    /// Out of service.
+    /// True when the device is out of service.
     pub drained: bool,
-    /// As an administrator drained it; its instant may lie ahead.
+    /// Drain of the device by an administrator, which may be in the future; `None` when there is
+    /// none.
     #[serde(default)]
     pub drain: Option<Drain>,
-    /// Elements that hold it.
+    /// Elements that hold the device or a share of it.
     pub elements: Vec<ElementId>,
 }
 
-/// A queue: one row of `muster queues`, parents before children.
+/// Queue: one row of `muster queues`, parents before children.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct QueueView {
-    /// Path.
+    /// Path of the queue: `research/vision`.
     pub name: QueueName,
-    /// Has no children.
+    /// True when the queue has no children.
     pub is_leaf: bool,
-    /// Weight among its siblings.
+    /// Weight for fair share among its siblings.
     pub weight: u32,
-    /// Per GPU model with a quota or usage.
+    /// Quota and usage per GPU model that has either.
     pub gpus: Vec<QuotaView>,
-    /// Elements waiting in its subtree.
+    /// Number of pending elements in its subtree.
     pub waiting: u32,
-    /// Elements holding resources in its subtree.
+    /// Number of elements that hold resources in its subtree.
     pub running: u32,
     /// Decayed GPU-seconds of its subtree.
     pub usage_gpu_secs: u64,
-    /// Its share in millionths: what orders it among its siblings, lowest first.
+    /// Fair-share value in millionths, which orders it among its siblings, lowest first.
     pub share_ppm: u64,
-    /// What is left of its GPU-hours, when it has a budget.
+    /// Budget of GPU-hours; `None` when the queue has none.
     #[serde(default)]
     pub budget: Option<BudgetView>,
-    /// Time limit of a job whose file says nothing of one.
+    /// Time limit of a job that sets none; `None` means no time limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_time: Option<Span>,
-    /// What the one who asks may do here; `None` where everybody may do everything.
+    /// Permissions of the requesting user; `None` when every user may do everything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<AccessView>,
 }
 
-/// What a user of a shared daemon may do in a queue.
+/// Permissions of a user of a shared daemon in a queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AccessView {
-    /// They may submit here.
+    /// True when the user may submit here.
     pub may_submit: bool,
-    /// Users who may; with `groups` empty, everybody.
+    /// Users that may submit; with `groups` empty too, every user.
     pub users: Vec<UserName>,
-    /// Groups whose members may.
+    /// Unix groups whose members may submit.
     pub groups: Vec<String>,
-    /// The highest priority that a job of theirs may have.
+    /// Highest priority that the user's jobs may have.
     pub max_priority: i32,
-    /// How long they may protect a job: 0 is not at all, the largest span is always.
+    /// Longest protection that the user may request for a job: 0 means none, the largest span means
+    /// always.
     pub max_protect: Span,
 }
 
-/// A queue's budget in the present window. What is left is the budget without what is used and
-/// promised.
+/// Budget of a queue in the present period. The remaining budget is `gpu_secs` minus
+/// `used_gpu_secs` and `promised_gpu_secs`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BudgetView {
-    /// GPU-seconds of a window; `None` when only users have a budget.
+    /// GPU-seconds per period; `None` when only users have a budget.
     pub gpu_secs: Option<u64>,
-    /// Of them, used by elements that ended.
+    /// GPU-seconds used by ended elements.
     pub used_gpu_secs: u64,
-    /// Of them, promised by elements that hold GPUs: all that their time limits allow.
+    /// GPU-seconds charged in advance for elements that hold GPUs: as much as their time limits
+    /// allow.
     pub promised_gpu_secs: u64,
-    /// GPU-seconds of a window for each user; `None` when users have no budget.
+    /// GPU-seconds per period for each user; `None` when users have no budget.
     pub per_user_gpu_secs: Option<u64>,
-    /// Users who used or promised something, by name, when users have a budget.
+    /// Users with a charge in this period, by name; empty when users have no budget.
     pub users: Vec<UserBudgetView>,
-    /// How long a window is.
+    /// Length of a period.
     pub every: Span,
-    /// When the next window begins.
+    /// Start of the next period.
     pub refills_at: Time,
 }
 
-/// What one user takes of a budget in the present window.
+/// Charges of one user to a budget in the present period.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UserBudgetView {
-    /// Who.
+    /// Login name of the user.
     pub user: UserName,
-    /// GPU-seconds used by elements that ended.
+    /// GPU-seconds used by ended elements.
     pub used_gpu_secs: u64,
-    /// GPU-seconds promised by elements that hold GPUs.
+    /// GPU-seconds charged in advance for elements that hold GPUs.
     pub promised_gpu_secs: u64,
 }
 
 /// Quota of a queue for one GPU model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct QuotaView {
-    /// Model.
+    /// GPU model of the quota.
     pub model: GpuModel,
-    /// Nominal quota; `None` when none is set.
+    /// Nominal quota in thousandths; `None` when none is set.
     pub nominal: Option<GpuMilli>,
-    /// Held by its subtree.
+    /// GPUs that its subtree holds, in thousandths.
     pub used: GpuMilli,
-    /// Held beyond nominal.
+    /// GPUs held beyond nominal quota, in thousandths.
     pub borrowed: GpuMilli,
 }
 
-/// How much of a task's output is missing, and where.
+/// Gaps in a task's stored output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MissingOutput {
-    /// Which task.
+    /// Rank of the task.
     pub rank: Rank,
-    /// Bytes that were deleted because the output exceeds what is kept of one task (`serve
-    /// --log-limit`).
+    /// Bytes that were deleted because the output exceeds the limit per task (`serve --log-limit`).
     pub dropped: u64,
-    /// How many bytes are kept before those.
+    /// Bytes that are stored before the deleted ones.
     pub dropped_after: u64,
-    /// Bytes that were not written because the disk was full; the output says where.
+    /// Bytes that were not written because the disk was full; the output marks the places.
     pub disk_full: u64,
 }
 
-/// What a user consumed: one row of `muster usage`.
+/// Usage of one user in one queue: one row of `muster usage`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UsageView {
-    /// User.
+    /// Login name of the user.
     pub user: UserName,
-    /// Queue.
+    /// Queue of the usage.
     pub queue: QueueName,
-    /// Elements that ended or run.
+    /// Number of elements that ended or run.
     pub jobs: u64,
-    /// GPU-seconds held, undecayed, running elements included.
+    /// GPU-seconds held, without decay, running elements included.
     pub gpu_secs: u64,
-    /// Of those, decayed GPU-seconds that count for fair share now.
+    /// Decayed GPU-seconds, which count for fair share now.
     pub decayed_gpu_secs: u64,
 }
 
-/// Devices of a set as wire indices.
+/// Returns the devices of a set as indices for the wire format.
 #[must_use]
 pub fn device_indices(devices: DeviceSet) -> Vec<u16> {
     devices.iter().map(|index| index as u16).collect()

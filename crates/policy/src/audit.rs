@@ -1,6 +1,6 @@
-//! The invariants of a [`Policy`], recomputed from scratch: what the maintained sums must be, given
-//! the users' rows and the pending entries. For tests, simulation and debug assertions; far too
-//! slow for a pass.
+//! The invariants of a [`Policy`], recomputed from scratch: the expected sums, given the users'
+//! rows and the pending entries. For tests, simulation and debug assertions; far too slow for a
+//! pass.
 
 use std::collections::BTreeMap;
 
@@ -8,67 +8,66 @@ use muster_model::{GpuModel, QueueName};
 
 use crate::Policy;
 use crate::intern::{ModelId, UserId};
-use crate::tree::Node;
+use crate::tree::QueueNode;
 
-/// An invariant that does not hold. A queue named "" is the root.
+/// Violated invariant. A queue with an empty name is the root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Inconsistency {
     /// A queue's count of running elements is not the sum over its users.
     Running {
-        /// Which queue.
+        /// Name of the queue.
         queue: QueueName,
     },
-    /// A queue's count of pending entries, or of the children that have some, is not what waits
-    /// below it.
+    /// A queue's count of pending entries, or of the children with pending entries, is not that of
+    /// its subtree.
     Pending {
-        /// Which queue.
+        /// Name of the queue.
         queue: QueueName,
     },
     /// A queue's held GPUs are not the sum over its users.
     Held {
-        /// Which queue.
+        /// Name of the queue.
         queue: QueueName,
-        /// Of which model.
+        /// GPU model of the counter.
         model: GpuModel,
     },
-    /// What one user holds below a queue that limits it is not the sum over the leaves.
+    /// The GPUs of one user below a queue that limits them are not the sum over the leaves.
     HeldByUser {
-        /// Which queue.
+        /// Name of the queue.
         queue: QueueName,
     },
-    /// The jobs of users that wait below a queue that limits them are not the sum over the leaves.
-    WaitingJobs {
-        /// Which queue.
+    /// The pending jobs of users below a queue that limits them are not the sum over the leaves.
+    PendingJobs {
+        /// Name of the queue.
         queue: QueueName,
     },
-    /// What counts against quota is not what follows from the use.
+    /// The use of quota does not follow from what is held.
     Taken {
-        /// Which queue.
+        /// Name of the queue.
         queue: QueueName,
-        /// Of which model.
+        /// GPU model of the counter.
         model: GpuModel,
     },
     /// Usage does not accrue at the rate of what is held.
     Rate {
-        /// Which queue.
+        /// Name of the queue.
         queue: QueueName,
-        /// Of which model.
+        /// GPU model of the counter.
         model: GpuModel,
     },
-    /// More counts against quota than nominal and borrowing admit. Holds after any sequence of
-    /// admitted starts; a new tree with smaller quotas may leave a queue in it until enough has
-    /// ended.
+    /// More of the quota is used than nominal and borrowing admit. This cannot result from admitted
+    /// starts alone; a new tree with smaller quotas may cause it until enough has ended.
     Overdraft {
-        /// Which queue.
+        /// Name of the queue.
         queue: QueueName,
-        /// Of which model.
+        /// GPU model of the counter.
         model: GpuModel,
     },
 }
 
-/// What a queue's counters must be.
+/// Expected counters of a queue.
 #[derive(Default)]
-struct Sums {
+struct QueueSums {
     running: u32,
     pending: u32,
     held: Vec<u64>,
@@ -78,8 +77,8 @@ struct Sums {
 }
 
 impl Policy {
-    /// Everything that should hold and does not. To be called when nothing is tried: between
-    /// [`Policy::try_hold`] and [`Policy::undo_hold`] the rates lag behind on purpose.
+    /// Returns all violated invariants. Must not be called between [`Policy::try_hold`] and
+    /// [`Policy::undo_hold`], where the rates lag behind on purpose.
     #[must_use]
     pub fn inconsistencies(&self) -> Vec<Inconsistency> {
         let sums = self.sums();
@@ -93,11 +92,12 @@ impl Policy {
         found
     }
 
-    /// Sums over users and entries, from the leaves upwards.
-    fn sums(&self) -> Vec<Sums> {
+    /// Returns the sums over users and entries, from the leaves upwards.
+    fn sums(&self) -> Vec<QueueSums> {
         let count = self.models.len();
-        let empty = || Sums { held: vec![0; count], rate: vec![0; count], ..Sums::default() };
-        let mut sums: Vec<Sums> = self.nodes.iter().map(|_| empty()).collect();
+        let empty =
+            || QueueSums { held: vec![0; count], rate: vec![0; count], ..QueueSums::default() };
+        let mut sums: Vec<QueueSums> = self.nodes.iter().map(|_| empty()).collect();
         for leaf in &self.leaves {
             let mut next = leaf.node;
             while let Some(index) = next {
@@ -110,7 +110,7 @@ impl Policy {
                         *sum.held_by_user.entry(*user).or_default() += row.held[model];
                     }
                 }
-                for (user, jobs) in &leaf.waiting_jobs {
+                for (user, jobs) in &leaf.pending_jobs {
                     *sum.waiting_jobs.entry(*user).or_default() += jobs;
                 }
                 let entries = leaf.levels.values().flat_map(|level| level.users.values());
@@ -121,7 +121,7 @@ impl Policy {
         sums
     }
 
-    fn audit_counts(&self, node: &Node, sums: &Sums, found: &mut Vec<Inconsistency>) {
+    fn audit_counts(&self, node: &QueueNode, sums: &QueueSums, found: &mut Vec<Inconsistency>) {
         let queue = || node.name.clone();
         if node.running != sums.running {
             found.push(Inconsistency::Running { queue: queue() });
@@ -134,20 +134,21 @@ impl Policy {
         if node.limits.gpus_per_user.is_some() && !holders.eq(&node.held_by_user) {
             found.push(Inconsistency::HeldByUser { queue: queue() });
         }
-        if node.limits.pending_jobs.is_some() && node.waiting_jobs != sums.waiting_jobs {
-            found.push(Inconsistency::WaitingJobs { queue: queue() });
+        if node.limits.pending_jobs.is_some() && node.pending_jobs != sums.waiting_jobs {
+            found.push(Inconsistency::PendingJobs { queue: queue() });
         }
     }
 
     fn audit_model(
         &self,
-        node: &Node,
-        sums: &Sums,
+        node: &QueueNode,
+        sums: &QueueSums,
         model: ModelId,
         found: &mut Vec<Inconsistency>,
     ) {
         let at = usize::from(model.0);
-        let (queue, name) = (|| node.name.clone(), || self.models.name(model).clone());
+        let queue = || node.name.clone();
+        let name = || self.models.name(model).clone();
         let quota = &node.quota[at];
         if node.held[at] != sums.held[at] {
             found.push(Inconsistency::Held { queue: queue(), model: name() });
@@ -158,7 +159,7 @@ impl Policy {
         let taken = if node.is_leaf() {
             if quota.is_bounded { sums.held[at] } else { 0 }
         } else {
-            node.children.iter().map(|child| self.nodes[*child].quota[at].claim()).sum()
+            node.children.iter().map(|child| self.nodes[*child].quota[at].charge_to_parent()).sum()
         };
         if quota.taken != taken {
             found.push(Inconsistency::Taken { queue: queue(), model: name() });

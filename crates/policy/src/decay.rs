@@ -1,11 +1,11 @@
-//! Exponential decay in fixed-point integers: what is left of a value after a time, and what a
-//! constant rate has grown to. Pure arithmetic: it must know nothing of queues, and no floating
+//! Exponential decay in fixed-point integers: what remains of a value after a time, and what a
+//! constant rate has accrued. Pure arithmetic: it must know nothing of queues, and no floating
 //! point may enter it, so that a replay on any machine gives the same bits.
 //!
-//! With half-life `h`, elapsed time `t = (k + f)·h`, `k` whole and `0 ≤ f < 1`:
+//! With half-life `h`, elapsed time `t = (k + f)·h`, `k` an integer and `0 ≤ f < 1`:
 //!
-//! * left of a value: `v · 2^-(k+f)`
-//! * grown at rate `r`: the integral of `r · 2^-((t-s)/h)` for `s` from 0 to `t`, in closed form
+//! * remaining of a value: `v · 2^-(k+f)`
+//! * accrued at rate `r`: the integral of `r · 2^-((t-s)/h)` for `s` from 0 to `t`, in closed form
 //!   `r · h/ln 2 · (1 - 2^-(k+f))`
 //!
 //! Both need `1 - e^-y` for `y = f·ln 2 < 0.694`, which is `y · (1 - y/2·(1 - y/3·(1 - …)))` (the
@@ -25,7 +25,7 @@ const LN_2: u128 = 12_786_308_645_202_655_660;
 const INVERSE_LN_2: u128 = 26_613_026_195_688_644_983;
 /// Most terms of the series; see the header for the error this leaves.
 const TERMS: usize = 18;
-/// `2^64 / n` by `n`: a multiplication where a division would be most of the cost.
+/// `2^64 / n` by `n`: replaces a division, which would be most of the cost.
 const RECIPROCALS: [u128; TERMS + 1] = reciprocals();
 
 const fn reciprocals() -> [u128; TERMS + 1] {
@@ -38,23 +38,23 @@ const fn reciprocals() -> [u128; TERMS + 1] {
     table
 }
 
-/// How many terms leave an error below `2^-66`. The first left out is `y^n/(n+1)!`, where `(n+1)!
-/// >= 2^n`.
+/// Returns how many terms leave an error below `2^-66`. The first left out is `y^n/(n+1)!`, where
+/// `(n+1)! >= 2^n`.
 fn needed_terms(y: u128) -> usize {
     let bits = y.leading_zeros() as usize - 64;
     66usize.div_ceil(bits + 1).clamp(2, TERMS)
 }
 
-/// `a · b` where both have 64 fractional bits; neither exceeds one and not both are one.
+/// Returns `a · b` where both have 64 fractional bits; neither exceeds one and not both are one.
 fn multiply(a: u128, b: u128) -> u128 {
     (a * b) >> 64
 }
 
 /// `2^-(elapsed/half_life)`, split so that no precision is lost to the whole halvings.
 struct Factor {
-    /// Whole half-lives.
+    /// Number of whole half-lives.
     halvings: u32,
-    /// `2^-f`.
+    /// Remaining fraction for the rest, `2^-f`.
     kept: u128,
     /// `(1 - 2^-f) / ln 2`.
     gone: u128,
@@ -77,7 +77,7 @@ impl Factor {
 }
 
 impl Factor {
-    /// What is left of `value`, rounded to nearest.
+    /// Returns what remains of `value`, rounded to nearest.
     fn remaining(&self, value: u64) -> u64 {
         if self.halvings >= 64 {
             return 0;
@@ -86,14 +86,16 @@ impl Factor {
         ((halves + 1) >> 1) as u64
     }
 
-    /// What `rate` per millisecond has grown to, decay included, rounded to nearest; saturates.
+    /// Returns what `rate` per millisecond has accrued, decay included, rounded to nearest;
+    /// saturates.
     fn accrued(&self, rate: u64, half_life_ms: u64) -> u64 {
         let shift = self.halvings.min(127);
         let whole = INVERSE_LN_2 - (INVERSE_LN_2 >> shift);
         // At most 1/ln 2 < 2: 63 fractional bits keep the products below in range.
         let integral = (whole + (self.gone >> shift)) >> 1;
         let scale = u128::from(rate) * u128::from(half_life_ms);
-        let (high, low) = (scale >> 64, scale & (ONE - 1));
+        let high = scale >> 64;
+        let low = scale & (ONE - 1);
         let total = high
             .saturating_mul(integral)
             .saturating_mul(2)
@@ -102,8 +104,8 @@ impl Factor {
     }
 }
 
-/// `value` after `elapsed_ms` in which it decayed and `rate` per millisecond was added: what
-/// remains of the one and what accrued of the other, each rounded to nearest; saturates.
+/// Returns `value` after `elapsed_ms` in which it decayed and `rate` per millisecond was added:
+/// what remains of the one and what accrued of the other, each rounded to nearest; saturates.
 /// `half_life_ms` must not be 0.
 pub(crate) fn advanced(value: u64, rate: u64, elapsed_ms: u64, half_life_ms: u64) -> u64 {
     if elapsed_ms == 0 || (value == 0 && rate == 0) {
@@ -128,7 +130,7 @@ mod tests {
         advanced(0, rate, elapsed, half_life)
     }
 
-    /// Elapsed, half-life, and what is left of `u64::MAX`, computed with 80 decimal digits.
+    /// Elapsed time, half-life, and what remains of `u64::MAX`, computed with 80 decimal digits.
     const REMAINING: [(u64, u64, u64); 19] = [
         (1, WEEK_MS, 18_446_744_052_568_168_285),
         (1000, WEEK_MS, 18_446_722_932_338_324_498),
@@ -151,7 +153,7 @@ mod tests {
         (7, u64::MAX, 18_446_744_073_709_551_610),
     ];
 
-    /// Rate, elapsed, half-life, and what it has grown to, computed with 80 decimal digits.
+    /// Rate, elapsed time, half-life, and what has accrued, computed with 80 decimal digits.
     const ACCRUED: [(u64, u64, u64, u64); 13] = [
         (1000, 1, WEEK_MS, 1000),
         (1000, 1000, WEEK_MS, 999_999),
@@ -169,7 +171,7 @@ mod tests {
         (4_000_000_000, 31_536_000_000, 31_536_000_000, u64::MAX),
     ];
 
-    /// The stated error: 2^-60 of `scale`, and one for rounding.
+    /// Asserts the stated error: 2^-60 of `scale`, and one for rounding.
     fn assert_within(got: u64, exact: u64, scale: u128, row: &str) {
         let bound = (scale >> 60) + 1;
         assert!(
@@ -197,7 +199,7 @@ mod tests {
         assert_eq!((remaining(u64::MAX, u64::MAX, 1), remaining(0, 5, 9)), (0, 0));
         assert_eq!(accrued(u64::MAX, u64::MAX, u64::MAX), u64::MAX);
         assert_eq!(accrued(0, u64::MAX, 1), 0);
-        // To nearest, halves up: rounding down every time would lose what is settled often.
+        // Rounding is to nearest, halves up: rounding down would lose something at each update.
         assert_eq!([1, 2, 3, 4, 5].map(|value| remaining(value, 9, 9)), [1, 1, 2, 2, 3]);
     }
 
@@ -213,10 +215,12 @@ mod tests {
         ) {
             let elapsed = (halvings * half_life as f64) as u64;
             let factor = (-(elapsed as f64 / half_life as f64)).exp2();
-            let (left, exact) = (remaining(value, elapsed, half_life) as f64, value as f64 * factor);
+            let left = remaining(value, elapsed, half_life) as f64;
+            let exact = value as f64 * factor;
             prop_assert!((left - exact).abs() <= exact * 1e-13 + 1.0, "{left} {exact}");
             let scale = rate as f64 * half_life as f64 / std::f64::consts::LN_2;
-            let (grown, exact) = (accrued(rate, elapsed, half_life) as f64, scale * (1.0 - factor));
+            let grown = accrued(rate, elapsed, half_life) as f64;
+            let exact = scale * (1.0 - factor);
             prop_assert!((grown - exact).abs() <= scale * 1e-14 + 1.0, "{grown} {exact}");
         }
 

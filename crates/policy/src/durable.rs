@@ -1,6 +1,6 @@
-//! The part of a [`Policy`] that a snapshot keeps: tree, names, usage, and what was used of
-//! budgets. What runs and waits is left out; the engine rebuilds it through
-//! [`Policy::restore_hold`], [`Policy::restore_promise`] and [`Policy::enqueue`].
+//! The part of a [`Policy`] that a snapshot keeps: tree, names, usage, and use of budgets. Running
+//! and pending elements are left out; the engine reports them again through
+//! [`Policy::restore_hold`], [`Policy::restore_charge`] and [`Policy::enqueue`].
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use muster_model::{GpuModel, QueueName, QueueTree, UserName};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::Policy;
-use crate::budget::StoredAccount;
+use crate::budget::StoredBudgetAccount;
 use crate::intern::{Models, UserId, Users};
 use crate::leaf::{LeafState, UserRow};
 use crate::tree::TreeError;
-use crate::usage::Usage;
+use crate::usage::DecayedUsage;
 
-/// The stored form. Lists are by id.
+/// Stored form of a policy. Lists are by id.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Durable {
     tree: QueueTree,
@@ -22,19 +22,19 @@ pub(crate) struct Durable {
     /// Thousandths of GPUs by model.
     capacity: Vec<u64>,
     users: Vec<UserName>,
-    /// Leaves that exist or have existed.
+    /// Leaf queues that exist or have existed.
     leaves: Vec<DurableLeaf>,
     /// Usage by model of every queue; the root has the empty name.
-    queues: BTreeMap<QueueName, Vec<Usage>>,
-    /// What was used of budgets, by queue; a snapshot of a version without budgets has none.
+    queues: BTreeMap<QueueName, Vec<DecayedUsage>>,
+    /// Use of budgets, by queue; empty in a snapshot of a version without budgets.
     #[serde(default)]
-    budgets: BTreeMap<QueueName, StoredAccount>,
+    budgets: BTreeMap<QueueName, StoredBudgetAccount>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct DurableLeaf {
     name: QueueName,
-    users: BTreeMap<UserId, Vec<Usage>>,
+    users: BTreeMap<UserId, Vec<DecayedUsage>>,
 }
 
 impl Serialize for Policy {
@@ -44,7 +44,7 @@ impl Serialize for Policy {
             users: state
                 .users
                 .iter()
-                .filter(|(_, row)| !row.usage.iter().all(Usage::is_blank))
+                .filter(|(_, row)| !row.usage.iter().all(DecayedUsage::is_blank))
                 .map(|(user, row)| (*user, row.usage.clone()))
                 .collect(),
         };
@@ -96,12 +96,12 @@ impl TryFrom<Durable> for Policy {
         for node in &mut policy.nodes {
             if let Some(usage) = durable.queues.get(&node.name) {
                 node.usage.clone_from(usage);
-                node.usage.resize(count, Usage::default());
+                node.usage.resize(count, DecayedUsage::default());
             }
         }
         for (state, leaf) in policy.leaves.iter_mut().zip(durable.leaves) {
             for (user, mut usage) in leaf.users {
-                usage.resize(count, Usage::default());
+                usage.resize(count, DecayedUsage::default());
                 state.users.insert(user, UserRow { usage, ..UserRow::new(count) });
             }
         }

@@ -1,5 +1,5 @@
-//! Dense ids for names: GPU models, users, leaf queues. Ids are given in order of first sight and
-//! never reused, so a replay gives the same ones.
+//! Dense ids for names: GPU models, users, leaf queues. Ids are assigned in order of first use and
+//! never reused, so a replay assigns the same ones.
 
 use std::collections::BTreeMap;
 
@@ -7,27 +7,28 @@ use muster_model::{GpuModel, UserName};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-/// A GPU model, dense, in order of first sight.
+/// Id of a GPU model; dense, in order of first use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ModelId(pub u16);
 
-/// A leaf queue. Survives [`crate::Policy::replace_tree`] as long as a leaf of that name exists.
+/// Id of a leaf queue. Survives [`crate::Policy::replace_tree`] as long as a leaf of that name
+/// exists.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
 pub struct LeafId(pub u32);
 
-/// A user.
+/// Id of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct UserId(pub u32);
 
-/// The engine's key of a pending entry; opaque here.
+/// Key of a pending entry, assigned by the engine; opaque here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Slot(pub u32);
+pub struct EntrySlot(pub u32);
 
 /// GPU models by [`ModelId`].
 #[derive(Clone, Debug, Default)]
@@ -37,31 +38,31 @@ pub struct Models {
 }
 
 impl Models {
-    /// The model's name.
+    /// Returns the name of a model.
     #[must_use]
     pub fn name(&self, model: ModelId) -> &GpuModel {
         &self.names[usize::from(model.0)]
     }
 
-    /// The id of a model seen before.
+    /// Returns the id of a model, if it was seen before.
     #[must_use]
     pub fn find(&self, name: &GpuModel) -> Option<ModelId> {
         self.ids.get(name).copied()
     }
 
-    /// How many models have been seen.
+    /// Returns the number of models seen.
     #[must_use]
     pub fn len(&self) -> usize {
         self.names.len()
     }
 
-    /// True when no model has been seen.
+    /// Returns true if no model was seen.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 
-    /// All ids in order.
+    /// Returns all ids in order.
     pub fn ids(&self) -> impl Iterator<Item = ModelId> + use<> {
         (0..self.names.len()).map(|index| ModelId(index as u16))
     }
@@ -83,11 +84,11 @@ impl Models {
     }
 }
 
-/// Users by [`UserId`].
+/// Names of users by [`UserId`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Users {
     names: Vec<UserName>,
-    /// Looked up for every job that comes; never listed.
+    /// Ids by name; never iterated.
     ids: FxHashMap<UserName, UserId>,
 }
 

@@ -1,5 +1,5 @@
-//! What a leaf queue knows beyond its place in the tree: its users' numbers and who waits, in the
-//! order of priority and age. It must not know shares; `pass` brings them in.
+//! State of a leaf queue beyond its place in the tree: the counters of its users, and pending
+//! entries by priority and age. It must not know shares; `pass` adds them.
 
 use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
@@ -8,20 +8,20 @@ use std::collections::{BTreeMap, VecDeque};
 use muster_model::QueueName;
 
 use crate::Policy;
-use crate::intern::{LeafId, Slot, UserId};
-use crate::usage::Usage;
+use crate::intern::{EntrySlot, LeafId, UserId};
+use crate::usage::DecayedUsage;
 
-/// A leaf that exists or has existed.
+/// Leaf queue that exists or has existed.
 #[derive(Clone, Debug)]
 pub(crate) struct LeafState {
     pub(crate) name: QueueName,
-    /// Its place in the tree; `None` once it is gone.
+    /// Index in the tree; `None` once it was removed.
     pub(crate) node: Option<usize>,
     pub(crate) users: BTreeMap<UserId, UserRow>,
-    /// Jobs of which something waits, by user.
-    pub(crate) waiting_jobs: BTreeMap<UserId, u32>,
-    /// Highest priority first.
-    pub(crate) levels: BTreeMap<Reverse<i32>, Level>,
+    /// Number of jobs with pending elements, by user.
+    pub(crate) pending_jobs: BTreeMap<UserId, u32>,
+    /// Pending entries, highest priority first.
+    pub(crate) levels: BTreeMap<Reverse<i32>, PriorityLevel>,
 }
 
 impl LeafState {
@@ -30,69 +30,70 @@ impl LeafState {
             name,
             node: None,
             users: BTreeMap::new(),
-            waiting_jobs: BTreeMap::new(),
+            pending_jobs: BTreeMap::new(),
             levels: BTreeMap::new(),
         }
     }
 }
 
-/// A user in a leaf. Vectors are by [`crate::ModelId`].
+/// Counters of a user in a leaf. Vectors are by [`crate::ModelId`].
 #[derive(Clone, Debug)]
 pub(crate) struct UserRow {
-    /// Elements holding resources.
+    /// Number of elements that hold resources.
     pub(crate) running: u32,
     /// Thousandths of GPUs held.
     pub(crate) held: Vec<u64>,
-    pub(crate) usage: Vec<Usage>,
+    pub(crate) usage: Vec<DecayedUsage>,
 }
 
 impl UserRow {
     pub(crate) fn new(models: usize) -> Self {
-        Self { running: 0, held: vec![0; models], usage: vec![Usage::default(); models] }
+        Self { running: 0, held: vec![0; models], usage: vec![DecayedUsage::default(); models] }
     }
 
-    /// Room for every model up to `count`.
+    /// Extends the vectors to `count` models.
     pub(crate) fn widen(&mut self, count: usize) {
         self.held.resize(count, 0);
-        self.usage.resize(count, Usage::default());
+        self.usage.resize(count, DecayedUsage::default());
     }
 
-    /// Nothing to remember: the row is dropped.
+    /// Returns true if the row is empty and may be dropped.
     pub(crate) fn is_blank(&self) -> bool {
-        self.running == 0 && self.usage.iter().all(Usage::is_blank)
+        self.running == 0 && self.usage.iter().all(DecayedUsage::is_blank)
     }
 }
 
-/// Entries of one priority: per user, by `seq`, which is oldest first. They mostly come at the end
-/// and leave at the front.
+/// Entries of one priority, per user by `seq`, the oldest first. They mostly arrive at the end and
+/// leave at the front.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Level {
-    pub(crate) users: BTreeMap<UserId, VecDeque<(u64, Slot)>>,
+pub(crate) struct PriorityLevel {
+    pub(crate) users: BTreeMap<UserId, VecDeque<(u64, EntrySlot)>>,
     pub(crate) count: u32,
 }
 
 impl Policy {
-    /// A job of `user` waits in `leaf`, if only with one of its elements, on hold or not. For the
-    /// limit on such jobs; the order knows entries.
-    pub fn job_waits(&mut self, leaf: LeafId, user: UserId) {
-        self.count_waiting(leaf, user, 1);
+    /// Counts a job of `user` with pending elements in `leaf`, on hold or not, for the limit on
+    /// such jobs. The order uses entries instead.
+    pub fn add_pending_job(&mut self, leaf: LeafId, user: UserId) {
+        self.add_pending_jobs(leaf, user, 1);
     }
 
-    /// Nothing of a job counted by [`Policy::job_waits`] waits any more.
-    pub fn job_waits_no_more(&mut self, leaf: LeafId, user: UserId) {
+    /// Uncounts a job that [`Policy::add_pending_job`] counted, once none of its elements is
+    /// pending.
+    pub fn remove_pending_job(&mut self, leaf: LeafId, user: UserId) {
         let change = |count: &mut u32| {
-            debug_assert!(*count > 0, "more jobs wait no more than did");
+            debug_assert!(*count > 0, "removed more pending jobs than were added");
             *count = count.saturating_sub(1);
         };
-        self.change_waiting(leaf, user, change);
+        self.change_pending_jobs(leaf, user, change);
     }
 
-    /// So many more jobs of a user wait.
-    pub(crate) fn count_waiting(&mut self, leaf: LeafId, user: UserId, jobs: u32) {
-        self.change_waiting(leaf, user, |count| *count += jobs);
+    /// Counts more jobs of a user with pending elements.
+    pub(crate) fn add_pending_jobs(&mut self, leaf: LeafId, user: UserId, jobs: u32) {
+        self.change_pending_jobs(leaf, user, |count| *count += jobs);
     }
 
-    fn change_waiting(&mut self, leaf: LeafId, user: UserId, change: impl Fn(&mut u32)) {
+    fn change_pending_jobs(&mut self, leaf: LeafId, user: UserId, change: impl Fn(&mut u32)) {
         let apply = |counts: &mut BTreeMap<UserId, u32>| {
             let mut count = match counts.entry(user) {
                 Entry::Occupied(count) => count,
@@ -103,20 +104,27 @@ impl Policy {
                 count.remove();
             }
         };
-        apply(&mut self.leaf_state_mut(leaf).waiting_jobs);
+        apply(&mut self.leaf_state_mut(leaf).pending_jobs);
         let mut next = Some(self.node_of(leaf));
         while let Some(index) = next {
             let node = &mut self.nodes[index];
             if node.limits.pending_jobs.is_some() {
-                apply(&mut node.waiting_jobs);
+                apply(&mut node.pending_jobs);
             }
             next = node.parent;
         }
     }
 
-    /// An element may be considered for a start. `seq` orders by age and is unique among pending
-    /// entries.
-    pub fn enqueue(&mut self, leaf: LeafId, user: UserId, priority: i32, seq: u64, slot: Slot) {
+    /// Adds an entry whose elements may be considered for a start. `seq` orders by age and is
+    /// unique among pending entries.
+    pub fn enqueue(
+        &mut self,
+        leaf: LeafId,
+        user: UserId,
+        priority: i32,
+        seq: u64,
+        slot: EntrySlot,
+    ) {
         let level = self.leaf_state_mut(leaf).levels.entry(Reverse(priority)).or_default();
         let entries = level.users.entry(user).or_default();
         match entries.back() {
@@ -130,7 +138,8 @@ impl Policy {
             _ => entries.push_back((seq, slot)),
         }
         level.count += 1;
-        let (mut below, mut next) = (None, Some(self.node_of(leaf)));
+        let mut below = None;
+        let mut next = Some(self.node_of(leaf));
         while let Some(index) = next {
             let node = &mut self.nodes[index];
             node.pending += 1;
@@ -139,7 +148,7 @@ impl Policy {
         }
     }
 
-    /// The inverse of [`Policy::enqueue`]. An entry that is not there is ignored.
+    /// Removes an entry that [`Policy::enqueue`] added. An unknown entry is ignored.
     pub fn dequeue(&mut self, leaf: LeafId, user: UserId, priority: i32, seq: u64) {
         let levels = &mut self.leaf_state_mut(leaf).levels;
         let Some(level) = levels.get_mut(&Reverse(priority)) else { return };
@@ -153,7 +162,8 @@ impl Policy {
         if level.count == 0 {
             levels.remove(&Reverse(priority));
         }
-        let (mut emptied, mut next) = (None, Some(self.node_of(leaf)));
+        let mut emptied = None;
+        let mut next = Some(self.node_of(leaf));
         while let Some(index) = next {
             let node = &mut self.nodes[index];
             node.pending -= 1;
@@ -165,7 +175,7 @@ impl Policy {
     }
 }
 
-/// Where an entry is, or would be.
-fn place(entries: &VecDeque<(u64, Slot)>, seq: u64) -> Result<usize, usize> {
+/// Returns the position of an entry, or where it would be inserted.
+fn place(entries: &VecDeque<(u64, EntrySlot)>, seq: u64) -> Result<usize, usize> {
     entries.binary_search_by_key(&seq, |(other, _)| *other)
 }

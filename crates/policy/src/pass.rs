@@ -1,17 +1,18 @@
-//! One pass over everything that waits, in order: level by level the queue with the lowest share,
-//! in a leaf the highest priority, then the user with the lowest share, then age. What waits in
-//! [`Tier::Last`] comes after everything else of all queues, in an order of the same kind.
+//! Order of pending entries in one scheduling pass: level by level the queue with the lowest share,
+//! in a leaf the highest priority, then the user with the lowest share, then age. Opportunistic
+//! entries ([`Tier::Opportunistic`]) come after all others of all queues, in an order of the same
+//! kind.
 //!
-//! The order is merged lazily and follows what starts: after [`Pass::started`] only the ranks on
-//! that path are taken anew. A pass holds no borrow of the [`Policy`], so that the caller can hold
-//! and undo between two entries; entries must not be enqueued or dequeued during a pass. What is
-//! fixed at the beginning is the instant at which shares are read.
+//! The order is merged lazily and follows starts: after [`Pass::note_start`] only the ranks on that
+//! path are computed again. A pass holds no borrow of the [`Policy`], so that the caller can hold
+//! and undo between two entries; entries must not be enqueued or dequeued during a pass. The
+//! instant at which shares are read is fixed at the beginning.
 //!
-//! Cost: opening a queue ranks its children that have entries, opening a priority ranks its users;
-//! then a step in a heap per entry and queue of the path, and one descent of the tree whenever the
-//! leaf changes. What has left its place in a heap stays there until it comes up: who starts is
-//! mostly first, and takes its new place at once. Who is alone has no heap. A pass that is over can
-//! be begun again, in the memory that it has.
+//! Cost: opening a queue ranks its children with entries, opening a priority ranks its users; then
+//! a heap step per entry and queue of the path, and one descent of the tree whenever the leaf
+//! changes. A stale item stays in its heap until it comes up: a user or queue with a start is
+//! mostly at the top, and gets its new rank at once. A single child or user has no heap. A finished
+//! pass can be restarted in its memory.
 
 use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
@@ -22,64 +23,62 @@ use muster_model::{Tier, Time};
 use smallvec::SmallVec;
 
 use crate::Policy;
-use crate::intern::{LeafId, Slot, UserId};
+use crate::intern::{EntrySlot, LeafId, UserId};
 use crate::share::QueueRank;
 use crate::tree::ROOT;
 
-/// See the module's description.
+/// Iterator over pending entries, in order; see the module's description.
 #[derive(Clone, Debug, Default)]
 pub struct Pass {
     now: Time,
-    /// What is given at present.
+    /// Tier that is being read.
     tier: Tier,
-    /// Of inner queues, by node.
-    rankings: Vec<Ranking>,
-    /// Of leaves, by node.
+    /// Rankings of inner queues, by node.
+    rankings: Vec<ChildRanking>,
+    /// Cursors of leaves, by node.
     leaves: Vec<LeafCursor>,
-    /// The leaf that the next entry comes from, unless its rank changes.
+    /// Leaf that the next entry comes from, unless its rank changes.
     current: Option<usize>,
 }
 
-/// The highest priority of the last tier; those after it are of it, too.
-const LAST: Reverse<i32> = Reverse(Tier::LAST_ORDER);
+/// Highest priority of opportunistic entries; all lower ones are opportunistic, too.
+const OPPORTUNISTIC: Reverse<i32> = Reverse(Tier::MAX_OPPORTUNISTIC_ORDER);
 
 /// Children of an inner queue that may have entries left.
 #[derive(Clone, Debug, Default)]
-struct Ranking {
-    /// It was visited in this tier.
+struct ChildRanking {
+    /// True once it was visited in this tier.
     is_open: bool,
-    /// The first first. May hold ranks that a child has left behind. Empty where there is one
-    /// child.
+    /// Children by rank, the first first. May hold stale ranks. Empty if there is one child.
     order: BinaryHeap<Reverse<(QueueRank, usize)>>,
-    /// By node, rising; `None` once a child has nothing left.
+    /// Rank by node, ascending; `None` once a child has nothing left.
     ranks: SmallVec<[(usize, Option<QueueRank>); 1]>,
-    /// How many have something left.
+    /// Number of children with entries left.
     left: usize,
 }
 
 impl Policy {
-    /// Does anything wait in the last tier?
-    fn has_last(&self) -> bool {
-        self.leaves
-            .iter()
-            .any(|leaf| leaf.levels.last_key_value().is_some_and(|(lowest, _)| *lowest >= LAST))
+    /// Returns true if any opportunistic entry is pending.
+    fn has_opportunistic(&self) -> bool {
+        self.leaves.iter().any(|leaf| {
+            leaf.levels.last_key_value().is_some_and(|(lowest, _)| *lowest >= OPPORTUNISTIC)
+        })
     }
 
-    /// Begins a pass; shares are read at `now`, with the running counters as they are at each step.
+    /// Begins a pass; shares are read at `now`, with the counters as they are at each step.
     #[must_use]
     pub fn begin_pass(&self, now: Time) -> Pass {
         let mut pass = Pass::default();
-        pass.begin_again(self, now);
+        pass.restart(self, now);
         pass
     }
 }
 
 impl Pass {
-    /// As [`Policy::begin_pass`], whatever became of the pass that this was, and of which policy it
-    /// was one.
-    pub fn begin_again(&mut self, policy: &Policy, now: Time) {
-        (self.now, self.tier, self.current) = (now, Tier::Usual, None);
-        self.rankings.resize_with(policy.nodes.len(), Ranking::default);
+    /// As [`Policy::begin_pass`], reusing the memory of any earlier pass.
+    pub fn restart(&mut self, policy: &Policy, now: Time) {
+        (self.now, self.tier, self.current) = (now, Tier::Normal, None);
+        self.rankings.resize_with(policy.nodes.len(), ChildRanking::default);
         self.leaves.resize_with(policy.nodes.len(), LeafCursor::default);
         self.close_all();
         for leaf in &mut self.leaves {
@@ -88,12 +87,13 @@ impl Pass {
         }
     }
 
-    /// The next entry; each is given once. `policy` is the one that the pass was begun on.
-    pub fn next(&mut self, policy: &Policy) -> Option<Slot> {
+    /// Returns the next entry; each is returned once. `policy` is the one that the pass was begun
+    /// on.
+    pub fn next(&mut self, policy: &Policy) -> Option<EntrySlot> {
         loop {
             let Some(node) = self.current.or_else(|| self.descend(policy)) else {
-                if self.tier == Tier::Usual && policy.has_last() {
-                    self.begin_last();
+                if self.tier == Tier::Normal && policy.has_opportunistic() {
+                    self.begin_opportunistic();
                     continue;
                 }
                 return None;
@@ -114,38 +114,38 @@ impl Pass {
         }
     }
 
-    /// What `user` holds in `leaf` has changed (held or undone): their ranks and those of the path
-    /// are taken anew.
-    pub fn started(&mut self, policy: &Policy, leaf: LeafId, user: UserId) {
+    /// Updates the ranks of the user and of the queues of the path, after what `user` holds in
+    /// `leaf` has changed.
+    pub fn note_start(&mut self, policy: &Policy, leaf: LeafId, user: UserId) {
         // 1. The leaf that was current may no longer be first.
         self.current = None;
         // 2. The user within the leaf.
         let mut below = policy.node_of(leaf);
         if self.leaves[below].is_open {
-            self.leaves[below].rank_again(policy, self.now, user);
+            self.leaves[below].update_rank(policy, self.now, user);
         }
         // 3. The queues of the path among their siblings.
         while let Some(parent) = policy.nodes[below].parent {
             if self.rankings[parent].is_open {
-                self.rankings[parent].rank_again(policy, self.now, below);
+                self.rankings[parent].update_rank(policy, self.now, below);
             }
             below = parent;
         }
     }
 
-    /// No more entries of this leaf in this pass.
+    /// Skips all further entries of this leaf in this pass.
     pub fn skip_leaf(&mut self, policy: &Policy, leaf: LeafId) {
         self.leaves[policy.node_of(leaf)].is_skipped = true;
     }
 
-    /// No more entries of this user in this leaf in this pass, whatever their priority.
+    /// Skips all further entries of this user in this leaf in this pass, whatever their priority.
     pub fn skip_user(&mut self, policy: &Policy, leaf: LeafId, user: UserId) {
         self.leaves[policy.node_of(leaf)].skip(user);
     }
 
-    /// Everything else was given: from the top again, through what comes last.
-    fn begin_last(&mut self) {
-        self.tier = Tier::Last;
+    /// Continues with the opportunistic entries, from the top.
+    fn begin_opportunistic(&mut self) {
+        self.tier = Tier::Opportunistic;
         self.close_all();
     }
 
@@ -154,7 +154,7 @@ impl Pass {
         self.leaves.iter_mut().for_each(|leaf| leaf.is_open = false);
     }
 
-    /// The leaf that is first now.
+    /// Returns the leaf that is first now.
     fn descend(&mut self, policy: &Policy) -> Option<usize> {
         let mut index = ROOT;
         while !policy.nodes[index].is_leaf() {
@@ -168,7 +168,7 @@ impl Pass {
         Some(index)
     }
 
-    /// Takes a leaf out, and every queue above that has nothing left.
+    /// Removes a leaf, and every queue above it that has nothing left.
     fn close(&mut self, policy: &Policy, leaf: usize) {
         let mut below = leaf;
         while let Some(parent) = policy.nodes[below].parent {
@@ -187,13 +187,13 @@ impl Pass {
     }
 }
 
-impl Ranking {
+impl ChildRanking {
     fn open(&mut self, policy: &Policy, now: Time, index: usize) {
         let children = &policy.nodes[index].pending_children;
         (self.is_open, self.left) = (true, children.len());
         self.ranks.clear();
         self.order.clear();
-        // Who has no sibling is first whatever his share.
+        // A single child is first whatever its share.
         if children.len() == 1 {
             self.ranks.extend(children.iter().map(|child| (*child, Some(QueueRank::default()))));
             return;
@@ -204,13 +204,13 @@ impl Ranking {
         self.order.extend(order.filter_map(|(child, rank)| Some(Reverse(((*rank)?, *child)))));
     }
 
-    /// The rank of a child that is among those with entries, or was.
+    /// Returns the rank of a child with entries, or that had some.
     fn rank_of(&mut self, child: usize) -> Option<&mut Option<QueueRank>> {
         let at = self.ranks.binary_search_by_key(&child, |(other, _)| *other).ok()?;
         Some(&mut self.ranks[at].1)
     }
 
-    /// The child that comes first.
+    /// Returns the child that comes first.
     fn first(&mut self) -> Option<usize> {
         if let [(child, rank)] = self.ranks[..] {
             return rank.map(|_| child);
@@ -224,7 +224,7 @@ impl Ranking {
         }
     }
 
-    fn rank_again(&mut self, policy: &Policy, now: Time, child: usize) {
+    fn update_rank(&mut self, policy: &Policy, now: Time, child: usize) {
         if self.ranks.len() == 1 {
             return;
         }
@@ -243,65 +243,65 @@ impl Ranking {
     }
 }
 
-/// How far a leaf has been read: priority by priority, and in one the users by share, then age.
+/// Position in a leaf: priority by priority, and in one the users by share, then age.
 #[derive(Clone, Debug, Default)]
 struct LeafCursor {
-    /// It was begun in this tier, and is not at its end.
+    /// True if it was begun in this tier, and is not at its end.
     is_open: bool,
-    /// Nothing more is given of it.
+    /// True if the rest of it is skipped.
     is_skipped: bool,
     leaf: LeafId,
-    /// Only priorities of this tier are read.
+    /// Tier that is read.
     tier: Tier,
-    /// The priority being read.
+    /// Priority that is being read.
     priority: Option<Reverse<i32>>,
-    /// Lowest share first, then the lowest `seq` of the next entry. May hold keys that its user has
-    /// left behind. Empty where there is one user.
+    /// Users by lowest share, then by lowest `seq` of the next entry. May hold stale keys. Empty if
+    /// there is one user.
     order: BinaryHeap<Reverse<UserKey>>,
     /// Users with entries in this priority, by id.
     users: SmallVec<[UserCursor; 1]>,
-    /// How many of them have entries left.
+    /// Number of them with entries left.
     left: usize,
-    /// Users of whom nothing more is given.
+    /// Users that are skipped.
     skipped: BTreeSet<UserId>,
 }
 
-/// What orders a user's next entry: share and `seq`; and where its user is among those of the leaf.
+/// Order of a user's next entry: share and `seq`; then the user's index in the leaf.
 type UserKey = (u64, u64, usize);
 
-/// How far one user's entries of one priority have been read.
+/// Position in one user's entries of one priority.
 #[derive(Clone, Debug)]
 struct UserCursor {
     user: UserId,
     share: u64,
-    /// Nothing is left, or nothing more is given.
+    /// True if nothing is left, or the rest is skipped.
     is_done: bool,
-    /// The entry to be given next.
-    head: (u64, Slot),
-    /// Those after it that were read, the last first; and how many of the user's were.
-    ahead: Vec<(u64, Slot)>,
+    /// Next entry of the user.
+    head: (u64, EntrySlot),
+    /// Entries after it that were read, the last first; `read` counts all that were.
+    buffered: Vec<(u64, EntrySlot)>,
     read: usize,
 }
 
-/// How many entries of a user are read at once.
-const AT_ONCE: usize = 16;
+/// Number of entries of a user that are read at once.
+const BATCH: usize = 16;
 
 impl LeafCursor {
     fn open(&mut self, policy: &Policy, node: usize, tier: Tier) {
-        self.leaf = policy.nodes[node].leaf.expect("a node without children is a leaf with an id");
+        self.leaf = policy.nodes[node].leaf.expect("a queue without children has a leaf id");
         (self.is_open, self.tier, self.priority, self.left) = (true, tier, None, 0);
     }
 
-    fn next(&mut self, policy: &Policy, now: Time) -> Option<Slot> {
+    fn next(&mut self, policy: &Policy, now: Time) -> Option<EntrySlot> {
         loop {
             while self.left == 0 {
                 self.open_next_priority(policy, now)?;
             }
             let priority = self.priority?;
-            // Who is alone has no order to keep.
+            // A single user needs no order.
             if let [cursor] = &mut self.users[..] {
                 let slot = cursor.head.1;
-                if !cursor.go_on(policy, self.leaf, priority) {
+                if !cursor.advance(policy, self.leaf, priority) {
                     self.left -= 1;
                 }
                 return Some(slot);
@@ -313,7 +313,7 @@ impl LeafCursor {
                 continue;
             }
             let slot = cursor.head.1;
-            if cursor.go_on(policy, self.leaf, priority) {
+            if cursor.advance(policy, self.leaf, priority) {
                 top.0.1 = cursor.head.0;
             } else {
                 PeekMut::pop(top);
@@ -326,8 +326,8 @@ impl LeafCursor {
     fn open_next_priority(&mut self, policy: &Policy, now: Time) -> Option<()> {
         let levels = &policy.leaf_state(self.leaf).levels;
         let (priority, level) = match (self.priority, self.tier) {
-            (None, Tier::Usual) => levels.first_key_value()?,
-            (None, Tier::Last) => levels.range(LAST..).next()?,
+            (None, Tier::Normal) => levels.first_key_value()?,
+            (None, Tier::Opportunistic) => levels.range(OPPORTUNISTIC..).next()?,
             (Some(read), _) => levels.range((Excluded(read), Unbounded)).next()?,
         };
         if Tier::of_order(priority.0) != self.tier {
@@ -342,7 +342,7 @@ impl LeafCursor {
             };
             let share = if is_alone { 0 } else { policy.user_share(now, self.leaf, *user) };
             match self.users.get_mut(known) {
-                Some(cursor) => cursor.begin_again(*user, share, *head),
+                Some(cursor) => cursor.restart(*user, share, *head),
                 None => self.users.push(UserCursor::new(*user, share, *head)),
             }
             known += 1;
@@ -362,7 +362,7 @@ impl LeafCursor {
         (!self.users[at].is_done).then_some(at)
     }
 
-    /// Gives nothing more of a user.
+    /// Skips the rest of a user.
     fn skip(&mut self, user: UserId) {
         self.skipped.insert(user);
         if self.is_open
@@ -373,7 +373,7 @@ impl LeafCursor {
         }
     }
 
-    fn rank_again(&mut self, policy: &Policy, now: Time, user: UserId) {
+    fn update_rank(&mut self, policy: &Policy, now: Time, user: UserId) {
         let Some(at) = self.find(user).filter(|_| self.users.len() > 1) else { return };
         let share = policy.user_share(now, self.leaf, user);
         if share != self.users[at].share {
@@ -384,39 +384,39 @@ impl LeafCursor {
 }
 
 impl UserCursor {
-    fn new(user: UserId, share: u64, head: (u64, Slot)) -> Self {
-        Self { user, share, is_done: false, head, ahead: Vec::new(), read: 1 }
+    fn new(user: UserId, share: u64, head: (u64, EntrySlot)) -> Self {
+        Self { user, share, is_done: false, head, buffered: Vec::new(), read: 1 }
     }
 
-    /// As a new one, in the memory that it has.
-    fn begin_again(&mut self, user: UserId, share: u64, head: (u64, Slot)) {
-        let mut ahead = std::mem::take(&mut self.ahead);
+    /// Restarts the cursor in its memory.
+    fn restart(&mut self, user: UserId, share: u64, head: (u64, EntrySlot)) {
+        let mut ahead = std::mem::take(&mut self.buffered);
         ahead.clear();
-        *self = Self { ahead, ..Self::new(user, share, head) };
+        *self = Self { buffered: ahead, ..Self::new(user, share, head) };
     }
 
-    /// Comes to the user's next entry; false where there is none.
-    fn go_on(&mut self, policy: &Policy, leaf: LeafId, priority: Reverse<i32>) -> bool {
-        if self.ahead.is_empty() {
+    /// Advances to the user's next entry; returns false if there is none.
+    fn advance(&mut self, policy: &Policy, leaf: LeafId, priority: Reverse<i32>) -> bool {
+        if self.buffered.is_empty() {
             let level = policy.leaf_state(leaf).levels.get(&priority);
             let entries = level.and_then(|level| level.users.get(&self.user));
-            entries.into_iter().for_each(|entries| self.read_on(entries));
+            entries.into_iter().for_each(|entries| self.read_batch(entries));
         }
-        match self.ahead.pop() {
+        match self.buffered.pop() {
             Some(head) => self.head = head,
             None => self.is_done = true,
         }
         !self.is_done
     }
 
-    /// Reads on among the user's entries.
-    fn read_on(&mut self, entries: &VecDeque<(u64, Slot)>) {
-        let until = entries.len().min(self.read + AT_ONCE);
-        self.ahead.extend(entries.range(self.read..until).rev().copied());
+    /// Reads the next batch of the user's entries.
+    fn read_batch(&mut self, entries: &VecDeque<(u64, EntrySlot)>) {
+        let until = entries.len().min(self.read + BATCH);
+        self.buffered.extend(entries.range(self.read..until).rev().copied());
         self.read = until;
     }
 
-    /// `at` is its place among the users of its leaf.
+    /// Returns the order key; `at` is the user's index in the leaf.
     fn key(&self, at: usize) -> UserKey {
         (self.share, self.head.0, at)
     }

@@ -1,5 +1,5 @@
-//! A new tree in place of the old one while jobs wait and run. Usage is kept by name; nothing that
-//! runs is touched, even if it now exceeds a quota or a limit.
+//! Replaces the queue tree while jobs are pending and running. Usage is kept by name; running jobs
+//! are not touched, even if they now exceed a quota or a limit.
 
 use std::collections::BTreeMap;
 
@@ -8,57 +8,58 @@ use muster_model::{QueueName, QueueTree, Time};
 use crate::Policy;
 use crate::intern::{LeafId, ModelId, UserId};
 use crate::leaf::{LeafState, UserRow};
-use crate::tree::{Node, ROOT, TreeError};
-use crate::usage::Usage;
+use crate::tree::{QueueNode, ROOT, TreeError};
+use crate::usage::DecayedUsage;
 
 impl Policy {
     /// Replaces the tree at `now`. A queue keeps its usage, and a leaf its [`LeafId`], as long as
-    /// there is one of the same path. What waits and runs in a leaf that is gone moves to the
-    /// default queue ([`Policy::leaf_moved`]), without the usage that it made in the old one. A
-    /// budget keeps what was used of its window, if its windows stay the same ones; what runs must
-    /// be told again with [`Policy::restore_promise`]. Must not be called between `try_hold` and
+    /// there is one of the same path. Pending and running jobs of a removed leaf move to the
+    /// default queue ([`Policy::current_leaf`]), without the usage of the old one. A budget keeps
+    /// what was used of its period, if its periods stay the same; running elements must be reported
+    /// again with [`Policy::restore_charge`]. Must not be called between `try_hold` and
     /// `undo_hold`.
     ///
     /// # Errors
-    /// What is wrong with the new tree; then nothing has changed.
+    /// The first defect of the new tree; then nothing has changed.
     pub fn replace_tree(&mut self, now: Time, tree: QueueTree) -> Result<(), TreeError> {
         let leaves = self.leaves.iter().map(|state| LeafState::new(state.name.clone())).collect();
         let mut next = Policy::assemble(tree, self.models.clone(), self.users.clone(), leaves)?;
         // 1. Capacity, and usage by name, brought up to date under the old half-life.
         next.capacity[..self.capacity.len()].copy_from_slice(&self.capacity);
-        let (half_life_ms, count) = (self.half_life_ms(), next.models.len());
-        let settle = |usage: &[Usage]| {
-            let mut usage: Vec<Usage> = usage.to_vec();
-            usage.iter_mut().for_each(|one| one.settle(now, half_life_ms));
-            usage.resize(count, Usage::default());
-            usage.into_iter().map(Usage::stopped).collect::<Vec<_>>()
+        let half_life_ms = self.half_life_ms();
+        let count = next.models.len();
+        let accrued = |usage: &[DecayedUsage]| {
+            let mut usage: Vec<DecayedUsage> = usage.to_vec();
+            usage.iter_mut().for_each(|one| one.accrue_until(now, half_life_ms));
+            usage.resize(count, DecayedUsage::default());
+            usage.into_iter().map(DecayedUsage::stopped).collect::<Vec<_>>()
         };
-        let old: BTreeMap<&QueueName, &Node> =
+        let old: BTreeMap<&QueueName, &QueueNode> =
             self.nodes.iter().map(|node| (&node.name, node)).collect();
         for node in &mut next.nodes {
             if let Some(old) = old.get(&node.name) {
-                node.usage = settle(&old.usage);
+                node.usage = accrued(&old.usage);
             }
             if let Some(account) = &mut node.account {
-                account.follow(now, old.get(&node.name).and_then(|old| old.account.as_ref()));
+                account.adopt(now, old.get(&node.name).and_then(|old| old.account.as_ref()));
             }
         }
         for (old, new) in self.leaves.iter().zip(&mut next.leaves) {
             if new.node.is_some() {
                 let rows = old.users.iter().map(|(user, row)| {
-                    (*user, UserRow { usage: settle(&row.usage), ..UserRow::new(count) })
+                    (*user, UserRow { usage: accrued(&row.usage), ..UserRow::new(count) })
                 });
                 new.users = rows.filter(|(_, row)| !row.is_blank()).collect();
             }
         }
-        // 2. What runs and what waits, into the leaves as they are now.
+        // 2. Running and pending elements, into the present leaves.
         for (index, old) in self.leaves.iter().enumerate() {
             let leaf = LeafId(index as u32);
             for (user, row) in &old.users {
                 next.adopt_row(now, leaf, *user, row);
             }
-            for (user, jobs) in &old.waiting_jobs {
-                next.count_waiting(leaf, *user, *jobs);
+            for (user, jobs) in &old.pending_jobs {
+                next.add_pending_jobs(leaf, *user, *jobs);
             }
             for (priority, level) in &old.levels {
                 for (user, entries) in &level.users {
@@ -72,16 +73,16 @@ impl Policy {
         Ok(())
     }
 
-    /// Where a leaf's jobs are now: itself, or the default queue once it is gone. Every call that
-    /// takes a leaf follows this by itself, but once a leaf of the old name is back, the old id
-    /// means that one, while the moved jobs stay where they are: replace kept ids after each
-    /// [`Policy::replace_tree`].
+    /// Returns the leaf that has the jobs of `old`: itself, or the default queue once it was
+    /// removed. Every call that takes a leaf follows this. But if a leaf of the old name is added
+    /// again, the old id means that one, while the moved jobs stay where they are: update stored
+    /// ids after each [`Policy::replace_tree`].
     #[must_use]
-    pub fn leaf_moved(&self, old: LeafId) -> LeafId {
+    pub fn current_leaf(&self, old: LeafId) -> LeafId {
         if self.leaves[old.0 as usize].node.is_some() { old } else { self.default_leaf }
     }
 
-    /// Counts all that a user runs in a leaf, in one go.
+    /// Counts all that a user runs in a leaf at once.
     fn adopt_row(&mut self, now: Time, leaf: LeafId, user: UserId, row: &UserRow) {
         if row.running == 0 {
             return;

@@ -1,154 +1,155 @@
 //! The configured tree, checked and flattened into an arena: parents before children, the unnamed
-//! root first. It must not hold anything that outlives a change of the tree; that is moved over in
-//! `replace`.
+//! root first. It must not hold anything that outlives a change of the tree; `replace` moves that.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_model::queue::Limits;
+use muster_model::queue::QueueLimits;
 use muster_model::{GpuModel, Protection, QueueName, QueueSpec, QueueTree};
 
-use crate::budget::Account;
+use crate::budget::BudgetAccount;
 use crate::intern::{LeafId, ModelId, Models, UserId};
-use crate::quota::Quota;
-use crate::usage::Usage;
+use crate::quota::ModelQuota;
+use crate::usage::DecayedUsage;
 
 /// Index of the unnamed root.
 pub(crate) const ROOT: usize = 0;
-/// Queues may nest this deep: a bound on every walk from a leaf to the root.
+/// Deepest nesting of queues: bounds every walk from a leaf to the root.
 pub const MAX_DEPTH: usize = 32;
 /// Thousandths in a GPU.
 const MILLI: u64 = 1000;
 
-/// Why a tree is refused.
+/// Reason for which a tree is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TreeError {
-    /// There is no queue to wait in.
+    /// The tree has no queue.
     #[error("the tree has no queue")]
     Empty,
     /// A name is empty or has a `/`, which separates the names of a path.
     #[error("queue name `{name}` is empty or has a `/`")]
     BadName {
-        /// The name.
+        /// Name that is invalid.
         name: String,
     },
     /// Two children of one parent share a name.
-    #[error("queue `{queue}` is there twice")]
+    #[error("queue `{queue}` is defined twice")]
     Duplicate {
-        /// Its path.
+        /// Path of the queue.
         queue: QueueName,
     },
-    /// Deeper than [`MAX_DEPTH`].
+    /// A queue is nested deeper than [`MAX_DEPTH`].
     #[error("queue `{queue}` is nested more than {MAX_DEPTH} deep")]
     TooDeep {
-        /// Its path.
+        /// Path of the queue.
         queue: QueueName,
     },
-    /// A weight of 0 would starve it.
-    #[error("queue `{queue}` has weight 0; the least is 1")]
+    /// A weight is 0, which would starve the queue.
+    #[error("queue `{queue}` has weight 0; the minimum is 1")]
     ZeroWeight {
-        /// Its path.
+        /// Path of the queue.
         queue: QueueName,
     },
-    /// `borrow` says how far beyond the quota; there is none.
+    /// A queue has `borrow` but no quota.
     #[error("queue `{queue}` has a borrow limit but no quota")]
     BorrowWithoutQuota {
-        /// Its path.
+        /// Path of the queue.
         queue: QueueName,
     },
-    /// `lend` says how much of the quota; there is none.
+    /// A queue has `lend` but no quota.
     #[error("queue `{queue}` has a lend limit but no quota")]
     LendWithoutQuota {
-        /// Its path.
+        /// Path of the queue.
         queue: QueueName,
     },
-    /// `borrowed-time` says how long what is beyond the quota is kept; there is none.
+    /// A queue has `borrowed-time` but no quota.
     #[error("queue `{queue}` has a limit on borrowed time but no quota")]
     BorrowedTimeWithoutQuota {
-        /// Its path.
+        /// Path of the queue.
         queue: QueueName,
     },
-    /// The children were promised more than there is for all of them.
+    /// The quotas of the children exceed that of their parent.
     #[error(
         "the queues under `{queue}` have quotas of {children} {model} in all, but it has {nominal}"
     )]
     ChildrenExceedParent {
-        /// The parent's path.
+        /// Path of the parent.
         queue: QueueName,
-        /// For which model.
+        /// GPU model of the quotas.
         model: GpuModel,
-        /// Whole GPUs of the parent.
+        /// Quota of the parent, in GPUs.
         nominal: u64,
-        /// Whole GPUs of its children together.
+        /// Sum of the quotas of the children, in GPUs.
         children: u64,
     },
     /// The lowest priority is above the highest.
-    #[error("queue `{queue}` admits priorities from {low} to {high}, which is none")]
+    #[error(
+        "queue `{queue}` admits priorities from {low} to {high}: the lowest is above the highest"
+    )]
     PriorityRange {
-        /// Its path.
+        /// Path of the queue.
         queue: QueueName,
-        /// Lowest.
+        /// Lowest priority that it admits.
         low: i32,
-        /// Highest.
+        /// Highest priority that it admits.
         high: i32,
     },
-    /// A budget whose windows have no length is refilled all the time.
-    #[error("queue `{queue}` has a budget for windows of no length")]
-    ZeroWindow {
-        /// Its path.
+    /// The period of a budget is 0.
+    #[error("queue `{queue}` has a budget with a period of 0")]
+    ZeroBudgetPeriod {
+        /// Path of the queue.
         queue: QueueName,
     },
-    /// Usage that halves in no time cannot be counted.
+    /// The half-life is 0.
     #[error("the half-life is 0")]
     ZeroHalfLife,
     /// The default queue is not in the tree.
     #[error("default queue `{queue}` is not in the tree")]
     NoDefault {
-        /// Its path.
+        /// Path of the queue.
         queue: QueueName,
     },
-    /// Jobs wait only in leaves.
-    #[error("default queue `{queue}` has queues under it; a job waits in one of those")]
+    /// The default queue is not a leaf; jobs are queued only in leaves.
+    #[error("default queue `{queue}` has child queues; name one of them as the default")]
     DefaultNotLeaf {
-        /// Its path.
+        /// Path of the queue.
         queue: QueueName,
     },
 }
 
-/// One queue with its live numbers. Vectors are by [`ModelId`].
+/// Queue with its counters. Vectors are by [`ModelId`].
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
-    /// Path; empty for the root.
+pub(crate) struct QueueNode {
+    /// Path of the queue; empty for the root.
     pub(crate) name: QueueName,
     pub(crate) parent: Option<usize>,
-    /// In the order of the file.
+    /// Children in the order of the file.
     pub(crate) children: Vec<usize>,
-    /// Place among its siblings by name: breaks ties.
+    /// Rank among its siblings by name: breaks ties.
     pub(crate) name_rank: u32,
     pub(crate) weight: u32,
     pub(crate) priority: Option<(i32, i32)>,
-    pub(crate) limits: Limits,
+    pub(crate) limits: QueueLimits,
     pub(crate) protect: Option<Protection>,
-    /// Set where there is a budget.
-    pub(crate) account: Option<Account>,
-    /// Set for a leaf, once it has its id.
+    /// Account of its budget, if it has one.
+    pub(crate) account: Option<BudgetAccount>,
+    /// Id of a leaf, once assigned.
     pub(crate) leaf: Option<LeafId>,
-    pub(crate) quota: Vec<Quota>,
+    pub(crate) quota: Vec<ModelQuota>,
     /// Thousandths of GPUs held by the subtree.
     pub(crate) held: Vec<u64>,
-    /// Elements holding resources in the subtree.
+    /// Number of elements of the subtree that hold resources.
     pub(crate) running: u32,
-    /// Jobs of which something waits, by user; kept only where a limit asks for it.
-    pub(crate) waiting_jobs: BTreeMap<UserId, u32>,
-    /// Thousandths of GPUs by user; kept only where a limit asks for it.
+    /// Number of jobs with pending elements, by user; maintained only where a limit needs it.
+    pub(crate) pending_jobs: BTreeMap<UserId, u32>,
+    /// Thousandths of GPUs held by user; maintained only where a limit needs it.
     pub(crate) held_by_user: BTreeMap<UserId, u64>,
-    pub(crate) usage: Vec<Usage>,
-    /// Entries pending in the subtree.
+    pub(crate) usage: Vec<DecayedUsage>,
+    /// Number of pending entries of the subtree.
     pub(crate) pending: u32,
     /// Children with pending entries.
     pub(crate) pending_children: BTreeSet<usize>,
 }
 
-impl Node {
+impl QueueNode {
     fn new(name: QueueName, parent: Option<usize>) -> Self {
         Self {
             name,
@@ -157,14 +158,14 @@ impl Node {
             name_rank: 0,
             weight: 1,
             priority: None,
-            limits: Limits::default(),
+            limits: QueueLimits::default(),
             protect: None,
             account: None,
             leaf: None,
             quota: Vec::new(),
             held: Vec::new(),
             running: 0,
-            waiting_jobs: BTreeMap::new(),
+            pending_jobs: BTreeMap::new(),
             held_by_user: BTreeMap::new(),
             usage: Vec::new(),
             pending: 0,
@@ -176,24 +177,24 @@ impl Node {
         self.children.is_empty()
     }
 
-    /// Room for every model up to `count`.
+    /// Extends the vectors to `count` models.
     pub(crate) fn widen(&mut self, count: usize) {
-        self.quota.resize(count, Quota::UNBOUNDED);
+        self.quota.resize(count, ModelQuota::UNBOUNDED);
         self.held.resize(count, 0);
-        self.usage.resize(count, Usage::default());
+        self.usage.resize(count, DecayedUsage::default());
     }
 }
 
 /// Checks a tree and flattens it; interns the models that its quotas name. Leaves have no id yet.
-pub(crate) fn build(tree: &QueueTree, models: &mut Models) -> Result<Vec<Node>, TreeError> {
-    // 1. The arena and what each queue alone must satisfy.
+pub(crate) fn build(tree: &QueueTree, models: &mut Models) -> Result<Vec<QueueNode>, TreeError> {
+    // 1. The arena, and the constraints on single queues.
     if tree.half_life.0 == 0 {
         return Err(TreeError::ZeroHalfLife);
     }
     if tree.queues.is_empty() {
         return Err(TreeError::Empty);
     }
-    let mut nodes = vec![Node::new("".into(), None)];
+    let mut nodes = vec![QueueNode::new("".into(), None)];
     let mut specs: Vec<Option<&QueueSpec>> = vec![None];
     flatten(&tree.queues, ROOT, 1, &mut nodes, &mut specs)?;
     // 2. Quotas, model by model.
@@ -208,7 +209,7 @@ pub(crate) fn build(tree: &QueueTree, models: &mut Models) -> Result<Vec<Node>, 
     for model in models.ids() {
         set_quotas(model, models.name(model), &mut nodes, &specs)?;
     }
-    // 3. Somewhere to go for jobs that name no queue.
+    // 3. The default queue.
     let default =
         nodes.iter().find(|node| node.name == tree.default_queue && node.parent.is_some());
     match default {
@@ -224,13 +225,14 @@ fn flatten<'a>(
     queues: &'a [QueueSpec],
     parent: usize,
     depth: usize,
-    nodes: &mut Vec<Node>,
+    nodes: &mut Vec<QueueNode>,
     specs: &mut Vec<Option<&'a QueueSpec>>,
 ) -> Result<(), TreeError> {
     let mut by_name: BTreeMap<&str, usize> = BTreeMap::new();
     for spec in queues {
         let node = node_of(spec, parent, depth, &nodes[parent].name)?;
-        let (index, name) = (nodes.len(), node.name.clone());
+        let index = nodes.len();
+        let name = node.name.clone();
         nodes.push(node);
         specs.push(Some(spec));
         nodes[parent].children.push(index);
@@ -250,7 +252,7 @@ fn node_of(
     parent: usize,
     depth: usize,
     above: &QueueName,
-) -> Result<Node, TreeError> {
+) -> Result<QueueNode, TreeError> {
     if spec.name.is_empty() || spec.name.contains('/') {
         return Err(TreeError::BadName { name: spec.name.to_string() });
     }
@@ -272,38 +274,39 @@ fn node_of(
         return Err(TreeError::BorrowedTimeWithoutQuota { queue });
     }
     if spec.budget.as_ref().is_some_and(|budget| budget.every.0 == 0) {
-        return Err(TreeError::ZeroWindow { queue });
+        return Err(TreeError::ZeroBudgetPeriod { queue });
     }
     if let Some((low, high)) = spec.priority
         && low > high
     {
         return Err(TreeError::PriorityRange { queue, low, high });
     }
-    let mut node = Node::new(queue, Some(parent));
+    let mut node = QueueNode::new(queue, Some(parent));
     node.weight = spec.weight;
     node.priority = spec.priority;
     node.limits = spec.limits.clone();
     node.protect = spec.protect;
-    node.account = spec.budget.clone().map(Account::new);
+    node.account = spec.budget.clone().map(BudgetAccount::new);
     Ok(node)
 }
 
-/// Fills in the quotas of one model; nothing is held yet.
+/// Sets the quotas of one model; nothing is held yet.
 fn set_quotas(
     model: ModelId,
     name: &GpuModel,
-    nodes: &mut [Node],
+    nodes: &mut [QueueNode],
     specs: &[Option<&QueueSpec>],
 ) -> Result<(), TreeError> {
     let at = usize::from(model.0);
     // Children before parents: nominal adds up, and what is kept counts as taken.
     for index in (0..nodes.len()).rev() {
-        let (mut nominal, mut taken) = (0u64, 0u64);
+        let mut nominal = 0u64;
+        let mut taken = 0u64;
         for child in &nodes[index].children {
             nominal = nominal.saturating_add(nodes[*child].quota[at].nominal);
-            taken = taken.saturating_add(nodes[*child].quota[at].claim());
+            taken = taken.saturating_add(nodes[*child].quota[at].charge_to_parent());
         }
-        let mut quota = Quota { nominal, taken, taken_idle: taken, ..Quota::UNBOUNDED };
+        let mut quota = ModelQuota { nominal, taken, taken_idle: taken, ..ModelQuota::UNBOUNDED };
         if index == ROOT {
             quota.ceiling = nominal;
         }

@@ -1,30 +1,30 @@
-//! May it be submitted, may it start: the verdicts, with the numbers that decided. Nothing here
-//! changes anything.
+//! Verdicts on submissions and starts, with the numbers that decided. Nothing here changes
+//! anything.
 //!
-//! Every queue of the path from the leaf to the root is asked, nearest first. A start is judged for
-//! running jobs, then GPUs per user, then quota; the first refusal is the answer.
+//! Every queue of the path from the leaf to the root is checked, nearest first. A start is checked
+//! for running jobs, then GPUs per user, then quota; the first refusal is returned.
 
 use std::collections::BTreeSet;
 
 use muster_model::job::GpuRequest;
 use muster_model::{GpuMilli, JobSpec, Protection, Reason, Span, TaskGroup, UserName};
 
+use crate::budget_charge::judge_budget_ever;
 use crate::intern::{LeafId, ModelId, UserId};
 use crate::ledger::total_milli;
-use crate::promise::judge_budget_ever;
-use crate::quota::{Quota, headroom};
-use crate::{Policy, tree::Node};
+use crate::quota::{ModelQuota, headroom};
+use crate::{Policy, tree::QueueNode};
 
 impl Policy {
-    /// Could a job with this spec ever start in `leaf`, were it alone in the cluster? Judges time
-    /// limit, priority, and the least GPUs it needs against limits, budgets and quota. A job that
-    /// may take several models is refused only if all of them together are not enough.
+    /// Checks that a job with this spec could ever start in `leaf`, alone in the cluster: its time
+    /// limit, priority, and minimum GPUs against limits, budgets and quota. A job that accepts
+    /// several models is refused only if all of them together do not suffice.
     ///
     /// # Errors
-    /// The first thing that will never be met.
+    /// The first condition that can never be met.
     pub fn judge_submission(&self, leaf: LeafId, spec: &JobSpec) -> Result<(), Reason> {
         for node in self.path(leaf) {
-            judge_shape(node, spec)?;
+            judge_spec(node, spec)?;
             judge_budget_ever(node, spec)?;
         }
         self.judge_quota_ever(leaf, &spec.groups, None)?;
@@ -32,13 +32,13 @@ impl Policy {
         self.judge_quota_ever(leaf, &spec.groups, Some(length))
     }
 
-    /// May `user` have one more job waiting in `leaf`, beside others of theirs that were just
-    /// accepted in `beside`? Every queue of the path counts its subtree; an array is one job, since
-    /// it is one entry however many elements it has, and one file of its user.
+    /// Checks that `user` may have one more pending job in `leaf`, beside others just accepted in
+    /// `beside`. Every queue of the path counts its subtree; an array is one job, since it is one
+    /// entry however many elements it has, and one file of its user.
     ///
     /// # Errors
-    /// The nearest queue in which as many wait as may.
-    pub fn judge_one_more(
+    /// The nearest queue whose limit is reached.
+    pub fn judge_pending_limit(
         &self,
         leaf: LeafId,
         user: &UserName,
@@ -48,7 +48,7 @@ impl Policy {
         for node in self.path(leaf) {
             let Some(limit) = node.limits.pending_jobs else { continue };
             let inside = |leaf: &&LeafId| self.path(**leaf).any(|other| std::ptr::eq(other, node));
-            let waiting = id.and_then(|id| node.waiting_jobs.get(&id)).copied().unwrap_or(0);
+            let waiting = id.and_then(|id| node.pending_jobs.get(&id)).copied().unwrap_or(0);
             let pending = waiting + beside.iter().filter(inside).count() as u32;
             if pending >= limit {
                 return Err(Reason::PendingJobs {
@@ -62,11 +62,11 @@ impl Policy {
         Ok(())
     }
 
-    /// May `user` start an element with `gpus` (thousandths by model) in `leaf` now, to hold them
-    /// for `length`? `None` is endless.
+    /// Checks that `user` may start an element with `gpus` (thousandths by model) in `leaf` now,
+    /// for `length`; `None` is unlimited.
     ///
     /// # Errors
-    /// The first limit or quota that stands against it.
+    /// The first limit or quota that refuses it.
     pub fn judge_start(
         &self,
         leaf: LeafId,
@@ -87,7 +87,7 @@ impl Policy {
         }
         self.judge_user(leaf, user, total_milli(gpus))?;
         for (index, (model, milli)) in gpus.iter().enumerate() {
-            // The same model may be listed more than once: judged as one, where it is first seen.
+            // A model listed more than once is checked as one, at its first position.
             if gpus[..index].iter().any(|(seen, _)| seen == model) {
                 continue;
             }
@@ -101,8 +101,8 @@ impl Policy {
         Ok(())
     }
 
-    /// May `user` hold so many thousandths of GPUs more in `leaf`? What others hold has no part in
-    /// it.
+    /// Checks that `user` may hold this many thousandths of GPUs more in `leaf`, whatever other
+    /// users hold.
     ///
     /// # Errors
     /// The nearest queue of the path that limits its users to fewer.
@@ -110,15 +110,15 @@ impl Policy {
         self.path(leaf).try_for_each(|node| self.judge_user_in(node, user, asked_milli))
     }
 
-    /// May an element with `gpus` start in `leaf` without borrowing? What may not be taken back may
-    /// not be borrowed.
+    /// Checks that an element with `gpus` may start in `leaf` without borrowing, as required of
+    /// elements that cannot be preempted.
     ///
     /// # Errors
     /// The nearest queue of the path that would use more than its nominal quota.
     pub fn judge_owned(&self, leaf: LeafId, gpus: &[(ModelId, u64)]) -> Result<(), Reason> {
         for (model, milli) in gpus {
             let at = usize::from(model.0);
-            let beyond = |node: &&Node| {
+            let beyond = |node: &&QueueNode| {
                 let quota = &node.quota[at];
                 quota.is_set && node.held[at].saturating_add(*milli) > quota.nominal
             };
@@ -135,14 +135,14 @@ impl Policy {
         Ok(())
     }
 
-    /// How long what runs in a leaf is safe from preemption by its queues' terms: as the nearest
-    /// says that says anything.
+    /// Returns how long attempts in a leaf are protected from preemption: the setting of the
+    /// nearest queue that has one.
     #[must_use]
     pub fn protection(&self, leaf: LeafId) -> Protection {
         self.path(leaf).find_map(|node| node.protect).unwrap_or_default()
     }
 
-    fn judge_user_in(&self, node: &Node, user: UserId, asked: u64) -> Result<(), Reason> {
+    fn judge_user_in(&self, node: &QueueNode, user: UserId, asked: u64) -> Result<(), Reason> {
         let Some(gpus) = node.limits.gpus_per_user else { return Ok(()) };
         let limit = gpus.saturating_mul(1000);
         let used = node.held_by_user.get(&user).copied().unwrap_or(0);
@@ -158,9 +158,9 @@ impl Policy {
         })
     }
 
-    /// True when how long an element lasts matters to [`Policy::judge_start`] in a leaf.
+    /// Returns true if [`Policy::judge_start`] in a leaf depends on the duration.
     #[must_use]
-    pub fn is_timed(&self, leaf: LeafId) -> bool {
+    pub fn limits_duration(&self, leaf: LeafId) -> bool {
         self.path(leaf).any(|node| node.limits.borrowed_time.is_some())
     }
 
@@ -179,8 +179,8 @@ impl Policy {
                 return Ok(());
             }
             if quota.taken.saturating_add(growth) > quota.ceiling {
-                let room = headroom(self.quotas(leaf, model).into_iter());
-                return Err(self.quota_reason(leaf, model, milli, room, |node| node.held[at]));
+                let available = headroom(self.quotas(leaf, model).into_iter());
+                return Err(self.quota_reason(leaf, model, milli, available, |node| node.held[at]));
             }
             if let Some(limit) = node.borrows_for_less_than(model, length)
                 && quota.taken.saturating_add(growth) > quota.nominal
@@ -188,29 +188,30 @@ impl Policy {
                 let asked = (growth, quota.taken);
                 return Err(self.borrowed_reason(node, model, asked, length, limit));
             }
-            growth = quota.claim_with(growth) - quota.claim();
+            growth = quota.charge_to_parent_with(growth) - quota.charge_to_parent();
         }
         Ok(())
     }
 
-    /// Refuses what does not fit even if nobody else holds anything; with a `length`, what fits
-    /// only where nothing may be held for so long.
+    /// Rejects what does not fit even with nothing held; with a `length`, what fits only if held
+    /// for less long.
     fn judge_quota_ever(
         &self,
         leaf: LeafId,
         groups: &[TaskGroup],
         length: Option<Option<Span>>,
     ) -> Result<(), Reason> {
-        if length.is_some() && !self.is_timed(leaf) {
+        if length.is_some() && !self.limits_duration(leaf) {
             return Ok(());
         }
-        // 1. The most of each model that this leaf can ever hold: endless where no quota bounds it.
-        let is_bounded = |quota: &Quota| quota.is_bounded;
+        // 1. The most of each model that this leaf can ever hold: unlimited where no quota bounds
+        //    it.
+        let is_bounded = |quota: &ModelQuota| quota.is_bounded;
         if !self.nodes[self.node_of(leaf)].quota.iter().any(is_bounded) {
             return Ok(());
         }
         let most: Vec<u64> =
-            self.models.ids().map(|model| self.most_ever(leaf, model, length)).collect();
+            self.models.ids().map(|model| self.max_of_model(leaf, model, length)).collect();
         let refusal = |model: ModelId, asked: u64| {
             let timed = length.and_then(|length| self.borrowed_ever(leaf, model, asked, length));
             timed.unwrap_or_else(|| {
@@ -243,8 +244,8 @@ impl Policy {
         Ok(())
     }
 
-    /// Models that a request accepts; `None` when one of them is not known here, so that nothing
-    /// can be said.
+    /// Returns the models that a request accepts; `None` if one of them is not known, so that
+    /// nothing can be said.
     fn accepted(&self, request: &GpuRequest) -> Option<BTreeSet<ModelId>> {
         if request.models.is_empty() {
             return Some(self.models.ids().collect());
@@ -252,18 +253,18 @@ impl Policy {
         request.models.iter().map(|name| self.models.find(name)).collect()
     }
 
-    /// What a leaf could hold of each model for so long if nobody else held anything, where quota
-    /// bounds it.
+    /// Returns how much of each model a leaf could hold for this long with nothing else held, where
+    /// quota bounds it.
     #[must_use]
-    pub fn most_ever_of(&self, leaf: LeafId, length: Option<Span>) -> Vec<(ModelId, u64)> {
+    pub fn max_by_model(&self, leaf: LeafId, length: Option<Span>) -> Vec<(ModelId, u64)> {
         let most =
-            self.models.ids().map(|model| (model, self.most_ever(leaf, model, Some(length))));
+            self.models.ids().map(|model| (model, self.max_of_model(leaf, model, Some(length))));
         most.filter(|(_, most)| *most < u64::MAX).collect()
     }
 
-    /// What the leaf could hold if nobody else held anything, all of it for `length` where that is
-    /// given; `u64::MAX` is endless.
-    fn most_ever(&self, leaf: LeafId, model: ModelId, length: Option<Option<Span>>) -> u64 {
+    /// Returns how much the leaf could hold with nothing else held, all of it for `length` if
+    /// given; `u64::MAX` is unlimited.
+    fn max_of_model(&self, leaf: LeafId, model: ModelId, length: Option<Option<Span>>) -> u64 {
         if !self.nodes[self.node_of(leaf)].quota[usize::from(model.0)].is_bounded {
             return u64::MAX;
         }
@@ -277,13 +278,13 @@ impl Policy {
         headroom(quotas.into_iter())
     }
 
-    /// Quotas from the leaf up to and including the root.
-    fn quotas(&self, leaf: LeafId, model: ModelId) -> Vec<Quota> {
+    /// Returns the quotas from the leaf up to and including the root.
+    fn quotas(&self, leaf: LeafId, model: ModelId) -> Vec<ModelQuota> {
         self.path(leaf).chain([self.root()]).map(|node| node.quota[usize::from(model.0)]).collect()
     }
 
-    /// The refusal of what is held for longer than it may be borrowed, by the first queue of the
-    /// path that refuses it.
+    /// Returns the refusal of a run that is longer than borrowing is allowed for, by the first
+    /// queue of the path that refuses it.
     fn borrowed_ever(
         &self,
         leaf: LeafId,
@@ -291,18 +292,18 @@ impl Policy {
         asked: u64,
         length: Option<Span>,
     ) -> Option<Reason> {
-        let nominal = |node: &Node| node.quota[usize::from(model.0)].nominal;
-        let refuses = |node: &&Node| node.borrows_for_less_than(model, length).is_some();
+        let nominal = |node: &QueueNode| node.quota[usize::from(model.0)].nominal;
+        let refuses = |node: &&QueueNode| node.borrows_for_less_than(model, length).is_some();
         let mut path = self.path(leaf).filter(refuses);
         let node = path.find(|node| asked > nominal(node))?;
         let limit = node.limits.borrowed_time?;
         Some(self.borrowed_reason(node, model, (asked, 0), length, limit))
     }
 
-    /// It would be held for too long where it is borrowed.
+    /// Returns the reason that borrowed quota would be held for too long.
     fn borrowed_reason(
         &self,
-        node: &Node,
+        node: &QueueNode,
         model: ModelId,
         (asked, used): (u64, u64),
         length: Option<Span>,
@@ -319,21 +320,21 @@ impl Policy {
         }
     }
 
-    /// The refusal in the terms of the nearest queue that sets a quota.
+    /// Returns the refusal with the numbers of the nearest queue that sets a quota.
     fn quota_reason(
         &self,
         leaf: LeafId,
         model: ModelId,
         asked: u64,
-        room: u64,
-        used: impl Fn(&Node) -> u64,
+        available: u64,
+        used: impl Fn(&QueueNode) -> u64,
     ) -> Reason {
         let at = usize::from(model.0);
         let mut path = self.path(leaf);
         let node = path.find(|node| node.quota[at].is_set).unwrap_or(self.root());
         let used = used(node);
         let nominal = node.quota[at].nominal;
-        let reachable = used.saturating_add(room);
+        let reachable = used.saturating_add(available);
         Reason::Quota {
             queue: node.name.clone(),
             model: self.models.name(model).clone(),
@@ -346,8 +347,8 @@ impl Policy {
     }
 }
 
-impl Node {
-    /// How long it borrows a model for, when that is less than `length`.
+impl QueueNode {
+    /// Returns the limit on borrowed time of a model, if it is less than `length`.
     fn borrows_for_less_than(&self, model: ModelId, length: Option<Span>) -> Option<Span> {
         let limit =
             self.limits.borrowed_time.filter(|_| self.quota[usize::from(model.0)].is_set)?;
@@ -355,8 +356,8 @@ impl Node {
     }
 }
 
-/// What a queue admits whatever runs.
-fn judge_shape(node: &Node, spec: &JobSpec) -> Result<(), Reason> {
+/// Checks the limits of a queue that do not depend on what runs.
+fn judge_spec(node: &QueueNode, spec: &JobSpec) -> Result<(), Reason> {
     let queue = || node.name.clone();
     if let Some(limit) = node.limits.time
         && spec.time_limit.is_none_or(|asked| asked > limit)
@@ -386,7 +387,7 @@ fn judge_shape(node: &Node, spec: &JobSpec) -> Result<(), Reason> {
     Ok(())
 }
 
-/// For people: saturates at four million GPUs.
+/// Converts thousandths of GPUs for display; saturates at four million GPUs.
 pub(crate) fn gpu_milli(milli: u64) -> GpuMilli {
     GpuMilli(u32::try_from(milli).unwrap_or(u32::MAX))
 }

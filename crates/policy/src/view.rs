@@ -1,4 +1,4 @@
-//! What people are shown of queues and usage. Reads only.
+//! Views of queues and usage. Reads only.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -10,22 +10,22 @@ use crate::PER_GPU_SEC;
 use crate::Policy;
 use crate::intern::{LeafId, UserId};
 use crate::share::to_ppm;
-use crate::tree::{Node, ROOT};
+use crate::tree::{QueueNode, ROOT};
 use crate::verdict::gpu_milli;
 
 impl Policy {
-    /// One row per queue, parents before children, siblings in the order of the file. `waiting`
-    /// counts the entries that are enqueued; see [`Policy::queue_views_with`] for those that the
+    /// Returns one row per queue, parents before children, siblings in the order of the file. Only
+    /// enqueued entries count as waiting; see [`Policy::queue_views_with_extra`] for those that the
     /// engine keeps out of the queue.
     #[must_use]
     pub fn queue_views(&self, now: Time) -> Vec<QueueView> {
-        self.queue_views_with(now, &BTreeMap::new())
+        self.queue_views_with_extra(now, &BTreeMap::new())
     }
 
-    /// As [`Policy::queue_views`], with so many more waiting by leaf (held, dependent, not before a
-    /// time): they are added to the leaf and to every queue above it.
+    /// As [`Policy::queue_views`], with additional waiting elements by leaf (on hold, dependent,
+    /// not before a time): they are added to the leaf and to every queue above it.
     #[must_use]
-    pub fn queue_views_with(
+    pub fn queue_views_with_extra(
         &self,
         now: Time,
         waiting_too: &BTreeMap<LeafId, u32>,
@@ -42,14 +42,15 @@ impl Policy {
         queues.map(|(node, waiting)| self.queue_view(now, node, waiting)).collect()
     }
 
-    fn queue_view(&self, now: Time, node: &Node, waiting: u32) -> QueueView {
+    fn queue_view(&self, now: Time, node: &QueueNode, waiting: u32) -> QueueView {
         let usage: u64 = node
             .usage
             .iter()
             .fold(0, |sum, usage| sum.saturating_add(usage.at(now, self.half_life_ms())));
         let gpus = self.models.ids().filter_map(|model| {
             let at = usize::from(model.0);
-            let (quota, held) = (&node.quota[at], node.held[at]);
+            let quota = &node.quota[at];
+            let held = node.held[at];
             let is_used = held > 0 || !node.usage[at].is_blank();
             (quota.is_set || is_used).then(|| QuotaView {
                 model: self.models.name(model).clone(),
@@ -77,7 +78,8 @@ impl Policy {
         }
     }
 
-    /// What counts for a user's share in a leaf: decayed GPU-seconds over all models.
+    /// Returns the usage that counts for a user's share in a leaf: decayed GPU-seconds over all
+    /// models.
     #[must_use]
     pub fn decayed_usage(&self, now: Time, leaf: LeafId, user: UserId) -> u64 {
         let Some(row) = self.leaf_state(leaf).users.get(&user) else { return 0 };
@@ -87,8 +89,8 @@ impl Policy {
             / PER_GPU_SEC
     }
 
-    /// Decayed GPU-seconds per user and leaf, by user, then queue; users whose usage has decayed to
-    /// nothing are left out once they hold nothing.
+    /// Returns the decayed GPU-seconds per user and leaf, by user, then queue; users whose usage
+    /// has decayed to 0 are left out once they hold nothing.
     #[must_use]
     pub fn usage_rows(&self, now: Time) -> Vec<(UserName, QueueName, u64)> {
         let mut rows: Vec<_> = Vec::new();
@@ -105,8 +107,9 @@ impl Policy {
         rows
     }
 
-    /// Place of a pending entry in its leaf, from 1, and how many wait there, if nothing started
-    /// from now on. An entry that is not enqueued is placed where it would be.
+    /// Returns the position of a pending entry in its leaf, from 1, and the number of entries
+    /// there, if nothing started from now on. An entry that is not enqueued gets the position where
+    /// it would be.
     #[must_use]
     pub fn position(
         &self,

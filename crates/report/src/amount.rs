@@ -1,4 +1,4 @@
-//! Amounts in words: counts with their noun, GPUs, device lists, ordinals, percentages. Integers
+//! Amounts as text: counts with their noun, GPUs, device lists, ordinals, percentages. Integers
 //! only.
 
 use muster_model::GpuMilli;
@@ -89,7 +89,7 @@ pub fn percent(ppm: u64) -> String {
     format!("{}.{}%", tenths / 10, tenths % 10)
 }
 
-/// `28,481`.
+/// Returns a number with thousands separators: `28,481`.
 #[must_use]
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();

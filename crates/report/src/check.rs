@@ -1,5 +1,5 @@
-//! The answer of a check: what is wrong with evidence and cure, then how much was right or not
-//! tested, then the next step. It judges nothing.
+//! The report of `muster check`: failed rules with evidence and cure, then the number of passed and
+//! untested rules, then the next step. Nothing is evaluated here.
 
 use std::fmt::Write as _;
 
@@ -10,21 +10,21 @@ use muster_model::check::{
 use crate::amount::count;
 use crate::style::{Ink, Style, clean, wrap};
 
-/// Things of one rule that are listed; the rest is counted.
+/// Findings listed per rule; more are counted.
 const LISTED: usize = 5;
 /// Columns before the text of a row.
 const INDENT: usize = 9;
-/// Columns where there is no terminal.
+/// Columns if the output is not a terminal.
 const WIDTH: usize = 120;
 
-/// The answer for people. With `all` also what passed and what was not tested.
+/// Returns the report as text; with `all`, also the passed and untested rules.
 #[must_use]
 pub fn check(report: &CheckReport, all: bool, style: &Style) -> String {
-    // 1. The sum.
+    // 1. The summary.
     let new: Vec<&CheckFinding> = report.findings.iter().filter(|finding| !finding.known).collect();
     let mut text = summary(report, &new);
 
-    // 2. What is wrong.
+    // 2. Failed rules.
     let mut at = 0;
     while at < new.len() {
         let same = new[at..].iter().take_while(|finding| finding.rule == new[at].rule).count();
@@ -33,7 +33,7 @@ pub fn check(report: &CheckReport, all: bool, style: &Style) -> String {
         at += same;
     }
 
-    // 3. What probes came to.
+    // 3. Results of probes.
     if !report.probes.is_empty() {
         text.push('\n');
     }
@@ -44,10 +44,10 @@ pub fn check(report: &CheckReport, all: bool, style: &Style) -> String {
             ProbeOutcome::NotTested => ("not tested", Ink::Waiting),
         };
         let _ =
-            writeln!(text, "{}  {}: {}", style.paint(ink, word), probe.probe, clean(&probe.says));
+            writeln!(text, "{}  {}: {}", style.paint(ink, word), probe.probe, clean(&probe.text));
     }
 
-    // 4. The rest, and what to do next.
+    // 4. The other rules, and the next step.
     if all {
         outcomes(&mut text, "passed", &report.passed);
         outcomes(&mut text, "not tested, needed", &report.not_tested);
@@ -97,7 +97,7 @@ fn summary(report: &CheckReport, new: &[&CheckFinding]) -> String {
     text
 }
 
-/// Findings of one rule.
+/// Appends the findings of one rule.
 fn rule(text: &mut String, findings: &[&CheckFinding], style: &Style) {
     let first = findings[0];
     let ink = match first.severity {
@@ -144,17 +144,17 @@ fn outcomes(text: &mut String, heading: &str, outcomes: &[CheckOutcome]) {
     let width = outcomes.iter().map(|outcome| outcome.rule.len()).max().unwrap_or_default();
     let _ = writeln!(text, "\n{heading}");
     for outcome in outcomes {
-        let _ = writeln!(text, "  {:<width$}  {}", outcome.rule, clean(&outcome.says));
+        let _ = writeln!(text, "  {:<width$}  {}", outcome.rule, clean(&outcome.text));
     }
 }
 
 fn next(report: &CheckReport, new: &[&CheckFinding], all: bool) -> Option<String> {
     match new.first() {
-        Some(_) => Some(
-            "muster check slurm --write-baseline FILE keeps those that are accepted".to_owned(),
-        ),
+        Some(_) => {
+            Some("muster check slurm --write-baseline FILE accepts the known findings".to_owned())
+        }
         None if !all && !report.not_tested.is_empty() => {
-            Some("muster check slurm --all says what the rest needs to be tested".to_owned())
+            Some("muster check slurm --all shows what is needed to test the rest".to_owned())
         }
         None => None,
     }
@@ -189,7 +189,7 @@ mod tests {
     }
 
     fn report() -> CheckReport {
-        let outcome = |rule, says: &str| CheckOutcome { rule, says: says.to_owned() };
+        let outcome = |rule, says: &str| CheckOutcome { rule, text: says.to_owned() };
         let mut findings =
             vec![finding("no-backfill", Severity::High, "SchedulerType=sched/builtin", Some(3))];
         findings.extend(
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn a_failed_probe_is_in_the_sum() {
         let probe =
-            |probe, outcome, says: &str| CheckProbe { probe, outcome, says: says.to_owned() };
+            |probe, outcome, says: &str| CheckProbe { probe, outcome, text: says.to_owned() };
         let probes = vec![
             probe("one", ProbeOutcome::Failed, "2 files"),
             probe("two", ProbeOutcome::NotTested, "room"),

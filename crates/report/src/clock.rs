@@ -27,9 +27,9 @@ pub fn elapsed(span: Span) -> String {
     Span::from_secs(span.0.saturating_add(500) / 1000).to_string()
 }
 
-/// A length of time that lies ahead, in whole seconds, rounded up.
+/// Remaining time in whole seconds, rounded up.
 #[must_use]
-pub fn ahead(span: Span) -> String {
+pub fn remaining(span: Span) -> String {
     Span::from_secs(span.0.div_ceil(1000)).to_string()
 }
 
@@ -66,6 +66,6 @@ mod tests {
         assert_eq!(elapsed(Span(2999)), "3s");
         assert_eq!(elapsed(Span(1400)), "1s");
         assert_eq!(elapsed(Span(450)), "0s");
-        assert_eq!(ahead(Span(1001)), "2s");
+        assert_eq!(remaining(Span(1001)), "2s");
     }
 }

@@ -1,46 +1,47 @@
-//! Two control planes side by side: `muster compare`. What matters for the facts is written out,
-//! the rest is one line each; without facts everything is written out.
+//! Two control planes side by side: `muster compare`. Dimensions that matter for the facts are
+//! shown in full, the others in one line each; without facts all are shown in full.
 
 use muster_model::advice::{
-    Cell, Changes, Compared, Comparison, Facts, Fare, Plane, Role, Standing, Value, Verdict,
+    Compared, Comparison, ComparisonCell, ComparisonVerdict, ControlPlane, FactChanges, FactValue,
+    Facts, PlaneResult, PlaneRole, SupportLevel,
 };
 
 use crate::style::{Ink, Style, shorten, wrap};
 use crate::table::{Align, Cell as Field, Table};
 
-/// Columns where there is no terminal, and at most: wider columns are no easier to read.
+/// Columns if the output is not a terminal, and at most: wider lines are no easier to read.
 const WIDTH: usize = 100;
-/// Narrower than this, planes stand under each other.
+/// On narrower terminals, the control planes are shown one below the other.
 const SIDE_BY_SIDE: usize = 60;
-/// Below this nothing can be read any more.
+/// Smallest width that is still readable.
 const MIN_WIDTH: usize = 30;
-/// Letters of the longest plane, and more than any standing has.
+/// Letters of the longest control plane's name, and more than any support level has.
 const NAME: usize = "kubernetes".len();
 /// Blanks before every line, and between columns.
 const GAP: usize = 2;
 
-/// How much is written out.
+/// Dimensions that are shown in full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Detail {
-    /// With facts, only what matters for them.
+pub enum CompareDetail {
+    /// With facts, only the dimensions that matter for them.
     Matters,
-    /// Everything.
+    /// All dimensions, whether they matter or not.
     All,
 }
 
-/// The comparison as text.
+/// Returns the comparison as text.
 #[must_use]
-pub fn compare(comparison: &Comparison, detail: Detail, style: &Style) -> String {
+pub fn compare(comparison: &Comparison, detail: CompareDetail, style: &Style) -> String {
     let columns = Columns::of(comparison, style);
     let [left, right] = comparison.planes;
     let mut text =
         heading(&format!("{left} and {right}{}", for_facts(comparison.facts.as_ref())), style);
 
-    // 1. In full: what matters, or everything.
+    // 1. Shown in full: the dimensions that matter, or all.
     let weighed = comparison.facts.is_some();
     let (matter, rest): (Vec<&Compared>, Vec<&Compared>) =
         comparison.dimensions.iter().partition(|row| weighed && !row.matters_for.is_empty());
-    let full_rest = !weighed || detail == Detail::All;
+    let full_rest = !weighed || detail == CompareDetail::All;
     if weighed {
         text.push_str(&section(
             matters_title(matter.len()),
@@ -61,13 +62,13 @@ pub fn compare(comparison: &Comparison, detail: Detail, style: &Style) -> String
         text.push('\n');
     }
 
-    // 3. What it comes to.
+    // 3. The conclusion.
     match &comparison.verdict {
         Some(verdict) => text.push_str(&fares(verdict, matter.len(), style)),
         None => text.push_str(&tally(comparison, style)),
     }
-    if comparison.planes.contains(&Plane::Ray) {
-        let note = "ray stands here by itself; nodes, quota and topology come from its host: compare the host, too";
+    if comparison.planes.contains(&ControlPlane::Ray) {
+        let note = "ray is compared alone; nodes, quota and topology come from its host: compare the host, too";
         text.push_str(&paragraph(&[("", note.to_owned())], style));
     }
     text
@@ -85,13 +86,14 @@ fn for_facts(facts: Option<&Facts>) -> String {
     let given: Vec<String> = facts
         .given()
         .map(|(fact, value)| match value {
-            Value::Flag(true) => fact.to_string(),
+            FactValue::Flag(true) => fact.to_string(),
             _ => format!("{fact} {value}"),
         })
         .collect();
-    match given.is_empty() {
-        true => " for one node and nothing else".to_owned(),
-        false => format!(" for {}", given.join(", ")),
+    if given.is_empty() {
+        " for one node and nothing else".to_owned()
+    } else {
+        format!(" for {}", given.join(", "))
     }
 }
 
@@ -101,7 +103,7 @@ fn heading(title: &str, style: &Style) -> String {
     format!("{}\n\n", painted.join("\n"))
 }
 
-/// Columns of the page.
+/// Returns the number of columns of the page.
 fn width(style: &Style) -> usize {
     style.width.unwrap_or(WIDTH).clamp(MIN_WIDTH, WIDTH)
 }
@@ -113,7 +115,8 @@ struct Columns {
 }
 
 impl Columns {
-    /// The first is a quarter, unless the name of a fact needs more: names are not broken.
+    /// Returns the widths. The first column gets a quarter, or more if the name of a fact needs it:
+    /// names are not broken.
     fn of(comparison: &Comparison, style: &Style) -> Self {
         let width = width(style);
         let names = comparison.dimensions.iter().flat_map(|row| &row.matters_for);
@@ -123,13 +126,13 @@ impl Columns {
     }
 }
 
-/// A line with how wide it looks.
-struct Line {
+/// A line and its width on the screen, without escape sequences.
+struct MeasuredLine {
     text: String,
     width: usize,
 }
 
-impl Line {
+impl MeasuredLine {
     fn new(text: &str, ink: Ink, style: &Style) -> Self {
         Self { text: style.paint(ink, text), width: text.chars().count() }
     }
@@ -138,7 +141,7 @@ impl Line {
 fn section(
     title: &str,
     rows: &[&Compared],
-    planes: [Plane; 2],
+    planes: [ControlPlane; 2],
     columns: &Columns,
     style: &Style,
 ) -> String {
@@ -163,12 +166,12 @@ fn section(
     text
 }
 
-fn named(plane: Plane, style: &Style) -> Line {
-    Line::new(plane.name(), Ink::Strong, style)
+fn named(plane: ControlPlane, style: &Style) -> MeasuredLine {
+    MeasuredLine::new(plane.name(), Ink::Strong, style)
 }
 
-/// One dimension on a narrow terminal, the planes under each other.
-fn below(row: &Compared, planes: [Plane; 2], style: &Style) -> String {
+/// Returns one dimension for a narrow terminal, one control plane below the other.
+fn below(row: &Compared, planes: [ControlPlane; 2], style: &Style) -> String {
     let room = width(style);
     let mut text = indented(&title_lines(row, room - GAP, style), GAP);
     for (plane, cell) in planes.into_iter().zip(&row.cells) {
@@ -178,68 +181,80 @@ fn below(row: &Compared, planes: [Plane; 2], style: &Style) -> String {
     text
 }
 
-fn indented(lines: &[Line], indent: usize) -> String {
+fn indented(lines: &[MeasuredLine], indent: usize) -> String {
     lines.iter().map(|line| format!("{:indent$}{}\n", "", line.text)).collect()
 }
 
-/// What is compared, who is ahead, and which facts make it matter.
-fn title_lines(row: &Compared, width: usize, style: &Style) -> Vec<Line> {
-    let mut lines: Vec<Line> =
-        wrap(row.title, width).iter().map(|line| Line::new(line, Ink::Plain, style)).collect();
+/// Returns the title of a dimension, the control plane that is ahead, and the facts for which it
+/// matters.
+fn title_lines(row: &Compared, width: usize, style: &Style) -> Vec<MeasuredLine> {
+    let mut lines: Vec<MeasuredLine> = wrap(row.title, width)
+        .iter()
+        .map(|line| MeasuredLine::new(line, Ink::Plain, style))
+        .collect();
     lines.push(match row.ahead {
-        Some(plane) => Line::new(&format!("{plane} ahead"), Ink::Good, style),
-        None => Line::new("level", Ink::Faint, style),
+        Some(plane) => MeasuredLine::new(&format!("{plane} ahead"), Ink::Good, style),
+        None => MeasuredLine::new("level", Ink::Faint, style),
     });
     if !row.matters_for.is_empty() {
         let facts: Vec<&str> = row.matters_for.iter().map(|fact| fact.name()).collect();
         let because = wrap(&format!("for {}", facts.join(", ")), width);
-        lines.extend(because.iter().map(|line| Line::new(line, Ink::Faint, style)));
+        lines.extend(because.iter().map(|line| MeasuredLine::new(line, Ink::Faint, style)));
     }
     lines
 }
 
-/// How a plane stands, why, what has become true since, and where that is from.
-fn cell_lines(cell: &Cell, width: usize, style: &Style) -> Vec<Line> {
-    let mut lines = led(cell.standing.name(), cell.standing, cell.text, width, style);
+/// Returns how well a control plane does in a dimension, the reason, what has changed since, and
+/// the sources.
+fn cell_lines(cell: &ComparisonCell, width: usize, style: &Style) -> Vec<MeasuredLine> {
+    let mut lines = after_word(cell.standing.name(), cell.standing, cell.text, width, style);
     let mut sources = vec![cell.source.page.name()];
     if let Some(today) = cell.today {
-        let word = match today.standing == cell.standing {
-            true => "today".to_owned(),
-            false => format!("today {}", today.standing.name()),
+        let word = if today.standing == cell.standing {
+            "today".to_owned()
+        } else {
+            format!("today {}", today.standing.name())
         };
-        lines.extend(led(&word, today.standing, today.text, width, style));
+        lines.extend(after_word(&word, today.standing, today.text, width, style));
         sources.push(today.source.page.name());
     }
     let cited = wrap(&format!("[{}]", sources.join(", ")), width);
-    lines.extend(cited.iter().map(|line| Line::new(line, Ink::Faint, style)));
+    lines.extend(cited.iter().map(|line| MeasuredLine::new(line, Ink::Faint, style)));
     lines
 }
 
-/// Text after a word in the ink of a standing.
-fn led(word: &str, standing: Standing, text: &str, width: usize, style: &Style) -> Vec<Line> {
+/// Returns text after a word that is painted in the ink of a standing.
+fn after_word(
+    word: &str,
+    standing: SupportLevel,
+    text: &str,
+    width: usize,
+    style: &Style,
+) -> Vec<MeasuredLine> {
     let lead = format!("{word}:");
     let wrapped = wrap(&format!("{lead} {text}"), width);
     let painted = |line: &String| match line.strip_prefix(lead.as_str()) {
-        Some(rest) => {
-            Line { text: style.paint(ink(standing), &lead) + rest, width: line.chars().count() }
-        }
-        None => Line::new(line, Ink::Plain, style),
+        Some(rest) => MeasuredLine {
+            text: style.paint(ink(standing), &lead) + rest,
+            width: line.chars().count(),
+        },
+        None => MeasuredLine::new(line, Ink::Plain, style),
     };
     wrapped.iter().map(painted).collect()
 }
 
-fn ink(standing: Standing) -> Ink {
+fn ink(standing: SupportLevel) -> Ink {
     match standing {
-        Standing::Native => Ink::Good,
-        Standing::AddOn => Ink::Active,
-        Standing::Weak => Ink::Waiting,
-        Standing::None => Ink::Bad,
+        SupportLevel::Native => Ink::Good,
+        SupportLevel::AddOn => Ink::Active,
+        SupportLevel::Weak => Ink::Waiting,
+        SupportLevel::None => Ink::Bad,
     }
 }
 
-fn beside(title: &[Line], cells: &[Vec<Line>; 2], columns: &Columns) -> String {
+fn beside(title: &[MeasuredLine], cells: &[Vec<MeasuredLine>; 2], columns: &Columns) -> String {
     let height = title.len().max(cells[0].len()).max(cells[1].len());
-    let parts: [(&[Line], usize); 3] =
+    let parts: [(&[MeasuredLine], usize); 3] =
         [(title, columns.title), (&cells[0], columns.cell), (&cells[1], columns.cell)];
     let mut text = String::new();
     for place in 0..height {
@@ -261,11 +276,11 @@ fn beside(title: &[Line], cells: &[Vec<Line>; 2], columns: &Columns) -> String {
     text
 }
 
-/// One line per dimension; on a narrow terminal a sentence each.
-fn short(rows: &[&Compared], planes: [Plane; 2], style: &Style) -> String {
+/// Returns one line per dimension; on a narrow terminal, one sentence each.
+fn short(rows: &[&Compared], planes: [ControlPlane; 2], style: &Style) -> String {
     let [left, right] = planes;
     if width(style) < SIDE_BY_SIDE {
-        let standing = |cell: &Cell| cell.standing_today().name();
+        let standing = |cell: &ComparisonCell| cell.standing_today().name();
         let sentence = |row: &&Compared| {
             let [one, other] = &row.cells;
             format!("{}: {left} {}, {right} {}", row.title, standing(one), standing(other))
@@ -283,29 +298,31 @@ fn short(rows: &[&Compared], planes: [Plane; 2], style: &Style) -> String {
     let taken: usize = headings.iter().map(|heading| heading.len().max(NAME) + GAP).sum();
     let room = width(style) - GAP - taken;
     for row in rows {
-        let standing =
-            |cell: &Cell| Field::inked(cell.standing_today().name(), ink(cell.standing_today()));
+        let standing = |cell: &ComparisonCell| {
+            Field::inked(cell.standing_today().name(), ink(cell.standing_today()))
+        };
         table.row(vec![
             Field::from(shorten(row.title, room)),
             standing(&row.cells[0]),
             standing(&row.cells[1]),
-            Field::from(row.ahead.map_or("", Plane::name)),
+            Field::from(row.ahead.map_or("", ControlPlane::name)),
         ]);
     }
     table.render(style)
 }
 
-const fn capitals(plane: Plane) -> &'static str {
+const fn capitals(plane: ControlPlane) -> &'static str {
     match plane {
-        Plane::None => "NONE",
-        Plane::Slurm => "SLURM",
-        Plane::Kubernetes => "KUBERNETES",
-        Plane::K3s => "K3S",
-        Plane::Ray => "RAY",
+        ControlPlane::None => "NONE",
+        ControlPlane::Slurm => "SLURM",
+        ControlPlane::Kubernetes => "KUBERNETES",
+        ControlPlane::K3s => "K3S",
+        ControlPlane::Ray => "RAY",
     }
 }
 
-/// Without facts: how often each is ahead. Not a result, since nothing says what matters.
+/// Counts how often each control plane is ahead. Used without facts, where it is not a result,
+/// since it is unknown which dimensions matter.
 fn tally(comparison: &Comparison, style: &Style) -> String {
     let ahead = |plane| comparison.dimensions.iter().filter(|row| row.ahead == Some(plane)).count();
     let [left, right] = comparison.planes;
@@ -320,7 +337,7 @@ fn tally(comparison: &Comparison, style: &Style) -> String {
     paragraph(&[("", text)], style)
 }
 
-fn fares(verdict: &Verdict, matter: usize, style: &Style) -> String {
+fn fares(verdict: &ComparisonVerdict, matter: usize, style: &Style) -> String {
     let mut answer = verdict.advice.primary.to_string();
     if !verdict.advice.addon.is_empty() {
         answer.push_str(&format!("; {}", verdict.advice.addon));
@@ -333,20 +350,20 @@ fn fares(verdict: &Verdict, matter: usize, style: &Style) -> String {
     paragraph(&lines, style)
 }
 
-fn fares_how(fare: &Fare, matter: usize) -> String {
+fn fares_how(fare: &PlaneResult, matter: usize) -> String {
     let role = match fare.role {
-        Role::Chosen => "chosen",
-        Role::Host => "the host under it",
-        Role::OtherPool => "gets the other pool of nodes",
-        Role::NotChosen => "not chosen",
+        PlaneRole::Chosen => "chosen",
+        PlaneRole::Host => "the host under it",
+        PlaneRole::OtherPool => "gets the other pool of nodes",
+        PlaneRole::NotChosen => "not chosen",
     };
     let ahead = match matter {
         0 => String::new(),
         _ => format!("; ahead in {} of the {matter} that matter", fare.ahead_in),
     };
     let otherwise = match (fare.role, fare.plane) {
-        (Role::Chosen, _) => String::new(),
-        (_, Plane::None) => {
+        (PlaneRole::Chosen, _) => String::new(),
+        (_, ControlPlane::None) => {
             "; one workload never leads to it, a site may: muster advise --site".to_owned()
         }
         _ if fare.chosen_if.0.is_empty() => String::new(),
@@ -355,13 +372,13 @@ fn fares_how(fare: &Fare, matter: usize) -> String {
     format!("{role}{ahead}{otherwise}")
 }
 
-fn changes(changes: &Changes) -> String {
+fn changes(changes: &FactChanges) -> String {
     let each: Vec<String> =
         changes.0.iter().map(|(fact, value)| format!("{fact} is {value}")).collect();
     each.join(" and ")
 }
 
-/// Labels, and beside each its text, wrapped.
+/// Returns labels with their wrapped text beside them.
 fn paragraph(lines: &[(&str, String)], style: &Style) -> String {
     let width = width(style);
     let labels = lines.iter().map(|(label, _)| label.len()).max().unwrap_or(0);
@@ -383,18 +400,22 @@ fn paragraph(lines: &[(&str, String)], style: &Style) -> String {
 
 #[cfg(test)]
 mod tests {
-    use muster_model::advice::{Fact, Label, Page, Source, Today};
+    use muster_model::advice::{Citation, CitedPage, CurrentSupport, Fact, Label};
 
     use super::*;
 
-    fn cell(plane: Plane, standing: Standing, today: Option<Standing>) -> Cell {
-        let source = Source::new(Page::Comparison, "table: gang");
-        let today = today.map(|standing| Today {
+    fn cell(
+        plane: ControlPlane,
+        standing: SupportLevel,
+        today: Option<SupportLevel>,
+    ) -> ComparisonCell {
+        let source = Citation::new(CitedPage::Comparison, "table: gang");
+        let today = today.map(|standing| CurrentSupport {
             standing,
             text: "it has one of its own now, as a beta that has to be there",
-            source: Source::new(Page::Upstream, "release notes"),
+            source: Citation::new(CitedPage::Upstream, "release notes"),
         });
-        Cell {
+        ComparisonCell {
             plane,
             standing,
             text: "a reason that is long enough to be wrapped twice or so",
@@ -404,36 +425,36 @@ mod tests {
     }
 
     fn sample(facts: bool) -> Comparison {
-        let planes = [Plane::Slurm, Plane::Kubernetes];
+        let planes = [ControlPlane::Slurm, ControlPlane::Kubernetes];
         let row = |id, title, matters_for: Vec<Fact>, ahead| Compared {
             id,
             title,
             matters_for,
             ahead,
             cells: [
-                cell(Plane::Slurm, Standing::Native, None),
-                cell(Plane::Kubernetes, Standing::Weak, Some(Standing::AddOn)),
+                cell(ControlPlane::Slurm, SupportLevel::Native, None),
+                cell(ControlPlane::Kubernetes, SupportLevel::Weak, Some(SupportLevel::AddOn)),
             ],
         };
         let given = if facts { vec![Fact::Nodes] } else { Vec::new() };
-        let verdict = facts.then(|| Verdict {
+        let verdict = facts.then(|| ComparisonVerdict {
             advice: Label {
-                primary: Plane::Slurm,
+                primary: ControlPlane::Slurm,
                 addon: "topology.conf".to_owned(),
                 hybrid: None,
             },
             fares: [
-                Fare {
-                    plane: Plane::Slurm,
+                PlaneResult {
+                    plane: ControlPlane::Slurm,
                     ahead_in: 1,
-                    role: Role::Chosen,
-                    chosen_if: Changes::default(),
+                    role: PlaneRole::Chosen,
+                    chosen_if: FactChanges::default(),
                 },
-                Fare {
-                    plane: Plane::Kubernetes,
+                PlaneResult {
+                    plane: ControlPlane::Kubernetes,
                     ahead_in: 0,
-                    role: Role::NotChosen,
-                    chosen_if: Changes(vec![(Fact::BareMetal, Fact::BareMetal.value(0))]),
+                    role: PlaneRole::NotChosen,
+                    chosen_if: FactChanges(vec![(Fact::BareMetal, Fact::BareMetal.value(0))]),
                 },
             ],
         });
@@ -441,7 +462,7 @@ mod tests {
             planes,
             facts: facts.then(|| Facts::default().with(Fact::Nodes, 4)),
             dimensions: vec![
-                row("gang", "all ranks at once, or none of them", given, Some(Plane::Slurm)),
+                row("gang", "all ranks at once, or none of them", given, Some(ControlPlane::Slurm)),
                 row("serving", "endpoints that stay up", Vec::new(), None),
             ],
             verdict,
@@ -450,7 +471,7 @@ mod tests {
 
     #[test]
     fn what_matters_is_written_out_and_the_rest_is_a_line_each() {
-        insta::assert_snapshot!(compare(&sample(true), Detail::Matters, &Style::plain()), @r"
+        insta::assert_snapshot!(compare(&sample(true), CompareDetail::Matters, &Style::plain()), @r"
         slurm and kubernetes for nodes 4
 
         what matters for these facts
@@ -476,9 +497,11 @@ mod tests {
     #[test]
     fn it_fits_its_width() {
         for width in [40, 60, 80, 100, 200] {
-            for (facts, detail) in
-                [(true, Detail::Matters), (true, Detail::All), (false, Detail::Matters)]
-            {
+            for (facts, detail) in [
+                (true, CompareDetail::Matters),
+                (true, CompareDetail::All),
+                (false, CompareDetail::Matters),
+            ] {
                 let text = compare(&sample(facts), detail, &Style::plain().with_width(width));
                 let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
                 assert!(widest <= width.min(WIDTH), "{widest} columns of {width}:\n{text}");
@@ -489,9 +512,9 @@ mod tests {
 
     #[test]
     fn colour_changes_no_column() {
-        let plain = compare(&sample(true), Detail::All, &Style::plain());
+        let plain = compare(&sample(true), CompareDetail::All, &Style::plain());
         let style = Style { colour: true, ..Style::plain() };
-        let mut painted = compare(&sample(true), Detail::All, &style);
+        let mut painted = compare(&sample(true), CompareDetail::All, &style);
         assert!(painted.contains("\x1b[32mnative:"), "{painted}");
         while let Some(start) = painted.find('\x1b') {
             let end = painted[start..].find('m').unwrap() + start;

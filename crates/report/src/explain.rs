@@ -1,24 +1,25 @@
-//! Why an element waits, when it starts, and what would start it now, as `muster explain` says it.
+//! The output of `muster explain`: why an element is pending, when it starts, and which changes
+//! would start it now.
 
-use muster_model::view::{Change, Eta, Explanation, Holder, HolderEnd, PatienceView, State};
+use muster_model::view::{Eta, Explanation, Holder, HolderEnd, JobChange, JobState, PatienceView};
 use muster_model::{Reason, Time};
 
+use crate::advance_reservations;
 use crate::amount::ordinal;
 use crate::clock;
 use crate::nodes;
 use crate::placed;
-use crate::reason::{self, Line};
-use crate::room;
+use crate::preemption;
+use crate::reason::{self, ExplanationLine};
 use crate::style::{Ink, Style, clean, wrap};
-use crate::windows;
 
-/// Holders named; they are the first to end, and JSON has more.
+/// Holders named, those that end first; `--json` lists more.
 const HOLDERS_NAMED: usize = 4;
 
-/// What is typed to submit a changed job; its own file or command is the reader's.
+/// Command that submits a changed job; `…` stands for the user's job file or command.
 const RUN: &str = "muster run …";
 
-/// The whole explanation.
+/// Returns the explanation of an element as text.
 #[must_use]
 pub fn explain(explanation: &Explanation, now: Time, style: &Style) -> String {
     let mut text = heading(explanation, style);
@@ -26,7 +27,7 @@ pub fn explain(explanation: &Explanation, now: Time, style: &Style) -> String {
     text
 }
 
-/// What `run --dry-run` says of a job that was not submitted.
+/// Returns the output of `run --dry-run` for a job that was not submitted.
 #[must_use]
 pub fn dry_run(explanation: &Explanation, now: Time, style: &Style) -> String {
     let name = clean(&explanation.name);
@@ -59,18 +60,32 @@ fn heading(explanation: &Explanation, style: &Style) -> String {
         0 => name.into_owned(),
         index => format!("{name}[{index}]"),
     };
-    let state = style.paint(Ink::of(explanation.state), explanation.state.word());
+    let verb = match explanation.state {
+        JobState::Failed => "",
+        JobState::Cancelled | JobState::Preempted => "was ",
+        _ => "is ",
+    };
+    let word = style.paint(Ink::of(explanation.state), explanation.state.word());
+    let state = format!("{verb}{word}");
     match (explanation.state, explanation.reasons.is_empty()) {
-        (State::Held, _) => format!("{name} is {state}\n"),
-        (State::Pending, true) => {
-            format!("{name} is {state}: it starts with the next planning pass\n")
+        (JobState::Held, _) => format!("{name} {state}\n"),
+        (JobState::Pending, true) => {
+            format!("{name} {state}: it starts in the next planning pass\n")
         }
-        (_, false) => format!("{name} is {state}: {}\n", words(explanation)),
-        (_, true) => format!("{name} is {state}; it does not wait\n"),
+        (_, false) => format!("{name} {state}: {}\n", words(explanation)),
+        (JobState::Failed, true) => {
+            format!("{name} {state}; see `muster show {}`\n", explanation.element.job)
+        }
+        (_, true) => format!("{name} {state}\n"),
     }
 }
 
-fn body(explanation: &Explanation, is_submitted: bool, now: Time, style: &Style) -> Vec<Line> {
+fn body(
+    explanation: &Explanation,
+    is_submitted: bool,
+    now: Time,
+    style: &Style,
+) -> Vec<ExplanationLine> {
     let mut lines = Vec::new();
     if let Some(placement) = &explanation.placement {
         lines.extend(placed::lines(placement, now, style));
@@ -80,8 +95,8 @@ fn body(explanation: &Explanation, is_submitted: bool, now: Time, style: &Style)
     }
     for reason in &explanation.reasons {
         let known = match reason {
-            Reason::MakingRoom { evicting, by } => {
-                room::making(*evicting, &clock::time(*by, now, style), is_submitted)
+            Reason::Preempting { evicting, by } => {
+                preemption::preempting(*evicting, &clock::time(*by, now, style), is_submitted)
             }
             _ => reason::lines(reason, explanation.element, now, style),
         };
@@ -92,9 +107,14 @@ fn body(explanation: &Explanation, is_submitted: bool, now: Time, style: &Style)
             lines.push(line);
         }
     }
-    lines.extend(room::leaving(&explanation.leaving, now, style));
-    lines.extend(room::stays(&explanation.stays, &explanation.queue, now, style));
-    lines.extend(explanation.moves.as_ref().map(|moves| room::moves(moves, now, style)));
+    lines.extend(preemption::victims(&explanation.evictions, now, style));
+    lines.extend(preemption::not_preempted(
+        &explanation.not_preempted,
+        &explanation.queue,
+        now,
+        style,
+    ));
+    lines.extend(explanation.moves.as_ref().map(|moves| preemption::not_moved(moves, now, style)));
     for one in &explanation.out_of_service {
         let node = clean(one.node.as_str());
         let what = match &one.devices[..] {
@@ -102,33 +122,36 @@ fn body(explanation: &Explanation, is_submitted: bool, now: Time, style: &Style)
             devices => format!("{} of {node}", nodes::gpus(devices)),
         };
         let drain = nodes::drain(&one.drain, now, style);
-        lines.push(Line::new("drained", format!("{what} {drain}")));
+        lines.push(ExplanationLine::new("drained", format!("{what} {drain}")));
     }
     for one in &explanation.set_aside {
-        lines.push(Line::new("reserved", windows::set_aside(one, now, style)));
+        lines.push(ExplanationLine::new(
+            "reserved",
+            advance_reservations::set_aside(one, now, style),
+        ));
     }
     lines.extend(explanation.patience.as_ref().map(|patience| patience_line(patience, now, style)));
     if let Some((position, waiting)) = explanation.position {
-        lines.push(Line::new("queue", queue_line(explanation, position, waiting)));
+        lines.push(ExplanationLine::new("queue", queue_line(explanation, position, waiting)));
     }
     lines.extend(starts(explanation, now, style));
     for (place, change) in explanation.sooner.iter().enumerate() {
         let (what, flags) = change_words(change);
         let label = if place == 0 { "sooner" } else { "" };
-        let line = Line::new(label, format!("{what} it would start now"));
+        let line = ExplanationLine::new(label, format!("{what} it would start now"));
         lines.push(if flags.is_empty() { line } else { line.with(format!("{RUN} {flags}")) });
     }
     lines
 }
 
-/// Since when it is first, and what that gives it.
-fn patience_line(patience: &PatienceView, now: Time, style: &Style) -> Line {
+/// Describes how long the element has been first in its queue, and which GPUs are kept for it.
+fn patience_line(patience: &PatienceView, now: Time, style: &Style) -> ExplanationLine {
     let for_long = now.since(patience.since);
     let text = match (patience.keeps_from > now, patience.is_kept) {
         (true, _) => {
             let from = clock::time(patience.keeps_from, now, style);
             format!(
-                "has been first for {for_long}; from {from} on it keeps every GPU that becomes free"
+                "has been first for {for_long}; from {from} on every GPU that becomes free is kept for it"
             )
         }
         (false, true) => {
@@ -139,11 +162,11 @@ fn patience_line(patience: &PatienceView, now: Time, style: &Style) -> Line {
         }
         (false, false) => {
             format!(
-                "has been first for {for_long}; nothing is kept, since it cannot become whole now"
+                "has been first for {for_long}; no GPU is kept, since its tasks cannot all be placed now"
             )
         }
     };
-    Line::new("patience", text)
+    ExplanationLine::new("patience", text)
 }
 
 /// `3 of 8; left (1) holds 5 until 12:00:20 (its time limit), sweep (3) holds 2 without a time
@@ -173,8 +196,8 @@ fn with_holders(free: String, holders: &[Holder], now: Time, style: &Style) -> S
     if words.is_empty() { free } else { format!("{free}; {}", words.join(", ")) }
 }
 
-/// Its own terms keep it out of the order: it has no place there, and nobody has asked about its
-/// quota.
+/// Returns true if the job's own terms keep it out of the queue order: then it has no position, and
+/// its quota was not checked.
 fn is_outside(reason: &Reason) -> bool {
     matches!(
         reason,
@@ -207,8 +230,9 @@ fn queue_line(explanation: &Explanation, position: u32, waiting: u32) -> String 
     format!("{} of {waiting} in {}{verdict}", ordinal(position), explanation.queue)
 }
 
-fn starts(explanation: &Explanation, now: Time, style: &Style) -> Option<Line> {
-    // Of a job that waits for a release or another job, nobody can say; capacity is not to blame.
+fn starts(explanation: &Explanation, now: Time, style: &Style) -> Option<ExplanationLine> {
+    // The start of a job that waits for a release or another job is unknown, and capacity is not
+    // the reason.
     let waits_for_room = !explanation.reasons.iter().any(is_outside)
         && explanation.reasons.iter().any(|reason| {
             matches!(
@@ -216,10 +240,10 @@ fn starts(explanation: &Explanation, now: Time, style: &Style) -> Option<Line> {
                 Reason::Capacity(_)
                     | Reason::Topology(_)
                     | Reason::Reserved { .. }
-                    | Reason::DrainAhead { .. }
+                    | Reason::UpcomingDrain { .. }
             )
         });
-    // Another scheduler's estimate is no promise, and a begin time is the earliest start.
+    // The estimate of an external scheduler is not binding, and a begin time is the earliest start.
     let native = explanation.reasons.iter().find_map(|reason| match reason {
         Reason::Native { code, .. } => Some(code.as_str()),
         _ => None,
@@ -228,26 +252,26 @@ fn starts(explanation: &Explanation, now: Time, style: &Style) -> Option<Line> {
         let start = clock::time(eta.start, now, style);
         let says = match code {
             "BeginTime" => format!("{start} at the earliest"),
-            _ => format!("about {start}, as Slurm expects now; a job that goes first delays it"),
+            _ => format!("about {start}, as Slurm estimates now; a job with precedence delays it"),
         };
-        return Some(Line::new("starts", says));
+        return Some(ExplanationLine::new("starts", says));
     }
     match explanation.eta {
-        Some(Eta { start, reserved: true }) => Some(Line::new(
+        Some(Eta { start, reserved: true }) => Some(ExplanationLine::new(
             "starts",
             format!(
                 "{} at the latest, reserved; backfill cannot delay it",
                 clock::time(start, now, style)
             ),
         )),
-        Some(Eta { start, reserved: false }) => Some(Line::new(
+        Some(Eta { start, reserved: false }) => Some(ExplanationLine::new(
             "starts",
             format!(
-                "{} at the latest, unless a job that goes first comes",
+                "{} at the latest, unless a job with precedence arrives",
                 clock::time(start, now, style)
             ),
         )),
-        None if waits_for_room => Some(Line::new(
+        None if waits_for_room => Some(ExplanationLine::new(
             "starts",
             "unknown: what it needs is held without a time limit, or out of service".to_owned(),
         )),
@@ -255,35 +279,37 @@ fn starts(explanation: &Explanation, now: Time, style: &Style) -> Option<Line> {
     }
 }
 
-fn change_words(change: &Change) -> (String, String) {
+fn change_words(change: &JobChange) -> (String, String) {
     match change {
-        Change::Tasks { tasks } => (format!("with tasks: {tasks}"), format!("--tasks {tasks}")),
-        Change::GpusPerTask { per_node: Some(gpus), .. } => {
+        JobChange::Tasks { tasks } => (format!("with tasks: {tasks}"), format!("--tasks {tasks}")),
+        JobChange::GpusPerTask { per_node: Some(gpus), .. } => {
             (format!("with gpus: {gpus}"), format!("--gpus {gpus}"))
         }
-        Change::GpusPerTask { gpus, per_node: None } => {
+        JobChange::GpusPerTask { gpus, per_node: None } => {
             (format!("with gpus-per-task: {gpus}"), format!("--gpus-per-task {gpus}"))
         }
-        Change::Nodes { nodes } => (format!("with nodes: {nodes}"), format!("--nodes {nodes}")),
-        Change::Share { share, per_node: true } => {
+        JobChange::Nodes { nodes } => (format!("with nodes: {nodes}"), format!("--nodes {nodes}")),
+        JobChange::Share { share, per_node: true } => {
             (format!("with gpus: {share}"), format!("--gpus {share}"))
         }
-        Change::Share { share, per_node: false } => {
+        JobChange::Share { share, per_node: false } => {
             (format!("with gpus-per-task: {share}"), format!("--gpus-per-task {share}"))
         }
-        // No option says these: they are written in the job file.
-        Change::AnyNode => ("without its labels".to_owned(), String::new()),
-        Change::TimeLimit { limit } => (format!("with time: {limit}"), format!("--time {limit}")),
-        Change::Model { model } => (format!("with gpu: {model}"), format!("--gpu {model}")),
-        Change::Queue { queue } => (format!("with queue: {queue}"), format!("--queue {queue}")),
-        Change::PreferTopology { level } => {
+        // These have no option, only a field of the job file.
+        JobChange::AnyNode => ("without its labels".to_owned(), String::new()),
+        JobChange::TimeLimit { limit } => {
+            (format!("with time: {limit}"), format!("--time {limit}"))
+        }
+        JobChange::Model { model } => (format!("with gpu: {model}"), format!("--gpu {model}")),
+        JobChange::Queue { queue } => (format!("with queue: {queue}"), format!("--queue {queue}")),
+        JobChange::PreferTopology { level } => {
             (format!("with topology: {{preferred: {level}}}, in several domains"), String::new())
         }
     }
 }
 
-/// Labels in one column, sentences in the next, commands behind them where there is room.
-fn layout(lines: &[Line], style: &Style) -> String {
+/// Lays out labels in one column, sentences in the next, and commands after them if they fit.
+fn layout(lines: &[ExplanationLine], style: &Style) -> String {
     const INDENT: usize = 2;
     const GAP: usize = 2;
     let label_width = lines.iter().map(|line| line.label.len()).max().unwrap_or(0).max(9);
@@ -373,7 +399,7 @@ mod tests {
         let mut text = String::new();
         for reason in sample::every_reason() {
             let is_held = matches!(reason, Reason::Held | Reason::HeldByAdmin { .. });
-            let state = if is_held { State::Held } else { State::Pending };
+            let state = if is_held { JobState::Held } else { JobState::Pending };
             let explanation = Explanation {
                 state,
                 reasons: vec![reason],
@@ -392,7 +418,7 @@ mod tests {
           waits for  its release by an administrator: root holds it
           queue      default
         right is pending: begin time
-          begins     12:01:30 at the earliest, as asked
+          begins     12:01:30 at the earliest, as requested
           queue      default
         right is pending: restart
           restarts   for the 2nd time at 12:00:08, in 8s; the wait doubles each time
@@ -418,7 +444,7 @@ mod tests {
           queue      1st of 1 in default
         right is pending: quota
           quota      research/vision uses 8 of its 16 h100; this asks for 4 more
-                     6 of it are lent to other queues now  muster queues
+                     6 of them are lent to other queues now  muster queues
           queue      1st of 1 in default
         right is pending: quota
           quota      research/vision uses 16 of its 16 h100; this asks for 8 more
@@ -441,15 +467,15 @@ mod tests {
           queue      1st of 1 in default
         right is pending: budget
           budget     research has 12.0 of 5000.0 GPU-hours left  muster queues
-                     this can take 64.0; 4000.0 are used, 988.0 promised to what runs
+                     this can take 64.0; 4000.0 are used, 988.0 reserved for running jobs
                      it is refilled at Nov 21 00:00
           queue      1st of 1 in default
         right is pending: budget
-          budget     alice in vision has 200.0 GPU-hours at a time, this can take 400.0
+          budget     alice in vision has 200.0 GPU-hours per budget period, this can take 400.0
                      muster run … --time
           queue      1st of 1 in default
         right is pending: pending-jobs limit
-          limit      alice has 100 jobs waiting in vision, of at most 100; an array is one
+          limit      alice has 100 jobs waiting in vision, of at most 100; an array counts as one
                      muster ps
           queue      1st of 1 in default
         right is pending: gpus-per-user limit
@@ -463,7 +489,7 @@ mod tests {
         right is pending: capacity
           needs      4 tasks of 8 GPUs each, 32 together (one gang), h100 or a100
           free now   40 of 64
-                     40 GPUs are free, but so spread that 2 of 4 tasks fit
+                     40 GPUs are free, but fragmented: 2 of 4 tasks fit
           queue      1st of 1 in default; quota is not the limit
           starts     unknown: what it needs is held without a time limit, or out of service
         right is pending: capacity
@@ -519,27 +545,27 @@ mod tests {
         right is pending: reservation
           would fit  now, but would delay job 2, which starts at 12:00:20 at the latest
                      muster explain 2
-                     it fits in before with a time limit of at most 14s
+                     it fits before that with a time limit of at most 14s
           queue      1st of 1 in default; quota is not the limit
           starts     unknown: what it needs is held without a time limit, or out of service
         right is pending: reservation
           would fit  now, but would delay job 3[7], which starts at 12:00:20 at the latest
                      muster explain 3[7]
-                     without a time limit it counts as endless
+                     without a time limit it is treated as endless
           queue      1st of 1 in default; quota is not the limit
           starts     unknown: what it needs is held without a time limit, or out of service
         right is pending: kept for another job
           kept       GPUs 0,1,2 of n1 are kept for job 2, which has been first in its queue since 12:00:00
                      muster explain 2
           queue      1st of 1 in default; quota is not the limit
-        right is pending: making room
-          waits for  2 jobs were told to make room for it, and will have by 12:01:30
-                     then it starts: its places are kept for it
+        right is pending: preempting
+          waits for  2 jobs that are being preempted for it and end by 12:01:30
+                     then it starts on the GPUs nominated for it
           queue      1st of 1 in default; quota is not the limit
         right is pending: own quota
           quota      12 of 16 h100 of vision are used, this asks for 8
-                     it is protected from preemption, and what cannot be taken back is not lent
-                     without `protect` it may borrow what others leave
+                     it is protected from preemption, and quota that cannot be reclaimed is not lent
+                     without `protect` it may borrow idle quota
           queue      1st of 1 in default
         right is pending: strict order
           behind     job 2, which waits for capacity; backfill is off here
@@ -578,11 +604,11 @@ mod tests {
     #[test]
     fn every_change_comes_with_the_command() {
         let sooner = vec![
-            Change::Tasks { tasks: 3 },
-            Change::GpusPerTask { gpus: 1, per_node: None },
-            Change::TimeLimit { limit: muster_model::Span::from_secs(14) },
-            Change::Model { model: "a100".into() },
-            Change::Queue { queue: "research/vision".into() },
+            JobChange::Tasks { tasks: 3 },
+            JobChange::GpusPerTask { gpus: 1, per_node: None },
+            JobChange::TimeLimit { limit: muster_model::Span::from_secs(14) },
+            JobChange::Model { model: "a100".into() },
+            JobChange::Queue { queue: "research/vision".into() },
         ];
         let explanation = Explanation {
             sooner,
@@ -592,7 +618,7 @@ mod tests {
             ..sample::explanation()
         };
         insta::assert_snapshot!(explain(&explanation, NOON, &Style::plain()), @r"
-        right is pending: it starts with the next planning pass
+        right is pending: it starts in the next planning pass
           sooner     with tasks: 3 it would start now                muster run … --tasks 3
                      with gpus-per-task: 1 it would start now        muster run … --gpus-per-task 1
                      with time: 14s it would start now               muster run … --time 14s
@@ -610,18 +636,18 @@ mod tests {
             dry_run(&explanation, NOON, &Style::plain()),
             "right would start now in default\n"
         );
-        explanation.state = State::Running;
+        explanation.state = JobState::Running;
         let text = explain(
             &Explanation { position: None, eta: None, sooner: Vec::new(), ..explanation },
             NOON,
             &Style::plain(),
         );
-        assert_eq!(text, "right is running; it does not wait\n");
+        assert_eq!(text, "right is running\n");
         // What failed before it ran has its reason.
         let failed =
-            Explanation { state: State::Failed, sooner: Vec::new(), ..sample::explanation() };
+            Explanation { state: JobState::Failed, sooner: Vec::new(), ..sample::explanation() };
         let text = explain(&failed, NOON, &Style::plain());
-        assert!(text.starts_with("right is failed: capacity\n"), "{text}");
+        assert!(text.starts_with("right failed: capacity\n"), "{text}");
     }
 
     #[test]
@@ -632,7 +658,7 @@ mod tests {
         };
         assert!(
             explain(&unreserved, NOON, &Style::plain())
-                .contains("unless a job that goes first comes")
+                .contains("unless a job with precedence arrives")
         );
         let unknown = Explanation { eta: None, ..sample::explanation() };
         assert!(

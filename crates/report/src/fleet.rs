@@ -1,5 +1,5 @@
-//! What control planes made of a trace on a fleet: `muster simulate` with a cluster. Numbers are
-//! made in `sim`; `findings.rs` says what they mean, for the terminal and the page alike.
+//! Comparison of control planes on a trace and a fleet: `muster simulate` with a cluster. The
+//! figures are computed in `sim`; `findings.rs` interprets them, for the terminal and the page.
 
 mod caveat;
 pub(crate) mod findings;
@@ -17,12 +17,13 @@ pub use caveat::caveat;
 pub use findings::findings;
 pub use instant::instant;
 
-/// Columns where there is no terminal.
+/// Columns if the output is not a terminal.
 const WIDTH: usize = 100;
-/// Before the second line of a sentence.
+/// Indentation of the second line of a sentence.
 const INDENT: &str = "  ";
 
-/// The load and the fleet, a row per control plane, their waits by size of job, and what differs.
+/// Returns the load and the fleet, a row per control plane, their waits by size of job, and the
+/// findings.
 #[must_use]
 pub fn comparison(comparison: &FleetComparison, style: &Style) -> String {
     let width = style.width.unwrap_or(WIDTH);
@@ -42,12 +43,12 @@ pub fn comparison(comparison: &FleetComparison, style: &Style) -> String {
     text
 }
 
-/// A sentence in as many lines as it needs.
+/// Returns a sentence, wrapped.
 fn wrapped(sentence: &str, width: usize) -> String {
     wrap(sentence, width.saturating_sub(INDENT.len())).join(&format!("\n{INDENT}")) + "\n"
 }
 
-/// What arrives where, and what is left out of it.
+/// Describes the load and the cluster, and what is left out of the load.
 fn head(comparison: &FleetComparison) -> Vec<String> {
     let FleetComparison { trace, cluster, queues, nodes, size, jobs, strangers, seeds, .. } =
         comparison;
@@ -63,8 +64,8 @@ fn head(comparison: &FleetComparison) -> Vec<String> {
         unit(comparison.unit),
     )];
     let left_out = [
-        (comparison.never_ran, "that never ran where they come from"),
-        (comparison.too_large, "that not even the idle cluster could host"),
+        (comparison.never_ran, "that never ran in the trace"),
+        (comparison.too_large, "that do not fit the idle cluster"),
         (comparison.bad_rows, "that cannot be read"),
     ];
     for (number, why) in left_out.into_iter().filter(|(number, _)| *number > 0) {
@@ -72,18 +73,18 @@ fn head(comparison: &FleetComparison) -> Vec<String> {
     }
     if *strangers > 0 {
         let jobs = grouped_count(*strangers, "job");
-        lines.push(format!("in the default queue: {jobs} of queues that are not there"));
+        lines.push(format!("in the default queue: {jobs} whose queue does not exist"));
     }
     if seeds.len() > 1 {
         let runs = seeds.len();
         lines.push(format!(
-            "means of {runs} runs, one for each seed; ± is how near they lie to the true ones with 95 % confidence"
+            "means of {runs} runs, one for each seed; ± is the half-width of the 95 % confidence interval"
         ));
     }
     lines
 }
 
-/// `GPU` or `CPU`.
+/// Returns the name of the unit, `GPU` or `CPU`.
 fn unit(unit: FleetUnit) -> &'static str {
     match unit {
         FleetUnit::Gpu => "GPU",

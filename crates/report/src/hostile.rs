@@ -1,6 +1,6 @@
-//! No text of users reaches a terminal with characters that change how other text is shown: every
-//! string of every view is replaced by such characters, one at a time, and everything that is made
-//! of the view is looked through.
+//! Tests that no text of users reaches a terminal with characters that change how other text is
+//! shown: every string of every view is replaced by such characters, one at a time, and all text
+//! made from the view is checked.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::sample::{self, NOON, after};
 use crate::style::{Style, is_unsafe};
-use crate::{explain, ps, watch, windows};
+use crate::{advance_reservations, explain, ps, watch};
 
 /// Starts a colour, turns the reading direction, separates lines, has no width, rings a bell.
 const HOSTILE: &str = "a\x1b[31m\u{202e}\u{2066}\u{2028}\u{200b}\u{feff}\x07\u{9b}z";
@@ -21,7 +21,7 @@ fn variants<T: Serialize + DeserializeOwned>(view: &T) -> Vec<T> {
     let replaced = paths.iter().filter_map(|path| {
         let mut value = whole.clone();
         *value.pointer_mut(path).unwrap() = Value::from(HOSTILE);
-        // Words of an enum are no text of users.
+        // The names of enum variants are not text of users.
         serde_json::from_value(value).ok()
     });
     replaced.collect()
@@ -45,8 +45,7 @@ fn strings(value: &Value, path: &mut String, paths: &mut Vec<String>) {
     }
 }
 
-/// Fails when the text holds an unsafe character. Returns whether it shows what was replaced at
-/// all.
+/// Panics if the text has an unsafe character. Returns whether it shows the replaced string at all.
 #[track_caller]
 fn shows(text: &str) -> bool {
     let found: Vec<char> = text.chars().filter(|c| is_unsafe(*c) && *c != '\n').collect();
@@ -61,7 +60,7 @@ fn jobs() {
         let mut rows = sample::contention();
         rows[1].waiting_for = Some(reason);
         for rows in variants(&rows) {
-            let others = ps::Others::of(&rows, &[]);
+            let others = ps::OtherJobs::of(&rows, &[]);
             for style in [Style::plain(), Style::plain().with_width(60)] {
                 let lines: String =
                     rows.iter().map(|row| ps::line(row, &others, after(6), &style)).collect();
@@ -91,7 +90,7 @@ fn explanations() {
 fn lists_of_the_site() {
     let mut shown = 0;
     for row in variants(&crate::linear::window(1)) {
-        shown += usize::from(shows(&windows::windows(&[row], NOON, &Style::plain())));
+        shown += usize::from(shows(&advance_reservations::windows(&[row], NOON, &Style::plain())));
     }
     let mut drained = crate::linear::node(1);
     drained.drained = Some("cleaning".to_owned());

@@ -1,18 +1,18 @@
-//! What control planes made of a trace on a fleet, as one page that needs nothing else: no network,
-//! no font, no script from elsewhere. Style and scripts stand in files of their own under `html/`;
-//! here they are put together with the data, which is JSON, and which the scripts write as text
-//! only. Nothing here says what figures mean (`fleet/findings.rs`).
+//! Comparison of control planes on a trace and a fleet, as one self-contained HTML page: no network
+//! access, font or script from elsewhere. Style and scripts are files under `html/`, combined here
+//! with the data, which is JSON and which the scripts insert as text only. The figures are
+//! interpreted in `fleet/findings.rs`.
 
 mod data;
 
 use muster_model::simulation::{FleetComparison, Gantt};
 
-use data::Data;
+use data::PageData;
 
-/// What the page consists of, in the order in which it is read.
+/// The HTML of the page, with marks for style, data and scripts, in this order.
 const SKELETON: &str = include_str!("html/page.html");
 const STYLE: &str = include_str!("html/page.css");
-/// Later ones use what earlier ones hold.
+/// Scripts in order of dependency: later ones use earlier ones.
 const SCRIPTS: [&str; 12] = [
     include_str!("html/words.js"),
     include_str!("html/axis.js"),
@@ -28,16 +28,17 @@ const SCRIPTS: [&str; 12] = [
     include_str!("html/page.js"),
 ];
 
-/// The page. Gantts are by control plane; there may be none.
+/// Returns the page. Gantts are by control plane; there may be none.
 #[must_use]
 pub fn page(comparison: &FleetComparison, gantts: &[Gantt]) -> String {
     let parts = [
         ("{{style}}", STYLE.to_owned()),
-        ("{{data}}", Data::of(comparison, gantts).json()),
+        ("{{data}}", PageData::of(comparison, gantts).json()),
         ("{{scripts}}", SCRIPTS.join("\n")),
     ];
-    // Each part goes behind the one before, so that no part is searched for the marks of others.
-    let (mut page, mut rest) = (String::new(), SKELETON);
+    // Parts are appended in order, so that no part is searched for the marks of others.
+    let mut page = String::new();
+    let mut rest = SKELETON;
     for (mark, part) in parts {
         let (before, after) =
             rest.split_once(mark).expect("the skeleton has every mark, in this order");

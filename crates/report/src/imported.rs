@@ -1,39 +1,42 @@
-//! The answer of an import for people: what did not become the same, what the script starts, and
-//! what is wrong with it. The job file itself is not part of it. It judges nothing.
+//! The report of an import: options that could not be converted exactly, what the script starts,
+//! and what is wrong with it. The job file itself is not part of it. Nothing is evaluated here.
 
 use std::fmt::Write as _;
 
 use muster_model::check::Severity;
-use muster_model::imported::{Becomes, ImportFinding, ImportReport, ImportedOption, LaunchStep};
+use muster_model::imported::{
+    ImportFinding, ImportOutcome, ImportReport, ImportedOption, LaunchStep,
+};
 
 use crate::amount::count;
 use crate::style::{Ink, Style, clean, wrap};
 
-/// Columns where there is no terminal.
+/// Columns if the output is not a terminal.
 const WIDTH: usize = 120;
 /// Columns before the text of a row.
 const INDENT: usize = 10;
 
-/// What an import came to.
+/// Returns the report of an import as text.
 #[must_use]
 pub fn import(report: &ImportReport, style: &Style) -> String {
     let mut text = String::new();
-    // 1. Options, those that became the same only counted.
-    let of = |becomes: Becomes| report.options.iter().filter(move |one| one.becomes == becomes);
-    let same = of(Becomes::Field).count() + of(Becomes::Near).count();
+    // 1. Options; those converted exactly are only counted.
+    let of =
+        |becomes: ImportOutcome| report.options.iter().filter(move |one| one.becomes == becomes);
+    let same = of(ImportOutcome::Field).count() + of(ImportOutcome::Near).count();
     let _ = writeln!(
         text,
         "{}: {} became fields of the job, {} handed on to sbatch, {} not mapped",
         clean(&report.script),
         count(same as u64, "option"),
-        of(Becomes::Raw).count(),
-        of(Becomes::NotMapped).count(),
+        of(ImportOutcome::Raw).count(),
+        of(ImportOutcome::NotMapped).count(),
     );
-    of(Becomes::NotMapped).for_each(|one| option(&mut text, "not", one, style));
-    of(Becomes::Near).for_each(|one| option(&mut text, "nearly", one, style));
-    of(Becomes::Raw).for_each(|one| option(&mut text, "handed", one, style));
+    of(ImportOutcome::NotMapped).for_each(|one| option(&mut text, "not", one, style));
+    of(ImportOutcome::Near).for_each(|one| option(&mut text, "nearly", one, style));
+    of(ImportOutcome::Raw).for_each(|one| option(&mut text, "handed", one, style));
     // 2. What runs.
-    row(&mut text, "runs", &clean(&report.launch.says), style);
+    row(&mut text, "runs", &clean(&report.launch.text), style);
     for step in &report.launch.steps {
         row(&mut text, "starts", &started(step), style);
     }
@@ -49,7 +52,7 @@ fn option(text: &mut String, word: &str, one: &ImportedOption, style: &Style) {
     row(
         text,
         word,
-        &format!("line {}: {}: {}", one.line, clean(&one.written), clean(&one.says)),
+        &format!("line {}: {}: {}", one.line, clean(&one.written), clean(&one.text)),
         style,
     );
 }
@@ -65,7 +68,7 @@ fn started(step: &LaunchStep) -> String {
         (Some(tasks), Some(each), None) => {
             write!(text, "{} each time; not known: {unknown}", amount(tasks.saturating_mul(each)))
         }
-        _ => write!(text, "how many processes nobody can tell: {unknown}"),
+        _ => write!(text, "number of processes unknown: {unknown}"),
     };
     text
 }

@@ -1,11 +1,12 @@
-//! Views in, text out: tables, explanations, timelines. Pure: terminal width, colour and time zone
-//! come in through [`Style`]; nothing here may read a clock, an environment variable or a file, or
-//! know where its text goes.
+//! Converts views to text: tables, explanations, timelines. Pure: terminal width, colour and time
+//! zone are passed in as [`Style`]; nothing here may read a clock, an environment variable or a
+//! file, or write anywhere.
 //!
 //! Every function returns text whose lines end in `\n`, without tabs and without trailing blanks.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot unwrap should fail"))]
 
+pub mod advance_reservations;
 pub mod advise;
 pub mod amount;
 pub mod check;
@@ -20,11 +21,11 @@ pub mod nodes;
 pub mod packing;
 mod placed;
 pub mod plot;
+mod preemption;
 pub mod prove;
 pub mod ps;
 pub mod queues;
 pub mod reason;
-mod room;
 pub mod show;
 pub mod simulate;
 pub mod style;
@@ -36,7 +37,6 @@ pub mod usage;
 pub mod verify;
 pub mod watch;
 pub mod whatif;
-pub mod windows;
 
 #[cfg(test)]
 mod hostile;

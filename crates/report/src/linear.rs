@@ -1,15 +1,17 @@
-//! The cost of a table grows with its rows and not with their square: counted in characters that
-//! are measured, for every list that has a row for each job, node, queue, user or reservation.
+//! Tests that the cost of a table is linear in its rows: counted in characters measured, for every
+//! list that has a row for each job, node, queue, user or reservation.
 
 use std::cell::Cell;
 
-use muster_model::view::{JobView, NodeView, QueueView, State, UsageView, WindowView};
-use muster_model::{Span, WindowTimes};
+use muster_model::view::{
+    AdvanceReservationView, JobState, JobView, NodeView, QueueView, UsageView,
+};
+use muster_model::{AdvanceReservationTimes, Span};
 
 use crate::sample::{self, NOON, after};
 use crate::style::Style;
-use crate::timeline::Planned;
-use crate::{nodes, ps, queues, usage, watch, windows};
+use crate::timeline::TimelineStart;
+use crate::{advance_reservations, nodes, ps, queues, usage, watch};
 
 thread_local! {
     static MEASURED: Cell<u64> = const { Cell::new(0) };
@@ -20,17 +22,17 @@ pub fn measured(characters: usize) {
     MEASURED.set(MEASURED.get() + 1 + characters as u64);
 }
 
-/// Returns how many characters are measured while something is done.
+/// Returns the number of characters measured by `work`.
 fn cost(work: impl FnOnce() -> String) -> u64 {
     MEASURED.set(0);
     assert!(!work().is_empty());
     MEASURED.get()
 }
 
-/// A list of so many rows, as text.
-type List = fn(u64, &Style) -> String;
+/// A list with the given number of rows, as text.
+type MeasuredList = fn(u64, &Style) -> String;
 
-fn job_rows(rows: u64) -> (Vec<JobView>, Vec<Planned>) {
+fn job_rows(rows: u64) -> (Vec<JobView>, Vec<TimelineStart>) {
     let job = |number: u64| {
         let [mut runs, mut waits, ..] = <[_; 4]>::try_from(sample::contention()).unwrap();
         let job = if number.is_multiple_of(2) { &mut runs } else { &mut waits };
@@ -39,14 +41,14 @@ fn job_rows(rows: u64) -> (Vec<JobView>, Vec<Planned>) {
         for element in &mut job.elements {
             element.element.job.0 = number;
             element.backfilled = true;
-            // As many different ends as jobs, and most estimated starts at an end that is not
-            // there.
-            element.ends_by = (job.state == State::Running).then(|| after(1000 + number));
+            // As many different ends as jobs, and most estimated starts at an end that does not
+            // exist.
+            element.ends_by = (job.state == JobState::Running).then(|| after(1000 + number));
         }
         job.eta = job.eta.map(|_| after(1000 + 2 * number));
         job.clone()
     };
-    let plan = |number: u64| Planned {
+    let plan = |number: u64| TimelineStart {
         element: sample::id(number, 0),
         name: "right".to_owned(),
         start: after(10 * number),
@@ -65,7 +67,7 @@ pub fn node(number: u64) -> NodeView {
         memory: muster_model::Bytes(256 << 30),
         memory_used: muster_model::Bytes(0),
         devices: Vec::new(),
-        windows: Vec::new(),
+        advance_reservations: Vec::new(),
     }
 }
 
@@ -85,13 +87,18 @@ pub fn queue(number: u64) -> QueueView {
     }
 }
 
-pub fn window(number: u64) -> WindowView {
-    WindowView {
+pub fn window(number: u64) -> AdvanceReservationView {
+    AdvanceReservationView {
         name: format!("exam-{number:06}").as_str().into(),
         users: vec!["ann".into()],
         queues: Vec::new(),
-        times: WindowTimes { start: NOON, length: Span::from_secs(3600), every: None, count: None },
-        is_open: true,
+        times: AdvanceReservationTimes {
+            start: NOON,
+            length: Span::from_secs(3600),
+            every: None,
+            count: None,
+        },
+        is_active: true,
         begins: Some(NOON),
         ends: Some(NOON + Span::from_secs(3600)),
         gpus: None,
@@ -106,20 +113,20 @@ pub fn window(number: u64) -> WindowView {
     }
 }
 
-const LISTS: &[(&str, List)] = &[
+const LISTS: &[(&str, MeasuredList)] = &[
     ("ps", |rows, style| {
         let (jobs, planned) = job_rows(rows);
         ps::jobs(&jobs, &planned, after(6), style)
     }),
     ("lines of a watch", |rows, style| {
         let (jobs, planned) = job_rows(rows);
-        let others = ps::Others::of(&jobs, &planned);
+        let others = ps::OtherJobs::of(&jobs, &planned);
         let lines = jobs.iter().map(|job| ps::line(job, &others, after(6), style));
         lines.inspect(|line| measured(line.len())).collect()
     }),
     ("a frame", |rows, style| {
         let (jobs, planned) = job_rows(rows);
-        let gantt = crate::timeline::Gantt {
+        let gantt = crate::timeline::TimelineInput {
             from: Some(NOON),
             now: after(6),
             devices: &[],
@@ -145,7 +152,7 @@ const LISTS: &[(&str, List)] = &[
         usage::usage(&(0..rows).map(row).collect::<Vec<_>>(), style)
     }),
     ("windows", |rows, style| {
-        windows::windows(&(0..rows).map(window).collect::<Vec<_>>(), NOON, style)
+        advance_reservations::windows(&(0..rows).map(window).collect::<Vec<_>>(), NOON, style)
     }),
 ];
 
@@ -160,7 +167,7 @@ fn the_cost_of_every_list_grows_with_its_rows() {
     }
 }
 
-/// The lookups find what a search through all rows finds.
+/// The lookups return the same as a search through all rows.
 #[test]
 fn what_ends_and_what_starts_is_the_first_of_the_others() {
     let (mut jobs, planned) = job_rows(40);
@@ -169,7 +176,7 @@ fn what_ends_and_what_starts_is_the_first_of_the_others() {
             element.ends_by = element.ends_by.map(|_| after(number as u64 / 6));
         }
     }
-    let others = ps::Others::of(&jobs, &planned);
+    let others = ps::OtherJobs::of(&jobs, &planned);
     for job in &jobs {
         for at in (0..8).map(after) {
             let ends = |row: &&JobView| {
@@ -179,13 +186,16 @@ fn what_ends_and_what_starts_is_the_first_of_the_others() {
                         .iter()
                         .any(|element| ps::holds(element.state) && element.ends_by == Some(at))
             };
-            assert_eq!(others.that_ends(at, job.job), jobs.iter().find(ends).map(|row| row.job));
+            assert_eq!(
+                others.job_ending_at(at, job.job),
+                jobs.iter().find(ends).map(|row| row.job)
+            );
         }
         for from in (0..30).map(|step| after(999_990 + 15 * step)) {
             let later =
                 planned.iter().filter(|plan| plan.element.job != job.job && plan.start >= from);
             let first = later.min_by_key(|plan| plan.start).map(|plan| plan.element);
-            assert_eq!(others.that_starts(from, job.job).map(|plan| plan.element), first);
+            assert_eq!(others.next_planned_start(from, job.job).map(|plan| plan.element), first);
         }
     }
 }

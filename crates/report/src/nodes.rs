@@ -5,18 +5,18 @@ use std::collections::BTreeMap;
 use muster_model::view::{DeviceView, NodeView};
 use muster_model::{Drain, GpuMilli, Time};
 
+use crate::advance_reservations;
 use crate::amount::count;
 use crate::clock;
 use crate::reason;
 use crate::style::{Ink, Style, clean};
 use crate::table::{Align, Cell, Table};
-use crate::windows;
 
-/// With at most this many devices in all, each gets a row of its own: what fits a screen beside the
-/// nodes.
+/// With at most this many devices in all, each gets a row of its own: as many as fit a screen below
+/// the nodes.
 const DEVICES_LISTED: usize = 16;
 
-/// Nodes, and their devices where they are few.
+/// Returns the table of nodes, and of their devices if they are few.
 #[must_use]
 pub fn nodes(rows: &[NodeView], now: Time, style: &Style) -> String {
     let mut table = Table::new(&[
@@ -40,7 +40,7 @@ pub fn nodes(rows: &[NodeView], now: Time, style: &Style) -> String {
             Cell::inked(state, ink),
             Cell::from(models(&node.devices)),
             Cell::from(free(node).to_string()),
-            Cell::from(format!("{} of {} set aside", node.cpus_used, node.cpus)),
+            Cell::from(format!("{} of {} allocated", node.cpus_used, node.cpus)),
             Cell::from(format!("{} of {}", node.memory_used, node.memory)),
             Cell::from(note(node, now, style)),
         ]);
@@ -89,7 +89,7 @@ fn holder(device: &DeviceView, now: Time, style: &Style) -> Cell {
     match (device.drained, device.foreign, ahead) {
         (true, _, _) if holders.is_empty() => Cell::inked("out of service", Ink::Waiting),
         (true, _, _) => Cell::inked(format!("{holders}, then out of service"), Ink::Waiting),
-        (_, true, _) => Cell::inked("a process that is not muster's", Ink::Waiting),
+        (_, true, _) => Cell::inked("a process outside muster", Ink::Waiting),
         (.., Some(drain)) => {
             let from = format!("out of service from {}", clock::time(drain.from, now, style));
             Cell::from(if holders.is_empty() { from } else { format!("{holders}, {from}") })
@@ -98,15 +98,15 @@ fn holder(device: &DeviceView, now: Time, style: &Style) -> Cell {
     }
 }
 
-/// True while jobs hold something of a node.
+/// Returns true while jobs hold resources of a node.
 fn is_held(node: &NodeView) -> bool {
     node.cpus_used.0 > 0
         || node.memory_used.0 > 0
         || node.devices.iter().any(|device| device.used.0 > 0)
 }
 
-/// What is drained: `since 12:00:00 by ann: bad fan`, `GPUs 3,5 from 18:00:00`; and what is
-/// reserved.
+/// Describes drains, `since 12:00:00 by ann: bad fan`, `GPUs 3,5 from 18:00:00`, and advance
+/// reservations.
 fn note(node: &NodeView, now: Time, style: &Style) -> String {
     let mut notes = Vec::new();
     match (&node.drain, &node.drained) {
@@ -125,7 +125,11 @@ fn note(node: &NodeView, now: Time, style: &Style) -> String {
     for (one, devices) in groups {
         notes.push(format!("{} {}", gpus(&devices), drain(one, now, style)));
     }
-    notes.extend(node.windows.iter().map(|window| windows::on_node(window, now, style)));
+    notes.extend(
+        node.advance_reservations
+            .iter()
+            .map(|window| advance_reservations::on_node(window, now, style)),
+    );
     notes.join("; ")
 }
 
@@ -144,7 +148,7 @@ pub(crate) fn drain(drain: &Drain, now: Time, style: &Style) -> String {
         text.push_str(&format!(" by {by}"));
     }
     if ahead && drain.stop {
-        text.push_str(", which stops what runs");
+        text.push_str(", which stops running jobs");
     }
     if !drain.reason.is_empty() {
         text.push_str(&format!(": {}", clean(&drain.reason)));
@@ -152,7 +156,7 @@ pub(crate) fn drain(drain: &Drain, now: Time, style: &Style) -> String {
     text
 }
 
-/// GPUs that jobs may be given now, shares included: none of a node that is lost or drained.
+/// Returns the GPUs available to jobs now, shares included: none on a node that is lost or drained.
 fn free(node: &NodeView) -> GpuMilli {
     if !node.up || node.drained.is_some() {
         return GpuMilli(0);
@@ -161,7 +165,7 @@ fn free(node: &NodeView) -> GpuMilli {
     GpuMilli(usable.map(|device| 1000u32.saturating_sub(device.used.0)).sum())
 }
 
-/// A virtual device of a named model is never shown as if it were one.
+/// Returns the model, marked `virtual` for a simulated GPU.
 fn model(device: &DeviceView) -> String {
     match (device.is_virtual, device.model.as_str()) {
         (false, model) => model.to_owned(),
@@ -220,7 +224,7 @@ mod tests {
             memory: Bytes(256 << 30),
             memory_used: Bytes(0),
             devices,
-            windows: Vec::new(),
+            advance_reservations: Vec::new(),
         }
     }
 
@@ -238,11 +242,11 @@ mod tests {
         devices[2].drained = true;
         insta::assert_snapshot!(nodes(&[node("host", devices)], sample::NOON, &Style::plain()), @r"
         NODE  STATE  GPUS                                  FREE  CPUS                 MEMORY
-        host  up     2 h100 + 1 h100, virtual + 1 virtual   1.5  2.5 of 64 set aside  0B of 256GiB
+        host  up     2 h100 + 1 h100, virtual + 1 virtual   1.5  2.5 of 64 allocated  0B of 256GiB
 
         GPU  MODEL          MEMORY  USED  BY
           0  h100            80GiB   0.5  1 3[7]
-          1  h100            80GiB     0  a process that is not muster's
+          1  h100            80GiB     0  a process outside muster
           2  h100, virtual             0  out of service
           3  virtual                   0
         ");
@@ -263,10 +267,10 @@ mod tests {
         rows.push(node("login", Vec::new()));
         insta::assert_snapshot!(nodes(&rows, sample::NOON, &Style::plain()), @r"
         NODE   STATE     GPUS    FREE  CPUS                 MEMORY        NOTE
-        node0  up        8 h100     8  2.5 of 64 set aside  0B of 256GiB
-        node1  draining  8 h100     0  2.5 of 64 set aside  0B of 256GiB  bad link
-        node2  lost      8 h100     0  2.5 of 64 set aside  0B of 256GiB
-        login  up        none       0  2.5 of 64 set aside  0B of 256GiB
+        node0  up        8 h100     8  2.5 of 64 allocated  0B of 256GiB
+        node1  draining  8 h100     0  2.5 of 64 allocated  0B of 256GiB  bad link
+        node2  lost      8 h100     0  2.5 of 64 allocated  0B of 256GiB
+        login  up        none       0  2.5 of 64 allocated  0B of 256GiB
         ");
         assert_eq!(summary(&rows), "24 GPUs on 4 nodes");
     }

@@ -1,5 +1,5 @@
-//! How full a cluster gets under each placement policy: `muster simulate --no-departures`. Numbers
-//! are made in `sim`.
+//! GPU allocation and fragmentation under each placement policy: `muster simulate --no-departures`.
+//! The figures are computed in `sim`.
 
 use muster_model::simulation::{PackingComparison, PackingFigures};
 
@@ -7,17 +7,18 @@ use crate::amount::count;
 use crate::style::{Ink, Style, clean};
 use crate::table::{Align, Cell, Table};
 
-/// Percents arrived that have a column, where so much arrived. Most of what differs does so near
-/// the end.
+/// Percentages of arrived demand that have a column, if that much arrived. Most differences are
+/// near the end.
 const PERCENTS: [(&str, usize); 7] =
     [("20%", 20), ("50%", 50), ("80%", 80), ("90%", 90), ("95%", 95), ("100%", 100), ("130%", 130)];
 
-/// Two tables, one per curve, and what was compared.
+/// Returns what was compared, and two tables, one per curve.
 #[must_use]
 pub fn packing(comparison: &PackingComparison, style: &Style) -> String {
     let PackingComparison { cluster, trace, nodes, gpus, arrivals, bad_rows, .. } = comparison;
-    let (nodes, gpus, arrivals) =
-        (count(*nodes, "node"), count(*gpus, "GPU"), count(*arrivals, "pod"));
+    let nodes = count(*nodes, "node");
+    let gpus = count(*gpus, "GPU");
+    let arrivals = count(*arrivals, "pod");
     let mut text = format!(
         "{} ({nodes}, {gpus}); {arrivals} of {} arrive, none leaves\n",
         clean(cluster),
@@ -38,7 +39,7 @@ pub fn packing(comparison: &PackingComparison, style: &Style) -> String {
     text.push_str(&table(comparison, |run| &run.fragmentation_ratio, style));
     if comparison.runs.iter().any(|run| run.is_partial) {
         text.push_str(
-            "\ninterrupted: what is marked with * is only about the pods that had arrived by then\n",
+            "\ninterrupted: rows marked with * cover only the pods that had arrived by then\n",
         );
     }
     text
@@ -114,7 +115,7 @@ SCHEDULER      PLACED  TURNED AWAY    20%    50%    80%    90%    END
 fragmentation      12            3  19.00  26.50  34.00  36.50  37.00
 random*            12            3  19.00  26.50                26.50
 
-interrupted: what is marked with * is only about the pods that had arrived by then
+interrupted: rows marked with * cover only the pods that had arrived by then
 ";
         assert_eq!(packing(&comparison, &Style::plain()), expected);
     }

@@ -1,38 +1,44 @@
-//! Where an element is and why it is a good place, or who made it leave, as `muster explain` says
-//! it.
+//! Parts of `muster explain` on placement: where an element runs and how compact that is, or which
+//! job preempted it.
 
-use muster_model::view::{LevelUse, LevelWish, PlacedOn, PlacementView, PreemptedView};
+use muster_model::view::{LevelRequest, LevelUse, PlacedOn, PlacementView, PreemptedView};
 use muster_model::{EvictionCause, Time};
 
 use crate::amount::{count, ranges};
 use crate::clock;
-use crate::reason::{Line, element};
+use crate::reason::{ExplanationLine, element};
 use crate::style::{Style, clean};
 
-/// Names in a row; JSON has more.
+/// Names listed in a line; `--json` has all.
 const NAMED: usize = 4;
 
-/// What it holds, what that spans, and what comes after it.
-pub(crate) fn lines(placement: &PlacementView, now: Time, style: &Style) -> Vec<Line> {
+/// Returns what the element holds, which topology domains that spans, and which job starts there
+/// next.
+pub(crate) fn lines(placement: &PlacementView, now: Time, style: &Style) -> Vec<ExplanationLine> {
     let tasks = count(placement.tasks.into(), "task");
-    let mut lines = vec![Line::new("placed", format!("{tasks} on {}", places(placement)))];
+    let mut lines =
+        vec![ExplanationLine::new("placed", format!("{tasks} on {}", places(placement)))];
     let levels =
         placement.levels.iter().filter(|level| placement.tasks > 1 || level.asked.is_some());
     for (at, level) in levels.enumerate() {
-        lines.push(Line::new(if at == 0 { "spans" } else { "" }, span(level)));
+        lines.push(ExplanationLine::new(if at == 0 { "spans" } else { "" }, span(level)));
     }
     if placement.backfilled {
-        lines.push(Line::new(
+        lines.push(ExplanationLine::new(
             "backfilled",
-            "it passed jobs that were ahead of it, and delays none of them",
+            "it started before jobs ahead of it in the queue and delays none of them",
         ));
     }
     if let Some(next) = &placement.next {
-        let (name, id, start) =
-            (clean(&next.name), element(next.element), clock::time(next.start, now, style));
+        let name = clean(&next.name);
+        let id = element(next.element);
+        let start = clock::time(next.start, now, style);
         lines.push(
-            Line::new("then", format!("{name} ({id}) starts here at {start} at the latest"))
-                .with(format!("muster explain {id}")),
+            ExplanationLine::new(
+                "then",
+                format!("{name} ({id}) starts here at {start} at the latest"),
+            )
+            .with(format!("muster explain {id}")),
         );
     }
     lines
@@ -96,61 +102,65 @@ fn span(level: &LevelUse) -> String {
     );
     let asked = match level.asked {
         None => "",
-        Some(LevelWish::Required) => ", as required",
-        Some(LevelWish::Preferred) => ", as few as could be had when it started",
-        Some(LevelWish::Spread) => ", spread as asked",
-        Some(LevelWish::Segments) => ", each slice in one",
+        Some(LevelRequest::Required) => ", as required",
+        Some(LevelRequest::Preferred) => ", as few as possible when it started",
+        Some(LevelRequest::Spread) => ", spread as asked",
+        Some(LevelRequest::Segments) => ", each slice in one",
     };
     let least = match level.least {
-        _ if level.domains == 1 || level.asked == Some(LevelWish::Spread) => String::new(),
-        Some(least) if least < level.domains => format!("; if nothing else ran, {least} would do"),
-        Some(_) => "; fewer are never enough".to_owned(),
+        _ if level.domains == 1 || level.asked == Some(LevelRequest::Spread) => String::new(),
+        Some(least) if least < level.domains => {
+            format!("; on an idle cluster {least} would be enough")
+        }
+        Some(_) => "; it cannot be fewer".to_owned(),
         None => String::new(),
     };
     format!("{domains}{asked}{least}")
 }
 
-/// Who made it go, and what it keeps.
-pub(crate) fn preempted(view: &PreemptedView, now: Time, style: &Style) -> Vec<Line> {
+/// Describes which job preempted the element, and what remains of its progress.
+pub(crate) fn preempted(view: &PreemptedView, now: Time, style: &Style) -> Vec<ExplanationLine> {
     let by = element(view.by);
     let name = view.name.as_deref().map_or(String::new(), |name| format!("{} ", clean(name)));
-    let whom = match &view.queue {
+    let preemptor = match &view.queue {
         Some(queue) => format!("{name}({by}) of {queue}"),
         None if name.is_empty() => by.clone(),
         None => format!("{name}({by})"),
     };
-    let right = match view.cause {
-        EvictionCause::Reclaimed => "which took back what its queue had lent",
+    let why = match view.cause {
+        EvictionCause::Reclaimed => "which reclaimed quota that its queue had lent",
         EvictionCause::Outranked => "which has a higher priority",
-        EvictionCause::Yielded => "whose turn it was, as it ran in what was idle",
-        EvictionCause::Shrunk => "whose turn it was; it goes on with fewer tasks",
-        EvictionCause::Grown => "since there is room for more of its tasks",
-        EvictionCause::Moved => "which found no whole place; it goes on elsewhere",
+        EvictionCause::Opportunistic => "which has precedence, since this job ran in idle capacity",
+        EvictionCause::Shrunk => "which has precedence; this job resumes with fewer tasks",
+        EvictionCause::Grown => "since more of its tasks fit now",
+        EvictionCause::Moved => {
+            "for which no node had enough free GPUs; this job resumes on other GPUs"
+        }
     };
     let at = clock::time(view.at, now, style);
     let kept = match &view.checkpoint {
         _ if let Some(until) = view.saves_until => {
-            format!("it saves its progress until {} at the latest", clock::time(until, now, style))
+            format!("it may save a checkpoint until {}", clock::time(until, now, style))
         }
         Some(saved) if saved.label.is_empty() => {
-            format!("it keeps its checkpoint of {}", clock::time(saved.at, now, style))
+            format!("it resumes from its checkpoint of {}", clock::time(saved.at, now, style))
         }
         Some(saved) => {
             let at = clock::time(saved.at, now, style);
-            format!("it keeps its checkpoint {} of {at}", clean(&saved.label))
+            format!("it resumes from its checkpoint {} of {at}", clean(&saved.label))
         }
-        None => "it has no checkpoint, and begins anew".to_owned(),
+        None => "it has no checkpoint and starts over".to_owned(),
     };
     vec![
-        Line::new("preempted", format!("at {at}, for {whom}, {right}"))
+        ExplanationLine::new("preempted", format!("at {at} by {preemptor}, {why}"))
             .with(format!("muster explain {by}")),
-        Line::new("", kept),
+        ExplanationLine::new("", kept),
     ]
 }
 
 #[cfg(test)]
 mod tests {
-    use muster_model::view::{CheckpointView, Waiter};
+    use muster_model::view::{CheckpointView, NextStart};
     use muster_model::{GpuMilli, NodeName};
 
     use super::*;
@@ -169,14 +179,14 @@ mod tests {
         level: &str,
         names: &[&str],
         least: Option<u32>,
-        asked: Option<LevelWish>,
+        asked: Option<LevelRequest>,
     ) -> LevelUse {
-        let (level, names) =
-            (level.to_owned(), names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        let level = level.to_owned();
+        let names = names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         LevelUse { level, domains: names.len() as u32, names, least, asked }
     }
 
-    fn check(lines: Vec<Line>, expected: &[&str]) {
+    fn check(lines: Vec<ExplanationLine>, expected: &[&str]) {
         let text: Vec<String> =
             lines.iter().map(|line| format!("{:<10} {}", line.label, line.text)).collect();
         assert_eq!(text, expected);
@@ -194,23 +204,23 @@ mod tests {
             places,
             levels: vec![
                 level("block", &["b1"], Some(1), None),
-                level("leaf", &["l1", "l2"], Some(1), Some(LevelWish::Preferred)),
-                level("rack", &["r1", "r2"], Some(1), Some(LevelWish::Spread)),
+                level("leaf", &["l1", "l2"], Some(1), Some(LevelRequest::Preferred)),
+                level("rack", &["r1", "r2"], Some(1), Some(LevelRequest::Spread)),
                 level("node", &["n1", "n2", "n3", "n4", "n5", "n6", "n7"], None, None),
             ],
             since: NOON,
             backfilled: true,
-            next: Some(Waiter { element: id(2, 0), name: "right".to_owned(), start: after(20) }),
+            next: Some(NextStart { element: id(2, 0), name: "right".to_owned(), start: after(20) }),
         };
         check(
             lines(&placement, NOON, &Style::plain()),
             &[
                 "placed     7 tasks on n1, n2, n3, n4 and 1 more: GPUs 0-3 each; n6: 0.5 of GPU 7; n7; and 2 nodes more",
                 "spans      1 block (b1)",
-                "           2 leafs (l1, l2), as few as could be had when it started; if nothing else ran, 1 would do",
+                "           2 leafs (l1, l2), as few as possible when it started; on an idle cluster 1 would be enough",
                 "           2 racks (r1, r2), spread as asked",
                 "           7 nodes (n1, n2, n3, n4 and 3 more)",
-                "backfilled it passed jobs that were ahead of it, and delays none of them",
+                "backfilled it started before jobs ahead of it in the queue and delays none of them",
                 "then       right (2) starts here at 12:00:20 at the latest",
             ],
         );
@@ -238,8 +248,8 @@ mod tests {
         check(
             preempted(&view, NOON, &Style::plain()),
             &[
-                "preempted  at 12:00:20, for train (7) of a, which took back what its queue had lent",
-                "           it keeps its checkpoint step 1200 of 12:00:05",
+                "preempted  at 12:00:20 by train (7) of a, which reclaimed quota that its queue had lent",
+                "           it resumes from its checkpoint step 1200 of 12:00:05",
             ],
         );
         let unnamed = CheckpointView { label: String::new(), ..saved };
@@ -252,14 +262,14 @@ mod tests {
                 &Style::plain(),
             ),
             &[
-                "preempted  at 12:00:20, for 7, which has a higher priority",
-                "           it keeps its checkpoint of 12:00:05",
+                "preempted  at 12:00:20 by 7, which has a higher priority",
+                "           it resumes from its checkpoint of 12:00:05",
             ],
         );
         let second = |view| preempted(&view, NOON, &Style::plain())[1].text.clone();
         let unsaved = PreemptedView { checkpoint: None, ..gone };
-        assert_eq!(second(unsaved.clone()), "it has no checkpoint, and begins anew");
+        assert_eq!(second(unsaved.clone()), "it has no checkpoint and starts over");
         let saving = PreemptedView { saves_until: Some(after(60)), ..unsaved };
-        assert_eq!(second(saving), "it saves its progress until 12:01:00 at the latest");
+        assert_eq!(second(saving), "it may save a checkpoint until 12:01:00");
     }
 }

@@ -1,11 +1,10 @@
-//! Bars and columns made of block characters, for numbers that are best seen. It knows nothing of
-//! what they are, and draws without colour.
+//! Bar and column plots made of block characters, without colour.
 
 /// Eighths of a character from the left, and from below.
 const LEFT: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
 const LOWER: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// A bar of at most `width` characters: full at `max`, and never nothing for something.
+/// Returns a bar of at most `width` characters: full at `max`, and not empty unless the value is 0.
 #[must_use]
 pub fn bar(value: u64, max: u64, width: usize) -> String {
     let eighths = scaled(value, max, width * 8);
@@ -14,8 +13,8 @@ pub fn bar(value: u64, max: u64, width: usize) -> String {
     text
 }
 
-/// Columns of `height` lines, the highest first. More values than `width` are summed by neighbours,
-/// as many each as it takes.
+/// Returns a column plot of `height` lines, the top line first. If there are more values than
+/// `width`, neighbours are summed.
 #[must_use]
 pub fn columns(values: &[u64], width: usize, height: usize) -> Vec<String> {
     let values = merged(values, width);
@@ -31,19 +30,19 @@ pub fn columns(values: &[u64], width: usize, height: usize) -> Vec<String> {
     (0..height).rev().map(line).collect()
 }
 
-/// How many neighbours share a column.
+/// Returns the number of neighbouring values that share a column.
 #[must_use]
 pub fn per_column(values: usize, width: usize) -> usize {
     values.div_ceil(width.max(1)).max(1)
 }
 
-/// Sums of neighbours, in no more columns than there are.
+/// Returns sums of neighbouring values, at most `width` of them.
 #[must_use]
 pub fn merged(values: &[u64], width: usize) -> Vec<u64> {
     values.chunks(per_column(values.len(), width)).map(|part| part.iter().sum()).collect()
 }
 
-/// The value in parts of the maximum, rounded, at least one part for what is not zero.
+/// Returns the value in parts of the maximum, rounded, at least one part unless it is 0.
 fn scaled(value: u64, max: u64, parts: usize) -> usize {
     let exact =
         (u128::from(value) * parts as u128 * 2 + u128::from(max)) / (u128::from(max) * 2).max(1);

@@ -1,11 +1,11 @@
-//! `muster prove gang`: one order of arrivals step by step, and both admissions beside each other.
-//! What is counted over many orders is in `prove/counts.rs`. Nothing is decided or counted here.
+//! `muster prove gang`: one order of arrivals step by step, under both kinds of admission. Counts
+//! over many orders are in `prove/counts.rs`. Nothing is decided or counted here.
 
 mod counts;
 
 use muster_model::Time;
 use muster_model::proof::{
-    AdmissionRun, Decided, GangNeed, GangProof, GangStand, ProofStep, Verdict,
+    AdmissionRun, GangNeed, GangProof, GangStatus, OrderVerdict, ProofStep, SubmissionDecision,
 };
 use muster_model::reason::Reason;
 
@@ -28,7 +28,7 @@ const ROW_LETTERS: usize = 12;
 /// Width of the labels in front of closing lines.
 const LABEL: usize = 6;
 
-/// One order under both admissions, and why they differ.
+/// Returns one order under both kinds of admission, and why they differ.
 #[must_use]
 pub fn gang(proof: &GangProof, style: &Style) -> String {
     let asked = format!(
@@ -43,7 +43,7 @@ pub fn gang(proof: &GangProof, style: &Style) -> String {
     text += &line("pod by pod: each pod is a job of its own and takes what is free", style);
     text += &steps(&proof.per_pod, proof, "POD", style);
     text.push('\n');
-    text += &line("gang admission: each gang is one job, placed whole or not at all", style);
+    text += &line("gang admission: each gang is one job, whose pods all start together", style);
     text += &steps(&proof.gang, proof, "GANG", style);
     text.push('\n');
     text += &beside(proof, style);
@@ -53,7 +53,7 @@ pub fn gang(proof: &GangProof, style: &Style) -> String {
     text
 }
 
-/// Submissions in order; neighbours that wait alike share a row.
+/// Returns the submissions in order; neighbours that wait for the same reason share a row.
 fn steps(run: &AdmissionRun, proof: &GangProof, heading: &'static str, style: &Style) -> String {
     let mut table = Table::new(&[
         ("STEP", Align::Right),
@@ -67,7 +67,7 @@ fn steps(run: &AdmissionRun, proof: &GangProof, heading: &'static str, style: &S
     let mut drawn = vec!['·'; proof.gpus as usize];
     for row in run.steps.chunk_by(waits_alike) {
         let Some((first, last)) = row.first().zip(row.last()) else { continue };
-        if let Decided::Placed { devices } = &first.decided {
+        if let SubmissionDecision::Placed { devices } = &first.decided {
             for device in devices {
                 if let Some(place) = drawn.get_mut(usize::from(*device)) {
                     *place = first.gang;
@@ -89,15 +89,15 @@ fn steps(run: &AdmissionRun, proof: &GangProof, heading: &'static str, style: &S
     table.render(style)
 }
 
-/// Whether two steps say the same: both wait, for the same reason.
+/// Returns true if both steps wait, for the same reason.
 fn waits_alike(one: &ProofStep, next: &ProofStep) -> bool {
-    matches!(one.decided, Decided::Waits { .. }) && one.decided == next.decided
+    matches!(one.decided, SubmissionDecision::Waits { .. }) && one.decided == next.decided
 }
 
-/// What the engine decided, in words.
+/// Describes the engine's decision.
 fn note(step: &ProofStep, proof: &GangProof) -> (String, Ink) {
     match &step.decided {
-        Decided::Placed { devices } => {
+        SubmissionDecision::Placed { devices } => {
             let indices: Vec<u32> = devices.iter().copied().map(u32::from).collect();
             let noun = if indices.len() == 1 { "GPU" } else { "GPUs" };
             let need =
@@ -109,15 +109,16 @@ fn note(step: &ProofStep, proof: &GangProof) -> (String, Ink) {
                 if is_whole { Ink::Good } else { Ink::Plain },
             )
         }
-        Decided::Waits { reason } => {
+        SubmissionDecision::Waits { reason } => {
             let reason = reason.as_ref().map(|reason| short(reason, Time(0), &Style::plain()));
-            (format!("waits: {}", reason.as_deref().unwrap_or("no reason is known")), Ink::Waiting)
+            (format!("waits: {}", reason.as_deref().unwrap_or("reason unknown")), Ink::Waiting)
         }
-        Decided::Refused { reason: Reason::NeverFits(gap) } => {
-            let (asked, total) = (times(gap.gpus_per_task, gap.tasks_needed), gap.gpus_total);
+        SubmissionDecision::Refused { reason: Reason::NeverFits(gap) } => {
+            let asked = times(gap.gpus_per_task, gap.tasks_needed);
+            let total = gap.gpus_total;
             (format!("refused: needs {} together, the pool has {total}", gpus(asked)), Ink::Bad)
         }
-        Decided::Refused { reason } => {
+        SubmissionDecision::Refused { reason } => {
             (format!("refused: {}", short(reason, Time(0), &Style::plain())), Ink::Bad)
         }
     }
@@ -128,7 +129,7 @@ fn held_after(step: &ProofStep, proof: &GangProof) -> String {
     held_text(proof.gangs.iter().map(|gang| (gang.gang, held(gang), gang.need_pods)))
 }
 
-/// `a 4 of 5, b 4 of 5`; of many gangs only those that hold something.
+/// `a 4 of 5, b 4 of 5`; of many gangs, only those that hold GPUs.
 fn held_text(gangs: impl Iterator<Item = (char, u32, u32)>) -> String {
     let gangs: Vec<_> = gangs.collect();
     let holders: Vec<_> = gangs.iter().filter(|(_, held, _)| *held > 0).collect();
@@ -145,7 +146,7 @@ fn held_text(gangs: impl Iterator<Item = (char, u32, u32)>) -> String {
     words.join(", ")
 }
 
-/// The two verdicts, one under the other.
+/// Returns the table of the two verdicts.
 fn beside(proof: &GangProof, style: &Style) -> String {
     let mut table = Table::new(&[
         ("ADMISSION", Align::Left),
@@ -168,25 +169,25 @@ fn beside(proof: &GangProof, style: &Style) -> String {
     table.render(style)
 }
 
-fn ink(verdict: Verdict) -> Ink {
+fn ink(verdict: OrderVerdict) -> Ink {
     match verdict {
-        Verdict::Deadlock => Ink::Bad,
-        Verdict::Waste => Ink::Waiting,
-        Verdict::Whole => Ink::Good,
-        Verdict::Open => Ink::Faint,
+        OrderVerdict::Deadlock => Ink::Bad,
+        OrderVerdict::Waste => Ink::Waiting,
+        OrderVerdict::Whole => Ink::Good,
+        OrderVerdict::Open => Ink::Faint,
     }
 }
 
-fn running(run: &AdmissionRun) -> impl Iterator<Item = &GangStand> {
+fn running(run: &AdmissionRun) -> impl Iterator<Item = &GangStatus> {
     run.gangs.iter().filter(|gang| gang.runs)
 }
 
-/// One sentence on what made the difference.
+/// Explains the difference in one sentence.
 fn why(proof: &GangProof) -> String {
     let run = &proof.per_pod;
     let parts = || run.gangs.iter().filter(|gang| gang.held_pods > 0 && !gang.runs);
     match run.verdict {
-        Verdict::Deadlock => {
+        OrderVerdict::Deadlock => {
             let missing: Vec<String> = parts()
                 .map(|gang| format!("{} lacks {}", gang.gang, gang.need_pods - gang.held_pods))
                 .collect();
@@ -194,19 +195,21 @@ fn why(proof: &GangProof) -> String {
                 0..=NAMED_HOLDERS => missing.join(", "),
                 many => format!("{many} gangs lack some"),
             };
-            let refused =
-                proof.gang.steps.iter().any(|step| matches!(step.decided, Decided::Refused { .. }));
-            let whole = match refused {
-                true => {
-                    "gang admission refuses at once what can never fit, and what waits holds nothing"
-                }
-                false => "a gang that is placed whole or not at all holds nothing while it waits",
+            let refused = proof
+                .gang
+                .steps
+                .iter()
+                .any(|step| matches!(step.decided, SubmissionDecision::Refused { .. }));
+            let whole = if refused {
+                "gang admission refuses a gang that can never fit, and a waiting gang holds nothing"
+            } else {
+                "under gang admission a waiting gang holds nothing"
             };
             format!(
                 "a pod keeps its GPU while the rest of its gang waits for one ({missing}), so nothing ever runs; {whole}"
             )
         }
-        Verdict::Waste => {
+        OrderVerdict::Waste => {
             let idle: u32 = parts().map(|gang| gang.held_pods * proof.gpus_per_pod).sum();
             let names: Vec<String> = parts().map(|gang| gang.gang.to_string()).collect();
             let (names, hold) = match names.len() {
@@ -216,13 +219,14 @@ fn why(proof: &GangProof) -> String {
             };
             let idle = count(idle.into(), "GPU");
             format!(
-                "{names} {hold} {idle} and cannot run; placed whole or not at all, what waits holds none"
+                "{names} {hold} {idle} and cannot run; under gang admission a waiting gang holds nothing"
             )
         }
-        Verdict::Whole => {
-            "every gang that holds GPUs is whole, so in this order both come to the same".to_owned()
+        OrderVerdict::Whole => {
+            "every gang that holds GPUs is complete, so in this order both have the same result"
+                .to_owned()
         }
-        Verdict::Open => {
+        OrderVerdict::Open => {
             let missing: u32 =
                 run.gangs.iter().map(|gang| gang.need_pods - gang.arrived_pods).sum();
             let free = count(run.free_gpus.into(), "GPU");
@@ -258,7 +262,7 @@ fn needs(gangs: &[GangNeed]) -> String {
     words.join(", ")
 }
 
-/// What to type for this pool and these gangs.
+/// Returns the command for this pool and these gangs.
 fn command(proof: &GangProof) -> String {
     let needs: Vec<String> = proof.gangs.iter().map(|gang| gang.need_pods.to_string()).collect();
     let per_pod = match proof.gpus_per_pod {
@@ -268,13 +272,13 @@ fn command(proof: &GangProof) -> String {
     format!("muster prove gang --gpus {} --need {}{per_pod}", proof.gpus, needs.join(","))
 }
 
-/// A sentence, wrapped where the terminal ends.
+/// Returns a sentence, wrapped to the terminal's width.
 fn line(sentence: &str, style: &Style) -> String {
     let width = style.width.unwrap_or(usize::MAX);
     wrap(sentence, width).iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// A labelled sentence, wrapped under itself.
+/// Returns a labelled sentence, wrapped with a hanging indent.
 fn closing(label: &str, sentence: &str, style: &Style) -> String {
     let width = style.width.map_or(usize::MAX, |width| width.saturating_sub(LABEL).max(LABEL));
     let lines = wrap(sentence, width);

@@ -1,11 +1,10 @@
-//! Jobs as rows: `muster ps`, and the table of `run --watch`. What a row says of other rows is
-//! looked up in [`Others`], which is made once: the cost grows with the number of rows, and not
-//! with its square.
+//! Jobs as rows: `muster ps`, and the table of `run --watch`. References to other rows are looked
+//! up in [`OtherJobs`], which is built once, so that the cost is linear in the number of rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_model::view::{
-    ElasticView, ElementView, JobView, NativeView, ServiceView, State, TaskStage, TaskView,
+    ElasticView, ElementView, JobState, JobView, NativeView, ServiceView, TaskStage, TaskView,
 };
 use muster_model::{JobId, NodeName, Outcome, Reason, Time};
 
@@ -14,16 +13,21 @@ use crate::clock;
 use crate::reason;
 use crate::style::{Ink, Style};
 use crate::table::{Align, Cell, Table};
-use crate::timeline::Planned;
+use crate::timeline::TimelineStart;
 
-/// One row per job. `planned` holds reserved starts where they are known: rows then say what a
-/// backfilled job ends before.
+/// Returns a table with one row per job. With the reserved starts in `planned`, rows say before
+/// which start a backfilled job ends.
 #[must_use]
-pub fn jobs(rows: &[JobView], planned: &[Planned], now: Time, style: &Style) -> String {
+pub fn jobs(rows: &[JobView], planned: &[TimelineStart], now: Time, style: &Style) -> String {
     table(rows, planned, now, style).render(style)
 }
 
-pub(crate) fn table(rows: &[JobView], planned: &[Planned], now: Time, style: &Style) -> Table {
+pub(crate) fn table(
+    rows: &[JobView],
+    planned: &[TimelineStart],
+    now: Time,
+    style: &Style,
+) -> Table {
     let users: BTreeSet<_> = rows.iter().map(|job| &job.user).collect();
     let queues: BTreeSet<_> = rows.iter().map(|job| &job.queue).collect();
     let show_queue =
@@ -35,7 +39,7 @@ pub(crate) fn table(rows: &[JobView], planned: &[Planned], now: Time, style: &St
         .map(|task| &task.node)
         .collect();
 
-    let others = Others::of(rows, planned);
+    let others = OtherJobs::of(rows, planned);
     let mut table = Table::new(&[
         ("JOB", Align::Left),
         ("NAME", Align::Left),
@@ -50,7 +54,7 @@ pub(crate) fn table(rows: &[JobView], planned: &[Planned], now: Time, style: &St
         ("LEFT", Align::Left),
         ("NOTE", Align::Left),
     ]);
-    // What a narrow terminal has no room for, `show` says.
+    // Columns left out on a narrow terminal are in `show`.
     table.leave_out_first(&["PARTITION", "LEFT", "NODES", "QUEUE"]);
     for job in rows {
         table.row(vec![
@@ -75,12 +79,12 @@ pub(crate) fn table(rows: &[JobView], planned: &[Planned], now: Time, style: &St
     table
 }
 
-/// What is shown only of jobs of another scheduler, which has such a thing.
+/// Returns text on a job of an external scheduler, empty for any other job.
 fn native(job: &JobView, text: impl Fn(&NativeView) -> String) -> String {
     job.native.as_ref().map_or(String::new(), text)
 }
 
-/// Nodes that it holds, folded: `node[1-4]`.
+/// Returns the nodes that the job holds, folded: `node[1-4]`.
 fn nodes_held(job: &JobView) -> String {
     let active = job.elements.iter().filter(|element| holds(element.state));
     let nodes: BTreeSet<&NodeName> =
@@ -88,9 +92,9 @@ fn nodes_held(job: &JobView) -> String {
     folded(nodes.into_iter().map(NodeName::as_str))
 }
 
-/// Names that differ in the number at their end only are written together: `node[1-3,7]`.
+/// Folds names that differ only in the number at their end: `node[1-3,7]`.
 fn folded<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    // By what precedes the number, and how many digits that has where it begins with 0.
+    // Keyed by the text before the number, and its number of digits if it begins with 0.
     let mut groups: BTreeMap<(&str, usize), Vec<u32>> = BTreeMap::new();
     let mut others = Vec::new();
     for name in names {
@@ -117,7 +121,7 @@ fn folded<'a>(names: impl Iterator<Item = &'a str>) -> String {
     others.join(",")
 }
 
-/// Until its time limit; of several elements, the one with the least.
+/// Returns the time until the job's time limit; the least of several elements.
 fn time_left(job: &JobView, now: Time) -> String {
     let active = job.elements.iter().filter(|element| holds(element.state));
     let ends = active.filter_map(|element| element.ends_by).min();
@@ -134,8 +138,8 @@ pub(crate) fn asked(job: &JobView) -> String {
     }
 }
 
-/// Devices held (or held last): `0-4`, `node1:0-3`, `16 on 2 nodes`, `3 (0.5)`; `0 of 5` while it
-/// waits.
+/// Returns the devices held now, or last: `0-4`, `node1:0-3`, `16 on 2 nodes`, `3 (0.5)`; `0 of 5`
+/// while the job is pending.
 fn gpus_held(job: &JobView, name_nodes: bool) -> String {
     let active: Vec<&ElementView> =
         job.elements.iter().filter(|element| holds(element.state)).collect();
@@ -144,7 +148,7 @@ fn gpus_held(job: &JobView, name_nodes: bool) -> String {
         _ => active,
     };
     let tasks: Vec<&TaskView> = shown.iter().flat_map(|element| &element.tasks).collect();
-    // Who handed it on knows how many, but no longer which.
+    // An external scheduler may report how many devices, but no longer which.
     let has_devices = tasks.iter().any(|task| !task.devices.is_empty());
     match () {
         () if job.native.is_some() && !has_devices && job.gpus.0 > 0 && job.array.is_none() => {
@@ -169,7 +173,7 @@ fn gpus_held(job: &JobView, name_nodes: bool) -> String {
     }
 }
 
-/// The devices of some tasks, in as few characters as say it.
+/// Returns the devices of some tasks in short form.
 pub(crate) fn devices_of(tasks: &[&TaskView], name_nodes: bool) -> String {
     let nodes: BTreeSet<&NodeName> = tasks.iter().map(|task| &task.node).collect();
     if nodes.len() > 1 {
@@ -187,25 +191,24 @@ pub(crate) fn devices_of(tasks: &[&TaskView], name_nodes: bool) -> String {
     }
 }
 
-pub(crate) fn holds(state: State) -> bool {
-    matches!(state, State::Starting | State::Running | State::Stopping)
+pub(crate) fn holds(state: JobState) -> bool {
+    matches!(state, JobState::Starting | JobState::Running | JobState::Stopping)
 }
 
-/// What the rows of a table say of each other: which job's end an estimated start waits for, and
-/// which planned start comes next.
+/// Index over the rows of a table: which job ends at an instant, and which planned start is next.
 #[derive(Clone, Debug, Default)]
-pub struct Others<'a> {
+pub struct OtherJobs<'a> {
     /// Jobs by the instant at which one of their active elements ends; two, since one of them may
-    /// be the job that asks.
+    /// be the job looked up for.
     ends: BTreeMap<Time, (JobId, Option<JobId>)>,
-    /// By start.
-    planned: Vec<&'a Planned>,
+    /// Planned starts, ordered by time.
+    planned: Vec<&'a TimelineStart>,
 }
 
-impl<'a> Others<'a> {
-    /// Looks through the rows once.
+impl<'a> OtherJobs<'a> {
+    /// Builds the index in one pass over the rows.
     #[must_use]
-    pub fn of(rows: &[JobView], planned: &'a [Planned]) -> Self {
+    pub fn of(rows: &[JobView], planned: &'a [TimelineStart]) -> Self {
         let mut ends: BTreeMap<Time, (JobId, Option<JobId>)> = BTreeMap::new();
         for job in rows {
             let active = job.elements.iter().filter(|element| holds(element.state));
@@ -216,26 +219,26 @@ impl<'a> Others<'a> {
                 }
             }
         }
-        let mut planned: Vec<&Planned> = planned.iter().collect();
+        let mut planned: Vec<&TimelineStart> = planned.iter().collect();
         planned.sort_by_key(|plan| plan.start);
         Self { ends, planned }
     }
 
     /// Returns the first other job that ends at this instant.
-    pub(crate) fn that_ends(&self, at: Time, job: JobId) -> Option<JobId> {
+    pub(crate) fn job_ending_at(&self, at: Time, job: JobId) -> Option<JobId> {
         let (first, second) = self.ends.get(&at)?;
         if *first == job { *second } else { Some(*first) }
     }
 
     /// Returns the first planned start of another job at this instant or later. A job has few
     /// planned starts, which are skipped.
-    pub(crate) fn that_starts(&self, from: Time, job: JobId) -> Option<&Planned> {
+    pub(crate) fn next_planned_start(&self, from: Time, job: JobId) -> Option<&TimelineStart> {
         let next = self.planned.partition_point(|plan| plan.start < from);
         self.planned[next..].iter().find(|plan| plan.element.job != job).copied()
     }
 }
 
-fn note(job: &JobView, others: &Others<'_>, now: Time, style: &Style) -> String {
+fn note(job: &JobView, others: &OtherJobs<'_>, now: Time, style: &Style) -> String {
     let mut parts = Vec::new();
     match &job.array {
         _ if job.service.is_some() => parts.extend(job.service.as_ref().map(ready)),
@@ -252,7 +255,7 @@ fn note(job: &JobView, others: &Others<'_>, now: Time, style: &Style) -> String 
             parts.extend(
                 job.elements.first().and_then(|element| ranks(element, job.elastic.as_ref())),
             );
-            parts.extend(job.elements.first().and_then(goes_on));
+            parts.extend(job.elements.first().and_then(resumption));
         }
     }
     let attempt = job.elements.iter().map(|element| element.attempt).max().unwrap_or(0);
@@ -262,8 +265,8 @@ fn note(job: &JobView, others: &Others<'_>, now: Time, style: &Style) -> String 
     let mut groups = vec![parts.join(", ")];
     groups.extend(backfilled(job, others));
     match job.state {
-        State::Pending => groups.extend(waits(job, others, now, style)),
-        State::Held => groups.push(match &job.waiting_for {
+        JobState::Pending => groups.extend(waits(job, others, now, style)),
+        JobState::Held => groups.push(match &job.waiting_for {
             Some(reason @ Reason::HeldByAdmin { .. }) => reason::short(reason, now, style),
             _ => format!("muster release {}", job.job),
         }),
@@ -285,11 +288,12 @@ pub(crate) fn ready(service: &ServiceView) -> String {
     format!("{} of {} ready", service.ready, replicas(service))
 }
 
-/// `3`, `2..6`.
+/// Returns the number of replicas of a service: `3`, `2..6`.
 pub(crate) fn replicas(service: &ServiceView) -> String {
-    match service.floor == service.ceiling {
-        true => service.ceiling.to_string(),
-        false => format!("{}..{}", service.floor, service.ceiling),
+    if service.guaranteed == service.max {
+        service.max.to_string()
+    } else {
+        format!("{}..{}", service.guaranteed, service.max)
     }
 }
 
@@ -299,17 +303,19 @@ fn ranks(element: &ElementView, elastic: Option<&ElasticView>) -> Option<String>
     let at = |stage| element.tasks.iter().filter(|task| task.stage == stage).count();
     let total = element.tasks.len();
     if let Some(elastic) = elastic
-        && element.state == State::Running
+        && element.state == JobState::Running
         && at(TaskStage::Running) == total
     {
         return Some(format!("{total} of {} ranks", tasks_between(elastic)));
     }
     match element.state {
-        State::Starting => {
+        JobState::Starting => {
             Some(format!("{} of {} ready", at(TaskStage::Prepared), count(total as u64, "rank")))
         }
-        State::Running if total > 1 => Some(format!("{} of {total} ranks", at(TaskStage::Running))),
-        State::Stopping => Some(format!(
+        JobState::Running if total > 1 => {
+            Some(format!("{} of {total} ranks", at(TaskStage::Running)))
+        }
+        JobState::Stopping => Some(format!(
             "{} of {} still to end",
             total - at(TaskStage::Ended),
             count(total as u64, "rank")
@@ -318,61 +324,64 @@ fn ranks(element: &ElementView, elastic: Option<&ElasticView>) -> Option<String>
     }
 }
 
-/// How it goes on, while it stops for that.
-fn goes_on(element: &ElementView) -> Option<String> {
-    let tasks = element.goes_on_with?;
-    Some(match tasks as usize == element.tasks.len() {
-        true => "goes on elsewhere".to_owned(),
-        false => format!("goes on with {tasks}"),
+/// Describes how the element resumes, while it is being stopped to be moved or resized.
+fn resumption(element: &ElementView) -> Option<String> {
+    let tasks = element.restarts_with_tasks?;
+    Some(if tasks as usize == element.tasks.len() {
+        "resumes on other GPUs".to_owned()
+    } else {
+        format!("resumes with {tasks}")
     })
 }
 
-/// `2..8`.
+/// Returns the bounds of an elastic job: `2..8`.
 pub(crate) fn tasks_between(elastic: &ElasticView) -> String {
     format!("{}..{}", elastic.fewest_tasks, elastic.most_tasks)
 }
 
-fn backfilled(job: &JobView, others: &Others<'_>) -> Option<String> {
+fn backfilled(job: &JobView, others: &OtherJobs<'_>) -> Option<String> {
     let ends_by = job
         .elements
         .iter()
         .filter(|element| element.backfilled)
         .map(|element| element.ends_by)
         .max()?;
-    let before =
-        ends_by.filter(|_| !job.state.is_final()).and_then(|end| others.that_starts(end, job.job));
+    let before = ends_by
+        .filter(|_| !job.state.is_final())
+        .and_then(|end| others.next_planned_start(end, job.job));
     Some(match before {
         Some(plan) => format!("backfilled, ends before {} starts", reason::element(plan.element)),
         None => "backfilled".to_owned(),
     })
 }
 
-/// Why it waits and until when: `needs 5 GPUs together, 3 are free; starts in about 14s, when 1
-/// ends`.
-fn waits(job: &JobView, others: &Others<'_>, now: Time, style: &Style) -> Vec<String> {
+/// Describes why the job is pending and until when: `needs 5 GPUs together, 3 are free; starts in
+/// about 14s, when 1 ends`.
+fn waits(job: &JobView, others: &OtherJobs<'_>, now: Time, style: &Style) -> Vec<String> {
     let mut parts: Vec<String> =
         job.waiting_for.iter().map(|why| reason::short(why, now, style)).collect();
     if let Some(eta) = job.eta {
-        let frees = others.that_ends(eta, job.job);
+        let frees = others.job_ending_at(eta, job.job);
         let when = frees.map_or(String::new(), |other| format!(", when {other} ends"));
         let is_earliest =
             matches!(&job.waiting_for, Some(Reason::Native { code, .. }) if code == "BeginTime");
-        parts.push(match is_earliest {
-            true => format!("starts in {} at the earliest", clock::ahead(eta.since(now))),
-            false => format!("starts in about {}{when}", clock::ahead(eta.since(now))),
+        parts.push(if is_earliest {
+            format!("starts in {} at the earliest", clock::remaining(eta.since(now)))
+        } else {
+            format!("starts in about {}{when}", clock::remaining(eta.since(now)))
         });
     }
     parts
 }
 
-/// One line on a state: for logs of a watch without a terminal.
+/// Returns one line on a job's state, for a watch whose output is not a terminal.
 #[must_use]
-pub fn line(job: &JobView, others: &Others<'_>, now: Time, style: &Style) -> String {
+pub fn line(job: &JobView, others: &OtherJobs<'_>, now: Time, style: &Style) -> String {
     let note = crate::style::clean(&note(job, others, now, style)).into_owned();
     let held = match (job.gpus.0, holds(job.state)) {
         (0, _) => String::new(),
         (_, true) => format!(" on gpu {}", gpus_held(job, false)),
-        (_, false) if job.state == State::Pending => format!(" ({})", asked(job)),
+        (_, false) if job.state == JobState::Pending => format!(" ({})", asked(job)),
         _ => String::new(),
     };
     let at = clock::time(now, now, style);
@@ -439,18 +448,21 @@ mod tests {
         };
         let mut starting = JobView {
             elements: vec![sample::running(3, 0, 0..2, 9)],
-            ..sample::job(3, "begins", State::Starting, 2)
+            ..sample::job(3, "begins", JobState::Starting, 2)
         };
-        starting.elements[0].state = State::Starting;
+        starting.elements[0].state = JobState::Starting;
         starting.elements[0].tasks[1].stage = TaskStage::Prepared;
         let mut stopping = starting.clone();
-        (stopping.state, stopping.elements[0].state) = (State::Stopping, State::Stopping);
+        (stopping.state, stopping.elements[0].state) = (JobState::Stopping, JobState::Stopping);
         let rows = [
-            failed(1, "bad", State::Failed, Outcome::Failed { rank: Rank(3), code: 9 }),
-            failed(2, "gone", State::Cancelled, Outcome::Cancelled { by: "alice".into() }),
+            failed(1, "bad", JobState::Failed, Outcome::Failed { rank: Rank(3), code: 9 }),
+            failed(2, "gone", JobState::Cancelled, Outcome::Cancelled { by: "alice".into() }),
             starting,
             stopping,
-            JobView { waiting_for: Some(Reason::Held), ..sample::job(5, "paused", State::Held, 0) },
+            JobView {
+                waiting_for: Some(Reason::Held),
+                ..sample::job(5, "paused", JobState::Held, 0)
+            },
         ];
         insta::assert_snapshot!(jobs(&rows, &[], after(6), &Style::plain()), @r"
         JOB  NAME    STATE      GPUS  WAITED  RAN  NOTE
@@ -468,7 +480,7 @@ mod tests {
         insta::assert_snapshot!(jobs(&rows, &[], after(6), &Style::plain()), @r"
         JOB  NAME   STATE    GPUS       WAITED  RAN  NOTE
         1    waits  pending  0 of 2..8  6s
-        2    train  running  0-4        0s      6s   5 of 2..8 ranks, goes on with 8
+        2    train  running  0-4        0s      6s   5 of 2..8 ranks, resumes with 8
         3    train  running  0-4        0s      6s   5 of 2..8 ranks
         ");
     }
@@ -513,10 +525,10 @@ mod tests {
     #[test]
     fn what_waits_again_holds_nothing() {
         let mut job = sample::contention().swap_remove(0);
-        (job.state, job.elements[0].state) = (State::Pending, State::Pending);
+        (job.state, job.elements[0].state) = (JobState::Pending, JobState::Pending);
         assert!(
             jobs(&[job], &[], after(6), &Style::plain()).contains(" 0 of 5 "),
-            "its last places are others' now"
+            "its last devices may be held by other jobs now"
         );
     }
 
@@ -535,7 +547,7 @@ mod tests {
     #[test]
     fn one_line_per_change_without_a_terminal() {
         let rows = sample::contention();
-        let others = Others::of(&rows, &[]);
+        let others = OtherJobs::of(&rows, &[]);
         let text: String =
             rows.iter().map(|job| line(job, &others, after(6), &Style::plain())).collect();
         insta::assert_snapshot!(text, @r"

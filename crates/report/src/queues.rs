@@ -8,10 +8,10 @@ use crate::clock;
 use crate::style::{Ink, Style};
 use crate::table::{Align, Cell, Table};
 
-/// One row per queue and GPU model, children indented under their parent.
+/// Returns a table with one row per queue and GPU model, children indented under their parent.
 #[must_use]
 pub fn queues(rows: &[QueueView], now: Time, style: &Style) -> String {
-    // What only some sites have is shown where it is.
+    // Columns of optional features are shown only where they are used.
     let has_times = rows.iter().any(|queue| queue.default_time.is_some());
     let is_shared = rows.iter().any(|queue| queue.access.is_some());
     let mut columns = vec![
@@ -69,7 +69,7 @@ pub fn queues(rows: &[QueueView], now: Time, style: &Style) -> String {
     table.render(style)
 }
 
-/// What the one who asks may do in a queue: `submit, priority to 5, protect 30m`.
+/// Describes what the calling user may do in a queue: `submit, priority to 5, protect 30m`.
 fn may(access: &AccessView) -> String {
     if !access.may_submit {
         return "-".to_owned();
@@ -95,7 +95,7 @@ fn borrowed(quota: &QuotaView) -> String {
     if quota.borrowed.0 == 0 { String::new() } else { quota.borrowed.to_string() }
 }
 
-/// `12.0 of 5000.0 until Dec 01 00:00`, in GPU-hours; of users when only they have a budget.
+/// `12.0 of 5000.0 until Dec 01 00:00`, in GPU-hours; the budget per user if only users have one.
 fn budget_left(budget: &BudgetView, now: Time, style: &Style) -> String {
     let until = clock::time(budget.refills_at, now, style);
     let each = budget.per_user_gpu_secs.map(|secs| format!("{} per user", hours(secs)));

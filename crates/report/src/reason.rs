@@ -1,39 +1,39 @@
 //! Reasons as text: one word for a heading, a fragment for a table row, labelled sentences for
-//! `explain`. Every variant of [`Reason`] is spelled out in all three.
+//! `explain`. Each of the three covers every variant of [`Reason`].
 
-use muster_model::reason::{CapacityGap, KeptOn, Limiting};
+use muster_model::reason::{CapacityGap, HeadReservedPlace, Limiting};
 use muster_model::{DependencyKind, ElementId, Reason, Span, Time, UserName};
 
+use crate::advance_reservations;
 use crate::amount::{count, gpus, is_are, models, times};
 use crate::clock;
 use crate::limits;
-use crate::room;
+use crate::preemption;
 use crate::style::{Style, clean};
-use crate::topology::{self, Ever};
-use crate::windows;
+use crate::topology::{self, GapBasis};
 
-/// What the group of a job without roles is called.
+/// Name of the only group of a job without roles.
 const ONLY_GROUP: &str = "main";
 
 /// A labelled sentence of an explanation, with the command that acts on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
-    /// What the sentence is about; empty continues the label before.
+pub struct ExplanationLine {
+    /// Topic of the sentence; empty continues the label before.
     pub label: &'static str,
-    /// The sentence.
+    /// Text of the sentence.
     pub text: String,
-    /// What to type.
+    /// Command to type; `None` if there is none.
     pub command: Option<String>,
 }
 
-impl Line {
-    /// A sentence without a command.
+impl ExplanationLine {
+    /// Returns a sentence without a command.
     #[must_use]
     pub fn new(label: &'static str, text: impl Into<String>) -> Self {
         Self { label, text: text.into(), command: None }
     }
 
-    /// Adds what to type.
+    /// Adds the command to type.
     #[must_use]
     pub fn with(mut self, command: impl Into<String>) -> Self {
         self.command = Some(command.into());
@@ -41,14 +41,14 @@ impl Line {
     }
 }
 
-/// An element as users type it: `3`, or `3[7]`. Index 0 is that of a job without an array, too, and
-/// stays unsaid.
+/// Returns an element as users type it: `3`, or `3[7]`. Index 0 is omitted, as a job without an
+/// array also has it.
 #[must_use]
 pub fn element(id: ElementId) -> String {
     if id.index == 0 { id.job.to_string() } else { id.to_string() }
 }
 
-/// One word or two: `capacity`, `quota`.
+/// Returns one or two words: `capacity`, `quota`.
 #[must_use]
 pub fn word(reason: &Reason) -> &'static str {
     match reason {
@@ -67,23 +67,23 @@ pub fn word(reason: &Reason) -> &'static str {
         Reason::Capacity(_) => "capacity",
         Reason::Topology(_) => "topology",
         Reason::Reserved { .. } => "reservation",
-        Reason::Kept { .. } => "kept for another job",
-        Reason::DrainAhead { .. } => "drain",
-        Reason::MakingRoom { .. } => "making room",
-        Reason::WindowAhead { .. }
-        | Reason::WindowNotOpen { .. }
-        | Reason::WindowEnds { .. }
-        | Reason::WindowOver { .. }
-        | Reason::WindowTooShort { .. } => "advance reservation",
+        Reason::HeadReserved { .. } => "kept for another job",
+        Reason::UpcomingDrain { .. } => "drain",
+        Reason::Preempting { .. } => "preempting",
+        Reason::UpcomingAdvanceReservation { .. }
+        | Reason::AdvanceReservationNotActive { .. }
+        | Reason::AdvanceReservationEnds { .. }
+        | Reason::AdvanceReservationOver { .. }
+        | Reason::AdvanceReservationTooShort { .. } => "advance reservation",
         Reason::Behind { .. } => "strict order",
         Reason::NeverFits(_) | Reason::NeverInTopology(_) => "never fits",
         Reason::TimeLimit { .. } => "time limit",
         Reason::Priority { .. } => "priority",
-        Reason::Native { .. } => "the queue's own",
+        Reason::Native { .. } => "external scheduler",
     }
 }
 
-/// A fragment for a table row.
+/// Returns a fragment for a table row.
 #[must_use]
 pub fn short(reason: &Reason, now: Time, style: &Style) -> String {
     match reason {
@@ -93,35 +93,19 @@ pub fn short(reason: &Reason, now: Time, style: &Style) -> String {
             format!("begins at {}", clock::time(*until, now, style))
         }
         Reason::NotBefore { until, restarts } => {
-            format!("restart {restarts} in {}", clock::ahead(until.since(now)))
+            format!("restart {restarts} in {}", clock::remaining(until.since(now)))
         }
         Reason::Dependency { on, kind } => format!("waits for {on} to {}", reached(*kind)),
         Reason::ArrayCap { cap, .. } => format!("{cap} at a time"),
-        Reason::Quota { queue, model, asked, used, nominal, lent, .. } => {
-            let lent = if lent.0 > 0 { format!(", {lent} lent") } else { String::new() };
-            format!("quota of {queue}: {used} of {nominal} {model} used{lent}, asks for {asked}")
-        }
-        Reason::BorrowedTime { queue, model, asked, used, nominal, length, limit } => format!(
-            "{queue} borrows for at most {limit}, this {}: {used} of {nominal} {model} used, asks for {asked}",
-            limits::lasts(*length)
-        ),
-        Reason::MayNotBorrow { queue, model, asked, used, nominal } => {
-            format!(
-                "protected, so it borrows nothing: {used} of {nominal} {model} of {queue} used, asks for {asked}"
-            )
-        }
-        Reason::RunningJobs { queue, running, limit } => {
-            format!("{queue} runs {running} of {limit} jobs")
-        }
-        Reason::GpusPerUser { queue, user, used, limit, .. } => {
-            format!("{user} holds {used} of {limit} GPUs in {queue}")
-        }
-        Reason::Budget { .. } => limits::short_budget(reason, now, style),
-        Reason::PendingJobs { queue, user, pending, limit } => {
-            format!("{user} has {pending} of at most {limit} jobs waiting in {queue}")
-        }
+        Reason::Quota { .. }
+        | Reason::BorrowedTime { .. }
+        | Reason::MayNotBorrow { .. }
+        | Reason::RunningJobs { .. }
+        | Reason::GpusPerUser { .. }
+        | Reason::Budget { .. }
+        | Reason::PendingJobs { .. } => limits::short(reason, now, style),
         Reason::Capacity(gap) => short_gap(gap),
-        Reason::Topology(gap) => topology::short(gap, Ever::Now),
+        Reason::Topology(gap) => topology::short(gap, GapBasis::Now),
         Reason::Reserved { element: other, start, .. } => {
             format!(
                 "would delay {}, which starts at {}",
@@ -129,74 +113,56 @@ pub fn short(reason: &Reason, now: Time, style: &Style) -> String {
                 clock::time(*start, now, style)
             )
         }
-        Reason::Kept { element: other, .. } => {
+        Reason::HeadReserved { element: other, .. } => {
             format!(
-                "what is free is kept for job {}, which was first for too long",
+                "free GPUs are kept for job {}, which has been first in its queue for longer than `patience`",
                 element(*other)
             )
         }
-        Reason::DrainAhead { node, from, .. } => {
+        Reason::UpcomingDrain { node, from, .. } => {
             format!("would run into the drain of {node} at {}", clock::time(*from, now, style))
         }
-        Reason::MakingRoom { evicting, by } => {
-            let who = count((*evicting).into(), "job");
-            let verb = if *evicting == 1 { "makes" } else { "make" };
-            format!("{who} {verb} room, by {} at the latest", clock::time(*by, now, style))
+        Reason::Preempting { evicting, by } => {
+            let victims = count((*evicting).into(), "job");
+            format!("preempts {victims}, ended by {} at the latest", clock::time(*by, now, style))
         }
-        Reason::WindowAhead { .. }
-        | Reason::WindowNotOpen { .. }
-        | Reason::WindowEnds { .. }
-        | Reason::WindowOver { .. }
-        | Reason::WindowTooShort { .. } => windows::short(reason, now, style),
+        Reason::UpcomingAdvanceReservation { .. }
+        | Reason::AdvanceReservationNotActive { .. }
+        | Reason::AdvanceReservationEnds { .. }
+        | Reason::AdvanceReservationOver { .. }
+        | Reason::AdvanceReservationTooShort { .. } => {
+            advance_reservations::short(reason, now, style)
+        }
         Reason::Behind { element: other } => format!("behind {} in strict order", element(*other)),
         Reason::NeverFits(gap) => {
             format!("never fits: {}", limiting(gap).unwrap_or_else(|| total(gap)))
         }
         Reason::NeverInTopology(gap) => {
-            format!("never fits: {}", topology::short(gap, Ever::WhenIdle))
+            format!("never fits: {}", topology::short(gap, GapBasis::WhenIdle))
         }
         Reason::TimeLimit { queue, limit, .. } => format!("{queue} admits at most {limit}"),
         Reason::Priority { queue, asked, range: (lowest, highest) } => {
             format!("{queue} admits priority {lowest} to {highest}, not {asked}")
         }
-        Reason::Native { says, .. } => says.clone(),
+        Reason::Native { message: says, .. } => says.clone(),
     }
 }
 
-fn held_by_admin(by: &UserName) -> Line {
-    Line::new("waits for", format!("its release by an administrator: {by} holds it"))
+fn held_by_admin(by: &UserName) -> ExplanationLine {
+    ExplanationLine::new("waits for", format!("its release by an administrator: {by} holds it"))
 }
 
-/// The sentences of an explanation. `free` lines of a capacity gap are completed by the caller with
-/// the holders.
+/// Returns the sentences of an explanation. The caller adds the holders to the `free now` line of a
+/// capacity gap.
 #[must_use]
-pub fn lines(reason: &Reason, id: ElementId, now: Time, style: &Style) -> Vec<Line> {
+pub fn lines(reason: &Reason, id: ElementId, now: Time, style: &Style) -> Vec<ExplanationLine> {
     let at = |time: Time| clock::time(time, now, style);
     match reason {
-        Reason::Held => {
-            vec![
-                Line::new("waits for", "its release")
-                    .with(format!("muster release {}", element(id))),
-            ]
-        }
-        Reason::HeldByAdmin { by } => vec![held_by_admin(by)],
-        Reason::NotBefore { until, restarts: 0 } => {
-            vec![Line::new("begins", format!("{} at the earliest, as asked", at(*until)))]
-        }
-        Reason::NotBefore { until, restarts } => {
-            let nth = crate::amount::ordinal(*restarts);
-            let ahead = clock::ahead(until.since(now));
-            let text = format!(
-                "for the {nth} time at {}, in {ahead}; the wait doubles each time",
-                at(*until)
-            );
-            vec![Line::new("restarts", text)]
-        }
-        Reason::Dependency { on, kind } => vec![
-            Line::new("waits for", format!("job {on} to {}", reached(*kind)))
-                .with(format!("muster show {on}")),
-        ],
-        Reason::ArrayCap { running, cap } => vec![Line::new("array", capped(*running, *cap))],
+        Reason::Held
+        | Reason::HeldByAdmin { .. }
+        | Reason::NotBefore { .. }
+        | Reason::Dependency { .. }
+        | Reason::ArrayCap { .. } => own_terms(reason, id, now, style),
         Reason::Quota { .. }
         | Reason::BorrowedTime { .. }
         | Reason::MayNotBorrow { .. }
@@ -207,54 +173,98 @@ pub fn lines(reason: &Reason, id: ElementId, now: Time, style: &Style) -> Vec<Li
         Reason::Capacity(gap) => {
             gap_lines(gap, "free now", &format!("{} of {}", gap.gpus_free, gap.gpus_total))
         }
-        Reason::Topology(gap) => topology::lines(gap, Ever::Now),
+        Reason::Topology(gap) => topology::lines(gap, GapBasis::Now),
         Reason::Reserved { element: other, start, fits_if_shorter_than } => {
             reserved_lines(*other, &at(*start), *fits_if_shorter_than)
         }
-        Reason::Kept { element: other, since, places } => kept_lines(*other, &at(*since), places),
-        Reason::DrainAhead { node, from, fits_if_shorter_than } => {
-            let line =
-                Line::new("drain", format!("{node} takes nothing that runs beyond {}", at(*from)));
+        Reason::HeadReserved { element: other, since, places } => {
+            kept_lines(*other, &at(*since), places)
+        }
+        Reason::UpcomingDrain { node, from, fits_if_shorter_than } => {
+            let line = ExplanationLine::new(
+                "drain",
+                format!("{node} takes only jobs that end by {}", at(*from)),
+            );
             match fits_if_shorter_than {
                 Some(limit) => vec![line.with(format!("muster run … --time {limit}"))],
                 None => vec![line],
             }
         }
-        Reason::MakingRoom { evicting, by } => room::making(*evicting, &at(*by), true),
-        Reason::WindowAhead { .. }
-        | Reason::WindowNotOpen { .. }
-        | Reason::WindowEnds { .. }
-        | Reason::WindowOver { .. }
-        | Reason::WindowTooShort { .. } => windows::lines(reason, now, style),
+        Reason::Preempting { evicting, by } => preemption::preempting(*evicting, &at(*by), true),
+        Reason::UpcomingAdvanceReservation { .. }
+        | Reason::AdvanceReservationNotActive { .. }
+        | Reason::AdvanceReservationEnds { .. }
+        | Reason::AdvanceReservationOver { .. }
+        | Reason::AdvanceReservationTooShort { .. } => {
+            advance_reservations::lines(reason, now, style)
+        }
         Reason::Behind { element: other } => vec![
-            Line::new(
+            ExplanationLine::new(
                 "behind",
                 format!("job {}, which waits for capacity; backfill is off here", element(*other)),
             )
             .with(format!("muster explain {}", element(*other))),
         ],
         Reason::NeverFits(gap) => gap_lines(gap, "there are", &total(gap)),
-        Reason::NeverInTopology(gap) => topology::lines(gap, Ever::WhenIdle),
+        Reason::NeverInTopology(gap) => topology::lines(gap, GapBasis::WhenIdle),
+        Reason::TimeLimit { .. } | Reason::Priority { .. } => outside_range(reason),
+        Reason::Native { code, message: says, evidence } => native(code, says, evidence),
+    }
+}
+
+/// Returns the sentences of a reason that comes from the job's own terms; none for any other.
+fn own_terms(reason: &Reason, id: ElementId, now: Time, style: &Style) -> Vec<ExplanationLine> {
+    let line = match reason {
+        Reason::Held => ExplanationLine::new("waits for", "its release")
+            .with(format!("muster release {}", element(id))),
+        Reason::HeldByAdmin { by } => held_by_admin(by),
+        Reason::NotBefore { until, restarts: 0 } => {
+            let at = clock::time(*until, now, style);
+            ExplanationLine::new("begins", format!("{at} at the earliest, as requested"))
+        }
+        Reason::NotBefore { until, restarts } => {
+            let nth = crate::amount::ordinal(*restarts);
+            let at = clock::time(*until, now, style);
+            let remaining = clock::remaining(until.since(now));
+            let text =
+                format!("for the {nth} time at {at}, in {remaining}; the wait doubles each time");
+            ExplanationLine::new("restarts", text)
+        }
+        Reason::Dependency { on, kind } => {
+            ExplanationLine::new("waits for", format!("job {on} to {}", reached(*kind)))
+                .with(format!("muster show {on}"))
+        }
+        Reason::ArrayCap { running, cap } => ExplanationLine::new("array", capped(*running, *cap)),
+        _ => return Vec::new(),
+    };
+    vec![line]
+}
+
+/// Returns the sentences of a time limit or priority that the queue does not admit; none for any
+/// other reason.
+fn outside_range(reason: &Reason) -> Vec<ExplanationLine> {
+    let line = match reason {
         Reason::TimeLimit { queue, asked, limit } => {
             let asks =
                 asked.map_or("has no time limit".to_owned(), |asked| format!("asks for {asked}"));
             let text = format!("{queue} admits at most {limit}, this {asks}");
-            vec![Line::new("time", text).with(format!("muster run … --time {limit}"))]
+            ExplanationLine::new("time", text).with(format!("muster run … --time {limit}"))
         }
-        Reason::Priority { queue, asked, range: (lowest, highest) } => vec![
-            Line::new(
-                "priority",
-                format!("{queue} admits {lowest} to {highest}, this asks for {asked}"),
-            )
-            .with(format!("muster run … --priority {}", asked.clamp(lowest, highest))),
-        ],
-        Reason::Native { code, says, evidence } => native(code, says, evidence),
-    }
+        Reason::Priority { queue, asked, range: (lowest, highest) } => {
+            let text = format!("{queue} admits {lowest} to {highest}, this asks for {asked}");
+            let command = format!("muster run … --priority {}", asked.clamp(lowest, highest));
+            ExplanationLine::new("priority", text).with(command)
+        }
+        _ => return Vec::new(),
+    };
+    vec![line]
 }
 
-fn native(code: &str, says: &str, evidence: &[String]) -> Vec<Line> {
-    let first = Line::new("reason", format!("{says} ({code})"));
-    std::iter::once(first).chain(evidence.iter().map(|one| Line::new("", one.clone()))).collect()
+fn native(code: &str, says: &str, evidence: &[String]) -> Vec<ExplanationLine> {
+    let first = ExplanationLine::new("reason", format!("{says} ({code})"));
+    std::iter::once(first)
+        .chain(evidence.iter().map(|one| ExplanationLine::new("", one.clone())))
+        .collect()
 }
 
 fn reached(kind: DependencyKind) -> &'static str {
@@ -266,44 +276,44 @@ fn reached(kind: DependencyKind) -> &'static str {
     }
 }
 
-fn kept_lines(other: ElementId, since: &str, places: &[KeptOn]) -> Vec<Line> {
-    let (name, kept) = (element(other), kept_on(places));
+fn kept_lines(other: ElementId, since: &str, places: &[HeadReservedPlace]) -> Vec<ExplanationLine> {
+    let name = element(other);
+    let kept = kept_on(places);
     let line = format!("{kept} for job {name}, which has been first in its queue since {since}");
-    vec![Line::new("kept", line).with(format!("muster explain {name}"))]
+    vec![ExplanationLine::new("kept", line).with(format!("muster explain {name}"))]
 }
 
-fn reserved_lines(other: ElementId, start: &str, fits: Option<Span>) -> Vec<Line> {
+fn reserved_lines(other: ElementId, start: &str, fits: Option<Span>) -> Vec<ExplanationLine> {
     let name = element(other);
     let fitting = match fits {
-        Some(limit) => format!("it fits in before with a time limit of at most {limit}"),
-        None => "without a time limit it counts as endless".to_owned(),
+        Some(limit) => format!("it fits before that with a time limit of at most {limit}"),
+        None => "without a time limit it is treated as endless".to_owned(),
     };
     vec![
-        Line::new(
+        ExplanationLine::new(
             "would fit",
             format!("now, but would delay job {name}, which starts at {start} at the latest"),
         )
         .with(format!("muster explain {name}")),
-        Line::new("", fitting),
+        ExplanationLine::new("", fitting),
     ]
 }
 
-fn gap_lines(gap: &CapacityGap, label: &'static str, present: &str) -> Vec<Line> {
-    let mut lines = vec![Line::new("needs", needs(gap))];
+fn gap_lines(gap: &CapacityGap, label: &'static str, present: &str) -> Vec<ExplanationLine> {
+    let mut lines = vec![ExplanationLine::new("needs", needs(gap))];
     if gap.gpus_per_task.0 > 0 {
-        lines.push(Line::new(label, present));
+        lines.push(ExplanationLine::new(label, present));
     }
-    lines.extend(limiting(gap).map(|limiting| Line::new("", limiting)));
+    lines.extend(limiting(gap).map(|limiting| ExplanationLine::new("", limiting)));
     lines
 }
 
-/// What the cap of its array says: others of it run, or are planned before it.
+/// Describes the cap of an array: its other elements run, or are planned before this one.
 fn capped(running: u32, cap: u32) -> String {
-    match running < cap {
-        true => {
-            format!("at most {cap} of its elements may run at a time, and as many come before it")
-        }
-        false => format!("{running} of its elements run, at most {cap} may at a time"),
+    if running < cap {
+        format!("at most {cap} of its elements may run at a time, and {cap} are before it")
+    } else {
+        format!("{running} of its elements run, at most {cap} may at a time")
     }
 }
 
@@ -348,7 +358,7 @@ fn short_gap(gap: &CapacityGap) -> String {
     }
 }
 
-/// What there is in all, for a gap that no waiting closes.
+/// Describes all that exists, for a gap that waiting does not close.
 fn total(gap: &CapacityGap) -> String {
     format!(
         "{} in all, on {} that it may use",
@@ -370,7 +380,7 @@ fn crowded(gap: &CapacityGap) -> String {
     )
 }
 
-/// `needs 16 CPUs per task, a node has at most 4.5 free`: beside the tasks that fit, where some do.
+/// `needs 16 CPUs per task, a node has at most 4.5 free`: after placing the tasks that fit, if any.
 fn short_of(gap: &CapacityGap, what: &str, asked: &str, free: &str) -> String {
     let needs = match gap.tasks_per_node {
         Some(block) if block > 1 => format!("needs {block} times {asked}{what} on a node"),
@@ -382,7 +392,7 @@ fn short_of(gap: &CapacityGap, what: &str, asked: &str, free: &str) -> String {
     }
 }
 
-/// Which resource runs out, where the plain GPU count does not say it.
+/// Describes the resource that runs out, unless the plain GPU count says it.
 fn limiting(gap: &CapacityGap) -> Option<String> {
     if !gap.beside.is_empty() {
         return Some(crowded(gap));
@@ -391,7 +401,7 @@ fn limiting(gap: &CapacityGap) -> Option<String> {
         gap.gpus_free >= times(gap.gpus_per_task, gap.tasks_needed) && gap.gpus_per_task.0 > 0;
     match gap.limiting {
         Limiting::Gpus if spread => Some(format!(
-            "{} {} free, but so spread that {} of {} {}",
+            "{} {} free, but fragmented: {} of {} {}",
             gpus(gap.gpus_free),
             is_are(gap.gpus_free),
             gap.tasks_placeable,
@@ -418,8 +428,8 @@ fn limiting(gap: &CapacityGap) -> Option<String> {
 }
 
 /// `GPUs 0-2 of n1 are kept`.
-pub(crate) fn kept_on(places: &[KeptOn]) -> String {
-    let one = |one: &KeptOn| {
+pub(crate) fn kept_on(places: &[HeadReservedPlace]) -> String {
+    let one = |one: &HeadReservedPlace| {
         format!("{} of {}", crate::nodes::gpus(&one.devices), clean(one.node.as_str()))
     };
     let all: Vec<String> = places.iter().filter(|one| !one.devices.is_empty()).map(one).collect();
@@ -462,7 +472,7 @@ mod tests {
         pending-jobs limit: alice has 100 of at most 100 jobs waiting in vision
         gpus-per-user limit: alice holds 15 of 16 GPUs in vision
         capacity: needs 5 GPUs together, 3 are free
-        capacity: 40 GPUs are free, but so spread that 2 of 4 tasks fit
+        capacity: 40 GPUs are free, but fragmented: 2 of 4 tasks fit
         capacity: 2 of 4 tasks fit: 2 of 8 nodes can take its tasks
         capacity: 3 of 5 tasks of rollout fit beside trainer
         capacity: needs 2 times 16 CPUs on a node, a node has at most 4.5 free
@@ -474,9 +484,9 @@ mod tests {
         capacity: 3 of 5 tasks fit: a named extra runs out
         reservation: would delay 2, which starts at 12:00:20
         reservation: would delay 3[7], which starts at 12:00:20
-        kept for another job: what is free is kept for job 2, which was first for too long
-        making room: 2 jobs make room, by 12:01:30 at the latest
-        own quota: protected, so it borrows nothing: 12 of 16 h100 of vision used, asks for 8
+        kept for another job: free GPUs are kept for job 2, which has been first in its queue for longer than `patience`
+        preempting: preempts 2 jobs, ended by 12:01:30 at the latest
+        own quota: protected, so it cannot borrow: 12 of 16 h100 of vision used, asks for 8
         strict order: behind 2 in strict order
         never fits: never fits: 8 GPUs in all, on 1 node that it may use
         never fits: never fits: no node has the labels and models that it asks for
@@ -503,7 +513,7 @@ mod tests {
         insta::assert_snapshot!(text, @r"
         waits for  its release [muster release 2]
         waits for  its release by an administrator: root holds it []
-        begins     12:01:30 at the earliest, as asked []
+        begins     12:01:30 at the earliest, as requested []
         restarts   for the 2nd time at 12:00:08, in 8s; the wait doubles each time []
         waits for  job 4 to start [muster show 4]
         waits for  job 4 to end [muster show 4]
@@ -513,7 +523,7 @@ mod tests {
         quota      research/vision uses 14 of its 16 h100; this asks for 4 more []
                    nothing can be borrowed now [muster queues]
         quota      research/vision uses 8 of its 16 h100; this asks for 4 more []
-                   6 of it are lent to other queues now [muster queues]
+                   6 of them are lent to other queues now [muster queues]
         quota      research/vision uses 16 of its 16 h100; this asks for 8 more []
                    4 could be borrowed now [muster queues]
         quota      vision uses 14 of its 16 h100; this asks for 4 more [muster queues]
@@ -524,16 +534,16 @@ mod tests {
                    with a shorter time limit it could start []
         limit      vision runs 50 jobs of at most 50 [muster queues]
         budget     research has 12.0 of 5000.0 GPU-hours left [muster queues]
-                   this can take 64.0; 4000.0 are used, 988.0 promised to what runs []
+                   this can take 64.0; 4000.0 are used, 988.0 reserved for running jobs []
                    it is refilled at Nov 21 00:00 []
-        budget     alice in vision has 200.0 GPU-hours at a time, this can take 400.0 [muster run … --time]
-        limit      alice has 100 jobs waiting in vision, of at most 100; an array is one [muster ps]
+        budget     alice in vision has 200.0 GPU-hours per budget period, this can take 400.0 [muster run … --time]
+        limit      alice has 100 jobs waiting in vision, of at most 100; an array counts as one [muster ps]
         limit      alice holds 15 GPUs in vision, of at most 16; this asks for 2 more []
         needs      5 GPUs together (one gang), any model []
         free now   3 of 8 []
         needs      4 tasks of 8 GPUs each, 32 together (one gang), h100 or a100 []
         free now   40 of 64 []
-                   40 GPUs are free, but so spread that 2 of 4 tasks fit []
+                   40 GPUs are free, but fragmented: 2 of 4 tasks fit []
         needs      for trainer, 4 tasks of 8 GPUs each, 32 together (one gang), h100 or a100 []
         free now   40 of 64 []
                    2 of 8 nodes can take its tasks []
@@ -558,15 +568,15 @@ mod tests {
         free now   3 of 8 []
                    a named extra runs out []
         would fit  now, but would delay job 2, which starts at 12:00:20 at the latest [muster explain 2]
-                   it fits in before with a time limit of at most 14s []
+                   it fits before that with a time limit of at most 14s []
         would fit  now, but would delay job 3[7], which starts at 12:00:20 at the latest [muster explain 3[7]]
-                   without a time limit it counts as endless []
+                   without a time limit it is treated as endless []
         kept       GPUs 0,1,2 of n1 are kept for job 2, which has been first in its queue since 12:00:00 [muster explain 2]
-        waits for  2 jobs were told to make room for it, and will have by 12:01:30 []
-                   then it starts: its places are kept for it []
+        waits for  2 jobs that are being preempted for it and end by 12:01:30 []
+                   then it starts on the GPUs nominated for it []
         quota      12 of 16 h100 of vision are used, this asks for 8 []
-                   it is protected from preemption, and what cannot be taken back is not lent []
-                   without `protect` it may borrow what others leave []
+                   it is protected from preemption, and quota that cannot be reclaimed is not lent []
+                   without `protect` it may borrow idle quota []
         behind     job 2, which waits for capacity; backfill is off here [muster explain 2]
         needs      16 GPUs together (one gang), any model []
         there are  8 GPUs in all, on 1 node that it may use []

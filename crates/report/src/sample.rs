@@ -1,19 +1,19 @@
-//! Views that the tests of this crate share: the contention example six seconds after its
+//! Views shared by the tests of this crate: the contention example six seconds after its
 //! submission.
 
-use muster_model::reason::{CapacityGap, KeptOn, Limiting};
+use muster_model::reason::{CapacityGap, HeadReservedPlace, Limiting};
 use muster_model::view::{
-    ArrayView, Bar, Change, ElasticView, ElementView, Eta, Explanation, Holder, HolderEnd, JobView,
-    State, TaskStage, TaskView,
+    ArrayView, DeviceBar, ElasticView, ElementView, Eta, Explanation, Holder, HolderEnd, JobChange,
+    JobState, JobView, TaskStage, TaskView,
 };
 use muster_model::{
     Bytes, CpuMilli, DependencyKind, ElementId, GpuMilli, JobId, Outcome, Rank, Reason, Span,
     TaskExit, Time,
 };
 
-use crate::timeline::Planned;
+use crate::timeline::TimelineStart;
 
-/// 2026-11-20 12:00:00 UTC.
+/// The instant 2026-11-20 12:00:00 UTC.
 pub const NOON: Time = Time(1_795_176_000_000);
 
 pub fn after(secs: u64) -> Time {
@@ -49,7 +49,7 @@ fn never(gap: CapacityGap) -> Reason {
     Reason::NeverFits(Box::new(gap))
 }
 
-/// Every variant, and every form of a gap.
+/// Returns every variant of a reason, and every form of a gap.
 pub fn every_reason() -> Vec<Reason> {
     [own_terms(), quotas(), limits(), capacities(), others_first(), refusals()].concat()
 }
@@ -189,12 +189,12 @@ fn others_first() -> Vec<Reason> {
             fits_if_shorter_than: Some(Span::from_secs(14)),
         },
         Reason::Reserved { element: id(3, 7), start: after(20), fits_if_shorter_than: None },
-        Reason::Kept {
+        Reason::HeadReserved {
             element: id(2, 0),
             since: NOON,
-            places: vec![KeptOn { node: "n1".into(), devices: vec![0, 1, 2] }],
+            places: vec![HeadReservedPlace { node: "n1".into(), devices: vec![0, 1, 2] }],
         },
-        Reason::MakingRoom { evicting: 2, by: after(90) },
+        Reason::Preempting { evicting: 2, by: after(90) },
         Reason::MayNotBorrow {
             queue: "vision".into(),
             model: "h100".into(),
@@ -206,7 +206,7 @@ fn others_first() -> Vec<Reason> {
     ]
 }
 
-/// Said at submission.
+/// Returns the reasons for which a submission is refused.
 fn refusals() -> Vec<Reason> {
     vec![
         never(CapacityGap { tasks_needed: 16, gpus_free: GpuMilli(8000), ..gap(Limiting::Gpus) }),
@@ -242,8 +242,8 @@ pub fn explanation() -> Explanation {
             },
         ],
         eta: Some(Eta { start: after(20), reserved: true }),
-        sooner: vec![Change::Tasks { tasks: 3 }],
-        ..Explanation::blank(id(2, 0), "right".to_owned(), State::Pending, "default".into())
+        sooner: vec![JobChange::Tasks { tasks: 3 }],
+        ..Explanation::blank(id(2, 0), "right".to_owned(), JobState::Pending, "default".into())
     }
 }
 
@@ -268,7 +268,7 @@ pub fn running(
 ) -> ElementView {
     ElementView {
         element: id(job, index),
-        state: State::Running,
+        state: JobState::Running,
         attempt: 1,
         backfilled: false,
         started: Some(NOON),
@@ -278,7 +278,7 @@ pub fn running(
         last_end: None,
         checkpoint: None,
         checkpoint_asked: None,
-        goes_on_with: None,
+        restarts_with_tasks: None,
         tasks: devices
             .enumerate()
             .map(|(rank, device)| task(rank as u32, device, TaskStage::Running))
@@ -286,7 +286,7 @@ pub fn running(
     }
 }
 
-pub fn job(number: u64, name: &str, state: State, gpus: u32) -> JobView {
+pub fn job(number: u64, name: &str, state: JobState, gpus: u32) -> JobView {
     JobView {
         queue: "default".into(),
         tasks: gpus,
@@ -304,16 +304,20 @@ pub fn elastic() -> Vec<JobView> {
         fewest_gpus: GpuMilli(2000),
         most_gpus: GpuMilli(8000),
     });
-    let runs = |number: u64, goes_on_with| JobView {
+    let runs = |number: u64, restarts_with_tasks| JobView {
         elastic,
         started: Some(NOON),
-        elements: vec![ElementView { goes_on_with, ..running(number, 0, 0..5, 20) }],
-        ..job(number, "train", State::Running, 5)
+        elements: vec![ElementView { restarts_with_tasks, ..running(number, 0, 0..5, 20) }],
+        ..job(number, "train", JobState::Running, 5)
     };
-    vec![JobView { elastic, ..job(1, "waits", State::Pending, 2) }, runs(2, Some(8)), runs(3, None)]
+    vec![
+        JobView { elastic, ..job(1, "waits", JobState::Pending, 2) },
+        runs(2, Some(8)),
+        runs(3, None),
+    ]
 }
 
-/// Left runs, right waits for it, sweep fills two GPUs, quick ran and is done.
+/// Returns four jobs: `left` runs, `right` waits for it, `sweep` fills two GPUs, `quick` is done.
 pub fn contention() -> Vec<JobView> {
     let sweep_counts = ArrayView {
         total: 24,
@@ -325,7 +329,7 @@ pub fn contention() -> Vec<JobView> {
     };
     let backfilled = |element: ElementView| ElementView { backfilled: true, ..element };
     let quick = ElementView {
-        state: State::Done,
+        state: JobState::Done,
         ended: Some(after(3)),
         outcome: Some(Outcome::Succeeded),
         tasks: vec![task(0, 7, TaskStage::Ended)],
@@ -335,11 +339,11 @@ pub fn contention() -> Vec<JobView> {
         JobView {
             started: Some(NOON),
             elements: vec![running(1, 0, 0..5, 20)],
-            ..job(1, "left", State::Running, 5)
+            ..job(1, "left", JobState::Running, 5)
         },
         JobView {
             elements: vec![ElementView {
-                state: State::Pending,
+                state: JobState::Pending,
                 attempt: 0,
                 started: None,
                 ends_by: None,
@@ -348,33 +352,33 @@ pub fn contention() -> Vec<JobView> {
             }],
             waiting_for: Some(capacity(gap(Limiting::Gpus))),
             eta: Some(after(20)),
-            ..job(2, "right", State::Pending, 5)
+            ..job(2, "right", JobState::Pending, 5)
         },
         JobView {
             started: Some(after(1)),
             array: Some(sweep_counts),
             elements: vec![backfilled(running(3, 7, 5..6, 9)), backfilled(running(3, 8, 6..7, 9))],
             waiting_for: Some(Reason::ArrayCap { running: 2, cap: 2 }),
-            ..job(3, "sweep", State::Running, 1)
+            ..job(3, "sweep", JobState::Running, 1)
         },
         JobView {
             started: Some(NOON),
             ended: Some(after(3)),
             elements: vec![quick],
-            ..job(4, "quick", State::Done, 1)
+            ..job(4, "quick", JobState::Done, 1)
         },
     ]
 }
 
-pub fn bars() -> Vec<Bar> {
-    let bar = |device, job, index, from, to: Option<u64>| Bar {
+pub fn bars() -> Vec<DeviceBar> {
+    let bar = |device, job, index, from, to: Option<u64>| DeviceBar {
         node: "host".into(),
         device,
         element: id(job, index),
         from: after(from),
         to: to.map(after),
     };
-    let mut bars: Vec<Bar> = (0..5).map(|device| bar(device, 1, 0, 0, None)).collect();
+    let mut bars: Vec<DeviceBar> = (0..5).map(|device| bar(device, 1, 0, 0, None)).collect();
     bars.extend([
         bar(5, 3, 0, 1, Some(3)),
         bar(6, 3, 1, 1, Some(3)),
@@ -389,6 +393,6 @@ pub fn devices() -> Vec<(muster_model::NodeName, u16)> {
     (0..8).map(|device| ("host".into(), device)).collect()
 }
 
-pub fn planned() -> Vec<Planned> {
-    vec![Planned { element: id(2, 0), name: "right".to_owned(), start: after(20) }]
+pub fn planned() -> Vec<TimelineStart> {
+    vec![TimelineStart { element: id(2, 0), name: "right".to_owned(), start: after(20) }]
 }

@@ -12,33 +12,33 @@ use crate::reason;
 use crate::style::{Ink, Style, clean};
 use crate::table::{Align, Cell, Table};
 
-/// Log files listed; of a wide gang the others differ in a number only.
+/// Most log files listed; those of a wide gang differ only in a number.
 const LOGS_LISTED: usize = 8;
 
-/// What is known of a job beyond its row.
+/// A job's row and everything else that `muster show` prints.
 #[derive(Clone, Copy, Debug)]
-pub struct Detail<'a> {
-    /// The row.
+pub struct JobSheet<'a> {
+    /// The job as a row of `muster ps`.
     pub job: &'a JobView,
-    /// The present.
+    /// The present time, from which ages are counted.
     pub now: Time,
-    /// What it runs, per group; `None` when it is not the reader's to see.
+    /// Commands by group; `None` if the reader may not see them.
     pub commands: Option<&'a BTreeMap<String, String>>,
-    /// Working directory; `None` likewise.
+    /// Working directory; `None` if the reader may not see it.
     pub workdir: Option<&'a str>,
-    /// Files that its user named for its output.
+    /// Files that the user named for the output.
     pub files: Option<&'a OutputFiles>,
     /// Log file per rank.
     pub logs: &'a [String],
-    /// Tasks whose output is not all there.
+    /// Tasks whose output is incomplete.
     pub missing_output: &'a [MissingOutput],
-    /// What is isolation and what is convention, a sentence each.
+    /// Sentences on which limits are enforced and which are conventions.
     pub enforcement: &'a [String],
 }
 
-/// The whole job.
+/// Returns all details of a job as text.
 #[must_use]
-pub fn show(detail: &Detail<'_>, style: &Style) -> String {
+pub fn show(detail: &JobSheet<'_>, style: &Style) -> String {
     let job = detail.job;
     let mut text = format!("job {}: {}\n", job.job, style.paint(Ink::Strong, &clean(&job.name)));
     for (label, value) in facts(detail, style) {
@@ -57,7 +57,7 @@ pub fn show(detail: &Detail<'_>, style: &Style) -> String {
     text
 }
 
-fn facts(detail: &Detail<'_>, style: &Style) -> Vec<(&'static str, String)> {
+fn facts(detail: &JobSheet<'_>, style: &Style) -> Vec<(&'static str, String)> {
     let job = detail.job;
     let at = |time: Time| clock::time(time, detail.now, style);
     let mut facts = vec![("state", state(job, detail.now, style))];
@@ -119,21 +119,22 @@ fn facts(detail: &Detail<'_>, style: &Style) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// What an elastic gang holds now, and with how many tasks it goes on when that changes.
+/// Describes what an elastic gang holds now, and with how many tasks it resumes if it is being
+/// resized.
 fn elastic(job: &JobView) -> Option<(&'static str, String)> {
     let element = job.elements.first().filter(|element| holds(element.state) && !is_many(job))?;
     job.elastic?;
-    let next = match element.goes_on_with {
+    let next = match element.restarts_with_tasks {
         None => String::new(),
         Some(tasks) if tasks as usize == element.tasks.len() => {
-            "; stops, to go on elsewhere".to_owned()
+            "; stops, resumes on other GPUs".to_owned()
         }
-        Some(tasks) => format!("; stops, to go on with {}", count(tasks.into(), "task")),
+        Some(tasks) => format!("; stops, resumes with {}", count(tasks.into(), "task")),
     };
     Some(("holds", format!("{}, {}{next}", count(job.tasks.into(), "task"), gpus(job.gpus))))
 }
 
-/// How many replicas of what kind, and where they listen.
+/// Describes the replicas of a service, and where they listen.
 fn service(service: &ServiceView) -> (&'static str, String) {
     let mut text = format!(
         "{} replicas: {} ready, {} active, {} waiting",
@@ -142,10 +143,14 @@ fn service(service: &ServiceView) -> (&'static str, String) {
         service.active,
         service.waiting
     );
-    if service.ceiling > service.floor {
-        let own = match service.floor {
-            0 => "all run in what is idle".to_owned(),
-            floor => format!("those from {floor} on run in what is idle"),
+    if service.max > service.guaranteed {
+        let own = match service.guaranteed {
+            0 => "all are opportunistic: they run in idle capacity".to_owned(),
+            floor => {
+                format!(
+                    "{floor} are guaranteed, the others opportunistic: they run in idle capacity"
+                )
+            }
         };
         text.push_str(&format!("\n{own}"));
     }
@@ -155,7 +160,7 @@ fn service(service: &ServiceView) -> (&'static str, String) {
     ("service", text)
 }
 
-/// How the last attempts ended of what waits or runs again.
+/// Describes how the last attempts of pending or restarted elements ended.
 fn last_ends(job: &JobView) -> Option<(&'static str, String)> {
     let alive = job.elements.iter().filter(|element| !element.state.is_final());
     let line = |element: &ElementView| {
@@ -174,7 +179,7 @@ fn last_ends(job: &JobView) -> Option<(&'static str, String)> {
     (!lines.is_empty()).then(|| ("last end", lines.join("\n")))
 }
 
-/// How old the saved progress of an element is, and what it is called.
+/// Describes age and label of an element's last checkpoint.
 fn checkpoint(job: &JobView, element: &ElementView, now: Time) -> Option<(&'static str, String)> {
     let saved = element.checkpoint.as_ref()?;
     let mut text = String::new();
@@ -191,8 +196,8 @@ fn checkpoint(job: &JobView, element: &ElementView, now: Time) -> Option<(&'stat
     Some(("checkpoint", text))
 }
 
-/// A request for a checkpoint that is not answered yet, and whether its signal found a process that
-/// handles it.
+/// Describes a checkpoint request that is not acknowledged yet, and whether a process handles its
+/// signal.
 fn checkpoint_asked(
     job: &JobView,
     element: &ElementView,
@@ -202,20 +207,20 @@ fn checkpoint_asked(
     let of = if is_many(job) { format!("{}: ", element.element) } else { String::new() };
     let since = clock::elapsed(now.since(asked.at));
     let what = match (asked.undelivered, element.tasks.len()) {
-        (0, _) => "no answer yet".to_owned(),
+        (0, _) => "not acknowledged yet".to_owned(),
         (_, 1) => {
-            format!("no process of it handles {}, so none was sent it", signal_name(asked.signal))
+            format!("no process of it handles {}, so it was not sent", signal_name(asked.signal))
         }
         (undelivered, tasks) => format!(
-            "no process handles {} in {undelivered} of {tasks} tasks, so none was sent it there",
+            "no process handles {} in {undelivered} of {tasks} tasks, so it was not sent there",
             signal_name(asked.signal)
         ),
     };
-    Some(("asked", format!("{of}to save its progress {since} ago; {what}")))
+    Some(("requested", format!("{of}a checkpoint, {since} ago; {what}")))
 }
 
-/// What only its owner and admins see, and the words on isolation.
-fn private(detail: &Detail<'_>) -> Vec<(&'static str, String)> {
+/// Returns the facts that only the owner and administrators see, and those on isolation.
+fn private(detail: &JobSheet<'_>) -> Vec<(&'static str, String)> {
     let mut facts = Vec::new();
     if let Some(commands) = detail.commands {
         let lines: Vec<String> = commands
@@ -259,13 +264,13 @@ fn private(detail: &Detail<'_>) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// Says how much of a task's output is missing, where, and why.
+/// Describes how much of a task's output is missing, where, and why.
 fn missing_output(missing: &MissingOutput) -> String {
     let MissingOutput { rank, dropped, dropped_after, disk_full } = *missing;
     let mut parts = Vec::new();
     if dropped > 0 {
         parts.push(format!(
-            "{} after the first {dropped_after} (limit of what is kept of a task)",
+            "{} after the first {dropped_after} (limit of output kept per task)",
             count(dropped, "byte")
         ));
     }
@@ -291,7 +296,7 @@ fn state(job: &JobView, now: Time, style: &Style) -> String {
     format!("{word}{why}")
 }
 
-/// Tasks of the elements that are in the view: all active ones, or the only one.
+/// Returns the table of tasks of the elements in the view: all active ones, or the only one.
 fn tasks(job: &JobView, now: Time, style: &Style) -> String {
     let mut table = Table::new(&[
         ("ELEMENT", Align::Left),
@@ -330,12 +335,12 @@ fn tasks(job: &JobView, now: Time, style: &Style) -> String {
     if rows.is_empty() { String::new() } else { table.indented(2).render(style) }
 }
 
-/// An array or a service: its elements are told apart.
+/// Returns true for an array or a service, whose elements are shown with their index.
 fn is_many(job: &JobView) -> bool {
     job.array.is_some() || job.service.is_some()
 }
 
-/// How a task ended.
+/// Describes how a task ended.
 #[must_use]
 pub fn exit(exit: &TaskExit) -> String {
     match exit {
@@ -350,7 +355,7 @@ pub fn exit(exit: &TaskExit) -> String {
 
 #[cfg(test)]
 mod tests {
-    use muster_model::view::{State, TaskStage};
+    use muster_model::view::{JobState, TaskStage};
     use muster_model::{Rank, Span};
 
     use super::*;
@@ -364,7 +369,7 @@ mod tests {
             "GPU visibility is a convention: CUDA_VISIBLE_DEVICES".to_owned(),
             "memory: cgroup v2".to_owned(),
         ];
-        let detail = Detail {
+        let detail = JobSheet {
             job,
             now: after(6),
             commands: private.then_some(&commands),
@@ -447,7 +452,7 @@ mod tests {
             lines,
             [
                 "  asks for   2..8 tasks, 2..8 GPUs, at most 20s",
-                "  holds      5 tasks, 5 GPUs; stops, to go on with 8 tasks"
+                "  holds      5 tasks, 5 GPUs; stops, resumes with 8 tasks"
             ]
         );
     }
@@ -455,13 +460,13 @@ mod tests {
     #[test]
     fn a_failure_says_which_rank_and_how() {
         let mut job = JobView {
-            state: State::Failed,
+            state: JobState::Failed,
             started: Some(after(1)),
             ended: Some(after(5)),
             elements: vec![sample::running(7, 0, 0..2, 20)],
-            ..sample::job(7, "bad", State::Failed, 2)
+            ..sample::job(7, "bad", JobState::Failed, 2)
         };
-        job.elements[0].state = State::Failed;
+        job.elements[0].state = JobState::Failed;
         job.elements[0].attempt = 2;
         job.elements[0].outcome = Some(Outcome::Failed { rank: Rank(0), code: 3 });
         job.elements[0].tasks[0].exit = Some(TaskExit::Code { code: 3 });

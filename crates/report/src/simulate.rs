@@ -1,4 +1,4 @@
-//! What schedulers made of a trace: `muster simulate`.
+//! Comparison of schedulers on a trace: `muster simulate` without a cluster.
 
 use muster_model::Span;
 use muster_model::simulation::{FlatComparison, ScheduleFigures, Spread};
@@ -7,14 +7,14 @@ use crate::amount::count;
 use crate::style::Style;
 use crate::table::{Align, Cell, Table};
 
-/// The load, a row per scheduler, and what differs most.
+/// Returns the load, a row per scheduler, and the greatest difference.
 #[must_use]
 pub fn comparison(comparison: &FlatComparison, style: &Style) -> String {
     let FlatComparison { procs, jobs, never_ran, too_wide, bad_rows, runs, .. } = comparison;
     let mut text =
         format!("{} on {}\n", count(*jobs, "job"), count(u64::from(*procs), "processor"));
     let left_out = [
-        (*never_ran, "never ran where they come from"),
+        (*never_ran, "never ran in the trace"),
         (*too_wide, "are wider than the machine"),
         (*bad_rows, "cannot be read"),
     ];
@@ -76,13 +76,14 @@ fn span(secs: f64) -> String {
     Span((secs * 1000.0) as u64).to_string()
 }
 
-/// Which of them lets jobs wait least, and by how much less than which lets them wait most.
+/// Names the schedulers under which jobs wait least and most, and the ratio.
 fn difference(runs: &[ScheduleFigures]) -> Option<String> {
     let whole = || runs.iter().filter(|run| !run.is_partial);
     let by_wait = |one: &&ScheduleFigures, other: &&ScheduleFigures| {
         one.wait_secs.mean.total_cmp(&other.wait_secs.mean)
     };
-    let (least, most) = (whole().min_by(by_wait)?, whole().max_by(by_wait)?);
+    let least = whole().min_by(by_wait)?;
+    let most = whole().max_by(by_wait)?;
     let times = most.wait_secs.mean / least.wait_secs.mean;
     (times.is_finite() && times >= 1.01).then(|| {
         format!(

@@ -1,36 +1,36 @@
-//! How text is to look: width, colour, time zone. Also the one place that knows escape sequences.
+//! Style of text: width, colour, time zone. The only module that writes escape sequences.
 
 use std::borrow::Cow;
 
 use jiff::tz::TimeZone;
-use muster_model::view::State;
+use muster_model::view::JobState;
 
-/// Where text goes, as far as it matters for how it looks.
+/// Properties of the output that text depends on.
 #[derive(Clone, Debug)]
 pub struct Style {
-    /// Columns of the terminal; `None` when it is not a terminal, and then no text is ever
+    /// Columns of the terminal; `None` if it is not a terminal, and then no text is ever
     /// shortened.
     pub width: Option<usize>,
-    /// Whether escape sequences for colour may be written.
+    /// True if escape sequences for colour may be written.
     pub colour: bool,
-    /// In which zone times of day are shown.
+    /// Time zone of times of day.
     pub zone: TimeZone,
 }
 
 impl Style {
-    /// No terminal, no colour, UTC: what tests and files get.
+    /// Returns the style of tests and files: no terminal, no colour, UTC.
     #[must_use]
     pub fn plain() -> Self {
         Self { width: None, colour: false, zone: TimeZone::UTC }
     }
 
-    /// The same on a terminal of this width.
+    /// Returns the same style on a terminal of this width.
     #[must_use]
     pub fn with_width(self, width: usize) -> Self {
         Self { width: Some(width), ..self }
     }
 
-    /// Text in an ink; just the text when there is no colour.
+    /// Returns the text in an ink; the text alone if there is no colour.
     #[must_use]
     pub fn paint(&self, ink: Ink, text: &str) -> String {
         match ink.code() {
@@ -40,38 +40,38 @@ impl Style {
     }
 }
 
-/// What a piece of text means to the eye.
+/// Emphasis of a piece of text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ink {
-    /// As it is.
+    /// The terminal's default colour.
     #[default]
     Plain,
-    /// Headings.
+    /// Bold text, for headings.
     Strong,
-    /// Less important.
+    /// Dim, for less important text.
     Faint,
-    /// Success.
+    /// Green text, for success.
     Good,
-    /// In progress.
+    /// Cyan, for work in progress.
     Active,
-    /// Waiting.
+    /// Yellow, for waiting jobs.
     Waiting,
-    /// Failure.
+    /// Red text, for failures.
     Bad,
-    /// The how-manieth job of a timeline; neighbours differ.
+    /// Colour of the job at this position of a timeline; neighbours differ.
     Job(usize),
 }
 
 impl Ink {
-    /// The ink of a state.
+    /// Returns the ink of a state.
     #[must_use]
-    pub fn of(state: State) -> Self {
+    pub fn of(state: JobState) -> Self {
         match state {
-            State::Done => Ink::Good,
-            State::Failed | State::Preempted | State::Unknown => Ink::Bad,
-            State::Starting | State::Running | State::Stopping => Ink::Active,
-            State::Pending | State::Held | State::Suspended => Ink::Waiting,
-            State::Cancelled => Ink::Faint,
+            JobState::Done => Ink::Good,
+            JobState::Failed | JobState::Preempted | JobState::Unknown => Ink::Bad,
+            JobState::Starting | JobState::Running | JobState::Stopping => Ink::Active,
+            JobState::Pending | JobState::Held | JobState::Suspended => Ink::Waiting,
+            JobState::Cancelled => Ink::Faint,
         }
     }
 
@@ -112,14 +112,15 @@ pub fn is_unsafe(c: char) -> bool {
 }
 
 /// Returns text that is about to be written to a terminal without the characters that [`clean`]
-/// defuses, but for line ends and the escape sequences that this crate makes: the last look at text
-/// in which those of users are clean already.
+/// defuses, except for line ends and the escape sequences of this crate: a last check of text in
+/// which text of users is already clean.
 #[must_use]
 pub fn guarded(text: &str) -> Cow<'_, str> {
     let stays = |c: char| !is_unsafe(c) || matches!(c, '\n' | '\r' | '\t' | '\x1b');
-    match text.chars().all(stays) {
-        true => Cow::Borrowed(text),
-        false => Cow::Owned(text.chars().map(|c| if stays(c) { c } else { '?' }).collect()),
+    if text.chars().all(stays) {
+        Cow::Borrowed(text)
+    } else {
+        Cow::Owned(text.chars().map(|c| if stays(c) { c } else { '?' }).collect())
     }
 }
 
@@ -152,7 +153,7 @@ pub fn ascii(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(sign).collect())
 }
 
-/// Returns how many columns of a terminal the text takes, one for each character.
+/// Returns the number of terminal columns of the text, one for each character.
 #[must_use]
 pub(crate) fn columns(text: &str) -> usize {
     let columns = text.chars().count();
@@ -161,7 +162,7 @@ pub(crate) fn columns(text: &str) -> usize {
     columns
 }
 
-/// The text in at most `width` characters, its end replaced by `…` when it is longer.
+/// Returns the text in at most `width` characters, its end replaced by `…` if it is longer.
 #[must_use]
 pub fn shorten(text: &str, width: usize) -> String {
     if columns(text) <= width {
@@ -179,7 +180,8 @@ pub fn shorten(text: &str, width: usize) -> String {
 /// own.
 #[must_use]
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
-    let (mut lines, mut used): (Vec<String>, usize) = (Vec::new(), 0);
+    let mut lines: Vec<String> = Vec::new();
+    let mut used: usize = 0;
     for word in text.split(' ').filter(|word| !word.is_empty()) {
         match lines.last_mut() {
             Some(line) if used + 1 + columns(word) <= width => {

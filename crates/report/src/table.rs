@@ -1,24 +1,24 @@
-//! Aligned columns. Knows nothing of what is in them.
+//! Text tables with aligned columns.
 
 use crate::style::{Ink, Style, clean, columns, shorten, wrap};
 
-/// Blanks between columns.
+/// Number of blanks between columns.
 const GAP: usize = 2;
 /// Lines that the last column may take on a terminal before it is shortened.
 const LAST_LINES: usize = 2;
-/// The last column never gets less, however narrow the terminal.
+/// Smallest width of the last column, even on a narrower terminal.
 const LAST_MIN_WIDTH: usize = 10;
-/// No other column gets less.
+/// Smallest width of the other columns.
 const MIN_WIDTH: usize = 4;
-/// With less than this for the last column, columns that can be spared are left out.
+/// If the last column would get less than this, dispensable columns are left out.
 const LAST_GOOD_WIDTH: usize = 24;
 
-/// How a column lines up.
+/// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// Words.
+    /// At the left, for words.
     Left,
-    /// Numbers.
+    /// At the right, for numbers.
     Right,
 }
 
@@ -30,7 +30,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Text in an ink. Control characters are defused.
+    /// Returns a cell with text in an ink. Control characters are replaced.
     #[must_use]
     pub fn inked(text: impl AsRef<str>, ink: Ink) -> Self {
         Self { text: clean(text.as_ref()).into_owned(), ink }
@@ -43,9 +43,10 @@ impl Cell {
     fn padded(&self, width: usize, align: Align, style: &Style) -> String {
         let own = self.width();
         let pad = " ".repeat(width.saturating_sub(own));
-        let body = match own > width {
-            true => style.paint(self.ink, &shorten(&self.text, width)),
-            false => style.paint(self.ink, &self.text),
+        let body = if own > width {
+            style.paint(self.ink, &shorten(&self.text, width))
+        } else {
+            style.paint(self.ink, &self.text)
         };
         match align {
             Align::Right => pad + &body,
@@ -53,7 +54,7 @@ impl Cell {
         }
     }
 
-    /// The text in lines of at most `room` characters, at most [`LAST_LINES`] of them.
+    /// Returns the text in lines of at most `room` characters, at most [`LAST_LINES`] of them.
     fn lines(&self, room: usize, style: &Style) -> Vec<String> {
         let mut lines = wrap(&self.text, room);
         if lines.len() > LAST_LINES {
@@ -77,12 +78,12 @@ pub struct Table {
     columns: Vec<(String, Align)>,
     rows: Vec<Vec<Cell>>,
     indent: usize,
-    /// Columns that are left out where the width is short, in this order.
+    /// Columns that are left out on a narrow terminal, in this order.
     spare: Vec<usize>,
 }
 
 impl Table {
-    /// A table with these headings.
+    /// Returns an empty table with these headings.
     #[must_use]
     pub fn new<T: AsRef<str>>(columns: &[(T, Align)]) -> Self {
         let columns =
@@ -97,8 +98,8 @@ impl Table {
         self
     }
 
-    /// Columns with these headings are left out, in this order, while the last column would get
-    /// less than it reads well in.
+    /// Marks the columns with these headings to be left out, in this order, while the last column
+    /// would get less than [`LAST_GOOD_WIDTH`].
     pub fn leave_out_first(&mut self, headings: &[&str]) {
         let at = |heading: &&str| self.columns.iter().position(|(known, _)| known == heading);
         self.spare = headings.iter().filter_map(at).collect();
@@ -165,8 +166,8 @@ impl Table {
         widths
     }
 
-    /// Narrows the columns before the last, the widest first, until the last one has what it needs
-    /// at least. On a terminal that is too narrow even so, lines are longer than it is.
+    /// Narrows the columns before the last, the widest first, until the last one has its smallest
+    /// width. On a terminal that is still too narrow, lines are longer than it is wide.
     fn fitted(&self, mut widths: Vec<usize>, style: &Style) -> Vec<usize> {
         let Some(last) = widths.iter().rposition(|width| *width > 0) else { return widths };
         let Some(room) = style.width else { return widths };

@@ -1,11 +1,11 @@
-//! Who held which GPU when, drawn with characters: one row per GPU, time to the right.
+//! Timeline of GPU allocations drawn with characters: one row per GPU, time to the right.
 //!
-//! A cell shows the job that held the GPU longest in its slice of time, `+` when several shared it,
-//! `·` when it was idle; what lies ahead is blank. Elements of an array share their job's symbol.
+//! A cell shows the job that held the GPU longest in its slice of time, `+` if several shared it,
+//! `·` if it was idle; the future is blank. Elements of an array share their job's symbol.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_model::view::Bar;
+use muster_model::view::DeviceBar;
 use muster_model::{ElementId, JobId, NodeName, Span, Time};
 
 use crate::clock;
@@ -14,52 +14,52 @@ use crate::style::{Ink, Style, clean, wrap};
 
 /// A reserved future start.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Planned {
-    /// Who.
+pub struct TimelineStart {
+    /// Element that is planned to start.
     pub element: ElementId,
     /// Name of its job.
     pub name: String,
-    /// When, at the latest.
+    /// Instant at which it starts at the latest.
     pub start: Time,
 }
 
-/// What to draw.
+/// Input of a drawing.
 #[derive(Clone, Copy, Debug)]
-pub struct Gantt<'a> {
-    /// Left edge; bars are cut there. `None` begins with the first bar.
+pub struct TimelineInput<'a> {
+    /// Left edge, at which bars are cut; `None` for the start of the first bar.
     pub from: Option<Time>,
-    /// The present.
+    /// The present time, up to which bars are drawn.
     pub now: Time,
-    /// Devices that exist, in order of rows.
+    /// All devices, in order of rows.
     pub devices: &'a [(NodeName, u16)],
-    /// Who held what.
-    pub bars: &'a [Bar],
+    /// Allocations of devices to elements over time.
+    pub bars: &'a [DeviceBar],
     /// Starts to mark in the future.
-    pub planned: &'a [Planned],
-    /// Names for the legend, which is drawn where symbols are not job numbers.
+    pub planned: &'a [TimelineStart],
+    /// Names for the legend, which is drawn if symbols are not job numbers.
     pub names: &'a BTreeMap<JobId, String>,
-    /// At most this many rows of GPUs.
+    /// Most rows of GPUs.
     pub max_rows: usize,
 }
 
 /// Symbols for jobs once numbers have more than one digit.
 const SYMBOLS: &[u8] = b"123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-/// For jobs beyond [`SYMBOLS`].
+/// Symbol of jobs beyond [`SYMBOLS`].
 const OTHER: char = '#';
-/// Columns of a drawing that goes to no terminal, and the most that help the eye on a wide one.
+/// Columns if the output is not a terminal, and at most on a wide one.
 const DEFAULT_WIDTH: usize = 100;
 const MAX_WIDTH: usize = 160;
-/// Above this many GPUs, neighbours with the same row share it.
+/// Above this many GPUs, neighbours with identical rows share one.
 const ROWS_APART: usize = 16;
 /// Planned starts marked; later ones are only counted.
 const MARKS: usize = 3;
 
-/// The drawing, or nothing when there are no devices.
+/// Returns the drawing; empty if there are no devices.
 #[must_use]
-pub fn timeline(gantt: &Gantt<'_>, style: &Style) -> String {
-    // 1. What is in sight.
-    let window = Window::of(gantt);
-    let bars: Vec<&Bar> = gantt
+pub fn timeline(gantt: &TimelineInput<'_>, style: &Style) -> String {
+    // 1. The bars within the time range.
+    let window = DrawnRange::of(gantt);
+    let bars: Vec<&DeviceBar> = gantt
         .bars
         .iter()
         .filter(|bar| bar.to.is_none_or(|to| to > window.from) && bar.from < window.now)
@@ -69,7 +69,7 @@ pub fn timeline(gantt: &Gantt<'_>, style: &Style) -> String {
     }
     let symbols = Symbols::of(bars.iter().map(|bar| bar.element.job));
 
-    // 2. How wide it is.
+    // 2. Widths.
     let labels = labels(gantt.devices);
     let may_merge = gantt.devices.len() > ROWS_APART;
     let longest = labels.iter().map(|label| label.chars().count()).max().unwrap_or(0);
@@ -77,8 +77,8 @@ pub fn timeline(gantt: &Gantt<'_>, style: &Style) -> String {
     let width = style.width.unwrap_or(DEFAULT_WIDTH).min(MAX_WIDTH);
     let columns = width.saturating_sub(label_width + 5).max(20);
 
-    // 3. Rows, the axis under them, the legend where numbers alone do not say it.
-    let rows: Vec<Vec<Option<Cell>>> = gantt
+    // 3. Rows, the axis below them, and a legend if symbols are not job numbers.
+    let rows: Vec<Vec<Option<TimelineCell>>> = gantt
         .devices
         .iter()
         .map(|(node, device)| {
@@ -111,19 +111,20 @@ fn push_line(text: &mut String, line: &str) {
     text.push('\n');
 }
 
-/// The stretch of time that is drawn.
-struct Window {
+/// The time range that is drawn.
+struct DrawnRange {
     from: Time,
     now: Time,
     to: Time,
-    /// Nothing runs and nothing is planned: the right edge is an end, not the present.
+    /// True if nothing runs and nothing is planned: then the right edge is the end of the last bar,
+    /// not the present.
     over: bool,
 }
 
-impl Window {
-    /// The future takes at most as much room as the past, so that a far start does not squeeze what
-    /// happened.
-    fn of(gantt: &Gantt<'_>) -> Self {
+impl DrawnRange {
+    /// Returns the time range. The future gets at most as much width as the past, so that a distant
+    /// start does not compress what has happened.
+    fn of(gantt: &TimelineInput<'_>) -> Self {
         let first = gantt.bars.iter().map(|bar| bar.from).min().unwrap_or(gantt.now);
         let from = gantt.from.unwrap_or(first).min(gantt.now);
         let over = gantt.planned.is_empty() && gantt.bars.iter().all(|bar| bar.to.is_some());
@@ -142,33 +143,33 @@ impl Window {
         self.to.since(self.from).0.max(1)
     }
 
-    /// Column of an instant, `columns` for the right edge and beyond.
+    /// Returns the column of an instant; `columns` for the right edge and beyond.
     fn column(&self, at: Time, columns: usize) -> usize {
         let column =
             u128::from(at.since(self.from).0) * columns as u128 / u128::from(self.length());
         usize::try_from(column).unwrap_or(columns).min(columns)
     }
 
-    /// First instant of a column.
+    /// Returns the first instant of a column.
     fn start(&self, column: usize, columns: usize) -> Time {
         let offset = u128::from(self.length()) * column as u128 / columns as u128;
         self.from + Span(u64::try_from(offset).unwrap_or(u64::MAX))
     }
 }
 
-/// What a slice of time shows; `None` in a row is the future.
+/// Content of a slice of time; `None` in a row is the future.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cell {
+enum TimelineCell {
     Idle,
     Job(JobId),
     Shared,
 }
 
 fn cells<'a>(
-    bars: impl Iterator<Item = &'a Bar>,
-    window: &Window,
+    bars: impl Iterator<Item = &'a DeviceBar>,
+    window: &DrawnRange,
     columns: usize,
-) -> Vec<Option<Cell>> {
+) -> Vec<Option<TimelineCell>> {
     let mut pieces: Vec<Vec<(JobId, Time, Time)>> = vec![Vec::new(); columns];
     for bar in bars {
         let from = bar.from.max(window.from);
@@ -187,28 +188,28 @@ fn cells<'a>(
         .iter()
         .enumerate()
         .map(|(column, pieces)| match (pieces.is_empty(), column <= present) {
-            (true, true) => Some(Cell::Idle),
+            (true, true) => Some(TimelineCell::Idle),
             (true, false) => None,
             (false, _) => Some(occupant(pieces)),
         })
         .collect()
 }
 
-fn occupant(pieces: &[(JobId, Time, Time)]) -> Cell {
+fn occupant(pieces: &[(JobId, Time, Time)]) -> TimelineCell {
     let mut held: BTreeMap<JobId, u64> = BTreeMap::new();
     for (place, &(job, start, end)) in pieces.iter().enumerate() {
         let at_once =
             |&(other, from, to): &(JobId, Time, Time)| other != job && from < end && start < to;
         if pieces[..place].iter().any(at_once) && end.since(start).0 > 1 {
-            return Cell::Shared;
+            return TimelineCell::Shared;
         }
         *held.entry(job).or_default() += end.since(start).0;
     }
     let longest = held.iter().max_by_key(|(job, length)| (**length, std::cmp::Reverse(**job)));
-    longest.map_or(Cell::Idle, |(job, _)| Cell::Job(*job))
+    longest.map_or(TimelineCell::Idle, |(job, _)| TimelineCell::Job(*job))
 }
 
-/// A character per job.
+/// Assigns a character to each job.
 struct Symbols {
     jobs: Vec<JobId>,
     by_number: bool,
@@ -226,44 +227,48 @@ impl Symbols {
     }
 
     fn symbol(&self, job: JobId) -> char {
-        match self.by_number {
-            true => job.0.to_string().pop().unwrap_or(OTHER),
-            false => SYMBOLS.get(self.place(job)).map_or(OTHER, |&symbol| char::from(symbol)),
+        if self.by_number {
+            job.0.to_string().pop().unwrap_or(OTHER)
+        } else {
+            SYMBOLS.get(self.place(job)).map_or(OTHER, |&symbol| char::from(symbol))
         }
     }
 }
 
-fn draw(cell: Option<Cell>, symbols: &Symbols, style: &Style) -> String {
+fn draw(cell: Option<TimelineCell>, symbols: &Symbols, style: &Style) -> String {
     match cell {
         None => " ".to_owned(),
-        Some(Cell::Idle) => style.paint(Ink::Faint, "·"),
-        Some(Cell::Shared) => "+".to_owned(),
-        Some(Cell::Job(job)) => {
+        Some(TimelineCell::Idle) => style.paint(Ink::Faint, "·"),
+        Some(TimelineCell::Shared) => "+".to_owned(),
+        Some(TimelineCell::Job(job)) => {
             style.paint(Ink::Job(symbols.place(job)), symbols.symbol(job).encode_utf8(&mut [0; 4]))
         }
     }
 }
 
-/// `gpu 0`; with the node's name where there are several.
+/// Returns the labels of the rows: `gpu 0`, with the node's name if there are several.
 fn labels(devices: &[(NodeName, u16)]) -> Vec<String> {
     let several = devices.iter().any(|(node, _)| *node != devices[0].0);
     devices
         .iter()
-        .map(|(node, device)| match several {
-            true => format!("{} gpu {device}", clean(node.as_str())),
-            false => format!("gpu {device}"),
+        .map(|(node, device)| {
+            if several {
+                format!("{} gpu {device}", clean(node.as_str()))
+            } else {
+                format!("gpu {device}")
+            }
         })
         .collect()
 }
 
-/// One row per device; where there are many, neighbours of one node that look the same become one:
+/// Returns one row per device; if there are many, identical neighbours on a node share one:
 /// `gpu 0-7`.
 fn merge<'a>(
     devices: &[(NodeName, u16)],
     labels: Vec<String>,
-    rows: &'a [Vec<Option<Cell>>],
-) -> Vec<(String, &'a [Option<Cell>])> {
-    let mut merged: Vec<(String, &[Option<Cell>])> = Vec::new();
+    rows: &'a [Vec<Option<TimelineCell>>],
+) -> Vec<(String, &'a [Option<TimelineCell>])> {
+    let mut merged: Vec<(String, &[Option<TimelineCell>])> = Vec::new();
     let mut run_start = 0;
     for (place, (label, row)) in labels.into_iter().zip(rows).enumerate() {
         let joins = devices.len() > ROWS_APART
@@ -284,9 +289,14 @@ fn merge<'a>(
     merged
 }
 
-/// Marks under the rows: start, now or end, planned starts; on as many lines as they need not to
-/// overlap.
-fn axis(gantt: &Gantt<'_>, window: &Window, columns: usize, style: &Style) -> Vec<String> {
+/// Returns the marks below the rows: start, now or end, planned starts; on as many lines as needed
+/// to avoid overlap.
+fn axis(
+    gantt: &TimelineInput<'_>,
+    window: &DrawnRange,
+    columns: usize,
+    style: &Style,
+) -> Vec<String> {
     let at = |time: Time| clock::time(time, gantt.now, style);
     let mut marks = vec![(
         window.column(window.now, columns),
@@ -308,9 +318,10 @@ fn axis(gantt: &Gantt<'_>, window: &Window, columns: usize, style: &Style) -> Ve
     let mut lines = vec![format!(" {}", at(window.from))];
     for (column, words) in marks {
         let length = words.chars().count() + 1;
-        let (begin, words) = match column + length <= columns {
-            true => (column, format!("▏{words}")),
-            false => ((column + 1).saturating_sub(length), format!("{words}▕")),
+        let (begin, words) = if column + length <= columns {
+            (column, format!("▏{words}"))
+        } else {
+            ((column + 1).saturating_sub(length), format!("{words}▕"))
         };
         let free = lines.iter().position(|line| {
             let used = line.chars().count();
@@ -337,11 +348,11 @@ fn axis(gantt: &Gantt<'_>, window: &Window, columns: usize, style: &Style) -> Ve
 fn legend(
     symbols: &Symbols,
     names: &BTreeMap<JobId, String>,
-    rows: &[Vec<Option<Cell>>],
+    rows: &[Vec<Option<TimelineCell>>],
     width: usize,
     style: &Style,
 ) -> String {
-    let shared = rows.iter().flatten().any(|cell| *cell == Some(Cell::Shared));
+    let shared = rows.iter().flatten().any(|cell| *cell == Some(TimelineCell::Shared));
     let mut words: Vec<String> = Vec::new();
     if !symbols.by_number {
         words.extend(symbols.jobs.iter().take(SYMBOLS.len()).map(|job| {
@@ -373,17 +384,19 @@ mod tests {
 
     fn gantt<'a>(
         devices: &'a [(NodeName, u16)],
-        bars: &'a [Bar],
-        planned: &'a [Planned],
+        bars: &'a [DeviceBar],
+        planned: &'a [TimelineStart],
         names: &'a BTreeMap<JobId, String>,
-    ) -> Gantt<'a> {
-        Gantt { from: None, now: after(10), devices, bars, planned, names, max_rows: 64 }
+    ) -> TimelineInput<'a> {
+        TimelineInput { from: None, now: after(10), devices, bars, planned, names, max_rows: 64 }
     }
 
     #[test]
     fn the_contention_example_in_the_middle() {
         let names = BTreeMap::new();
-        let (devices, bars, planned) = (sample::devices(), sample::bars(), sample::planned());
+        let devices = sample::devices();
+        let bars = sample::bars();
+        let planned = sample::planned();
         let text =
             timeline(&gantt(&devices, &bars, &planned, &names), &Style::plain().with_width(60));
         insta::assert_snapshot!(text, @r"
@@ -403,9 +416,9 @@ mod tests {
     fn at_the_end_the_right_edge_is_the_end() {
         let names = BTreeMap::new();
         let devices = sample::devices();
-        let bars: Vec<Bar> = sample::bars()
+        let bars: Vec<DeviceBar> = sample::bars()
             .into_iter()
-            .map(|bar| Bar { to: bar.to.or(Some(after(8))), ..bar })
+            .map(|bar| DeviceBar { to: bar.to.or(Some(after(8))), ..bar })
             .collect();
         let text = timeline(&gantt(&devices, &bars, &[], &names), &Style::plain().with_width(60));
         insta::assert_snapshot!(text, @r"
@@ -424,12 +437,13 @@ mod tests {
     #[test]
     fn it_fits_every_width_and_has_no_trailing_blank() {
         let names = BTreeMap::new();
-        let (devices, bars) = (sample::devices(), sample::bars());
+        let devices = sample::devices();
+        let bars = sample::bars();
         let far = [
-            Planned { element: id(2, 0), name: "right".into(), start: after(20) },
-            Planned { element: id(5, 0), name: "wide".into(), start: after(90_000) },
-            Planned { element: id(6, 3), name: "late".into(), start: after(90_001) },
-            Planned { element: id(7, 0), name: "later".into(), start: after(90_002) },
+            TimelineStart { element: id(2, 0), name: "right".into(), start: after(20) },
+            TimelineStart { element: id(5, 0), name: "wide".into(), start: after(90_000) },
+            TimelineStart { element: id(6, 3), name: "late".into(), start: after(90_001) },
+            TimelineStart { element: id(7, 0), name: "later".into(), start: after(90_002) },
         ];
         for width in 60..=200 {
             let text =
@@ -450,9 +464,9 @@ mod tests {
             .iter()
             .flat_map(|node| (0..16).map(|device| (NodeName::from(*node), device)))
             .collect();
-        let bars: Vec<Bar> = devices
+        let bars: Vec<DeviceBar> = devices
             .iter()
-            .map(|(node, device)| Bar {
+            .map(|(node, device)| DeviceBar {
                 node: node.clone(),
                 device: *device,
                 element: id(
@@ -479,7 +493,7 @@ mod tests {
     #[test]
     fn a_shared_gpu_is_marked_and_one_job_after_another_is_not() {
         let devices = vec![("host".into(), 0), ("host".into(), 1)];
-        let bar = |device, job, from, to| Bar {
+        let bar = |device, job, from, to| DeviceBar {
             node: "host".into(),
             device,
             element: id(job, 0),

@@ -1,19 +1,19 @@
-//! What is missing in a domain of the network, as text. It knows only the numbers of the gap.
+//! Topology gaps as text: what a domain of the network lacks for a job.
 
 use muster_model::reason::TopologyGap;
 
 use crate::amount::{count, gpus};
-use crate::reason::Line;
+use crate::reason::ExplanationLine;
 
-/// Whether the numbers are of what is free, or of everything.
+/// Capacity that the numbers of a gap refer to: what is free now, or everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ever {
+pub(crate) enum GapBasis {
     Now,
     WhenIdle,
 }
 
-/// A fragment for a table row.
-pub(crate) fn short(gap: &TopologyGap, ever: Ever) -> String {
+/// Returns a fragment for a table row.
+pub(crate) fn short(gap: &TopologyGap, ever: GapBasis) -> String {
     let TopologyGap { level, .. } = gap;
     let Some(domain) = &gap.domain else { return format!("no node is in a {level}") };
     match gap.segment_tasks {
@@ -28,8 +28,8 @@ pub(crate) fn short(gap: &TopologyGap, ever: Ever) -> String {
     }
 }
 
-/// The sentences of an explanation.
-pub(crate) fn lines(gap: &TopologyGap, ever: Ever) -> Vec<Line> {
+/// Returns the sentences of an explanation.
+pub(crate) fn lines(gap: &TopologyGap, ever: GapBasis) -> Vec<ExplanationLine> {
     let TopologyGap { level, .. } = gap;
     let needs = match gap.segment_tasks {
         Some(tasks) => {
@@ -40,7 +40,7 @@ pub(crate) fn lines(gap: &TopologyGap, ever: Ever) -> Vec<Line> {
         }
         None => format!("{} in one {level}", needed(gap)),
     };
-    let mut lines = vec![Line::new("needs", needs)];
+    let mut lines = vec![ExplanationLine::new("needs", needs)];
     let closest = match (&gap.domain, gap.segment_tasks) {
         (None, _) => format!("no node is in a {level}"),
         (Some(_), Some(_)) => format!(
@@ -51,10 +51,10 @@ pub(crate) fn lines(gap: &TopologyGap, ever: Ever) -> Vec<Line> {
         (Some(domain), None) => format!("{level} {domain} {}", present(gap, ever)),
     };
     let label = match ever {
-        Ever::Now => "closest",
-        Ever::WhenIdle => "largest",
+        GapBasis::Now => "closest",
+        GapBasis::WhenIdle => "largest",
     };
-    lines.push(Line::new(label, closest));
+    lines.push(ExplanationLine::new(label, closest));
     lines
 }
 
@@ -65,19 +65,19 @@ fn needed(gap: &TopologyGap) -> String {
     }
 }
 
-/// What the domain has; tasks where its GPUs alone would be enough.
-fn present(gap: &TopologyGap, ever: Ever) -> String {
+/// Describes what the domain has; in tasks if its number of GPUs alone would be enough.
+fn present(gap: &TopologyGap, ever: GapBasis) -> String {
     let tasks =
         format!("takes {} of {}", gap.tasks_placeable, count(gap.tasks_needed.into(), "task"));
     let is_enough = gap.gpus_free >= gap.gpus_needed;
     match ever {
         _ if gap.gpus_needed.0 == 0 => tasks,
-        Ever::Now if is_enough => {
+        GapBasis::Now if is_enough => {
             format!("has {} of {} GPUs free but {tasks}", gap.gpus_free, gap.gpus_total)
         }
-        Ever::Now => format!("has {} of {} GPUs free", gap.gpus_free, gap.gpus_total),
-        Ever::WhenIdle if is_enough => format!("has {} but {tasks}", gpus(gap.gpus_total)),
-        Ever::WhenIdle => format!("has {}", gpus(gap.gpus_total)),
+        GapBasis::Now => format!("has {} of {} GPUs free", gap.gpus_free, gap.gpus_total),
+        GapBasis::WhenIdle if is_enough => format!("has {} but {tasks}", gpus(gap.gpus_total)),
+        GapBasis::WhenIdle => format!("has {}", gpus(gap.gpus_total)),
     }
 }
 
@@ -89,7 +89,7 @@ mod tests {
 
     fn check(gap: &TopologyGap, now: &str, ever: &str) {
         assert_eq!(
-            [short(gap, Ever::Now).as_str(), short(gap, Ever::WhenIdle).as_str()],
+            [short(gap, GapBasis::Now).as_str(), short(gap, GapBasis::WhenIdle).as_str()],
             [now, ever]
         );
     }

@@ -1,4 +1,4 @@
-//! What users consumed: `muster usage`.
+//! GPU-hours by user and queue: `muster usage`.
 
 use muster_model::view::UsageView;
 
@@ -6,7 +6,8 @@ use crate::amount::hours;
 use crate::style::Style;
 use crate::table::{Align, Cell, Table};
 
-/// One row per user and queue, and their sum when there are several.
+/// Returns a table with one row per user and queue, and their sum if there are several. The decayed
+/// GPU-hours are those that fair share counts.
 #[must_use]
 pub fn usage(rows: &[UsageView], style: &Style) -> String {
     let mut table = Table::new(&[
@@ -14,7 +15,7 @@ pub fn usage(rows: &[UsageView], style: &Style) -> String {
         ("QUEUE", Align::Left),
         ("JOBS", Align::Right),
         ("GPU-HOURS", Align::Right),
-        ("COUNTS NOW", Align::Right),
+        ("DECAYED GPU-HOURS", Align::Right),
     ]);
     let mut add = |user: &str, queue: &str, jobs: u64, secs: u64, decayed: u64| {
         table.row(vec![
@@ -55,10 +56,10 @@ mod tests {
             decayed_gpu_secs: gpu_secs / 2,
         };
         insta::assert_snapshot!(usage(&[row("alice", 12, 45_000), row("bob", 1, 360)], &Style::plain()), @r"
-        USER   QUEUE    JOBS  GPU-HOURS  COUNTS NOW
-        alice  default    12       12.5         6.2
-        bob    default     1        0.1         0.0
-        all               13       12.6         6.3
+        USER   QUEUE    JOBS  GPU-HOURS  DECAYED GPU-HOURS
+        alice  default    12       12.5                6.2
+        bob    default     1        0.1                0.0
+        all               13       12.6                6.3
         ");
     }
 }

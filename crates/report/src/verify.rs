@@ -1,5 +1,5 @@
-//! Whether a job got what it was given: a line for each check, what is wrong first. It judges
-//! nothing.
+//! The report of `muster verify` on a job's actual resources: a line for each check, failures
+//! first. Nothing is evaluated here.
 
 use std::fmt::Write as _;
 
@@ -11,15 +11,15 @@ use muster_model::verify::{VerifyCheck, VerifyReport};
 use crate::amount::count;
 use crate::style::{Ink, Style, clean, wrap};
 
-/// Columns where there is no terminal.
+/// Columns if the output is not a terminal.
 const WIDTH: usize = 120;
-/// Columns before what a check says.
+/// Columns before the text of a check.
 const INDENT: usize = 28;
 
-/// The answer for people.
+/// Returns the report as text.
 #[must_use]
 pub fn verify(report: &VerifyReport, style: &Style) -> String {
-    // 1. The sum.
+    // 1. The summary.
     let of = |outcome| report.checks.iter().filter(move |check| check.outcome == outcome);
     let job = match report.index {
         Some(index) => ElementId { job: JobId(report.job), index }.to_string(),
@@ -34,7 +34,7 @@ pub fn verify(report: &VerifyReport, style: &Style) -> String {
         of(ProbeOutcome::NotTested).count(),
     );
 
-    // 2. Each check: what is wrong before what is right before what nobody knows.
+    // 2. Each check: failed, then passed, then not tested.
     for outcome in [ProbeOutcome::Failed, ProbeOutcome::Passed, ProbeOutcome::NotTested] {
         of(outcome).for_each(|check| row(&mut text, check, style));
     }
@@ -43,10 +43,10 @@ pub fn verify(report: &VerifyReport, style: &Style) -> String {
 
 fn row(text: &mut String, check: &VerifyCheck, style: &Style) {
     let (word, ink, says) = match check.outcome {
-        ProbeOutcome::Passed => ("passed", Ink::Good, clean(&check.says).into_owned()),
-        ProbeOutcome::Failed => ("failed", Ink::Bad, clean(&check.says).into_owned()),
+        ProbeOutcome::Passed => ("passed", Ink::Good, clean(&check.text).into_owned()),
+        ProbeOutcome::Failed => ("failed", Ink::Bad, clean(&check.text).into_owned()),
         ProbeOutcome::NotTested => {
-            ("not tested", Ink::Waiting, format!("needs {}", clean(&check.says)))
+            ("not tested", Ink::Waiting, format!("needs {}", clean(&check.text)))
         }
     };
     let room = style.width.unwrap_or(WIDTH).saturating_sub(INDENT).max(20);
@@ -81,7 +81,7 @@ mod tests {
         let check = |id: &str, outcome, says: &str, cure: Option<&str>| VerifyCheck {
             check: id.to_owned(),
             outcome,
-            says: says.to_owned(),
+            text: says.to_owned(),
             cure: cure.map(str::to_owned),
         };
         let report = VerifyReport {

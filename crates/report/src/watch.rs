@@ -1,29 +1,34 @@
-//! What `run --watch` shows: a frame that is redrawn in place, and the summary at the end.
+//! The display of `run --watch`: a frame that is redrawn in place, and the summary at the end.
 
 use std::collections::BTreeMap;
 
-use muster_model::view::{JobView, State};
+use muster_model::view::{JobState, JobView};
 use muster_model::{JobId, Time};
 
 use crate::amount::count;
 use crate::clock;
 use crate::ps;
 use crate::style::Style;
-use crate::timeline::{Gantt, timeline};
+use crate::timeline::{TimelineInput, timeline};
 
-/// Fewest rows of jobs in a frame, however low the terminal is.
+/// Fewest rows of jobs in a frame, even on a lower terminal.
 const MIN_JOB_ROWS: usize = 4;
 
-/// Table above, timeline below, in at most `height` lines: first finished jobs give way, then
-/// waiting ones, then rows of the timeline.
+/// Returns the table above and the timeline below, in at most `height` lines: finished jobs are
+/// left out first, then waiting ones, then rows of the timeline.
 #[must_use]
-pub fn frame(jobs: &[JobView], gantt: &Gantt<'_>, height: Option<usize>, style: &Style) -> String {
+pub fn frame(
+    jobs: &[JobView],
+    gantt: &TimelineInput<'_>,
+    height: Option<usize>,
+    style: &Style,
+) -> String {
     let mut drawing = timeline(gantt, style);
     if let Some(height) = height {
         let overhead = drawing.lines().count().saturating_sub(gantt.devices.len());
         let room = height.saturating_sub(overhead + 2 * MIN_JOB_ROWS.min(jobs.len()) + 3).max(1);
         if gantt.devices.len() > room {
-            drawing = timeline(&Gantt { max_rows: room, ..*gantt }, style);
+            drawing = timeline(&TimelineInput { max_rows: room, ..*gantt }, style);
         }
     }
     let room = height.map(|height| height.saturating_sub(drawing.lines().count() + 2));
@@ -50,15 +55,15 @@ pub fn frame(jobs: &[JobView], gantt: &Gantt<'_>, height: Option<usize>, style: 
     text
 }
 
-/// The rows that matter most, in job order, and how many are left out.
+/// Returns the most important rows, in job order, and the number of those left out.
 fn choose(jobs: &[JobView], room: usize) -> (Vec<JobView>, usize) {
     if jobs.len() <= room {
         return (jobs.to_vec(), 0);
     }
     let mut order: Vec<usize> = (0..jobs.len()).collect();
     order.sort_by_key(|&place| match jobs[place].state {
-        State::Starting | State::Running | State::Stopping => (0, place),
-        State::Pending | State::Held => (1, place),
+        JobState::Starting | JobState::Running | JobState::Stopping => (0, place),
+        JobState::Pending | JobState::Held => (1, place),
         _ => (2, jobs.len() - place),
     });
     order.truncate(room);
@@ -66,14 +71,20 @@ fn choose(jobs: &[JobView], room: usize) -> (Vec<JobView>, usize) {
     (order.iter().map(|&place| jobs[place].clone()).collect(), jobs.len() - room)
 }
 
-/// The last words of a watch: `4 jobs ended in 45s: all done`.
+/// Returns the summary at the end of a watch: `4 jobs ended in 45s: all done`.
 #[must_use]
 pub fn summary(jobs: &[JobView]) -> String {
-    let in_state = |state: State| jobs.iter().filter(|job| job.state == state).count();
+    let in_state = |state: JobState| jobs.iter().filter(|job| job.state == state).count();
     let from = jobs.iter().map(|job| job.submitted).min().unwrap_or(Time(0));
     let to = jobs.iter().filter_map(|job| job.ended).max().unwrap_or(from);
     let total = count(jobs.len() as u64, "job");
-    let ends = [State::Done, State::Failed, State::Cancelled, State::Preempted, State::Unknown];
+    let ends = [
+        JobState::Done,
+        JobState::Failed,
+        JobState::Cancelled,
+        JobState::Preempted,
+        JobState::Unknown,
+    ];
     let verdict = match ends.map(in_state) {
         [_, 0, 0, 0, 0] if jobs.len() == 1 => "done".to_owned(),
         [_, 0, 0, 0, 0] => "all done".to_owned(),
@@ -88,7 +99,7 @@ pub fn summary(jobs: &[JobView]) -> String {
     format!("{total} ended in {}: {verdict}\n", clock::elapsed(to.since(from)))
 }
 
-/// Names of jobs, for a timeline's legend.
+/// Returns the names of jobs, for a timeline's legend.
 #[must_use]
 pub fn names(jobs: &[JobView]) -> BTreeMap<JobId, String> {
     jobs.iter().map(|job| (job.job, job.name.clone())).collect()
@@ -101,10 +112,12 @@ mod tests {
 
     #[test]
     fn a_frame_of_the_contention_example() {
-        let (devices, bars, planned) = (sample::devices(), sample::bars(), sample::planned());
+        let devices = sample::devices();
+        let bars = sample::bars();
+        let planned = sample::planned();
         let jobs = sample::contention();
         let names = names(&jobs);
-        let gantt = Gantt {
+        let gantt = TimelineInput {
             from: Some(NOON),
             now: after(6),
             devices: &devices,
@@ -143,7 +156,7 @@ mod tests {
     #[test]
     fn active_jobs_stay_in_sight_longest() {
         let mut jobs = sample::contention();
-        jobs.extend((5..50).map(|number| sample::job(number, "later", State::Done, 1)));
+        jobs.extend((5..50).map(|number| sample::job(number, "later", JobState::Done, 1)));
         let (shown, hidden) = choose(&jobs, 4);
         let numbers: Vec<u64> = shown.iter().map(|job| job.job.0).collect();
         assert_eq!((numbers, hidden), (vec![1, 2, 3, 49], 45));
@@ -155,12 +168,13 @@ mod tests {
             ended: Some(after(number * 10)),
             ..sample::job(number, "j", state, 1)
         };
-        assert_eq!(summary(&[ended(1, State::Done)]), "1 job ended in 10s: done\n");
+        assert_eq!(summary(&[ended(1, JobState::Done)]), "1 job ended in 10s: done\n");
         assert_eq!(
-            summary(&[ended(1, State::Done), ended(2, State::Done)]),
+            summary(&[ended(1, JobState::Done), ended(2, JobState::Done)]),
             "2 jobs ended in 20s: all done\n"
         );
-        let mixed = [ended(1, State::Done), ended(2, State::Failed), ended(3, State::Cancelled)];
+        let mixed =
+            [ended(1, JobState::Done), ended(2, JobState::Failed), ended(3, JobState::Cancelled)];
         assert_eq!(summary(&mixed), "3 jobs ended in 30s: 1 done, 1 failed, 1 cancelled\n");
     }
 }

@@ -1,8 +1,10 @@
-//! `muster whatif`: what waits and what has run, as it is and with a change. Numbers are made in
+//! `muster whatif`: waiting and past jobs, with and without a change. The figures are computed in
 //! `sim`.
 
 use muster_model::Time;
-use muster_model::simulation::{FleetFigures, FleetUnit, Past, Starts, Waiting, WhatIf};
+use muster_model::simulation::{
+    FleetFigures, FleetUnit, PastReplay, PendingJob, StartTimes, WhatIf,
+};
 
 use crate::amount::{gpus, grouped, grouped_count};
 use crate::clock;
@@ -11,12 +13,12 @@ use crate::reason::short;
 use crate::style::{Style, wrap};
 use crate::table::{Align, Cell, Table};
 
-/// Columns where there is no terminal.
+/// Columns if the output is not a terminal.
 const WIDTH: usize = 100;
-/// Jobs that are shown; the sentence below counts all.
+/// Most jobs shown; the sentence below counts all.
 const ROWS: usize = 30;
 
-/// The change, the jobs that wait, and what has run.
+/// Returns the change, the waiting jobs, and the jobs that have run.
 #[must_use]
 pub fn whatif(answer: &WhatIf, style: &Style) -> String {
     let width = style.width.unwrap_or(WIDTH);
@@ -27,22 +29,22 @@ pub fn whatif(answer: &WhatIf, style: &Style) -> String {
         text.push('\n');
         text.push_str(&replayed(past, answer.taken, width, style));
     } else {
-        text.push_str("nothing has run in that time\n");
+        text.push_str("no job has run in that time\n");
     }
     if answer.is_partial {
-        text.push_str("interrupted: what is here is about what had been reached by then\n");
+        text.push_str("interrupted: the figures cover only what was simulated by then\n");
     }
     text
 }
 
-/// A sentence in as many lines as it needs.
+/// Returns a sentence, wrapped.
 fn wrapped(sentence: &str, width: usize) -> String {
     wrap(sentence, width).join("\n") + "\n"
 }
 
 fn waiting(answer: &WhatIf, width: usize, style: &Style) -> String {
     if answer.waiting.is_empty() {
-        return "nothing waits now\n".to_owned();
+        return "no job waits now\n".to_owned();
     }
     let columns = [
         ("JOB", Align::Right),
@@ -57,7 +59,7 @@ fn waiting(answer: &WhatIf, width: usize, style: &Style) -> String {
     ];
     let mut table = Table::new(&columns);
     for job in answer.waiting.iter().take(ROWS) {
-        let starts = |starts: &Starts| starts_in(starts, job, answer.taken);
+        let starts = |starts: &StartTimes| starts_in(starts, job, answer.taken);
         table.row(vec![
             Cell::from(job.job.to_string()),
             Cell::from(&job.name),
@@ -83,9 +85,9 @@ fn waiting(answer: &WhatIf, width: usize, style: &Style) -> String {
 }
 
 /// `now`, `3h10m`, `1h to 5h` for the elements of an array, `not known`.
-fn starts_in(starts: &Starts, job: &Waiting, taken: Time) -> String {
+fn starts_in(starts: &StartTimes, job: &PendingJob, taken: Time) -> String {
     let ahead =
-        |at: Time| if at <= taken { "now".to_owned() } else { clock::ahead(at.since(taken)) };
+        |at: Time| if at <= taken { "now".to_owned() } else { clock::remaining(at.since(taken)) };
     let text = match (starts.first, starts.last) {
         (Some(first), Some(last)) if job.elements > 1 && last > first => {
             format!("{} to {}", ahead(first), ahead(last))
@@ -93,34 +95,33 @@ fn starts_in(starts: &Starts, job: &Waiting, taken: Time) -> String {
         (Some(first), _) => ahead(first),
         (None, _) => return "not known".to_owned(),
     };
-    match starts.begun < job.elements {
-        true => {
-            format!(
-                "{text} ({} of {})",
-                grouped(u64::from(starts.begun)),
-                grouped(u64::from(job.elements))
-            )
-        }
-        false => text,
+    if starts.begun < job.elements {
+        format!(
+            "{text} ({} of {})",
+            grouped(u64::from(starts.begun)),
+            grouped(u64::from(job.elements))
+        )
+    } else {
+        text
     }
 }
 
-/// How many start sooner, later, at once.
+/// Counts the jobs that start sooner, later and at once.
 fn sums(answer: &WhatIf) -> String {
-    // When the last element has started, if all do, and when the first has.
-    let at = |job: &Waiting, starts: &Starts| {
+    // Compared by the start of the last element, if all start, then by that of the first.
+    let at = |job: &PendingJob, starts: &StartTimes| {
         let last = starts.last.filter(|_| starts.begun == job.elements);
         (last.unwrap_or(Time::NEVER), starts.first.unwrap_or(Time::NEVER))
     };
-    let count = |is: &dyn Fn(&&Waiting) -> bool| answer.waiting.iter().filter(is).count() as u64;
+    let count = |is: &dyn Fn(&&PendingJob) -> bool| answer.waiting.iter().filter(is).count() as u64;
     let sooner = count(&|job| at(job, &job.changed) < at(job, &job.as_it_is));
     let later = count(&|job| at(job, &job.changed) > at(job, &job.as_it_is));
-    let now = |of: fn(&Waiting) -> &Starts| {
+    let now = |of: fn(&PendingJob) -> &StartTimes| {
         count(&|job| of(job).first.is_some_and(|first| first <= answer.taken))
     };
     let verb = |count: u64| if count == 1 { "starts" } else { "start" };
     format!(
-        "with the change {} of {} {} sooner and {} later; {} at once, {} as it is. Nobody is taken to submit anything more.",
+        "with the change {} of {} {} sooner and {} later; {} at once, {} without the change. No further submissions are assumed.",
         grouped(sooner),
         grouped_count(answer.waiting.len() as u64, "job"),
         verb(sooner),
@@ -130,26 +131,26 @@ fn sums(answer: &WhatIf) -> String {
     )
 }
 
-fn replayed(past: &Past, taken: Time, width: usize, style: &Style) -> String {
+fn replayed(past: &PastReplay, taken: Time, width: usize, style: &Style) -> String {
     let unit = match past.unit {
         FleetUnit::Gpu => "GPU",
         FleetUnit::Cpu => "CPU",
     };
     let left_out = [
-        (past.never_ran, "that never got to work"),
-        (past.too_large, "that not even the idle site could host"),
+        (past.never_ran, "that never ran"),
+        (past.too_large, "that do not fit the idle site"),
         (past.no_longer_fit, "that would no longer fit"),
     ];
     let left_out = left_out.into_iter().filter(|(number, _)| *number > 0);
     let left_out: String =
         left_out.map(|(number, why)| format!(", {} {why} left out", grouped(number))).collect();
     let sentence = format!(
-        "what was submitted since {}, {}{left_out}, once more from an idle site:",
+        "jobs submitted since {}, {}{left_out}, replayed from an idle site:",
         clock::time(past.since, taken, style),
         grouped_count(past.runs, "run"),
     );
     if past.replayed == 0 {
-        return wrapped(&format!("nothing that ran can be run once more{left_out}"), width);
+        return wrapped(&format!("no past run can be replayed{left_out}"), width);
     }
     let columns = [
         ("", Align::Left),
@@ -201,13 +202,13 @@ mod tests {
     use crate::fleet::sample;
     use crate::sample::NOON;
 
-    fn starts(begun: u32, first_secs: u64, last_secs: u64) -> Starts {
+    fn starts(begun: u32, first_secs: u64, last_secs: u64) -> StartTimes {
         let at = |secs| Some(NOON + Span::from_secs(secs));
-        Starts { begun, first: at(first_secs), last: at(last_secs) }
+        StartTimes { begun, first: at(first_secs), last: at(last_secs) }
     }
 
-    fn waiting(job: u64, elements: u32, as_it_is: Starts, changed: Starts) -> Waiting {
-        Waiting {
+    fn waiting(job: u64, elements: u32, as_it_is: StartTimes, changed: StartTimes) -> PendingJob {
+        PendingJob {
             job: JobId(job),
             name: format!("job-{job}"),
             user: "ann".into(),
@@ -231,9 +232,9 @@ mod tests {
             waiting: vec![
                 waiting(1, 1, starts(1, 3600, 3600), starts(1, 0, 0)),
                 waiting(2, 10, starts(4, 60, 600), starts(10, 30, 7200)),
-                waiting(3, 1, Starts::default(), Starts::default()),
+                waiting(3, 1, StartTimes::default(), StartTimes::default()),
             ],
-            past: Some(Past {
+            past: Some(PastReplay {
                 since: NOON - Span::from_secs(86_400),
                 runs: 1204,
                 replayed: 1200,
@@ -265,7 +266,7 @@ mod tests {
         let none = WhatIf { waiting: Vec::new(), past: None, is_partial: true, ..answer() };
         let text = whatif(&none, &Style::plain());
         assert!(
-            text.contains("nothing waits now\n") && text.contains("nothing has run in that time"),
+            text.contains("no job waits now\n") && text.contains("no job has run in that time"),
             "{text}"
         );
         assert!(text.contains("interrupted: "), "{text}");

@@ -1,9 +1,9 @@
-//! Inputs of a step, and what becomes of each: numbers for submitted jobs, dependencies among the
-//! drafts of one submission, refusals. A submission is accepted whole or not at all.
+//! Inputs of a step: numbers for submitted jobs, dependencies among the drafts of one submission,
+//! and refusals. A submission is accepted as a whole or not at all.
 
 use std::sync::Arc;
 
-use muster_engine::{Engine, Refusal};
+use muster_engine::{Engine, EventRefusal};
 use muster_model::unit::Time;
 use muster_model::{
     Dependency, DependencyKind, Event, JobId, JobSpec, Payload, PayloadId, UserName,
@@ -11,76 +11,80 @@ use muster_model::{
 
 use crate::journal::{Receipt, ReceiptJob};
 
-/// One cause of a step.
+/// One input of a step.
 #[derive(Clone, Debug)]
-pub enum Input {
-    /// Anything but a submission. An observation that the engine has no use for is dropped; a
-    /// request is answered with its refusal.
+pub enum StepInput {
+    /// Anything but a submission. An observation that the engine refuses is dropped; a request gets
+    /// the refusal as its answer.
     Event(Event),
-    /// Jobs of one text.
-    Submission(Submission),
+    /// Jobs of one document.
+    Submission(JobSubmission),
 }
 
-/// Jobs of one text, with the key that makes sending it twice harmless.
+/// Jobs of one document, with a key that makes repetitions harmless.
 #[derive(Clone, Debug)]
-pub struct Submission {
-    /// Who submits.
+pub struct JobSubmission {
+    /// User who submits the jobs.
     pub user: UserName,
-    /// Idempotency key.
+    /// Idempotency key of the submission.
     pub key: String,
-    /// In document order.
-    pub drafts: Vec<Draft>,
-    /// Told to the user with the answer.
+    /// Jobs in document order.
+    pub drafts: Vec<JobDraft>,
+    /// Warnings for the user, returned with the answer.
     pub warnings: Vec<String>,
 }
 
-/// A job that has no number yet.
+/// Job without a number.
 #[derive(Clone, Debug)]
-pub struct Draft {
-    /// Shape; `payload` is filled in here, `after` holds dependencies on jobs that exist.
+pub struct JobDraft {
+    /// Specification; `payload` is filled in here, `after` contains dependencies on existing jobs.
     pub spec: JobSpec,
-    /// Command and environment.
+    /// Command and environment of its tasks.
     pub payload: Payload,
     /// Dependencies on earlier drafts of the same submission, by position.
     pub after: Vec<(DependencyKind, usize)>,
 }
 
-/// A refused input.
+/// Refusal of an input.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
-    /// Which draft of a submission; 0 for events.
+pub struct RefusedInput {
+    /// Index of the refused draft of a submission; 0 for events.
     pub draft: usize,
-    /// Why; boxed, since its reasons carry many numbers and an answer is mostly good.
-    pub refusal: Box<Refusal>,
+    /// Reason. Boxed, since it contains many numbers and most answers are not refusals.
+    pub refusal: Box<EventRefusal>,
 }
 
-/// A submission with numbers, in document order.
-pub(crate) struct Numbered {
+/// Submission with job numbers, in document order.
+pub(crate) struct NumberedSubmission {
     pub(crate) jobs: Vec<(JobId, Arc<JobSpec>, Payload)>,
     pub(crate) receipt: Receipt,
 }
 
-impl Submission {
-    /// Gives numbers from `first` on and asks the engine about every job. Changes nothing.
-    pub(crate) fn number(self, engine: &Engine, first: u64) -> Result<Numbered, Refused> {
+impl JobSubmission {
+    /// Assigns numbers from `first` on and validates every job. Changes nothing.
+    pub(crate) fn number(
+        self,
+        engine: &Engine,
+        first: u64,
+    ) -> Result<NumberedSubmission, RefusedInput> {
         let id = |position: usize| JobId(first + position as u64);
         let mut receipt =
             Receipt { jobs: Vec::with_capacity(self.drafts.len()), warnings: self.warnings };
         let mut jobs = Vec::with_capacity(self.drafts.len());
         for (position, draft) in self.drafts.into_iter().enumerate() {
             let job = id(position);
-            let refused = |refusal| Refused { draft: position, refusal: Box::new(refusal) };
+            let refused = |refusal| RefusedInput { draft: position, refusal: Box::new(refusal) };
             let mut spec = JobSpec { payload: PayloadId(job.0), ..draft.spec };
 
-            // 1. The verdict, without the dependencies on drafts: those jobs do not exist until all
-            //    are accepted.
+            // 1. Validate without the dependencies on drafts: those jobs do not exist until all are
+            //    accepted.
             let alone = Event::Submitted { job, spec: Arc::new(spec.clone()) };
-            engine.judge(&alone).map_err(refused)?;
+            engine.validate(&alone).map_err(refused)?;
 
-            // 2. Dependencies on drafts hold by construction when they name earlier ones.
+            // 2. Dependencies on drafts are valid if they name earlier ones.
             for (kind, on) in draft.after {
                 if on >= position {
-                    return Err(refused(Refusal::DependencyCycle { job, on: id(on) }));
+                    return Err(refused(EventRefusal::DependencyCycle { job, on: id(on) }));
                 }
                 spec.after.push(Dependency { kind, job: id(on) });
             }
@@ -91,16 +95,16 @@ impl Submission {
             });
             jobs.push((job, Arc::new(spec), draft.payload));
         }
-        // 3. Accepted one by one, they must also have room to wait together.
+        // 3. Limits on waiting jobs are checked for all of them together.
         let specs: Vec<Arc<JobSpec>> = jobs.iter().map(|(_, spec, _)| Arc::clone(spec)).collect();
         engine
-            .judge_room(&specs)
-            .map_err(|(draft, refusal)| Refused { draft, refusal: Box::new(refusal) })?;
-        Ok(Numbered { jobs, receipt })
+            .validate_batch(&specs)
+            .map_err(|(draft, refusal)| RefusedInput { draft, refusal: Box::new(refusal) })?;
+        Ok(NumberedSubmission { jobs, receipt })
     }
 }
 
-/// True for what the world reports, false for what a person asks for. Observations are kept when
+/// True for observations of the cluster, false for requests of users. Observations are kept when
 /// the store fails.
 pub(crate) fn is_observation(event: &Event) -> bool {
     match event {
@@ -118,16 +122,16 @@ pub(crate) fn is_observation(event: &Event) -> bool {
         | Event::Requeue(_)
         | Event::Checkpoint(_)
         | Event::Scaled { .. }
-        | Event::WindowSet(_)
-        | Event::WindowDropped { .. }
-        // Found anew at the next step.
-        | Event::WindowPlaced { .. }
+        | Event::AdvanceReservationSet(_)
+        | Event::AdvanceReservationRemoved { .. }
+        // Computed again at the next step.
+        | Event::AdvanceReservationPlaced { .. }
         | Event::StartOverdue { .. }
         | Event::EvictionDue { .. } => false,
     }
 }
 
-/// The instant of a step: never before one that is journalled.
+/// Returns the instant of a step: never earlier than a journalled one.
 pub(crate) fn clamp(now: Time, last: Time) -> Time {
     now.max(last)
 }

@@ -1,35 +1,35 @@
-//! What is journalled. Records are inputs and decisions, never outcomes of computation: folding
-//! them gives the state back, in this version of the engine and in later ones.
+//! Contents of the journal. Records are inputs and decisions, never computed results: replaying
+//! them restores the state, in this version of the engine and in later ones.
 //!
-//! Changing the meaning of anything in here, or in the types that it holds, needs a higher
+//! Changing the meaning of anything here, or of the types that it contains, requires a higher
 //! [`JOURNAL_VERSION`].
 
-use muster_engine::Fact;
+use muster_engine::AccountingFact;
 use muster_model::unit::Time;
 use muster_model::{Event, JobId, Observation, Payload, PayloadId, Plan, TaskReport, UserName};
 use serde::{Deserialize, Serialize};
 
-/// Version of the journal's and the snapshot's form. A store with a higher one is refused: an older
-/// binary must not guess what a newer one meant.
+/// Version of the format of journal and snapshot. A store with a higher one is refused: an older
+/// binary must not guess the meaning.
 pub const JOURNAL_VERSION: u32 = 1;
 
-/// One row of the journal.
+/// One record of the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Record {
-    /// Something happened or was asked for.
+pub enum JournalRecord {
+    /// Observation of the cluster, or request.
     Event(Event),
-    /// The engine decided.
+    /// Decisions of the engine.
     Plan(Plan),
 }
 
-impl Record {
-    /// A word for what it is about, for people who read the journal with SQL.
+impl JournalRecord {
+    /// Returns a short name of its contents, for reading the journal with SQL.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
-            Record::Plan(_) => "plan",
-            Record::Event(event) => match event {
+            JournalRecord::Plan(_) => "plan",
+            JournalRecord::Event(event) => match event {
                 Event::NodeJoined(_) => "node_joined",
                 Event::NodeLost { .. } => "node_lost",
                 Event::NodeDrained { .. } => "node_drained",
@@ -49,31 +49,31 @@ impl Record {
                 Event::StartOverdue { .. } => "start_overdue",
                 Event::EvictionDue { .. } => "eviction_due",
                 Event::Scaled { .. } => "scaled",
-                Event::WindowSet(_) => "window_set",
-                Event::WindowPlaced { .. } => "window_placed",
-                Event::WindowDropped { .. } => "window_dropped",
+                Event::AdvanceReservationSet(_) => "window_set",
+                Event::AdvanceReservationPlaced { .. } => "window_placed",
+                Event::AdvanceReservationRemoved { .. } => "window_dropped",
             },
         }
     }
 }
 
-/// Everything that one step makes durable: all of it or none of it.
+/// Everything that one step makes durable, atomically.
 #[derive(Clone, Debug)]
-pub struct Batch {
-    /// The instant of the step.
+pub struct JournalBatch {
+    /// Instant of the step.
     pub at: Time,
-    /// For the journal, in the order in which they were applied. Never empty.
-    pub records: Vec<Record>,
-    /// What the records came to, for the accounting and history projections.
-    pub facts: Vec<Fact>,
+    /// Records in the order in which they were applied. Never empty.
+    pub records: Vec<JournalRecord>,
+    /// Facts that follow from the records, for accounting and history.
+    pub facts: Vec<AccountingFact>,
     /// Commands and environments of jobs submitted in this step.
     pub payloads: Vec<(PayloadId, Payload)>,
-    /// Answers given to submissions, by user and idempotency key.
+    /// Answers to submissions, by user and idempotency key.
     pub receipts: Vec<(UserName, String, Receipt)>,
 }
 
-impl Batch {
-    /// An empty batch of this instant.
+impl JournalBatch {
+    /// Returns an empty batch of this instant.
     pub(crate) fn at(at: Time) -> Self {
         Self {
             at,
@@ -85,37 +85,40 @@ impl Batch {
     }
 
     /// Returns true when the batch must survive a power loss, not only the end of the process. A
-    /// batch that says just that tasks have started need not: nothing was decided, promised or sent
+    /// batch that only reports started tasks need not: nothing was decided, answered or sent
     /// because of it, and a power loss ends these tasks.
     #[must_use]
     pub fn must_be_synced(&self) -> bool {
-        let is_start = |record: &Record| {
+        let is_start = |record: &JournalRecord| {
             matches!(
                 record,
-                Record::Event(Event::Task(TaskReport { what: Observation::Started, .. }))
+                JournalRecord::Event(Event::Task(TaskReport {
+                    observation: Observation::Started,
+                    ..
+                }))
             )
         };
         !self.receipts.is_empty() || !self.payloads.is_empty() || !self.records.iter().all(is_start)
     }
 }
 
-/// The answer to an accepted submission, kept so that the same key gets the same answer.
+/// Answer to an accepted submission, stored so that the same key gets the same answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receipt {
-    /// In document order.
+    /// Accepted jobs in document order.
     pub jobs: Vec<ReceiptJob>,
-    /// Things the user was told.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
 }
 
-/// One accepted job.
+/// One job of an accepted submission.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReceiptJob {
-    /// Its number.
+    /// Number of the job.
     pub job: JobId,
-    /// Its name.
+    /// Name of the job.
     pub name: String,
-    /// Its elements.
+    /// Number of its elements.
     pub elements: u32,
 }
 
@@ -128,23 +131,26 @@ mod tests {
     #[test]
     fn only_a_batch_of_nothing_but_starts_need_not_survive_a_power_loss() {
         let id = AttemptId { element: ElementId::single(JobId(1)), attempt: Attempt(1) };
-        let task = |what| Record::Event(Event::Task(TaskReport { id, rank: Rank(0), what }));
+        let task = |what| {
+            JournalRecord::Event(Event::Task(TaskReport { id, rank: Rank(0), observation: what }))
+        };
         let started = || task(Observation::Started);
         let exited = task(Observation::Exited(TaskExit::Code { code: 0 }));
-        let plan = Record::Plan(Plan::default());
+        let plan = JournalRecord::Plan(Plan::default());
         for (records, expected) in [
             (vec![started(), started()], false),
             (vec![task(Observation::Prepared)], true),
             (vec![started(), exited], true),
             (vec![started(), plan], true),
         ] {
-            let batch = Batch { records, ..Batch::at(Time(0)) };
+            let batch = JournalBatch { records, ..JournalBatch::at(Time(0)) };
             assert_eq!(batch.must_be_synced(), expected, "{:?}", batch.records);
         }
         let user = UserName::from("ada");
         let receipts = vec![(user, "key".to_owned(), Receipt::default())];
         assert!(
-            Batch { records: vec![started()], receipts, ..Batch::at(Time(0)) }.must_be_synced()
+            JournalBatch { records: vec![started()], receipts, ..JournalBatch::at(Time(0)) }
+                .must_be_synced()
         );
     }
 }

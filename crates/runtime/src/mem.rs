@@ -1,15 +1,15 @@
-//! A store in memory, for tests and simulation. It keeps records as text, as a real one would, so
-//! that what it gives back has passed through serialisation.
+//! A store in memory, for tests and simulation. It keeps records as text, as a real store does, so
+//! that everything it returns was serialised.
 
 use std::collections::BTreeMap;
 
 use muster_model::unit::Time;
 use muster_model::{Payload, PayloadId, UserName};
 
-use crate::journal::{Batch, JOURNAL_VERSION, Receipt, Record};
+use crate::journal::{JOURNAL_VERSION, JournalBatch, JournalRecord, Receipt};
 use crate::store::{Loaded, SavedState, Store, StoreError};
 
-/// State that lasts as long as the value does.
+/// Store that exists as long as the value.
 #[derive(Clone, Debug)]
 pub struct MemStore {
     version: u32,
@@ -17,7 +17,7 @@ pub struct MemStore {
     journal: Vec<(Time, String)>,
     receipts: BTreeMap<(UserName, String), Receipt>,
     payloads: BTreeMap<PayloadId, Payload>,
-    /// Every record ever appended, truncated ones included.
+    /// Number of records ever appended, including truncated ones.
     appended: usize,
 }
 
@@ -35,25 +35,25 @@ impl Default for MemStore {
 }
 
 impl MemStore {
-    /// A store as a binary with this journal version would have written it.
+    /// Returns a store as a binary with this journal version would have written it.
     #[must_use]
     pub fn with_version(version: u32) -> Self {
         Self { version, ..Self::default() }
     }
 
-    /// Command and environment of a job.
+    /// Returns command and environment of a job.
     #[must_use]
     pub fn payload(&self, id: PayloadId) -> Option<&Payload> {
         self.payloads.get(&id)
     }
 
-    /// Records in the journal since the last snapshot.
+    /// Returns the number of records since the last snapshot.
     #[must_use]
     pub fn journal_len(&self) -> usize {
         self.journal.len()
     }
 
-    /// Records appended since the store was made.
+    /// Returns the number of records appended since the store was created.
     #[must_use]
     pub fn appended(&self) -> usize {
         self.appended
@@ -61,7 +61,7 @@ impl MemStore {
 }
 
 impl Store for MemStore {
-    fn append(&mut self, batch: &Batch) -> Result<(), StoreError> {
+    fn append(&mut self, batch: &JournalBatch) -> Result<(), StoreError> {
         let rows: Result<Vec<_>, _> =
             batch.records.iter().map(|record| Ok((batch.at, encode(record)?))).collect();
         let rows = rows?;
@@ -79,8 +79,11 @@ impl Store for MemStore {
             return Err(StoreError::NewerVersion { found: self.version });
         }
         let saved = self.saved.as_deref().map(decode::<SavedState>).transpose()?;
-        let records: Result<Vec<_>, StoreError> =
-            self.journal.iter().map(|(at, text)| Ok((*at, decode::<Record>(text)?))).collect();
+        let records: Result<Vec<_>, StoreError> = self
+            .journal
+            .iter()
+            .map(|(at, text)| Ok((*at, decode::<JournalRecord>(text)?)))
+            .collect();
         Ok(Loaded { saved, records: records? })
     }
 

@@ -1,97 +1,97 @@
-//! The journal protocol. It owns engine and store, and lets an effect out only after the decision
-//! behind it is durable. It makes no scheduling choice.
+//! The journal protocol: owns engine and store, and releases an effect only after the decision
+//! behind it is durable. It makes no scheduling decisions.
 
 use muster_engine::{Engine, Violation};
 use muster_model::unit::{Span, Time};
 use muster_model::{Effect, Event, Plan, QueueTree};
 
-use crate::intake::{Input, Refused, Submission, clamp, is_observation};
-use crate::journal::{Batch, Receipt, Record};
+use crate::intake::{JobSubmission, RefusedInput, StepInput, clamp, is_observation};
+use crate::journal::{JournalBatch, JournalRecord, Receipt};
 use crate::store::{SavedState, Store, StoreError};
 
-/// A snapshot is taken after this many records at the earliest, and after four times as many as
-/// there are jobs in memory, so that its cost stays a small part of what the records cost.
+/// Minimum number of records between two snapshots; also at least four times the number of jobs in
+/// memory, so that snapshots cost a small part of what the records cost.
 pub const SNAPSHOT_AFTER: usize = 4096;
 
-/// How long a gang may take to be made ready before it counts as failed to start. Preparing takes
-/// milliseconds; what takes minutes is a directory on a server that does not answer.
+/// Time limit for preparing a gang before its start counts as failed. Preparing normally takes
+/// milliseconds; it takes minutes if a directory is on a server that does not respond.
 pub const START_LIMIT: Span = Span::from_secs(120);
 
-/// Engine and store, kept in step.
+/// Engine and store, kept in step by the journal protocol.
 pub struct Runtime<S> {
     store: S,
-    /// What a state directory without records starts from.
+    /// Queue tree for a state directory without records.
     tree: QueueTree,
-    /// Absent after a failure, until the store gives it back.
-    live: Option<Live>,
-    /// The store failed last time: it is probed before anything is asked of it.
-    doubtful: bool,
+    /// Absent after a failure, until the store can be loaded again.
+    live: Option<LiveState>,
+    /// True after a failure of the store: it is probed before the next use.
+    needs_probe: bool,
     snapshot_after: usize,
     start_limit: Span,
-    /// The lowest number that a new job may get.
+    /// Lowest number for a new job.
     first_job: u64,
 }
 
-/// State that the store can give back at any time.
-struct Live {
+/// State that can be loaded from the store at any time.
+struct LiveState {
     engine: Engine,
-    /// As set last; the engine has it in its own form.
+    /// Queue tree as set last; the engine stores it in another form.
     queues: QueueTree,
-    /// The instant of the last step, or after a load of the last record.
+    /// Instant of the last step; after a load, of the last record.
     last: Time,
     next_job: u64,
     records_since_snapshot: usize,
-    /// The engine was told how long to wait for a start.
+    /// True once the engine has the time limit for starts.
     is_watching: bool,
 }
 
-/// What a step came to. Everything in it is durable.
+/// Result of a step. Everything in it is durable.
 #[derive(Debug, Default)]
-pub struct Step {
-    /// By input. An event has an empty receipt.
-    pub answers: Vec<Result<Receipt, Refused>>,
-    /// For the backend, in order.
+pub struct StepResult {
+    /// Answers by input; an event has an empty receipt.
+    pub answers: Vec<Result<Receipt, RefusedInput>>,
+    /// Effects for the backend, in order.
     pub effects: Vec<Effect>,
-    /// The plan of this instant was refused by its judge and dropped, because of these.
+    /// Violations for which the checker refused the plan of this instant; the plan was dropped.
     pub violations: Vec<Violation>,
-    /// Something durable has changed.
+    /// True when something durable has changed.
     pub changed: bool,
-    /// A snapshot was due and could not be kept; the journal still has everything.
+    /// Failure to save a snapshot that was due; the journal still contains everything.
     pub snapshot_error: Option<StoreError>,
 }
 
-/// The store failed. No request of the step was accepted.
+/// Failure of the store. No request of the step was accepted.
 #[derive(Debug)]
 pub struct StepFailure {
-    /// Why.
+    /// Error of the store.
     pub error: StoreError,
-    /// What the world reported in this step: hand it in again with a later step.
+    /// Observations of this step, to be passed in again with a later step.
     pub retry: Vec<Event>,
-    /// For the backend: everything that the durable state stands for, since the failed batch may be
-    /// durable after all. Repeating an effect changes nothing.
+    /// Effects for the backend: everything that the durable state requires, since the failed batch
+    /// may be durable after all. Repeating an effect changes nothing.
     pub effects: Vec<Effect>,
 }
 
 impl<S: Store> Runtime<S> {
-    /// Loads what the store holds. `tree` is the queue tree of a state directory that was never
-    /// used.
+    /// Loads the state from the store. `tree` is the queue tree for a state directory that was
+    /// never used.
     ///
     /// # Errors
     /// When the store cannot be read, or holds what this binary must not interpret.
     pub fn open(mut store: S, tree: QueueTree) -> Result<Self, StoreError> {
-        let live = Live::load(&mut store, &tree)?;
+        let live = LiveState::load(&mut store, &tree)?;
         Ok(Self {
             store,
             tree,
             live: Some(live),
-            doubtful: false,
+            needs_probe: false,
             snapshot_after: SNAPSHOT_AFTER,
             start_limit: START_LIMIT,
             first_job: 1,
         })
     }
 
-    /// Gives no new job a number below `first`: lower ones were given by a state that was lost.
+    /// Sets the lowest number for new jobs, if lower ones were used by a state that was lost.
     #[must_use]
     pub fn with_first_job(mut self, first: u64) -> Self {
         self.first_job = first;
@@ -101,80 +101,80 @@ impl<S: Store> Runtime<S> {
         self
     }
 
-    /// Waits this long for a gang to be ready instead of two minutes.
+    /// Sets the time limit for preparing a gang; the default is two minutes.
     #[must_use]
     pub fn with_start_limit(mut self, limit: Span) -> Self {
         self.start_limit = limit;
         self
     }
 
-    /// Takes snapshots after this many records instead of [`SNAPSHOT_AFTER`].
+    /// Sets the minimum number of records between snapshots; the default is [`SNAPSHOT_AFTER`].
     #[must_use]
     pub fn with_snapshot_after(mut self, records: usize) -> Self {
         self.snapshot_after = records;
         self
     }
 
-    /// The engine, for reading; absent while the store cannot be read.
+    /// Returns the engine for reading; `None` while the store cannot be read.
     #[must_use]
     pub fn engine(&self) -> Option<&Engine> {
         self.live.as_ref().map(|live| &live.engine)
     }
 
-    /// The engine, for questions that it answers on scratch and rolls back (`explain`).
+    /// Returns the engine for queries that it computes on scratch and rolls back (`explain`).
     #[must_use]
     pub fn engine_mut(&mut self) -> Option<&mut Engine> {
         self.live.as_mut().map(|live| &mut live.engine)
     }
 
-    /// The queue tree as set last; absent while the store cannot be read.
+    /// Returns the queue tree as set last; `None` while the store cannot be read.
     #[must_use]
     pub fn queues(&self) -> Option<&QueueTree> {
         self.live.as_ref().map(|live| &live.queues)
     }
 
-    /// The store.
+    /// Returns the store for reading.
     #[must_use]
     pub fn store(&self) -> &S {
         &self.store
     }
 
-    /// The store, for what is not part of the journal.
+    /// Returns the store, for data outside the journal.
     #[must_use]
     pub fn store_mut(&mut self) -> &mut S {
         &mut self.store
     }
 
-    /// Gives the store back and drops the rest, as a crash would.
+    /// Returns the store and drops the rest, as a crash would.
     #[must_use]
     pub fn into_store(self) -> S {
         self.store
     }
 
-    /// The instant of the last step, or after a load of the last record; the next step is not
-    /// before it.
+    /// Returns the instant of the last step, or after a load of the last record; the next step is
+    /// not earlier.
     #[must_use]
     pub fn last(&self) -> Time {
         self.live.as_ref().map_or(Time(0), |live| live.last)
     }
 
-    /// The number that the next job gets.
+    /// Returns the number of the next job.
     #[must_use]
     pub fn next_job(&self) -> u64 {
         self.live.as_ref().map_or(1, |live| live.next_job)
     }
 
-    /// The instant that a step at `now` would have.
+    /// Returns the instant that a step at `now` would have.
     #[must_use]
     pub fn instant(&self, now: Time) -> Time {
         clamp(now, self.last())
     }
 
-    /// Would this submission be accepted? Changes nothing.
+    /// Checks whether a submission would be accepted. Changes nothing.
     ///
     /// # Errors
-    /// The refusal, as a step would give it.
-    pub fn judge(&self, submission: Submission) -> Result<Receipt, Refused> {
+    /// Returns the refusal that a step would return.
+    pub fn judge(&self, submission: JobSubmission) -> Result<Receipt, RefusedInput> {
         match &self.live {
             Some(live) => {
                 submission.number(&live.engine, live.next_job).map(|numbered| numbered.receipt)
@@ -183,13 +183,13 @@ impl<S: Store> Runtime<S> {
         }
     }
 
-    /// Takes the inputs of one instant through the protocol.
+    /// Processes the inputs of one instant.
     ///
     /// # Errors
-    /// When the store fails. The engine in memory is then what the store holds.
-    pub fn step(&mut self, now: Time, inputs: Vec<Input>) -> Result<Step, StepFailure> {
-        // 1. A store that failed is asked first, before anything depends on it.
-        let (mut live, owed) = match self.ready() {
+    /// Fails when the store fails. The engine in memory is then as the store has it.
+    pub fn step(&mut self, now: Time, inputs: Vec<StepInput>) -> Result<StepResult, StepFailure> {
+        // 1. Probe a store that failed, before anything depends on it.
+        let (mut live, unreleased) = match self.ready() {
             Ok(ready) => ready,
             Err(error) => {
                 return Err(StepFailure {
@@ -201,72 +201,72 @@ impl<S: Store> Runtime<S> {
         };
         let at = clamp(now, live.last);
 
-        // 2. Inputs, one after the other: judged at this instant, on the state that the ones before
-        //    it left.
-        live.engine.turn(at);
-        let mut batch = Batch::at(at);
+        // 2. Inputs, one after another: validated at this instant, in the state that the earlier
+        //    ones left.
+        live.engine.advance_time(at);
+        let mut batch = JournalBatch::at(at);
         let retry = observations(&inputs);
         let mut answers = Vec::with_capacity(inputs.len());
         for input in inputs {
-            match live.take(input, &self.store, &mut batch) {
+            match live.accept(input, &self.store, &mut batch) {
                 Ok(answer) => answers.push(answer),
                 Err(error) => return Err(self.fail(error, retry)),
             }
         }
 
-        // What was waited for in vain, and what time brings; after a load, tasks get the whole
-        // limit to be heard of again.
+        // Overdue starts and other changes due by time. After a load, tasks get the whole limit to
+        // report again.
         if !std::mem::replace(&mut live.is_watching, true) {
-            live.engine.watch_starts(at, self.start_limit);
+            live.engine.set_start_limit(at, self.start_limit);
         }
-        for event in live.engine.overdue(at) {
+        for event in live.engine.due_events(at) {
             live.record(event, &mut batch);
         }
 
-        // 3. One plan, judged by `check`; decisions that it refuses never happen.
+        // 3. One plan, checked by `check`; a refused plan is dropped.
         let plan = live.engine.plan(at);
-        let (plan, violations) = vetted(&live.engine, at, plan);
+        let (plan, violations) = checked(&live.engine, at, plan);
         live.engine.commit(at, &plan);
         if !plan.is_empty() {
-            batch.records.push(Record::Plan(plan));
+            batch.records.push(JournalRecord::Plan(plan));
         }
         debug_assert_eq!(live.engine.sanity_check(), Vec::new(), "the state breaks an invariant");
 
-        // 4. Durable, or undone.
+        // 4. Make it durable, or undo it.
         batch.facts = live.engine.take_facts();
-        let effects = with_owed(owed, live.engine.take_effects());
+        let effects = with_unreleased(unreleased, live.engine.take_effects());
         let changed = !batch.records.is_empty();
         if let Err(error) = self.write(&batch) {
             return Err(self.fail(error, retry));
         }
-        // Planning woke what was due by now, so a clock that goes back is not followed, whether
-        // anything changed or not.
-        live.passed(at, batch.records.len());
+        // Planning has applied what was due at this instant, so a clock that goes back is not
+        // followed, even if nothing changed.
+        live.mark_durable(at, batch.records.len());
 
-        // 5. Only now may effects leave.
+        // 5. Only now release the effects.
         let snapshot_error = live.save_when_due(&mut self.store, self.snapshot_after).err();
         self.live = Some(live);
-        Ok(Step { answers, effects, violations, changed, snapshot_error })
+        Ok(StepResult { answers, effects, violations, changed, snapshot_error })
     }
 
-    /// Applies what the world reports of the past, each event at its own instant, but none before
-    /// the last that is journalled. Nothing is planned: nothing can start in the past. Returns what
-    /// is for the backend, in order.
+    /// Applies reports about the past, each event at its own instant, but none before the last
+    /// journalled one. Nothing is planned, since nothing can start in the past. Returns the effects
+    /// for the backend, in order.
     ///
     /// # Errors
-    /// When the store fails. What was applied until then is durable, and the rest can be handed in
-    /// again.
-    pub fn recall(&mut self, mut past: Vec<(Time, Event)>) -> Result<Vec<Effect>, StoreError> {
+    /// Fails when the store fails. What was applied until then is durable; the rest can be passed
+    /// in again.
+    pub fn apply_past(&mut self, mut past: Vec<(Time, Event)>) -> Result<Vec<Effect>, StoreError> {
         let (mut live, mut effects) = self.ready()?;
         past.sort_by_key(|(at, _)| *at);
         let mut rest = past.into_iter().peekable();
         while let Some((first, event)) = rest.next() {
             let at = clamp(first, live.last);
-            let mut batch = Batch::at(at);
-            live.engine.turn(at);
-            live.recall(event, &mut batch);
+            let mut batch = JournalBatch::at(at);
+            live.engine.advance_time(at);
+            live.record_past(event, &mut batch);
             while let Some((_, event)) = rest.next_if(|(next, _)| *next <= at) {
-                live.recall(event, &mut batch);
+                live.record_past(event, &mut batch);
             }
             debug_assert_eq!(
                 live.engine.sanity_check(),
@@ -274,70 +274,70 @@ impl<S: Store> Runtime<S> {
                 "the state breaks an invariant"
             );
             batch.facts = live.engine.take_facts();
-            effects = with_owed(effects, live.engine.take_effects());
+            effects = with_unreleased(effects, live.engine.take_effects());
             if let Err(error) = self.write(&batch) {
                 return Err(self.fail(error, Vec::new()).error);
             }
-            live.passed(at, batch.records.len());
+            live.mark_durable(at, batch.records.len());
         }
         self.live = Some(live);
         Ok(effects)
     }
 
-    /// Takes the live state out for a step; a step that does not put it back has failed. With it,
-    /// what a store that could not be read until now stands for: the last batch may be durable, and
-    /// its orders never left.
-    fn ready(&mut self) -> Result<(Live, Vec<Effect>), StoreError> {
-        if self.doubtful {
+    /// Takes the live state out for a step; a step that fails does not put it back. Returns with it
+    /// the outstanding effects of a store that could not be read until now: its last batch may be
+    /// durable although its effects were never released.
+    fn ready(&mut self) -> Result<(LiveState, Vec<Effect>), StoreError> {
+        if self.needs_probe {
             self.store.probe()?;
-            self.doubtful = false;
+            self.needs_probe = false;
         }
         match self.live.take() {
             Some(live) => Ok((live, Vec::new())),
             None => {
                 let live = self.load()?;
-                let owed = live.engine.outstanding();
-                Ok((live, owed))
+                let unreleased = live.engine.outstanding();
+                Ok((live, unreleased))
             }
         }
     }
 
-    fn load(&mut self) -> Result<Live, StoreError> {
-        let mut live = Live::load(&mut self.store, &self.tree)?;
+    fn load(&mut self) -> Result<LiveState, StoreError> {
+        let mut live = LiveState::load(&mut self.store, &self.tree)?;
         live.next_job = live.next_job.max(self.first_job);
         Ok(live)
     }
 
-    /// Makes a batch durable, if there is anything in it.
-    fn write(&mut self, batch: &Batch) -> Result<(), StoreError> {
+    /// Makes a batch durable, unless it is empty.
+    fn write(&mut self, batch: &JournalBatch) -> Result<(), StoreError> {
         if batch.records.is_empty() {
             return Ok(());
         }
         self.store.append(batch)
     }
 
-    /// The state in memory may be ahead of the durable one: drops it and loads again.
+    /// Drops the state in memory, which may be newer than the durable one, and loads again.
     fn fail(&mut self, error: StoreError, retry: Vec<Event>) -> StepFailure {
-        self.doubtful = true;
+        self.needs_probe = true;
         self.live = self.load().ok();
         let effects = self.live.as_ref().map(|live| live.engine.outstanding()).unwrap_or_default();
         StepFailure { error, retry, effects }
     }
 }
 
-impl Live {
-    /// Notes that a step is durable: its instant, and how many records it wrote.
-    fn passed(&mut self, at: Time, records: usize) {
+impl LiveState {
+    /// Records that a step is durable, with its instant and number of records.
+    fn mark_durable(&mut self, at: Time, records: usize) {
         self.last = at;
         self.records_since_snapshot += records;
     }
 
-    /// Folds the journal: applies and commits, never plans.
+    /// Replays the journal: applies and commits, never plans.
     fn load<S: Store>(store: &mut S, tree: &QueueTree) -> Result<Self, StoreError> {
         let loaded = store.load()?;
         let mut live = match loaded.saved {
             Some(saved) => Self {
-                engine: Engine::restore(saved.engine).map_err(damaged)?,
+                engine: Engine::restore(saved.engine).map_err(corrupt)?,
                 queues: saved.queues,
                 last: saved.at,
                 next_job: saved.next_job,
@@ -345,7 +345,7 @@ impl Live {
                 is_watching: false,
             },
             None => Self {
-                engine: Engine::new(tree.clone()).map_err(damaged)?,
+                engine: Engine::new(tree.clone()).map_err(corrupt)?,
                 queues: tree.clone(),
                 last: Time(0),
                 next_job: 1,
@@ -357,52 +357,54 @@ impl Live {
         for (at, record) in loaded.records {
             live.fold(at, &record);
         }
-        // What these stand for was handed out, or is asked for by `outstanding`.
+        // Their effects were released before, or are returned by `outstanding`.
         drop((live.engine.take_effects(), live.engine.take_facts()));
         Ok(live)
     }
 
-    fn fold(&mut self, at: Time, record: &Record) {
+    fn fold(&mut self, at: Time, record: &JournalRecord) {
         self.last = at;
         match record {
-            Record::Event(event) => {
+            JournalRecord::Event(event) => {
                 if let Event::Submitted { job, .. } = event {
                     self.next_job = self.next_job.max(job.0 + 1);
                 }
                 self.apply(at, event);
             }
-            Record::Plan(plan) => self.engine.commit(at, plan),
+            JournalRecord::Plan(plan) => self.engine.commit(at, plan),
         }
     }
 
-    /// Judges an input and applies it.
-    fn take<S: Store>(
+    /// Validates an input and applies it.
+    fn accept<S: Store>(
         &mut self,
-        input: Input,
+        input: StepInput,
         store: &S,
-        batch: &mut Batch,
-    ) -> Result<Result<Receipt, Refused>, StoreError> {
+        batch: &mut JournalBatch,
+    ) -> Result<Result<Receipt, RefusedInput>, StoreError> {
         match input {
-            Input::Event(event) => Ok(match self.engine.judge(&event) {
+            StepInput::Event(event) => Ok(match self.engine.validate(&event) {
                 Ok(()) => {
                     self.record(event, batch);
                     Ok(Receipt::default())
                 }
-                Err(refusal) => Err(Refused { draft: 0, refusal: Box::new(refusal) }),
+                Err(refusal) => Err(RefusedInput { draft: 0, refusal: Box::new(refusal) }),
             }),
-            Input::Submission(submission) => self.submit(submission, store, batch),
+            StepInput::Submission(submission) => self.submit(submission, store, batch),
         }
     }
 
     fn submit<S: Store>(
         &mut self,
-        submission: Submission,
+        submission: JobSubmission,
         store: &S,
-        batch: &mut Batch,
-    ) -> Result<Result<Receipt, Refused>, StoreError> {
-        let (user, key) = (submission.user.clone(), submission.key.clone());
-        let twin = batch.receipts.iter().find(|(whose, which, _)| *whose == user && *which == key);
-        if let Some((_, _, receipt)) = twin {
+        batch: &mut JournalBatch,
+    ) -> Result<Result<Receipt, RefusedInput>, StoreError> {
+        let user = submission.user.clone();
+        let key = submission.key.clone();
+        let repeated =
+            batch.receipts.iter().find(|(other, known, _)| *other == user && *known == key);
+        if let Some((_, _, receipt)) = repeated {
             return Ok(Ok(receipt.clone()));
         }
         if let Some(receipt) = store.receipt(&user, &key)? {
@@ -421,16 +423,16 @@ impl Live {
         Ok(Ok(numbered.receipt))
     }
 
-    /// Records an event of the past, unless the state does not take it.
-    fn recall(&mut self, event: Event, batch: &mut Batch) {
-        if self.engine.judge(&event).is_ok() {
+    /// Records an event of the past, unless the state refuses it.
+    fn record_past(&mut self, event: Event, batch: &mut JournalBatch) {
+        if self.engine.validate(&event).is_ok() {
             self.record(event, batch);
         }
     }
 
-    fn record(&mut self, event: Event, batch: &mut Batch) {
+    fn record(&mut self, event: Event, batch: &mut JournalBatch) {
         self.apply(batch.at, &event);
-        batch.records.push(Record::Event(event));
+        batch.records.push(JournalRecord::Event(event));
     }
 
     fn apply(&mut self, at: Time, event: &Event) {
@@ -442,11 +444,11 @@ impl Live {
 
     fn save_when_due<S: Store>(&mut self, store: &mut S, after: usize) -> Result<(), StoreError> {
         let records = self.records_since_snapshot;
-        // Counting walks all jobs, so it comes last.
+        // Counting walks all jobs, so it is checked last.
         if records < after || records < 4 * self.engine.counts().jobs as usize {
             return Ok(());
         }
-        // Whether it works or not, the next try is a full interval away.
+        // After success or failure, the next attempt is a full interval away.
         self.records_since_snapshot = 0;
         store.save(&SavedState {
             at: self.last,
@@ -457,33 +459,33 @@ impl Live {
     }
 }
 
-/// Orders that never left go before the new ones, but for attempts that are over by now.
-fn with_owed(owed: Vec<Effect>, new: Vec<Effect>) -> Vec<Effect> {
+/// Returns unreleased effects followed by new ones, without those for attempts that have ended.
+fn with_unreleased(unreleased: Vec<Effect>, new: Vec<Effect>) -> Vec<Effect> {
     let is_over =
         |id| new.iter().any(|effect| matches!(effect, Effect::Forget { id: over } if *over == id));
     let mut effects: Vec<Effect> =
-        owed.into_iter().filter(|effect| !is_over(effect.id())).collect();
+        unreleased.into_iter().filter(|effect| !is_over(effect.id())).collect();
     effects.extend(new);
     effects
 }
 
-/// The plan, or an empty one with the reasons why its judge refused it.
-fn vetted(engine: &Engine, at: Time, plan: Plan) -> (Plan, Vec<Violation>) {
+/// Returns the plan, or an empty one and the violations for which the checker refused it.
+fn checked(engine: &Engine, at: Time, plan: Plan) -> (Plan, Vec<Violation>) {
     match engine.check(at, &plan) {
         Ok(()) => (plan, Vec::new()),
         Err(violations) => (Plan::default(), violations),
     }
 }
 
-fn observations(inputs: &[Input]) -> Vec<Event> {
+fn observations(inputs: &[StepInput]) -> Vec<Event> {
     let events = inputs.iter().filter_map(|input| match input {
-        Input::Event(event) if is_observation(event) => Some(event.clone()),
-        Input::Event(_) | Input::Submission(_) => None,
+        StepInput::Event(event) if is_observation(event) => Some(event.clone()),
+        StepInput::Event(_) | StepInput::Submission(_) => None,
     });
     events.collect()
 }
 
-fn damaged(error: impl std::fmt::Display) -> StoreError {
+fn corrupt(error: impl std::fmt::Display) -> StoreError {
     StoreError::Corrupt(error.to_string())
 }
 
@@ -498,7 +500,7 @@ mod tests {
 
     use super::*;
 
-    /// One node, and a job of one task that waits.
+    /// Returns an engine with one node and a waiting job of one task.
     fn waiting() -> Engine {
         let node = NodeSpec {
             name: "n1".into(),
@@ -534,8 +536,8 @@ mod tests {
             begin: None,
             protect: muster_model::Protection::None,
             payload: PayloadId(1),
-            kind: muster_model::Kind::Task,
-            tier: muster_model::Tier::Usual,
+            kind: muster_model::WorkloadKind::Task,
+            tier: muster_model::Tier::Normal,
             grow_after: Some(muster_model::JobSpec::GROW_AFTER),
         };
         let mut engine = Engine::new(QueueTree::single()).unwrap();
@@ -545,15 +547,15 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_that_its_judge_refuses_is_dropped_whole() {
+    fn a_plan_that_fails_its_check_is_dropped() {
         let mut engine = waiting();
         let sound = engine.plan(Time(2));
         assert_eq!(sound.decisions.len(), 1);
-        assert_eq!(vetted(&engine, Time(2), sound.clone()), (sound.clone(), Vec::new()));
+        assert_eq!(checked(&engine, Time(2), sound.clone()), (sound.clone(), Vec::new()));
 
         let mut twice = sound;
         twice.decisions.push(twice.decisions[0].clone());
-        let (plan, violations) = vetted(&engine, Time(2), twice);
+        let (plan, violations) = checked(&engine, Time(2), twice);
         assert!(plan.is_empty() && !violations.is_empty(), "{violations:?}");
         engine.commit(Time(2), &plan);
         assert_eq!(engine.counts().active, 0);

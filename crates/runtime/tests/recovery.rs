@@ -1,21 +1,21 @@
-//! What a crash may cost: nothing. Random runs with a store that fails at random appends, before or
-//! after the batch became durable, compared step by step with a run on a sound store that sees only
-//! what was durable.
+//! Crashes lose nothing. Random runs with a store that fails at random appends, before or after the
+//! batch became durable, are compared step by step with a run on a sound store that gets only what
+//! was durable.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod world;
+mod cluster;
 
 use std::collections::BTreeMap;
 
+use cluster::{FaultyStore, SimBackend, StoreFault, at, draft, joined, submission};
 use muster_model::unit::Time;
-use muster_model::{Effect, Event, JobId, QueueTree, Target};
-use muster_runtime::engine::{Engine, Fact};
-use muster_runtime::{Input, MemStore, Runtime, Store, StoreError};
+use muster_model::{CommandTarget, Effect, Event, JobId, QueueTree};
+use muster_runtime::engine::{AccountingFact, Engine};
+use muster_runtime::{MemStore, Runtime, StepInput, Store, StoreError};
 use proptest::prelude::*;
-use world::{Fault, Faulty, Outside, at, draft, joined, submission};
 
-/// One thing that happens.
+/// One operation of a random run.
 #[derive(Clone, Debug)]
 enum Op {
     Submit {
@@ -35,8 +35,8 @@ enum Op {
     NodeLost(bool),
     NodeJoined(bool),
     Tick,
-    /// All nodes are there, nothing is held, and every task says what it has to say.
-    GoWell,
+    /// All nodes are up, nothing is held, and every task reports.
+    Finish,
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -54,42 +54,42 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-fn faults() -> impl Strategy<Value = BTreeMap<usize, Fault>> {
-    let fault = prop_oneof![Just(Fault::Before), Just(Fault::After)];
+fn faults() -> impl Strategy<Value = BTreeMap<usize, StoreFault>> {
+    let fault = prop_oneof![Just(StoreFault::Before), Just(StoreFault::After)];
     prop::collection::btree_map(0..80usize, fault, 0..12)
 }
 
-/// The runtime under test with its failing store, beside one whose store never fails.
-struct Pair {
-    subject: Runtime<Faulty>,
+/// Runtime under test with its failing store, and a reference whose store never fails.
+struct RuntimePair {
+    subject: Runtime<FaultyStore>,
     reference: Runtime<MemStore>,
-    outside: Outside,
-    /// Every effect that the reference handed out or stands for.
+    outside: SimBackend,
+    /// Effects that the reference has released or still requires.
     allowed: std::collections::BTreeSet<String>,
-    /// Observations that wait for a store that takes them.
+    /// Observations to be passed in again.
     retry: Vec<Event>,
     submissions: usize,
 }
 
-impl Pair {
-    fn new(faults: BTreeMap<usize, Fault>, snapshot_after: usize) -> Self {
-        let store = Faulty { faults, ..Faulty::default() };
+impl RuntimePair {
+    fn new(faults: BTreeMap<usize, StoreFault>, snapshot_after: usize) -> Self {
+        let store = FaultyStore { faults, ..FaultyStore::default() };
         let subject =
             Runtime::open(store, QueueTree::single()).unwrap().with_snapshot_after(snapshot_after);
         let reference = Runtime::open(MemStore::default(), QueueTree::single()).unwrap();
         Self {
             subject,
             reference,
-            outside: Outside::default(),
+            outside: SimBackend::default(),
             allowed: Default::default(),
             retry: Vec::new(),
             submissions: 0,
         }
     }
 
-    fn inputs(&mut self, op: &Op) -> Vec<Input> {
+    fn inputs(&mut self, op: &Op) -> Vec<StepInput> {
         let node = |first: bool| if first { "n1" } else { "n2" };
-        let whole = |job: u64| Target { job: JobId(job), index: None };
+        let whole = |job: u64| CommandTarget { job: JobId(job), index: None };
         let event = match op {
             Op::Submit { tasks, elements, restarts, chained } => {
                 self.submissions += 1;
@@ -100,7 +100,7 @@ impl Pair {
                     second.after.push((muster_model::DependencyKind::AfterAny, 0));
                     drafts.push(second);
                 }
-                return vec![Input::Submission(submission(&key, drafts))];
+                return vec![StepInput::Submission(submission(&key, drafts))];
             }
             Op::Cancel(job) => Event::Cancel { target: whole(*job), by: "ann".into() },
             Op::Hold(job) => Event::Hold(whole(*job)),
@@ -115,26 +115,27 @@ impl Pair {
             }
             Op::NodeJoined(first) => joined(node(*first), 4),
             Op::Tick => return Vec::new(),
-            Op::GoWell => return self.all_well(),
+            Op::Finish => return self.all_well(),
         };
-        vec![Input::Event(event)]
+        vec![StepInput::Event(event)]
     }
 
-    fn all_well(&mut self) -> Vec<Input> {
+    fn all_well(&mut self) -> Vec<StepInput> {
         let mut events = vec![joined("n1", 4), joined("n2", 4)];
         let jobs = engine(&self.subject).jobs(at(0));
-        events
-            .extend(jobs.iter().map(|view| Event::Release(Target { job: view.job, index: None })));
+        events.extend(
+            jobs.iter().map(|view| Event::Release(CommandTarget { job: view.job, index: None })),
+        );
         while let Some(event) = self.outside.report(0, false) {
             events.push(event);
         }
-        events.into_iter().map(Input::Event).collect()
+        events.into_iter().map(StepInput::Event).collect()
     }
 
-    /// One step on both sides. The reference takes it exactly if it became durable.
+    /// Executes one step on both sides. The reference gets it if and only if it became durable.
     fn step(&mut self, now: Time, op: &Op) {
-        let mut inputs: Vec<Input> =
-            std::mem::take(&mut self.retry).into_iter().map(Input::Event).collect();
+        let mut inputs: Vec<StepInput> =
+            std::mem::take(&mut self.retry).into_iter().map(StepInput::Event).collect();
         inputs.extend(self.inputs(op));
         let copy = inputs.clone();
         let before = self.subject.store().inner.appended();
@@ -196,12 +197,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_durable_is_lost_and_nothing_else_ever_left(
+    fn no_durable_state_is_lost_and_only_durable_effects_are_released(
         ops in prop::collection::vec((op(), 0..3u64), 1..70),
         faults in faults(),
         snapshot_after in prop_oneof![Just(5usize), Just(40), Just(10_000)],
     ) {
-        let mut pair = Pair::new(faults, snapshot_after);
+        let mut pair = RuntimePair::new(faults, snapshot_after);
         let mut secs = 0;
         for joins in [true, false] {
             pair.step(at(secs), &Op::NodeJoined(joins));
@@ -212,30 +213,30 @@ proptest! {
             pair.compare();
         }
 
-        // Then all goes well: every observation that was refused is taken, and everything ends.
+        // Then all faults stop: every refused observation is taken, and every job ends.
         pair.subject.store_mut().faults.clear();
         for _ in 0..400 {
             if engine(&pair.subject).counts().jobs == 0 && pair.retry.is_empty() {
                 break;
             }
             secs += 5;
-            pair.step(at(secs), &Op::GoWell);
+            pair.step(at(secs), &Op::Finish);
         }
         pair.compare();
         prop_assert_eq!(engine(&pair.subject).counts().jobs, 0, "every job comes to an end");
     }
 }
 
-fn started() -> Runtime<Faulty> {
-    let mut runtime = Runtime::open(Faulty::default(), QueueTree::single()).unwrap();
-    runtime.step(at(0), vec![Input::Event(joined("n1", 4))]).unwrap();
+fn started() -> Runtime<FaultyStore> {
+    let mut runtime = Runtime::open(FaultyStore::default(), QueueTree::single()).unwrap();
+    runtime.step(at(0), vec![StepInput::Event(joined("n1", 4))]).unwrap();
     runtime
 }
 
 #[test]
-fn a_key_is_one_submission_however_often_it_comes() {
+fn a_repeated_key_is_one_submission() {
     let mut runtime = started();
-    let twice = || Input::Submission(submission("same", vec![draft("one", 1, 1, 0)]));
+    let twice = || StepInput::Submission(submission("same", vec![draft("one", 1, 1, 0)]));
     let step = runtime.step(at(1), vec![twice(), twice()]).unwrap();
     let first = step.answers[0].clone().unwrap();
     assert_eq!(first, step.answers[1].clone().unwrap(), "within one step");
@@ -248,11 +249,11 @@ fn a_key_is_one_submission_however_often_it_comes() {
 }
 
 #[test]
-fn a_submission_is_accepted_whole_or_not_at_all() {
+fn a_submission_is_accepted_as_a_whole_or_not_at_all() {
     let mut runtime = started();
     let before = state(&runtime);
     let drafts = vec![draft("fits", 1, 1, 0), draft("never fits", 5, 1, 0)];
-    let step = runtime.step(at(1), vec![Input::Submission(submission("k", drafts))]).unwrap();
+    let step = runtime.step(at(1), vec![StepInput::Submission(submission("k", drafts))]).unwrap();
     assert_eq!(step.answers[0].as_ref().unwrap_err().draft, 1);
     assert!(!step.changed && step.effects.is_empty());
     assert_eq!(state(&runtime), before);
@@ -261,7 +262,7 @@ fn a_submission_is_accepted_whole_or_not_at_all() {
     let mut forward = draft("waits for a later one", 1, 1, 0);
     forward.after.push((muster_model::DependencyKind::AfterOk, 1));
     let drafts = vec![forward, draft("later", 1, 1, 0)];
-    let step = runtime.step(at(1), vec![Input::Submission(submission("k", drafts))]).unwrap();
+    let step = runtime.step(at(1), vec![StepInput::Submission(submission("k", drafts))]).unwrap();
     assert!(step.answers[0].is_err());
     assert_eq!(state(&runtime), before);
 }
@@ -270,10 +271,10 @@ fn a_submission_is_accepted_whole_or_not_at_all() {
 fn time_never_goes_back() {
     let mut runtime = started();
     runtime
-        .step(at(100), vec![Input::Submission(submission("a", vec![draft("a", 1, 1, 0)]))])
+        .step(at(100), vec![StepInput::Submission(submission("a", vec![draft("a", 1, 1, 0)]))])
         .unwrap();
     runtime
-        .step(at(50), vec![Input::Submission(submission("b", vec![draft("b", 1, 1, 0)]))])
+        .step(at(50), vec![StepInput::Submission(submission("b", vec![draft("b", 1, 1, 0)]))])
         .unwrap();
     let jobs = engine(&runtime).jobs(at(100));
     assert_eq!(jobs[1].submitted, at(100), "the clock went back, the time line did not");
@@ -283,7 +284,7 @@ fn time_never_goes_back() {
 }
 
 #[test]
-fn a_step_that_changes_nothing_holds_the_clock_too() {
+fn a_step_without_changes_advances_the_clock() {
     let mut runtime = started();
     runtime.step(at(100), Vec::new()).unwrap();
     assert_eq!(runtime.instant(at(50)), at(100), "planning woke what was due by then");
@@ -292,25 +293,26 @@ fn a_step_that_changes_nothing_holds_the_clock_too() {
 #[test]
 fn a_full_store_refuses_requests_keeps_observations_and_recovers() {
     let mut runtime = started();
-    let mut outside = Outside::default();
-    let submit = |key: &str| Input::Submission(submission(key, vec![draft("one", 1, 1, 0)]));
+    let mut outside = SimBackend::default();
+    let submit = |key: &str| StepInput::Submission(submission(key, vec![draft("one", 1, 1, 0)]));
     outside.take(&runtime.step(at(1), vec![submit("a")]).unwrap().effects);
 
     runtime.store_mut().is_full = true;
     let report = outside.report(0, false).unwrap();
-    let failure = runtime.step(at(2), vec![Input::Event(report.clone()), submit("b")]).unwrap_err();
+    let failure =
+        runtime.step(at(2), vec![StepInput::Event(report.clone()), submit("b")]).unwrap_err();
     assert!(matches!(failure.error, StoreError::Full(_)));
     assert_eq!(
         failure.retry,
         std::slice::from_ref(&report),
-        "what the world said is handed back, the request is not"
+        "the observation is handed back, the request is not"
     );
-    let again = runtime.step(at(3), vec![Input::Event(report.clone())]).unwrap_err();
+    let again = runtime.step(at(3), vec![StepInput::Event(report.clone())]).unwrap_err();
     assert_eq!(again.retry, std::slice::from_ref(&report));
     assert_eq!(engine(&runtime).counts().jobs, 1, "reading goes on");
 
     runtime.store_mut().is_full = false;
-    let step = runtime.step(at(4), vec![Input::Event(report)]).unwrap();
+    let step = runtime.step(at(4), vec![StepInput::Event(report)]).unwrap();
     assert!(
         step.effects.iter().any(|effect| matches!(effect, muster_model::Effect::Go { .. })),
         "{step:?}"
@@ -319,19 +321,19 @@ fn a_full_store_refuses_requests_keeps_observations_and_recovers() {
 }
 
 #[test]
-fn orders_of_a_batch_that_could_not_be_read_back_leave_when_it_can() {
+fn effects_of_an_unreadable_batch_are_released_once_it_is_read() {
     let mut runtime = started();
-    let mut outside = Outside::default();
-    let submit = Input::Submission(submission("a", vec![draft("one", 1, 1, 0)]));
+    let mut outside = SimBackend::default();
+    let submit = StepInput::Submission(submission("a", vec![draft("one", 1, 1, 0)]));
     outside.take(&runtime.step(at(1), vec![submit]).unwrap().effects);
     let prepared = outside.report(0, false).unwrap();
 
     let appends = runtime.store().appends;
-    runtime.store_mut().faults.insert(appends, Fault::After);
+    runtime.store_mut().faults.insert(appends, StoreFault::After);
     runtime.store_mut().unreadable = 2;
-    let failure = runtime.step(at(2), vec![Input::Event(prepared.clone())]).unwrap_err();
+    let failure = runtime.step(at(2), vec![StepInput::Event(prepared.clone())]).unwrap_err();
     assert!(failure.effects.is_empty() && runtime.engine().is_none(), "{failure:?}");
-    let inputs = |events: Vec<Event>| events.into_iter().map(Input::Event).collect::<Vec<_>>();
+    let inputs = |events: Vec<Event>| events.into_iter().map(StepInput::Event).collect::<Vec<_>>();
     let again = runtime.step(at(3), inputs(failure.retry)).unwrap_err();
     let step = runtime.step(at(4), inputs(again.retry)).unwrap();
     let is_go = |effect: &muster_model::Effect| matches!(effect, muster_model::Effect::Go { .. });
@@ -358,7 +360,7 @@ fn snapshots_bound_the_journal() {
     for round in 0..50 {
         let event =
             Event::NodeDrained { node: "n1".into(), drained: round % 2 == 0, reason: "".into() };
-        runtime.step(at(round), vec![Input::Event(event)]).unwrap();
+        runtime.step(at(round), vec![StepInput::Event(event)]).unwrap();
     }
     assert!(runtime.store().inner.journal_len() <= 10, "{}", runtime.store().inner.journal_len());
     let expected = state(&runtime);
@@ -367,23 +369,23 @@ fn snapshots_bound_the_journal() {
 }
 
 #[test]
-fn what_is_recalled_happened_at_its_own_instant() {
+fn past_events_are_applied_at_their_own_instant() {
     let mut runtime = started();
-    let mut outside = Outside::default();
+    let mut outside = SimBackend::default();
     let submit =
-        Input::Submission(submission("a", vec![draft("two", 2, 1, 0), draft("next", 4, 1, 0)]));
+        StepInput::Submission(submission("a", vec![draft("two", 2, 1, 0), draft("next", 4, 1, 0)]));
     let mut effects = runtime.step(at(10), vec![submit]).unwrap().effects;
     for _ in 0..4 {
         outside.take(&effects);
         let report = outside.report(0, false).unwrap();
-        effects = runtime.step(at(10), vec![Input::Event(report)]).unwrap().effects;
+        effects = runtime.step(at(10), vec![StepInput::Event(report)]).unwrap().effects;
     }
-    // The daemon is away from 10 to 1,000. One rank ended before its last record by its own clock,
+    // The daemon is down from 10 to 1,000. One rank ended before the last record by its own clock,
     // the other at 30.
     let mut runtime = Runtime::open(runtime.into_store(), QueueTree::single()).unwrap();
     let mut end = |when| (at(when), outside.report(0, false).unwrap());
     let past = vec![end(5), end(30)];
-    let effects = runtime.recall(past.into_iter().rev().collect()).unwrap();
+    let effects = runtime.apply_past(past.into_iter().rev().collect()).unwrap();
     assert!(
         matches!(effects[..], [Effect::Forget { .. }]),
         "nothing starts in the past: {effects:?}"
@@ -392,7 +394,7 @@ fn what_is_recalled_happened_at_its_own_instant() {
     let mut runtime = Runtime::open(runtime.into_store(), QueueTree::single()).unwrap();
     assert_eq!((state(&runtime), runtime.last()), (expected, at(30)));
     let ends = runtime.store().facts.iter().filter_map(|fact| match fact {
-        Fact::AttemptEnded { at, gpu_millis, .. } => Some((*at, *gpu_millis)),
+        AccountingFact::AttemptEnded { at, gpu_millis, .. } => Some((*at, *gpu_millis)),
         _ => None,
     });
     assert_eq!(ends.collect::<Vec<_>>(), [(at(30), 2 * 1000 * 20_000)]);

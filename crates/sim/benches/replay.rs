@@ -1,7 +1,6 @@
-//! How fast whole simulations are: `cargo bench -p muster-sim --bench replay -- [NAME…] [--jobs N]
-//! [--runs N]`. Jobs are drawn or read beforehand; what is measured is the replay with the
-//! production engine, every plan judged, in time of the processor. The public trace is measured
-//! where it lies, else it is said that it was not.
+//! Speed of whole simulations: `cargo bench -p muster-sim --bench replay -- [NAME…] [--jobs N]
+//! [--runs N]`. Jobs are generated or read beforehand; the replay with the production engine, every
+//! plan checked, is measured in CPU time. The public trace is measured if it exists.
 
 #![allow(
     clippy::disallowed_methods,
@@ -17,14 +16,14 @@ use std::time::Duration;
 
 use flate2::read::MultiGzDecoder;
 use muster_model::QueueTree;
-use muster_sim::flat::{Estimates, FlatJob, FlatLoad, FlatScheduler, Run};
-use muster_sim::fleet::{Failures, Fleet, FleetLoad, Scheduler, Site, Terms};
+use muster_sim::flat::{Estimates, FlatJob, FlatLoad, FlatRun, FlatScheduler};
+use muster_sim::fleet::{Failures, Fleet, FleetLoad, FleetSite, SchedulerKind, StopCosts};
 use muster_sim::trace::generate;
 use muster_spec::recipe::parse_recipe;
 use muster_spec::{TraceFormat, TraceJob, TraceReader, parse_cluster};
 use nix::time::{ClockId, clock_gettime};
 
-/// Processors of KTH's SP2, and where its trace lies below the public traces.
+/// Processors of KTH's SP2, and the path of its trace below the public traces.
 const KTH: (u32, &str) = (100, "swf/KTH-SP2-filtered-predictsim.swf.gz");
 /// 5,000 nodes of which three quarters are in use.
 const CLUSTER: &str =
@@ -38,31 +37,30 @@ classes:
 - {name: node, weight: 20, gpus: 8, cpus: 64, runtime: {from: 30m, to: 6h}, overestimate: 4}
 - {name: gang, weight: 10, gpus: 8, cpus: 64, tasks: [2, 4, 8], runtime: {from: 30m, to: 6h}, overestimate: 4}
 ";
-/// Jobs of the recipe, unless said.
+/// Default number of jobs of the recipe.
 const JOBS: u64 = 100_000;
-/// The least of so many runs counts.
+/// Number of runs, of which the fastest counts.
 const RUNS: usize = 3;
 
-/// What can be measured.
-struct Row {
+struct BenchCase {
     name: &'static str,
     what: &'static str,
-    /// Jobs, and how long their replay took; `None` where its trace is not there.
+    /// Returns the number of jobs and the time of their replay; `None` if its trace does not exist.
     run: fn(u64) -> Option<(usize, Duration)>,
 }
 
-const ROWS: [Row; 3] = [
-    Row {
+const CASES: [BenchCase; 3] = [
+    BenchCase {
         name: "kth-easy",
         what: "KTH-SP2, 100 processors, EASY",
         run: |_| flat(FlatScheduler::Easy),
     },
-    Row {
+    BenchCase {
         name: "kth-fcfs",
         what: "KTH-SP2, 100 processors, FCFS",
         run: |_| flat(FlatScheduler::Fcfs),
     },
-    Row {
+    BenchCase {
         name: "fleet",
         what: "5,000 nodes, three quarters in use",
         run: |jobs| Some(fleet(jobs)),
@@ -70,7 +68,8 @@ const ROWS: [Row; 3] = [
 ];
 
 fn main() -> ExitCode {
-    let (mut jobs, mut runs) = (JOBS, RUNS);
+    let mut jobs = JOBS;
+    let mut runs = RUNS;
     let mut names = Vec::new();
     let mut args = std::env::args().skip(1).filter(|arg| arg != "--bench");
     while let Some(arg) = args.next() {
@@ -80,12 +79,12 @@ fn main() -> ExitCode {
                 Some(number) => runs = number as usize,
                 None => return usage("`--jobs` and `--runs` take a number"),
             },
-            name if ROWS.iter().any(|row| row.name == name) => names.push(arg),
+            name if CASES.iter().any(|row| row.name == name) => names.push(arg),
             other => return usage(&format!("there is no row `{other}`")),
         }
     }
     for row in
-        ROWS.iter().filter(|row| names.is_empty() || names.iter().any(|name| name == row.name))
+        CASES.iter().filter(|row| names.is_empty() || names.iter().any(|name| name == row.name))
     {
         let runs: Option<Vec<_>> = (0..runs).map(|_| (row.run)(jobs)).collect();
         match runs.and_then(|runs| runs.into_iter().min_by_key(|(_, taken)| *taken)) {
@@ -110,7 +109,7 @@ fn main() -> ExitCode {
 }
 
 fn usage(message: &str) -> ExitCode {
-    let names: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
+    let names: Vec<&str> = CASES.iter().map(|row| row.name).collect();
     eprintln!(
         "error: {message}\nusage: cargo bench -p muster-sim --bench replay -- [{}] [--jobs N] [--runs N]",
         names.join(" ")
@@ -123,7 +122,7 @@ fn flat(scheduler: FlatScheduler) -> Option<(usize, Duration)> {
     let load = FlatLoad::of(&swf(file)?, procs, Estimates::Requested);
     let jobs: &[FlatJob] = &load.jobs;
     let began = own_time();
-    let Ok(Run::Engine(mut fleet)) = scheduler.begin(procs, jobs) else {
+    let Ok(FlatRun::Engine(mut fleet)) = scheduler.begin(procs, jobs) else {
         panic!("the engine replays it")
     };
     replay(&mut fleet);
@@ -132,14 +131,16 @@ fn flat(scheduler: FlatScheduler) -> Option<(usize, Duration)> {
 
 fn fleet(jobs: u64) -> (usize, Duration) {
     let cluster = parse_cluster(CLUSTER, None).expect("the cluster is right");
-    let site = Site { nodes: cluster.nodes, levels: cluster.levels, tree: QueueTree::single() };
+    let site =
+        FleetSite { nodes: cluster.nodes, levels: cluster.levels, tree: QueueTree::single() };
     let recipe = parse_recipe(RECIPE, None).expect("the recipe is right");
     let trace: Vec<TraceJob> = generate(&recipe, 1, Some(jobs)).collect();
     let load = FleetLoad::of(&trace, &site, Estimates::Requested, true);
     let count = load.jobs.len();
     let began = own_time();
-    let plane = Scheduler::Muster.begin(&site, 1).expect("the engine takes the site");
-    let mut fleet = Fleet::new(&site, plane, load.jobs, Terms::default(), Failures::default());
+    let instance = SchedulerKind::Muster.begin(&site, 1).expect("the engine takes the site");
+    let mut fleet =
+        Fleet::new(&site, instance, load.jobs, StopCosts::default(), Failures::default());
     replay(&mut fleet);
     (count, own_time() - began)
 }
@@ -148,7 +149,7 @@ fn replay(fleet: &mut Fleet) {
     while fleet.step().expect("every plan passes its judge") {}
 }
 
-/// The jobs of a packed SWF below the public traces: beside the repository, or where
+/// Returns the jobs of a compressed SWF below the public traces: beside the repository, or where
 /// `MUSTER_TRACES` says.
 fn swf(file: &str) -> Option<Vec<TraceJob>> {
     let beside = || {
@@ -160,14 +161,15 @@ fn swf(file: &str) -> Option<Vec<TraceJob>> {
     let dir = std::env::var_os("MUSTER_TRACES").map(PathBuf::from).or_else(beside)?;
     let mut text = String::new();
     MultiGzDecoder::new(File::open(dir.join(file)).ok()?).read_to_string(&mut text).ok()?;
-    let (mut reader, mut jobs) = (TraceReader::new(TraceFormat::Swf), Vec::new());
+    let mut reader = TraceReader::new(TraceFormat::Swf);
+    let mut jobs = Vec::new();
     for line in text.lines() {
         reader.read(line, &mut |job| jobs.extend(job.ok())).ok()?;
     }
     Some(jobs)
 }
 
-/// Time that this thread has had a processor, so that others who want it count for little.
+/// Returns the CPU time of this thread, so that other processes matter little.
 fn own_time() -> Duration {
     Duration::from(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock"))
 }

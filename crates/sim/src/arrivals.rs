@@ -1,15 +1,15 @@
-//! What may be done to the jobs of a load before they arrive, the same for flat pools and fleets.
+//! Changes to a load before it arrives, shared by flat pools and fleets.
 
 use muster_model::{Span, Time};
 
-use crate::dice::Dice;
+use crate::rng::Rng;
 
-/// How long users believe that a job runs, who promise too much: any time from its runtime to so
-/// many times that (the f-model of Mu'alem and Feitelson 2001, with f = 4).
+/// Largest estimate as a multiple of the runtime, for users who overestimate (the f-model of
+/// Mu'alem and Feitelson 2001, with f = 4).
 const MOST_TIMES: f64 = 5.0;
 
-/// Submit times, in order, `factor` times as close to the first of them.
-pub(crate) fn hasten<'j>(submits: impl Iterator<Item = &'j mut Time>, factor: f64) {
+/// Shortens the time between arrivals by `factor`, from the first on.
+pub(crate) fn shorten_intervals<'j>(submits: impl Iterator<Item = &'j mut Time>, factor: f64) {
     let mut submits = submits.peekable();
     let first = submits.peek().map_or(Time(0), |submit| **submit);
     for submit in submits {
@@ -18,8 +18,8 @@ pub(crate) fn hasten<'j>(submits: impl Iterator<Item = &'j mut Time>, factor: f6
     }
 }
 
-/// An estimate of a runtime by a user who promises too much.
-pub(crate) fn noisy(runtime: Span, dice: &mut Dice) -> Span {
-    let times = 1.0 + dice.unit() * (MOST_TIMES - 1.0);
+/// Returns a user's overestimate of a runtime.
+pub(crate) fn overestimated(runtime: Span, rng: &mut Rng) -> Span {
+    let times = 1.0 + rng.unit() * (MOST_TIMES - 1.0);
     Span((runtime.0 as f64 * times) as u64).max(runtime)
 }

@@ -1,41 +1,38 @@
-//! A simulated world around the production engine: what is decided here is decided by the code that
-//! runs jobs.
+//! Simulations around the production engine: the code that schedules real jobs decides here, too.
 //!
-//! * `world.rs`: nodes, submissions and tasks that do as they are told, around one engine
+//! * `world.rs`: one engine with nodes, jobs and tasks that react at once
 //! * `scenario/`: scripts that are documentation and test, around the whole runtime
-//! * `storm/`: whole stories under faults, each from one number
-//! * `flat/`: schedulers on processors that are all alike, as the literature compares them
-//! * `fleet/`: nodes with GPUs, jobs of a trace, and whoever decides between them: the engine, or a
-//!   model of another
-//! * `advised/`: a site that advice is on as a fleet and a load, and what figures say of the advice
-//! * `measure.rs`: what simulations measure alike
-//! * `packing/`: how much of a cluster each placement policy fills, pod by pod, and what of the
-//!   rest is of no use
-//! * `peers/`: models of how others schedule
-//! * `dice.rs`: choices from one number; `arrivals.rs`: loads made denser, or less well known
-//! * `trace/`: what is in a trace; traces made from a recipe
-//! * `whatif/`: what would become of a site with more nodes, another quota, another policy
-//! * `prove/`: what placing gangs pod by pod comes to, and what gang admission comes to
+//! * `dst/`: deterministic simulation test under faults, each run from one seed
+//! * `flat/`: schedulers on identical processors, as the literature compares them
+//! * `fleet/`: nodes with GPUs, jobs of a trace, and a scheduler: the engine, or a model of another
+//! * `advice_proof/`: a site's fleet and load under the advised scheduler and others
+//! * `measure.rs`: measures shared by simulations
+//! * `packing/`: GPU allocation and fragmentation of placement policies
+//! * `peers/`: models of other schedulers
+//! * `rng.rs`: pseudorandom numbers; `arrivals.rs`: faster arrivals, noisy estimates
+//! * `trace/`: statistics of traces; traces generated from a recipe
+//! * `whatif/`: forecasts of a site with other nodes, quotas or policies
+//! * `prove/`: gangs placed pod by pod, compared with gang admission
 //!
-//! It must not hold scheduling logic of its own, and no clock, file, thread or source of chance:
-//! the same question gets the same answer on every machine.
+//! It must not hold scheduling logic of its own, nor use clocks, files, threads or randomness: the
+//! same input gives the same result on every machine.
 
 #![cfg_attr(
     test,
     allow(clippy::unwrap_used, reason = "a test that cannot go on should stop there")
 )]
 
-pub mod advised;
+pub mod advice_proof;
 mod arrivals;
-mod dice;
+pub mod dst;
 pub mod flat;
 pub mod fleet;
 mod measure;
 pub mod packing;
 pub mod peers;
 pub mod prove;
+mod rng;
 pub mod scenario;
-pub mod storm;
 pub mod trace;
 pub mod whatif;
 pub mod world;

@@ -1,4 +1,4 @@
-//! Measures that simulations share: how a figure is spread over jobs, and the slowdown of the
+//! Measures shared by simulations: mean and quantiles of a figure, and the bounded slowdown of the
 //! literature.
 
 use muster_model::Span;
@@ -8,17 +8,17 @@ use muster_model::simulation::Spread;
 /// all others (Feitelson and Rudolph 1998).
 const SLOWDOWN_FLOOR: Span = Span::from_secs(10);
 
-/// Seconds, with their milliseconds.
+/// Converts a span to seconds, with milliseconds as the fraction.
 pub(crate) fn secs(span: Span) -> f64 {
     span.0 as f64 / 1000.0
 }
 
-/// Turnaround ÷ runtime, bounded from below on both sides.
+/// Returns turnaround ÷ runtime, with a least runtime of 10 s and a least result of 1.
 pub(crate) fn bounded_slowdown(turnaround: Span, runtime: Span) -> f64 {
     (secs(turnaround) / secs(runtime.max(SLOWDOWN_FLOOR))).max(1.0)
 }
 
-/// Mean and quantiles by nearest rank.
+/// Returns mean and nearest-rank quantiles.
 pub(crate) fn spread(values: impl Iterator<Item = f64>) -> Spread {
     let mut values: Vec<f64> = values.collect();
     if values.is_empty() {
@@ -26,8 +26,8 @@ pub(crate) fn spread(values: impl Iterator<Item = f64>) -> Spread {
     }
     // Summed in order of arrival, so that the same schedule has the same mean to the last digit.
     let mean = values.iter().sum::<f64>() / values.len() as f64;
-    // The highest first: all below it lie before it then, and the others are looked for among
-    // those.
+    // The highest quantile first: all smaller values are before it then, and the others are
+    // searched for among those.
     let mut below = values.len();
     let [max, p99, p95, p50] = [100, 99, 95, 50].map(|percent| {
         let at = nearest_rank(values.len(), percent);
@@ -38,12 +38,12 @@ pub(crate) fn spread(values: impl Iterator<Item = f64>) -> Spread {
     Spread { mean, p50, p95, p99, max }
 }
 
-/// The nearest rank of a percentage in sorted values, of which there is one at least.
+/// Returns a quantile of sorted values by nearest rank; there is at least one value.
 pub(crate) fn quantile(sorted: &[f64], percent: usize) -> f64 {
     sorted[nearest_rank(sorted.len(), percent)]
 }
 
-/// Where it is among so many.
+/// Returns the index of a percentile among sorted values.
 fn nearest_rank(values: usize, percent: usize) -> usize {
     (values * percent).div_ceil(100).max(1) - 1
 }

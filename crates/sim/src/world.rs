@@ -1,16 +1,16 @@
-//! A world of nodes and tasks around the production engine: what is submitted goes the way of the
-//! runtime (judge, apply, plan, check, commit), and tasks do at once as they are told. Nothing here
-//! decides where or when something starts.
+//! A world of nodes and tasks around the production engine: submissions pass through it as in the
+//! runtime (judge, apply, plan, check, commit), and tasks obey at once. It makes no scheduling
+//! decisions.
 
 use std::sync::Arc;
 
-use muster_engine::{Engine, Refusal, Violation};
+use muster_engine::{Engine, EventRefusal, Violation};
 use muster_model::{
-    Decision, Effect, Event, JobId, JobSpec, NodeSpec, Observation, QueueTree, Rank, Target,
+    CommandTarget, Decision, Effect, Event, JobId, JobSpec, NodeSpec, Observation, QueueTree, Rank,
     TaskReport, Time,
 };
 
-/// One engine with one queue, and the tasks that it starts.
+/// One engine, and the tasks that it starts.
 #[derive(Clone, Debug)]
 pub struct World {
     engine: Engine,
@@ -18,35 +18,35 @@ pub struct World {
     jobs: u64,
 }
 
-/// A step that the world did not take.
+/// Failure of a step, which then has no effect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WorldError {
-    /// The engine does not accept what was submitted.
+    /// The engine rejects the event.
     #[error(transparent)]
-    Refused(#[from] Refusal),
-    /// The engine's own judge does not accept the engine's plan: a defect of the engine.
-    #[error("the engine made a plan that its judge refuses: {0:?}")]
+    Refused(#[from] EventRefusal),
+    /// The engine's check rejects the engine's own plan: a defect of the engine.
+    #[error("the engine made a plan that its check rejects: {0:?}")]
     BadPlan(Vec<Violation>),
 }
 
 impl World {
-    /// Nodes, one queue without limits, no job.
+    /// Creates a world of nodes with one queue without limits and no job.
     ///
     /// # Errors
-    /// A node that the engine does not accept.
+    /// The engine rejects a node.
     pub fn new(nodes: impl IntoIterator<Item = NodeSpec>) -> Result<Self, WorldError> {
         Self::with_queues(QueueTree::single(), nodes)
     }
 
-    /// Nodes and queues, no job.
+    /// Creates a world of nodes and queues without jobs.
     ///
     /// # Errors
-    /// A node or a tree that the engine does not accept.
+    /// The engine rejects a node or the tree.
     pub fn with_queues(
         tree: QueueTree,
         nodes: impl IntoIterator<Item = NodeSpec>,
     ) -> Result<Self, WorldError> {
-        let engine = Engine::new(tree).map_err(Refusal::from)?;
+        let engine = Engine::new(tree).map_err(EventRefusal::from)?;
         let mut world = Self { engine, now: Time(0), jobs: 0 };
         for node in nodes {
             world.step(Event::NodeJoined(Box::new(node)))?;
@@ -54,10 +54,10 @@ impl World {
         Ok(world)
     }
 
-    /// Submits a job and answers its number with everything that the engine decided upon it.
+    /// Submits a job and returns its number with the decisions that follow.
     ///
     /// # Errors
-    /// The engine refuses it, and nothing changed.
+    /// The engine rejects it, and nothing changes.
     pub fn submit(&mut self, spec: JobSpec) -> Result<(JobId, Vec<Decision>), WorldError> {
         let job = JobId(self.jobs + 1);
         let decisions = self.step(Event::Submitted { job, spec: Arc::new(spec) })?;
@@ -65,30 +65,30 @@ impl World {
         Ok((job, decisions))
     }
 
-    /// Ends a job that still waits.
+    /// Cancels a pending job.
     ///
     /// # Errors
-    /// There is no such job.
+    /// The job does not exist.
     pub fn withdraw(&mut self, job: JobId) -> Result<(), WorldError> {
-        let target = Target { job, index: None };
+        let target = CommandTarget { job, index: None };
         self.step(Event::Cancel { target, by: "anyone".into() }).map(drop)
     }
 
-    /// The engine, to read.
+    /// Returns the engine, read-only.
     #[must_use]
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// The present instant.
+    /// Returns the current time.
     #[must_use]
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// One event and all that follows from it at this instant.
+    /// Applies an event and everything that follows from it at this instant.
     fn step(&mut self, event: Event) -> Result<Vec<Decision>, WorldError> {
-        self.engine.judge(&event)?;
+        self.engine.validate(&event)?;
         let mut decisions = Vec::new();
         let mut events = vec![event];
         while !events.is_empty() {
@@ -106,8 +106,8 @@ impl World {
         Ok(decisions)
     }
 
-    /// What tasks say to an order: prepared as soon as asked, running as soon as let go. Nobody
-    /// ends, so nobody is ever stopped or forgotten.
+    /// Returns the reports of tasks to an order: prepared at once, running at once. No task ends,
+    /// so none is stopped or forgotten.
     fn answers(&self, effect: &Effect) -> Vec<Event> {
         let what = match effect {
             Effect::Prepare { .. } => Observation::Prepared,
@@ -120,7 +120,7 @@ impl World {
         let tasks =
             self.engine.placement(id.element).map_or(0, |(_, placement)| placement.len() as u32);
         (0..tasks)
-            .map(|rank| Event::Task(TaskReport { id, rank: Rank(rank), what: what.clone() }))
+            .map(|rank| Event::Task(TaskReport { id, rank: Rank(rank), observation: what.clone() }))
             .collect()
     }
 }

@@ -1,12 +1,12 @@
-//! What a queue file grants: who may submit where, with which priority and protection, and the time
-//! limit of jobs that name none. Users of a shared daemon have what is granted here and nothing
-//! more; its admins, and the owner of a personal daemon, are not asked. Pure: groups are an
-//! argument.
+//! Access control by the queue file: which users may submit to which queue, with which priority and
+//! protection, and the default time limit. On a shared daemon users have only these grants; its
+//! admins, and the owner of a personal daemon, are not checked. Pure: groups are an argument.
 
 use std::sync::Arc;
 
 use muster_model::{
-    JobSpec, Kind, Protection, QueueName, QueueSpec, QueueTree, Replicas, Service, Span, UserName,
+    JobSpec, Protection, QueueName, QueueSpec, QueueTree, Replicas, Service, Span, UserName,
+    WorkloadKind,
 };
 
 use crate::quantity::span_text;
@@ -14,36 +14,36 @@ use crate::quantity::span_text;
 /// A user, and the unix groups that they are in.
 #[derive(Clone, Copy, Debug)]
 pub struct Submitter<'a> {
-    /// Name.
+    /// Name of the user.
     pub user: &'a UserName,
-    /// Groups, by name.
+    /// Names of the user's unix groups.
     pub groups: &'a [Arc<str>],
 }
 
-/// What is not granted, and what to do.
+/// A request that is not granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denied {
-    /// What.
+    /// Message that says what is not granted.
     pub message: String,
-    /// The next step.
+    /// Next step for the user.
     pub hint: String,
 }
 
-/// What a queue grants to users who may submit there.
+/// Grants of a queue to users who may submit to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grants {
     /// The highest priority of a job.
     pub max_priority: i32,
     /// The longest protection of a single job.
     pub max_protect: Protection,
-    /// Who may submit; with `groups` empty, everybody.
+    /// Users who may submit; if `groups` is also empty, all users may.
     pub users: Vec<UserName>,
-    /// Members of these groups may, too.
+    /// Groups whose members may also submit.
     pub groups: Vec<Arc<str>>,
 }
 
 impl Grants {
-    /// What the queues from the top to a queue grant; the nearest that says something decides.
+    /// Returns the grants of a queue; for each, the nearest ancestor that sets it decides.
     #[must_use]
     pub fn of(tree: &QueueTree, queue: &QueueName) -> Self {
         let path = path(tree, queue);
@@ -64,7 +64,7 @@ impl Grants {
         }
     }
 
-    /// True when someone may submit to the queue.
+    /// Returns true if the user may submit to the queue.
     #[must_use]
     pub fn admits(&self, submitter: Submitter<'_>) -> bool {
         self.users.is_empty() && self.groups.is_empty()
@@ -73,19 +73,19 @@ impl Grants {
     }
 }
 
-/// May someone who is no admin submit a job as it is?
+/// Checks that a user who is no admin may submit a job.
 ///
 /// # Errors
-/// The first thing that its queue does not grant.
+/// The first request that the queue does not grant.
 pub fn judge(tree: &QueueTree, submitter: Submitter<'_>, spec: &JobSpec) -> Result<(), Denied> {
-    // Field by field: a new one does not compile until it is said here whether it needs a grant.
+    // Field by field: a new one does not compile until it is decided here whether it needs a grant.
     let JobSpec {
         name: _,
         user: _,
         uid: _,
         queue,
         priority,
-        // How much and for how long is the business of quota and limits, which hold for everybody.
+        // Size and duration are subject to quota and limits, which hold for all users.
         groups: _,
         time_limit: _,
         grace: _,
@@ -125,13 +125,15 @@ pub fn judge(tree: &QueueTree, submitter: Submitter<'_>, spec: &JobSpec) -> Resu
         });
     }
     match kind {
-        Kind::Task | Kind::Notebook(_) => Ok(()),
-        Kind::Service(Service { replicas, port: _ }) => judge_replicas(&grants, queue, *replicas),
+        WorkloadKind::Task | WorkloadKind::Notebook(_) => Ok(()),
+        WorkloadKind::Service(Service { replicas, port: _ }) => {
+            judge_replicas(&grants, queue, *replicas)
+        }
     }
 }
 
-/// May someone who is no admin give a service so many replicas? Those of its floor are protected
-/// for good.
+/// Checks that a user who is no admin may scale a service. Guaranteed replicas are always
+/// protected.
 ///
 /// # Errors
 /// The queue does not grant it.
@@ -140,17 +142,17 @@ pub fn judge_scale(
     queue: &QueueName,
     (had, wanted): (Replicas, Replicas),
 ) -> Result<(), Denied> {
-    if wanted.floor <= had.floor {
+    if wanted.guaranteed <= had.guaranteed {
         return Ok(());
     }
     judge_replicas(&Grants::of(tree, queue), queue, wanted)
 }
 
 fn judge_replicas(grants: &Grants, queue: &QueueName, replicas: Replicas) -> Result<(), Denied> {
-    if replicas.floor == 0 || grants.max_protect == Protection::Always {
+    if replicas.guaranteed == 0 || grants.max_protect == Protection::Always {
         return Ok(());
     }
-    let Replicas { floor, ceiling } = replicas;
+    let Replicas { guaranteed: floor, max: ceiling } = replicas;
     Err(Denied {
         message: format!(
             "{floor} replicas would be guaranteed, and queue {queue} grants {}",
@@ -162,8 +164,8 @@ fn judge_replicas(grants: &Grants, queue: &QueueName, replicas: Replicas) -> Res
     })
 }
 
-/// The time limit that a queue gives jobs which say nothing of one, and the queue that says so;
-/// `None` is the whole tree.
+/// Returns the default time limit of a queue, and the queue that sets it; `None` for the whole
+/// tree.
 #[must_use]
 pub fn default_time(tree: &QueueTree, queue: &QueueName) -> Option<(Span, Option<Arc<str>>)> {
     let path = path(tree, queue);
@@ -178,13 +180,13 @@ fn not_admitted(queue: &QueueName, grants: &Grants) -> Denied {
     let list = |names: &mut dyn Iterator<Item = String>| names.collect::<Vec<_>>().join(", ");
     let users = list(&mut grants.users.iter().map(ToString::to_string));
     let groups = list(&mut grants.groups.iter().map(ToString::to_string));
-    let who = match (users.is_empty(), groups.is_empty()) {
+    let admitted = match (users.is_empty(), groups.is_empty()) {
         (_, true) => users,
         (true, false) => format!("members of {groups}"),
         (false, false) => format!("{users} and members of {groups}"),
     };
     Denied {
-        message: format!("only {who} may submit to queue {queue}"),
+        message: format!("only {admitted} may submit to queue {queue}"),
         hint: "`muster queues` shows which queues you may use".to_owned(),
     }
 }
@@ -197,7 +199,7 @@ fn protection(most: Protection) -> String {
     }
 }
 
-/// The queues from the top to a queue.
+/// Returns the queues from the root to a queue.
 fn path<'t>(tree: &'t QueueTree, queue: &QueueName) -> Vec<&'t QueueSpec> {
     let mut path = Vec::new();
     let mut below = &tree.queues;

@@ -1,5 +1,5 @@
-//! The cluster file: text in, nodes out. Declared nodes have no hardware behind them as far as
-//! Muster knows, so their devices are marked virtual.
+//! Reader of the cluster file. Muster has not detected the hardware of declared nodes, so their
+//! devices are marked virtual.
 
 mod devices;
 
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use muster_model::NodeSpec;
 use muster_model::unit::{Bytes, CpuMilli};
 
-use crate::advice::{Document, refuse_other};
+use crate::advice::{FileKind, refuse_other};
 use crate::diagnostic::{Diagnostics, Problem, Problems, show};
 use crate::field::{Field, Item, Located, Many, Named, ROOT, Text, Whole, document};
 use crate::job::fields::{Cpus, JobName, Model, NodeNames, Size, duplicates, used_twice};
@@ -17,31 +17,31 @@ use crate::names::{MAX_NODES, check_name};
 use crate::source::{Place, Sources};
 use crate::suggest::nearest;
 use crate::yaml;
-use devices::{DeviceCounts, DeviceMemory};
+use devices::{DeviceCountField, DeviceMemory};
 
-/// Topology levels of one cluster.
+/// Most topology levels of one cluster.
 const MAX_LEVELS: usize = 8;
 
 document! {
-    /// A cluster for Muster: what there is.
+    /// A cluster for Muster: its nodes and topology.
     ClusterDocument ("cluster") requires ["nodes"] foreign &[("topology", "levels"), ("hosts", "nodes")] => {
         /// Topology levels, widest first, such as [block, leaf]; the node itself is always the last
-        /// and is not named.
+        /// level and is not named.
         "levels" levels: Many<JobName>,
-        /// Nodes, in ranges of equal ones.
+        /// Nodes; identical ones may share an entry.
         "nodes" nodes: Many<NodesDocument>,
     }
 }
 
 document! {
-    /// Equal nodes.
+    /// One or several identical nodes.
     NodesDocument ("nodes") requires ["name"] foreign &[("model", "gpu"), ("gpu-type", "gpu"), ("gpu-mem", "gpu-memory"), ("mem", "memory"), ("cores", "cpus")] => {
         /// A name, or a range of names such as node[01-04].
         "name" name: NodeNames,
-        /// GPUs of each node, or how many of each model where they differ: `{a100: 2, a100-1g.5gb:
+        /// Number of GPUs of each node, or by model if there are several: `{a100: 2, a100-1g.5gb:
         /// 14}`. 0 by default.
-        "gpus" gpus: DeviceCounts,
-        /// Their model, such as h100.
+        "gpus" gpus: DeviceCountField,
+        /// Model of the GPUs, such as h100.
         "gpu" gpu: Model,
         /// Memory of each GPU, such as 80GB, or by model: `{a100: 40GB, a100-1g.5gb: 5GB}`.
         "gpu-memory" gpu_memory: DeviceMemory,
@@ -58,7 +58,7 @@ document! {
     }
 }
 
-/// Per level and domain, the wider domain that it lies in, and where that was said first.
+/// By level and domain, the wider domain that contains it, and the place that first said so.
 type Parents = BTreeMap<(usize, Arc<str>), (Arc<str>, Place)>;
 
 /// A cluster as declared.
@@ -79,7 +79,7 @@ pub fn parse_cluster(source: &str, file: Option<&str>) -> Result<Cluster, Diagno
     let mut problems = Problems::default();
     let cluster =
         yaml::read_one(&sources, "cluster", "nodes: [{name: node01, gpus: 8}]", &mut problems)
-            .filter(|node| refuse_other(node, Document::Cluster, &mut problems).is_some())
+            .filter(|node| refuse_other(node, FileKind::Cluster, &mut problems).is_some())
             .and_then(|node| ClusterDocument::read(&node, ROOT, &mut problems))
             .and_then(|document| cluster(&document, &mut problems));
     match cluster {
@@ -139,7 +139,7 @@ fn levels(document: &ClusterDocument, problems: &mut Problems) -> Vec<Arc<str>> 
     levels.value.0.iter().map(|item| Arc::from(item.value.0.as_str())).collect()
 }
 
-/// A node without its name.
+/// Returns a node without its name.
 fn template(
     document: &NodesDocument,
     levels: &[Arc<str>],
@@ -167,8 +167,8 @@ fn template(
     (problems.len() == before).then_some(node)
 }
 
-/// Domains by level. A node that names one level names all: a gap would make its place in the tree
-/// unknown.
+/// Returns the domains by level. A node must name all levels or none: a gap would leave its place
+/// in the tree unknown.
 fn domains(
     written: Option<&Located<Named<Text>>>,
     levels: &[Arc<str>],
@@ -195,14 +195,14 @@ fn domains(
             Some(item) => domains.push(Arc::from(item.value.0.as_str())),
             None => problems.add(
                 Problem::new(format!("`domain` leaves out the level `{level}`"))
-                    .at(written.place, "a node stands in one domain of every level"),
+                    .at(written.place, "a node is in one domain of every level"),
             ),
         }
     }
     domains
 }
 
-/// A domain lies in one domain of the next wider level.
+/// Refuses a domain that is in two domains of the next wider level.
 fn check_domains(
     document: &NodesDocument,
     levels: &[Arc<str>],
@@ -212,10 +212,11 @@ fn check_domains(
 ) {
     let Some(written) = &document.domain else { return };
     for (index, pair) in domains.windows(2).enumerate() {
-        let (wide, narrow) = (&pair[0], &pair[1]);
+        let wide = &pair[0];
+        let narrow = &pair[1];
         match parents.get(&(index, Arc::clone(narrow))) {
             Some((known, first)) if known != wide => problems.add(
-                Problem::new(format!("{} `{narrow}` lies in two domains", levels[index + 1]))
+                Problem::new(format!("{} `{narrow}` is in two domains", levels[index + 1]))
                     .at(written.place, format!("in {} `{wide}` here", levels[index]))
                     .also(*first, format!("in {} `{known}` here", levels[index])),
             ),

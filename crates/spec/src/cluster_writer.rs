@@ -1,5 +1,5 @@
-//! The cluster file, written: nodes in, text out. What is written reads back as the same cluster;
-//! what a cluster file cannot say is refused, never changed.
+//! Writer of the cluster file. The text reads back as the same cluster; a cluster that the format
+//! cannot express is refused, never changed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,27 +15,28 @@ use crate::hostlist::fold_names;
 /// Comments of a cluster file, a line each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterNotes {
-    /// At the top.
+    /// Comment at the top of the file.
     pub heading: Vec<String>,
-    /// Above the entry of a node.
+    /// Comments above the entries of nodes.
     pub nodes: BTreeMap<NodeName, Vec<String>>,
 }
 
-/// Why a cluster cannot be written.
+/// Reason for which a cluster cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum Unwritable {
-    /// A reader would refuse it: no nodes, a name that is none, a domain in two wider ones, ...
+    /// A reader would refuse it: no nodes, an invalid name, a domain in two wider ones, ...
     #[error("{0}")]
     Refused(Box<Diagnostics>),
-    /// A reader would see another node: devices of one model in several sizes or apart from each
-    /// other, devices that were found and not declared.
+    /// A reader would see another node: devices of one model that differ in size or are not
+    /// adjacent, or devices that were detected and not declared.
     #[error(
-        "a cluster file cannot say what node `{0}` has: devices of one model are alike there, and have no ids"
+        "a cluster file cannot express the devices of node `{0}`: devices of one model are identical there, and have no ids"
     )]
     Differs(NodeName),
 }
 
-/// The cluster file of a cluster. Neighbours that are equal, with equal notes, share an entry.
+/// Returns the cluster file of a cluster. Adjacent nodes that are identical, with equal notes,
+/// share an entry.
 ///
 /// # Errors
 /// See [`Unwritable`].
@@ -67,7 +68,7 @@ pub fn write_cluster(cluster: &Cluster, notes: &ClusterNotes) -> Result<String, 
         start = end;
     }
 
-    // 2. It is what it says.
+    // 2. Check that it reads back as the same cluster.
     let read = parse_cluster(&text, None).map_err(|error| Unwritable::Refused(Box::new(error)))?;
     let differs = read.nodes.iter().zip(&cluster.nodes).find(|(read, node)| read != node);
     match differs {
@@ -78,13 +79,13 @@ pub fn write_cluster(cluster: &Cluster, notes: &ClusterNotes) -> Result<String, 
 
 pub(crate) fn comments(text: &mut String, indent: &str, lines: &[String]) {
     for line in lines {
-        // What others wrote, such as the reason of a drain, must not end the comment.
+        // Text of users, such as the reason of a drain, must not end the comment.
         let line: String = line.chars().map(|c| if is_plain(c) { c } else { ' ' }).collect();
         let _ = writeln!(text, "{}", format!("{indent}# {line}").trim_end());
     }
 }
 
-/// Fields of an entry after its name.
+/// Returns the fields of an entry after its name.
 fn body(node: &NodeSpec, levels: &[std::sync::Arc<str>]) -> String {
     let mut fields = devices(node);
     if node.cpus.0 > 0 {
@@ -105,7 +106,7 @@ fn body(node: &NodeSpec, levels: &[std::sync::Arc<str>]) -> String {
     fields.join(", ")
 }
 
-/// GPUs: of one model, or by model where there are several.
+/// Returns the fields for GPUs: of one model, or by model if there are several.
 fn devices(node: &NodeSpec) -> Vec<String> {
     let mut kinds: Vec<(&Device, usize)> = Vec::new();
     for device in &node.devices {
@@ -144,12 +145,13 @@ fn map<K: AsRef<str>, V: AsRef<str>>(
     format!("{name}: {{{}}}", pairs.join(", "))
 }
 
-/// A field with a size; none for what is unknown.
+/// Returns a field with a size; `None` if the size is unknown.
 fn size(name: &str, bytes: Bytes) -> Option<String> {
     in_unit(bytes).map(|size| format!("{name}: {size}"))
 }
 
-/// A size in the unit that says it exactly in the smallest number; none for what is unknown.
+/// Returns a size in the unit that expresses it exactly in the smallest number; `None` if it is
+/// unknown.
 fn in_unit(bytes: Bytes) -> Option<String> {
     const UNITS: [(u64, &str); 6] = [
         (1_000_000_000, "GB"),
@@ -164,7 +166,7 @@ fn in_unit(bytes: Bytes) -> Option<String> {
     (bytes.0 > 0).then(|| format!("{}{word}", bytes.0 / unit))
 }
 
-/// Text as a YAML value: a plain word where no reader could take it for something else.
+/// Returns text as a YAML value: a plain word if no reader could take it for another type.
 pub(crate) fn scalar(text: &str) -> String {
     const MEANT_OTHERWISE: [&str; 9] =
         ["null", "true", "false", "yes", "no", "on", "off", "y", "n"];
@@ -188,7 +190,7 @@ pub(crate) fn scalar(text: &str) -> String {
     quoted
 }
 
-/// Letters that YAML takes as they are, in quotes and in comments.
+/// Returns true for characters that YAML takes literally, in quotes and in comments.
 fn is_plain(c: char) -> bool {
     matches!(c, ' '..='~') || (!c.is_ascii() && c.is_alphanumeric())
 }

@@ -1,5 +1,5 @@
-//! What is wrong with a text and where, and how people are told. Wording belongs to the readers and
-//! checks; this file only collects, orders and draws. It never decides that something is wrong.
+//! Diagnostics: problems of a text with their places. Readers and checks find and word them; this
+//! module collects, orders and renders them.
 
 use std::fmt;
 use std::ops::Range;
@@ -9,40 +9,41 @@ use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
 use crate::source::{Place, Sources};
 
-/// Complaints kept per text; more are only counted. Nobody reads the twenty-first.
+/// Most problems kept per text; more are only counted, since users do not read them.
 const MAX_KEPT: usize = 20;
 
-/// One complaint.
+/// One problem of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// What is wrong, one lowercase fragment.
+    /// Description of the problem, one lowercase fragment.
     pub message: String,
-    /// Line in the file, from 1; 0 when the cause is not in the file (an option, or the file as a
+    /// Line in the file, from 1; 0 if the cause is not in the file (an option, or the file as a
     /// whole).
     pub line: u32,
-    /// Column in characters, from 1; 0 likewise.
+    /// Column in characters, from 1; 0 if the cause is not in the file.
     pub column: u32,
-    /// Characters it covers on its line.
+    /// Number of characters covered on the line.
     pub length: u32,
-    /// What stands beside the carets: what was expected, or what there is.
+    /// Text beside the carets: what was expected, or what there is.
     pub label: String,
-    /// The next step.
+    /// Next step; `None` if there is no obvious one.
     pub hint: Option<String>,
     problem: Problem,
 }
 
 impl Diagnostic {
-    /// What is wrong on one line, without the text around it.
+    /// Returns the problem on one line, without the source text.
     pub(crate) fn one_line(&self) -> String {
-        // Beside a second place the label only numbers the places.
-        match self.label.is_empty() || !self.problem.also.is_empty() {
-            true => self.message.clone(),
-            false => format!("{}: {}", self.message, self.label),
+        // With a second place, the label only distinguishes the places.
+        if self.label.is_empty() || !self.problem.also.is_empty() {
+            self.message.clone()
+        } else {
+            format!("{}: {}", self.message, self.label)
         }
     }
 }
 
-/// Everything that is wrong with one text, in the order of the text.
+/// All problems of one text, in the order of the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostics {
     list: Vec<Diagnostic>,
@@ -50,28 +51,28 @@ pub struct Diagnostics {
     sources: Arc<Sources>,
 }
 
-/// Whether rendered text carries terminal colours.
+/// Use of terminal colours in rendered text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Colour {
-    /// Plain text.
+    /// Plain text without escapes.
     Never,
-    /// ANSI escapes.
+    /// Text with ANSI escapes.
     Always,
 }
 
 impl Diagnostics {
-    /// The complaints, at most twenty.
+    /// Returns the problems, at most twenty.
     pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
         self.list.iter()
     }
 
-    /// How many complaints there are, those beyond the twenty that are kept included.
+    /// Returns the number of problems, including those beyond the twenty that are kept.
     #[must_use]
     pub fn count(&self) -> usize {
         self.list.len() + self.uncounted
     }
 
-    /// All complaints as text, each with its source line, an empty line between them.
+    /// Returns all problems as text, each with its source line, separated by empty lines.
     #[must_use]
     pub fn render(&self, colour: Colour) -> String {
         let mut parts: Vec<_> = self.list.iter().map(|one| self.render_one(one, colour)).collect();
@@ -81,7 +82,7 @@ impl Diagnostics {
         parts.join("\n\n")
     }
 
-    /// One complaint as text. It must come from this value.
+    /// Returns one problem as text. It must come from this value.
     #[must_use]
     pub fn render_one(&self, one: &Diagnostic, colour: Colour) -> String {
         let renderer = match colour {
@@ -100,7 +101,7 @@ impl fmt::Display for Diagnostics {
 
 impl std::error::Error for Diagnostics {}
 
-/// A complaint while it is being made: built by whoever finds it, added to [`Problems`].
+/// A problem under construction: built by the check that finds it, then added to [`Problems`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     message: String,
@@ -110,32 +111,32 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// A complaint about the text as a whole.
+    /// Returns a problem of the text as a whole.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), at: None, also: Vec::new(), hint: None }
     }
 
-    /// Points at the cause.
+    /// Sets the place of the cause.
     pub(crate) fn at(mut self, place: Place, label: impl Into<String>) -> Self {
         self.at = Some((place, label.into()));
         self
     }
 
-    /// Points at a second place that contributes.
+    /// Adds a second place that contributes.
     pub(crate) fn also(mut self, place: Place, label: impl Into<String>) -> Self {
         self.also.push((place, label.into()));
         self
     }
 
-    /// Offers the next step.
+    /// Sets the next step.
     pub(crate) fn hint(mut self, hint: impl Into<Option<String>>) -> Self {
         self.hint = hint.into();
         self
     }
 
     fn draw(&self, sources: &Sources, renderer: &Renderer) -> String {
-        // 1. What to point at. A job given by options alone has an empty file: there is nothing to
-        //    show of it.
+        // 1. The places. A job given by options alone has an empty file, of which there is nothing
+        //    to show.
         let mut marks: Vec<(Place, &str, AnnotationKind)> = Vec::new();
         marks.extend(
             self.at.iter().map(|(at, label)| (*at, label.as_str(), AnnotationKind::Primary)),
@@ -169,8 +170,8 @@ impl Problem {
     }
 }
 
-/// The lines of one source that marks stand in. Only those lines are handed to the renderer, so
-/// that a complaint about a large file costs no more than one about a small file.
+/// Returns the lines of one source that contain marks. Only those lines are passed to the renderer,
+/// so that a problem in a large file costs no more than one in a small file.
 fn snippet<'a>(
     sources: &'a Sources,
     source: u32,
@@ -196,7 +197,7 @@ fn snippet<'a>(
     snippet
 }
 
-/// Collects complaints, so that one run tells all of them.
+/// Collects problems, so that one run reports all of them.
 #[derive(Debug, Default)]
 pub(crate) struct Problems {
     list: Vec<Problem>,
@@ -204,8 +205,8 @@ pub(crate) struct Problems {
 }
 
 impl Problems {
-    /// Adds a complaint. The same complaint about the same place is kept once: an option is merged
-    /// over every document, and its mistake is still one.
+    /// Adds a problem. The same problem at the same place is kept once: an option is merged over
+    /// every document, but its mistake is reported once.
     pub(crate) fn add(&mut self, problem: Problem) {
         if self.list.contains(&problem) {
             return;
@@ -216,20 +217,17 @@ impl Problems {
         }
     }
 
-    /// How many there are so far.
+    /// Returns the number of problems so far.
     pub(crate) fn len(&self) -> usize {
         self.list.len() + self.dropped
     }
 
-    /// `value` when nothing was wrong.
+    /// Returns `value` if there are no problems.
     pub(crate) fn finish<T>(self, value: T, sources: &Arc<Sources>) -> Result<T, Diagnostics> {
-        match self.list.is_empty() {
-            true => Ok(value),
-            false => Err(self.into_diagnostics(sources)),
-        }
+        if self.list.is_empty() { Ok(value) } else { Err(self.into_diagnostics(sources)) }
     }
 
-    /// The complaints, in the order of the text.
+    /// Returns the problems, in the order of the text.
     pub(crate) fn into_diagnostics(mut self, sources: &Arc<Sources>) -> Diagnostics {
         self.list.sort_by_key(|problem| problem.at.as_ref().map(|(place, _)| *place));
         let list = self.list.into_iter().map(|problem| public(problem, sources)).collect();
@@ -254,7 +252,7 @@ fn public(problem: Problem, sources: &Sources) -> Diagnostic {
     }
 }
 
-/// A piece of user text for a message: quoted, at most 40 characters, control characters escaped.
+/// Returns user text for a message: quoted, at most 40 characters, control characters escaped.
 pub(crate) fn show(text: &str) -> String {
     let mut shown: String = text.chars().take(40).flat_map(escape).collect();
     if text.chars().nth(40).is_some() {
@@ -264,9 +262,10 @@ pub(crate) fn show(text: &str) -> String {
 }
 
 fn escape(character: char) -> impl Iterator<Item = char> {
-    let text = match character.is_control() {
-        true => character.escape_default().to_string(),
-        false => character.to_string(),
+    let text = if character.is_control() {
+        character.escape_default().to_string()
+    } else {
+        character.to_string()
     };
     text.chars().collect::<Vec<_>>().into_iter()
 }

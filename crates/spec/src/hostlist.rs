@@ -1,32 +1,32 @@
-//! Lists of node names as Slurm and cluster files write them, both ways: `node[01-03,07]` for four
-//! names. Order is kept, so that folding and expanding give back the same list.
+//! Host lists as Slurm and cluster files write them: `node[01-03,07]` for four names. Folding and
+//! expanding keep the order, so that together they give back the same list.
 
 use crate::names::{MAX_NODES, NodePattern};
 use crate::quantity::Malformed;
 
-/// Digits that a number in brackets can have; more are left as they are.
+/// Most digits of a number in brackets; names with longer numbers are not folded.
 const MAX_DIGITS: usize = 9;
 
-/// Folds neighbours that differ in one number only: `n1, n2, n4` becomes `n[1-2,4]`. Names that
-/// fold with no neighbour stay as they are.
+/// Folds neighbours that differ in one number only: `n1, n2, n4` becomes `n[1-2,4]`. Other names
+/// are unchanged.
 #[must_use]
 pub fn fold_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let mut folded = Vec::new();
-    let mut open: Option<Run<'a>> = None;
+    let mut open: Option<FoldedNames<'a>> = None;
     for name in names {
         if open.as_mut().is_some_and(|run| run.take(name)) {
             continue;
         }
-        folded.extend(open.replace(Run::new(name)).map(|run| run.text()));
+        folded.extend(open.replace(FoldedNames::new(name)).map(|run| run.text()));
     }
     folded.extend(open.map(|run| run.text()));
     folded
 }
 
-/// The names that a list such as `node[01-03],login1` stands for, in order.
+/// Expands a list such as `node[01-03],login1` to names, in order.
 ///
 /// # Errors
-/// What is not such a list, and more than 100,000 names.
+/// The text is no such list, or stands for more than 100,000 names.
 pub fn expand_names(list: &str) -> Result<Vec<String>, Malformed> {
     let mut names = Vec::new();
     for part in split_outside_brackets(list) {
@@ -40,7 +40,8 @@ pub fn expand_names(list: &str) -> Result<Vec<String>, Malformed> {
 }
 
 fn split_outside_brackets(list: &str) -> Vec<&str> {
-    let (mut depth, mut start) = (0u32, 0);
+    let mut depth = 0u32;
+    let mut start = 0;
     let mut parts = Vec::new();
     for (at, letter) in list.char_indices() {
         match letter {
@@ -57,26 +58,26 @@ fn split_outside_brackets(list: &str) -> Vec<&str> {
     parts
 }
 
-/// Names that fold so far.
-struct Run<'a> {
+/// Names that fold together so far.
+struct FoldedNames<'a> {
     first: &'a str,
-    /// What stands around the number, once a second name has shown which number it is.
+    /// Text before and after the number, known once a second name shows which number varies.
     around: Option<(&'a str, &'a str)>,
     ranges: Vec<Range<'a>>,
 }
 
-/// Numbers that follow each other, written as wide as the first.
+/// Consecutive numbers, padded like the first.
 struct Range<'a> {
     first: &'a str,
     last: u64,
 }
 
-impl<'a> Run<'a> {
+impl<'a> FoldedNames<'a> {
     fn new(first: &'a str) -> Self {
         Self { first, around: None, ranges: Vec::new() }
     }
 
-    /// Takes the name in, if it folds with those before it.
+    /// Adds the name if it folds with those before it; returns whether it does.
     fn take(&mut self, name: &'a str) -> bool {
         let Some((before, after)) = self.around.or_else(|| around(self.first, name)) else {
             return false;
@@ -115,7 +116,7 @@ impl<'a> Range<'a> {
         sound.then(|| digits.parse().ok()).flatten().map(|last| Self { first: digits, last })
     }
 
-    /// The number after the last; as a reader of the range would write it.
+    /// Returns the number after the last, as expanding the range would write it.
     fn next(&self) -> String {
         self.padded(self.last + 1)
     }
@@ -123,7 +124,7 @@ impl<'a> Range<'a> {
     fn padded(&self, number: u64) -> String {
         let width = if self.first.starts_with('0') { self.first.len() } else { 0 };
         let text = format!("{number:0width$}");
-        // A reader takes no longer number, so none is written.
+        // Expanding accepts no longer number, so none is written.
         if text.len() > MAX_DIGITS { String::new() } else { text }
     }
 
@@ -133,11 +134,12 @@ impl<'a> Range<'a> {
     }
 }
 
-/// What two names have in common around the one number in which they differ.
+/// Returns the common text of two names before and after the one number in which they differ.
 fn around<'a>(a: &'a str, b: &str) -> Option<(&'a str, &'a str)> {
     let same = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
     let before = a.get(..same)?.trim_end_matches(|letter: char| letter.is_ascii_digit());
-    let (rest, other) = (&a[before.len()..], b.get(before.len()..)?);
+    let rest = &a[before.len()..];
+    let other = b.get(before.len()..)?;
     let same = rest.bytes().rev().zip(other.bytes().rev()).take_while(|(a, b)| a == b).count();
     let after =
         rest.get(rest.len() - same..)?.trim_start_matches(|letter: char| letter.is_ascii_digit());

@@ -1,6 +1,6 @@
-//! Text in, checked model and diagnostics out: job documents, queue files, cluster files, facts and
-//! site files, rows of traces, and the quantities in them. This crate reads no file, no clock and
-//! no environment; texts and sites are handed in.
+//! Converts text to checked models and diagnostics: job documents, queue files, cluster files,
+//! facts and site files, rows of traces, and the quantities in them. This crate reads no file, no
+//! clock and no environment; texts and sites are arguments.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
@@ -33,17 +33,17 @@ pub use cluster::{Cluster, parse_cluster};
 pub use cluster_writer::{ClusterNotes, Unwritable, write_cluster};
 pub use diagnostic::{Colour, Diagnostic, Diagnostics};
 pub use hostlist::{expand_names, fold_names};
-pub use job::{Checked, Document, check, check_all, parse};
+pub use job::{CheckedJob, ParsedJob, check, check_all, parse};
 pub use names::check_name;
-pub use partition::{Choice, Partition, PartitionError, partition};
-pub use quantity::Begin;
+pub use partition::{ClusterPartition, PartitionError, ServiceNodes, partition};
+pub use quantity::EarliestStart;
 pub use queues::parse_queues;
 pub use queues_writer::{UnwritableQueues, write_queues};
 pub use schema::{cluster_schema, facts_schema, queues_schema, recipe_schema, schema, site_schema};
-pub use site::Site;
+pub use site::SubmissionSite;
 pub use suggest::nearest;
 pub use trace::openb;
 pub use trace::{
-    Ended, RowError, TRACE_HEADER, TraceFormat, TraceJob, TraceReader, TraceRefusal,
+    JobEnd, RowError, TRACE_HEADER, TraceFormat, TraceJob, TraceReader, TraceRefusal,
     write_trace_job,
 };

@@ -1,5 +1,5 @@
-//! Names: of jobs, groups, queues and nodes, and ranges of node names. A name never holds a path
-//! separator, so that it can be part of a file name without care.
+//! Names of jobs, groups, queues and nodes, and ranges of node names. A name never has a path
+//! separator, so that it is safe as part of a file name.
 
 use crate::quantity::Malformed;
 
@@ -7,13 +7,13 @@ use crate::quantity::Malformed;
 pub(crate) const MAX_NAME: usize = 64;
 /// Longest node name; host names are no longer (hostname(7)).
 const MAX_NODE_NAME: usize = 253;
-/// Node names that one range may stand for.
+/// Most node names that one range may stand for.
 pub(crate) const MAX_NODES: usize = 100_000;
 
-/// A name of at most 64 letters, digits, `.`, `_` and `-` that starts with neither `-` nor `.`.
+/// Checks a name: at most 64 letters, digits, `.`, `_` and `-`, starting with neither `-` nor `.`.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The text is no such name.
 pub fn check_name(text: &str) -> Result<String, Malformed> {
     checked(text, MAX_NAME)
 }
@@ -23,7 +23,7 @@ fn checked(text: &str, longest: usize) -> Result<String, Malformed> {
         return Err(malformed("this is empty"));
     }
     if text.contains(['/', '\\']) {
-        return Err(malformed("a name holds no path separators"));
+        return Err(malformed("a name has no path separators"));
     }
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     if let Some(other) = text.chars().find(|c| !allowed(*c)) {
@@ -41,7 +41,7 @@ fn checked(text: &str, longest: usize) -> Result<String, Malformed> {
     Ok(text.to_owned())
 }
 
-/// A name made from any text, for jobs that were not given one; `None` when nothing usable is left.
+/// Makes a name from any text, for jobs without one; `None` if no usable character is left.
 pub(crate) fn name_from(text: &str) -> Option<String> {
     let allowed =
         |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '-' };
@@ -55,22 +55,22 @@ pub(crate) fn name_from(text: &str) -> Option<String> {
 /// unexpanded, since a short text can stand for very many names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodePattern {
-    /// Text before a bracket, and what the bracket lists.
-    parts: Vec<(String, Vec<Numbers>)>,
+    /// Text before a bracket, and the numbers in it.
+    parts: Vec<(String, Vec<NumberRange>)>,
     /// Text after the last bracket.
     tail: String,
 }
 
-/// `01-04`: padded to the width of the first number where that begins with a zero.
+/// A range such as `01-04`, padded to the width of the first number if that begins with a zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Numbers {
+struct NumberRange {
     first: usize,
     last: usize,
     width: usize,
 }
 
 impl NodePattern {
-    /// Parses a pattern; what it stands for are valid node names, at most [`MAX_NODES`] of them.
+    /// Parses a pattern of valid node names, at most [`MAX_NODES`] of them.
     pub(crate) fn parse(text: &str) -> Result<Self, Malformed> {
         let expected =
             || malformed("expected a name such as `node07`, or a range such as `node[01-04]`");
@@ -79,7 +79,7 @@ impl NodePattern {
         while let Some((before, after)) = rest.split_once('[') {
             let (list, after) = after.split_once(']').ok_or_else(expected)?;
             let numbers: Result<Vec<_>, _> =
-                list.split(',').map(|part| Numbers::parse(part.trim())).collect();
+                list.split(',').map(|part| NumberRange::parse(part.trim())).collect();
             pattern.parts.push((before.to_owned(), numbers?));
             rest = after;
         }
@@ -87,8 +87,7 @@ impl NodePattern {
         if pattern.count() > MAX_NODES {
             return Err(malformed(format!("more than {MAX_NODES} nodes")));
         }
-        // Numbers are digits, so that one name is as valid as any other; the longest decides about
-        // length.
+        // All names differ only in digits, so checking the longest one checks all.
         let longest = pattern.parts.iter().fold(String::new(), |name, (before, numbers)| {
             let digits = numbers.iter().map(|range| range.text(range.last)).max_by_key(String::len);
             name + before + &digits.unwrap_or_default()
@@ -97,9 +96,9 @@ impl NodePattern {
         Ok(pattern)
     }
 
-    /// How many names it stands for.
+    /// Returns the number of names it stands for.
     pub(crate) fn count(&self) -> usize {
-        let choices = |numbers: &[Numbers]| {
+        let choices = |numbers: &[NumberRange]| {
             numbers
                 .iter()
                 .fold(0usize, |sum, range| sum.saturating_add(range.last - range.first + 1))
@@ -107,7 +106,7 @@ impl NodePattern {
         self.parts.iter().fold(1usize, |count, (_, numbers)| count.saturating_mul(choices(numbers)))
     }
 
-    /// The names, in order.
+    /// Returns the names, in order.
     pub(crate) fn names(&self) -> Vec<String> {
         let mut names = vec![String::new()];
         for (before, numbers) in &self.parts {
@@ -124,7 +123,7 @@ impl NodePattern {
     }
 }
 
-impl Numbers {
+impl NumberRange {
     fn parse(part: &str) -> Result<Self, Malformed> {
         let expected = || malformed("expected numbers such as `01-04` or `1,3,5` in the brackets");
         let number = |text: &str| -> Result<usize, Malformed> {
@@ -133,11 +132,13 @@ impl Numbers {
             digits.then(|| text.parse().ok()).flatten().ok_or_else(expected)
         };
         let (low, high) = part.split_once('-').unwrap_or((part, part));
-        let (first, last) = (number(low)?, number(high)?);
+        let first = number(low)?;
+        let last = number(high)?;
         let width = if low.starts_with('0') { low.len() } else { 0 };
-        match first <= last {
-            true => Ok(Self { first, last, width }),
-            false => Err(malformed(format!("this range runs backwards; write `{high}-{low}`"))),
+        if first <= last {
+            Ok(Self { first, last, width })
+        } else {
+            Err(malformed(format!("this range runs backwards; write `{high}-{low}`")))
         }
     }
 

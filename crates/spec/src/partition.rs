@@ -1,6 +1,5 @@
-//! Two pools out of one cluster: batch (Slurm) and services (Kubernetes). Every node is moved into
-//! one of them, so that none can be in both. Which nodes to take is decided here; what the pools
-//! are told is not.
+//! Partition of a cluster into two pools: batch (Slurm) and services (Kubernetes). Every node is
+//! moved into one of them, so that none can be in both. Only the choice of nodes is made here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,42 +11,42 @@ use crate::hostlist::expand_names;
 use crate::quantity::Malformed;
 use crate::suggest::nearest;
 
-/// Which nodes are for services.
+/// Selection of the nodes for services.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Choice {
-    /// So many, wherever they break the fewest topology domains.
+pub enum ServiceNodes {
+    /// This many nodes, chosen to split the fewest topology domains.
     Count(usize),
-    /// These, as a list such as `node[01-02],node07`.
+    /// The named nodes, as a list such as `node[01-02],node07`.
     Names(String),
-    /// Those with this label.
+    /// All nodes with this label.
     Label {
-        /// Its name.
+        /// Name of the label.
         name: String,
-        /// Its value.
+        /// Value of the label.
         value: String,
     },
 }
 
-/// The two pools.
+/// The two pools of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Partition {
-    /// For Slurm; nodes in the order of the cluster.
+pub struct ClusterPartition {
+    /// Pool for Slurm; nodes in the order of the cluster.
     pub batch: Cluster,
-    /// For Kubernetes; nodes in the order of the cluster.
+    /// Pool for Kubernetes; nodes in the order of the cluster.
     pub services: Cluster,
     /// Topology domains with nodes in both pools, as level and domain, widest level first.
     pub broken: Vec<(Arc<str>, Arc<str>)>,
 }
 
-/// Why a cluster cannot be partitioned like that.
+/// Reason for which a cluster cannot be partitioned as requested.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PartitionError {
     /// No node would be left for batch.
     #[error("{chosen} of {nodes} nodes for services leaves none for batch; at most {most} can be chosen", most = nodes.saturating_sub(1))]
     NoBatch {
-        /// Nodes asked for.
+        /// Number of nodes asked for.
         chosen: usize,
-        /// Nodes that there are.
+        /// Number of nodes of the cluster.
         nodes: usize,
     },
     /// No node would be left for services.
@@ -55,66 +54,68 @@ pub enum PartitionError {
         "0 of {nodes} nodes are for services; at least 1 is needed, else there is nothing to partition"
     )]
     NoServices {
-        /// Nodes that there are.
+        /// Number of nodes of the cluster.
         nodes: usize,
     },
-    /// The list is none.
+    /// The text is no list of nodes.
     #[error("`{list}` is not a list of nodes: {why}")]
     Names {
-        /// As written.
+        /// The list as written.
         list: String,
-        /// Why.
+        /// Reason for which it is malformed.
         why: Malformed,
     },
-    /// There is no such node.
+    /// The cluster has no node with this name.
     #[error("the cluster has no node `{name}`{}", near.as_ref().map(|near| format!("; did you mean `{near}`?")).unwrap_or_default())]
     UnknownNode {
-        /// As written.
+        /// The name as written.
         name: String,
-        /// The nearest that there is.
+        /// Nearest name of a node, if any is similar.
         near: Option<String>,
     },
     /// No node has that label.
     #[error("none of {nodes} nodes has the label `{name}: {value}`{}", known.as_ref().map(|known| format!("; they have {known}")).unwrap_or_default())]
     UnknownLabel {
-        /// Its name.
+        /// Name of the label.
         name: String,
-        /// Its value.
+        /// Value of the label.
         value: String,
-        /// Nodes that there are.
+        /// Number of nodes of the cluster.
         nodes: usize,
-        /// What is near: values of that label with the number of nodes, else the labels that there
-        /// are.
+        /// Existing values of that label with their numbers of nodes, else the existing labels.
         known: Option<String>,
     },
 }
 
-/// Splits a cluster. Order is kept in both pools.
+/// Splits a cluster into two pools, each in the order of the cluster.
 ///
 /// # Errors
 /// See [`PartitionError`]; each pool has at least one node.
-pub fn partition(cluster: Cluster, choice: &Choice) -> Result<Partition, PartitionError> {
-    // 1. Which.
+pub fn partition(
+    cluster: Cluster,
+    choice: &ServiceNodes,
+) -> Result<ClusterPartition, PartitionError> {
+    // 1. Choose the nodes.
     let nodes = cluster.nodes.len();
     let chosen = match choice {
-        Choice::Count(count) => {
+        ServiceNodes::Count(count) => {
             in_bounds(*count, nodes)?;
             choose(&cluster, *count)
         }
-        Choice::Names(list) => named(&cluster, list)?,
-        Choice::Label { name, value } => labelled(&cluster, name, value)?,
+        ServiceNodes::Names(list) => named(&cluster, list)?,
+        ServiceNodes::Label { name, value } => labelled(&cluster, name, value)?,
     };
     in_bounds(chosen.len(), nodes)?;
 
-    // 2. Each is taken out of what is left: a value cannot be moved twice.
+    // 2. Move each out of the cluster: a value cannot be moved twice.
     let mut left: Vec<Option<NodeSpec>> = cluster.nodes.into_iter().map(Some).collect();
     let services: Vec<NodeSpec> =
         chosen.iter().filter_map(|index| left.get_mut(*index)?.take()).collect();
     let batch: Vec<NodeSpec> = left.into_iter().flatten().collect();
 
-    // 3. What that breaks.
+    // 3. Domains that are split.
     let broken = broken(&cluster.levels, &batch, &services);
-    Ok(Partition {
+    Ok(ClusterPartition {
         batch: Cluster { levels: cluster.levels.clone(), nodes: batch },
         services: Cluster { levels: cluster.levels, nodes: services },
         broken,
@@ -170,11 +171,12 @@ fn labelled(cluster: &Cluster, name: &str, value: &str) -> Result<BTreeSet<usize
             .or_else(|| {
                 list(names.into_iter().collect()).map(|names| format!("the labels {names}"))
             });
-    let (name, value) = (name.to_owned(), value.to_owned());
+    let name = name.to_owned();
+    let value = value.to_owned();
     Err(PartitionError::UnknownLabel { name, value, nodes: cluster.nodes.len(), known })
 }
 
-/// Domains with nodes on both sides.
+/// Returns the domains with nodes in both pools.
 fn broken(
     levels: &[Arc<str>],
     batch: &[NodeSpec],
@@ -191,19 +193,19 @@ fn broken(
     levels.iter().enumerate().flat_map(of_level).collect()
 }
 
-/// A domain with what is in it, or a node by index.
+/// A domain with its contents, or a node by index.
 enum Tree {
     Node(usize),
     Domain { level: usize, size: usize, inside: Vec<Tree> },
 }
 
-/// Cost of a broken domain, before its level is added: the number of broken domains decides, and
-/// among equals the narrower ones are spared, since it is in them that gangs are placed.
+/// Cost of a split domain, before its level is added: the number of split domains decides, and
+/// among equals narrower ones are avoided, since gangs are placed in them.
 const BROKEN: u64 = 1 << 32;
 
-/// So many nodes that the fewest domains are broken: whole domains where they add up, and among
-/// equals ([`BROKEN`]) the last of the file. A knapsack over the tree of domains; its cost is nodes
-/// × chosen at worst.
+/// Chooses `count` nodes such that the fewest domains are split: whole domains if they add up, and
+/// among equals ([`BROKEN`]) the last of the file. A knapsack over the tree of domains; its cost is
+/// nodes × chosen at worst.
 fn choose(cluster: &Cluster, count: usize) -> BTreeSet<usize> {
     let inside = trees(cluster, &(0..cluster.nodes.len()).collect::<Vec<_>>(), 0);
     let mut chosen = BTreeSet::new();
@@ -211,7 +213,8 @@ fn choose(cluster: &Cluster, count: usize) -> BTreeSet<usize> {
     chosen
 }
 
-/// The domains of one level, in order of first sight; nodes without one stand beside them.
+/// Returns the domains of one level, in order of first occurrence, with nodes without a domain
+/// beside them.
 fn trees(cluster: &Cluster, nodes: &[usize], level: usize) -> Vec<Tree> {
     let mut groups: Vec<(Option<&Arc<str>>, Vec<usize>)> = Vec::new();
     let mut places: BTreeMap<&Arc<str>, usize> = BTreeMap::new();
@@ -235,8 +238,7 @@ fn trees(cluster: &Cluster, nodes: &[usize], level: usize) -> Vec<Tree> {
 }
 
 impl Tree {
-    /// By how many of its nodes are taken, up to a limit: what the domains that this breaks cost at
-    /// least.
+    /// Returns the least cost of split domains, by number of nodes taken, up to a limit.
     fn costs(&self, limit: usize) -> Vec<u64> {
         let Self::Domain { level, size, inside } = self else { return vec![0; 1 + limit.min(1)] };
         let mut costs = sums(inside, limit).pop().unwrap_or_default();
@@ -246,11 +248,12 @@ impl Tree {
     }
 }
 
-/// After each tree, the costs of all up to it together; before the first, that of taking none.
+/// Returns the combined costs of the trees up to each one; the first entry is that of taking none.
 fn sums(trees: &[Tree], limit: usize) -> Vec<Vec<u64>> {
     let mut sums = vec![vec![0]];
     for tree in trees {
-        let (before, costs) = (&sums[sums.len() - 1], tree.costs(limit));
+        let before = &sums[sums.len() - 1];
+        let costs = tree.costs(limit);
         let mut after = vec![u64::MAX; (before.len() + costs.len() - 1).min(limit + 1)];
         for (taken, cost) in before.iter().enumerate() {
             for (more, extra) in costs.iter().enumerate().take((limit + 1).saturating_sub(taken)) {
@@ -263,7 +266,7 @@ fn sums(trees: &[Tree], limit: usize) -> Vec<Vec<u64>> {
     sums
 }
 
-/// Takes so many at the least cost, from the last tree on.
+/// Takes `count` nodes at the least cost, starting with the last tree.
 fn take_from(trees: &[Tree], count: usize, chosen: &mut BTreeSet<usize>) {
     let sums = sums(trees, count);
     let mut rest = count;

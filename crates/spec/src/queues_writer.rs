@@ -1,34 +1,34 @@
-//! The queue file, written: a tree in, text out. What is written reads back as the same tree; what
-//! a queue file cannot say is refused, never changed.
+//! Writer of the queue file. The text reads back as the same tree; a tree that the format cannot
+//! express is refused, never changed.
 
 use std::fmt::Write as _;
 
 use muster_model::Time;
 use muster_model::job::Protection;
-use muster_model::queue::{Backfill, Budget, PlacementPolicy, QueueSpec, QueueTree};
+use muster_model::queue::{Backfill, PlacementPolicy, QueueBudget, QueueSpec, QueueTree};
 
 use crate::cluster_writer::{comments, scalar};
 use crate::diagnostic::Diagnostics;
 use crate::quantity::{instant_text, span_text};
 use crate::queues::parse_queues;
 
-/// Why a tree cannot be written.
+/// Reason for which a tree cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum UnwritableQueues {
     /// A reader would refuse it: no queues, children with more quota than their parent, ...
     #[error("{0}")]
     Refused(Box<Diagnostics>),
     /// A reader would see another tree.
-    #[error("a queue file cannot say this tree: it reads back as another one")]
+    #[error("a queue file cannot express this tree: it reads back as another one")]
     Differs,
 }
 
-/// The queue file of a tree, with comments at its top.
+/// Returns the queue file of a tree, with comments at its top.
 ///
 /// # Errors
 /// See [`UnwritableQueues`].
 pub fn write_queues(tree: &QueueTree, heading: &[String]) -> Result<String, UnwritableQueues> {
-    // 1. Text; what is as by default is left out, but for what people look for first.
+    // 1. Text; defaults are left out, except for the settings that users look for first.
     let mut text = String::new();
     comments(&mut text, "", heading);
     let _ = writeln!(text, "half-life: {}", span_text(tree.half_life));
@@ -71,7 +71,7 @@ pub fn write_queues(tree: &QueueTree, heading: &[String]) -> Result<String, Unwr
     text.push_str("queues:\n");
     queues(&mut text, &tree.queues, 1);
 
-    // 2. It is what it says.
+    // 2. Check that it reads back as the same tree.
     let read =
         parse_queues(&text, None).map_err(|error| UnwritableQueues::Refused(Box::new(error)))?;
     if read == *tree { Ok(text) } else { Err(UnwritableQueues::Differs) }
@@ -94,7 +94,7 @@ fn queues(text: &mut String, all: &[QueueSpec], depth: usize) {
     }
 }
 
-/// Fields of a queue but those below it, as a value on one line each.
+/// Returns the fields of a queue except for its children, each on one line.
 fn fields(queue: &QueueSpec) -> Vec<String> {
     let mut fields = vec![format!("name: {}", scalar(&queue.name))];
     let mut say = |name: &str, value: Option<String>| {
@@ -139,13 +139,13 @@ fn protection(protect: Protection) -> String {
     }
 }
 
-/// Names as a list; nothing where there are none.
+/// Returns names as a list; `None` if there are none.
 fn list<'n>(names: impl Iterator<Item = &'n str>) -> Option<String> {
     let names: Vec<String> = names.map(scalar).collect();
     (!names.is_empty()).then(|| format!("[{}]", names.join(", ")))
 }
 
-fn budget(budget: &Budget) -> String {
+fn budget(budget: &QueueBudget) -> String {
     let hours =
         [("gpu-hours", budget.gpu_hours), ("gpu-hours-per-user", budget.gpu_hours_per_user)];
     let mut fields: Vec<String> =

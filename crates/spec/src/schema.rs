@@ -1,5 +1,5 @@
-//! JSON Schemas for editors. Made from the same field lists that the readers use, so they cannot
-//! fall behind.
+//! JSON Schemas for editors, made from the same field lists that the readers use, so that they
+//! cannot diverge.
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -9,42 +9,42 @@ use crate::advice::{FactsDocument, SiteDocument};
 use crate::cluster::ClusterDocument;
 use crate::job::JobDocument;
 use crate::queues::QueuesDocument;
-use crate::recipe::MixDocument;
+use crate::recipe::RecipeDocument;
 
-/// JSON Schema (2020-12) of the job document.
+/// Returns the JSON Schema (2020-12) of the job document.
 #[must_use]
 pub fn schema() -> Value {
     of::<JobDocument>()
 }
 
-/// JSON Schema (2020-12) of the queue file.
+/// Returns the JSON Schema (2020-12) of the queue file.
 #[must_use]
 pub fn queues_schema() -> Value {
     of::<QueuesDocument>()
 }
 
-/// JSON Schema (2020-12) of the cluster file.
+/// Returns the JSON Schema (2020-12) of the cluster file.
 #[must_use]
 pub fn cluster_schema() -> Value {
     of::<ClusterDocument>()
 }
 
-/// JSON Schema (2020-12) of the facts file, and of each line of `--batch`.
+/// Returns the JSON Schema (2020-12) of the facts file, and of each line of `--batch`.
 #[must_use]
 pub fn facts_schema() -> Value {
     of::<FactsDocument>()
 }
 
-/// JSON Schema (2020-12) of the site file.
+/// Returns the JSON Schema (2020-12) of the site file.
 #[must_use]
 pub fn site_schema() -> Value {
     of::<SiteDocument>()
 }
 
-/// JSON Schema (2020-12) of a recipe for traces.
+/// Returns the JSON Schema (2020-12) of a recipe for traces.
 #[must_use]
 pub fn recipe_schema() -> Value {
-    of::<MixDocument>()
+    of::<RecipeDocument>()
 }
 
 fn of<T: JsonSchema>() -> Value {

@@ -1,50 +1,49 @@
-//! What a submission is checked against: who submits, which nodes there are, which queues. Borrowed
-//! from whoever knows; nothing here looks anything up.
+//! The site that a submission is checked against: user, nodes and queues, passed in by the caller.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use muster_model::{GpuModel, NodeSpec, QueueName, QueueSpec, QueueTree, UserName, WindowName};
+use muster_model::{
+    AdvanceReservationName, GpuModel, NodeSpec, QueueName, QueueSpec, QueueTree, UserName,
+};
 
-/// The surroundings of a check. Without any node nothing about capacity, models and labels is
+/// The user, nodes and queues of a check. Without any node, capacity, models and labels are not
 /// checked.
 #[derive(Clone, Debug)]
-pub struct Site<'a> {
-    /// Who submits.
+pub struct SubmissionSite<'a> {
+    /// User who submits the job.
     pub(crate) user: UserName,
     /// Every node, up or not.
-    pub(crate) hosts: Vec<Host<'a>>,
-    /// Devices in all, by model.
+    pub(crate) hosts: Vec<SiteNode<'a>>,
+    /// Number of devices, by model.
     pub(crate) models: BTreeMap<&'a GpuModel, u64>,
     /// Topology levels, widest first, without the node.
     pub(crate) levels: Vec<Arc<str>>,
-    /// Path of every leaf queue, in file order; `None` when nobody knows, and then their names are
-    /// not checked.
+    /// Path of every leaf queue, in file order; `None` if unknown, and then names are not checked.
     pub(crate) leaves: Option<Vec<QueueName>>,
-    /// Advance reservations, by name; `None` when nobody knows, and then their names are not
-    /// checked.
-    pub(crate) windows: Option<Vec<WindowName>>,
+    /// Names of advance reservations; `None` if unknown, and then names are not checked.
+    pub(crate) windows: Option<Vec<AdvanceReservationName>>,
     /// Leaf of a job that names none.
     pub(crate) default_queue: &'a QueueName,
-    /// What queues say of jobs that say nothing themselves; `None` when nobody knows.
+    /// Queues with their defaults for jobs; `None` if unknown.
     pub(crate) queues: Option<&'a QueueTree>,
 }
 
 /// A node and its devices by model, counted once for all documents of a submission.
 #[derive(Clone, Debug)]
-pub(crate) struct Host<'a> {
+pub(crate) struct SiteNode<'a> {
     pub(crate) node: &'a NodeSpec,
     pub(crate) gpus: Vec<(&'a GpuModel, u64)>,
 }
 
-impl<'a> Site<'a> {
-    /// A site of these nodes and queues.
+impl<'a> SubmissionSite<'a> {
+    /// Returns a site with these nodes and queues.
     pub fn new(
         user: UserName,
         nodes: impl IntoIterator<Item = &'a NodeSpec>,
         queues: &'a QueueTree,
     ) -> Self {
-        let hosts: Vec<Host<'a>> = nodes.into_iter().map(host).collect();
+        let hosts: Vec<SiteNode<'a>> = nodes.into_iter().map(host).collect();
         let mut models = BTreeMap::new();
         for (model, count) in hosts.iter().flat_map(|host| &host.gpus) {
             *models.entry(*model).or_insert(0) += count;
@@ -63,10 +62,12 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Where somebody else decides: neither nodes nor queues are known, and only what a job says by
-    /// itself is checked.
+    /// Returns the site of an external scheduler: neither nodes nor queues are known, and only the
+    /// job itself is checked.
     pub fn unknown(user: UserName, default_queue: &'a QueueName) -> Self {
-        let (hosts, models, levels) = (Vec::new(), BTreeMap::new(), Vec::new());
+        let hosts = Vec::new();
+        let models = BTreeMap::new();
+        let levels = Vec::new();
         Self {
             user,
             hosts,
@@ -79,20 +80,20 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// With these topology levels, widest first, without the node.
+    /// Sets the topology levels, widest first, without the node.
     #[must_use]
     pub fn with_levels(self, levels: impl IntoIterator<Item = Arc<str>>) -> Self {
         Self { levels: levels.into_iter().collect(), ..self }
     }
 
-    /// With these advance reservations.
+    /// Sets the names of advance reservations.
     #[must_use]
-    pub fn with_windows(self, windows: impl IntoIterator<Item = WindowName>) -> Self {
+    pub fn with_windows(self, windows: impl IntoIterator<Item = AdvanceReservationName>) -> Self {
         Self { windows: Some(windows.into_iter().collect()), ..self }
     }
 }
 
-fn host(node: &NodeSpec) -> Host<'_> {
+fn host(node: &NodeSpec) -> SiteNode<'_> {
     let mut gpus: Vec<(&GpuModel, u64)> = Vec::new();
     for device in &node.devices {
         match gpus.iter_mut().find(|(model, _)| *model == &device.model) {
@@ -100,20 +101,21 @@ fn host(node: &NodeSpec) -> Host<'_> {
             None => gpus.push((&device.model, 1)),
         }
     }
-    Host { node, gpus }
+    SiteNode { node, gpus }
 }
 
 fn collect(queues: &[QueueSpec], parent: &str, leaves: &mut Vec<QueueName>) {
     for queue in queues {
         let path = join(parent, &queue.name);
-        match queue.queues.is_empty() {
-            true => leaves.push(QueueName(Arc::from(path))),
-            false => collect(&queue.queues, &path, leaves),
+        if queue.queues.is_empty() {
+            leaves.push(QueueName(Arc::from(path)))
+        } else {
+            collect(&queue.queues, &path, leaves)
         }
     }
 }
 
-/// Path of a queue below `parent`.
+/// Returns the path of a queue below `parent`.
 pub(crate) fn join(parent: &str, name: &str) -> String {
     match parent {
         "" => name.to_owned(),

@@ -1,7 +1,8 @@
-//! The nearest known name to a mistyped one. Pure text; it knows no fields.
+//! The nearest known name to a mistyped one.
 
-/// Edits between two words: insert, delete, replace, and swap of neighbours (optimal string
-/// alignment). Words are compared to 64 characters: no name is longer, and the cost stays bounded.
+/// Returns the number of edits between two words: insert, delete, replace, and swap of neighbours
+/// (optimal string alignment). Only 64 characters are compared: no name is longer, and the cost
+/// stays bounded.
 pub(crate) fn distance(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().take(64).collect();
     let b: Vec<char> = b.chars().take(64).collect();
@@ -22,8 +23,8 @@ pub(crate) fn distance(a: &str, b: &str) -> usize {
     last[b.len()]
 }
 
-/// The candidate that a person most likely meant, if any is near: at most a third of the letters
-/// differ. Case, `_` and `-` do not count. Ties go to the candidate named first.
+/// Returns the most similar candidate, if at most a third of the letters differ. Case is ignored,
+/// and `_` equals `-`. Ties go to the first candidate.
 #[must_use]
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |text: &str| text.to_lowercase().replace('_', "-");

@@ -1,7 +1,6 @@
-//! One program with every deliberate bug in it, each behind a number (mutant schemata; Untch,
-//! Offutt and Harrold, "Mutation analysis using mutant schemata", 1993): built once, so that a
-//! hundred bugs cost one build. The sources are copied to a folder of their own; the working tree
-//! stays as it is.
+//! Builds one program with every mutant in it, each enabled by its number (mutant schemata; Untch,
+//! Offutt and Harrold, "Mutation analysis using mutant schemata", 1993), so that all mutants cost
+//! one build. The sources are copied to a separate folder; the working tree is not changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,14 +12,14 @@ use anyhow::{Context, Result, bail};
 use super::table::{Mutant, apply};
 use crate::cargo;
 
-/// In which room the switch is: everything that may be changed depends on it.
+/// File to which the switch is added: all crates with mutants depend on it.
 const SWITCH_FILE: &str = "crates/model/src/lib.rs";
 
-/// What says which bug is on; the environment is read once.
+/// Code of the switch; it reads the environment once.
 const SWITCH: &str = r#"
-/// Which deliberate bug is on.
+/// Switch that enables one mutant.
 pub mod mutant {
-    /// True for the one that is on.
+    /// Returns true for the enabled mutant.
     #[must_use]
     pub fn is(number: u32) -> bool {
         static ON: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
@@ -30,10 +29,10 @@ pub mod mutant {
 }
 "#;
 
-/// Copies, changes, builds; answers the program.
+/// Copies the sources, applies all mutants and builds. Returns the path of the program.
 pub fn build(root: &Path, scratch: &Path, mutants: &[Mutant]) -> Result<PathBuf> {
-    // 1. The tree, with every mutant of every file. What is the same stays untouched, so that it is
-    //    not built again.
+    // 1. Write the tree with every mutant of every file. Unchanged files are not written, so that
+    //    they are not built again.
     let tree = scratch.join("tree");
     let mut by_file: BTreeMap<&str, Vec<(usize, &Mutant)>> = BTreeMap::new();
     for (number, mutant) in (1..).zip(mutants) {
@@ -51,11 +50,11 @@ pub fn build(root: &Path, scratch: &Path, mutants: &[Mutant]) -> Result<PathBuf>
         write_if_new(&tree.join(file), &bytes)?;
     }
     if let Some((file, mutants)) = by_file.first_key_value() {
-        bail!("mutant {}: there is no file {file}", mutants[0].1.name);
+        bail!("mutant {}: file {file} does not exist", mutants[0].1.name);
     }
-    forget_others(&tree, &tree, &files.into_iter().collect())?;
-    // 2. The program, as fast as can be and without debug assertions: what finds a bug is an
-    //    account or a transcript.
+    remove_stale(&tree, &tree, &files.into_iter().collect())?;
+    // 2. Build the program in release mode, without debug assertions: only the reference ledger,
+    //    the plan check and transcripts may detect a bug.
     let built = scratch.join("build");
     let ran = Command::new(cargo())
         .args(["build", "--quiet", "--release", "--package", "xtask", "--example", "hunt"])
@@ -65,7 +64,7 @@ pub fn build(root: &Path, scratch: &Path, mutants: &[Mutant]) -> Result<PathBuf>
         .output()
         .context("cargo did not start")?;
     if !ran.status.success() {
-        // What is changed by a machine has warnings: they are of interest only now.
+        // Generated code has warnings, which are of interest only when the build fails.
         eprintln!("{}", String::from_utf8_lossy(&ran.stderr));
         bail!(
             "the mutants do not build; hint: each text is an expression, or whole statements without a `let`"
@@ -74,7 +73,7 @@ pub fn build(root: &Path, scratch: &Path, mutants: &[Mutant]) -> Result<PathBuf>
     Ok(built.join("release/examples/hunt"))
 }
 
-/// What git knows or would know.
+/// Lists the files that git tracks or would track.
 fn files(root: &Path) -> Result<Vec<String>> {
     let listed = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard", "-z"])
@@ -90,16 +89,16 @@ fn write_if_new(path: &Path, bytes: &[u8]) -> Result<()> {
     if fs::read(path).is_ok_and(|old| old == bytes) {
         return Ok(());
     }
-    fs::create_dir_all(path.parent().context("a file lies in a folder")?)?;
+    fs::create_dir_all(path.parent().context("a file has a folder")?)?;
     fs::write(path, bytes).with_context(|| format!("writing {}", path.display()))
 }
 
-/// Removes what an earlier copy had and this one has not: a module that is gone must not be found.
-fn forget_others(tree: &Path, folder: &Path, files: &BTreeSet<String>) -> Result<()> {
+/// Removes source files of an earlier copy that no longer exist, so that they are not compiled.
+fn remove_stale(tree: &Path, folder: &Path, files: &BTreeSet<String>) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         if path.is_dir() {
-            forget_others(tree, &path, files)?;
+            remove_stale(tree, &path, files)?;
         } else if !files.contains(&path.strip_prefix(tree)?.display().to_string())
             && path.extension().is_some_and(|extension| extension == "rs" || extension == "txt")
         {

@@ -1,6 +1,7 @@
-//! `cargo xtask mutants`: are bugs found? Puts each deliberate bug of `xtask/mutants/` into a copy
-//! of the engine, plays stories and scenarios on it, and compares what finds it with what is
-//! promised. Fails where a promise is not kept, and where a text to be changed is no longer there.
+//! `cargo xtask mutants`: mutation test. Puts each deliberate bug (mutant) of `xtask/mutants/` into
+//! a copy of the engine, runs the deterministic simulation and the scenarios on it, and compares
+//! which of them detect it with the expectation in the table. Fails on unmet expectations, and when
+//! the text that a mutant changes no longer exists.
 
 mod build;
 mod notes;
@@ -16,61 +17,62 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, bail};
 
-use report::Outcome;
+use report::MutantOutcome;
 use table::Mutant;
 
-/// Stories that are played for a mutant before it counts as missed by them.
+/// Simulation runs per mutant before it counts as not detected by them.
 const SEEDS: u64 = 300;
-/// Where the tables are.
+/// Folder of the tables, relative to the root.
 const TABLES: &str = "xtask/mutants";
 
-/// What was asked for.
+/// Command-line arguments of `cargo xtask mutants`.
 #[derive(Default)]
-struct Asked {
-    /// Parts of names; all when empty.
+struct MutantArgs {
+    /// Substrings of mutant names; empty selects all mutants.
     names: Vec<String>,
     seeds: u64,
     jobs: usize,
     write: bool,
 }
 
-/// Runs all mutants, or those whose name holds a word.
+/// Runs all mutants, or those whose name contains one of the arguments.
 pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
-    let asked = asked(args)?;
-    // 1. All mutants are built in, so that which are asked for changes nothing.
+    let options = parse_args(args)?;
+    // 1. Build all mutants into one program, whichever are selected, so that it is reused.
     let mutants = tables(root)?;
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
     println!("building {} mutants in one program", mutants.len());
     let scratch = target.join("mutants");
     let program = build::build(root, &scratch, &mutants)?;
-    // 2. Without any, nothing may be found. The scenarios are those of the copy: who works on goes
-    //    on working.
+    // 2. Without a mutant nothing may be detected. The scenarios are those of the copy, so that the
+    //    working tree can be edited meanwhile.
     let scenarios = scratch.join("tree/scenarios");
-    let sound = hunt(&program, 0, asked.seeds, &scenarios)?;
-    if sound.story.is_some() || !sound.scenarios.is_empty() {
-        bail!("without a mutant something is found already: {sound:?}");
+    let sound = run_mutant(&program, 0, options.seeds, &scenarios)?;
+    if sound.simulation.is_some() || !sound.scenarios.is_empty() {
+        bail!("a bug is detected without any mutant: {sound:?}");
     }
-    // 3. One after the other, on as many threads as asked for.
-    let is_asked = |mutant: &Mutant| {
-        asked.names.is_empty() || asked.names.iter().any(|name| mutant.name.contains(name.as_str()))
+    // 3. Run the selected mutants on `--jobs` threads.
+    let is_selected = |mutant: &Mutant| {
+        options.names.is_empty()
+            || options.names.iter().any(|name| mutant.name.contains(name.as_str()))
     };
     let chosen: Vec<(usize, &Mutant)> =
-        (1..).zip(&mutants).filter(|(_, mutant)| is_asked(mutant)).collect();
-    let outcomes = hunt_all(&program, &chosen, &asked, &scenarios)?;
-    // 4. What came of it.
+        (1..).zip(&mutants).filter(|(_, mutant)| is_selected(mutant)).collect();
+    let outcomes = run_mutants(&program, &chosen, &options, &scenarios)?;
+    // 4. Report the results.
     let is_whole = chosen.len() == mutants.len();
     let notes = notes::all(root)?;
-    let mut complaints = report::broken(&outcomes, asked.seeds);
-    complaints.extend(notes::unfounded(&notes, &mutants));
-    complaints.extend(notes::refuted(&notes, &outcomes, is_whole));
+    let mut complaints = report::unmet_expectations(&outcomes, options.seeds);
+    complaints.extend(notes::invalid_notes(&notes, &mutants));
+    complaints.extend(notes::contradicted_notes(&notes, &outcomes, is_whole));
     let found = scratch.join("found.tsv");
-    fs::write(&found, report::found(&outcomes))
+    fs::write(&found, report::detections(&outcomes))
         .with_context(|| format!("writing {}", found.display()))?;
-    println!("what found what stands in {}", found.display());
-    println!("{}", report::summary(&outcomes, asked.seeds));
-    if asked.write && is_whole {
-        report::write(root, &outcomes, asked.seeds)?;
+    println!("wrote all detections to {}", found.display());
+    println!("{}", report::summary(&outcomes, options.seeds));
+    if options.write && is_whole {
+        report::write(root, &outcomes, options.seeds)?;
     }
     for complaint in &complaints {
         println!("{complaint}");
@@ -78,30 +80,30 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
     Ok(if complaints.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn asked(args: &[&str]) -> Result<Asked> {
-    let mut asked = Asked { seeds: SEEDS, jobs: 1, ..Asked::default() };
+fn parse_args(args: &[&str]) -> Result<MutantArgs> {
+    let mut options = MutantArgs { seeds: SEEDS, jobs: 1, ..MutantArgs::default() };
     let mut words = args.iter();
     while let Some(word) = words.next() {
         let mut number = || -> Result<u64> {
-            let text = words.next().with_context(|| format!("{word} wants a number"))?;
-            text.parse().with_context(|| format!("{word} wants a number, not `{text}`"))
+            let text = words.next().with_context(|| format!("{word} requires a number"))?;
+            text.parse().with_context(|| format!("{word} requires a number, not `{text}`"))
         };
         match *word {
-            "--seeds" => asked.seeds = number()?,
-            "--jobs" => asked.jobs = number()?.clamp(1, 64) as usize,
-            "--write" => asked.write = true,
+            "--seeds" => options.seeds = number()?,
+            "--jobs" => options.jobs = number()?.clamp(1, 64) as usize,
+            "--write" => options.write = true,
             _ if word.starts_with('-') => {
                 bail!(
                     "unknown argument {word}\nhint: cargo xtask mutants [NAME…] [--seeds N] [--jobs N] [--write]"
                 )
             }
-            name => asked.names.push(name.to_owned()),
+            name => options.names.push(name.to_owned()),
         }
     }
-    Ok(asked)
+    Ok(options)
 }
 
-/// All tables, in order of file and line.
+/// Reads all tables, in order of file and line.
 fn tables(root: &Path) -> Result<Vec<Mutant>> {
     let mut mutants: Vec<Mutant> = Vec::new();
     let mut files: Vec<_> =
@@ -121,25 +123,26 @@ fn tables(root: &Path) -> Result<Vec<Mutant>> {
     }
 }
 
-/// Runs the chosen ones and tells of each as it ends.
-fn hunt_all<'m>(
+/// Runs the selected mutants and prints each result.
+fn run_mutants<'m>(
     program: &Path,
     chosen: &[(usize, &'m Mutant)],
-    asked: &Asked,
+    options: &MutantArgs,
     scenarios: &Path,
-) -> Result<Vec<(&'m Mutant, Outcome)>> {
-    let (next, done) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+) -> Result<Vec<(&'m Mutant, MutantOutcome)>> {
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(BTreeMap::new());
     std::thread::scope(|scope| {
         let work = || {
             while let Some((number, mutant)) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let outcome = hunt(program, *number, asked.seeds, scenarios);
+                let outcome = run_mutant(program, *number, options.seeds, scenarios);
                 if let Ok(outcome) = &outcome {
                     println!("{}", report::line(mutant, outcome));
                 }
                 done.lock().expect("no hunt panics").insert(*number, (*mutant, outcome));
             }
         };
-        for _ in 0..asked.jobs {
+        for _ in 0..options.jobs {
             scope.spawn(work);
         }
     });
@@ -147,8 +150,13 @@ fn hunt_all<'m>(
     done.into_values().map(|(mutant, outcome)| Ok((mutant, outcome?))).collect()
 }
 
-/// Plays everything with one mutant on.
-fn hunt(program: &Path, number: usize, seeds: u64, scenarios: &Path) -> Result<Outcome> {
+/// Runs simulation and scenarios with one mutant enabled; number 0 is none.
+fn run_mutant(
+    program: &Path,
+    number: usize,
+    seeds: u64,
+    scenarios: &Path,
+) -> Result<MutantOutcome> {
     let ran = Command::new(program)
         .arg(seeds.to_string())
         .arg(scenarios)
@@ -163,17 +171,16 @@ fn hunt(program: &Path, number: usize, seeds: u64, scenarios: &Path) -> Result<O
             String::from_utf8_lossy(&ran.stderr)
         );
     }
-    Outcome::read(&String::from_utf8_lossy(&ran.stdout))
+    MutantOutcome::read(&String::from_utf8_lossy(&ran.stdout))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// What changes the engine's text must change the mutant's, or nobody knows any more whether
-    /// bugs are found.
+    /// A change of the engine's text must also change the mutants of that text.
     #[test]
-    fn every_mutant_still_finds_its_text_exactly_once() {
+    fn the_text_of_every_mutant_occurs_exactly_once() {
         let root = crate::root();
         let mutants = tables(&root).unwrap();
         let mut by_file: BTreeMap<&str, Vec<(usize, &Mutant)>> = BTreeMap::new();
@@ -187,12 +194,11 @@ mod tests {
         assert!(mutants.len() >= 20, "{} mutants", mutants.len());
     }
 
-    /// A scenario that nothing can fail is a picture; one that notices what others do costs a
-    /// reader's time, and says why.
+    /// A scenario must detect a mutant that no other detects, or give the reason for its existence.
     #[test]
-    fn every_scenario_says_what_it_alone_notices_or_beside_whom_it_stands() {
+    fn every_scenario_names_a_mutant_that_only_it_detects_or_a_related_scenario() {
         let root = crate::root();
-        let told = notes::unfounded(&notes::all(&root).unwrap(), &tables(&root).unwrap());
-        assert!(told.is_empty(), "{}", told.join("\n"));
+        let complaints = notes::invalid_notes(&notes::all(&root).unwrap(), &tables(&root).unwrap());
+        assert!(complaints.is_empty(), "{}", complaints.join("\n"));
     }
 }

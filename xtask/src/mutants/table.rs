@@ -1,5 +1,5 @@
-//! Deliberate bugs as data: what each breaks, in which file, which text becomes which, and what
-//! finds it. Reads text and finds places; it must not build or run anything.
+//! Mutants (deliberate bugs) as data: the defect, the file, the text to replace, and the expected
+//! detection. Parses tables and applies mutants to a text; it builds and runs nothing.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -7,44 +7,44 @@ use std::ops::Range;
 
 use anyhow::{Context, Result, bail};
 
-/// A deliberate bug.
+/// A deliberate bug in the sources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mutant {
-    /// What it is called: by scenarios too.
+    /// Name, also used in notes of scenarios.
     pub name: String,
-    /// What goes wrong, for whom.
+    /// Description of the defect.
     pub breaks: String,
-    /// File, relative to the root.
+    /// Path of the changed file, relative to the root.
     pub file: String,
-    /// What finds it.
-    pub found: Found,
-    /// Text that is there exactly once, blanks aside: an expression, or whole statements.
+    /// Expected detection of the mutant.
+    pub expected: ExpectedDetection,
+    /// Text that occurs exactly once, ignoring whitespace: an expression, or whole statements.
     pub before: String,
-    /// What stands there instead.
+    /// Replacement of that text.
     pub after: String,
 }
 
-/// What is promised of a mutant.
+/// Expected detection of a mutant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Found {
-    /// Stories find it within so many seeds from 0.
+pub enum ExpectedDetection {
+    /// Simulation detects it within this number of seeds from 0.
     Within(u64),
-    /// Stories do not, and why; scenarios do.
+    /// Scenarios detect it; simulation need not.
     #[default]
     Scenarios,
-    /// Nothing here finds it, and why.
+    /// Neither detects it, for this reason.
     Missed(String),
 }
 
 impl Mutant {
-    /// Where its text stands in the text of its file.
+    /// Returns the range of its text in the text of its file.
     ///
     /// # Errors
-    /// It is not there exactly once, or is a `let`: behind an `if`, that names nothing for what
-    /// follows.
-    pub fn place(&self, text: &str) -> Result<Range<usize>> {
+    /// The text does not occur exactly once, or is a `let`: inside an `if`, that would not bind a
+    /// name for the following statements.
+    pub fn locate(&self, text: &str) -> Result<Range<usize>> {
         if self.before.starts_with("let ") {
-            bail!("mutant {}: its text is a `let`; take the expression after it", self.name);
+            bail!("mutant {}: its text is a `let`; use the expression after it", self.name);
         }
         let places = find(text, &self.before);
         match &places[..] {
@@ -57,16 +57,18 @@ impl Mutant {
     }
 }
 
-/// A mutant and its number.
-type Numbered<'m> = (usize, &'m Mutant);
-/// A text that mutants change, and those: several may change the same text, and one a part of what
-/// another changes.
-type Place<'m> = (Range<usize>, Vec<Numbered<'m>>);
+/// A mutant with its number.
+type NumberedMutant<'m> = (usize, &'m Mutant);
+/// Range of a text with the mutants that change it: several may change the same text, and one may
+/// change a part of the text of another.
+type MutantPlace<'m> = (Range<usize>, Vec<NumberedMutant<'m>>);
 
-/// A part of a text with every mutant in it, of which the number that is on chooses one. An
-/// expression stands in brackets. Places are in order of their beginnings, the longer first.
-fn choices(text: &str, part: Range<usize>, places: &[Place]) -> String {
-    let (mut changed, mut at, mut rest) = (String::new(), part.start, places);
+/// Returns a part of a text with every mutant in it, each behind a switch on its number.
+/// Expressions are put in brackets. `places` are in order of their starts, longer ones first.
+fn with_switches(text: &str, part: Range<usize>, places: &[MutantPlace]) -> String {
+    let mut changed = String::new();
+    let mut at = part.start;
+    let mut rest = places;
     while let [(range, mutants), after @ ..] = rest {
         let within = after.partition_point(|(next, _)| next.start < range.end);
         changed.push_str(&text[at..range.start]);
@@ -77,14 +79,15 @@ fn choices(text: &str, part: Range<usize>, places: &[Place]) -> String {
                 format!("if ::muster_model::mutant::is({number}) {{ {} }} else ", mutant.after);
             changed.push_str(&branch);
         }
-        let original = choices(text, range.clone(), &after[..within]);
+        let original = with_switches(text, range.clone(), &after[..within]);
         changed.push_str(&format!("{{ {original} }}{}", if is_expression { ")" } else { "" }));
-        (at, rest) = (range.end, &after[within..]);
+        at = range.end;
+        rest = &after[within..];
     }
     changed + &text[at..part.end]
 }
 
-/// Every place of a text within another, blanks aside.
+/// Returns all ranges at which a text occurs within another, ignoring whitespace.
 fn find(text: &str, wanted: &str) -> Vec<Range<usize>> {
     let solid = |text: &str| -> (Vec<u8>, Vec<usize>) {
         text.bytes().zip(0..).filter(|(byte, _)| !byte.is_ascii_whitespace()).unzip()
@@ -97,18 +100,18 @@ fn find(text: &str, wanted: &str) -> Vec<Range<usize>> {
     starts.map(|(_, at)| places[at]..places[at + wanted.len() - 1] + 1).collect()
 }
 
-/// The text of a file with every mutant of it, each behind its number.
+/// Returns the text of a file with all its mutants, each behind a switch on its number.
 ///
 /// # Errors
-/// A mutant whose text is not there exactly once, or two whose texts overlap and neither is a part
-/// of the other.
-pub fn apply(text: &str, mutants: &[Numbered]) -> Result<String> {
-    let mut places: BTreeMap<(usize, Reverse<usize>), Vec<Numbered>> = BTreeMap::new();
+/// The text of a mutant does not occur exactly once, or the texts of two overlap and neither is a
+/// part of the other.
+pub fn apply(text: &str, mutants: &[NumberedMutant]) -> Result<String> {
+    let mut places: BTreeMap<(usize, Reverse<usize>), Vec<NumberedMutant>> = BTreeMap::new();
     for (number, mutant) in mutants {
-        let place = mutant.place(text)?;
+        let place = mutant.locate(text)?;
         places.entry((place.start, Reverse(place.end))).or_default().push((*number, mutant));
     }
-    let places: Vec<Place> =
+    let places: Vec<MutantPlace> =
         places.into_iter().map(|((start, Reverse(end)), mutants)| (start..end, mutants)).collect();
     for (at, (one, mutants)) in places.iter().enumerate() {
         let overlaps = |other: &Range<usize>| other.start < one.end && other.end > one.end;
@@ -120,13 +123,13 @@ pub fn apply(text: &str, mutants: &[Numbered]) -> Result<String> {
             );
         }
     }
-    Ok(choices(text, 0..text.len(), &places))
+    Ok(with_switches(text, 0..text.len(), &places))
 }
 
-/// Reads a table: see `xtask/mutants/README.md` for the form.
+/// Parses a table; `xtask/mutants/README.md` describes the format.
 ///
 /// # Errors
-/// The line that cannot be read.
+/// The first invalid line.
 pub fn parse(text: &str) -> Result<Vec<Mutant>> {
     let mut mutants: Vec<Mutant> = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
@@ -155,9 +158,9 @@ pub fn parse(text: &str) -> Result<Vec<Mutant>> {
                 ("file", rest) => mutant.file = rest.to_owned(),
                 ("within", rest) => {
                     let seeds = rest.parse().with_context(|| format!("{}: not a number", at()))?;
-                    mutant.found = Found::Within(seeds);
+                    mutant.expected = ExpectedDetection::Within(seeds);
                 }
-                ("missed", rest) => mutant.found = Found::Missed(rest.to_owned()),
+                ("missed", rest) => mutant.expected = ExpectedDetection::Missed(rest.to_owned()),
                 _ => bail!("{}: the keys are breaks, file, within, missed", at()),
             },
         }
@@ -175,14 +178,14 @@ mod tests {
     use super::*;
 
     const TABLE: &str = "# two\n[off-by-one]\nbreaks: the last of a queue waits for ever\nfile: a.rs\nwithin: 7\n\
-                         - left <\n-   right\n+ left <= right\n\n[nobody-is-told]\nbreaks: a user waits\nfile: a.rs\n\
-                         missed: nobody looks\n- tell(user);\n";
+                         - left <\n-   right\n+ left <= right\n\n[user-not-notified]\nbreaks: a user waits\nfile: a.rs\n\
+                         missed: no test checks it\n- tell(user);\n";
 
     #[test]
     fn a_table_is_read_and_applied_behind_switches() {
         let mutants = parse(TABLE).unwrap();
-        assert_eq!(mutants[0].found, Found::Within(7));
-        assert_eq!(mutants[1].found, Found::Missed("nobody looks".to_owned()));
+        assert_eq!(mutants[0].expected, ExpectedDetection::Within(7));
+        assert_eq!(mutants[1].expected, ExpectedDetection::Missed("no test checks it".to_owned()));
         let both: Vec<_> = (1..).zip(&mutants).collect();
         let text = "fn f() {\n    tell(user);\n    left\n        < right\n}\n";
         let changed = apply(text, &both).unwrap();
@@ -194,29 +197,23 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_gone_or_there_twice_is_told() {
+    fn a_missing_or_repeated_text_is_an_error() {
         let mutants = parse(TABLE).unwrap();
-        let told = |text: &str| apply(text, &[(1, &mutants[0])]).unwrap_err().to_string();
-        assert!(
-            told("fn f() {}").starts_with("mutant off-by-one: a.rs no longer has the text"),
-            "it is gone"
-        );
-        assert!(
-            told("left<right; left < right").contains("has the text 2 times"),
-            "it is there twice"
-        );
+        let error = |text: &str| apply(text, &[(1, &mutants[0])]).unwrap_err().to_string();
+        assert!(error("fn f() {}").starts_with("mutant off-by-one: a.rs no longer has the text"));
+        assert!(error("left<right; left < right").contains("has the text 2 times"));
     }
 
     #[test]
-    fn a_let_is_refused_since_it_would_name_nothing_behind_a_switch() {
+    fn a_let_is_rejected() {
         let mutants =
             parse("[a]\nbreaks: x\nfile: a.rs\n- let one = two;\n+ let one = 2;\n").unwrap();
-        let told = apply("let one = two;", &[(1, &mutants[0])]).unwrap_err().to_string();
-        assert!(told.contains("take the expression after it"), "{told}");
+        let error = apply("let one = two;", &[(1, &mutants[0])]).unwrap_err().to_string();
+        assert!(error.contains("use the expression after it"), "{error}");
     }
 
     #[test]
-    fn two_may_change_the_same_text() {
+    fn two_mutants_may_change_the_same_text() {
         let twins =
             "[a]\nbreaks: x\nfile: a.rs\n- one\n+ 1\n[b]\nbreaks: x\nfile: a.rs\n- one\n+ 2\n";
         let mutants = parse(twins).unwrap();
@@ -227,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn one_may_change_a_part_of_what_another_changes() {
+    fn a_mutant_may_change_a_part_of_another_s_text() {
         let nested = "[a]\nbreaks: x\nfile: a.rs\n- one && two\n+ 1\n[b]\nbreaks: x\nfile: a.rs\n- two\n+ 2\n";
         let mutants = parse(nested).unwrap();
         let both: Vec<_> = (1..).zip(&mutants).collect();
@@ -240,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn two_that_meet_are_told() {
+    fn overlapping_mutants_are_an_error() {
         let meet = "[a]\nbreaks: x\nfile: a.rs\n- one two\n+ 1\n[b]\nbreaks: x\nfile: a.rs\n- two three\n+ 2\n";
         let mutants = parse(meet).unwrap();
         let both: Vec<_> = (1..).zip(&mutants).collect();
@@ -251,15 +248,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_table_is_told_with_its_line() {
+    fn errors_name_the_line() {
         for (text, expected) in [
             ("breaks: x\n", "line 1: breaks: x: before the first name"),
             ("[a]\nwithin: soon\n", "line 2: within: soon: not a number"),
             ("[a]\nfoo: x\n", "line 2: foo: x: the keys are"),
             ("[a]\nbreaks: x\nfile: a.rs\n", "mutant a lacks"),
         ] {
-            let told = parse(text).unwrap_err().to_string();
-            assert!(told.starts_with(expected), "{told}");
+            let error = parse(text).unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{error}");
         }
     }
 }

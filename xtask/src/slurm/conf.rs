@@ -1,5 +1,6 @@
-//! Writes what the daemons read: configuration, keys, and the devices that stand for GPUs. The
-//! texts are in `conf/`; only what depends on the folder and the machine is decided here.
+//! Writes the files that the daemons read: configuration, keys, and device files that represent
+//! GPUs. The texts are in `conf/`; only values that depend on the folder and the machine are set
+//! here.
 
 use std::fs::{self, File, Permissions};
 use std::io::Read;
@@ -8,8 +9,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
+use super::cluster::SlurmTestCluster;
 use super::command;
-use super::site::Site;
 
 const FILES: [(&str, &str); 5] = [
     ("slurm.conf", include_str!("conf/slurm.conf")),
@@ -19,23 +20,24 @@ const FILES: [(&str, &str); 5] = [
     ("cgroup.conf", include_str!("conf/cgroup.conf")),
 ];
 
-/// The tree of accounts and the QOS.
+/// Commands that create the tree of accounts and the QOS.
 pub const ACCOUNTS: &str = include_str!("conf/accounts.txt");
-/// Which QOS the accounts have: the session that makes them does not know them yet. A controller
-/// that runs already may not hear of it for the accounts below (24.11), so it comes before that.
+/// Commands that assign QOS to the accounts, in a second session: the one that creates them cannot.
+/// They run before the controller starts, because a running one may not be notified of changes for
+/// child accounts (24.11).
 pub const SHARES: &str = include_str!("conf/shares.txt");
-/// Limits on GPUs: slurmdbd knows that there are any only after slurmctld has told it. Last is what
-/// the start waits for.
+/// Commands that set limits on GPUs: slurmdbd accepts these only after slurmctld has registered its
+/// GPUs. The start waits for the last of them.
 pub const LIMITS: &str = include_str!("conf/limits.txt");
 
-/// Major number of NVIDIA's devices; no driver needs to have it.
+/// Major number of NVIDIA's devices; a driver is not needed.
 const MAJOR: &str = "195";
-/// Devices of a node; all nodes have the same, as each machine of a real cluster has its own
-/// numbers 0 to 7.
+/// Number of devices of a node. All nodes share the same files, because each machine of a real
+/// cluster has the numbers 0 to 7.
 const DEVICES: u8 = 8;
 
-/// Makes all of it, in a folder that is empty or was ours.
-pub fn write(site: &Site, constrained: bool) -> Result<()> {
+/// Writes all files, into a folder that is empty or was used by a cluster before.
+pub fn write(cluster: &SlurmTestCluster, constrained: bool) -> Result<()> {
     for (name, mode) in [
         ("", 0o755),
         ("etc", 0o755),
@@ -46,37 +48,38 @@ pub fn write(site: &Site, constrained: bool) -> Result<()> {
         ("dev", 0o755),
         ("work", 0o1777),
     ] {
-        let folder = site.dir().join(name);
+        let folder = cluster.dir().join(name);
         fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
         fs::set_permissions(&folder, Permissions::from_mode(mode))?;
     }
-    let etc = site.dir().join("etc");
+    let etc = cluster.dir().join("etc");
     for (name, text) in FILES {
-        fs::write(etc.join(name), fill(text, site, constrained))?;
+        fs::write(etc.join(name), fill(text, cluster, constrained))?;
     }
     fs::set_permissions(etc.join("slurmdbd.conf"), Permissions::from_mode(0o600))?;
     key(&etc.join("munge.key"), 128)?;
     key(&etc.join("jwt.key"), 32)?;
     for index in 0..DEVICES {
-        device(&site.dir().join(format!("dev/nvidia{index}")), index)?;
+        device(&cluster.dir().join(format!("dev/nvidia{index}")), index)?;
     }
     Ok(())
 }
 
-/// A text with its names in braces filled in.
-pub fn fill(text: &str, site: &Site, constrained: bool) -> String {
-    let (proctrack, task, prolog) = match constrained {
-        true => ("proctrack/cgroup", "task/cgroup", "Contain"),
-        false => ("proctrack/linuxproc", "task/none", "Alloc"),
+/// Replaces the names in braces in a text.
+pub fn fill(text: &str, cluster: &SlurmTestCluster, constrained: bool) -> String {
+    let (proctrack, task, prolog) = if constrained {
+        ("proctrack/cgroup", "task/cgroup", "Contain")
+    } else {
+        ("proctrack/linuxproc", "task/none", "Alloc")
     };
-    text.replace("{dir}", site.text())
+    text.replace("{dir}", cluster.text())
         .replace("{proctrack}", proctrack)
         .replace("{task}", task)
         .replace("{prolog}", prolog)
-        .replace("{first_job}", &site.first_job().to_string())
+        .replace("{first_job}", &cluster.first_job().to_string())
 }
 
-/// A key that nobody else reads.
+/// Writes a random key that only its owner can read.
 fn key(path: &Path, bytes: u64) -> Result<()> {
     let mut secret = Vec::new();
     File::open("/dev/urandom")?.take(bytes).read_to_end(&mut secret)?;
@@ -86,7 +89,7 @@ fn key(path: &Path, bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// A character device; Slurm takes no other file for a GPU.
+/// Creates a character device; Slurm accepts no other file type for a GPU.
 pub fn device(path: &Path, minor: u8) -> Result<()> {
     let path = path.to_str().context("the folder's name is UTF-8")?;
     command::outside(&["mknod", "--mode=666", path, "c", MAJOR, &minor.to_string()])?;
@@ -99,10 +102,10 @@ mod tests {
 
     #[test]
     fn every_name_in_braces_is_filled_in() {
-        let site = Site::at(Path::new("/no/such/cluster")).unwrap();
-        for (name, text) in FILES.into_iter().chain(super::super::given::OVERRIDES) {
+        let cluster = SlurmTestCluster::at(Path::new("/no/such/cluster")).unwrap();
+        for (name, text) in FILES.into_iter().chain(super::super::external_config::OVERRIDES) {
             for constrained in [false, true] {
-                let filled = fill(text, &site, constrained);
+                let filled = fill(text, &cluster, constrained);
                 let settings: String =
                     filled.lines().filter(|line| !line.starts_with('#')).collect();
                 assert!(!settings.contains('{'), "{name}: {settings}");

@@ -1,5 +1,5 @@
-//! The daemons of a cluster: their command lines, how each is started so that it outlives whoever
-//! did it, and how it is ended by its number. Files that they read come from `conf`.
+//! The daemons of a cluster: their command lines, and how each is started (detached from this
+//! process) and stopped (by pid). `conf` writes the files that they read.
 
 use std::fs::File;
 use std::process::{Command, Stdio};
@@ -7,19 +7,19 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use super::cluster::SlurmTestCluster;
 use super::process::{self, Signal};
-use super::site::Site;
 
-/// Nodes of a cluster, and the most that one may have.
+/// Number of nodes of a cluster, and the maximum.
 pub const NODES: u8 = 8;
 
-/// Who answers for REST: neither root, which slurmrestd refuses, nor one whose jobs are tested.
+/// User of slurmrestd: not root, which it refuses, and not a user whose jobs are tested.
 const REST_USER: &str = "daemon";
 
-/// Ends of a daemon's life: asked, it writes its state first.
+/// Timeout for the end of a daemon, which may write its state first.
 const STOP: Duration = Duration::from_secs(15);
 
-/// One program that runs on.
+/// A long-running program of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Daemon {
     Munged,
@@ -31,19 +31,19 @@ pub enum Daemon {
 }
 
 impl Daemon {
-    /// In the order in which they start.
+    /// Returns all daemons in the order in which they start.
     pub fn all(nodes: u8) -> Vec<Self> {
         let first = [Self::Munged, Self::Mariadbd, Self::Slurmdbd, Self::Slurmctld];
         first.into_iter().chain((1..=nodes).map(Self::Slurmd)).chain([Self::Slurmrestd]).collect()
     }
 
-    /// By the name that a person types.
+    /// Finds a daemon by its name on the command line.
     pub fn named(name: &str) -> Result<Self> {
         let found = Self::all(NODES).into_iter().find(|daemon| daemon.name() == name);
         found.with_context(|| format!("{name}: not a daemon of the cluster"))
     }
 
-    /// What a person types.
+    /// Returns its name on the command line.
     pub fn name(self) -> String {
         match self {
             Self::Slurmd(number) => format!("node{number}"),
@@ -64,8 +64,8 @@ impl Daemon {
         }
     }
 
-    fn words(self, site: &Site) -> Vec<String> {
-        let dir = site.text();
+    fn words(self, cluster: &SlurmTestCluster) -> Vec<String> {
+        let dir = cluster.text();
         let words = match self {
             Self::Munged => format!(
                 "munged --foreground --socket={dir}/run/munge.socket --key-file={dir}/etc/munge.key \
@@ -77,7 +77,7 @@ impl Daemon {
                  --innodb-buffer-pool-size=128M --innodb-lock-wait-timeout=900 --innodb-flush-log-at-trx-commit=0"
             ),
             Self::Slurmdbd => "slurmdbd -D".to_owned(),
-            // Tests take its state away; without -i 26.05 does not start again then.
+            // Tests delete its state; without -i, 26.05 refuses to start after that.
             Self::Slurmctld => "slurmctld -D -i".to_owned(),
             Self::Slurmd(number) => format!("slurmd -N node{number} -D"),
             Self::Slurmrestd => format!(
@@ -88,42 +88,42 @@ impl Daemon {
         words.split_whitespace().map(str::to_owned).collect()
     }
 
-    /// Its number, while it runs and still is that program.
-    pub fn pid(self, site: &Site) -> Option<u32> {
-        let pid = process::read_pid(&site.pid_file(&self.name()))?;
-        process::is(pid, site.namespace_inode()?, self.program()).then_some(pid)
+    /// Returns its pid, while it runs; the pid file may be stale, so the program is verified.
+    pub fn pid(self, cluster: &SlurmTestCluster) -> Option<u32> {
+        let pid = process::read_pid(&cluster.pid_file(&self.name()))?;
+        process::is(pid, cluster.namespace_inode()?, self.program()).then_some(pid)
     }
 
-    /// Starts it in a session of its own, as a child of nobody who would have to wait for it; the
-    /// shell writes the number and becomes the program.
-    pub fn start(self, site: &Site) -> Result<()> {
+    /// Starts it in a session of its own, detached from this process; a shell writes the pid file
+    /// and then executes the program.
+    pub fn start(self, cluster: &SlurmTestCluster) -> Result<()> {
         let name = self.name();
-        if let Some(pid) = self.pid(site) {
-            bail!("{name} runs already: pid {pid}");
+        if let Some(pid) = self.pid(cluster) {
+            bail!("{name} is already running: pid {pid}");
         }
-        let log = File::create(site.log(&name)).with_context(|| format!("the log of {name}"))?;
-        let mut inside = site.inside();
-        inside.args(["sh", "-c", "echo $$ >\"$0\"; exec \"$@\""]).arg(site.pid_file(&name));
-        inside.args(self.words(site));
+        let log = File::create(cluster.log(&name)).with_context(|| format!("the log of {name}"))?;
+        let mut inside = cluster.inside();
+        inside.args(["sh", "-c", "echo $$ >\"$0\"; exec \"$@\""]).arg(cluster.pid_file(&name));
+        inside.args(self.words(cluster));
         let mut command = Command::new("setsid");
         command
             .arg("--fork")
             .arg(inside.get_program())
             .args(inside.get_args())
-            .current_dir(site.dir());
-        command.env("SLURM_CONF", site.dir().join("etc/slurm.conf")).env_remove("SLURM_JWT");
+            .current_dir(cluster.dir());
+        command.env("SLURM_CONF", cluster.dir().join("etc/slurm.conf")).env_remove("SLURM_JWT");
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         if !command.status().context("setsid did not start")?.success() {
             bail!("{name} did not start");
         }
-        process::wait(&name, Duration::from_secs(10), || self.pid(site).is_some())
+        process::wait(&name, Duration::from_secs(10), || self.pid(cluster).is_some())
     }
 
-    /// Ends it, and waits until it is gone.
-    pub fn end(self, site: &Site, signal: Signal) -> Result<()> {
-        let pid = self.pid(site).with_context(|| format!("{} does not run", self.name()))?;
+    /// Sends the signal and waits for its end.
+    pub fn end(self, cluster: &SlurmTestCluster, signal: Signal) -> Result<()> {
+        let pid = self.pid(cluster).with_context(|| format!("{} is not running", self.name()))?;
         process::signal(pid, signal)?;
-        process::wait(&format!("the end of {}", self.name()), STOP, || self.pid(site).is_none())
+        process::wait(&format!("the end of {}", self.name()), STOP, || self.pid(cluster).is_none())
     }
 }
 

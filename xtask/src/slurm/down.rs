@@ -1,5 +1,5 @@
-//! Stops a cluster: its daemons by their numbers, then whatever still is in its network namespace,
-//! then the namespace. The files stay, for their logs.
+//! Stops a cluster: its daemons by pid, then all other processes in its network namespace, then the
+//! namespace. The files stay, because of the logs.
 
 use std::fs;
 use std::path::Path;
@@ -7,52 +7,51 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use super::cluster::SlurmTestCluster;
 use super::command;
 use super::daemon::Daemon;
 use super::process::{self, Signal};
-use super::site::Site;
 
-/// Stops all of it.
-pub fn run(site: &Site) -> Result<()> {
-    let Some(namespace) = site.namespace_inode() else {
-        println!("no cluster runs at {}", site.text());
+/// Stops the cluster and removes its namespace.
+pub fn run(cluster: &SlurmTestCluster) -> Result<()> {
+    let Some(namespace) = cluster.namespace_inode() else {
+        println!("no cluster runs at {}", cluster.text());
         return Ok(());
     };
-    // 1. The daemons in the reverse order, asked first: what each writes at its end still finds its
-    //    reader.
+    // 1. Stop the daemons in reverse order, first with SIGTERM: each may still write to those that
+    //    started before it.
     let mut stopped = 0;
-    for daemon in Daemon::all(site.nodes()).into_iter().rev() {
-        let Some(pid) = daemon.pid(site) else { continue };
-        if daemon.end(site, Signal::Term).is_err() {
-            println!("{} did not stop when asked", daemon.name());
+    for daemon in Daemon::all(cluster.nodes()).into_iter().rev() {
+        let Some(pid) = daemon.pid(cluster) else { continue };
+        if daemon.end(cluster, Signal::Term).is_err() {
+            println!("{} did not stop on SIGTERM; killing it", daemon.name());
             process::signal(pid, Signal::Kill)?;
         }
         stopped += 1;
     }
-    // 2. Steps of jobs, and what they started: only they and a person's shell are in this
-    //    namespace.
-    let rest = process::of_namespace(namespace);
+    // 2. Kill job steps and their processes: besides them, the namespace has only users' shells.
+    let rest = process::pids_in_namespace(namespace);
     for pid in &rest {
         process::signal(*pid, Signal::Kill)?;
     }
-    process::wait("the end of what jobs left", Duration::from_secs(15), || {
-        process::of_namespace(namespace).is_empty()
+    process::wait("the end of job processes", Duration::from_secs(15), || {
+        process::pids_in_namespace(namespace).is_empty()
     })?;
-    // 3. What the kernel holds.
-    command::outside(&["ip", "netns", "del", &site.namespace()])?;
-    cgroups(site);
+    // 3. Delete the namespace and the cgroups.
+    command::outside(&["ip", "netns", "del", &cluster.namespace()])?;
+    cgroups(cluster);
     println!(
         "stopped {stopped} daemons and {} processes of jobs; the logs stay in {}",
         rest.len(),
-        site.text()
+        cluster.text()
     );
     Ok(())
 }
 
-/// Removes the empty groups of this cluster's jobs; those of another cluster have other numbers,
-/// and the groups of nodes are removed by the last slurmd of that name itself.
-fn cgroups(site: &Site) {
-    let own = site.first_job()..site.first_job() + 100_000;
+/// Removes the empty cgroups of this cluster's jobs. Jobs of other clusters have other numbers; the
+/// cgroups of nodes are removed by the last slurmd of that name.
+fn cgroups(cluster: &SlurmTestCluster) {
+    let own = cluster.first_job()..cluster.first_job() + 100_000;
     for controller in ["freezer", "memory", "devices", "cpuset", "cpuacct"] {
         for node in folders(&Path::new("/sys/fs/cgroup").join(controller), "slurm_node") {
             for user in folders(&node, "uid_") {
@@ -62,7 +61,7 @@ fn cgroups(site: &Site) {
                 {
                     empty(job);
                 }
-                // Refused while another cluster has jobs there.
+                // Fails while another cluster has jobs there.
                 let _ = fs::remove_dir(&user);
             }
         }
@@ -79,7 +78,7 @@ fn folders(parent: &Path, prefix: &str) -> Vec<std::path::PathBuf> {
     named.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
 }
 
-/// Innermost first; a group that is not empty stays, and so do those around it.
+/// Removes a cgroup with its children; those with processes stay, and so do their parents.
 fn empty(group: &Path) {
     for inner in folders(group, "") {
         empty(&inner);

@@ -1,17 +1,16 @@
-//! `cargo xtask slurm`: a real Slurm cluster of eight nodes on one machine, for tests and for
-//! trying things by hand. It runs without systemd, in a network namespace of its own, and leaves
-//! nothing behind. It must not know Muster: what is tested against it lies in
-//! `crates/cli/tests/slurm/`.
+//! `cargo xtask slurm`: a real Slurm cluster of eight nodes on one machine, for tests and manual
+//! use. It runs without systemd, in a network namespace of its own, and cleans up after itself. It
+//! is independent of Muster; the tests that use it are in `crates/cli/tests/slurm/`.
 
+mod cluster;
 mod command;
 mod conf;
 mod daemon;
 mod down;
-mod given;
+mod external_config;
 mod probe;
 mod process;
 mod root;
-mod site;
 pub mod test;
 mod up;
 
@@ -20,33 +19,37 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
+use cluster::SlurmTestCluster;
 use daemon::Daemon;
 use process::Signal;
-use site::Site;
 
 const USAGE: &str = "\
 usage: cargo xtask slurm <command>
 
-  up [DIR]                       start a cluster whose files lie under DIR (target/slurm), or check the one that runs
-  up DIR --config FOLDER         start one from files of somebody else, of up to eight nodes named node1, node2, ...; only what
-                                 cannot be so on one machine is replaced (xtask/src/slurm/conf/given-*.conf)
-  status [DIR]                   which daemons run, and what the cluster can show
-  down [DIR]                     stop all of it
-  start|stop|kill NAME [DIR]     one daemon: slurmctld, slurmdbd, slurmrestd, mariadbd, munged, node1 to node8
-  shell [DIR] [-- COMMAND…]      a command, else $SHELL, where sbatch and squeue see the cluster
-  test [FILTER]                  start one, run the tests that need it, stop it
+  up [DIR]                       start a cluster with its files in DIR (default target/slurm), or check the running one
+  up DIR --config FOLDER         start one from external configuration files, with up to eight nodes named node1, node2, ...;
+                                 only settings that cannot work on one machine are replaced
+                                 (xtask/src/slurm/conf/external-*.conf)
+  status [DIR]                   show the running daemons and the facts of the cluster
+  down [DIR]                     stop the cluster
+  start|stop|kill NAME [DIR]     control one daemon: slurmctld, slurmdbd, slurmrestd, mariadbd, munged, node1 to node8
+  shell [DIR] [-- COMMAND…]      run a command (default $SHELL) in which sbatch and squeue use the cluster
+  test [FILTER]                  start a cluster, run the tests that need it, and stop it
 
-  up … --release NAME            with the Slurm of another release of Debian, in a root of its own that is made once under
-  test … --release NAME          target/slurm-root (600 MB, minutes); the other commands find a cluster's root by themselves
+  up … --release NAME            use the Slurm of another Debian release, in a root file system that is created once under
+  test … --release NAME          target/slurm-root (600 MB, takes minutes); other commands detect a cluster's root
 
-The tests were run on Slurm 22.05 (Debian bookworm: `test` alone, which CI runs), 24.11 (`test --release trixie`) and 26.05
-(`test --release sid`). docs/slurm.md, Generations, has what passed and what differs.
+Tested with Slurm 22.05 (Debian bookworm: plain `test`, which CI runs), 24.11 (`test --release trixie`) and 26.05
+(`test --release sid`). docs/slurm.md, section Generations, lists results and differences.
 ";
 
-/// One command line after `cargo xtask slurm`.
+/// Runs one command line after `cargo xtask slurm`.
 pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
-    let at = |dir: Option<&&str>| Site::at(&dir.map_or_else(|| default_dir(root), PathBuf::from));
-    // 1. In the root of a release: one that is named, or the one in which the cluster runs.
+    let at = |dir: Option<&&str>| {
+        SlurmTestCluster::at(&dir.map_or_else(|| default_dir(root), PathBuf::from))
+    };
+    // 1. Commands in the root file system of a release: a named one, or that of the running
+    //    cluster.
     match args {
         ["test", "--release", release] => return test::of_release(root, release, None),
         ["test", filter, "--release", release] | ["test", "--release", release, filter] => {
@@ -64,16 +67,17 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
         }
         _ => {}
     }
-    // 2. Here.
+    // 2. Commands on the machine itself.
     match args {
         ["up", dir, "--config", folder] => up::run(&at(Some(dir))?, Some(Path::new(folder)))?,
         ["up", rest @ ..] if rest.len() < 2 => up::run(&at(rest.first())?, None)?,
         ["status", rest @ ..] if rest.len() < 2 => return status(&at(rest.first())?),
         ["down", rest @ ..] if rest.len() < 2 => down::run(&at(rest.first())?)?,
         ["start", name, rest @ ..] if rest.len() < 2 => {
-            let (site, daemon) = (at(rest.first())?, Daemon::named(name)?);
-            site.require_up()?;
-            daemon.start(&site)?;
+            let cluster = at(rest.first())?;
+            let daemon = Daemon::named(name)?;
+            cluster.require_up()?;
+            daemon.start(&cluster)?;
         }
         ["stop", name, rest @ ..] if rest.len() < 2 => {
             Daemon::named(name)?.end(&at(rest.first())?, Signal::Term)?;
@@ -85,15 +89,15 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
         ["shell", "--", words @ ..] => return shell(&at(None)?, words),
         ["shell", dir] => return shell(&at(Some(dir))?, &[]),
         ["shell", dir, "--", words @ ..] => return shell(&at(Some(dir))?, words),
-        ["test"] => return test::alone(root, None),
-        ["test", filter] => return test::alone(root, Some(filter)),
+        ["test"] => return test::run_standalone(root, None),
+        ["test", filter] => return test::run_standalone(root, Some(filter)),
         [] | ["help" | "--help" | "-h"] => print!("{USAGE}"),
         _ => bail!("unknown arguments: slurm {}\n\n{USAGE}", args.join(" ")),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The cluster's folder, where the command line names it.
+/// Returns the cluster's folder, if the command line names it.
 fn folder<'a>(args: &[&'a str]) -> Option<&'a str> {
     let at = if matches!(args, ["start" | "stop" | "kill", ..]) { 2 } else { 1 };
     args.get(at).copied().filter(|word| *word != "--")
@@ -107,10 +111,10 @@ fn target(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
 }
 
-fn status(site: &Site) -> Result<ExitCode> {
+fn status(cluster: &SlurmTestCluster) -> Result<ExitCode> {
     let mut all = true;
-    for daemon in Daemon::all(site.nodes()) {
-        let pid = daemon.pid(site);
+    for daemon in Daemon::all(cluster.nodes()) {
+        let pid = daemon.pid(cluster);
         all &= pid.is_some();
         println!(
             "{}: {}",
@@ -118,16 +122,16 @@ fn status(site: &Site) -> Result<ExitCode> {
             pid.map_or("not running".into(), |pid| format!("pid {pid}"))
         );
     }
-    if let Ok(facts) = std::fs::read_to_string(site.facts()) {
+    if let Ok(facts) = std::fs::read_to_string(cluster.facts()) {
         print!("{facts}");
     }
     Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn shell(site: &Site, words: &[&str]) -> Result<ExitCode> {
-    site.require_up()?;
+fn shell(cluster: &SlurmTestCluster, words: &[&str]) -> Result<ExitCode> {
+    cluster.require_up()?;
     let own = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".into());
     let words = if words.is_empty() { &[own.as_str()] } else { words };
-    let status = site.inside().args(words).status()?;
+    let status = cluster.inside().args(words).status()?;
     Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }

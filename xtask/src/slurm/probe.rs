@@ -1,5 +1,5 @@
-//! What the machine lacks for a cluster, said exactly; programs are installed where that is
-//! possible without asking. It leaves nothing behind of what it tries.
+//! Checks whether the machine can run a cluster, and installs missing programs where that needs no
+//! confirmation. Everything that the checks create is removed.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,11 +7,11 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::site::Site;
+use super::cluster::SlurmTestCluster;
 use super::{command, conf};
 use crate::tools;
 
-/// Programs, and the packages of Debian and Ubuntu that bring them.
+/// Programs that a cluster needs.
 const PROGRAMS: [&str; 12] = [
     "slurmctld",
     "slurmd",
@@ -26,6 +26,7 @@ const PROGRAMS: [&str; 12] = [
     "nsenter",
     "setpriv",
 ];
+/// Debian and Ubuntu packages that contain [`PROGRAMS`].
 pub const PACKAGES: [&str; 10] = [
     "slurm-wlm",
     "slurmdbd",
@@ -39,32 +40,33 @@ pub const PACKAGES: [&str; 10] = [
     "util-linux",
 ];
 
-/// Debian's switch that keeps an installed daemon from being started.
+/// Debian's policy script, which can prevent the start of installed daemons.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 
-/// Controllers of version 1 that Slurm needs to hold a job to its devices and memory.
+/// Cgroup v1 controllers that Slurm needs to confine a job to its devices and memory.
 const CONTROLLERS: [&str; 4] = ["freezer", "memory", "devices", "cpuset"];
 
-/// Why no cluster can run here, if none can; installs what is missing.
-pub fn obstacle(site: &Site) -> Option<String> {
+/// Returns the reason for which no cluster can run here, if there is one; installs missing
+/// programs.
+pub fn obstacle(cluster: &SlurmTestCluster) -> Option<String> {
     if !tools::is_root() {
-        return Some("needs root: network namespace, devices, several users".into());
+        return Some("root is required: network namespace, devices, several users".into());
     }
     if let Err(error) = install() {
         return Some(format!("Slurm cannot be installed: {error:#}"));
     }
     let probe = format!("muster-probe-{}", std::process::id());
     if let Err(error) = command::outside(&["ip", "netns", "add", &probe]) {
-        return Some(format!("no network namespaces here: {error:#}"));
+        return Some(format!("network namespaces cannot be created: {error:#}"));
     }
     let removed = command::outside(&["ip", "netns", "del", &probe]);
-    if let Err(error) = removed.and(devices(site)) {
-        return Some(format!("no devices under {}: {error:#}", site.text()));
+    if let Err(error) = removed.and(devices(cluster)) {
+        return Some(format!("device files cannot be created in {}: {error:#}", cluster.text()));
     }
     None
 }
 
-/// Installs what is not there; what it brings does not start by itself.
+/// Installs missing packages without starting their daemons.
 fn install() -> Result<()> {
     let missing: Vec<&str> = PROGRAMS.into_iter().filter(|program| !found(program)).collect();
     if missing.is_empty() {
@@ -93,27 +95,27 @@ fn found(program: &str) -> bool {
     path.split(':').any(|folder| Path::new(folder).join(program).exists())
 }
 
-/// A device node can be made in the folder's file system.
-fn devices(site: &Site) -> Result<()> {
-    let new = !site.dir().exists();
-    fs::create_dir_all(site.dir())?;
-    let path = site.dir().join("probe-device");
+/// Checks that device files can be created in the folder's file system.
+fn devices(cluster: &SlurmTestCluster) -> Result<()> {
+    let new = !cluster.dir().exists();
+    fs::create_dir_all(cluster.dir())?;
+    let path = cluster.dir().join("probe-device");
     let made = conf::device(&path, 0);
-    // Whatever failed, nothing of the trial stays.
+    // Remove the test file also after a failure.
     let _ = fs::remove_file(&path);
     if new {
-        fs::remove_dir(site.dir())?;
+        fs::remove_dir(cluster.dir())?;
     }
     made
 }
 
-/// Whether jobs are held to their devices and memory; if not, why.
+/// Checks that Slurm can confine jobs to their devices and memory.
 pub fn cgroups() -> Result<(), String> {
     for controller in CONTROLLERS {
         let folder = format!("/sys/fs/cgroup/{controller}/muster-probe-{}", std::process::id());
         if let Err(error) = fs::create_dir(&folder).and_then(|()| fs::remove_dir(&folder)) {
-            // Version 2 is left alone: without systemd nobody delegates it to Slurm.
-            return Err(format!("no cgroup of version 1 for {controller}: {error}"));
+            // Cgroup v2 is not used: without systemd it is not delegated to Slurm.
+            return Err(format!("no cgroup v1 for {controller}: {error}"));
         }
     }
     Ok(())

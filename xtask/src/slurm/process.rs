@@ -1,6 +1,5 @@
-//! Processes by number: whether one is still the program that we started, who else is in the
-//! namespace, signals, and waiting for a condition with a deadline. It never looks for a process by
-//! name alone.
+//! Processes by pid: verification of their program, processes in a namespace, signals, and waiting
+//! for a condition with a deadline. A process is never identified by name alone.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -10,45 +9,45 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-/// How hard to end a process.
+/// Signal that ends a process.
 #[derive(Clone, Copy, Debug)]
 pub enum Signal {
-    /// Asks.
+    /// SIGTERM, which the process can handle.
     Term,
-    /// Does not ask.
+    /// SIGKILL, which ends it at once.
     Kill,
 }
 
-/// Sends a signal; a process that is already gone is no error.
+/// Sends a signal; a process that is already gone is not an error.
 pub fn signal(pid: u32, signal: Signal) -> Result<()> {
     let name = match signal {
         Signal::Term => "TERM",
         Signal::Kill => "KILL",
     };
-    // The shell's own kill: the program of that name is not on every machine.
+    // The shell's builtin: not every machine has a `kill` program.
     let script = "kill -$0 $1 2>/dev/null || true";
     Command::new("sh").args(["-c", script, name, &pid.to_string()]).status()?;
     Ok(())
 }
 
-/// True while this process is in that network namespace and runs a program of that name; Debian's
-/// `slurmctld-wlm` is a `slurmctld`.
+/// Returns true while this process is in that network namespace and runs a program whose name
+/// starts with `program`: Debian's `slurmctld-wlm` is a `slurmctld`.
 pub fn is(pid: u32, namespace: u64, program: &str) -> bool {
     let exe = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
     let name = exe.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     in_namespace(pid, namespace) && name.starts_with(program)
 }
 
-/// Everybody in a network namespace, except those who asked: this process and the ones above it.
-pub fn of_namespace(namespace: u64) -> Vec<u32> {
-    let asking = ancestors();
+/// Returns the pids of all processes in a network namespace, except this process and its ancestors.
+pub fn pids_in_namespace(namespace: u64) -> Vec<u32> {
+    let excluded = ancestors();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(|pid| in_namespace(*pid, namespace) && !asking.contains(pid)).collect()
+    pids.filter(|pid| in_namespace(*pid, namespace) && !excluded.contains(pid)).collect()
 }
 
 fn in_namespace(pid: u32, namespace: u64) -> bool {
-    // A process that has ended and that nobody has asked about yet has no namespace any more.
+    // A zombie has no namespace any more.
     fs::metadata(format!("/proc/{pid}/ns/net")).is_ok_and(|file| file.ino() == namespace)
 }
 
@@ -66,12 +65,12 @@ fn parent(pid: u32) -> Option<u32> {
     line.trim().parse().ok().filter(|parent| *parent != 0)
 }
 
-/// The number that a pid file holds.
+/// Reads the pid from a pid file.
 pub fn read_pid(file: &Path) -> Option<u32> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-/// Looks again and again until the condition holds; past the deadline it says what did not come.
+/// Polls until the condition holds; fails after `limit` with `what`.
 pub fn wait(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) -> Result<()> {
     let start = Instant::now();
     while !holds() {
@@ -89,14 +88,15 @@ mod tests {
 
     #[test]
     fn this_process_is_in_its_namespace_and_is_no_other_program() {
-        let (own, here) = (std::process::id(), fs::metadata("/proc/self/ns/net").unwrap().ino());
+        let own = std::process::id();
+        let here = fs::metadata("/proc/self/ns/net").unwrap().ino();
         assert!(in_namespace(own, here) && !in_namespace(own, here + 1));
         assert!(is(own, here, "xtask") && !is(own, here, "slurmd") && !is(own, here + 1, "xtask"));
-        assert!(!of_namespace(here).contains(&own));
+        assert!(!pids_in_namespace(here).contains(&own));
     }
 
     #[test]
-    fn waiting_ends_at_the_deadline_and_says_for_what() {
+    fn waiting_fails_at_the_deadline_with_the_condition() {
         let error = wait("the impossible", Duration::ZERO, || false).unwrap_err();
         assert!(error.to_string().starts_with("the impossible"), "{error}");
         wait("the certain", Duration::ZERO, || true).unwrap();

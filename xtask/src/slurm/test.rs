@@ -1,6 +1,6 @@
-//! Runs the tests that need a Slurm cluster: starts one, runs them inside its namespace, stops it,
-//! whatever became of them. Where there can be no cluster it says why, and the tests count as
-//! skipped.
+//! Runs the tests that need a Slurm cluster: starts one, runs them inside its namespace, and stops
+//! it, whatever their result. Where no cluster can run the reason is printed, and the tests count
+//! as skipped.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,25 +8,25 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
 
-use super::site::Site;
+use super::cluster::SlurmTestCluster;
 use super::{down, probe, up};
 use crate::cargo;
 use crate::suite::count;
 use crate::totals::Totals;
 
-/// Longest time for all tests together.
+/// Time limit for all tests together, in seconds.
 const SECS: &str = "1500";
 
-/// Folders of such clusters, with the number of the process that started them.
+/// Prefix of these clusters' folders; the pid of the process that started them follows.
 const PREFIX: &str = "muster-slurm-";
 
-/// Tests after which the controller has forgotten jobs. Slurm then reuses their numbers, and
-/// `muster` warns of what was lost, so they run in a cluster of their own, after the others.
-const SPOILERS: [&str; 2] = ["given_away::", "reconcile::"];
+/// Tests that make the controller lose jobs. Slurm then reuses their numbers, and `muster` warns of
+/// the loss, so they run in a separate cluster, after the others.
+const SEPARATE_CLUSTER: [&str; 2] = ["given_away::", "reconcile::"];
 
 const TARGET: [&str; 6] = ["test", "--package", "muster", "--test", "slurm", "--locked"];
 
-/// `cargo xtask slurm test --release`: the same inside the root of a release. The tests are built
+/// Runs `cargo xtask slurm test --release`: the tests inside the root of a release. They are built
 /// outside, where the compiler is.
 pub fn of_release(root: &Path, release: &str, filter: Option<&str>) -> Result<ExitCode> {
     let mut totals = Totals::default();
@@ -35,62 +35,68 @@ pub fn of_release(root: &Path, release: &str, filter: Option<&str>) -> Result<Ex
     super::root::enter(root, release, &args)
 }
 
-/// `cargo xtask slurm test`.
-pub fn alone(root: &Path, filter: Option<&str>) -> Result<ExitCode> {
+/// Runs `cargo xtask slurm test`.
+pub fn run_standalone(root: &Path, filter: Option<&str>) -> Result<ExitCode> {
     let mut totals = Totals::default();
     let result = run(root, filter, &mut totals);
     println!("{totals}");
     result.map(|()| ExitCode::SUCCESS)
 }
 
-/// The step of the test command.
+/// Runs the step of the test command.
 pub fn run(root: &Path, filter: Option<&str>, totals: &mut Totals) -> Result<()> {
     let temporary = std::env::temp_dir();
-    sweep(&temporary)?;
-    let site = Site::at(&temporary.join(format!("{PREFIX}{}", std::process::id())))?;
-    if let Some(obstacle) = probe::obstacle(&site) {
-        println!("no Slurm cluster here, its tests are skipped: {obstacle}");
+    remove_stale_clusters(&temporary)?;
+    let cluster = SlurmTestCluster::at(&temporary.join(format!("{PREFIX}{}", std::process::id())))?;
+    if let Some(obstacle) = probe::obstacle(&cluster) {
+        println!("no Slurm cluster can run here, its tests are skipped: {obstacle}");
         return count(Command::new(cargo()).args(TARGET).args(filter).current_dir(root), totals);
     }
-    // Compiled outside, where there is a network.
+    // Compile outside the namespace, which has no network.
     count(Command::new(cargo()).args(TARGET).arg("--no-run").current_dir(root), totals)?;
     match filter {
-        Some(filter) => in_a_cluster(root, &site, &[filter], totals),
+        Some(filter) => in_a_cluster(root, &cluster, &[filter], totals),
         None => {
-            let skipped: Vec<&str> = SPOILERS.iter().flat_map(|tests| ["--skip", tests]).collect();
-            let most = in_a_cluster(root, &site, &skipped, totals);
-            most.and(in_a_cluster(root, &site, &SPOILERS, totals))
+            let skipped: Vec<&str> =
+                SEPARATE_CLUSTER.iter().flat_map(|tests| ["--skip", tests]).collect();
+            let most = in_a_cluster(root, &cluster, &skipped, totals);
+            most.and(in_a_cluster(root, &cluster, &SEPARATE_CLUSTER, totals))
         }
     }
 }
 
-/// Starts the cluster, runs the tests that these words choose, and stops it.
-fn in_a_cluster(root: &Path, site: &Site, words: &[&str], totals: &mut Totals) -> Result<()> {
-    let running = Running(site);
-    up::run(site, None)?;
-    let mut tests = site.inside();
+/// Starts the cluster, runs the tests that these arguments select, and stops it.
+fn in_a_cluster(
+    root: &Path,
+    cluster: &SlurmTestCluster,
+    words: &[&str],
+    totals: &mut Totals,
+) -> Result<()> {
+    let running = ClusterGuard(cluster);
+    up::run(cluster, None)?;
+    let mut tests = cluster.inside();
     tests.args(["timeout", "--kill-after=5", SECS]).arg(cargo()).args(TARGET);
     tests.args(["--", "--include-ignored", "--test-threads=1"]).args(words).current_dir(root);
-    tests.env("MUSTER_TEST_SLURM", site.dir());
+    tests.env("MUSTER_TEST_SLURM", cluster.dir());
     tests.env("MUSTER_XTASK", own_path()?);
     let result =
-        count(&mut tests, totals).with_context(|| format!("the tests, which have {SECS} s"));
+        count(&mut tests, totals).with_context(|| format!("the tests, limited to {SECS} s"));
     drop(running);
     result
 }
 
-/// Where this program lies. The tests before may have built it anew: the kernel then calls the file
-/// that runs deleted.
+/// Returns the path of this program. If it was rebuilt meanwhile, the kernel appends " (deleted)"
+/// to the path of the running file.
 pub fn own_path() -> Result<PathBuf> {
-    let path = std::env::current_exe().context("where this program lies")?;
+    let path = std::env::current_exe().context("cannot find the path of this program")?;
     let text = path.to_string_lossy();
     Ok(text.strip_suffix(" (deleted)").map_or_else(|| path.clone(), PathBuf::from))
 }
 
-/// Ends the cluster when it goes out of scope, also in a panic.
-struct Running<'a>(&'a Site);
+/// Stops the cluster when dropped, also in a panic.
+struct ClusterGuard<'a>(&'a SlurmTestCluster);
 
-impl Drop for Running<'_> {
+impl Drop for ClusterGuard<'_> {
     fn drop(&mut self) {
         let ended = down::run(self.0).and_then(|()| Ok(fs::remove_dir_all(self.0.dir())?));
         if let Err(error) = ended {
@@ -99,8 +105,8 @@ impl Drop for Running<'_> {
     }
 }
 
-/// Ends clusters of runs that were themselves killed.
-fn sweep(temporary: &Path) -> Result<()> {
+/// Stops clusters of earlier runs that were killed.
+fn remove_stale_clusters(temporary: &Path) -> Result<()> {
     for entry in fs::read_dir(temporary)?.flatten() {
         let name = entry.file_name();
         let Some(pid) =
@@ -109,8 +115,8 @@ fn sweep(temporary: &Path) -> Result<()> {
             continue;
         };
         if !Path::new("/proc").join(pid.to_string()).exists() {
-            println!("left by process {pid}:");
-            drop(Running(&Site::at(&entry.path())?));
+            println!("stopping the cluster that process {pid} left:");
+            drop(ClusterGuard(&SlurmTestCluster::at(&entry.path())?));
         }
     }
     Ok(())

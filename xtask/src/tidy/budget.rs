@@ -1,21 +1,21 @@
-//! Size and shape: headers, length of files and functions, files that no module names. Tests are
-//! not counted, so that nobody saves on them.
+//! Rules on size and structure: headers, length of files and functions, files without a module
+//! declaration. Tests are not counted, so that these limits do not discourage them.
 
-use super::Violation;
+use super::TidyViolation;
 use super::lexer::matching;
-use super::source::{Rust, Tree, line_at, module_folder, words};
+use super::source::{RustFile, SourceTree, line_at, module_folder, words};
 
-/// A file that needs more is two files.
+/// Maximum number of lines of a file.
 const FILE_LINES: usize = 800;
 
-/// What the median file should stay under; reported, not enforced.
+/// Goal for the median length of files; reported, not enforced.
 const MEDIAN_LINES: usize = 200;
 
-/// A function fits a screen.
+/// Maximum number of lines of a function: one screen.
 const FUNCTION_LINES: usize = 70;
 
-/// Every file says what it is for.
-pub fn headers(tree: &Tree) -> Vec<Violation> {
+/// Requires a module header in every file.
+pub fn headers(tree: &SourceTree) -> Vec<TidyViolation> {
     let broken = tree.rust().iter().filter(|file| {
         let first = file.text.lines().next().unwrap_or_default();
         first.strip_prefix("//!").is_none_or(|header| header.trim().is_empty())
@@ -25,31 +25,36 @@ pub fn headers(tree: &Tree) -> Vec<Violation> {
             at(
                 file,
                 1,
-                "opens without `//!`: say what the file is for and what it must not do".into(),
+                "has no `//!` header: describe the module's purpose, main type and invariant"
+                    .into(),
             )
         })
         .collect()
 }
 
-/// No file grows without bound.
-pub fn files(tree: &Tree) -> Vec<Violation> {
+/// Rejects files longer than [`FILE_LINES`].
+pub fn files(tree: &SourceTree) -> Vec<TidyViolation> {
     let sized = tree.rust().iter().map(|file| (file, lines_without_tests(file)));
     sized
         .filter(|(_, lines)| *lines > FILE_LINES)
         .map(|(file, lines)| {
-            at(file, 0, format!("{lines} lines without its tests, at most {FILE_LINES}: split it"))
+            at(
+                file,
+                0,
+                format!("{lines} lines without tests, at most {FILE_LINES}: split the file"),
+            )
         })
         .collect()
 }
 
-/// No function grows without bound.
-pub fn functions(tree: &Tree) -> Vec<Violation> {
+/// Rejects functions longer than [`FUNCTION_LINES`].
+pub fn functions(tree: &SourceTree) -> Vec<TidyViolation> {
     let mut violations = Vec::new();
     for file in tree.rust() {
         for (line, name, lines) in functions_of(&file.production) {
             if lines > FUNCTION_LINES {
                 let message = format!(
-                    "fn {name} has {lines} lines, at most {FUNCTION_LINES}: name its phases"
+                    "fn {name} has {lines} lines, at most {FUNCTION_LINES}: extract its phases into functions"
                 );
                 violations.push(at(file, line, message));
             }
@@ -58,9 +63,9 @@ pub fn functions(tree: &Tree) -> Vec<Violation> {
     violations
 }
 
-/// A file that no module names is compiled by nobody.
-pub fn orphans(tree: &Tree) -> Vec<Violation> {
-    let named = |file: &Rust| {
+/// Rejects files without a module declaration, which are never compiled.
+pub fn orphans(tree: &SourceTree) -> Vec<TidyViolation> {
+    let named = |file: &RustFile| {
         let (folder, name) = file.path.rsplit_once('/').unwrap_or(("", &file.path));
         let (home, module) = match name {
             "mod.rs" => folder.rsplit_once('/').unwrap_or(("", folder)),
@@ -72,7 +77,7 @@ pub fn orphans(tree: &Tree) -> Vec<Violation> {
             .filter(|parent| parent.path != file.path && module_folder(&parent.path) == home);
         parents.into_iter().any(|parent| !words(&parent.code, &format!("mod {module};")).is_empty())
     };
-    let is_root = |file: &Rust| {
+    let is_root = |file: &RustFile| {
         file.path.ends_with("src/lib.rs")
             || file.path.ends_with("src/main.rs")
             || file.path.contains("src/bin/")
@@ -80,12 +85,12 @@ pub fn orphans(tree: &Tree) -> Vec<Violation> {
     let inside = tree.rust().iter().filter(|file| file.path.contains("/src/") && !is_root(file));
     inside
         .filter(|file| !named(file))
-        .map(|file| at(file, 0, "no module names this file: delete it".into()))
+        .map(|file| at(file, 0, "no module declares this file: declare or delete it".into()))
         .collect()
 }
 
-/// One line on the sizes of the tree, for the log.
-pub fn sizes(tree: &Tree) -> String {
+/// Returns a line with the sizes of the tree, for the log.
+pub fn sizes(tree: &SourceTree) -> String {
     let mut sized: Vec<(usize, &str)> = tree
         .rust()
         .iter()
@@ -112,8 +117,8 @@ pub fn sizes(tree: &Tree) -> String {
     )
 }
 
-/// Lines that are not inside test items; comments count, they are read as well.
-fn lines_without_tests(file: &Rust) -> usize {
+/// Returns the number of lines outside test items; comments count.
+fn lines_without_tests(file: &RustFile) -> usize {
     if file.is_test() || (file.production.trim().is_empty() && !file.code.trim().is_empty()) {
         return 0;
     }
@@ -122,8 +127,8 @@ fn lines_without_tests(file: &Rust) -> usize {
     file.text.lines().count() - test_lines
 }
 
-/// Line, name and length of every function with a body; the length is the distance from `fn` to its
-/// last line.
+/// Returns line, name and length of every function with a body; the length is the distance from
+/// `fn` to its last line.
 fn functions_of(code: &str) -> Vec<(usize, String, usize)> {
     let mut found = Vec::new();
     for start in words(code, "fn") {
@@ -133,13 +138,14 @@ fn functions_of(code: &str) -> Vec<(usize, String, usize)> {
             continue;
         }
         let Some(open) = body_of(code, start) else { continue };
-        let (first, last) = (line_at(code, start), line_at(code, matching(code, open) - 1));
+        let first = line_at(code, start);
+        let last = line_at(code, matching(code, open) - 1);
         found.push((first, name, last - first));
     }
     found
 }
 
-/// Offset of the bracket that opens the body; `None` for a declaration.
+/// Returns the offset of the bracket that opens the body; `None` for a declaration.
 fn body_of(code: &str, start: usize) -> Option<usize> {
     let mut skip_to = start;
     for (offset, byte) in code.bytes().enumerate().skip(start) {
@@ -154,16 +160,21 @@ fn body_of(code: &str, start: usize) -> Option<usize> {
     None
 }
 
-fn at(file: &Rust, line: usize, message: String) -> Violation {
-    Violation { path: file.path.clone(), line, message }
+fn at(file: &RustFile, line: usize, message: String) -> TidyViolation {
+    TidyViolation { path: file.path.clone(), line, message }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn check(rule: fn(&Tree) -> Vec<Violation>, files: &[(&str, &str)], expected: &[&str]) {
-        let found: Vec<String> = rule(&Tree::of(files)).iter().map(Violation::to_string).collect();
+    fn check(
+        rule: fn(&SourceTree) -> Vec<TidyViolation>,
+        files: &[(&str, &str)],
+        expected: &[&str],
+    ) {
+        let found: Vec<String> =
+            rule(&SourceTree::of(files)).iter().map(TidyViolation::to_string).collect();
         assert_eq!(found.len(), expected.len(), "{found:?}");
         for (found, expected) in found.iter().zip(expected) {
             assert!(found.starts_with(expected), "{found} does not start with {expected}");
@@ -171,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_a_header_is_seen() {
+    fn a_file_without_a_header_is_found() {
         let files = [
             ("a.rs", "//! good\n"),
             ("b.rs", "fn b() {}\n"),
@@ -179,11 +190,11 @@ mod tests {
             ("d.rs", "\n//! late"),
             ("e.txt", ""),
         ];
-        check(headers, &files, &["b.rs:1: opens without", "c.rs:1: ", "d.rs:1: "]);
+        check(headers, &files, &["b.rs:1: has no `//!` header", "c.rs:1: ", "d.rs:1: "]);
     }
 
     #[test]
-    fn a_long_file_is_seen_and_its_tests_are_not_counted() {
+    fn a_long_file_is_found_and_its_tests_are_not_counted() {
         let code = "fn a() {}\n".repeat(801);
         let tests = format!("fn a() {{}}\n#[cfg(test)]\nmod tests {{\n{code}}}\n");
         let tree = [
@@ -191,11 +202,11 @@ mod tests {
             ("crates/x/src/b.rs", &*tests),
             ("crates/x/tests/c.rs", &*code),
         ];
-        check(files, &tree, &["crates/x/src/a.rs: 801 lines without its tests"]);
+        check(files, &tree, &["crates/x/src/a.rs: 801 lines without tests"]);
     }
 
     #[test]
-    fn a_long_function_is_seen_and_one_that_just_fits_is_not() {
+    fn a_long_function_is_found_and_one_at_the_limit_is_not() {
         let function = |lines: usize| {
             format!(
                 "impl A {{\n    fn f(x: [u8; 3]) -> bool {{\n{}    }}\n}}\n",
@@ -209,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn an_orphan_is_seen() {
+    fn a_file_without_a_module_declaration_is_found() {
         let files = [
             ("crates/x/src/lib.rs", "mod a;\nmod b;\n"),
             ("crates/x/src/a.rs", "pub mod inner;"),
@@ -219,12 +230,12 @@ mod tests {
             ("crates/x/src/main.rs", ""),
             ("crates/x/tests/free.rs", ""),
         ];
-        check(orphans, &files, &["crates/x/src/a/lost.rs: no module names this file"]);
+        check(orphans, &files, &["crates/x/src/a/lost.rs: no module declares this file"]);
     }
 
     #[test]
     fn sizes_are_measured_without_tests() {
-        let tree = Tree::of(&[("a.rs", "//! a\nfn a() {\n}\n"), ("tests/b.rs", "//! b\n")]);
+        let tree = SourceTree::of(&[("a.rs", "//! a\nfn a() {\n}\n"), ("tests/b.rs", "//! b\n")]);
         assert!(
             sizes(&tree).starts_with("sizes without tests: 1 files, median 3 lines"),
             "{}",

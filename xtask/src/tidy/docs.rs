@@ -1,19 +1,19 @@
-//! Documents: links and named files lead somewhere, every field that people can write is described,
-//! and nothing points at the machine or the folder where it was written.
+//! Rules on documents: links and file names resolve, every field of user-written files is
+//! described, and no file names a path of one machine.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::Violation;
-use super::source::{Tree, line_at};
+use super::TidyViolation;
+use super::source::{SourceTree, line_at};
 
-/// Paths that exist on one machine only. Split in two, so that this file does not break its own
-/// rule.
-const PLACES: [(&str, &str); 5] =
+/// Prefixes of paths that exist on one machine only. Split in two, so that this file does not
+/// violate its own rule.
+const MACHINE_PATHS: [(&str, &str); 5] =
     [("..", "/shared"), ("/", "work/"), ("/", "Users/"), ("/tmp/", "t-"), ("/tmp/", "brief")];
 
-/// Schemas of files that people write, and the page that must describe their fields.
+/// Schemas of user-written files, each with the page that must describe its fields.
 const DESCRIBED: [(&str, &str); 5] = [
     ("docs/schema/job.schema.json", "docs/jobs.md"),
     ("docs/schema/queues.schema.json", "docs/queues.md"),
@@ -22,11 +22,11 @@ const DESCRIBED: [(&str, &str); 5] = [
     ("docs/schema/trace-recipe.schema.json", "docs/traces.md"),
 ];
 
-/// No path of a machine, in any file.
-pub fn places(tree: &Tree) -> Vec<Violation> {
+/// Rejects paths of one machine, in any file.
+pub fn machine_paths(tree: &SourceTree) -> Vec<TidyViolation> {
     let mut violations = Vec::new();
     for (path, text) in tree.files() {
-        for (head, tail) in PLACES {
+        for (head, tail) in MACHINE_PATHS {
             let place = format!("{head}{tail}");
             let starts = |offset: usize| {
                 let before = text.as_bytes()[..offset].last();
@@ -37,9 +37,9 @@ pub fn places(tree: &Tree) -> Vec<Violation> {
             };
             for (offset, _) in text.match_indices(&place).filter(|(offset, _)| starts(*offset)) {
                 let message = format!(
-                    "`{place}` is a place on one machine: name a place in the project, or none"
+                    "`{place}` exists on one machine only: use a path in the project, or none"
                 );
-                violations.push(Violation {
+                violations.push(TidyViolation {
                     path: path.to_owned(),
                     line: line_at(text, offset),
                     message,
@@ -50,34 +50,35 @@ pub fn places(tree: &Tree) -> Vec<Violation> {
     violations
 }
 
-/// Relative links in Markdown name a file of the tree, and their anchors a heading in it.
-pub fn links(tree: &Tree) -> Vec<Violation> {
+/// Requires that relative links in Markdown name a file of the tree, and their anchors a heading in
+/// it.
+pub fn links(tree: &SourceTree) -> Vec<TidyViolation> {
     let mut violations = Vec::new();
     for (path, text) in tree.files().filter(|(path, _)| path.ends_with(".md")) {
         for (line, target) in links_of(text) {
-            if let Some(message) = dead(tree, path, &target) {
-                violations.push(Violation { path: path.to_owned(), line, message });
+            if let Some(message) = dead_link(tree, path, &target) {
+                violations.push(TidyViolation { path: path.to_owned(), line, message });
             }
         }
     }
     violations
 }
 
-/// A file or folder of ours that a document names in code letters is there:
-/// `crates/model/src/view.rs`, or the end of such a path.
-pub fn names(tree: &Tree) -> Vec<Violation> {
+/// Requires that project files and folders named in code font exist: `crates/model/src/view.rs`, or
+/// the end of such a path.
+pub fn named_files(tree: &SourceTree) -> Vec<TidyViolation> {
     let mut violations = Vec::new();
     for (path, text) in tree.files().filter(|(path, _)| path.ends_with(".md")) {
         for (line, prose) in prose(text) {
-            for name in prose.split('`').skip(1).step_by(2).filter(|name| is_ours(name)) {
+            for name in prose.split('`').skip(1).step_by(2).filter(|name| is_project_path(name)) {
                 let tail = format!("/{}", name.trim_end_matches('/'));
                 let found = tree.has(name) || tree.files().any(|(file, _)| file.ends_with(&tail));
                 let below = format!("{tail}/");
                 if !found && !tree.files().any(|(file, _)| file.contains(&below)) {
-                    violations.push(Violation {
+                    violations.push(TidyViolation {
                         path: path.into(),
                         line,
-                        message: format!("names `{name}`, which is not there"),
+                        message: format!("names `{name}`, which does not exist"),
                     });
                 }
             }
@@ -86,8 +87,8 @@ pub fn names(tree: &Tree) -> Vec<Violation> {
     violations
 }
 
-/// Source files by their ending, folders by where they begin.
-fn is_ours(name: &str) -> bool {
+/// Returns true for names of project files (by extension) and folders (by prefix).
+fn is_project_path(name: &str) -> bool {
     const ENDINGS: [&str; 5] = [".rs", ".md", ".toml", ".txt", ".service"];
     const FOLDERS: [&str; 5] = ["crates/", "xtask/", "docs/", "examples/", "packaging/"];
     let plain =
@@ -99,17 +100,17 @@ fn is_ours(name: &str) -> bool {
             || FOLDERS.iter().any(|folder| name.starts_with(folder)))
 }
 
-/// Every property of a schema stands in code letters on its page.
-pub fn fields(tree: &Tree) -> Vec<Violation> {
+/// Requires that every property of a schema occurs in code font on its page.
+pub fn fields(tree: &SourceTree) -> Vec<TidyViolation> {
     let mut violations = Vec::new();
     for (schema, page) in DESCRIBED {
         let Some(parsed) =
             tree.text(schema).and_then(|text| serde_json::from_str::<Value>(text).ok())
         else {
-            violations.push(Violation {
+            violations.push(TidyViolation {
                 path: schema.into(),
                 line: 0,
-                message: "is not there, or is not JSON".into(),
+                message: "does not exist, or is not JSON".into(),
             });
             continue;
         };
@@ -117,8 +118,8 @@ pub fn fields(tree: &Tree) -> Vec<Violation> {
         let mut names = BTreeSet::new();
         collect_properties(&parsed, &mut names);
         for name in names.iter().filter(|name| !text.contains(&format!("`{name}`"))) {
-            let message = format!("does not describe `{name}`, which {schema} has");
-            violations.push(Violation { path: page.into(), line: 0, message });
+            let message = format!("does not describe `{name}` of {schema}");
+            violations.push(TidyViolation { path: page.into(), line: 0, message });
         }
     }
     violations
@@ -137,24 +138,22 @@ fn collect_properties(schema: &Value, names: &mut BTreeSet<String>) {
     }
 }
 
-/// Why the link does not lead anywhere; `None` when it does, or leads out of the tree.
-fn dead(tree: &Tree, from: &str, target: &str) -> Option<String> {
+/// Describes why a link is dead; `None` when it resolves, or leads out of the tree.
+fn dead_link(tree: &SourceTree, from: &str, target: &str) -> Option<String> {
     if target.contains("://") || target.starts_with("mailto:") {
         return None;
     }
     let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
     let path = if file.is_empty() { from.to_owned() } else { resolve(from, file) };
     if !path.is_empty() && !tree.has(&path) {
-        return Some(format!("link to `{target}`: there is no {path}"));
+        return Some(format!("link to `{target}`: {path} does not exist"));
     }
     let text = tree.text(&path).filter(|_| path.ends_with(".md") && !anchor.is_empty())?;
-    match headings(text).any(|heading| slug(heading) == anchor) {
-        true => None,
-        false => Some(format!("link to `{target}`: {path} has no such heading")),
-    }
+    let is_found = headings(text).any(|heading| slug(heading) == anchor);
+    (!is_found).then(|| format!("link to `{target}`: {path} has no such heading"))
 }
 
-/// Path of a link relative to the root.
+/// Returns the path of a link relative to the root.
 fn resolve(from: &str, file: &str) -> String {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();
@@ -168,7 +167,7 @@ fn resolve(from: &str, file: &str) -> String {
     parts.join("/")
 }
 
-/// Line and target of every `[text](target)` outside fenced and inline code.
+/// Returns line and target of every `[text](target)` outside fenced and inline code.
 fn links_of(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (number, line) in prose(text) {
@@ -193,7 +192,7 @@ fn headings(text: &str) -> impl Iterator<Item = &str> {
         .map(|line| line.trim_start_matches('#').trim())
 }
 
-/// Numbered lines outside fenced code.
+/// Returns the numbered lines outside fenced code.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut fenced = false;
     text.lines().enumerate().filter_map(move |(index, line)| {
@@ -203,7 +202,7 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The anchor that GitHub gives a heading.
+/// Returns the anchor that GitHub gives a heading.
 fn slug(heading: &str) -> String {
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     kept.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()
@@ -213,8 +212,13 @@ fn slug(heading: &str) -> String {
 mod tests {
     use super::*;
 
-    fn check(rule: fn(&Tree) -> Vec<Violation>, files: &[(&str, &str)], expected: &[&str]) {
-        let found: Vec<String> = rule(&Tree::of(files)).iter().map(Violation::to_string).collect();
+    fn check(
+        rule: fn(&SourceTree) -> Vec<TidyViolation>,
+        files: &[(&str, &str)],
+        expected: &[&str],
+    ) {
+        let found: Vec<String> =
+            rule(&SourceTree::of(files)).iter().map(TidyViolation::to_string).collect();
         assert_eq!(found.len(), expected.len(), "{found:?}");
         for (found, expected) in found.iter().zip(expected) {
             assert!(found.starts_with(expected), "{found} does not start with {expected}");
@@ -222,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn dead_links_are_seen() {
+    fn dead_links_are_found() {
         let text = "[a](b.md) [c](../README.md#two-words)\n[d](gone.md)\n[e](b.md#gone)\n[f](#here)\n\
                     [g](https://example.org/x) `[h](gone)`\n```\n[i](gone)\n```\n[j](sub/)\n# here\n";
         let files = [
@@ -235,24 +239,24 @@ mod tests {
             links,
             &files,
             &[
-                "docs/a.md:2: link to `gone.md`: there is no docs/gone.md",
+                "docs/a.md:2: link to `gone.md`: docs/gone.md does not exist",
                 "docs/a.md:3: link to `b.md#gone`",
             ],
         );
     }
 
     #[test]
-    fn a_named_file_that_is_gone_is_seen() {
+    fn a_named_file_that_does_not_exist_is_found() {
         let text = "`crates/a/src/x.rs` `src/x.rs` `crates/a/src` `plan/y.rs`\n`crates/gone` `src/gone.rs` `a/b` `~/x.rs` `/etc/x.toml`";
         check(
-            names,
+            named_files,
             &[("a.md", text), ("crates/a/src/x.rs", ""), ("crates/a/src/plan/y.rs", "")],
             &["a.md:2: names `crates/gone`", "a.md:2: names `src/gone.rs`"],
         );
     }
 
     #[test]
-    fn a_field_that_no_page_describes_is_seen() {
+    fn a_field_that_no_page_describes_is_found() {
         let schema = r##"{"properties": {"gpus": {}, "groups": {"items": {"$ref": "#/$defs/g"}}},
                           "$defs": {"g": {"properties": {"tasks": {}}}}}"##;
         let files = |page| {
@@ -272,17 +276,21 @@ mod tests {
         check(
             fields,
             &files("`gpus`, `groups`, `tasks`")[..DESCRIBED.len()],
-            &["docs/schema/trace-recipe.schema.json: is not there"],
+            &["docs/schema/trace-recipe.schema.json: does not exist"],
         );
     }
 
     #[test]
-    fn places_of_a_machine_are_seen() {
-        for (head, tail) in PLACES {
+    fn paths_of_one_machine_are_found() {
+        for (head, tail) in MACHINE_PATHS {
             let text = format!("fine\nsee {head}{tail}x");
-            check(places, &[("a.md", &text)], &[&format!("a.md:2: `{head}{tail}` is a place")]);
+            check(
+                machine_paths,
+                &[("a.md", &text)],
+                &[&format!("a.md:2: `{head}{tail}` exists on one machine")],
+            );
         }
         let inside = ["my/work/x", "x/Users/y", "/root/x"].join(" ");
-        check(places, &[("a.md", &inside)], &[]);
+        check(machine_paths, &[("a.md", &inside)], &[]);
     }
 }

@@ -1,7 +1,7 @@
-//! Just enough of Rust's lexical grammar to tell code from comments and text. It understands no
-//! syntax beyond matching brackets; rules that need more belong into a lint.
+//! The part of Rust's lexical grammar that distinguishes code from comments and string literals. No
+//! syntax beyond matching brackets; rules that need more belong in a lint.
 
-/// The source with comments and the insides of strings and characters blanked: same length, same
+/// Returns the source with comments, strings and characters replaced by blanks: same length, same
 /// lines.
 pub fn code_of(source: &str) -> String {
     let bytes = source.as_bytes();
@@ -24,8 +24,8 @@ pub fn code_of(source: &str) -> String {
     String::from_utf8(out).expect("only whole characters are blanked")
 }
 
-/// Index just after the bracket that matches the one at `open`; the end of the code when there is
-/// none.
+/// Returns the index just after the bracket that matches the one at `open`; the end of the code
+/// when there is none.
 pub fn matching(code: &str, open: usize) -> usize {
     let mut depth = 0usize;
     for (offset, byte) in code.bytes().enumerate().skip(open) {
@@ -41,7 +41,7 @@ pub fn matching(code: &str, open: usize) -> usize {
     code.len()
 }
 
-/// True when a letter, digit or underscore stands just before `at`.
+/// Returns true when the byte before `at` is a letter, digit or underscore.
 pub fn follows_word(bytes: &[u8], at: usize) -> bool {
     at > 0 && (bytes[at - 1].is_ascii_alphanumeric() || bytes[at - 1] == b'_')
 }
@@ -50,9 +50,10 @@ fn line_end(bytes: &[u8], from: usize) -> usize {
     bytes[from..].iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |offset| from + offset)
 }
 
-/// Block comments nest.
+/// Returns the end of a block comment, which may be nested.
 fn block_comment_end(bytes: &[u8], from: usize) -> usize {
-    let (mut depth, mut at) = (0usize, from);
+    let mut depth = 0usize;
+    let mut at = from;
     while at < bytes.len() {
         if bytes[at..].starts_with(b"/*") {
             depth += 1;
@@ -82,8 +83,8 @@ fn string_end(bytes: &[u8], quote: usize) -> usize {
     bytes.len()
 }
 
-/// `b"…"`, `c"…"`, `r"…"`, `br#"…"#`, `b'…'`; anything else that starts with these letters ends
-/// where it starts.
+/// Returns the end of a literal `b"…"`, `c"…"`, `r"…"`, `br#"…"#` or `b'…'`; `from` when there is
+/// none.
 fn prefixed_string_end(bytes: &[u8], from: usize) -> usize {
     let letters =
         bytes[from..].iter().take(2).take_while(|byte| matches!(byte, b'r' | b'b' | b'c')).count();
@@ -104,7 +105,7 @@ fn prefixed_string_end(bytes: &[u8], from: usize) -> usize {
     }
 }
 
-/// End of a character literal; where the quote starts a lifetime, the quote itself.
+/// Returns the end of a character literal; the quote itself where it starts a lifetime.
 fn character_end(bytes: &[u8], quote: usize) -> usize {
     match bytes.get(quote + 1) {
         Some(b'\\') => {

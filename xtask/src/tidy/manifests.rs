@@ -1,12 +1,12 @@
-//! Manifests: every crate takes lints and versions from the workspace, and the pure rooms carry the
-//! same bans. Clippy reads only the nearest `clippy.toml` and merges nothing, so each pure room
-//! holds a copy.
+//! Rules on manifests: every crate inherits lints and versions from the workspace, and the pure
+//! crates have the same bans. Clippy reads only the nearest `clippy.toml`, so each pure crate has a
+//! copy.
 
-use super::Violation;
-use super::source::Tree;
+use super::TidyViolation;
+use super::source::SourceTree;
 use crate::arrows::PURE;
 
-/// What the bans must name at least; `clippy.toml` gives each its reason.
+/// Items that the pure crates must ban at least; `clippy.toml` has a reason for each.
 pub const BANNED: [&str; 18] = [
     "std::collections::HashMap",
     "std::collections::HashSet",
@@ -28,8 +28,8 @@ pub const BANNED: [&str; 18] = [
     "std::time::SystemTime::now",
 ];
 
-/// `[lints] workspace = true` in every crate.
-pub fn lints(tree: &Tree) -> Vec<Violation> {
+/// Requires `[lints] workspace = true` in every crate.
+pub fn lints(tree: &SourceTree) -> Vec<TidyViolation> {
     let inherits = |text: &str| {
         sections(text).any(|(name, _, line)| name == "lints" && line == "workspace = true")
     };
@@ -41,13 +41,13 @@ pub fn lints(tree: &Tree) -> Vec<Violation> {
         .collect()
 }
 
-/// Every dependency takes its version from the workspace.
-pub fn versions(tree: &Tree) -> Vec<Violation> {
+/// Requires that every dependency takes its version from the workspace.
+pub fn versions(tree: &SourceTree) -> Vec<TidyViolation> {
     let mut violations = Vec::new();
     for (path, text) in crates(tree) {
         for (section, number, line) in sections(text) {
-            let (in_list, in_table) =
-                (section.ends_with("dependencies"), section.contains("dependencies."));
+            let in_list = section.ends_with("dependencies");
+            let in_table = section.contains("dependencies.");
             let fine =
                 line.contains("workspace = true") || (in_table && !line.starts_with("version"));
             if (in_list || in_table) && !fine {
@@ -61,14 +61,14 @@ pub fn versions(tree: &Tree) -> Vec<Violation> {
     violations
 }
 
-/// The pure rooms have one set of bans, and it names what it must.
-pub fn bans(tree: &Tree) -> Vec<Violation> {
+/// Requires that the pure crates have the same bans, which include all of [`BANNED`].
+pub fn bans(tree: &SourceTree) -> Vec<TidyViolation> {
     let first = format!("crates/{}/clippy.toml", PURE[0]);
     let Some(shared) = tree.text(&first) else {
         return vec![at(
             &first,
             0,
-            "is missing: a pure room bans clock, files, environment and threads".into(),
+            "is missing: a pure crate bans clock, files, environment and threads".into(),
         )];
     };
     let mut violations = Vec::new();
@@ -82,27 +82,27 @@ pub fn bans(tree: &Tree) -> Vec<Violation> {
             Some(_) => {}
         }
     }
-    for room in &PURE[1..] {
-        let path = format!("crates/{room}/clippy.toml");
+    for name in &PURE[1..] {
+        let path = format!("crates/{name}/clippy.toml");
         if tree.text(&path) != Some(shared) {
             violations.push(at(
                 &path,
                 0,
-                format!("is not the same as {first}: the pure rooms share their bans"),
+                format!("differs from {first}: all pure crates have the same bans"),
             ));
         }
     }
     violations
 }
 
-/// Manifests of the workspace's members (`fuzz/` is a workspace of its own).
-fn crates(tree: &Tree) -> impl Iterator<Item = (&str, &str)> {
+/// Returns the manifests of the workspace's members (`fuzz/` is a workspace of its own).
+fn crates(tree: &SourceTree) -> impl Iterator<Item = (&str, &str)> {
     let member = |path: &str| path.starts_with("crates/") || path.starts_with("xtask/");
     tree.files().filter(move |(path, _)| path.ends_with("/Cargo.toml") && member(path))
 }
 
-/// Section, line number from 1, and trimmed line of every line that is neither empty, comment nor
-/// heading.
+/// Returns section, line number from 1, and trimmed text of every line that is neither empty,
+/// comment nor heading.
 fn sections(text: &str) -> impl Iterator<Item = (&str, usize, &str)> {
     let mut section = "";
     text.lines().enumerate().filter_map(move |(index, line)| {
@@ -118,21 +118,26 @@ fn sections(text: &str) -> impl Iterator<Item = (&str, usize, &str)> {
     })
 }
 
-fn at(path: &str, line: usize, message: String) -> Violation {
-    Violation { path: path.to_owned(), line, message }
+fn at(path: &str, line: usize, message: String) -> TidyViolation {
+    TidyViolation { path: path.to_owned(), line, message }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn check(rule: fn(&Tree) -> Vec<Violation>, files: &[(&str, &str)], expected: &[&str]) {
-        let found: Vec<String> = rule(&Tree::of(files)).iter().map(Violation::to_string).collect();
+    fn check(
+        rule: fn(&SourceTree) -> Vec<TidyViolation>,
+        files: &[(&str, &str)],
+        expected: &[&str],
+    ) {
+        let found: Vec<String> =
+            rule(&SourceTree::of(files)).iter().map(TidyViolation::to_string).collect();
         assert_eq!(found, expected);
     }
 
     #[test]
-    fn a_crate_without_the_shared_lints_is_seen() {
+    fn a_crate_without_inherited_lints_is_found() {
         let message =
             "crates/x/Cargo.toml: lints are not inherited: add `[lints]` with `workspace = true`";
         check(lints, &[("crates/x/Cargo.toml", "[package]\nname = \"x\"\n")], &[message]);
@@ -145,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_outside_the_workspace_is_seen() {
+    fn a_version_outside_the_workspace_is_found() {
         let bad = "[dependencies]\nserde.workspace = true\nlog = \"1\"\n[target.'cfg(unix)'.dev-dependencies]\na = { git = \"b\" }\n";
         check(
             versions,
@@ -160,24 +165,27 @@ mod tests {
     }
 
     #[test]
-    fn bans_that_differ_or_lack_an_entry_are_seen() {
+    fn bans_that_differ_or_lack_an_entry_are_found() {
         let all: String = BANNED
             .iter()
             .map(|path| format!("{{ path = \"{path}\", reason = \"r\" }},\n"))
             .collect();
-        let rooms =
-            |text: &str| PURE.map(|room| (format!("crates/{room}/clippy.toml"), text.to_owned()));
-        let tree = |files: Vec<(String, String)>| Tree::new(files.into_iter().collect());
-        assert_eq!(bans(&tree(rooms(&all).to_vec())), []);
+        let manifests =
+            |text: &str| PURE.map(|name| (format!("crates/{name}/clippy.toml"), text.to_owned()));
+        let tree = |files: Vec<(String, String)>| SourceTree::new(files.into_iter().collect());
+        assert_eq!(bans(&tree(manifests(&all).to_vec())), []);
 
-        let mut differing = rooms(&all).to_vec();
+        let mut differing = manifests(&all).to_vec();
         differing[3].1.push('#');
         assert_eq!(bans(&tree(differing)).len(), 1);
 
         let lacking = all.replace("path = \"std::env::var\"", "path = \"std::env::home_dir\"");
-        assert_eq!(bans(&tree(rooms(&lacking).to_vec()))[0].message, "does not ban std::env::var");
+        assert_eq!(
+            bans(&tree(manifests(&lacking).to_vec()))[0].message,
+            "does not ban std::env::var"
+        );
         let silent = all.replacen("reason", "because", 1);
-        assert_eq!(bans(&tree(rooms(&silent).to_vec())).len(), 1);
+        assert_eq!(bans(&tree(manifests(&silent).to_vec())).len(), 1);
         assert_eq!(bans(&tree(Vec::new())).len(), 1);
     }
 }

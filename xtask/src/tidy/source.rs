@@ -1,6 +1,5 @@
-//! The tree as the rules see it: every text file, and for Rust files which part is code and which
-//! part of the code is test. Rules never open files themselves, so that a test can hand them any
-//! tree.
+//! The source tree for the rules: every text file, and for Rust files the parts that are code and
+//! test code. Rules never open files themselves, so that tests can use any tree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,31 +8,31 @@ use anyhow::{Context, Result};
 
 use super::lexer::{code_of, matching};
 
-/// Folders that hold nothing of ours.
+/// Folders without sources of the project.
 const SKIPPED: [&str; 3] = [".git", "target", "node_modules"];
 
-/// Files that are not text.
+/// Extensions of files that are not text.
 const BINARY: [&str; 7] = ["png", "gz", "ico", "woff", "woff2", "db", "pyc"];
 
 /// All text files by path relative to the root, with `/` between components.
-pub struct Tree {
+pub struct SourceTree {
     texts: BTreeMap<String, String>,
-    rust: Vec<Rust>,
+    rust: Vec<RustFile>,
 }
 
-/// One Rust file.
-pub struct Rust {
+/// A Rust file and its parts.
+pub struct RustFile {
     /// Path relative to the root.
     pub path: String,
-    /// As written.
+    /// Complete text of the file.
     pub text: String,
-    /// Comments and the insides of strings blanked.
+    /// The text with comments and strings blanked.
     pub code: String,
-    /// `code` with everything blanked that is compiled for tests only; all blank in a test file.
+    /// `code` with everything blanked that is compiled only for tests; all blank in a test file.
     pub production: String,
 }
 
-impl Tree {
+impl SourceTree {
     /// Reads the files below `root`.
     pub fn read(root: &Path) -> Result<Self> {
         let mut texts = BTreeMap::new();
@@ -57,7 +56,7 @@ impl Tree {
         Ok(Self::new(texts))
     }
 
-    /// A tree of these files.
+    /// Creates a tree of these files.
     pub fn new(texts: BTreeMap<String, String>) -> Self {
         let codes: Vec<(&String, String)> = texts
             .iter()
@@ -68,7 +67,7 @@ impl Tree {
             codes.iter().flat_map(|(path, code)| test_only_modules(path, code)).collect();
         let rust = codes
             .into_iter()
-            .map(|(path, code)| Rust {
+            .map(|(path, code)| RustFile {
                 path: path.clone(),
                 text: texts[path].clone(),
                 production: production_of(path, &code, &test_modules),
@@ -78,27 +77,27 @@ impl Tree {
         Self { texts, rust }
     }
 
-    /// Rust files in order of path.
-    pub fn rust(&self) -> &[Rust] {
+    /// Returns the Rust files in order of path.
+    pub fn rust(&self) -> &[RustFile] {
         &self.rust
     }
 
-    /// Text of a file.
+    /// Returns the text of a file.
     pub fn text(&self, path: &str) -> Option<&str> {
         self.texts.get(path).map(String::as_str)
     }
 
-    /// All files in order of path.
+    /// Returns all files in order of path.
     pub fn files(&self) -> impl Iterator<Item = (&str, &str)> {
         self.texts.iter().map(|(path, text)| (path.as_str(), text.as_str()))
     }
 
-    /// How many files.
+    /// Returns the number of files.
     pub fn len(&self) -> usize {
         self.texts.len()
     }
 
-    /// True when the path is a file or a folder of the tree.
+    /// Returns true when the path is a file or a folder of the tree.
     pub fn has(&self, path: &str) -> bool {
         let folder = format!("{}/", path.trim_end_matches('/'));
         self.texts.contains_key(path)
@@ -109,7 +108,7 @@ impl Tree {
                 .is_some_and(|(next, _)| next.starts_with(&folder))
     }
 
-    /// A tree of one or more files, for tests of rules.
+    /// Creates a tree of one or more files, for tests of rules.
     #[cfg(test)]
     pub fn of(files: &[(&str, &str)]) -> Self {
         Self::new(
@@ -118,14 +117,14 @@ impl Tree {
     }
 }
 
-impl Rust {
-    /// True when all of it is compiled for tests, benches or examples only.
+impl RustFile {
+    /// Returns true when all of it is compiled only for tests, benches or examples.
     pub fn is_test(&self) -> bool {
         in_test_folder(&self.path)
     }
 
-    /// The room or crate folder: `engine` of `crates/engine/src/lib.rs`.
-    pub fn room(&self) -> &str {
+    /// Returns the crate's folder: `engine` for `crates/engine/src/lib.rs`.
+    pub fn crate_folder(&self) -> &str {
         self.path
             .strip_prefix("crates/")
             .unwrap_or(&self.path)
@@ -134,7 +133,7 @@ impl Rust {
             .unwrap_or_default()
     }
 
-    /// The part of the code that only tests compile; the rest blanked.
+    /// Returns the code that is compiled only for tests; the rest is blanked.
     pub fn test_code(&self) -> String {
         let pairs = self.code.bytes().zip(self.production.bytes());
         let bytes = pairs.map(|(code, production)| match code {
@@ -146,13 +145,13 @@ impl Rust {
     }
 }
 
-/// Line of a byte offset, from 1.
+/// Returns the line of a byte offset, from 1.
 pub fn line_at(text: &str, offset: usize) -> usize {
     text.as_bytes()[..offset].iter().filter(|byte| **byte == b'\n').count() + 1
 }
 
-/// Offsets at which `word` stands as a whole word (or call, or macro): no letter, digit or
-/// underscore before it, nor after it when it ends in one.
+/// Returns the offsets at which `word` occurs as a whole word (or call, or macro): no letter, digit
+/// or underscore before it, nor after it when it ends in one.
 pub fn words(code: &str, word: &str) -> Vec<usize> {
     let bytes = code.as_bytes();
     let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
@@ -180,7 +179,7 @@ fn in_test_folder(path: &str) -> bool {
         .any(|part| matches!(part, "tests" | "benches" | "examples" | "fuzz"))
 }
 
-/// Files of modules that are declared `#[cfg(test)] mod name;`.
+/// Returns the files of modules that are declared `#[cfg(test)] mod name;`.
 fn test_only_modules(path: &str, code: &str) -> Vec<String> {
     test_items(code)
         .into_iter()
@@ -193,7 +192,7 @@ fn test_only_modules(path: &str, code: &str) -> Vec<String> {
         .collect()
 }
 
-/// Folder in which a file's child modules lie.
+/// Returns the folder of a file's child modules.
 pub fn module_folder(path: &str) -> String {
     let (folder, file) = path.rsplit_once('/').unwrap_or(("", path));
     match file {
@@ -219,8 +218,8 @@ fn production_of(path: &str, code: &str, test_modules: &BTreeSet<String>) -> Str
     String::from_utf8(bytes).expect("whole items are blanked")
 }
 
-/// Ranges of items under `#[cfg(test)]` or `#[cfg(all(test, …))]`: attribute to closing bracket or
-/// semicolon.
+/// Returns the ranges of items under `#[cfg(test)]` or `#[cfg(all(test, …))]`, from the attribute
+/// to the closing bracket or semicolon.
 fn test_items(code: &str) -> Vec<(usize, usize)> {
     let mut ranges: Vec<(usize, usize)> = Vec::new();
     for attribute in ["#[cfg(test)]", "#[cfg(all(test"] {
@@ -250,19 +249,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn test_items_are_told_from_production() {
+    fn test_items_are_distinguished_from_production() {
         let text =
             "fn a() {}\n#[cfg(test)]\n#[rustfmt::skip]\nmod tests {\n fn b() {}\n}\nfn c() {}\n";
-        let tree = Tree::of(&[("crates/x/src/lib.rs", text)]);
+        let tree = SourceTree::of(&[("crates/x/src/lib.rs", text)]);
         let file = &tree.rust()[0];
         assert_eq!(file.production.split_whitespace().collect::<String>(), "fna(){}fnc(){}");
         assert!(file.test_code().contains("fn b()") && !file.test_code().contains("fn a()"));
-        assert_eq!(file.room(), "x");
+        assert_eq!(file.crate_folder(), "x");
     }
 
     #[test]
     fn a_test_only_module_in_its_own_file_is_test() {
-        let tree = Tree::of(&[
+        let tree = SourceTree::of(&[
             ("crates/x/src/a.rs", "#[cfg(test)]\nmod cases;\npub(crate) mod real;"),
             ("crates/x/src/a/cases.rs", "fn b() {}"),
             ("crates/x/src/a/cases/more.rs", "fn d() {}"),
@@ -281,7 +280,7 @@ mod tests {
 
     #[test]
     fn folders_and_files_are_found() {
-        let tree = Tree::of(&[("docs/a.md", "")]);
+        let tree = SourceTree::of(&[("docs/a.md", "")]);
         assert!(tree.has("docs") && tree.has("docs/") && tree.has("docs/a.md"));
         assert!(!tree.has("doc") && !tree.has("docs/b.md"));
     }

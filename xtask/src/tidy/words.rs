@@ -1,54 +1,55 @@
-//! Words that must not stand in the code, each rule with the place where it holds and its reason.
-//! They look at code with comments and text blanked, so a rule may be named freely in a comment.
+//! Rules on words that must not occur in code, each with its scope and reason. They check code with
+//! comments and strings blanked.
 
-use super::Violation;
+use super::TidyViolation;
 use super::lexer::matching;
-use super::source::{Rust, Tree, line_at, words};
+use super::source::{RustFile, SourceTree, line_at, words};
 
-/// Rooms whose state and order must be exact, so that replaying the journal gives the same state.
-const EXACT: [&str; 4] = ["engine", "model", "policy", "runtime"];
-/// What is measured and only shown: means and quotients, of which no state and no order comes.
-const MEASURES: [&str; 3] = [
+/// Crates whose state and order must be exact, so that replaying the journal gives the same state.
+const EXACT_CRATES: [&str; 4] = ["engine", "model", "policy", "runtime"];
+/// Files of those crates with values that are only displayed (means and quotients), never part of
+/// state or order.
+const DISPLAY_ONLY: [&str; 3] = [
     "crates/model/src/simulation.rs",
     "crates/model/src/simulation/fleet.rs",
     "crates/model/src/advice/proof.rs",
 ];
 
-/// Places in tests that may sleep: how often, and why that is not a guess at a duration. A test
-/// waits for a condition with a deadline; the pause between two looks at the condition is such a
-/// place.
+/// Test files that may call sleep: the number of calls, and the reason. A test must wait for a
+/// condition with a deadline; the pause between two checks of the condition is a valid reason.
 const SLEEPS: &[(&str, usize, &str)] = &[
-    ("crates/backends/tests/common/mod.rs", 1, "between two looks at a condition with a deadline"),
-    ("crates/daemon/tests/it/site.rs", 1, "between two looks at a condition with a deadline"),
-    ("crates/cli/tests/it/crash.rs", 1, "the moment of the kill is what is random here"),
-    ("crates/cli/tests/it/home.rs", 1, "between two looks at a condition with a deadline"),
-    ("crates/cli/tests/system/site.rs", 1, "between two looks at a condition with a deadline"),
-    ("crates/cli/tests/slurm/cluster.rs", 1, "between two looks at a condition with a deadline"),
-    ("crates/cli/tests/it/pty.rs", 2, "between two looks at a condition with a deadline"),
-    ("crates/cli/tests/programs/shells.rs", 1, "between two looks at a condition with a deadline"),
+    ("crates/backends/tests/common/mod.rs", 1, "between two checks of a condition with a deadline"),
+    ("crates/daemon/tests/it/site.rs", 1, "between two checks of a condition with a deadline"),
+    ("crates/cli/tests/it/crash.rs", 1, "the time of the kill is the random input of this test"),
+    ("crates/cli/tests/it/home.rs", 1, "between two checks of a condition with a deadline"),
+    ("crates/cli/tests/system/site.rs", 1, "between two checks of a condition with a deadline"),
+    ("crates/cli/tests/slurm/cluster.rs", 1, "between two checks of a condition with a deadline"),
+    ("crates/cli/tests/it/pty.rs", 2, "between two checks of a condition with a deadline"),
+    ("crates/cli/tests/programs/shells.rs", 1, "between two checks of a condition with a deadline"),
 ];
 
-/// Unfinished work does not land.
-pub fn unfinished(tree: &Tree) -> Vec<Violation> {
+/// Rejects macros of unfinished code.
+pub fn unfinished(tree: &SourceTree) -> Vec<TidyViolation> {
     const WORDS: [&str; 3] = ["todo!", "unimplemented!", "dbg!"];
     everywhere(tree, |file| {
         WORDS
             .iter()
             .flat_map(|word| {
-                hits(&file.code, word, &format!("`{word}`: finish it, or refuse with an error"))
+                hits(&file.code, word, &format!("`{word}`: finish the code, or return an error"))
             })
             .collect()
     })
 }
 
-/// A panic names the invariant that it relied on.
-pub fn unwraps(tree: &Tree) -> Vec<Violation> {
+/// Rejects `unwrap` in production code: `expect` names the invariant that makes the panic
+/// impossible.
+pub fn unwraps(tree: &SourceTree) -> Vec<TidyViolation> {
     let message = "`.unwrap()`: return the error, or `expect(\"the invariant\")`";
     everywhere(tree, |file| hits(&file.production, ".unwrap()", message))
 }
 
-/// A silenced lint says why.
-pub fn allows(tree: &Tree) -> Vec<Violation> {
+/// Requires a reason for each silenced lint.
+pub fn allows(tree: &SourceTree) -> Vec<TidyViolation> {
     everywhere(tree, |file| {
         let mut found = Vec::new();
         for word in ["allow(", "expect("] {
@@ -65,14 +66,14 @@ pub fn allows(tree: &Tree) -> Vec<Violation> {
     })
 }
 
-/// A skipped test says why, and what runs it.
-pub fn ignored(tree: &Tree) -> Vec<Violation> {
+/// Requires a reason for each ignored test.
+pub fn ignored(tree: &SourceTree) -> Vec<TidyViolation> {
     let message = "ignored without a reason: write `#[ignore = \"why, and what runs it\"]`";
     everywhere(tree, |file| hits(&file.code, "#[ignore]", message))
 }
 
-/// A test waits for a condition, not for a time.
-pub fn sleeps(tree: &Tree) -> Vec<Violation> {
+/// Rejects sleeps in tests, except those in [`SLEEPS`]: tests wait for a condition, not for a time.
+pub fn sleeps(tree: &SourceTree) -> Vec<TidyViolation> {
     let mut violations = everywhere(tree, |file| {
         let found = hits(
             &file.test_code(),
@@ -91,52 +92,55 @@ pub fn sleeps(tree: &Tree) -> Vec<Violation> {
             .map_or(0, |file| words(&file.test_code(), "sleep(").len());
         if actual < *count && tree.has("xtask/src/tidy/words.rs") {
             let message = format!(
-                "{path} sleeps {actual} times in tests, not {count}: lower the number in SLEEPS"
+                "{path} has {actual} sleeps in tests, not {count}: lower the number in SLEEPS"
             );
-            violations.push(Violation { path: "xtask/src/tidy/words.rs".into(), line: 0, message });
+            violations.push(TidyViolation {
+                path: "xtask/src/tidy/words.rs".into(),
+                line: 0,
+                message,
+            });
         }
     }
     violations
 }
 
-/// Floating point rounds differently by order of operations; usage and shares are integers.
-pub fn floats(tree: &Tree) -> Vec<Violation> {
+/// Rejects floating point in [`EXACT_CRATES`]: its rounding depends on the order of operations.
+pub fn floats(tree: &SourceTree) -> Vec<TidyViolation> {
     everywhere(tree, |file| {
-        let is_exact = file.path.starts_with("crates/") && EXACT.contains(&file.room());
-        if !is_exact || MEASURES.contains(&file.path.as_str()) {
+        let is_exact =
+            file.path.starts_with("crates/") && EXACT_CRATES.contains(&file.crate_folder());
+        if !is_exact || DISPLAY_ONLY.contains(&file.path.as_str()) {
             return Vec::new();
         }
         let message =
-            "floating point in a room whose state and order must replay exactly: use integers";
+            "floating point in a crate whose state and order must replay exactly: use integers";
         ["f32", "f64"].iter().flat_map(|word| hits(&file.production, word, message)).collect()
     })
 }
 
-/// A module is named after what it holds.
-pub fn catch_alls(tree: &Tree) -> Vec<Violation> {
+/// Rejects modules with catch-all names.
+pub fn catch_alls(tree: &SourceTree) -> Vec<TidyViolation> {
     const NAMES: [&str; 6] = ["util", "utils", "common", "helpers", "helper", "misc"];
     everywhere(tree, |file| {
         let mut parts = file.path.split('/').rev().map(|part| part.trim_end_matches(".rs"));
         let name = parts.find(|part| *part != "mod").unwrap_or_default();
-        match file.path.contains("/src/") && NAMES.contains(&name) {
-            true => {
-                vec![(
-                    0,
-                    format!(
-                        "a module named `{name}` gathers everything: name it after what it holds"
-                    ),
-                )]
-            }
-            false => Vec::new(),
+        if !file.path.contains("/src/") || !NAMES.contains(&name) {
+            return Vec::new();
         }
+        let message =
+            format!("module name `{name}` says nothing about its contents: name it after them");
+        vec![(0, message)]
     })
 }
 
-fn everywhere(tree: &Tree, rule: impl Fn(&Rust) -> Vec<(usize, String)>) -> Vec<Violation> {
+fn everywhere(
+    tree: &SourceTree,
+    rule: impl Fn(&RustFile) -> Vec<(usize, String)>,
+) -> Vec<TidyViolation> {
     let mut violations = Vec::new();
     for file in tree.rust() {
         for (line, message) in rule(file) {
-            violations.push(Violation { path: file.path.clone(), line, message });
+            violations.push(TidyViolation { path: file.path.clone(), line, message });
         }
     }
     violations
@@ -149,7 +153,7 @@ fn hits(code: &str, word: &str, message: &str) -> Vec<(usize, String)> {
         .collect()
 }
 
-/// True when the offset lies in `#[…]` or `#![…]`.
+/// Returns true when the offset is inside `#[…]` or `#![…]`.
 fn in_attribute(code: &str, offset: usize) -> bool {
     let before = &code[..offset];
     [before.rfind("#["), before.rfind("#![")].into_iter().flatten().max().is_some_and(|start| {
@@ -161,14 +165,14 @@ fn in_attribute(code: &str, offset: usize) -> bool {
 mod tests {
     use super::*;
 
-    fn check(rule: fn(&Tree) -> Vec<Violation>, path: &str, text: &str, lines: &[usize]) {
+    fn check(rule: fn(&SourceTree) -> Vec<TidyViolation>, path: &str, text: &str, lines: &[usize]) {
         let found: Vec<usize> =
-            rule(&Tree::of(&[(path, text)])).iter().map(|violation| violation.line).collect();
+            rule(&SourceTree::of(&[(path, text)])).iter().map(|violation| violation.line).collect();
         assert_eq!(found, lines, "{path}: {text}");
     }
 
     #[test]
-    fn unfinished_work_is_seen_in_code_and_not_in_text() {
+    fn unfinished_code_is_found_in_code_and_not_in_strings() {
         check(
             unfinished,
             "crates/x/src/a.rs",
@@ -180,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn unwrap_is_seen_outside_tests_only() {
+    fn unwrap_is_found_outside_tests_only() {
         check(
             unwraps,
             "crates/x/src/a.rs",
@@ -210,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleep_is_seen_in_tests_only() {
+    fn a_sleep_is_found_in_tests_only() {
         check(sleeps, "crates/x/tests/a.rs", "std::thread::sleep(d);", &[1]);
         check(
             sleeps,
@@ -222,12 +226,12 @@ mod tests {
     }
 
     #[test]
-    fn a_permission_to_sleep_that_nobody_uses_is_seen() {
+    fn an_unused_permission_to_sleep_is_found() {
         check(sleeps, "xtask/src/tidy/words.rs", "", &vec![0; SLEEPS.len()]);
     }
 
     #[test]
-    fn floats_are_seen_where_state_must_be_exact() {
+    fn floats_are_found_where_state_must_be_exact() {
         check(floats, "crates/engine/src/a.rs", "let a: f64 = 1.0;\nstruct S(f32);", &[2, 1]);
         check(floats, "crates/report/src/a.rs", "let a: f64 = 1.0;", &[]);
         check(
@@ -239,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn catch_all_modules_are_seen() {
+    fn catch_all_modules_are_found() {
         check(catch_alls, "crates/x/src/utils.rs", "", &[0]);
         check(catch_alls, "crates/x/src/common/mod.rs", "", &[0]);
         check(catch_alls, "crates/x/tests/common/mod.rs", "", &[]);

@@ -1,38 +1,38 @@
-//! The shape of what is known of planes in one dimension. The contents stand in `dimensions`;
-//! nothing here weighs them.
+//! Types of a comparison: [`Dimension`] has an entry per control plane. The contents are in
+//! `dimensions`.
 
-use muster_model::advice::{Cell, Plane, Source, Standing, Today};
+use muster_model::advice::{Citation, ComparisonCell, ControlPlane, CurrentSupport, SupportLevel};
 
 use crate::condition::Condition;
 
 /// One row of every comparison.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dimension {
-    /// Stays the same once published.
+    /// Published id; never changes.
     pub(crate) id: &'static str,
-    /// What is compared, for people.
+    /// Title that people read.
     pub(crate) title: &'static str,
-    /// When it matters: one of these.
+    /// Conditions, of which one is enough for the dimension to matter.
     pub(crate) matters: &'static [Condition],
-    pub(crate) none: Entry,
-    pub(crate) slurm: Entry,
-    pub(crate) kubernetes: Entry,
-    /// Nothing where it is the same as with Kubernetes, whose API k3s has.
-    pub(crate) k3s: Option<Entry>,
-    pub(crate) ray: Entry,
+    pub(crate) none: DimensionEntry,
+    pub(crate) slurm: DimensionEntry,
+    pub(crate) kubernetes: DimensionEntry,
+    /// `None` if it is the same as for Kubernetes, whose API k3s has.
+    pub(crate) k3s: Option<DimensionEntry>,
+    pub(crate) ray: DimensionEntry,
 }
 
 impl Dimension {
-    /// How a plane stands in it.
-    pub(crate) fn cell(&self, plane: Plane) -> Cell {
+    /// Returns the cell of a plane.
+    pub(crate) fn cell(&self, plane: ControlPlane) -> ComparisonCell {
         let entry = match plane {
-            Plane::None => self.none,
-            Plane::Slurm => self.slurm,
-            Plane::Kubernetes => self.kubernetes,
-            Plane::K3s => self.k3s.unwrap_or(self.kubernetes),
-            Plane::Ray => self.ray,
+            ControlPlane::None => self.none,
+            ControlPlane::Slurm => self.slurm,
+            ControlPlane::Kubernetes => self.kubernetes,
+            ControlPlane::K3s => self.k3s.unwrap_or(self.kubernetes),
+            ControlPlane::Ray => self.ray,
         };
-        Cell {
+        ComparisonCell {
             plane,
             standing: entry.standing,
             text: entry.text,
@@ -42,85 +42,85 @@ impl Dimension {
     }
 }
 
-/// How one plane stands in one dimension.
+/// Support of one dimension by one plane.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
-    standing: Standing,
+pub(crate) struct DimensionEntry {
+    standing: SupportLevel,
     text: &'static str,
-    source: Source,
-    today: Option<Today>,
+    source: Citation,
+    today: Option<CurrentSupport>,
 }
 
-impl Entry {
-    /// The same, with what has become true since its page was written.
+impl DimensionEntry {
+    /// Returns the entry with a change since its page was written.
     pub(crate) const fn today(
         self,
-        standing: Standing,
+        standing: SupportLevel,
         text: &'static str,
-        source: Source,
+        source: Citation,
     ) -> Self {
-        Self { today: Some(Today { standing, text, source }), ..self }
+        Self { today: Some(CurrentSupport { standing, text, source }), ..self }
     }
 }
 
-const fn entry(standing: Standing, text: &'static str, source: Source) -> Entry {
-    Entry { standing, text, source, today: None }
+const fn entry(standing: SupportLevel, text: &'static str, source: Citation) -> DimensionEntry {
+    DimensionEntry { standing, text, source, today: None }
 }
 
-/// As it comes.
-pub(crate) const fn native(text: &'static str, source: Source) -> Entry {
-    entry(Standing::Native, text, source)
+/// Returns an entry for built-in support.
+pub(crate) const fn native(text: &'static str, source: Citation) -> DimensionEntry {
+    entry(SupportLevel::Native, text, source)
 }
 
-/// With something installed on top.
-pub(crate) const fn addon(text: &'static str, source: Source) -> Entry {
-    entry(Standing::AddOn, text, source)
+/// Returns an entry for support by an add-on.
+pub(crate) const fn addon(text: &'static str, source: Citation) -> DimensionEntry {
+    entry(SupportLevel::AddOn, text, source)
 }
 
-/// It can be made to.
-pub(crate) const fn weak(text: &'static str, source: Source) -> Entry {
-    entry(Standing::Weak, text, source)
+/// Returns an entry for weak support: possible, with effort or limits.
+pub(crate) const fn weak(text: &'static str, source: Citation) -> DimensionEntry {
+    entry(SupportLevel::Weak, text, source)
 }
 
-/// Not at all.
-pub(crate) const fn absent(text: &'static str, source: Source) -> Entry {
-    entry(Standing::None, text, source)
+/// Returns an entry for missing support.
+pub(crate) const fn absent(text: &'static str, source: Citation) -> DimensionEntry {
+    entry(SupportLevel::None, text, source)
 }
 
-/// A place on the comparison page.
-pub(crate) const fn comparison(section: &'static str) -> Source {
-    Source::new(muster_model::advice::Page::Comparison, section)
+/// Cites the comparison page.
+pub(crate) const fn comparison(section: &'static str) -> Citation {
+    Citation::new(muster_model::advice::CitedPage::Comparison, section)
 }
 
-/// A place on the Kentino page.
-pub(crate) const fn kentino(section: &'static str) -> Source {
-    Source::new(muster_model::advice::Page::Kentino, section)
+/// Cites the Kentino page.
+pub(crate) const fn kentino(section: &'static str) -> Citation {
+    Citation::new(muster_model::advice::CitedPage::Kentino, section)
 }
 
-/// A place on the Hyperstack page.
-pub(crate) const fn hyperstack(section: &'static str) -> Source {
-    Source::new(muster_model::advice::Page::Hyperstack, section)
+/// Cites the Hyperstack page.
+pub(crate) const fn hyperstack(section: &'static str) -> Citation {
+    Citation::new(muster_model::advice::CitedPage::Hyperstack, section)
 }
 
-/// A place in the overview.
-pub(crate) const fn overview(section: &'static str) -> Source {
-    Source::new(muster_model::advice::Page::Overview, section)
+/// Cites the overview page.
+pub(crate) const fn overview(section: &'static str) -> Citation {
+    Citation::new(muster_model::advice::CitedPage::Overview, section)
 }
 
-/// A place in the guide.
-pub(crate) const fn guide(section: &'static str) -> Source {
-    Source::new(muster_model::advice::Page::Guide, section)
+/// Cites the deployment guide.
+pub(crate) const fn guide(section: &'static str) -> Citation {
+    Citation::new(muster_model::advice::CitedPage::Guide, section)
 }
 
-/// A project's own documentation, with its version or date.
-pub(crate) const fn upstream(section: &'static str) -> Source {
-    Source::new(muster_model::advice::Page::Upstream, section)
+/// Cites a project's own documentation, with its version or date.
+pub(crate) const fn upstream(section: &'static str) -> Citation {
+    Citation::new(muster_model::advice::CitedPage::Upstream, section)
 }
 
-/// Our own judgement, with what it rests on.
-pub(crate) const fn muster(section: &'static str) -> Source {
-    Source::new(muster_model::advice::Page::Muster, section)
+/// Cites Muster's own judgement, with its basis.
+pub(crate) const fn muster(section: &'static str) -> Citation {
+    Citation::new(muster_model::advice::CitedPage::Muster, section)
 }
 
-/// What people without a scheduler have, where no page says more than that.
-pub(crate) const SMALL_TEAM: Source = kentino("the honest small-team reality");
+/// Source of the entries for teams without a scheduler, where no page says more.
+pub(crate) const SMALL_TEAM: Citation = kentino("the honest small-team reality");

@@ -1,33 +1,32 @@
-//! Two control planes, dimension by dimension: who is ahead, whether that matters for given facts,
-//! and what the same rules that advise make of both. What is known of each plane stands in
-//! `dimensions`; nothing here is drawn.
+//! Comparison of two control planes by dimension: which is ahead, whether that matters for given
+//! facts, and the verdict of the rules that advise. The contents are in `dimensions`.
 
 mod dimension;
 mod dimensions;
 mod verdict;
 
-use muster_model::advice::{Compared, Comparison, Fact, Facts, Plane, Ruleset, Thresholds};
+use muster_model::advice::{Compared, Comparison, ControlPlane, Fact, Facts, Ruleset, Thresholds};
 
-use crate::case::Case;
+use crate::case::FactsCase;
 use crate::condition::Condition;
 use dimension::Dimension;
 
 /// Compares two planes. With facts, the dimensions that matter for them come first, and a verdict
-/// says what the advice for these facts makes of both. Comparing a plane with itself is left to the
-/// caller to refuse.
+/// gives the advice for these facts and the place of both planes in it. The caller rejects the
+/// comparison of a plane with itself.
 #[must_use]
 pub fn compare(
-    planes: [Plane; 2],
+    planes: [ControlPlane; 2],
     facts: Option<&Facts>,
     thresholds: &Thresholds,
     ruleset: Ruleset,
 ) -> Comparison {
     let given = Facts::default();
-    let case = Case::new(facts.unwrap_or(&given), thresholds, ruleset);
+    let case = FactsCase::new(facts.unwrap_or(&given), thresholds, ruleset);
     let mut dimensions: Vec<Compared> = dimensions::all()
         .map(|dimension| compared(dimension, planes, facts.map(|_| &case)))
         .collect();
-    // Stable: within both parts the order stays.
+    // A stable sort, so the order within both parts stays.
     dimensions.sort_by_key(|dimension| dimension.matters_for.is_empty());
     let verdict = facts.map(|facts| verdict::of(planes, facts, thresholds, ruleset, &dimensions));
     Comparison { planes, facts: facts.copied(), dimensions, verdict }
@@ -35,8 +34,8 @@ pub fn compare(
 
 fn compared(
     dimension: &'static Dimension,
-    planes: [Plane; 2],
-    case: Option<&Case<'_>>,
+    planes: [ControlPlane; 2],
+    case: Option<&FactsCase<'_>>,
 ) -> Compared {
     let cells = planes.map(|plane| dimension.cell(plane));
     let [left, right] = cells.map(|cell| cell.standing_today());
@@ -56,7 +55,7 @@ fn compared(
     Compared { id: dimension.id, title: dimension.title, matters_for, ahead, cells }
 }
 
-/// The facts that a condition names. Conditions of dimensions are flags, thresholds and
+/// Appends the facts that a condition names. Conditions of dimensions are flags, thresholds and
 /// conjunctions of them.
 fn facts_of(condition: &Condition, into: &mut Vec<Fact>) {
     match condition {

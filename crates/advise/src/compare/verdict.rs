@@ -1,49 +1,54 @@
-//! What a comparison comes to: the advice for the facts, and how each of the two planes fares
-//! beside it. Nothing is decided here that `advise` does not decide.
+//! Verdict of a comparison: the advice for the facts, and the place of each of the two planes in
+//! it. Every decision is made by `advise`.
 
 use muster_model::advice::{
-    Changes, Compared, Facts, Fare, Flip, Label, Plane, Role, Ruleset, Thresholds, Verdict,
+    Compared, ComparisonVerdict, ControlPlane, FactChanges, Facts, Flip, Label, PlaneResult,
+    PlaneRole, Ruleset, Thresholds,
 };
 
 use crate::workload::advise;
 
-/// The verdict for these facts.
+/// Returns the verdict for these facts.
 pub(super) fn of(
-    planes: [Plane; 2],
+    planes: [ControlPlane; 2],
     facts: &Facts,
     thresholds: &Thresholds,
     ruleset: Ruleset,
     dimensions: &[Compared],
-) -> Verdict {
+) -> ComparisonVerdict {
     let advice = advise(facts, thresholds, ruleset);
-    let fare = |plane: Plane| {
+    let fare = |plane: ControlPlane| {
         let ahead =
             dimensions.iter().filter(|row| !row.matters_for.is_empty() && row.ahead == Some(plane));
         let role = role(&advice.label, plane);
-        let chosen_if =
-            if role == Role::Chosen { Changes::default() } else { nearest(&advice.flips, plane) };
+        let chosen_if = if role == PlaneRole::Chosen {
+            FactChanges::default()
+        } else {
+            nearest(&advice.flips, plane)
+        };
         let ahead_in = u32::try_from(ahead.count()).expect("a comparison has few dimensions");
-        Fare { plane, ahead_in, role, chosen_if }
+        PlaneResult { plane, ahead_in, role, chosen_if }
     };
     let fares = planes.map(fare);
-    Verdict { advice: advice.label, fares }
+    ComparisonVerdict { advice: advice.label, fares }
 }
 
-/// What part a plane has in an answer. The labels are the interface: Ray names its host in its
-/// addon, and a split fleet names both pools.
-fn role(label: &Label, plane: Plane) -> Role {
-    let host = label.primary == Plane::Ray && label.addon.ends_with(&format!("KubeRay on {plane}"));
+/// Returns the role of a plane in an answer, from its label: Ray names its host in its addon, and a
+/// split fleet names both pools.
+fn role(label: &Label, plane: ControlPlane) -> PlaneRole {
+    let host =
+        label.primary == ControlPlane::Ray && label.addon.ends_with(&format!("KubeRay on {plane}"));
     let pool = label.hybrid.as_deref().is_some_and(|hybrid| hybrid.contains("K8s pool"));
     match plane {
-        _ if label.primary == plane => Role::Chosen,
-        _ if host => Role::Host,
-        Plane::Kubernetes if pool => Role::OtherPool,
-        _ => Role::NotChosen,
+        _ if label.primary == plane => PlaneRole::Chosen,
+        _ if host => PlaneRole::Host,
+        ControlPlane::Kubernetes if pool => PlaneRole::OtherPool,
+        _ => PlaneRole::NotChosen,
     }
 }
 
-/// The smallest change of facts that leads to a plane; flips come smallest first.
-fn nearest(flips: &[Flip], plane: Plane) -> Changes {
+/// Returns the smallest change of facts that leads to a plane; flips are sorted by size.
+fn nearest(flips: &[Flip], plane: ControlPlane) -> FactChanges {
     flips
         .iter()
         .find(|flip| flip.label.primary == plane)

@@ -1,19 +1,22 @@
-//! Where the pages disagree with each other, with themselves, or with what has become true since.
-//! Shown, never smoothed over; they change no answer.
+//! Disputes: places where the pages disagree with each other, with themselves, or with later
+//! facts. They are shown and change no answer.
 
 mod site;
 mod workload;
 
-use muster_model::advice::{Dispute, Page, Position, Source};
+use muster_model::advice::{Citation, CitedPage, Dispute, DisputePosition};
 
-use crate::case::Case;
+use crate::case::FactsCase;
 use crate::rule::Disagreement;
 
 pub(crate) use site::SITE;
 pub(crate) use workload::WORKLOAD;
 
-/// Those that touch a decided case.
-pub(crate) fn touched(disagreements: &'static [Disagreement], case: &Case<'_>) -> Vec<Dispute> {
+/// Returns the disputes that concern a decided case.
+pub(crate) fn touched(
+    disagreements: &'static [Disagreement],
+    case: &FactsCase<'_>,
+) -> Vec<Dispute> {
     let touched = disagreements.iter().filter(|disagreement| disagreement.when.holds(case));
     touched
         .map(|disagreement| Dispute {
@@ -26,7 +29,7 @@ pub(crate) fn touched(disagreements: &'static [Disagreement], case: &Case<'_>) -
         .collect()
 }
 
-/// What a page says at one place.
-const fn says(page: Page, section: &'static str, says: &'static str) -> Position {
-    Position { source: Source::new(page, section), says }
+/// Returns the position of a page, with its section.
+const fn says(page: CitedPage, section: &'static str, says: &'static str) -> DisputePosition {
+    DisputePosition { source: Citation::new(page, section), text: says }
 }

@@ -1,5 +1,5 @@
-//! Disagreements about a site, as a closed list: about its size, about its base plane, about teams,
-//! about what stands on it, and about what has become true since the pages were written. Data only.
+//! Disagreements about a site, as a closed list: about its size, its base plane, its teams, its
+//! add-ons, and about changes since the pages were written. Data only.
 
 mod aged;
 mod base;
@@ -7,7 +7,7 @@ mod size;
 mod stack;
 mod teams;
 
-use muster_model::advice::{DisputeKind, Position};
+use muster_model::advice::{DisputeKind, DisputePosition};
 
 use super::says;
 use crate::condition::Condition;
@@ -26,13 +26,13 @@ pub(crate) const SITE: &[Disagreement] = &joined::<
     { SIZE.len() + BASE.len() + TEAMS.len() + STACK.len() + AGED.len() },
 >(&[SIZE, BASE, TEAMS, STACK, AGED]);
 
-/// One disagreement.
+/// Returns a disagreement from its fields.
 const fn dispute(
     id: &'static str,
     kind: DisputeKind,
     when: Condition,
     question: &'static str,
-    positions: &'static [Position],
+    positions: &'static [DisputePosition],
     muster: &'static str,
 ) -> Disagreement {
     Disagreement { id, kind, when, question, positions, muster }

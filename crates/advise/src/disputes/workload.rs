@@ -4,7 +4,7 @@ mod choice;
 mod kubernetes;
 mod slurm;
 
-use muster_model::advice::Plane;
+use muster_model::advice::ControlPlane;
 
 use super::says;
 use crate::condition::Condition::{self, Chosen};
@@ -15,11 +15,11 @@ use choice::CHOICE;
 use kubernetes::KUBERNETES;
 use slurm::SLURM;
 
-/// The label is ray, whichever host is added.
-const RAY: Condition = Chosen(&[Plane::Ray]);
+/// The chosen plane is Ray, on any host.
+const RAY: Condition = Chosen(&[ControlPlane::Ray]);
 
-/// Disagreements about one workload: those that would change the choice, then those about what is
-/// added to it.
+/// Disagreements about one workload: first those that would change the choice, then those about
+/// add-ons.
 pub(crate) const WORKLOAD: &[Disagreement] = &joined::<
     Disagreement,
     { CHOICE.len() + KUBERNETES.len() + SLURM.len() },

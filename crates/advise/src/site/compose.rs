@@ -1,7 +1,7 @@
-//! What rides on what on a site, as a list of layers from the top. It repeats the answer and
-//! decides nothing.
+//! Composition of a site: its layers from the top, and the layer that each one runs on. It decides
+//! nothing.
 
-use muster_model::advice::{Fact, Plane, Threshold};
+use muster_model::advice::{ControlPlane, Fact, Threshold};
 
 use crate::condition::Condition::{All, Always, Any, Chosen, Gang, Is, Never, Reaches};
 use crate::site::terms::{
@@ -32,7 +32,7 @@ const NODES: &str = "node stack (driver, NCCL, fabric)";
 const PROVIDER: &str = "a provider";
 
 /// Every layer that an answer about a site can have, from the top: work, runtime, queue, gang
-/// scheduler, plane, nodes. A layer rides on the first of its candidates that is there. Sources:
+/// scheduler, plane, nodes. A layer runs on the first of its candidates that is present. Sources:
 /// guide, "composition stack"; Kentino, "Kueue at the top, Volcano underneath"; comparison,
 /// "hybrid: real Slurm on Kubernetes".
 pub(crate) const LAYERS: &[Stratum] = &[
@@ -108,8 +108,8 @@ pub(crate) const LAYERS: &[Stratum] = &[
     Stratum { name: SLURM, when: SLURM_CHOSEN, on: &[SLINKY, SLURM_POOL, NODES] },
     Stratum { name: SLINKY, when: All(&[SLURM_CHOSEN, SUBSTRATE]), on: &[KUBERNETES] },
     Stratum { name: KUBERNETES, when: Any(&[KUBERNETES_CHOSEN, POOL]), on: &[GPU_OPERATOR] },
-    Stratum { name: K3S, when: Chosen(&[Plane::K3s]), on: &[GPU_OPERATOR] },
-    Stratum { name: RAY, when: Chosen(&[Plane::Ray]), on: &[NODES] },
+    Stratum { name: K3S, when: Chosen(&[ControlPlane::K3s]), on: &[GPU_OPERATOR] },
+    Stratum { name: RAY, when: Chosen(&[ControlPlane::Ray]), on: &[NODES] },
     Stratum { name: CONVENTIONS, when: NOTHING, on: &[NODES] },
     Stratum {
         name: GPU_OPERATOR,
@@ -121,7 +121,7 @@ pub(crate) const LAYERS: &[Stratum] = &[
     Stratum { name: NODES, when: Always, on: &[PROVIDER] },
     Stratum {
         name: PROVIDER,
-        when: All(&[Chosen(&[Plane::Slurm, Plane::Kubernetes]), PROVIDED]),
+        when: All(&[Chosen(&[ControlPlane::Slurm, ControlPlane::Kubernetes]), PROVIDED]),
         on: &[],
     },
 ];

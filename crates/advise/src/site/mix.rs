@@ -1,33 +1,33 @@
-//! The mix of a site: what it says about the site's needs, and how each kind of work runs on the
-//! plane that was chosen. It chooses no plane.
+//! The mix of a site: the needs that it implies, and the way that each kind of work runs on the
+//! chosen plane. It chooses no plane.
 
 use std::borrow::Cow;
 
 use muster_model::advice::{
-    Fact, Facts, MixEntry, Plane, Ruleset, SiteProfile, Threshold, WorkloadOnSite,
+    ControlPlane, Fact, Facts, MixEntry, Ruleset, SiteProfile, Threshold, WorkloadOnSite,
 };
 
-use crate::case::Case;
+use crate::case::FactsCase;
 use crate::condition::Condition::{self, All, Always, Is};
 use crate::gpus;
 use crate::site::terms::{NOTHING, ON_KUBERNETES, POOL, QUEUED, RUNAI, SLURM};
 use crate::workload;
 
-/// More than this part of the GPU-hours is "most" of them, in percent.
+/// Percentage of the GPU-hours above which work is the main work.
 const MOST_PERCENT: u32 = 50;
 
-/// The facts of a site with what follows from its models and its mix. Needs are only ever added; a
-/// second time changes nothing.
+/// Returns the facts of a site with those that follow from its models and its mix. Needs are only
+/// added, so the function is idempotent.
 pub(super) fn folded(facts: &Facts, site: &SiteProfile) -> Facts {
     let mut folded = *facts;
-    // What is not known to be isolated by hardware is not promised: no models, no slices.
+    // Isolation by hardware is not promised without a model that has it.
     let mig = site.models.iter().any(|model| gpus::is_mig_capable(model) == Some(true));
     folded.set(Fact::FleetMig, u32::from(mig));
     for entry in &site.mix {
         for need in needs_of(entry, facts, site) {
             folded.set(need, 1);
         }
-        // Customers who are kept apart may be served by one team.
+        // Tenants mean several teams, except customers who are isolated: one team may serve them.
         let shared = entry.facts.is(Fact::MultiTenant)
             && !facts.is(Fact::HostileTenants)
             && folded.get(Fact::Users) > 1;
@@ -43,8 +43,8 @@ pub(super) fn folded(facts: &Facts, site: &SiteProfile) -> Facts {
     folded
 }
 
-/// What a site needs because it has this work: in each case one of several needs, and the first
-/// where it names none of them.
+/// Returns the needs that a kind of work implies: any one of several needs is enough, and the first
+/// is added if the site names none of them.
 fn needs_of(entry: &MixEntry, facts: &Facts, site: &SiteProfile) -> Vec<Fact> {
     let is = |fact: Fact| entry.facts.is(fact);
     let any_of = |needs: &[Fact]| needs.iter().any(|need| facts.is(*need));
@@ -80,7 +80,7 @@ fn needs_of(entry: &MixEntry, facts: &Facts, site: &SiteProfile) -> Vec<Fact> {
     needs
 }
 
-/// Coupled, on several nodes, and the fleet can hold it.
+/// Returns true if the work is coupled over several nodes and the fleet has, or can get, several.
 fn spans_nodes(entry: &MixEntry, facts: &Facts, site: &SiteProfile) -> bool {
     coupled(entry, site) && (facts.get(Fact::FleetNodes) > 1 || facts.is(Fact::FleetElastic))
 }
@@ -90,7 +90,7 @@ fn coupled(entry: &MixEntry, site: &SiteProfile) -> bool {
         && entry.facts.get(Fact::Nodes) >= site.thresholds.get(Threshold::MultiNode)
 }
 
-/// An aspect of one kind of work that decides how it is run.
+/// An aspect of a kind of work that decides how it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Aspect {
     /// Tasks that wait for each other across nodes.
@@ -99,173 +99,198 @@ enum Aspect {
     OneNode,
     /// Tasks and actors of Ray.
     Python,
-    /// An endpoint.
+    /// An endpoint that stays up.
     Service,
-    /// None of these: it starts and ends.
+    /// Work that starts and ends and has none of the other aspects.
     Batch,
     /// For development or CI.
     Development,
 }
 
-/// How an aspect is served on a plane, and what that costs the work.
+/// The way that an aspect is served on a plane, and its limits.
 struct Way {
     aspect: Aspect,
     when: Condition,
-    plane: Plane,
+    plane: ControlPlane,
     how: &'static str,
 }
 
-const fn way(aspect: Aspect, when: Condition, plane: Plane, how: &'static str) -> Way {
+const fn way(aspect: Aspect, when: Condition, plane: ControlPlane, how: &'static str) -> Way {
     Way { aspect, when, plane, how }
 }
 
-const K3S: Condition = Condition::Chosen(&[Plane::K3s]);
-const RAY: Condition = Condition::Chosen(&[Plane::Ray]);
+const K3S: Condition = Condition::Chosen(&[ControlPlane::K3s]);
+const RAY: Condition = Condition::Chosen(&[ControlPlane::Ray]);
 
-/// Of the ways of an aspect, the first whose condition holds. The last of each aspect is for `ray`,
-/// the one plane left.
+/// Ways of every aspect; the first whose condition holds is used. The last of each aspect is for
+/// `ray`, the one plane left.
 const WAYS: &[Way] = &[
     way(
         Aspect::Coupled,
         SLURM,
-        Plane::Slurm,
+        ControlPlane::Slurm,
         "one allocation, granted whole; srun starts every rank",
     ),
     way(
         Aspect::Coupled,
         RUNAI,
-        Plane::Kubernetes,
+        ControlPlane::Kubernetes,
         "one distributed workload of Run:ai, placed whole",
     ),
     way(
         Aspect::Coupled,
         K3S,
-        Plane::K3s,
-        "one group of pods behind the gang scheduler; never past it, or it is placed partly and holds GPUs",
+        ControlPlane::K3s,
+        "one group of pods behind the gang scheduler; without it, the group is placed partly and holds GPUs",
     ),
     way(
         Aspect::Coupled,
         ON_KUBERNETES,
-        Plane::Kubernetes,
-        "one group of pods behind the gang scheduler; never past it, or it is placed partly and holds GPUs",
+        ControlPlane::Kubernetes,
+        "one group of pods behind the gang scheduler; without it, the group is placed partly and holds GPUs",
     ),
     way(
         Aspect::Coupled,
         NOTHING,
-        Plane::None,
+        ControlPlane::None,
         "started by hand on every node, on GPUs that were agreed on; nothing holds them until the last node is free",
     ),
     way(
         Aspect::Coupled,
         RAY,
-        Plane::Ray,
+        ControlPlane::Ray,
         "Ray Train; a placement group waits until all of it fits",
     ),
-    way(Aspect::OneNode, SLURM, Plane::Slurm, "one job on one node"),
-    way(Aspect::OneNode, K3S, Plane::K3s, "one pod on one node: nothing to place together"),
+    way(Aspect::OneNode, SLURM, ControlPlane::Slurm, "one job on one node"),
+    way(Aspect::OneNode, K3S, ControlPlane::K3s, "one pod on one node: nothing to place together"),
     way(
         Aspect::OneNode,
         ON_KUBERNETES,
-        Plane::Kubernetes,
+        ControlPlane::Kubernetes,
         "one pod on one node: nothing to place together",
     ),
     way(
         Aspect::OneNode,
         NOTHING,
-        Plane::None,
+        ControlPlane::None,
         "torchrun in tmux, on GPUs that nvidia-smi shows free",
     ),
-    way(Aspect::OneNode, RAY, Plane::Ray, "Ray Train on one node"),
+    way(Aspect::OneNode, RAY, ControlPlane::Ray, "Ray Train on one node"),
     way(
         Aspect::Python,
         SLURM,
-        Plane::Slurm,
+        ControlPlane::Slurm,
         "Ray inside one allocation: it cannot grow past it, and ends with its time limit",
     ),
-    way(Aspect::Python, K3S, Plane::K3s, "a RayJob through KubeRay, under the namespace's quota"),
+    way(
+        Aspect::Python,
+        K3S,
+        ControlPlane::K3s,
+        "a RayJob through KubeRay, under the namespace's quota",
+    ),
     way(
         Aspect::Python,
         ON_KUBERNETES,
-        Plane::Kubernetes,
+        ControlPlane::Kubernetes,
         "a RayJob through KubeRay, under the team's quota",
     ),
     way(
         Aspect::Python,
         NOTHING,
-        Plane::None,
+        ControlPlane::None,
         "Ray started by hand on the agreed GPUs, for the run",
     ),
-    way(Aspect::Python, RAY, Plane::Ray, "at home: the cluster is this application's"),
+    way(
+        Aspect::Python,
+        RAY,
+        ControlPlane::Ray,
+        "directly: the cluster belongs to this application",
+    ),
     way(
         Aspect::Service,
         POOL,
-        Plane::Kubernetes,
+        ControlPlane::Kubernetes,
         "on the Kubernetes side: restarted, updated and reached by one address; not on Slurm's nodes",
     ),
     way(
         Aspect::Service,
         SLURM,
-        Plane::Slurm,
+        ControlPlane::Slurm,
         "a long job on the partition for services: health check, address and rolling update are yours to build",
     ),
     way(
         Aspect::Service,
         K3S,
-        Plane::K3s,
+        ControlPlane::K3s,
         "a Deployment: restarted, updated and reached by one address",
     ),
     way(
         Aspect::Service,
         ON_KUBERNETES,
-        Plane::Kubernetes,
+        ControlPlane::Kubernetes,
         "a Deployment: restarted, updated and reached by one address",
     ),
     way(
         Aspect::Service,
         NOTHING,
-        Plane::None,
-        "under systemd on GPUs that the conventions set aside; nothing moves it when its node fails",
+        ControlPlane::None,
+        "under systemd on GPUs that the conventions reserve; nothing moves it when its node fails",
     ),
     way(
         Aspect::Service,
         RAY,
-        Plane::Ray,
+        ControlPlane::Ray,
         "Ray Serve in the owner's cluster; it takes GPUs from the trials beside it",
     ),
-    way(Aspect::Batch, SLURM, Plane::Slurm, "a job script, or an array for many alike"),
-    way(Aspect::Batch, RUNAI, Plane::Kubernetes, "a workload of Run:ai, under its project's quota"),
+    way(Aspect::Batch, SLURM, ControlPlane::Slurm, "a job script, or an array for many alike"),
+    way(
+        Aspect::Batch,
+        RUNAI,
+        ControlPlane::Kubernetes,
+        "a workload of Run:ai, under its project's quota",
+    ),
     way(
         Aspect::Batch,
         All(&[K3S, QUEUED]),
-        Plane::K3s,
+        ControlPlane::K3s,
         "a Job that Kueue admits when its quota is free",
     ),
-    way(Aspect::Batch, K3S, Plane::K3s, "a Job; the default scheduler keeps no queue"),
+    way(Aspect::Batch, K3S, ControlPlane::K3s, "a Job; the default scheduler keeps no queue"),
     way(
         Aspect::Batch,
         ON_KUBERNETES,
-        Plane::Kubernetes,
+        ControlPlane::Kubernetes,
         "a Job that Kueue admits when its quota is free",
     ),
     way(
         Aspect::Batch,
         NOTHING,
-        Plane::None,
-        "in tmux, one after the other: nothing queues it for you",
+        ControlPlane::None,
+        "in tmux, one after the other: there is no queue",
     ),
-    way(Aspect::Batch, RAY, Plane::Ray, "a Ray job of the owner"),
-    way(Aspect::Development, SLURM, Plane::Slurm, "on a small partition with a short time limit"),
-    way(Aspect::Development, K3S, Plane::K3s, "what k3s is for"),
-    way(Aspect::Development, ON_KUBERNETES, Plane::Kubernetes, "in a namespace with a small quota"),
-    way(Aspect::Development, Always, Plane::None, "beside the rest, by agreement"),
+    way(Aspect::Batch, RAY, ControlPlane::Ray, "a Ray job of the owner"),
+    way(
+        Aspect::Development,
+        SLURM,
+        ControlPlane::Slurm,
+        "on a small partition with a short time limit",
+    ),
+    way(Aspect::Development, K3S, ControlPlane::K3s, "the use that k3s was made for"),
+    way(
+        Aspect::Development,
+        ON_KUBERNETES,
+        ControlPlane::Kubernetes,
+        "in a namespace with a small quota",
+    ),
+    way(Aspect::Development, Always, ControlPlane::None, "beside the rest, by agreement"),
 ];
 
-/// How each kind of work runs on the decided site.
-pub(super) fn workloads(site: &SiteProfile, case: &Case<'_>) -> Vec<WorkloadOnSite> {
+/// Returns the way that each kind of work runs on the decided site.
+pub(super) fn workloads(site: &SiteProfile, case: &FactsCase<'_>) -> Vec<WorkloadOnSite> {
     site.mix.iter().map(|entry| workload_on(entry, site, case)).collect()
 }
 
-fn workload_on(entry: &MixEntry, site: &SiteProfile, case: &Case<'_>) -> WorkloadOnSite {
+fn workload_on(entry: &MixEntry, site: &SiteProfile, case: &FactsCase<'_>) -> WorkloadOnSite {
     let aspects = aspects(entry, site);
     let ways: Vec<&Way> = aspects.into_iter().filter_map(|aspect| chosen(aspect, case)).collect();
     let how = || ways.iter().map(|way| way.how).collect::<Vec<_>>().join("; ");
@@ -283,7 +308,7 @@ fn workload_on(entry: &MixEntry, site: &SiteProfile, case: &Case<'_>) -> Workloa
     }
 }
 
-/// What decides how it is run, the most demanding first.
+/// Returns the aspects of a kind of work, the most demanding first.
 fn aspects(entry: &MixEntry, site: &SiteProfile) -> Vec<Aspect> {
     let is = |fact: Fact| entry.facts.is(fact);
     let mut aspects = Vec::new();
@@ -305,13 +330,14 @@ fn aspects(entry: &MixEntry, site: &SiteProfile) -> Vec<Aspect> {
     aspects
 }
 
-fn chosen(aspect: Aspect, case: &Case<'_>) -> Option<&'static Way> {
+fn chosen(aspect: Aspect, case: &FactsCase<'_>) -> Option<&'static Way> {
     WAYS.iter().find(|way| way.aspect == aspect && way.when.holds(case))
 }
 
-fn too_large(entry: &MixEntry, case: &Case<'_>) -> Option<String> {
-    let (asked, there) = (entry.facts.get(Fact::Nodes), case.facts.get(Fact::FleetNodes));
+fn too_large(entry: &MixEntry, case: &FactsCase<'_>) -> Option<String> {
+    let asked = entry.facts.get(Fact::Nodes);
+    let there = case.facts.get(Fact::FleetNodes);
     let fixed = !Is(Fact::FleetElastic).holds(case);
     (fixed && asked > there)
-        .then(|| format!("it never starts here: it spans {asked} nodes, the fleet has {there}"))
+        .then(|| format!("it can never start here: it spans {asked} nodes, the fleet has {there}"))
 }

@@ -1,4 +1,4 @@
-//! Advice on a site: the decision tree, the scenarios and the profiles of the pages as rules over
+//! Advice on a site: the decision tree, the scenarios and the profiles of the pages as rules about
 //! fleet, people and needs.
 
 mod compose;
@@ -13,7 +13,7 @@ use muster_model::advice::{
     Advice, Fact, Facts, FiredRule, Label, Ruleset, SiteAdvice, SiteProfile,
 };
 
-use crate::case::Case;
+use crate::case::FactsCase;
 use crate::decide::decide;
 use crate::flips::Search;
 use crate::workload::stack;
@@ -23,27 +23,26 @@ pub(crate) use notebooks::RULES as NOTEBOOKS;
 pub(crate) use rules::RULES;
 pub(crate) use sharing::{MODEL as SHARING_MODEL, SHARING};
 
-/// What a site is told: label, reasons, warnings, flips by one fact, disputes, how its work runs
-/// there, and what it takes to operate.
+/// Returns the advice for a site: label, reasons, warnings, flips by one fact, disputes, the way
+/// its work runs there, and the effort of operating it.
 #[must_use]
 pub fn advise_site(site: &SiteProfile, ruleset: Ruleset) -> SiteAdvice {
-    // 1. The decision, on what the file says and what follows from its models and its mix.
+    // 1. The decision, from the facts of the file, its models and its mix.
     let facts = mix::folded(&site.facts, site);
-    let mut case = Case::new(&facts, &site.thresholds, ruleset);
+    let mut case = FactsCase::new(&facts, &site.thresholds, ruleset);
     let mut rules: Vec<FiredRule> = Vec::new();
     decide(RULES, &mut case, |rule| rules.push(FiredRule::from(rule)));
     let shown = overrides::shown(RULES, warnings::SITE, disputes::SITE);
     rules.extend(overrides::of(&shown, &site.thresholds));
 
-    // 2. What would change it: each fact of the file alone, with the mix as it is. What the mix
-    //    implies no fact can take back. Whether GPUs can be cut follows from their models: nobody
-    //    can answer it otherwise.
+    // 2. Flips: each fact of the file alone, with the mix as it is. A need that the mix implies
+    //    cannot be unset by a fact, and MIG follows from the GPU models alone.
     let askable: Vec<Fact> =
         Fact::SITE.iter().copied().filter(|fact| *fact != Fact::FleetMig).collect();
     let read = overrides::read(RULES);
     let search = Search { askable: &askable, read: &read, together: 1 };
 
-    // 3. All that stands behind it.
+    // 3. The evidence for the decision, and its consequences.
     let advice = Advice {
         label: case.label(),
         rules,
@@ -59,16 +58,16 @@ pub fn advise_site(site: &SiteProfile, ruleset: Ruleset) -> SiteAdvice {
     SiteAdvice { advice, workloads, sharing, notebooks, operations, proof: None }
 }
 
-/// The label alone.
+/// Returns the label without the evidence for it.
 #[must_use]
 pub fn label_site(site: &SiteProfile, ruleset: Ruleset) -> Label {
     label(&site.facts, site, ruleset)
 }
 
-/// The label of a site with other facts than its own.
+/// Returns the label of a site with facts that replace its own.
 fn label(facts: &Facts, site: &SiteProfile, ruleset: Ruleset) -> Label {
     let facts = mix::folded(facts, site);
-    let mut case = Case::new(&facts, &site.thresholds, ruleset);
+    let mut case = FactsCase::new(&facts, &site.thresholds, ruleset);
     decide(RULES, &mut case, |_| {});
     case.label()
 }

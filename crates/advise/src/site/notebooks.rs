@@ -1,22 +1,22 @@
-//! How notebooks run on a site: the three workable patterns, the two that do not work, and the
-//! limit that all of them need. Rules as data; which plane is the base was decided before.
+//! Notebooks on a site: the three workable patterns, the two that do not work, and the time limit
+//! that all of them need. Rules as data, evaluated after the base plane is chosen.
 
-use muster_model::advice::{Fact, FiredRule, Page, Plane, Source};
+use muster_model::advice::{Citation, CitedPage, ControlPlane, Fact, FiredRule};
 
-use crate::case::Case;
+use crate::case::FactsCase;
 use crate::condition::Condition::{All, Any, Chosen, Is, Never};
 use crate::rule::Rule;
 use crate::site::terms::{ON_KUBERNETES, QUEUED, RUNAI};
 
 /// The page's section on notebooks.
-const KENTINO: Source = Source::new(Page::Kentino, "the interactive notebook problem");
+const KENTINO: Citation = Citation::new(CitedPage::Kentino, "the interactive notebook problem");
 
-/// Notebooks, the pattern first.
+/// Rules for notebooks, the patterns first.
 pub(crate) const RULES: &[Rule] = &[
     Rule::reason(
         "notebook-salloc",
         KENTINO,
-        All(&[Is(Fact::Notebooks), Chosen(&[Plane::Slurm])]),
+        All(&[Is(Fact::Notebooks), Chosen(&[ControlPlane::Slurm])]),
         "salloc a GPU for some hours, start Jupyter on the allocated node, tunnel in: the limit is hard and the GPU is \
          accounted for",
     ),
@@ -34,8 +34,8 @@ pub(crate) const RULES: &[Rule] = &[
     ),
     Rule::reason(
         "notebook-hub-without-queue",
-        Source::new(
-            Page::Muster,
+        Citation::new(
+            CitedPage::Muster,
             "Kentino's second pattern, where no queue is installed that could preempt",
         ),
         All(&[Is(Fact::Notebooks), ON_KUBERNETES, Never(&Any(&[QUEUED, RUNAI]))]),
@@ -43,17 +43,17 @@ pub(crate) const RULES: &[Rule] = &[
     ),
     Rule::reason(
         "notebook-beside-ray",
-        Source::new(
-            Page::Muster,
+        Citation::new(
+            CitedPage::Muster,
             "Ray has no hub; Kentino: Ray is not a shared cluster's scheduler",
         ),
-        All(&[Is(Fact::Notebooks), Chosen(&[Plane::Ray])]),
+        All(&[Is(Fact::Notebooks), Chosen(&[ControlPlane::Ray])]),
         "Ray hands out no notebooks: its host does, JupyterHub behind Kueue on Kubernetes, salloc on Slurm",
     ),
     Rule::reason(
         "notebook-conventions",
-        Source::new(Page::Kentino, "the honest small-team reality"),
-        All(&[Is(Fact::Notebooks), Chosen(&[Plane::None])]),
+        Citation::new(CitedPage::Kentino, "the honest small-team reality"),
+        All(&[Is(Fact::Notebooks), Chosen(&[ControlPlane::None])]),
         "the conventions name the GPUs for notebooks and until when a session may hold one; `muster run --time` on the \
          machine enforces it",
     ),
@@ -61,7 +61,7 @@ pub(crate) const RULES: &[Rule] = &[
         "notebook-limit",
         KENTINO,
         Is(Fact::Notebooks),
-        "every interactive session has a time limit: a notebook without one is a GPU retired for good",
+        "every interactive session has a time limit: a notebook without one holds its GPU forever",
     ),
     Rule::reason(
         "notebook-not",
@@ -72,7 +72,7 @@ pub(crate) const RULES: &[Rule] = &[
     ),
 ];
 
-/// What a site is told about notebooks; nothing when nobody wants them.
-pub(crate) fn of(case: &Case<'_>) -> Vec<FiredRule> {
+/// Returns the statements about notebooks; empty if the site does not ask for them.
+pub(crate) fn of(case: &FactsCase<'_>) -> Vec<FiredRule> {
     RULES.iter().filter(|rule| rule.when.holds(case)).map(FiredRule::from).collect()
 }

@@ -1,28 +1,27 @@
-//! What it takes to run what was recommended: the parts that are installed, kept running and
-//! upgraded, the people, and what breaks first. It follows from the label, and from needs that no
-//! label names.
+//! Effort of operating a recommendation: the components to install, run and upgrade, the staff, and
+//! the part that breaks first. It follows from the label, and from needs that no label names.
 
 use muster_model::GpuModel;
-use muster_model::advice::{Fact, Operations, Page, Plane, Source};
+use muster_model::advice::{Citation, CitedPage, ControlPlane, Fact, Operations};
 
-use crate::case::Case;
+use crate::case::FactsCase;
 use crate::condition::Condition::{self, All, Is};
 use crate::gpus;
 use crate::site::terms::{GANGS, ON_KUBERNETES, POOL, SLURM_SERVES};
 
-/// One kind of stack.
+/// Operating effort of one control plane.
 struct Stack {
     components: &'static [&'static str],
     staff: &'static str,
     breaks_first: &'static str,
-    source: Source,
+    source: Citation,
 }
 
 const NONE: Stack = Stack {
     components: &["ssh", "tmux", "nvidia-smi", "a page of conventions"],
-    staff: "nobody: the users, as far as they talk to each other",
-    breaks_first: "the agreement: somebody forgets a GPU, or two people start at once",
-    source: Source::new(Page::Kentino, "the honest small-team reality"),
+    staff: "none: the users coordinate among themselves",
+    breaks_first: "the agreement: a GPU is held and forgotten, or two people start at once",
+    source: Citation::new(CitedPage::Kentino, "the honest small-team reality"),
 };
 
 const SLURM: Stack = Stack {
@@ -38,8 +37,8 @@ const SLURM: Stack = Stack {
     ],
     staff: "one part-time SRE",
     breaks_first: "slurmctld, one process unless a backup with a shared file system is set up: running jobs go on, nothing \
-                   new starts; without slurmdbd fair share and limits stand still",
-    source: Source::new(Page::Kentino, "SLURM is right when; comparison: state / SPOF"),
+                   new starts; without slurmdbd fair share and limits are not updated",
+    source: Citation::new(CitedPage::Kentino, "SLURM is right when; comparison: state / SPOF"),
 };
 
 const KUBERNETES: Stack = Stack {
@@ -70,8 +69,8 @@ const KUBERNETES: Stack = Stack {
             batch training",
     breaks_first: "etcd and the api-server: slow disks under etcd, or a controller that lists too much; Pods that run go on, \
                    nothing is scheduled or healed",
-    source: Source::new(
-        Page::Kentino,
+    source: Citation::new(
+        CitedPage::Kentino,
         "what Kubernetes costs: at minimum 20 components; decision tree, step 3",
     ),
 };
@@ -84,10 +83,13 @@ const K3S: Stack = Stack {
         "NVIDIA driver and container toolkit",
         "device plugin",
     ],
-    staff: "part of somebody's time; less than full Kubernetes, more than none",
+    staff: "part of one person's time; less than full Kubernetes, more than none",
     breaks_first: "the one server with its SQLite file, unless three run embedded etcd; then its size: it is not made for a \
                    datacentre",
-    source: Source::new(Page::Overview, "Kubernetes & k3s; k3s documentation 2026: architecture"),
+    source: Citation::new(
+        CitedPage::Overview,
+        "Kubernetes & k3s; k3s documentation 2026: architecture",
+    ),
 };
 
 const RAY: Stack = Stack {
@@ -100,10 +102,10 @@ const RAY: Stack = Stack {
     staff: "one owner per Ray cluster, on top of its host",
     breaks_first: "the Ray head: its control store is in memory, and without Redis the whole Ray cluster goes with it; then \
                    the host's own",
-    source: Source::new(Page::Upstream, "Ray documentation 2026: GCS fault tolerance"),
+    source: Citation::new(CitedPage::Upstream, "Ray documentation 2026: GCS fault tolerance"),
 };
 
-/// What an answer's own words bring along: a word of the label, and parts of it.
+/// Components implied by a word of the label.
 const PARTS: &[(&str, &[&str])] = &[
     ("Kueue", &["Kueue"]),
     ("Volcano", &["Volcano scheduler", "Volcano controllers and admission"]),
@@ -118,15 +120,15 @@ const PARTS: &[(&str, &[&str])] = &[
     ("Argo", &["Argo CD"]),
 ];
 
-/// What needs bring along that no label names.
+/// Components implied by needs that no label names.
 const BROUGHT: &[(Condition, &str)] = &[
     (All(&[ON_KUBERNETES, GANGS, Is(Fact::FleetRdma)]), "Network Operator or RDMA device plugin"),
     (All(&[ON_KUBERNETES, Is(Fact::Notebooks)]), "JupyterHub"),
     (Is(Fact::Tracking), "tracking server such as MLflow"),
 ];
 
-/// NVIDIA's parts, and what stands in their place where every GPU is AMD's; nothing where nothing
-/// does. Source: AMD GPU Operator, components, 2026.
+/// NVIDIA's components and their replacements where every GPU is AMD's; `None` without one. Source:
+/// AMD GPU Operator, components, 2026.
 const ON_AMD: &[(&str, Option<&str>)] = &[
     ("nvidia-smi", Some("amd-smi")),
     ("NVIDIA driver on every node", Some("amdgpu driver and ROCm on every node")),
@@ -139,21 +141,21 @@ const ON_AMD: &[(&str, Option<&str>)] = &[
     ("MIG manager", None),
 ];
 
-/// A part as it is called on this fleet.
+/// Returns the component that takes this part on the fleet.
 fn on_fleet(part: &'static str, amd: bool) -> Option<&'static str> {
     let other = ON_AMD.iter().find(|(nvidia, _)| amd && *nvidia == part);
     other.map_or(Some(part), |(_, instead)| *instead)
 }
 
-/// What it takes to run a decided case.
-pub(crate) fn of(case: &Case<'_>, models: &[GpuModel]) -> Operations {
+/// Returns the effort of operating a decided case.
+pub(crate) fn of(case: &FactsCase<'_>, models: &[GpuModel]) -> Operations {
     // 1. The plane, and Kubernetes beside or below it.
     let label = case.label();
     let words = format!("{} {}", label.addon, label.hybrid.as_deref().unwrap_or_default());
     let first = stack(label.primary);
     let second = POOL.holds(case).then_some(&KUBERNETES);
 
-    // 2. Their parts, each once.
+    // 2. Their components, each once.
     let mut components: Vec<&'static str> = Vec::new();
     let own =
         [Some(first), second].into_iter().flatten().flat_map(|stack| stack.components).copied();
@@ -170,31 +172,31 @@ pub(crate) fn of(case: &Case<'_>, models: &[GpuModel]) -> Operations {
         }
     }
 
-    // 3. The people. A provider takes the orchestrator; what runs on it stays yours.
+    // 3. The staff. A provider operates the orchestrator, the user the workloads.
     let provided = words.contains("run by a provider");
     let staff = match label.primary {
-        Plane::None => NONE.staff,
+        ControlPlane::None => NONE.staff,
         _ if provided => {
-            "the provider runs hardware, drivers, fabric, cluster and orchestrator; your workloads stay your job"
+            "the provider runs hardware, drivers, fabric, cluster and orchestrator; you operate your workloads"
         }
         _ if second.is_some() => {
             "a part-time SRE for Slurm, and a platform team for Kubernetes: 0.5 to 1.0 full-time people for six months, \
-             then 0.25; and somebody who owns the boundary"
+             then 0.25; and an owner of the boundary between them"
         }
         _ if SLURM_SERVES.holds(case) => {
-            "one part-time SRE, who also looks after the services: Slurm neither checks nor updates them"
+            "one part-time SRE, also for the services: Slurm neither checks nor updates them"
         }
         _ => first.staff,
     };
     Operations { components, staff, breaks_first: first.breaks_first, source: first.source }
 }
 
-const fn stack(plane: Plane) -> &'static Stack {
+const fn stack(plane: ControlPlane) -> &'static Stack {
     match plane {
-        Plane::None => &NONE,
-        Plane::Slurm => &SLURM,
-        Plane::Kubernetes => &KUBERNETES,
-        Plane::K3s => &K3S,
-        Plane::Ray => &RAY,
+        ControlPlane::None => &NONE,
+        ControlPlane::Slurm => &SLURM,
+        ControlPlane::Kubernetes => &KUBERNETES,
+        ControlPlane::K3s => &K3S,
+        ControlPlane::Ray => &RAY,
     }
 }

@@ -1,5 +1,5 @@
-//! The decision about a site as an ordered list: the base plane, what stands on it, how the fleet
-//! is split, and reasons that change nothing. Data only.
+//! The decision about a site as an ordered list of rules: the base plane, its add-ons, the split of
+//! the fleet, and reasons that change nothing. Data only.
 
 mod base;
 mod reasons;
@@ -12,6 +12,6 @@ use base::BASE;
 use reasons::REASONS;
 use stack::STACK;
 
-/// From the first question to the last. Choosing rules come first: the first that holds wins.
+/// Rules in order of evaluation. Choosing rules come first: the first that holds chooses.
 pub(crate) const RULES: &[Rule] =
     &joined::<Rule, { BASE.len() + STACK.len() + REASONS.len() }>(&[BASE, STACK, REASONS]);

@@ -1,37 +1,37 @@
-//! How GPUs are shared on a site, and what that isolates: a list of rules, and a line per model. It
-//! promises isolation only where hardware gives it (MIG); everything else is called what it is.
+//! Sharing of GPUs on a site, and the isolation that it gives: a list of rules, and a line per
+//! model. Isolation is promised only where hardware gives it (MIG).
 
 use std::borrow::Cow;
 
 use muster_model::GpuModel;
-use muster_model::advice::{Fact, FiredRule, Page, Plane, RuleEffect, Source};
+use muster_model::advice::{Citation, CitedPage, ControlPlane, Fact, FiredRule, RuleEffect};
 
-use crate::case::Case;
+use crate::case::FactsCase;
 use crate::condition::Condition::{self, All, Any, Chosen, Is, Not};
 use crate::gpus::{self, AMD_SOURCE, Gpu, MIG_SOURCE, MPS_SOURCE};
 use crate::rule::Rule;
 use crate::site::terms::RUNAI;
 
-/// Id of what is said of a model.
+/// Id of the statement about a GPU model.
 pub(crate) const MODEL: &str = "sharing-model";
 
-/// Every list, in the order of the documentation.
+/// Every list of rules, in the order of the documentation.
 pub(crate) const SHARING: [&[Rule]; 3] = [RULES, NVIDIA_RULES, AMD_RULES];
 
-/// Somebody wants less than a GPU, or apart on one.
+/// The site wants less than a GPU per job, or isolation on one.
 const ASKED: Condition =
     Any(&[Is(Fact::SharedGpus), Is(Fact::IsolatedSlices), Is(Fact::HostileTenants)]);
 
-/// Somebody must be kept apart.
+/// Tenants must be isolated from each other.
 const APART: Condition = Any(&[Is(Fact::IsolatedSlices), Is(Fact::HostileTenants)]);
 
 /// Small jobs of people who trust each other.
 const TRUSTED: Condition = All(&[Is(Fact::SharedGpus), Not(Fact::HostileTenants)]);
 
 /// The page's section on sharing.
-const KENTINO: Source = Source::new(Page::Kentino, "MIG and GPU sharing");
+const KENTINO: Citation = Citation::new(CitedPage::Kentino, "MIG and GPU sharing");
 
-/// Sharing, strongest first.
+/// Rules for every vendor, strongest isolation first.
 const RULES: &[Rule] = &[
     Rule::reason(
         "sharing-mig",
@@ -41,14 +41,14 @@ const RULES: &[Rule] = &[
     ),
     Rule::reason(
         "sharing-no-mig",
-        Source::new(Page::Kentino, "decision tree, step 6"),
+        Citation::new(CitedPage::Kentino, "decision tree, step 6"),
         All(&[APART, Not(Fact::FleetMig)]),
         "no model of this fleet is known to have MIG: nothing isolates jobs on one GPU here. Give each tenant whole GPUs, \
          or buy a model that can be cut; do not design around MIG",
     ),
     Rule::reason(
         "sharing-whole-nodes",
-        Source::new(Page::Hyperstack, "workload profiles: regulated environments"),
+        Citation::new(CitedPage::Hyperstack, "workload profiles: regulated environments"),
         Is(Fact::HostileTenants),
         "customers who must be kept apart get whole nodes, where that can be paid; fewer parts are shared then",
     ),
@@ -60,7 +60,7 @@ const RULES: &[Rule] = &[
     ),
 ];
 
-/// Sharing of NVIDIA's without hardware slices.
+/// Rules for NVIDIA GPUs without hardware slices.
 const NVIDIA_RULES: &[Rule] = &[
     Rule::reason(
         "sharing-mps",
@@ -77,32 +77,32 @@ const NVIDIA_RULES: &[Rule] = &[
     ),
     Rule::reason(
         "sharing-shards",
-        Source::new(Page::Upstream, "Slurm documentation: gres.html, sharding"),
-        All(&[TRUSTED, Chosen(&[Plane::Slurm])]),
-        "on Slurm a shard counts as part of a GPU and holds nobody to it: sharing without isolation. MIG slices appear as \
+        Citation::new(CitedPage::Upstream, "Slurm documentation: gres.html, sharding"),
+        All(&[TRUSTED, Chosen(&[ControlPlane::Slurm])]),
+        "on Slurm a shard counts as part of a GPU and is not enforced: sharing without isolation. MIG slices appear as \
          devices of their own with AutoDetect=nvml",
     ),
     Rule::reason(
         "sharing-operator",
-        Source::new(Page::Upstream, "NVIDIA GPU Operator documentation 2026: GPU sharing"),
-        All(&[ASKED, Chosen(&[Plane::Kubernetes, Plane::K3s])]),
+        Citation::new(CitedPage::Upstream, "NVIDIA GPU Operator documentation 2026: GPU sharing"),
+        All(&[ASKED, Chosen(&[ControlPlane::Kubernetes, ControlPlane::K3s])]),
         "the GPU Operator sets the mode per node by a label: keep nodes that share apart from those that train",
     ),
     Rule::reason(
         "sharing-run-ai",
-        Source::new(Page::Kentino, "Run:ai and Determined"),
+        Citation::new(CitedPage::Kentino, "Run:ai and Determined"),
         All(&[TRUSTED, RUNAI]),
         "Run:ai gives out fractions of a GPU by memory and resizes them while they run: a limit, no isolation of faults",
     ),
     Rule::reason(
         "sharing-by-agreement",
-        Source::new(Page::Kentino, "the honest small-team reality"),
-        All(&[TRUSTED, Chosen(&[Plane::None])]),
+        Citation::new(CitedPage::Kentino, "the honest small-team reality"),
+        All(&[TRUSTED, Chosen(&[ControlPlane::None])]),
         "without a scheduler two people share a GPU by agreement: the page of conventions says who, and how much memory",
     ),
 ];
 
-/// Sharing of AMD's.
+/// Rules for AMD GPUs with partitions.
 const AMD_RULES: &[Rule] = &[Rule::reason(
     "sharing-amd",
     AMD_SOURCE,
@@ -111,19 +111,19 @@ const AMD_RULES: &[Rule] = &[Rule::reason(
      isolation of faults is promised",
 )];
 
-/// What a site is told about sharing its GPUs; nothing when nobody asked for less than a GPU.
-pub(crate) fn of(case: &Case<'_>, models: &[GpuModel]) -> Vec<FiredRule> {
-    // 1. What the models can do decides, not what anybody wrote.
+/// Returns the statements about sharing of GPUs; empty if the site does not ask for it.
+pub(crate) fn of(case: &FactsCase<'_>, models: &[GpuModel]) -> Vec<FiredRule> {
+    // 1. The models decide about MIG, not the facts that were given.
     let known: Vec<(&GpuModel, Option<&'static Gpu>)> =
         models.iter().map(|model| (model, gpus::find(model))).collect();
     let has = |what: fn(&Gpu) -> bool| known.iter().any(|(_, gpu)| gpu.is_some_and(what));
     let facts = case.facts.with(Fact::FleetMig, u32::from(has(|gpu| gpu.mig_instances > 0)));
-    let case = Case { facts: &facts, ..case.clone() };
+    let case = FactsCase { facts: &facts, ..case.clone() };
     if !ASKED.holds(&case) {
         return Vec::new();
     }
 
-    // 2. The rules. A model that is not known may be NVIDIA's.
+    // 2. The rules. An unknown model may be NVIDIA's.
     let nvidia: &[Rule] = if gpus::are_amd(models) { &[] } else { NVIDIA_RULES };
     let amd: &[Rule] = if has(|gpu| gpu.amd_partitions > 0) { AMD_RULES } else { &[] };
     let rules = RULES.iter().chain(nvidia).chain(amd).filter(|rule| rule.when.holds(&case));
@@ -145,12 +145,12 @@ pub(crate) fn of(case: &Case<'_>, models: &[GpuModel]) -> Vec<FiredRule> {
     fired
 }
 
-/// What is true of a model today, beside what the page says.
+/// Returns the statement about a model today, beside the page's.
 fn about(model: &GpuModel, gpu: Option<&Gpu>) -> FiredRule {
     let (sentence, source) = match gpu {
         None => (
             format!(
-                "{model} is not a model that Muster knows: no isolation is promised; ask its vendor for MIG"
+                "{model} is not in Muster's table of models: no isolation is promised; ask its vendor for MIG"
             ),
             MIG_SOURCE,
         ),
@@ -177,6 +177,6 @@ fn about(model: &GpuModel, gpu: Option<&Gpu>) -> FiredRule {
     about_model(Cow::Owned(sentence), source)
 }
 
-fn about_model(sentence: Cow<'static, str>, source: Source) -> FiredRule {
+fn about_model(sentence: Cow<'static, str>, source: Citation) -> FiredRule {
     FiredRule { id: MODEL, effect: RuleEffect::Reason, sentence, source }
 }

@@ -1,11 +1,10 @@
-//! Conditions on a site that have a name, so that rules, warnings and disputes mean the same by it.
-//! Data only.
+//! Named conditions on a site, shared by rules, warnings and disputes. Data only.
 
-use muster_model::advice::{Fact, Plane, Threshold};
+use muster_model::advice::{ControlPlane, Fact, Threshold};
 
 use crate::condition::Condition::{self, All, Any, Below, Chosen, Is, Never, Not, Reaches};
 
-/// Runs can span nodes: the fleet has several, or gets them.
+/// Runs can span nodes: the fleet has several, or can grow.
 pub(crate) const SEVERAL_NODES: Condition =
     Any(&[Reaches(Threshold::SeveralNodes), Is(Fact::FleetElastic)]);
 
@@ -17,34 +16,34 @@ pub(crate) const TRAINS: Condition = Any(&[Is(Fact::Training), Is(Fact::CoupledT
 pub(crate) const COUPLED: Condition =
     Any(&[Is(Fact::CoupledTraining), All(&[Is(Fact::Mpi), SEVERAL_NODES])]);
 
-/// What a scheduler that binds pod by pod must not place: coupled runs, and rollouts with a trainer
-/// that spans nodes, which hold GPUs while they wait for each other.
+/// Runs that a scheduler which binds pod by pod must not place: coupled runs, and rollouts with a
+/// trainer that spans nodes, which hold GPUs while they wait for each other.
 pub(crate) const GANGS: Condition = Any(&[COUPLED, All(&[Is(Fact::Rl), SEVERAL_NODES])]);
 
-/// What Ray was made for, in the words of the tree: reinforcement learning, hyperparameter search,
-/// distributed Python.
+/// Work that Ray was made for, in the words of the tree: reinforcement learning, hyperparameter
+/// search, distributed Python.
 pub(crate) const PYTHON: Condition =
     Any(&[Is(Fact::Rl), Is(Fact::Sweeps), Is(Fact::DistributedPython)]);
 
-/// Work that starts, ends and answers nobody.
+/// Work that starts and ends, as opposed to services.
 pub(crate) const FINITE: Condition = Any(&[TRAINS, Is(Fact::Batch), Is(Fact::Mpi), PYTHON]);
 
-/// Endpoints beside work that ends: "mixed" on every page.
+/// Services beside work that ends: "mixed" on every page.
 pub(crate) const MIXED: Condition = All(&[Is(Fact::Services), FINITE]);
 
-/// Endpoints and nothing else.
+/// Services and nothing else.
 pub(crate) const PURE_SERVICES: Condition = All(&[Is(Fact::Services), Never(&FINITE)]);
 
-/// Somebody runs the platform: a team, or a provider.
+/// The platform has operators: a team, or a provider.
 pub(crate) const STAFFED: Condition = Any(&[Reaches(Threshold::PlatformFte), Is(Fact::Managed)]);
 
-/// A provider does what no team is there for.
+/// A provider operates the platform, because there is no team for it.
 pub(crate) const PROVIDED: Condition = All(&[Is(Fact::Managed), Below(Threshold::PlatformFte)]);
 
-/// People can agree: they talk, or there is only one of them.
+/// Users can coordinate: they talk, or there is only one.
 pub(crate) const AGREE: Condition = Any(&[Is(Fact::Talk), Below(Threshold::SharedUsers)]);
 
-/// What must be enforced, and so cannot rest on conventions between people.
+/// Needs that must be enforced, which conventions between people cannot do.
 pub(crate) const ENFORCED: Condition = Any(&[
     Is(Fact::HostileTenants),
     Is(Fact::StrictQuotas),
@@ -58,7 +57,7 @@ pub(crate) const ENFORCED: Condition = Any(&[
 /// Declared state, or several clusters that look alike.
 pub(crate) const DECLARED: Condition = Any(&[Is(Fact::Gitops), Is(Fact::MultiCluster)]);
 
-/// What Slurm does not give, however well it works.
+/// Needs that Slurm does not meet.
 pub(crate) const PLATFORM_NEEDS: Condition = Any(&[
     Is(Fact::HostileTenants),
     Is(Fact::Gitops),
@@ -66,11 +65,11 @@ pub(crate) const PLATFORM_NEEDS: Condition = Any(&[
     Is(Fact::MultiCluster),
 ]);
 
-/// Below both numbers of the first question, with people who can agree.
+/// Below both numbers of the tree's first question, with users who can coordinate.
 pub(crate) const SMALL: Condition =
     All(&[Below(Threshold::SchedulerGpus), Below(Threshold::SchedulerUsers), AGREE]);
 
-/// Where only the looser statements still say "no scheduler".
+/// Sizes for which only the looser statements of the pages say "no scheduler".
 pub(crate) const SMALL_BAND: Condition = All(&[
     Reaches(Threshold::SchedulerGpus),
     Below(Threshold::ConventionGpus),
@@ -87,14 +86,14 @@ pub(crate) const EDGE: Condition =
 pub(crate) const COMMERCIAL: Condition =
     All(&[Reaches(Threshold::CommercialTeams), Is(Fact::StrictQuotas), Is(Fact::ToolingBudget)]);
 
-/// Run:ai is what queues and places.
+/// Run:ai queues and places the work.
 pub(crate) const RUNAI: Condition = All(&[KUBERNETES, COMMERCIAL]);
 
 /// Large, shared by teams, and mixed.
 pub(crate) const FEDERATED: Condition =
     All(&[MIXED, Reaches(Threshold::FederatedGpus), Reaches(Threshold::SeveralTeams)]);
 
-/// Kubernetes is there and works, and people at home in Slurm bring coupled work.
+/// Kubernetes is there and works, and people who know Slurm bring coupled work.
 pub(crate) const SUBSTRATE: Condition = All(&[
     Is(Fact::OperatesKubernetes),
     Is(Fact::Works),
@@ -108,32 +107,32 @@ pub(crate) const SUBSTRATE: Condition = All(&[
 pub(crate) const BOTH_OPERATED: Condition =
     All(&[Is(Fact::OperatesSlurm), Is(Fact::OperatesKubernetes)]);
 
-/// Slurm was chosen.
-pub(crate) const SLURM: Condition = Chosen(&[Plane::Slurm]);
+/// Slurm is the chosen plane.
+pub(crate) const SLURM: Condition = Chosen(&[ControlPlane::Slurm]);
 
 /// Full Kubernetes was chosen.
-pub(crate) const KUBERNETES: Condition = Chosen(&[Plane::Kubernetes]);
+pub(crate) const KUBERNETES: Condition = Chosen(&[ControlPlane::Kubernetes]);
 
 /// Kubernetes of any size was chosen.
-pub(crate) const ON_KUBERNETES: Condition = Chosen(&[Plane::Kubernetes, Plane::K3s]);
+pub(crate) const ON_KUBERNETES: Condition = Chosen(&[ControlPlane::Kubernetes, ControlPlane::K3s]);
 
-/// Nothing was chosen but people.
-pub(crate) const NOTHING: Condition = Chosen(&[Plane::None]);
+/// No scheduler was chosen: conventions between people.
+pub(crate) const NOTHING: Condition = Chosen(&[ControlPlane::None]);
 
-/// Slurm, with Kubernetes beside or below it: services have where to go.
+/// Slurm, with Kubernetes beside or below it for services.
 pub(crate) const POOL: Condition =
     All(&[SLURM, Any(&[All(&[Is(Fact::Services), STAFFED]), BOTH_OPERATED, SUBSTRATE])]);
 
-/// Kueue decides what may start: work that ends, on full Kubernetes, or on k3s that teams share.
+/// Kueue admits the work: work that ends, on full Kubernetes, or on k3s that teams share.
 pub(crate) const QUEUED: Condition = All(&[
     FINITE,
     Any(&[
         All(&[KUBERNETES, Never(&RUNAI)]),
-        All(&[Chosen(&[Plane::K3s]), Reaches(Threshold::SeveralTeams)]),
+        All(&[Chosen(&[ControlPlane::K3s]), Reaches(Threshold::SeveralTeams)]),
     ]),
 ]);
 
-/// Shares on Slurm are counted rather than agreed on.
+/// Shares on Slurm are enforced by accounting rather than by agreement.
 pub(crate) const COUNTED_SHARES: Condition = All(&[
     SLURM,
     Any(&[
@@ -143,5 +142,5 @@ pub(crate) const COUNTED_SHARES: Condition = All(&[
     ]),
 ]);
 
-/// Slurm alone must hold the services.
+/// Slurm alone has to run the services.
 pub(crate) const SLURM_SERVES: Condition = All(&[SLURM, Is(Fact::Services), Never(&POOL)]);

@@ -1,4 +1,4 @@
-//! Failure modes that a choice invites, each with its tell and its cure. They change no answer.
+//! Failure modes to expect with a choice, each with its symptom and its fix. They change no answer.
 
 mod site;
 mod workload;
@@ -7,14 +7,14 @@ use std::borrow::Cow;
 
 use muster_model::advice::Warning;
 
-use crate::case::Case;
+use crate::case::FactsCase;
 use crate::rule::Hazard;
 
 pub(crate) use site::SITE;
 pub(crate) use workload::WORKLOAD;
 
-/// Those that are due on a decided case.
-pub(crate) fn due(hazards: &'static [Hazard], case: &Case<'_>) -> Vec<Warning> {
+/// Returns the warnings that are due on a decided case.
+pub(crate) fn due(hazards: &'static [Hazard], case: &FactsCase<'_>) -> Vec<Warning> {
     let due = hazards.iter().filter(|hazard| hazard.when.holds(case));
     due.map(|hazard| Warning {
         id: hazard.id,

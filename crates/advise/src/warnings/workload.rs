@@ -1,6 +1,6 @@
 //! Failure modes of one workload, as a closed list. Data only.
 
-use muster_model::advice::{Fact, Page, Plane, Source, Threshold};
+use muster_model::advice::{Citation, CitedPage, ControlPlane, Fact, Threshold};
 
 use crate::condition::Condition::{All, Any, Chosen, Hybrid, Is, Not, Reaches};
 use crate::rule::Hazard;
@@ -8,31 +8,31 @@ use crate::workload::terms::{
     BATCH, COUPLED, COUPLED_INSIDE, ON_K3S, ON_KUBERNETES, ON_KUBERNETES_OR_K3S, ON_SLURM,
 };
 
-/// Failure modes of one workload, most dangerous first: what stops work or corrupts it, what slows
-/// it, what costs people.
+/// Failure modes of one workload, most dangerous first: those that stop or corrupt work, those that
+/// slow it, those that cost working time.
 pub(crate) const WORKLOAD: &[Hazard] = &[
     Hazard {
         id: "default-scheduler",
-        source: Source::new(
-            Page::Guide,
+        source: Citation::new(
+            CitedPage::Guide,
             "failure modes, 1; comparison 2; Kentino, why naive Kubernetes is wrong",
         ),
         when: All(&[COUPLED, ON_KUBERNETES_OR_K3S]),
-        sentence: "the tasks reach the default scheduler, which binds pod by pod: part of the gang holds GPUs and waits for the rest, for ever if another gang does the same",
+        sentence: "the tasks reach the default scheduler, which binds pod by pod: part of the gang holds GPUs and waits for the rest, forever if another gang does the same",
         tell: "workers Running beside workers Pending in one PodGroup, GPUs held and idle",
-        cure: "a gang scheduler that the pods name; test it with a gang one larger than what is free: no pod of it may be bound",
+        cure: "a gang scheduler that the pods name; test it with a gang one task larger than the free capacity: no pod of it may be bound",
     },
     Hazard {
         id: "contended-nodes",
-        source: Source::new(Page::Overview, "failure modes, 2; comparison 4"),
+        source: Citation::new(CitedPage::Overview, "failure modes, 2; comparison 4"),
         when: Hybrid,
         sentence: "both pools claim the same node: each scheduler sees the other's GPUs as free",
         tell: "out of memory at start, on a node that its scheduler calls idle",
-        cure: "every node in exactly one pool, kept so by what writes both configurations (muster init hybrid); or Slurm as pods, through Slinky or Soperator",
+        cure: "every node in exactly one pool, both configurations generated from one list (muster init hybrid); or Slurm as pods, through Slinky or Soperator",
     },
     Hazard {
         id: "nccl-on-tcp",
-        source: Source::new(Page::Guide, "failure modes, 5"),
+        source: Citation::new(CitedPage::Guide, "failure modes, 5"),
         when: COUPLED,
         sentence: "collectives fall back from RDMA to TCP: the job runs, and every all-reduce takes longer",
         tell: "NCCL_DEBUG=INFO reports NET/Socket rather than NET/IB with GDRDMA; model FLOPS utilisation drops",
@@ -40,15 +40,15 @@ pub(crate) const WORKLOAD: &[Hazard] = &[
     },
     Hazard {
         id: "ray-second-plane",
-        source: Source::new(Page::Guide, "failure modes, 3; overview 1"),
+        source: Citation::new(CitedPage::Guide, "failure modes, 3; overview 1"),
         when: Is(Fact::PythonNativePipeline),
-        sentence: "Ray stands beside the scheduler that owns the nodes: two plan the same GPUs, and quota ends where Ray begins",
+        sentence: "Ray stands beside the scheduler that owns the nodes: two plan the same GPUs, and quotas do not cover Ray",
         tell: "Ray clusters that no queue or namespace accounts for; GPUs busy that the platform calls idle",
-        cure: "start Ray inside what owns the nodes: through KubeRay on Kubernetes, inside one allocation on Slurm",
+        cure: "start Ray inside the scheduler that owns the nodes: through KubeRay on Kubernetes, inside one allocation on Slurm",
     },
     Hazard {
         id: "k3s-envelope",
-        source: Source::new(Page::Guide, "failure modes, 6; overview 4"),
+        source: Citation::new(CitedPage::Guide, "failure modes, 6; overview 4"),
         when: All(&[ON_K3S, Reaches(Threshold::K3sNodes)]),
         sentence: "k3s as the control plane of more nodes than it was sized for",
         tell: "slow API calls and leader changes while nodes join or jobs start together",
@@ -56,29 +56,29 @@ pub(crate) const WORKLOAD: &[Hazard] = &[
     },
     Hazard {
         id: "serving-on-slurm",
-        source: Source::new(
-            Page::Comparison,
+        source: Citation::new(
+            CitedPage::Comparison,
             "failure modes, 1; Kentino, where Slurm hits its ceiling; Hyperstack, Slurm failure modes, 2",
         ),
         when: All(&[ON_SLURM, Is(Fact::LongLivedServices)]),
         sentence: "the services end up as endless Slurm jobs: no ingress, no health checks, no rolling update, and batch starves behind nodes that never come free",
         tell: "jobs without an end in squeue, addresses that change with each restart, a queue that no longer drains",
-        cure: "services on the Kubernetes pool, however few; Slurm keeps what ends",
+        cure: "services on the Kubernetes pool, however few; Slurm keeps the batch jobs",
     },
     Hazard {
         id: "slurm-tenancy",
-        source: Source::new(
-            Page::Kentino,
+        source: Citation::new(
+            CitedPage::Kentino,
             "where Slurm hits its ceiling: strict multi-tenant isolation",
         ),
         when: All(&[ON_SLURM, Is(Fact::MultiTenant)]),
-        sentence: "Slurm is taken for a tenancy boundary: it has no namespaces and no network policy per job, and devices are fenced only where cgroups are told to",
+        sentence: "Slurm is taken for a tenancy boundary: it has no namespaces and no network policy per job, and devices are confined only where cgroups are configured to",
         tell: "nvidia-smi -L in a one-GPU job lists every GPU of the node; tenants reach each other's ports",
         cure: "ConstrainDevices=yes with task/cgroup, accounts and QOS for colleagues; separate clusters or Kubernetes for customers",
     },
     Hazard {
         id: "ray-without-rdma",
-        source: Source::new(Page::Overview, "failure modes, 3"),
+        source: Citation::new(CitedPage::Overview, "failure modes, 3"),
         when: All(&[COUPLED, Is(Fact::PythonNativePipeline)]),
         sentence: "Ray's workers do not see the RDMA devices that other jobs on these nodes see: Ray Train's NCCL runs on TCP",
         tell: "the same training is fast under torchrun and slow under Ray Train on the same nodes",
@@ -86,7 +86,7 @@ pub(crate) const WORKLOAD: &[Hazard] = &[
     },
     Hazard {
         id: "container-network",
-        source: Source::new(Page::Hyperstack, "Kubernetes failure modes, 2"),
+        source: Citation::new(CitedPage::Hyperstack, "Kubernetes failure modes, 2"),
         when: All(&[COUPLED, ON_KUBERNETES_OR_K3S, Not(Fact::PythonNativePipeline)]),
         sentence: "collectives cross the container network: each hop adds latency to each step",
         tell: "gaps between kernels in the GPU trace, at every all-reduce",
@@ -94,7 +94,7 @@ pub(crate) const WORKLOAD: &[Hazard] = &[
     },
     Hazard {
         id: "fragmentation",
-        source: Source::new(Page::Hyperstack, "what breaks, 1; Kubernetes failure modes, 1"),
+        source: Citation::new(CitedPage::Hyperstack, "what breaks, 1; Kubernetes failure modes, 1"),
         when: All(&[Is(Fact::TightlyCoupled), ON_KUBERNETES_OR_K3S]),
         sentence: "enough GPUs are free, but scattered over nodes and NVLink domains: the larger the job, the longer it waits beside idle GPUs",
         tell: "free GPUs exceed what the pending job asks for, and no node or rack has enough of them",
@@ -102,7 +102,7 @@ pub(crate) const WORKLOAD: &[Hazard] = &[
     },
     Hazard {
         id: "topology-ignored",
-        source: Source::new(Page::Comparison, "failure modes, 5; overview, checklist"),
+        source: Citation::new(CitedPage::Comparison, "failure modes, 5; overview, checklist"),
         when: All(&[COUPLED, ON_KUBERNETES_OR_K3S]),
         sentence: "no topology is declared: ranks land on distant switches, and every all-reduce crosses the spine",
         tell: "the same job's step time varies with the nodes it got",
@@ -110,8 +110,8 @@ pub(crate) const WORKLOAD: &[Hazard] = &[
     },
     Hazard {
         id: "many-pods-one-node",
-        source: Source::new(
-            Page::Guide,
+        source: Citation::new(
+            CitedPage::Guide,
             "failure modes, 1, and its proof, where one pod is one GPU",
         ),
         when: All(&[COUPLED_INSIDE, ON_KUBERNETES_OR_K3S]),
@@ -121,29 +121,29 @@ pub(crate) const WORKLOAD: &[Hazard] = &[
     },
     Hazard {
         id: "silent-rank",
-        source: Source::new(
-            Page::Hyperstack,
-            "what breaks, 3; Kentino, what a scheduler does: a barrier waits for ever",
+        source: Citation::new(
+            CitedPage::Hyperstack,
+            "what breaks, 3; Kentino, what a scheduler does: a barrier waits forever",
         ),
         when: COUPLED,
-        sentence: "one rank fails or never shows up, and the others wait in a barrier: the cause surfaces as a timeout, far from where it is",
+        sentence: "one rank fails or does not start, and the others wait in a barrier: the cause surfaces as a timeout, far from where it is",
         tell: "a collective times out on many ranks at once, with logs scattered over nodes",
-        cure: "logs of all ranks in one place, NCCL and rendezvous timeouts shorter than patience, one failed rank ends the job",
+        cure: "logs of all ranks in one place, short NCCL and rendezvous timeouts, one failed rank ends the job",
     },
     Hazard {
         id: "restart-without-checkpoint",
-        source: Source::new(
-            Page::Hyperstack,
+        source: Citation::new(
+            CitedPage::Hyperstack,
             "fault tolerance; Kentino, Slurm: requeue and max-restarts",
         ),
         when: Is(Fact::TightlyCoupled),
         sentence: "a restart by the scheduler is taken for recovery: without a checkpoint it begins at step 0, on either plane",
         tell: "the restarted job's step counter starts again",
-        cure: "checkpoint on a period and on the warning signal, resume from the last one, and practise it once",
+        cure: "checkpoint on a period and on the warning signal, resume from the last one, and test it once",
     },
     Hazard {
         id: "rendezvous",
-        source: Source::new(Page::Hyperstack, "what separates them: multi-node training"),
+        source: Citation::new(CitedPage::Hyperstack, "what separates them: multi-node training"),
         when: All(&[COUPLED, ON_KUBERNETES_OR_K3S, Not(Fact::PythonNativePipeline)]),
         sentence: "ranks find each other through cluster DNS and the network policies of the namespace, and either may be in the way",
         tell: "all pods Running, no step taken, connection or name errors at the master's address",
@@ -151,7 +151,7 @@ pub(crate) const WORKLOAD: &[Hazard] = &[
     },
     Hazard {
         id: "slurm-cannot-grow",
-        source: Source::new(Page::Hyperstack, "Slurm failure modes, 1"),
+        source: Citation::new(CitedPage::Hyperstack, "Slurm failure modes, 1"),
         when: All(&[ON_SLURM, Is(Fact::PythonNativePipeline)]),
         sentence: "the job wants to change its size while it runs: Slurm's allocation stays what it was when it started, unless tools are built around it",
         tell: "elastic launchers that never grow; rollout workers that wait for nodes which are idle outside of the allocation",
@@ -159,7 +159,10 @@ pub(crate) const WORKLOAD: &[Hazard] = &[
     },
     Hazard {
         id: "slurm-mixed-work",
-        source: Source::new(Page::Kentino, "where Slurm hits its ceiling: heterogeneous workloads"),
+        source: Citation::new(
+            CitedPage::Kentino,
+            "where Slurm hits its ceiling: heterogeneous workloads",
+        ),
         when: All(&[ON_SLURM, Any(&[Is(Fact::LongLivedServices), Is(Fact::PythonNativePipeline)])]),
         sentence: "training, serving, pipelines and notebooks in one Slurm pool: its partitions are too coarse to serve them all well",
         tell: "a partition per kind of work, each with idle nodes while another queues",
@@ -167,7 +170,10 @@ pub(crate) const WORKLOAD: &[Hazard] = &[
     },
     Hazard {
         id: "time-slicing",
-        source: Source::new(Page::Comparison, "failure modes, 6; Kentino, MIG and GPU sharing"),
+        source: Citation::new(
+            CitedPage::Comparison,
+            "failure modes, 6; Kentino, MIG and GPU sharing",
+        ),
         when: All(&[
             Is(Fact::MultiTenant),
             Any(&[ON_KUBERNETES_OR_K3S, Hybrid]),
@@ -179,7 +185,7 @@ pub(crate) const WORKLOAD: &[Hazard] = &[
     },
     Hazard {
         id: "ray-one-owner",
-        source: Source::new(Page::Kentino, "Ray and KubeRay: what Ray is not"),
+        source: Citation::new(CitedPage::Kentino, "Ray and KubeRay: what Ray is not"),
         when: All(&[Is(Fact::PythonNativePipeline), Is(Fact::MultiTenant)]),
         sentence: "one Ray cluster for many teams: Ray assumes that one application owns the cluster, and has neither quota nor isolation inside",
         tell: "one team's actors hold every GPU, and the platform sees a single tenant",
@@ -187,7 +193,7 @@ pub(crate) const WORKLOAD: &[Hazard] = &[
     },
     Hazard {
         id: "queue-latency",
-        source: Source::new(Page::Hyperstack, "what breaks, 2"),
+        source: Citation::new(CitedPage::Hyperstack, "what breaks, 2"),
         when: All(&[Is(Fact::MultiTenant), BATCH]),
         sentence: "short experiments wait behind long allocations: time from submission to first GPU-second sets the pace of a team",
         tell: "runs of minutes that queue for hours",
@@ -195,18 +201,18 @@ pub(crate) const WORKLOAD: &[Hazard] = &[
     },
     Hazard {
         id: "fair-share-without-gpus",
-        source: Source::new(
-            Page::Kentino,
+        source: Citation::new(
+            CitedPage::Kentino,
             "slurm.conf: GPU accounting; comparison, slurm.conf: fairness",
         ),
         when: All(&[ON_SLURM, Is(Fact::MultiTenant)]),
-        sentence: "fair share counts CPU-seconds, or nothing: without slurmdbd, gres/gpu among the tracked resources and a weight for it, GPUs are free",
+        sentence: "fair share counts CPU-seconds, or nothing: without slurmdbd, gres/gpu among the tracked resources and a weight for it, GPUs cost nothing",
         tell: "sacct shows no gres/gpu in AllocTRES; the heaviest GPU user has the best priority",
         cure: "slurmdbd, AccountingStorageTRES=gres/gpu, TRESBillingWeights with a GPU weight on every partition, non-zero fair-share and QOS weights, limits enforced; then watch one job in sshare",
     },
     Hazard {
         id: "environment-drift",
-        source: Source::new(Page::Hyperstack, "environment and dependency control"),
+        source: Citation::new(CitedPage::Hyperstack, "environment and dependency control"),
         when: ON_SLURM,
         sentence: "jobs run on the nodes' own system: what a run used is known only as well as modules and environments are kept",
         tell: "the same commit gives other numbers a month later, or on another node",
@@ -214,15 +220,15 @@ pub(crate) const WORKLOAD: &[Hazard] = &[
     },
     Hazard {
         id: "gang-term",
-        source: Source::new(Page::Guide, "failure modes, 2; comparison 3"),
+        source: Citation::new(CitedPage::Guide, "failure modes, 2; comparison 3"),
         when: ON_SLURM,
         sentence: "two meanings of gang scheduling are mixed up: in Slurm it is time-slicing of jobs that share nodes, elsewhere a job that starts whole or not at all",
-        tell: "somebody configures PreemptMode=GANG to get what Slurm does anyway",
+        tell: "PreemptMode=GANG is configured to get what Slurm does anyway",
         cure: "compare Kubernetes' gang with Slurm's plain allocation, which is granted whole; Slurm needs no add-on for it",
     },
     Hazard {
         id: "migrate-for-fashion",
-        source: Source::new(Page::Guide, "when not to switch; failure modes, 4"),
+        source: Citation::new(CitedPage::Guide, "when not to switch; failure modes, 4"),
         when: All(&[ON_SLURM, Not(Fact::LongLivedServices), Not(Fact::MultiTenant)]),
         sentence: "a Slurm that works for this is moved to Kubernetes to be modern: gang and topology become add-ons, and nothing is gained",
         tell: "the plan names no service, tenant or GitOps need, only the product",
@@ -230,20 +236,20 @@ pub(crate) const WORKLOAD: &[Hazard] = &[
     },
     Hazard {
         id: "kubernetes-tax",
-        source: Source::new(
-            Page::Kentino,
+        source: Citation::new(
+            CitedPage::Kentino,
             "what you pay: 20 components, 5 to 10 times the load; decision tree, step 3",
         ),
         when: All(&[ON_KUBERNETES, Not(Fact::LongLivedServices), Not(Fact::MultiTenant)]),
         sentence: "the full Kubernetes stack for batch alone: some 20 components, and five to ten times the operating load of Slurm",
         tell: "more hours on operators and manifests than on the work that they start",
-        cure: "ask whether Slurm could run it; Kubernetes pays where services, tenants or GitOps come with it, and somebody operates it",
+        cure: "ask whether Slurm could run it; Kubernetes pays where services, tenants or GitOps come with it, and there is staff to operate it",
     },
     Hazard {
         id: "ray-without-actors",
-        source: Source::new(Page::Guide, "when not to switch"),
+        source: Citation::new(CitedPage::Guide, "when not to switch"),
         when: All(&[
-            Chosen(&[Plane::Ray]),
+            Chosen(&[ControlPlane::Ray]),
             Not(Fact::TightlyCoupled),
             Not(Fact::LongLivedServices),
         ]),
@@ -253,7 +259,7 @@ pub(crate) const WORKLOAD: &[Hazard] = &[
     },
     Hazard {
         id: "gang-for-nothing",
-        source: Source::new(Page::Kentino, "Volcano: when you do not need it"),
+        source: Citation::new(CitedPage::Kentino, "Volcano: when you do not need it"),
         when: All(&[
             ON_KUBERNETES_OR_K3S,
             Is(Fact::LongLivedServices),
@@ -266,7 +272,7 @@ pub(crate) const WORKLOAD: &[Hazard] = &[
     },
     Hazard {
         id: "unpinned-versions",
-        source: Source::new(Page::Overview, "checklist; open questions"),
+        source: Citation::new(CitedPage::Overview, "checklist; open questions"),
         when: Any(&[Is(Fact::PythonNativePipeline), ON_K3S, ON_SLURM]),
         sentence: "versions of Ray, k3s or Slurm are not pinned: head and workers, server and agents, controller and nodes drift apart",
         tell: "workers that join and leave at once; API objects that one side does not know",

@@ -1,24 +1,24 @@
-//! Composition: what rides on what once the label stands, as a list of layers from the top. The
-//! guide's composition stack, with the facts filled in. It repeats the label and decides nothing.
+//! Composition: the layers of a decided answer, from the top, and the layer that each one runs on.
+//! It is the guide's composition stack with the facts filled in; it decides nothing.
 
 use muster_model::advice::{Fact, Layer};
 
 use super::terms::{BATCH, COUPLED, ON_K3S, ON_KUBERNETES, ON_KUBERNETES_OR_K3S, ON_SLURM};
-use crate::case::Case;
+use crate::case::FactsCase;
 use crate::condition::Condition::{self, All, Always, Any, Gang, Hybrid, Is, Not};
 
-/// A layer that may be there.
+/// A layer that may be part of the composition.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stratum {
     pub(crate) name: &'static str,
-    /// Judged on the finished answer.
+    /// Evaluated on the finished answer.
     pub(crate) when: Condition,
-    /// It rides on the first of these that is there.
+    /// Candidates for the layer below; the first that is present counts.
     pub(crate) on: &'static [&'static str],
 }
 
-/// The layers of a decided case, from the top.
-pub(crate) fn stack(strata: &'static [Stratum], case: &Case<'_>) -> Vec<Layer> {
+/// Returns the layers of a decided case, from the top.
+pub(crate) fn stack(strata: &'static [Stratum], case: &FactsCase<'_>) -> Vec<Layer> {
     let there: Vec<&Stratum> = strata.iter().filter(|stratum| stratum.when.holds(case)).collect();
     let is_there = |name: &&&str| there.iter().any(|stratum| stratum.name == **name);
     there
@@ -53,7 +53,7 @@ const SERVICES: Condition = Is(Fact::LongLivedServices);
 pub(crate) const LAYERS: &[Stratum] = &[
     Stratum { name: "Ray Train", when: All(&[PYTHON, Is(Fact::TightlyCoupled)]), on: &[RAY] },
     Stratum { name: "Ray tasks and actors (Data, Tune, RLlib)", when: PYTHON, on: &[RAY] },
-    // Beside Slurm, what serves stays up longer than any allocation, so it goes to the other pool.
+    // Beside Slurm, a service lives longer than any allocation, so it runs in the other pool.
     Stratum { name: "Ray Serve", when: All(&[PYTHON, SERVICES, ON_SLURM]), on: &[KUBERAY] },
     Stratum { name: "Ray Serve", when: All(&[PYTHON, SERVICES, ON_KUBERNETES_OR_K3S]), on: &[RAY] },
     Stratum { name: RAY, when: PYTHON, on: &[ALLOCATION, KUBERAY] },

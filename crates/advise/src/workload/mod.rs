@@ -1,4 +1,4 @@
-//! Advice on one workload: the guide's labeller as rules, and all that stands behind its label.
+//! Advice on one workload: the guide's labeller as rules, and the evidence for its label.
 
 mod compose;
 mod known;
@@ -8,12 +8,12 @@ pub(crate) mod terms;
 use std::borrow::Cow;
 
 use muster_model::advice::{
-    Advice, Changes, Fact, Facts, FiredRule, Label, Page, Ruleset, Source, Thresholds, Value,
-    Warning,
+    Advice, Citation, CitedPage, Fact, FactChanges, FactValue, Facts, FiredRule, Label, Ruleset,
+    Thresholds, Warning,
 };
 
 use self::known::{Known, READ};
-use crate::case::Case;
+use crate::case::FactsCase;
 use crate::decide::decide;
 use crate::flips::Search;
 use crate::{disputes, overrides, warnings};
@@ -21,33 +21,33 @@ use crate::{disputes, overrides, warnings};
 pub(crate) use compose::{LAYERS, Stratum, stack};
 pub(crate) use rules::RULES;
 
-/// The id of the warning that a fact which was given changes nothing.
+/// Id of the warning that a given fact changes nothing.
 pub(crate) const SILENT_FACT: &str = "silent-fact";
 
-/// The label alone.
+/// Returns the label without the evidence for it.
 #[must_use]
 pub fn label(facts: &Facts, thresholds: &Thresholds, ruleset: Ruleset) -> Label {
-    let mut case = Case::new(facts, thresholds, ruleset);
+    let mut case = FactsCase::new(facts, thresholds, ruleset);
     decide(RULES, &mut case, |_| {});
     case.label()
 }
 
-/// The label with its reasons, warnings, composition, flips and disputes.
+/// Returns the label with its reasons, warnings, composition, flips and disputes.
 #[must_use]
 pub fn advise(facts: &Facts, thresholds: &Thresholds, ruleset: Ruleset) -> Advice {
     // 1. Decide, and keep the reasons.
-    let mut case = Case::new(facts, thresholds, ruleset);
+    let mut case = FactsCase::new(facts, thresholds, ruleset);
     let mut rules: Vec<FiredRule> = Vec::new();
     decide(RULES, &mut case, |rule| rules.push(FiredRule::from(rule)));
     rules.extend(overrides::of(&READ.shown, thresholds));
 
-    // 2. Ask again with other facts.
+    // 2. Evaluate again with other facts.
     let known = Known::new(thresholds, ruleset);
     let search =
         Search { askable: &READ.facts, read: &READ.thresholds, together: READ.facts.len() };
     let flips = search.flips(facts, thresholds, |facts| known.ask(facts));
 
-    // 3. What this answer invites, and where it is disputed.
+    // 3. Warnings and disputes of this answer.
     let mut warnings = warnings::due(warnings::WORKLOAD, &case);
     warnings.extend(silent_facts(&search, facts, thresholds, &known));
     Advice {
@@ -60,8 +60,8 @@ pub fn advise(facts: &Facts, thresholds: &Thresholds, ruleset: Ruleset) -> Advic
     }
 }
 
-/// Facts that were given and leave this answer as it is. For each, the smallest change of other
-/// facts after which it would matter.
+/// Returns a warning for each given fact that does not change this answer, with the smallest change
+/// of other facts after which it would.
 fn silent_facts(
     search: &Search<'_>,
     facts: &Facts,
@@ -78,7 +78,7 @@ fn silent_facts(
                 None
             };
             match after {
-                Some(Changes(changes)) if changes.is_empty() => None,
+                Some(FactChanges(changes)) if changes.is_empty() => None,
                 Some(changes) => Some(silent(fact, value, &would_matter(fact, &changes))),
                 None => Some(silent(fact, value, &never_matters(fact))),
             }
@@ -86,37 +86,37 @@ fn silent_facts(
         .collect()
 }
 
-fn silent(fact: Fact, value: Value, cure: &str) -> Warning {
+fn silent(fact: Fact, value: FactValue, cure: &str) -> Warning {
     Warning {
         id: SILENT_FACT,
         sentence: Cow::Owned(format!("{fact}: {value} changes nothing in this answer")),
         tell: Cow::Borrowed("the label is the same without it"),
         cure: Cow::Owned(cure.to_owned()),
-        source: Source::new(Page::Muster, "found by asking again without it"),
+        source: Citation::new(CitedPage::Muster, "found by evaluating the rules without it"),
     }
 }
 
-fn would_matter(fact: Fact, changes: &Changes) -> String {
+fn would_matter(fact: Fact, changes: &FactChanges) -> String {
     let steps: Vec<String> =
         changes.0.iter().map(|(other, value)| format!("{other}: {value}")).collect();
     format!("do not count on {fact} as a reason; it would decide with {}", steps.join(", "))
 }
 
-/// No rule reads it, or this site's thresholds leave no combination in which it decides.
+/// Returns the advice for a fact that never decides: no rule reads it, or this site's thresholds
+/// leave no combination in which it decides.
 fn never_matters(fact: Fact) -> String {
     format!(
-        "do not count on {fact} as a reason: it decides no label; it is read by the warnings, the disputes and the stack"
+        "do not count on {fact} as a reason: it decides no label; only warnings, disputes and the composition read it"
     )
 }
 
 #[cfg(test)]
 mod tests {
-    use muster_model::advice::{Kind, Threshold};
+    use muster_model::advice::{FactKind, Threshold};
 
     use super::*;
 
-    /// The cases that are told apart in `known`: flags and thresholds are all that the rules look
-    /// at.
+    /// The cases that `known` distinguishes: the rules read only flags and thresholds.
     #[test]
     fn rules_read_what_their_documentation_says() {
         assert_eq!(READ.thresholds, [Threshold::MultiNode]);
@@ -128,6 +128,6 @@ mod tests {
         );
         let by_threshold =
             |fact: &Fact| READ.thresholds.iter().any(|threshold| threshold.fact() == *fact);
-        assert!(READ.facts.iter().all(|fact| fact.kind() == Kind::Flag || by_threshold(fact)));
+        assert!(READ.facts.iter().all(|fact| fact.kind() == FactKind::Flag || by_threshold(fact)));
     }
 }

@@ -1,82 +1,82 @@
 //! The guide's labeller as an ordered list. Labels are the guide's own words, to the letter:
 //! programs compare them.
 
-use muster_model::advice::{Fact, Page, Plane, Ruleset, Source};
+use muster_model::advice::{Citation, CitedPage, ControlPlane, Fact, Ruleset};
 
 use super::terms::{COUPLED, ON_KUBERNETES};
 use crate::condition::Condition::{All, Always, Any, Chosen, Is, Under};
-use crate::rule::{Effect, Rule};
+use crate::rule::{Rule, RuleChange};
 
-/// The label of a gang scheduler.
-const GANG: Effect = Effect::Require("Volcano/Kueue/KAI gang scheduler (REQUIRED)");
+/// Requires a gang scheduler, in the guide's words.
+const GANG: RuleChange = RuleChange::Require("Volcano/Kueue/KAI gang scheduler (REQUIRED)");
 
-/// From the first question to the last. Choosing rules come first: the first that holds wins.
+/// Rules in order of evaluation. Choosing rules come first: the first that holds chooses.
 pub(crate) const RULES: &[Rule] = &[
     Rule {
         id: "slurm-coupled",
-        source: Source::new(Page::Guide, "labeller, rule 1; matrix, row 1"),
+        source: Citation::new(CitedPage::Guide, "labeller, rule 1; matrix, row 1"),
         when: All(&[COUPLED, Is(Fact::BareMetal)]),
-        effect: Effect::Choose {
-            primary: Plane::Slurm,
+        effect: RuleChange::Choose {
+            primary: ControlPlane::Slurm,
             addon: "topology.conf for rail-aware placement",
         },
         sentence: "coupled training across nodes on bare metal: Slurm grants the allocation whole and places it by topology",
     },
     Rule {
         id: "ray-on-k3s",
-        source: Source::new(Page::Guide, "labeller, rule 2; edge 3"),
+        source: Citation::new(CitedPage::Guide, "labeller, rule 2; edge 3"),
         when: All(&[Is(Fact::PythonNativePipeline), Is(Fact::EdgeOrDev)]),
-        effect: Effect::Choose { primary: Plane::Ray, addon: "KubeRay on k3s" },
+        effect: RuleChange::Choose { primary: ControlPlane::Ray, addon: "KubeRay on k3s" },
         sentence: "a pipeline of Python tasks and actors, on few machines: Ray, hosted by k3s",
     },
     Rule {
         id: "ray-pipeline",
-        source: Source::new(Page::Guide, "labeller, rule 2; matrix, row 4"),
+        source: Citation::new(CitedPage::Guide, "labeller, rule 2; matrix, row 4"),
         when: Is(Fact::PythonNativePipeline),
-        effect: Effect::Choose { primary: Plane::Ray, addon: "KubeRay on kubernetes" },
+        effect: RuleChange::Choose { primary: ControlPlane::Ray, addon: "KubeRay on kubernetes" },
         sentence: "a pipeline of Python tasks and actors: Ray, hosted by a platform that owns the nodes",
     },
     Rule {
         id: "k3s-small",
-        source: Source::new(Page::Guide, "labeller, rule 3; matrix, row 3"),
+        source: Citation::new(CitedPage::Guide, "labeller, rule 3; matrix, row 3"),
         when: Is(Fact::EdgeOrDev),
-        effect: Effect::Choose { primary: Plane::K3s, addon: "GPU Operator" },
+        effect: RuleChange::Choose { primary: ControlPlane::K3s, addon: "GPU Operator" },
         sentence: "edge, development or CI: the API of Kubernetes with a smaller footprint",
     },
     Rule {
         id: "kubernetes-rest",
-        source: Source::new(Page::Guide, "labeller, rule 4; matrix, row 2"),
+        source: Citation::new(CitedPage::Guide, "labeller, rule 4; matrix, row 2"),
         when: Always,
-        effect: Effect::Choose { primary: Plane::Kubernetes, addon: "GPU Operator" },
+        effect: RuleChange::Choose { primary: ControlPlane::Kubernetes, addon: "GPU Operator" },
         sentence: "services, many teams or containerised batch: Kubernetes",
     },
     Rule {
         id: "gang-required",
-        source: Source::new(Page::Guide, "the load-bearing invariant; labeller, edge 1"),
-        when: All(&[COUPLED, Any(&[ON_KUBERNETES, Chosen(&[Plane::K3s])])]),
+        source: Citation::new(CitedPage::Guide, "the load-bearing invariant; labeller, edge 1"),
+        when: All(&[COUPLED, Any(&[ON_KUBERNETES, Chosen(&[ControlPlane::K3s])])]),
         effect: GANG,
-        sentence: "coupled tasks on several nodes under a scheduler that binds pod by pod: placed partly, they hold GPUs and wait for ever",
+        sentence: "coupled tasks on several nodes under a scheduler that binds pod by pod: placed partly, they hold GPUs and wait forever",
     },
     Rule {
         id: "gang-required-on-k3s",
-        source: Source::new(
-            Page::Guide,
+        source: Citation::new(
+            CitedPage::Guide,
             "the load-bearing invariant, against the labeller's own code",
         ),
         when: All(&[
             Under(Ruleset::Corrected),
             COUPLED,
-            Chosen(&[Plane::Ray]),
+            Chosen(&[ControlPlane::Ray]),
             Is(Fact::EdgeOrDev),
         ]),
         effect: GANG,
-        sentence: "Ray on k3s is under the same pod-by-pod scheduler: the guide says so, and its labeller forgets it",
+        sentence: "Ray on k3s is under the same pod-by-pod scheduler: the guide says so, but its labeller omits it",
     },
     Rule {
         id: "hybrid-services",
-        source: Source::new(Page::Guide, "labeller, last rule; edge 4"),
-        when: All(&[Chosen(&[Plane::Slurm]), Is(Fact::LongLivedServices)]),
-        effect: Effect::Split("partition nodes: Slurm pool + K8s pool, clear boundary"),
+        source: Citation::new(CitedPage::Guide, "labeller, last rule; edge 4"),
+        when: All(&[Chosen(&[ControlPlane::Slurm]), Is(Fact::LongLivedServices)]),
+        effect: RuleChange::Split("partition nodes: Slurm pool + K8s pool, clear boundary"),
         sentence: "services that stay up beside coupled batch: each gets a pool of nodes and the plane that was built for it",
     },
 ];

@@ -1,7 +1,7 @@
 //! Facts of one workload in short words, for the tables of tests. Asserts nothing.
 
 use muster_advise::advise;
-use muster_model::advice::{Advice, Fact, Facts, Flip, Label, Ruleset, Thresholds, Value};
+use muster_model::advice::{Advice, Fact, FactValue, Facts, Flip, Label, Ruleset, Thresholds};
 
 /// The flags in the order of the guide, with the short words of the tables.
 pub const FLAGS: [(&str, Fact); 6] = [
@@ -35,7 +35,7 @@ pub fn flags(bits: u32) -> Facts {
     set.fold(Facts::default(), |facts, (bit, (_, flag))| facts.with(*flag, (bits >> bit) & 1))
 }
 
-/// The default answer.
+/// Returns the advice for facts in words, with default thresholds and rules.
 #[allow(dead_code, reason = "not every test file asks for the whole answer")]
 pub fn asked(words: &str) -> Advice {
     advise(&facts(words), &Thresholds::default(), Ruleset::Corrected)
@@ -49,10 +49,10 @@ pub fn changed(facts: &Facts, flip: &Flip) -> Facts {
 
 /// A value as facts store it.
 #[allow(dead_code, reason = "not every test file looks at flips")]
-pub fn stored(value: Value) -> u32 {
+pub fn stored(value: FactValue) -> u32 {
     match value {
-        Value::Flag(flag) => u32::from(flag),
-        Value::Count(number) | Value::Hundredths(number) => number,
+        FactValue::Flag(flag) => u32::from(flag),
+        FactValue::Count(number) | FactValue::Hundredths(number) => number,
     }
 }
 

@@ -9,27 +9,27 @@ use muster_model::advice::Fact::{self, *};
 use crate::pages;
 use crate::rows::{ask, of, said, site};
 
-type Numbers = &'static [(Fact, u32)];
+type SiteNumbers = &'static [(Fact, u32)];
 
 /// A lab that is too large to talk.
-const LAB: Numbers = &[(FleetNodes, 8), (FleetGpus, 64), (Users, 20)];
-/// The same, with somebody to run Kubernetes.
-const RUN: Numbers = &[(FleetNodes, 8), (FleetGpus, 64), (Users, 20), (PlatformFte, 50)];
-/// Large, several teams.
-const LARGE: Numbers =
+const LAB: SiteNumbers = &[(FleetNodes, 8), (FleetGpus, 64), (Users, 20)];
+/// The same, with staff to run Kubernetes.
+const RUN: SiteNumbers = &[(FleetNodes, 8), (FleetGpus, 64), (Users, 20), (PlatformFte, 50)];
+/// A large fleet of several teams.
+const LARGE: SiteNumbers =
     &[(FleetNodes, 25), (FleetGpus, 200), (Users, 60), (Teams, 4), (PlatformFte, 100)];
-/// Many teams.
-const TEAMS: Numbers =
+/// A fleet of many teams.
+const TEAMS: SiteNumbers =
     &[(FleetNodes, 16), (FleetGpus, 128), (Users, 60), (Teams, 10), (PlatformFte, 100)];
 /// Few GPUs, few people.
-const FEW: Numbers = &[(FleetNodes, 2), (FleetGpus, 8), (Users, 4)];
+const FEW: SiteNumbers = &[(FleetNodes, 2), (FleetGpus, 8), (Users, 4)];
 /// One person, several nodes.
-const ONE: Numbers = &[(FleetNodes, 4), (FleetGpus, 32), (Users, 1)];
+const ONE: SiteNumbers = &[(FleetNodes, 4), (FleetGpus, 32), (Users, 1)];
 
 /// Id, the facts of a site where it is due, and the one change after which it is not.
-type Row = (&'static str, &'static [Fact], Numbers, (Fact, u32));
+type FiringRow = (&'static str, &'static [Fact], SiteNumbers, (Fact, u32));
 
-const WARNINGS: &[Row] = &[
+const WARNINGS: &[FiringRow] = &[
     ("shared-nodes", &[FleetSharedNodes, Training], LAB, (FleetSharedNodes, 0)),
     ("past-the-gang-scheduler", &[Services, CoupledTraining], RUN, (CoupledTraining, 0)),
     ("ray-beside-the-plane", &[OperatesRay, Rl], LAB, (OperatesRay, 0)),
@@ -98,7 +98,7 @@ const WARNINGS: &[Row] = &[
     ("mix-shifts", &[Training], RUN, (Services, 1)),
 ];
 
-const DISPUTES: &[Row] = &[
+const DISPUTES: &[FiringRow] = &[
     (
         "no-scheduler-boundary",
         &[Talk, Training],
@@ -216,7 +216,7 @@ fn listed(part: &str) -> BTreeSet<String> {
     until.lines().filter_map(|line| line.strip_prefix("### ")).map(str::to_owned).collect()
 }
 
-fn check(rows: &[Row], part: &str) {
+fn check(rows: &[FiringRow], part: &str) {
     let mut wrong = Vec::new();
     for (id, flags, numbers, (fact, value)) in rows {
         let due = site(flags, numbers);
@@ -244,7 +244,7 @@ fn disputes_are_shown_where_they_belong() {
     check(DISPUTES, "Disputes about a site");
 }
 
-/// A rule that never fires would be a sentence that nobody can reach.
+/// A rule that never fires would be unreachable.
 #[test]
 fn every_rule_fires_somewhere() {
     let rows = pages::all().map(|row| row.site());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use muster_advise::label_site;
 use muster_model::advice::{
-    Fact, Facts, Kind, Label, MixEntry, Ruleset, SiteProfile, Threshold, Value,
+    Fact, FactKind, FactValue, Facts, Label, MixEntry, Ruleset, SiteProfile, Threshold,
 };
 
 use crate::pages;
@@ -15,14 +15,14 @@ use crate::rows::ask;
 const FAR: u32 = 240;
 
 /// By brute force: every other value of every fact, and of each label that it leads to the nearest.
-fn by_force(site: &SiteProfile) -> BTreeMap<(Fact, Value), Label> {
+fn by_force(site: &SiteProfile) -> BTreeMap<(Fact, FactValue), Label> {
     let present = label_site(site, Ruleset::Corrected);
     let mut found = BTreeMap::new();
     for fact in Fact::SITE.iter().copied().filter(|fact| *fact != Fact::FleetMig) {
         let (min, max) = match fact.kind() {
-            Kind::Flag => (0, 1),
-            Kind::Count { min, .. } => (min, FAR),
-            Kind::Hundredths { .. } => (0, FAR),
+            FactKind::Flag => (0, 1),
+            FactKind::Count { min, .. } => (min, FAR),
+            FactKind::Hundredths { .. } => (0, FAR),
         };
         let now = site.facts.get(fact);
         let mut nearest: BTreeMap<Label, u32> = BTreeMap::new();
@@ -86,7 +86,7 @@ fn also_with_a_mix_and_with_other_thresholds() {
 
 #[test]
 fn the_flips_that_the_pages_name() {
-    let check = |source: &str, fact: Fact, value: Value, primary: &str| {
+    let check = |source: &str, fact: Fact, value: FactValue, primary: &str| {
         let row = pages::all().find(|row| row.source == source).unwrap();
         let advice = ask(&row.site());
         let flips = advice.advice.flips.iter();
@@ -96,22 +96,27 @@ fn the_flips_that_the_pages_name() {
         assert_eq!(leads.collect::<Vec<_>>(), [primary], "{source}: {fact}");
     };
     // Kentino, step 1: coordination breaks, or the numbers are reached.
-    check("row 1, least", Fact::CoordinationFailing, Value::Flag(true), "slurm");
-    check("row 1, least", Fact::Users, Value::Count(8), "slurm");
-    check("row 1, least", Fact::FleetGpus, Value::Count(33), "slurm");
+    check("row 1, least", Fact::CoordinationFailing, FactValue::Flag(true), "slurm");
+    check("row 1, least", Fact::Users, FactValue::Count(8), "slurm");
+    check("row 1, least", Fact::FleetGpus, FactValue::Count(33), "slurm");
     // Kentino, steps 2 and 3.
-    check("step 2 no", Fact::Services, Value::Flag(true), "kubernetes");
-    check("step 2 yes", Fact::Services, Value::Flag(false), "slurm");
-    check("step 3 no, at 0.24", Fact::PlatformFte, Value::Hundredths(25), "kubernetes");
-    check("step 3 yes, at 0.25", Fact::PlatformFte, Value::Hundredths(24), "slurm");
-    // Hyperstack: somebody else runs it.
-    check("step 3 no, at 0.24", Fact::Managed, Value::Flag(true), "kubernetes");
+    check("step 2 no", Fact::Services, FactValue::Flag(true), "kubernetes");
+    check("step 2 yes", Fact::Services, FactValue::Flag(false), "slurm");
+    check("step 3 no, at 0.24", Fact::PlatformFte, FactValue::Hundredths(25), "kubernetes");
+    check("step 3 yes, at 0.25", Fact::PlatformFte, FactValue::Hundredths(24), "slurm");
+    // Hyperstack: a provider runs it.
+    check("step 3 no, at 0.24", Fact::Managed, FactValue::Flag(true), "kubernetes");
     // Guide: switch only when there is a need.
     check(
         "when not to switch, 1: working Slurm",
         Fact::HostileTenants,
-        Value::Flag(true),
+        FactValue::Flag(true),
         "kubernetes",
     );
-    check("when not to switch, 1: working Slurm", Fact::Gitops, Value::Flag(true), "kubernetes");
+    check(
+        "when not to switch, 1: working Slurm",
+        Fact::Gitops,
+        FactValue::Flag(true),
+        "kubernetes",
+    );
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use muster_model::advice::Fact::{self, *};
-use muster_model::advice::{Facts, MixEntry, Plane, SiteProfile};
+use muster_model::advice::{ControlPlane, Facts, MixEntry, SiteProfile};
 
 use crate::rows::{ask, said, site};
 
@@ -22,7 +22,8 @@ fn lab(flags: &[Fact], mix: Vec<MixEntry>) -> SiteProfile {
 #[test]
 fn a_mix_implies_needs() {
     let check = |entries: Vec<MixEntry>, needs: &[Fact]| {
-        let (implied, said) = (ask(&lab(&[], entries.clone())), ask(&lab(needs, Vec::new())));
+        let implied = ask(&lab(&[], entries.clone()));
+        let said = ask(&lab(needs, Vec::new()));
         assert_eq!(implied.advice.label, said.advice.label, "{entries:?}");
         assert_eq!(implied.advice.warnings, said.advice.warnings, "{entries:?}");
         assert_eq!(implied.advice.disputes, said.advice.disputes, "{entries:?}");
@@ -48,11 +49,12 @@ fn a_mix_implies_needs() {
     );
 }
 
-/// What the site says already is not said again in another word.
+/// The mix adds no need if the site names an equivalent one.
 #[test]
 fn a_need_that_is_named_is_enough() {
     let check = |need: Fact, entry: MixEntry| {
-        let (with, without) = (ask(&lab(&[need], vec![entry])), ask(&lab(&[need], Vec::new())));
+        let with = ask(&lab(&[need], vec![entry]));
+        let without = ask(&lab(&[need], Vec::new()));
         assert_eq!(with.advice.label, without.advice.label, "{need}");
         assert_eq!(with.advice.warnings, without.advice.warnings, "{need}");
         assert_eq!(with.advice.disputes, without.advice.disputes, "{need}");
@@ -68,7 +70,7 @@ fn teams_follow_from_a_shared_kind_of_work() {
     assert_eq!(shared.advice.label.addon, "slurmdbd for fair share and limits");
 }
 
-/// What the mix implies cannot be flipped away by a fact: the mix would have to change.
+/// A need that the mix implies cannot be unset by a fact: the mix would have to change.
 #[test]
 fn what_the_mix_implies_is_no_flip() {
     let advice = ask(&lab(&[Training], vec![entry("api", None, &[LongLivedServices], 1)]));
@@ -78,7 +80,7 @@ fn what_the_mix_implies_is_no_flip() {
 }
 
 #[test]
-fn each_kind_runs_somewhere_and_is_told_what_it_costs() {
+fn each_kind_of_work_has_a_plane_and_its_limits() {
     let mix = || {
         vec![
             entry("pretraining", Some(60), &[TightlyCoupled, BareMetal], 4),
@@ -87,9 +89,9 @@ fn each_kind_runs_somewhere_and_is_told_what_it_costs() {
             entry("nightly", None, &[], 1),
         ]
     };
-    let check = |site: &SiteProfile, expected: [(Plane, &str); 4]| {
+    let check = |site: &SiteProfile, expected: [(ControlPlane, &str); 4]| {
         let advice = ask(site);
-        let work: Vec<(Plane, &str)> =
+        let work: Vec<(ControlPlane, &str)> =
             advice.workloads.iter().map(|work| (work.runs_on, &*work.how)).collect();
         for ((plane, how), (expected_plane, expected_how)) in work.iter().zip(expected) {
             assert_eq!(*plane, expected_plane, "{how}");
@@ -97,31 +99,31 @@ fn each_kind_runs_somewhere_and_is_told_what_it_costs() {
         }
         assert_eq!(
             advice.workloads[0].alone.primary,
-            Plane::Slurm,
+            ControlPlane::Slurm,
             "alone, by the guide's labeller"
         );
-        assert_eq!(advice.workloads[1].alone.primary, Plane::Kubernetes);
+        assert_eq!(advice.workloads[1].alone.primary, ControlPlane::Kubernetes);
     };
     // Split: batch stays, services go across.
     check(
         &lab(&[FleetBareMetal], mix()),
         [
-            (Plane::Slurm, "granted whole"),
-            (Plane::Kubernetes, "on the Kubernetes side"),
-            (Plane::Slurm, "inside one allocation"),
-            (Plane::Slurm, "a job script"),
+            (ControlPlane::Slurm, "granted whole"),
+            (ControlPlane::Kubernetes, "on the Kubernetes side"),
+            (ControlPlane::Slurm, "inside one allocation"),
+            (ControlPlane::Slurm, "a job script"),
         ],
     );
-    // Nobody runs Kubernetes: the service is sent to Slurm, and is told so.
+    // Without staff for Kubernetes the service runs on Slurm, with its limits stated.
     let mut unstaffed = lab(&[FleetBareMetal], mix());
     unstaffed.facts.set(PlatformFte, 0);
     check(
         &unstaffed,
         [
-            (Plane::Slurm, "granted whole"),
-            (Plane::Slurm, "health check, address and rolling update are yours"),
-            (Plane::Slurm, "inside one allocation"),
-            (Plane::Slurm, "a job script"),
+            (ControlPlane::Slurm, "granted whole"),
+            (ControlPlane::Slurm, "health check, address and rolling update are yours"),
+            (ControlPlane::Slurm, "inside one allocation"),
+            (ControlPlane::Slurm, "a job script"),
         ],
     );
     assert!(said(&ask(&unstaffed)).contains(&"service-on-slurm"));
@@ -129,10 +131,10 @@ fn each_kind_runs_somewhere_and_is_told_what_it_costs() {
     check(
         &lab(&[OperatesKubernetes, Works], mix()),
         [
-            (Plane::Kubernetes, "behind the gang scheduler"),
-            (Plane::Kubernetes, "a Deployment"),
-            (Plane::Kubernetes, "KubeRay"),
-            (Plane::Kubernetes, "Kueue admits"),
+            (ControlPlane::Kubernetes, "behind the gang scheduler"),
+            (ControlPlane::Kubernetes, "a Deployment"),
+            (ControlPlane::Kubernetes, "KubeRay"),
+            (ControlPlane::Kubernetes, "Kueue admits"),
         ],
     );
     // Conventions.
@@ -140,10 +142,10 @@ fn each_kind_runs_somewhere_and_is_told_what_it_costs() {
     check(
         &SiteProfile { mix: mix(), ..small },
         [
-            (Plane::None, "by hand on every node"),
-            (Plane::None, "under systemd"),
-            (Plane::None, "by hand on the agreed GPUs"),
-            (Plane::None, "in tmux"),
+            (ControlPlane::None, "by hand on every node"),
+            (ControlPlane::None, "under systemd"),
+            (ControlPlane::None, "by hand on the agreed GPUs"),
+            (ControlPlane::None, "in tmux"),
         ],
     );
 }
@@ -156,6 +158,6 @@ fn what_does_not_fit_is_said_to_never_start() {
         ask(&site).workloads[0].how.to_string()
     };
     assert!(how(9, 0).contains("it spans 9 nodes, the fleet has 8"));
-    assert!(!how(8, 0).contains("never starts"));
-    assert!(!how(9, 1).contains("never starts"), "more nodes come");
+    assert!(!how(8, 0).contains("can never start"));
+    assert!(!how(9, 1).contains("can never start"), "more nodes come");
 }

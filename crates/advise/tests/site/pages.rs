@@ -1,10 +1,10 @@
 //! Every table, tree, list and profile of the pages that is about a site, one row per row, with its
 //! source.
 
+use muster_model::advice::ControlPlane::{self, K3s, Kubernetes, Ray, Slurm};
 use muster_model::advice::Fact::{self, *};
-use muster_model::advice::Plane::{self, K3s, Kubernetes, Ray, Slurm};
 
-use crate::rows::{Deviation, Row, ask, label, said};
+use crate::rows::{Deviation, SiteRow, ask, label, said};
 
 const CONVENTIONS: &str = "ssh, tmux, nvidia-smi and a page of conventions";
 const PARTITION: &str = "partition nodes: Slurm pool + K8s pool, clear boundary";
@@ -16,36 +16,36 @@ const fn row(
     source: &'static str,
     flags: &'static [Fact],
     numbers: &'static [(Fact, u32)],
-    label: (Plane, &'static str, &'static str),
-) -> Row {
-    Row { source, flags, numbers, label, deviation: None }
+    label: (ControlPlane, &'static str, &'static str),
+) -> SiteRow {
+    SiteRow { source, flags, numbers, label, deviation: None }
 }
 
-/// As the page says, but with a dispute that names another of its statements; or Muster's answer,
-/// with the page's in a dispute.
-const fn disputed(row: Row, dispute: &'static str, position: &'static str) -> Row {
-    Row { deviation: Some(Deviation { dispute, position }), ..row }
+/// Returns a row with a dispute: the page's answer, and another of its statements in the dispute;
+/// or Muster's answer, and the page's in the dispute.
+const fn disputed(row: SiteRow, dispute: &'static str, position: &'static str) -> SiteRow {
+    SiteRow { deviation: Some(Deviation { dispute, position }), ..row }
 }
 
 /// A lab that is too large to talk.
 const LAB: &[(Fact, u32)] = &[(FleetNodes, 8), (FleetGpus, 64), (Users, 20)];
-/// The same, with somebody to run Kubernetes.
+/// The same, with staff to run Kubernetes.
 const STAFFED: &[(Fact, u32)] = &[(FleetNodes, 8), (FleetGpus, 64), (Users, 20), (PlatformFte, 50)];
 
 /// Kentino: "When each tool fits".
-pub const SUMMARY: &[Row] = &[
+pub const SUMMARY: &[SiteRow] = &[
     row(
         "row 1, least",
         &[Talk, Training],
         &[(FleetNodes, 1), (FleetGpus, 4), (Users, 2)],
-        (Plane::None, CONVENTIONS, ""),
+        (ControlPlane::None, CONVENTIONS, ""),
     ),
     disputed(
         row(
             "row 1, most",
             &[Talk, Training],
             &[(FleetNodes, 2), (FleetGpus, 16), (Users, 6)],
-            (Plane::None, CONVENTIONS, ""),
+            (ControlPlane::None, CONVENTIONS, ""),
         ),
         "no-scheduler-boundary",
         "fewer than 16 GPUs",
@@ -67,14 +67,14 @@ pub const SUMMARY: &[Row] = &[
             "row 2, as small as the small team",
             &[Training, Batch, Talk],
             &[(FleetNodes, 4), (FleetGpus, 32), (Users, 6)],
-            (Plane::None, CONVENTIONS, ""),
+            (ControlPlane::None, CONVENTIONS, ""),
         ),
         "no-scheduler-boundary",
         "from 4 nodes with batch training: Slurm",
     ),
     row("row 3", &[Services], STAFFED, (Kubernetes, "GPU Operator", "")),
     disputed(
-        row("row 3, nobody to run it", &[Services], LAB, (K3s, "GPU Operator", "")),
+        row("row 3, no staff to run it", &[Services], LAB, (K3s, "GPU Operator", "")),
         "small-platform-k3s",
         "serving customer traffic: Kubernetes with the GPU Operator",
     ),
@@ -95,7 +95,12 @@ pub const SUMMARY: &[Row] = &[
         "mixed: Kubernetes, Kueue, Volcano, Kubeflow",
     ),
     disputed(
-        row("row 4, nobody to run it", &[Services, Training], LAB, (Slurm, "", SERVICES_PARTITION)),
+        row(
+            "row 4, no staff to run it",
+            &[Services, Training],
+            LAB,
+            (Slurm, "", SERVICES_PARTITION),
+        ),
         "mix-or-staff",
         "mixed: Kubernetes, Kueue, Volcano, Kubeflow",
     ),
@@ -155,19 +160,19 @@ pub const SUMMARY: &[Row] = &[
 ];
 
 /// Kentino: "the decision tree", each answer of each step.
-pub const TREE: &[Row] = &[
+pub const TREE: &[SiteRow] = &[
     row(
         "step 1 yes",
         &[Talk, Training],
         &[(FleetNodes, 3), (FleetGpus, 15), (Users, 6)],
-        (Plane::None, CONVENTIONS, ""),
+        (ControlPlane::None, CONVENTIONS, ""),
     ),
     disputed(
         row(
             "step 1 yes, 7 users",
             &[Talk, Training],
             &[(FleetNodes, 2), (FleetGpus, 15), (Users, 7)],
-            (Plane::None, CONVENTIONS, ""),
+            (ControlPlane::None, CONVENTIONS, ""),
         ),
         "how-many-users",
         "2 to 6 users",
@@ -201,7 +206,7 @@ pub const TREE: &[Row] = &[
             "step 1 yes, 33 GPUs less one",
             &[Talk, Training],
             &[(FleetNodes, 4), (FleetGpus, 32), (Users, 5)],
-            (Plane::None, CONVENTIONS, ""),
+            (ControlPlane::None, CONVENTIONS, ""),
         ),
         "no-scheduler-boundary",
         "fewer than 16 GPUs",
@@ -260,7 +265,7 @@ pub const TREE: &[Row] = &[
             (Slurm, "", SERVICES_PARTITION),
         ),
         "mix-or-staff",
-        "Kubernetes is the base, and the first yes ends the conversation",
+        "Kubernetes is the base, and the first yes of the tree decides",
     ),
     row(
         "step 4 yes",
@@ -313,7 +318,7 @@ pub const TREE: &[Row] = &[
 ];
 
 /// Kentino: "is right when", for each tool, and the three places where Slurm hits its ceiling.
-pub const RIGHT_WHEN: &[Row] = &[
+pub const RIGHT_WHEN: &[SiteRow] = &[
     row(
         "Slurm: training",
         &[Training, HpcFluent],
@@ -376,7 +381,7 @@ pub const RIGHT_WHEN: &[Row] = &[
             &[Rl],
             &[(FleetNodes, 1), (FleetGpus, 8), (Users, 1)],
             (
-                Plane::None,
+                ControlPlane::None,
                 "ssh, tmux, nvidia-smi and a page of conventions + Ray, started by hand for the run",
                 "",
             ),
@@ -406,7 +411,7 @@ pub const RIGHT_WHEN: &[Row] = &[
 ];
 
 /// Hyperstack: "how to map your workload", and the paragraph below it.
-pub const PROFILES: &[Row] = &[
+pub const PROFILES: &[SiteRow] = &[
     row(
         "row 1: large distributed training, small team, managed preferred",
         &[Training, CoupledTraining, MainlyCoupled, Managed],
@@ -464,7 +469,7 @@ pub const PROFILES: &[Row] = &[
 
 /// Guide: the constraint table, "when not to switch", and the hybrids of its architecture and of
 /// the comparison.
-pub const CONSTRAINTS: &[Row] = &[
+pub const CONSTRAINTS: &[SiteRow] = &[
     row(
         "row 1",
         &[Training, CoupledTraining, FleetBareMetal],
@@ -579,8 +584,8 @@ pub const CONSTRAINTS: &[Row] = &[
     ),
 ];
 
-/// All of them.
-pub fn all() -> impl Iterator<Item = &'static Row> {
+/// Returns the rows of all tables.
+pub fn all() -> impl Iterator<Item = &'static SiteRow> {
     [SUMMARY, TREE, RIGHT_WHEN, PROFILES, CONSTRAINTS].into_iter().flatten()
 }
 
@@ -596,7 +601,7 @@ fn every_row_of_every_table() {
             let shown =
                 advice.advice.disputes.iter().find(|dispute| dispute.id == deviation.dispute);
             let holds = shown.is_some_and(|dispute| {
-                dispute.positions.iter().any(|position| position.says.contains(deviation.position))
+                dispute.positions.iter().any(|position| position.text.contains(deviation.position))
             });
             if !holds {
                 wrong.push(format!(
@@ -611,7 +616,7 @@ fn every_row_of_every_table() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What the pages say of a row beside its recommendation.
+/// Statements of the pages about a row beside its recommendation.
 #[test]
 fn what_stands_beside_the_recommendation() {
     let check = |source: &str, expected: &[&str]| {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use muster_advise::label_site;
 use muster_model::GpuModel;
 use muster_model::advice::{
-    Fact, Facts, Kind, MixEntry, Plane, Ruleset, SiteAdvice, SiteProfile, Thresholds, Value,
+    ControlPlane, Fact, FactKind, FactValue, Facts, MixEntry, Ruleset, SiteAdvice, SiteProfile,
+    Thresholds,
 };
 use proptest::prelude::*;
 
@@ -18,9 +19,9 @@ const NUMBERS: [u32; 14] = [1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 16, 32, 33, 200];
 fn stored(fact: Fact) -> BoxedStrategy<u32> {
     match fact.kind() {
         // Sparse: a site with every need at once is rare, and hides the rules below the first.
-        Kind::Flag => prop_oneof![2 => Just(0), 1 => Just(1)].boxed(),
-        Kind::Count { .. } => prop::sample::select(NUMBERS.to_vec()).boxed(),
-        Kind::Hundredths { .. } => prop::sample::select(vec![0, 24, 25, 49, 50, 100]).boxed(),
+        FactKind::Flag => prop_oneof![2 => Just(0), 1 => Just(1)].boxed(),
+        FactKind::Count { .. } => prop::sample::select(NUMBERS.to_vec()).boxed(),
+        FactKind::Hundredths { .. } => prop::sample::select(vec![0, 24, 25, 49, 50, 100]).boxed(),
     }
 }
 
@@ -110,17 +111,20 @@ fn labels_agree(site: &SiteProfile, advice: &SiteAdvice) -> Result<(), TestCaseE
     let label = &advice.advice.label;
     let parts: Vec<&str> = label.addon.split(" + ").collect();
     let has = |part: &str| parts.iter().any(|other| other.contains(part));
-    let on_kubernetes = matches!(label.primary, Plane::Kubernetes | Plane::K3s);
+    let on_kubernetes = matches!(label.primary, ControlPlane::Kubernetes | ControlPlane::K3s);
     prop_assert_eq!(
         parts.iter().collect::<BTreeSet<_>>().len(),
         parts.len(),
         "a part stands twice"
     );
-    prop_assert!(label.hybrid.is_none() || label.primary == Plane::Slurm, "only Slurm is split");
+    prop_assert!(
+        label.hybrid.is_none() || label.primary == ControlPlane::Slurm,
+        "only Slurm is split"
+    );
     prop_assert!(!has("REQUIRED") || on_kubernetes, "a gang scheduler needs a scheduler");
     for kubernetes_only in ["Run:ai", "Kubeflow", "MultiKueue", "Karpenter"] {
         prop_assert!(
-            !has(kubernetes_only) || label.primary == Plane::Kubernetes,
+            !has(kubernetes_only) || label.primary == ControlPlane::Kubernetes,
             "{}",
             kubernetes_only
         );
@@ -128,9 +132,9 @@ fn labels_agree(site: &SiteProfile, advice: &SiteAdvice) -> Result<(), TestCaseE
     prop_assert!(!has("KubeRay") || on_kubernetes);
     prop_assert!(!has("GPU Operator") || on_kubernetes);
     prop_assert!(!(has("Run:ai") && has("Kueue")), "two queues");
-    prop_assert_eq!(label.primary == Plane::None, has("tmux"));
+    prop_assert_eq!(label.primary == ControlPlane::None, has("tmux"));
 
-    // From here against the facts, said in another way than by the rules.
+    // From here against the facts, expressed independently of the rules.
     let is = |fact: Fact| site.facts.is(fact);
     let several_nodes = site.facts.get(Fact::FleetNodes) > 1 || is(Fact::FleetElastic);
     let coupled = is(Fact::CoupledTraining) || ((is(Fact::Mpi) || is(Fact::Rl)) && several_nodes);
@@ -148,15 +152,15 @@ fn labels_agree(site: &SiteProfile, advice: &SiteAdvice) -> Result<(), TestCaseE
         Fact::MultiCluster,
     ];
     prop_assert!(
-        label.primary != Plane::None || !enforced.iter().any(|fact| is(*fact)),
+        label.primary != ControlPlane::None || !enforced.iter().any(|fact| is(*fact)),
         "agreement enforces nothing"
     );
-    prop_assert!(label.primary != Plane::None || site.facts.get(Fact::FleetGpus) <= 32);
+    prop_assert!(label.primary != ControlPlane::None || site.facts.get(Fact::FleetGpus) <= 32);
     prop_assert!(
-        label.primary != Plane::Ray || site.facts.get(Fact::Users) == 1,
+        label.primary != ControlPlane::Ray || site.facts.get(Fact::Users) == 1,
         "Ray alone for more than one"
     );
-    prop_assert!(!(is(Fact::Services) && label.primary == Plane::Ray));
+    prop_assert!(!(is(Fact::Services) && label.primary == ControlPlane::Ray));
 
     // Isolation is promised where hardware gives it, and nowhere else.
     let cut = site.models.iter().any(|model| ["h100", "a100"].contains(&model.as_str()));
@@ -206,11 +210,11 @@ fn stack_stands(advice: &SiteAdvice) -> Result<(), TestCaseError> {
         }
     }
     let plane = match label.primary {
-        Plane::None => "conventions",
-        Plane::Slurm => "Slurm",
-        Plane::Kubernetes => "Kubernetes",
-        Plane::K3s => "k3s",
-        Plane::Ray => "Ray",
+        ControlPlane::None => "conventions",
+        ControlPlane::Slurm => "Slurm",
+        ControlPlane::Kubernetes => "Kubernetes",
+        ControlPlane::K3s => "k3s",
+        ControlPlane::Ray => "Ray",
     };
     prop_assert!(layers.iter().any(|layer| layer.name.starts_with(plane)));
     if label
@@ -232,10 +236,10 @@ fn flips_hold(site: &SiteProfile, advice: &SiteAdvice) -> Result<(), TestCaseErr
     for flip in &advice.advice.flips {
         prop_assert_eq!(flip.change.0.len(), 1);
         let (fact, value) = flip.change.0[0];
-        prop_assert_ne!(fact, Fact::FleetMig, "nobody can answer that otherwise");
+        prop_assert_ne!(fact, Fact::FleetMig, "MIG follows from the GPU models");
         let stored = match value {
-            Value::Flag(flag) => u32::from(flag),
-            Value::Count(number) | Value::Hundredths(number) => number,
+            FactValue::Flag(flag) => u32::from(flag),
+            FactValue::Count(number) | FactValue::Hundredths(number) => number,
         };
         let facts = site.facts.with(fact, stored);
         prop_assert_eq!(facts.contradiction(), None, "{}", fact);
@@ -253,7 +257,7 @@ fn work_has_a_place(site: &SiteProfile, advice: &SiteAdvice) -> Result<(), TestC
     for (entry, work) in site.mix.iter().zip(&advice.workloads) {
         prop_assert_eq!(&entry.name, &work.name);
         prop_assert!(!work.how.is_empty());
-        let other_half = label.hybrid.is_some() && work.runs_on == Plane::Kubernetes;
+        let other_half = label.hybrid.is_some() && work.runs_on == ControlPlane::Kubernetes;
         prop_assert!(
             work.runs_on == label.primary || other_half,
             "{} on {}",

@@ -1,11 +1,10 @@
-//! What the rows of all tables share: a site from a few facts, and what it is told. No expectation
-//! stands here.
+//! Helpers of all tables: a site from a few facts, and the advice for it. No expectations.
 
 use muster_advise::advise_site;
 use muster_model::GpuModel;
-use muster_model::advice::{Fact, Facts, Plane, Ruleset, SiteAdvice, SiteProfile};
+use muster_model::advice::{ControlPlane, Fact, Facts, Ruleset, SiteAdvice, SiteProfile};
 
-/// Where the pages recommend something else than Muster does: a dispute shows it.
+/// A recommendation of the pages that differs from Muster's: a dispute shows it.
 #[derive(Clone, Copy)]
 pub struct Deviation {
     pub dispute: &'static str,
@@ -14,16 +13,16 @@ pub struct Deviation {
 }
 
 /// A row of a table of the pages.
-pub struct Row {
+pub struct SiteRow {
     pub source: &'static str,
     pub flags: &'static [Fact],
     pub numbers: &'static [(Fact, u32)],
-    pub label: (Plane, &'static str, &'static str),
+    pub label: (ControlPlane, &'static str, &'static str),
     /// Nothing where Muster answers as the page does.
     pub deviation: Option<Deviation>,
 }
 
-impl Row {
+impl SiteRow {
     pub fn site(&self) -> SiteProfile {
         site(self.flags, self.numbers)
     }
@@ -36,12 +35,12 @@ const IMPLIES: [(Fact, Fact); 4] = [
     (Fact::IsolatedSlices, Fact::SharedGpus),
 ];
 
-/// A site with these facts. Whether GPUs can be cut is said by their model.
+/// Returns a site with these facts. MIG is given by a GPU model that has it.
 pub fn site(flags: &[Fact], numbers: &[(Fact, u32)]) -> SiteProfile {
     let mut facts = Facts::default();
     for fact in flags {
         facts.set(*fact, 1);
-        // As a site file says it: what a fact implies is not said again.
+        // As in a site file: an implied fact is not given again.
         for (one, other) in IMPLIES {
             if facts.is(one) {
                 facts.set(other, 1);
@@ -66,12 +65,12 @@ pub fn ask(site: &SiteProfile) -> SiteAdvice {
 }
 
 /// The label as a row writes it.
-pub fn label(advice: &SiteAdvice) -> (Plane, &str, &str) {
+pub fn label(advice: &SiteAdvice) -> (ControlPlane, &str, &str) {
     let label = &advice.advice.label;
     (label.primary, &label.addon, label.hybrid.as_deref().unwrap_or_default())
 }
 
-/// Ids of all that was said.
+/// Returns the ids of all statements of the advice.
 pub fn said(advice: &SiteAdvice) -> Vec<&'static str> {
     let rules = advice.advice.rules.iter().map(|rule| rule.id);
     let warnings = advice.advice.warnings.iter().map(|warning| warning.id);

@@ -1,5 +1,5 @@
-//! HTTP as the client needs it: request lines, bodies, refusals. Knows no route and no type of the
-//! API.
+//! HTTP for the client: request lines, bodies, errors. Independent of the single routes and types
+//! of the API.
 
 use std::io;
 use std::path::Path;
@@ -16,11 +16,11 @@ use serde_json::Value;
 use tokio::net::UnixStream;
 
 use super::{ClientError, SESSION_PROTOCOL};
-use crate::routes::{Body, Route};
+use crate::routes::{BodyKind, Route};
 use crate::types::ErrorBody;
 
-/// The head of an answer, its body still to come.
-pub(super) type Response = hyper::Response<Incoming>;
+/// Response whose body has not been read yet.
+pub(super) type HttpResponse = hyper::Response<Incoming>;
 
 /// Builds the request of a route. `name` fills the path's only parameter.
 pub(super) fn request(
@@ -29,7 +29,7 @@ pub(super) fn request(
     query: Option<&Value>,
     body: Option<&Value>,
 ) -> Result<Request<Full<Bytes>>, ClientError> {
-    let mut target = fill(route.path, name.unwrap_or_default());
+    let mut target = fill_path(route.path, name.unwrap_or_default());
     if let Some(query) = query.map(query_string).filter(|query| !query.is_empty()) {
         target.push('?');
         target.push_str(&query);
@@ -39,7 +39,7 @@ pub(super) fn request(
         .uri(target)
         .header(header::HOST, "muster")
         .header(header::ACCEPT, "application/json");
-    if let Body::Upgrade = route.response {
+    if let BodyKind::Upgrade = route.response {
         builder =
             builder.header(header::CONNECTION, "upgrade").header(header::UPGRADE, SESSION_PROTOCOL);
     }
@@ -50,7 +50,7 @@ pub(super) fn request(
         }
         None => Bytes::new(),
     };
-    // The daemon would refuse it and close, and the refusal could be lost in a broken pipe.
+    // The daemon would reject it and close the connection, and the rejection could be lost.
     if bytes.len() > crate::MAX_BODY_BYTES {
         return Err(ClientError::Api(ErrorBody::too_large()));
     }
@@ -61,7 +61,7 @@ pub(super) fn request(
 pub(super) async fn send(
     socket: &Path,
     request: Request<Full<Bytes>>,
-) -> Result<Response, ClientError> {
+) -> Result<HttpResponse, ClientError> {
     let stream = UnixStream::connect(socket).await.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
             ClientError::NoDaemon(socket.to_owned())
@@ -71,16 +71,18 @@ pub(super) async fn send(
     })?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(hyper_error)?;
-    // The connection ends by itself: with the answer's body, or when the caller drops the answer.
+    // The connection ends with the body of the response, or when the caller drops the response.
     tokio::spawn(connection.with_upgrades());
     sender.send_request(request).await.map_err(hyper_error)
 }
 
-pub(super) async fn whole_body(response: Response) -> Result<Bytes, ClientError> {
+pub(super) async fn whole_body(response: HttpResponse) -> Result<Bytes, ClientError> {
     Ok(response.into_body().collect().await.map_err(hyper_error)?.to_bytes())
 }
 
-pub(super) fn byte_stream(response: Response) -> BoxStream<'static, Result<Bytes, ClientError>> {
+pub(super) fn byte_stream(
+    response: HttpResponse,
+) -> BoxStream<'static, Result<Bytes, ClientError>> {
     let frames = BodyStream::new(response.into_body());
     let bytes = frames.filter_map(|frame| async {
         match frame {
@@ -91,15 +93,15 @@ pub(super) fn byte_stream(response: Response) -> BoxStream<'static, Result<Bytes
     bytes.boxed()
 }
 
-/// Turns an answer that is no success into an error.
-pub(super) async fn refusal(status: u16, response: Response) -> ClientError {
+/// Turns an error response into an error.
+pub(super) async fn refusal(status: u16, response: HttpResponse) -> ClientError {
     let bytes = match whole_body(response).await {
         Ok(bytes) => bytes,
         Err(error) => return error,
     };
     match serde_json::from_slice::<ErrorBody>(&bytes) {
         Ok(body) => ClientError::Api(body),
-        Err(_) => ClientError::Protocol(format!("status {status} without a body that says why")),
+        Err(_) => ClientError::Protocol(format!("status {status} without an error body")),
     }
 }
 
@@ -111,16 +113,15 @@ pub(super) fn hyper_error(error: hyper::Error) -> ClientError {
     }
 }
 
-/// Puts `name` in place of the path's `{parameter}`.
-fn fill(path: &str, name: &str) -> String {
-    let parts = path.split('/').map(|part| match part.starts_with('{') {
-        true => encode(name),
-        false => part.to_owned(),
-    });
+/// Replaces the path's `{parameter}` by `name`.
+fn fill_path(path: &str, name: &str) -> String {
+    let parts = path
+        .split('/')
+        .map(|part| if part.starts_with('{') { encode(name) } else { part.to_owned() });
     parts.collect::<Vec<_>>().join("/")
 }
 
-/// Fields of a flat JSON object as `a=1&b=x`.
+/// Serialises a flat JSON object as `a=1&b=x`.
 fn query_string(fields: &Value) -> String {
     let fields = fields.as_object().into_iter().flatten();
     let pairs = fields.filter_map(|(key, value)| match value {
@@ -152,7 +153,7 @@ mod tests {
 
     #[test]
     fn names_and_queries_are_encoded() {
-        assert_eq!(fill("/v1/nodes/{name}/drain", "a b/ü"), "/v1/nodes/a%20b%2F%C3%BC/drain");
+        assert_eq!(fill_path("/v1/nodes/{name}/drain", "a b/ü"), "/v1/nodes/a%20b%2F%C3%BC/drain");
         let filter =
             JobFilter { all: true, queue: Some("research/vision".into()), ..JobFilter::default() };
         let query = query_string(&serde_json::to_value(filter).unwrap());

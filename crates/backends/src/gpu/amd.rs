@@ -1,4 +1,4 @@
-//! AMD GPUs as the kernel's `amdgpu` driver shows them in sysfs; no library is needed.
+//! AMD GPUs as the kernel's `amdgpu` driver lists them in sysfs; no library is needed.
 
 use std::path::Path;
 
@@ -10,8 +10,8 @@ use super::model;
 /// AMD's PCI vendor id.
 const VENDOR: u32 = 0x1002;
 
-/// Devices below a `/sys/class/drm` directory, in order of card number. Only those with a unique id
-/// are listed: without it ROCm cannot be told to use just that one (integrated graphics have none).
+/// Returns the devices below a `/sys/class/drm` directory, in order of card number. Devices without
+/// a unique id (integrated graphics) are left out: ROCm can select a device only by that id.
 #[must_use]
 pub fn devices(drm: &Path) -> Vec<Device> {
     let entries = std::fs::read_dir(drm).into_iter().flatten().flatten();
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cards_are_read_in_order_and_others_are_left_out() {
+    fn amd_cards_are_read_in_order_and_others_are_left_out() {
         let temp = tempfile::tempdir().unwrap();
         let card = |name: &str, files: &[(&str, &str)]| {
             let dir = temp.path().join(name).join("device");

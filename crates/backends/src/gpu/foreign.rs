@@ -1,5 +1,5 @@
-//! Watches for processes on the GPUs that are not this daemon's, so that their devices are not
-//! given away.
+//! Detects processes on the GPUs that do not belong to this daemon's tasks, so that their devices
+//! are not allocated.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,31 +7,32 @@ use std::time::Duration;
 use muster_model::{Device, DeviceSet, Foreign, NodeName};
 use tokio::runtime::Handle;
 
-use super::Found;
-use super::nvml::{Described, Library, Probe, users_of};
+use super::DetectedGpus;
+use super::nvml::{GpuProbe, Library, NvmlGpu, users_of};
 use crate::driver::{Report, Reports};
 use crate::process;
 
-/// Between two looks: long against the cost of one (milliseconds per GPU), short against a job.
+/// Pause between two checks: long compared with their cost (milliseconds per GPU), short compared
+/// with a job.
 const PERIOD: Duration = Duration::from_secs(5);
 
-/// How to tell this daemon's processes from others.
+/// Criteria that identify processes of this daemon's tasks.
 #[derive(Clone, Debug)]
-pub struct Ours {
-    /// What the names of its control groups begin with.
+pub struct OwnProcesses {
+    /// Prefix of the names of its control groups.
     pub group_prefix: String,
-    /// What its environment tags begin with.
+    /// Prefix of its environment tags.
     pub tag_prefix: String,
-    /// Control groups of tasks that a lost state ordered: they hold devices that this daemon does
-    /// not count.
+    /// Control groups of tasks that were ordered by a lost state: they use devices that this daemon
+    /// has not allocated.
     pub unknown_groups: Vec<String>,
     /// Environment tags of such tasks.
     pub unknown_tags: Vec<String>,
 }
 
-impl Ours {
-    /// True when the process belongs to one of this daemon's tasks. A pid that `/proc` does not
-    /// know (another pid namespace) does not.
+impl OwnProcesses {
+    /// Returns true when the process belongs to one of this daemon's tasks; false for a pid without
+    /// an entry in `/proc` (another pid namespace).
     #[must_use]
     pub fn has(&self, pid: u32) -> bool {
         let Ok(pid) = i32::try_from(pid) else { return false };
@@ -49,10 +50,10 @@ impl Ours {
     }
 }
 
-/// Devices in use by processes for which `is_ours` is false.
+/// Returns the devices in use by processes for which `is_ours` is false.
 #[must_use]
 pub fn foreign_devices(
-    described: &[Described],
+    described: &[NvmlGpu],
     devices: &[Device],
     is_ours: &dyn Fn(u32) -> bool,
 ) -> DeviceSet {
@@ -71,44 +72,53 @@ pub fn foreign_devices(
         .collect()
 }
 
-/// What was seen twice in a row is so; what was seen once may be a task of ours that just ended.
+/// Reports a device as in use only after two checks in a row: a single one may have seen a task of
+/// this daemon that just ended.
 #[derive(Debug, Default)]
-pub struct Steady {
+pub struct ForeignDebounce {
     last: DeviceSet,
-    told: DeviceSet,
+    reported: DeviceSet,
 }
 
-impl Steady {
-    /// Takes one look; gives what to tell when that changes. Freed devices are told at once.
-    pub fn look(&mut self, seen: DeviceSet) -> Option<DeviceSet> {
-        let now = seen.and(self.last.or(self.told));
+impl ForeignDebounce {
+    /// Adds the result of one check; returns the devices to report when they change. Freed devices
+    /// are reported at once.
+    pub fn update(&mut self, seen: DeviceSet) -> Option<DeviceSet> {
+        let now = seen.and(self.last.or(self.reported));
         self.last = seen;
-        (now != self.told).then(|| {
-            self.told = now;
+        (now != self.reported).then(|| {
+            self.reported = now;
             now
         })
     }
 }
 
-/// Watches until nobody listens. Does nothing where there is no NVIDIA device.
-pub fn watch(runtime: &Handle, found: Found, ours: Ours, node: NodeName, reports: &Reports) {
+/// Checks periodically until the report channel is closed. Does nothing without an NVIDIA device.
+pub fn watch(
+    runtime: &Handle,
+    found: DetectedGpus,
+    ours: OwnProcesses,
+    node: NodeName,
+    reports: &Reports,
+) {
     if found.devices.iter().all(|device| device.is_virtual) {
         return;
     }
     let reports = reports.clone();
     runtime.spawn(async move {
         let Ok(Some(library)) = tokio::task::spawn_blocking(Library::load).await else { return };
-        let mut probe: Box<dyn Probe> = Box::new(library);
-        let mut steady = Steady::default();
+        let mut probe: Box<dyn GpuProbe> = Box::new(library);
+        let mut steady = ForeignDebounce::default();
         while !reports.is_closed() {
-            let (ours, devices) = (ours.clone(), found.devices.clone());
+            let ours = ours.clone();
+            let devices = found.devices.clone();
             let look = tokio::task::spawn_blocking(move || {
                 let seen = foreign_devices(&probe.describe(), &devices, &|pid| ours.has(pid));
                 (probe, seen)
             });
             let Ok((returned, seen)) = look.await else { return };
             probe = returned;
-            if let Some(devices) = steady.look(seen) {
+            if let Some(devices) = steady.update(seen) {
                 let foreign = Foreign { devices, ..Foreign::default() };
                 let _ = reports.send(Report::Foreign { node: node.clone(), foreign });
             }
@@ -122,17 +132,17 @@ mod tests {
     use super::*;
     use crate::gpu::nvml::devices_of;
 
-    fn gpu(uuid: &str, pids: &[u32]) -> Described {
-        Described {
+    fn gpu(uuid: &str, pids: &[u32]) -> NvmlGpu {
+        NvmlGpu {
             name: "NVIDIA H100".into(),
             uuid: uuid.into(),
             pids: pids.to_vec(),
-            ..Described::default()
+            ..NvmlGpu::default()
         }
     }
 
     #[test]
-    fn only_devices_with_strangers_count() {
+    fn only_devices_with_foreign_processes_count() {
         let described = [gpu("GPU-0", &[10, 20]), gpu("GPU-1", &[10]), gpu("GPU-2", &[])];
         let devices = devices_of(&described);
         let foreign = foreign_devices(&described, &devices, &|pid| pid == 10);
@@ -140,17 +150,18 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_must_be_seen_twice_and_leaves_at_once() {
-        let (none, one) = (DeviceSet::EMPTY, DeviceSet::one(3));
-        let mut steady = Steady::default();
-        let told: Vec<_> =
-            [none, one, none, one, one, one, none].map(|seen| steady.look(seen)).into();
-        assert_eq!(told, [None, None, None, None, Some(one), None, Some(none)]);
+    fn a_foreign_process_is_reported_after_two_checks_and_its_end_at_once() {
+        let none = DeviceSet::EMPTY;
+        let one = DeviceSet::one(3);
+        let mut steady = ForeignDebounce::default();
+        let reported: Vec<_> =
+            [none, one, none, one, one, one, none].map(|seen| steady.update(seen)).into();
+        assert_eq!(reported, [None, None, None, None, Some(one), None, Some(none)]);
     }
 
     #[test]
-    fn this_process_is_a_stranger() {
-        let ours = Ours {
+    fn this_process_is_foreign() {
+        let ours = OwnProcesses {
             group_prefix: "muster-none-".into(),
             tag_prefix: "none:".into(),
             unknown_groups: Vec::new(),

@@ -1,7 +1,7 @@
-//! GPUs of this machine: found through NVIDIA's management library or AMD's sysfs, or declared as
-//! virtual.
+//! GPUs of this machine: detected through NVIDIA's management library or AMD's sysfs, or declared
+//! as virtual.
 //!
-//! Finding none is a normal answer. Nothing here opens a device for work.
+//! No GPUs is a normal result. Nothing here opens a device for computation.
 
 pub mod amd;
 pub mod foreign;
@@ -13,15 +13,15 @@ use muster_model::{Device, DeviceSet, GpuModel};
 
 /// The devices of this machine, by index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct DetectedGpus {
     /// Devices, at most [`DeviceSet::MAX_DEVICES`].
     pub devices: Vec<Device>,
-    /// By what NVIDIA's GPUs reach each other (`nvlink`, `pcie`), when there are several.
+    /// Interconnect of NVIDIA's GPUs (`nvlink`, `pcie`), when there are several.
     pub interconnect: Option<&'static str>,
 }
 
-impl Found {
-    /// Devices of these models, without hardware behind them.
+impl DetectedGpus {
+    /// Returns virtual devices of these models.
     #[must_use]
     pub fn declared(models: impl Iterator<Item = GpuModel>) -> Self {
         let device = |model| Device {
@@ -38,12 +38,12 @@ impl Found {
     }
 }
 
-/// Finds the GPUs of this machine, NVIDIA's first.
+/// Detects the GPUs of this machine, NVIDIA's first.
 #[must_use]
-pub fn discover() -> Found {
+pub fn discover() -> DetectedGpus {
     let described = nvml::describe();
     let mut devices = nvml::devices_of(&described);
     devices.extend(amd::devices(std::path::Path::new("/sys/class/drm")));
     devices.truncate(DeviceSet::MAX_DEVICES);
-    Found { devices, interconnect: nvml::interconnect(&described) }
+    DetectedGpus { devices, interconnect: nvml::interconnect(&described) }
 }

@@ -1,9 +1,9 @@
-//! What users call a GPU, from what its vendor calls it. Pure and driven by tables.
+//! Short GPU model names for users (`h100`), from vendor names and labels. Pure and table-driven.
 
 use muster_model::GpuModel;
 
-/// Words that name the vendor, the line, the form factor or the memory rather than the model.
-/// Models that differ only in these are one model to users; memory is shown beside it.
+/// Words for the vendor, product line, form factor or memory, which are dropped from a model name:
+/// models that differ only in these are one model to users; memory is shown separately.
 const DROPPED: [&str; 25] = [
     "nvidia",
     "amd",
@@ -32,8 +32,8 @@ const DROPPED: [&str; 25] = [
     "corporation",
 ];
 
-/// AMD devices by PCI device id; the kernel gives no name. Ids are those of the `amdgpu` driver and
-/// the PCI id database.
+/// Model names of AMD devices by PCI device id; the kernel has no name. Ids from the `amdgpu`
+/// driver and the PCI id database.
 const AMD_IDS: [(u32, &str); 12] = [
     (0x738c, "mi100"),
     (0x7408, "mi250x"),
@@ -49,7 +49,8 @@ const AMD_IDS: [(u32, &str); 12] = [
     (0x73bf, "rx6900xt"),
 ];
 
-/// `NVIDIA H100 80GB HBM3` → `h100`; `NVIDIA A100-SXM4-40GB MIG 1g.5gb` → `a100-1g.5gb`.
+/// Returns the model for a vendor name: `NVIDIA H100 80GB HBM3` → `h100`,
+/// `NVIDIA A100-SXM4-40GB MIG 1g.5gb` → `a100-1g.5gb`.
 #[must_use]
 pub fn normalise(vendor_name: &str) -> GpuModel {
     let lower = vendor_name.to_lowercase();
@@ -71,10 +72,10 @@ pub fn normalise(vendor_name: &str) -> GpuModel {
     GpuModel::from(name.as_str())
 }
 
-/// The same from a Kubernetes label or a Slurm type, in which `-` or `_` stand for blanks:
+/// Returns the model for a Kubernetes label or a Slurm type, in which `-` or `_` replace blanks:
 /// `NVIDIA-H100-80GB-HBM3` → `h100`, `a100_1g.5gb` and `NVIDIA-A100-SXM4-40GB-MIG-1g.5gb` →
-/// `a100-1g.5gb`. `-SHARED`, which NVIDIA's feature discovery adds to time-sliced devices, says
-/// nothing of the model.
+/// `a100-1g.5gb`. The suffix `-SHARED`, which NVIDIA's feature discovery adds to time-sliced
+/// devices, is not part of the model.
 #[must_use]
 pub fn normalise_label(text: &str) -> GpuModel {
     const BLANKS: [char; 3] = ['-', '_', ' '];
@@ -90,13 +91,13 @@ pub fn normalise_label(text: &str) -> GpuModel {
     }
 }
 
-/// True for the model of a MIG slice.
+/// Returns true for the model of a MIG slice.
 #[must_use]
 pub fn is_slice(model: &str) -> bool {
     is_profile(model.rsplit('-').next().unwrap_or_default())
 }
 
-/// True for a model of AMD's, by the beginnings of their names.
+/// Returns true for a model of AMD, by the prefix of its name.
 #[must_use]
 pub fn is_amd(model: &str) -> bool {
     let numbered = |prefix: &str| {
@@ -107,7 +108,7 @@ pub fn is_amd(model: &str) -> bool {
     model.starts_with("amd-") || numbered("mi") || numbered("rx")
 }
 
-/// `1g.5gb`, `1g.10gb+me`: how a slice is cut.
+/// Returns true for a MIG profile: `1g.5gb`, `1g.10gb+me`.
 fn is_profile(word: &str) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let sizes =
@@ -115,7 +116,8 @@ fn is_profile(word: &str) -> bool {
     sizes.is_some_and(|(slices, memory)| digits(slices) && digits(memory))
 }
 
-/// Model of an AMD device by its PCI device id; `amd-<id>` where the table has no name for it.
+/// Returns the model of an AMD device by its PCI device id; `amd-<id>` where the table has no
+/// entry.
 #[must_use]
 pub fn amd(device_id: u32) -> GpuModel {
     match AMD_IDS.iter().find(|(id, _)| *id == device_id) {
@@ -124,7 +126,7 @@ pub fn amd(device_id: u32) -> GpuModel {
     }
 }
 
-/// `80gb`, `hbm3`, `hbm2e`, `sxm4`.
+/// Returns true for words such as `80gb`, `hbm3`, `hbm2e`, `sxm4`.
 fn is_memory_or_socket(word: &str) -> bool {
     let number = |rest: &str| rest.bytes().next().is_some_and(|byte| byte.is_ascii_digit());
     word.strip_suffix("gb").is_some_and(|size| size.bytes().all(|byte| byte.is_ascii_digit()))
@@ -136,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn vendor_names_become_what_users_say() {
+    fn vendor_names_become_short_models() {
         for (vendor, expected) in [
             ("NVIDIA H100 80GB HBM3", "h100"),
             ("NVIDIA H100 PCIe", "h100"),

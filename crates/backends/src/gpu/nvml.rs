@@ -1,8 +1,7 @@
-//! NVIDIA GPUs through NVIDIA's management library, loaded at run time. No driver means no devices,
-//! not an error.
+//! NVIDIA GPUs through NVIDIA's management library (NVML), loaded at run time. Without a driver
+//! there are no devices, which is not an error.
 //!
-//! The library is behind [`Probe`], so that what is made of its answers is tested with recorded
-//! ones.
+//! The library is behind [`GpuProbe`], so that tests can use recorded results.
 
 use muster_model::Device;
 use muster_model::unit::Bytes;
@@ -10,35 +9,35 @@ use nvml_wrapper::Nvml;
 
 use super::model;
 
-/// Links that a GPU has at most (`NVML_NVLINK_MAX_LINKS`).
+/// Maximum number of NVLinks of a GPU (`NVML_NVLINK_MAX_LINKS`).
 const MAX_NVLINKS: u32 = 18;
 
-/// A GPU as the library describes it.
+/// A GPU, or a slice of one, as NVML describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Described {
-    /// Product name.
+pub struct NvmlGpu {
+    /// Product name of the GPU.
     pub name: String,
-    /// `GPU-…` or `MIG-…`.
+    /// UUID: `GPU-…` or `MIG-…`.
     pub uuid: String,
     /// Memory in bytes; 0 when unknown.
     pub memory_bytes: u64,
-    /// Some NVLink of it is up.
+    /// True when at least one of its NVLinks is up.
     pub is_linked: bool,
-    /// Multi-instance mode is on: work runs on slices only.
+    /// True in multi-instance (MIG) mode: work runs on slices only.
     pub is_split: bool,
-    /// Its slices.
-    pub slices: Vec<Described>,
-    /// Processes that use it. Of a split GPU, those whose slice is unknown.
+    /// MIG slices of a split GPU.
+    pub slices: Vec<NvmlGpu>,
+    /// Pids of processes that use it; for a split GPU, those whose slice is unknown.
     pub pids: Vec<u32>,
 }
 
-/// Where descriptions come from.
-pub trait Probe: Send {
-    /// All GPUs now, in the library's order.
-    fn describe(&self) -> Vec<Described>;
+/// Source of GPU descriptions.
+pub trait GpuProbe: Send {
+    /// Returns all GPUs, in the library's order.
+    fn describe(&self) -> Vec<NvmlGpu>;
 }
 
-/// The real library.
+/// The loaded NVML library.
 #[derive(Debug)]
 pub struct Library {
     nvml: Nvml,
@@ -51,27 +50,28 @@ impl Library {
         Nvml::init().ok().map(|nvml| Self { nvml })
     }
 
-    /// The share of the last moments in which a GPU worked, in percent; `None` for slices, of which
-    /// the library does not know it, and for GPUs that are gone.
+    /// Returns the utilisation of a GPU over about the last second, in percent; `None` for slices,
+    /// for which the library has none, and for GPUs that are gone.
     #[must_use]
     pub fn utilisation(&self, uuid: &str) -> Option<u32> {
         Some(self.nvml.device_by_uuid(uuid).ok()?.utilization_rates().ok()?.gpu)
     }
 
-    fn describe_one(device: &nvml_wrapper::Device<'_>) -> Option<Described> {
+    fn describe_one(device: &nvml_wrapper::Device<'_>) -> Option<NvmlGpu> {
         let is_split = device.mig_mode().is_ok_and(|mode| mode.current != 0);
-        let slices = match is_split {
-            true => (0..device.mig_device_count().unwrap_or(0))
+        let slices = if is_split {
+            (0..device.mig_device_count().unwrap_or(0))
                 .filter_map(|index| Self::describe_one(&device.mig_device_by_index(index).ok()?))
-                .collect(),
-            false => Vec::new(),
+                .collect()
+        } else {
+            Vec::new()
         };
         let running = [device.running_compute_processes(), device.running_graphics_processes()];
         let mut pids: Vec<u32> =
             running.into_iter().flatten().flatten().map(|process| process.pid).collect();
         pids.sort_unstable();
         pids.dedup();
-        Some(Described {
+        Some(NvmlGpu {
             name: device.name().ok()?,
             uuid: device.uuid().ok()?,
             memory_bytes: device.memory_info().map_or(0, |memory| memory.total),
@@ -84,8 +84,8 @@ impl Library {
     }
 }
 
-impl Probe for Library {
-    fn describe(&self) -> Vec<Described> {
+impl GpuProbe for Library {
+    fn describe(&self) -> Vec<NvmlGpu> {
         let count = self.nvml.device_count().unwrap_or(0);
         (0..count)
             .filter_map(|index| Self::describe_one(&self.nvml.device_by_index(index).ok()?))
@@ -93,53 +93,54 @@ impl Probe for Library {
     }
 }
 
-/// All GPUs now; none without a driver.
+/// Returns all GPUs; none without a driver.
 #[must_use]
-pub fn describe() -> Vec<Described> {
+pub fn describe() -> Vec<NvmlGpu> {
     Library::load().map(|library| library.describe()).unwrap_or_default()
 }
 
-/// By what several GPUs reach each other: `nvlink` when each has a link up, else `pcie`; `None`
-/// below two.
+/// Returns the interconnect of several GPUs: `nvlink` when each has a link up, else `pcie`; `None`
+/// for fewer than two.
 #[must_use]
-pub fn interconnect(described: &[Described]) -> Option<&'static str> {
+pub fn interconnect(described: &[NvmlGpu]) -> Option<&'static str> {
     let all_linked = described.iter().all(|gpu| gpu.is_linked);
     (described.len() > 1).then_some(if all_linked { "nvlink" } else { "pcie" })
 }
 
-/// Devices that can be given away: whole GPUs, and the slices of split ones.
+/// Returns the devices that can be allocated: whole GPUs, and the slices of split ones.
 #[must_use]
-pub fn devices_of(described: &[Described]) -> Vec<Device> {
+pub fn devices_of(described: &[NvmlGpu]) -> Vec<Device> {
     let mut devices = Vec::new();
     for gpu in described {
-        match gpu.is_split {
-            false => devices.push(device(gpu, None)),
-            true => devices.extend(gpu.slices.iter().map(|slice| device(slice, Some(&gpu.uuid)))),
+        if gpu.is_split {
+            devices.extend(gpu.slices.iter().map(|slice| device(slice, Some(&gpu.uuid))));
+        } else {
+            devices.push(device(gpu, None));
         }
     }
     devices
 }
 
-/// Which processes use which device, by UUID. A process on a split GPU whose slice is unknown
-/// counts for each.
+/// Returns pairs of device UUID and pid of a process that uses the device. A process on a split GPU
+/// whose slice is unknown counts for each slice.
 #[must_use]
-pub fn users_of(described: &[Described]) -> Vec<(&str, u32)> {
+pub fn users_of(described: &[NvmlGpu]) -> Vec<(&str, u32)> {
     let mut users = Vec::new();
     for gpu in described {
-        let places = if gpu.is_split { gpu.slices.as_slice() } else { std::slice::from_ref(gpu) };
-        for place in places {
+        let parts = if gpu.is_split { gpu.slices.as_slice() } else { std::slice::from_ref(gpu) };
+        for part in parts {
             let outer = gpu.is_split.then_some(&gpu.pids).into_iter().flatten();
-            // A driver that lists a slice's processes on the slice lists them on the whole too.
-            let known_elsewhere =
+            // A driver that lists processes on a slice lists them on the whole GPU too.
+            let has_known_slice =
                 |pid: &&u32| gpu.slices.iter().any(|slice| slice.pids.contains(pid));
-            let pids = place.pids.iter().chain(outer.filter(|pid| !known_elsewhere(pid)));
-            users.extend(pids.map(|pid| (place.uuid.as_str(), *pid)));
+            let pids = part.pids.iter().chain(outer.filter(|pid| !has_known_slice(pid)));
+            users.extend(pids.map(|pid| (part.uuid.as_str(), *pid)));
         }
     }
     users
 }
 
-fn device(described: &Described, slice_of: Option<&str>) -> Device {
+fn device(described: &NvmlGpu, slice_of: Option<&str>) -> Device {
     Device {
         model: model::normalise(&described.name),
         memory: Bytes(described.memory_bytes),
@@ -153,19 +154,19 @@ fn device(described: &Described, slice_of: Option<&str>) -> Device {
 mod tests {
     use super::*;
 
-    fn gpu(name: &str, uuid: &str, pids: &[u32]) -> Described {
-        Described {
+    fn gpu(name: &str, uuid: &str, pids: &[u32]) -> NvmlGpu {
+        NvmlGpu {
             name: name.into(),
             uuid: uuid.into(),
             memory_bytes: 80 << 30,
             pids: pids.to_vec(),
-            ..Described::default()
+            ..NvmlGpu::default()
         }
     }
 
     #[test]
     fn slices_stand_in_for_the_gpu_they_were_cut_from() {
-        let split = Described {
+        let split = NvmlGpu {
             is_split: true,
             slices: vec![
                 gpu("NVIDIA H100 80GB HBM3 MIG 3g.40gb", "MIG-a", &[7]),
@@ -173,7 +174,7 @@ mod tests {
             ],
             ..gpu("NVIDIA H100 80GB HBM3", "GPU-1", &[7, 9])
         };
-        let empty = Described { is_split: true, ..gpu("NVIDIA H100 80GB HBM3", "GPU-2", &[]) };
+        let empty = NvmlGpu { is_split: true, ..gpu("NVIDIA H100 80GB HBM3", "GPU-2", &[]) };
         let described = [gpu("NVIDIA H100 80GB HBM3", "GPU-0", &[5]), split, empty];
         let devices = devices_of(&described);
         let names: Vec<_> = devices
@@ -193,7 +194,7 @@ mod tests {
 
     #[test]
     fn one_gpu_without_links_makes_it_pcie() {
-        let linked = Described { is_linked: true, ..gpu("NVIDIA H100", "GPU-0", &[]) };
+        let linked = NvmlGpu { is_linked: true, ..gpu("NVIDIA H100", "GPU-0", &[]) };
         let plain = gpu("NVIDIA H100", "GPU-1", &[]);
         assert_eq!(interconnect(&[]), None);
         assert_eq!(interconnect(std::slice::from_ref(&linked)), None);
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn no_driver_is_a_normal_answer() {
+    fn a_missing_driver_is_not_an_error() {
         assert_eq!(Library::load().is_none(), describe().is_empty());
     }
 }

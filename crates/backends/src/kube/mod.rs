@@ -1,5 +1,5 @@
-//! Kubernetes as text: the nodes that `kubectl` prints, and the commands that mark a pool of nodes.
-//! Pure; nothing here talks to a cluster.
+//! Kubernetes as text: parses the nodes that `kubectl` prints, and renders the commands that label
+//! a pool of nodes. Pure; it never talks to a cluster.
 
 pub mod nodes;
 pub mod pool;

@@ -1,6 +1,6 @@
-//! Nodes from `kubectl get nodes -o json`: what pods can have of each (allocatable), models from
-//! the labels of NVIDIA's GPU feature discovery and AMD's node labeller, pools and topology from
-//! labels. Of all other labels only those asked for are kept.
+//! Nodes from `kubectl get nodes -o json`: allocatable resources, GPU models from the labels of
+//! NVIDIA's GPU feature discovery and AMD's node labeller, pools and topology from labels. Other
+//! labels are kept only on request.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use serde_json::{Map, Value};
 
 use super::quantity;
 use crate::gpu::model;
-use crate::inventory::{self, Inventory, InventoryError, Listed, Options};
+use crate::inventory::{self, Inventory, InventoryError, InventoryOptions, ListedNode};
 
 const SOURCE: &str = "kubectl get nodes -o json";
 
-/// Labels in which platforms name the pool of a node (their documentation, November 2026): GKE,
-/// EKS, eksctl, AKS (new and old), Karpenter, and the plain word.
+/// Labels by which platforms name the pool of a node (their documentation, November 2026): GKE,
+/// EKS, eksctl, AKS (new and old), Karpenter, and plain `pool`.
 const POOLS: [&str; 7] = [
     "cloud.google.com/gke-nodepool",
     "eks.amazonaws.com/nodegroup",
@@ -28,8 +28,8 @@ const POOLS: [&str; 7] = [
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// Families of topology labels, widest first, with a word for each: NVIDIA's topograph (before 1.0,
-/// from 1.0), EKS, GKE.
+/// Families of topology labels, widest level first, with a name for each level: NVIDIA's topograph
+/// (before 1.0, from 1.0), EKS, GKE.
 const TOPOLOGIES: [[(&str, &str); 3]; 4] = [
     [
         ("core", "network.topology.nvidia.com/core"),
@@ -53,19 +53,19 @@ const TOPOLOGIES: [[(&str, &str); 3]; 4] = [
     ],
 ];
 
-/// Taints that say no more than the GPUs or another note do.
+/// Taints that add no information to the GPUs or to another note.
 const EXPECTED_TAINTS: [&str; 3] =
     ["node.kubernetes.io/unschedulable", "nvidia.com/gpu", "amd.com/gpu"];
 
-/// True for an object of the Kubernetes API, whatever its kind: what is wrong with another kind is
-/// told as such.
+/// Returns true for an object of the Kubernetes API of any kind; [`read`] rejects kinds other than
+/// nodes with a specific error.
 pub fn recognises(value: &Value) -> bool {
     let is_text = |field| value.get(field).is_some_and(Value::is_string);
     is_text("apiVersion") && is_text("kind")
 }
 
-/// Nodes of a value that [`recognises`] knows.
-pub(crate) fn read(value: &Value, options: &Options) -> Result<Inventory, InventoryError> {
+/// Reads the nodes of a value for which [`recognises`] is true.
+pub(crate) fn read(value: &Value, options: &InventoryOptions) -> Result<Inventory, InventoryError> {
     inventory::check_levels(&options.levels)?;
     // 1. Items.
     let kind = value.get("kind").and_then(Value::as_str).unwrap_or_default();
@@ -80,21 +80,22 @@ pub(crate) fn read(value: &Value, options: &Options) -> Result<Inventory, Invent
 
     // 2. Nodes.
     let mut nodes = Vec::new();
-    let mut tree = Tree::default();
+    let mut tree = DomainTree::default();
     for (index, item) in items.iter().enumerate() {
-        nodes.push(Row::new(item, index + 1, kind)?.listed(options, &mut tree)?);
+        nodes.push(NodeRow::new(item, index + 1, kind)?.listed(options, &mut tree)?);
     }
 
-    // 3. What else there is.
-    let hints = match options.levels.is_empty() {
-        true => topology_hint(&items).into_iter().collect(),
-        false => Vec::new(),
+    // 3. Hints.
+    let hints = if options.levels.is_empty() {
+        topology_hint(&items).into_iter().collect()
+    } else {
+        Vec::new()
     };
     let levels = options.levels.iter().map(|(level, _)| Arc::clone(level)).collect();
     Ok(Inventory { source: SOURCE, levels, nodes, hints })
 }
 
-/// The options that would read the topology labels that are there.
+/// Returns a hint with the options that read the topology labels of these nodes.
 fn topology_hint(items: &[&Value]) -> Option<String> {
     let has = |label: &str| {
         items.iter().any(|item| labels(item).is_some_and(|labels| labels.contains_key(label)))
@@ -103,20 +104,20 @@ fn topology_hint(items: &[&Value]) -> Option<String> {
         .iter()
         .map(|family| family.iter().filter(|(_, label)| has(label)).collect::<Vec<_>>());
     let found = family.into_iter().find(|family| !family.is_empty())?;
-    let words: Vec<String> =
+    let arguments: Vec<String> =
         found.iter().map(|(level, label)| format!("--level {level}={label}")).collect();
-    Some(format!("the nodes carry topology labels; to read them: {}", words.join(" ")))
+    Some(format!("the nodes have topology labels; to read them: {}", arguments.join(" ")))
 }
 
 fn labels(item: &Value) -> Option<&Map<String, Value>> {
     item.pointer("/metadata/labels").and_then(Value::as_object)
 }
 
-/// Which wider domain each domain lies in, and the node that said so.
+/// Parent domain of each domain, and the first node with that pair of labels.
 #[derive(Default)]
-struct Tree(BTreeMap<(usize, Arc<str>), (Arc<str>, NodeName)>);
+struct DomainTree(BTreeMap<(usize, Arc<str>), (Arc<str>, NodeName)>);
 
-impl Tree {
+impl DomainTree {
     fn add(
         &mut self,
         node: &NodeName,
@@ -127,9 +128,10 @@ impl Tree {
             let key = (index + 1, Arc::clone(&pair[1]));
             match self.0.get(&key) {
                 Some((wide, first)) if *wide != pair[0] => {
-                    let (wider, narrow) = (&levels[index].0, &levels[index + 1].0);
+                    let wider = &levels[index].0;
+                    let narrow = &levels[index + 1].0;
                     return Err(InventoryError::Levels(format!(
-                        "the labels form no tree: {narrow} `{}` lies in {wider} `{wide}` by node `{first}` and in {wider} `{}` by node `{node}`",
+                        "the labels form no tree: {narrow} `{}` lies in {wider} `{wide}` according to node `{first}` and in {wider} `{}` according to node `{node}`",
                         pair[1], pair[0]
                     )));
                 }
@@ -141,8 +143,8 @@ impl Tree {
     }
 }
 
-/// One item of the list.
-struct Row<'a> {
+/// One node of the list, with the parts that are read repeatedly.
+struct NodeRow<'a> {
     item: &'a Value,
     name: &'a str,
     text: String,
@@ -150,7 +152,7 @@ struct Row<'a> {
     capacity: Option<&'a Map<String, Value>>,
 }
 
-impl<'a> Row<'a> {
+impl<'a> NodeRow<'a> {
     fn new(item: &'a Value, number: usize, list: &str) -> Result<Self, InventoryError> {
         let name = item.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
         let text = if name.is_empty() {
@@ -185,7 +187,11 @@ impl<'a> Row<'a> {
         labels(self.item)?.get(name)?.as_str().filter(|value| !value.is_empty())
     }
 
-    fn listed(&self, options: &Options, tree: &mut Tree) -> Result<Listed, InventoryError> {
+    fn listed(
+        &self,
+        options: &InventoryOptions,
+        tree: &mut DomainTree,
+    ) -> Result<ListedNode, InventoryError> {
         let mut notes = self.service_notes();
         let name: NodeName = self.name.into();
         let domains = self.domains(options)?;
@@ -206,7 +212,7 @@ impl<'a> Row<'a> {
         Ok(inventory::declared(node, notes))
     }
 
-    /// Why pods do not come here, though the node is there.
+    /// Returns the reasons for which pods are not scheduled on this node.
     fn service_notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.item.pointer("/spec/unschedulable").and_then(Value::as_bool) == Some(true) {
@@ -229,13 +235,13 @@ impl<'a> Row<'a> {
             if text(taint, "effect") != "PreferNoSchedule"
                 && !EXPECTED_TAINTS.contains(&key.as_str())
             {
-                notes.push(format!("tainted {key}: only pods that tolerate it come here"));
+                notes.push(format!("tainted {key}: only pods that tolerate it are scheduled here"));
             }
         }
         notes
     }
 
-    fn labels(&self, options: &Options) -> BTreeMap<Arc<str>, Arc<str>> {
+    fn labels(&self, options: &InventoryOptions) -> BTreeMap<Arc<str>, Arc<str>> {
         let mut kept: BTreeMap<Arc<str>, Arc<str>> = BTreeMap::new();
         if let Some(pool) = POOLS.iter().find_map(|label| self.label(label)) {
             kept.insert("pool".into(), pool.into());
@@ -243,25 +249,23 @@ impl<'a> Row<'a> {
         if let Some(zone) = self.label(ZONE) {
             kept.insert("zone".into(), zone.into());
         }
-        let asked = options
+        let requested = options
             .keep_labels
             .iter()
             .filter_map(|label| Some((label.as_str(), self.label(label)?)));
-        kept.extend(asked.map(|(label, value)| (label.into(), value.into())));
+        kept.extend(requested.map(|(label, value)| (label.into(), value.into())));
         kept
     }
 
-    /// Domains of all levels, or none at all.
-    fn domains(&self, options: &Options) -> Result<Vec<Arc<str>>, InventoryError> {
+    /// Returns the domains of all levels, or none if the node has none of the labels.
+    fn domains(&self, options: &InventoryOptions) -> Result<Vec<Arc<str>>, InventoryError> {
         let found: Vec<Option<&str>> =
             options.levels.iter().map(|(_, label)| self.label(label)).collect();
         if found.iter().all(Option::is_none) {
             return Ok(Vec::new());
         }
         let domain = |((_, label), value): (&(Arc<str>, String), Option<&str>)| match value {
-            None => {
-                Err(self.wrong(format!("no label `{label}`, though it has others of the levels")))
-            }
+            None => Err(self.wrong(format!("no label `{label}`, although other levels have one"))),
             Some(value) if !inventory::is_domain(value) => {
                 Err(self.wrong(format!("label `{label}`: {value:?} is not the name of a domain")))
             }
@@ -290,18 +294,17 @@ impl<'a> Row<'a> {
     fn count(&self, name: &str) -> Result<usize, InventoryError> {
         let count = self.quantity(self.resources, name)?.unwrap_or(0);
         let most = muster_model::DeviceSet::MAX_DEVICES as u64;
-        // Time-slicing multiplies: what is advertised may be more than there are devices.
-        match count <= most * most {
-            true => Ok(count as usize),
-            false => {
-                Err(self.wrong(format!("`{name}` is {count}; a node has at most {most} GPUs")))
-            }
+        // Time-slicing advertises each device several times.
+        if count <= most * most {
+            Ok(count as usize)
+        } else {
+            Err(self.wrong(format!("`{name}` is {count}; a node has at most {most} GPUs")))
         }
     }
 
     fn devices(
         &self,
-        options: &Options,
+        options: &InventoryOptions,
         notes: &mut Vec<String>,
     ) -> Result<Vec<Device>, InventoryError> {
         let mut devices = Vec::new();
@@ -347,7 +350,7 @@ impl<'a> Row<'a> {
             devices.extend(inventory::devices(&model, Bytes(0), count, true));
         }
 
-        // 3. AMD's.
+        // 3. AMD GPUs.
         let amd = |name: &str| {
             self.label(&format!("amd.com/gpu.{name}"))
                 .or_else(|| self.label(&format!("beta.amd.com/gpu.{name}")))
@@ -375,32 +378,32 @@ impl<'a> Row<'a> {
         &self,
         named: Option<GpuModel>,
         label: &str,
-        options: &Options,
+        options: &InventoryOptions,
         notes: &mut Vec<String>,
     ) -> GpuModel {
         named.or_else(|| options.gpu.clone()).unwrap_or_else(|| {
             notes.push(format!(
-                "no label `{label}` names the model of these GPUs; `--gpu MODEL` does"
+                "no label `{label}` with the model of these GPUs; set it with `--gpu MODEL`"
             ));
             GpuModel::from("gpu")
         })
     }
 
-    /// Devices that the node has and pods do not get.
+    /// Adds a note for devices that the node has but that are not allocatable.
     fn note_missing(&self, name: &str, notes: &mut Vec<String>) -> Result<(), InventoryError> {
         let Some(capacity) = self.capacity else { return Ok(()) };
-        let there = self.quantity(capacity, name)?.unwrap_or(0);
-        let given = self.quantity(self.resources, name)?.unwrap_or(0);
-        if there > given {
+        let total = self.quantity(capacity, name)?.unwrap_or(0);
+        let allocatable = self.quantity(self.resources, name)?.unwrap_or(0);
+        if total > allocatable {
             notes.push(format!(
-                "has {there} of `{name}`, of which {given} are allocatable and counted"
+                "has {total} of `{name}`, of which {allocatable} are allocatable and counted"
             ));
         }
         Ok(())
     }
 }
 
-/// Quantities are text, or numbers where a person wrote them.
+/// Returns the text of a quantity, which is a JSON string, or a number in hand-written files.
 fn as_text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),

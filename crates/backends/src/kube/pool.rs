@@ -1,5 +1,5 @@
-//! A pool of nodes as `kubectl` commands in a script, and the nodes that such a script names. The
-//! script is for people to read and run; nothing here runs it.
+//! Renders the script of `kubectl` commands that labels a pool of nodes, and parses the nodes that
+//! such a script names. Users read and run the script; it is never run here.
 
 use std::fmt::Write as _;
 
@@ -7,19 +7,19 @@ use muster_model::NodeSpec;
 
 use crate::gpu::model;
 
-/// The script that marks the services pool. It stops before any change while a node of the batch
-/// pool is in the cluster.
+/// Returns the script that labels the services pool. The script stops before any change while a
+/// node of the batch pool is in the cluster.
 #[must_use]
 pub fn script(services: &[NodeSpec], batch: &[NodeSpec]) -> String {
     let mut text = String::from(
         "\
 #!/bin/sh
 # The services pool. Read this, then run: sh kubernetes-nodes.sh
-# Label: what a workload selects with nodeSelector. Taint: keeps pods off that ask for no GPU; those that ask for one tolerate
-# it by themselves where the admission plugin ExtendedResourceToleration is on, else they need a toleration.
+# Label: selected by workloads with nodeSelector. Taint: keeps pods without a GPU request away; pods with one tolerate it
+# automatically where the admission plugin ExtendedResourceToleration is enabled, else they need a toleration.
 set -eu
 
-# Two schedulers on one node give the same GPU away twice: no node of the batch pool may be in this cluster.
+# Two schedulers on one node would allocate the same GPU twice: no node of the batch pool may be in this cluster.
 members=$(kubectl get nodes -o name)
 ",
     );
@@ -29,7 +29,7 @@ members=$(kubectl get nodes -o name)
         "\
 do
     if printf '%s\\n' \"$members\" | grep -qxF \"node/$node\"; then
-        echo \"$node is of the batch pool (BOUNDARY.md) and in this cluster; take it out first:\" >&2
+        echo \"$node belongs to the batch pool (BOUNDARY.md) but is in this cluster; remove it first:\" >&2
         echo \"  kubectl drain $node --ignore-daemonsets --delete-emptydir-data && kubectl delete node $node\" >&2
         exit 1
     fi
@@ -50,7 +50,7 @@ done
     text
 }
 
-/// The nodes that a script labels, in order.
+/// Returns the nodes that a script labels, in order.
 #[must_use]
 pub fn labelled(script: &str) -> Vec<String> {
     let mut nodes = Vec::new();
@@ -66,7 +66,7 @@ pub fn labelled(script: &str) -> Vec<String> {
     nodes
 }
 
-/// The resource as which GPUs of a model are advertised.
+/// Returns the resource name under which GPUs of a model are advertised.
 fn resource(gpu: &str) -> &'static str {
     if model::is_amd(gpu) { "amd.com/gpu" } else { "nvidia.com/gpu" }
 }
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_are_found_in_scripts_that_people_changed() {
+    fn nodes_are_found_in_edited_scripts() {
         let script = "kubectl label node a pool=services --overwrite\n# kubectl label node b pool=services\n  kubectl label nodes c \\\n  d pool=services # e\nkubectl label no --overwrite f pool=services\nkubectl taint node g x=y:NoSchedule\n";
         assert_eq!(labelled(script), ["a", "c", "d", "f"]);
         assert!(labelled("").is_empty());

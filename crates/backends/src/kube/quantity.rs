@@ -1,5 +1,5 @@
-//! Quantities as the Kubernetes API writes them: `128`, `127500m`, `1056Gi`, `1e3`. Exact; a finer
-//! fraction is cut.
+//! Quantities in the format of the Kubernetes API: `128`, `127500m`, `1056Gi`, `1e3`. Exact;
+//! smaller fractions are rounded down.
 
 /// Powers of ten and of two that a suffix stands for (Kubernetes documentation, Quantity).
 const SUFFIXES: [(&str, i32, u32); 16] = [
@@ -21,11 +21,11 @@ const SUFFIXES: [(&str, i32, u32); 16] = [
     ("", 0, 0),
 ];
 
-/// Most digits that are read; no node has more of anything.
+/// Maximum number of digits that are read; real quantities have fewer.
 const MAX_DIGITS: usize = 20;
 
-/// The quantity in thousandths, rounded down; `None` for what is none, or is negative or beyond
-/// reason.
+/// Parses a quantity in thousandths, rounded down; `None` for other text, and for quantities that
+/// are negative or out of range.
 pub(super) fn milli(text: &str) -> Option<u128> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, suffix) = text.split_at(end);
@@ -49,7 +49,7 @@ pub(super) fn milli(text: &str) -> Option<u128> {
     if ten < 0 { Some(scaled / power) } else { scaled.checked_mul(power) }
 }
 
-/// The quantity in whole units, rounded down.
+/// Parses a quantity in whole units, rounded down.
 pub(super) fn whole(text: &str) -> Option<u64> {
     u64::try_from(milli(text)? / 1000).ok()
 }

@@ -1,4 +1,4 @@
-//! Facts of this machine: CPUs, memory, and the name it goes by.
+//! CPUs, memory and process limits of this machine.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,17 +10,17 @@ use muster_model::{NodeName, NodeSpec};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::cgroup;
-use crate::gpu::Found;
+use crate::gpu::DetectedGpus;
 
-/// Label that says by what the GPUs reach each other: `nvlink` or `pcie`.
+/// Label for the interconnect of the GPUs: `nvlink` or `pcie`.
 const INTERCONNECT_LABEL: &str = "gpu-link";
 
-/// Processes and threads of one task: 64 data loaders of 128 threads each, twice.
+/// Default limit on the processes and threads of one task: twice 64 data loaders of 128 threads.
 const MAX_PROCESSES: u32 = 16_384;
 
-/// This machine as a node: the CPUs that this process may use, and what the kernel manages of
-/// memory or, in a container, may be used of it.
-pub(super) fn node(name: &NodeName, found: &Found) -> io::Result<NodeSpec> {
+/// Returns this machine as a node: the CPUs that this process may use, and the memory of the
+/// machine or, in a container, its limit.
+pub(super) fn node(name: &NodeName, found: &DetectedGpus) -> io::Result<NodeSpec> {
     let cpus = std::thread::available_parallelism()?.get() as u32;
     let meminfo = std::fs::read_to_string("/proc/meminfo")?;
     let memory = parse_memory_total(&meminfo).ok_or_else(|| {
@@ -42,9 +42,9 @@ pub(super) fn node(name: &NodeName, found: &Found) -> io::Result<NodeSpec> {
     })
 }
 
-/// Raises this process's soft limit of open files to the hard one: every live task takes two
-/// descriptors, and the usual soft limit is 1024. Gives the limit that was, for the tasks; `None`
-/// where nothing was raised.
+/// Raises this process's soft limit of open files to the hard one: every live task needs two
+/// descriptors, and the usual soft limit is 1024. Returns the previous limit, which tasks get back;
+/// `None` when nothing was raised.
 pub(super) fn raise_open_files() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -52,9 +52,8 @@ pub(super) fn raise_open_files() -> Option<u64> {
         .then_some(limit.current?)
 }
 
-/// Returns the default limit on the processes and threads of one task: enough for the data loaders
-/// and thread pools of a large node, and never more than a quarter of what the kernel allows on the
-/// whole machine.
+/// Returns the default limit on the processes and threads of one task: [`MAX_PROCESSES`], but at
+/// most a quarter of the kernel's limit for the whole machine.
 pub(super) fn max_processes() -> u32 {
     let read = |name: &str| {
         let text = std::fs::read_to_string(Path::new("/proc/sys/kernel").join(name)).ok()?;
@@ -64,7 +63,7 @@ pub(super) fn max_processes() -> u32 {
     kernel.map_or(MAX_PROCESSES, |kernel| (kernel / 4).min(MAX_PROCESSES))
 }
 
-/// `MemTotal` of `/proc/meminfo`, whose `kB` are units of 1024 bytes.
+/// Parses `MemTotal` of `/proc/meminfo`, whose `kB` are units of 1024 bytes.
 fn parse_memory_total(meminfo: &str) -> Option<Bytes> {
     let value = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
@@ -84,8 +83,11 @@ mod tests {
 
     #[test]
     fn this_machine_has_a_cpu_and_memory() {
-        let node = node(&"here".into(), &Found { interconnect: Some("pcie"), ..Found::default() })
-            .unwrap();
+        let node = node(
+            &"here".into(),
+            &DetectedGpus { interconnect: Some("pcie"), ..DetectedGpus::default() },
+        )
+        .unwrap();
         assert!(node.cpus.0 >= 1000 && node.memory.0 > 0);
         assert_eq!(node.labels.get("gpu-link").map(|link| link.as_ref()), Some("pcie"));
     }

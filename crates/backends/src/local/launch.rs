@@ -1,4 +1,4 @@
-//! Launching a task: its order on disk, and a supervisor for it, one that waits for a task or a new
+//! Launches a task: writes its order to disk and gives it a supervisor, either an idle one or a new
 //! process.
 
 use std::os::fd::OwnedFd;
@@ -11,43 +11,43 @@ use muster_model::output::{self, OutputPlace};
 use muster_model::{OutputFiles, Rank, Span};
 
 use super::state::Shared;
-use crate::cgroup::Limits;
+use crate::cgroup::CgroupLimits;
 use crate::env::{self, CHECKPOINT_VARIABLE, Rendezvous};
 use crate::process;
 use crate::record::{IdleOrder, OrderRecord, RecordError, TaskDir, VERSION};
 use crate::socket;
-use crate::supervise::LISTEN_AGAIN;
+use crate::supervise::RELISTEN_TIME;
 use crate::wire::{self, Hello};
 
-/// Where the ranks of a gang on one machine meet.
+/// Rendezvous address of a gang on one machine.
 const MASTER_ADDR: &str = "127.0.0.1";
-/// How long to try to reach a supervisor that is alive: it notices that its socket was removed, and
-/// makes it anew, within [`LISTEN_AGAIN`].
-const CONNECT_PATIENCE: Duration = LISTEN_AGAIN.saturating_add(Duration::from_secs(15));
+/// Timeout for connecting to a live supervisor: it recreates a deleted socket within
+/// [`RELISTEN_TIME`].
+const CONNECT_TIMEOUT: Duration = RELISTEN_TIME.saturating_add(Duration::from_secs(15));
 
-/// How long a prepared task waits for a daemon that is gone. A daemon that comes back later starts
-/// it again, as after any failed start: long enough for a restart or an upgrade, short enough that
-/// nothing is left behind for ever.
-const GATE_PATIENCE: Span = Span::from_secs(600);
+/// Time that a prepared task waits for Go while no daemon is connected: long enough for a restart
+/// or an upgrade, short enough that no task waits for ever. A daemon that comes back later starts
+/// the task again, as after any failed start.
+const GO_TIMEOUT: Span = Span::from_secs(600);
 
-/// What came of a launch.
+/// Result of a launch.
 pub(super) enum Launched {
     /// A supervisor was started; this is its first connection.
     New(UnixStream),
-    /// A supervisor that had waited for a task was handed this one; this is its connection.
-    Handed(UnixStream),
+    /// The task was assigned to an idle supervisor; this is its connection.
+    Reused(UnixStream),
     /// The task has been claimed before: nothing was started.
     Claimed,
 }
 
-/// Writes the order and gives the task a supervisor, a new process unless `may_hand`. Blocking;
-/// within the runtime's context.
+/// Writes the order and gives the task a supervisor: an idle one if `may_reuse` and there is one,
+/// else a new process. Blocks; must be called within the runtime's context.
 pub(super) fn launch(
     shared: &Shared,
     order: &GangOrder,
     task: &TaskOrder,
     ports: &[u16],
-    may_hand: bool,
+    may_reuse: bool,
 ) -> Result<Launched, String> {
     let text = |error: RecordError| format!("cannot record the order: {error}");
     let dir = shared.dir(order.id, task.rank);
@@ -60,15 +60,15 @@ pub(super) fn launch(
     }
     shared.live.add(order.id, task.rank, &dir).map_err(text)?;
     super::runtime_dirs(&shared.config).map_err(|error| error.to_string())?;
-    if may_hand && let Some(stream) = shared.state().idle.hand(dir.path()) {
-        return Ok(Launched::Handed(stream));
+    if may_reuse && let Some(stream) = shared.state().idle.assign(dir.path()) {
+        return Ok(Launched::Reused(stream));
     }
     spawn(shared, &dir)
         .map(Launched::New)
         .map_err(|error| format!("cannot start a supervisor: {error}"))
 }
 
-/// Ports that an earlier, interrupted Prepare of the same attempt has given to some of its tasks.
+/// Returns the ports that an earlier, interrupted Prepare of the same attempt has recorded.
 pub(super) fn earlier_ports(shared: &Shared, order: &GangOrder) -> Option<Vec<u16>> {
     let ranks = crate::record::ranks(&shared.jobs_of(order.id.element.job), order.id);
     ranks
@@ -77,23 +77,24 @@ pub(super) fn earlier_ports(shared: &Shared, order: &GangOrder) -> Option<Vec<u1
         .map(|order| order.ports)
 }
 
-/// Connects to a supervisor that owns its task, waiting for it to listen while `is_alive`.
+/// Connects to the supervisor that claimed the task; retries while it is alive and the task not
+/// over.
 pub(super) fn connect(
     shared: &Shared,
     dir: &TaskDir,
     socket: &std::path::Path,
 ) -> Option<UnixStream> {
     let mut connected = None;
-    let _ = process::until_empty(CONNECT_PATIENCE, || {
+    let _ = process::poll_until(CONNECT_TIMEOUT, || {
         if let Ok(stream) = socket::connect(socket)
             && std::io::Write::write_all(&mut &stream, &wire::line(&Hello::Control)).is_ok()
         {
             connected = Some(stream);
             return true;
         }
-        // Over, or its supervisor is dead: the record tells.
+        // Stop when the task is over or its supervisor is dead; the record then has the result.
         let is_alive = matches!(dir.claimed(), Ok(Some(claim)) if claim.supervisor.is_alive());
-        !is_alive || matches!(dir.ended(), Ok(Some(_))) || shared.reports.is_closed()
+        !is_alive || matches!(dir.exit(), Ok(Some(_))) || shared.reports.is_closed()
     });
     connected
 }
@@ -101,12 +102,12 @@ pub(super) fn connect(
 fn record(shared: &Shared, order: &GangOrder, task: &TaskOrder, ports: &[u16]) -> OrderRecord {
     let (group, within) = env::place_in_group(order, task);
     let tag = shared.tag(order.id, task.rank);
-    let meet = Rendezvous { address: MASTER_ADDR.to_owned(), ports: ports.to_vec() };
+    let rendezvous = Rendezvous { address: MASTER_ADDR.to_owned(), ports: ports.to_vec() };
     let name = shared.group_name(order.id, task.rank);
     let checkpoint_file = shared.checkpoint_file(order.id, task.rank);
-    let mut env = env::task_env(order, task, &meet, &tag);
+    let mut env = env::task_env(order, task, &rendezvous, &tag);
     env.insert(CHECKPOINT_VARIABLE.to_owned(), checkpoint_file.to_string_lossy().into_owned());
-    let limits = Limits { cpus: task.cpus, memory: task.memory, processes: shared.processes };
+    let limits = CgroupLimits { cpus: task.cpus, memory: task.memory, processes: shared.processes };
     OrderRecord {
         version: VERSION,
         id: order.id,
@@ -136,12 +137,12 @@ fn record(shared: &Shared, order: &GangOrder, task: &TaskOrder, ports: &[u16]) -
             .replica
             .filter(|_| task.rank == Rank(0))
             .and_then(|replica| replica.port),
-        gate_patience: Some(GATE_PATIENCE),
+        go_timeout: Some(GO_TIMEOUT),
         idle: order.idle.map(|after| IdleOrder { after, gpus: env::nvidia_uuids(task) }),
     }
 }
 
-/// The files that its user names for the output of a task.
+/// Returns the output files of a task, as its user named them, with placeholders replaced.
 fn files(order: &GangOrder, task: &TaskOrder) -> OutputFiles {
     let place = OutputPlace {
         job: order.id.element.job,
@@ -156,17 +157,17 @@ fn files(order: &GangOrder, task: &TaskOrder) -> OutputFiles {
 /// Starts the supervisor with one end of a socket pair as its standard input.
 fn spawn(shared: &Shared, dir: &TaskDir) -> std::io::Result<UnixStream> {
     let (ours, theirs) = UnixStream::pair()?;
-    let mut words = shared.config.supervisor.iter();
-    let program = words.next().ok_or(std::io::ErrorKind::InvalidInput)?;
+    let mut arguments = shared.config.supervisor.iter();
+    let program = arguments.next().ok_or(std::io::ErrorKind::InvalidInput)?;
     let mut child = tokio::process::Command::new(program)
-        .args(words)
+        .args(arguments)
         .arg(dir.path())
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .kill_on_drop(false)
         .spawn()?;
-    // Only reaps it; its end is seen on the connection.
+    // Only reaps it; the actor notices its end on the connection.
     shared.runtime.spawn(async move { child.wait().await });
     Ok(ours)
 }

@@ -1,15 +1,15 @@
 //! The local backend: real processes on this machine, each task under a supervisor of its own.
 //!
-//! This half lives in the daemon and may die at any moment. Everything that must outlive it is in
-//! the supervisors and their records; on return they are found again by [`Backend::adopt`].
+//! This part runs in the daemon and may die at any moment. Everything that must outlive it is in
+//! the supervisors and their records; a restarted daemon finds them by [`Backend::adopt`].
 
 mod adopt;
+pub mod checkpoint;
 mod facts;
-mod idle;
+mod idle_supervisors;
 mod launch;
 mod past;
 mod rejoin;
-pub mod saved;
 pub mod session;
 mod state;
 mod task;
@@ -26,7 +26,7 @@ pub use crate::supervise;
 pub use virtual_gpus::VirtualGpus;
 
 use crate::cgroup::Hierarchies;
-use crate::driver::{Backend, Capabilities, Command, Expected, PastReport, Reports};
+use crate::driver::{Backend, BackendCommand, Capabilities, ExpectedTask, PastReport, Reports};
 use crate::epoch::Epochs;
 use crate::gpu;
 use crate::live::LiveList;
@@ -34,39 +34,41 @@ use crate::purge;
 use crate::record::{self, RecordError};
 use state::Shared;
 
-/// Sockets of supervisors, in the runtime directory.
+/// Directory of the supervisors' sockets, in the runtime directory.
 const SOCKETS: &str = "tasks";
 
-/// What a local backend needs to know.
+/// Configuration of a local backend.
 #[derive(Clone, Debug)]
 pub struct LocalConfig {
-    /// Durable state: records and logs go to `jobs` in it.
+    /// Directory of durable state: records and logs are in its subdirectory `jobs`.
     pub state_dir: PathBuf,
-    /// Which job belongs to which epoch of the state.
+    /// Epochs of the state, by job number.
     pub epochs: Epochs,
-    /// Sockets go to `tasks` in it. May be emptied by a reboot.
+    /// Directory of runtime state, which a reboot may empty: sockets are in its subdirectory
+    /// `tasks`.
     pub runtime_dir: PathBuf,
     /// Argument vector prefix of the supervisor: `["/proc/self/exe", "__supervise"]`.
     pub supervisor: Vec<OsString>,
-    /// Declared GPUs in place of those found.
+    /// Virtual GPUs to offer instead of the detected ones.
     pub virtual_gpus: Option<VirtualGpus>,
-    /// Name of this node.
+    /// Name of this machine as a node.
     pub node_name: NodeName,
-    /// The daemon is root and each job runs as its submitter; otherwise jobs run as whoever the
-    /// daemon is.
+    /// True when the daemon is root and each job runs as its submitter; otherwise jobs run as the
+    /// daemon's user.
     pub system: bool,
     /// Limits of every task.
     pub limits: TaskLimits,
-    /// When this machine booted, on the daemon's time line.
+    /// Boot time of this machine, on the daemon's time line.
     pub booted: Time,
 }
 
-/// What the site allows each task, whatever its job asks for.
+/// Limits that the site sets for each task, whatever its job requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskLimits {
-    /// Output kept on disk; 0 is no limit.
+    /// Size of the output kept on disk; 0 is no limit.
     pub log: Bytes,
-    /// Processes and threads at one time; 0 is no limit, `None` the default for this machine.
+    /// Processes and threads that exist at the same time; 0 is no limit, `None` the default of this
+    /// machine.
     pub processes: Option<u32>,
 }
 
@@ -76,27 +78,27 @@ impl Default for TaskLimits {
     }
 }
 
-/// Why the local backend cannot work.
+/// Error that prevents the local backend from starting.
 #[derive(Debug, thiserror::Error)]
 pub enum LocalError {
-    /// A directory cannot be made or is not safe.
+    /// A directory cannot be created, or other users can write to it.
     #[error("{path}: {source}")]
     Dir {
-        /// Which.
+        /// Path of the directory.
         path: PathBuf,
-        /// Why.
+        /// Cause of the failure.
         source: std::io::Error,
     },
     /// The list of live tasks cannot be opened.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// `/proc` is missing or unlike Linux's.
-    #[error("cannot read the facts of this machine: {0}")]
+    /// `/proc` is missing or has an unexpected format.
+    #[error("cannot read CPUs and memory of this machine: {0}")]
     Facts(std::io::Error),
-    /// System mode without being root.
+    /// System mode requires root.
     #[error("system mode needs root, to run each job as its submitter")]
     NotRoot,
-    /// Not called from within a tokio runtime.
+    /// The backend was created outside a tokio runtime.
     #[error("the local backend needs a running tokio runtime")]
     NoRuntime,
     /// The supervisor's argument vector is empty.
@@ -104,22 +106,22 @@ pub enum LocalError {
     NoSupervisor,
 }
 
-/// This machine as a node, with its GPUs as found or declared.
+/// Returns this machine as a node, with its detected or virtual GPUs.
 ///
 /// # Errors
-/// `/proc` is missing or unlike Linux's.
+/// `/proc` is missing or has an unexpected format.
 pub fn inspect(
     name: &NodeName,
     virtual_gpus: Option<&VirtualGpus>,
-) -> std::io::Result<(NodeSpec, gpu::Found)> {
+) -> std::io::Result<(NodeSpec, gpu::DetectedGpus)> {
     let found = match virtual_gpus {
-        Some(declared) => gpu::Found::declared(declared.models()),
+        Some(declared) => gpu::DetectedGpus::declared(declared.models()),
         None => gpu::discover(),
     };
     Ok((facts::node(name, &found)?, found))
 }
 
-/// Real processes on this machine.
+/// Backend that runs real processes on this machine.
 #[derive(Debug)]
 pub struct LocalBackend {
     shared: Arc<Shared>,
@@ -127,14 +129,14 @@ pub struct LocalBackend {
 }
 
 impl LocalBackend {
-    /// A backend for this machine, using what control groups it finds. Must be called within a
-    /// tokio runtime.
+    /// Creates a backend for this machine with the control groups that are available. Must be
+    /// called within a tokio runtime.
     pub fn new(config: LocalConfig, reports: Reports) -> Result<Self, LocalError> {
         Self::build(config, reports, Hierarchies::detect)
     }
 
-    /// As [`LocalBackend::new`], with control groups as given; [`Hierarchies::none`] works without
-    /// any.
+    /// Creates a backend as [`LocalBackend::new`] does, with the given control groups;
+    /// [`Hierarchies::none`] uses none.
     pub fn with_hierarchies(
         config: LocalConfig,
         reports: Reports,
@@ -148,7 +150,7 @@ impl LocalBackend {
         reports: Reports,
         hierarchies: impl FnOnce(&str) -> Hierarchies,
     ) -> Result<Self, LocalError> {
-        // 1. What must hold.
+        // 1. Check the preconditions.
         if config.system && !rustix::process::geteuid().is_root() {
             return Err(LocalError::NotRoot);
         }
@@ -157,7 +159,7 @@ impl LocalBackend {
         }
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| LocalError::NoRuntime)?;
 
-        // 2. Places: before anything is named after them.
+        // 2. Create the directories: the instance name is the hash of a canonical path.
         let jobs = config.state_dir.join("jobs");
         let sockets = config.runtime_dir.join(SOCKETS);
         private_dir(&jobs)?;
@@ -166,18 +168,18 @@ impl LocalBackend {
         live.clear_set_aside();
         let hierarchies = hierarchies(&state::instance(&config.state_dir));
 
-        // 3. What this machine has.
+        // 3. Detect the resources of this machine.
         let (node, found) =
             inspect(&config.node_name, config.virtual_gpus.as_ref()).map_err(LocalError::Facts)?;
 
-        // 4. To work.
+        // 4. Clean up old groups and start the check for foreign processes.
         let shared =
             Arc::new(Shared::new(config, jobs, sockets, live, hierarchies, reports, runtime));
         let needed =
             shared.live.all().into_iter().map(|(id, rank)| shared.group_name(id, rank)).collect();
         shared.hierarchies.tidy(&shared.instance, &needed);
         let name = shared.config.node_name.clone();
-        gpu::foreign::watch(&shared.runtime, found, shared.ours(), name, &shared.reports);
+        gpu::foreign::watch(&shared.runtime, found, shared.own_processes(), name, &shared.reports);
         Ok(Self { shared, nodes: vec![node] })
     }
 }
@@ -201,23 +203,25 @@ impl Backend for LocalBackend {
         self.nodes.clone()
     }
 
-    fn execute(&self, command: Command) {
+    fn execute(&self, command: BackendCommand) {
         match command {
-            Command::Prepare(order) => task::prepare(&self.shared, &order),
-            Command::Go(id) => task::send(&self.shared, id, &task::ToTask::Go),
-            Command::Checkpoint(id, request) => {
-                task::send(&self.shared, id, &task::ToTask::Checkpoint(request));
+            BackendCommand::Prepare(order) => task::prepare(&self.shared, &order),
+            BackendCommand::Go(id) => task::send_command(&self.shared, id, &task::ActorCommand::Go),
+            BackendCommand::Checkpoint(id, request) => {
+                task::send_command(&self.shared, id, &task::ActorCommand::Checkpoint(request));
             }
-            Command::Stop(id, cause) => task::send(&self.shared, id, &task::ToTask::Stop(cause)),
-            Command::Forget(id) => task::forget(&self.shared, id),
+            BackendCommand::Stop(id, cause) => {
+                task::send_command(&self.shared, id, &task::ActorCommand::Stop(cause))
+            }
+            BackendCommand::Forget(id) => task::forget(&self.shared, id),
         }
     }
 
-    fn past(&self, expected: &[Expected]) -> Vec<PastReport> {
+    fn past(&self, expected: &[ExpectedTask]) -> Vec<PastReport> {
         past::past(&self.shared, expected)
     }
 
-    fn adopt(&self, expected: Vec<Expected>) {
+    fn adopt(&self, expected: Vec<ExpectedTask>) {
         adopt::adopt(&self.shared, expected);
     }
 
@@ -235,29 +239,29 @@ impl Backend for LocalBackend {
     }
 }
 
-/// Makes the directories of sockets and pipes. They lie where machines tidy up, so each launch asks
-/// for them again.
+/// Creates the directories of sockets and pipes. Runtime directories may be cleaned up by the
+/// machine, so each launch calls this again.
 fn runtime_dirs(config: &LocalConfig) -> Result<(), LocalError> {
     private_dir(&config.runtime_dir.join(SOCKETS))?;
-    progress_dir(&config.runtime_dir.join("checkpoints"), config.system)
+    checkpoint_dir(&config.runtime_dir.join("checkpoints"), config.system)
 }
 
-/// Makes the directory of the pipes to which tasks write. In system mode these belong to the users
-/// whose jobs write to them: they may pass through it, and not list it.
-fn progress_dir(path: &Path, system: bool) -> Result<(), LocalError> {
+/// Creates the directory of the checkpoint pipes. In system mode the pipes belong to the users of
+/// the jobs, who may traverse the directory but not list it.
+fn checkpoint_dir(path: &Path, system: bool) -> Result<(), LocalError> {
     use std::os::unix::fs::PermissionsExt;
     private_dir(path)?;
     if system {
         std::fs::set_permissions(
             path,
-            std::fs::Permissions::from_mode(crate::supervise::PASSAGE_MODE),
+            std::fs::Permissions::from_mode(crate::supervise::TRAVERSE_ONLY_MODE),
         )
         .map_err(|source| LocalError::Dir { path: path.to_owned(), source })?;
     }
     Ok(())
 }
 
-/// Makes a directory closed to others, and refuses one that is another user's.
+/// Creates a directory without access for other users; rejects one of another user.
 fn private_dir(path: &Path) -> Result<(), LocalError> {
     use std::os::unix::fs::MetadataExt;
     let failed = |source| LocalError::Dir { path: path.to_owned(), source };

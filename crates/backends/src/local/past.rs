@@ -1,34 +1,36 @@
-//! Reads what supervisors recorded of tasks that ended while no daemon ran, with the instants at
-//! which it happened: a job is charged up to its end, and not up to when a daemon asks.
+//! Reads the records of tasks that ended while no daemon ran, with the times of the events: a job
+//! is charged up to its end, not up to the restart of the daemon.
 
 use muster_model::{Observation, Span, TaskReport, Time};
 
 use super::adopt::{REBOOTED, lost, observation};
 use super::state::Shared;
-use crate::driver::{Expected, PastReport};
+use crate::driver::{ExpectedTask, PastReport};
 use crate::record::{Instant, TaskDir};
 
-/// Returns the past of each expected task that is over, by what is on disk. Others are left to
+/// Returns the recorded events of each expected task that is over. Other tasks are reported by
 /// their supervisors.
-pub(super) fn past(shared: &Shared, expected: &[Expected]) -> Vec<PastReport> {
+pub(super) fn past(shared: &Shared, expected: &[ExpectedTask]) -> Vec<PastReport> {
     let booted = shared.config.booted;
-    let of_task = |task: &Expected| {
+    let of_task = |task: &ExpectedTask| {
         let reports = recorded(&shared.dir(task.id, task.rank), booted);
-        let (id, rank) = (task.id, task.rank);
-        reports
-            .into_iter()
-            .map(move |(at, what)| PastReport { at, report: TaskReport { id, rank, what } })
+        let id = task.id;
+        let rank = task.rank;
+        reports.into_iter().map(move |(at, what)| PastReport {
+            at,
+            report: TaskReport { id, rank, observation: what },
+        })
     };
     expected.iter().flat_map(of_task).collect()
 }
 
-/// Returns what is recorded of a task that is over; nothing when it may still run, or when its
+/// Returns the recorded events of a task that is over; none when it may still run, or when its
 /// records cannot be read.
 fn recorded(dir: &TaskDir, booted: Time) -> Vec<(Time, Observation)> {
     let Ok(Some(claim)) = dir.claimed() else { return Vec::new() };
     let is_of_this_boot = claim.supervisor.is_of_this_boot();
-    // Time since boot cannot be set. That of an earlier boot says nothing now, and there is only
-    // the wall clock.
+    // Time since boot cannot be changed by users, so it is preferred. For an earlier boot it is
+    // meaningless, and only the wall clock remains.
     let time = |instant: Instant| match instant.boot_ms {
         Some(since) if is_of_this_boot => booted + Span(since),
         _ => Time(instant.at_ms),
@@ -37,21 +39,21 @@ fn recorded(dir: &TaskDir, booted: Time) -> Vec<(Time, Observation)> {
         let before = || dir.started_before().ok().flatten();
         instant.or_else(before).map(|instant| (time(instant), Observation::Started))
     };
-    let (at, started, end, signalled) = match dir.ended() {
+    let (at, started, end, signalled) = match dir.exit() {
         Ok(Some(ended)) => {
             (time(ended.at), started(ended.started), observation(ended.end), ended.signalled)
         }
-        // When the machine went down is not known; it had by this boot.
+        // The time of the shutdown is unknown; it was at the latest at this boot.
         Ok(None) if !is_of_this_boot => (booted, started(None), lost(REBOOTED.to_owned()), None),
         Ok(None) | Err(_) => return Vec::new(),
     };
-    let saved = dir.checkpointed().ok().flatten();
-    let words = [
+    let saved = dir.checkpoint().ok().flatten();
+    let observations = [
         signalled.map(Observation::Signalled),
-        saved.map(|saved| Observation::Checkpointed(saved.noted)),
+        saved.map(|saved| Observation::Checkpointed(saved.checkpoint)),
         Some(end),
     ];
-    started.into_iter().chain(words.into_iter().flatten().map(|what| (at, what))).collect()
+    started.into_iter().chain(observations.into_iter().flatten().map(|what| (at, what))).collect()
 }
 
 #[cfg(test)]
@@ -60,7 +62,7 @@ mod tests {
 
     use super::*;
     use crate::process::{ProcessKey, boot_id};
-    use crate::record::{End, Ended, Sync};
+    use crate::record::{ExitRecord, Sync, TaskEnd};
 
     const BOOTED: Time = Time(1_000_000);
 
@@ -78,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_told_with_when_it_came() {
+    fn an_end_is_reported_with_its_time() {
         let exited = || Observation::Exited(TaskExit::Code { code: 0 });
         let (_temp, dir) = claimed(boot_id().unwrap());
         assert_eq!(recorded(&dir, BOOTED), [], "it may still run");
@@ -88,12 +90,14 @@ mod tests {
         assert_eq!(
             recorded(&dir, BOOTED),
             [(BOOTED + Span(70), exited())],
-            "nobody can set this clock"
+            "users cannot set this clock"
         );
         let started = Some(Instant { at_ms: 5, boot_ms: Some(60) });
-        let end = Ended { started, ..Ended::now(End::Exited(TaskExit::Code { code: 0 })) };
-        dir.write_ended(&end, Sync::No).unwrap();
-        let (start, now) = (BOOTED + Span(60), BOOTED + Span(end.at.boot_ms.unwrap()));
+        let end =
+            ExitRecord { started, ..ExitRecord::now(TaskEnd::Exited(TaskExit::Code { code: 0 })) };
+        dir.write_exit(&end, Sync::No).unwrap();
+        let start = BOOTED + Span(60);
+        let now = BOOTED + Span(end.at.boot_ms.unwrap());
         assert_eq!(recorded(&dir, BOOTED), [(start, Observation::Started), (now, exited())]);
     }
 
@@ -108,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_reboot_ended_had_ended_by_then() {
+    fn a_task_lost_in_a_reboot_ended_at_the_boot_time() {
         let (_temp, dir) = claimed("another".to_owned());
         assert_eq!(recorded(&dir, BOOTED), [(BOOTED, lost(REBOOTED.to_owned()))]);
         ended(&dir, r#""at_ms":5,"boot_ms":70"#);

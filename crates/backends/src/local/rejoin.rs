@@ -1,18 +1,18 @@
 //! Keeps joining a control group cheap while many tasks start.
 //!
-//! The kernel guards the moves of processes between groups by a lock whose first use waits until
-//! every processor has passed a quiet point, some 10 ms, and which stays cheap as long as it is
-//! used again within such a time. Starts that follow each other a little more slowly than that
-//! would each wait. So this process moves itself to the group that it is in, which changes nothing,
-//! for as long as starts come quickly.
+//! The kernel guards moves of processes between groups by a lock (`cgroup_threadgroup_rwsem`) whose
+//! first use waits for an RCU grace period, some 10 ms; it stays cheap while it is used again
+//! within that time. Without help, starts slightly further apart would each wait. So while tasks
+//! start quickly, this process moves itself into the group that it is already in, which changes
+//! nothing.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Starts count as quick when the one before was so long ago at most.
+/// Longest time between two starts that count as quick.
 const QUICK: Duration = Duration::from_millis(200);
-/// Between two uses of the lock: less than it takes the kernel to forget the last.
+/// Pause between two uses of the lock: shorter than the time after which it becomes slow again.
 const PAUSE: Duration = Duration::from_millis(4);
 
 /// Uses the lock while tasks start quickly.
@@ -20,17 +20,17 @@ const PAUSE: Duration = Duration::from_millis(4);
 pub(super) struct Rejoin {
     /// Membership file of this process's own group; `None` where tasks have no groups.
     own: Option<PathBuf>,
-    state: Mutex<State>,
+    state: Mutex<RejoinState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct RejoinState {
     last_start: Option<Instant>,
     is_running: bool,
 }
 
 impl Rejoin {
-    /// Uses the group whose membership file this is.
+    /// Creates it for the group with this membership file.
     pub(super) fn new(own: Option<PathBuf>) -> Self {
         Self { own, state: Mutex::default() }
     }
@@ -47,20 +47,20 @@ impl Rejoin {
     }
 
     async fn run(self: Arc<Self>) {
-        while self.goes_on() {
+        while self.should_continue() {
             let rejoin = Arc::clone(&self);
             let moved = tokio::task::spawn_blocking(move || {
                 rejoin.own.as_ref().map(|own| std::fs::write(own, "0"))
             });
             if !matches!(moved.await, Ok(Some(Ok(())))) {
-                // It may not: then starts take as long as they take, and this is not tried again.
+                // Not permitted: starts stay slow, and this is not tried again.
                 return;
             }
             tokio::time::sleep(PAUSE).await;
         }
     }
 
-    fn goes_on(&self) -> bool {
+    fn should_continue(&self) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.is_running = state.last_start.is_some_and(|last| last.elapsed() < QUICK);
         state.is_running
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn only_quick_starts_are_followed_and_it_ends_after_them() {
+    async fn it_runs_only_while_tasks_start_quickly() {
         let temp = tempfile::tempdir().unwrap();
         let file = temp.path().join("cgroup.procs");
         let rejoin = Arc::new(Rejoin::new(Some(file.clone())));

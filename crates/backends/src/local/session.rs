@@ -1,10 +1,9 @@
-//! Terminal sessions: the frames that follow [`Hello::Terminal`] on a supervisor's socket, in both
-//! directions.
+//! Terminal sessions: codec of the frames that follow [`Hello::Terminal`] on a supervisor's socket,
+//! in both directions, for blocking and async code.
 //!
-//! A codec over bytes, usable from blocking and from async code alike, and [`connect`] for whoever
-//! passes a client on. A frame is a tag byte, a length as four bytes big-endian, and that many
-//! bytes. A client sends data (keys) and window sizes; a supervisor sends data (what the terminal
-//! shows), and at the end an exit or an error.
+//! A frame is a tag byte, a length (four bytes, big-endian) and that many bytes. A client sends
+//! data (keys) and window sizes; a supervisor sends data (terminal output), and at the end an exit
+//! or an error.
 
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
@@ -27,52 +26,52 @@ const ERROR: u8 = 3;
 pub enum Frame {
     /// Bytes to or from the terminal; at most [`MAX_FRAME_BYTES`].
     Data(Vec<u8>),
-    /// The client's window has this size.
+    /// Size of the client's window.
     Window {
-        /// Rows.
+        /// Height in character rows.
         rows: u16,
-        /// Columns.
+        /// Width in character columns.
         cols: u16,
     },
-    /// What ran on the terminal ended with this code (128 + signal for a signal). Nothing follows.
+    /// The program on the terminal has exited. This is the last frame.
     Exit {
-        /// Exit code.
+        /// Exit code; 128 + signal for a signal.
         code: i32,
     },
-    /// The session cannot go on, and why. Nothing follows.
+    /// The session cannot continue, for this reason. This is the last frame.
     Error(String),
 }
 
-/// A peer broke the protocol.
+/// Violation of the protocol by the peer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// Unknown tag: a newer peer, or not a session at all.
+    /// The tag is unknown: a newer peer, or not a session at all.
     #[error("unknown frame type {0}")]
     Tag(u8),
-    /// Length above [`MAX_FRAME_BYTES`].
+    /// The length exceeds [`MAX_FRAME_BYTES`].
     #[error("frame of {0} bytes is too long")]
     Length(usize),
-    /// A payload that does not fit its tag.
+    /// The payload does not fit the tag.
     #[error("malformed frame of type {0}")]
     Payload(u8),
 }
 
-/// Connects to a supervisor on behalf of a client whose bytes are then passed on unread: the
-/// supervisor accepts only a terminal session on this connection, never commands.
+/// Connects to a supervisor to relay a client's bytes unread: the supervisor accepts only a
+/// terminal session on this connection, no commands.
 pub fn connect(path: &Path) -> io::Result<UnixStream> {
     let mut stream = socket::connect(path)?;
-    stream.write_all(&wire::line(&Hello::Guest))?;
+    stream.write_all(&wire::line(&Hello::TerminalRelay))?;
     Ok(stream)
 }
 
-/// The opening line of a session.
+/// Returns the opening line of a session.
 #[must_use]
 pub fn open(hello: &Hello) -> Vec<u8> {
     wire::line(hello)
 }
 
 impl Frame {
-    /// The frame as bytes. Data beyond [`MAX_FRAME_BYTES`] becomes further frames.
+    /// Encodes the frame. Data longer than [`MAX_FRAME_BYTES`] becomes several frames.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         match self {
@@ -118,19 +117,19 @@ fn with_head(tag: u8, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Collects bytes and gives whole frames.
+/// Splits a byte stream into frames.
 #[derive(Debug, Default)]
 pub struct Decoder {
     bytes: Vec<u8>,
 }
 
 impl Decoder {
-    /// Takes what was read.
+    /// Appends bytes that were read.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next whole frame, if it has arrived.
+    /// Returns the next complete frame, if there is one.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
         let Some((&[tag, l3, l2, l1, l0], rest)) = self.bytes.split_first_chunk::<HEAD_BYTES>()
         else {
@@ -170,7 +169,8 @@ mod tests {
         #[test]
         fn frames_round_trip_however_they_are_cut(frames in frames(), size in 1usize..64) {
             let bytes: Vec<u8> = frames.iter().flat_map(Frame::encode).collect();
-            let (mut decoder, mut seen) = (Decoder::default(), Vec::new());
+            let mut decoder = Decoder::default();
+            let mut seen = Vec::new();
             for chunk in bytes.chunks(size) {
                 decoder.push(chunk);
                 while let Some(frame) = decoder.next_frame().unwrap() {

@@ -1,4 +1,4 @@
-//! What the local backend remembers while its daemon lives. All of it can be lost: see `adopt`.
+//! In-memory state of the local backend. All of it can be rebuilt from the records: see `adopt`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,22 +11,22 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::idle::{Idle, IdleSupervisors};
+use super::idle_supervisors::{IdleSupervisor, IdleSupervisors};
 use super::rejoin::Rejoin;
-use super::task::ToTask;
+use super::task::ActorCommand;
 use super::{LocalConfig, facts};
 use crate::cgroup::{Hierarchies, name_prefix, own_group};
 use crate::driver::{Report, Reports};
 use crate::epoch::Epoch;
-use crate::gpu::foreign::Ours;
-use crate::live::{Entry as LiveEntry, LiveList, task_name};
+use crate::gpu::foreign::OwnProcesses;
+use crate::live::{LiveEntry, LiveList, task_name};
 use crate::port::{self, Leases};
 use crate::record::{self, TaskDir};
 
-/// Supervisors being started at once: enough to keep every CPU busy, few enough not to thrash.
+/// Supervisors started at the same time: enough to keep every CPU busy, few enough not to thrash.
 const MAX_LAUNCHES: usize = 8;
 
-/// What every task of the backend shares.
+/// Configuration and state shared by all tasks of the backend.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) config: LocalConfig,
@@ -36,58 +36,57 @@ pub(super) struct Shared {
     pub(super) live: LiveList,
     pub(super) hierarchies: Hierarchies,
     pub(super) instance: String,
-    /// What tasks get back where supervisors are protected from the out-of-memory killer: only root
-    /// may.
+    /// `oom_score_adj` that tasks get back where supervisors are protected from the out-of-memory
+    /// killer, which requires root.
     pub(super) oom_score_adj: Option<i32>,
     /// Limit on the processes of one task; 0 is none.
     pub(super) processes: u32,
-    /// What tasks get back where the daemon raised its limit of open files.
+    /// Soft limit of open files that tasks get back where the daemon raised its own.
     pub(super) open_files: Option<u64>,
     pub(super) reports: Reports,
     pub(super) runtime: Handle,
     pub(super) launches: Semaphore,
     pub(super) rejoin: Arc<Rejoin>,
-    state: Mutex<State>,
+    state: Mutex<BackendState>,
 }
 
-/// What changes.
+/// The mutable part of the state.
 #[derive(Debug)]
-pub(super) struct State {
-    /// Newest attempt seen per element that is not forgotten; older ones are on disk.
+pub(super) struct BackendState {
+    /// Newest attempt per element that is not forgotten; older ones are on disk.
     pub(super) newest: BTreeMap<ElementId, Attempt>,
-    pub(super) gangs: BTreeMap<AttemptId, Gang>,
+    pub(super) gangs: BTreeMap<AttemptId, AttemptTasks>,
     pub(super) leases: Leases,
     pub(super) idle: IdleSupervisors,
 }
 
-/// One attempt.
+/// Tasks and ports of one attempt.
 #[derive(Debug, Default)]
-pub(super) struct Gang {
-    pub(super) tasks: BTreeMap<Rank, Entry>,
+pub(super) struct AttemptTasks {
+    pub(super) tasks: BTreeMap<Rank, TaskEntry>,
     pub(super) ports: Vec<u16>,
 }
 
-/// One task.
+/// Actor and last reports of one task.
 #[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) to: UnboundedSender<ToTask>,
-    /// The stage that was reported last.
+pub(super) struct TaskEntry {
+    pub(super) to: UnboundedSender<ActorCommand>,
+    /// Stage that was reported last.
     pub(super) last: Option<Observation>,
-    /// The checkpoint that was reported last.
+    /// Checkpoint that was reported last.
     pub(super) checkpoint: Option<TaskCheckpoint>,
-    /// Its supervisor, when that stays after the end.
-    pub(super) idle: Option<Idle>,
+    /// Its idle supervisor, once the task is over, if that waits for another task.
+    pub(super) idle: Option<IdleSupervisor>,
 }
 
-impl Entry {
-    /// A task of which nothing has been said yet.
-    pub(super) fn new(to: UnboundedSender<ToTask>) -> Self {
+impl TaskEntry {
+    /// Creates the entry of a task without reports.
+    pub(super) fn new(to: UnboundedSender<ActorCommand>) -> Self {
         Self { to, last: None, checkpoint: None, idle: None }
     }
 
-    /// Everything that was reported of it and still holds, a checkpoint before the stage, since
-    /// that may be the end.
-    pub(super) fn said(&self) -> Vec<Observation> {
+    /// Returns the reports that still hold: the checkpoint, then the stage, which may be the end.
+    pub(super) fn observations(&self) -> Vec<Observation> {
         let checkpoint = self.checkpoint.clone().map(Observation::Checkpointed);
         checkpoint.into_iter().chain(self.last.clone()).collect()
     }
@@ -106,12 +105,12 @@ impl Shared {
         let ephemeral =
             std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
         let range = port::parse_ephemeral(&ephemeral).map_or(port::PREFERRED, port::lease_range);
-        // Daemons of several users start at different places of the range.
+        // Daemons of several users start at different ports of the range.
         let seed = instance(&config.state_dir).bytes().fold(std::process::id(), |seed, byte| {
             seed.wrapping_mul(31).wrapping_add(u32::from(byte))
         });
         let leases = Leases::new(range, seed);
-        let state = State {
+        let state = BackendState {
             newest: BTreeMap::new(),
             gangs: BTreeMap::new(),
             leases,
@@ -140,17 +139,17 @@ impl Shared {
         }
     }
 
-    /// The state, also after a panic elsewhere: every change to it is a single step.
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    /// Locks the state. A poisoned lock is used as it is: every change is a single step.
+    pub(super) fn state(&self) -> MutexGuard<'_, BackendState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The epoch of a job.
+    /// Returns the epoch of a job.
     pub(super) fn epoch(&self, job: JobId) -> Option<&Epoch> {
         self.config.epochs.of(job)
     }
 
-    /// The directory that holds the directory of a job.
+    /// Returns the parent of a job's directory.
     pub(super) fn jobs_of(&self, job: JobId) -> PathBuf {
         record::epoch_dir(&self.jobs, self.epoch(job))
     }
@@ -159,7 +158,7 @@ impl Shared {
         TaskDir::of(&self.jobs_of(id.element.job), id, rank)
     }
 
-    /// What a task is called in its socket, its control groups and the live list.
+    /// Returns the name of a task's socket, control groups and entry of the live list.
     fn name(&self, id: AttemptId, rank: Rank) -> String {
         task_name(self.epoch(id.element.job), id, rank)
     }
@@ -168,28 +167,29 @@ impl Shared {
         self.sockets.join(self.name(id, rank))
     }
 
-    /// Where a task's processes say that their progress is saved.
+    /// Returns the path of a task's checkpoint pipe.
     pub(super) fn checkpoint_file(&self, id: AttemptId, rank: Rank) -> PathBuf {
         self.checkpoints.join(self.name(id, rank))
     }
 
-    /// Name of a task's control groups.
+    /// Returns the name of a task's control groups.
     pub(super) fn group_name(&self, id: AttemptId, rank: Rank) -> String {
         format!("{}{}", name_prefix(&self.instance), self.name(id, rank))
     }
 
-    /// What marks the processes of a task where there is no control group.
+    /// Returns the environment tag of a task's processes, by which they are found where there is no
+    /// control group.
     pub(super) fn tag(&self, id: AttemptId, rank: Rank) -> String {
         tag(&self.instance, self.epoch(id.element.job), id, rank)
     }
 
-    /// How to tell this backend's processes from others on a GPU.
-    pub(super) fn ours(&self) -> Ours {
+    /// Returns the criteria that identify this backend's processes on a GPU.
+    pub(super) fn own_processes(&self) -> OwnProcesses {
         let prefix = name_prefix(&self.instance);
         let unknown = self.live.set_aside();
         let tag =
             |entry: &LiveEntry| tag(&self.instance, entry.epoch().as_ref(), entry.id, entry.rank);
-        Ours {
+        OwnProcesses {
             unknown_groups: unknown
                 .iter()
                 .map(|entry| format!("{prefix}{}", entry.name()))
@@ -200,13 +200,15 @@ impl Shared {
         }
     }
 
-    /// Remembers and reports what was seen of a task.
+    /// Stores and sends an observation of a task.
     pub(super) fn report(&self, id: AttemptId, rank: Rank, what: Observation) {
         if let Some(entry) =
             self.state().gangs.get_mut(&id).and_then(|gang| gang.tasks.get_mut(&rank))
         {
             match &what {
-                Observation::Checkpointed(noted) => entry.checkpoint = Some(noted.clone()),
+                Observation::Checkpointed(checkpoint) => {
+                    entry.checkpoint = Some(checkpoint.clone())
+                }
                 Observation::Signalled(_) => {}
                 stage => entry.last = Some(stage.clone()),
             }
@@ -214,14 +216,15 @@ impl Shared {
         self.send(id, rank, what);
     }
 
-    /// Reports; a daemon that no longer listens is going down and will ask again when it is back.
+    /// Sends an observation of a task. When the channel is closed, the daemon is shutting down and
+    /// its successor adopts the task.
     pub(super) fn send(&self, id: AttemptId, rank: Rank, what: Observation) {
-        let _ = self.reports.send(Report::Task(TaskReport { id, rank, what }));
+        let _ = self.reports.send(Report::Task(TaskReport { id, rank, observation: what }));
     }
 }
 
-/// Short name of a state directory, so that several daemons can share a machine: FNV-1a of its
-/// path.
+/// Returns a short name for a state directory, so that several daemons can share a machine: the
+/// FNV-1a hash of its path.
 pub(super) fn instance(state_dir: &Path) -> String {
     use std::os::unix::ffi::OsStrExt;
     let path = std::fs::canonicalize(state_dir).unwrap_or_else(|_| state_dir.to_owned());
@@ -238,7 +241,7 @@ fn tag(instance: &str, epoch: Option<&Epoch>, id: AttemptId, rank: Rank) -> Stri
     }
 }
 
-/// True for what ends a task.
+/// Returns true for observations that end a task.
 pub(super) fn is_final(what: &Observation) -> bool {
     matches!(
         what,

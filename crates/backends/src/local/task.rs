@@ -1,5 +1,5 @@
-//! One actor per task: starts or finds its supervisor, forwards commands, reports what it says, and
-//! finds out what happened when it falls silent.
+//! One actor per task: it starts or finds the supervisor, forwards commands, reports its messages,
+//! and determines the task's status when the connection breaks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,60 +10,59 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::adopt::{Found, find_out, sweep};
-use super::idle::Idle;
+use super::adopt::{TaskStatus, sweep, task_status};
+use super::idle_supervisors::IdleSupervisor;
 use super::launch::{self, Launched};
-use super::state::{Entry, Gang, Shared, State, is_final};
-use super::watch::{WATCH_PAUSE, Watch, Watched};
+use super::state::{AttemptTasks, BackendState, Shared, TaskEntry, is_final};
+use super::watch::{SupervisorWatch, WATCH_PAUSE, WatchResult};
 use crate::env;
 use crate::port;
 use crate::record::{self, TaskDir};
-use crate::supervise::STAY;
-use crate::wire::{FromSupervisor, Lines, ToSupervisor, line};
+use crate::supervise::REUSE_TIMEOUT;
+use crate::wire::{FromSupervisor, LineBuffer, ToSupervisor, line};
 
-/// A task that is expected but was never claimed gets this long for its Prepare to be repeated: the
-/// daemon may have died between deciding a start and carrying it out.
-const UNCLAIMED_PATIENCE: Duration = Duration::from_secs(2);
+/// Time in which the Prepare of an expected task without a claim must be repeated: the daemon may
+/// have died between deciding a start and carrying it out.
+const UNCLAIMED_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What an actor is told.
+/// Command to an actor.
 #[derive(Clone, Debug)]
-pub(super) enum ToTask {
-    /// Prepare it, unless that has been done.
+pub(super) enum ActorCommand {
+    /// Prepare the task, unless that has been done.
     Launch(Arc<GangOrder>, Vec<u16>),
-    /// Run it.
+    /// Run the prepared task.
     Go,
-    /// Ask it to save its progress.
+    /// Ask the task to save a checkpoint, with this request number.
     Checkpoint(u32),
-    /// End it.
+    /// End the task, for this cause.
     Stop(StopCause),
 }
 
-/// Who wants to know.
+/// Expectation of the daemon about a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Audience {
-    /// The daemon expects this task.
-    Daemon,
-    /// Nobody: it is ended and forgotten.
-    Nobody,
+pub(super) enum Expectation {
+    /// The daemon expects this task and gets its reports.
+    Expected,
+    /// The daemon does not know this task: it is ended and forgotten.
+    Unexpected,
 }
 
 /// Prepares every task of a gang.
 pub(super) fn prepare(shared: &Arc<Shared>, order: &Arc<GangOrder>) {
     let id = order.id;
     let mut state = shared.state();
-    // 1. Never older than what was seen.
+    // 1. Ignore attempts older than the newest one.
     if state.newest.get(&id.element).is_some_and(|newest| *newest > id.attempt) {
         return;
     }
     state.newest.insert(id.element, id.attempt);
-    // A restored state orders again what has run since the copy was made: its record says how it
-    // ended.
+    // A restored state orders attempts again that ran after its backup: their records have the end.
     if record::newest_attempt(&shared.jobs_of(id.element.job), id.element) > Some(id.attempt) {
-        find(shared, &mut state, order);
+        report_superseded(shared, &mut state, order);
         return;
     }
 
-    // 2. Ports: those of an interrupted earlier Prepare, else new ones.
+    // 2. Lease ports: those of an interrupted earlier Prepare, else new ones.
     let known =
         state.gangs.get(&id).map(|gang| gang.ports.clone()).filter(|ports| !ports.is_empty());
     let ports = known.or_else(|| launch::earlier_ports(shared, order)).unwrap_or_else(|| {
@@ -75,51 +74,61 @@ pub(super) fn prepare(shared: &Arc<Shared>, order: &Arc<GangOrder>) {
     }
     state.gangs.entry(id).or_default().ports.clone_from(&ports);
 
-    // 3. An actor per task; one that exists repeats what it last said, or launches if it was
-    //    waiting for this.
+    // 3. Start an actor per task; one that exists repeats its reports, or launches if it was
+    //    waiting for the order.
     for task in &order.tasks {
-        let launch = ToTask::Launch(Arc::clone(order), ports.clone());
+        let launch = ActorCommand::Launch(Arc::clone(order), ports.clone());
         match state.gangs.get(&id).and_then(|gang| gang.tasks.get(&task.rank)) {
-            Some(Entry { to, last: None, .. }) => drop(to.send(launch)),
+            Some(TaskEntry { to, last: None, .. }) => drop(to.send(launch)),
             Some(entry) => {
-                entry.said().into_iter().for_each(|what| shared.send(id, task.rank, what))
+                entry.observations().into_iter().for_each(|what| shared.send(id, task.rank, what))
             }
             None => {
-                let to = start(shared, id, task.rank, Begin::Wait, Audience::Daemon);
+                let to = spawn_actor(
+                    shared,
+                    id,
+                    task.rank,
+                    ActorStart::AwaitLaunch,
+                    Expectation::Expected,
+                );
                 let _ = to.send(launch);
-                state.gangs.entry(id).or_default().tasks.insert(task.rank, Entry::new(to));
+                state.gangs.entry(id).or_default().tasks.insert(task.rank, TaskEntry::new(to));
             }
         }
     }
 }
 
-/// Reports what became of each task of an attempt that is older than another one on disk. Starts
-/// none.
-fn find(shared: &Arc<Shared>, state: &mut State, order: &GangOrder) {
+/// Reports the status of each task of an attempt that is older than another one on disk. Starts no
+/// task.
+fn report_superseded(shared: &Arc<Shared>, state: &mut BackendState, order: &GangOrder) {
     for task in &order.tasks {
         let tasks = &mut state.gangs.entry(order.id).or_default().tasks;
-        let to = || start(shared, order.id, task.rank, Begin::Find, Audience::Daemon);
-        let entry = tasks.entry(task.rank).or_insert_with(|| Entry::new(to()));
-        entry.said().into_iter().for_each(|what| shared.send(order.id, task.rank, what));
+        let to = || {
+            spawn_actor(shared, order.id, task.rank, ActorStart::ReadRecord, Expectation::Expected)
+        };
+        let entry = tasks.entry(task.rank).or_insert_with(|| TaskEntry::new(to()));
+        entry.observations().into_iter().for_each(|what| shared.send(order.id, task.rank, what));
     }
 }
 
-/// Passes a command to every task of an attempt. After a restart they are first found on disk.
-pub(super) fn send(shared: &Arc<Shared>, id: AttemptId, command: &ToTask) {
+/// Forwards a command to every task of an attempt. After a restart the tasks are first found on
+/// disk.
+pub(super) fn send_command(shared: &Arc<Shared>, id: AttemptId, command: &ActorCommand) {
     let mut state = shared.state();
     if state.newest.get(&id.element).is_some_and(|newest| *newest > id.attempt) {
         return;
     }
-    let on_disk = match state.gangs.contains_key(&id) {
-        true => Vec::new(),
-        false => record::ranks(&shared.jobs_of(id.element.job), id),
+    let on_disk = if state.gangs.contains_key(&id) {
+        Vec::new()
+    } else {
+        record::ranks(&shared.jobs_of(id.element.job), id)
     };
     if !on_disk.is_empty() {
         state.newest.insert(id.element, id.attempt);
     }
     for rank in on_disk {
-        let to = start(shared, id, rank, Begin::Find, Audience::Daemon);
-        state.gangs.entry(id).or_default().tasks.insert(rank, Entry::new(to));
+        let to = spawn_actor(shared, id, rank, ActorStart::ReadRecord, Expectation::Expected);
+        state.gangs.entry(id).or_default().tasks.insert(rank, TaskEntry::new(to));
     }
     for (rank, entry) in state.gangs.get(&id).iter().flat_map(|gang| &gang.tasks) {
         match &entry.last {
@@ -132,20 +141,22 @@ pub(super) fn send(shared: &Arc<Shared>, id: AttemptId, command: &ToTask) {
 /// Forgets an attempt whose tasks are all over.
 pub(super) fn forget(shared: &Arc<Shared>, id: AttemptId) {
     let mut state = shared.state();
-    let is_over =
-        |gang: &Gang| gang.tasks.values().all(|entry| entry.last.as_ref().is_some_and(is_final));
+    let is_over = |gang: &AttemptTasks| {
+        gang.tasks.values().all(|entry| entry.last.as_ref().is_some_and(is_final))
+    };
     if state.gangs.get(&id).is_some_and(|gang| !is_over(gang)) {
-        tracing::warn!(attempt = %id, "asked to forget an attempt that has live tasks");
+        tracing::warn!(attempt = %id, "attempt not forgotten: it has live tasks");
         return;
     }
     let gang = state.gangs.remove(&id).unwrap_or_default();
     gang.ports.into_iter().for_each(|port| state.leases.release(port));
-    // What is forgotten is in the journal, so these may be told that the end is durable.
+    // A forgotten attempt is in the journal: confirm to its idle supervisors that the end is
+    // durable.
     gang.tasks.into_values().filter_map(|entry| entry.idle).for_each(|idle| state.idle.add(idle));
     if !state.idle.is_empty() {
         let shared = Arc::clone(shared);
         shared.runtime.clone().spawn(async move {
-            tokio::time::sleep(STAY).await;
+            tokio::time::sleep(REUSE_TIMEOUT).await;
             shared.state().idle.prune();
         });
     }
@@ -157,17 +168,17 @@ pub(super) fn forget(shared: &Arc<Shared>, id: AttemptId) {
     let runtime = shared.runtime.clone();
     runtime.spawn_blocking(move || {
         for rank in record::ranks(&shared.jobs_of(id.element.job), id) {
-            clear(&shared, id, rank);
+            forget_task(&shared, id, rank);
         }
     });
 }
 
-/// Deletes what is kept of one task for re-adoption.
-fn clear(shared: &Shared, id: AttemptId, rank: Rank) {
+/// Deletes the records, socket, pipe and groups of one task.
+fn forget_task(shared: &Shared, id: AttemptId, rank: Rank) {
     let dir = shared.dir(id, rank);
     let is_alive = matches!(dir.claimed(), Ok(Some(claim)) if claim.supervisor.is_alive());
-    if is_alive && matches!(dir.ended(), Ok(None)) && !is_own_claim(&dir) {
-        tracing::warn!(attempt = %id, %rank, "not forgotten: its supervisor lives");
+    if is_alive && matches!(dir.exit(), Ok(None)) && !is_own_claim(&dir) {
+        tracing::warn!(attempt = %id, %rank, "task not forgotten: its supervisor still runs");
         return;
     }
     if let Ok(Some(order)) = dir.order() {
@@ -179,145 +190,152 @@ fn clear(shared: &Shared, id: AttemptId, rank: Rank) {
     shared.live.remove(id, rank);
 }
 
-/// True for a claim by this very process, which says "never to be started"; see
-/// [`Actor::never_ran`].
+/// Returns true for a claim by this process, which marks a task that must never start; see
+/// [`TaskActor::finish_unstarted`].
 pub(super) fn is_own_claim(dir: &TaskDir) -> bool {
     let own = std::process::id() as i32;
     matches!(dir.claimed(), Ok(Some(claim)) if claim.supervisor.pid == own)
 }
 
-/// How an actor begins.
+/// First step of an actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Begin {
-    /// With the launch that is about to be sent.
-    Wait,
-    /// With what is on disk.
-    Find,
+pub(super) enum ActorStart {
+    /// Wait for the launch command.
+    AwaitLaunch,
+    /// Read the task's status from disk.
+    ReadRecord,
 }
 
 /// Starts the actor of a task.
-pub(super) fn start(
+pub(super) fn spawn_actor(
     shared: &Arc<Shared>,
     id: AttemptId,
     rank: Rank,
-    begin: Begin,
-    audience: Audience,
-) -> UnboundedSender<ToTask> {
+    start: ActorStart,
+    expectation: Expectation,
+) -> UnboundedSender<ActorCommand> {
     let (to, inbox) = unbounded_channel();
-    let actor = Actor {
+    let actor = TaskActor {
         shared: Arc::clone(shared),
         id,
         rank,
-        audience,
+        expectation,
         go: false,
         checkpoint: None,
         stop: None,
-        handed: None,
+        reused_launch: None,
     };
-    shared.runtime.spawn(actor.run(inbox, begin));
+    shared.runtime.spawn(actor.run(inbox, start));
     to
 }
 
-struct Actor {
+struct TaskActor {
     shared: Arc<Shared>,
     id: AttemptId,
     rank: Rank,
-    audience: Audience,
+    expectation: Expectation,
     /// Commands so far, repeated on a new connection.
     go: bool,
     checkpoint: Option<u32>,
     stop: Option<StopCause>,
-    /// The launch, once the task was handed to a supervisor that had waited: that may have ended
-    /// before it took the task.
-    handed: Option<(Arc<GangOrder>, Vec<u16>)>,
+    /// The launch of a task that was assigned to an idle supervisor, which may have ended before it
+    /// claimed the task.
+    reused_launch: Option<(Arc<GangOrder>, Vec<u16>)>,
 }
 
-/// What to do next.
-enum Next {
-    /// Follow a supervisor.
+/// Next step of an actor.
+enum NextStep {
+    /// Exchange messages with the supervisor.
     Follow(UnixStream),
-    /// Find out what became of the task.
-    FindOut,
-    /// No supervisor has ever owned it: launch it when told.
+    /// Determine the status of the task from disk.
+    ReadStatus,
+    /// Wait for the launch of a task that no supervisor has claimed.
     AwaitLaunch,
-    /// It is over.
+    /// Report the end of the task.
     Over(Observation),
-    /// The daemon no longer listens; its successor will find the supervisor.
-    Unheard,
+    /// Exit: the report channel is closed; the next daemon will find the supervisor.
+    DaemonGone,
 }
 
-impl Actor {
-    async fn run(mut self, mut inbox: UnboundedReceiver<ToTask>, begin: Begin) {
+impl TaskActor {
+    async fn run(mut self, mut inbox: UnboundedReceiver<ActorCommand>, start: ActorStart) {
         let mut launched = false;
-        let mut next = match begin {
-            Begin::Wait => Next::AwaitLaunch,
-            Begin::Find => Next::FindOut,
+        let mut next = match start {
+            ActorStart::AwaitLaunch => NextStep::AwaitLaunch,
+            ActorStart::ReadRecord => NextStep::ReadStatus,
         };
         loop {
             next = match next {
-                Next::Follow(stream) => self.follow(stream, &mut inbox).await,
-                Next::FindOut => match self.find_out(launched && self.handed.is_none()).await {
-                    Found::Connected(stream) => self.connected(stream),
-                    Found::Over(what) => {
-                        self.report_recorded_checkpoint().await;
-                        Next::Over(what)
+                NextStep::Follow(stream) => self.follow(stream, &mut inbox).await,
+                NextStep::ReadStatus => {
+                    match self.read_status(launched && self.reused_launch.is_none()).await {
+                        TaskStatus::Connected(stream) => self.connected(stream),
+                        TaskStatus::Over(what) => {
+                            self.report_recorded_checkpoint().await;
+                            NextStep::Over(what)
+                        }
+                        TaskStatus::Unclaimed => match self.reused_launch.take() {
+                            Some((order, ports)) => self.launch(order, ports, false).await,
+                            None => NextStep::AwaitLaunch,
+                        },
                     }
-                    Found::Unclaimed => match self.handed.take() {
-                        Some((order, ports)) => self.launch(order, ports, false).await,
-                        None => Next::AwaitLaunch,
-                    },
-                },
-                Next::AwaitLaunch => {
+                }
+                NextStep::AwaitLaunch => {
                     launched = true;
                     self.await_launch(&mut inbox).await
                 }
-                Next::Over(what) => break self.over(what).await,
-                Next::Unheard => break,
+                NextStep::Over(what) => break self.finish(what).await,
+                NextStep::DaemonGone => break,
             };
         }
     }
 
-    /// Waits for the launch of a task that no supervisor owns; without one it is over, and claimed
-    /// so that a straggling supervisor cannot start it later.
-    async fn await_launch(&mut self, inbox: &mut UnboundedReceiver<ToTask>) -> Next {
-        let told = tokio::time::timeout(UNCLAIMED_PATIENCE, inbox.recv());
-        let reason = match self.audience {
-            Audience::Nobody => "it was not expected",
-            Audience::Daemon => match told.await {
-                Ok(Some(ToTask::Launch(order, ports))) => {
+    /// Waits for the launch of an unclaimed task; without one the task is over, and is claimed here
+    /// so that a late supervisor cannot start it.
+    async fn await_launch(&mut self, inbox: &mut UnboundedReceiver<ActorCommand>) -> NextStep {
+        let received = tokio::time::timeout(UNCLAIMED_TIMEOUT, inbox.recv());
+        let reason = match self.expectation {
+            Expectation::Unexpected => "the daemon did not expect it",
+            Expectation::Expected => match received.await {
+                Ok(Some(ActorCommand::Launch(order, ports))) => {
                     return self.launch(order, ports, true).await;
                 }
-                Ok(Some(ToTask::Stop(_))) => {
-                    return self.never_ran(Observation::Exited(TaskExit::Stopped)).await;
+                Ok(Some(ActorCommand::Stop(_))) => {
+                    return self.finish_unstarted(Observation::Exited(TaskExit::Stopped)).await;
                 }
-                Ok(Some(ToTask::Go | ToTask::Checkpoint(_)) | None) | Err(_) => {
-                    "nothing is known of it on this machine"
+                Ok(Some(ActorCommand::Go | ActorCommand::Checkpoint(_)) | None) | Err(_) => {
+                    "this machine has no record of it"
                 }
             },
         };
-        self.never_ran(Observation::Lost { reason: reason.into() }).await
+        self.finish_unstarted(Observation::Lost { reason: reason.into() }).await
     }
 
-    async fn never_ran(&self, what: Observation) -> Next {
-        let (shared, id, rank) = (Arc::clone(&self.shared), self.id, self.rank);
+    async fn finish_unstarted(&self, what: Observation) -> NextStep {
+        let shared = Arc::clone(&self.shared);
+        let id = self.id;
+        let rank = self.rank;
         let claimed = blocking(move || {
             let dir = shared.dir(id, rank);
             if !dir.path().exists() {
-                // Its directory may have been deleted while it ran.
+                // The directory may have been deleted while the task ran.
                 sweep(&shared, &dir, id, rank);
                 return true;
             }
             let own = crate::process::ProcessKey::of(std::process::id() as i32);
             own.is_ok_and(|own| dir.claim(own).is_ok())
         });
-        match claimed.await {
-            true => Next::Over(what),
-            false => Next::FindOut,
-        }
+        if claimed.await { NextStep::Over(what) } else { NextStep::ReadStatus }
     }
 
-    async fn launch(&mut self, order: Arc<GangOrder>, ports: Vec<u16>, may_hand: bool) -> Next {
-        let refused = |reason: String| Next::Over(Observation::Refused { reason: reason.into() });
+    async fn launch(
+        &mut self,
+        order: Arc<GangOrder>,
+        ports: Vec<u16>,
+        may_reuse: bool,
+    ) -> NextStep {
+        let refused =
+            |reason: String| NextStep::Over(Observation::Refused { reason: reason.into() });
         let Some(place) = order.tasks.iter().position(|task| task.rank == self.rank) else {
             return refused("the order does not name this rank".to_owned());
         };
@@ -332,41 +350,45 @@ impl Actor {
         let permit = self.shared.launches.acquire().await;
         let shared = Arc::clone(&self.shared);
         let outcome = blocking(move || {
-            let launched = launch::launch(&shared, &order, &order.tasks[place], &ports, may_hand);
+            let launched = launch::launch(&shared, &order, &order.tasks[place], &ports, may_reuse);
             launched.map(|launched| (launched, order, ports))
         });
         let outcome = outcome.await;
         drop(permit);
         match outcome {
             Ok((Launched::New(stream), ..)) => self.connected(stream),
-            Ok((Launched::Handed(stream), order, ports)) => {
-                self.handed = Some((order, ports));
+            Ok((Launched::Reused(stream), order, ports)) => {
+                self.reused_launch = Some((order, ports));
                 self.connected(stream)
             }
-            Ok((Launched::Claimed, ..)) => Next::FindOut,
+            Ok((Launched::Claimed, ..)) => NextStep::ReadStatus,
             Err(reason) => refused(reason),
         }
     }
 
-    fn connected(&self, stream: std::os::unix::net::UnixStream) -> Next {
+    fn connected(&self, stream: std::os::unix::net::UnixStream) -> NextStep {
         match stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream)) {
-            Ok(stream) => Next::Follow(stream),
+            Ok(stream) => NextStep::Follow(stream),
             Err(error) => {
-                let reason = format!("cannot talk to its supervisor: {error}");
-                Next::Over(Observation::Lost { reason: reason.into() })
+                let reason = format!("cannot use the connection to its supervisor: {error}");
+                NextStep::Over(Observation::Lost { reason: reason.into() })
             }
         }
     }
 
     /// Forwards in both directions until the task is over or the connection breaks.
-    async fn follow(&mut self, stream: UnixStream, inbox: &mut UnboundedReceiver<ToTask>) -> Next {
+    async fn follow(
+        &mut self,
+        stream: UnixStream,
+        inbox: &mut UnboundedReceiver<ActorCommand>,
+    ) -> NextStep {
         let (mut from, mut to) = stream.into_split();
-        let mut lines = Lines::default();
+        let mut lines = LineBuffer::default();
         let mut buffer = [0; 1024];
-        let mut watch = Watch::default();
-        let mut looks = tokio::time::interval(WATCH_PAUSE);
-        looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        if self.audience == Audience::Nobody {
+        let mut watch = SupervisorWatch::default();
+        let mut checks = tokio::time::interval(WATCH_PAUSE);
+        checks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        if self.expectation == Expectation::Unexpected {
             self.stop.get_or_insert(StopCause::Cancelled);
         }
         let repeated = [
@@ -381,16 +403,16 @@ impl Actor {
             tokio::select! {
                 read = from.read(&mut buffer) => match read {
                     Ok(count) if count > 0 && lines.push(&buffer[..count]) => {}
-                    _ => return Next::FindOut,
+                    _ => return NextStep::ReadStatus,
                 },
-                () = self.shared.reports.closed() => return Next::Unheard,
-                _ = looks.tick() => if watch.look(&self.shared.dir(self.id, self.rank)) == Watched::Killed {
-                    return Next::FindOut;
+                () = self.shared.reports.closed() => return NextStep::DaemonGone,
+                _ = checks.tick() => if watch.check(&self.shared.dir(self.id, self.rank)) == WatchResult::Killed {
+                    return NextStep::ReadStatus;
                 },
-                Some(told) = inbox.recv() => {
-                    if let Some(command) = self.note(told) {
-                        // A broken connection is seen by the read.
-                        let _ = to.write_all(&line(&command)).await;
+                Some(command) = inbox.recv() => {
+                    if let Some(message) = self.record_command(command) {
+                        // The read detects a broken connection.
+                        let _ = to.write_all(&line(&message)).await;
                     }
                 }
             }
@@ -402,108 +424,114 @@ impl Actor {
                         self.report(Observation::Signalled(signalled));
                     }
                     Ok(FromSupervisor::Impossible { reason }) => {
-                        return Next::Over(Observation::Impossible { reason: reason.into() });
+                        return NextStep::Over(Observation::Impossible { reason: reason.into() });
                     }
                     Ok(FromSupervisor::Ready) => self.report(Observation::Ready),
-                    Ok(FromSupervisor::Checkpointed { noted }) => {
-                        self.report(Observation::Checkpointed(noted));
+                    Ok(FromSupervisor::Checkpointed { checkpoint }) => {
+                        self.report(Observation::Checkpointed(checkpoint));
                     }
-                    Ok(FromSupervisor::Exited { exit, stays }) => {
-                        if stays && let Ok(stream) = from.reunite(to) {
-                            self.keep(stream);
+                    Ok(FromSupervisor::Exited { exit, reusable }) => {
+                        if reusable && let Ok(stream) = from.reunite(to) {
+                            self.keep_idle_supervisor(stream);
                         }
-                        return Next::Over(Observation::Exited(exit));
+                        return NextStep::Over(Observation::Exited(exit));
                     }
                     Ok(FromSupervisor::Refused { reason }) => {
-                        return Next::Over(Observation::Refused { reason: reason.into() });
+                        return NextStep::Over(Observation::Refused { reason: reason.into() });
                     }
-                    Ok(FromSupervisor::Claimed) => return Next::FindOut,
-                    // A newer supervisor says more than this daemon knows.
+                    Ok(FromSupervisor::Claimed) => return NextStep::ReadStatus,
+                    // An unknown message of a newer supervisor is ignored.
                     Err(_) => {}
                 }
             }
         }
     }
 
-    /// Keeps the connection to a supervisor that stays, until the end of its task is durable.
-    fn keep(&self, stream: UnixStream) {
+    /// Keeps the connection to an idle supervisor until the end of its task is durable.
+    fn keep_idle_supervisor(&self, stream: UnixStream) {
         let Ok(stream) = stream.into_std() else { return };
         let mut state = self.shared.state();
         let gang = state.gangs.get_mut(&self.id);
         if let Some(entry) = gang.and_then(|gang| gang.tasks.get_mut(&self.rank)) {
-            entry.idle = Some(Idle::new(stream));
+            entry.idle = Some(IdleSupervisor::new(stream));
         }
     }
 
-    fn note(&mut self, told: ToTask) -> Option<ToSupervisor> {
-        match told {
-            ToTask::Launch(..) => Some(ToSupervisor::Status),
-            ToTask::Go => {
+    fn record_command(&mut self, command: ActorCommand) -> Option<ToSupervisor> {
+        match command {
+            ActorCommand::Launch(..) => Some(ToSupervisor::Status),
+            ActorCommand::Go => {
                 self.go = true;
                 Some(ToSupervisor::Go)
             }
-            ToTask::Checkpoint(request) => {
+            ActorCommand::Checkpoint(request) => {
                 self.checkpoint = self.checkpoint.max(Some(request));
                 Some(ToSupervisor::Checkpoint { request })
             }
-            ToTask::Stop(cause) => {
+            ActorCommand::Stop(cause) => {
                 self.stop = Some(cause);
                 Some(ToSupervisor::Stop { cause })
             }
         }
     }
 
-    async fn find_out(&self, launched: bool) -> Found {
-        let (shared, id, rank) = (Arc::clone(&self.shared), self.id, self.rank);
-        match blocking(move || find_out(&shared, id, rank)).await {
-            // Its supervisor died before it took the task: it will not come later, either.
-            Found::Unclaimed if launched => {
-                let reason = "its supervisor ended before it took the task".into();
-                match self.never_ran(Observation::Refused { reason }).await {
-                    Next::Over(what) => Found::Over(what),
-                    _ => {
-                        let (shared, id, rank) = (Arc::clone(&self.shared), self.id, self.rank);
-                        blocking(move || find_out(&shared, id, rank)).await
-                    }
+    async fn read_status(&self, launched: bool) -> TaskStatus {
+        match self.task_status().await {
+            // Its supervisor died before it claimed the task, so none will claim it later.
+            TaskStatus::Unclaimed if launched => {
+                let reason = "its supervisor exited before it claimed the task".into();
+                match self.finish_unstarted(Observation::Refused { reason }).await {
+                    NextStep::Over(what) => TaskStatus::Over(what),
+                    _ => self.task_status().await,
                 }
             }
             found => found,
         }
     }
 
+    async fn task_status(&self) -> TaskStatus {
+        let shared = Arc::clone(&self.shared);
+        let id = self.id;
+        let rank = self.rank;
+        blocking(move || task_status(&shared, id, rank)).await
+    }
+
     fn report(&self, what: Observation) {
-        if self.audience == Audience::Daemon {
+        if self.expectation == Expectation::Expected {
             self.shared.report(self.id, self.rank, what);
         }
     }
 
-    /// What a supervisor noted that is no longer there to say it. Repeating it changes nothing.
+    /// Reports the recorded checkpoint of a supervisor that has exited. Repeating it changes
+    /// nothing.
     async fn report_recorded_checkpoint(&self) {
         let dir = self.shared.dir(self.id, self.rank);
-        let (ended, saved) = blocking(move || (dir.ended(), dir.checkpointed())).await;
+        let (ended, saved) = blocking(move || (dir.exit(), dir.checkpoint())).await;
         if let Ok(Some(signalled)) = ended.map(|ended| ended.and_then(|ended| ended.signalled)) {
             self.report(Observation::Signalled(signalled));
         }
         if let Ok(Some(record)) = saved {
-            self.report(Observation::Checkpointed(record.noted));
+            self.report(Observation::Checkpointed(record.checkpoint));
         }
     }
 
-    async fn over(&self, what: Observation) {
-        match self.audience {
-            Audience::Daemon => self.shared.report(self.id, self.rank, what),
-            Audience::Nobody => {
+    async fn finish(&self, what: Observation) {
+        match self.expectation {
+            Expectation::Expected => self.shared.report(self.id, self.rank, what),
+            Expectation::Unexpected => {
                 if self.stop.is_some() {
                     tracing::info!(attempt = %self.id, rank = %self.rank, "ended a task that was not expected");
                 }
-                let (shared, id, rank) = (Arc::clone(&self.shared), self.id, self.rank);
-                blocking(move || clear(&shared, id, rank)).await;
+                let shared = Arc::clone(&self.shared);
+                let id = self.id;
+                let rank = self.rank;
+                blocking(move || forget_task(&shared, id, rank)).await;
             }
         }
     }
 }
 
-/// Runs file and process work off the async threads.
+/// Runs blocking file and process operations outside the async threads.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(value) => value,

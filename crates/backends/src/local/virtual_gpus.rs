@@ -1,36 +1,36 @@
-//! Devices that are declared, with no hardware behind them: `8`, `8:h100`, or several models as on
-//! a machine with MIG slices, `2:a100,7:a100-1g.10gb`. Their text is what users write and what a
-//! state directory keeps.
+//! Virtual GPUs: declared devices without hardware. Their text form is written by users and kept in
+//! the state directory: `8`, `8:h100`, or several models as on a machine with MIG slices,
+//! `2:a100,7:a100-1g.10gb`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use muster_model::{DeviceSet, GpuModel};
 
-/// Longest name of a model.
+/// Maximum length of a model name.
 const MAX_MODEL: usize = 64;
 
-/// GPUs that are declared rather than found.
+/// GPUs that are declared rather than detected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VirtualGpus {
-    /// How many of which model, by device index; a model of which none is named is `virtual`.
+    /// Counts and models in order of device index; a missing model is shown as `virtual`.
     pub kinds: Vec<(u32, Option<GpuModel>)>,
 }
 
 impl VirtualGpus {
-    /// So many of no model in particular.
+    /// Returns `count` GPUs without a model.
     #[must_use]
     pub fn of(count: u32) -> Self {
         Self { kinds: vec![(count, None)] }
     }
 
-    /// How many there are; 0 takes an earlier declaration back.
+    /// Returns the number of GPUs; 0 revokes an earlier declaration.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.kinds.iter().map(|(count, _)| count).sum()
     }
 
-    /// The model of each device.
+    /// Returns the model of each device.
     pub fn models(&self) -> impl Iterator<Item = GpuModel> {
         self.kinds.iter().flat_map(|(count, model)| {
             let model = model.clone().unwrap_or_else(|| GpuModel::from("virtual"));

@@ -1,6 +1,6 @@
-//! Finds the processes of a job on this node, by their environment and by what started them, and
-//! reads what each is told and has open of GPUs. It judges nothing. Invariant: a process that runs
-//! is not missed because it is being replaced by its program at this moment.
+//! Finds the processes of a job on this node, by their environment and their ancestors, and reads
+//! the GPUs that each has visible and open. It evaluates nothing. Invariant: a running process is
+//! not missed because it is in the middle of an exec.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,40 +12,40 @@ use muster_model::verify::SeenProcess;
 use super::{NODE, number};
 use crate::process::{self, Stat};
 
-/// Longest wait for processes that are between two programs. The kernel takes microseconds; a
+/// Longest wait for processes that are in the middle of an exec, which takes microseconds, on a
 /// loaded machine milliseconds.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Environment of a process.
-pub(super) type Variables = BTreeMap<String, String>;
+/// Environment variables of a process.
+pub(super) type EnvVariables = BTreeMap<String, String>;
 
-/// One process.
+/// One process of the job.
 #[derive(Clone, Debug)]
-pub(super) struct Process {
+pub(super) struct JobProcess {
     pub(super) pid: u32,
-    pub(super) variables: Variables,
+    pub(super) variables: EnvVariables,
 }
 
-/// The processes of one rank, the eldest first: that one has what the rank was given.
-pub(super) type Rank = Vec<Process>;
+/// Processes of one rank, the oldest first: it has the variables that Muster set.
+pub(super) type RankProcesses = Vec<JobProcess>;
 
-/// What `/proc` says of a process's environment.
+/// Result of reading a process's environment from `/proc`.
 #[derive(Debug, PartialEq, Eq)]
-enum Environment {
-    Known(Variables),
-    /// The kernel is replacing its program: the old environment is gone and the new one is not
+enum ReadEnvironment {
+    Known(EnvVariables),
+    /// The process is in the middle of an exec: the old environment is gone and the new one is not
     /// there yet.
     Replaced,
-    /// Another user's, a kernel thread, or gone.
+    /// The process belongs to another user, is a kernel thread, or has ended.
     None,
 }
 
-/// Returns the processes of each rank on this node. Looks again while a process has no environment
-/// yet.
-pub(super) fn ranks_of(job: u64, index: Option<u32>, own: &Variables) -> Vec<Rank> {
+/// Returns the processes of each rank on this node. Repeats the scan while a process has no
+/// environment yet.
+pub(super) fn ranks_of(job: u64, index: Option<u32>, own: &EnvVariables) -> Vec<RankProcesses> {
     let mut found = Vec::new();
-    // What is still not readable when patience ends is left out, as a process that cannot be read.
-    let _ = process::until_empty(PATIENCE, || {
+    // Processes that are still not readable after that are left out.
+    let _ = process::poll_until(PATIENCE, || {
         let (ranks, is_complete) = scan(job, index, own);
         found = ranks;
         is_complete
@@ -53,34 +53,35 @@ pub(super) fn ranks_of(job: u64, index: Option<u32>, own: &Variables) -> Vec<Ran
     found
 }
 
-/// Looks once. False when some process had no environment yet.
-fn scan(job: u64, index: Option<u32>, own: &Variables) -> (Vec<Rank>, bool) {
+/// Scans the processes once. The flag is false when a process had no environment yet.
+fn scan(job: u64, index: Option<u32>, own: &EnvVariables) -> (Vec<RankProcesses>, bool) {
     // 1. Every process that can be read.
     let mut is_complete = true;
-    let mut all: BTreeMap<i32, (Stat, Variables)> = BTreeMap::new();
+    let mut all: BTreeMap<i32, (Stat, EnvVariables)> = BTreeMap::new();
     for pid in process::pids() {
         let Some(stat) = Stat::read(pid).filter(|stat| !stat.is_zombie) else { continue };
         match environment(&Path::new("/proc").join(pid.to_string())) {
-            Environment::Known(variables) => _ = all.insert(pid, (stat, variables)),
-            Environment::Replaced => is_complete = false,
-            Environment::None => {}
+            ReadEnvironment::Known(variables) => _ = all.insert(pid, (stat, variables)),
+            ReadEnvironment::Replaced => is_complete = false,
+            ReadEnvironment::None => {}
         }
     }
-    // 2. Those of the job, by rank. Several nodes of Slurm may be one machine.
-    let is_here = |variables: &Variables| match (variables.get(NODE), own.get(NODE)) {
+    // 2. Those of the job, by rank. Several Slurm nodes may run on one machine.
+    let is_here = |variables: &EnvVariables| match (variables.get(NODE), own.get(NODE)) {
         (Some(theirs), Some(ours)) => theirs == ours,
         _ => true,
     };
     let mut by_rank: BTreeMap<u64, Vec<(bool, u64, i32)>> = BTreeMap::new();
     for (pid, (stat, variables)) in &all {
-        let told = told_rank(variables, job, index).filter(|_| is_here(variables));
-        if let Some(rank) = told.or_else(|| inherited_rank(*pid, &all, job, index)) {
-            by_rank.entry(rank).or_default().push((told.is_none(), stat.start_ticks, *pid));
+        let own_rank = own_rank(variables, job, index).filter(|_| is_here(variables));
+        if let Some(rank) = own_rank.or_else(|| inherited_rank(*pid, &all, job, index)) {
+            by_rank.entry(rank).or_default().push((own_rank.is_none(), stat.start_ticks, *pid));
         }
     }
-    // 3. The eldest of each first.
-    let process =
-        |pid: i32| Some(Process { pid: pid.unsigned_abs(), variables: all.get(&pid)?.1.clone() });
+    // 3. Per rank, processes with variables of their own first, then the oldest.
+    let process = |pid: i32| {
+        Some(JobProcess { pid: pid.unsigned_abs(), variables: all.get(&pid)?.1.clone() })
+    };
     let rank = |mut processes: Vec<(bool, u64, i32)>| {
         processes.sort_unstable();
         processes.into_iter().filter_map(|(.., pid)| process(pid)).collect()
@@ -88,56 +89,56 @@ fn scan(job: u64, index: Option<u32>, own: &Variables) -> (Vec<Rank>, bool) {
     (by_rank.into_values().map(rank).collect(), is_complete)
 }
 
-/// The rank of the job that an environment names.
-fn told_rank(variables: &Variables, job: u64, index: Option<u32>) -> Option<u64> {
+/// Returns the rank of the job in an environment.
+fn own_rank(variables: &EnvVariables, job: u64, index: Option<u32>) -> Option<u64> {
     is_of(variables, job, index).then(|| number(variables, "MUSTER_TASK")).flatten()
 }
 
-/// The rank of the nearest ancestor that names one: `env -i` drops the variables and not the
-/// parent.
+/// Returns the rank of the nearest ancestor that has one: `env -i` drops the variables, but the
+/// parent stays.
 fn inherited_rank(
     pid: i32,
-    all: &BTreeMap<i32, (Stat, Variables)>,
+    all: &BTreeMap<i32, (Stat, EnvVariables)>,
     job: u64,
     index: Option<u32>,
 ) -> Option<u64> {
     let mut at = pid;
-    // Pids are used again while this walks, so that a circle is possible.
+    // Pids may be reused during this walk, so that cycles are possible: bound the number of steps.
     for _ in 0..all.len() {
         let (stat, variables) = all.get(&at)?;
         if variables.contains_key("MUSTER_JOB_ID") {
-            return told_rank(variables, job, index).filter(|_| at != pid);
+            return own_rank(variables, job, index).filter(|_| at != pid);
         }
         at = stat.parent;
     }
     None
 }
 
-pub(super) fn is_of(variables: &Variables, job: u64, index: Option<u32>) -> bool {
+pub(super) fn is_of(variables: &EnvVariables, job: u64, index: Option<u32>) -> bool {
     let own = number(variables, "MUSTER_ARRAY_INDEX").or(number(variables, "MUSTER_REPLICA"));
     number(variables, "MUSTER_JOB_ID") == Some(job) && (index.is_none() || own == index)
 }
 
-/// Reads the environment of the process whose folder this is.
-fn environment(folder: &Path) -> Environment {
-    // `env -i` starts programs with an empty environment; then the command line, which comes with
-    // it, is there.
+/// Reads the environment of the process with this `/proc` directory.
+fn environment(folder: &Path) -> ReadEnvironment {
+    // An empty environment is real (`env -i`) if there is a command line, which the exec sets at
+    // the same time.
     for _ in 0..2 {
         match fs::read(folder.join("environ")) {
-            Err(_) => return Environment::None,
-            Ok(bytes) if !bytes.is_empty() => return Environment::Known(variables(&bytes)),
+            Err(_) => return ReadEnvironment::None,
+            Ok(bytes) if !bytes.is_empty() => return ReadEnvironment::Known(variables(&bytes)),
             Ok(_) => {}
         }
         if fs::read(folder.join("cmdline")).is_ok_and(|line| line.is_empty()) {
-            // Kernel threads have no program, and never an environment.
+            // Kernel threads have no program and never an environment.
             let has_program = fs::read_link(folder.join("exe")).is_ok();
-            return if has_program { Environment::Replaced } else { Environment::None };
+            return if has_program { ReadEnvironment::Replaced } else { ReadEnvironment::None };
         }
     }
-    Environment::Known(Variables::new())
+    ReadEnvironment::Known(EnvVariables::new())
 }
 
-fn variables(bytes: &[u8]) -> Variables {
+fn variables(bytes: &[u8]) -> EnvVariables {
     let pair = |entry: &[u8]| {
         let text = String::from_utf8_lossy(entry);
         text.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -145,27 +146,26 @@ fn variables(bytes: &[u8]) -> Variables {
     bytes.split(|byte| *byte == 0).filter_map(pair).collect()
 }
 
-/// GPUs that an environment leaves visible; `None` where it names none at all, which leaves all
-/// visible.
-pub(super) fn visible(variables: &Variables) -> Option<Vec<String>> {
+/// Returns the GPUs that an environment makes visible; `None` where no variable is set, which makes
+/// all visible.
+pub(super) fn visible(variables: &EnvVariables) -> Option<Vec<String>> {
     let listed = |name: &str| -> Option<Vec<String>> {
         let entries =
             variables.get(name)?.split(',').map(str::trim).filter(|entry| !entry.is_empty());
-        // Runtimes stop at the first word that names no device; these are those that people write
-        // for that.
+        // Runtimes stop at the first entry that is not a device; these are the usual ones.
         let is_device = |entry: &&str| !["-1", "NoDevFiles", "none", "void"].contains(entry);
         Some(entries.take_while(is_device).map(str::to_owned).collect())
     };
-    // Where AMD's devices go by UUID, CUDA_VISIBLE_DEVICES counts what that leaves: it is 0 in
-    // every rank.
+    // Where ROCR_VISIBLE_DEVICES has UUIDs of AMD devices, CUDA_VISIBLE_DEVICES numbers the
+    // remaining ones: it is 0 in every rank.
     let by_uuid = listed("ROCR_VISIBLE_DEVICES")
         .filter(|list| list.iter().any(|entry| entry.bytes().any(|byte| !byte.is_ascii_digit())));
     by_uuid.or_else(|| listed("CUDA_VISIBLE_DEVICES")).or_else(|| listed("ROCR_VISIBLE_DEVICES"))
 }
 
-/// What each process of a rank is told and has open, without repeats: workers of a data loader are
-/// all alike.
-pub(super) fn uses(rank: &Rank, configured: &[PathBuf]) -> Vec<SeenProcess> {
+/// Returns the visible and open devices of each process of a rank, without duplicates: workers of a
+/// data loader are all alike.
+pub(super) fn uses(rank: &RankProcesses, configured: &[PathBuf]) -> Vec<SeenProcess> {
     let mut seen: Vec<SeenProcess> = Vec::new();
     for process in rank {
         let one = SeenProcess {
@@ -180,7 +180,7 @@ pub(super) fn uses(rank: &Rank, configured: &[PathBuf]) -> Vec<SeenProcess> {
     seen
 }
 
-/// Device files of GPUs among open files; `None` where they may not be looked at.
+/// Returns the device files of GPUs among open files; `None` where these may not be read.
 fn open_devices(folder: &Path, configured: &[PathBuf]) -> Option<Vec<String>> {
     let entries = fs::read_dir(folder).ok()?.flatten();
     let is_gpu = |path: &PathBuf| configured.contains(path) || is_usual_gpu(path);
@@ -189,7 +189,7 @@ fn open_devices(folder: &Path, configured: &[PathBuf]) -> Option<Vec<String>> {
     Some(open.into_iter().collect())
 }
 
-/// `/dev/nvidia0` and so on.
+/// Returns true for `/dev/nvidia0` and so on.
 fn is_usual_gpu(path: &Path) -> bool {
     let number = path.to_str().and_then(|path| path.strip_prefix("/dev/nvidia"));
     number.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
@@ -199,7 +199,7 @@ fn is_usual_gpu(path: &Path) -> bool {
 mod tests {
     use super::*;
 
-    /// A folder as `/proc` has it.
+    /// Creates a directory with the files of a process in `/proc`.
     fn folder(environ: &str, cmdline: &str, has_program: bool) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("environ"), environ).unwrap();
@@ -211,17 +211,17 @@ mod tests {
     }
 
     #[test]
-    fn a_process_between_two_programs_is_not_one_without_an_environment() {
+    fn a_process_in_the_middle_of_an_exec_differs_from_one_without_an_environment() {
         let known = |pairs: &[(&str, &str)]| {
-            Environment::Known(
+            ReadEnvironment::Known(
                 pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect(),
             )
         };
         for (environ, cmdline, has_program, expected) in [
             ("A=1\0B=2\0", "sleep\0", true, known(&[("A", "1"), ("B", "2")])),
-            ("", "", true, Environment::Replaced),
+            ("", "", true, ReadEnvironment::Replaced),
             ("", "sleep\0", true, known(&[])),
-            ("", "", false, Environment::None),
+            ("", "", false, ReadEnvironment::None),
         ] {
             let folder = folder(environ, cmdline, has_program);
             assert_eq!(
@@ -230,11 +230,11 @@ mod tests {
                 "{environ:?} {cmdline:?} {has_program}"
             );
         }
-        assert_eq!(environment(Path::new("/no/such/folder")), Environment::None);
+        assert_eq!(environment(Path::new("/no/such/folder")), ReadEnvironment::None);
     }
 
     #[test]
-    fn devices_are_those_that_are_left_visible() {
+    fn visible_devices_are_read_from_the_variables() {
         let of = |pairs: &[(&str, &str)]| {
             let variables =
                 pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(of(&[("CUDA_VISIBLE_DEVICES", "-1")]).as_deref(), Some(""));
         assert_eq!(of(&[("CUDA_VISIBLE_DEVICES", "")]).as_deref(), Some(""));
         assert_eq!(of(&[]), None);
-        // Slurm sets both by number; on AMD Muster sets one by UUID, on which the other counts.
+        // Slurm sets both to numbers; on AMD, Muster sets one to UUIDs, and the other numbers them.
         let both = |rocr| of(&[("CUDA_VISIBLE_DEVICES", "0"), ("ROCR_VISIBLE_DEVICES", rocr)]);
         assert_eq!(both("3").as_deref(), Some("0"));
         assert_eq!(both("GPU-a").as_deref(), Some("GPU-a"));
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn open_files_are_those_of_gpus() {
+    fn only_gpu_device_files_count_as_open() {
         let folder = tempfile::tempdir().unwrap();
         for (at, target) in
             ["/dev/null", "/dev/nvidia0", "/dev/nvidiactl", "/srv/gpu7", "/dev/nvidia0"]

@@ -1,5 +1,5 @@
-//! A pool of nodes as lines of slurm.conf and gres.conf, and the nodes that such lines name. It
-//! writes no other setting: what a site has decided about Slurm stays as it is.
+//! Generates the lines of slurm.conf and gres.conf for a pool of nodes, and reads the nodes that
+//! such lines define. Writes no other setting of a site's Slurm.
 
 use std::fmt::Write as _;
 
@@ -7,14 +7,14 @@ use muster_model::NodeSpec;
 
 use crate::gpu::model;
 
-/// Partition of nodes that have no label `partition`.
+/// Partition of nodes without a label `partition`.
 const PARTITION: &str = "batch";
 
-/// How a list of names is written: `node[01-04]`.
+/// Function that folds a list of names: `node[01-04]`.
 pub type Fold<'a> = &'a dyn Fn(&[&str]) -> String;
 
-/// Lines for slurm.conf: the nodes, and their partitions by the label `partition`. The label
-/// `features` becomes features.
+/// Generates lines for slurm.conf: the nodes, and their partitions by the label `partition`. The
+/// label `features` becomes features.
 #[must_use]
 pub fn nodes(nodes: &[NodeSpec], fold: Fold<'_>) -> String {
     let mut text = String::from(
@@ -29,7 +29,7 @@ pub fn nodes(nodes: &[NodeSpec], fold: Fold<'_>) -> String {
         let _ = writeln!(text, "NodeName={names}{settings} State=UNKNOWN");
     }
     text.push_str(
-        "\n# MaxTime bounds what nobody gave a limit; backfill works with limits, so keep one. Yours may be shorter.\n",
+        "\n# MaxTime applies to jobs without --time; backfill needs time limits, so keep one. Yours may be shorter.\n",
     );
     let mut partitions: Vec<(&str, Vec<&str>)> = Vec::new();
     for node in nodes {
@@ -51,15 +51,15 @@ pub fn nodes(nodes: &[NodeSpec], fold: Fold<'_>) -> String {
     text
 }
 
-/// Lines for gres.conf.
+/// Generates lines for gres.conf.
 #[must_use]
 pub fn gres(nodes: &[NodeSpec], fold: Fold<'_>) -> String {
     let mut text = String::from(
         "\
 # The GPUs of the batch pool, for gres.conf on every Slurm node:
 #   include /etc/slurm/slurm-gres.conf
-# The device files are counted, not looked at: compare with `ls /dev/nvidia*` on a node. cgroup.conf needs
-# ConstrainDevices=yes, else a job sees GPUs that it was not given.
+# The device files are derived from the number of GPUs: compare with `ls /dev/nvidia*` on a node. cgroup.conf needs
+# ConstrainDevices=yes, else a job sees GPUs that are not allocated to it.
 ",
     );
     for (names, line) in runs(nodes, &device_lines, fold) {
@@ -70,7 +70,7 @@ pub fn gres(nodes: &[NodeSpec], fold: Fold<'_>) -> String {
     text
 }
 
-/// The lists of nodes that `NodeName=` lines name, as written; `DEFAULT` is none.
+/// Returns the node lists of `NodeName=` lines as written, without `DEFAULT`.
 #[must_use]
 pub fn node_lists(conf: &str) -> Vec<String> {
     let joined = conf.replace("\\\n", " ");
@@ -84,7 +84,7 @@ pub fn node_lists(conf: &str) -> Vec<String> {
     lines.filter_map(name).collect()
 }
 
-/// Neighbours of which the same is to be said.
+/// Groups consecutive nodes with the same settings.
 fn runs(
     nodes: &[NodeSpec],
     say: &dyn Fn(&NodeSpec) -> String,
@@ -129,7 +129,7 @@ fn device_lines(node: &NodeSpec) -> String {
     let kinds = kinds(node);
     let Some((name, _)) = kinds.first().copied() else { return String::new() };
     let kind = kind(name);
-    // Which file is of which model only the vendor's library knows; slices have none of their own.
+    // Only the vendor's library maps files to models; slices have no device files.
     if kinds.len() > 1 {
         return format!(
             " Name=gpu AutoDetect={}",
@@ -148,7 +148,7 @@ fn device_lines(node: &NodeSpec) -> String {
     }
 }
 
-/// Models of a node and how many devices of each, in order.
+/// Returns the models of a node with their device counts, in order.
 pub(super) fn kinds(node: &NodeSpec) -> Vec<(&str, usize)> {
     let mut kinds: Vec<(&str, usize)> = Vec::new();
     for device in &node.devices {
@@ -160,8 +160,8 @@ pub(super) fn kinds(node: &NodeSpec) -> Vec<(&str, usize)> {
     kinds
 }
 
-/// A type for Slurm. Of a slice only how it is cut: with AutoDetect the type must be part of the
-/// detected name, in which the model is written out (gres.conf(5), Type).
+/// Returns the type for Slurm. For a slice only its profile: with AutoDetect the type must be part
+/// of the detected name, which spells out the model (gres.conf(5), Type).
 pub(super) fn kind(model: &str) -> &str {
     match model.rsplit_once('-') {
         Some((_, profile)) if model::is_slice(model) => profile,
@@ -169,7 +169,7 @@ pub(super) fn kind(model: &str) -> &str {
     }
 }
 
-/// A name that cannot be taken for something else in a configuration file.
+/// Returns whether a name is a plain word in a configuration file.
 pub(super) fn is_word(text: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     !text.is_empty() && text.chars().all(allowed)

@@ -1,32 +1,32 @@
-//! Generic resources as Slurm prints them: `gpu:h100:8(S:0-1),shard:h100:32,fpga:2`. Knows the
-//! grammar of gres.conf(5) and slurm.conf(5) only.
+//! Parser for generic resources as Slurm prints them: `gpu:h100:8(S:0-1),shard:h100:32,fpga:2`, by
+//! the grammar of gres.conf(5) and slurm.conf(5).
 
 use std::collections::BTreeMap;
 
-/// GRES that are shares of the GPUs and not devices beside them (gres.html, sharing of GPUs).
+/// GRES that are shares of GPUs rather than devices (gres.html, sharing of GPUs).
 const SHARES: [&str; 2] = ["mps", "shard"];
 
-/// Largest count of an extra in a cluster file.
+/// Largest count of an extra resource in a cluster file.
 const MAX_EXTRA: u64 = 1_000_000_000;
 
-/// What a node has.
+/// Generic resources of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Gres {
     /// GPUs by type, in order; the type is empty where none is configured.
     pub gpus: Vec<(String, u64)>,
-    /// Other resources, types added up. What is counted in bytes (`tmpdisk:7T`) is left out: it is
-    /// no device.
+    /// Other resources, summed over types. Resources counted in bytes (`tmpdisk:7T`) are left out,
+    /// as they are not devices.
     pub extras: BTreeMap<String, u64>,
 }
 
-/// Reads a list of generic resources; an empty one is `(null)` or `N/A`, too.
+/// Parses a list of generic resources; `(null)` and `N/A` are empty.
 pub(super) fn parse(text: &str) -> Result<Gres, String> {
     let mut gres = Gres::default();
     if matches!(text.trim(), "(null)" | "N/A" | "n/a") {
         return Ok(gres);
     }
     for part in split(text) {
-        // What is in brackets are sockets or indices.
+        // Brackets contain sockets or indices.
         let part = part.split('(').next().unwrap_or_default().trim();
         if part.is_empty() {
             continue;
@@ -56,9 +56,10 @@ pub(super) fn parse(text: &str) -> Result<Gres, String> {
     Ok(gres)
 }
 
-/// Splits at commas outside of brackets.
+/// Splits at commas outside brackets.
 fn split(text: &str) -> Vec<&str> {
-    let (mut depth, mut start) = (0u32, 0);
+    let mut depth = 0u32;
+    let mut start = 0;
     let mut parts = Vec::new();
     for (at, letter) in text.char_indices() {
         match letter {
@@ -75,7 +76,7 @@ fn split(text: &str) -> Vec<&str> {
     parts
 }
 
-/// `8`, or with a suffix of powers of 1024: `7T`.
+/// Parses a count, also with a binary suffix: `8`, `7T`.
 fn count(word: &str) -> Option<u64> {
     let (digits, shift) = match word.char_indices().last()? {
         (at, 'k' | 'K') => (&word[..at], 10),

@@ -1,39 +1,39 @@
-//! Nodes as `scontrol --oneliner --details show node` prints them, in all versions, and as
-//! slurmrestd does: what they have, what of it is in use, and whether they take work.
+//! Nodes as printed by `scontrol --oneliner --details show node` in all versions, and by
+//! slurmrestd: resources, usage, and whether they take jobs.
 
 use serde_json::Value;
 
 use super::json::{self, JsonError, number, text, words};
 
-/// A node.
+/// Node as Slurm reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NativeNode {
-    /// Name.
+    /// Name of the node.
     pub name: String,
-    /// State words, `IDLE` or `MIXED+DRAIN`.
+    /// Words of the state, such as `IDLE` or `MIXED+DRAIN`.
     pub state: String,
-    /// Why an administrator took it out, and who when; empty where nobody did.
+    /// Administrator's reason for draining the node, with user and time; empty where there is none.
     pub reason: String,
-    /// Partitions that it is in.
+    /// Partitions that contain the node.
     pub partitions: Vec<String>,
-    /// CPUs, and those that jobs hold.
+    /// Number of CPUs of the node.
     pub cpus: u32,
-    /// CPUs held.
+    /// Number of CPUs that jobs hold.
     pub cpus_used: u32,
-    /// Memory in mebibytes.
+    /// Memory of the node in mebibytes.
     pub memory_mebibytes: u64,
-    /// Memory that jobs hold.
+    /// Memory that jobs hold, in mebibytes.
     pub memory_used_mebibytes: u64,
-    /// GPUs by type, in order of the configuration; the type is empty where it names none.
+    /// GPUs by type, in order of the configuration; the type is empty where none is configured.
     pub gpus: Vec<(String, u32)>,
-    /// Numbers of the GPUs that jobs hold.
+    /// Indices of the GPUs that jobs hold.
     pub gpus_used: Vec<u16>,
-    /// How many jobs hold, where the numbers are not told.
+    /// Number of GPUs that jobs hold, where indices are not reported.
     pub gpus_used_count: u32,
 }
 
 impl NativeNode {
-    /// Why an administrator took it out, and who; without Slurm's `[root@time]`.
+    /// Returns the administrator's reason and user, in place of Slurm's `[root@time]`.
     #[must_use]
     pub fn reason_and_who(&self) -> String {
         let by =
@@ -41,13 +41,13 @@ impl NativeNode {
         by.map_or_else(|| self.reason.clone(), |(why, who)| format!("{why}, by {who}"))
     }
 
-    /// True when it takes new work.
+    /// Returns whether the node takes new jobs.
     #[must_use]
     pub fn takes_work(&self) -> bool {
         !self.is_lost() && !self.is_drained()
     }
 
-    /// True when it does not answer.
+    /// Returns whether the node does not answer.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.has("DOWN")
@@ -56,7 +56,7 @@ impl NativeNode {
             || self.has("UNKNOWN")
     }
 
-    /// True when somebody took it out of service, or it is planned for something else.
+    /// Returns whether the node was taken out of service, or is planned for another use.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         [
@@ -79,27 +79,27 @@ impl NativeNode {
         })
     }
 
-    /// GPUs in all.
+    /// Returns the number of GPUs.
     #[must_use]
     pub fn gpu_count(&self) -> u32 {
         self.gpus.iter().map(|(_, count)| count).sum()
     }
 
-    /// GPUs that no job holds.
+    /// Returns the number of GPUs that no job holds.
     #[must_use]
     pub fn gpus_free(&self) -> u32 {
         self.gpu_count().saturating_sub(self.gpus_used_count.max(self.gpus_used.len() as u32))
     }
 }
 
-/// Nodes of the lines, each of one node. What is no such line is passed over.
+/// Reads one node per line. Other lines are skipped.
 #[must_use]
 pub fn read(text: &str) -> Vec<NativeNode> {
     text.lines().filter_map(node).collect()
 }
 
 fn node(line: &str) -> Option<NativeNode> {
-    // The reason is free text and comes late: what it says is not a field.
+    // The reason is free text and comes last: its content is not fields.
     let (fields, reason) = line.split_once(" Reason=").unwrap_or((line, ""));
     let field = |name: &str| {
         let found = fields.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
@@ -125,10 +125,10 @@ fn node(line: &str) -> Option<NativeNode> {
     })
 }
 
-/// Reads nodes of slurmrestd. What they say is put as scontrol has it.
+/// Reads nodes of slurmrestd, converted to scontrol's form.
 ///
 /// # Errors
-/// When Slurm says that it failed, or this is no list of nodes.
+/// When Slurm reports a failure, or this is not a list of nodes.
 pub fn from_json(value: &Value) -> Result<Vec<NativeNode>, JsonError> {
     Ok(json::list(value, "nodes")?.iter().map(node_of_json).collect())
 }
@@ -161,15 +161,16 @@ fn node_of_json(row: &Value) -> NativeNode {
     }
 }
 
-/// Numbers of the GPUs in `gpu:h100:2(IDX:0-1),shard:4`.
+/// Returns the GPU indices in `gpu:h100:2(IDX:0-1),shard:4`.
 #[must_use]
 pub fn devices(gres: &str) -> Vec<u16> {
     gpus(gres).1
 }
 
-/// Types with counts, and numbers, of `gpu:h100:8(IDX:0-3,5)`.
+/// Returns the types with counts, and the indices, in `gpu:h100:8(IDX:0-3,5)`.
 fn gpus(gres: &str) -> (Vec<(String, u32)>, Vec<u16>) {
-    let (mut types, mut numbers) = (Vec::new(), Vec::new());
+    let mut types = Vec::new();
+    let mut numbers = Vec::new();
     let mut rest = gres;
     while let Some(at) = rest.find("gpu") {
         let part = &rest[at..];

@@ -1,6 +1,6 @@
-//! Jobs as Slurm's programs print them: JSON of slurmrestd (and of `squeue --json`, which says the
-//! same), and lines of `squeue` and `sacct` with a separator of our own. All become one record;
-//! nothing here runs Slurm.
+//! Jobs as Slurm's programs print them: JSON of slurmrestd (same as `squeue --json`), and lines of
+//! `squeue` and `sacct` with our own separator. All are parsed into one record type; nothing here
+//! runs Slurm.
 
 use muster_model::{Bytes, Span, Time};
 use serde_json::Value;
@@ -8,113 +8,113 @@ use serde_json::Value;
 use super::json::{self, JsonError, number, text, words};
 use super::state::{ExitStatus, NativeState};
 
-/// What stands between fields of a line: names may hold everything that one can type.
+/// Separator of the fields of a line: names may contain any typed character.
 pub const SEPARATOR: char = '\u{1f}';
 
-/// `SLURM_TIME_FORMAT` for every call: seconds since the epoch, whatever the time zone of the host.
+/// `SLURM_TIME_FORMAT` of every call: seconds since the epoch, independent of the time zone.
 pub const TIME_FORMAT: &str = "%s";
 
-/// A row: a job, an element of an array, or the elements of an array that wait.
+/// Row of Slurm: a job, an element of an array, or the pending elements of an array.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NativeJob {
-    /// Its number.
+    /// Job number of the row.
     pub id: u64,
-    /// The number of the array that it belongs to.
+    /// Job number of the array that it belongs to.
     pub array: Option<u64>,
-    /// Elements of the array that this row stands for, as `3`, or `4-199%32` while they wait.
+    /// Elements of the array in this row: `3`, or `4-199%32` while they are pending.
     pub array_tasks: String,
-    /// Of a heterogeneous job: the number of its first component, and which component this row is.
+    /// For a heterogeneous job: number of the first component, and index of this component.
     pub component: Option<(u64, u32)>,
-    /// Name.
+    /// Name of the job.
     pub name: String,
-    /// Owner.
+    /// Name of the owner.
     pub user: String,
-    /// Account.
+    /// Account of the job.
     pub account: String,
-    /// Partition, or several that it waits in.
+    /// Partition, or several where it is pending.
     pub partition: String,
-    /// Quality of service.
+    /// QOS of the job.
     pub qos: String,
-    /// How it stands.
+    /// State of the job.
     pub state: NativeState,
-    /// Who cancelled it, as a number or a name; sacct alone says that.
+    /// User who cancelled it, as a number or a name; only sacct reports it.
     pub cancelled_by: Option<String>,
-    /// Why it waits, in one word.
+    /// Reason why it is pending, in one word.
     pub reason: String,
-    /// What its submitter wrote to it.
+    /// Comment set at submission.
     pub comment: String,
-    /// When it was submitted.
+    /// Time at which the job was submitted.
     pub submitted: Option<Time>,
-    /// When it started, or is to start.
+    /// Start, or expected start.
     pub start: Option<Time>,
-    /// When it ended, or is to end.
+    /// End, or expected end.
     pub end: Option<Time>,
-    /// Time limit; `None` is none.
+    /// Time limit; `None` for no limit.
     pub time_limit: Option<Span>,
-    /// Nodes that it holds or held, as Slurm folds them.
+    /// Allocated nodes, as a folded list.
     pub nodes: String,
-    /// How many nodes and tasks it asks for or has.
+    /// Number of nodes that it requests or has.
     pub node_count: u32,
-    /// Tasks.
+    /// Number of tasks that it requests or has.
     pub tasks: u32,
-    /// Tasks on each of its nodes, in order; empty where nobody says.
+    /// Tasks on each of its nodes, in order; empty where not reported.
     pub tasks_by_node: Vec<u32>,
-    /// CPUs in all.
+    /// Total number of CPUs.
     pub cpus: u32,
-    /// Trackable resources that it asks for, and that it has: `cpu=16,mem=1G,gres/gpu=8`.
-    pub tres_asked: String,
-    /// What it has.
-    pub tres_held: String,
-    /// Generic resources per node in order of `nodes`, with device numbers: `gpu:h100:2(IDX:0-1)`.
+    /// Requested trackable resources: `cpu=16,mem=1G,gres/gpu=8`.
+    pub tres_requested: String,
+    /// Allocated trackable resources, in the same format.
+    pub tres_allocated: String,
+    /// Generic resources of each node in `nodes`, with device indices: `gpu:h100:2(IDX:0-1)`.
     pub gres_by_node: Vec<String>,
-    /// How it ended.
+    /// Exit status of the job.
     pub exit: ExitStatus,
-    /// State of a step of it that says more than its own: a job whose ranks ran out of memory has
-    /// just failed.
+    /// State of a step with more detail than the job's: a job whose ranks ran out of memory is
+    /// reported as failed only.
     pub step: NativeState,
-    /// Times that it was queued again.
+    /// Number of times that it was requeued.
     pub restarts: u32,
-    /// Its priority, as the controller counts.
+    /// Priority computed by the controller.
     pub priority: u64,
-    /// What it waits for, as Slurm has it.
+    /// Dependencies in Slurm's syntax.
     pub dependency: String,
-    /// Where it runs.
+    /// Working directory of the job.
     pub workdir: String,
 }
 
 impl NativeJob {
-    /// The number that people use: of an element of an array that of the array, of a component that
-    /// of the first.
+    /// Returns the number that users see: for an element that of the array, for a component that of
+    /// the first component.
     #[must_use]
     pub fn job(&self) -> u64 {
         self.array.or(self.component.map(|(first, _)| first)).unwrap_or(self.id)
     }
 
-    /// Of `comment`: the id that Muster gave it.
+    /// Returns Muster's id in `comment`.
     #[must_use]
     pub fn muster_id(&self) -> Option<&str> {
         let word = self.comment.split_whitespace().find_map(|word| word.strip_prefix("muster:"))?;
         (!word.is_empty()).then_some(word)
     }
 
-    /// It waits for a release and for nothing else.
+    /// Returns whether it is held, and would otherwise be pending.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        // squeue prints the words of the moment in place of the reason where there are some:
-        // `launch failed requeued held`.
+        // squeue prints the state description in place of the reason where there is one: `launch
+        // failed requeued held`.
         matches!(self.reason.as_str(), "JobHeldUser" | "JobHeldAdmin")
             || self.reason.ends_with(" held")
     }
 
-    /// CPUs in a list of trackable resources: `cpu=16`. 0 where none is said.
+    /// Returns the CPUs in a list of trackable resources: `cpu=16`. 0 where there are none.
     #[must_use]
     pub fn cpus_of(tres: &str) -> u32 {
         let found = tres.split(',').find_map(|part| part.trim().strip_prefix("cpu=")?.parse().ok());
         found.unwrap_or_default()
     }
 
-    /// Memory in a list of trackable resources: `mem=62.50G`, in powers of 1024; without a unit
-    /// mebibytes. 0 where none is said.
+    /// Returns the memory in a list of trackable resources: `mem=62.50G`, in powers of 1024,
+    /// mebibytes without a unit. 0 where there is none.
     #[must_use]
     pub fn memory_of(tres: &str) -> Bytes {
         let amount = |text: &str| -> Option<f64> {
@@ -133,7 +133,7 @@ impl NativeJob {
         Bytes(found.unwrap_or_default() as u64)
     }
 
-    /// GPUs in a list of trackable resources: all of them, whatever their type.
+    /// Returns the GPUs in a list of trackable resources, summed over types.
     #[must_use]
     pub fn gpus_of(tres: &str) -> u32 {
         let count = |part: &str| -> Option<(bool, u32)> {
@@ -151,10 +151,10 @@ impl NativeJob {
     }
 }
 
-/// Reads rows of `squeue --json` or of slurmrestd.
+/// Reads rows of `squeue --json` or slurmrestd.
 ///
 /// # Errors
-/// When Slurm says that it failed, or this is no list of jobs.
+/// When Slurm reports a failure, or this is not a list of jobs.
 pub fn from_json(value: &Value) -> Result<Vec<NativeJob>, JsonError> {
     Ok(json::list(value, "jobs")?.iter().map(row_of_json).collect())
 }
@@ -181,7 +181,7 @@ fn row_of_json(row: &Value) -> NativeJob {
         qos: text(row, "/qos"),
         state: NativeState::new(words(row, &["/job_state"])),
         cancelled_by: None,
-        // As squeue: what is said of this job beats the word for it.
+        // As in squeue, the state description takes precedence over the reason.
         reason: Some(text(row, "/state_description"))
             .filter(|said| !said.is_empty())
             .unwrap_or_else(|| text(row, "/state_reason")),
@@ -194,10 +194,10 @@ fn row_of_json(row: &Value) -> NativeJob {
         node_count: small("/node_count").max(u32::try_from(held_nodes(row)).unwrap_or(u32::MAX)),
         tasks: small("/tasks"),
         tasks_by_node: Vec::new(),
-        // Of one that was cancelled before it started the number is 0.
+        // The number is 0 for a job that was cancelled before it started.
         cpus: small("/cpus").max(NativeJob::cpus_of(&text(row, "/tres_req_str"))),
-        tres_asked: text(row, "/tres_req_str"),
-        tres_held: text(row, "/tres_alloc_str"),
+        tres_requested: text(row, "/tres_req_str"),
+        tres_allocated: text(row, "/tres_alloc_str"),
         gres_by_node: words(row, &["/gres_detail"]),
         exit: exit_of_json(row),
         step: NativeState::default(),
@@ -212,7 +212,7 @@ fn held_nodes(row: &Value) -> u64 {
     number(row, "/job_resources/allocated_hosts").unwrap_or_default()
 }
 
-/// Up to v0.0.39 the raw status of wait(2), later its parts.
+/// Up to v0.0.39 this is the raw status of wait(2), later its parts.
 fn exit_of_json(row: &Value) -> ExitStatus {
     let part = |path: &str| {
         number(row, path).and_then(|part| i32::try_from(part).ok()).unwrap_or_default()
@@ -232,7 +232,7 @@ fn exit_of_json(row: &Value) -> ExitStatus {
     }
 }
 
-/// `--format` of squeue for [`from_squeue`], for versions that do not know
+/// Returns the argument of `squeue --format` that [`from_squeue`] reads, for versions without
 /// [`super::squeue::format`].
 #[must_use]
 pub fn squeue_format() -> String {
@@ -243,7 +243,7 @@ pub fn squeue_format() -> String {
     fields.join(&SEPARATOR.to_string())
 }
 
-/// Lines of `squeue --noheader --format`, as [`squeue_format`] has it, with times in seconds
+/// Reads lines of `squeue --noheader --format` with [`squeue_format`] and times in seconds
 /// ([`TIME_FORMAT`]).
 #[must_use]
 pub fn from_squeue(lines: &str) -> Vec<NativeJob> {
@@ -251,7 +251,7 @@ pub fn from_squeue(lines: &str) -> Vec<NativeJob> {
 }
 
 fn squeue_row(line: &str) -> Option<NativeJob> {
-    let fields: Vec<&str> = line.split(SEPARATOR).map(given).collect();
+    let fields: Vec<&str> = line.split(SEPARATOR).map(or_empty).collect();
     let [
         id,
         array,
@@ -280,7 +280,7 @@ fn squeue_row(line: &str) -> Option<NativeJob> {
         return None;
     };
     let node_count: u32 = node_count.parse().unwrap_or_default();
-    // %b is of one node: `gres:gpu:h100:8`.
+    // %b is per node: `gres:gpu:h100:8`.
     let gpus = per_node
         .split(',')
         .filter(|part| part.contains("gpu"))
@@ -306,7 +306,7 @@ fn squeue_row(line: &str) -> Option<NativeJob> {
         nodes: (*nodes).to_owned(),
         node_count,
         cpus: cpus.parse().unwrap_or_default(),
-        tres_asked: if gpus > 0 {
+        tres_requested: if gpus > 0 {
             format!("gres/gpu={}", gpus * node_count)
         } else {
             String::new()
@@ -318,19 +318,19 @@ fn squeue_row(line: &str) -> Option<NativeJob> {
     })
 }
 
-/// Fields that [`from_sacct`] asks for, in the order of its reader.
+/// Fields of sacct that [`from_sacct`] reads, in order.
 pub const SACCT_FIELDS: &str = "JobIDRaw,JobID,JobName,User,Account,Partition,QOS,State,ExitCode,Submit,Start,End,\
                                 TimelimitRaw,NodeList,NNodes,NTasks,ReqCPUS,ReqTRES,AllocTRES,Comment,Priority,WorkDir,Reason";
 
-/// Lines of `sacct --parsable2 --noheader --allocations` with [`SACCT_FIELDS`] between
-/// [`SEPARATOR`]s, times in seconds.
+/// Reads lines of `sacct --parsable2 --noheader --allocations` with [`SACCT_FIELDS`] between
+/// [`SEPARATOR`]s and times in seconds.
 #[must_use]
 pub fn from_sacct(lines: &str) -> Vec<NativeJob> {
     lines.lines().filter_map(sacct_row).collect()
 }
 
 fn sacct_row(line: &str) -> Option<NativeJob> {
-    let fields: Vec<&str> = line.split(SEPARATOR).map(given).collect();
+    let fields: Vec<&str> = line.split(SEPARATOR).map(or_empty).collect();
     let [
         raw,
         id,
@@ -388,8 +388,8 @@ fn sacct_row(line: &str) -> Option<NativeJob> {
         node_count: number(node_count),
         tasks: number(tasks),
         cpus: number(cpus),
-        tres_asked: (*asked).to_owned(),
-        tres_held: (*held).to_owned(),
+        tres_requested: (*asked).to_owned(),
+        tres_allocated: (*held).to_owned(),
         exit: ExitStatus::parse(exit).unwrap_or_default(),
         priority: priority.parse().unwrap_or_default(),
         workdir: (*workdir).to_owned(),
@@ -397,10 +397,10 @@ fn sacct_row(line: &str) -> Option<NativeJob> {
     })
 }
 
-/// Fields that [`steps`] asks of sacct.
+/// Fields of sacct that [`steps`] reads.
 pub const STEP_FIELDS: &str = "JobIDRaw,State";
 
-/// States of steps that ran out of memory, by the number of their job, of `sacct --parsable2
+/// Returns the states of steps that ran out of memory, by job number, from `sacct --parsable2
 /// --noheader` with [`STEP_FIELDS`].
 #[must_use]
 pub fn steps(lines: &str) -> Vec<(u64, NativeState)> {
@@ -412,15 +412,15 @@ pub fn steps(lines: &str) -> Vec<(u64, NativeState)> {
     lines.lines().filter_map(step).collect()
 }
 
-/// A field without the words that stand for nothing.
-pub(super) fn given(field: &str) -> &str {
+/// Returns a field, empty where its value means that nothing is set.
+pub(super) fn or_empty(field: &str) -> &str {
     match field.trim() {
         "N/A" | "(null)" | "Unknown" | "UNKNOWN" => "",
         field => field,
     }
 }
 
-/// `1-12:00:00`, `30:00`; `None` for `UNLIMITED` and what is not set.
+/// Parses a time limit: `1-12:00:00`, `30:00`; `None` for `UNLIMITED` and where it is not set.
 #[must_use]
 pub fn limit_of(text: &str) -> Option<Span> {
     let (days, clock) = match text.split_once('-') {
@@ -434,7 +434,7 @@ pub fn limit_of(text: &str) -> Option<Span> {
     Some(Span::from_secs(days * 86_400 + secs))
 }
 
-/// Seconds since the epoch.
+/// Parses seconds since the epoch.
 pub(super) fn epoch(text: &str) -> Option<Time> {
     text.parse().ok().filter(|secs| *secs > 0).map(seconds)
 }

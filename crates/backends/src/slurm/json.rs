@@ -1,22 +1,22 @@
-//! Reads Slurm's JSON by shape and not by version: data_parser v0.0.37 to v0.0.44 differ in whether
-//! a number is plain or `{set, infinite, number}`, and a state one word or a list. Lists are taken
-//! by [`list`] alone: a program that could not ask its controller prints an empty list beside a
-//! filled `errors`, and exits with 0.
+//! Reads Slurm's JSON by structure instead of version: in data_parser v0.0.37 to v0.0.44 numbers
+//! are plain or `{set, infinite, number}`, and states one word or a list. Lists are read by
+//! [`list`] only: a program that cannot reach its controller prints an empty list beside a filled
+//! `errors`, and exits with 0.
 
 use serde_json::Value;
 
-/// Why JSON of Slurm holds no list.
+/// Reason why Slurm's JSON contains no list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
-    /// Slurm says that it failed.
-    #[error("Slurm says: {0}")]
+    /// Slurm reports a failure.
+    #[error("Slurm reported: {0}")]
     Failed(String),
-    /// It has no such list.
-    #[error("there is no list of {0}")]
+    /// The JSON has no list of this name.
+    #[error("no list of {0}")]
     NoList(&'static str),
 }
 
-/// Returns what Slurm says of its own failure: the first entry of `errors`.
+/// Returns the failure that Slurm reports: the first entry of `errors`.
 #[must_use]
 pub fn failure(value: &Value) -> Option<String> {
     let first = value.get("errors")?.as_array()?.first()?;
@@ -29,7 +29,7 @@ pub fn failure(value: &Value) -> Option<String> {
 /// Returns the list of this name.
 ///
 /// # Errors
-/// When Slurm says that it failed, also beside a list, or there is no list.
+/// When Slurm reports a failure, even beside a list, or there is no list.
 pub fn list<'a>(value: &'a Value, name: &'static str) -> Result<&'a Vec<Value>, JsonError> {
     if let Some(failure) = failure(value) {
         return Err(JsonError::Failed(failure));
@@ -37,8 +37,8 @@ pub fn list<'a>(value: &'a Value, name: &'static str) -> Result<&'a Vec<Value>, 
     value.get(name).and_then(Value::as_array).ok_or(JsonError::NoList(name))
 }
 
-/// A whole number, plain or as `{set, infinite, number}`; `None` where it is not set, infinite, or
-/// no number.
+/// Returns a whole number, plain or as `{set, infinite, number}`; `None` where it is not set,
+/// infinite, or not a number.
 pub(super) fn number(row: &Value, path: &str) -> Option<u64> {
     let value = match row.pointer(path)? {
         Value::Object(fields) => {
@@ -55,12 +55,12 @@ pub(super) fn number(row: &Value, path: &str) -> Option<u64> {
     value.as_u64().or_else(|| value.as_number().and_then(|number| plain(number.to_string())))
 }
 
-/// Text at a path; empty where there is none.
+/// Returns the text at a path; empty where there is none.
 pub(super) fn text(row: &Value, path: &str) -> String {
     row.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// Text or a list of texts at the first path that leads somewhere.
+/// Returns the text or list of texts at the first path that exists.
 pub(super) fn words(row: &Value, paths: &[&str]) -> Vec<String> {
     let found = paths.iter().find_map(|path| match row.pointer(path) {
         Some(Value::String(text)) => Some(vec![text.clone()]),
@@ -80,14 +80,14 @@ mod tests {
 
     #[test]
     fn a_filled_list_of_errors_is_a_failure_whatever_stands_beside_it() {
-        // As squeue of 22.05 prints it, with exit code 0, while its controller is down.
+        // Output of squeue 22.05, with exit code 0, while its controller is down.
         let down = json!({ "meta": {}, "errors": [{ "error_number": 1800, "error": "Unable to contact slurm controller" }], "jobs": [] });
-        let said = "Slurm says: Unable to contact slurm controller";
+        let said = "Slurm reported: Unable to contact slurm controller";
         assert_eq!(list(&down, "jobs").unwrap_err().to_string(), said);
         let beside = json!({ "errors": [{ "description": "slurm_load_jobs()", "error": "Zero Bytes" }], "jobs": [{ "job_id": 1 }] });
         assert_eq!(
             list(&beside, "jobs").unwrap_err().to_string(),
-            "Slurm says: Zero Bytes: slurm_load_jobs()"
+            "Slurm reported: Zero Bytes: slurm_load_jobs()"
         );
         assert!(list(&json!({ "errors": [{}], "jobs": [] }), "jobs").is_err());
         assert_eq!(list(&json!({ "errors": [], "jobs": [] }), "jobs"), Ok(&vec![]));

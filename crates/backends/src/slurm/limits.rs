@@ -1,78 +1,78 @@
-//! Accounts and QOS with what they allow and what is used of it, as `scontrol --oneliner show
-//! assoc_mgr` prints them: the controller's own figures, decayed usage included.
+//! Limits of accounts and QOS with their usage, from `scontrol --oneliner show assoc_mgr`: the
+//! controller's own figures, including decayed usage.
 
 use std::collections::BTreeMap;
 
-/// A limit, and what counts against it now.
+/// Limit and its current usage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Gauge {
-    /// At most; `None` is unlimited.
+pub struct LimitUsage {
+    /// Maximum; `None` is unlimited.
     pub limit: Option<u64>,
-    /// Used.
+    /// Amount that counts against the limit now.
     pub used: u64,
 }
 
-/// Gauges by name: `GrpJobs`, `GrpTRES gres/gpu`, `GrpTRESMins gres/gpu`.
-pub type Gauges = BTreeMap<String, Gauge>;
+/// Limits with usage by name: `GrpJobs`, `GrpTRES gres/gpu`, `GrpTRESMins gres/gpu`.
+pub type LimitUsages = BTreeMap<String, LimitUsage>;
 
-/// What one job may have, by name: `MaxWallPJ` in minutes, `MaxTRESPJ gres/gpu`.
-pub type Caps = BTreeMap<String, u64>;
+/// Limits per job by name: `MaxWallPJ` in minutes, `MaxTRESPJ gres/gpu`.
+pub type JobLimits = BTreeMap<String, u64>;
 
-/// An account, or a user in one.
+/// Association: an account, or a user in one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Association {
-    /// Account.
+    /// Name of the account.
     pub account: String,
-    /// User; empty for the account itself.
+    /// Name of the user; empty for the account itself.
     pub user: String,
-    /// The account above; empty at the root.
+    /// Parent account; empty at the root.
     pub parent: String,
-    /// Shares that it was given.
+    /// Shares configured for the association.
     pub shares: u32,
-    /// Its part of its siblings' shares, in millionths.
+    /// Fraction of its siblings' shares, in millionths.
     pub norm_shares_ppm: u64,
-    /// Its part of the usage, in millionths.
+    /// Fraction of the usage, in millionths.
     pub usage_ppm: u64,
-    /// What it allows and uses.
-    pub gauges: Gauges,
-    /// What one job may have.
-    pub caps: Caps,
+    /// Limits on all of its jobs, with usage.
+    pub usages: LimitUsages,
+    /// Limits on each of its jobs.
+    pub job_limits: JobLimits,
 }
 
-/// A quality of service.
+/// Limits of a QOS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Qos {
-    /// Name.
+pub struct QosLimits {
+    /// Name of the QOS.
     pub name: String,
-    /// What it allows and uses in all.
-    pub gauges: Gauges,
-    /// What one job may have.
-    pub caps: Caps,
-    /// The same of each user, by numeric id.
-    pub by_user: BTreeMap<String, Gauges>,
-    /// The same of each account.
-    pub by_account: BTreeMap<String, Gauges>,
+    /// Limits with usage over all its jobs.
+    pub usages: LimitUsages,
+    /// Limits on each of its jobs.
+    pub job_limits: JobLimits,
+    /// Limits with usage per user, by numeric id.
+    pub by_user: BTreeMap<String, LimitUsages>,
+    /// Limits with usage per account.
+    pub by_account: BTreeMap<String, LimitUsages>,
 }
 
-/// All of it.
+/// Limits of all associations and QOS of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct ClusterLimits {
     /// Numeric ids of users, by name.
     pub uids: BTreeMap<String, String>,
-    /// Accounts and users, parents first where Slurm has them so.
+    /// Accounts and users, parents first as in Slurm's output.
     pub associations: Vec<Association>,
-    /// Qualities of service.
-    pub qos: Vec<Qos>,
+    /// All QOS of the cluster.
+    pub qos: Vec<QosLimits>,
 }
 
-impl Limits {
-    /// An account itself.
+impl ClusterLimits {
+    /// Returns the association of an account itself.
     #[must_use]
     pub fn account(&self, name: &str) -> Option<&Association> {
         self.associations.iter().find(|one| one.account == name && one.user.is_empty())
     }
 
-    /// The account and those above it, the root last.
+    /// Returns the account and its ancestors, the root last.
     #[must_use]
     pub fn above<'a>(&'a self, account: &'a str) -> Vec<&'a Association> {
         let mut chain: Vec<&Association> = Vec::new();
@@ -85,10 +85,10 @@ impl Limits {
     }
 }
 
-/// Reads what the program printed; lines that it does not know are passed over.
+/// Parses the output; unknown lines are skipped.
 #[must_use]
-pub fn read(text: &str) -> Limits {
-    let mut limits = Limits::default();
+pub fn read(text: &str) -> ClusterLimits {
+    let mut limits = ClusterLimits::default();
     for line in text.lines() {
         if let Some(rest) = line.strip_prefix("UserName=") {
             let (name, id) = named(rest.split(' ').next().unwrap_or_default());
@@ -102,7 +102,7 @@ pub fn read(text: &str) -> Limits {
     limits
 }
 
-/// `games(5)`: name and number.
+/// Splits `games(5)` into name and number.
 fn named(text: &str) -> (&str, &str) {
     let (name, id) = text.split_once('(').unwrap_or((text, ""));
     (name, id.trim_end_matches(')'))
@@ -122,40 +122,41 @@ fn association(line: &str) -> Association {
                 one.norm_shares_ppm = parts.next().map_or(0, ppm);
             }
             "UsageRaw/Norm/Efctv" => one.usage_ppm = value.split('/').nth(2).map_or(0, ppm),
-            _ if is_cap(key) => cap(&mut one.caps, key, value),
-            _ => gauge(&mut one.gauges, key, value),
+            _ if is_job_limit(key) => parse_job_limit(&mut one.job_limits, key, value),
+            _ => parse_usage(&mut one.usages, key, value),
         }
     }
     one
 }
 
-fn qos(text: &str) -> Qos {
-    // What each account and each user has of it stands in braces behind its own.
+fn qos(text: &str) -> QosLimits {
+    // Usage per account and per user follows in braces.
     let (own, rest) = text.split_once(" Account Limits=").unwrap_or((text, ""));
     let (accounts, users) = rest.split_once(" User Limits=").unwrap_or((rest, ""));
-    let mut one = Qos {
+    let mut one = QosLimits {
         name: named(own.split(' ').next().unwrap_or_default()).0.to_owned(),
-        ..Qos::default()
+        ..QosLimits::default()
     };
     for (key, value) in own.split(' ').skip(1).filter_map(|word| word.split_once('=')) {
-        match is_cap(key) {
-            true => cap(&mut one.caps, key, value),
-            false => gauge(&mut one.gauges, key, value),
+        if is_job_limit(key) {
+            parse_job_limit(&mut one.job_limits, key, value);
+        } else {
+            parse_usage(&mut one.usages, key, value);
         }
     }
     (one.by_account, one.by_user) = (each(accounts), each(users));
     one
 }
 
-/// Accounts by name, `vision={MaxJobsPA=N(2) MaxTRESPA=gres/gpu=16(17)} language={…}`, or users by
-/// number: `5={…}`, since 24.11 `games(5)={…}`.
-fn each(text: &str) -> BTreeMap<String, Gauges> {
+/// Parses usage by account name, `vision={MaxJobsPA=N(2) MaxTRESPA=gres/gpu=16(17)} language={…}`,
+/// or by user number: `5={…}`, since 24.11 `games(5)={…}`.
+fn each(text: &str) -> BTreeMap<String, LimitUsages> {
     let mut all = BTreeMap::new();
     for part in text.split('}') {
         let Some((name, inside)) = part.split_once("={") else { continue };
-        let mut gauges = Gauges::new();
+        let mut gauges = LimitUsages::new();
         for (key, value) in inside.split(' ').filter_map(|word| word.split_once('=')) {
-            gauge(&mut gauges, key, value);
+            parse_usage(&mut gauges, key, value);
         }
         let (name, id) = named(name.trim());
         all.insert(if id.is_empty() { name } else { id }.to_owned(), gauges);
@@ -163,13 +164,13 @@ fn each(text: &str) -> BTreeMap<String, Gauges> {
     all
 }
 
-/// What one job, or one node of it, may have.
-fn is_cap(key: &str) -> bool {
+/// Returns whether a limit applies to one job, or to one of its nodes.
+fn is_job_limit(key: &str) -> bool {
     key.starts_with("Max") && (key.ends_with("PJ") || key.ends_with("PN"))
 }
 
-/// `20`, or a list of `gres/gpu=4`; nothing where there is none.
-fn cap(caps: &mut Caps, key: &str, value: &str) {
+/// Parses limits per job: `20`, or a list of `gres/gpu=4`.
+fn parse_job_limit(caps: &mut JobLimits, key: &str, value: &str) {
     match value.parse() {
         Ok(most) => drop(caps.insert(key.to_owned(), most)),
         Err(_) => {
@@ -181,14 +182,14 @@ fn cap(caps: &mut Caps, key: &str, value: &str) {
     }
 }
 
-/// `N(8)`, `8(2)`, or a list of `cpu=N(24),gres/gpu=8(2)`.
-fn gauge(gauges: &mut Gauges, key: &str, value: &str) {
+/// Parses limits with usage: `N(8)`, `8(2)`, or a list of `cpu=N(24),gres/gpu=8(2)`.
+fn parse_usage(gauges: &mut LimitUsages, key: &str, value: &str) {
     let read = |text: &str| {
         let (limit, used) = text.strip_suffix(')')?.split_once('(')?;
-        // Walls are told with fractions of a minute.
+        // Wall-clock limits have fractions of a minute.
         let whole = |text: &str| text.split('.').next().and_then(|whole| whole.parse().ok());
         let is_gauge = limit == "N" || whole(limit).is_some();
-        is_gauge.then_some(Gauge { limit: whole(limit), used: whole(used)? })
+        is_gauge.then_some(LimitUsage { limit: whole(limit), used: whole(used)? })
     };
     match read(value) {
         Some(one) => drop(gauges.insert(key.to_owned(), one)),
@@ -202,7 +203,7 @@ fn gauge(gauges: &mut Gauges, key: &str, value: &str) {
     }
 }
 
-/// `0.54` as millionths, without floating point.
+/// Parses a fraction such as `0.54` to millionths, without floating point.
 fn ppm(text: &str) -> u64 {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits: String = fraction.chars().chain("000000".chars()).take(6).collect();
@@ -234,19 +235,22 @@ QOS=capped(4) UsageRaw=3330.7 GrpJobs=N(1) GrpTRES=gres/gpu=N(16) MaxWallPJ=20 M
         assert_eq!(chain, ["intern", "lab", "root"]);
         let intern = limits.account("intern").unwrap();
         assert_eq!((intern.shares, intern.norm_shares_ppm, intern.usage_ppm), (10, 90_000, 30_000));
-        assert_eq!(intern.gauges["GrpTRES gres/gpu"], Gauge { limit: Some(8), used: 2 });
-        assert_eq!(intern.gauges["GrpJobs"], Gauge { limit: Some(4), used: 1 });
-        assert_eq!(intern.gauges["GrpWall"], Gauge { limit: None, used: 3 });
+        assert_eq!(intern.usages["GrpTRES gres/gpu"], LimitUsage { limit: Some(8), used: 2 });
+        assert_eq!(intern.usages["GrpJobs"], LimitUsage { limit: Some(4), used: 1 });
+        assert_eq!(intern.usages["GrpWall"], LimitUsage { limit: None, used: 3 });
         let capped = &limits.qos[0];
         let caps: Vec<(&str, u64)> =
-            capped.caps.iter().map(|(name, most)| (name.as_str(), *most)).collect();
+            capped.job_limits.iter().map(|(name, most)| (name.as_str(), *most)).collect();
         assert_eq!(caps, [("MaxTRESPJ cpu", 64), ("MaxTRESPJ gres/gpu", 4), ("MaxWallPJ", 20)]);
-        assert_eq!(capped.by_user["5"]["MaxTRESPU gres/gpu"], Gauge { limit: Some(16), used: 16 });
+        assert_eq!(
+            capped.by_user["5"]["MaxTRESPU gres/gpu"],
+            LimitUsage { limit: Some(16), used: 16 }
+        );
         assert_eq!(
             capped.by_account["vision"]["MaxTRESPA gres/gpu"],
-            Gauge { limit: None, used: 16 }
+            LimitUsage { limit: None, used: 16 }
         );
-        // As 24.11 and 26.05 print users.
+        // Format of users in 24.11 and 26.05.
         let named = read(&TEXT.replace(" 5={", " games(5)={"));
         assert_eq!(named.qos[0].by_user, capped.by_user);
     }

@@ -1,6 +1,6 @@
-//! Slurm as text: jobs and nodes that its programs print, scripts that it takes, and the
-//! configuration of a pool of nodes. All of it pure, but for `tool.rs`, which runs Slurm's programs
-//! here or over ssh, and `rest.rs`, which asks slurmrestd.
+//! Slurm's text formats: jobs and nodes that its programs print, batch scripts, and configuration
+//! files. All modules are pure functions except `tool`, which runs Slurm's programs here or over
+//! ssh, and `rest`, which queries slurmrestd.
 
 pub mod conf;
 pub mod gres;

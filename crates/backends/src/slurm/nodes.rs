@@ -1,7 +1,7 @@
-//! Nodes from Slurm's JSON: rows of `sinfo --json`, and records of `scontrol show nodes --json`,
-//! which `sinfo --json` printed itself up to 22.05. Fields are looked for by shape and not by
-//! version, since data_parser v0.0.37 to v0.0.44 differ in whether a number is plain or `{set,
-//! infinite, number}` and a state one word or a list.
+//! Inventory from Slurm's JSON: rows of `sinfo --json`, and records of `scontrol show nodes
+//! --json`, which `sinfo --json` printed up to 22.05. Fields are read by structure instead of
+//! version: in data_parser v0.0.37 to v0.0.44 numbers are plain or `{set, infinite, number}`, and
+//! states one word or a list.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use serde_json::Value;
 use super::gres;
 use super::json::{self, words};
 use crate::gpu::model;
-use crate::inventory::{self, Inventory, InventoryError, Listed, Options};
+use crate::inventory::{self, Inventory, InventoryError, InventoryOptions, ListedNode};
 
-/// Bytes of what Slurm calls a megabyte (`RealMemory`, slurm.conf(5)).
+/// Bytes in one megabyte of Slurm (`RealMemory`, slurm.conf(5)).
 const MEGABYTE: u64 = 1 << 20;
 
-/// Beginnings of states and flags in which a node takes no jobs (sinfo(1), node state codes).
-/// Others, such as `IDLE`, `MIXED` or `RESERVED`, are of the moment.
+/// Prefixes of states and flags in which a node takes no jobs (sinfo(1), node state codes). Others,
+/// such as `IDLE`, `MIXED` or `RESERVED`, are temporary.
 const OUT_OF_SERVICE: [&str; 12] = [
     "BLOCKED",
     "DOWN",
@@ -34,50 +34,52 @@ const OUT_OF_SERVICE: [&str; 12] = [
     "UNKNOWN",
 ];
 
-/// True for JSON that Slurm's programs print of nodes.
+/// Returns whether the JSON is a list of nodes printed by Slurm.
 pub fn recognises(value: &Value) -> bool {
     let lists = |field| value.get(field).is_some_and(Value::is_array);
-    // Many programs list `nodes`; Slurm's put a `meta` beside it, in all versions.
+    // Many programs print `nodes`; Slurm's always print `meta` beside it.
     lists("sinfo") || (lists("nodes") && value.get("meta").is_some_and(Value::is_object))
 }
 
-/// One node as one row tells it.
+/// Node as one row describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// Its name.
+pub struct SlurmNodeRow {
+    /// Name of the node.
     pub name: String,
-    /// Processors.
+    /// Number of processors of the node.
     pub cpus: u64,
-    /// `RealMemory`.
+    /// Memory in Slurm's megabytes (`RealMemory`).
     pub memory_mb: u64,
     /// Generic resources, such as `gpu:h100:8`.
     pub gres: String,
     /// Features, separated by commas.
     pub features: String,
-    /// What keeps it from taking jobs; empty when nothing does.
+    /// States in which it takes no jobs; empty when there are none.
     pub out_of_service: String,
-    /// Partitions that are worth a label, the first before all.
+    /// Partitions, the one for the label first.
     pub partitions: Vec<String>,
-    /// Where it was read, counted from 1.
+    /// Number of the row, from 1.
     pub row: usize,
 }
 
-/// Nodes that were read elsewhere, such as from slurm.conf, as a cluster file takes them.
+/// Converts nodes that were read elsewhere, such as from slurm.conf, for a cluster file.
 ///
 /// # Errors
-/// The first that no cluster file can say.
-pub fn of_records(records: &[Record], options: &Options) -> Result<Vec<Listed>, InventoryError> {
+/// The first node that a cluster file cannot describe.
+pub fn of_records(
+    records: &[SlurmNodeRow],
+    options: &InventoryOptions,
+) -> Result<Vec<ListedNode>, InventoryError> {
     records.iter().map(|record| listed(record, options)).collect()
 }
 
-/// Nodes of a value that [`recognises`] knows.
-pub(crate) fn read(value: &Value, options: &Options) -> Result<Inventory, InventoryError> {
+/// Reads the nodes of a value that [`recognises`] accepts.
+pub(crate) fn read(value: &Value, options: &InventoryOptions) -> Result<Inventory, InventoryError> {
     if !options.levels.is_empty() {
-        let message =
-            "Slurm's list of nodes says nothing of topology, so that --level has nothing to read";
+        let message = "Slurm's list of nodes has no topology for --level";
         return Err(InventoryError::Levels(message.to_owned()));
     }
-    // 1. Rows. Those beside an error of Slurm are not all that there are.
+    // 1. Read the rows. Rows beside an error of Slurm are incomplete.
     if json::failure(value).is_some() {
         let program = if value.get("sinfo").is_some() { "sinfo --json" } else { "Slurm's JSON" };
         return Err(none(value, program));
@@ -93,7 +95,7 @@ pub(crate) fn read(value: &Value, options: &Options) -> Result<Inventory, Invent
         ),
     };
     let is_sinfo = source == "sinfo --json";
-    let mut records: Vec<Record> = Vec::new();
+    let mut records: Vec<SlurmNodeRow> = Vec::new();
     let mut known: BTreeMap<String, usize> = BTreeMap::new();
     let mut is_grouped = false;
     for (index, row) in rows.iter().enumerate() {
@@ -101,7 +103,7 @@ pub(crate) fn read(value: &Value, options: &Options) -> Result<Inventory, Invent
             if is_sinfo { sinfo_row(row, index + 1)? } else { vec![node_row(row, index + 1)?] };
         is_grouped |= found.len() > 1;
 
-        // 2. A node has a row per partition in sinfo.
+        // 2. sinfo prints a node once per partition.
         for record in found {
             match known.get(&record.name) {
                 Some(at) if is_sinfo => join(&mut records[*at], record)?,
@@ -116,9 +118,9 @@ pub(crate) fn read(value: &Value, options: &Options) -> Result<Inventory, Invent
         return Err(none(value, source));
     }
 
-    // 3. Nodes.
+    // 3. Convert the nodes.
     let nodes = records.iter().map(|record| listed(record, options)).collect::<Result<_, _>>()?;
-    let hint = "rows stand for several nodes, of which sinfo shows the generic resources of one; `sinfo -N --json` shows each";
+    let hint = "rows are for several nodes, but sinfo shows the generic resources of one only; use `sinfo -N --json`";
     let hints = is_grouped.then(|| hint.to_owned()).into_iter().collect();
     Ok(Inventory { source, levels: Vec::new(), nodes, hints })
 }
@@ -128,8 +130,8 @@ fn none(value: &Value, source_name: &'static str) -> InventoryError {
     InventoryError::NoNodes { source_name, why }
 }
 
-/// A row of `sinfo`: equal nodes of one partition.
-fn sinfo_row(row: &Value, number: usize) -> Result<Vec<Record>, InventoryError> {
+/// Reads a row of `sinfo`: equal nodes of one partition.
+fn sinfo_row(row: &Value, number: usize) -> Result<Vec<SlurmNodeRow>, InventoryError> {
     let names = row.pointer("/nodes/nodes").or_else(|| row.get("nodes")).and_then(Value::as_array);
     let names: Vec<&str> = match names {
         Some(names) => names.iter().filter_map(Value::as_str).collect(),
@@ -138,17 +140,19 @@ fn sinfo_row(row: &Value, number: usize) -> Result<Vec<Record>, InventoryError> 
     let wrong = |what: String| wrong(number, names.first().copied(), what);
     let same = |field: &str| -> Result<u64, InventoryError> {
         let at = |end: &str| whole(row, &format!("/{field}/{end}"), &format!("/{field}"));
-        let (low, high) = (at("minimum").map_err(wrong)?, at("maximum").map_err(wrong)?);
-        match low == high {
-            true => Ok(low),
-            false => Err(wrong(format!(
-                "`{field}` is from {low} to {high}, so that the row stands for unequal nodes; use `sinfo -N --json`"
-            ))),
+        let low = at("minimum").map_err(wrong)?;
+        let high = at("maximum").map_err(wrong)?;
+        if low == high {
+            Ok(low)
+        } else {
+            Err(wrong(format!(
+                "`{field}` ranges from {low} to {high}: the row is for unequal nodes; use `sinfo -N --json`"
+            )))
         }
     };
     let text = |paths: &[&str]| words(row, paths).join(",");
     let partition = words(row, &["/partition/name", "/partition"]);
-    let record = Record {
+    let record = SlurmNodeRow {
         name: String::new(),
         cpus: same("cpus")?,
         memory_mb: same("memory")?,
@@ -161,11 +165,14 @@ fn sinfo_row(row: &Value, number: usize) -> Result<Vec<Record>, InventoryError> 
         partitions: partition,
         row: number,
     };
-    Ok(names.iter().map(|name| Record { name: (*name).to_owned(), ..record.clone() }).collect())
+    Ok(names
+        .iter()
+        .map(|name| SlurmNodeRow { name: (*name).to_owned(), ..record.clone() })
+        .collect())
 }
 
-/// A record of one node.
-fn node_row(row: &Value, number: usize) -> Result<Record, InventoryError> {
+/// Reads a record of one node.
+fn node_row(row: &Value, number: usize) -> Result<SlurmNodeRow, InventoryError> {
     let name = row.get("name").and_then(Value::as_str);
     let Some(name) = name.filter(|name| !name.is_empty()) else {
         return Err(wrong(number, None, format!("no `name` in {}", inventory::shape(row))));
@@ -173,7 +180,7 @@ fn node_row(row: &Value, number: usize) -> Result<Record, InventoryError> {
     let wrong = |what: String| wrong(number, Some(name), what);
     let mut states = words(row, &["/state"]);
     states.extend(words(row, &["/state_flags"]));
-    Ok(Record {
+    Ok(SlurmNodeRow {
         name: name.to_owned(),
         cpus: whole(row, "/cpus", "/cpus").map_err(wrong)?,
         memory_mb: whole(row, "/real_memory", "/real_memory").map_err(wrong)?,
@@ -185,18 +192,19 @@ fn node_row(row: &Value, number: usize) -> Result<Record, InventoryError> {
     })
 }
 
-/// The same node in another partition.
-fn join(known: &mut Record, again: Record) -> Result<(), InventoryError> {
-    let same = Record { partitions: known.partitions.clone(), row: known.row, ..again.clone() };
+/// Merges the same node of another partition.
+fn join(known: &mut SlurmNodeRow, again: SlurmNodeRow) -> Result<(), InventoryError> {
+    let same =
+        SlurmNodeRow { partitions: known.partitions.clone(), row: known.row, ..again.clone() };
     if *known != same {
-        let what = format!("it is described otherwise than in row {}", known.row);
+        let what = format!("the node differs from row {}", known.row);
         return Err(wrong(again.row, Some(&again.name), what));
     }
     known.partitions.extend(again.partitions);
     Ok(())
 }
 
-fn listed(record: &Record, options: &Options) -> Result<Listed, InventoryError> {
+fn listed(record: &SlurmNodeRow, options: &InventoryOptions) -> Result<ListedNode, InventoryError> {
     let wrong = |what: String| wrong(record.row, Some(&record.name), what);
     let gres = gres::parse(&record.gres).map_err(wrong)?;
     let mut notes = Vec::new();
@@ -217,7 +225,8 @@ fn listed(record: &Record, options: &Options) -> Result<Listed, InventoryError> 
         let model = match (kind.as_str(), &options.gpu) {
             ("", Some(model)) => model.clone(),
             ("", None) => {
-                notes.push("Slurm names no type for these GPUs; `--gpu MODEL` does".to_owned());
+                notes
+                    .push("Slurm has no type for these GPUs; set it with `--gpu MODEL`".to_owned());
                 GpuModel::from("gpu")
             }
             (kind, _) => model::normalise_label(kind),
@@ -225,7 +234,7 @@ fn listed(record: &Record, options: &Options) -> Result<Listed, InventoryError> 
         devices.extend(inventory::devices(&model, Bytes(0), *count as usize, false));
     }
 
-    // 2. Labels: a node is found by the first of its partitions.
+    // 2. Labels: the first of its partitions is the node's label.
     let partitions = inventory::once(record.partitions.iter().cloned());
     let mut labels: BTreeMap<Arc<str>, Arc<str>> = BTreeMap::new();
     if let Some((first, others)) = partitions.split_first() {
@@ -254,7 +263,7 @@ fn listed(record: &Record, options: &Options) -> Result<Listed, InventoryError> 
     Ok(inventory::declared(node, notes))
 }
 
-/// What keeps a node from taking jobs, with why; empty when nothing does.
+/// Returns why a node takes no jobs, with the reason; empty when it takes jobs.
 fn out_of_service(states: &[String], reason: &str) -> String {
     let is_out =
         |state: &&String| OUT_OF_SERVICE.iter().any(|word| state.to_uppercase().starts_with(word));
@@ -267,7 +276,7 @@ fn out_of_service(states: &[String], reason: &str) -> String {
     }
 }
 
-/// A whole number, plain or as `{set, infinite, number}`; 0 where there is none.
+/// Reads a whole number, plain or as `{set, infinite, number}`; 0 where there is none.
 fn whole(row: &Value, path: &str, otherwise: &str) -> Result<u64, String> {
     let found = row.pointer(path).or_else(|| row.pointer(otherwise)).unwrap_or(&Value::Null);
     let value = match found {

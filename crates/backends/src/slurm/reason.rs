@@ -1,44 +1,44 @@
-//! Slurm's words for why a job waits, as sentences: squeue(1), JOB REASON CODES, and
-//! resource_limits.html for limits. A word that Slurm adds later is still shown as it is.
+//! Slurm's reasons why a job is pending, as sentences: squeue(1), JOB REASON CODES, and
+//! resource_limits.html for limits. Reasons that Slurm adds later are shown unchanged.
 
-/// Words with a meaning of their own.
+/// Reasons other than limits.
 const WORDS: &[(&str, &str)] = &[
-    ("None", "the scheduler has not looked at it yet"),
-    ("Priority", "jobs before it in the queue wait, too"),
-    ("Resources", "what it needs is not free"),
-    ("Dependency", "a job that it depends on has not come so far"),
-    ("DependencyNeverSatisfied", "a job that it depends on ended otherwise: it will never start"),
+    ("None", "the scheduler has not considered it yet"),
+    ("Priority", "jobs with higher priority are pending"),
+    ("Resources", "the resources that it requests are not free"),
+    ("Dependency", "its dependency is not met yet"),
+    ("DependencyNeverSatisfied", "its dependency can never be met: it will never start"),
     ("JobHeldUser", "on hold until it is released"),
-    ("JobHeldAdmin", "an administrator holds it, and only one can release it"),
-    ("BeginTime", "its begin time, or the wait before it starts again, lies ahead"),
-    ("JobArrayTaskLimit", "as many of its array run as it allows itself"),
+    ("JobHeldAdmin", "an administrator holds it, and only an administrator can release it"),
+    ("BeginTime", "its begin time, or its delay after a requeue, is in the future"),
+    ("JobArrayTaskLimit", "its array runs as many elements as its own limit allows"),
     ("PartitionTimeLimit", "its time limit is longer than its partition allows"),
-    ("PartitionNodeLimit", "it asks for more or fewer nodes than its partition allows"),
+    ("PartitionNodeLimit", "it requests more or fewer nodes than its partition allows"),
     ("PartitionDown", "its partition is down"),
-    ("PartitionInactive", "its partition takes no jobs now"),
-    ("PartitionConfig", "its partition does not allow what it asks for"),
+    ("PartitionInactive", "its partition is inactive"),
+    ("PartitionConfig", "its partition does not allow its request"),
     ("AccountNotAllowed", "its account may not use the partition"),
     ("QOSNotAllowed", "its account or partition may not use this QOS"),
     ("InvalidAccount", "its account does not exist"),
     ("InvalidQOS", "its QOS does not exist"),
-    ("BadConstraints", "no nodes can ever satisfy what it asks for"),
+    ("BadConstraints", "no nodes can ever satisfy its request"),
     ("NodeDown", "a node that it needs is down"),
     ("ReqNodeNotAvail", "nodes that it could use are down, drained or reserved"),
     (
         "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions",
-        "nodes that it could use are down, drained, or kept for partitions that go first",
+        "nodes that it could use are down, drained, or reserved for jobs in partitions of higher priority",
     ),
-    ("Reservation", "its advance reservation is not open yet, or holds no room"),
-    ("ReservationDeleted", "its advance reservation is gone"),
-    ("ReservationInvalid", "its advance reservation is gone or not for it"),
-    ("MaxMemPerLimit", "it asks for more memory per CPU or node than is allowed"),
+    ("Reservation", "its advance reservation has not begun, or has no free nodes"),
+    ("ReservationDeleted", "its advance reservation was deleted"),
+    ("ReservationInvalid", "its advance reservation was deleted or does not admit it"),
+    ("MaxMemPerLimit", "it requests more memory per CPU or node than allowed"),
     ("Licenses", "licences that it needs are in use"),
-    ("Cleaning", "its last attempt is still being cleaned up after"),
+    ("Cleaning", "the clean-up of its last attempt is still running"),
     ("Prolog", "its prolog runs"),
     ("JobLaunchFailure", "its last attempt could not be launched"),
-    ("JobHoldMaxRequeue", "it was queued again as often as the cluster allows, and is on hold"),
-    ("FrontEndDown", "no front end takes it"),
-    ("BurstBufferResources", "its burst buffer has no room"),
+    ("JobHoldMaxRequeue", "it was requeued as often as the cluster allows, and is on hold"),
+    ("FrontEndDown", "no front end accepts it"),
+    ("BurstBufferResources", "its burst buffer has no free space"),
     ("BurstBufferStageIn", "its burst buffer is being filled"),
     ("InactiveLimit", "it was inactive for longer than the cluster allows"),
     ("DeadLine", "it can no longer end before its deadline"),
@@ -48,38 +48,38 @@ const WORDS: &[(&str, &str)] = &[
     ("SystemFailure", "Slurm, the file system or the network failed"),
     ("NodeFail", "a node of its last attempt failed"),
     ("RaisedSignal", "a signal ended its last attempt"),
-    ("Preempted", "it made room for others"),
-    ("WaitingForScheduling", "the scheduler has not looked at it yet"),
+    ("Preempted", "it was preempted"),
+    ("WaitingForScheduling", "the scheduler has not considered it yet"),
     ("SchedDefer", "it was submitted to start at once, and the cluster defers all starts"),
 ];
 
-/// Whose limit a word is about.
+/// Prefixes of reasons, with the owner of the limit.
 const OWNERS: &[(&str, &str)] = &[
     ("Association", "its account, or one above it"),
     ("Assoc", "its account, or one above it"),
     ("QOS", "its QOS"),
 ];
 
-/// What is limited.
+/// Limits by the rest of the reason.
 const LIMITS: &[(&str, &str)] = &[
-    ("JobLimit", "lets no more jobs run at once"),
-    ("ResourceLimit", "lets no more resources be used at once"),
+    ("JobLimit", "allows no more running jobs"),
+    ("ResourceLimit", "allows no more resources in use"),
     ("TimeLimit", "does not allow its time limit"),
-    ("UsageThreshold", "has used too much for now"),
-    ("GrpJobsLimit", "lets no more jobs of all its users together run at once"),
-    ("GrpSubmitJobsLimit", "takes no more jobs of all its users together"),
-    ("GrpSubmitLimit", "takes no more jobs of all its users together"),
-    ("MaxJobsLimit", "lets no more jobs of one user run at once"),
-    ("MaxSubmitJobLimit", "takes no more jobs of one user"),
-    ("MaxSubmitJobsLimit", "takes no more jobs of one user"),
+    ("UsageThreshold", "has reached its usage threshold"),
+    ("GrpJobsLimit", "allows no more running jobs of all its users together"),
+    ("GrpSubmitJobsLimit", "accepts no more jobs of all its users together"),
+    ("GrpSubmitLimit", "accepts no more jobs of all its users together"),
+    ("MaxJobsLimit", "allows no more running jobs of one user"),
+    ("MaxSubmitJobLimit", "accepts no more jobs of one user"),
+    ("MaxSubmitJobsLimit", "accepts no more jobs of one user"),
     ("MaxWallDurationPerJobLimit", "does not allow so long a time limit"),
-    ("GrpWallLimit", "has used up its time for all jobs together"),
-    ("MaxJobsPerUserLimit", "lets no more jobs of one user run at once"),
-    ("MaxSubmitJobPerUserLimit", "takes no more jobs of one user"),
-    ("MaxJobsPerAccountLimit", "lets no more jobs of one account run at once"),
+    ("GrpWallLimit", "has used up its wall-clock time for all jobs together"),
+    ("MaxJobsPerUserLimit", "allows no more running jobs of one user"),
+    ("MaxSubmitJobPerUserLimit", "accepts no more jobs of one user"),
+    ("MaxJobsPerAccountLimit", "allows no more running jobs of one account"),
 ];
 
-/// Resources in words of limits, as in `QOSMaxGRESPerUser` and `AssocGrpGRESRunMinutes`.
+/// Resources in the names of limits, as in `QOSMaxGRESPerUser` and `AssocGrpGRESRunMinutes`.
 const RESOURCES: &[(&str, &str)] = &[
     ("CPU", "CPUs"),
     ("Cpu", "CPUs"),
@@ -93,13 +93,13 @@ const RESOURCES: &[(&str, &str)] = &[
     ("BB", "burst buffer"),
 ];
 
-/// The sentence of a word.
+/// Returns the sentence for a reason.
 #[must_use]
 pub fn sentence(word: &str) -> String {
     let word = word.strip_prefix('(').and_then(|word| word.strip_suffix(')')).unwrap_or(word);
-    // `ReqNodeNotAvail, UnavailableNodes:node[1-2]` says more behind the word.
+    // In `ReqNodeNotAvail, UnavailableNodes:node[1-2]` details follow the reason.
     let (word, more) = match word.split_once([',', '(']) {
-        // A sentence of Slurm's own has commas of its own.
+        // A reason that is a sentence contains commas itself.
         Some((first, more)) if !first.trim().contains(' ') => {
             (first.trim(), Some(more.trim_matches([' ', ')'])))
         }
@@ -110,14 +110,15 @@ pub fn sentence(word: &str) -> String {
         .find(|(known, _)| *known == word)
         .map(|(_, text)| (*text).to_owned())
         .or_else(|| limit(word))
-        .unwrap_or_else(|| format!("Slurm says {word}"));
+        .unwrap_or_else(|| format!("Slurm's reason is {word}"));
     if let Some(more) = more.filter(|more| !more.is_empty()) {
         text.push_str(&format!(" ({})", more.replace("UnavailableNodes:", "unavailable: ")));
     }
     text
 }
 
-/// `QOSMaxGRESPerUser`, `AssocGrpCPULimit`, `AssociationJobLimit`: whose limit, on what, for whom.
+/// Parses `QOSMaxGRESPerUser`, `AssocGrpCPULimit`, `AssociationJobLimit` into owner, resource and
+/// scope.
 fn limit(word: &str) -> Option<String> {
     let (prefix, owner) = OWNERS.iter().find(|(prefix, _)| word.starts_with(prefix))?;
     let rest = &word[prefix.len()..];
@@ -141,7 +142,7 @@ fn limit(word: &str) -> Option<String> {
     };
     let kind = if rest.contains("Minutes") { "time on " } else { "" };
     Some(match scope {
-        "at least" => format!("{owner} wants more {resource}{whom} than it asks for"),
+        "at least" => format!("{owner} requires more {resource}{whom} than it requests"),
         "at most" => format!("{owner} allows no more {kind}{resource}{whom}"),
         _ => format!("{owner} allows no more {kind}{resource} {scope}"),
     })
@@ -154,8 +155,8 @@ mod tests {
     #[test]
     fn words_become_sentences() {
         for (word, text) in [
-            ("Resources", "what it needs is not free"),
-            ("(Priority)", "jobs before it in the queue wait, too"),
+            ("Resources", "the resources that it requests are not free"),
+            ("(Priority)", "jobs with higher priority are pending"),
             (
                 "QOSMaxGRESPerUser",
                 "its QOS allows no more GPUs or other generic resources for one user",
@@ -170,9 +171,12 @@ mod tests {
             ),
             (
                 "AssocGrpJobsLimit",
-                "its account, or one above it lets no more jobs of all its users together run at once",
+                "its account, or one above it allows no more running jobs of all its users together",
             ),
-            ("QOSMinGRES", "its QOS wants more GPUs or other generic resources than it asks for"),
+            (
+                "QOSMinGRES",
+                "its QOS requires more GPUs or other generic resources than it requests",
+            ),
             ("QOSMaxCpuPerUserLimit", "its QOS allows no more CPUs for one user"),
             (
                 "ReqNodeNotAvail, UnavailableNodes:node[1-2]",
@@ -180,13 +184,13 @@ mod tests {
             ),
             (
                 "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions",
-                "nodes that it could use are down, drained, or kept for partitions that go first",
+                "nodes that it could use are down, drained, or reserved for jobs in partitions of higher priority",
             ),
             (
                 "Asks for more, or less, than (any) site",
-                "Slurm says Asks for more, or less, than (any) site",
+                "Slurm's reason is Asks for more, or less, than (any) site",
             ),
-            ("SomethingNew", "Slurm says SomethingNew"),
+            ("SomethingNew", "Slurm's reason is SomethingNew"),
         ] {
             assert_eq!(sentence(word), text);
         }

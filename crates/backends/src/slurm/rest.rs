@@ -1,7 +1,7 @@
-//! Asks slurmrestd, Slurm's own front by HTTP, for the jobs of the queue, in the shapes of `squeue
-//! --json`, and for nodes. Every question has a connection of its own, a deadline and a limit on
-//! what is read. This reads only, and believes no answer that may be of another cluster: what
-//! Muster handed on would look lost in it, and would be handed on again.
+//! Client of slurmrestd for the jobs of the queue, in the format of `squeue --json`, and for nodes.
+//! Each query has its own connection, a deadline and a size limit. It only reads, and rejects an
+//! answer that may come from another cluster: in such an answer submitted jobs would look lost, and
+//! would be resubmitted.
 
 use std::fmt;
 use std::io;
@@ -24,80 +24,80 @@ use super::host::{self, NativeNode};
 use super::job::{self, NativeJob};
 use super::json::{self, JsonError, number, text};
 
-/// Port where an address names none, as in Slurm's own examples (slurmrestd(8)).
+/// Port of an address without one, as in Slurm's examples (slurmrestd(8)).
 const PORT: &str = "6820";
 
-/// Longest wait for one answer: twice Slurm's `MessageTimeout`, which slurmrestd itself waits for
-/// the controller. Its programs are asked after it.
+/// Timeout of one query: twice Slurm's `MessageTimeout`, for which slurmrestd itself waits for the
+/// controller. Slurm's programs are used after it.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Most that is read of one answer: some 50,000 jobs of 5 KiB.
+/// Maximum size of an answer: some 50,000 jobs of 5 KiB.
 const MAX_ANSWER_BYTES: usize = 256 << 20;
 
-/// Slurm's number for a job that its controller does not know, `ESLURM_INVALID_JOB_ID`.
+/// Slurm's error code for an unknown job, `ESLURM_INVALID_JOB_ID`.
 const INVALID_JOB_ID: u64 = 2017;
 
-/// Where later versions say of an answer which cluster it is of.
+/// Path of the cluster's name in the answers of later versions.
 const CLUSTER: &str = "/meta/slurm/cluster";
 
-/// Where the server says what it has: the first that is there.
+/// Paths of the server's description of its API, tried in order.
 const OPENAPI: [&str; 2] = ["/openapi/v3", "/openapi"];
 
-/// Why slurmrestd is not asked, or gave nothing that can be used.
+/// Reason why slurmrestd is not queried, or gave no usable answer.
 #[derive(Debug, thiserror::Error)]
 pub enum RestError {
-    /// The setting is not understood.
-    #[error("`{0}` is no address of it; expected unix:/path/to/socket or http://host:port")]
+    /// The setting is malformed.
+    #[error("`{0}` is not its address; expected unix:/path/to/socket or http://host:port")]
     Address(String),
-    /// The token cannot stand in a header.
-    #[error("SLURM_JWT holds no token")]
+    /// The token cannot be sent in a header.
+    #[error("SLURM_JWT contains no token")]
     Token,
-    /// It would answer as somebody else, who may see other jobs.
-    #[error("it would be asked as {asked}, and Slurm's programs as {own}")]
-    Somebody {
-        /// As whom.
+    /// The answers would be for another user, who may see other jobs.
+    #[error("it would answer for {asked}, but Slurm's programs for {own}")]
+    OtherUser {
+        /// User for whom it would answer.
         asked: String,
-        /// Who runs this.
+        /// User who runs this program.
         own: String,
     },
-    /// Nobody is there, or the connection broke.
+    /// Nothing listens there, or the connection broke.
     #[error("cannot reach {address}: {source}")]
     Unreached {
-        /// Where.
+        /// Address at which slurmrestd was queried.
         address: String,
-        /// Why.
+        /// Error of the connection.
         source: io::Error,
     },
-    /// It takes too long.
+    /// The deadline has passed.
     #[error("{address} did not answer within {secs}s")]
     Timeout {
-        /// Where.
+        /// Address at which slurmrestd was queried.
         address: String,
-        /// Deadline.
+        /// Deadline of the query in seconds.
         secs: u64,
     },
-    /// It refused.
+    /// The server refused the query.
     #[error("it refused with {status}: {message}")]
     Refused {
-        /// HTTP status.
+        /// HTTP status of the answer.
         status: u16,
-        /// What it said.
+        /// Message of the server.
         message: String,
     },
-    /// It is no slurmrestd, or one whose shapes are not known.
+    /// Not a slurmrestd, or one with an unknown format.
     #[error("it answered with {0}")]
     Unexpected(String),
-    /// It serves others.
-    #[error("it is of the cluster {other}, not of {own}")]
+    /// The server belongs to another cluster.
+    #[error("it belongs to the cluster {other}, not to {own}")]
     OtherCluster {
-        /// Its own.
+        /// Cluster of the server.
         other: String,
-        /// That of Slurm's programs.
+        /// Cluster of Slurm's programs.
         own: String,
     },
 }
 
-/// A token; it is never shown.
+/// Token, which is never printed.
 #[derive(Clone)]
 struct Token(HeaderValue);
 
@@ -107,11 +107,11 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Where it listens.
+/// Address on which slurmrestd listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Address {
     Socket(PathBuf),
-    /// Host and port.
+    /// Host name with the port.
     Host(String),
 }
 
@@ -126,7 +126,7 @@ impl Address {
         if host.is_empty() || !host.chars().all(is_plain) {
             return None;
         }
-        // The colons of an IPv6 address stand in brackets.
+        // An IPv6 address is in brackets.
         let port =
             host.rsplit(']').next().and_then(|rest| rest.split_once(':')).map(|(_, port)| port);
         match port {
@@ -143,45 +143,45 @@ impl Address {
     }
 }
 
-/// Paths of the newest version of the API that a server has.
+/// Paths of the newest API version of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Routes {
     jobs: String,
-    /// The beginning of the path of one job.
+    /// Path of one job, without its number.
     job: String,
     nodes: String,
 }
 
-/// One slurmrestd, asked as one user.
+/// Client of one slurmrestd, for one user.
 #[derive(Clone, Debug)]
-pub struct Rest {
+pub struct RestClient {
     address: Address,
     user: HeaderValue,
     uid: u32,
     token: Option<Token>,
     deadline: Duration,
     routes: OnceCell<Routes>,
-    /// The cluster that it has said it is of; versions that do not say so of nodes have said it of
-    /// jobs.
+    /// Cluster that the server named in an earlier answer; some versions name it only in answers
+    /// with jobs.
     cluster: OnceCell<String>,
 }
 
-/// Jobs, and the text that told of them.
+/// Jobs, with the text of the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Jobs {
-    /// As [`job::from_json`] reads it.
+pub struct JobsReply {
+    /// Text as [`job::from_json`] reads it.
     pub text: String,
-    /// Every job of the text.
+    /// Jobs in the text.
     pub rows: Vec<NativeJob>,
 }
 
-impl Rest {
-    /// The one at this address, `unix:/path/to/socket` or `http://host:port`. `own` is who runs
-    /// this, `asked` as whom the token speaks where that is said; without a token only a socket
-    /// whose server runs as `own` is believed.
+impl RestClient {
+    /// Creates a client for an address, `unix:/path/to/socket` or `http://host:port`. `own` is the
+    /// user who runs this, `asked` the user of the token where known; without a token only a socket
+    /// whose server runs as `own` is accepted.
     ///
     /// # Errors
-    /// When it is none, or speaks for somebody else.
+    /// When the address is malformed, or the answers would be for another user.
     pub fn new(
         setting: &str,
         own: &str,
@@ -191,7 +191,7 @@ impl Rest {
         let address =
             Address::read(setting.trim()).ok_or_else(|| RestError::Address(setting.to_owned()))?;
         if let Some(asked) = asked.filter(|asked| *asked != own) {
-            return Err(RestError::Somebody { asked: asked.to_owned(), own: own.to_owned() });
+            return Err(RestError::OtherUser { asked: asked.to_owned(), own: own.to_owned() });
         }
         let header = |text: &str| HeaderValue::from_str(text.trim()).map_err(|_| RestError::Token);
         let token =
@@ -210,13 +210,17 @@ impl Rest {
         })
     }
 
-    /// All jobs that the controller of this cluster knows, or one with all that belongs to it.
-    /// `None` where an answer without jobs does not say which cluster it is of.
+    /// Returns all jobs of this cluster's controller, or one with all its elements. `None` where an
+    /// answer without jobs does not name the cluster.
     ///
     /// # Errors
-    /// When it is not reached, refuses, or answers with what is not certainly the queue of this
+    /// When it cannot be reached, refuses, or its answer is not certainly the queue of this
     /// cluster.
-    pub async fn jobs(&self, cluster: &str, job: Option<u64>) -> Result<Option<Jobs>, RestError> {
+    pub async fn jobs(
+        &self,
+        cluster: &str,
+        job: Option<u64>,
+    ) -> Result<Option<JobsReply>, RestError> {
         let routes = self.routes.get_or_try_init(|| self.ask_routes()).await?;
         let path = match job {
             Some(number) => format!("{}{number}", routes.job),
@@ -224,15 +228,14 @@ impl Rest {
         };
         let (status, body) = self.get(&path).await?;
         let Some(value) = value_of(status, &body)? else { return Ok(None) };
-        // 1. Which cluster they are of: later versions say so of the answer, all of them of each
-        //    job.
+        // 1. Check the cluster: later versions name it in the answer, all of them in each job.
         let jobs = value.get("jobs").and_then(Value::as_array).into_iter().flatten();
         let mut clusters: Vec<String> = jobs.map(|job| text(job, "/cluster")).collect();
         clusters.push(text(&value, CLUSTER));
         clusters.retain(|name| !name.is_empty());
         self.is_of(cluster, &clusters)?;
-        // 2. Each with what they are told apart by.
-        let rows = job::from_json(&value).map_err(|error| said(status, &error))?;
+        // 2. Check that each job has its identifying fields.
+        let rows = job::from_json(&value).map_err(|error| list_error(status, &error))?;
         let is_named = |user: &str| user.bytes().any(|byte| !byte.is_ascii_digit());
         let is_whole =
             |row: &NativeJob| row.id > 0 && is_named(&row.user) && !row.state.text().is_empty();
@@ -243,14 +246,14 @@ impl Rest {
             return Ok(None);
         }
         let text = String::from_utf8(body.into()).map_err(|_| unexpected("no UTF-8"))?;
-        Ok(Some(Jobs { text, rows }))
+        Ok(Some(JobsReply { text, rows }))
     }
 
-    /// All nodes of this cluster. `None` where neither this answer nor one before it says that they
-    /// are.
+    /// Returns all nodes of this cluster. `None` where neither this answer nor an earlier one names
+    /// the cluster.
     ///
     /// # Errors
-    /// As [`Rest::jobs`].
+    /// As [`RestClient::jobs`].
     pub async fn nodes(&self, cluster: &str) -> Result<Option<Vec<NativeNode>>, RestError> {
         let routes = self.routes.get_or_try_init(|| self.ask_routes()).await?;
         let (status, body) = self.get(&routes.nodes).await?;
@@ -258,29 +261,30 @@ impl Rest {
         let named = text(&value, CLUSTER);
         let clusters = if named.is_empty() { Vec::new() } else { vec![named] };
         self.is_of(cluster, &clusters)?;
-        let nodes = host::from_json(&value).map_err(|error| said(status, &error))?;
+        let nodes = host::from_json(&value).map_err(|error| list_error(status, &error))?;
         let is_whole =
             |node: &NativeNode| !node.name.is_empty() && !node.state.is_empty() && node.cpus > 0;
-        match nodes.iter().all(is_whole) {
-            true => Ok(self.cluster.get().map(|_| nodes)),
-            false => Err(unexpected("nodes without name, state or processors")),
+        if nodes.iter().all(is_whole) {
+            Ok(self.cluster.get().map(|_| nodes))
+        } else {
+            Err(unexpected("nodes without name, state or processors"))
         }
     }
 
-    /// Notes that an answer is of this cluster; it is an error when one of these names is of
-    /// another.
+    /// Records that an answer belongs to this cluster; it is an error when one of these names is
+    /// another cluster's.
     fn is_of(&self, cluster: &str, named: &[String]) -> Result<(), RestError> {
         if let Some(other) = named.iter().find(|name| !name.eq_ignore_ascii_case(cluster)) {
             return Err(RestError::OtherCluster { other: other.clone(), own: cluster.to_owned() });
         }
         if !named.is_empty() {
-            // Said before is as good.
+            // An earlier answer is sufficient.
             let _ = self.cluster.set(cluster.to_owned());
         }
         Ok(())
     }
 
-    /// Which versions it has, as it says itself.
+    /// Reads the API versions of the server.
     async fn ask_routes(&self) -> Result<Routes, RestError> {
         let mut last = None;
         for path in OPENAPI {
@@ -312,11 +316,12 @@ impl Rest {
                 let stream =
                     UnixStream::connect(socket).await.map_err(|error| self.unreached(error))?;
                 if self.token.is_none() {
-                    // Without a token it answers as who runs it.
+                    // Without a token it answers for the user who runs it.
                     let server = stream.peer_cred().map_err(|error| self.unreached(error))?.uid();
                     if server != self.uid {
-                        let (asked, own) = (format!("uid {server}"), format!("uid {}", self.uid));
-                        return Err(RestError::Somebody { asked, own });
+                        let asked = format!("uid {server}");
+                        let own = format!("uid {}", self.uid);
+                        return Err(RestError::OtherUser { asked, own });
                     }
                 }
                 self.exchange(stream, "localhost", path).await
@@ -329,18 +334,21 @@ impl Rest {
         }
     }
 
-    /// One question on one connection.
+    /// Sends one query on one connection.
     async fn exchange(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         host: &str,
         path: &str,
     ) -> Result<(StatusCode, Bytes), RestError> {
-        let broke = |error: hyper::Error| match error.is_parse() {
-            true => unexpected("no HTTP"),
-            false => self.unreached(io::Error::other(error)),
+        let broke = |error: hyper::Error| {
+            if error.is_parse() {
+                unexpected("no HTTP")
+            } else {
+                self.unreached(io::Error::other(error))
+            }
         };
-        // 1. The question.
+        // 1. Send the query.
         let mut request = Request::builder()
             .uri(path)
             .header(HOST, host)
@@ -350,19 +358,22 @@ impl Rest {
             request = request.header("X-SLURM-USER-TOKEN", token);
         }
         let request =
-            request.body(Empty::<Bytes>::new()).map_err(|_| unexpected("a path that is none"))?;
-        // 2. The head of the answer.
+            request.body(Empty::<Bytes>::new()).map_err(|_| unexpected("an invalid path"))?;
+        // 2. Read the head of the answer.
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(broke)?;
-        // It ends by itself: with the answer's body, or when the answer is dropped.
+        // The task ends with the answer's body, or when the answer is dropped.
         tokio::spawn(connection);
         let answer = sender.send_request(request).await.map_err(broke)?;
-        // 3. Its body.
+        // 3. Read the body.
         let status = answer.status();
         let body = Limited::new(answer.into_body(), MAX_ANSWER_BYTES).collect().await;
-        let body = body.map_err(|error| match error.is::<LengthLimitError>() {
-            true => unexpected("more than is read"),
-            false => self.unreached(io::Error::other(error)),
+        let body = body.map_err(|error| {
+            if error.is::<LengthLimitError>() {
+                unexpected("more than the size limit")
+            } else {
+                self.unreached(io::Error::other(error))
+            }
         })?;
         Ok((status, body.to_bytes()))
     }
@@ -372,8 +383,8 @@ impl Rest {
     }
 }
 
-/// Paths of the highest version that lists jobs: `/slurm/v0.0.38/jobs`, in later versions with a
-/// slash at its end.
+/// Returns the paths of the highest version that lists jobs: `/slurm/v0.0.38/jobs`, in later
+/// versions with a slash at the end.
 fn newest<'a>(paths: impl Iterator<Item = &'a str>) -> Option<Routes> {
     let version = |path: &'a str| {
         let (version, rest) = path.strip_prefix("/slurm/v")?.split_once('/')?;
@@ -386,7 +397,7 @@ fn newest<'a>(paths: impl Iterator<Item = &'a str>) -> Option<Routes> {
     Some(Routes { jobs: jobs.to_owned(), job: format!("{above}job/"), nodes })
 }
 
-/// The JSON of an answer; `None` where the controller does not know the job.
+/// Parses an answer; `None` where the controller does not have the job.
 fn value_of(status: StatusCode, body: &[u8]) -> Result<Option<Value>, RestError> {
     let Ok(value) = serde_json::from_slice::<Value>(body) else {
         return match status {
@@ -397,13 +408,14 @@ fn value_of(status: StatusCode, body: &[u8]) -> Result<Option<Value>, RestError>
     if number(&value, "/errors/0/error_number") == Some(INVALID_JOB_ID) {
         return Ok(None);
     }
-    match status == StatusCode::OK && json::failure(&value).is_none() {
-        true => Ok(Some(value)),
-        false => Err(refused(status, body)),
+    if status == StatusCode::OK && json::failure(&value).is_none() {
+        Ok(Some(value))
+    } else {
+        Err(refused(status, body))
     }
 }
 
-/// Why it refuses: Slurm's own words of it, else the first line.
+/// Returns the error of a refusal: Slurm's own message, else the first line.
 fn refused(status: StatusCode, body: &[u8]) -> RestError {
     let value = serde_json::from_slice::<Value>(body).unwrap_or_default();
     let message = match json::failure(&value) {
@@ -416,8 +428,8 @@ fn refused(status: StatusCode, body: &[u8]) -> RestError {
     RestError::Refused { status: status.as_u16(), message }
 }
 
-/// Why an answer holds no list.
-fn said(status: StatusCode, error: &JsonError) -> RestError {
+/// Returns the error for an answer without a list.
+fn list_error(status: StatusCode, error: &JsonError) -> RestError {
     match error {
         JsonError::Failed(message) => {
             RestError::Refused { status: status.as_u16(), message: message.clone() }
@@ -441,15 +453,17 @@ mod tests {
 
     const JOB: &str = r#"{"job_id": 7, "user_name": "ada", "job_state": "RUNNING", "cluster": "lab", "name": "x"}"#;
 
-    /// A server on a socket, which says what `answers` has for a path and keeps what it was asked.
-    struct Server {
+    /// Fake slurmrestd on a socket, which returns the entry of `answers` for a path and records the
+    /// queries.
+    struct FakeRestd {
         dir: tempfile::TempDir,
         asked: Arc<Mutex<Vec<String>>>,
     }
 
-    impl Server {
+    impl FakeRestd {
         fn new(answers: Vec<(&'static str, String)>) -> Self {
-            let (dir, asked) = (tempfile::tempdir().unwrap(), Arc::default());
+            let dir = tempfile::tempdir().unwrap();
+            let asked = Arc::default();
             let listener = UnixListener::bind(dir.path().join("rest")).unwrap();
             let kept: Arc<Mutex<Vec<String>>> = Arc::clone(&asked);
             tokio::spawn(async move {
@@ -468,7 +482,7 @@ mod tests {
                         said.unwrap_or("HTTP/1.1 404 NOT FOUND\r\nContent-Length: 4\r\n\r\nnone");
                     let _ = stream.write_all(said.as_bytes()).await;
                     if said.is_empty() {
-                        // It keeps the connection, and says nothing.
+                        // The connection stays open without an answer.
                         let _ = stream.read_u8().await;
                     }
                 }
@@ -476,7 +490,7 @@ mod tests {
             Self { dir, asked }
         }
 
-        /// One of 22.05, whose list of jobs is so.
+        /// Returns a server of 22.05 with this list of jobs.
         fn of(jobs: String) -> Self {
             Self::new(vec![
                 ("/openapi/v3", paths(&["/slurm/v0.0.38/jobs"])),
@@ -484,12 +498,12 @@ mod tests {
             ])
         }
 
-        fn rest(&self, token: Option<&str>) -> Rest {
-            Rest::new(&format!("unix:{}/rest", self.dir.path().display()), "ada", None, token)
+        fn rest(&self, token: Option<&str>) -> RestClient {
+            RestClient::new(&format!("unix:{}/rest", self.dir.path().display()), "ada", None, token)
                 .unwrap()
         }
 
-        async fn jobs(&self) -> Result<Option<Jobs>, RestError> {
+        async fn jobs(&self) -> Result<Option<JobsReply>, RestError> {
             self.rest(Some("key")).jobs("lab", None).await
         }
 
@@ -499,18 +513,18 @@ mod tests {
         }
     }
 
-    fn said(status: &str, body: &str) -> String {
+    fn http_answer(status: &str, body: &str) -> String {
         format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
     }
 
     fn list(jobs: &[&str]) -> String {
-        said("200 OK", &format!(r#"{{"errors": [], "jobs": [{}]}}"#, jobs.join(",")))
+        http_answer("200 OK", &format!(r#"{{"errors": [], "jobs": [{}]}}"#, jobs.join(",")))
     }
 
     fn paths(paths: &[&str]) -> String {
         let paths: serde_json::Map<String, Value> =
             paths.iter().map(|path| ((*path).to_owned(), Value::Null)).collect();
-        said("200 OK", &serde_json::json!({ "paths": paths }).to_string())
+        http_answer("200 OK", &serde_json::json!({ "paths": paths }).to_string())
     }
 
     fn message<T: fmt::Debug>(answer: Result<T, RestError>) -> String {
@@ -525,7 +539,7 @@ mod tests {
             "/slurm/v0.0.38/jobs",
             "/slurm/v0.0.41/nodes/",
         ];
-        let server = Server::new(vec![
+        let server = FakeRestd::new(vec![
             ("/openapi", paths(&all)),
             ("/slurm/v0.0.40/jobs/", list(&[JOB])),
             ("/slurm/v0.0.40/job/7", list(&[JOB])),
@@ -544,40 +558,46 @@ mod tests {
 
     #[tokio::test]
     async fn without_a_token_only_ones_own_server_is_believed() {
-        let server = Server::of(list(&[JOB]));
+        let server = FakeRestd::of(list(&[JOB]));
         assert!(server.rest(None).jobs("lab", None).await.unwrap().is_some());
         assert!(!server.asked.lock().unwrap()[1].to_lowercase().contains("token"));
-        let somebody = Rest { uid: server.rest(None).uid + 1, ..server.rest(None) };
-        assert!(matches!(somebody.jobs("lab", None).await, Err(RestError::Somebody { .. })));
-        assert_eq!(server.paths().len(), 2, "nothing was asked of somebody else's");
-        assert!(matches!(Rest::new("http://here", "ada", None, Some(" ")), Err(RestError::Token)));
-        let other = Rest::new("unix:/run/rest", "ada", Some("root"), Some("key"));
-        assert_eq!(message(other), "it would be asked as root, and Slurm's programs as ada");
+        let somebody = RestClient { uid: server.rest(None).uid + 1, ..server.rest(None) };
+        assert!(matches!(somebody.jobs("lab", None).await, Err(RestError::OtherUser { .. })));
+        assert_eq!(server.paths().len(), 2, "no query was sent to another user's server");
+        assert!(matches!(
+            RestClient::new("http://here", "ada", None, Some(" ")),
+            Err(RestError::Token)
+        ));
+        let other = RestClient::new("unix:/run/rest", "ada", Some("root"), Some("key"));
+        assert_eq!(message(other), "it would answer for root, but Slurm's programs for ada");
     }
 
     #[tokio::test]
     async fn what_may_be_of_another_cluster_is_not_believed() {
-        let other = Server::of(list(&[JOB, &JOB.replace("lab", "attic")])).jobs().await;
-        assert_eq!(message(other), "it is of the cluster attic, not of lab");
+        let other = FakeRestd::of(list(&[JOB, &JOB.replace("lab", "attic")])).jobs().await;
+        assert_eq!(message(other), "it belongs to the cluster attic, not to lab");
         assert_eq!(
-            Server::of(list(&[])).jobs().await.unwrap(),
+            FakeRestd::of(list(&[])).jobs().await.unwrap(),
             None,
-            "no job says whose list it is"
+            "no job names the cluster"
         );
         let named = r#"{"meta": {"slurm": {"cluster": "lab"}}, "jobs": []}"#;
-        let named = Server::of(said("200 OK", named)).jobs().await.unwrap();
+        let named = FakeRestd::of(http_answer("200 OK", named)).jobs().await.unwrap();
         assert_eq!(named.unwrap().rows, []);
         let unknown = r#"{"errors": [{"error_number": 2017, "error": "Invalid job id specified"}], "jobs": []}"#;
-        assert_eq!(Server::of(said("500 INTERNAL ERROR", unknown)).jobs().await.unwrap(), None);
+        assert_eq!(
+            FakeRestd::of(http_answer("500 INTERNAL ERROR", unknown)).jobs().await.unwrap(),
+            None
+        );
     }
 
     #[tokio::test]
     async fn nodes_are_believed_of_who_has_said_which_cluster_it_is_of() {
         let node = r#"{"nodes": [{"name": "node1", "state": "idle", "cpus": 64}]}"#;
-        let server = Server::new(vec![
+        let server = FakeRestd::new(vec![
             ("/openapi/v3", paths(&["/slurm/v0.0.38/jobs", "/slurm/v0.0.38/nodes"])),
             ("/slurm/v0.0.38/jobs", list(&[JOB])),
-            ("/slurm/v0.0.38/nodes", said("200 OK", node)),
+            ("/slurm/v0.0.38/nodes", http_answer("200 OK", node)),
         ]);
         let rest = server.rest(None);
         assert_eq!(rest.nodes("lab").await.unwrap(), None);
@@ -586,15 +606,15 @@ mod tests {
         let wrong = r#"{"meta": {"slurm": {"cluster": "attic"}}, "nodes": []}"#;
         let wrong = vec![
             ("/openapi/v3", paths(&["/slurm/v0.0.40/jobs/"])),
-            ("/slurm/v0.0.40/nodes/", said("200 OK", wrong)),
+            ("/slurm/v0.0.40/nodes/", http_answer("200 OK", wrong)),
         ];
-        let wrong = Server::new(wrong).rest(None).nodes("lab").await;
-        assert_eq!(message(wrong), "it is of the cluster attic, not of lab");
+        let wrong = FakeRestd::new(wrong).rest(None).nodes("lab").await;
+        assert_eq!(message(wrong), "it belongs to the cluster attic, not to lab");
         let half = vec![
             ("/openapi/v3", paths(&["/slurm/v0.0.38/jobs"])),
-            ("/slurm/v0.0.38/nodes", said("200 OK", r#"{"nodes": [{"name": "node1"}]}"#)),
+            ("/slurm/v0.0.38/nodes", http_answer("200 OK", r#"{"nodes": [{"name": "node1"}]}"#)),
         ];
-        let half = Server::new(half).rest(None).nodes("lab").await;
+        let half = FakeRestd::new(half).rest(None).nodes("lab").await;
         assert_eq!(message(half), "it answered with nodes without name, state or processors");
     }
 
@@ -603,16 +623,19 @@ mod tests {
         let failed = r#"{"errors": [{"error_number": 5004, "error": "Unable to contact slurm controller"}], "jobs": []}"#;
         for (answer, expected) in [
             (
-                said("401 UNAUTHORIZED", "Authentication failure"),
+                http_answer("401 UNAUTHORIZED", "Authentication failure"),
                 "it refused with 401: Authentication failure",
             ),
             (
-                said("500 INTERNAL ERROR", failed),
+                http_answer("500 INTERNAL ERROR", failed),
                 "it refused with 500: Unable to contact slurm controller",
             ),
-            (said("200 OK", failed), "it refused with 200: Unable to contact slurm controller"),
-            (said("200 OK", "<html>"), "it answered with no JSON"),
-            (said("200 OK", r#"{"nodes": []}"#), "it answered with no list of jobs"),
+            (
+                http_answer("200 OK", failed),
+                "it refused with 200: Unable to contact slurm controller",
+            ),
+            (http_answer("200 OK", "<html>"), "it answered with no JSON"),
+            (http_answer("200 OK", r#"{"nodes": []}"#), "it answered with no list of jobs"),
             (list(&[JOB, "{}"]), "it answered with jobs without number, owner or state"),
             (
                 list(&[&JOB.replace("ada", "1000")]),
@@ -620,23 +643,25 @@ mod tests {
             ),
             ("SSH-2.0-OpenSSH\r\n".to_owned(), "it answered with no HTTP"),
         ] {
-            assert_eq!(message(Server::of(answer.clone()).jobs().await), expected, "{answer}");
+            assert_eq!(message(FakeRestd::of(answer.clone()).jobs().await), expected, "{answer}");
         }
-        let cut = said("200 OK", "{}").replace(": 2", ": 9");
+        let cut = http_answer("200 OK", "{}").replace(": 2", ": 9");
         assert!(
-            message(Server::of(cut).jobs().await).contains("cannot reach unix:"),
-            "half an answer is none"
+            message(FakeRestd::of(cut).jobs().await).contains("cannot reach unix:"),
+            "a truncated answer is an error"
         );
-        let without =
-            Server::new(vec![("/openapi/v3", paths(&["/slurm/v0.0.38/nodes", "/slurm/vx/jobs"]))]);
+        let without = FakeRestd::new(vec![(
+            "/openapi/v3",
+            paths(&["/slurm/v0.0.38/nodes", "/slurm/vx/jobs"]),
+        )]);
         assert_eq!(message(without.jobs().await), "it answered with an API that lists no jobs");
-        assert_eq!(message(Server::new(vec![]).jobs().await), "it refused with 404: none");
+        assert_eq!(message(FakeRestd::new(vec![]).jobs().await), "it refused with 404: none");
     }
 
     #[tokio::test]
     async fn who_is_not_there_or_says_nothing_is_left() {
-        let server = Server::of(String::new());
-        let rest = Rest { deadline: Duration::from_millis(50), ..server.rest(None) };
+        let server = FakeRestd::of(String::new());
+        let rest = RestClient { deadline: Duration::from_millis(50), ..server.rest(None) };
         assert!(matches!(rest.jobs("lab", None).await, Err(RestError::Timeout { .. })));
         std::fs::remove_file(server.dir.path().join("rest")).unwrap();
         assert!(matches!(server.jobs().await, Err(RestError::Unreached { .. })));

@@ -1,28 +1,28 @@
-//! Accounts and qualities of service as `sacctmgr` writes and takes them: its dump, its tables, and
-//! scripts of its commands. It says what is written, and not what it means.
+//! Parser for accounts and QOS as `sacctmgr` prints and accepts them: its dump, its tables, and
+//! scripts of its commands. Does not interpret the values.
 
 use std::collections::BTreeMap;
 
-/// Fields of one row by their short names in lower case; what is empty or -1 is not there.
+/// Fields of one row by their short names in lower case; empty fields and -1 are left out.
 pub type Fields = BTreeMap<&'static str, String>;
 
-/// Everything that was read.
+/// Accounts, users and QOS that were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Entered {
-    /// Accounts, in the order in which they were first named; `root` is not among them.
-    pub accounts: Vec<Account>,
-    /// Qualities of service.
-    pub qos: Vec<Qos>,
-    /// Users with the accounts that they are in.
+pub struct AccountingDump {
+    /// Accounts in the order of their first mention, without `root`.
+    pub accounts: Vec<AccountEntry>,
+    /// All QOS that were read.
+    pub qos: Vec<QosEntry>,
+    /// Users with their accounts.
     pub users: BTreeMap<String, Vec<String>>,
-    /// A table of accounts named no parents, so that the tree is not known.
+    /// Set when a table of accounts has no parents, so that the tree is unknown.
     pub is_flat: bool,
-    /// Settings that are not read, such as `GrpSubmit of accounts`, with whose they are and their
+    /// Settings that are not interpreted, such as `GrpSubmit of accounts`, with their owners and
     /// values.
     pub unread: BTreeMap<String, Vec<String>>,
 }
 
-/// Settings that limit nothing and order nothing: names, descriptions and what Slurm counts itself.
+/// Settings without effect on limits or order: names, descriptions and Slurm's own counters.
 const DESCRIPTIONS: [&str; 20] = [
     "account",
     "accounts",
@@ -46,31 +46,31 @@ const DESCRIPTIONS: [&str; 20] = [
     "user",
 ];
 
-/// Values with which a setting does what it does where nothing is set (sacctmgr(1)).
+/// Values that are the same as no setting (sacctmgr(1)).
 const DEFAULTS: [(&str, &str); 4] =
     [("priority", "0"), ("usagefactor", "1"), ("preemptmode", "cluster"), ("share", "1")];
 
-/// An account.
+/// Account with its settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Account {
-    /// Name.
+pub struct AccountEntry {
+    /// Name of the account.
     pub name: String,
-    /// Name of the account above; `root` at the top.
+    /// Name of the parent account; `root` at the top.
     pub parent: String,
-    /// What it allows.
+    /// Settings by their short names.
     pub fields: Fields,
 }
 
-/// A quality of service.
+/// QOS with its settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Qos {
-    /// Name.
+pub struct QosEntry {
+    /// Name of the QOS.
     pub name: String,
-    /// What it allows.
+    /// Settings by their short names.
     pub fields: Fields,
 }
 
-/// Fields by all names that dump, tables and commands have for them.
+/// Fields, with all their names in dump, tables and commands.
 const FIELDS: [(&str, &[&str]); 14] = [
     ("share", &["share", "fairshare", "shares"]),
     ("grptres", &["grptres"]),
@@ -88,8 +88,8 @@ const FIELDS: [(&str, &[&str]); 14] = [
     ("gracetime", &["gracetime"]),
 ];
 
-impl Entered {
-    /// Reads one text, whichever of them it is; false when it is none.
+impl AccountingDump {
+    /// Parses a text in any of the formats; returns false when it is in none.
     pub fn read(&mut self, text: &str) -> bool {
         let first = text
             .lines()
@@ -113,7 +113,7 @@ impl Entered {
         true
     }
 
-    /// Notes settings that nothing here reads: of users all of them but their names.
+    /// Records settings that are not interpreted: of users all but their names.
     fn unread<'a>(
         &mut self,
         kind: &str,
@@ -121,13 +121,14 @@ impl Entered {
         pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) {
         for (key, value) in pairs {
-            let (key, value) = (key.trim(), value.trim());
+            let key = key.trim();
+            let value = value.trim();
             let lower = key.to_ascii_lowercase();
             let known = FIELDS
                 .iter()
                 .find(|(_, names)| names.contains(&lower.as_str()))
                 .map(|(name, _)| *name);
-            // The user's own list of QOS is who may use what, and the default one is among them.
+            // A user's QOS list controls access, and includes the default one.
             let is_read =
                 known.is_some() && (kind != "users" || matches!(known, Some("qos" | "defaultqos")));
             let plain = value.trim_end_matches('0').trim_end_matches('.');
@@ -143,13 +144,13 @@ impl Entered {
         }
     }
 
-    fn account(&mut self, name: &str) -> &mut Account {
+    fn account(&mut self, name: &str) -> &mut AccountEntry {
         let at =
             self.accounts.iter().position(|account| account.name == name).unwrap_or_else(|| {
-                let account = Account {
+                let account = AccountEntry {
                     name: name.to_owned(),
                     parent: "root".to_owned(),
-                    ..Account::default()
+                    ..AccountEntry::default()
                 };
                 self.accounts.push(account);
                 self.accounts.len() - 1
@@ -157,9 +158,9 @@ impl Entered {
         &mut self.accounts[at]
     }
 
-    fn quality(&mut self, name: &str) -> &mut Qos {
+    fn quality(&mut self, name: &str) -> &mut QosEntry {
         let at = self.qos.iter().position(|qos| qos.name == name).unwrap_or_else(|| {
-            self.qos.push(Qos { name: name.to_owned(), ..Qos::default() });
+            self.qos.push(QosEntry { name: name.to_owned(), ..QosEntry::default() });
             self.qos.len() - 1
         });
         &mut self.qos[at]
@@ -172,8 +173,8 @@ impl Entered {
         }
     }
 
-    /// `sacctmgr dump CLUSTER`: `Account - 'vision':Fairshare=2:QOS='a,b'` below the line of its
-    /// parent.
+    /// Parses `sacctmgr dump CLUSTER`: `Account - 'vision':Fairshare=2:QOS='a,b'` below the line of
+    /// its parent.
     fn dump(&mut self, text: &str) {
         let mut parent = "root".to_owned();
         for line in text.lines() {
@@ -198,7 +199,7 @@ impl Entered {
                     let pairs = pairs.iter().filter_map(|pair| pair.split_once('='));
                     self.unread("users", &format!("{name} in {parent}"), pairs);
                 }
-                // Limits of the root hold for everything.
+                // Limits of the root apply to the whole cluster.
                 "Cluster" => {
                     self.unread(
                         "users",
@@ -211,16 +212,14 @@ impl Entered {
         }
     }
 
-    /// `sacctmgr -P show assoc`, with its heading. Without a column of parents the tree is known
-    /// only where names are indented.
+    /// Parses `sacctmgr -P show assoc`, with its heading. Without a column of parents the tree is
+    /// known only where names are indented.
     fn associations(&mut self, text: &str, heading: &[String]) {
         let column =
             |names: &[&str]| heading.iter().position(|cell| names.contains(&cell.as_str()));
-        let (account, user, parent) = (
-            column(&["account"]),
-            column(&["user"]),
-            column(&["parentname", "par name", "parent"]),
-        );
+        let account = column(&["account"]);
+        let user = column(&["user"]);
+        let parent = column(&["parentname", "par name", "parent"]);
         let mut path: Vec<String> = Vec::new();
         let mut is_indented = false;
         for line in text.lines().skip_while(|line| !line.contains('|')).skip(1) {
@@ -228,7 +227,8 @@ impl Entered {
             let cell = |column: Option<usize>| {
                 column.and_then(|at| cells.get(at).copied()).unwrap_or_default()
             };
-            let (written, user) = (cell(account), cell(user).trim());
+            let written = cell(account);
+            let user = cell(user).trim();
             let name = written.trim();
             if name.is_empty() {
                 continue;
@@ -260,7 +260,7 @@ impl Entered {
         self.is_flat |= parent.is_none() && !is_indented && self.accounts.len() > 1;
     }
 
-    /// `sacctmgr -P show qos`, with its heading.
+    /// Parses `sacctmgr -P show qos`, with its heading.
     fn qualities(&mut self, text: &str, heading: &[String]) {
         let Some(name) = heading.iter().position(|cell| cell == "name") else { return };
         for line in text.lines().skip_while(|line| !line.contains('|')).skip(1) {
@@ -273,8 +273,8 @@ impl Entered {
         }
     }
 
-    /// Commands, a line each, with or without `sacctmgr` before them; other lines of the script say
-    /// nothing here.
+    /// Parses commands, one per line, with or without `sacctmgr` before them; other lines of a
+    /// script are ignored.
     fn script(&mut self, text: &str) -> bool {
         let mut found = false;
         for line in
@@ -286,7 +286,7 @@ impl Entered {
                 .map(String::as_str)
                 .filter(|word| !word.is_empty() && !word.starts_with('-'));
             let mut verb = words.next().unwrap_or_default();
-            // The program, or a variable that holds it.
+            // The program, or a variable with its name.
             if verb.ends_with("sacctmgr") || verb.starts_with('$') {
                 verb = words.next().unwrap_or_default();
             }
@@ -307,7 +307,7 @@ impl Entered {
         found
     }
 
-    /// What is added or changed: names stand alone or behind `name=`, settings are pairs.
+    /// Parses an add or modify command: names stand alone or after `name=`, settings are pairs.
     fn command(&mut self, entity: &str, words: &[&str]) -> bool {
         let mut names: Vec<&str> = Vec::new();
         let mut pairs: Vec<(&str, &str)> = Vec::new();
@@ -329,7 +329,7 @@ impl Entered {
                 .find(|(key, _)| keys.contains(&key.to_ascii_lowercase().as_str()))
                 .map(|(_, value)| *value)
         };
-        // What stands in a variable is the body of a function, and names nobody.
+        // A name from a variable is in the body of a function, and unknown.
         names.retain(|name| !name.contains('$'));
         match entity {
             "account" | "accounts" => {
@@ -365,14 +365,14 @@ impl Entered {
     }
 }
 
-/// Keeps the fields that are known; -1 takes one away.
+/// Stores the known fields; -1 removes one.
 fn set<'a>(fields: &mut Fields, pairs: impl IntoIterator<Item = (&'a str, &'a str)>) {
     for (key, value) in pairs {
         let key = key.trim().to_ascii_lowercase();
         let Some((name, _)) = FIELDS.iter().find(|(_, names)| names.contains(&key.as_str())) else {
             continue;
         };
-        // Of a list of limits, those that are taken away.
+        // Keep the entries of a list of limits that are not removed.
         let kept: Vec<&str> = value
             .trim()
             .split(',')
@@ -385,9 +385,11 @@ fn set<'a>(fields: &mut Fields, pairs: impl IntoIterator<Item = (&'a str, &'a st
     }
 }
 
-/// Parts of a line; quotes hold one together and are dropped.
+/// Splits at separators outside quotes; the quotes are removed.
 fn outside_quotes(line: &str, is_end: impl Fn(char) -> bool) -> Vec<String> {
-    let (mut parts, mut part, mut quote) = (Vec::new(), String::new(), None);
+    let mut parts = Vec::new();
+    let mut part = String::new();
+    let mut quote = None;
     for c in line.chars() {
         match quote {
             Some(open) if c == open => quote = None,
@@ -400,7 +402,7 @@ fn outside_quotes(line: &str, is_end: impl Fn(char) -> bool) -> Vec<String> {
     parts
 }
 
-/// Amounts of a list such as `cpu=8,gres/gpu=16,gres/gpu:h100=16`; what is -1 is no limit.
+/// Parses the amounts of a list such as `cpu=8,gres/gpu=16,gres/gpu:h100=16`; -1 is no limit.
 #[must_use]
 pub fn tres(text: &str) -> Vec<(String, u64)> {
     let pair = |part: &str| {
@@ -414,18 +416,18 @@ pub fn tres(text: &str) -> Vec<(String, u64)> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Entered {
-        let mut entered = Entered::default();
+    fn read(text: &str) -> AccountingDump {
+        let mut entered = AccountingDump::default();
         assert!(entered.read(text), "{text}");
         entered
     }
 
-    fn tree(entered: &Entered) -> String {
-        let one = |account: &Account| format!("{}<{}", account.name, account.parent);
+    fn tree(entered: &AccountingDump) -> String {
+        let one = |account: &AccountEntry| format!("{}<{}", account.name, account.parent);
         entered.accounts.iter().map(one).collect::<Vec<_>>().join(" ")
     }
 
-    /// As 22.05 writes it.
+    /// Dump as Slurm 22.05 writes it.
     const DUMP: &str = "\
 # To edit this file start with a cluster line for the new cluster
 # Account - 'cs':MaxTRESPerJob=node=5
@@ -488,8 +490,8 @@ User - 'games':DefaultAccount='vision':Fairshare=1
             (None, Some("own,idle"))
         );
         assert_eq!((entered.users["ann"].len(), entered.users["bob"].len()), (2, 1));
-        assert!(!Entered::default().read("hello\nworld\n"));
-        assert!(!Entered::default().read(""));
+        assert!(!AccountingDump::default().read("hello\nworld\n"));
+        assert!(!AccountingDump::default().read(""));
     }
 
     #[test]

@@ -1,35 +1,35 @@
-//! Slurm's job states as Muster's: every one is told apart, and what Slurm may add later stays
-//! itself. A base state and its flags come as one word or as several, by version and program
-//! (squeue(1), JOB STATE CODES; sacct(1)).
+//! Conversion of Slurm's job states to Muster's: each is distinguished, and states that Slurm adds
+//! later are kept as they are. Base state and flags are one word or several, depending on version
+//! and program (squeue(1), JOB STATE CODES; sacct(1)).
 
 use std::sync::Arc;
 
 use muster_model::Outcome;
-use muster_model::view::State;
+use muster_model::view::JobState;
 
-/// Words of a state: the base state, and flags of the moment.
+/// State of a job: the base state, and temporary flags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NativeState {
     words: Vec<String>,
 }
 
-/// How a job or task ended: its code, or the signal that ended it.
+/// Exit status of a job or task: its code, or the signal that ended it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExitStatus {
-    /// Exit code.
+    /// Exit code of the process.
     pub code: i32,
-    /// Signal; 0 for none.
+    /// Signal that ended it; 0 for none.
     pub signal: i32,
 }
 
 impl ExitStatus {
-    /// As a shell would pass it on.
+    /// Returns the code as a shell reports it.
     #[must_use]
     pub fn shell_code(self) -> i32 {
         if self.signal > 0 { 128 + self.signal } else { self.code }
     }
 
-    /// `3:0`, as sacct and scontrol print it.
+    /// Parses `3:0`, as sacct and scontrol print it.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (code, signal) = text.split_once(':')?;
@@ -37,50 +37,51 @@ impl ExitStatus {
     }
 }
 
-/// Flags that say more than the base state, in order of what they overrule.
-const FLAGS: [(&str, State); 15] = [
-    ("REQUEUE_HOLD", State::Held),
-    ("SPECIAL_EXIT", State::Held),
-    ("RESV_DEL_HOLD", State::Held),
-    ("REQUEUE_FED", State::Pending),
-    ("REQUEUED", State::Pending),
-    ("COMPLETING", State::Stopping),
-    ("STAGE_OUT", State::Stopping),
-    ("SIGNALING", State::Stopping),
-    ("STOPPED", State::Suspended),
-    ("CONFIGURING", State::Starting),
-    ("POWER_UP_NODE", State::Starting),
-    ("RESIZING", State::Running),
-    ("EXPEDITING", State::Pending),
-    ("RECONFIG_FAIL", State::Failed),
-    ("LAUNCH_FAILED", State::Failed),
+/// Flags that take precedence over the base state, in order of precedence.
+const FLAGS: [(&str, JobState); 15] = [
+    ("REQUEUE_HOLD", JobState::Held),
+    ("SPECIAL_EXIT", JobState::Held),
+    ("RESV_DEL_HOLD", JobState::Held),
+    ("REQUEUE_FED", JobState::Pending),
+    ("REQUEUED", JobState::Pending),
+    ("COMPLETING", JobState::Stopping),
+    ("STAGE_OUT", JobState::Stopping),
+    ("SIGNALING", JobState::Stopping),
+    ("STOPPED", JobState::Suspended),
+    ("CONFIGURING", JobState::Starting),
+    ("POWER_UP_NODE", JobState::Starting),
+    ("RESIZING", JobState::Running),
+    ("EXPEDITING", JobState::Pending),
+    ("RECONFIG_FAIL", JobState::Failed),
+    ("LAUNCH_FAILED", JobState::Failed),
 ];
 
-/// Base states.
-const STATES: [(&str, State); 13] = [
-    ("PENDING", State::Pending),
-    ("RUNNING", State::Running),
-    ("SUSPENDED", State::Suspended),
-    ("COMPLETED", State::Done),
-    ("CANCELLED", State::Cancelled),
-    ("FAILED", State::Failed),
-    ("TIMEOUT", State::Failed),
-    ("NODE_FAIL", State::Failed),
-    ("PREEMPTED", State::Preempted),
-    ("BOOT_FAIL", State::Failed),
-    ("DEADLINE", State::Failed),
-    ("OUT_OF_MEMORY", State::Failed),
-    ("REVOKED", State::Cancelled),
+/// Base states with Muster's state for each.
+const STATES: [(&str, JobState); 13] = [
+    ("PENDING", JobState::Pending),
+    ("RUNNING", JobState::Running),
+    ("SUSPENDED", JobState::Suspended),
+    ("COMPLETED", JobState::Done),
+    ("CANCELLED", JobState::Cancelled),
+    ("FAILED", JobState::Failed),
+    ("TIMEOUT", JobState::Failed),
+    ("NODE_FAIL", JobState::Failed),
+    ("PREEMPTED", JobState::Preempted),
+    ("BOOT_FAIL", JobState::Failed),
+    ("DEADLINE", JobState::Failed),
+    ("OUT_OF_MEMORY", JobState::Failed),
+    ("REVOKED", JobState::Cancelled),
 ];
 
-/// A word of our own beside Slurm's.
+/// Word that Muster adds to Slurm's.
 const RUNAWAY: &str = "RUNAWAY";
 
-/// Words for why a job failed before anything of it ran.
+/// Reasons of jobs that failed before anything of them ran.
 const NEVER_RAN: [&str; 4] = ["BadConstraints", "JobLaunchFailure", "InvalidAccount", "InvalidQOS"];
 
 impl NativeState {
-    /// Of words as a program prints them: `CANCELLED by 1000` is one, as is a list of flags.
+    /// Builds a state from words as a program prints them: `CANCELLED by 1000` is one, as is a list
+    /// of flags.
     #[must_use]
     pub fn new(words: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let split = |word: &str| {
@@ -91,7 +92,7 @@ impl NativeState {
         Self { words: words.filter(|word| !word.is_empty()).collect() }
     }
 
-    /// The same, of a job that the accounting has so and the controller does not know: what
+    /// Marks the state of a job that is open in the accounting but unknown to the controller: what
     /// sacctmgr calls a runaway job.
     #[must_use]
     pub fn runaway(mut self) -> Self {
@@ -99,57 +100,59 @@ impl NativeState {
         self
     }
 
-    /// In its own words.
+    /// Returns the state in Slurm's words.
     #[must_use]
     pub fn text(&self) -> String {
         self.words.join("+")
     }
 
-    /// The word alone that says how it stands.
+    /// Returns whether the state contains a word.
     fn has(&self, word: &str) -> bool {
         self.words.iter().any(|known| known == word)
     }
 
-    /// How it stands. `is_held`: a pending job that waits for its release and for nothing else.
+    /// Returns Muster's state. `is_held`: a pending job that is held and otherwise eligible.
     #[must_use]
-    pub fn state(&self, is_held: bool) -> State {
+    pub fn state(&self, is_held: bool) -> JobState {
         let base = STATES.iter().find(|(word, _)| self.has(word)).map(|(_, state)| *state);
         let flag = FLAGS.iter().find(|(word, _)| self.has(word)).map(|(_, state)| *state);
         if self.has(RUNAWAY) {
-            return State::Unknown;
+            return JobState::Unknown;
         }
         match (base, flag) {
-            // It has ended, and is being cleaned up after: it still holds its nodes.
-            (Some(base), Some(State::Stopping)) if base.is_final() || base == State::Running => {
-                State::Stopping
+            // The job has ended, and its clean-up is running: it still holds its nodes.
+            (Some(base), Some(JobState::Stopping))
+                if base.is_final() || base == JobState::Running =>
+            {
+                JobState::Stopping
             }
-            // It has ended and comes again.
-            (_, Some(state @ (State::Pending | State::Held))) => state,
-            (Some(State::Running), Some(state)) => state,
-            (Some(State::Pending), Some(State::Failed)) | (Some(State::Pending), None)
+            // The job has ended and was requeued.
+            (_, Some(state @ (JobState::Pending | JobState::Held))) => state,
+            (Some(JobState::Running), Some(state)) => state,
+            (Some(JobState::Pending), Some(JobState::Failed)) | (Some(JobState::Pending), None)
                 if is_held =>
             {
-                State::Held
+                JobState::Held
             }
             (Some(base), _) => base,
             (None, Some(flag)) => flag,
-            (None, None) => State::Unknown,
+            (None, None) => JobState::Unknown,
         }
     }
 
-    /// How it ended; `None` for what has not. `by` is who cancelled it, where that is known,
-    /// `reason` Slurm's word for why.
+    /// Returns the outcome; `None` for a job that has not ended. `by` is the user who cancelled it,
+    /// if known, `reason` Slurm's reason.
     #[must_use]
     pub fn outcome(&self, exit: ExitStatus, by: Option<&str>, reason: &str) -> Option<Outcome> {
         let native = |says: &str, code: i32| {
-            Some(Outcome::Native { state: Arc::from(self.text()), says: Arc::from(says), code })
+            Some(Outcome::Native { state: Arc::from(self.text()), message: Arc::from(says), code })
         };
         if !self.state(false).is_final() {
             return None;
         }
         if self.has(RUNAWAY) {
             return native(
-                "its accounting was never closed, and the controller does not know it",
+                "its accounting record was never closed, and the controller does not have it",
                 125,
             );
         }
@@ -162,7 +165,7 @@ impl NativeState {
                 Some(by) => Some(Outcome::Cancelled { by: by.into() }),
                 None => native("cancelled", 130),
             },
-            // It never ran, and what stands for its exit is Slurm's own.
+            // The job never ran, and its exit code is set by Slurm.
             "FAILED" if NEVER_RAN.contains(&reason) => {
                 native(&super::reason::sentence(reason), 125)
             }
@@ -171,12 +174,12 @@ impl NativeState {
             }
             "FAILED" => native(&format!("exited with {}", exit.code), exit.code.max(1)),
             "OUT_OF_MEMORY" => native("ran out of memory", 137),
-            "PREEMPTED" => native("made room for others, and was not queued again", 125),
+            "PREEMPTED" => native("was preempted, and not requeued", 125),
             "NODE_FAIL" => native("one of its nodes failed", 125),
             "BOOT_FAIL" => native("its nodes did not boot", 125),
             "DEADLINE" => native("could not end before its deadline", 125),
             "REVOKED" => native("runs in another cluster of the federation", 125),
-            _ => native("Slurm says nothing that Muster knows", 125),
+            _ => native("Slurm's state is unknown to Muster", 125),
         }
     }
 }
@@ -188,37 +191,37 @@ mod tests {
     #[test]
     fn every_native_state_has_one_of_ours() {
         for (words, held, state) in [
-            ("PENDING", false, State::Pending),
-            ("PENDING", true, State::Held),
-            ("RUNNING", false, State::Running),
-            ("CONFIGURING", false, State::Starting),
-            ("RUNNING+CONFIGURING", false, State::Starting),
-            ("COMPLETING", false, State::Stopping),
-            ("COMPLETED+COMPLETING", false, State::Stopping),
-            ("RUNNING,COMPLETING", false, State::Stopping),
-            ("SUSPENDED", false, State::Suspended),
-            ("RUNNING+STOPPED", false, State::Suspended),
-            ("RESIZING", false, State::Running),
-            ("PENDING+REQUEUED", false, State::Pending),
-            ("REQUEUED", false, State::Pending),
-            ("PREEMPTED+REQUEUED", false, State::Pending),
-            ("PENDING+REQUEUE_HOLD", false, State::Held),
-            ("SPECIAL_EXIT", false, State::Held),
-            ("COMPLETED", false, State::Done),
-            ("FAILED", false, State::Failed),
-            ("TIMEOUT", false, State::Failed),
-            ("NODE_FAIL", false, State::Failed),
-            ("OUT_OF_MEMORY", false, State::Failed),
-            ("DEADLINE", false, State::Failed),
-            ("BOOT_FAIL", false, State::Failed),
-            ("PREEMPTED", false, State::Preempted),
-            ("CANCELLED by 1000", false, State::Cancelled),
-            ("REVOKED", false, State::Cancelled),
-            ("SOMETHING_NEW", false, State::Unknown),
+            ("PENDING", false, JobState::Pending),
+            ("PENDING", true, JobState::Held),
+            ("RUNNING", false, JobState::Running),
+            ("CONFIGURING", false, JobState::Starting),
+            ("RUNNING+CONFIGURING", false, JobState::Starting),
+            ("COMPLETING", false, JobState::Stopping),
+            ("COMPLETED+COMPLETING", false, JobState::Stopping),
+            ("RUNNING,COMPLETING", false, JobState::Stopping),
+            ("SUSPENDED", false, JobState::Suspended),
+            ("RUNNING+STOPPED", false, JobState::Suspended),
+            ("RESIZING", false, JobState::Running),
+            ("PENDING+REQUEUED", false, JobState::Pending),
+            ("REQUEUED", false, JobState::Pending),
+            ("PREEMPTED+REQUEUED", false, JobState::Pending),
+            ("PENDING+REQUEUE_HOLD", false, JobState::Held),
+            ("SPECIAL_EXIT", false, JobState::Held),
+            ("COMPLETED", false, JobState::Done),
+            ("FAILED", false, JobState::Failed),
+            ("TIMEOUT", false, JobState::Failed),
+            ("NODE_FAIL", false, JobState::Failed),
+            ("OUT_OF_MEMORY", false, JobState::Failed),
+            ("DEADLINE", false, JobState::Failed),
+            ("BOOT_FAIL", false, JobState::Failed),
+            ("PREEMPTED", false, JobState::Preempted),
+            ("CANCELLED by 1000", false, JobState::Cancelled),
+            ("REVOKED", false, JobState::Cancelled),
+            ("SOMETHING_NEW", false, JobState::Unknown),
         ] {
             assert_eq!(NativeState::new([words]).state(held), state, "{words}");
         }
-        assert_eq!(NativeState::new(["RUNNING"]).runaway().state(false), State::Unknown);
+        assert_eq!(NativeState::new(["RUNNING"]).runaway().state(false), JobState::Unknown);
     }
 
     #[test]
@@ -233,7 +236,7 @@ mod tests {
         };
         let said = |text: &str, code| Some((text.to_owned(), code));
         assert_eq!(end("RUNNING", 0, 0), None);
-        assert_eq!(end("PREEMPTED+REQUEUED", 0, 0), None, "it comes again");
+        assert_eq!(end("PREEMPTED+REQUEUED", 0, 0), None, "it was requeued");
         assert_eq!(end("COMPLETED", 0, 0), said("done", 0));
         assert_eq!(end("FAILED", 3, 0), said("exited with 3", 3));
         assert_eq!(end("FAILED", 0, 9), said("ended by signal 9", 137));
@@ -251,7 +254,7 @@ mod tests {
         );
         assert_eq!(
             never.map(|end| end.to_string()),
-            Some("no nodes can ever satisfy what it asks for".to_owned())
+            Some("no nodes can ever satisfy its request".to_owned())
         );
     }
 }

@@ -1,5 +1,5 @@
 //! Runs Slurm's programs. Every call has a deadline: a controller that does not answer must not
-//! hang its user.
+//! block the user.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -10,38 +10,38 @@ use tokio::time::timeout;
 
 use super::job::TIME_FORMAT;
 
-/// Why a call gave nothing.
+/// Reason why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
-    /// It cannot be run.
+    /// The program cannot be run.
     #[error("cannot run {program}: {source}")]
     Start {
-        /// Which.
+        /// Name of the program.
         program: String,
-        /// Why.
+        /// Error of starting the program.
         source: std::io::Error,
     },
-    /// It takes too long.
+    /// The deadline has passed.
     #[error("{program} did not answer within {secs}s")]
     Timeout {
-        /// Which.
+        /// Name of the program.
         program: String,
-        /// Deadline.
+        /// Deadline of the call in seconds.
         secs: u64,
     },
-    /// It refused.
+    /// The program exited with an error.
     #[error("{program}: {message}")]
     Failed {
-        /// Which.
+        /// Name of the program.
         program: String,
-        /// What it said, or its exit status.
+        /// Its message, or its exit status.
         message: String,
         /// Exit code; `None` when a signal ended it.
         code: Option<i32>,
     },
 }
 
-/// Words of Slurm's programs when a daemon does not answer, or munge does not vouch for them:
+/// Messages of Slurm's programs when a daemon does not answer or munge does not authenticate:
 /// slurm_errno.c, and what 22.05 printed with slurmctld, slurmdbd and munged down.
 const SILENCE: [&str; 14] = [
     "Unable to contact",
@@ -61,8 +61,8 @@ const SILENCE: [&str; 14] = [
 ];
 
 impl ToolError {
-    /// True when nothing was answered: whether a request arrived is not known, and it may be
-    /// answered later.
+    /// Returns whether there was no answer: the request may or may not have arrived, and a retry
+    /// may succeed.
     #[must_use]
     pub fn is_silence(&self) -> bool {
         match self {
@@ -75,23 +75,23 @@ impl ToolError {
     }
 }
 
-/// Slurm's programs.
+/// Runner of Slurm's programs.
 #[derive(Clone, Debug)]
 pub struct Tools {
-    /// Folder of the programs there; `None` where they are in the path.
+    /// Directory of the programs; `None` where they are in the PATH.
     folder: Option<PathBuf>,
-    /// They do not see `SLURM_JWT`.
+    /// Set to hide `SLURM_JWT` from the programs.
     without_token: bool,
     deadline: Duration,
 }
 
-/// With this set, Slurm's programs ask as whom it was made for, and not as who runs them.
+/// Variable with a token, with which Slurm's programs act as its user instead of the caller.
 const TOKEN: &str = "SLURM_JWT";
 
-/// Hands jobs on.
+/// Program that submits jobs.
 const SBATCH: &str = "sbatch";
 
-/// Longest wait for an answer; Slurm's own `MessageTimeout` is 10 s, and its programs try again.
+/// Timeout of a call; Slurm's own `MessageTimeout` is 10 s, and its programs retry.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 impl Default for Tools {
@@ -101,26 +101,26 @@ impl Default for Tools {
 }
 
 impl Tools {
-    /// Those in the path.
+    /// Uses the programs in the PATH.
     #[must_use]
     pub fn new() -> Self {
         Self { folder: None, without_token: false, deadline: DEADLINE }
     }
 
-    /// The same, with Slurm's programs in this folder, such as `/opt/slurm/bin`.
+    /// Uses the programs in this directory, such as `/opt/slurm/bin`.
     #[must_use]
     pub fn in_folder(self, folder: PathBuf) -> Self {
         Self { folder: Some(folder), ..self }
     }
 
-    /// The same, asking as who runs them also where there is a token for slurmrestd: one that has
-    /// expired stops nobody.
+    /// Hides a token for slurmrestd from the programs, so that they act as the caller: an expired
+    /// token then does no harm.
     #[must_use]
     pub fn without_token(self) -> Self {
         Self { without_token: true, ..self }
     }
 
-    /// A program of Slurm by its path; any other by its name.
+    /// Returns the path of one of Slurm's programs; other programs by name.
     fn path(&self, program: &str) -> String {
         let is_slurm = program.starts_with('s') && program != "sh";
         match &self.folder {
@@ -129,13 +129,13 @@ impl Tools {
         }
     }
 
-    /// The folder of Slurm's programs; `None` where they are in the path.
+    /// Returns the directory of Slurm's programs; `None` where they are in the PATH.
     #[must_use]
     pub fn folder(&self) -> Option<&Path> {
         self.folder.as_deref()
     }
 
-    /// The words that run a program.
+    /// Returns the command line of a program.
     #[must_use]
     pub fn command(&self, program: &str, args: &[&str]) -> Vec<String> {
         let hidden: &[&str] = if self.without_token { &["env", "-u", TOKEN] } else { &[] };
@@ -143,15 +143,15 @@ impl Tools {
         hidden.chain([self.path(program)]).chain(args.iter().map(|arg| (*arg).to_owned())).collect()
     }
 
-    /// What a program prints.
+    /// Runs a program and returns its output.
     ///
     /// # Errors
-    /// When it cannot be run, does not answer, or ends with anything but 0.
+    /// When it cannot be run, does not answer, or exits with a code other than 0.
     pub async fn output(&self, program: &str, args: &[&str]) -> Result<String, ToolError> {
         self.without(&[], program, args).await
     }
 
-    /// The same of a program that must not see these variables.
+    /// Runs a program without these variables.
     ///
     /// # Errors
     /// As [`Tools::output`].
@@ -164,7 +164,7 @@ impl Tools {
         self.run(names, program, args, false).await
     }
 
-    /// The same in a process group of its own: Ctrl-C at the terminal does not end it half way.
+    /// Runs a program in its own process group: Ctrl-C at the terminal does not interrupt it.
     ///
     /// # Errors
     /// As [`Tools::output`].
@@ -188,7 +188,7 @@ impl Tools {
         let start = |source| ToolError::Start { program: program.to_owned(), source };
         let mut command = Command::new(self.path(program));
         command.args(args).kill_on_drop(true);
-        // sbatch hands its environment on to the job, in which times and words are the user's.
+        // sbatch passes its environment on to the job, whose times and language are the user's.
         if program != SBATCH {
             command
                 .env("SLURM_TIME_FORMAT", TIME_FORMAT)
@@ -202,25 +202,25 @@ impl Tools {
         if is_detached {
             command.process_group(0);
         }
-        // 2. Hear it.
+        // 2. Wait for it.
         let secs = self.deadline.as_secs();
         let output = timeout(self.deadline, command.output())
             .await
             .map_err(|_| ToolError::Timeout { program: program.to_owned(), secs })?
             .map_err(start)?;
-        // 3. What it said.
+        // 3. Return its output or error.
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
-        let message = said(program, &String::from_utf8_lossy(&output.stderr));
+        let message = message(program, &String::from_utf8_lossy(&output.stderr));
         let message = if message.is_empty() { output.status.to_string() } else { message };
         Err(ToolError::Failed { program: program.to_owned(), message, code: output.status.code() })
     }
 }
 
-/// `sbatch: error: Batch job submission failed: Invalid account` without what stands before every
-/// line.
-fn said(program: &str, stderr: &str) -> String {
+/// Strips the prefix of each line of stderr: `sbatch: error: Batch job submission failed: Invalid
+/// account`.
+fn message(program: &str, stderr: &str) -> String {
     let prefix = format!("{program}: ");
     let lines = stderr.lines().map(|line| line.strip_prefix(&prefix).unwrap_or(line));
     let lines = lines.map(|line| line.strip_prefix("error: ").unwrap_or(line).trim());

@@ -1,9 +1,7 @@
-//! What sbatch reads from its environment, as a table, and which option of a script each variable
-//! would overrule.
+//! Environment variables that sbatch reads, and the option of a script that each would override.
 
-/// Variables by which sbatch takes options from its environment, by long name: those of sbatch(1),
-/// INPUT ENVIRONMENT VARIABLES, of 22.05, and those that its program has beside them. They would
-/// overrule what stands in a script.
+/// Environment variables of sbatch by long option name: those of sbatch(1), INPUT ENVIRONMENT
+/// VARIABLES, of 22.05, and undocumented ones in its source. They override the options in a script.
 const VARIABLES: &[(&str, &str)] = &[
     ("account", "SBATCH_ACCOUNT"),
     ("acctg-freq", "SBATCH_ACCTG_FREQ"),
@@ -67,20 +65,20 @@ const VARIABLES: &[(&str, &str)] = &[
     ("wckey", "SBATCH_WCKEY"),
 ];
 
-/// Options of which the last one counts, whichever it is.
+/// Groups of options of which the last one counts.
 const GROUPS: &[&[&str]] = &[&["requeue", "no-requeue"], &["mem", "mem-per-cpu", "mem-per-gpu"]];
 
-/// Every option that a variable sets, with the variable.
+/// Returns every option with the variable that sets it.
 pub(super) fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
     VARIABLES.iter().copied()
 }
 
-/// Setting the one option takes the other's place.
+/// Returns whether setting one option replaces the other.
 pub(super) fn replaces(one: &str, other: &str) -> bool {
     one == other || GROUPS.iter().any(|group| group.contains(&one) && group.contains(&other))
 }
 
-/// Variables that would overrule a script with these options.
+/// Returns the variables that would override a script with these options.
 pub fn overruling(options: &[&str]) -> Vec<&'static str> {
     let overrules = |option: &str| options.iter().any(|one| replaces(option, one));
     all().filter(|(option, _)| overrules(option)).map(|(_, variable)| variable).collect()

@@ -1,5 +1,5 @@
-//! Deadlines on boot time: the clock that only moves forward and also counts suspension, so neither
-//! a changed wall clock nor a suspended machine bends a time limit.
+//! Deadlines on boot time: that clock only moves forward and counts suspension, so neither a
+//! changed wall clock nor a suspended machine changes a time limit.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,13 +10,13 @@ use rustix::time::{
     timerfd_create, timerfd_settime,
 };
 
-/// Time since boot.
+/// Returns the time since boot.
 pub(super) fn now() -> Duration {
     let time = clock_gettime(ClockId::Boottime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
-/// A timer that is readable once its deadline has passed.
+/// Timer that becomes readable once its deadline has passed.
 #[derive(Debug)]
 pub(super) struct Alarm {
     timer: OwnedFd,
@@ -24,7 +24,7 @@ pub(super) struct Alarm {
 }
 
 impl Alarm {
-    /// A timer without a deadline.
+    /// Creates a timer without a deadline.
     pub(super) fn new() -> io::Result<Self> {
         let timer = timerfd_create(
             TimerfdClockId::Boottime,
@@ -33,7 +33,7 @@ impl Alarm {
         Ok(Self { timer, set_to: None })
     }
 
-    /// Sets the deadline, or none.
+    /// Sets the deadline; `None` disarms the timer.
     pub(super) fn set(&mut self, deadline: Option<Duration>) -> io::Result<()> {
         if self.set_to == deadline {
             return Ok(());
@@ -53,12 +53,12 @@ impl Alarm {
         Ok(())
     }
 
-    /// What to poll.
+    /// Returns the descriptor to poll.
     pub(super) fn fd(&self) -> &OwnedFd {
         &self.timer
     }
 
-    /// After it fired: it must be set anew.
+    /// Notes that the timer fired, so that the next `set` arms it again.
     pub(super) fn fired(&mut self) {
         self.set_to = None;
     }

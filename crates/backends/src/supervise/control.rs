@@ -1,69 +1,70 @@
-//! Connections to the daemon: the one the supervisor was born with, and those made to its socket
-//! later.
+//! Control connections: the socket pair that the daemon passed to the supervisor at its start, and
+//! connections made to the supervisor's socket later.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 
-use crate::wire::{self, FromSupervisor, Hello, Lines, ToSupervisor};
+use crate::wire::{self, FromSupervisor, Hello, LineBuffer, ToSupervisor};
 
-/// Most connections that have not yet said what they want. A peer that connects and stays silent is
+/// Maximum number of connections that have not sent their [`Hello`] yet. Beyond it the oldest is
 /// dropped for a newer one.
 const MAX_UNDECIDED: usize = 16;
 
-/// What came in.
+/// An event on a connection.
 #[derive(Debug)]
 pub(super) enum Incoming {
     /// A command of the daemon.
     Command(ToSupervisor),
     /// A daemon connected and wants to know the present stage.
-    Greeted,
-    /// Somebody says for the task that its progress is saved: where that is answered, and the
+    DaemonConnected,
+    /// A checkpoint acknowledgement on behalf of the task: the connection to answer on, and the
     /// label.
-    Saved(UnixStream, String),
-    /// A terminal wants a session: its connection, what it wants, and what it already sent after
-    /// that.
+    CheckpointSaved(UnixStream, String),
+    /// A client opens a terminal session: its connection, its request, and the bytes that it sent
+    /// after the request.
     Terminal(UnixStream, Hello, Vec<u8>),
 }
 
 #[derive(Debug)]
-struct Link {
+struct ControlConnection {
     stream: UnixStream,
-    lines: Lines,
+    lines: LineBuffer,
     is_control: bool,
-    is_guest: bool,
+    is_relay: bool,
     is_open: bool,
 }
 
-impl Link {
-    /// The connection, for whom it is meant.
-    fn handed_over(&self) -> Option<UnixStream> {
+impl ControlConnection {
+    /// Returns a second handle of the connection.
+    fn try_clone_stream(&self) -> Option<UnixStream> {
         self.stream.as_fd().try_clone_to_owned().ok().map(Into::into)
     }
 }
 
 /// All connections that are not terminal sessions.
 #[derive(Debug, Default)]
-pub(super) struct Links {
-    links: Vec<Link>,
+pub(super) struct ControlConnections {
+    connections: Vec<ControlConnection>,
 }
 
-impl Links {
-    /// Adds a connection; one made by the daemon at birth needs no greeting.
+impl ControlConnections {
+    /// Adds a connection; the one that the daemon passed at the start (`is_control`) sends no
+    /// [`Hello`].
     pub(super) fn add(&mut self, stream: UnixStream, is_control: bool) {
         if stream.set_nonblocking(true).is_ok() {
-            self.links.push(Link {
+            self.connections.push(ControlConnection {
                 stream,
-                lines: Lines::default(),
+                lines: LineBuffer::default(),
                 is_control,
-                is_guest: false,
+                is_relay: false,
                 is_open: true,
             });
         }
     }
 
-    /// Takes what waits at the listener. The socket lies in a directory of this user; root is the
-    /// daemon of system mode. Nobody else is heard.
+    /// Accepts pending connections of this user (the socket lies in a directory of its own) and of
+    /// root (the daemon of system mode), and drops those of others.
     pub(super) fn accept(&mut self, listener: &UnixListener) {
         while let Ok((stream, _)) = listener.accept() {
             let own = rustix::process::geteuid();
@@ -72,23 +73,24 @@ impl Links {
                 self.add(stream, false);
             }
         }
-        let undecided = self.links.iter().filter(|link| !link.is_control).count();
+        let undecided = self.connections.iter().filter(|link| !link.is_control).count();
         if undecided > MAX_UNDECIDED
-            && let Some(oldest) = self.links.iter().position(|link| !link.is_control)
+            && let Some(oldest) = self.connections.iter().position(|link| !link.is_control)
         {
-            self.links.remove(oldest);
+            self.connections.remove(oldest);
         }
     }
 
-    /// What to poll, in the order that [`Links::read`] counts.
+    /// Returns the streams to poll, in the order of the indices that
+    /// [`ControlConnections::read`] takes.
     pub(super) fn streams(&self) -> impl Iterator<Item = &UnixStream> {
-        self.links.iter().map(|link| &link.stream)
+        self.connections.iter().map(|link| &link.stream)
     }
 
     /// Reads connection number `index` until it would block.
     pub(super) fn read(&mut self, index: usize) -> Vec<Incoming> {
         let mut incoming = Vec::new();
-        let Some(link) = self.links.get_mut(index) else { return incoming };
+        let Some(link) = self.connections.get_mut(index) else { return incoming };
         let mut buffer = [0; 4096];
         loop {
             match link.stream.read(&mut buffer) {
@@ -104,28 +106,31 @@ impl Links {
         }
         while let Some(line) = link.lines.next_line() {
             if link.is_control {
-                // An unknown command is a newer daemon's; it learns from our silence.
+                // An unknown command comes from a newer daemon and is ignored.
                 incoming.extend(serde_json::from_slice(&line).map(Incoming::Command));
                 continue;
             }
             match serde_json::from_slice(&line) {
-                Ok(Hello::Guest) => link.is_guest = true,
-                Ok(Hello::Control | Hello::Saved { .. }) if link.is_guest => link.is_open = false,
+                Ok(Hello::TerminalRelay) => link.is_relay = true,
+                Ok(Hello::Control | Hello::Saved { .. }) if link.is_relay => link.is_open = false,
                 Ok(Hello::Control) => {
                     link.is_control = true;
-                    incoming.push(Incoming::Greeted);
+                    incoming.push(Incoming::DaemonConnected);
                 }
                 Ok(Hello::Saved { label }) => {
                     link.is_open = false;
-                    incoming
-                        .extend(link.handed_over().map(|stream| Incoming::Saved(stream, label)));
+                    incoming.extend(
+                        link.try_clone_stream()
+                            .map(|stream| Incoming::CheckpointSaved(stream, label)),
+                    );
                     break;
                 }
                 Ok(hello @ Hello::Terminal { .. }) => {
                     let rest = std::mem::take(&mut link.lines).into_rest();
                     link.is_open = false;
                     incoming.extend(
-                        link.handed_over().map(|stream| Incoming::Terminal(stream, hello, rest)),
+                        link.try_clone_stream()
+                            .map(|stream| Incoming::Terminal(stream, hello, rest)),
                     );
                     break;
                 }
@@ -135,37 +140,40 @@ impl Links {
         incoming
     }
 
-    /// Takes every command that has arrived, and drops connections that are no daemon's: their task
-    /// is over.
+    /// Returns every command that has arrived, and drops clients other than daemons: their task is
+    /// over.
     pub(super) fn commands(&mut self) -> Vec<ToSupervisor> {
-        self.keep_daemons();
-        let incoming = (0..self.links.len()).flat_map(|index| self.read(index)).collect::<Vec<_>>();
+        self.drop_clients();
+        let incoming =
+            (0..self.connections.len()).flat_map(|index| self.read(index)).collect::<Vec<_>>();
         let command = |incoming| match incoming {
             Incoming::Command(command) => Some(command),
-            Incoming::Greeted | Incoming::Saved(..) | Incoming::Terminal(..) => None,
+            Incoming::DaemonConnected | Incoming::CheckpointSaved(..) | Incoming::Terminal(..) => {
+                None
+            }
         };
         incoming.into_iter().filter_map(command).collect()
     }
 
-    /// Drops connections that are no daemon's.
-    pub(super) fn keep_daemons(&mut self) {
-        self.links.retain(|link| link.is_control);
+    /// Drops connections of clients other than daemons.
+    pub(super) fn drop_clients(&mut self) {
+        self.connections.retain(|link| link.is_control);
     }
 
-    /// True while a daemon is connected.
+    /// Returns true while a daemon is connected.
     pub(super) fn has_daemon(&self) -> bool {
-        self.links.iter().any(|link| link.is_control && link.is_open)
+        self.connections.iter().any(|link| link.is_control && link.is_open)
     }
 
-    /// Drops connections that ended. Indices change.
+    /// Drops closed connections. Indices change.
     pub(super) fn sweep(&mut self) {
-        self.links.retain(|link| link.is_open);
+        self.connections.retain(|link| link.is_open);
     }
 
-    /// Tells every daemon. One that does not take it finds the record on disk.
-    pub(super) fn tell(&mut self, message: &FromSupervisor) {
+    /// Sends a message to every connected daemon. A daemon that misses it finds the record on disk.
+    pub(super) fn broadcast(&mut self, message: &FromSupervisor) {
         let line = wire::line(message);
-        for link in self.links.iter_mut().filter(|link| link.is_control) {
+        for link in self.connections.iter_mut().filter(|link| link.is_control) {
             link.is_open &= link.stream.write_all(&line).is_ok();
         }
     }

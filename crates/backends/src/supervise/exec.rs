@@ -1,9 +1,9 @@
-//! Stage two of a task: becomes the user's program.
+//! Stage two of a task: the process that becomes the user's program.
 //!
-//! It is started during Prepare and does everything but the exec, then waits at the gate for Go.
-//! What it is told comes through the gate (its standard input) and never through its own
-//! environment: as root it must not run with variables that a user chose. Identity changes before
-//! any path that a user named is touched.
+//! It is started during Prepare, does everything but the exec, and waits for Go. Its plan comes
+//! over the control socket (its standard input), never through its own environment: as root it must
+//! not run with variables that a user chose. Its identity changes before it touches any path that a
+//! user named.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command as Program, ExitCode};
 
 use muster_model::OutputFiles;
-use muster_model::payload::{Command, Identity};
+use muster_model::payload::{Identity, TaskCommand};
 use nix::unistd::{Gid, Uid, User, initgroups, setgid, setuid};
 use rustix::fs::{Access, MemfdFlags, Mode, OFlags};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
@@ -25,87 +25,88 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cgroup::CgroupPlan;
 
-/// Everything stage two is told.
+/// Everything stage two needs, sent to it over the control socket.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ExecPlan {
-    /// What to become.
-    pub command: Command,
-    /// Its environment.
+    /// Program and arguments to execute.
+    pub command: TaskCommand,
+    /// Environment of the program.
     pub env: std::collections::BTreeMap<String, String>,
-    /// Where.
+    /// Working directory of the program.
     pub workdir: PathBuf,
-    /// Files for its output; a relative one starts at the working directory.
+    /// Files for its output; relative paths start at the working directory.
     #[serde(default)]
     pub files: OutputFiles,
     /// File mode creation mask.
     pub umask: u32,
-    /// As whom; `None` to stay.
+    /// User to become; `None` keeps the supervisor's.
     pub identity: Option<Identity>,
-    /// Groups to join.
+    /// Control groups to join.
     pub cgroup: CgroupPlan,
-    /// The task's own inclination to be taken when memory runs out, where the supervisor's was
-    /// lowered.
+    /// `oom_score_adj` of the task, where the supervisor's own was lowered.
     pub oom_score_adj: Option<i32>,
-    /// Soft limit of open files.
+    /// Soft limit of open files; `None` keeps the supervisor's.
     pub open_files: Option<u64>,
-    /// Standard output is a terminal that becomes the controlling one.
+    /// True when standard output is a terminal, which becomes the controlling terminal.
     pub terminal: bool,
 }
 
-/// Where a process's inclination to be taken when memory runs out is set.
+/// File that sets a process's priority for the out-of-memory killer.
 pub(super) const OOM_FILE: &str = "/proc/self/oom_score_adj";
 
-/// Said by stage two when all that is left is to execute; anything else it says is why it cannot.
+/// Message of stage two: everything but the exec is done. Any other message is a failure reason.
 pub const READY: &str = "ready";
-/// What a reason begins with that will be the same at every try: the program does not exist, or may
+/// Prefix of failure reasons that every retry would meet again: the program does not exist, or may
 /// not be executed.
 pub const IMPOSSIBLE: &str = "impossible: ";
-/// Said to stage two.
+/// Message to stage two: execute the user's program.
 pub const GO: &str = "go";
 
-/// Runs stage two. Returns only on failure; the reason has gone through the gate.
+/// Runs stage two. Returns only on failure, after the reason was sent over the control socket.
 pub fn run() -> ExitCode {
-    let Ok(gate) = std::io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from) else {
+    let Ok(control) = std::io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from) else {
         return ExitCode::from(2);
     };
-    let mut said = BufReader::new(&gate);
+    let mut reader = BufReader::new(&control);
     let mut line = String::new();
-    let plan: ExecPlan = match said.read_line(&mut line).map(|_| serde_json::from_str(&line)) {
+    let plan: ExecPlan = match reader.read_line(&mut line).map(|_| serde_json::from_str(&line)) {
         Ok(Ok(plan)) => plan,
         _ => return ExitCode::from(2),
     };
-    let tell = |text: &str| (&gate).write_all(format!("{text}\n").as_bytes());
+    let send = |text: &str| (&control).write_all(format!("{text}\n").as_bytes());
     let mut program = match prepare(&plan) {
         Ok(program) => program,
-        Err(unready) => {
-            let _ = tell(&unready.line());
+        Err(error) => {
+            let _ = send(&error.line());
             return ExitCode::from(126);
         }
     };
-    if tell(READY).is_err() {
+    if send(READY).is_err() {
         return ExitCode::from(2);
     }
     line.clear();
-    match said.read_line(&mut line) {
+    match reader.read_line(&mut line) {
         Ok(_) if line.trim_end() == GO => {}
-        // The supervisor is gone or dropped the task: nothing was run, and nobody is there to hear
-        // it.
+        // The supervisor is gone or dropped the task: nothing was run, and there is no process to
+        // report it to.
         _ => return ExitCode::from(2),
     }
-    let error = end_by_signals().err().unwrap_or_else(|| program.exec());
+    let error = restore_ignored_signals().err().unwrap_or_else(|| program.exec());
     let name = program.get_program().to_string_lossy().into_owned();
     let reason = format!("cannot execute {name}: {error}");
-    let unready = match is_lasting(&error) {
-        true => Unready::Impossible(reason),
-        false => Unready::Now(reason),
+    let error = if is_permanent(&error) {
+        ExecError::Permanent(reason)
+    } else {
+        ExecError::Transient(reason)
     };
-    let _ = tell(&unready.line());
+    let _ = send(&error.line());
     ExitCode::from(126)
 }
 
-/// Signals that were ignored where the daemon was started, as `nohup` and the `&` of a script have
-/// it, end the program again: what is handled here is as usual once it is executed.
-fn end_by_signals() -> std::io::Result<()> {
+/// Restores the default action of SIGHUP, SIGINT and SIGQUIT, which are ignored where the daemon
+/// was started by `nohup` or in a script with `&`: a signal that has a handler here gets its
+/// default action at the exec.
+fn restore_ignored_signals() -> std::io::Result<()> {
     if !is_any_ignored(&[Signal::HUP, Signal::INT, Signal::QUIT]) {
         return Ok(());
     }
@@ -117,47 +118,47 @@ fn end_by_signals() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Why the user's program cannot be executed.
+/// Reason for which the user's program cannot be executed.
 #[derive(Debug, PartialEq, Eq)]
-enum Unready {
-    /// Another try may go well.
-    Now(String),
-    /// Every try would come to the same.
-    Impossible(String),
+enum ExecError {
+    /// A retry may succeed.
+    Transient(String),
+    /// Every retry would fail the same way.
+    Permanent(String),
 }
 
-impl From<String> for Unready {
+impl From<String> for ExecError {
     fn from(reason: String) -> Self {
-        Self::Now(reason)
+        Self::Transient(reason)
     }
 }
 
-impl Unready {
-    /// As it goes through the gate.
+impl ExecError {
+    /// Returns the message for the supervisor.
     fn line(&self) -> String {
         let (kind, reason) = match self {
-            Self::Now(reason) => ("", reason),
-            Self::Impossible(reason) => (IMPOSSIBLE, reason),
+            Self::Transient(reason) => ("", reason),
+            Self::Permanent(reason) => (IMPOSSIBLE, reason),
         };
         format!("{kind}{}", reason.replace('\n', " "))
     }
 }
 
-/// True for errors that do not pass: there is no such program, it may not be executed, or it is
-/// none.
-fn is_lasting(error: &std::io::Error) -> bool {
+/// Returns true for errors that a retry would meet again: there is no such program, it may not be
+/// executed, or it is not a program.
+fn is_permanent(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{IsADirectory, NotADirectory, NotFound, PermissionDenied};
     matches!(error.kind(), NotFound | PermissionDenied | NotADirectory | IsADirectory)
         || error.raw_os_error() == Some(nix::errno::Errno::ENOEXEC as i32)
 }
 
-/// Why a path cannot be executed.
-fn unready(what: &str, error: &std::io::Error) -> Unready {
+/// Builds the error for an operation that failed.
+fn exec_error(what: &str, error: &std::io::Error) -> ExecError {
     let reason = format!("{what}: {error}");
-    if is_lasting(error) { Unready::Impossible(reason) } else { Unready::Now(reason) }
+    if is_permanent(error) { ExecError::Permanent(reason) } else { ExecError::Transient(reason) }
 }
 
-/// Returns true when this process ignores any of the signals, or cannot tell.
+/// Returns true when this process ignores any of the signals, or when its mask cannot be read.
 fn is_any_ignored(signals: &[Signal]) -> bool {
     let ignored = || {
         let status = std::fs::read_to_string("/proc/self/status").ok()?;
@@ -167,9 +168,9 @@ fn is_any_ignored(signals: &[Signal]) -> bool {
     ignored().is_none_or(|mask| signals.iter().any(|signal| mask >> (signal.as_raw() - 1) & 1 == 1))
 }
 
-/// Everything but waiting and executing, in the order that keeps root away from what users name.
-fn prepare(plan: &ExecPlan) -> Result<Program, Unready> {
-    // 1. As whoever the supervisor is: groups, session, terminal.
+/// Does everything but the exec, in the order that keeps root away from paths that users named.
+fn prepare(plan: &ExecPlan) -> Result<Program, ExecError> {
+    // 1. As the supervisor's user: control groups, session, terminal.
     plan.cgroup.join().map_err(|error| format!("cannot join the control group: {error}"))?;
     rustix::process::setsid().map_err(|error| format!("cannot start a session: {error}"))?;
     let stdin = if plan.terminal {
@@ -199,24 +200,24 @@ fn prepare(plan: &ExecPlan) -> Result<Program, Unready> {
         check_account(identity)?;
         become_user(identity)?;
     }
-    // Cleared by a change of identity, so it is set after it: if the supervisor is killed, so is
-    // the task.
+    // Kills the task when the supervisor is killed. A change of identity clears this setting, so it
+    // comes after.
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
 
-    // 3. As the user: everything that a user names.
+    // 3. As the user: every path that the user named.
     rustix::process::umask(Mode::from_raw_mode(plan.umask & 0o777));
     std::env::set_current_dir(&plan.workdir).map_err(|error| {
         format!("cannot enter the working directory {}: {error}", plan.workdir.display())
     })?;
     let mut program = resolve(&plan.command, plan.env.get("PATH").map(String::as_str))?;
-    write_to(&plan.files)?;
+    redirect_output(&plan.files)?;
     program.env_clear().envs(&plan.env);
     Ok(program)
 }
 
-/// Directs standard output and error to the files that the user named. Called as the user, in its
+/// Redirects standard output and error to the files that the user named. Called as the user, in the
 /// working directory.
-fn write_to(files: &OutputFiles) -> Result<(), Unready> {
+fn redirect_output(files: &OutputFiles) -> Result<(), ExecError> {
     let output = files.output.as_deref().map(open_output).transpose()?;
     let error = files.error.as_deref().map(open_output).transpose()?;
     if let Some(output) = &output {
@@ -230,14 +231,14 @@ fn write_to(files: &OutputFiles) -> Result<(), Unready> {
     Ok(())
 }
 
-/// Opens a file that output is appended to, and makes it with its folders where it is not there.
-fn open_output(path: &str) -> Result<OwnedFd, Unready> {
+/// Opens a file for appending output; creates it and its directories where they are missing.
+fn open_output(path: &str) -> Result<OwnedFd, ExecError> {
     let failed =
-        |error: &std::io::Error| unready(&format!("cannot write the output into {path}"), error);
+        |error: &std::io::Error| exec_error(&format!("cannot write the output into {path}"), error);
     if let Some(folder) = Path::new(path).parent().filter(|folder| !folder.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder).map_err(|error| failed(&error))?;
     }
-    // Without O_NONBLOCK a pipe that nobody reads would hold the task here.
+    // Without O_NONBLOCK the open of a named pipe without a reader would block the task.
     let flags =
         OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::from_raw_mode(0o666))
@@ -245,7 +246,7 @@ fn open_output(path: &str) -> Result<OwnedFd, Unready> {
     let status = rustix::fs::fstat(&file).map_err(|error| failed(&error.into()))?;
     let kind = rustix::fs::FileType::from_raw_mode(status.st_mode);
     if kind != rustix::fs::FileType::RegularFile && path != "/dev/null" {
-        return Err(Unready::Impossible(format!(
+        return Err(ExecError::Permanent(format!(
             "cannot write the output into {path}: it is not a regular file"
         )));
     }
@@ -253,32 +254,35 @@ fn open_output(path: &str) -> Result<OwnedFd, Unready> {
     Ok(file)
 }
 
-/// Checks that name and number of the submitter still belong together. Each is given away again
-/// once an account was deleted, and then nothing of the former owner's may run as the new one.
-fn check_account(identity: &Identity) -> Result<(), Unready> {
+/// Checks that the submitter's user name and uid still belong together. Both are reused once an
+/// account was deleted, and no job of the former owner may run as the new one.
+fn check_account(identity: &Identity) -> Result<(), ExecError> {
     let Identity { user, uid, .. } = identity;
     let found = User::from_uid(Uid::from_raw(*uid))
         .map_err(|error| format!("cannot look up the account with uid {uid}: {error}"))?;
     match found {
         Some(found) if found.name == user.as_str() => Ok(()),
-        Some(found) => Err(Unready::Impossible(format!(
+        Some(found) => Err(ExecError::Permanent(format!(
             "{user} submitted it with uid {uid}, which is the account {} now",
             found.name
         ))),
-        // Submitted under a number that has no account.
+        // Submitted under a uid without an account.
         None if user.as_str() == format!("#{uid}") => Ok(()),
-        // The database may be away for a moment.
-        None => Err(Unready::Now(format!("there is no account {user} with uid {uid} any more"))),
+        // The user database may be unavailable for a moment.
+        None => {
+            Err(ExecError::Transient(format!("there is no account {user} with uid {uid} any more")))
+        }
     }
 }
 
-/// Supplementary groups, group, user; then proof that there is no way back.
+/// Sets supplementary groups, group and user, then verifies that root cannot be regained.
 fn become_user(identity: &Identity) -> Result<(), String> {
     let failed =
         |what: &str, error: nix::Error| format!("cannot {what} as {}: {error}", identity.user);
     let name =
         CString::new(identity.user.as_str()).map_err(|_| "user name with a NUL byte".to_owned())?;
-    let (uid, gid) = (Uid::from_raw(identity.uid), Gid::from_raw(identity.gid));
+    let uid = Uid::from_raw(identity.uid);
+    let gid = Gid::from_raw(identity.gid);
     initgroups(&name, gid).map_err(|error| failed("set groups", error))?;
     setgid(gid).map_err(|error| failed("set the group", error))?;
     setuid(uid).map_err(|error| failed("set the user", error))?;
@@ -288,18 +292,19 @@ fn become_user(identity: &Identity) -> Result<(), String> {
     Ok(())
 }
 
-/// The program to execute. Found now rather than at Go, so that a missing one refuses the gang.
-fn resolve(command: &Command, path: Option<&str>) -> Result<Program, Unready> {
+/// Returns the program to execute. It is looked up now rather than at Go, so that a missing one
+/// refuses the gang.
+fn resolve(command: &TaskCommand, path: Option<&str>) -> Result<Program, ExecError> {
     match command {
-        Command::Argv(argv) => {
+        TaskCommand::Argv(argv) => {
             let Some((name, arguments)) = argv.split_first() else {
-                return Err(Unready::Impossible("the command is empty".to_owned()));
+                return Err(ExecError::Permanent("the command is empty".to_owned()));
             };
             let mut program = Program::new(find(name, path)?);
             program.arg0(name).args(arguments);
             Ok(program)
         }
-        Command::Script(text) => match text.strip_prefix("#!") {
+        TaskCommand::Script(text) => match text.strip_prefix("#!") {
             Some(rest) => interpret(text, rest.lines().next().unwrap_or_default()),
             None => {
                 let mut program = Program::new("/bin/sh");
@@ -310,17 +315,17 @@ fn resolve(command: &Command, path: Option<&str>) -> Result<Program, Unready> {
     }
 }
 
-/// Runs a script by the interpreter that its first line names, as the kernel would: one optional
-/// argument, then the script, which lies in memory and in no directory.
-fn interpret(text: &str, line: &str) -> Result<Program, Unready> {
+/// Returns the command that runs a script by the interpreter of its first line, as the kernel
+/// would: one optional argument, then the script, which is a file in memory.
+fn interpret(text: &str, line: &str) -> Result<Program, ExecError> {
     let line = line.trim();
     let (interpreter, argument) = match line.split_once([' ', '\t']) {
         Some((interpreter, argument)) => (interpreter, Some(argument.trim())),
         None => (line, None),
     };
     check_executable(Path::new(interpreter))
-        .map_err(|error| unready(&format!("interpreter {interpreter}"), &error))?;
-    // Not close-on-exec: the interpreter opens it by name after the exec.
+        .map_err(|error| exec_error(&format!("interpreter {interpreter}"), &error))?;
+    // Not close-on-exec: the interpreter opens it by its path after the exec.
     let memory: OwnedFd = rustix::fs::memfd_create("muster-script", MemfdFlags::empty())
         .map_err(|error| format!("cannot hold the script in memory: {error}"))?;
     let number = memory.as_raw_fd();
@@ -335,11 +340,11 @@ fn interpret(text: &str, line: &str) -> Result<Program, Unready> {
 }
 
 /// Looks a program up as execvp(3) does.
-fn find(name: &str, path: Option<&str>) -> Result<PathBuf, Unready> {
+fn find(name: &str, path: Option<&str>) -> Result<PathBuf, ExecError> {
     if name.contains('/') {
         return check_executable(Path::new(name))
             .map(|()| name.into())
-            .map_err(|error| unready(name, &error));
+            .map_err(|error| exec_error(name, &error));
     }
     let mut denied = false;
     for dir in path.unwrap_or("/usr/local/bin:/usr/bin:/bin").split(':') {
@@ -349,9 +354,10 @@ fn find(name: &str, path: Option<&str>) -> Result<PathBuf, Unready> {
             Err(error) => denied |= error.kind() == std::io::ErrorKind::PermissionDenied,
         }
     }
-    Err(Unready::Impossible(match denied {
-        true => format!("{name}: found in PATH but not executable"),
-        false => format!("{name}: not found in PATH"),
+    Err(ExecError::Permanent(if denied {
+        format!("{name}: found in PATH but not executable")
+    } else {
+        format!("{name}: not found in PATH")
     }))
 }
 
@@ -365,7 +371,7 @@ fn check_executable(path: &Path) -> std::io::Result<()> {
     rustix::fs::access(path, Access::EXEC_OK).map_err(Into::into)
 }
 
-/// Opens what a task may use as a terminal without making it the opener's own.
+/// Opens a terminal without making it the controlling terminal of this process.
 pub fn open_terminal(path: &Path) -> std::io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?)
 }
@@ -374,8 +380,8 @@ pub fn open_terminal(path: &Path) -> std::io::Result<OwnedFd> {
 mod tests {
     use super::*;
 
-    fn argv(words: &[&str]) -> Command {
-        Command::Argv(words.iter().map(|word| (*word).to_owned()).collect())
+    fn argv(words: &[&str]) -> TaskCommand {
+        TaskCommand::Argv(words.iter().map(|word| (*word).to_owned()).collect())
     }
 
     #[test]
@@ -395,14 +401,14 @@ mod tests {
 
     #[test]
     fn scripts_run_by_sh_or_by_their_first_line() {
-        let plain = resolve(&Command::Script("echo hi".into()), None).unwrap();
+        let plain = resolve(&TaskCommand::Script("echo hi".into()), None).unwrap();
         assert_eq!(plain.get_program(), "/bin/sh");
-        let env =
-            resolve(&Command::Script("#!/usr/bin/env -S sh -e\nexit 3\n".into()), None).unwrap();
+        let env = resolve(&TaskCommand::Script("#!/usr/bin/env -S sh -e\nexit 3\n".into()), None)
+            .unwrap();
         assert_eq!(env.get_program(), "/usr/bin/env");
         assert_eq!(env.get_args().next().unwrap(), "-S sh -e");
-        assert!(resolve(&Command::Script("#!/nowhere/python\n".into()), None).is_err());
-        let mut sh = resolve(&Command::Script("#! /bin/sh\nexit 7\n".into()), None).unwrap();
+        assert!(resolve(&TaskCommand::Script("#!/nowhere/python\n".into()), None).is_err());
+        let mut sh = resolve(&TaskCommand::Script("#! /bin/sh\nexit 7\n".into()), None).unwrap();
         assert_eq!(sh.status().unwrap().code(), Some(7));
     }
 }

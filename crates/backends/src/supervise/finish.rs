@@ -1,4 +1,5 @@
-//! Ending a task: who is signalled, how everything is killed, and what its end is called.
+//! Ends a task: which processes are signalled, how all of them are killed, and which
+//! [`TaskExit`] is reported.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -7,35 +8,35 @@ use std::time::Duration;
 use muster_model::TaskExit;
 use rustix::process::Signal;
 
-use super::supervisor::{Supervisor, Why};
+use super::supervisor::{EndReason, Supervisor};
 use crate::cgroup::CgroupPlan;
 use crate::process;
 
-/// How long to keep killing before giving up on a process that does not die.
+/// Time after which killing gives up on a process that does not die.
 pub(super) const KILL_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How a process ended.
+/// Exit status of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Died {
-    /// By itself.
+pub(super) enum ProcessExit {
+    /// The process exited with this code.
     Code(i32),
-    /// By a signal.
+    /// The process was killed by this signal.
     Signal(i32),
 }
 
-impl From<ExitStatus> for Died {
+impl From<ExitStatus> for ProcessExit {
     fn from(status: ExitStatus) -> Self {
         match (status.code(), status.signal()) {
             (Some(code), _) => Self::Code(code),
             (None, Some(signal)) => Self::Signal(signal),
-            // Stops and continues are not asked for when waiting.
+            // Waiting does not report stops and continues.
             (None, None) => Self::Code(255),
         }
     }
 }
 
-impl Died {
-    /// Exit code as shells give it.
+impl ProcessExit {
+    /// Returns the exit code by the convention of shells.
     pub(super) fn code(self) -> i32 {
         match self {
             Self::Code(code) => code,
@@ -44,24 +45,25 @@ impl Died {
     }
 }
 
-/// Everything of the task that runs now.
-pub(super) fn targets(supervisor: &Supervisor) -> Vec<i32> {
-    match supervisor.order.cgroup.can_kill() {
-        true => supervisor.order.cgroup.processes(),
-        false => process::descendants(std::process::id() as i32),
+/// Returns the pids of all processes of the task that run now.
+pub(super) fn task_processes(supervisor: &Supervisor) -> Vec<i32> {
+    if supervisor.order.cgroup.can_kill() {
+        supervisor.order.cgroup.processes()
+    } else {
+        process::descendants(std::process::id() as i32)
     }
 }
 
-/// SIGTERM to everything, and SIGCONT so that stopped processes hear it.
+/// Sends SIGTERM to every process of the task, and SIGCONT so that stopped ones handle it.
 pub(super) fn terminate(supervisor: &Supervisor) {
-    for pid in targets(supervisor) {
+    for pid in task_processes(supervisor) {
         process::signal(pid, Signal::TERM);
         process::signal(pid, Signal::CONT);
     }
 }
 
-/// One round of killing. Without a cgroup, everything is stopped first so that nothing forks away
-/// meanwhile.
+/// Kills every process of the task once. Without a cgroup all of them are stopped first, so that
+/// none forks in between.
 pub(super) fn kill_round(supervisor: &Supervisor) {
     let cgroup = &supervisor.order.cgroup;
     if cgroup.can_kill() && !cgroup.kill_round() {
@@ -75,9 +77,9 @@ pub(super) fn kill_round(supervisor: &Supervisor) {
     }
 }
 
-/// Removes the task's groups; what has come into them from elsewhere is killed too.
+/// Removes the task's cgroups; processes that were moved into them from elsewhere are killed too.
 pub(super) fn remove_groups(cgroup: &CgroupPlan) {
-    let _ = process::until_empty(KILL_PATIENCE, || {
+    let _ = process::poll_until(KILL_PATIENCE, || {
         cgroup.remove() || {
             let _ = cgroup.kill_round();
             false
@@ -85,22 +87,22 @@ pub(super) fn remove_groups(cgroup: &CgroupPlan) {
     });
 }
 
-/// What the end of the main process is called. A stop or a time-out that was under way explains it
-/// whatever its status; memory explains every status but success, because the program's other
-/// processes are killed too.
-pub(super) fn exit_of(died: Died, ending: Option<Why>, oom_kills: u64) -> TaskExit {
+/// Returns the exit to report for the main process. A stop or time-out in progress takes precedence
+/// over any status; an out-of-memory kill takes precedence over every status but success, because
+/// the kernel may have killed another process of the program.
+pub(super) fn exit_of(died: ProcessExit, ending: Option<EndReason>, oom_kills: u64) -> TaskExit {
     match (ending, died) {
-        (Some(Why::Stop), _) => TaskExit::Stopped,
-        (Some(Why::Limit), _) => TaskExit::TimedOut,
-        (Some(Why::Idle(after)), _) => TaskExit::Idle { after },
-        (_, Died::Code(0)) => TaskExit::Code { code: 0 },
+        (Some(EndReason::Stop), _) => TaskExit::Stopped,
+        (Some(EndReason::Limit), _) => TaskExit::TimedOut,
+        (Some(EndReason::Idle(after)), _) => TaskExit::Idle { after },
+        (_, ProcessExit::Code(0)) => TaskExit::Code { code: 0 },
         _ if oom_kills > 0 => TaskExit::OutOfMemory,
-        (_, Died::Code(code)) => TaskExit::Code { code },
-        (_, Died::Signal(signal)) => TaskExit::Signal { signal },
+        (_, ProcessExit::Code(code)) => TaskExit::Code { code },
+        (_, ProcessExit::Signal(signal)) => TaskExit::Signal { signal },
     }
 }
 
-/// The exit code that a terminal session of the task's own terminal ends with; numbers as in
+/// Returns the exit code with which sessions on the task's own terminal end; numbers as in
 /// [`muster_model::Outcome::exit_code`].
 pub(super) fn session_code(exit: &TaskExit) -> i32 {
     match exit {
@@ -120,8 +122,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_are_told_apart() {
-        let (code, signal) = (Died::Code, Died::Signal);
+    fn kinds_of_exit_are_distinguished() {
+        let code = ProcessExit::Code;
+        let signal = ProcessExit::Signal;
         for (status, ending, oom, expected) in [
             (code(0), None, 0, TaskExit::Code { code: 0 }),
             (code(3), None, 0, TaskExit::Code { code: 3 }),
@@ -129,10 +132,10 @@ mod tests {
             (signal(9), None, 1, TaskExit::OutOfMemory),
             (code(1), None, 2, TaskExit::OutOfMemory),
             (code(0), None, 1, TaskExit::Code { code: 0 }),
-            (signal(15), Some(Why::Stop), 0, TaskExit::Stopped),
-            (code(0), Some(Why::Stop), 0, TaskExit::Stopped),
-            (signal(9), Some(Why::Limit), 0, TaskExit::TimedOut),
-            (signal(15), Some(Why::Idle(Span(5))), 0, TaskExit::Idle { after: Span(5) }),
+            (signal(15), Some(EndReason::Stop), 0, TaskExit::Stopped),
+            (code(0), Some(EndReason::Stop), 0, TaskExit::Stopped),
+            (signal(9), Some(EndReason::Limit), 0, TaskExit::TimedOut),
+            (signal(15), Some(EndReason::Idle(Span(5))), 0, TaskExit::Idle { after: Span(5) }),
         ] {
             assert_eq!(exit_of(status, ending, oom), expected);
         }

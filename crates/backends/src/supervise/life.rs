@@ -1,47 +1,49 @@
-//! The stages of a task: released, running, ending, recorded; its deadlines; and the children it
-//! leaves.
+//! The stages of a task (released, running, ending, recorded), its deadlines, and the reaping of
+//! its children.
 //!
-//! Nothing here may leave a process of the task behind, or tell an end before it is recorded.
+//! Invariants: no process of the task outlives it, and no end is reported before it is recorded.
 
 use std::time::Duration;
 
 use muster_model::TaskExit;
 use rustix::process::Signal;
 
+use super::activity::{self, Activity};
+use super::checkpoints::CheckpointTrigger;
 use super::clock;
-use super::control::Links;
-use super::finish::{self, Died};
-use super::idle::{self, Activity};
-use super::prepare::{self, After};
-use super::progress::Ask;
-use super::stage::Said;
-use super::stay::SHORT_TASK;
-use super::supervisor::{Stage, Supervisor, Why};
-use super::usage::Reaped;
-use crate::record::{self, End, Ended, Instant, Sync};
+use super::control::ControlConnections;
+use super::finish::{self, ProcessExit};
+use super::prepare::{self, NextAction};
+use super::reuse::SHORT_TASK_TIME;
+use super::stage::StageTwoMessage;
+use super::supervisor::{EndReason, LaunchStage, Supervisor};
+use super::usage::ReapResult;
+use crate::record::{self, ExitRecord, Instant, Sync, TaskEnd};
 use crate::wire::FromSupervisor;
 
-/// Orphans of the task become the supervisor's children and are reaped at least this often.
+/// Longest pause between two rounds of reaping: orphans of the task become the supervisor's
+/// children.
 pub(crate) const REAP_PAUSE_MAX: Duration = Duration::from_secs(30);
-/// And at most this often while the task runs.
+/// Shortest pause between two rounds of reaping while the task runs.
 const REAP_PAUSE_MIN: Duration = Duration::from_secs(1);
-/// How often to look whether everything is gone while the task is being ended.
+/// Pause between two checks for remaining processes while the task is being ended.
 const ENDING_PAUSE: Duration = Duration::from_millis(10);
 /// Longest pause between two rounds of killing.
 const KILL_PAUSE_MAX: Duration = Duration::from_secs(2);
-/// Time for what a task leaves behind after its main process ended by itself, between SIGTERM and
-/// SIGKILL; the job's own grace when that is shorter.
+/// Time between SIGTERM and SIGKILL for processes that remain after the main process exited by
+/// itself; the job's own grace when that is shorter.
 const LEFTOVER_GRACE: Duration = Duration::from_secs(5);
-/// A disk that is full may have room later: the exit is recorded before anybody is told.
+/// Pause before writing the exit record again: a full disk may have space later, and the exit must
+/// be recorded before it is reported.
 const RECORD_RETRY: Duration = Duration::from_secs(1);
 
-/// What is due when, in time since boot.
+/// Deadlines of a task, as time since boot; `None` where there is none.
 #[derive(Debug)]
 pub(super) struct Deadlines {
     checkpoint_at: Option<Duration>,
     limit_at: Option<Duration>,
-    /// While it waits at the gate and no daemon is connected.
-    gate_at: Option<Duration>,
+    /// Set while the task waits for Go and no daemon is connected.
+    go_timeout_at: Option<Duration>,
     kill_at: Option<Duration>,
     kill_pause: Duration,
     reap_at: Duration,
@@ -49,12 +51,12 @@ pub(super) struct Deadlines {
 }
 
 impl Deadlines {
-    /// Of a task that does not run yet.
+    /// Returns the deadlines of a task that does not run yet.
     pub(super) fn new() -> Self {
         Self {
             checkpoint_at: None,
             limit_at: None,
-            gate_at: None,
+            go_timeout_at: None,
             kill_at: None,
             kill_pause: ENDING_PAUSE,
             reap_at: clock::now() + REAP_PAUSE_MIN,
@@ -62,19 +64,19 @@ impl Deadlines {
         }
     }
 
-    /// The earliest.
+    /// Returns the earliest deadline.
     pub(super) fn next(&self) -> Duration {
-        let others = [self.checkpoint_at, self.limit_at, self.gate_at, self.kill_at];
+        let others = [self.checkpoint_at, self.limit_at, self.go_timeout_at, self.kill_at];
         others.into_iter().flatten().fold(self.reap_at, Duration::min)
     }
 
-    /// True when it is time to look for ended children.
+    /// Returns true when a round of reaping is due.
     fn is_reaping_due(&self, now: Duration) -> bool {
         now >= self.reap_at
     }
 
-    /// After a look for ended children: when to look again, ever more rarely while there are none.
-    fn looked(&mut self, now: Duration, reaped: bool, is_ending: bool) {
+    /// Schedules the next round of reaping: the pause doubles while no child ends.
+    fn schedule_reaping(&mut self, now: Duration, reaped: bool, is_ending: bool) {
         self.reap_pause = match (is_ending, reaped, self.is_reaping_due(now)) {
             (true, ..) => ENDING_PAUSE,
             (false, true, _) => REAP_PAUSE_MIN,
@@ -86,75 +88,81 @@ impl Deadlines {
 }
 
 impl Supervisor {
-    /// Hears stage two out.
-    pub(super) fn hear(&mut self) {
-        for said in self.child.hear() {
-            match (said, self.stage) {
-                (Said::Ready, Stage::Preparing) => {
-                    self.stage = Stage::Prepared;
-                    match self.go_asked {
-                        // That it runs says that it was prepared.
-                        true => self.go(),
-                        false => self.links.tell(&FromSupervisor::Prepared),
+    /// Handles all pending messages of stage two.
+    pub(super) fn handle_stage_two(&mut self) {
+        for message in self.child.read_messages() {
+            match (message, self.stage) {
+                (StageTwoMessage::Ready, LaunchStage::Preparing) => {
+                    self.stage = LaunchStage::Prepared;
+                    if self.go_received {
+                        // Started implies Prepared.
+                        self.release();
+                    } else {
+                        self.connections.broadcast(&FromSupervisor::Prepared);
                     }
                 }
-                (Said::Failed(reason), Stage::Preparing | Stage::Prepared) => {
-                    self.end.get_or_insert(End::Refused(reason));
+                (
+                    StageTwoMessage::Failed(reason),
+                    LaunchStage::Preparing | LaunchStage::Prepared,
+                ) => {
+                    self.end.get_or_insert(TaskEnd::Refused(reason));
                 }
-                (Said::Impossible(reason), stage) => {
-                    if stage > Stage::Prepared {
+                (StageTwoMessage::Impossible(reason), stage) => {
+                    if stage > LaunchStage::Prepared {
                         self.log.append(format!("muster: {reason}\n").as_bytes());
                     }
-                    self.end.get_or_insert(End::Impossible(reason));
+                    self.end.get_or_insert(TaskEnd::Impossible(reason));
                 }
-                (Said::Failed(reason), _) => {
-                    // As a shell would: say it where the output is, and exit with 126.
+                (StageTwoMessage::Failed(reason), _) => {
+                    // As a shell would: write it to the output, and exit with 126.
                     self.log.append(format!("muster: {reason}\n").as_bytes());
-                    self.end.get_or_insert(End::Exited(TaskExit::Code { code: 126 }));
+                    self.end.get_or_insert(TaskEnd::Exited(TaskExit::Code { code: 126 }));
                 }
-                (Said::Closed, Stage::Released) if self.end.is_none() => self.started(),
+                (StageTwoMessage::Closed, LaunchStage::Released) if self.end.is_none() => {
+                    self.started()
+                }
                 _ => {}
             }
         }
     }
 
-    /// Lets the user's process run, once.
-    pub(super) fn go(&mut self) {
-        self.go_asked = true;
-        if self.stage != Stage::Prepared || self.ending.is_some() || self.end.is_some() {
+    /// Lets stage two execute the user's program, once.
+    pub(super) fn release(&mut self) {
+        self.go_received = true;
+        if self.stage != LaunchStage::Prepared || self.ending.is_some() || self.end.is_some() {
             return;
         }
         self.started = Some(Instant::now());
         self.held_ports.clear();
-        self.stage = Stage::Released;
-        self.child.go();
+        self.stage = LaunchStage::Released;
+        self.child.send_go();
     }
 
-    /// Sets the time at which a task at the gate gives up, which counts only while no daemon is
-    /// connected. The daemon that comes back finds its record and starts it again.
-    pub(super) fn await_daemon(&mut self, now: Duration) {
-        let is_at_the_gate =
-            self.stage <= Stage::Prepared && self.ending.is_none() && self.end.is_none();
-        self.deadlines.gate_at = match self.order.gate_patience {
-            Some(patience) if is_at_the_gate && !self.links.has_daemon() => {
-                self.deadlines.gate_at.or(Some(now + Duration::from_millis(patience.0)))
+    /// Sets the deadline of a task that waits for Go; it applies only while no daemon is connected.
+    /// The daemon that comes back finds its record and starts it again.
+    pub(super) fn set_go_timeout(&mut self, now: Duration) {
+        let waits_for_go =
+            self.stage <= LaunchStage::Prepared && self.ending.is_none() && self.end.is_none();
+        self.deadlines.go_timeout_at = match self.order.go_timeout {
+            Some(timeout) if waits_for_go && !self.connections.has_daemon() => {
+                self.deadlines.go_timeout_at.or(Some(now + Duration::from_millis(timeout.0)))
             }
             _ => None,
         };
     }
 
-    /// Ends a task that was prepared and that no daemon has let run.
-    fn give_up_at_the_gate(&mut self) {
-        let patience = self.order.gate_patience.unwrap_or_default();
+    /// Refuses a prepared task for which no daemon has sent Go in time.
+    fn refuse_without_daemon(&mut self) {
+        let timeout = self.order.go_timeout.unwrap_or_default();
         let reason =
-            format!("it was ready, and no daemon came back within {patience} to let it run");
-        self.end.get_or_insert(End::Refused(reason));
+            format!("the task was prepared, but no daemon connected within {timeout} to start it");
+        self.end.get_or_insert(TaskEnd::Refused(reason));
         self.child.signal(Signal::KILL);
     }
 
-    /// The user's program runs: its time starts.
+    /// Handles the exec of the user's program: its time limit starts.
     fn started(&mut self) {
-        self.stage = Stage::Running;
+        self.stage = LaunchStage::Running;
         let start = clock::now();
         self.deadlines.limit_at =
             self.order.time_limit.map(|limit| start + Duration::from_millis(limit.0));
@@ -166,24 +174,26 @@ impl Supervisor {
         if let Some(readiness) = self.readiness.as_mut() {
             readiness.begin(start);
         }
-        self.links.tell(&FromSupervisor::Started);
+        self.connections.broadcast(&FromSupervisor::Started);
     }
 
-    /// Begins to end the task. The first reason counts.
-    pub(super) fn stop(&mut self, why: Why) {
+    /// Begins to end the task. Later calls with another reason change nothing.
+    pub(super) fn stop(&mut self, why: EndReason) {
         if self.ending.is_some() {
             return;
         }
         self.ending = Some(why);
-        (self.deadlines.limit_at, self.deadlines.checkpoint_at) = (None, None);
-        (self.activity, self.readiness) = (None, None);
-        self.progress.ask_no_more();
+        self.deadlines.limit_at = None;
+        self.deadlines.checkpoint_at = None;
+        self.activity = None;
+        self.readiness = None;
+        self.checkpoints.cancel_delivery();
         let grace = Duration::from_millis(self.order.grace.0);
         let grace = match why {
-            // No user process runs yet: nothing to be gentle with.
-            _ if self.stage < Stage::Released => Duration::ZERO,
-            Why::Stop | Why::Limit | Why::Idle(_) => grace,
-            Why::Leftovers => grace.min(LEFTOVER_GRACE),
+            // No user process runs yet, so there is none to give time to.
+            _ if self.stage < LaunchStage::Released => Duration::ZERO,
+            EndReason::Stop | EndReason::Limit | EndReason::Idle(_) => grace,
+            EndReason::Leftovers => grace.min(LEFTOVER_GRACE),
         };
         if grace > Duration::ZERO {
             finish::terminate(self);
@@ -191,68 +201,68 @@ impl Supervisor {
         self.deadlines.kill_at = Some(clock::now() + grace);
     }
 
-    /// Does what is due.
+    /// Handles every deadline that has passed.
     pub(super) fn on_deadlines(&mut self, now: Duration) {
         let passed = |at: Option<Duration>| at.is_some_and(|at| at <= now);
-        if passed(self.deadlines.gate_at) {
-            self.give_up_at_the_gate();
+        if passed(self.deadlines.go_timeout_at) {
+            self.refuse_without_daemon();
         }
         if passed(self.deadlines.checkpoint_at) {
             self.deadlines.checkpoint_at = None;
-            self.ask_progress(Ask::Limit);
+            self.request_checkpoint(CheckpointTrigger::Limit);
         }
-        if passed(self.progress.look_due()) {
-            self.signal_handlers(now);
+        if passed(self.checkpoints.next_delivery()) {
+            self.deliver_checkpoint_signal(now);
         }
         if passed(self.deadlines.limit_at) {
-            self.stop(Why::Limit);
+            self.stop(EndReason::Limit);
         }
         if let Some(activity) =
-            self.activity.as_mut().filter(|activity| activity.next_look() <= now)
+            self.activity.as_mut().filter(|activity| activity.next_check() <= now)
         {
-            let used = idle::cpu_ms(self.used.total().cpu_ms);
-            if let Some(after) = activity.look(now, used) {
-                self.stop(Why::Idle(after));
+            let used = activity::cpu_ms(self.used.total().cpu_ms);
+            if let Some(after) = activity.check(now, used) {
+                self.stop(EndReason::Idle(after));
             }
         }
         if let Some(readiness) =
             self.readiness.as_mut().filter(|one| one.due.is_some_and(|due| due <= now))
             && readiness.probe(now)
         {
-            self.links.tell(&FromSupervisor::Ready);
+            self.connections.broadcast(&FromSupervisor::Ready);
         }
         if self.deadlines.is_reaping_due(now) && self.ending.is_none() {
             self.keep_listening();
         }
         if passed(self.deadlines.kill_at) {
             finish::kill_round(self);
-            // A process that is stuck in the kernel cannot die now: ask again, ever more rarely.
+            // A process that is stuck in the kernel cannot die now: kill again with growing pauses.
             self.deadlines.kill_at = Some(now + self.deadlines.kill_pause);
             self.deadlines.kill_pause = (self.deadlines.kill_pause * 2).min(KILL_PAUSE_MAX);
         }
     }
 
-    /// Runtime directories are emptied (a log-out, a cleaner of old files): a daemon that comes
-    /// later must still find this supervisor.
+    /// Recreates the socket and the checkpoint pipe if they were deleted, as happens to runtime
+    /// directories at logout or by cleaners of old files: a later daemon must find this supervisor.
     fn keep_listening(&mut self) {
         let path = &self.order.socket;
         if !path.exists() && path.parent().is_some_and(|dir| record::private_dirs(dir).is_ok()) {
-            // Failing, it is tried again with the next look.
+            // A failure is retried in the next round.
             if let Ok(listener) = prepare::listen(path) {
                 self.listener = listener;
             }
         }
-        self.progress.keep(&self.order);
+        self.checkpoints.keep(&self.order);
     }
 
-    /// Collects ended children: the main process, shells of sessions, and orphans of the task. True
-    /// while any child is left; without one, nothing that the task started is, since orphans become
-    /// children.
+    /// Reaps ended children: the main process, shells of sessions, and orphans of the task. Returns
+    /// true while any child is left; without one, no process of the task is, because its orphans
+    /// become children of this process.
     pub(super) fn reap(&mut self) -> bool {
         let mut reaped = false;
         let children = loop {
             match self.used.reap() {
-                Reaped::One(pid, died) => {
+                ReapResult::One(pid, died) => {
                     reaped = true;
                     if pid == self.child.pid {
                         self.main_ended(died);
@@ -260,37 +270,37 @@ impl Supervisor {
                         self.sessions.ended(pid, died.code());
                     }
                 }
-                Reaped::NoneEnded => break true,
-                Reaped::NoChildren => break false,
+                ReapResult::NoneEnded => break true,
+                ReapResult::NoChildren => break false,
             }
         };
-        self.deadlines.looked(clock::now(), reaped, self.ending.is_some());
+        self.deadlines.schedule_reaping(clock::now(), reaped, self.ending.is_some());
         children
     }
 
-    /// The main process ended: that decides how the task did.
-    fn main_ended(&mut self, died: Died) {
-        self.hear();
+    /// Handles the end of the main process, which determines the task's exit.
+    fn main_ended(&mut self, died: ProcessExit) {
+        self.handle_stage_two();
         if self.end.is_none() {
             self.end = Some(match (self.stage, self.ending) {
-                (Stage::Preparing | Stage::Prepared, None) => {
-                    End::Refused(format!("it ended before it ran ({})", died.code()))
-                }
+                (LaunchStage::Preparing | LaunchStage::Prepared, None) => TaskEnd::Refused(
+                    format!("stage two exited with {} before the program started", died.code()),
+                ),
                 (_, ending) => {
-                    End::Exited(finish::exit_of(died, ending, self.order.cgroup.oom_kills()))
+                    TaskEnd::Exited(finish::exit_of(died, ending, self.order.cgroup.oom_kills()))
                 }
             });
         }
         self.sessions.hang_up_shells();
     }
 
-    /// Records the end of a task of which nothing is left, then tells it. Returns what to do next,
-    /// with the connections to the daemon.
-    pub(super) fn record_end(mut self) -> (After, Links) {
+    /// Records and reports the end of a task of which no process is left. Returns the supervisor's
+    /// next action and the connections to the daemon.
+    pub(super) fn record_end(mut self) -> (NextAction, ControlConnections) {
         if let Some(terminal) = self.terminal.as_mut() {
             terminal.pump(&mut self.log, &mut self.sessions);
         }
-        self.note_progress();
+        self.read_acknowledgements();
         while self.output.as_mut().is_some_and(|output| output.pump(&mut self.log)) {}
         if let Some(limit) = self.order.cgroup.reached_processes() {
             let note = format!(
@@ -299,19 +309,19 @@ impl Supervisor {
             self.log.append(note.as_bytes());
         }
         finish::remove_groups(&self.order.cgroup);
-        let end = self.end.clone().unwrap_or(End::Exited(TaskExit::Stopped));
-        let after = self.after(&end);
-        // A supervisor that stays is told when the daemon's journal has the end, or syncs the
-        // record then.
-        let sync = if after == After::Stay { Sync::No } else { Sync::Yes };
-        let ended = Ended {
+        let end = self.end.clone().unwrap_or(TaskEnd::Exited(TaskExit::Stopped));
+        let after = self.next_action(&end);
+        // An idle supervisor learns from the daemon that its journal has the end, or syncs the
+        // record itself.
+        let sync = if after == NextAction::AwaitTask { Sync::No } else { Sync::Yes };
+        let ended = ExitRecord {
             usage: self.started.map(|_| self.used.total()),
-            signalled: self.progress.signalled(),
+            signalled: self.checkpoints.signalled(),
             started: self.started,
-            ..Ended::now(end.clone())
+            ..ExitRecord::now(end.clone())
         };
-        // Without its directory (a removed state directory) there is nobody left to tell.
-        while (self.log.finish().is_err() || self.dir.write_ended(&ended, sync).is_err())
+        // Without its directory (a deleted state directory) the record is of no use.
+        while (self.log.finish().is_err() || self.dir.write_exit(&ended, sync).is_err())
             && self.dir.path().exists()
         {
             std::thread::sleep(RECORD_RETRY);
@@ -319,27 +329,29 @@ impl Supervisor {
         let _ = std::fs::remove_file(&self.order.socket);
         let _ = self.order.checkpoint_file.as_ref().map(std::fs::remove_file);
         let (message, code) = match end {
-            End::Refused(reason) => (FromSupervisor::Refused { reason }, 125),
-            End::Impossible(reason) => (FromSupervisor::Impossible { reason }, 125),
-            End::Exited(exit) => {
+            TaskEnd::Refused(reason) => (FromSupervisor::Refused { reason }, 125),
+            TaskEnd::Impossible(reason) => (FromSupervisor::Impossible { reason }, 125),
+            TaskEnd::Exited(exit) => {
                 let code = finish::session_code(&exit);
-                (FromSupervisor::Exited { exit, stays: after == After::Stay }, code)
+                (FromSupervisor::Exited { exit, reusable: after == NextAction::AwaitTask }, code)
             }
         };
-        self.links.tell(&message);
-        self.links.keep_daemons();
+        self.connections.broadcast(&message);
+        self.connections.drop_clients();
         self.sessions.close(code);
-        (after, self.links)
+        (after, self.connections)
     }
 
-    /// Decides whether to stay for another task: after a short one that ended by itself, while a
+    /// Returns whether to wait for another task: after a short task that exited by itself, while a
     /// daemon is connected.
-    fn after(&self, end: &End) -> After {
-        let is_short = clock::now().saturating_sub(self.begun) < SHORT_TASK;
-        let by_itself = matches!(end, End::Exited(TaskExit::Code { .. })) && self.ending.is_none();
-        match is_short && by_itself && self.terminal.is_none() && self.links.has_daemon() {
-            true => After::Stay,
-            false => After::Leave,
+    fn next_action(&self, end: &TaskEnd) -> NextAction {
+        let is_short = clock::now().saturating_sub(self.begun) < SHORT_TASK_TIME;
+        let by_itself =
+            matches!(end, TaskEnd::Exited(TaskExit::Code { .. })) && self.ending.is_none();
+        if is_short && by_itself && self.terminal.is_none() && self.connections.has_daemon() {
+            NextAction::AwaitTask
+        } else {
+            NextAction::Exit
         }
     }
 }

@@ -1,9 +1,8 @@
-//! A task's output on disk: its beginning and its end, within a limit that a program which writes
-//! without end cannot exceed.
+//! A task's output on disk: the beginning and the end of it, within a size limit.
 //!
-//! The main type is [`Log`]. The daemon's journal and the record of every task's end lie on the
-//! same disk, so the last of its space is not for output. Invariant: every byte that is not kept is
-//! counted, and the task never waits for the disk.
+//! The main type is [`Log`]. The daemon's journal and the exit records lie on the same disk, so
+//! some space is reserved for them. Invariant: every byte that is not kept is counted, and the task
+//! never waits for the disk.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -25,7 +24,7 @@ const FIRST_PART: u64 = 4;
 const SEGMENT_PART: u64 = 8;
 /// Later segments that are kept; together with the beginning they make up the limit.
 const SEGMENTS: usize = 6;
-/// How often the counter of lost bytes is written while bytes are being lost.
+/// Pause between two writes of the lost-bytes counter while bytes are being lost.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 
 /// Writes a task's output.
@@ -38,9 +37,9 @@ pub(super) struct Log {
     len: u64,
     /// Bytes that the file may hold.
     capacity: u64,
-    /// See [`Bytes`]; 0 is no limit.
+    /// Size limit in bytes; 0 is no limit.
     limit: u64,
-    /// Where the later segments begin, oldest first.
+    /// Start positions of the later segments, oldest first.
     later: VecDeque<u64>,
     /// Bytes lost since the last that was written, and in all.
     lost: u64,
@@ -67,8 +66,8 @@ impl Log {
         })
     }
 
-    /// Appends. What the disk does not take is counted, and noted in the output once the disk takes
-    /// something again.
+    /// Appends bytes. Those that the disk does not store are counted, and the loss is noted in the
+    /// output once writes succeed again.
     pub(super) fn append(&mut self, bytes: &[u8]) {
         if self.lost > 0 && (!self.has_room() || self.note_loss().is_err()) {
             return self.lose(bytes.len());
@@ -82,14 +81,16 @@ impl Log {
         }
     }
 
-    /// Writes down what was lost, at the end of the output. An error means that the disk does not
-    /// take even that.
+    /// Writes the count of lost bytes at the end of the output.
+    ///
+    /// # Errors
+    /// The disk has no space even for that.
     pub(super) fn finish(&mut self) -> io::Result<()> {
         if self.lost_in_all == 0 {
             return Ok(());
         }
         if self.lost > 0 {
-            // A line fits into the reserve.
+            // One line fits into the reserve.
             self.note_loss()?;
         }
         self.count()
@@ -101,7 +102,7 @@ impl Log {
         let now = clock::now();
         if self.counted_at.is_none_or(|at| now >= at + COUNT_EVERY) {
             self.counted_at = Some(now);
-            // Failing, it is tried again later, and at the end until it succeeds.
+            // A failure is retried later, and at the end until it succeeds.
             let _ = self.count();
         }
     }
@@ -120,8 +121,8 @@ impl Log {
         self.count()
     }
 
-    /// Writes as much as the disk takes, in as many segments as that needs, and returns how much it
-    /// took.
+    /// Writes as many bytes as the disk stores, in as many segments as needed. Returns their
+    /// number.
     fn write(&mut self, bytes: &[u8]) -> usize {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -138,7 +139,7 @@ impl Log {
         bytes.len() - rest.len()
     }
 
-    /// Continues in a new file; the oldest goes first, so that the limit holds at any moment.
+    /// Continues in a new file; the oldest is deleted first, so that the limit always holds.
     fn next_segment(&mut self) -> Result<(), RecordError> {
         while self.later.len() >= SEGMENTS {
             self.later.pop_front().into_iter().for_each(|start| self.dir.remove_log_segment(start));
@@ -146,13 +147,13 @@ impl Log {
         let start = self.start + self.len;
         self.file = self.dir.create_log_segment(start)?;
         self.later.push_back(start);
-        (self.start, self.len) = (start, 0);
+        self.start = start;
+        self.len = 0;
         self.capacity = (self.limit / SEGMENT_PART).max(1);
         Ok(())
     }
 
-    /// Returns false when the disk has only its reserve left. A file system that does not tell is
-    /// written to.
+    /// Returns false when the disk has only its reserve left; true where its size is unknown.
     fn has_room(&self) -> bool {
         rustix::fs::fstatvfs(&self.file).map_or(true, |disk| {
             is_above_reserve(
@@ -172,8 +173,8 @@ fn cut(bytes: &[u8], room: usize) -> usize {
     bytes[..room].iter().rposition(|byte| *byte == b'\n').map_or(room, |newline| newline + 1)
 }
 
-/// Returns true when more than the reserve is free on a disk of `total` bytes. One that claims no
-/// size (`/proc`, `/dev/full`) has no reserve.
+/// Returns true when more than the reserve is free on a disk of `total` bytes. A file system that
+/// reports size 0 (`/proc`, `/dev/full`) has no reserve.
 fn is_above_reserve(total: u64, free: u64) -> bool {
     let (bytes, part) = RESERVE;
     free >= bytes.min(total / part)
@@ -195,7 +196,7 @@ fn write_some(file: &mut File, bytes: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::segments::{self, Missing};
+    use crate::segments::{self, OutputGaps};
 
     fn log(limit: u64) -> (tempfile::TempDir, Log) {
         let temp = tempfile::tempdir().unwrap();
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_the_disk_is_not_for_logs() {
+    fn logs_leave_a_reserve_on_the_disk() {
         for (total, free, room) in [
             (1 << 40, 65 << 20, true),
             (1 << 40, 63 << 20, false),
@@ -228,16 +229,16 @@ mod tests {
         log.file = File::options().write(true).open("/dev/full").unwrap();
         log.append(b"12345");
         log.append(b"678");
-        assert!(log.finish().is_err(), "the disk takes nothing");
+        assert!(log.finish().is_err(), "the disk stores nothing");
         let first = temp.path().join("output.log");
-        assert_eq!(segments::missing(&first).disk_full, 5, "told at the first loss");
+        assert_eq!(segments::missing(&first).disk_full, 5, "counted at the first loss");
         log.file = File::options().append(true).open(&first).unwrap();
         log.append(b"back\n");
         assert_eq!(
             kept(&temp),
             "\nmuster: 8 bytes of output were lost here: the disk was full\nback\n"
         );
-        assert_eq!(segments::missing(&first), Missing { disk_full: 8, ..Missing::default() });
+        assert_eq!(segments::missing(&first), OutputGaps { disk_full: 8, ..OutputGaps::default() });
     }
 
     #[test]

@@ -1,26 +1,25 @@
-//! The supervisor of one task, and the second stage that becomes the user's program.
+//! The supervisor of one task, and stage two, the process that becomes the user's program: hidden
+//! subcommands `__supervise <task-dir>` and `__exec` of the same binary.
 //!
-//! Hidden subcommands of the same binary: `__supervise <task-dir>` and `__exec`. Both are small on
-//! purpose: no async runtime, no argument parser, no logging set up; they run once per task or
-//! nearly so. A supervisor is detached from the daemon and outlives it. It must never decide
-//! anything about scheduling: it runs one task at a time, ends it when told or when its time is up,
-//! and writes down what happened.
+//! Both are small on purpose (no async runtime, no argument parser, no logging): they run about
+//! once per task. A supervisor is detached from the daemon and outlives it. It makes no scheduling
+//! decision: it runs one task at a time, ends it on command or at a limit, and records the result.
 
+mod activity;
+mod checkpoints;
 mod clock;
 mod control;
 mod exec;
 mod finish;
-mod idle;
 mod life;
 mod log;
 mod output;
 mod prepare;
-mod progress;
 mod ready;
+mod reuse;
 mod sessions;
 mod signal;
 mod stage;
-mod stay;
 mod supervisor;
 mod terminal;
 mod usage;
@@ -31,9 +30,9 @@ use std::process::ExitCode;
 
 use crate::record::TaskDir;
 
-pub(crate) use life::REAP_PAUSE_MAX as LISTEN_AGAIN;
-pub(crate) use progress::{PASSAGE_MODE, label as label_of};
-pub(crate) use stay::STAY;
+pub(crate) use checkpoints::{TRAVERSE_ONLY_MODE, label as label_of};
+pub(crate) use life::REAP_PAUSE_MAX as RELISTEN_TIME;
+pub(crate) use reuse::REUSE_TIMEOUT;
 
 /// First argument that makes the binary a supervisor.
 pub const SUPERVISE: &str = "__supervise";
@@ -45,11 +44,11 @@ pub const EXEC: &str = "__exec";
 pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let mut args = args.skip_while(|arg| arg != SUPERVISE && arg != EXEC);
     match (args.next(), args.next()) {
-        (Some(word), Some(dir)) if word == SUPERVISE => {
+        (Some(subcommand), Some(dir)) if subcommand == SUPERVISE => {
             prepare::run(TaskDir::at(PathBuf::from(dir)));
             ExitCode::SUCCESS
         }
-        (Some(word), None) if word == EXEC => exec::run(),
+        (Some(subcommand), None) if subcommand == EXEC => exec::run(),
         _ => ExitCode::from(2),
     }
 }

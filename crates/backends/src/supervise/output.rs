@@ -1,8 +1,8 @@
-//! What the task writes, on its way to the log.
+//! The pipe that carries a task's standard output and error to its log.
 //!
 //! The task writes to a pipe, not to the file: a program that reopens its output (`> /dev/stderr`)
-//! would truncate a file, and a full disk would fail the program. The file stays out of the user's
-//! reach. Nor may a program that writes without end fill the disk: see [`Log`].
+//! would truncate a file, and a full disk would make its writes fail. The user has no access to the
+//! file. [`Log`] bounds its size.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,40 +12,41 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::log::Log;
 
-/// Most that one call moves, so that a task that never stops writing cannot keep its supervisor
-/// from its other work.
+/// Most chunks that one call moves, so that a task that never stops writing cannot starve the
+/// supervisor's other work.
 const MAX_CHUNKS: usize = 16;
-/// As much as a pipe holds.
+/// Capacity of a pipe.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// The near end of the task's standard output and error.
+/// The supervisor's end of the task's standard output and error.
 #[derive(Debug)]
-pub(super) struct Output {
-    near: OwnedFd,
+pub(super) struct OutputPipe {
+    reader: OwnedFd,
     is_open: bool,
 }
 
-impl Output {
-    /// Both ends; the far end belongs to `owner`, so that it can be reopened by name.
+impl OutputPipe {
+    /// Creates the pipe and returns both ends; the write end belongs to `owner`, so that the task
+    /// can reopen it by path.
     pub(super) fn open(owner: Option<&Identity>) -> io::Result<(Self, OwnedFd)> {
-        let (near, far) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
         if let Some(owner) = owner {
-            std::os::unix::fs::fchown(&far, Some(owner.uid), Some(owner.gid))?;
+            std::os::unix::fs::fchown(&writer, Some(owner.uid), Some(owner.gid))?;
         }
-        rustix::io::ioctl_fionbio(&near, true)?;
-        Ok((Self { near, is_open: true }, far))
+        rustix::io::ioctl_fionbio(&reader, true)?;
+        Ok((Self { reader: reader, is_open: true }, writer))
     }
 
-    /// What to poll for reading; `None` once nothing can write any more.
-    pub(super) fn wants(&self) -> Option<BorrowedFd<'_>> {
-        self.is_open.then(|| self.near.as_fd())
+    /// Returns the read end to poll; `None` once all write ends are closed.
+    pub(super) fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.is_open.then(|| self.reader.as_fd())
     }
 
-    /// Moves what was written to the log. True when there may be more.
+    /// Moves pending output to the log. Returns true when there may be more.
     pub(super) fn pump(&mut self, log: &mut Log) -> bool {
         let mut buffer = vec![0; CHUNK_BYTES];
         for _ in 0..MAX_CHUNKS {
-            match rustix::io::read(&self.near, &mut buffer) {
+            match rustix::io::read(&self.reader, &mut buffer) {
                 Ok(count) if count > 0 => log.append(&buffer[..count]),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::AGAIN) => return false,

@@ -1,5 +1,4 @@
-//! Prepare: claim the task and make everything that it needs, up to a second stage that is on its
-//! way.
+//! Prepare: claims the task and creates everything that it needs, up to a started stage two.
 
 use std::fs::File;
 use std::io;
@@ -7,68 +6,67 @@ use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
+use super::checkpoints::Checkpoints;
 use super::clock::{self, Alarm};
-use super::control::Links;
+use super::control::ControlConnections;
 use super::exec::{ExecPlan, OOM_FILE};
 use super::finish;
 use super::life::Deadlines;
 use super::log::Log;
-use super::output::Output;
-use super::progress::Progress;
+use super::output::OutputPipe;
 use super::ready::Readiness;
+use super::reuse;
 use super::sessions::Sessions;
 use super::stage::Child;
-use super::stay;
-use super::supervisor::{Stage, Supervisor};
+use super::supervisor::{LaunchStage, Supervisor};
 use super::terminal::Terminal;
-use super::usage::Used;
+use super::usage::ReapedUsage;
 use crate::process::ProcessKey;
-use crate::record::{End, Ended, OrderRecord, RecordError, Sync, TaskDir};
+use crate::record::{ExitRecord, OrderRecord, RecordError, Sync, TaskDir, TaskEnd};
 use crate::wire::FromSupervisor;
 use crate::{port, socket};
 
-/// The kernel's out-of-memory killer should take anything before what records the end of a task;
-/// below the -1000 that exempts a process altogether.
+/// `oom_score_adj` of supervisors: the out-of-memory killer should pick anything else first,
+/// because the supervisor records the end of the task. Not -1000, which would exempt it altogether.
 const OOM_SCORE_ADJ: &str = "-900";
 
-/// Supervises the task in `first` until it is over and recorded, then those that the daemon hands
-/// it one after the other.
+/// Supervises the task in `first` until it is over and recorded, then, one after the other, those
+/// that the daemon assigns to it.
 pub(super) fn run(first: TaskDir) {
     close_inherited();
-    let mut links = Links::default();
-    if let Ok(born_with) = io::stdin().as_fd().try_clone_to_owned() {
-        links.add(UnixStream::from(born_with), true);
+    let mut connections = ControlConnections::default();
+    if let Ok(from_daemon) = io::stdin().as_fd().try_clone_to_owned() {
+        connections.add(UnixStream::from(from_daemon), true);
     }
     if let Err(error) = detach() {
-        return links.tell(&FromSupervisor::Refused {
+        return connections.broadcast(&FromSupervisor::Refused {
             reason: format!("cannot detach a supervisor: {error}"),
         });
     }
     let mut next = Some(first);
     while let Some(dir) = next {
-        next = match supervise(&dir, &mut links) {
-            After::Stay => stay::next(&dir, &mut links),
-            After::Leave => None,
+        next = match supervise(&dir, &mut connections) {
+            NextAction::AwaitTask => reuse::await_task(&dir, &mut connections),
+            NextAction::Exit => None,
         };
     }
 }
 
-/// Says what a supervisor does once its task is over.
+/// Action of a supervisor once its task is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum After {
-    /// It waits for another task, having said so.
-    Stay,
-    /// It ends.
-    Leave,
+pub(super) enum NextAction {
+    /// Wait for another task, after telling the daemon so.
+    AwaitTask,
+    Exit,
 }
 
 /// Supervises one task until it is over and recorded.
-fn supervise(dir: &TaskDir, links: &mut Links) -> After {
-    let refusal = match begin(dir) {
-        Ok(order) => match make(dir, &order, links) {
+fn supervise(dir: &TaskDir, connections: &mut ControlConnections) -> NextAction {
+    let refusal = match claim_order(dir) {
+        Ok(order) => match set_up(dir, &order, connections) {
             Ok(supervisor) => {
                 let (after, kept) = supervisor.serve();
-                *links = kept;
+                *connections = kept;
                 return after;
             }
             Err(reason) => {
@@ -76,33 +74,34 @@ fn supervise(dir: &TaskDir, links: &mut Links) -> After {
                 let _ = order.cgroup.remove();
                 let _ = std::fs::remove_file(&order.socket);
                 let _ = order.checkpoint_file.as_ref().map(std::fs::remove_file);
-                let _ = dir.write_ended(&Ended::now(End::Refused(reason.clone())), Sync::Yes);
+                let _ =
+                    dir.write_exit(&ExitRecord::now(TaskEnd::Refused(reason.clone())), Sync::Yes);
                 FromSupervisor::Refused { reason }
             }
         },
         Err(RecordError::Claimed) => FromSupervisor::Claimed,
         Err(error) => FromSupervisor::Refused { reason: error.to_string() },
     };
-    links.tell(&refusal);
-    After::Leave
+    connections.broadcast(&refusal);
+    NextAction::Exit
 }
 
-/// Closes what the daemon inherited from whoever started it (a shell's open files, a build tool's
-/// pipes): the task must not have them. Called before this process opens anything of its own.
+/// Closes files that the daemon inherited from its parent (a shell's open files, a build tool's
+/// pipes): the task must not have them. Called before this process opens any file.
 fn close_inherited() {
     let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let open: Vec<i32> =
         entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     for number in open.into_iter().filter(|number| *number > 2) {
-        // The directory that was just read is among them and closed already.
+        // The list includes the directory stream just read, which is closed already.
         let _ = nix::unistd::close(number);
     }
 }
 
-/// Leaves the daemon's session and directory, and adopts everything that a task orphans, so that it
-/// can be found.
+/// Leaves the daemon's session and directory, and becomes the subreaper, so that orphans of the
+/// task become its children.
 fn detach() -> io::Result<()> {
-    // Only fails for a process group leader, which is detached enough.
+    // Fails only for a process group leader, which is already detached from the daemon's session.
     let _ = rustix::process::setsid();
     rustix::stdio::dup2_stdin(&File::open("/dev/null")?)?;
     std::env::set_current_dir("/")?;
@@ -111,18 +110,24 @@ fn detach() -> io::Result<()> {
 }
 
 /// Reads the order and claims the task.
-fn begin(dir: &TaskDir) -> Result<OrderRecord, RecordError> {
+fn claim_order(dir: &TaskDir) -> Result<OrderRecord, RecordError> {
     let failed = |source: io::Error| RecordError::Io { path: dir.path().to_owned(), source };
     let order = dir.order()?.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
     dir.claim(ProcessKey::of(std::process::id() as i32).map_err(failed)?)?;
     Ok(order)
 }
 
-/// Everything that Prepare means. The connections go to the supervisor if it comes to be.
-fn make(dir: &TaskDir, order: &OrderRecord, links: &mut Links) -> Result<Supervisor, String> {
+/// Creates the task's ports, log, cgroups, socket, pipes and stage two. On success the supervisor
+/// takes over the connections.
+fn set_up(
+    dir: &TaskDir,
+    order: &OrderRecord,
+    connections: &mut ControlConnections,
+) -> Result<Supervisor, String> {
     let failed = |what: &str, error: io::Error| format!("cannot {what}: {error}");
     if order.oom_score_adj.is_some() {
-        // A sandboxed root may not; the task then is as likely to be taken as its supervisor.
+        // A sandboxed root may not do this; then the out-of-memory killer treats supervisor and
+        // task alike.
         let _ = std::fs::write(OOM_FILE, OOM_SCORE_ADJ);
     }
     let rendezvous = order.hold_port.map(port::hold).transpose();
@@ -131,15 +136,15 @@ fn make(dir: &TaskDir, order: &OrderRecord, links: &mut Links) -> Result<Supervi
     let own =
         own.transpose().map_err(|(port, error)| failed(&format!("hold port {port}"), error))?;
     let mut log = Log::create(dir, order.log_limit)
-        .map_err(|error| format!("cannot make the log: {error}"))?;
+        .map_err(|error| format!("cannot create the log: {error}"))?;
     if let Some(file) = &order.files.output {
         let file = order.workdir.join(file);
         log.append(
-            format!("muster: the output goes into {}, as the job asks\n", file.display())
+            format!("muster: output is written to {}, as the job specifies\n", file.display())
                 .as_bytes(),
         );
     }
-    order.cgroup.create().map_err(|error| format!("cannot make the control group: {error}"))?;
+    order.cgroup.create().map_err(|error| format!("cannot create the control group: {error}"))?;
     let listener = listen(&order.socket).map_err(|error| failed("listen", error))?;
     let owner = order.switch_user.then_some(&order.identity);
     let (terminal, output, far_end) = if order.terminal {
@@ -148,26 +153,26 @@ fn make(dir: &TaskDir, order: &OrderRecord, links: &mut Links) -> Result<Supervi
         (Some(terminal), None, far_end)
     } else {
         let (output, far_end) =
-            Output::open(owner).map_err(|error| failed("open a pipe", error))?;
+            OutputPipe::open(owner).map_err(|error| failed("open a pipe", error))?;
         (None, Some(output), far_end)
     };
-    let progress =
-        Progress::open(order).map_err(|error| failed("make the pipe for checkpoints", error))?;
+    let checkpoints =
+        Checkpoints::open(order).map_err(|error| failed("create the checkpoint pipe", error))?;
     let alarm = Alarm::new().map_err(|error| failed("make a timer", error))?;
     let child = Child::spawn(&exec_plan(order), far_end)
         .map_err(|error| failed("start stage two", error))?;
     Ok(Supervisor {
         dir: dir.clone(),
         order: order.clone(),
-        links: std::mem::take(links),
+        connections: std::mem::take(connections),
         listener,
         log,
         output,
         child,
         terminal,
         sessions: Sessions::default(),
-        progress,
-        stage: Stage::Preparing,
+        checkpoints,
+        stage: LaunchStage::Preparing,
         ending: None,
         end: None,
         held_ports: [rendezvous, own].into_iter().flatten().collect(),
@@ -175,10 +180,10 @@ fn make(dir: &TaskDir, order: &OrderRecord, links: &mut Links) -> Result<Supervi
         readiness: order.service_port.map(Readiness::new),
         alarm,
         deadlines: Deadlines::new(),
-        used: Used::default(),
+        used: ReapedUsage::default(),
         begun: clock::now(),
         started: None,
-        go_asked: false,
+        go_received: false,
     })
 }
 
@@ -189,7 +194,7 @@ pub(super) fn listen(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// What stage two is told of the order.
+/// Returns the part of the order that stage two needs.
 pub(super) fn exec_plan(order: &OrderRecord) -> ExecPlan {
     ExecPlan {
         command: order.command.clone(),

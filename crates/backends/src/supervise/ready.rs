@@ -1,23 +1,23 @@
-//! Does a replica of a service answer? A connection to its port on this machine is enough, and once
-//! is enough. It must not end anything: whether what answers is healthy is the service's own
-//! business.
+//! Readiness probe of a replica of a service: one successful connection to its port on this machine
+//! makes it ready. It never ends a task: whether the service is healthy is not checked.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Between two tries at first; it doubles each time.
+/// Pause between the first two probes; it doubles each time.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
-/// And at most.
+/// Longest pause between two probes.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-/// This machine answers at once, or its queue of connections is full and it is not ready.
+/// Timeout of one connection. A local connection succeeds at once, or the service's accept queue is
+/// full and it is not ready.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Tries until the port answers.
+/// Probes a port until it accepts a connection.
 #[derive(Debug)]
 pub(super) struct Readiness {
     port: u16,
     pause: Duration,
-    /// When to try; `None` before the task runs, and once it has answered.
+    /// Time of the next probe; `None` before the task runs, and once it is ready.
     pub(super) due: Option<Duration>,
     pub(super) is_ready: bool,
 }
@@ -27,12 +27,12 @@ impl Readiness {
         Self { port, pause: PAUSE_MIN, due: None, is_ready: false }
     }
 
-    /// The user's program runs.
+    /// Starts probing, once the user's program runs.
     pub(super) fn begin(&mut self, now: Duration) {
         self.due = Some(now + self.pause);
     }
 
-    /// Tries. True when it answers for the first time.
+    /// Tries to connect. Returns true when that succeeds.
     pub(super) fn probe(&mut self, now: Duration) -> bool {
         let addresses: [SocketAddr; 2] =
             [(Ipv4Addr::LOCALHOST, self.port).into(), (Ipv6Addr::LOCALHOST, self.port).into()];
@@ -48,9 +48,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_ready_once_somebody_listens() {
-        // Bound from the start: a port that is only known to have been free may be another
-        // program's by now.
+    fn it_is_ready_once_the_port_is_listened_on() {
+        // Bound from the start: a port that was only checked to be free may be in use by now.
         let held = crate::port::hold(0).unwrap();
         let port = SocketAddr::try_from(rustix::net::getsockname(&held).unwrap()).unwrap().port();
         let mut readiness = Readiness::new(port);

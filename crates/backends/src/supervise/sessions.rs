@@ -1,39 +1,39 @@
-//! Terminal sessions: people attached to the task's own terminal, or in a shell beside it.
+//! Terminal sessions: clients attached to the task's own terminal, or to a shell beside the task.
 //!
-//! A shell runs through the same second stage as the task: same groups, identity, environment and
-//! directory. Leaving a session leaves the task alone; a shell is hung up with its session.
+//! A shell is started through stage two, with the task's cgroups, identity, environment and
+//! directory. Leaving a session does not affect the task; its shell gets SIGHUP.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use muster_model::payload::Command;
+use muster_model::payload::TaskCommand;
 use rustix::event::PollFlags;
 
 use super::exec::ExecPlan;
-use super::stage::{Child, Said};
+use super::stage::{Child, StageTwoMessage};
 use super::terminal::{Pty, Terminal};
 use crate::local::session::{Decoder, Frame};
 use crate::process;
-use crate::wire::{Hello, Target};
+use crate::wire::{Hello, TerminalTarget};
 
-/// Most sessions at once on one task.
+/// Maximum number of open sessions per task.
 const MAX_SESSIONS: usize = 32;
-/// What a client may leave unread before a shell's output waits for it, and before it is dropped
-/// from the task's own terminal, which waits for nobody.
+/// Bytes that a client may leave unread before its shell's output is paused, or before it is
+/// dropped from the task's own terminal, which never waits for a client.
 const MAX_UNREAD_BYTES: usize = 1 << 20;
-/// How long a client may take to read the last of a session.
+/// Time that a client has to read the last frames of a session.
 const FLUSH_PATIENCE: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
-struct Session {
+struct TerminalSession {
     stream: UnixStream,
     decoder: Decoder,
     unread: Vec<u8>,
     /// `None` on the task's own terminal.
     shell: Option<Shell>,
-    /// Nothing more is read; it goes once `unread` is sent.
+    /// No more input is read; the session closes once `unread` is sent.
     is_ending: bool,
     is_open: bool,
 }
@@ -48,11 +48,11 @@ struct Shell {
 /// All sessions of a task.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
-    list: Vec<Session>,
+    list: Vec<TerminalSession>,
 }
 
 impl Sessions {
-    /// Begins a session.
+    /// Opens a session; on failure the client gets an error frame.
     pub(super) fn open(
         &mut self,
         stream: UnixStream,
@@ -63,7 +63,7 @@ impl Sessions {
         is_over: bool,
     ) {
         let Hello::Terminal { target, term, rows, cols, command } = hello else { return };
-        let mut session = Session {
+        let mut session = TerminalSession {
             stream,
             decoder: Decoder::default(),
             unread: Vec::new(),
@@ -76,13 +76,13 @@ impl Sessions {
                 Err("too many terminal sessions on this task".to_owned())
             }
             _ if is_over => Err("the task is not running".to_owned()),
-            (Target::Main, None) => Err("the task has no terminal of its own".to_owned()),
-            (Target::Main | Target::Auto, Some(terminal)) => {
+            (TerminalTarget::Main, None) => Err("the task has no terminal of its own".to_owned()),
+            (TerminalTarget::Main | TerminalTarget::Auto, Some(terminal)) => {
                 terminal.resize(*rows, *cols);
                 session.unread = Frame::Data(terminal.backlog()).encode();
                 Ok(())
             }
-            (Target::Shell | Target::Auto, _) => {
+            (TerminalTarget::Shell | TerminalTarget::Auto, _) => {
                 Shell::start(plan, command, term.as_deref(), *rows, *cols)
                     .map(|shell| session.shell = Some(shell))
                     .map_err(|error| format!("cannot start a shell: {error}"))
@@ -96,8 +96,8 @@ impl Sessions {
         self.list.push(session);
     }
 
-    /// What to poll for, each with the number of its session.
-    pub(super) fn wants(&self) -> Vec<(usize, BorrowedFd<'_>, PollFlags)> {
+    /// Returns the descriptors and events to poll, each with the index of its session.
+    pub(super) fn poll_fds(&self) -> Vec<(usize, BorrowedFd<'_>, PollFlags)> {
         let mut wanted = Vec::new();
         for (index, session) in self.list.iter().enumerate() {
             let mut flags = PollFlags::empty();
@@ -109,13 +109,18 @@ impl Sessions {
             if let Some(shell) = &session.shell {
                 let readable = session.unread.len() < MAX_UNREAD_BYTES;
                 wanted.extend(shell.pty.wants(readable).map(|(fd, flags)| (index, fd, flags)));
-                wanted.extend(shell.child.gate().map(|gate| (index, gate.as_fd(), PollFlags::IN)));
+                wanted.extend(
+                    shell
+                        .child
+                        .control_socket()
+                        .map(|socket| (index, socket.as_fd(), PollFlags::IN)),
+                );
             }
         }
         wanted
     }
 
-    /// Moves what can be moved in session number `index`. Answers whether somebody typed.
+    /// Moves pending input and output of session number `index`. Returns true if keys were typed.
     pub(super) fn pump(&mut self, index: usize, terminal: Option<&mut Terminal>) -> bool {
         let Some(session) = self.list.get_mut(index) else { return false };
         let typed = session.read(terminal);
@@ -124,7 +129,7 @@ impl Sessions {
         typed
     }
 
-    /// Shows what the task wrote to everybody on its own terminal.
+    /// Sends output of the task to every session on its own terminal.
     pub(super) fn show(&mut self, bytes: &[u8]) {
         for session in
             self.list.iter_mut().filter(|session| session.shell.is_none() && !session.is_ending)
@@ -138,7 +143,8 @@ impl Sessions {
         }
     }
 
-    /// A child ended: if it is a session's shell, the session ends once its output is read.
+    /// Handles the end of a child: if it is a session's shell, the session ends once its output is
+    /// read.
     pub(super) fn ended(&mut self, pid: i32, code: i32) {
         for session in &mut self.list {
             if let Some(shell) = session.shell.as_mut().filter(|shell| shell.child.pid == pid) {
@@ -149,12 +155,12 @@ impl Sessions {
         }
     }
 
-    /// Drops sessions that are over. Indices change.
+    /// Drops closed sessions. Indices change.
     pub(super) fn sweep(&mut self) {
-        self.list.retain(Session::is_needed);
+        self.list.retain(TerminalSession::is_needed);
     }
 
-    /// The task is over: shells beside it are hung up.
+    /// Sends SIGHUP to all shells, at the end of the task.
     pub(super) fn hang_up_shells(&mut self) {
         for shell in self.list.iter().filter_map(|session| session.shell.as_ref()) {
             if shell.exit.is_none() {
@@ -163,12 +169,12 @@ impl Sessions {
         }
     }
 
-    /// Ends every session with `code`, giving clients a moment to read what is left.
+    /// Ends every session with `code`, and waits briefly for clients to read pending output.
     pub(super) fn close(mut self, code: i32) {
         for session in &mut self.list {
             session.end(&Frame::Exit { code });
         }
-        let _ = process::until_empty(FLUSH_PATIENCE, || {
+        let _ = process::poll_until(FLUSH_PATIENCE, || {
             for session in &mut self.list {
                 session.flush();
             }
@@ -177,8 +183,8 @@ impl Sessions {
     }
 }
 
-impl Session {
-    /// Takes keys and window sizes from the client. Answers whether there were keys.
+impl TerminalSession {
+    /// Reads keys and window sizes from the client. Returns true if there were keys.
     fn read(&mut self, mut terminal: Option<&mut Terminal>) -> bool {
         let mut typed = false;
         let mut buffer = [0; 16 * 1024];
@@ -217,18 +223,18 @@ impl Session {
         typed
     }
 
-    /// Takes what the shell wrote, and lets it start once it is ready.
+    /// Reads the shell's output, and sends Go once it is ready.
     fn pump_shell(&mut self) {
         let Some(shell) = self.shell.as_mut() else { return };
-        for said in shell.child.hear() {
-            match said {
-                Said::Ready => shell.child.go(),
-                Said::Failed(reason) | Said::Impossible(reason) => {
+        for message in shell.child.read_messages() {
+            match message {
+                StageTwoMessage::Ready => shell.child.send_go(),
+                StageTwoMessage::Failed(reason) | StageTwoMessage::Impossible(reason) => {
                     let frame = Frame::Error(reason);
                     self.unread.extend(frame.encode());
                     self.is_ending = true;
                 }
-                Said::Closed => {}
+                StageTwoMessage::Closed => {}
             }
         }
         let is_over = shell.exit.is_some();
@@ -243,7 +249,7 @@ impl Session {
         }
     }
 
-    /// Sends as much as the client takes.
+    /// Writes as much pending output as the client accepts.
     fn flush(&mut self) {
         while self.is_open && !self.unread.is_empty() {
             match self.stream.write(&self.unread) {
@@ -258,7 +264,7 @@ impl Session {
         }
     }
 
-    /// The last frame; only the first end counts.
+    /// Queues the last frame of the session; later calls change nothing.
     fn end(&mut self, frame: &Frame) {
         if !self.is_ending {
             self.unread.extend(frame.encode());
@@ -266,7 +272,7 @@ impl Session {
         }
     }
 
-    /// The client is gone: its shell gets SIGHUP, as from a closed window.
+    /// Sends SIGHUP to the shell of a client that disconnected, as a closed terminal window does.
     fn hang_up(&mut self) {
         self.is_ending = true;
         self.unread.clear();
@@ -275,7 +281,7 @@ impl Session {
         }
     }
 
-    /// False when it can be dropped. A shell is kept until it was reaped.
+    /// Returns false when the session can be dropped. A shell is kept until it is reaped.
     fn is_needed(&self) -> bool {
         let shell_runs = self.shell.as_ref().is_some_and(|shell| shell.exit.is_none());
         shell_runs || (self.is_open && !(self.is_ending && self.unread.is_empty()))
@@ -283,8 +289,8 @@ impl Session {
 }
 
 impl Shell {
-    /// Starts a command, or without one the user's shell (`$SHELL`, else `/bin/sh`), through stage
-    /// two.
+    /// Starts a command through stage two; without one, the user's shell (`$SHELL`, else
+    /// `/bin/sh`).
     fn start(
         mut plan: ExecPlan,
         command: &[String],
@@ -295,14 +301,14 @@ impl Shell {
         let shell = plan.env.get("SHELL").filter(|shell| shell.starts_with('/'));
         let shell = shell.cloned().unwrap_or_else(|| "/bin/sh".to_owned());
         plan.command =
-            Command::Argv(if command.is_empty() { vec![shell] } else { command.to_vec() });
+            TaskCommand::Argv(if command.is_empty() { vec![shell] } else { command.to_vec() });
         plan.terminal = true;
-        // What a session writes is for its terminal.
+        // Output of a session goes to its terminal, never to the job's files.
         plan.files = muster_model::OutputFiles::default();
         if let Some(term) = term {
             plan.env.insert("TERM".to_owned(), term.to_owned());
         }
-        let (pty, far) = Pty::open(plan.identity.as_ref(), rows, cols)?;
-        Ok(Self { child: Child::spawn(&plan, far)?, pty, exit: None })
+        let (pty, user_end) = Pty::open(plan.identity.as_ref(), rows, cols)?;
+        Ok(Self { child: Child::spawn(&plan, user_end)?, pty, exit: None })
     }
 }

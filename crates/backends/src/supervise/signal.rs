@@ -1,9 +1,9 @@
 //! Delivery of the checkpoint signal to the processes of a task that handle it.
 //!
-//! The default action of most signals ends a process, so one that does not handle the signal (the
-//! shell around a program, a launcher, a helper) never gets it. Programs install handlers some time
-//! after their start: until the request is answered or its time is over, the processes are looked
-//! at again, and each gets the signal once.
+//! The default action of most signals ends a process, so a process without a handler (the shell
+//! around a program, a launcher, a helper) never gets the signal. Programs install handlers some
+//! time after their start: the processes are checked repeatedly until the request is answered or
+//! expires, and each gets the signal once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,65 +13,65 @@ use rustix::process::Signal;
 
 use crate::process::{self, Disposition, Stat};
 
-/// Pause before the second look; it doubles with each.
+/// Pause between the first two rounds; it doubles with each round.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
-/// Longest pause between two looks.
+/// Longest pause between two rounds.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// One request on its way to the processes of a task.
 #[derive(Debug)]
-pub(super) struct Delivery {
+pub(super) struct SignalDelivery {
     terms: Checkpoint,
     until: Duration,
-    next_look: Duration,
+    next_round: Duration,
     pause: Duration,
-    /// Processes that got it, by pid and start time.
+    /// Processes that got the signal, by pid and start time.
     reached: BTreeSet<(i32, u64)>,
-    /// Processes that blocked the signal at the last look.
+    /// Processes that blocked the signal in the last round.
     blocked: BTreeSet<(i32, u64)>,
 }
 
-/// What is known of one process.
+/// Properties of one process that decide whether it gets the signal.
 #[derive(Clone, Copy, Debug)]
-struct Process {
+struct SignalTarget {
     parent: i32,
     start_ticks: u64,
     handles: bool,
-    /// Where its program lies in memory: the same as its parent's only in a fork of that.
+    /// Memory layout of its program: equal to its parent's only in a fork without an exec.
     image: Option<process::Image>,
 }
 
-impl Delivery {
-    /// A request made at `now`.
+impl SignalDelivery {
+    /// Starts the delivery of a request made at `now`.
     pub(super) fn new(terms: Checkpoint, now: Duration) -> Self {
         Self {
             terms,
             until: now + Duration::from_millis(terms.lead.0),
-            next_look: now,
+            next_round: now,
             pause: PAUSE_MIN,
             reached: BTreeSet::new(),
             blocked: BTreeSet::new(),
         }
     }
 
-    /// When to look again.
+    /// Returns the time of the next round.
     pub(super) fn due(&self) -> Duration {
-        self.next_look
+        self.next_round
     }
 
-    /// True when it is no longer worth looking.
+    /// Returns true once the request has expired.
     pub(super) fn is_over(&self, now: Duration) -> bool {
         now >= self.until
     }
 
-    /// Processes that got the signal so far.
+    /// Returns the number of processes that got the signal so far.
     pub(super) fn reached(&self) -> u32 {
         self.reached.len() as u32
     }
 
-    /// Signals every process of `pids` that is to get it and has not yet.
-    pub(super) fn look(&mut self, pids: &[i32], now: Duration) {
-        self.next_look = now + self.pause;
+    /// Signals every process of `pids` that should get the signal and has not got it yet.
+    pub(super) fn run_round(&mut self, pids: &[i32], now: Duration) {
+        self.next_round = now + self.pause;
         self.pause = (self.pause * 2).min(PAUSE_MAX);
         let Some(signal) = Signal::from_named_raw(self.terms.signal) else { return };
         let processes = self.read(pids);
@@ -85,7 +85,7 @@ impl Delivery {
         }
     }
 
-    fn read(&mut self, pids: &[i32]) -> BTreeMap<i32, Process> {
+    fn read(&mut self, pids: &[i32]) -> BTreeMap<i32, SignalTarget> {
         let mut blocked = BTreeSet::new();
         let mut processes = BTreeMap::new();
         for pid in pids.iter().copied() {
@@ -93,11 +93,11 @@ impl Delivery {
             let key = (pid, stat.start_ticks);
             let handles = match Disposition::of(pid, self.terms.signal) {
                 Disposition::Caught => true,
-                // A bash with an EXIT trap would run that and end. Where the job chooses who gets
-                // the signal, it vouches for it.
+                // A bash with an EXIT trap would run the trap and exit. A job that chooses the
+                // receivers itself accepts that.
                 Disposition::CaughtLikeAll => self.terms.to != CheckpointTo::Handlers,
-                // A program that waits for signals (sigwait, signalfd) blocks them throughout;
-                // others do for a moment.
+                // A program that waits for signals (sigwait, signalfd) blocks them all the time;
+                // others only for a moment, so it must be blocked in two rounds in a row.
                 Disposition::Blocked => {
                     blocked.insert(key);
                     self.blocked.contains(&key)
@@ -106,7 +106,7 @@ impl Delivery {
             };
             let image = process::Image::of(pid);
             let process =
-                Process { parent: stat.parent, start_ticks: stat.start_ticks, handles, image };
+                SignalTarget { parent: stat.parent, start_ticks: stat.start_ticks, handles, image };
             processes.insert(pid, process);
         }
         self.blocked = blocked;
@@ -114,15 +114,15 @@ impl Delivery {
     }
 }
 
-/// The processes that get the signal, out of all of the task.
-fn receivers(processes: &BTreeMap<i32, Process>, to: CheckpointTo) -> Vec<i32> {
-    // Where its image cannot be read it may be one that is just about to execute another program:
-    // the next look tells.
-    let is_copy = |process: &Process| {
+/// Returns the pids that get the signal, out of all processes of the task.
+fn receivers(processes: &BTreeMap<i32, SignalTarget>, to: CheckpointTo) -> Vec<i32> {
+    // A process whose image cannot be read may be about to execute another program: the next round
+    // decides.
+    let is_copy = |process: &SignalTarget| {
         let parent = processes.get(&process.parent).filter(|parent| parent.handles);
         parent.is_some_and(|parent| process.image.is_none() || parent.image == process.image)
     };
-    let is_inner = |process: &Process| {
+    let is_inner = |process: &SignalTarget| {
         let mut parent = process.parent;
         let mut seen = BTreeSet::new();
         while let Some(above) = processes.get(&parent).filter(|_| seen.insert(parent)) {
@@ -133,7 +133,7 @@ fn receivers(processes: &BTreeMap<i32, Process>, to: CheckpointTo) -> Vec<i32> {
         }
         false
     };
-    let gets = |process: &Process| match to {
+    let gets = |process: &SignalTarget| match to {
         CheckpointTo::Handlers => !is_copy(process),
         CheckpointTo::Outermost => !is_inner(process),
         CheckpointTo::All => true,
@@ -148,7 +148,7 @@ mod tests {
 
     /// A shell, a launcher that handles the signal, two programs of it that do, a fork of the
     /// first, and a helper of that.
-    fn tree() -> BTreeMap<i32, Process> {
+    fn tree() -> BTreeMap<i32, SignalTarget> {
         let rows = [
             (10, 1, false, 1),
             (11, 10, true, 2),
@@ -160,7 +160,7 @@ mod tests {
         ];
         let process = |(pid, parent, handles, start)| {
             let image = Some(process::Image { code: 4096, stack: start });
-            (pid, Process { parent, start_ticks: 1, handles, image })
+            (pid, SignalTarget { parent, start_ticks: 1, handles, image })
         };
         rows.into_iter().map(process).collect()
     }

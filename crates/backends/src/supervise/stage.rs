@@ -1,4 +1,5 @@
-//! Starting stage two and hearing from it: the supervisor's side of the gate.
+//! Starts stage two and talks to it: the supervisor's end of the control socket, a socket pair over
+//! which stage two reports that it is ready and receives Go.
 
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -9,30 +10,31 @@ use std::process::{Command, Stdio};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::exec::{ExecPlan, GO, IMPOSSIBLE, READY};
-use crate::wire::Lines;
+use crate::wire::LineBuffer;
 
-/// What stage two said.
+/// Message from stage two.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Said {
-    /// All that is left is to execute.
+pub(super) enum StageTwoMessage {
+    /// Everything but the exec is done.
     Ready,
-    /// It cannot, and why.
+    /// Preparing or executing failed, for this reason.
     Failed(String),
-    /// It never can, and why.
+    /// Preparing or executing failed, for this reason, and would fail at every retry.
     Impossible(String),
-    /// The gate closed without a word: it became the user's program (after Go), or died (before).
+    /// The socket closed without a message: stage two became the user's program (after Go), or died
+    /// (before).
     Closed,
 }
 
 /// A process started through stage two.
 #[derive(Debug)]
 pub(super) struct Child {
-    /// Its pid, which is also its session and process group.
+    /// Pid, which is also the id of its session and process group.
     pub pid: i32,
-    /// Readable once it has ended.
+    /// Pidfd, readable once the process has ended.
     pub pidfd: OwnedFd,
-    gate: Option<UnixStream>,
-    lines: Lines,
+    control: Option<UnixStream>,
+    lines: LineBuffer,
 }
 
 impl Child {
@@ -58,56 +60,56 @@ impl Child {
         Ok(Self {
             pid: pid.as_raw_nonzero().get(),
             pidfd,
-            gate: Some(ours),
-            lines: Lines::default(),
+            control: Some(ours),
+            lines: LineBuffer::default(),
         })
     }
 
-    /// The gate, while it is open.
-    pub(super) fn gate(&self) -> Option<&UnixStream> {
-        self.gate.as_ref()
+    /// Returns the control socket, while it is open.
+    pub(super) fn control_socket(&self) -> Option<&UnixStream> {
+        self.control.as_ref()
     }
 
-    /// Lets stage two execute the user's program.
-    pub(super) fn go(&self) {
-        if let Some(mut gate) = self.gate.as_ref() {
-            // A failure means that it is dead, which its pidfd says too.
-            let _ = gate.write_all(format!("{GO}\n").as_bytes());
+    /// Sends Go: stage two executes the user's program.
+    pub(super) fn send_go(&self) {
+        if let Some(mut control) = self.control.as_ref() {
+            // A failure means that stage two is dead, which its pidfd reports too.
+            let _ = control.write_all(format!("{GO}\n").as_bytes());
         }
     }
 
-    /// Reads the gate until it would block or is closed.
-    pub(super) fn hear(&mut self) -> Vec<Said> {
-        let mut said = Vec::new();
-        while let Some(gate) = self.gate.as_mut() {
+    /// Reads messages until the control socket would block or is closed.
+    pub(super) fn read_messages(&mut self) -> Vec<StageTwoMessage> {
+        let mut messages = Vec::new();
+        while let Some(control) = self.control.as_mut() {
             let mut buffer = [0; 4096];
-            match gate.read(&mut buffer) {
-                Ok(0) => self.gate = None,
+            match control.read(&mut buffer) {
+                Ok(0) => self.control = None,
                 Ok(count) => {
                     if !self.lines.push(&buffer[..count]) {
-                        self.gate = None;
+                        self.control = None;
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(_) => self.gate = None,
+                Err(_) => self.control = None,
             }
             while let Some(line) = self.lines.next_line() {
                 let line = String::from_utf8_lossy(&line).into_owned();
-                said.push(match line.strip_prefix(IMPOSSIBLE) {
-                    Some(reason) => Said::Impossible(reason.to_owned()),
-                    None if line == READY => Said::Ready,
-                    None => Said::Failed(line),
+                messages.push(match line.strip_prefix(IMPOSSIBLE) {
+                    Some(reason) => StageTwoMessage::Impossible(reason.to_owned()),
+                    None if line == READY => StageTwoMessage::Ready,
+                    None => StageTwoMessage::Failed(line),
                 });
             }
-            if self.gate.is_none() {
-                said.push(Said::Closed);
+            if self.control.is_none() {
+                messages.push(StageTwoMessage::Closed);
             }
         }
-        said
+        messages
     }
 
-    /// Signals just this process.
+    /// Signals this process only, not its group.
     pub(super) fn signal(&self, signal: Signal) {
         let _ = pidfd_send_signal(&self.pidfd, signal);
     }

@@ -1,7 +1,8 @@
-//! The supervisor's loop: one thread that waits for the task, the daemon, terminals and deadlines.
+//! The supervisor's event loop: one thread that waits for the task, the daemon, terminals and
+//! deadlines.
 //!
-//! Here is only what is waited for and who handles it: how a task comes to be is in
-//! [`super::prepare`], its stages are in [`super::life`], how it is ended is in [`super::finish`].
+//! Only the waiting and the dispatch are here: [`super::prepare`] sets a task up, [`super::life`]
+//! handles its stages, [`super::finish`] ends it.
 
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,164 +13,164 @@ use muster_model::Span;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
+use super::activity::Activity;
+use super::checkpoints::{CheckpointTrigger, Checkpoints};
 use super::clock::{self, Alarm};
-use super::control::{Incoming, Links};
+use super::control::{ControlConnections, Incoming};
 use super::finish;
-use super::idle::Activity;
 use super::life::Deadlines;
 use super::log::Log;
-use super::output::Output;
-use super::prepare::{After, exec_plan};
-use super::progress::{Ask, Progress};
+use super::output::OutputPipe;
+use super::prepare::{NextAction, exec_plan};
 use super::ready::Readiness;
 use super::sessions::Sessions;
 use super::stage::Child;
 use super::terminal::Terminal;
-use super::usage::Used;
-use crate::record::{End, Instant, OrderRecord, TaskDir};
+use super::usage::ReapedUsage;
+use crate::record::{Instant, OrderRecord, TaskDir, TaskEnd};
 use crate::wire::{self, FromSupervisor, ToSupervisor};
 
-/// How soon to try again when the kernel cannot set the timer.
+/// Pause before trying again when the kernel cannot set the timer.
 const TIMER_RETRY: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
-/// How far the task has come.
+/// Progress of a task's launch, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Stage {
-    /// Stage two is on its way.
+pub(super) enum LaunchStage {
+    /// Stage two has started and is not ready yet.
     Preparing,
-    /// Stage two waits at the gate.
+    /// Stage two is ready and waits for Go.
     Prepared,
-    /// It was let go and has not yet executed the user's program.
+    /// Go was sent to stage two; it has not yet executed the user's program.
     Released,
     /// The user's program runs.
     Running,
 }
 
-/// Why the task is being ended.
+/// Reason for which the supervisor is ending the task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
-    /// The daemon asked.
+pub(super) enum EndReason {
+    /// The daemon sent Stop.
     Stop,
-    /// Its time is up.
+    /// The task reached its time limit.
     Limit,
-    /// It has done nothing for so long.
+    /// The task was idle for this long.
     Idle(Span),
-    /// Its main process ended by itself and left others.
+    /// The main process exited by itself and left other processes running.
     Leftovers,
 }
 
-/// One task and everything around it.
+/// One task with its processes, connections and deadlines.
 #[derive(Debug)]
 pub(super) struct Supervisor {
     pub(super) dir: TaskDir,
     pub(super) order: OrderRecord,
-    pub(super) links: Links,
+    pub(super) connections: ControlConnections,
     pub(super) listener: UnixListener,
     pub(super) log: Log,
-    pub(super) output: Option<Output>,
+    pub(super) output: Option<OutputPipe>,
     pub(super) child: Child,
     pub(super) terminal: Option<Terminal>,
     pub(super) sessions: Sessions,
-    pub(super) progress: Progress,
-    pub(super) stage: Stage,
-    pub(super) ending: Option<Why>,
-    /// Decided when the main process ends; what happens later does not change it.
-    pub(super) end: Option<End>,
-    /// Rendezvous port and own port, until the user's process runs.
+    pub(super) checkpoints: Checkpoints,
+    pub(super) stage: LaunchStage,
+    pub(super) ending: Option<EndReason>,
+    /// Set when the main process ends; later events do not change it.
+    pub(super) end: Option<TaskEnd>,
+    /// Rendezvous port and service port, kept bound until the user's process runs.
     pub(super) held_ports: Vec<OwnedFd>,
-    /// Set while it runs, if it is to be stopped for doing nothing.
+    /// Idle detection; set while the task runs, if its job has an idle limit.
     pub(super) activity: Option<Activity>,
-    /// Of a task with a port of its own.
+    /// Readiness probe of a task with a service port.
     pub(super) readiness: Option<Readiness>,
     pub(super) alarm: Alarm,
     pub(super) deadlines: Deadlines,
     /// Resource usage of the children of the task that have ended.
-    pub(super) used: Used,
-    /// Time since boot at which the task was taken.
+    pub(super) used: ReapedUsage,
+    /// Time since boot at which this supervisor claimed the task.
     pub(super) begun: Duration,
-    /// When the user's process was released; `None` before.
+    /// Instant at which the user's process was released; `None` before.
     pub(super) started: Option<Instant>,
-    /// Go came before stage two was ready.
-    pub(super) go_asked: bool,
+    /// Go has been received, possibly before stage two was ready.
+    pub(super) go_received: bool,
 }
 
-/// What is ready.
+/// A source of events that is ready to be handled.
 #[derive(Clone, Copy, Debug)]
-enum Ready {
+enum EventSource {
     Listener,
-    Link(usize),
-    Gate,
+    Connection(usize),
+    StageTwo,
     Main,
     Alarm,
     Terminal,
     Output,
-    Progress,
+    Checkpoint,
     Session(usize),
 }
 
 impl Supervisor {
-    /// Runs until the task is over, nothing of it is left, and that is recorded. Returns what to do
-    /// next, with the connections to the daemon.
-    pub(super) fn serve(mut self) -> (After, Links) {
+    /// Runs until the task is over, none of its processes is left, and its end is recorded. Returns
+    /// the supervisor's next action and the connections to the daemon.
+    pub(super) fn serve(mut self) -> (NextAction, ControlConnections) {
         loop {
             for ready in self.wait() {
                 self.handle(ready);
             }
-            self.links.sweep();
+            self.connections.sweep();
             self.sessions.sweep();
-            self.await_daemon(clock::now());
+            self.set_go_timeout(clock::now());
             self.on_deadlines(clock::now());
             let children = self.reap();
             if self.end.is_some() {
                 if !children && self.order.cgroup.processes().is_empty() {
                     break;
                 }
-                self.stop(Why::Leftovers);
+                self.stop(EndReason::Leftovers);
             }
         }
         self.record_end()
     }
 
-    /// Waits until something is ready. Empty after an interruption.
-    fn wait(&mut self) -> Vec<Ready> {
+    /// Waits until a source is ready. Returns nothing after an interruption.
+    fn wait(&mut self) -> Vec<EventSource> {
         let now = clock::now();
         let looks = [
-            self.activity.as_ref().map(Activity::next_look),
+            self.activity.as_ref().map(Activity::next_check),
             self.readiness.as_ref().and_then(|readiness| readiness.due),
-            self.progress.look_due(),
+            self.checkpoints.next_delivery(),
         ];
         let next = looks.into_iter().flatten().fold(self.deadlines.next(), Duration::min);
-        let next = self.progress.due(now).map_or(next, |due| due.min(next));
+        let next = self.checkpoints.read_due(now).map_or(next, |due| due.min(next));
         // The timer is the only source of deadlines; without it the loop would never end a task, so
         // a failure to set it (kernel memory) is retried by not waiting.
         let wait = if self.alarm.set(Some(next)).is_ok() { None } else { Some(&TIMER_RETRY) };
-        let mut wanted: Vec<(Ready, PollFd<'_>)> = Vec::with_capacity(8);
+        let mut wanted: Vec<(EventSource, PollFd<'_>)> = Vec::with_capacity(8);
         let mut want = |ready, fd, flags| wanted.push((ready, PollFd::from_borrowed_fd(fd, flags)));
-        // Order matters: what stage two said is heard before its end is seen.
-        if let Some(gate) = self.child.gate() {
-            want(Ready::Gate, gate.as_fd(), PollFlags::IN);
+        // Order matters: messages of stage two are read before its end is handled.
+        if let Some(socket) = self.child.control_socket() {
+            want(EventSource::StageTwo, socket.as_fd(), PollFlags::IN);
         }
         if let Some((terminal, flags)) = self.terminal.as_ref().and_then(Terminal::wants) {
-            want(Ready::Terminal, terminal, flags);
+            want(EventSource::Terminal, terminal, flags);
         }
-        if let Some(output) = self.output.as_ref().and_then(Output::wants) {
-            want(Ready::Output, output, PollFlags::IN);
+        if let Some(output) = self.output.as_ref().and_then(OutputPipe::poll_fd) {
+            want(EventSource::Output, output, PollFlags::IN);
         }
-        if let Some(pipe) = self.progress.wants(now) {
-            want(Ready::Progress, pipe, PollFlags::IN);
+        if let Some(pipe) = self.checkpoints.poll_fd(now) {
+            want(EventSource::Checkpoint, pipe, PollFlags::IN);
         }
         if self.end.is_none() {
-            want(Ready::Main, self.child.pidfd.as_fd(), PollFlags::IN);
+            want(EventSource::Main, self.child.pidfd.as_fd(), PollFlags::IN);
         }
-        for (index, stream) in self.links.streams().enumerate() {
-            want(Ready::Link(index), stream.as_fd(), PollFlags::IN);
+        for (index, stream) in self.connections.streams().enumerate() {
+            want(EventSource::Connection(index), stream.as_fd(), PollFlags::IN);
         }
-        for (index, fd, flags) in self.sessions.wants() {
-            want(Ready::Session(index), fd, flags);
+        for (index, fd, flags) in self.sessions.poll_fds() {
+            want(EventSource::Session(index), fd, flags);
         }
-        want(Ready::Listener, self.listener.as_fd(), PollFlags::IN);
-        want(Ready::Alarm, self.alarm.fd().as_fd(), PollFlags::IN);
-        let (tokens, mut fds): (Vec<Ready>, Vec<PollFd<'_>>) = wanted.into_iter().unzip();
+        want(EventSource::Listener, self.listener.as_fd(), PollFlags::IN);
+        want(EventSource::Alarm, self.alarm.fd().as_fd(), PollFlags::IN);
+        let (tokens, mut fds): (Vec<EventSource>, Vec<PollFd<'_>>) = wanted.into_iter().unzip();
         if poll(&mut fds, wait).is_err() {
             return Vec::new();
         }
@@ -181,49 +182,54 @@ impl Supervisor {
             .collect()
     }
 
-    fn handle(&mut self, ready: Ready) {
+    fn handle(&mut self, ready: EventSource) {
         match ready {
-            Ready::Gate => self.hear(),
-            Ready::Listener => self.links.accept(&self.listener),
-            Ready::Alarm => self.alarm.fired(),
-            // Reaped after every round.
-            Ready::Main => {}
-            Ready::Output => {
+            EventSource::StageTwo => self.handle_stage_two(),
+            EventSource::Listener => self.connections.accept(&self.listener),
+            EventSource::Alarm => self.alarm.fired(),
+            // `reap` runs after every round.
+            EventSource::Main => {}
+            EventSource::Output => {
                 if let Some(output) = self.output.as_mut() {
                     output.pump(&mut self.log);
                 }
             }
-            Ready::Terminal => {
+            EventSource::Terminal => {
                 if let Some(terminal) = self.terminal.as_mut() {
                     terminal.pump(&mut self.log, &mut self.sessions);
                 }
             }
-            Ready::Progress => self.note_progress(),
-            Ready::Session(index) => {
+            EventSource::Checkpoint => self.read_acknowledgements(),
+            EventSource::Session(index) => {
                 let typed = self.sessions.pump(index, self.terminal.as_mut());
                 if let Some(activity) = self.activity.as_mut().filter(|_| typed) {
                     activity.typed(clock::now());
                 }
             }
-            Ready::Link(index) => {
-                for incoming in self.links.read(index) {
+            EventSource::Connection(index) => {
+                for incoming in self.connections.read(index) {
                     match incoming {
-                        Incoming::Command(ToSupervisor::Go) => self.go(),
+                        Incoming::Command(ToSupervisor::Go) => self.release(),
                         Incoming::Command(ToSupervisor::Checkpoint { request }) => {
-                            if self.stage == Stage::Running && self.progress.is_new(request) {
-                                self.ask_progress(Ask::Request(request));
+                            if self.stage == LaunchStage::Running
+                                && self.checkpoints.is_new(request)
+                            {
+                                self.request_checkpoint(CheckpointTrigger::Request(request));
                             }
                         }
-                        Incoming::Command(ToSupervisor::Stop { .. }) => self.stop(Why::Stop),
-                        Incoming::Command(ToSupervisor::Status) | Incoming::Greeted => {
-                            self.tell_stage()
+                        Incoming::Command(ToSupervisor::Stop { .. }) => self.stop(EndReason::Stop),
+                        Incoming::Command(ToSupervisor::Status) | Incoming::DaemonConnected => {
+                            self.report_stage()
                         }
-                        // For a supervisor whose task is over.
-                        Incoming::Command(ToSupervisor::Noted | ToSupervisor::Next { .. }) => {}
-                        Incoming::Saved(stream, label) => self.take_word(stream, &label),
+                        // Only meant for an idle supervisor.
+                        Incoming::Command(ToSupervisor::EndDurable | ToSupervisor::Next { .. }) => {
+                        }
+                        Incoming::CheckpointSaved(stream, label) => {
+                            self.record_acknowledgement(stream, &label)
+                        }
                         Incoming::Terminal(stream, hello, rest) => {
                             let plan = exec_plan(&self.order);
-                            let is_over = self.end.is_some() || self.stage < Stage::Running;
+                            let is_over = self.end.is_some() || self.stage < LaunchStage::Running;
                             let terminal = self.terminal.as_mut();
                             self.sessions.open(stream, &hello, &rest, plan, terminal, is_over);
                         }
@@ -233,59 +239,62 @@ impl Supervisor {
         }
     }
 
-    /// Hears what the task says of its progress.
-    pub(super) fn note_progress(&mut self) {
-        if let Some(noted) = self.progress.read(&self.dir, clock::now()) {
-            self.links.tell(&FromSupervisor::Checkpointed { noted });
+    /// Reads checkpoint acknowledgements of the task from its pipe and reports the newest.
+    pub(super) fn read_acknowledgements(&mut self) {
+        if let Some(checkpoint) = self.checkpoints.read(&self.dir, clock::now()) {
+            self.connections.broadcast(&FromSupervisor::Checkpointed { checkpoint });
         }
     }
 
-    /// Notes what somebody says for the task, and answers when that is on disk. Else there is no
-    /// answer.
-    fn take_word(&mut self, mut stream: UnixStream, label: &str) {
-        if self.end.is_some() || self.stage != Stage::Running {
+    /// Records a checkpoint acknowledgement made on behalf of the task, and answers once it is on
+    /// disk. Without a record the connection just closes.
+    fn record_acknowledgement(&mut self, mut stream: UnixStream, label: &str) {
+        if self.end.is_some() || self.stage != LaunchStage::Running {
             return;
         }
-        let (noted, is_recorded) = self.progress.note(&self.dir, label.as_bytes());
-        let said = FromSupervisor::Checkpointed { noted };
-        self.links.tell(&said);
+        let (checkpoint, is_recorded) = self.checkpoints.record(&self.dir, label.as_bytes());
+        let message = FromSupervisor::Checkpointed { checkpoint };
+        self.connections.broadcast(&message);
         if is_recorded {
-            // Whoever asked may have gone; it is noted all the same.
-            let _ = stream.write_all(&wire::line(&said));
+            // The client may have disconnected; the record stays.
+            let _ = stream.write_all(&wire::line(&message));
         }
     }
 
-    /// Asks the task to save its progress. What it wrote until now answers nothing.
-    pub(super) fn ask_progress(&mut self, why: Ask) {
-        self.note_progress();
+    /// Asks the task to save a checkpoint. Acknowledgements written before this are read first, so
+    /// that they do not count as the answer.
+    pub(super) fn request_checkpoint(&mut self, why: CheckpointTrigger) {
+        self.read_acknowledgements();
         let now = clock::now();
-        self.progress.ask(why, self.order.checkpoint, now);
-        self.signal_handlers(now);
+        self.checkpoints.request(why, self.order.checkpoint, now);
+        self.deliver_checkpoint_signal(now);
     }
 
-    /// Passes an open request on to processes that handle its signal, and tells how far it got when
-    /// that is news.
-    pub(super) fn signal_handlers(&mut self, now: Duration) {
-        let signalled = self.progress.look(&finish::targets(self), now);
+    /// Signals the processes that handle the checkpoint signal of an open request, and reports how
+    /// many got it when that has changed.
+    pub(super) fn deliver_checkpoint_signal(&mut self, now: Duration) {
+        let signalled = self.checkpoints.deliver(&finish::task_processes(self), now);
         if let Some(signalled) = signalled {
-            self.links.tell(&FromSupervisor::Signalled { signalled });
+            self.connections.broadcast(&FromSupervisor::Signalled { signalled });
         }
     }
 
-    fn tell_stage(&mut self) {
+    fn report_stage(&mut self) {
         match self.stage {
-            Stage::Preparing => {}
-            Stage::Prepared | Stage::Released => self.links.tell(&FromSupervisor::Prepared),
-            Stage::Running => self.links.tell(&FromSupervisor::Started),
+            LaunchStage::Preparing => {}
+            LaunchStage::Prepared | LaunchStage::Released => {
+                self.connections.broadcast(&FromSupervisor::Prepared)
+            }
+            LaunchStage::Running => self.connections.broadcast(&FromSupervisor::Started),
         }
         if self.readiness.as_ref().is_some_and(|readiness| readiness.is_ready) {
-            self.links.tell(&FromSupervisor::Ready);
+            self.connections.broadcast(&FromSupervisor::Ready);
         }
-        if let Some(signalled) = self.progress.signalled() {
-            self.links.tell(&FromSupervisor::Signalled { signalled });
+        if let Some(signalled) = self.checkpoints.signalled() {
+            self.connections.broadcast(&FromSupervisor::Signalled { signalled });
         }
-        if let Some(noted) = self.progress.noted().cloned() {
-            self.links.tell(&FromSupervisor::Checkpointed { noted });
+        if let Some(checkpoint) = self.checkpoints.newest().cloned() {
+            self.connections.broadcast(&FromSupervisor::Checkpointed { checkpoint });
         }
     }
 }

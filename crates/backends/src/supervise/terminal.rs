@@ -1,5 +1,5 @@
-//! A pseudo-terminal and the task's own one: its output goes to the log, to a bounded backlog, and
-//! to whoever is attached; whoever attaches later sees the backlog first.
+//! Pseudo-terminals, and the task's own terminal: its output goes to the log, to a bounded backlog
+//! and to the attached sessions; a session that attaches later gets the backlog first.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,70 +15,70 @@ use super::exec::open_terminal;
 use super::log::Log;
 use super::sessions::Sessions;
 
-/// What a session that attaches later still sees.
+/// Size of the output kept for sessions that attach later.
 const BACKLOG_BYTES: usize = 64 * 1024;
-/// Keys that the program has not yet read; more are dropped, as a terminal does.
+/// Maximum of typed bytes that the program has not read yet; more are dropped, as a terminal does.
 const MAX_INPUT_BYTES: usize = 64 * 1024;
 
-/// The near end of a pseudo-terminal.
+/// The controller end of a pseudo-terminal.
 #[derive(Debug)]
 pub(super) struct Pty {
-    near: OwnedFd,
+    controller: OwnedFd,
     input: VecDeque<u8>,
     is_open: bool,
 }
 
 impl Pty {
-    /// Both ends; the far end belongs to `owner` when that is somebody else.
+    /// Opens a pseudo-terminal and returns both ends; the user end belongs to `owner`, if given.
     pub(super) fn open(
         owner: Option<&Identity>,
         rows: u16,
         cols: u16,
     ) -> io::Result<(Self, OwnedFd)> {
-        let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
-        grantpt(&near)?;
-        unlockpt(&near)?;
-        let name = ptsname(&near, Vec::new())?;
-        let far = open_terminal(std::path::Path::new(&*name.to_string_lossy()))?;
+        let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+        grantpt(&controller)?;
+        unlockpt(&controller)?;
+        let name = ptsname(&controller, Vec::new())?;
+        let user_end = open_terminal(std::path::Path::new(&*name.to_string_lossy()))?;
         if let Some(owner) = owner {
-            std::os::unix::fs::fchown(&far, Some(owner.uid), None)?;
-            rustix::fs::fchmod(&far, Mode::from_raw_mode(0o620))?;
+            std::os::unix::fs::fchown(&user_end, Some(owner.uid), None)?;
+            rustix::fs::fchmod(&user_end, Mode::from_raw_mode(0o620))?;
         }
-        rustix::io::ioctl_fionbio(&near, true)?;
-        let pty = Self { near, input: VecDeque::new(), is_open: true };
+        rustix::io::ioctl_fionbio(&controller, true)?;
+        let pty = Self { controller, input: VecDeque::new(), is_open: true };
         pty.resize(rows, cols);
-        Ok((pty, far))
+        Ok((pty, user_end))
     }
 
-    /// Tells the terminal its size; its programs get SIGWINCH.
+    /// Sets the size of the terminal; its programs get SIGWINCH.
     pub(super) fn resize(&self, rows: u16, cols: u16) {
         let size = Winsize { ws_row: rows, ws_col: cols, ws_xpixel: 0, ws_ypixel: 0 };
-        let _ = tcsetwinsize(&self.near, size);
+        let _ = tcsetwinsize(&self.controller, size);
     }
 
-    /// Keys for the program.
+    /// Queues typed bytes for the program.
     pub(super) fn type_in(&mut self, keys: &[u8]) {
         let room = MAX_INPUT_BYTES.saturating_sub(self.input.len());
         self.input.extend(&keys[..keys.len().min(room)]);
         self.write();
     }
 
-    /// What to poll for; `None` once the far end is closed.
+    /// Returns the descriptor and events to poll; `None` once the user end is closed.
     pub(super) fn wants(&self, readable: bool) -> Option<(BorrowedFd<'_>, PollFlags)> {
         let mut flags = PollFlags::empty();
         flags.set(PollFlags::IN, readable);
         flags.set(PollFlags::OUT, !self.input.is_empty());
-        (self.is_open && !flags.is_empty()).then(|| (self.near.as_fd(), flags))
+        (self.is_open && !flags.is_empty()).then(|| (self.controller.as_fd(), flags))
     }
 
-    /// Writes waiting keys, then reads what the program wrote: at most one buffer's worth per call
-    /// when `once`, else until nothing more comes.
+    /// Writes queued input, then reads the program's output: at most one buffer when `once`, else
+    /// until no more is available.
     pub(super) fn pump(&mut self, once: bool) -> Vec<u8> {
         self.write();
         let mut shown = Vec::new();
         let mut buffer = vec![0; 16 * 1024];
         while self.is_open {
-            match rustix::io::read(&self.near, &mut buffer) {
+            match rustix::io::read(&self.controller, &mut buffer) {
                 Ok(0) => self.is_open = false,
                 Ok(count) => {
                     shown.extend_from_slice(&buffer[..count]);
@@ -88,7 +88,7 @@ impl Pty {
                 }
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::AGAIN) => break,
-                // EIO: no process has the far end open any more.
+                // EIO: no process has the user end open any more.
                 Err(_) => self.is_open = false,
             }
         }
@@ -97,7 +97,7 @@ impl Pty {
 
     fn write(&mut self) {
         while self.is_open && !self.input.is_empty() {
-            match rustix::io::write(&self.near, self.input.as_slices().0) {
+            match rustix::io::write(&self.controller, self.input.as_slices().0) {
                 Ok(count) => drop(self.input.drain(..count)),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::AGAIN) => break,
@@ -115,22 +115,22 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    /// A terminal, and its far end for the task.
+    /// Opens a terminal and returns it with its user end for the task.
     pub(super) fn open(
         owner: Option<&Identity>,
         rows: u16,
         cols: u16,
     ) -> io::Result<(Self, OwnedFd)> {
-        let (pty, far) = Pty::open(owner, rows, cols)?;
-        Ok((Self { pty, backlog: VecDeque::new() }, far))
+        let (pty, user_end) = Pty::open(owner, rows, cols)?;
+        Ok((Self { pty, backlog: VecDeque::new() }, user_end))
     }
 
-    /// What to poll for.
+    /// Returns the descriptor and events to poll; `None` once the user end is closed.
     pub(super) fn wants(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
         self.pty.wants(true)
     }
 
-    /// Moves what the task wrote to the log, the backlog and the attached sessions.
+    /// Moves the task's output to the log, the backlog and the attached sessions.
     pub(super) fn pump(&mut self, log: &mut Log, sessions: &mut Sessions) {
         let shown = self.pty.pump(false);
         if shown.is_empty() {
@@ -143,17 +143,17 @@ impl Terminal {
         self.backlog.drain(..surplus);
     }
 
-    /// What was shown last.
+    /// Returns the most recent output.
     pub(super) fn backlog(&self) -> Vec<u8> {
         self.backlog.iter().copied().collect()
     }
 
-    /// Keys for the task.
+    /// Queues typed bytes for the task.
     pub(super) fn type_in(&mut self, keys: &[u8]) {
         self.pty.type_in(keys);
     }
 
-    /// The size of the window that attached last.
+    /// Sets the size of the terminal, to that of the session that attached or resized last.
     pub(super) fn resize(&self, rows: u16, cols: u16) {
         self.pty.resize(rows, cols);
     }

@@ -1,55 +1,56 @@
-//! Reaps ended children and counts what they used. The kernel's own sum is of all children that a
-//! process ever had; a supervisor that stays for another task must tell their figures apart, so
-//! each child is counted as it is reaped.
+//! Reaps ended children and sums their resource usage. The kernel's own sum covers all children
+//! that a process ever had; a reused supervisor needs the figures of each task, so each child is
+//! counted as it is reaped.
 
 use std::time::Duration;
 
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 
-use super::finish::Died;
-use crate::record::Usage;
+use super::finish::ProcessExit;
+use crate::record::TaskUsage;
 
-/// Result of a look for an ended child.
+/// Result of an attempt to reap one child.
 #[derive(Debug)]
-pub(super) enum Reaped {
-    /// The child with this pid has ended like this, and was reaped.
-    One(i32, Died),
-    /// Every child still runs.
+pub(super) enum ReapResult {
+    /// The child with this pid was reaped, with this exit.
+    One(i32, ProcessExit),
+    /// All children still run.
     NoneEnded,
-    /// There are no children.
+    /// This process has no children.
     NoChildren,
 }
 
-/// Sums over the children that were reaped since the task began.
+/// Resource usage of the children that were reaped since the task began.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Used {
+pub(super) struct ReapedUsage {
     max_rss_bytes: u64,
     cpu: Duration,
 }
 
-impl Used {
-    /// Reaps one ended child, if there is one, and counts it with what it has waited for itself.
-    pub(super) fn reap(&mut self) -> Reaped {
+impl ReapedUsage {
+    /// Reaps one ended child, if there is one, and adds its usage, with that of the children that
+    /// it has waited for.
+    pub(super) fn reap(&mut self) -> ReapResult {
         loop {
-            // Only finds the pid: the call that reports the resource usage needs one.
+            // Only finds the pid: the call that reports resource usage needs one.
             let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
             let pid = match waitid(Id::All, flags) {
                 Ok(WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..)) => pid.as_raw(),
-                Ok(_) => return Reaped::NoneEnded,
+                Ok(_) => return ReapResult::NoneEnded,
                 Err(nix::errno::Errno::EINTR) => continue,
-                Err(_) => return Reaped::NoChildren,
+                Err(_) => return ReapResult::NoChildren,
             };
             if let Ok(Some(ended)) = wait4::try_wait4_pid(pid.unsigned_abs()) {
                 self.max_rss_bytes = self.max_rss_bytes.max(ended.rusage.maxrss);
                 self.cpu += ended.rusage.utime + ended.rusage.stime;
-                return Reaped::One(pid, Died::from(ended.status));
+                return ReapResult::One(pid, ProcessExit::from(ended.status));
             }
         }
     }
 
-    /// Returns the sums, in the units of a record.
-    pub(super) fn total(&self) -> Usage {
-        Usage { max_rss_bytes: self.max_rss_bytes, cpu_ms: self.cpu.as_millis() as u64 }
+    /// Returns the sums in the units of the exit record.
+    pub(super) fn total(&self) -> TaskUsage {
+        TaskUsage { max_rss_bytes: self.max_rss_bytes, cpu_ms: self.cpu.as_millis() as u64 }
     }
 }
 
@@ -59,8 +60,7 @@ mod tests {
 
     use super::*;
 
-    /// Other tests of this process have children, too, and must not lose them to this one: it runs
-    /// alone in a process.
+    /// Runs in a process of its own: other tests have children too, which this one would reap.
     #[test]
     #[expect(clippy::zombie_processes, reason = "the code under test reaps it")]
     fn each_child_is_counted_once_and_by_itself() {
@@ -75,28 +75,28 @@ mod tests {
         }
         let run = |script: &str| {
             let child = Command::new("/bin/sh").args(["-c", script]).spawn().unwrap();
-            let mut used = Used::default();
+            let mut used = ReapedUsage::default();
             loop {
                 match used.reap() {
-                    Reaped::One(pid, died) => {
+                    ReapResult::One(pid, died) => {
                         assert_eq!(pid, child.id() as i32);
                         return (died, used.total());
                     }
-                    Reaped::NoneEnded => std::thread::yield_now(),
-                    Reaped::NoChildren => panic!("it has not been reaped yet"),
+                    ReapResult::NoneEnded => std::thread::yield_now(),
+                    ReapResult::NoChildren => panic!("it has not been reaped yet"),
                 }
             }
         };
         let (died, busy) = run("x=$(head -c 50000000 /dev/zero | tr '\\0' x); exit 3");
-        assert_eq!(died, Died::Code(3));
+        assert_eq!(died, ProcessExit::Code(3));
         assert!(busy.max_rss_bytes > 40_000_000, "{busy:?}");
         let (died, idle) = run("kill -9 $$");
-        assert_eq!(died, Died::Signal(9));
+        assert_eq!(died, ProcessExit::Signal(9));
         assert!(
             idle.max_rss_bytes < 20_000_000,
             "the first child's memory is not the second's: {idle:?}"
         );
         assert!(idle.cpu_ms < busy.cpu_ms, "{idle:?} {busy:?}");
-        assert!(matches!(Used::default().reap(), Reaped::NoChildren));
+        assert!(matches!(ReapedUsage::default().reap(), ReapResult::NoChildren));
     }
 }

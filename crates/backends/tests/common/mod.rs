@@ -1,4 +1,4 @@
-//! What the tests with real processes share: a backend in a temporary directory, orders, and
+//! Shared fixture of the tests with real processes: a backend in a temporary directory, orders, and
 //! waiting for reports.
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 
@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use muster_backends::cgroup::Hierarchies;
-use muster_backends::driver::{Backend, Command, Expected, Report};
+use muster_backends::driver::{Backend, BackendCommand, ExpectedTask, Report};
 use muster_backends::local::{LocalBackend, LocalConfig, TaskLimits, VirtualGpus};
 use muster_backends::process;
 use muster_backends::record::TaskDir;
 use muster_model::launch::{GangOrder, TaskOrder};
-use muster_model::payload::{Command as Program, Identity};
+use muster_model::payload::{Identity, TaskCommand as Program};
 use muster_model::{
     Attempt, AttemptId, Bytes, CpuMilli, DeviceSet, ElementId, GpuMilli, JobId, Observation, Rank,
     Span, StopCause, TaskExit,
@@ -32,7 +32,7 @@ pub struct Rig {
     pub limits: TaskLimits,
 }
 
-/// Which control groups the backend may use.
+/// Control groups that the backend may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Groups {
     Found,
@@ -53,8 +53,8 @@ impl Rig {
         rig
     }
 
-    /// Starts the backend again over the same directories, as a new daemon would. Actors of the old
-    /// one fall silent because nobody listens to them.
+    /// Restarts the backend over the same directories, as a new daemon would. Actors of the old one
+    /// exit because their report channel is closed.
     pub fn boot(&mut self) {
         self.backend = None;
         let (to, reports) = unbounded_channel();
@@ -84,12 +84,12 @@ impl Rig {
         self.backend.as_ref().unwrap()
     }
 
-    pub fn execute(&self, command: Command) {
+    pub fn execute(&self, command: BackendCommand) {
         self.backend().execute(command);
     }
 
     pub fn adopt(&self, tasks: &[(AttemptId, u32)]) {
-        let expected = tasks.iter().map(|(id, rank)| Expected {
+        let expected = tasks.iter().map(|(id, rank)| ExpectedTask {
             id: *id,
             rank: Rank(*rank),
             node: "here".into(),
@@ -97,7 +97,7 @@ impl Rig {
         self.backend().adopt(expected.collect());
     }
 
-    /// The next report on a task, apart from how far requests for checkpoints got.
+    /// Returns the next report on a task, except those on signal delivery.
     pub async fn next(&mut self) -> (AttemptId, u32, Observation) {
         loop {
             let next = self.next_of_all().await;
@@ -107,17 +107,16 @@ impl Rig {
         }
     }
 
-    /// The next report on a task.
+    /// Returns the next report on a task.
     pub async fn next_of_all(&mut self) -> (AttemptId, u32, Observation) {
         let report = tokio::time::timeout(PATIENCE, self.reports.recv()).await;
         match report.expect("a report in time").expect("an open channel") {
-            Report::Task(task) => (task.id, task.rank.0, task.what),
+            Report::Task(task) => (task.id, task.rank.0, task.observation),
             Report::Foreign { .. } => panic!("virtual devices have no foreign users"),
         }
     }
 
-    /// Waits until `count` reports have come that `wanted` accepts; others are an error unless they
-    /// repeat.
+    /// Waits for reports of `count` ranks that `wanted` accepts; panics on any other report.
     pub async fn all(
         &mut self,
         count: usize,
@@ -132,12 +131,12 @@ impl Rig {
         seen
     }
 
-    /// Prepares, lets go, and waits until every task runs.
+    /// Prepares the gang, sends Go, and waits until every task runs.
     pub async fn start(&mut self, order: &GangOrder) {
         let count = order.tasks.len();
-        self.execute(Command::Prepare(order.clone().into()));
+        self.execute(BackendCommand::Prepare(order.clone().into()));
         self.all(count, |what| *what == Observation::Prepared).await;
-        self.execute(Command::Go(order.id));
+        self.execute(BackendCommand::Go(order.id));
         self.all(count, |what| matches!(what, Observation::Prepared | Observation::Started)).await;
     }
 
@@ -147,7 +146,7 @@ impl Rig {
         self.exit().await
     }
 
-    /// The next report must be an exit.
+    /// Returns the next exit; panics on any other report but a start.
     pub async fn exit(&mut self) -> TaskExit {
         loop {
             match self.next().await.2 {
@@ -185,7 +184,7 @@ impl Rig {
 }
 
 impl Drop for Rig {
-    /// Ends what a failed test left, by what each supervisor's record says.
+    /// Ends processes that a failed test left, according to the supervisors' claims.
     fn drop(&mut self) {
         let mut open = vec![self.temp.path().join("state/jobs")];
         while let Some(dir) = open.pop() {
@@ -215,7 +214,7 @@ fn end_task(dir: &TaskDir) {
     }
     if let Ok(Some(order)) = dir.order() {
         let _ = order.cgroup.kill_all(PATIENCE);
-        let _ = process::until_empty(PATIENCE, || order.cgroup.remove());
+        let _ = process::poll_until(PATIENCE, || order.cgroup.remove());
     }
 }
 
@@ -223,7 +222,7 @@ pub fn id(job: u64, attempt: u32) -> AttemptId {
     AttemptId { element: ElementId::single(JobId(job)), attempt: Attempt(attempt) }
 }
 
-/// A gang of one script per task, one GPU each.
+/// Returns a gang with one task and one GPU per script.
 pub fn gang(id: AttemptId, scripts: &[&str]) -> GangOrder {
     let count = scripts.len() as u32;
     let tasks = scripts.iter().enumerate().map(|(rank, script)| TaskOrder {
@@ -269,12 +268,12 @@ pub fn gang(id: AttemptId, scripts: &[&str]) -> GangOrder {
 pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < PATIENCE, "waited in vain for: {what}");
+        assert!(start.elapsed() < PATIENCE, "timed out waiting for: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
-/// The pid that a script wrote to a file, once it is there.
+/// Waits for the pid that a script writes to a file, and returns it.
 pub async fn pid_in(path: &Path) -> i32 {
     let mut pid = None;
     until(&format!("a pid in {}", path.display()), || {
@@ -289,6 +288,6 @@ pub fn is_running(pid: i32) -> bool {
     muster_backends::process::Stat::read(pid).is_some_and(|stat| !stat.is_zombie)
 }
 
-pub fn stop(id: AttemptId) -> Command {
-    Command::Stop(id, StopCause::Cancelled)
+pub fn stop(id: AttemptId) -> BackendCommand {
+    BackendCommand::Stop(id, StopCause::Cancelled)
 }

@@ -6,11 +6,12 @@ use muster_api::types::BulkAction;
 use crate::act::{self, ActArgs};
 use crate::app::App;
 
-/// End jobs, whatever their state
+/// Cancel pending and running jobs
 ///
-/// A waiting job ends at once. A running one gets SIGTERM, and SIGKILL when its grace is over.
-/// Filters select among your own jobs that have not ended, and narrow each other; more than 10 jobs
-/// that were not typed one by one are asked about first. JSON: a list of what it came to per job.
+/// A pending job ends at once. A running one gets SIGTERM, and SIGKILL after its grace period.
+/// Filters select among your own jobs that have not ended; a job must match all of them. If a
+/// filter or range selects more than 10 jobs, confirmation is requested. JSON: a list with the
+/// result for each job.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "muster cancel [OPTIONS] JOB...\n       muster cancel [OPTIONS] FILTER...",
@@ -20,12 +21,12 @@ use crate::app::App;
                        \x20 muster cancel --queue research --dry-run\n\
                        \x20 muster cancel --all --yes"
 )]
-pub struct Args {
+pub struct CancelArgs {
     #[command(flatten)]
     act: ActArgs,
 }
 
-/// Runs the verb.
-pub async fn run(app: &App, args: Args) -> Result<u8> {
+/// Runs `muster cancel`; returns its exit code.
+pub async fn run(app: &App, args: CancelArgs) -> Result<u8> {
     act::run(app, &args.act, BulkAction::Cancel, "cancel").await
 }

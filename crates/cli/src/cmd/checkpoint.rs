@@ -4,84 +4,85 @@ use std::time::Duration;
 
 use anyhow::Result;
 use muster_api::types::SavedRequest;
-use muster_api::{Action, Client};
-use muster_model::view::{CheckpointView, ElementView, State};
+use muster_api::{Client, JobAction};
+use muster_model::view::{CheckpointView, ElementView, JobState};
 use muster_model::{ElementId, Span, Time, signal_name};
 use muster_report::clock;
 use serde::Serialize;
 
 use crate::app::App;
-use crate::args::Output;
+use crate::args::OutputArgs;
 use crate::connect;
 use crate::exit::{FAILURE, Failure, INTERRUPTED, UNANSWERED};
-use crate::jobref::{JobRef, Target};
+use crate::jobref::{JobRef, JobTarget};
 use crate::track::{PATIENCE, Tracker};
 
-/// Ask a running job to save its progress now
+/// Request a checkpoint of a running job
 ///
 /// Sends the signal of the job's `checkpoint` to those of its processes that handle it; the job
-/// answers by writing to `$MUSTER_CHECKPOINT_FILE`. With `--wait` the exit code is 0 once every
-/// running element has answered, 124 when one does not within the `grace` of its `checkpoint`, or
-/// when no process of it handles the signal by then, and 1 when one ended first.
+/// acknowledges by writing to `$MUSTER_CHECKPOINT_FILE`. With `--wait` the exit code is 0 once
+/// every running element has acknowledged, 124 if one does not within the `grace` of its
+/// `checkpoint` or if none of its processes handles the signal by then, and 1 if one ended first.
 ///
-/// With `--saved` it asks for nothing: it says for the job that its progress is saved, which a job
-/// that cannot reach that file may.
+/// With `--saved` no checkpoint is requested: the command acknowledges one for the job, for jobs
+/// that cannot write to that file.
 #[derive(Debug, clap::Args)]
-pub struct Args {
-    /// Job, as 3, 3[7] for one element of an array, or by name
+pub struct CheckpointArgs {
+    /// Job: 3, an array element 3[7], or a name
     #[arg(value_name = "JOB")]
     job: JobRef,
-    /// Wait for the answer
+    /// Wait for the acknowledgement
     #[arg(long)]
     wait: bool,
-    /// Say that the job has saved its progress as LABEL, such as "step 1200"
+    /// Acknowledge a checkpoint for the job: it is saved as LABEL, such as "step 1200"
     #[arg(long, value_name = "LABEL", conflicts_with = "wait")]
     saved: Option<String>,
-    /// With `--saved`, the rank that has; rank 0 speaks for its gang unless the job says `by: all`
+    /// With `--saved`: rank that acknowledges; rank 0 does for its gang unless the job has `by:
+    /// all`
     #[arg(long, value_name = "N", default_value_t = 0, requires = "saved")]
     rank: u32,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
 }
 
-/// What became of a request to one element.
+/// State of a checkpoint request to one element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Answer {
-    /// Nobody waited for it, or it may still come.
+enum CheckpointAnswer {
+    /// Not acknowledged so far, or not waited for.
     Open,
-    /// Its progress is saved.
+    /// Acknowledged: the progress is saved.
     Saved,
-    /// It did not say so in time.
+    /// Not acknowledged in time.
     Late,
-    /// No process of a task handled the signal in time, so it was not sent there.
+    /// Not sent to some task, because no process there handled the signal in time.
     Undelivered,
-    /// It ended, or began again, before it said so.
+    /// The element ended or restarted before it acknowledged.
     Ended,
 }
 
-/// One element that was asked.
+/// Checkpoint request to one element, with its result.
 #[derive(Debug, Serialize)]
-struct Asked {
+struct ElementCheckpoint {
     element: ElementId,
     attempt: u32,
-    answer: Answer,
-    /// Its last checkpoint.
+    answer: CheckpointAnswer,
+    /// Last checkpoint of the element.
     checkpoint: Option<CheckpointView>,
-    /// Tasks in which no process handles the signal so far.
+    /// Number of tasks in which no process handles the signal so far.
     undelivered: u32,
-    /// Tasks that it has.
+    /// Number of tasks of the element.
     tasks: usize,
     /// Number of the signal.
     signal: i32,
 }
 
-/// Runs the verb.
-pub async fn run(app: &App, args: Args) -> Result<u8> {
+/// Runs `muster checkpoint`; returns its exit code.
+pub async fn run(app: &App, args: CheckpointArgs) -> Result<u8> {
     let client = connect::find(&app.global)?;
     let target = args.job.resolve(&client).await?;
     if let Some(label) = args.saved {
-        return say_saved(
+        return acknowledge(
             app,
             &client,
             target,
@@ -90,23 +91,23 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
         )
         .await;
     }
-    // 1. Ask. What runs now is what is asked.
+    // 1. Send the request; it goes to the elements that run now.
     let before = client.job(target.job, target.index).await.map_err(Failure::from)?;
-    let running = before.job.elements.iter().filter(|element| element.state == State::Running);
-    let mut asked: Vec<Asked> = running
+    let running = before.job.elements.iter().filter(|element| element.state == JobState::Running);
+    let mut asked: Vec<ElementCheckpoint> = running
         .filter(|element| target.index.is_none_or(|index| element.element.index == index))
-        .map(|element| Asked {
+        .map(|element| ElementCheckpoint {
             element: element.element,
             attempt: element.attempt,
-            answer: Answer::Open,
+            answer: CheckpointAnswer::Open,
             checkpoint: element.checkpoint.clone(),
             undelivered: 0,
             tasks: element.tasks.len(),
             signal: 0,
         })
         .collect();
-    let message = super::act_on(&client, target, Action::Checkpoint).await?;
-    // 2. Wait, if that is wanted.
+    let message = super::act_on(&client, target, JobAction::Checkpoint).await?;
+    // 2. Wait for acknowledgements, with `--wait`.
     if args.wait {
         let interrupted = tokio::signal::ctrl_c();
         tokio::select! {
@@ -114,7 +115,7 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
             _ = interrupted => return Ok(INTERRUPTED),
         }
     }
-    // 3. Say what came of it.
+    // 3. Print the result.
     if args.output.json() {
         app.ui.json(&asked)?;
     } else if args.wait {
@@ -126,63 +127,64 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
     }
     let any = |answer| asked.iter().any(|one| one.answer == answer);
     Ok(match () {
-        () if any(Answer::Ended) => FAILURE,
-        () if any(Answer::Late) || any(Answer::Undelivered) => UNANSWERED,
+        () if any(CheckpointAnswer::Ended) => FAILURE,
+        () if any(CheckpointAnswer::Late) || any(CheckpointAnswer::Undelivered) => UNANSWERED,
         () => 0,
     })
 }
 
-/// Says for the job that its progress is saved.
-async fn say_saved(
+/// Acknowledges a checkpoint on behalf of the job.
+async fn acknowledge(
     app: &App,
     client: &Client,
-    target: Target,
+    target: JobTarget,
     request: SavedRequest,
-    output: &Output,
+    output: &OutputArgs,
 ) -> Result<u8> {
     let answer = client.saved(target.job, &request).await.map_err(Failure::from)?;
-    match output.json() {
-        true => app.ui.json(&answer)?,
-        false => app.ui.data(&format!("{}: {}\n", target.text(), answer.message))?,
+    if output.json() {
+        app.ui.json(&answer)?
+    } else {
+        app.ui.data(&format!("{}: {}\n", target.text(), answer.message))?
     }
     Ok(0)
 }
 
-/// Waits until nothing more is to be expected of what was asked at `since` or later.
+/// Waits until no request made at `since` or later is open.
 async fn wait(
     app: &App,
     client: &Client,
-    target: Target,
+    target: JobTarget,
     since: Time,
-    asked: &mut [Asked],
+    asked: &mut [ElementCheckpoint],
 ) -> Result<()> {
     let mut tracker = Tracker::of(client, &[target.job]);
     let mut patience = PATIENCE;
-    while asked.iter().any(|one| one.answer == Answer::Open) {
+    while asked.iter().any(|one| one.answer == CheckpointAnswer::Open) {
         let now = tracker.next(patience).await?.now;
         let mut left = Span::from_secs(PATIENCE.as_secs());
-        for one in asked.iter_mut().filter(|one| one.answer == Answer::Open) {
+        for one in asked.iter_mut().filter(|one| one.answer == CheckpointAnswer::Open) {
             let view =
                 client.job(target.job, Some(one.element.index)).await.map_err(Failure::from)?.job;
             let element = view.elements.into_iter().find(|element| element.element == one.element);
             let Some(element) = element else {
-                // Nobody knows it any more.
-                one.answer = Answer::Ended;
+                // The daemon does not hold the element any more.
+                one.answer = CheckpointAnswer::Ended;
                 continue;
             };
             one.answer = judge(&element, one.attempt, since, now);
             if let Some(request) = element.checkpoint_asked {
-                if one.answer == Answer::Open {
+                if one.answer == CheckpointAnswer::Open {
                     left = left.min(request.until.since(now));
                 }
                 let is_news = request.undelivered > 0 && one.undelivered == 0;
                 (one.undelivered, one.signal) = (request.undelivered, request.signal);
-                if is_news && one.answer == Answer::Open {
+                if is_news && one.answer == CheckpointAnswer::Open {
                     let wait = clock::elapsed(request.until.since(now));
                     app.ui.warning(&format!(
                         "{}: {}; waiting {wait} for one that does",
                         name(target, one.element),
-                        unheard(one)
+                        undelivered_text(one)
                     ));
                 }
             }
@@ -193,27 +195,29 @@ async fn wait(
     Ok(())
 }
 
-/// What became of a request to this attempt of an element. Saved is what the attempt itself said
-/// after it was asked, and nothing else.
-fn judge(element: &ElementView, attempt: u32, since: Time, now: Time) -> Answer {
-    let is_live = matches!(element.state, State::Running | State::Stopping);
+/// Returns the state of a request to this attempt of an element. It is saved only if the attempt
+/// itself acknowledged after the request.
+fn judge(element: &ElementView, attempt: u32, since: Time, now: Time) -> CheckpointAnswer {
+    let is_live = matches!(element.state, JobState::Running | JobState::Stopping);
     let saved = element.checkpoint.as_ref();
     let has_saved = saved.is_some_and(|saved| saved.attempt == attempt && saved.at >= since);
     match element.checkpoint_asked {
-        // Another attempt has requests of its own.
+        // A request to another attempt does not count.
         _ if element.attempt != attempt || !is_live => {
             let is_open = element.attempt == attempt && element.checkpoint_asked.is_some();
-            if has_saved && !is_open { Answer::Saved } else { Answer::Ended }
+            if has_saved && !is_open { CheckpointAnswer::Saved } else { CheckpointAnswer::Ended }
         }
-        None => Answer::Saved,
-        Some(request) if now >= request.until && request.undelivered > 0 => Answer::Undelivered,
-        Some(request) if now >= request.until => Answer::Late,
-        Some(_) => Answer::Open,
+        None => CheckpointAnswer::Saved,
+        Some(request) if now >= request.until && request.undelivered > 0 => {
+            CheckpointAnswer::Undelivered
+        }
+        Some(request) if now >= request.until => CheckpointAnswer::Late,
+        Some(_) => CheckpointAnswer::Open,
     }
 }
 
-/// That no process handles the signal, and where.
-fn unheard(asked: &Asked) -> String {
+/// Returns a message that no process handles the signal, and in how many tasks.
+fn undelivered_text(asked: &ElementCheckpoint) -> String {
     let signal = signal_name(asked.signal);
     match asked.tasks {
         0 | 1 => format!("no process of it handles {signal}"),
@@ -223,7 +227,7 @@ fn unheard(asked: &Asked) -> String {
     }
 }
 
-fn name(target: Target, element: ElementId) -> String {
+fn name(target: JobTarget, element: ElementId) -> String {
     match target.index {
         Some(_) => target.text(),
         None if element.index > 0 => element.to_string(),
@@ -231,14 +235,16 @@ fn name(target: Target, element: ElementId) -> String {
     }
 }
 
-fn sentence(asked: &Asked) -> String {
+fn sentence(asked: &ElementCheckpoint) -> String {
     let label = asked.checkpoint.as_ref().map_or("", |saved| saved.label.as_str());
     match asked.answer {
-        Answer::Saved if label.is_empty() => "saved its progress".to_owned(),
-        Answer::Saved => format!("saved its progress ({})", muster_report::style::clean(label)),
-        Answer::Late => "did not answer in time".to_owned(),
-        Answer::Undelivered => format!("was not asked: {}", unheard(asked)),
-        Answer::Ended => "ended before it answered".to_owned(),
-        Answer::Open => "was asked".to_owned(),
+        CheckpointAnswer::Saved if label.is_empty() => "saved its progress".to_owned(),
+        CheckpointAnswer::Saved => {
+            format!("saved its progress ({})", muster_report::style::clean(label))
+        }
+        CheckpointAnswer::Late => "did not acknowledge in time".to_owned(),
+        CheckpointAnswer::Undelivered => format!("was not signalled: {}", undelivered_text(asked)),
+        CheckpointAnswer::Ended => "ended before it acknowledged".to_owned(),
+        CheckpointAnswer::Open => "checkpoint requested".to_owned(),
     }
 }

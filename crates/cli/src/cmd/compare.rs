@@ -1,35 +1,35 @@
-//! `muster compare`: two control planes, dimension by dimension. Compared in `muster-advise`,
-//! written in `muster-report`.
+//! `muster compare`: compares two control planes. `muster-advise` makes the comparison and
+//! `muster-report` renders it.
 
 use anyhow::Result;
-use muster_model::advice::Plane;
-use muster_report::compare::{Detail, compare};
+use muster_model::advice::ControlPlane;
+use muster_report::compare::{CompareDetail, compare};
 
 use crate::app::App;
-use crate::args::Output;
+use crate::args::OutputArgs;
 use crate::exit::Failure;
 use crate::facts::{FactArgs, RuleArgs};
 
 /// Compare two control planes, dimension by dimension
 ///
-/// Each stands native, with an add-on, weak or none, as the page that is named has it; where a page
-/// has aged, what is true today stands below with its own source. With facts of a workload, the
-/// dimensions that matter for it come first, and the end says what `muster advise` makes of both.
-/// JSON: a `Comparison`, always with everything.
+/// Support is native, by an add-on, weak or none, according to the cited page; if a page is
+/// outdated, the present state follows with its own source. With facts of a workload, the
+/// dimensions that matter for it come first, and the end shows what `muster advise` says about
+/// both. JSON: a `Comparison`, always complete.
 ///
 ///   muster compare slurm kubernetes
 ///   muster compare slurm kubernetes --nodes 8 --tightly-coupled --bare-metal
 ///   muster compare ray slurm --facts workload.yaml
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
-pub struct Args {
-    /// One of none, slurm, kubernetes, k3s, ray
+pub struct CompareArgs {
+    /// First control plane: none, slurm, kubernetes, k3s or ray
     #[arg(value_enum, ignore_case = true, hide_possible_values = true)]
     one: PlaneArg,
-    /// Another one
+    /// Second control plane, another one of these
     #[arg(value_enum, ignore_case = true, hide_possible_values = true)]
     other: PlaneArg,
-    /// Write out also what does not matter for the facts
+    /// Include dimensions that do not matter for the facts
     #[arg(long)]
     all: bool,
     #[command(flatten)]
@@ -37,13 +37,13 @@ pub struct Args {
     #[command(flatten)]
     rules: RuleArgs,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
 }
 
-/// A plane by its name on the command line.
+/// Control plane by its name on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum PlaneArg {
-    /// People, ssh and conventions
+    /// No scheduler: ssh and conventions
     #[value(aliases = ["ssh", "nothing"])]
     None,
     /// The batch workload manager
@@ -53,33 +53,33 @@ enum PlaneArg {
     Kubernetes,
     /// Kubernetes in one binary
     K3s,
-    /// The Python-native runtime
+    /// The Python-native distributed runtime
     Ray,
 }
 
-impl From<PlaneArg> for Plane {
+impl From<PlaneArg> for ControlPlane {
     fn from(plane: PlaneArg) -> Self {
         match plane {
-            PlaneArg::None => Plane::None,
-            PlaneArg::Slurm => Plane::Slurm,
-            PlaneArg::Kubernetes => Plane::Kubernetes,
-            PlaneArg::K3s => Plane::K3s,
-            PlaneArg::Ray => Plane::Ray,
+            PlaneArg::None => ControlPlane::None,
+            PlaneArg::Slurm => ControlPlane::Slurm,
+            PlaneArg::Kubernetes => ControlPlane::Kubernetes,
+            PlaneArg::K3s => ControlPlane::K3s,
+            PlaneArg::Ray => ControlPlane::Ray,
         }
     }
 }
 
-/// Runs the verb.
-pub fn run(app: &App, args: &Args) -> Result<u8> {
-    let planes = [Plane::from(args.one), Plane::from(args.other)];
+/// Runs `muster compare`; returns its exit code.
+pub fn run(app: &App, args: &CompareArgs) -> Result<u8> {
+    let planes = [ControlPlane::from(args.one), ControlPlane::from(args.other)];
     if planes[0] == planes[1] {
-        let others: Vec<&str> = Plane::ALL
+        let others: Vec<&str> = ControlPlane::ALL
             .iter()
             .filter(|plane| **plane != planes[0])
             .map(|plane| plane.name())
             .collect();
-        return Err(Failure::usage(format!("{} is compared with itself", planes[0]))
-            .hint(format!("name another one: {}", others.join(", ")))
+        return Err(Failure::usage(format!("cannot compare {} with itself", planes[0]))
+            .hint(format!("name another control plane: {}", others.join(", ")))
             .into());
     }
     let mut workload = args.facts.read()?;
@@ -91,7 +91,7 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
         app.ui.json(&comparison)?;
         return Ok(0);
     }
-    let detail = if args.all { Detail::All } else { Detail::Matters };
+    let detail = if args.all { CompareDetail::All } else { CompareDetail::Matters };
     app.ui.data(&compare(&comparison, detail, &app.ui.style()))?;
     Ok(0)
 }

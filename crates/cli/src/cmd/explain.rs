@@ -4,27 +4,27 @@ use anyhow::Result;
 use muster_report::explain::explain;
 
 use crate::app::App;
-use crate::args::Output;
+use crate::args::OutputArgs;
 use crate::connect;
 use crate::exit::Failure;
 use crate::jobref::JobRef;
 
-/// Say why a job waits, when it starts, and what would start it now; or where it runs, and how good
-/// a place that is
+/// Explain why a job is pending, when it starts and what would start it now; or where it runs and
+/// how good its placement is
 ///
-/// A change is offered only if the job, cancelled and submitted anew with it, does start. JSON: an
-/// `Explained`.
+/// A change is suggested only if the job would start when cancelled and resubmitted with it. JSON:
+/// an `ExplainResponse`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
-    /// Job, as 3, 3[7] for one element of an array, or by name
+pub struct ExplainArgs {
+    /// Job: 3, an array element 3[7], or a name
     #[arg(value_name = "JOB")]
     job: JobRef,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
 }
 
-/// Runs the verb.
-pub async fn run(app: &App, args: Args) -> Result<u8> {
+/// Runs `muster explain`; returns its exit code.
+pub async fn run(app: &App, args: ExplainArgs) -> Result<u8> {
     let client = connect::find(&app.global)?;
     let target = args.job.resolve(&client).await?;
     let explained = client.explain(target.job, target.index).await.map_err(Failure::from)?;

@@ -1,4 +1,4 @@
-//! `muster info`: who answers. Hidden: for tests and for questions in bug reports.
+//! `muster info`: information on the daemon. Hidden: for tests and bug reports.
 
 use anyhow::Result;
 
@@ -6,12 +6,12 @@ use crate::app::App;
 use crate::connect;
 use crate::exit::Failure;
 
-/// Show the daemon that answers, as JSON
+/// Show information on the daemon as JSON
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct InfoArgs {}
 
-/// Runs the verb.
-pub async fn run(app: &App, _: Args) -> Result<u8> {
+/// Runs `muster info`; returns its exit code.
+pub async fn run(app: &App, _: InfoArgs) -> Result<u8> {
     let client = connect::find(&app.global)?;
     app.ui.json(&client.info().await.map_err(Failure::from)?)?;
     Ok(0)

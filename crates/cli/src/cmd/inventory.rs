@@ -1,5 +1,5 @@
-//! `muster inventory`: the cluster file of what there is. It reads and writes down; it never asks
-//! Slurm or Kubernetes itself.
+//! `muster inventory`: writes a cluster file of existing nodes. It reads this machine or saved
+//! output of Slurm and Kubernetes; it never queries them itself.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use muster_backends::inventory::{self, Inventory, Listed, Options};
+use muster_backends::inventory::{self, Inventory, InventoryOptions, ListedNode};
 use muster_backends::local::{self, VirtualGpus};
 use muster_model::{GpuModel, NodeSpec};
 use muster_spec::{Cluster, ClusterNotes, Unwritable, write_cluster};
@@ -17,8 +17,8 @@ use crate::exit::{Failure, USAGE};
 use crate::output_files;
 use crate::source;
 
-/// Largest list that is read: kubectl prints some 15 KB for a node, so that this is more than
-/// 15,000 of them.
+/// Largest list in bytes that is read: kubectl prints some 15 KB per node, so this is more than
+/// 15,000 nodes.
 const MAX_BYTES: u64 = 256 << 20;
 
 const EXAMPLES: &str = "\
@@ -28,48 +28,48 @@ Examples:
   kubectl get nodes -o json > nodes.json
   muster inventory --from nodes.json --level zone=topology.kubernetes.io/zone";
 
-/// Write down what there is as a cluster file
+/// Write a cluster file of existing nodes and GPUs
 ///
-/// Without --from it looks at this machine, as the daemon does. With --from it reads what Slurm or
-/// Kubernetes prints of its nodes and finds out by itself which of them it is. The cluster file
-/// goes to stdout. docs/inventory.md says what is read from where.
+/// Without --from it describes this machine, as the daemon sees it. With --from it reads a node
+/// list of Slurm or Kubernetes, whose format is detected. The cluster file goes to stdout. See
+/// docs/inventory.md.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
-pub struct Args {
-    /// Read nodes from this file in place of this machine; `-` is stdin. `sinfo --json`, `scontrol
-    /// show nodes --json` or `kubectl get nodes -o json`
+pub struct InventoryArgs {
+    /// Read nodes from this file in place of this machine: output of `sinfo --json`, `scontrol show
+    /// nodes --json` or `kubectl get nodes -o json`; `-` is stdin
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
-    /// Write to this file in place of stdout, which `-` is too
+    /// Write to this file; `-` is stdout, the default
     #[arg(short = 'o', long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write over the file if it is there
+    /// Overwrite the file if it exists
     #[arg(long, requires = "output")]
     force: bool,
-    /// A topology level, and the Kubernetes label that names a node's domain of it; repeat from the
-    /// widest to the narrowest
+    /// Topology level, and the Kubernetes label with a node's domain at that level; repeat from the
+    /// widest level to the narrowest
     #[arg(long, value_name = "LEVEL=LABEL", requires = "from")]
-    level: Vec<Level>,
-    /// Keep this Kubernetes label beside pool and zone; may be repeated
+    level: Vec<TopologyLabel>,
+    /// Keep this Kubernetes label, besides pool and zone; may be repeated
     #[arg(long, value_name = "LABEL", requires = "from")]
     keep_label: Vec<String>,
-    /// Model of the GPUs for which the list names none, such as h100
+    /// Model of GPUs whose model is not in the list, such as h100
     #[arg(long, value_name = "MODEL", requires = "from", value_parser = model)]
     gpu: Option<GpuModel>,
-    /// This machine with so many GPUs that do not exist, and none that do: 8, 8:h100, or
+    /// Describe this machine with simulated GPUs in place of its own: 8, 8:h100, or
     /// 2:a100,7:a100-1g.10gb
     #[arg(long, value_name = "N[:MODEL],..", conflicts_with = "from")]
     virtual_gpus: Option<VirtualGpus>,
 }
 
-/// `leaf=network.topology.nvidia.com/leaf`.
+/// Topology level and its label, as in `leaf=network.topology.nvidia.com/leaf`.
 #[derive(Clone, Debug)]
-struct Level {
+struct TopologyLabel {
     name: String,
     label: String,
 }
 
-impl FromStr for Level {
+impl FromStr for TopologyLabel {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -87,21 +87,22 @@ impl FromStr for Level {
 fn model(text: &str) -> Result<GpuModel, String> {
     let allowed =
         |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_' | '.');
-    match !text.is_empty() && text.len() <= 64 && text.chars().all(allowed) {
-        true => Ok(GpuModel::from(text)),
-        false => Err("expected a model of lower-case letters and digits, such as h100".to_owned()),
+    if !text.is_empty() && text.len() <= 64 && text.chars().all(allowed) {
+        Ok(GpuModel::from(text))
+    } else {
+        Err("expected a model of lower-case letters and digits, such as h100".to_owned())
     }
 }
 
-/// Runs the verb.
-pub fn run(app: &App, args: &Args) -> Result<u8> {
-    // 1. What there is.
+/// Runs `muster inventory`; returns its exit code.
+pub fn run(app: &App, args: &InventoryArgs) -> Result<u8> {
+    // 1. Read the nodes.
     let found = match &args.from {
-        Some(path) => listed(path, args)?,
+        Some(path) => read_list(path, args)?,
         None => this_machine(args.virtual_gpus.as_ref())?,
     };
 
-    // 2. As text that reads back as the same.
+    // 2. Render them; `write_cluster` checks that the text parses to the same cluster.
     let nodes: Vec<NodeSpec> = found.nodes.iter().map(|listed| listed.node.clone()).collect();
     let summary = format!("{}, from {}", summary(&nodes), found.source);
     let out_of_service = found.nodes.iter().filter(|listed| is_out_of_service(listed)).count();
@@ -116,7 +117,7 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
     let cluster = Cluster { levels: found.levels, nodes };
     let text = write_cluster(&cluster, &notes).map_err(unwritable)?;
 
-    // 3. Out.
+    // 3. Write the file.
     match &args.output {
         Some(path) if path.as_os_str() != "-" => output_files::write(path, &text, args.force)?,
         _ => app.ui.bytes(text.as_bytes())?,
@@ -124,14 +125,14 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
     app.ui.status(&summary);
     if out_of_service > 0 {
         app.ui.warning(&format!(
-            "{out_of_service} out of service now; comments in the file say which and why"
+            "{out_of_service} out of service; comments in the file say which and why"
         ));
     }
     found.hints.iter().for_each(|hint| app.ui.hint(hint));
     Ok(0)
 }
 
-/// What a cluster file cannot say.
+/// Converts the error of a cluster that cannot be written as a cluster file.
 pub(super) fn unwritable(error: Unwritable) -> Failure {
     match error {
         Unwritable::Refused(diagnostics) => Failure::from(*diagnostics),
@@ -139,14 +140,14 @@ pub(super) fn unwritable(error: Unwritable) -> Failure {
     }
 }
 
-fn is_out_of_service(listed: &Listed) -> bool {
+fn is_out_of_service(listed: &ListedNode) -> bool {
     listed.notes.iter().any(|note| note.starts_with("out of service"))
 }
 
-/// What another control plane printed.
-fn listed(path: &Path, args: &Args) -> Result<Inventory> {
+/// Reads a node list of another control plane.
+fn read_list(path: &Path, args: &InventoryArgs) -> Result<Inventory> {
     let (name, text) = source::text(path, MAX_BYTES)?;
-    let options = Options {
+    let options = InventoryOptions {
         levels: args
             .level
             .iter()
@@ -165,22 +166,23 @@ fn listed(path: &Path, args: &Args) -> Result<Inventory> {
     Ok(inventory::read(&text, &options).map_err(refused)?)
 }
 
-/// This machine, as the daemon sees it. Having no GPU is an answer.
+/// Describes this machine, as the daemon sees it. A machine without GPUs is not an error.
 fn this_machine(virtual_gpus: Option<&VirtualGpus>) -> Result<Inventory> {
     let (node, _) = local::inspect(&muster_daemon::host_name().into(), virtual_gpus)
-        .context("cannot read the facts of this machine")?;
+        .context("cannot read the hardware of this machine")?;
     let mut notes = Vec::new();
     match (virtual_gpus, node.devices.is_empty()) {
-        (Some(_), false) => notes.push("virtual GPUs: no hardware behind them".to_owned()),
-        (None, true) => notes
-            .push("no GPU was found: neither NVIDIA's driver nor an AMD device answers".to_owned()),
+        (Some(_), false) => notes.push("virtual GPUs: simulated, without hardware".to_owned()),
+        (None, true) => {
+            notes.push("no GPU was found: no NVIDIA driver and no AMD device".to_owned())
+        }
         _ => {}
     }
     let nodes = vec![inventory::declared(node, notes)];
     Ok(Inventory { source: "this machine", levels: Vec::new(), nodes, hints: Vec::new() })
 }
 
-/// `8 nodes with 48 GPUs (40 h100, 8 a100)`.
+/// Returns a summary such as `8 nodes with 48 GPUs (40 h100, 8 a100)`.
 pub(super) fn summary(nodes: &[NodeSpec]) -> String {
     let mut models: Vec<(&GpuModel, usize)> = Vec::new();
     for device in nodes.iter().flat_map(|node| &node.devices) {

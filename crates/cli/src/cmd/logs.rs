@@ -6,34 +6,34 @@ use anyhow::Result;
 
 use crate::app::App;
 use crate::connect;
-use crate::follow::{self, Which};
+use crate::follow::{self, OutputSelection};
 use crate::jobref::JobRef;
 
-/// Show the output of a task
+/// Show the output of a job's tasks
 ///
-/// What the task wrote to stdout and stderr, as it was written. With --follow, goes on until the
-/// task has ended. With --rank all, the lines of all tasks, each behind the number of its rank:
-/// rank by rank, or with --follow as they come.
+/// Prints what the task of rank 0, or of another --rank, wrote to stdout and stderr. With --follow,
+/// continues until the task has ended. With --rank all, prints the lines of all tasks, each
+/// prefixed with its rank: rank by rank, or with --follow as they are written.
 #[derive(Debug, clap::Args)]
-pub struct Args {
-    /// Job, as 3, 3[7] for one element of an array, or by name
+pub struct LogsArgs {
+    /// Job: 3, an array element 3[7], or a name
     #[arg(value_name = "JOB")]
     job: JobRef,
-    /// Go on until the task has ended
+    /// Follow the output until the task has ended
     #[arg(short, long)]
     follow: bool,
-    /// Task of the gang, or `all`
+    /// Rank of the task, or `all`
     #[arg(short, long, value_name = "N", default_value = "0")]
     rank: Ranks,
-    /// Which start of the job; by default the last one
+    /// Attempt (start) of the job; by default the last one
     #[arg(long, value_name = "N")]
     attempt: Option<u32>,
-    /// Only the last lines
+    /// Show only this many last lines
     #[arg(short = 'n', long, value_name = "LINES")]
     tail: Option<u32>,
 }
 
-/// One rank, or all of them.
+/// Rank as typed; `None` is all ranks.
 #[derive(Clone, Copy, Debug)]
 struct Ranks(Option<u32>);
 
@@ -51,21 +51,22 @@ impl FromStr for Ranks {
     }
 }
 
-/// Runs the verb.
-pub async fn run(app: &App, args: Args) -> Result<u8> {
+/// Runs `muster logs`; returns its exit code.
+pub async fn run(app: &App, args: LogsArgs) -> Result<u8> {
     let client = connect::find(&app.global)?;
     if args.follow {
-        client.stay(muster_api::Stay::Watches);
+        client.set_wait_mode(muster_api::WaitMode::Watch);
     }
     let target = args.job.resolve(&client).await?;
-    let which = Which { rank: args.rank.0, attempt: args.attempt, tail: args.tail };
+    let which = OutputSelection { rank: args.rank.0, attempt: args.attempt, tail: args.tail };
     if args.rank.0.is_none() {
-        follow::all(app, &client, target, which, args.follow).await?;
+        follow::print_all_ranks(app, &client, target, which, args.follow).await?;
         return Ok(0);
     }
-    match args.follow {
-        true => follow::follow(app, &client, target, which).await?,
-        false => follow::print(app, &client, target, which).await?,
+    if args.follow {
+        follow::follow(app, &client, target, which).await?
+    } else {
+        follow::print(app, &client, target, which).await?
     }
     Ok(0)
 }

@@ -1,5 +1,4 @@
-//! `muster man`: manual pages in the sections that readers of manuals look for, EXIT STATUS and
-//! EXAMPLES among them.
+//! `muster man`: manual pages with the usual sections, including EXIT STATUS and EXAMPLES.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,24 +11,24 @@ use crate::app::App;
 use crate::args::Cli;
 use crate::exit;
 
-/// Print the manual page, or write all of them into a directory
+/// Print the manual page of muster, or write the pages of all subcommands to a directory
 ///
 /// Read it with `muster man | man -l -`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
-    /// Write a page for muster and one for each verb into this directory
+pub struct ManArgs {
+    /// Write a page for muster and one for each subcommand to this directory
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
 
-/// Runs the verb.
-pub fn run(app: &App, args: &Args) -> Result<u8> {
+/// Runs `muster man`; returns its exit code.
+pub fn run(app: &App, args: &ManArgs) -> Result<u8> {
     let mut command = Cli::command().disable_help_subcommand(true);
     command.build();
     match &args.dir {
         Some(dir) => {
             std::fs::create_dir_all(dir)
-                .with_context(|| format!("cannot make {}", dir.display()))?;
+                .with_context(|| format!("cannot create {}", dir.display()))?;
             write_all(dir, &command, "muster")?;
         }
         None => app.ui.bytes(&page(&command, "muster")?)?,
@@ -37,7 +36,7 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
     Ok(0)
 }
 
-/// Writes the page of a command and of those below it: `muster-nodes-drain.1`.
+/// Writes the pages of a command and of its subcommands, such as `muster-nodes-drain.1`.
 fn write_all(dir: &Path, command: &clap::Command, name: &str) -> Result<()> {
     let path = dir.join(format!("{name}.1"));
     std::fs::write(&path, page(command, name)?)
@@ -62,7 +61,7 @@ fn page(command: &clap::Command, name: &str) -> Result<Vec<u8>> {
     }
     let status = match name {
         "muster" => exit::HELP.split_once('\n').map_or(exit::HELP, |(_, codes)| codes),
-        _ => "As of every verb: see EXIT STATUS in muster(1).",
+        _ => "See EXIT STATUS in muster(1).",
     };
     section(&mut page, "EXIT STATUS", status)?;
     match help.strip_prefix("Examples:\n") {
@@ -77,7 +76,7 @@ fn page(command: &clap::Command, name: &str) -> Result<Vec<u8>> {
     Ok(page)
 }
 
-/// A day with it, for the page of the program itself.
+/// Examples in the page of the program itself.
 const EXAMPLES: &str = "\
   muster run --gpus 2 --time 12h -- python train.py
   muster run train.yaml --watch
@@ -86,12 +85,12 @@ const EXAMPLES: &str = "\
   muster logs -f train
   muster cancel --state pending --name 'sweep-*'";
 
-/// A section whose lines stay as they are.
+/// Writes a section whose lines are not filled.
 fn section(page: &mut Vec<u8>, title: &str, text: &str) -> Result<()> {
     writeln!(page, ".SH \"{title}\"\n.nf")?;
     for line in text.lines() {
         let line = line.replace('\\', "\\e").replace('-', "\\-");
-        // A point or an apostrophe at the start would be a request.
+        // A leading period or apostrophe would be a roff request.
         let guard = if line.starts_with(['.', '\'']) { "\\&" } else { "" };
         writeln!(page, "{guard}{line}")?;
     }

@@ -1,4 +1,4 @@
-//! One file per verb: its options with their help, and what it does.
+//! One file per subcommand: its options with their help texts, and its implementation.
 
 pub mod advise;
 pub mod attach;
@@ -40,12 +40,12 @@ pub mod whatif;
 
 use anyhow::Result;
 use muster_api::types::ActionRequest;
-use muster_api::{Action, Client};
+use muster_api::{Client, JobAction};
 
 use crate::exit::Failure;
-use crate::jobref::Target;
+use crate::jobref::JobTarget;
 
-async fn act_on(client: &Client, target: Target, action: Action) -> Result<String> {
+async fn act_on(client: &Client, target: JobTarget, action: JobAction) -> Result<String> {
     let request = ActionRequest { index: target.index };
     let response = client.act(target.job, action, request).await.map_err(Failure::from)?;
     Ok(response.message)

@@ -1,5 +1,5 @@
-//! `muster __names`: numbers and names of jobs for the completion of a shell. Quick, and silent
-//! whatever goes wrong: a person is in the middle of a line.
+//! `muster __names`: prints numbers and names of jobs for shell completion. It must be fast, and it
+//! ignores all errors, since the user is typing a command line.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -12,21 +12,21 @@ use crate::app::App;
 use crate::connect;
 use crate::jobref;
 
-/// A shell waits no longer for what may follow.
+/// Longest time that completion may take.
 const PATIENCE: Duration = Duration::from_millis(700);
-/// More are not read by a person who presses a key.
+/// Largest number of jobs that are completed.
 const MOST: u32 = 300;
 
 /// Print numbers and names of jobs, for completion
 #[derive(Debug, clap::Args)]
-pub struct Args {
-    /// Also jobs that have ended
+pub struct NamesArgs {
+    /// Include jobs that have ended
     #[arg(short, long)]
     all: bool,
 }
 
-/// Runs the verb: your own jobs, each name once.
-pub async fn run(app: &App, args: Args) -> Result<u8> {
+/// Prints the user's own jobs, each name once.
+pub async fn run(app: &App, args: NamesArgs) -> Result<u8> {
     let Ok(client) = connect::find(&app.global) else { return Ok(0) };
     let user = Some(jobref::own_name().to_string());
     let filter = JobFilter { all: args.all, user, first: Some(MOST), ..JobFilter::default() };
@@ -37,7 +37,7 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
     let mut names = BTreeSet::new();
     for job in &list.jobs {
         let _ = writeln!(words, "{}", job.job);
-        // What a shell would have to quote is completed by its number.
+        // Names that would need quoting are completed by number only.
         let is_plain =
             job.name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
         if is_plain && names.insert(&job.name) {

@@ -9,76 +9,77 @@ use muster_report::nodes::nodes;
 use muster_spec::quantity::{parse_instant, parse_span};
 
 use crate::app::App;
-use crate::args::Output;
+use crate::args::OutputArgs;
 use crate::connect;
 use crate::exit::Failure;
 
-/// List nodes and their GPUs, or take nodes and GPUs out of service
+/// List nodes and their GPUs, or drain and resume them
 ///
-/// Virtual GPUs are marked as virtual; GPUs that a foreign process uses are not given away. JSON: a
-/// `NodeList`.
+/// Simulated GPUs are marked as virtual. GPUs in use by processes outside Muster are not allocated.
+/// JSON: a `NodeList`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct NodesArgs {
     #[command(subcommand)]
-    action: Option<Action>,
+    action: Option<NodesCommand>,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
-    /// Start nothing new on a node, or on some of its GPUs; what runs goes on
+enum NodesCommand {
+    /// Drain a node or some of its GPUs: no job starts there, running jobs keep running
     ///
-    /// With `--at` or `--in`, what ends before that time, its limit and grace counted, still starts
-    /// there.
-    Drain(Drain),
-    /// Take a drained node, or drained GPUs, back
+    /// With `--at` or `--in`, jobs whose time limit and grace period end before that time still
+    /// start there.
+    Drain(DrainArgs),
+    /// Return a drained node, or drained GPUs, to service
     Resume {
         /// Name of the node
         #[arg(value_name = "NODE")]
         node: String,
-        /// Only these GPUs, which were drained by themselves: `3`, `0-3`, or a UUID
+        /// Only these GPUs, if they were drained individually: `3`, `0-3`, or a UUID
         #[arg(long, value_name = "GPU,…", value_delimiter = ',')]
         gpu: Vec<String>,
     },
 }
 
 #[derive(Debug, clap::Args)]
-struct Drain {
+struct DrainArgs {
     /// Name of the node
     #[arg(value_name = "NODE")]
     node: String,
-    /// Only these GPUs: `3`, `0-3`, a UUID, or the UUID of a GPU for all MIG slices of it
+    /// Only these GPUs: `3`, `0-3`, a UUID, or the UUID of a GPU for all its MIG slices
     #[arg(long, value_name = "GPU,…", value_delimiter = ',')]
     gpu: Vec<String>,
-    /// Not now, but at this time: `18:00` is the next such time here, or `2026-08-01T06:00:00Z`
+    /// Start of the drain: `18:00` for the next 18:00 local time, or `2026-08-01T06:00:00Z`; by
+    /// default now
     #[arg(long, value_name = "TIME", value_parser = parse_at, conflicts_with = "after")]
     at: Option<At>,
-    /// Not now, but so much later: `2h`
+    /// Time until the drain starts: `2h`
     #[arg(long = "in", value_name = "SPAN", value_parser = parse_in, id = "after")]
     after: Option<Span>,
-    /// Stop what runs there at that time, and queue it again
+    /// Stop jobs that still run there when the drain starts, and requeue them
     #[arg(long)]
     stop: bool,
-    /// Why, for people
+    /// Reason, shown in `muster nodes`
     #[arg(long, default_value = "", hide_default_value = true)]
     reason: String,
 }
 
-/// An instant, or a time of day.
+/// Instant, or a time of day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
-    /// That one.
+    /// Absolute time, as typed with a date.
     Instant(Time),
-    /// The next one.
+    /// Next occurrence of a local time of day.
     TimeOfDay(civil::Time),
 }
 
-/// Runs the verb.
-pub async fn run(app: &App, args: Args) -> Result<u8> {
+/// Runs `muster nodes`; returns its exit code.
+pub async fn run(app: &App, args: NodesArgs) -> Result<u8> {
     let client = connect::find(&app.global)?;
     let response = match args.action {
-        Some(Action::Drain(drain)) => {
+        Some(NodesCommand::Drain(drain)) => {
             let now = jiff::Zoned::now();
             let at = drain.at.map(|at| instant(at, &now)).transpose()?;
             let request = DrainRequest {
@@ -90,15 +91,16 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
             };
             client.drain(&drain.node, &request).await.map_err(Failure::from)?
         }
-        Some(Action::Resume { node, gpu }) => {
+        Some(NodesCommand::Resume { node, gpu }) => {
             let request = ResumeRequest { gpus: gpu };
             client.resume(&node, &request).await.map_err(Failure::from)?
         }
         None => {
             let list = client.nodes().await.map_err(Failure::from)?;
-            match args.output.json() {
-                true => app.ui.json(&list)?,
-                false => app.ui.data(&nodes(&list.nodes, list.now, &app.ui.style()))?,
+            if args.output.json() {
+                app.ui.json(&list)?
+            } else {
+                app.ui.data(&nodes(&list.nodes, list.now, &app.ui.style()))?
             }
             return Ok(0);
         }
@@ -107,7 +109,7 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
     Ok(0)
 }
 
-/// The instant that is meant: of a time of day, the next.
+/// Returns the instant of a time as typed; for a time of day, its next occurrence after `now`.
 pub fn instant(at: At, now: &jiff::Zoned) -> Result<Time> {
     let time = match at {
         At::Instant(time) => return Ok(time),
@@ -122,7 +124,7 @@ pub fn instant(at: At, now: &jiff::Zoned) -> Result<Time> {
     Ok(Time(u64::try_from(next.timestamp().as_millisecond())?))
 }
 
-/// Reads an instant, or a time of day.
+/// Parses an instant or a time of day.
 pub fn parse_at(text: &str) -> Result<At, String> {
     let is_time_of_day = text.len() <= 8 && text.contains(':');
     let time = is_time_of_day.then(|| text.parse::<civil::Time>().ok()).flatten();
@@ -135,7 +137,7 @@ pub fn parse_at(text: &str) -> Result<At, String> {
     }
 }
 
-/// Reads a length of time.
+/// Parses a duration such as `2h`.
 pub fn parse_in(text: &str) -> Result<Span, String> {
     parse_span(text).map_err(|error| error.label)
 }

@@ -7,27 +7,27 @@ use muster_api::types::QueuesRequest;
 use muster_report::queues::queues;
 
 use crate::app::App;
-use crate::args::Output;
+use crate::args::OutputArgs;
 use crate::connect;
 use crate::exit::Failure;
 use crate::source;
 
 /// List queues, or replace them
 ///
-/// GPUs in use and quota, what waits and runs, and the share that orders a queue among its siblings
-/// (lowest goes first). JSON: a `QueueList`.
+/// GPUs in use and quota, pending and running jobs, and the fair-share value that orders sibling
+/// queues (lowest first). JSON: a `QueueList`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
-    /// Replace the tree by that of a queue file; - is stdin. Jobs of queues that are gone move to
+pub struct QueuesArgs {
+    /// Replace the queue tree by that of a queue file; - is stdin. Jobs of removed queues move to
     /// the default queue
     #[arg(long, value_name = "FILE")]
     set: Option<PathBuf>,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
 }
 
-/// Runs the verb.
-pub async fn run(app: &App, args: Args) -> Result<u8> {
+/// Runs `muster queues`; returns its exit code.
+pub async fn run(app: &App, args: QueuesArgs) -> Result<u8> {
     if let Some(file) = &args.set {
         let text = source::read(file)?;
         muster_spec::parse_queues(&text.source, text.file.as_deref()).map_err(Failure::from)?;

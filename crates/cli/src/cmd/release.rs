@@ -8,9 +8,9 @@ use crate::app::App;
 
 /// Let held jobs start
 ///
-/// Undoes `muster hold` and `run --hold`, but not the hold of an administrator: `muster explain`
-/// says who holds a job. An administrator releases that first, and the user's own hold after it.
-/// Filters select as in `muster cancel`. JSON: a list of what it came to per job.
+/// Undoes `muster hold` and `run --hold`. The hold of an administrator must be released by an
+/// administrator first; `muster explain` says whose hold it is. Filters select as in `muster
+/// cancel`. JSON: a list with the result for each job.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "muster release [OPTIONS] JOB...\n       muster release [OPTIONS] FILTER...",
@@ -18,12 +18,12 @@ use crate::app::App;
                        \x20 muster release 12-40\n\
                        \x20 muster release --state held --name 'sweep-*'"
 )]
-pub struct Args {
+pub struct ReleaseArgs {
     #[command(flatten)]
     act: ActArgs,
 }
 
-/// Runs the verb.
-pub async fn run(app: &App, args: Args) -> Result<u8> {
+/// Runs `muster release`; returns its exit code.
+pub async fn run(app: &App, args: ReleaseArgs) -> Result<u8> {
     act::run(app, &args.act, BulkAction::Release, "release").await
 }

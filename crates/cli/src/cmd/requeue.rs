@@ -6,10 +6,10 @@ use muster_api::types::BulkAction;
 use crate::act::{self, ActArgs};
 use crate::app::App;
 
-/// Run jobs again from the start
+/// Restart jobs from the beginning
 ///
-/// A running job is stopped first; one that has ended is revived while the daemon still holds it.
-/// Filters select as in `muster cancel`. JSON: a list of what it came to per job.
+/// A running job is stopped and queued again; a job that has ended is queued again if the daemon
+/// still has it. Filters select as in `muster cancel`. JSON: a list with the result for each job.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "muster requeue [OPTIONS] JOB...\n       muster requeue [OPTIONS] FILTER...",
@@ -17,12 +17,12 @@ use crate::app::App;
                        \x20 muster requeue 12 15\n\
                        \x20 muster requeue --state running --name 'sweep-*'"
 )]
-pub struct Args {
+pub struct RequeueArgs {
     #[command(flatten)]
     act: ActArgs,
 }
 
-/// Runs the verb.
-pub async fn run(app: &App, args: Args) -> Result<u8> {
+/// Runs `muster requeue`; returns its exit code.
+pub async fn run(app: &App, args: RequeueArgs) -> Result<u8> {
     act::run(app, &args.act, BulkAction::Requeue, "requeue").await
 }

@@ -7,28 +7,28 @@ use muster_spec::quantity::parse_range;
 use serde::Serialize;
 
 use crate::app::App;
-use crate::args::Output;
+use crate::args::OutputArgs;
 use crate::connect;
 use crate::exit::Failure;
 use crate::jobref::JobRef;
 
-/// Change how many replicas a service has
+/// Change the number of replicas of a service
 ///
-/// Of 2..6, two are the service's own, and up to four more run in what is idle. Replicas beyond the
-/// new ceiling are stopped, the last ones first; the others go on as they are.
+/// 2..6 means 2 guaranteed replicas and up to 4 opportunistic ones on idle GPUs. Replicas above the
+/// new maximum are stopped, the last ones first; the others keep running.
 #[derive(Debug, clap::Args)]
-pub struct Args {
-    /// The service, by number or name
+pub struct ScaleArgs {
+    /// Service, by number or name
     #[arg(value_name = "JOB")]
     job: JobRef,
-    /// How many: 3, or 2..6 for a floor and a ceiling
+    /// Number of replicas: 3, or 2..6 for a minimum and a maximum
     #[arg(value_name = "REPLICAS", value_parser = replicas)]
     replicas: Replicas,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
 }
 
-/// What came of it.
+/// Result of scaling, as JSON.
 #[derive(Serialize)]
 struct Scaled {
     job: u64,
@@ -40,29 +40,33 @@ fn replicas(text: &str) -> Result<Replicas, String> {
     let number = |count: i64| {
         u32::try_from(count)
             .ok()
-            .filter(|count| *count <= Replicas::MOST)
-            .ok_or_else(|| format!("at most {} replicas are supported", Replicas::MOST))
+            .filter(|count| *count <= Replicas::LIMIT)
+            .ok_or_else(|| format!("at most {} replicas are supported", Replicas::LIMIT))
     };
-    let (floor, ceiling) = (number(floor)?, number(ceiling)?);
+    let floor = number(floor)?;
+    let ceiling = number(ceiling)?;
     match ceiling {
-        0 => Err("a service has at least one replica; `muster cancel` ends it".to_owned()),
-        _ => Ok(Replicas { floor, ceiling }),
+        0 => Err("a service needs at least one replica; `muster cancel` ends it".to_owned()),
+        _ => Ok(Replicas { guaranteed: floor, max: ceiling }),
     }
 }
 
-/// Runs the verb.
-pub async fn run(app: &App, args: Args) -> Result<u8> {
+/// Runs `muster scale`; returns its exit code.
+pub async fn run(app: &App, args: ScaleArgs) -> Result<u8> {
     let client = connect::find(&app.global)?;
     let target = args.job.resolve(&client).await?;
     if target.index.is_some() {
-        return Err(Failure::usage("one replica cannot be scaled; name the service").into());
+        return Err(Failure::usage("a single replica cannot be scaled; name the service").into());
     }
-    let Replicas { floor, ceiling } = args.replicas;
-    let response =
-        client.scale(target.job, &ScaleRequest { floor, ceiling }).await.map_err(Failure::from)?;
-    match args.output.json() {
-        true => app.ui.json(&Scaled { job: target.job.0, message: response.message })?,
-        false => app.ui.data(&format!("{}: {}\n", target.text(), response.message))?,
+    let Replicas { guaranteed: floor, max: ceiling } = args.replicas;
+    let response = client
+        .scale(target.job, &ScaleRequest { guaranteed: floor, max: ceiling })
+        .await
+        .map_err(Failure::from)?;
+    if args.output.json() {
+        app.ui.json(&Scaled { job: target.job.0, message: response.message })?
+    } else {
+        app.ui.data(&format!("{}: {}\n", target.text(), response.message))?
     }
     Ok(0)
 }
@@ -73,7 +77,7 @@ mod tests {
 
     #[test]
     fn counts_and_ranges() {
-        let both = |floor, ceiling| Ok(Replicas { floor, ceiling });
+        let both = |floor, ceiling| Ok(Replicas { guaranteed: floor, max: ceiling });
         for (text, expected) in [("3", both(3, 3)), ("2..6", both(2, 6)), ("0..4", both(0, 4))] {
             assert_eq!(replicas(text), expected);
         }

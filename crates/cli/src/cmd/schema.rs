@@ -13,91 +13,91 @@ use muster_model::verify::VerifyReport;
 
 use crate::app::App;
 
-/// Print the JSON Schema of a file that Muster reads, or of an answer that it gives
+/// Print the JSON Schema of an input file or of an output
 ///
-/// For editors that complete and check YAML, and for programs that read answers. The same schemas
-/// are in docs/schema.
+/// For editors that complete and validate YAML, and for programs that parse output. The same
+/// schemas are in docs/schema.
 #[derive(Debug, clap::Args)]
-pub struct Args {
-    /// What it describes
-    #[arg(value_enum, default_value_t = Kind::Job)]
-    kind: Kind,
+pub struct SchemaArgs {
+    /// File or output that the schema describes
+    #[arg(value_enum, default_value_t = SchemaKind::Job)]
+    kind: SchemaKind,
 }
 
-/// Files that Muster reads, and answers that need no daemon.
+/// Input files, and outputs of subcommands that need no daemon.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Kind {
-    /// What to run
+enum SchemaKind {
+    /// Job file, for `muster run`
     Job,
-    /// Who may use how much
+    /// Queue file, for `muster serve --queues`
     Queues,
-    /// What there is
+    /// Cluster file, for `muster simulate --cluster`
     Cluster,
-    /// One workload, for `muster advise --facts`; also each line of `--batch`
+    /// Facts of one workload, for `muster advise --facts`; also each line of `--batch`
     Facts,
-    /// A whole site, for `muster advise --site`
+    /// Site file, for `muster advise --site`
     Site,
-    /// The answer of `muster advise --json` to a workload
+    /// Output of `muster advise --json` for a workload
     Advice,
-    /// The answer to a site
+    /// Output of `muster advise --json` for a site
     SiteAdvice,
-    /// The answer of `muster compare --json`
+    /// Output of `muster compare --json`
     Comparison,
-    /// The answer of `muster simulate --json`
+    /// Output of `muster simulate --json`
     FlatComparison,
-    /// The same, with --cluster
+    /// Output of `muster simulate --cluster --json`
     FleetComparison,
-    /// A line of `muster simulate --events-out`
+    /// Line of the file of `muster simulate --events-out`
     FleetEvent,
-    /// One of what `muster simulate --at --json` lists
+    /// Element of the list of `muster simulate --at --json`
     FleetInstant,
-    /// The answer of `muster whatif --json`
+    /// Output of `muster whatif --json`
     WhatIf,
-    /// The answer of `muster simulate --no-departures --json`
+    /// Output of `muster simulate --no-departures --json`
     PackingComparison,
-    /// The answer of `muster prove gang --json`
+    /// Output of `muster prove gang --json`
     GangProof,
-    /// The same, with --all-orders
+    /// Output of `muster prove gang --all-orders --json`
     GangOrders,
-    /// The same, with --sweep
+    /// Output of `muster prove gang --sweep --json`
     GangSweep,
-    /// The answer of `muster check slurm --json`
+    /// Output of `muster check slurm --json`
     CheckReport,
-    /// The answer of `muster verify --json`
+    /// Output of `muster verify --json`
     VerifyReport,
-    /// The answer of `muster import --json`
+    /// Output of `muster import --json`
     ImportReport,
-    /// How a trace is made, for `muster trace generate`
+    /// Recipe file, for `muster trace generate`
     TraceRecipe,
-    /// The answer of `muster trace summary --json`
+    /// Output of `muster trace summary --json`
     TraceSummary,
 }
 
-/// Runs the verb.
-pub fn run(app: &App, args: &Args) -> Result<u8> {
+/// Runs `muster schema`; returns its exit code.
+pub fn run(app: &App, args: &SchemaArgs) -> Result<u8> {
     let schema = match args.kind {
-        Kind::Job => muster_spec::schema(),
-        Kind::Queues => muster_spec::queues_schema(),
-        Kind::Cluster => muster_spec::cluster_schema(),
-        Kind::Facts => muster_spec::facts_schema(),
-        Kind::Site => muster_spec::site_schema(),
-        Kind::Advice => answer_schema::<Advice>(),
-        Kind::SiteAdvice => answer_schema::<SiteAdvice>(),
-        Kind::Comparison => answer_schema::<Comparison>(),
-        Kind::FlatComparison => answer_schema::<FlatComparison>(),
-        Kind::FleetComparison => answer_schema::<FleetComparison>(),
-        Kind::FleetEvent => answer_schema::<FleetEvent>(),
-        Kind::FleetInstant => answer_schema::<FleetInstant>(),
-        Kind::WhatIf => answer_schema::<WhatIf>(),
-        Kind::PackingComparison => answer_schema::<PackingComparison>(),
-        Kind::GangProof => answer_schema::<GangProof>(),
-        Kind::GangOrders => answer_schema::<GangOrders>(),
-        Kind::GangSweep => answer_schema::<GangSweep>(),
-        Kind::CheckReport => answer_schema::<CheckReport>(),
-        Kind::VerifyReport => answer_schema::<VerifyReport>(),
-        Kind::ImportReport => answer_schema::<ImportReport>(),
-        Kind::TraceRecipe => muster_spec::recipe_schema(),
-        Kind::TraceSummary => answer_schema::<TraceSummary>(),
+        SchemaKind::Job => muster_spec::schema(),
+        SchemaKind::Queues => muster_spec::queues_schema(),
+        SchemaKind::Cluster => muster_spec::cluster_schema(),
+        SchemaKind::Facts => muster_spec::facts_schema(),
+        SchemaKind::Site => muster_spec::site_schema(),
+        SchemaKind::Advice => answer_schema::<Advice>(),
+        SchemaKind::SiteAdvice => answer_schema::<SiteAdvice>(),
+        SchemaKind::Comparison => answer_schema::<Comparison>(),
+        SchemaKind::FlatComparison => answer_schema::<FlatComparison>(),
+        SchemaKind::FleetComparison => answer_schema::<FleetComparison>(),
+        SchemaKind::FleetEvent => answer_schema::<FleetEvent>(),
+        SchemaKind::FleetInstant => answer_schema::<FleetInstant>(),
+        SchemaKind::WhatIf => answer_schema::<WhatIf>(),
+        SchemaKind::PackingComparison => answer_schema::<PackingComparison>(),
+        SchemaKind::GangProof => answer_schema::<GangProof>(),
+        SchemaKind::GangOrders => answer_schema::<GangOrders>(),
+        SchemaKind::GangSweep => answer_schema::<GangSweep>(),
+        SchemaKind::CheckReport => answer_schema::<CheckReport>(),
+        SchemaKind::VerifyReport => answer_schema::<VerifyReport>(),
+        SchemaKind::ImportReport => answer_schema::<ImportReport>(),
+        SchemaKind::TraceRecipe => muster_spec::recipe_schema(),
+        SchemaKind::TraceSummary => answer_schema::<TraceSummary>(),
     };
     app.ui.json(&schema)?;
     Ok(0)

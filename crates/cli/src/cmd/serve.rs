@@ -1,5 +1,5 @@
-//! `muster serve`: the daemon, in the foreground or (hidden) as the background daemon that `run`
-//! starts.
+//! `muster serve`: runs the daemon in the foreground, or (hidden) in the background when `run`
+//! starts it.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -10,8 +10,8 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result};
 use muster_daemon::{
-    Declared, Mode, Paths, ServeError, ServeOptions, Settings, VirtualGpus, accept_older_state,
-    serve,
+    DaemonMode, DaemonSettings, Paths, ServeError, ServeOptions, SettingsSource, VirtualGpus,
+    accept_older_state, serve,
 };
 use muster_model::{Bytes, Span};
 use muster_spec::quantity::{parse_bytes, parse_span};
@@ -25,111 +25,107 @@ use crate::exit::Failure;
 
 /// Run the daemon in the foreground
 ///
-/// `muster run` starts one by itself where none is running. Ctrl-C and SIGTERM stop it; jobs that
-/// run go on, and the next daemon finds them. With --system, as root, all users of the machine
-/// share it: each job runs as its submitter. The daemon that another command starts has the
-/// settings of the last `muster serve`.
+/// `muster run` starts a daemon automatically if none is running, with the settings of the last
+/// `muster serve`. Ctrl-C and SIGTERM stop the daemon; running jobs keep running, and the next
+/// daemon finds them. With --system, as root, all users of the machine share the daemon, and each
+/// job runs as the user who submitted it.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct ServeArgs {
     /// Serve all users of this machine (as root)
     #[arg(long)]
     system: bool,
-    /// Have this many GPUs that do not exist, and none that do: 8, 8:h100, or
-    /// 2:a100,7:a100-1g.10gb. Kept for later starts; 0 takes it back
+    /// Manage simulated GPUs in place of the machine's own: 8, 8:h100, or 2:a100,7:a100-1g.10gb.
+    /// Remembered for later starts; 0 reverts it
     #[arg(long, value_name = "N[:MODEL],..")]
     virtual_gpus: Option<VirtualGpus>,
-    /// Queue file; without one there is one queue without limits
+    /// Queue file; by default there is one queue without limits
     #[arg(long, value_name = "FILE")]
     queues: Option<PathBuf>,
-    /// Time limit of jobs that name none, where the queue file names none; without one they are
-    /// endless
+    /// Default time limit of jobs, unless the queue file sets one; by default unlimited
     #[arg(long, value_name = "TIME", value_parser = parse_span)]
     default_time: Option<Span>,
-    /// Keep ended jobs and their logs this long; 30d by default
+    /// Keep ended jobs and their logs for this time; by default 30d
     #[arg(long, value_name = "TIME", value_parser = parse_span)]
     keep: Option<Span>,
-    /// Keep at most this many ended jobs, whatever their age; 100000 by default
+    /// Keep at most this many ended jobs, regardless of age; by default 100000
     #[arg(long, value_name = "N")]
     keep_jobs: Option<u64>,
-    /// Keep at most this much of each task's output: its beginning and its end; 64MiB by default, 0
+    /// Keep at most this much of each task's output, its beginning and its end; by default 64MiB; 0
     /// for no limit
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     log_limit: Option<Bytes>,
-    /// Let each task have at most this many processes and threads at a time; by default 16384, or a
-    /// quarter of what the kernel allows if that is less; 0 for no limit
+    /// Maximum number of processes and threads of each task; by default 16384, or a quarter of the
+    /// kernel's limit if that is less; 0 for no limit
     #[arg(long, value_name = "N")]
     max_processes: Option<u32>,
-    /// After a restore of an older database: accept it as the state, and exit. New jobs get numbers
-    /// above all that are on disk; running tasks that the database does not know are left alone
+    /// After restoring an older database: accept it as the state, and exit. New jobs get numbers
+    /// above all that are on disk; running tasks that are not in the database are not touched
     #[arg(long, conflicts_with_all = ["background", "virtual_gpus", "queues"])]
     accept_older_state: bool,
-    /// Start a daemon of your own although this machine has a shared one: both then give the same
-    /// devices away
+    /// Start your own daemon although this machine has a shared one; both then allocate the same
+    /// devices
     #[arg(long, conflicts_with = "system")]
     beside_shared: bool,
     /// Detach, log to a file, and write a byte to stdout when listening
     #[arg(long, hide = true)]
     background: bool,
-    /// Have the settings of the last `muster serve`: for daemons that another command starts
+    /// Use the settings of the last `muster serve`: for daemons that another command starts
     #[arg(long, hide = true, conflicts_with_all = ["default_time", "keep", "keep_jobs", "log_limit", "max_processes"])]
     as_last_time: bool,
 }
 
 /// Runs the daemon until it is stopped.
-pub fn run(args: &Args) -> Result<u8> {
+pub fn run(args: &ServeArgs) -> Result<u8> {
     if args.accept_older_state {
         return accept_older(args);
     }
-    match args.background {
-        false => {
-            log_to(std::io::stderr)?;
-            start(args, &paths(args)?, None)?;
+    if args.background {
+        // The parent process reads our stdout: one byte once we listen, else an error message.
+        let answer: OwnedFd =
+            rustix::io::dup(std::io::stdout()).context("cannot duplicate stdout")?;
+        if let Err(error) = background(args, &answer) {
+            let _ = File::from(answer).write_all(error_lines(&error).as_bytes());
+            return Err(error);
         }
-        true => {
-            // The one who started us reads our stdout: a byte when we listen, else why we do not.
-            let answer: OwnedFd =
-                rustix::io::dup(std::io::stdout()).context("cannot keep the way back")?;
-            if let Err(error) = background(args, &answer) {
-                let _ = File::from(answer).write_all(told(&error).as_bytes());
-                return Err(error);
-            }
-        }
+    } else {
+        log_to(std::io::stderr)?;
+        start(args, &paths(args)?, None)?;
     }
     Ok(0)
 }
 
-/// Accepts the state as it is and says what that means.
-fn accept_older(args: &Args) -> Result<u8> {
+/// Accepts an older state, and prints the consequences.
+fn accept_older(args: &ServeArgs) -> Result<u8> {
     let Some(older) = accept_older_state(&paths(args)?).map_err(failure)? else {
         eprintln!("nothing to accept: the state is not older than its task directories");
         return Ok(0);
     };
     eprintln!("accepted; new jobs are numbered from {}", older.first_job);
     for task in &older.running {
-        eprintln!("left alone, no daemon ends it: {task}");
+        eprintln!("not managed by any daemon, left running: {task}");
     }
     eprintln!("hint: start the daemon now");
     Ok(0)
 }
 
-fn background(args: &Args, answer: &OwnedFd) -> Result<()> {
-    // A new session: neither Ctrl-C nor the end of the terminal reaches us.
+fn background(args: &ServeArgs, answer: &OwnedFd) -> Result<()> {
+    // A new session, so that Ctrl-C and the end of the terminal do not signal the daemon.
     setsid().context("cannot leave the terminal's session")?;
     let paths = paths(args)?;
-    paths.prepare().map_err(|error| Failure::new(chain(&error)).hint(error.hint()))?;
+    paths.prepare().map_err(|error| Failure::new(with_causes(&error)).hint(error.hint()))?;
     redirect(&paths.state_dir.join("daemon.log"))?;
     log_to(std::io::stderr)?;
-    let ready = answer.try_clone().context("cannot keep the way back")?;
+    let ready = answer.try_clone().context("cannot duplicate stdout")?;
     start(args, &paths, Some(ready))
 }
 
-fn paths(args: &Args) -> Result<Paths> {
+fn paths(args: &ServeArgs) -> Result<Paths> {
     let paths = if args.system { Paths::system_to_serve() } else { Paths::personal() };
     Ok(paths.map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?)
 }
 
-fn start(args: &Args, paths: &Paths, ready: Option<OwnedFd>) -> Result<()> {
-    let declared = Declared {
+fn start(args: &ServeArgs, paths: &Paths, ready: Option<OwnedFd>) -> Result<()> {
+    let declared = DaemonSettings {
         default_time: args.default_time,
         keep: args.keep,
         keep_jobs: args.keep_jobs,
@@ -138,11 +134,11 @@ fn start(args: &Args, paths: &Paths, ready: Option<OwnedFd>) -> Result<()> {
     };
     let options = ServeOptions {
         settings: if args.as_last_time {
-            Settings::OfLastServe
+            SettingsSource::LastServe
         } else {
-            Settings::Exactly(declared)
+            SettingsSource::Exactly(declared)
         },
-        mode: if args.system { Mode::System } else { Mode::Personal },
+        mode: if args.system { DaemonMode::System } else { DaemonMode::Personal },
         virtual_gpus: args.virtual_gpus.clone(),
         queues_file: args.queues.clone(),
         beside_shared: args.beside_shared,
@@ -155,9 +151,9 @@ fn start(args: &Args, paths: &Paths, ready: Option<OwnedFd>) -> Result<()> {
 fn failure(error: ServeError) -> Failure {
     let hint = error.hint();
     let failure = match error {
-        // It says by itself where and what, over several lines.
+        // The diagnostics are complete by themselves, over several lines.
         ServeError::Queues(diagnostics) => Failure::from(*diagnostics),
-        error => Failure::new(chain(&error)),
+        error => Failure::new(with_causes(&error)),
     };
     match hint {
         Some(hint) => failure.hint(hint),
@@ -165,8 +161,8 @@ fn failure(error: ServeError) -> Failure {
     }
 }
 
-/// An error with its causes, each once.
-fn chain(error: &dyn std::error::Error) -> String {
+/// Returns an error with its causes, each once.
+fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(next) = cause {
@@ -180,15 +176,15 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Message and hints, a line each.
-fn told(error: &anyhow::Error) -> String {
+/// Returns the message and the hints, one per line.
+fn error_lines(error: &anyhow::Error) -> String {
     match error.downcast_ref::<Failure>() {
         Some(failure) => [&[failure.to_string()], failure.hints.as_slice()].concat().join("\n"),
         None => format!("{error:#}"),
     }
 }
 
-/// Stdout and stderr go to a file that only its owner reads.
+/// Redirects stdout and stderr to a file that only its owner can read.
 fn redirect(path: &Path) -> Result<()> {
     let log = OpenOptions::new()
         .create(true)
@@ -207,7 +203,7 @@ where
     let wanted = std::env::var("MUSTER_LOG").unwrap_or_else(|_| "info".to_owned());
     let targets = Targets::from_str(&wanted).map_err(|error| {
         Failure::usage(format!("MUSTER_LOG is `{wanted}`: {error}"))
-            .hint("such as info, or info,muster_daemon=debug")
+            .hint("for example info, or info,muster_daemon=debug")
     })?;
     let lines =
         tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(false).with_target(false);

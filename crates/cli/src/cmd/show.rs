@@ -1,29 +1,29 @@
 //! `muster show`.
 
 use anyhow::Result;
-use muster_report::show::{Detail, show};
+use muster_report::show::{JobSheet, show};
 
 use crate::app::App;
-use crate::args::Output;
+use crate::args::OutputArgs;
 use crate::connect;
 use crate::exit::Failure;
 use crate::jobref::JobRef;
 
 /// Show a job in full
 ///
-/// What it asked for, what it runs where, how its tasks ended, where its logs are, and what of its
-/// isolation is enforced. JSON: a `JobDetail`.
+/// Requested resources, nodes and GPUs, commands, outcome of each task, paths of the logs, and
+/// which isolation is enforced. JSON: a `JobDetail`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
-    /// Job, as 3, 3[7] for one element of an array, or by name
+pub struct ShowArgs {
+    /// Job: 3, an array element 3[7], or a name
     #[arg(value_name = "JOB")]
     job: JobRef,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
 }
 
-/// Runs the verb.
-pub async fn run(app: &App, args: Args) -> Result<u8> {
+/// Runs `muster show`; returns its exit code.
+pub async fn run(app: &App, args: ShowArgs) -> Result<u8> {
     let client = connect::find(&app.global)?;
     let target = args.job.resolve(&client).await?;
     let detail = client.job(target.job, target.index).await.map_err(Failure::from)?;
@@ -31,7 +31,7 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
         app.ui.json(&detail)?;
         return Ok(0);
     }
-    let shown = Detail {
+    let shown = JobSheet {
         job: &detail.job,
         now: detail.now,
         commands: detail.commands.as_ref(),

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use muster_api::query::JobFilter;
-use muster_api::{Action, Client};
-use muster_daemon::Mode;
+use muster_api::{Client, JobAction};
+use muster_daemon::DaemonMode;
 use muster_daemon::auth::ADMIN_GROUP;
 use muster_model::JobId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -14,47 +14,47 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use crate::app::App;
 use crate::connect;
 use crate::exit::Failure;
-use crate::jobref::{self, Target};
+use crate::jobref::{self, JobTarget};
 use crate::track::Tracker;
 
-/// Longest wait for the daemon to end: it only has to close its files.
+/// Longest wait for the daemon to exit; it only has to close its files.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Stop the daemon; jobs that run go on
+/// Stop the daemon; running jobs keep running
 ///
-/// Running jobs belong to supervisor processes of their own: the next daemon finds them again, with
-/// their true exit codes.
+/// Each running job has a supervisor process of its own; the next daemon finds it again and records
+/// its exit code.
 #[derive(Debug, clap::Args)]
-pub struct Args {
-    /// Cancel every job first, and wait until they have ended
+pub struct StopDaemonArgs {
+    /// Cancel all jobs first, and wait until they have ended
     #[arg(long)]
     cancel: bool,
 }
 
-/// Runs the verb.
-pub async fn run(app: &App, args: Args) -> Result<u8> {
+/// Runs `muster stop-daemon`; returns its exit code.
+pub async fn run(app: &App, args: StopDaemonArgs) -> Result<u8> {
     let client = connect::find(&app.global)?;
     let info = client.info().await.map_err(Failure::from)?;
     if args.cancel {
-        // Who may not stop it must not lose jobs on the way to being told so.
-        if info.mode == Mode::System.word() && !jobref::is_admin() {
+        // Check permission first: a user who may not stop the daemon must not lose jobs.
+        if info.mode == DaemonMode::System.word() && !jobref::is_admin() {
             let message = format!(
                 "only root and members of {ADMIN_GROUP} may stop the daemon of this machine"
             );
             return Err(Failure::new(message)
-                .hint("`muster cancel JOB` ends jobs of yours")
+                .hint("`muster cancel --all` cancels your own jobs")
                 .into());
         }
         cancel_all(app, &client).await?;
     }
     let left = client.jobs(JobFilter::default()).await.map_err(Failure::from)?.jobs;
     client.stop_daemon().await.map_err(Failure::from)?;
-    let ended = tokio::task::spawn_blocking(move || ended(info.pid))
+    let ended = tokio::task::spawn_blocking(move || wait_for_exit(info.pid))
         .await
         .context("the wait was cut short")??;
     if !ended {
         return Err(Failure::new(format!(
-            "the daemon (pid {}) was asked to stop and still runs",
+            "the daemon (pid {}) was asked to stop but still runs",
             info.pid
         ))
         .into());
@@ -64,7 +64,7 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
         n => {
             let jobs = muster_report::amount::count(n as u64, "job");
             let verb = if n == 1 { "is" } else { "are" };
-            format!("stopped; {jobs} {verb} kept: what runs goes on, and the next daemon finds it")
+            format!("stopped; {jobs} {verb} kept: running jobs keep running, and the next daemon finds them")
         }
     });
     Ok(0)
@@ -74,7 +74,7 @@ async fn cancel_all(app: &App, client: &Client) -> Result<()> {
     let open = client.jobs(JobFilter::default()).await.map_err(Failure::from)?.jobs;
     let jobs: Vec<JobId> = open.iter().map(|job| job.job).collect();
     for job in &jobs {
-        super::act_on(client, Target { job: *job, index: None }, Action::Cancel).await?;
+        super::act_on(client, JobTarget { job: *job, index: None }, JobAction::Cancel).await?;
     }
     if !jobs.is_empty() {
         app.ui.status(&format!(
@@ -86,19 +86,18 @@ async fn cancel_all(app: &App, client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// Whether the process is gone, at the latest when patience is. The kernel tells; nothing is
-/// polled.
-fn ended(pid: u32) -> Result<bool> {
+/// Returns whether the process has exited, waiting at most [`PATIENCE`] on a pidfd.
+fn wait_for_exit(pid: u32) -> Result<bool> {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
         return Ok(true);
     };
     let handle = match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(handle) => handle,
         Err(rustix::io::Errno::SRCH) => return Ok(true),
-        Err(error) => return Err(error).context("cannot watch the daemon end"),
+        Err(error) => return Err(error).context("cannot wait for the daemon to exit"),
     };
     let timeout = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
     let ready = poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&timeout))
-        .context("cannot watch the daemon end")?;
+        .context("cannot wait for the daemon to exit")?;
     Ok(ready > 0)
 }

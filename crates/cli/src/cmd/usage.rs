@@ -4,28 +4,28 @@ use anyhow::Result;
 use muster_report::usage::usage;
 
 use crate::app::App;
-use crate::args::Output;
+use crate::args::OutputArgs;
 use crate::connect;
 use crate::exit::Failure;
 
-/// Show what users consumed
+/// Show the GPU-hours used per user
 ///
-/// GPU-hours held, and how much of that still counts for fair share now (it halves with time).
-/// JSON: a `UsageList`.
+/// GPU-hours in total, and decayed GPU-hours, which count for fair share (usage decays with a
+/// half-life). JSON: a `UsageList`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct UsageArgs {
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
 }
 
-/// Runs the verb.
-pub async fn run(app: &App, args: Args) -> Result<u8> {
+/// Runs `muster usage`; returns its exit code.
+pub async fn run(app: &App, args: UsageArgs) -> Result<u8> {
     let client = connect::find(&app.global)?;
     let list = client.usage().await.map_err(Failure::from)?;
     if args.output.json() {
         app.ui.json(&list)?;
     } else if list.rows.is_empty() {
-        app.ui.status("nothing has run yet");
+        app.ui.status("no job has run yet");
     } else {
         app.ui.data(&usage(&list.rows, &app.ui.style()))?;
     }

@@ -1,39 +1,39 @@
 //! `muster wait`.
 
 use anyhow::Result;
-use muster_api::{Client, Stay};
+use muster_api::{Client, WaitMode};
 use muster_model::JobId;
 use muster_model::view::JobView;
 use muster_report::style::clean;
 
 use crate::app::App;
-use crate::args::Output;
+use crate::args::OutputArgs;
 use crate::connect;
 use crate::exit::{Failure, INTERRUPTED};
-use crate::jobref::{JobRef, Target};
+use crate::jobref::{JobRef, JobTarget};
 use crate::track::{self, PATIENCE, Tracker};
 
 /// Wait until jobs have ended
 ///
-/// Ends with the exit code of the first job, in the order given, that did not succeed; see `muster
-/// help` for codes that are not the job's own. JSON: a list of `JobView`.
+/// Returns the exit code of the first job, in the order given, that did not succeed; `muster help`
+/// lists the codes that are not the job's own. JSON: a list of `JobView`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
-    /// Jobs, as 3, 3[7] for one element of an array, or by name
+pub struct WaitArgs {
+    /// Jobs: 3, an array element 3[7], or a name
     #[arg(required = true, value_name = "JOB")]
     jobs: Vec<JobRef>,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
 }
 
-/// Runs the verb.
-pub async fn run(app: &App, args: Args) -> Result<u8> {
+/// Runs `muster wait`; returns its exit code.
+pub async fn run(app: &App, args: WaitArgs) -> Result<u8> {
     let client = connect::find(&app.global)?;
-    client.stay(Stay::Waits);
+    client.set_wait_mode(WaitMode::WaitForJobs);
     let mut targets = Vec::new();
     for job in &args.jobs {
         let target = job.resolve(&client).await?;
-        // Asks for each, so that an unknown one is told apart from one that has ended.
+        // Look each up, so that an unknown job is an error and not taken for an ended one.
         client.job(target.job, target.index).await.map_err(Failure::from)?;
         targets.push(target);
     }
@@ -43,7 +43,7 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
     tokio::pin!(interrupted);
     let rows = loop {
         let rows = tokio::select! {
-            rows = look(&client, &mut tracker, &targets) => rows?,
+            rows = poll_rows(&client, &mut tracker, &targets) => rows?,
             _ = &mut interrupted => return Ok(INTERRUPTED),
         };
         if rows.len() == targets.len() && track::all_ended(&rows) {
@@ -67,18 +67,22 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
     Ok(track::exit_code(&rows))
 }
 
-/// The rows of all targets, once something has changed.
-async fn look(client: &Client, tracker: &mut Tracker, targets: &[Target]) -> Result<Vec<JobView>> {
+/// Returns the rows of all targets, once something has changed.
+async fn poll_rows(
+    client: &Client,
+    tracker: &mut Tracker,
+    targets: &[JobTarget],
+) -> Result<Vec<JobView>> {
     let list = tracker.next(PATIENCE).await?;
     let mut rows = Vec::new();
     for target in targets {
-        rows.extend(narrow(client, *target, &list.jobs).await?);
+        rows.extend(row_of(client, *target, &list.jobs).await?);
     }
     Ok(rows)
 }
 
-/// The row of a target; for one element of an array a row of just that element.
-async fn narrow(client: &Client, target: Target, rows: &[JobView]) -> Result<Option<JobView>> {
+/// Returns the row of a target; for one element of an array, a row of just that element.
+async fn row_of(client: &Client, target: JobTarget, rows: &[JobView]) -> Result<Option<JobView>> {
     let Some(index) = target.index else {
         return Ok(rows.iter().find(|row| row.job == target.job).cloned());
     };
@@ -87,7 +91,7 @@ async fn narrow(client: &Client, target: Target, rows: &[JobView]) -> Result<Opt
     row.array = None;
     row.state = match row.elements.first() {
         Some(element) => element.state,
-        // Not among those that the view holds: it waits, or it has ended.
+        // The view does not list all elements: this one is pending or has ended.
         None => {
             client.explain(target.job, Some(index)).await.map_err(Failure::from)?.explanation.state
         }

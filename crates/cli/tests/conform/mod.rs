@@ -1,29 +1,29 @@
-//! What every place to run keeps to, as a user sees it: the same job file and the same verbs come
-//! to the same on this machine and on Slurm. Each test is run by the tests of both. Nothing here
-//! may know where it runs.
+//! Conformance tests of the backends as a user sees them: the same job file and the same
+//! subcommands give the same result on this machine and on Slurm. Each test is run for both, so it
+//! must not depend on the backend.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use serde_json::Value;
 
-/// A place to run.
-pub trait Place {
-    /// Exit code, stdout and stderr of a command line.
+/// Backend under test: the local daemon or Slurm.
+pub trait JobPlace {
+    /// Runs a command line; returns exit code, stdout and stderr.
     fn call(&self, words: &[&str]) -> (i32, String, String);
-    /// A folder that jobs may write to.
+    /// Returns a folder that jobs may write to.
     fn folder(&self) -> PathBuf;
-    /// Fields of a job that takes all there is.
+    /// Returns the fields of a job that takes all GPUs.
     fn all_of_it(&self) -> &'static str;
-    /// Waits until something is so.
+    /// Waits until a condition holds.
     fn until(&self, what: &str, holds: &mut dyn FnMut() -> bool);
 }
 
-/// Makes a test of each; `$place` makes the place.
+/// Defines a test for each function; `$place` is an expression for the backend.
 macro_rules! conformance {
     ($place:expr $(, $attribute:meta)?) => {
         $crate::conform::conformance!(@ $place, ($($attribute)?);
-            an_exit_code_is_passed_on, who_fails_first_ends_the_gang_with_its_code, every_rank_knows_its_place, ranks_see_devices_of_their_own,
+            an_exit_code_is_passed_on, the_first_failed_rank_ends_the_gang_with_its_code, every_rank_knows_its_place, ranks_see_devices_of_their_own,
             a_gang_starts_whole_or_waits, an_array_runs_each_of_its_indices, what_depends_waits_and_does_not_run_after_a_failure,
             what_is_held_waits_for_its_release, what_is_cancelled_ends_as_cancelled, many_jobs_are_selected_alike_by_every_verb,
             a_name_is_the_newest_job_that_has_it, a_job_has_its_own_environment_and_directory,
@@ -50,20 +50,20 @@ macro_rules! conformance {
 }
 pub(crate) use conformance;
 
-// ---- what tests are made of ----
+// ---- helpers ----
 
-fn said(place: &dyn Place, words: &[&str]) -> String {
+fn said(place: &dyn JobPlace, words: &[&str]) -> String {
     let (code, stdout, stderr) = place.call(words);
     assert_eq!(code, 0, "{words:?}: {stdout}{stderr}");
     stdout
 }
 
-fn json(place: &dyn Place, words: &[&str]) -> Value {
+fn json(place: &dyn JobPlace, words: &[&str]) -> Value {
     serde_json::from_str(&said(place, &[words, &["--json"]].concat())).unwrap()
 }
 
-/// Submits the text of a file; numbers of its jobs.
-fn submit(place: &dyn Place, text: &str) -> Vec<u64> {
+/// Submits the text of a file; returns the numbers of its jobs.
+fn submit(place: &dyn JobPlace, text: &str) -> Vec<u64> {
     let name = text.lines().find_map(|line| line.strip_prefix("name: ")).unwrap();
     let file = place.folder().join(format!("{name}.yaml"));
     std::fs::write(&file, text).unwrap();
@@ -71,32 +71,32 @@ fn submit(place: &dyn Place, text: &str) -> Vec<u64> {
     answer["jobs"].as_array().unwrap().iter().map(|job| job["job"].as_u64().unwrap()).collect()
 }
 
-fn job(place: &dyn Place, number: u64) -> Value {
+fn job(place: &dyn JobPlace, number: u64) -> Value {
     json(place, &["show", &number.to_string()])["job"].clone()
 }
 
-fn reaches(place: &dyn Place, number: u64, state: &str) {
+fn reaches(place: &dyn JobPlace, number: u64, state: &str) {
     place.until(&format!("job {number} is {state}"), &mut || job(place, number)["state"] == state);
 }
 
-/// What `wait` passes on.
-fn waited(place: &dyn Place, number: u64) -> i32 {
+/// Returns the exit code of `muster wait`.
+fn waited(place: &dyn JobPlace, number: u64) -> i32 {
     place.call(&["wait", &number.to_string()]).0
 }
 
-fn log(place: &dyn Place, number: u64, rank: u32) -> String {
+fn log(place: &dyn JobPlace, number: u64, rank: u32) -> String {
     said(place, &["logs", &number.to_string(), "-r", &rank.to_string()])
 }
 
-fn cancel(place: &dyn Place, numbers: &[u64]) {
+fn cancel(place: &dyn JobPlace, numbers: &[u64]) {
     for number in numbers {
         said(place, &["cancel", &number.to_string()]);
     }
 }
 
-// ---- what always holds ----
+// ---- tests ----
 
-pub fn an_exit_code_is_passed_on(place: &dyn Place) {
+pub fn an_exit_code_is_passed_on(place: &dyn JobPlace) {
     let well = submit(place, "name: well\nrun: echo it went well\n")[0];
     let badly = submit(place, "name: badly\nrun: echo it did not >&2; exit 3\n")[0];
     assert_eq!(waited(place, well), 0);
@@ -109,14 +109,14 @@ pub fn an_exit_code_is_passed_on(place: &dyn Place) {
     assert_eq!(log(place, badly, 0), "it did not\n");
 }
 
-pub fn who_fails_first_ends_the_gang_with_its_code(place: &dyn Place) {
+pub fn the_first_failed_rank_ends_the_gang_with_its_code(place: &dyn JobPlace) {
     let run = "if [ $RANK = 1 ]; then exit 3; fi; exec sleep 300";
     let number = submit(place, &format!("name: one-fails\ntasks: 2\ntime: 5m\nrun: {run}\n"))[0];
     assert_eq!(waited(place, number), 3);
     assert_eq!(job(place, number)["state"], "failed");
 }
 
-pub fn every_rank_knows_its_place(place: &dyn Place) {
+pub fn every_rank_knows_its_place(place: &dyn JobPlace) {
     let run = "echo $RANK $WORLD_SIZE $LOCAL_RANK $NODE_RANK $MUSTER_TASK ${MASTER_ADDR:+addr} ${MASTER_PORT:+port}";
     let number = submit(place, &format!("name: ranks\ntasks: 4\nrun: {run}\n"))[0];
     assert_eq!(waited(place, number), 0);
@@ -141,7 +141,7 @@ pub fn every_rank_knows_its_place(place: &dyn Place) {
     assert_eq!(masters, BTreeSet::from(["addr port".to_owned()]));
 }
 
-pub fn ranks_see_devices_of_their_own(place: &dyn Place) {
+pub fn ranks_see_devices_of_their_own(place: &dyn JobPlace) {
     let text =
         "name: devices\nnodes: 1\ntasks-per-node: 4\ngpus: 8\nrun: echo $CUDA_VISIBLE_DEVICES\n";
     let number = submit(place, text)[0];
@@ -160,7 +160,7 @@ pub fn ranks_see_devices_of_their_own(place: &dyn Place) {
     assert_eq!(log(place, none, 0), "[]\n");
 }
 
-pub fn a_gang_starts_whole_or_waits(place: &dyn Place) {
+pub fn a_gang_starts_whole_or_waits(place: &dyn JobPlace) {
     let gate = place.folder().join("first-may-end");
     let first = submit(
         place,
@@ -175,7 +175,7 @@ pub fn a_gang_starts_whole_or_waits(place: &dyn Place) {
         place,
         &format!("name: second\n{}\ntime: 5m\nrun: echo started\n", place.all_of_it()),
     )[0];
-    // 1. Nothing of it runs, and why is said.
+    // 1. No rank of it runs, and `explain` says why.
     reaches(place, second, "pending");
     let mut explained = Value::Null;
     place.until("it is said why", &mut || {
@@ -190,13 +190,13 @@ pub fn a_gang_starts_whole_or_waits(place: &dyn Place) {
         }),
         0
     );
-    // 2. All of it runs once there is room.
+    // 2. All ranks run once enough GPUs are free.
     std::fs::write(gate, "").unwrap();
     assert_eq!((waited(place, first), waited(place, second)), (0, 0));
     assert_eq!(log(place, second, 0), "started\n");
 }
 
-pub fn an_array_runs_each_of_its_indices(place: &dyn Place) {
+pub fn an_array_runs_each_of_its_indices(place: &dyn JobPlace) {
     for (written, indices) in [("3-9:2%2", [3, 5, 7, 9]), ("1,4,7-8%2", [1, 4, 7, 8])] {
         let out = place.folder().join(format!("indices-from-{}", indices[0]));
         let text = format!(
@@ -221,7 +221,7 @@ pub fn an_array_runs_each_of_its_indices(place: &dyn Place) {
     }
 }
 
-pub fn what_depends_waits_and_does_not_run_after_a_failure(place: &dyn Place) {
+pub fn what_depends_waits_and_does_not_run_after_a_failure(place: &dyn JobPlace) {
     let order = place.folder().join("order");
     let echo = |name: &str| format!("echo {name} >> {}", order.display());
     let text = format!(
@@ -238,7 +238,7 @@ pub fn what_depends_waits_and_does_not_run_after_a_failure(place: &dyn Place) {
     assert_eq!(std::fs::read_to_string(order).unwrap(), "prepare\ntrain\nanyway\n");
 }
 
-pub fn what_is_held_waits_for_its_release(place: &dyn Place) {
+pub fn what_is_held_waits_for_its_release(place: &dyn JobPlace) {
     let number = submit(place, "name: held\nhold: true\nrun: echo released\n")[0];
     assert_eq!(job(place, number)["state"], "held");
     said(place, &["release", &number.to_string()]);
@@ -246,7 +246,7 @@ pub fn what_is_held_waits_for_its_release(place: &dyn Place) {
     assert_eq!(log(place, number, 0), "released\n");
 }
 
-pub fn what_is_cancelled_ends_as_cancelled(place: &dyn Place) {
+pub fn what_is_cancelled_ends_as_cancelled(place: &dyn JobPlace) {
     let runs = submit(place, "name: runs\ntime: 5m\nrun: exec sleep 300\n")[0];
     let waits = submit(place, "name: waits\nhold: true\nrun: exec sleep 300\n")[0];
     reaches(place, runs, "running");
@@ -258,13 +258,13 @@ pub fn what_is_cancelled_ends_as_cancelled(place: &dyn Place) {
     assert!(again.contains("had already ended: cancelled"), "{again}");
 }
 
-/// The numbers that a verb acted on, or would.
-fn acted(place: &dyn Place, words: &[&str]) -> Vec<u64> {
+/// Returns the numbers of the jobs that a subcommand acted on, or would act on.
+fn acted(place: &dyn JobPlace, words: &[&str]) -> Vec<u64> {
     let rows = json(place, words);
     rows.as_array().unwrap().iter().map(|row| row["job"].as_u64().unwrap()).collect()
 }
 
-pub fn many_jobs_are_selected_alike_by_every_verb(place: &dyn Place) {
+pub fn many_jobs_are_selected_alike_by_every_verb(place: &dyn JobPlace) {
     let held =
         |name: &str| submit(place, &format!("name: {name}\nhold: true\nrun: exec sleep 300\n"))[0];
     let sweep = [held("sel-sweep-1"), held("sel-sweep-2"), held("sel-sweep-3")];
@@ -284,7 +284,7 @@ pub fn many_jobs_are_selected_alike_by_every_verb(place: &dyn Place) {
     }
     assert_eq!(job(place, sweep[0])["state"], "held");
 
-    // 2. What is refused for one is told of it and done for the others.
+    // 2. A refusal for one job does not affect the others.
     let number = other.to_string();
     let (code, stdout, stderr) = place.call(&["cancel", &number, "987654", &first]);
     assert_eq!(code, 4, "{stdout}{stderr}");
@@ -292,23 +292,23 @@ pub fn many_jobs_are_selected_alike_by_every_verb(place: &dyn Place) {
     assert!(stdout.contains(&format!("{first}: cancelled")), "{stdout}");
     assert!(stderr.contains("987654: "), "{stderr}");
 
-    // 3. By a pattern: what has ended is not selected again.
+    // 3. A pattern does not select jobs that have ended.
     assert_eq!(acted(place, &["cancel", "--name", "sel-*", "--yes"]), [sweep[1], sweep[2], run]);
     for number in [sweep[0], sweep[1], sweep[2], other, run] {
         assert_eq!(waited(place, number), 130, "{number}");
     }
     assert_eq!(acted(place, &["cancel", "--name", "sel-*"]), [0u64; 0]);
-    // 4. Nothing at all is not everything.
+    // 4. An empty selection is an error and does not mean all jobs.
     let (code, ..) = place.call(&["cancel"]);
     assert_eq!(code, 2);
 }
 
-pub fn a_name_is_the_newest_job_that_has_it(place: &dyn Place) {
+pub fn a_name_is_the_newest_job_that_has_it(place: &dyn JobPlace) {
     let [first, second] =
         ["1", "2"].map(|text| submit(place, &format!("name: twice\nrun: echo {text}\n"))[0]);
     assert_eq!((waited(place, first), waited(place, second)), (0, 0));
     assert_eq!(said(place, &["logs", "twice"]), "2\n");
-    // One that has not ended goes before all that have.
+    // A job that has not ended takes precedence over all that have.
     let third = submit(place, "name: twice\nhold: true\nrun: echo 3\n")[0];
     assert_eq!(json(place, &["show", "twice"])["job"]["job"], third);
     let fourth = submit(place, "name: twice\nhold: true\nrun: echo 4\n")[0];
@@ -318,7 +318,7 @@ pub fn a_name_is_the_newest_job_that_has_it(place: &dyn Place) {
     assert_eq!(json(place, &["show", "twice"])["job"]["job"], fourth);
 }
 
-pub fn a_job_has_its_own_environment_and_directory(place: &dyn Place) {
+pub fn a_job_has_its_own_environment_and_directory(place: &dyn JobPlace) {
     let dir = place.folder();
     let text = format!(
         "name: own\nworkdir: {}\nenv: {{GREETING: \"it's \\\"here\\\"\", NCCL_DEBUG: INFO}}\nrun: echo \"$GREETING $NCCL_DEBUG $(pwd)\"\n",
@@ -329,7 +329,7 @@ pub fn a_job_has_its_own_environment_and_directory(place: &dyn Place) {
     assert_eq!(log(place, number, 0), format!("it's \"here\" INFO {}\n", dir.display()));
 }
 
-pub fn roles_are_one_gang(place: &dyn Place) {
+pub fn roles_are_one_gang(place: &dyn JobPlace) {
     let text = "name: roles\ngroups:\n- {name: trainer, tasks: 1, gpus-per-task: 2, run: 'echo $MUSTER_GROUP $RANK $WORLD_SIZE'}\n\
                 - {name: actor, tasks: 2, cpus: 1, run: 'echo $MUSTER_GROUP $RANK $WORLD_SIZE'}\n";
     let number = submit(place, text)[0];
@@ -338,7 +338,7 @@ pub fn roles_are_one_gang(place: &dyn Place) {
     assert_eq!(logs, ["trainer 0 3\n", "actor 1 3\n", "actor 2 3\n"]);
 }
 
-pub fn what_cannot_be_is_refused_before_anything_is_done(place: &dyn Place) {
+pub fn what_cannot_be_is_refused_before_anything_is_done(place: &dyn JobPlace) {
     let file = place.folder().join("wrong.yaml");
     std::fs::write(&file, "name: wrong\ngpsu: 8\nrun: x\n").unwrap();
     let (code, _, stderr) = place.call(&["run", file.to_str().unwrap()]);
@@ -349,7 +349,7 @@ pub fn what_cannot_be_is_refused_before_anything_is_done(place: &dyn Place) {
     assert_eq!(code, 4);
 }
 
-pub fn the_other_verbs_answer(place: &dyn Place) {
+pub fn the_other_verbs_answer(place: &dyn JobPlace) {
     let nodes = json(place, &["nodes"]);
     assert!(!nodes["nodes"].as_array().unwrap().is_empty(), "{nodes}");
     assert!(!json(place, &["queues"])["queues"].as_array().unwrap().is_empty());
@@ -362,9 +362,8 @@ pub fn the_other_verbs_answer(place: &dyn Place) {
     cancel(place, &[number]);
 }
 
-/// The job is written as it is documented: a shell runs the program, and does not handle the
-/// signal.
-pub fn a_program_in_a_shell_is_asked_to_save_and_the_shell_survives(place: &dyn Place) {
+/// The job has the documented form: a shell runs the program and does not handle the signal.
+pub fn a_program_in_a_shell_is_asked_to_save_and_the_shell_survives(place: &dyn JobPlace) {
     let gate = place.folder().join("may-end");
     let program = place.folder().join("saves.sh");
     let up = place.folder().join("saves-is-up");
@@ -389,6 +388,6 @@ pub fn a_program_in_a_shell_is_asked_to_save_and_the_shell_survives(place: &dyn 
     assert_eq!(log(place, number, 0), "the program ended\n");
 }
 
-fn job_state(place: &dyn Place, number: u64) -> String {
+fn job_state(place: &dyn JobPlace, number: u64) -> String {
     job(place, number)["state"].as_str().unwrap().to_owned()
 }

@@ -1,6 +1,6 @@
-//! Hold, release, requeue, and cancel at every state.
+//! Hold, release, requeue and cancel in every state of a job.
 
-use muster_model::view::State;
+use muster_model::view::JobState;
 
 use crate::home::Home;
 
@@ -8,7 +8,7 @@ use crate::home::Home;
 fn a_held_job_waits_for_its_release() {
     let home = Home::with_gpus(1);
     let job = home.run("--hold", &["true"]);
-    assert_eq!(home.job(job).state, State::Held);
+    assert_eq!(home.job(job).state, JobState::Held);
     let why = home.words(&format!("explain {job}")).ok().stdout;
     assert!(why.starts_with("true is held\n"), "{why}");
     assert!(why.contains(&format!("muster release {job}")), "{why}");
@@ -25,7 +25,7 @@ fn a_waiting_job_can_be_held() {
     home.words(&format!("hold {second}")).ok();
     home.open("go");
     home.words(&format!("wait {first}")).ok();
-    assert_eq!(home.job(second).state, State::Held);
+    assert_eq!(home.job(second).state, JobState::Held);
     home.words(&format!("release {second}")).ok();
     home.words(&format!("wait {second}")).ok();
 }
@@ -55,13 +55,13 @@ fn cancel_works_at_every_state() {
         let said = home.words(&format!("cancel {job}")).ok().stdout;
         assert!(said.starts_with(&format!("{job}: ")), "{said}");
         home.words(&format!("wait {job}")).code(130);
-        assert_eq!(home.job(job).state, State::Cancelled);
+        assert_eq!(home.job(job).state, JobState::Cancelled);
     }
     // What has ended stays as it ended.
     let done = home.run("", &["true"]);
     home.words(&format!("wait {done}")).ok();
     let _said = home.words(&format!("cancel {done}"));
-    assert_eq!(home.job(done).state, State::Done);
+    assert_eq!(home.job(done).state, JobState::Done);
     assert!(home.pids_of("never").is_empty());
 }
 
@@ -98,19 +98,19 @@ fn a_drained_node_takes_nothing_new() {
     home.words(&format!("nodes drain {name} --reason maintenance")).ok();
     assert!(home.words("nodes").ok().stdout.contains("drained"));
     let job = home.run("--gpus 1", &["true"]);
-    assert_eq!(home.job(job).state, State::Pending);
+    assert_eq!(home.job(job).state, JobState::Pending);
     home.words(&format!("nodes resume {name}")).ok();
     home.words(&format!("wait {job}")).ok();
 }
 
 #[test]
-fn many_jobs_that_nobody_typed_are_asked_about() {
+fn acting_on_many_filtered_jobs_needs_confirmation() {
     let home = Home::with_gpus(1);
     let documents: Vec<String> =
         (0..30).map(|number| format!("name: many-{number}\nhold: true\nrun: 'true'\n")).collect();
     let file = home.write("many.yaml", &documents.join("---\n"));
     home.muster(&["run", file.to_str().unwrap()]).ok();
-    // Nobody is there to confirm it: refused, with what to add.
+    // Without a terminal to confirm on it is refused, with the option to add as a hint.
     let refused = home.words("cancel --name many-*").code(2);
     assert!(
         refused.stderr.contains("would cancel 30 jobs") && refused.stderr.contains("--yes"),
@@ -119,7 +119,7 @@ fn many_jobs_that_nobody_typed_are_asked_about() {
     let shown = home.words("cancel --name many-* --dry-run").ok();
     assert_eq!(shown.stdout.lines().count(), 30, "{shown:?}");
     assert!(shown.stdout.contains("many-29, held, "), "{shown:?}");
-    // Ten and fewer are not asked about, nor is what was typed.
+    // No confirmation for at most ten jobs, or for jobs that were named individually.
     let some = home.words("cancel --name many-1?").ok();
     assert_eq!(some.stdout.lines().count(), 10, "{some:?}");
     home.words("cancel --all --yes").ok();
@@ -137,7 +137,7 @@ fn a_list_is_bounded_and_says_how_many_match() {
     let ended = home.run("", &["true"]);
     home.words(&format!("wait {ended}")).ok();
     let running = home.sh("--gpus 1", &gate);
-    home.until("it runs", || home.job(running).state == State::Running);
+    home.until("it runs", || home.job(running).state == JobState::Running);
     let list = |words: &str| {
         let list = home.words(words).json::<muster_api::types::JobList>();
         (list.jobs.iter().map(|job| job.job.0).collect::<Vec<_>>(), list.matched)
@@ -151,7 +151,7 @@ fn a_list_is_bounded_and_says_how_many_match() {
     let text = home.words("ps --limit 5").ok();
     assert_eq!(text.stdout.lines().count(), 6, "{text:?}");
     assert!(text.stderr.contains("and 16 more jobs"), "{text:?}");
-    // What is piped on is all of it.
+    // Piped output is complete.
     assert_eq!(home.words("ps").ok().stdout.lines().count(), 22);
     home.open("go");
 }
@@ -162,10 +162,10 @@ fn a_job_is_named_as_what_another_waits_for() {
     let gate = home.gate("go");
     let first = home.sh("--name prepare", &gate);
     let second = home.run("--name train --after prepare", &["true"]);
-    assert_eq!(home.job(second).state, State::Pending);
+    assert_eq!(home.job(second).state, JobState::Pending);
     let why = home.words(&format!("explain {second}")).ok().stdout;
     assert!(why.contains(&format!(" {first}")), "{why}");
-    // Several that have not ended are refused with their numbers, a name that nobody has by itself.
+    // Several live jobs of a name are an error with their numbers; an unknown name is one, too.
     let again = home.run("--name prepare --hold", &["true"]);
     let refused = home.words("run --after afterany:prepare -- true").code(4);
     assert!(
@@ -173,8 +173,8 @@ fn a_job_is_named_as_what_another_waits_for() {
         "{refused:?}"
     );
     let refused = home.words("run --after no-such -- true").code(4);
-    assert!(refused.stderr.contains("none of your jobs is called `no-such`"), "{refused:?}");
-    // Of those that have ended, the newest.
+    assert!(refused.stderr.contains("none of your jobs has this name"), "{refused:?}");
+    // Among jobs that have ended, the newest is taken.
     home.words(&format!("cancel {again}")).ok();
     home.open("go");
     home.words(&format!("wait {first} {second}")).ok();
@@ -197,7 +197,7 @@ fn a_script_for_sbatch_is_submitted_as_what_import_makes_of_it() {
     );
     assert!(home.words("logs fine").ok().stdout.contains("from-a-script"), "{run:?}");
     assert_eq!(home.job(1).time_limit, Some(muster_model::Span::from_secs(600)));
-    // A shell script without options of sbatch is a command.
+    // A shell script without sbatch options must be run as a command.
     home.write("plain.sh", "#!/bin/sh\ntrue\n");
     let refused = home.words("run plain.sh").code(2);
     assert!(refused.stderr.contains("muster run [OPTIONS] -- ./plain.sh"), "{refused:?}");

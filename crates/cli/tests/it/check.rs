@@ -1,9 +1,8 @@
-//! `muster check slurm` on files, as a user asks for it. What each rule finds is tested where the
-//! rules are.
+//! `muster check slurm` on files. The rules are tested in `muster-doctor`.
 
 use serde_json::Value;
 
-use crate::home::{Home, Run};
+use crate::home::{Home, HomeRun};
 
 const SLURM: &str = "\
 ClusterName=c
@@ -24,7 +23,7 @@ fn site() -> Home {
     home
 }
 
-fn rules(run: &Run) -> Vec<String> {
+fn rules(run: &HomeRun) -> Vec<String> {
     let report: Value =
         serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {}", run.stdout));
     let findings = report["findings"].as_array().unwrap();
@@ -80,10 +79,14 @@ fn json_keeps_to_its_schema_and_sarif_names_lines() {
 fn what_the_baseline_holds_no_longer_counts() {
     let home = site();
     let run = home.words("check slurm --conf etc --write-baseline accepted.txt").ok();
-    assert!(run.stderr.contains("findings are accepted from now on"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("findings written; --baseline accepts them from now on"),
+        "{}",
+        run.stderr
+    );
     let again = home.words("check slurm --conf etc --baseline accepted.txt --fail-on low").ok();
     assert!(again.stdout.starts_with("slurm: nothing wrong was found, "), "{}", again.stdout);
-    // Lines move and values change; it is the same finding. A new one counts.
+    // A finding stays the same if its line moves or its value changes; a new finding counts.
     home.write("etc/slurm.conf", &format!("# moved\n{SLURM}SlurmdTimeout=0\n"));
     let new = home.words("check slurm --conf etc --baseline accepted.txt").code(1).stdout;
     assert!(new.starts_with("slurm: 1 rule failed (1 medium), "), "{new}");
@@ -130,11 +133,11 @@ fn mistakes_are_said_with_the_next_step() {
     std::fs::create_dir(home.path("empty")).unwrap();
     for (words, said) in [
         ("check slurm --conf missing", "cannot read missing"),
-        ("check slurm --conf letter.txt", "letter.txt is nothing that is read here"),
-        ("check slurm --conf empty", "empty holds nothing that is read here"),
+        ("check slurm --conf letter.txt", "letter.txt is not a known file of Slurm"),
+        ("check slurm --conf empty", "empty contains no known file of Slurm"),
         (
             "check slurm --conf etc --baseline accepted.txt",
-            "accepted.txt:1 does not begin with a fingerprint",
+            "accepted.txt:1 does not start with a fingerprint",
         ),
         ("check slurm --conf etc --json --format sarif", "cannot be used with"),
     ] {

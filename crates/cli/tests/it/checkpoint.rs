@@ -1,6 +1,7 @@
-//! Saved progress as a user drives it: told at any time, asked for, answered, and resumed from.
+//! Checkpoints from the command line: reported at any time, requested, acknowledged, and resumed
+//! from.
 
-use muster_model::view::State;
+use muster_model::view::JobState;
 
 use crate::home::Home;
 
@@ -25,10 +26,10 @@ fn a_job_says_unasked_that_its_progress_is_saved_and_show_knows() {
         shown.lines().any(|line| line.contains("checkpoint") && line.ends_with("ago (epoch 3)")),
         "{shown}"
     );
-    // Nobody said how it is asked.
+    // The job has no checkpoint signal.
     let refused = home.words(&format!("checkpoint {job}")).code(1).stderr;
     assert!(
-        refused.contains("takes no checkpoint signal") && refused.contains("hint: "),
+        refused.contains("has no checkpoint signal") && refused.contains("hint: "),
         "{refused}"
     );
     home.open("go");
@@ -50,7 +51,7 @@ fn a_job_that_is_asked_answers() {
     let waiting = home.words("run --hold job.yaml").ok();
     assert!(waiting.stdout.contains('1'), "{}", waiting.stdout);
     let refused = home.words("checkpoint job").code(1).stderr;
-    assert!(refused.contains("does not run") && refused.contains("hint: "), "{refused}");
+    assert!(refused.contains("is not running") && refused.contains("hint: "), "{refused}");
     home.words("release job").ok();
     home.until("it runs", || home.read("begun") == "0:\n");
     for step in 1..=2 {
@@ -63,7 +64,7 @@ fn a_job_that_is_asked_answers() {
         (asked[0]["answer"].as_str(), asked[0]["checkpoint"]["label"].as_str()),
         (Some("saved"), Some("step 3"))
     );
-    // What it saved is there for its next turn, and for no other job.
+    // Its checkpoint is available to its next attempt and to no other job.
     home.words("requeue job").ok();
     home.until("it runs again", || home.read("begun") == "0:\n1:step 3\n");
     home.open("go");
@@ -84,13 +85,13 @@ fn a_word_over_the_api_is_the_job_s_own() {
     home.words("checkpoint job").ok();
     home.until("both are asked", || home.read("asked") == "asked\nasked\n");
 
-    // Each rank speaks for itself, and all of them must.
+    // Each rank acknowledges for itself, and all of them must.
     let said = home.muster(&["checkpoint", "job", "--saved", "\u{1b}step 5\n"]).ok().stdout;
-    assert_eq!(said, "1: noted (step 5)\n");
+    assert_eq!(said, "1: recorded (step 5)\n");
     assert!(asked(), "rank 1 has not answered");
     home.muster(&["checkpoint", "job", "--saved", "step 4", "--rank", "1"]).ok();
     home.until("it is answered", || !asked());
-    // The oldest word of the ranks is the gang's.
+    // The checkpoint of the gang is the oldest of its ranks.
     assert_eq!(home.job(1).elements[0].checkpoint.as_ref().unwrap().label, "step 5");
 
     let refused =
@@ -99,7 +100,7 @@ fn a_word_over_the_api_is_the_job_s_own() {
     home.open("go");
     home.words("wait 1").ok();
     let refused = home.muster(&["checkpoint", "job", "--saved", "step 7"]).code(1).stderr;
-    assert!(refused.contains("does not run"), "{refused}");
+    assert!(refused.contains("is not running"), "{refused}");
 }
 
 #[test]
@@ -120,10 +121,10 @@ fn of_several_elements_the_one_that_saved_is_named_and_one_that_is_stopped_may_s
     home.words("requeue sweep[1]").ok();
     home.until("it saves in its grace", || home.read("late") == "late\n");
     let said = home.muster(&["checkpoint", "sweep[1]", "--saved", "step 2"]).ok().stdout;
-    assert_eq!(said, "1[1]: noted (step 2)\n");
+    assert_eq!(said, "1[1]: recorded (step 2)\n");
     let long = format!("{}\nthe end", "x".repeat(100_000));
     let said = home.muster(&["checkpoint", "sweep[0]", "--saved", &long]).ok().stdout;
-    assert_eq!(said, "1[0]: noted (the end)\n");
+    assert_eq!(said, "1[0]: recorded (the end)\n");
     home.open("go");
     home.words("cancel sweep").ok();
 }
@@ -142,9 +143,9 @@ fn a_job_that_does_not_answer_in_time_is_told_from_one_that_ended() {
     home.words("run mute.yaml ends.yaml").ok();
     home.until("both run", || home.path("mute").exists() && home.path("ends").exists());
     let late = home.words("checkpoint mute --wait").code(124).stdout;
-    assert_eq!(late, "1: did not answer in time\n");
+    assert_eq!(late, "1: did not acknowledge in time\n");
     let ended = home.words("checkpoint ends --wait").code(1).stdout;
-    assert_eq!(ended, "2: ended before it answered\n");
+    assert_eq!(ended, "2: ended before it acknowledged\n");
     home.open("go");
     home.words("wait 1 2").ok();
 }
@@ -158,7 +159,7 @@ fn an_answer_survives_a_daemon_that_is_away() {
         home.gate("go")
     );
     let job = home.sh("--gpus 1", &script);
-    home.until_state(job, State::Running);
+    home.until_state(job, JobState::Running);
     home.kill_daemon();
     home.open("save");
     home.until("it has written", || home.path("saved").exists());
@@ -212,13 +213,13 @@ fn a_job_that_ends_when_it_is_asked_to_make_room_is_queued_again_whatever_it_end
         home.write("urgent.yaml", &format!("name: urgent{number}\ngpus: 1\nrun: {gate}\n"));
         home.words("run urgent.yaml").ok();
         let low = 1 + 2 * number as u64;
-        home.until_state(low + 1, State::Running);
-        assert_eq!(home.job(low).state, State::Pending, "{end}");
+        home.until_state(low + 1, JobState::Running);
+        assert_eq!(home.job(low).state, JobState::Pending, "{end}");
         home.open("go");
         home.words(&format!("wait {low}")).ok();
         assert_eq!(
             (home.job(low).elements[0].attempt, home.job(low).state),
-            (2, State::Done),
+            (2, JobState::Done),
             "{end}"
         );
         std::fs::remove_file(home.path("go")).unwrap();
@@ -236,7 +237,7 @@ fn a_shell_around_the_program_survives_and_a_request_that_no_process_handles_is_
     let said = home.words("checkpoint saves --wait").ok().stdout;
     assert_eq!(said, "1: saved its progress (step 1)\n");
     let unheard = home.words("checkpoint deaf --wait").code(124);
-    assert_eq!(unheard.stdout, "2: was not asked: no process of it handles SIGUSR1\n");
+    assert_eq!(unheard.stdout, "2: was not signalled: no process of it handles SIGUSR1\n");
     assert!(
         unheard.stderr.contains("no process of it handles SIGUSR1; waiting"),
         "{}",
@@ -257,7 +258,7 @@ fn a_program_that_does_not_exist_fails_at_once_whatever_the_restarts() {
     let job = home.job(1);
     assert_eq!(
         (job.elements[0].attempt, job.state),
-        (1, State::Failed),
+        (1, JobState::Failed),
         "{}{}",
         run.stdout,
         run.stderr

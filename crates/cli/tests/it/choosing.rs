@@ -1,9 +1,9 @@
-//! docs/choosing.md: every command in it works, and the table says what the program answers.
+//! docs/choosing.md: every command in it works, and its table matches the program's answers.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::home::{Home, Run};
+use crate::home::{Home, HomeRun};
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -13,7 +13,7 @@ fn page() -> String {
     std::fs::read_to_string(repository().join("docs/choosing.md")).unwrap()
 }
 
-/// A home with the examples of the repository.
+/// Returns a home with the examples of the repository.
 fn home() -> Home {
     let home = Home::new();
     std::fs::create_dir(home.path("examples")).unwrap();
@@ -25,7 +25,7 @@ fn home() -> Home {
 }
 
 /// Runs a line as a shell would, redirections included.
-fn shell(home: &Home, line: &str) -> Run {
+fn shell(home: &Home, line: &str) -> HomeRun {
     let script = format!("muster() {{ '{}' \"$@\"; }}\n{line}", env!("CARGO_BIN_EXE_muster"));
     let mut command = Command::new("/bin/sh");
     command
@@ -36,7 +36,7 @@ fn shell(home: &Home, line: &str) -> Run {
         .env("MUSTER_HOME", home.path("m"))
         .env("TZ", "UTC")
         .current_dir(home.path(""));
-    Run::of(command.output().unwrap())
+    HomeRun::of(command.output().unwrap())
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! Exit codes: the job's own, and those that say what else happened.
+//! Exit codes: those of jobs, and those of other outcomes.
 
-use muster_model::view::State;
+use muster_model::view::JobState;
 
 use crate::home::Home;
 
@@ -19,7 +19,8 @@ fn wait_passes_on_how_a_job_ended() {
         let run = home.words(&format!("wait {job}")).code(code);
         assert!(run.stdout.starts_with(&format!("{job}: {said}")), "{}", run.stdout);
     }
-    let (first, second) = (cases[1].0, cases[4].0);
+    let first = cases[1].0;
+    let second = cases[4].0;
     home.words(&format!("wait 1 {first} {second}")).code(3);
     home.words(&format!("wait {second} {first} 1")).code(124);
 }
@@ -28,7 +29,7 @@ fn wait_passes_on_how_a_job_ended() {
 fn a_cancelled_job_is_130_and_names_who() {
     let home = Home::with_gpus(1);
     let job = home.run("", &["sleep", "60"]);
-    home.until_state(job, State::Running);
+    home.until_state(job, JobState::Running);
     let waiter = home.spawn(&["wait", &job.to_string()]);
     home.words(&format!("cancel {job}")).ok();
     let output = waiter.wait_with_output().unwrap();
@@ -104,5 +105,5 @@ fn a_name_that_several_jobs_have_is_not_guessed() {
     home.words(&format!("cancel {one}")).ok();
     // Of the two only one has not ended: now the name is enough.
     home.words("cancel twin").ok();
-    assert_eq!(home.job(two).state, State::Cancelled);
+    assert_eq!(home.job(two).state, JobState::Cancelled);
 }

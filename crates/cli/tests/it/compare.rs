@@ -1,5 +1,4 @@
-//! `muster compare`: what people read at two widths, JSON that keeps its shape, mistakes told
-//! exactly. No daemon is started for any of it.
+//! `muster compare`: text at two widths, stable JSON, exact error messages. No daemon is started.
 
 use std::collections::BTreeSet;
 
@@ -114,7 +113,7 @@ fn mistakes_are_told_exactly() {
     let same = home.words("compare slurm slurm").code(2);
     assert_eq!(
         same.stderr,
-        "error: slurm is compared with itself\nhint: name another one: none, kubernetes, k3s, ray\n"
+        "error: cannot compare slurm with itself\nhint: name another control plane: none, kubernetes, k3s, ray\n"
     );
     let unknown = home.words("compare slrum kubernetes").code(2);
     assert!(
@@ -126,7 +125,7 @@ fn mistakes_are_told_exactly() {
     let nodes = home.words("compare slurm kubernetes --nodes 0").code(2);
     assert!(nodes.stderr.contains("nodes"), "{}", nodes.stderr);
     let twice = home.words("compare k8s kubernetes").code(2);
-    assert!(twice.stderr.contains("kubernetes is compared with itself"));
+    assert!(twice.stderr.contains("cannot compare kubernetes with itself"));
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! The daemon of this machine keeps to what every place keeps to.
+//! Conformance tests for the daemon of this machine.
 
 use std::path::PathBuf;
 
-use crate::conform::{Place, conformance};
+use crate::conform::{JobPlace, conformance};
 use crate::home::Home;
 
-impl Place for Home {
+impl JobPlace for Home {
     fn call(&self, words: &[&str]) -> (i32, String, String) {
         let run = self.muster(words);
         (run.code, run.stdout, run.stderr)

@@ -1,11 +1,11 @@
-//! Kill -9, of the daemon at random moments and of supervisors: every job ends exactly once with
-//! the right status, and nothing runs twice.
+//! SIGKILL to the daemon at random moments and to supervisors: every job ends exactly once with the
+//! right status, and nothing runs twice.
 
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
 use muster_model::Outcome;
-use muster_model::view::State;
+use muster_model::view::JobState;
 
 use crate::home::{Home, alive, kill};
 
@@ -15,9 +15,9 @@ fn kills() -> u64 {
 }
 
 /// Pseudo-random numbers (splitmix64), so that a failure can be run again.
-struct Dice(u64);
+struct CrashRng(u64);
 
-impl Dice {
+impl CrashRng {
     fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -33,7 +33,7 @@ fn killing_the_daemon_at_random_moments_loses_and_repeats_nothing() {
     let seed =
         std::env::var("MUSTER_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     println!("seed {seed}");
-    let mut dice = Dice(seed);
+    let mut dice = CrashRng(seed);
     let home = Home::with_gpus(8);
     let mut file = String::new();
     for job in 1..=JOBS {
@@ -49,11 +49,11 @@ fn killing_the_daemon_at_random_moments_loses_and_repeats_nothing() {
     home.words("run many.yaml").ok();
 
     for moment in 0..kills() {
-        // However fast the machine is, each kill meets work: one job at least that is over only
-        // when its daemon is back.
+        // One job ends only after the daemon is back, so that each kill happens while work is
+        // running, however fast the machine is.
         let gate = home.gate(&format!("back.{moment}"));
         let met = home.sh(&format!("--name met{moment} --gpus 1"), &gate);
-        // Not in place of a condition: the moment is what is random here.
+        // This sleep does not replace a condition: it makes the moment of the kill random.
         std::thread::sleep(Duration::from_millis(dice.below(150)));
         home.kill_daemon();
         home.start_daemon(None);
@@ -108,7 +108,7 @@ fn a_gang_restarts_whole_after_a_supervisor_was_killed() {
     home.open("go");
     home.words(&format!("wait {job}")).ok();
     let view = home.job(job);
-    assert_eq!((view.state, view.elements[0].attempt), (State::Done, 2));
+    assert_eq!((view.state, view.elements[0].attempt), (JobState::Done, 2));
 }
 
 #[test]

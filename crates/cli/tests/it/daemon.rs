@@ -1,28 +1,29 @@
-//! The daemon stops and comes back; jobs do not notice.
+//! The daemon stops and starts again; jobs are not affected.
 
 use std::io::{BufRead, BufReader, Read};
 
-use muster_model::view::State;
+use muster_model::view::JobState;
 
 use crate::home::{Home, alive};
 
 #[test]
 fn jobs_outlive_the_daemon_and_keep_their_true_exit_codes() {
     let home = Home::with_gpus(4);
-    let (early, late) = (home.gate("early"), home.gate("late"));
+    let early = home.gate("early");
+    let late = home.gate("late");
     let first = home.sh("--gpus 1", &format!("{early}; exit 4"));
     let second = home.sh("--gpus 1", &format!("{late}; exit 3"));
     let third = home.run("--gpus 4", &["true"]);
-    home.until_state(first, State::Running);
-    home.until_state(second, State::Running);
+    home.until_state(first, JobState::Running);
+    home.until_state(second, JobState::Running);
 
     let stopped = home.words("stop-daemon").ok();
     assert_eq!(
         stopped.stderr,
-        "stopped; 3 jobs are kept: what runs goes on, and the next daemon finds it\n"
+        "stopped; 3 jobs are kept: running jobs keep running, and the next daemon finds them\n"
     );
     home.words("ps").code(3);
-    // One ends while no daemon is there to see it.
+    // One job ends while no daemon is running.
     let supervisors = home.pids_of("__supervise");
     home.open("early");
     home.until("one supervisor has ended", || {
@@ -31,7 +32,7 @@ fn jobs_outlive_the_daemon_and_keep_their_true_exit_codes() {
 
     home.start_daemon(None);
     home.words(&format!("wait {first}")).code(4);
-    assert_eq!(home.job(second).state, State::Running);
+    assert_eq!(home.job(second).state, JobState::Running);
     home.open("late");
     home.words(&format!("wait {second}")).code(3);
     home.words(&format!("wait {third}")).ok();
@@ -69,7 +70,7 @@ fn stop_with_cancel_leaves_nothing_behind() {
     let gate = home.gate("never");
     let job = home.sh("--gpus 2 --grace 1s", &gate);
     home.run("--gpus 2", &["true"]);
-    home.until_state(job, State::Running);
+    home.until_state(job, JobState::Running);
     let stopped = home.words("stop-daemon --cancel").ok();
     assert_eq!(stopped.stderr, "cancelled 2 jobs\nstopped\n");
     assert!(home.pids_of("never").is_empty());
@@ -120,9 +121,9 @@ fn ctrl_c_detaches_a_watch_and_jobs_go_on() {
     let output = watch.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("detached; the job goes on"), "{said}");
-    assert!(said.contains("`muster cancel 1` ends"), "{said}");
-    assert_eq!(home.job(1).state, State::Running);
+    assert!(said.contains("detached; the job keeps running"), "{said}");
+    assert!(said.contains("`muster cancel 1` ends them"), "{said}");
+    assert_eq!(home.job(1).state, JobState::Running);
     home.open("go");
     home.words("wait 1").ok();
 }
@@ -132,7 +133,8 @@ fn a_socket_that_was_removed_or_replaced_is_bound_again() {
     let home = Home::with_gpus(1);
     let socket = home.path("m/run/muster.sock");
     let pid = || home.words("info").json::<muster_api::types::DaemonInfo>().pid;
-    let (gate, daemon) = (home.gate("go"), pid());
+    let gate = home.gate("go");
+    let daemon = pid();
     let job = home.sh("", &format!("echo one; {gate}; echo two"));
     let mut follow = home.spawn(&["logs", "-f", &job.to_string()]);
     let mut lines = BufReader::new(follow.stdout.take().unwrap());
@@ -140,11 +142,11 @@ fn a_socket_that_was_removed_or_replaced_is_bound_again() {
     lines.read_line(&mut line).unwrap();
     // 1. Removed: each verb waits for it, and what is connected goes on.
     std::fs::remove_file(&socket).unwrap();
-    assert_eq!(home.job(job).state, State::Running);
+    assert_eq!(home.job(job).state, JobState::Running);
     // 2. Something else in its place, and its whole directory gone.
     std::fs::remove_file(&socket).unwrap();
     std::fs::write(&socket, "tidy").unwrap();
-    assert_eq!(home.job(job).state, State::Running);
+    assert_eq!(home.job(job).state, JobState::Running);
     home.open("go");
     let mut rest = String::new();
     lines.read_to_string(&mut rest).unwrap();
@@ -160,13 +162,13 @@ fn a_socket_that_was_removed_or_replaced_is_bound_again() {
 fn a_daemon_that_cannot_be_reached_is_named() {
     let home = Home::with_gpus(1);
     let socket = home.path("m/run/muster.sock");
-    // A directory is not removed for a socket: nobody knows what is in it.
+    // A directory in place of the socket is not removed, since it may have contents.
     std::fs::remove_file(&socket).unwrap();
     std::fs::create_dir_all(socket.join("precious")).unwrap();
     let refused = home.words("ps").code(3);
     let pid = home.pids_of("serve")[0];
     assert!(
-        refused.stderr.contains(&format!("runs as process {pid} and does not listen")),
+        refused.stderr.contains(&format!("runs as process {pid} but does not listen")),
         "{}",
         refused.stderr
     );
@@ -188,8 +190,8 @@ fn two_first_runs_at_once_share_one_daemon() {
     assert_eq!(home.pids_of("--background").len(), 1);
 }
 
-/// It went into the queues at the start: other queues took it away, and another default did not
-/// replace it.
+/// Regression test: the default time was stored in the queues at the start, so that it was lost
+/// with other queues and not replaced by another default.
 #[test]
 fn a_default_time_holds_whatever_queues_are_set_and_until_the_next_serve() {
     let home = Home::new();
@@ -218,10 +220,10 @@ fn a_default_time_holds_whatever_queues_are_set_and_until_the_next_serve() {
     assert!(!set.stderr.contains("--queues"), "{}", set.stderr);
     assert_eq!((limit("--queue plain"), limit("--queue short")), (Some(2), Some(1)));
     stop(daemon);
-    // 2. A daemon that another command starts is as the last one was.
+    // 2. A daemon that another command starts has the settings of the last one.
     assert_eq!(limit("--queue plain"), Some(2));
     home.words("stop-daemon").ok();
-    // 3. Another one replaces it, and one that names none takes it away.
+    // 3. Another value replaces it, and a start without one removes it.
     stop({
         let daemon = serve("--default-time 3h");
         assert_eq!(limit("--queue plain"), Some(3));
@@ -237,7 +239,7 @@ fn a_default_time_holds_whatever_queues_are_set_and_until_the_next_serve() {
     let set = home.muster(&["queues", "--set", queues]).ok();
     let said = format!("{}{}", set.stdout, set.stderr);
     assert!(
-        said.contains(&format!("starts with `--queues {queues}` sets that file again")),
+        said.contains(&format!("starts with `--queues {queues}` replaces them by that file again")),
         "{said}"
     );
     stop(daemon);

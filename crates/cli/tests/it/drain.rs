@@ -1,7 +1,7 @@
-//! Nodes and single GPUs are drained and taken back, as an administrator types it.
+//! Draining and resuming nodes and single GPUs from the command line.
 
 use muster_api::types::NodeList;
-use muster_model::view::State;
+use muster_model::view::JobState;
 
 use crate::home::Home;
 
@@ -19,15 +19,18 @@ fn a_drained_gpu_keeps_its_task_and_is_still_drained_after_a_restart() {
     let node = name(&home);
     let gate = home.gate("go");
     let runs = home.sh("--gpus 1", &gate);
-    home.until_state(runs, State::Running);
+    home.until_state(runs, JobState::Running);
     let said =
         home.muster(&["nodes", "drain", &node, "--gpu", "0,1", "--reason", "bad fan"]).ok().stderr;
     assert!(
-        said.contains(&format!("GPUs 0,1 of {node}: drained: no new work goes there")),
+        said.contains(&format!("GPUs 0,1 of {node}: drained: no new jobs start there")),
         "{said}"
     );
     let waits = home.run("--gpus 1", &["true"]);
-    assert_eq!((home.job(runs).state, home.job(waits).state), (State::Running, State::Pending));
+    assert_eq!(
+        (home.job(runs).state, home.job(waits).state),
+        (JobState::Running, JobState::Pending)
+    );
 
     home.kill_daemon();
     home.start_daemon(Some(2));
@@ -50,7 +53,7 @@ fn before_a_planned_drain_only_what_ends_in_time_starts() {
     let node = name(&home);
     let said = home.words(&format!("nodes drain {node} --in 1h --reason kernel")).ok().stderr;
     assert!(
-        said.contains("drained in 1h; until then, what ends in time still starts there"),
+        said.contains("drained in 1h; until then, jobs that end in time still start there"),
         "{said}"
     );
     let short = home.run("--gpus 1 --time 10m", &["true"]);
@@ -58,7 +61,7 @@ fn before_a_planned_drain_only_what_ends_in_time_starts() {
     let long = home.run("--gpus 1 --time 2h", &["true"]);
     let why = home.words(&format!("explain {long}")).ok().stdout;
     assert!(why.contains("is pending: drain\n"), "{why}");
-    assert!(why.contains(&format!("{node} takes nothing that runs beyond ")), "{why}");
+    assert!(why.contains(&format!("{node} takes only jobs that end by ")), "{why}");
     assert!(why.contains("muster run … --time "), "{why}");
     home.words(&format!("nodes resume {node}")).ok();
     home.words(&format!("wait {long}")).ok();
@@ -70,9 +73,9 @@ fn a_drain_that_stops_queues_again_what_ran() {
     let node = name(&home);
     let gate = home.gate("go");
     let job = home.sh("--gpus 1 --grace 1s", &gate);
-    home.until_state(job, State::Running);
+    home.until_state(job, JobState::Running);
     home.words(&format!("nodes drain {node} --stop")).ok();
-    home.until_state(job, State::Pending);
+    home.until_state(job, JobState::Pending);
     home.open("go");
     home.words(&format!("nodes resume {node}")).ok();
     home.words(&format!("wait {job}")).ok();
@@ -95,11 +98,11 @@ fn mistakes_are_answered_with_what_is_meant() {
     fails(format!("nodes drain {node} --at noon"), 2, "expected a time of day such as 18:00");
     assert!(nodes(&home).nodes[0].drain.is_none(), "nothing was done");
 
-    // Twice is once, with the new reason; what is not drained can be taken back.
+    // A second drain only changes the reason; resuming a node that is not drained is no error.
     home.words(&format!("nodes drain {node} --reason one")).ok();
     let first = nodes(&home).nodes[0].drain.clone().unwrap();
     let again = home.words(&format!("nodes drain {node} --reason two")).ok().stderr;
-    assert!(again.contains("it was drained before"), "{again}");
+    assert!(again.contains("this replaces the earlier drain"), "{again}");
     let second = nodes(&home).nodes[0].drain.clone().unwrap();
     assert_eq!((first.from, &*second.reason), (second.from, "two"));
     home.words(&format!("nodes resume {node}")).ok();

@@ -1,17 +1,17 @@
-//! An elastic gang with real processes: it starts with what fits, grows into what comes free, and
-//! shrinks for who comes later; each time its ranks find their new number, and where they were.
+//! An elastic gang with real processes: it starts with as many tasks as fit, grows when GPUs become
+//! free, and shrinks for later jobs; each time its ranks get the new size and the last checkpoint.
 
 use muster_model::GpuMilli;
-use muster_model::view::{JobView, State};
+use muster_model::view::{JobState, JobView};
 
 use crate::home::Home;
 
-/// The gang's number: it is submitted second.
+/// Number of the gang, which is submitted second.
 const GANG: u64 = 2;
 
-/// Writes down its rank in each attempt; saves when it is asked and the test lets it, so that the
-/// test sees what is said meanwhile. It is never asked before every rank has written, and so set
-/// its trap.
+/// Program that records its rank in each attempt, and acknowledges a checkpoint when the test
+/// allows it, so that the test can observe the state meanwhile. It is never signalled before every
+/// rank has written, and so set its trap.
 fn gang(home: &Home) -> String {
     let saves = home.gate("save$MUSTER_ATTEMPT");
     let runs = home.gate("go");
@@ -23,7 +23,7 @@ fn gang(home: &Home) -> String {
     )
 }
 
-/// What the ranks of an attempt have written, in their order.
+/// Returns the lines that the ranks of an attempt have written, in order of rank.
 fn begun(home: &Home, attempt: u32) -> Vec<String> {
     let attempt = format!("{attempt}: ");
     let mut lines: Vec<String> = home
@@ -39,8 +39,8 @@ fn ranks(size: u32, last: &str) -> Vec<String> {
     (0..size).map(|rank| format!("{rank} of {size}, {size} agents, {last}")).collect()
 }
 
-/// Waits until the gang runs with so many ranks, in an attempt that knows of the last checkpoint,
-/// and everybody says so.
+/// Waits until the gang runs with `size` ranks, in an attempt that got the last checkpoint, and
+/// `ps` shows that size.
 fn until_it_runs(home: &Home, attempt: u32, size: u32, last: &str) -> JobView {
     home.until("every rank has begun", || begun(home, attempt) == ranks(size, last));
     let note = format!("{size} of 1..4 ranks");
@@ -48,14 +48,16 @@ fn until_it_runs(home: &Home, attempt: u32, size: u32, last: &str) -> JobView {
     let job = home.job(GANG);
     assert_eq!((job.tasks, job.gpus), (size, GpuMilli(size * 1000)));
     assert_eq!(job.elements[0].tasks.len(), size as usize, "the tasks that run, and no others");
-    assert_eq!((job.elements[0].attempt, job.elements[0].goes_on_with), (attempt, None));
+    assert_eq!((job.elements[0].attempt, job.elements[0].restarts_with_tasks), (attempt, None));
     let shown = home.words(&format!("show {GANG}")).ok().stdout;
     assert!(shown.contains("asks for   1..4 tasks, 1..4 GPUs"), "{shown}");
     job
 }
 
 fn until_it_changes(home: &Home, size: u32) {
-    home.until("it is asked to save", || home.job(GANG).elements[0].goes_on_with == Some(size));
+    home.until("it is asked to save", || {
+        home.job(GANG).elements[0].restarts_with_tasks == Some(size)
+    });
     let rows = home.words("ps").ok().stdout;
     assert!(rows.contains(&format!("goes on with {size}")), "{rows}");
 }
@@ -67,7 +69,7 @@ fn explain(home: &Home, job: u64) -> String {
 #[test]
 fn a_gang_starts_with_what_fits_grows_and_shrinks_from_checkpoint_to_checkpoint() {
     let home = Home::with_gpus(4);
-    // 1. Beside another job there is room for two.
+    // 1. Beside another job, two ranks fit.
     let gate = home.gate("other");
     home.sh("--gpus 2", &gate);
     home.write("gang.yaml", &gang(&home));
@@ -75,25 +77,25 @@ fn a_gang_starts_with_what_fits_grows_and_shrinks_from_checkpoint_to_checkpoint(
     let job = until_it_runs(&home, 1, 2, "");
     let sizes = job.elastic.expect("an elastic gang");
     assert_eq!((sizes.fewest_tasks, sizes.most_tasks), (1, 4));
-    // 2. The other ends: it saves, and starts again with four.
+    // 2. The other job ends: the gang writes a checkpoint and restarts with four ranks.
     home.open("other");
     until_it_changes(&home, 4);
     let why = explain(&home, GANG);
     assert!(why.contains("there is room for more of its tasks"), "{why}");
-    assert_eq!(home.job(GANG).state, State::Running, "until it has saved");
+    assert_eq!(home.job(GANG).state, JobState::Running, "until it has saved");
     home.open("save1");
     until_it_runs(&home, 2, 4, "step 1");
-    // 3. Somebody comes for three: it goes on with one, at the same time.
+    // 3. Another job needs three GPUs: the gang continues with one rank, beside it.
     let gate = home.gate("later");
     let later = home.sh("--gpus 3", &format!("echo up > up; {gate}"));
     until_it_changes(&home, 1);
     let why = explain(&home, GANG);
     assert!(why.contains("it goes on with fewer tasks"), "{why}");
-    assert_eq!(home.job(later).state, State::Pending);
+    assert_eq!(home.job(later).state, JobState::Pending);
     home.open("save2");
     until_it_runs(&home, 3, 1, "step 2");
     home.until("who came later runs", || home.path("up").exists());
-    assert_eq!(home.job(GANG).state, State::Running, "beside it");
+    assert_eq!(home.job(GANG).state, JobState::Running, "beside it");
     let log = home.words(&format!("logs {GANG}")).ok().stdout;
     assert_eq!(log, "3: 0 of 1, 1 agents, step 2\n", "the last attempt's");
     // 4. It never failed, so it ends as any job does, though it may not restart.

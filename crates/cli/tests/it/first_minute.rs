@@ -1,4 +1,4 @@
-//! What somebody sees who has just built it.
+//! First steps of a new user: the first run starts a daemon, the second finds it.
 
 use crate::home::Home;
 
@@ -29,8 +29,8 @@ fn a_second_run_finds_the_daemon_and_the_gpus() {
     assert_eq!(
         other.stderr,
         "error: a daemon is running with 2 virtual GPUs, not with 4 virtual\n\
-         hint: leave out --virtual-gpus to use what it has\n\
-         hint: to have others: `muster stop-daemon --cancel`, then run this again\n"
+         hint: without --virtual-gpus, its GPUs are used\n\
+         hint: to use others: `muster stop-daemon --cancel`, then run this again\n"
     );
     home.words("run --virtual-gpus 2:h100 -- true").code(2);
     assert_eq!(home.jobs().len(), 2);

@@ -1,5 +1,5 @@
-//! A home for one test: a directory of its own, an environment of its own, and a daemon that is
-//! gone at the end, whatever happens.
+//! Test home: a directory, environment and daemon for one test. The daemon is stopped at the end,
+//! also if the test fails.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::OsStr;
@@ -11,34 +11,33 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use muster_api::types::{DaemonInfo, JobDetail, JobList, SubmitResponse};
-use muster_model::view::{JobView, State};
+use muster_model::view::{JobState, JobView};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::de::DeserializeOwned;
 
-/// Longest wait for anything that should come about by itself; far above what it takes, for busy
-/// machines.
+/// Longest wait for a condition; far more than needed, for busy machines.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks at a condition.
+/// Time between two checks of a condition.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 pub struct Home {
     dir: tempfile::TempDir,
-    /// The last daemon that answered, to end it if it does not end itself.
+    /// Process id of the last daemon that answered, to kill it if it does not exit.
     daemon: Cell<Option<u32>>,
     /// Ends when the daemon that this test started itself is gone with all its threads.
     reaper: RefCell<Option<JoinHandle<()>>>,
 }
 
-/// What a run of the binary came to.
+/// Result of a run of the binary.
 #[derive(Debug)]
-pub struct Run {
+pub struct HomeRun {
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
 }
 
-impl Run {
-    /// What a finished process left.
+impl HomeRun {
+    /// Returns the result of a finished process.
     pub fn of(output: Output) -> Self {
         Self {
             code: output.status.code().unwrap_or(-1),
@@ -60,7 +59,7 @@ impl Run {
         self.code(0)
     }
 
-    /// Stdout as JSON.
+    /// Returns stdout parsed as JSON.
     #[track_caller]
     pub fn json<T: DeserializeOwned>(self) -> T {
         let run = self.ok();
@@ -69,7 +68,7 @@ impl Run {
 }
 
 impl Home {
-    /// A home without a daemon.
+    /// Returns a home without a daemon.
     pub fn new() -> Self {
         let home = Self {
             dir: tempfile::tempdir().unwrap(),
@@ -80,14 +79,14 @@ impl Home {
         home
     }
 
-    /// A home with a daemon of so many virtual GPUs.
+    /// Returns a home with a daemon of `count` simulated GPUs.
     pub fn with_gpus(count: u32) -> Self {
         let home = Self::new();
         home.start_daemon(Some(count));
         home
     }
 
-    /// A path in the home.
+    /// Returns a path in the home.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
@@ -99,12 +98,12 @@ impl Home {
         path
     }
 
-    /// Reads a file of the home; empty when it is not there.
+    /// Reads a file of the home; empty if it does not exist.
     pub fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
-    /// The binary with an environment that holds nothing of the machine's.
+    /// Returns a command for the binary, with a clean environment.
     pub fn command(&self, args: &[impl AsRef<OsStr>]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_muster"));
         command
@@ -121,21 +120,21 @@ impl Home {
     }
 
     /// Runs the binary to its end.
-    pub fn muster(&self, args: &[impl AsRef<OsStr>]) -> Run {
-        let run = Run::of(self.command(args).output().unwrap());
+    pub fn muster(&self, args: &[impl AsRef<OsStr>]) -> HomeRun {
+        let run = HomeRun::of(self.command(args).output().unwrap());
         if self.daemon.get().is_none() {
             self.remember();
         }
         run
     }
 
-    /// The same with words separated by blanks.
-    pub fn words(&self, words: &str) -> Run {
+    /// Runs the binary with arguments separated by blanks.
+    pub fn words(&self, words: &str) -> HomeRun {
         self.muster(&words.split_whitespace().collect::<Vec<_>>())
     }
 
     /// Runs the binary with text on stdin.
-    pub fn with_stdin(&self, args: &[&str], text: &str) -> Run {
+    pub fn with_stdin(&self, args: &[&str], text: &str) -> HomeRun {
         let mut child = self
             .command(args)
             .stdin(Stdio::piped())
@@ -144,7 +143,7 @@ impl Home {
             .spawn()
             .unwrap();
         child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-        let run = Run::of(child.wait_with_output().unwrap());
+        let run = HomeRun::of(child.wait_with_output().unwrap());
         self.remember();
         run
     }
@@ -154,8 +153,8 @@ impl Home {
         self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    /// Starts a daemon and waits until it listens. One that was killed while it started a task
-    /// leaves its lock to that child for a moment.
+    /// Starts a daemon and waits until it listens. Retries while the state is locked: if a daemon
+    /// is killed while it starts a task, that child briefly inherits its lock.
     pub fn start_daemon(&self, gpus: Option<u32>) {
         self.until("a daemon listens", || match self.try_daemon(gpus) {
             Ok(()) => true,
@@ -164,8 +163,7 @@ impl Home {
         });
     }
 
-    /// A daemon that is started where signals of a terminal are ignored, as `nohup` does and `&` in
-    /// a script.
+    /// Starts a daemon with terminal signals ignored, as by `nohup` and by `&` in a script.
     pub fn start_daemon_deaf(&self) {
         let plain = self.command(&["serve".to_owned(), "--background".to_owned()]);
         let mut deaf = Command::new("sh");
@@ -212,14 +210,13 @@ impl Home {
         self.reaper.borrow_mut().take().unwrap().join().unwrap();
     }
 
-    /// Forgets how much memory the daemon had in use at most so far, and returns what it has in
-    /// use, in bytes.
+    /// Resets the peak memory of the daemon, and returns the memory in use in bytes.
     pub fn reset_peak(&self) -> u64 {
         fs::write(format!("/proc/{}/clear_refs", self.daemon.get().unwrap()), "5").unwrap();
         self.peak_bytes()
     }
 
-    /// Returns how much memory the daemon had in use at most since, in bytes.
+    /// Returns the peak memory of the daemon since the reset, in bytes.
     pub fn peak_bytes(&self) -> u64 {
         let status =
             fs::read_to_string(format!("/proc/{}/status", self.daemon.get().unwrap())).unwrap();
@@ -227,7 +224,7 @@ impl Home {
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
     }
 
-    /// Submits a command and answers its number.
+    /// Submits a command and returns the job's number.
     pub fn run(&self, options: &str, command: &[&str]) -> u64 {
         let mut args: Vec<&str> = vec!["run", "--json"];
         args.extend(options.split_whitespace());
@@ -238,27 +235,27 @@ impl Home {
         response.jobs[0].job.0
     }
 
-    /// Submits a shell script and answers its number.
+    /// Submits a shell script and returns the job's number.
     pub fn sh(&self, options: &str, script: &str) -> u64 {
         self.run(options, &["sh", "-c", script])
     }
 
-    /// One job.
+    /// Returns the view of a job.
     pub fn job(&self, job: u64) -> JobView {
         self.words(&format!("show {job} --json")).json::<JobDetail>().job
     }
 
-    /// All jobs, ended ones included.
+    /// Returns all jobs, including ended ones.
     pub fn jobs(&self) -> Vec<JobView> {
         self.words("ps -a --json").json::<JobList>().jobs
     }
 
     /// Waits until a job is in a state.
-    pub fn until_state(&self, job: u64, state: State) {
+    pub fn until_state(&self, job: u64, state: JobState) {
         self.until(&format!("job {job} is {}", state.word()), || self.job(job).state == state);
     }
 
-    /// Waits until something is so.
+    /// Waits until a condition holds.
     #[track_caller]
     pub fn until(&self, what: &str, condition: impl Fn() -> bool) {
         let deadline = Instant::now() + PATIENCE;
@@ -272,18 +269,18 @@ impl Home {
         }
     }
 
-    /// A shell condition that waits for a file of the home: how tests hold a job until they let it
-    /// go.
+    /// Returns a shell command that waits for a file of the home, by which a test holds a job until
+    /// [`Home::open`].
     pub fn gate(&self, name: &str) -> String {
         format!("while [ ! -e {} ]; do sleep 0.02; done", self.path(name).display())
     }
 
-    /// Lets go what waits at a gate.
+    /// Opens a gate, so that the jobs waiting at it continue.
     pub fn open(&self, name: &str) {
         self.write(name, "");
     }
 
-    /// Pids of this home's processes whose command line holds a word.
+    /// Returns the pids of this home's processes whose command line contains a word.
     pub fn pids_of(&self, word: &str) -> Vec<u32> {
         let home = self.dir.path().to_str().unwrap().to_owned();
         let pids = fs::read_dir("/proc")
@@ -308,13 +305,14 @@ impl Drop for Home {
     fn drop(&mut self) {
         let stopped = self.command(&["stop-daemon", "--cancel"]).output();
         let code = stopped.ok().and_then(|output| output.status.code());
-        // 3: there was none. Otherwise it hangs, and its test has failed anyway.
+        // Code 3 means that no daemon runs. Any other failure means that it hangs, and the test has
+        // failed anyway.
         if !matches!(code, Some(0 | 3))
             && let Some(pid) = self.daemon.get().filter(|pid| alive(*pid))
         {
             kill(pid);
         }
-        // Supervisors that a killed daemon left behind, with what they run.
+        // Kill supervisors that a killed daemon left behind, with their tasks.
         if code != Some(0) {
             for pid in self.pids_of("") {
                 kill(pid);
@@ -336,7 +334,7 @@ pub fn kill(pid: u32) {
     }
 }
 
-/// Whether a process runs; a zombie does not.
+/// Returns whether a process runs; a zombie does not.
 pub fn alive(pid: u32) -> bool {
     let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"))
         .unwrap_or_default();

@@ -1,19 +1,18 @@
-//! `muster import` and `muster export slurm`: there and back again on a corpus of scripts, and what
-//! people do wrong.
+//! `muster import` and `muster export slurm`: round trips on a corpus of scripts, and errors.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use muster_model::{QueueName, UserName};
-use muster_spec::Site;
+use muster_spec::SubmissionSite;
 use serde_json::Value;
 
-use crate::home::{Home, Run};
+use crate::home::{Home, HomeRun};
 
-/// What an exported script says beyond the one that it was made of.
+/// Options that an exported script has in addition to the imported one.
 const ADDED: [&str; 4] = ["job-name", "kill-on-invalid-dep", "open-mode", "nodes"];
 
-/// Scripts of the corpus, in order.
+/// Returns the scripts of the corpus, in order.
 fn scripts() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../backends/tests/slurm/scripts");
     let mut paths: Vec<PathBuf> =
@@ -26,11 +25,12 @@ fn imported(home: &Home, path: &str) -> Value {
     serde_json::from_str(&home.muster(&["import", "--json", path]).ok().stdout).unwrap()
 }
 
-/// What a job file means.
-fn checked(job: &str) -> Vec<muster_spec::Checked> {
+/// Parses and checks a job file.
+fn checked(job: &str) -> Vec<muster_spec::CheckedJob> {
     let queue = QueueName::from("default");
     let documents = muster_spec::parse(job, Some("job.yaml"), &serde_json::Map::new()).unwrap();
-    muster_spec::check_all(&documents, &Site::unknown(UserName::from("nobody"), &queue)).unwrap()
+    muster_spec::check_all(&documents, &SubmissionSite::unknown(UserName::from("nobody"), &queue))
+        .unwrap()
 }
 
 /// Nodes one by one.
@@ -43,7 +43,7 @@ fn lead(signal: Option<&Value>) -> Option<&str> {
     signal.and_then(Value::as_str)?.split_once('@').map(|(_, lead)| lead)
 }
 
-/// Names of options that the job does not have, or has otherwise.
+/// Returns the names of options that the job does not have, or has with another value.
 fn lossy(report: &Value) -> BTreeSet<String> {
     let options = report["options"].as_array().unwrap().iter();
     let lossy =
@@ -72,9 +72,11 @@ fn a_script_that_became_a_job_becomes_the_same_job_again_and_asks_slurm_for_the_
             "{name}:\n{job}\n{again}\n{}",
             home.read("again.sbatch")
         );
-        // 2. What was asked for is asked for again, but for what the import said it is not.
-        let (asked, again) =
-            (first["asks"].as_object().unwrap(), second["asks"].as_object().unwrap());
+        // 2. All options of the script are in the exported one, except those that the import
+        //    reported as
+        //    not converted.
+        let asked = first["asks"].as_object().unwrap();
+        let again = second["asks"].as_object().unwrap();
         let lossy = lossy(&first);
         for (option, value) in asked {
             let plain = option.rsplit(':').next().unwrap();
@@ -141,7 +143,7 @@ fn the_answer_keeps_to_its_schema_and_says_everything_on_stderr() {
     );
     for line in [
         "train.sbatch: 4 options became fields of the job, 0 handed on to sbatch, 0 not mapped",
-        "  nearly  line 2: -o logs/%j.out: output; it is appended to, and its folder is made where it is not there",
+        "  nearly  line 2: -o logs/%j.out: output; output is appended, and a missing directory is created",
         "  starts  line 3: srun torchrun: 16 × 8 = 128 processes",
         "high    every task of srun starts workers for all GPUs of its node  [processes-squared]",
         "  found   16 tasks × 8 workers = 128 processes on 16 GPUs (train.sbatch:3)",
@@ -154,7 +156,7 @@ fn the_answer_keeps_to_its_schema_and_says_everything_on_stderr() {
     home.words("import train.sbatch -o train.yaml").ok();
     assert_eq!(home.read("train.yaml"), run.stdout);
     assert!(
-        home.words("import train.sbatch -o train.yaml").code(2).stderr.contains("already there")
+        home.words("import train.sbatch -o train.yaml").code(2).stderr.contains("already exists")
     );
     home.words("import train.sbatch -o train.yaml --force --strict").code(1);
 }
@@ -168,7 +170,7 @@ fn what_is_started_several_times_is_counted_once_and_said() {
     let said = home.words("import x.sbatch").ok().stderr;
     for line in [
         "  starts  line 3: srun: 4 processes each time; not known: how often a loop or a function starts it",
-        "  starts  line 4: srun: how many processes nobody can tell: srun $STEP, what `$STEP` starts",
+        "  starts  line 4: srun: number of processes unknown: srun $STEP, what `$STEP` starts",
     ] {
         assert!(said.lines().any(|one| one == line), "{line}\n{said}");
     }
@@ -179,8 +181,8 @@ fn variables_that_sbatch_would_take_in_place_of_the_script_are_warned_of() {
     let home = Home::new();
     home.write("x.sbatch", "#!/bin/bash\n#SBATCH --time=5 --partition=gpu\nhostname\n");
     let mut command = home.command(&["import", "x.sbatch"]);
-    let run = Run::of(command.env("SBATCH_PARTITION", "debug").output().unwrap()).ok();
-    let told = "warning: SBATCH_PARTITION=debug is set here: sbatch takes it in place of --partition=gpu on line 2";
+    let run = HomeRun::of(command.env("SBATCH_PARTITION", "debug").output().unwrap()).ok();
+    let told = "warning: SBATCH_PARTITION=debug is set here: sbatch uses it instead of --partition=gpu on line 2";
     assert!(run.stderr.contains(told), "{}", run.stderr);
     assert!(run.stdout.contains("partition: gpu"), "{}", run.stdout);
 }
@@ -200,7 +202,7 @@ fn a_service_comes_back_as_the_replicas_that_slurm_was_given() {
 }
 
 #[test]
-fn a_job_that_takes_turns_comes_back_with_its_signal_and_who_saves() {
+fn a_requeued_job_round_trips_with_its_signal_and_acknowledging_ranks() {
     let home = Home::new();
     for checkpoint in [
         "{signal: USR2, grace: 60s, then: requeue, by: all}",
@@ -223,7 +225,7 @@ fn arguments_of_a_script_go_with_it_there_and_back() {
     let home = Home::new();
     home.write("x.sbatch", "#!/bin/bash\n#SBATCH --time=1:00:00\necho \"$1-$2\"\n");
     let lost = home.words("import x.sbatch").ok().stderr;
-    assert!(lost.contains("it reads $1, $2; none is named (x.sbatch:3)"), "{lost}");
+    assert!(lost.contains("it reads $1, $2; none is given (x.sbatch:3)"), "{lost}");
     let run = home.muster(&["import", "x.sbatch", "-o", "x.yaml", "--", "it's", "7"]).ok();
     assert!(!run.stderr.contains("arguments-lost"), "{}", run.stderr);
     home.words("export slurm x.yaml -o again.sbatch").ok();
@@ -242,18 +244,18 @@ fn what_is_no_script_is_refused_with_a_hint() {
     let check = |text: &str, message: &str, hint: &str| {
         home.write("x", text);
         let said = home.words("import x").code(2).stderr;
-        assert!(said.starts_with("error: x is not imported: ") && said.contains(message), "{said}");
+        assert!(said.starts_with("error: cannot import x: ") && said.contains(message), "{said}");
         assert!(said.contains(hint), "{said}");
     };
-    check("", "nothing in it", "#!/bin/bash");
+    check("", "it is empty", "#!/bin/bash");
     check("import torch\n", "a Python program", "muster run");
     check("#!/bin/bash\r\n#SBATCH -N 1\r\n", "CR LF", "sed -i");
     check("#!/bin/bash\n#PBS -l select=1\n", "PBS", "docs/jobs.md");
-    check("name: x\nrun: hostname\n", "job file of Muster already", "muster export slurm");
+    check("name: x\nrun: hostname\n", "already a job file of Muster", "muster export slurm");
     assert!(home.words("import nowhere").code(2).stderr.contains("cannot read nowhere"));
 }
 
-/// Runs a script as Slurm would, whose part the shell plays: one task, and a list of one node.
+/// Runs a script in a shell that stands in for Slurm: one task on a list of one node.
 fn by_hand(home: &Home, script: &str, programs: &[(&str, &str)]) -> std::process::Output {
     let stubs = home.path("stubs");
     std::fs::create_dir(&stubs).unwrap();
@@ -285,7 +287,7 @@ fn an_exported_script_runs_without_muster_as_far_as_no_slurm_is_needed() {
     );
     let run = home.words("export slurm job.yaml").ok();
     assert!(run.stderr.contains("left out: "), "{}", run.stderr);
-    // Nothing of this machine, and no program of ours.
+    // A clean environment, without Muster's own programs.
     assert!(
         !run.stdout.contains("/muster/") && !run.stdout.contains("\nmuster "),
         "{}",
@@ -302,9 +304,9 @@ fn an_exported_script_runs_without_muster_as_far_as_no_slurm_is_needed() {
 }
 
 #[test]
-fn who_is_warned_before_the_ranks_begin_asks_them_once_they_have() {
+fn a_signal_before_the_ranks_start_is_delivered_once_they_have() {
     let home = Home::new();
-    // The warning comes while the script makes ready.
+    // The checkpoint signal arrives while the script prepares.
     std::fs::create_dir_all(home.path("venv/bin")).unwrap();
     home.write("venv/bin/activate", "kill -USR1 $$\n");
     let run = "#!/bin/bash\n  trap 'echo step 5 > $MUSTER_CHECKPOINT_FILE' USR2\n  : > ready\n  \
@@ -316,7 +318,7 @@ fn who_is_warned_before_the_ranks_begin_asks_them_once_they_have() {
     );
     home.write("turns.yaml", &job);
     home.words("export slurm turns.yaml -o turns.sbatch").ok();
-    // Ranks that have not begun hear nothing; those that have handle the signal from then on.
+    // Ranks that have not started get no signal; the others handle it from then on.
     let scancel = "[ -e muster-7/0/1/begun-0 ] || exit 1\nuntil [ -e ready ]; do sleep 0.1; done\n\
                    echo \"$*\" >> asked\nkill -WINCH $(ps -o pid= --ppid $(cat rank)) $(cat rank)";
     let scontrol = "case $* in\n  'show hostnames '*) echo localhost ;;\n  \
@@ -338,7 +340,7 @@ fn export_takes_one_document_and_says_what_slurm_cannot_have() {
     assert!(said.contains("holds 2 jobs") && said.contains("--document 1"), "{said}");
     let run = home.words("export slurm two.yaml --document 2").ok();
     assert!(
-        run.stdout.contains("--job-name=b") && run.stderr.contains("waits for document 1 of 2"),
+        run.stdout.contains("--job-name=b") && run.stderr.contains("depends on document 1 of 2"),
         "{}",
         run.stderr
     );

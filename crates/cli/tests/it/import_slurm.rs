@@ -1,6 +1,6 @@
-//! `muster import --slurm-conf`: a Slurm cluster as a cluster file and a queue file. What Muster
-//! wrote for Slurm comes back as it was, what a site wrote itself comes with a list of what could
-//! not be said, and both files do what they are for.
+//! `muster import --slurm-conf`: a Slurm configuration as a cluster file and a queue file. Files of
+//! `muster init slurm` convert back unchanged; for a site's own files, settings that cannot be
+//! converted are listed. Both files can be used.
 
 use muster_model::{NodeSpec, QueueTree};
 use muster_spec::{Cluster, parse_cluster, parse_queues};
@@ -60,8 +60,7 @@ fn what_was_written_for_slurm_comes_back() {
     assert_eq!(queues_back, queues);
 }
 
-/// A cluster as sites have them: files that include each other, defaults, sockets, switches of
-/// three levels.
+/// A realistic cluster: files that include each other, defaults, sockets, three levels of switches.
 const SITE: &str = "\
 ClusterName=site
 SlurmctldHost=head
@@ -139,18 +138,18 @@ fn a_site_of_others_is_read_with_what_it_cannot_say() {
          - {name: plasma, weight: 2, quota: {v100: 6}, borrow: 0}\n      - {name: direct}\n  - {name: biology, weight: 40, limits: {time: 1d}}\n"
     );
     for part in [
-        "c3: a node of the future is left out",
-        "physics/astro: Fairshare=parent is no share",
-        "physics: it has users and accounts below it; the users are in `physics/direct`",
+        "c3: State=FUTURE, left out",
+        "physics/astro: Fairshare=parent is not a number",
+        "physics: the account has users and child accounts; the users are in `physics/direct`",
         "biology: a limit on cpu (64) has no counterpart",
-        "physics: its cap of 8 v100 is less than the 12 of the accounts below it together",
-        "PreemptType=preempt/partition_prio: who goes for whom",
+        "physics: its cap of 8 v100 is less than the 12 of its child accounts together",
+        "PreemptType=preempt/partition_prio: it cannot be expressed by quotas",
         "MaxJobs of users has no counterpart: ada in physics 4",
         "GrpSubmitJobs of accounts has no counterpart: plasma 50",
-        "partitions, longest times (MaxTime): gpu 2-0, all 2-0",
-        "partitions, accounts that alone may use (AllowAccounts): all physics",
-        "partitions, qualities of service whose limits hold for all of their jobs (QOS): all long;",
-        "partitions, the one of jobs that name none (Default): gpu;",
+        "partitions, maximum time limits (MaxTime): gpu 2-0, all 2-0",
+        "partitions, allowed accounts (AllowAccounts): all physics",
+        "partitions, partition QOS (QOS): all long;",
+        "partitions, default partition (Default): gpu;",
     ] {
         assert!(
             run.stderr.contains(&format!("warning: not as in Slurm: {part}")),
@@ -203,23 +202,19 @@ fn accounts_may_be_tables_and_without_any_partitions_are_queues() {
         run.stdout
     );
     assert!(
-        run.stderr.contains("no accounts were given: a queue for each partition"),
+        run.stderr.contains("no accounts were given, so each partition is a queue"),
         "{}",
         run.stderr
     );
-    assert!(!run.stderr.contains("longest times (MaxTime)"), "{}", run.stderr);
-    // Weights of the order are told, with or without accounts.
+    assert!(!run.stderr.contains("maximum time limits (MaxTime)"), "{}", run.stderr);
+    // Priority weights are listed, with or without accounts.
     home.write(
         "etc/slurm.conf",
         &format!("{SITE}PriorityType=priority/multifactor\nPriorityWeightAge=500\n"),
     );
     for accounts in ["", " --sacctmgr dump.cfg"] {
         let run = home.words(&format!("import --slurm-conf etc{accounts}")).ok();
-        assert!(
-            run.stderr.contains("weights of the order (PriorityWeightAge=500)"),
-            "{}",
-            run.stderr
-        );
+        assert!(run.stderr.contains("priority weights (PriorityWeightAge=500)"), "{}", run.stderr);
     }
     home.write(
         "assoc",
@@ -239,11 +234,11 @@ fn mistakes_are_told() {
     home.write("text", "hello\n");
     for (words, part) in [
         ("--slurm-conf nowhere", "nowhere"),
-        ("--slurm-conf etc/gres.conf", "holds no slurm.conf"),
-        ("--slurm-conf etc --sacctmgr text", "text is nothing that sacctmgr writes or takes"),
+        ("--slurm-conf etc/gres.conf", "contains no slurm.conf"),
+        ("--slurm-conf etc --sacctmgr text", "text is not output or input of sacctmgr"),
         (
             "--slurm-conf etc --levels rack,leaf",
-            "topology.conf has 3 levels of switches, and --levels names 2",
+            "topology.conf has 3 levels of switches, but --levels names 2",
         ),
         ("--sacctmgr dump.cfg", "--slurm-conf"),
     ] {
@@ -253,7 +248,7 @@ fn mistakes_are_told() {
     }
     home.words("import --slurm-conf etc -o out").ok();
     let again = home.words("import --slurm-conf etc -o out").code(2);
-    assert!(again.stderr.contains("--force writes them anew"), "{}", again.stderr);
+    assert!(again.stderr.contains("--force overwrites"), "{}", again.stderr);
     let levels = home.words("import --slurm-conf etc --levels site,rack,leaf").ok();
     assert!(levels.stdout.contains("levels: [site, rack, leaf]\n"), "{}", levels.stdout);
 }

@@ -1,11 +1,11 @@
-//! `muster init hybrid`: two pools out of one cluster, their files, and the check of what people
-//! changed in them.
+//! `muster init hybrid`: division of a cluster into two pools, their files, and the check after
+//! edits by hand.
 
 use std::os::unix::fs::PermissionsExt;
 
 use muster_spec::parse_cluster;
 
-use crate::home::{Home, Run};
+use crate::home::{Home, HomeRun};
 
 const CLUSTER: &str = "\
 levels: [block, leaf]
@@ -25,7 +25,7 @@ const FILES: [&str; 7] = [
     "cluster-all.yaml",
 ];
 
-/// A home with the cluster, and its partition in `site`.
+/// Returns a home with the cluster, and its division in `site`.
 fn site() -> Home {
     let home = Home::new();
     home.write("cluster.yaml", CLUSTER);
@@ -38,7 +38,7 @@ fn pool(home: &Home, name: &str) -> Vec<String> {
     cluster.nodes.iter().map(|node| node.name.to_string()).collect()
 }
 
-/// Changes a text in a file of the site.
+/// Replaces a text in a file of the site.
 fn edit(home: &Home, file: &str, from: &str, to: &str) {
     let name = format!("site/{file}");
     let text = home.read(&name);
@@ -58,7 +58,7 @@ fn the_pools_are_written_and_agree() {
     services  2 nodes with 16 GPUs (16 h100): node[05-06]
     warning: topology domains with nodes in both pools: block b1
     wrote 7 files to site; nothing was run
-    hint: read site/BOUNDARY.md; it says what goes where, and how a node moves
+    hint: read site/BOUNDARY.md; it says where each file goes and how to move a node
     ");
     let mut there: Vec<_> = std::fs::read_dir(home.path("site"))
         .unwrap()
@@ -81,15 +81,15 @@ fn the_pools_are_written_and_agree() {
     NodeName=node[01-04] CPUs=128 RealMemory=953674 Gres=gpu:rtxpro6000:8 State=UNKNOWN
     NodeName=cpu[1-2] CPUs=64 RealMemory=244140 State=UNKNOWN
 
-    # MaxTime bounds what nobody gave a limit; backfill works with limits, so keep one. Yours may be shorter.
+    # MaxTime applies to jobs without --time; backfill needs time limits, so keep one. Yours may be shorter.
     PartitionName=train Nodes=node[01-04] Default=YES DefaultTime=01:00:00 MaxTime=7-00:00:00 State=UP
     PartitionName=debug Nodes=cpu[1-2] DefaultTime=01:00:00 MaxTime=7-00:00:00 State=UP
     ");
     insta::assert_snapshot!(home.read("site/slurm-gres.conf"), @"
     # The GPUs of the batch pool, for gres.conf on every Slurm node:
     #   include /etc/slurm/slurm-gres.conf
-    # The device files are counted, not looked at: compare with `ls /dev/nvidia*` on a node. cgroup.conf needs
-    # ConstrainDevices=yes, else a job sees GPUs that it was not given.
+    # The device files are derived from the number of GPUs: compare with `ls /dev/nvidia*` on a node. cgroup.conf needs
+    # ConstrainDevices=yes, else a job sees GPUs that are not allocated to it.
     NodeName=node[01-04] AutoDetect=off Name=gpu Type=rtxpro6000 File=/dev/nvidia[0-7]
     ");
     let page = home.read("site/BOUNDARY.md");
@@ -103,10 +103,7 @@ fn the_pools_are_written_and_agree() {
     }
     assert!(page.lines().count() < 70);
     let run = home.words("init hybrid --check site").ok();
-    assert_eq!(
-        run.stderr,
-        "site: 8 nodes, 6 batch and 2 services; none in both, none in neither\n"
-    );
+    assert_eq!(run.stderr, "site: 8 nodes, 6 batch and 2 services; each is in exactly one pool\n");
     assert!(!home.path("m").exists());
 }
 
@@ -159,8 +156,8 @@ fn files_that_are_there_are_kept_unless_forced() {
     std::fs::remove_file(home.path("site/cluster-all.yaml")).unwrap();
     let run = home.words("init hybrid --cluster cluster.yaml --services 1 -o site").code(2);
     insta::assert_snapshot!(run.stderr, @"
-    error: site already holds BOUNDARY.md, slurm-nodes.conf, slurm-gres.conf, kubernetes-nodes.sh, cluster-batch.yaml, cluster-services.yaml; nothing was written
-    hint: --force writes them anew, -o names another place
+    error: site already contains BOUNDARY.md, slurm-nodes.conf, slurm-gres.conf, kubernetes-nodes.sh, cluster-batch.yaml, cluster-services.yaml; nothing was written
+    hint: --force overwrites, -o names another directory
     ");
     assert_eq!(home.read("site/BOUNDARY.md"), "ours\n");
     assert!(!home.path("site/cluster-all.yaml").exists());
@@ -197,7 +194,7 @@ fn a_move_by_hand_in_every_file_passes_the_check() {
 
 #[test]
 fn what_was_changed_by_half_is_found() {
-    let check = |file: &str, from: &str, to: &str| -> Run {
+    let check = |file: &str, from: &str, to: &str| -> HomeRun {
         let home = site();
         edit(&home, file, from, to);
         home.words("init hybrid --check site").code(1)
@@ -214,19 +211,19 @@ fn what_was_changed_by_half_is_found() {
     insta::assert_snapshot!(found.join("\n"), @"
     node05 is in both pools: batch in slurm-nodes.conf, services in cluster-services.yaml, kubernetes-nodes.sh
 
-    node04 moved by half: in cluster-batch.yaml, missing in slurm-nodes.conf
+    node04 is partially moved: in cluster-batch.yaml, missing in slurm-nodes.conf
 
     node04 is in both pools: batch in cluster-batch.yaml, slurm-nodes.conf, services in kubernetes-nodes.sh
-    node06 moved by half: in cluster-services.yaml, missing in kubernetes-nodes.sh
+    node06 is partially moved: in cluster-services.yaml, missing in kubernetes-nodes.sh
 
     cpu3 is in neither pool
 
-    cpu2 is in cluster-batch.yaml, slurm-nodes.conf and not in cluster-all.yaml
+    cpu2 is in cluster-batch.yaml, slurm-nodes.conf but not in cluster-all.yaml
 
-    node05 has GPUs in slurm-gres.conf and is not of the batch pool
-    node06 has GPUs in slurm-gres.conf and is not of the batch pool
+    node05 has GPUs in slurm-gres.conf but is not in the batch pool
+    node06 has GPUs in slurm-gres.conf but is not in the batch pool
 
-    cpu1 is named twice in slurm-nodes.conf
+    cpu1 is listed twice in slurm-nodes.conf
     ");
 }
 
@@ -235,7 +232,7 @@ fn the_check_says_what_it_cannot_read() {
     let home = site();
     let run = home.words("init hybrid --check nowhere").code(1);
     insta::assert_snapshot!(run.stderr, @"
-    error: nowhere/cluster-all.yaml is not there
+    error: nowhere/cluster-all.yaml does not exist
     hint: `muster init hybrid --cluster cluster.yaml --services N -o DIR` writes the files of a boundary
     ");
     edit(&home, "slurm-nodes.conf", "node[01-04]", "node[01-");
@@ -271,10 +268,10 @@ fn mistakes_are_told_with_their_numbers() {
     ];
     insta::assert_snapshot!(told.join("\n"), @"
     error: 8 of 8 nodes for services leaves none for batch; at most 7 can be chosen
-    hint: services alone need no Slurm pool, and no boundary
+    hint: services alone need no Slurm pool and no boundary
 
     error: 0 of 8 nodes are for services; at least 1 is needed, else there is nothing to partition
-    hint: batch alone needs no Kubernetes pool, and no boundary
+    hint: batch jobs alone need no Kubernetes pool and no boundary
 
     error: the cluster has no node `node07`; did you mean `node01`?
 
@@ -282,8 +279,8 @@ fn mistakes_are_told_with_their_numbers() {
 
     error: none of 8 nodes has the label `pool: service`; they have `pool: services` (2)
 
-    error: which nodes are for services is not said
-    hint: --services 2, --services-nodes 'node[01-02]', or --label pool=services
+    error: the nodes for services are not given
+    hint: add --services 2, --services-nodes 'node[01-02]', or --label pool=services
 
     error: cannot read none.yaml: no such file or directory
     ");
@@ -301,8 +298,8 @@ fn mistakes_are_told_with_their_numbers() {
     home.words("init hybird").code(2);
 }
 
-/// A `kubectl` that knows the given nodes and writes down what it was asked to change.
-fn with_kubectl(home: &Home, members: &str) -> Run {
+/// A fake `kubectl` with the given nodes that records the requested changes.
+fn with_kubectl(home: &Home, members: &str) -> HomeRun {
     let log = home.path("changes");
     let text = format!(
         "#!/bin/sh\ncase \"$*\" in\n\"get nodes -o name\") printf '{members}' ;;\n*) echo \"$*\" >> '{}' ;;\nesac\n",
@@ -314,14 +311,14 @@ fn with_kubectl(home: &Home, members: &str) -> Run {
     let mut command = std::process::Command::new("sh");
     command.arg(home.path("site/kubernetes-nodes.sh"));
     command.env_clear().env("PATH", format!("{}:/usr/bin:/bin", home.path("bin").display()));
-    Run::of(command.output().unwrap())
+    HomeRun::of(command.output().unwrap())
 }
 
 #[test]
 fn the_script_marks_services_nodes_and_stops_while_a_batch_node_is_a_member() {
     let home = site();
     let run = with_kubectl(&home, "node/node05\\nnode/node03\\n").code(1);
-    assert!(run.stderr.starts_with("node03 is of the batch pool"), "{}", run.stderr);
+    assert!(run.stderr.starts_with("node03 belongs to the batch pool"), "{}", run.stderr);
     assert!(!home.path("changes").exists());
     with_kubectl(&home, "node/node05\\nnode/node06\\n").ok();
     insta::assert_snapshot!(home.read("changes"), @"

@@ -1,4 +1,4 @@
-//! `muster init none`: the page of conventions, where it goes, and what it never overwrites.
+//! `muster init none`: the page of conventions, its output file, and that it is not overwritten.
 
 use crate::home::Home;
 
@@ -12,8 +12,7 @@ fn the_page_is_written_once() {
     assert!(page.contains("12 GPUs on 2 machines, for 5 people"), "{page}");
     let again = home.words("init none --gpus 8").code(2);
     assert!(
-        again.stderr.contains("CONVENTIONS.md is already there")
-            && again.stderr.contains("--force"),
+        again.stderr.contains("CONVENTIONS.md already exists") && again.stderr.contains("--force"),
         "{}",
         again.stderr
     );
@@ -49,7 +48,7 @@ fn too_many_gpus_are_said() {
     let home = Home::new();
     let run = home.words("init none --gpus 40 -o -").ok();
     assert!(
-        run.stderr.contains("warning: 40 GPUs: nobody recommends conventions alone from 33 on"),
+        run.stderr.contains("warning: 40 GPUs: from 33 GPUs on, a scheduler is recommended"),
         "{}",
         run.stderr
     );

@@ -1,12 +1,12 @@
-//! `muster init slurm`: files that pass the check of this very program, say what Slurm cannot
-//! express, hold no secret that nobody gave, and are never written over when somebody changed them.
+//! `muster init slurm`: the files pass `muster check slurm`, list what Slurm cannot express,
+//! contain no secret except the given password, and are not overwritten after edits by hand.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use serde_json::Value;
 
-use crate::home::{Home, Run};
+use crate::home::{Home, HomeRun};
 
 const CLUSTER: &str = "\
 levels: [block, leaf]
@@ -41,13 +41,13 @@ fn site() -> Home {
     home
 }
 
-fn init(home: &Home, more: &str) -> Run {
+fn init(home: &Home, more: &str) -> HomeRun {
     home.words(&format!(
         "init slurm --cluster cluster.yaml --queues queues.yaml --controller head1 {more}"
     ))
 }
 
-/// Rules that the check finds broken, with what it could not test.
+/// Returns the rules that fail the check, and those that were not tested.
 fn findings(home: &Home) -> (Vec<String>, Vec<String>) {
     let report: Value =
         serde_json::from_str(&home.words("check slurm --conf slurm --json").stdout).unwrap();
@@ -58,7 +58,7 @@ fn findings(home: &Home) -> (Vec<String>, Vec<String>) {
     (rules("findings"), rules("not_tested"))
 }
 
-/// The line of a file that begins so, without that.
+/// Returns the line of a file with this prefix, without the prefix.
 fn line(home: &Home, file: &str, start: &str) -> String {
     let text = home.read(file);
     let found = text.lines().find_map(|line| line.strip_prefix(start));
@@ -142,7 +142,7 @@ fn queues_become_accounts_and_qualities_of_service() {
         "Fairshare=2 GrpTRES=gres/gpu=-1 GrpJobs=5 MaxWall=2-00:00:00 MaxSubmitJobs=-1 QOS=language-own,language-idle \
          DefaultQOS=language-own"
     );
-    // Who owns nothing takes nothing, and who borrows nothing has no other.
+    // A queue without a quota preempts nothing; a queue that may not borrow has no second QOS.
     assert!(accounts("change account guest ").ends_with(" QOS=guest-idle DefaultQOS=guest-idle"));
     assert!(
         accounts("change account interactive ")
@@ -164,7 +164,7 @@ fn queues_become_accounts_and_qualities_of_service() {
         partition.contains("AllowAccounts=interactive") && partition.contains("MaxTime=08:00:00"),
         "{partition}"
     );
-    // What has no counterpart is said, and stands in the file.
+    // Properties without a counterpart are printed, and listed in the file.
     assert!(
         run.stderr.contains("warning: Slurm: borrowing: a job does not borrow by itself"),
         "{}",
@@ -188,7 +188,7 @@ fn every_field_without_a_counterpart_is_told() {
         "`placement`",
         "`defragment`",
         "a: its quota is only what the queues below have",
-        "a: quota of v100, of which no node has any",
+        "a: quota of v100, which no node has",
         "a/x: `lend: 2`",
         "a/x: `priority`",
         "a/x: `pending-jobs` is MaxSubmitJobs",
@@ -253,7 +253,7 @@ fn other_nodes_pass_the_check_too() {
     );
     assert!(run.stderr.contains("1 nodes have no domain"), "{}", run.stderr);
     assert!(home.read("slurm/topology.conf").contains("SwitchName=all-nodes Switches=l1,unplaced"));
-    // Nobody goes for anybody, so that a quota with its borrowing is a cap.
+    // Preemption is off, so quota plus borrowing is a cap.
     assert_eq!(line(&home, "slurm/slurm.conf", "PreemptType="), "preempt/none");
     let account = line(&home, "slurm/accounts.sh", "change account a ");
     assert!(
@@ -263,11 +263,11 @@ fn other_nodes_pass_the_check_too() {
 }
 
 #[test]
-fn what_somebody_changed_is_kept() {
+fn files_edited_by_hand_are_kept() {
     let home = site();
     init(&home, COMPLETE).ok();
     let run = init(&home, COMPLETE).ok();
-    assert!(run.stderr.contains("all are as they were"), "{}", run.stderr);
+    assert!(run.stderr.contains("all unchanged"), "{}", run.stderr);
     assert_eq!(init(&home, &format!("{COMPLETE} --diff")).ok().stdout, "");
 
     // Another queue file changes only what it is in.
@@ -300,7 +300,7 @@ fn what_somebody_changed_is_kept() {
     home.write("slurm/slurm.conf", &by_hand);
     let run = init(&home, COMPLETE).code(1);
     assert!(
-        run.stderr.contains("slurm holds slurm.conf that somebody changed; nothing was written"),
+        run.stderr.contains("slurm contains files edited by hand: slurm.conf; nothing was written"),
         "{}",
         run.stderr
     );
@@ -399,6 +399,6 @@ fn without_a_controller_it_is_this_machine_and_that_is_said() {
     let run = home.words("init slurm --cluster cluster.yaml --queues queues.yaml -o own").ok();
     let conf = home.read("own/slurm.conf");
     let host = conf.lines().find_map(|line| line.strip_prefix("SlurmctldHost=")).unwrap();
-    let said = format!("the controller is {host}, this machine; --controller names another");
+    let said = format!("the controller is {host}, this machine; --controller sets another");
     assert!(!host.is_empty() && run.stderr.contains(&said), "{}", run.stderr);
 }

@@ -1,20 +1,19 @@
-//! `muster inventory`: the cluster file of this machine, of Slurm's and of Kubernetes' nodes, as a
-//! user asks for it.
+//! `muster inventory`: the cluster file of this machine, of Slurm's nodes and of Kubernetes' nodes.
 
 use std::path::Path;
 
 use muster_spec::{Cluster, parse_cluster};
 
-use crate::home::{Home, Run};
+use crate::home::{Home, HomeRun};
 
-/// Synthetic samples in the documented shapes; what they mean is tested where they are read.
+/// Returns a synthetic sample in the documented format; parsing is tested in `muster-backends`.
 fn sample(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../backends/tests/data").join(name);
     std::fs::read_to_string(path).unwrap()
 }
 
-/// The cluster that a run printed.
-fn cluster(run: Run) -> Cluster {
+/// Parses the cluster file that a run printed.
+fn cluster(run: HomeRun) -> Cluster {
     let run = run.ok();
     parse_cluster(&run.stdout, None).unwrap_or_else(|error| panic!("{error}\n{}", run.stdout))
 }
@@ -39,7 +38,8 @@ fn the_daemon_and_the_inventory_see_the_same_machine() {
     let home = Home::with_gpus(3);
     let listed: muster_api::types::NodeList = home.words("nodes --json").json();
     let declared = cluster(home.words("inventory --virtual-gpus 3"));
-    let (seen, written) = (&listed.nodes[0], &declared.nodes[0]);
+    let seen = &listed.nodes[0];
+    let written = &declared.nodes[0];
     assert_eq!(seen.name, written.name);
     assert_eq!(seen.cpus, written.cpus);
     assert_eq!(seen.memory, written.memory);
@@ -50,7 +50,11 @@ fn the_daemon_and_the_inventory_see_the_same_machine() {
 fn virtual_gpus_are_marked_as_such() {
     let home = Home::new();
     let run = home.words("inventory --virtual-gpus 4:h100").ok();
-    assert!(run.stdout.contains("  # virtual GPUs: no hardware behind them\n"), "{}", run.stdout);
+    assert!(
+        run.stdout.contains("  # virtual GPUs: simulated, without hardware\n"),
+        "{}",
+        run.stdout
+    );
     assert!(run.stdout.contains("gpus: 4, gpu: h100, "), "{}", run.stdout);
     home.words("inventory --virtual-gpus 4 --from x.json").code(2);
 }
@@ -74,7 +78,7 @@ fn slurm_is_read_from_a_pipe() {
     "#);
     insta::assert_snapshot!(run.stderr, @"
     6 nodes with 35 GPUs (32 h100, 2 v100, 1 t4), from sinfo --json
-    warning: 1 out of service now; comments in the file say which and why
+    warning: 1 out of service; comments in the file say which and why
     ");
     parse_cluster(&run.stdout, None).unwrap();
     assert!(!home.path("m").exists());
@@ -86,7 +90,7 @@ fn kubernetes_is_read_from_a_file_with_levels() {
     home.write("nodes.json", &sample("synthetic-kubectl-nodes.json"));
     let run = home.words("inventory --from nodes.json").ok();
     assert!(
-        run.stderr.contains("hint: the nodes carry topology labels; to read them: --level spine="),
+        run.stderr.contains("hint: the nodes have topology labels; to read them: --level spine="),
         "{}",
         run.stderr
     );
@@ -100,7 +104,7 @@ fn kubernetes_is_read_from_a_file_with_levels() {
     let swapped = "inventory --from nodes.json --level leaf=network.topology.nvidia.com/leaf --level spine=network.topology.nvidia.com/spine";
     let run = home.words(swapped).code(2);
     insta::assert_snapshot!(run.stderr, @"
-    error: nodes.json: the labels form no tree: spine `s1` lies in leaf `l1` by node `gpu-1` and in leaf `l2` by node `gpu-3`
+    error: nodes.json: the labels form no tree: spine `s1` lies in leaf `l1` according to node `gpu-1` and in leaf `l2` according to node `gpu-3`
     hint: name levels from the widest: --level block=LABEL --level leaf=LABEL
     ");
 }
@@ -111,7 +115,7 @@ fn untyped_gpus_get_the_model_that_is_said() {
     home.write("nodes.json", &sample("synthetic-nodes-v0.0.38.json"));
     let run = home.words("inventory --from nodes.json").ok();
     assert!(
-        run.stdout.contains("gpu: gpu") && run.stdout.contains("`--gpu MODEL` does"),
+        run.stdout.contains("gpu: gpu") && run.stdout.contains("set it with `--gpu MODEL`"),
         "{}",
         run.stdout
     );
@@ -132,7 +136,7 @@ fn a_file_is_written_once_unless_forced() {
     let run = home.words("inventory --from nodes.json -o cluster.yaml").code(2);
     assert_eq!(
         run.stderr,
-        "error: cluster.yaml is already there\nhint: --force writes it anew, -o names another place\n"
+        "error: cluster.yaml already exists\nhint: --force overwrites it, -o names another file\n"
     );
     let places = [
         (".", ". is a directory\nhint: -o names a file"),
@@ -167,15 +171,15 @@ fn mistakes_are_told_with_the_row_and_write_nothing() {
     };
     insta::assert_snapshot!(complaint("PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\n"), @"
     error: in.json: this is not JSON: expected value at line 1 column 1
-    hint: `sinfo -N --json`, `scontrol show nodes --json` and `kubectl get nodes -o json` print what is read here
+    hint: use the output of `sinfo -N --json`, `scontrol show nodes --json` or `kubectl get nodes -o json`
     ");
     insta::assert_snapshot!(complaint(""), @"
     error: in.json: the text is empty
-    hint: `sinfo -N --json`, `scontrol show nodes --json` and `kubectl get nodes -o json` print what is read here
+    hint: use the output of `sinfo -N --json`, `scontrol show nodes --json` or `kubectl get nodes -o json`
     ");
     insta::assert_snapshot!(complaint(r#"{"apiVersion": "v1", "kind": "PodList", "items": []}"#), @r#"
     error: in.json: this is neither Slurm's nor Kubernetes' list of nodes: an object of kind "PodList" with "apiVersion", "items", "kind"
-    hint: `sinfo -N --json`, `scontrol show nodes --json` and `kubectl get nodes -o json` print what is read here
+    hint: use the output of `sinfo -N --json`, `scontrol show nodes --json` or `kubectl get nodes -o json`
     "#);
     insta::assert_snapshot!(complaint(r#"{"apiVersion": "v1", "kind": "List", "items": [{"kind": "Node", "metadata": {"name": "a"}}]}"#), @"error: in.json: item 1 (`a`): neither `status.allocatable` nor `status.capacity`");
     insta::assert_snapshot!(complaint(r#"{"sinfo": [], "errors": [{"description": "Unable to contact slurm controller (connect failure)"}]}"#), @"error: in.json: sinfo --json lists no nodes: Unable to contact slurm controller (connect failure)");

@@ -1,6 +1,6 @@
 //! Arrays, dependencies, begin times, restarts.
 
-use muster_model::view::State;
+use muster_model::view::JobState;
 
 use crate::home::Home;
 
@@ -31,7 +31,7 @@ fn dependencies_wait_and_fail_truthfully() {
 
     home.words(&format!("wait {started}")).ok();
     for waiting in [good, cleanup, any] {
-        assert_eq!(home.job(waiting).state, State::Pending);
+        assert_eq!(home.job(waiting).state, JobState::Pending);
     }
     let why = home.words(&format!("explain {good}")).ok().stdout;
     assert!(why.contains(&format!("job {bad} to succeed")), "{why}");

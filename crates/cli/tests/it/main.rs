@@ -1,5 +1,5 @@
-//! The built binary, end to end: real daemon, real supervisors, real processes, each test in a home
-//! of its own.
+//! End-to-end tests of the built binary: real daemon, supervisors and processes, each test in a
+//! home of its own.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot unwrap should fail")]
 
@@ -43,5 +43,6 @@ mod simulate;
 mod slices;
 mod terminal;
 mod trace;
+mod tutorial;
 mod views;
 mod whatif;

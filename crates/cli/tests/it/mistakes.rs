@@ -1,4 +1,4 @@
-//! Mistakes: told exactly, with nothing done and no daemon started.
+//! Errors: exact messages, with no effect and no daemon started.
 
 use crate::home::Home;
 
@@ -71,7 +71,7 @@ fn files_that_are_no_job_files() {
     let run = home.words("run train.sh").code(2);
     assert_eq!(
         run.stderr,
-        "error: train.sh is a script, not a file that is read here\nhint: to run it: muster run [OPTIONS] -- ./train.sh\n"
+        "error: train.sh is a script, not a YAML file\nhint: to run it: muster run [OPTIONS] -- ./train.sh\n"
     );
     let run = home.words("run missing.yaml").code(2);
     assert_eq!(run.stderr, "error: cannot read missing.yaml: no such file or directory\n");
@@ -118,7 +118,7 @@ fn a_home_that_cannot_be_is_refused_with_a_hint() {
     let said = String::from_utf8(run.stderr).unwrap();
     assert!(said.contains("MUSTER_HOME is `relative`") && said.contains("hint: "), "{said}");
 
-    // A place that cannot be made: the daemon that was to start says why, with its cause.
+    // A state directory that cannot be created: the error of the daemon is shown, with its cause.
     let run =
         home.command(&["run", "--", "true"]).env("MUSTER_HOME", "/proc/muster").output().unwrap();
     assert_eq!(run.status.code(), Some(1));
@@ -190,8 +190,7 @@ fn words_of_other_tools_lead_to_the_verb() {
     }
 }
 
-/// With `--json`, whatever fails says so in one line of one shape, on stderr, with nothing on
-/// stdout.
+/// With `--json`, every failure is one line of JSON on stderr, with nothing on stdout.
 #[test]
 fn errors_are_json_where_data_is() {
     let home = Home::new();
@@ -240,7 +239,7 @@ fn errors_are_json_where_data_is() {
         assert!(error["message"].as_str().is_some_and(|text| !text.is_empty()), "{words}: {line}");
         assert!(error["hints"].is_array(), "{words}: {line}");
     }
-    // Where the API refuses, its own word is passed on.
+    // An error code of the API is passed on.
     let home = Home::with_gpus(1);
     let run = home.words("show 99 --json").code(4);
     let line: serde_json::Value = serde_json::from_str(&run.stderr).unwrap();

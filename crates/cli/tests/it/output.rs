@@ -1,4 +1,4 @@
-//! Output in files that the user names: written as the user, found by `logs`.
+//! Output in files that the user names: written as the user, and read by `logs`.
 
 use crate::home::Home;
 
@@ -27,7 +27,7 @@ fn output_is_in_the_file_that_is_named_and_logs_finds_it() {
         "{shown}"
     );
     let refused = home.words("logs --attempt 1 1").code(2).stderr;
-    assert!(refused.contains("all starts of job 1 write into"), "{refused}");
+    assert!(refused.contains("all attempts of job 1 write to"), "{refused}");
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn elements_and_ranks_have_files_of_their_own_where_the_name_says_so() {
     .ok();
     let all = home.words("logs -r all both").ok();
     assert_eq!(all.stdout, "both\nboth\n");
-    assert!(all.stderr.contains("all ranks write into one file"), "{}", all.stderr);
+    assert!(all.stderr.contains("all ranks write to one file"), "{}", all.stderr);
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn what_cannot_be_a_file_is_refused_with_what_can() {
         let refused = home.words(words).code(2).stderr;
         assert!(refused.contains(says), "{words}: {refused}");
     }
-    // A file that cannot be written fails the job, and says so; nothing was run.
+    // If the file cannot be written, the job fails with that reason before its program starts.
     home.write("file", "");
     home.words("run --name stuck -o file/x -- touch ran").ok();
     home.words("wait stuck").code(125);

@@ -1,5 +1,5 @@
-//! A cluster filled pod by pod, as a user asks for it; and the command of the published runs, where
-//! the public traces are there.
+//! `muster simulate --no-departures`, and the command of the published runs, if the public traces
+//! are available.
 
 use std::path::{Path, PathBuf};
 
@@ -92,7 +92,7 @@ fn mistakes_are_told_with_what_to_do() {
         (
             "--cluster twice.csv --trace pods.csv --no-departures",
             "two nodes are called a",
-            "differently",
+            "different names",
         ),
         (
             "--cluster bad.csv --trace pods.csv --no-departures --strict",
@@ -101,7 +101,7 @@ fn mistakes_are_told_with_what_to_do() {
         ),
         (
             "--cluster nodes.csv --trace pods.csv --no-departures --arrival-order stray.txt",
-            "`nobody` is no pod",
+            "`nobody` is not a pod",
             "-tuned-",
         ),
     ] {

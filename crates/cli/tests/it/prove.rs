@@ -1,9 +1,9 @@
-//! `muster prove`: the example, counts and the grid as they are shown, JSON that keeps its shape,
-//! mistakes told exactly. No daemon is started for any of it.
+//! `muster prove`: text of the example, the counts and the grid, stable JSON, exact error messages.
+//! No daemon is started.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_model::proof::{Decided, GangOrders, GangProof, GangSweep, Verdict};
+use muster_model::proof::{GangOrders, GangProof, GangSweep, OrderVerdict, SubmissionDecision};
 
 use crate::home::Home;
 
@@ -25,7 +25,7 @@ fn the_example_deadlocks_pod_by_pod_and_runs_one_gang_whole() {
          7  a    abababa·  a 4 of 5, b 3 of 5     1  gets GPU 6
          8  b    abababab  a 4 of 5, b 4 of 5     0  gets GPU 7
 
-    gang admission: each gang is one job, placed whole or not at all
+    gang admission: each gang is one job, whose pods all start together
       STEP  GANG  POOL      HELD                FREE
          1  a     aaaaa···  a 5 of 5, b 0 of 5     3  gets GPUs 0-4: a runs
          2  b     aaaaa···  a 5 of 5, b 0 of 5     3  waits: needs 5 GPUs together, 3 are free
@@ -34,7 +34,7 @@ fn the_example_deadlocks_pod_by_pod_and_runs_one_gang_whole() {
     pod by pod      a 4 of 5, b 4 of 5  nothing     0  deadlock
     gang admission  a 5 of 5, b 0 of 5  a           3  whole
 
-    why   a pod keeps its GPU while the rest of its gang waits for one (a lacks 1, b lacks 1), so nothing ever runs; a gang that is placed whole or not at all holds nothing while it waits
+    why   a pod keeps its GPU while the rest of its gang waits for one (a lacks 1, b lacks 1), so nothing ever runs; under gang admission a waiting gang holds nothing
     next  muster prove gang --gpus 8 --need 5,5 --all-orders
     ");
     assert_eq!(run.stderr, "");
@@ -48,7 +48,7 @@ fn where_both_fit_both_run_and_without_an_order_the_gangs_take_turns() {
     assert_eq!(proof.order, "ababababab");
     for run in [&proof.per_pod, &proof.gang] {
         assert!(run.gangs.iter().all(|gang| gang.runs));
-        assert_eq!((run.free_gpus, run.verdict), (0, Verdict::Whole));
+        assert_eq!((run.free_gpus, run.verdict), (0, OrderVerdict::Whole));
     }
     let text = home.words("prove gang --gpus 10").ok().stdout;
     assert!(text.contains("both come to the same"), "{text}");
@@ -59,8 +59,11 @@ fn a_gang_larger_than_the_pool_is_an_answer() {
     let home = Home::new();
     let proof: GangProof =
         home.words("prove gang --gpus 4 --need 5,2 --order aaaab -o json").json();
-    assert_eq!((proof.per_pod.verdict, proof.gang.verdict), (Verdict::Deadlock, Verdict::Whole));
-    assert!(matches!(proof.gang.steps[0].decided, Decided::Refused { .. }));
+    assert_eq!(
+        (proof.per_pod.verdict, proof.gang.verdict),
+        (OrderVerdict::Deadlock, OrderVerdict::Whole)
+    );
+    assert!(matches!(proof.gang.steps[0].decided, SubmissionDecision::Refused { .. }));
     let text = home.words("prove gang --gpus 4 --need 5,2 --order aaaab").ok().stdout;
     assert!(text.contains("refused: needs 5 GPUs together, the pool has 4"), "{text}");
     assert!(text.contains("gang admission refuses at once what can never fit"), "{text}");
@@ -107,7 +110,7 @@ fn all_orders_are_counted_and_a_sweep_is_a_grid() {
     assert_eq!((cell.gpus, cell.need_pods, cell.per_pod.clone()), (8, 5, found.per_pod));
 }
 
-/// Where values stand in a document: with the words that stand there, else with their kind.
+/// Collects the paths of values in a document, with the strings there, or the kind of value.
 fn places(at: &str, value: &serde_json::Value, found: &mut BTreeMap<String, BTreeSet<String>>) {
     use serde_json::Value;
     let leaf = match value {
@@ -274,18 +277,18 @@ fn mistakes_are_told_exactly() {
     check(
         "--all-orders --need 300,300",
         "more than 10^37 orders of 600 pods",
-        "hint: fewer or smaller gangs",
+        "hint: use fewer or smaller gangs",
     );
     check(
         "--all-orders --gpus 32 --need 8,8,8,8,8",
         "more than 40000 decisions of the engine",
-        "hint: fewer",
+        "hint: use fewer",
     );
     check("--all-orders --order ab", "cannot be used with", "");
     check("--sweep --need 5,5", "cannot be used with", "");
     check("--pools 1..4", "--sweep", "");
     check("--sweep --pools 8..4", "did you mean `4..8`?", "");
-    check("--sweep --sizes 0..4", "`0` is no size", "");
+    check("--sweep --sizes 0..4", "`0` is not a size", "");
     check("--sweep --pools 1..500", "a node has at most 128", "hint: a pool has 1 to 128 GPUs");
     check(
         "--sweep --pools 1..128 --sizes 1..60",

@@ -1,4 +1,4 @@
-//! A pseudo-terminal with the binary on it: what a person at a keyboard is.
+//! A pseudo-terminal with the binary on it, in place of an interactive user.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -17,7 +17,7 @@ pub struct Typist {
     child: Child,
     near: File,
     seen: Arc<Mutex<Vec<u8>>>,
-    /// Kept open, so that the terminal outlives the child and its mode can be looked at.
+    /// Kept open, so that the terminal outlives the child and its mode can be checked.
     pub far: OwnedFd,
 }
 
@@ -61,7 +61,8 @@ impl Typist {
             .unwrap();
         let near = File::from(near);
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let (mut reader, shared) = (near.try_clone().unwrap(), Arc::clone(&seen));
+        let mut reader = near.try_clone().unwrap();
+        let shared = Arc::clone(&seen);
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
             while let Ok(read @ 1..) = reader.read(&mut buffer) {
@@ -71,12 +72,12 @@ impl Typist {
         Self { child, near, seen, far }
     }
 
-    /// Everything shown so far.
+    /// Returns all output so far.
     pub fn seen(&self) -> String {
         String::from_utf8_lossy(&self.seen.lock().unwrap()).into_owned()
     }
 
-    /// Waits until something is shown.
+    /// Waits until a text is shown.
     #[track_caller]
     pub fn until(&self, text: &str) {
         let deadline = Instant::now() + PATIENCE;
@@ -86,19 +87,19 @@ impl Typist {
         }
     }
 
-    /// Types.
+    /// Types text on the terminal.
     pub fn keys(&mut self, text: &str) {
         self.near.write_all(text.as_bytes()).unwrap();
     }
 
-    /// Makes the window another size.
+    /// Changes the size of the window.
     pub fn resize(&self, rows: u16, columns: u16) {
         tcsetwinsize(
             &self.near,
             Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 },
         )
         .unwrap();
-        // The terminal is not the controlling one of the binary: the kernel tells nobody.
+        // The terminal is not the controlling one of the binary, so the kernel sends no SIGWINCH.
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::WINCH).unwrap();
     }
@@ -109,7 +110,7 @@ impl Typist {
             .unwrap();
     }
 
-    /// Waits for its end and answers its exit code.
+    /// Waits until the binary exits and returns its exit code.
     #[track_caller]
     pub fn code(&mut self) -> i32 {
         let deadline = Instant::now() + PATIENCE;

@@ -1,5 +1,5 @@
-//! `--on slurm@HOST` through an ssh that leads to another home on this machine: the program is
-//! brought along once, jobs go as text, and exit codes come back.
+//! `--on slurm@HOST` through a fake ssh to another home on this machine: the binary is copied once,
+//! jobs are sent as text, and exit codes are returned.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-use crate::home::Run;
+use crate::home::HomeRun;
 
 /// A laptop, and a login node with Slurm's programs.
 struct Far {
@@ -41,7 +41,7 @@ impl Far {
         self.dir.path().join(name)
     }
 
-    fn muster(&self, words: &[&str]) -> Run {
+    fn muster(&self, words: &[&str]) -> HomeRun {
         let mut command = Command::new(env!("CARGO_BIN_EXE_muster"));
         command.args(words).current_dir(self.dir.path()).stdin(Stdio::null());
         command
@@ -50,7 +50,7 @@ impl Far {
             .env("HOME", self.dir.path());
         command.env("MUSTER_SSH", self.path("bin/ssh")).env("MUSTER_SLURM_BIN", self.path("bin"));
         command.env("FAR", self.path("far"));
-        Run::of(command.output().unwrap())
+        HomeRun::of(command.output().unwrap())
     }
 }
 
@@ -64,7 +64,7 @@ fn a_job_of_this_machine_is_handed_on_there() {
     fs::write(far.path("it's mine.yaml"), "name: far\nnodes: 2\ngpus: 8\nrun: torchrun train.py\n")
         .unwrap();
 
-    // 1. The program comes along, once; another build that nobody called for months goes.
+    // 1. The binary is copied once; another build that was not used for months is removed.
     let bin = far.path("far/.local/share/muster/bin");
     fs::create_dir_all(&bin).unwrap();
     let months_ago = SystemTime::now() - Duration::from_secs(100 * 86_400);
@@ -73,7 +73,7 @@ fn a_job_of_this_machine_is_handed_on_there() {
     }
     let first = far.muster(&["run", "--on", "slurm@login", "it's mine.yaml", "--time", "2h"]).ok();
     assert_eq!(first.stdout, "job 41: far\n");
-    assert!(first.stderr.contains("bringing muster to login:"), "{}", first.stderr);
+    assert!(first.stderr.contains("copying muster to login:"), "{}", first.stderr);
     let script = read(&far.path("far/handed-on"));
     assert!(
         script.contains("#SBATCH --nodes=2\n") && script.contains("#SBATCH --time=02:00:00\n"),
@@ -82,13 +82,13 @@ fn a_job_of_this_machine_is_handed_on_there() {
     assert!(!bin.join("muster-old").exists());
     assert_eq!(fs::read_dir(&bin).unwrap().count(), 2, "this one and the other");
     let second = far.muster(&["--on=slurm@login", "ps"]).ok();
-    assert!(!second.stderr.contains("bringing"), "{}", second.stderr);
+    assert!(!second.stderr.contains("copying muster"), "{}", second.stderr);
 
-    // 2. What it keeps is kept there.
+    // 2. Its state is stored on the host.
     assert!(far.path("far/.local/state/muster/slurm/lab").is_dir());
     assert!(!far.path(".local/state/muster").exists());
 
-    // 3. Exit codes and messages come back.
+    // 3. Exit codes and messages are passed on.
     assert!(far.muster(&["show", "99", "--on", "slurm@login"]).code(4).stderr.contains("99"));
     let wrong = far.muster(&["run", "--on", "slurm@login", "--nodes", "0", "--", "x"]).code(2);
     assert!(wrong.stderr.contains("nodes"), "{}", wrong.stderr);
@@ -98,7 +98,7 @@ fn a_job_of_this_machine_is_handed_on_there() {
 fn a_host_that_cannot_be_reached_or_is_another_machine_is_named() {
     let far = Far::new();
     let away = far.muster(&["ps", "--on", "slurm@nowhere"]).code(1);
-    assert!(away.stderr.contains("nowhere cannot be reached over ssh"), "{}", away.stderr);
+    assert!(away.stderr.contains("cannot reach nowhere over ssh"), "{}", away.stderr);
     assert!(far.muster(&["ps", "--on", "slurm@"]).code(2).stderr.contains("slurm@HOST"));
     assert!(
         far.muster(&["ps", "--on", "slurm@-oProxyCommand=x"]).code(2).stderr.contains("slurm@HOST")

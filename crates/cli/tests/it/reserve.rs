@@ -1,20 +1,20 @@
-//! Advance reservations on the virtual GPUs of this machine, as they are typed.
+//! Advance reservations of simulated GPUs from the command line.
 
-use muster_api::types::{NodeList, WindowList};
-use muster_model::view::{State, WindowView};
+use muster_api::types::{AdvanceReservationList, NodeList};
+use muster_model::view::{AdvanceReservationView, JobState};
 
 use crate::home::Home;
 
-fn reservations(home: &Home) -> Vec<WindowView> {
-    home.words("reserve --json").ok().json::<WindowList>().reservations
+fn reservations(home: &Home) -> Vec<AdvanceReservationView> {
+    home.words("reserve --json").ok().json::<AdvanceReservationList>().reservations
 }
 
 fn node(home: &Home) -> String {
     home.words("nodes --json").ok().json::<NodeList>().nodes[0].name.to_string()
 }
 
-/// Who runs these tests, as the daemon calls them. The job that tells it is over: a whole node can
-/// be reserved.
+/// Returns the name of the user who runs the tests, as the daemon resolves it. The job that reports
+/// it has ended, so the whole node can be reserved.
 fn me(home: &Home) -> String {
     let job = home.run("", &["true"]);
     home.words(&format!("wait {job}")).ok();
@@ -35,7 +35,7 @@ fn a_gpu_that_is_set_aside_is_for_the_jobs_that_name_it() {
     assert_eq!(home.job(inside).elements[0].tasks[0].devices, [0]);
     assert_eq!(home.job(beside).elements[0].tasks[0].devices, [1]);
 
-    // What it keeps is told of, and outlives the daemon.
+    // The reservation shows in `explain` and `nodes`, and survives a restart of the daemon.
     home.kill_daemon();
     home.start_daemon(Some(2));
     let why = home.words(&format!("explain {wide}")).ok().stdout;
@@ -44,10 +44,10 @@ fn a_gpu_that_is_set_aside_is_for_the_jobs_that_name_it() {
     assert!(table.contains("GPU 0 reserved for exam until"), "{table}");
     let table = home.words("reservations").ok().stdout;
     assert!(table.contains("exam") && table.contains("open"), "{table}");
-    assert_eq!(home.job(wide).state, State::Pending);
+    assert_eq!(home.job(wide).state, JobState::Pending);
 
     let said = home.words("reserve exam --drop").ok().stderr;
-    assert!(said.contains("taken back"), "{said}");
+    assert!(said.contains("deleted; jobs that run in it continue"), "{said}");
     assert!(reservations(&home).is_empty());
     home.words(&format!("wait {wide}")).ok();
 }
@@ -55,12 +55,13 @@ fn a_gpu_that_is_set_aside_is_for_the_jobs_that_name_it() {
 #[test]
 fn until_it_begins_others_run_there_what_ends_in_time() {
     let home = Home::with_gpus(2);
-    let (me, node) = (me(&home), node(&home));
+    let me = me(&home);
+    let node = node(&home);
     let words =
         format!("reserve exam --nodes {node} --in 1h --for 2h --every 1d --times 3 --users {me}");
     let said = home.words(&words).ok().stderr;
     assert!(
-        said.contains("and again every 1d; until then, what ends in time still starts there"),
+        said.contains("and again every 1d; until then, jobs that end in time still start there"),
         "{said}"
     );
     let short = home.run("--gpus 1 --time 10m", &["true"]);
@@ -68,37 +69,38 @@ fn until_it_begins_others_run_there_what_ends_in_time() {
     let long = home.run("--gpus 1 --time 2h", &["true"]);
     let why = home.words(&format!("explain {long}")).ok().stdout;
     assert!(
-        why.contains("exam takes what it would hold from") && why.contains("muster run … --time"),
+        why.contains("exam reserves the same GPUs from") && why.contains("muster run … --time"),
         "{why}"
     );
     let inside = home.run("--gpus 2 --time 1h --reservation exam", &["true"]);
     let why = home.words(&format!("explain {inside}")).ok().stdout;
     assert!(why.contains("waits for  reservation exam to begin at"), "{why}");
     let row = &reservations(&home)[0];
-    assert_eq!((row.times.count, row.is_open, row.waiting), (Some(3), false, 1));
+    assert_eq!((row.times.count, row.is_active, row.waiting), (Some(3), false, 1));
     home.words("reserve exam --drop").ok();
     home.words(&format!("wait {long}")).ok();
     let why = home.words(&format!("explain {inside}")).ok().stdout;
-    assert!(why.contains("exam is over, was taken back"), "{why}");
+    assert!(why.contains("exam has ended, was deleted"), "{why}");
 }
 
 #[test]
-fn when_it_begins_what_waits_for_it_starts_and_who_is_stopped_goes_back_to_the_queue() {
+fn when_a_reservation_starts_its_jobs_start_and_stopped_jobs_are_requeued() {
     let home = Home::with_gpus(1);
-    let (me, node) = (me(&home), node(&home));
+    let me = me(&home);
+    let node = node(&home);
     let gate = home.gate("go");
     let endless = home.sh("--gpus 1 --grace 1s", &gate);
-    home.until_state(endless, State::Running);
+    home.until_state(endless, JobState::Running);
     let words = format!("reserve exam --nodes {node} --in 1s --for 1h --users {me}");
     let refused = home.words(&words).code(1).stderr;
     assert!(
-        refused.contains(&format!("still there: {endless}")) && refused.contains("--stop"),
+        refused.contains(&format!("still held by: {endless}")) && refused.contains("--stop"),
         "{refused}"
     );
     home.words(&format!("{words} --stop")).ok();
     let inside = home.run("--gpus 1 --time 10m --reservation exam", &["true"]);
     home.words(&format!("wait {inside}")).ok();
-    home.until_state(endless, State::Pending);
+    home.until_state(endless, JobState::Pending);
     home.open("go");
     home.words("reserve exam --drop").ok();
     home.words(&format!("wait {endless}")).ok();
@@ -108,10 +110,11 @@ fn when_it_begins_what_waits_for_it_starts_and_who_is_stopped_goes_back_to_the_q
 #[test]
 fn mistakes_are_answered_with_what_is_meant() {
     let home = Home::with_gpus(2);
-    let (me, node) = (me(&home), node(&home));
+    let me = me(&home);
+    let node = node(&home);
     home.words(&format!("reserve exam --gpus 1 --for 1h --users {me}")).ok();
     home.words("reserve others --gpus 1 --for 1h --users somebody-else").ok();
-    // All that is wrong is told at once.
+    // All errors are reported at once.
     let wrong = std::cell::RefCell::new(Vec::new());
     let fails = |words: &str, code: i32, expected: &str| {
         let run = home.words(words);
@@ -123,32 +126,28 @@ fn mistakes_are_answered_with_what_is_meant() {
     fails(
         "run --gpus 1 --time 1m --reservation others -- true",
         1,
-        "the reservation others is for others",
+        "the reservation others is for other users and queues",
     );
     fails("run --gpus 1 --time 2h --reservation exam -- true", 1, "more, grace included");
     fails("run --gpus 1 --reservation exam -- true", 1, "has no time limit");
     fails("run --gpus 2 --time 1m --reservation exam -- true", 1, "never fits");
     fails("reserve exem --drop", 4, "did you mean exam?");
-    fails(
-        "reserve more --gpus 1 --for 1h --users ann",
-        1,
-        "only 0 of 1 GPUs can be set aside then",
-    );
+    fails("reserve more --gpus 1 --for 1h --users ann", 1, "only 0 of 1 GPUs can be reserved then");
     fails(
         &format!("reserve more --nodes {node} --for 1h --users ann"),
         1,
-        "set aside for the reservation exam",
+        "is in the reservation exam at an overlapping time",
     );
     fails(
         &format!("reserve more --nodes {node}x --for 1h --users ann"),
         4,
         &format!("did you mean {node}?"),
     );
-    fails("reserve exam --gpus 1 --for 2h --users ann", 1, "there is a reservation exam already");
-    fails("reserve a/b --gpus 1 --for 2h --users ann", 2, "no name of a reservation");
-    fails("reserve more --gpus 1 --for 1h", 2, "who may use it");
-    fails("reserve more --for 1h --users ann", 2, "what to set aside");
-    fails("reserve more --gpus 1 --users ann", 2, "how long");
+    fails("reserve exam --gpus 1 --for 2h --users ann", 1, "the reservation exam exists already");
+    fails("reserve a/b --gpus 1 --for 2h --users ann", 2, "invalid reservation name");
+    fails("reserve more --gpus 1 --for 1h", 2, "no users or queues");
+    fails("reserve more --for 1h --users ann", 2, "no nodes or GPUs");
+    fails("reserve more --gpus 1 --users ann", 2, "no duration");
     fails("reserve more --gpus 1 --for 1h --times 3 --users ann", 2, "--every");
     fails(
         "reserve more --gpus 1 --for 1h --start 2020-01-01T00:00Z --users ann",

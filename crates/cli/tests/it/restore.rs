@@ -1,16 +1,15 @@
-//! Backup and restore, each way that docs/operations.md names, and losses that nobody planned. No
-//! job ever takes the exit code or the output of another one, nothing runs twice, and what runs is
-//! not ended by a restore.
+//! Backup and restore by each procedure of docs/operations.md, and unplanned losses. No job gets
+//! the exit code or output of another, nothing runs twice, and a restore does not end running jobs.
 
 use std::fs;
 
 use muster_model::Outcome;
-use muster_model::view::State;
+use muster_model::view::JobState;
 use rusqlite::Connection;
 
 use crate::home::{Home, alive};
 
-/// What the daemon says that finds its state older than its task directories.
+/// Error message of a daemon whose state is older than its task directories.
 const OLDER: &str = "the state is older than its task directories";
 
 /// Copies the database as docs/operations.md says, also while the daemon runs.
@@ -33,7 +32,7 @@ fn restore(home: &Home, copy: &str) {
     fs::copy(home.path(copy), home.path("m/muster.db")).unwrap();
 }
 
-/// What a daemon says that refuses to start.
+/// Returns the error message of a daemon that refuses to start.
 fn refusal(home: &Home) -> String {
     let run = home.words("serve --background").code(1);
     assert!(run.stdout.contains(OLDER), "{}", run.stdout);
@@ -51,7 +50,8 @@ fn pid_in(home: &Home, name: &str) -> u32 {
     home.read(name).trim().parse().unwrap()
 }
 
-/// A job of one GPU that says its name, marks that it ran, waits at a gate and ends with a code.
+/// Submits a job with one GPU that prints its name, records that it ran, waits at a gate and exits
+/// with a code.
 fn waiting(home: &Home, name: &str, code: u8) -> u64 {
     let gate = home.gate(&format!("{name}.go"));
     let script =
@@ -74,7 +74,7 @@ fn a_copy_made_while_the_daemon_runs_is_the_state() {
     let done = home.sh("", "echo done; exit 3");
     home.words(&format!("wait {done}")).code(3);
     let runs = waiting(&home, "runs", 4);
-    home.until_state(runs, State::Running);
+    home.until_state(runs, JobState::Running);
     home.words("stop-daemon").ok();
     back_up(&home, "copy.db");
     restore(&home, "copy.db");
@@ -92,10 +92,9 @@ fn an_older_copy_is_refused_and_once_accepted_gives_no_number_twice() {
     let home = Home::with_gpus(4);
     let kept = waiting(&home, "kept", 5);
     let waits = home.sh("--name waits --gpus 4", "echo waits >> waits.ran; echo waits; exit 6");
-    home.until_state(kept, State::Running);
+    home.until_state(kept, JobState::Running);
     back_up(&home, "copy.db");
-    // What the copy does not know: one that ended, one that runs, and how those that it does know
-    // went on.
+    // Changes after the copy: one new job that ended, one that runs, and progress of older jobs.
     let ended = home.sh("--name ended --gpus 1", "echo a secret of ended; exit 3");
     home.words(&format!("wait {ended}")).code(3);
     home.open("kept.go");
@@ -114,7 +113,7 @@ fn an_older_copy_is_refused_and_once_accepted_gives_no_number_twice() {
     for lost in [ended, stray] {
         home.words(&format!("logs {lost}")).code(4);
     }
-    // What the copy knew goes on from what its own processes left, and runs no second time.
+    // Jobs in the copy continue from the records of their processes, and are not run again.
     home.words(&format!("wait {kept}")).code(5);
     home.words(&format!("wait {waits}")).code(6);
     assert_eq!(home.words(&format!("logs {waits}")).ok().stdout, "waits\n");
@@ -132,7 +131,7 @@ fn an_older_copy_is_refused_and_once_accepted_gives_no_number_twice() {
     home.open("stray.go");
     home.until("it ends by itself", || !alive(pid));
     assert_eq!(home.read("stray.pid").lines().count(), 1);
-    // An accepted state is sound: the next start asks nothing.
+    // After acceptance the state is consistent: the next start needs no option.
     home.words("stop-daemon").ok();
     home.start_daemon(None);
     assert!(home.words("serve --accept-older-state").code(1).stderr.contains("another daemon"));
@@ -235,7 +234,7 @@ fn with_everything_deleted_an_old_task_does_not_touch_a_new_job_of_its_number() 
     home.open("old.go");
     home.until("the old one ends by itself", || !alive(pid));
     assert!(alive(own));
-    assert_eq!(home.job(new).state, State::Running);
+    assert_eq!(home.job(new).state, JobState::Running);
     home.open("new.go");
     home.words(&format!("wait {new}")).code(6);
     assert_eq!(home.words(&format!("logs {new}")).ok().stdout, "new\nend of new\n");
@@ -251,7 +250,7 @@ fn states_that_share_a_runtime_directory_do_not_contradict_each_other() {
         command
             .env("XDG_STATE_HOME", home.path(state))
             .env("XDG_RUNTIME_DIR", home.path("runtime"));
-        crate::home::Run::of(command.output().unwrap()).ok()
+        crate::home::HomeRun::of(command.output().unwrap()).ok()
     };
     for state in ["a", "b", "a"] {
         run(state, &["run", "--wait", "--virtual-gpus", "1", "--", "true"]);
@@ -260,9 +259,9 @@ fn states_that_share_a_runtime_directory_do_not_contradict_each_other() {
 }
 
 /// Pseudo-random numbers (splitmix64), so that a failure can be run again.
-struct Rng(u64);
+struct RestoreRng(u64);
 
-impl Rng {
+impl RestoreRng {
     fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -289,15 +288,16 @@ fn random_losses_and_restores_mix_no_jobs_up() {
     let seed =
         std::env::var("MUSTER_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     println!("seed {seed}");
-    let mut rng = Rng(seed);
+    let mut rng = RestoreRng(seed);
     let home = Home::with_gpus(4);
-    let (mut submitted, mut copies) = (0, 0);
+    let mut submitted = 0;
+    let mut copies = 0;
     let mut numbers = std::collections::BTreeSet::new();
     for step in 0..losses() {
         for _ in 0..1 + rng.below(5) {
             submitted += 1;
             let pause = rng.below(300);
-            // Each says a name that no other job has, and its exit code follows from it.
+            // Each prints a unique name, and its exit code is derived from it.
             let script = format!(
                 "echo $$ >> ran.j{submitted}; echo j{submitted}; sleep {pause}e-3; exit {}",
                 submitted % 7

@@ -1,5 +1,5 @@
-//! Services and notebooks with real processes: replicas that listen, die and come back, that are
-//! scaled and cancelled; notebooks that are stopped when nothing happens in them.
+//! Services and notebooks with real processes: replicas that listen, die, restart, are scaled and
+//! cancelled; notebooks that are stopped when idle.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt as _;
@@ -7,20 +7,20 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::sync::Mutex;
 
 use muster_model::Outcome;
-use muster_model::view::{ServiceView, State};
+use muster_model::view::{JobState, ServiceView};
 
 use crate::home::{Home, kill};
 
-/// A server that says who it is, and listens where it is told.
+/// Server that records its replica, and listens on the given port.
 const SERVER: &str = r#"echo $$ > pid.$MUSTER_REPLICA
 exec perl -MIO::Socket::INET -e '
     my $server = IO::Socket::INET->new(
         Listen => 5, LocalAddr => "127.0.0.1", LocalPort => $ENV{PORT}, ReuseAddr => 1) or die $@;
     while (my $client = $server->accept) { close $client }'"#;
 
-/// The first of three ports that no program listens on, out of those that the kernel gives to no
-/// program by itself. They are this test process's until it ends: each is claimed by a name that
-/// all tests of this machine know, as a service binds its port only later.
+/// Returns the first of three free ports below the kernel's ephemeral range. They are reserved for
+/// this test process until it ends, by an abstract socket name shared by all tests on this machine,
+/// since a service binds its port only later.
 fn free_ports() -> u16 {
     static CLAIMS: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
     let mut claims = CLAIMS.lock().unwrap();
@@ -29,7 +29,7 @@ fn free_ports() -> u16 {
         let claim = UnixListener::bind_addr(&name).ok()?;
         TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok().map(|_| claim)
     };
-    // Where no other process begins to look, so that few tries are needed.
+    // Start at a port derived from the process id, so that few attempts are needed.
     let start = 10_000 + (std::process::id() % 3_000) as u16 * 3;
     for port in (start..19_998).chain(10_000..start).step_by(3) {
         if let Some(three) = (port..port + 3).map(claim).collect::<Option<Vec<_>>>() {
@@ -56,17 +56,17 @@ fn replicas_listen_die_alone_come_back_and_are_scaled() {
     }
     let listed = home.words("ps").ok().stdout;
     assert!(listed.contains("2 of 2 ready"), "{listed}");
-    // One is killed: it comes back on its port, and the other does not notice.
+    // One replica is killed: it restarts on its port, and the other is not affected.
     kill(home.read("pid.1").trim().parse().unwrap());
     home.until("it is back", || {
         home.job(job).elements[1].attempt == 2 && service(&home, job).ready == 2
     });
     let view = home.job(job);
-    assert_eq!((view.state, view.elements[0].attempt), (State::Running, 1));
+    assert_eq!((view.state, view.elements[0].attempt), (JobState::Running, 1));
     let shown = home.words(&format!("show {job}")).ok().stdout;
     assert!(shown.contains(&format!("{job}[1]: rank 0 ended by signal 9")), "{shown}");
     assert!(shown.contains(&format!("replica 0 listens on port {port}")), "{shown}");
-    // More of it, then less.
+    // Scale up, then down.
     let said = home.words("scale api 1..3").ok().stdout;
     assert_eq!(said, format!("{job}: scaled to 1..3\n"));
     home.until("the third is ready", || service(&home, job).ready == 3);
@@ -76,9 +76,9 @@ fn replicas_listen_die_alone_come_back_and_are_scaled() {
     assert_eq!(home.job(job).elements.len(), 1);
     let refused = home.words("scale api 0").code(2).stderr;
     assert!(refused.contains("at least one replica"), "{refused}");
-    // It ends only so.
+    // Only cancelling ends a service.
     home.words("cancel api").ok();
-    home.until_state(job, State::Cancelled);
+    home.until_state(job, JobState::Cancelled);
 }
 
 #[test]
@@ -122,25 +122,26 @@ fn only_services_are_scaled() {
 fn a_notebook_in_which_nothing_happens_is_stopped_and_one_that_works_is_not() {
     let home = Home::with_gpus(3);
     let notebook = "--kind notebook --idle 1s --gpus 1";
-    // Works until it is told, by nothing but CPU time.
+    // This notebook is busy until told to stop, which shows only in its CPU time.
     let busy = home.sh(
         notebook,
         &format!("while [ ! -e {} ]; do :; done; exec sleep 1000", home.path("rest").display()),
     );
-    home.until_state(busy, State::Running);
-    // Two that do nothing, one after the other: each takes longer than the busy one may idle.
+    home.until_state(busy, JobState::Running);
+    // Two idle notebooks, one after the other: each takes longer than the idle limit of the busy
+    // one.
     for _ in 0..2 {
         let idle = home.sh(notebook, "sleep 1000");
         home.words(&format!("wait {idle}")).ok();
         let view = home.job(idle);
-        assert_eq!(view.state, State::Done);
+        assert_eq!(view.state, JobState::Done);
         assert!(
             matches!(view.elements[0].outcome, Some(Outcome::Idle { .. })),
             "{:?}",
             view.elements[0].outcome
         );
     }
-    assert_eq!(home.job(busy).state, State::Running);
+    assert_eq!(home.job(busy).state, JobState::Running);
     home.open("rest");
     home.words(&format!("wait {busy}")).ok();
     let listed = home.words("ps -a").ok().stdout;

@@ -1,6 +1,6 @@
-//! A trace replayed, as a user asks for it.
+//! `muster simulate` from the command line.
 
-use muster_model::simulation::{FlatComparison, FleetComparison, FleetEvent, FleetHappening};
+use muster_model::simulation::{FlatComparison, FleetComparison, FleetEvent, FleetEventKind};
 
 use crate::home::Home;
 
@@ -56,9 +56,7 @@ fn schedulers_stand_side_by_side() {
         .ok()
         .stdout;
     assert!(
-        shown.starts_with(
-            "6 jobs on 10 processors\nleft out: 1 that never ran where they come from\n"
-        ),
+        shown.starts_with("6 jobs on 10 processors\nleft out: 1 that never ran in the trace\n"),
         "{shown}"
     );
     for (scheduler, by) in
@@ -79,21 +77,21 @@ fn mistakes_are_told_with_what_to_do() {
     home.write("bad.swf", &format!("{TRACE}8 x 1\n"));
     for (words, said, hint) in [
         ("--trace nowhere.swf", "nowhere.swf", ""),
-        ("--trace unsized.swf", "how large the machine is", "--procs N"),
-        ("--trace trace.swf --procs 1", "no job of the trace can run", "7 are wider than 1"),
+        ("--trace unsized.swf", "does not say how many processors", "--procs N"),
+        ("--trace trace.swf --procs 1", "no job of the trace can run", "7 need more than 1"),
         ("--trace trace.swf --scheduler eazy", "eazy", "easy"),
         ("--trace trace.swf --format philly", "philly", ""),
         ("--trace trace.swf --procs 0", "0", ""),
         ("--trace trace.swf --load nan", "0.01 to 100", ""),
         ("--trace trace.swf --schedule-out out.csv", "takes one scheduler", "once per scheduler"),
-        ("--trace bad.swf --strict", "1 of 9 rows cannot be read", "--strict"),
+        ("--trace bad.swf --strict", "1 of 9 rows cannot be parsed", "--strict"),
     ] {
         let told = home.words(&format!("simulate {words}")).code(2).stderr;
         assert!(told.contains(said) && told.contains(hint), "{words}: {told}");
     }
     let warned = home.words("simulate --trace bad.swf --scheduler easy").ok();
     assert!(
-        warned.stderr.contains("1 row cannot be read and is left out; the first is line 10"),
+        warned.stderr.contains("skipped 1 row that cannot be parsed; the first is line 10"),
         "{}",
         warned.stderr
     );
@@ -127,7 +125,7 @@ fn control_planes_are_compared_on_a_cluster() {
     // 2. The page, the events, several seeds.
     let page = home.words(&format!("{asked} --seeds 3 --report-out report.html")).ok();
     assert!(
-        page.stdout.contains("muster") && page.stderr.contains("report.html has the plots"),
+        page.stdout.contains("muster") && page.stderr.contains("wrote the plots to report.html"),
         "{page:?}"
     );
     assert!(home.read("report.html").contains("kube-default"));
@@ -139,9 +137,9 @@ fn control_planes_are_compared_on_a_cluster() {
     home.words(&format!("{asked} --scheduler muster --events-out events.jsonl")).ok();
     let events: Vec<FleetEvent> =
         home.read("events.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let began = FleetEvent { at_ms: 600_000, what: FleetHappening::Began { job: "b".to_owned() } };
+    let began = FleetEvent { at_ms: 600_000, what: FleetEventKind::Began { job: "b".to_owned() } };
     assert!(events.contains(&began), "{events:?}");
-    // 3. An instant, with why.
+    // 3. The state at an instant, with reasons.
     let told = home.words(&format!("{asked} --at 5m --explain a")).ok().stdout;
     for said in [
         "muster, 5m after the first submission: 2 jobs arrived, 0 ended, 1 run, 1 wait; 62 % is held",
@@ -153,8 +151,8 @@ fn control_planes_are_compared_on_a_cluster() {
     }
 }
 
-/// What can never start under a quota is not taken by the engine, and said so; a model lets it
-/// wait. Ctrl-C while it runs: what it had come to, and that this is not all.
+/// Muster's scheduler rejects a job that can never start under a quota, and this is reported; a
+/// model leaves it pending. Ctrl-C shows the results so far, marked as partial.
 #[test]
 fn a_run_that_is_interrupted_says_how_far_it_came() {
     let home = Home::with_gpus(0);
@@ -202,7 +200,7 @@ fn mistakes_about_a_fleet_are_told() {
     home.write("gangs.csv", GANGS);
     home.write("queues.yaml", "queues:\n- name: x\n  quota: {a100: many}\n");
     for (words, code, said) in [
-        ("--scheduler easy", 2, "`--scheduler easy` is for another simulation"),
+        ("--scheduler easy", 2, "`--scheduler easy` is for another kind of simulation"),
         ("--scheduler muster --procs 8", 2, "--procs"),
         ("--events-out e.jsonl", 2, "one scheduler and one seed"),
         ("--explain a", 2, "--at"),

@@ -1,5 +1,5 @@
-//! MIG slices are devices of their own, beside whole GPUs of the same machine: from what is
-//! declared to what a process sees.
+//! MIG slices as devices of their own, beside whole GPUs of the same machine: from the declaration
+//! to the environment of a process.
 
 use crate::home::Home;
 
@@ -44,12 +44,12 @@ run: echo $CUDA_VISIBLE_DEVICES $MUSTER_GPU_SHARE
     ] {
         assert_eq!(home.words(&format!("logs {name}")).ok().stdout, seen, "{name}");
     }
-    // More slices than there are, of a model that is there: refused with the numbers.
+    // A job with more slices of a model than a node has is refused with the numbers.
     let refused = home
         .with_stdin(&["run", "-"], "name: x\ngpus: 3\ngpu: a100-1g.10gb\nrun: 'true'\n")
         .code(2);
     assert!(refused.stderr.contains("the most of one model on a node is 2"), "{}", refused.stderr);
-    // The declaration lasts, and the inventory says it as a cluster file does.
+    // The declaration is remembered, and the inventory writes it as in a cluster file.
     let inventory = home.words(&format!("inventory --virtual-gpus {declared}")).ok();
     assert!(
         inventory.stdout.contains("gpus: {a100: 2, a100-1g.10gb: 2, a100-2g.20gb: 1}"),

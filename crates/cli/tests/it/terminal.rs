@@ -1,13 +1,13 @@
-//! Terminals: `run -it`, `attach`, and live views.
+//! Terminals: `run -it`, `attach` and live views.
 
 use muster_api::query::AttachQuery;
 use muster_api::{Client, ClientError};
 use muster_model::JobId;
-use muster_model::view::State;
+use muster_model::view::JobState;
 use rustix::process::Signal;
 use rustix::termios::{LocalModes, tcgetattr};
 
-use crate::home::{Home, Run};
+use crate::home::{Home, HomeRun};
 use crate::pty::Typist;
 
 #[test]
@@ -58,9 +58,9 @@ fn a_session_can_be_left_and_taken_up_again() {
     );
     typist.until("up");
     typist.keys("~.");
-    typist.until("left; job 1 goes on");
+    typist.until("detached; job 1 keeps running");
     assert_eq!(typist.code(), 0);
-    assert_eq!(home.job(1).state, State::Running);
+    assert_eq!(home.job(1).state, JobState::Running);
 
     let mut again = Typist::new(&home, &["attach", "1"]);
     again.until("up");
@@ -75,13 +75,13 @@ fn attach_opens_a_shell_beside_the_task() {
     let home = Home::with_gpus(2);
     let gate = home.gate("go");
     let job = home.sh("--gpus 1", &gate);
-    home.until_state(job, State::Running);
+    home.until_state(job, JobState::Running);
     let mut typist = Typist::new(&home, &["attach", &job.to_string()]);
     typist.keys("echo job-$MUSTER_JOB_ID gpu-$CUDA_VISIBLE_DEVICES\r");
     typist.until(&format!("job-{job} gpu-0"));
     typist.keys("exit 5\r");
     assert_eq!(typist.code(), 5);
-    assert_eq!(home.job(job).state, State::Running);
+    assert_eq!(home.job(job).state, JobState::Running);
     home.open("go");
     home.words(&format!("wait {job}")).ok();
 }
@@ -130,12 +130,12 @@ fn open_sessions_count_among_the_connections_of_their_user() {
     let home = Home::with_gpus(1);
     let gate = home.gate("never");
     let job = home.sh("", &gate);
-    home.until_state(job, State::Running);
+    home.until_state(job, JobState::Running);
     let client = Client::new(home.path("m/run/muster.sock"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let refused = runtime.block_on(async {
         let mut sessions = Vec::new();
-        // More than the daemon lets one user have.
+        // More sessions than the daemon allows per user.
         for _ in 0..300 {
             match client.attach(JobId(job), AttachQuery::default()).await {
                 Ok(session) => sessions.push(session),
@@ -150,7 +150,8 @@ fn open_sessions_count_among_the_connections_of_their_user() {
     home.until("a connection is taken again", || home.words("ps").code == 0);
 }
 
-/// Else who leaves such a shell would leave it running, and Ctrl-C would do nothing in it.
+/// If a job inherited ignored signals, a hang-up would leave its shell running, and Ctrl-C would
+/// have no effect in it.
 #[test]
 fn signals_of_a_terminal_end_programs_though_the_daemon_was_started_with_nohup() {
     let home = Home::new();
@@ -168,7 +169,7 @@ fn a_command_runs_beside_the_task_with_a_terminal_and_without() {
     let home = Home::with_gpus(2);
     let gate = home.gate("go");
     let job = home.sh("--gpus 1", &gate);
-    home.until_state(job, State::Running);
+    home.until_state(job, JobState::Running);
     let number = job.to_string();
     let words = [
         "attach",
@@ -187,7 +188,7 @@ fn a_command_runs_beside_the_task_with_a_terminal_and_without() {
     typist.keys("hello\r");
     typist.until("got-hello");
     assert_eq!(typist.code(), 3);
-    // Without a command a person is meant.
+    // Without a command a terminal is required.
     assert!(home.words(&format!("attach {job}")).code(2).stderr.contains("needs a terminal"));
     home.open("go");
     home.words(&format!("wait {job}")).ok();
@@ -206,6 +207,7 @@ fn a_narrow_terminal_without_utf8_gets_lines_that_fit_in_ascii() {
     assert!(seen.is_ascii(), "{seen:?}");
     assert!(seen.lines().all(|line| line.trim_end().len() <= 60), "{seen}");
     assert!(seen.contains("a-name-of") && seen.contains('~'), "{seen}");
-    let plain = Run::of(home.command(&["show", name]).env("LC_ALL", "C").output().unwrap()).ok();
+    let plain =
+        HomeRun::of(home.command(&["show", name]).env("LC_ALL", "C").output().unwrap()).ok();
     assert!(plain.stdout.is_ascii(), "{plain:?}");
 }

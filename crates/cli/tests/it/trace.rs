@@ -1,6 +1,5 @@
-//! `muster trace`: what is in traces of every kind, JSON that keeps its shape, mistakes told
-//! exactly, and the figures of public traces where these are there. No daemon is started for any of
-//! it.
+//! `muster trace`: summaries of all formats, stable JSON, exact error messages, and the figures of
+//! public traces if these are available. No daemon is started.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -10,7 +9,7 @@ use flate2::write::GzEncoder;
 use muster_model::trace::{TraceSummary, TraceUnit};
 use serde_json::Value;
 
-use crate::home::{Home, Run};
+use crate::home::{Home, HomeRun};
 
 const OWN: &str = "\
 # three jobs, one of which never ran
@@ -104,13 +103,13 @@ fn what_cannot_be_read_is_counted_shown_and_refused_on_demand() {
     let shown = "1 row that cannot be read\n  line 4: `runtime` is `soon`, not seconds, or a time such as 2h\n";
     assert!(run.stdout.ends_with(shown), "{}", run.stdout);
     let refused = |words: &str, expected: &str| {
-        let Run { stderr, .. } = home.words(words).code(2);
+        let HomeRun { stderr, .. } = home.words(words).code(2);
         assert_eq!(stderr.trim_end(), expected.trim_end(), "{words}");
     };
     refused(
         "trace summary own.csv --strict",
-        "error: own.csv: 1 of 3 rows cannot be read; the first is line 4: `runtime` is `soon`, not seconds, or a time such as 2h\n\
-         hint: without `--strict` they are counted, shown and left out",
+        "error: own.csv: 1 of 3 rows cannot be parsed; the first error is on line 4: `runtime` is `soon`, not seconds, or a time such as 2h\n\
+         hint: without `--strict` they are skipped with a warning",
     );
     home.write("short.csv", "timestamp,num_gpus,cluster\n");
     refused(
@@ -121,7 +120,7 @@ fn what_cannot_be_read_is_counted_shown_and_refused_on_demand() {
     home.write("empty", "\n");
     refused(
         "trace summary empty",
-        "error: empty has no jobs in it\nhint: a trace has one job a line; docs/traces.md has how each looks like",
+        "error: empty has no jobs\nhint: a trace has one job per line; docs/traces.md describes the formats",
     );
     home.write(
         "cut.json",
@@ -163,7 +162,7 @@ fn a_trace_is_made_by_its_seed_and_reads_back() {
     assert!(std::fs::read(home.path("made.csv.gz")).unwrap().starts_with(b"\x1f\x8b"));
     assert_eq!(home.words("trace summary made.csv.gz --json").json::<TraceSummary>().rows.jobs, 20);
     let again = home.words("trace generate recipe.yaml -o made.csv.gz").code(2);
-    assert!(again.stderr.contains("already there"), "{}", again.stderr);
+    assert!(again.stderr.contains("already exists"), "{}", again.stderr);
 
     home.write("wrong.yaml", &RECIPE.replace("every: 2m", "evry: 2m"));
     let wrong = home.words("trace generate wrong.yaml").code(2);

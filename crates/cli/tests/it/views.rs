@@ -1,9 +1,10 @@
-//! What the views show of a real daemon, with times redacted, and that their JSON is the API's.
+//! Output of the listing subcommands for a real daemon, with times redacted, and that their JSON is
+//! that of the API.
 
 use muster_api::types::{
-    Explained, JobDetail, JobList, NodeList, QueueList, SubmitResponse, UsageList,
+    ExplainResponse, JobDetail, JobList, NodeList, QueueList, SubmitResponse, UsageList,
 };
-use muster_model::view::{JobView, State};
+use muster_model::view::{JobState, JobView};
 
 use crate::home::Home;
 
@@ -14,7 +15,7 @@ fn redacted(home: &Home, text: &str) -> String {
     let dir = home.path("").display().to_string();
     let dir = dir.trim_end_matches('/');
     let mut lines = Vec::new();
-    // What is isolation depends on the machine's control groups.
+    // The enforced isolation depends on the machine's cgroups.
     let isolation = |line: &str| {
         ["memory:", "cpus:", "gpus:", "kill:", "processes:"]
             .iter()
@@ -58,7 +59,7 @@ fn busy() -> Home {
     let gate = home.gate("go");
     home.run("--name quick --gpus 1 --wait", &["true"]);
     home.sh("--name left --tasks 5 --gpus-per-task 1 --time 10m", &gate);
-    home.until_state(2, State::Running);
+    home.until_state(2, JobState::Running);
     home.run("--name right --tasks 5 --gpus-per-task 1 --time 10m", &["true"]);
     home
 }
@@ -82,7 +83,7 @@ fn the_views_of_two_gangs_that_contend() {
     right is pending: capacity
     needs 5 GPUs together (one gang), any model
     free now 3 of 8; left (2) holds 5 until [clock] (its time limit and grace)
-    room nobody goes for it: left (2) has no lower priority
+    preempt no job can be preempted: left (2) has no lower priority
     queue 1st of 1 in default; quota is not the limit
     starts [clock] at the latest, reserved; backfill cannot delay it
     sooner with tasks: 3 it would start now muster run … --tasks 3
@@ -145,9 +146,9 @@ fn json_is_what_the_api_says() {
     let all: JobList = home.words("ps -a -o json").json();
     assert_eq!(all.jobs.len(), 3);
     let detail: JobDetail = home.words("show left --json").json();
-    assert_eq!(detail.job.state, State::Running);
+    assert_eq!(detail.job.state, JobState::Running);
     assert!(detail.commands.is_some() && detail.logs.len() == 5);
-    let why: Explained = home.words("explain right --json").json();
+    let why: ExplainResponse = home.words("explain right --json").json();
     assert!(why.explanation.eta.is_some_and(|eta| eta.reserved && eta.start > why.now));
     let _queues: QueueList = home.words("queues --json").json();
     let _usage: UsageList = home.words("usage --json").json();
@@ -158,7 +159,7 @@ fn json_is_what_the_api_says() {
     let acted: serde_json::Value = home.words("cancel 4 --json").json();
     assert_eq!(acted[0]["job"], 4);
     let waited = home.words("wait 1 --json").json::<Vec<JobView>>();
-    assert_eq!(waited[0].state, State::Done);
+    assert_eq!(waited[0].state, JobState::Done);
     let schema: serde_json::Value = home.words("schema").json();
     assert!(schema["properties"]["gpus"].is_object());
     let queues: serde_json::Value = home.words("schema queues").json();
@@ -187,5 +188,5 @@ fn a_sooner_line_tells_the_truth() {
     let line = why.lines().find(|line| line.trim_start().starts_with("sooner")).expect(&why);
     assert!(line.contains("with tasks: 3 it would start now"), "{line}");
     home.words("run --wait --tasks 3 --gpus-per-task 1 --time 10m -- true").ok();
-    assert_eq!(home.job(3).state, State::Pending);
+    assert_eq!(home.job(3).state, JobState::Pending);
 }

@@ -1,8 +1,8 @@
-//! What-if questions to a running daemon, as somebody types them who wonders whether to buy a node.
+//! `muster whatif` with a running daemon.
 
 use muster_model::SiteSnapshot;
 use muster_model::simulation::WhatIf;
-use muster_model::view::State;
+use muster_model::view::JobState;
 use serde_json::Value;
 
 use crate::home::Home;
@@ -12,7 +12,7 @@ fn contended() -> (Home, u64, u64) {
     let home = Home::with_gpus(4);
     let gate = home.gate("go");
     let holds = home.sh("--gpus 3 --time 1h --name secret-run", &gate);
-    home.until_state(holds, State::Running);
+    home.until_state(holds, JobState::Running);
     let waits = home.run("--gpus 2 --time 1h", &["true"]);
     (home, holds, waits)
 }
@@ -21,7 +21,7 @@ fn contended() -> (Home, u64, u64) {
 fn a_job_that_waits_would_start_at_once_with_another_node() {
     let (home, _, waits) = contended();
     let answer: WhatIf = home.words("whatif --add-nodes 1 --json").json();
-    assert_eq!(answer.changes, ["1 node more, each with 4 GPUs (virtual)"]);
+    assert_eq!(answer.changes, ["add 1 node, each with 4 GPUs (virtual)"]);
     let [job] = &answer.waiting[..] else { panic!("{answer:?}") };
     assert_eq!((job.job.0, job.name.as_str(), job.elements), (waits, "true", 1));
     let hour_ms = 3_600_000;
@@ -34,16 +34,16 @@ fn a_job_that_waits_would_start_at_once_with_another_node() {
     assert!(!answer.is_partial);
 
     let text = home.words("whatif --add-nodes 1").ok().stdout;
-    assert!(text.contains("what if: 1 node more, each with 4 GPUs (virtual)"), "{text}");
+    assert!(text.contains("what if: add 1 node, each with 4 GPUs (virtual)"), "{text}");
     assert!(
         text.contains("with the change 1 of 1 job starts sooner and 0 later; 1 at once"),
         "{text}"
     );
-    assert_eq!(home.job(waits).state, State::Pending, "nothing has changed");
+    assert_eq!(home.job(waits).state, JobState::Pending, "nothing has changed");
 }
 
 #[test]
-fn a_snapshot_names_nobody_and_answers_as_the_daemon_does() {
+fn a_snapshot_has_no_names_and_gives_the_same_answer_as_the_daemon() {
     let (home, holds, waits) = contended();
     let file = home.path("site.json");
     let file = file.to_str().unwrap();
@@ -76,7 +76,7 @@ fn another_quota_and_another_queue_file_are_tried_without_being_set() {
     let waits = home.run("--gpus 2 --time 1h --queue research --hold", &["true"]);
     let gate = home.gate("go");
     let holds = home.sh("--gpus 2 --time 1h --queue research", &gate);
-    home.until_state(holds, State::Running);
+    home.until_state(holds, JobState::Running);
     home.words(&format!("release {waits}")).ok();
 
     let quota: WhatIf = home.words("whatif --quota research=4 --quota prod=0 --json").json();
@@ -85,7 +85,7 @@ fn another_quota_and_another_queue_file_are_tried_without_being_set() {
     let file: WhatIf =
         home.muster(&["whatif", "--queues", file.to_str().unwrap(), "--json"]).json();
     assert_eq!(file.waiting[0].changed.first, Some(file.taken), "{file:?}");
-    // More of what is not short does not help, and the answer says what does keep it back.
+    // More of a resource that is not short does not help, and the answer shows the actual reason.
     let node = home.words("whatif --add-nodes 1").ok().stdout;
     assert!(
         node.contains("0 of 1 job start sooner") && node.contains("quota of research"),
@@ -100,7 +100,7 @@ fn mistakes_are_told_with_what_would_be_right() {
         let said = home.muster(args).code(code).stderr;
         assert!(said.contains(words), "{args:?}: {said}");
     };
-    said(&["whatif"], 2, "what is to be different?");
+    said(&["whatif"], 2, "no change is given");
     said(
         &["whatif", "--quota", "reserch=4"],
         2,
@@ -119,13 +119,13 @@ fn mistakes_are_told_with_what_would_be_right() {
     said(
         &["whatif", "--snapshot", file.to_str().unwrap(), "--add-nodes", "1"],
         2,
-        "is no snapshot",
+        "is not a snapshot",
     );
     home.kill_daemon();
     said(&["whatif", "--add-nodes", "1"], 3, "no daemon is running");
 }
 
-/// It took sixty kilobytes for each job that waits, as a tree of values.
+/// Regression test: as a tree of JSON values the snapshot took sixty kilobytes per pending job.
 #[test]
 fn a_snapshot_takes_memory_in_proportion_to_the_state() {
     const JOBS: u64 = 3_000;

@@ -1,5 +1,5 @@
-//! The page of `muster simulate --report-out`, opened in a real browser: its scripts run without an
-//! error, and draw.
+//! The page of `muster simulate --report-out` in a real browser: its scripts run without errors,
+//! and draw.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::home::Home;
 
-/// Before the scripts of the page: what goes wrong in them is noted.
+/// Script before those of the page: records their errors.
 const WATCH: &str = r#"<script>
 var wrong = [];
 addEventListener("error", (event) => wrong.push(String(event.message)));
@@ -15,7 +15,7 @@ addEventListener("unhandledrejection", (event) => wrong.push(String(event.reason
 addEventListener("securitypolicyviolation", (event) => wrong.push(event.violatedDirective + " " + event.blockedURI));
 </script>"#;
 
-/// Behind them: what is there, and what a click changes.
+/// Script after those of the page: records what was drawn, and what a click changes.
 const LOOK: &str = r##"<script>
 addEventListener("load", () => setTimeout(() => {
   const count = (selector) => document.querySelectorAll(selector).length;
@@ -99,7 +99,8 @@ fn chromium_runs_the_page_of_a_simulation() {
     let lines = |name: &str| {
         found[name].as_array().unwrap().iter().map(|count| count.as_u64().unwrap()).collect()
     };
-    let (all, fewer): (Vec<u64>, Vec<u64>) = (lines("lines"), lines("fewer"));
+    let all: Vec<u64> = lines("lines");
+    let fewer: Vec<u64> = lines("fewer");
     assert!(all.iter().all(|count| *count >= 3), "a line for each: {found}");
     assert!(fewer.iter().zip(&all).all(|(fewer, all)| fewer < all), "one is switched off: {found}");
     assert_eq!(found["gantt"], true, "{found}");

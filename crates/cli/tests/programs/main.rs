@@ -1,6 +1,6 @@
-//! What programs of others make of what muster writes: shells of its completions, a browser of its
-//! page. `cargo xtask programs` installs them from Debian's packages and runs these; without them
-//! each test is ignored with that reason.
+//! Tests of Muster's output in other programs: completions in shells, the HTML page in a browser.
+//! `cargo xtask programs` installs these programs from Debian packages and runs the tests; without
+//! them each test is ignored with that reason.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot unwrap should fail")]
 #![allow(dead_code, reason = "the home and the terminal have more than these tests need")]

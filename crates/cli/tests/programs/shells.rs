@@ -1,5 +1,4 @@
-//! Completion in zsh and fish, as a person has it who follows the lines of docs/cli.md in a home
-//! where nothing is yet and presses Tab.
+//! Completion in zsh and fish, installed by the commands of docs/cli.md in an empty home.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use muster_model::view::State;
+use muster_model::view::JobState;
 
 use crate::home::{Home, PATIENCE};
 use crate::pty::Typist;
@@ -31,7 +30,7 @@ fn documented(marks: &[&str]) -> String {
 /// A shell at a terminal, in a home where the documented lines were typed; and jobs: 1 has ended, 2
 /// to 12 are held.
 fn shell(home: &Home, shell: &str, marks: &[&str]) -> Typist {
-    // What is called is written down, and then done.
+    // A wrapper records each call of muster, then runs it.
     let bin = home.path("bin");
     fs::create_dir(&bin).unwrap();
     let wrapper = format!(
@@ -53,7 +52,7 @@ fn shell(home: &Home, shell: &str, marks: &[&str]) -> Typist {
     };
 
     let ended = home.run("--name sweep-old", &["true"]);
-    home.until_state(ended, State::Done);
+    home.until_state(ended, JobState::Done);
     home.run("--hold --name train", &["true"]);
     home.run("--hold --name sweep-one", &["true"]);
     for _ in 4..=12 {

@@ -1,7 +1,7 @@
 //! The recipes of `examples/` for PyTorch, Lightning and Transformers, run with the real libraries:
-//! each saves when it is asked, makes room for another job, resumes at the step that it saved, and
-//! ends as done. `cargo xtask recipes` has the libraries; without them each test is ignored with
-//! that reason.
+//! each writes a checkpoint on request, is preempted, resumes at the saved step, and ends as done.
+//! `cargo xtask recipes` provides the libraries; without them each test is ignored with that
+//! reason.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot unwrap should fail")]
 #![allow(dead_code, reason = "the home has more than these tests need")]
@@ -12,9 +12,9 @@ mod home;
 use std::path::{Path, PathBuf};
 
 use home::Home;
-use muster_model::view::State;
+use muster_model::view::JobState;
 
-/// The workspace.
+/// Returns the root directory of the workspace.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
@@ -54,19 +54,19 @@ fn step(home: &Home, begin: &str) -> Option<u32> {
 fn saves_makes_room_and_resumes(recipe: &str, gpus: u32) {
     let home = Home::with_gpus(gpus);
     submit(&home, recipe);
-    // 1. It saves when it is asked, and goes on. The request may come before the program handles
-    //    the signal.
-    home.until("it runs", || home.job(1).state == State::Running);
+    // 1. It writes a checkpoint on request, and continues. The request may precede the program's
+    //    signal handler.
+    home.until("it runs", || home.job(1).state == JobState::Running);
     let said = home.words("checkpoint 1 --wait").ok().stdout;
     assert!(said.starts_with("1: saved its progress (step "), "{said}");
     assert_eq!(home.job(1).elements[0].attempt, 1, "it goes on");
-    // 2. It makes room: it saves, and is queued again.
+    // 2. It is preempted: it writes a checkpoint, and is requeued.
     let gate = home.gate("go");
     home.write("urgent.yaml", &format!("name: urgent\ngpus: {gpus}\nrun: {gate}\n"));
     home.words("run urgent.yaml").ok();
-    home.until_state(2, State::Running);
+    home.until_state(2, JobState::Running);
     let low = home.job(1);
-    assert_eq!(low.state, State::Pending);
+    assert_eq!(low.state, JobState::Pending);
     let label = low.elements[0].checkpoint.as_ref().unwrap().label.clone();
     let saved: u32 = label.strip_prefix("step ").unwrap().parse().unwrap();
     assert_eq!(step(&home, "saved step "), Some(saved), "the label names what was saved");
@@ -78,7 +78,7 @@ fn saves_makes_room_and_resumes(recipe: &str, gpus: u32) {
     assert_eq!(step(&home, "starts at step "), Some(saved));
     assert_eq!(step(&home, "done at step "), Some(last));
     let ended = home.job(1);
-    assert_eq!((ended.state, ended.elements[0].attempt), (State::Done, 2));
+    assert_eq!((ended.state, ended.elements[0].attempt), (JobState::Done, 2));
 }
 
 #[test]

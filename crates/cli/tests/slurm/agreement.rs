@@ -1,22 +1,21 @@
-//! How near one schedule comes to another of the same jobs: order, waits, end. It knows nothing of
-//! who made them.
+//! Similarity of two schedules of the same jobs: order, waits, end. Independent of the schedulers.
 
 use std::fmt;
 
-/// What a schedule is compared by; all in seconds.
+/// Measures of agreement; times in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Agreement {
-    /// Of all pairs of jobs that start at different seconds in both, the part that has the same
-    /// order.
+    /// Fraction of pairs in the same order, of all pairs of jobs that start at different seconds in
+    /// both schedules.
     pub order: f64,
-    /// The same of pairs that both waited at some moment of the true schedule: one of the two was
-    /// chosen.
+    /// The same fraction of pairs that were pending together in the true schedule: the scheduler
+    /// chose one of the two.
     pub chosen: f64,
-    /// Of the schedule that is compared, not of the true one.
+    /// Waits of the compared schedule, not of the true one.
     pub waits: Waits,
     pub mean_difference: f64,
     pub p90_difference: f64,
-    /// Part of jobs that start less than so many seconds from when they truly did.
+    /// Fraction of jobs that start less than 5 seconds from their true start.
     pub within_5: f64,
     pub within_15: f64,
 }
@@ -27,11 +26,11 @@ pub struct Waits {
     pub mean: f64,
     pub median: f64,
     pub p90: f64,
-    /// From the first arrival to the last start.
+    /// Time from the first arrival to the last start.
     pub last_start: f64,
 }
 
-/// Arrivals and starts by job, in whole seconds of one clock.
+/// Computes waits from arrivals and starts by job, in whole seconds of one clock.
 pub fn waits(arrivals: &[i64], starts: &[i64]) -> Waits {
     let waits: Vec<i64> =
         arrivals.iter().zip(starts).map(|(arrival, start)| start - arrival).collect();
@@ -45,7 +44,7 @@ pub fn waits(arrivals: &[i64], starts: &[i64]) -> Waits {
     }
 }
 
-/// Compares `starts` with those that are `true_starts`.
+/// Compares `starts` with `true_starts`.
 pub fn agreement(arrivals: &[i64], true_starts: &[i64], starts: &[i64]) -> Agreement {
     let differences: Vec<i64> =
         true_starts.iter().zip(starts).map(|(one, other)| (one - other).abs()).collect();
@@ -67,13 +66,15 @@ pub fn agreement(arrivals: &[i64], true_starts: &[i64], starts: &[i64]) -> Agree
     }
 }
 
-/// Of pairs that count, and that have an order in both, the part for which it is the same; 1 where
+/// Returns the fraction of counted pairs with an order in both that have the same order; 1 where
 /// there are none.
 fn same_order(one: &[i64], other: &[i64], counts: impl Fn(usize, usize) -> bool) -> f64 {
-    let (mut same, mut all) = (0u32, 0u32);
+    let mut same = 0u32;
+    let mut all = 0u32;
     for late in 0..one.len() {
         for early in 0..late {
-            let (first, second) = (one[late].cmp(&one[early]), other[late].cmp(&other[early]));
+            let first = one[late].cmp(&one[early]);
+            let second = other[late].cmp(&other[early]);
             if first.is_ne() && second.is_ne() && counts(late, early) {
                 all += 1;
                 same += u32::from(first == second);
@@ -87,14 +88,14 @@ fn mean(values: &[i64]) -> f64 {
     values.iter().sum::<i64>() as f64 / values.len() as f64
 }
 
-/// By nearest rank.
+/// Returns a quantile by nearest rank.
 fn quantile(values: &[i64], percent: usize) -> f64 {
     let mut values = values.to_vec();
     values.sort_unstable();
     values[(values.len() * percent).div_ceil(100).max(1) - 1] as f64
 }
 
-/// Cells of a row of a table in Markdown.
+/// Formats the cells of a row in a Markdown table.
 impl fmt::Display for Agreement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { order, chosen, waits, mean_difference, p90_difference, within_5, within_15 } =
@@ -117,7 +118,8 @@ impl fmt::Display for Waits {
 
 #[test]
 fn a_schedule_agrees_with_itself_and_a_turned_one_with_nothing() {
-    let (arrivals, starts) = ([0, 0, 0, 0], [10, 20, 30, 40]);
+    let arrivals = [0, 0, 0, 0];
+    let starts = [10, 20, 30, 40];
     let same = agreement(&arrivals, &starts, &starts);
     assert_eq!(
         (same.order, same.chosen, same.mean_difference, same.within_5),
@@ -131,10 +133,10 @@ fn a_schedule_agrees_with_itself_and_a_turned_one_with_nothing() {
 
 #[test]
 fn who_had_started_before_another_came_was_not_chosen_from() {
-    // The first two wait together, the third comes when both have started; its pairs are in order,
-    // theirs is not.
+    // The first two are pending together, the third arrives when both have started; its pairs are
+    // in order, the first pair is not.
     let found = agreement(&[0, 0, 50], &[10, 20, 60], &[20, 10, 60]);
     assert_eq!((found.order, found.chosen), (2.0 / 3.0, 0.0));
-    // Who starts with another has no order with it.
+    // Jobs that start together have no order.
     assert_eq!(agreement(&[0, 0], &[10, 10], &[20, 10]).order, 1.0);
 }

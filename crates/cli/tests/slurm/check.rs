@@ -1,8 +1,8 @@
-//! `muster check slurm` asks the real cluster.
+//! `muster check slurm` against the real cluster.
 
 use std::process::{Command, Output};
 
-/// Findings that the test cluster has on purpose: its state lies in a temporary folder, and short
+/// Findings that the test cluster has on purpose: its state is in a temporary directory, and short
 /// times make tests fast.
 const EXPECTED: [&str; 4] =
     ["state-lost-at-reboot", "controller-is-root", "no-health-check", "no-time-to-save"];
@@ -38,11 +38,12 @@ fn a_running_cluster_is_asked_and_its_files_are_found() {
         let list = report[list].as_array().unwrap();
         list.iter().map(|entry| entry["rule"].as_str().unwrap().to_owned()).collect()
     };
-    let (failed, passed) = (rules("findings"), rules("passed"));
+    let failed = rules("findings");
+    let passed = rules("passed");
     for rule in EXPECTED {
         assert!(failed.iter().any(|found| found == rule), "{rule}: {failed:?}");
     }
-    // What the cluster was made for is right, and is known from all of its sources.
+    // Properties that the cluster was set up for pass, and are known from all of its sources.
     for rule in [
         "gpus-not-accounted",
         "gpus-not-billed",

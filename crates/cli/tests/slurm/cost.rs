@@ -1,17 +1,17 @@
-//! What a verb costs beside Slurm's own command, on one queue, in turns. The figures are printed
-//! and not judged: other processes of the machine are in them. docs/PERFORMANCE.md has those of a
-//! quiet one.
+//! Time of Muster's commands beside Slurm's own on one queue, in turns. The figures are printed but
+//! not checked: they include other processes of the machine. docs/PERFORMANCE.md has those of an
+//! idle one.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::cluster::{Cluster, User};
+use crate::cluster::{SlurmCluster, User};
 use crate::muster::Muster;
 
-/// Turns of which the median is told.
+/// Number of turns, of which the median is printed.
 const TURNS: usize = 7;
 
-/// Returns the one in the middle.
+/// Returns the median in seconds.
 fn median(mut times: Vec<Duration>) -> f64 {
     times.sort();
     times[times.len() / 2].as_secs_f64()
@@ -20,11 +20,11 @@ fn median(mut times: Vec<Duration>) -> f64 {
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn what_a_verb_costs_beside_slurms_own_command() {
-    let cluster = Cluster::here();
+    let cluster = SlurmCluster::here();
     let muster = Muster::of(&cluster, User::Mail);
     let pending = std::env::var("MUSTER_TEST_PENDING").map_or(50, |count| count.parse().unwrap());
     let held = ["sbatch", "--parsable", "--mem=100", "--hold", "--time=1", "--wrap", "true"];
-    let submitted = || cluster.said_to(User::Mail, &held).trim().to_owned();
+    let submitted = || cluster.output_as(User::Mail, &held).trim().to_owned();
     let jobs: Vec<String> = (0..pending).map(|_| submitted()).collect();
     let own = muster.submit("name: own\nhold: true\ntime: 1m\nrun: 'true'\n")[0].to_string();
     let ended = muster.submit("name: ended\ntime: 1m\nrun: 'true'\n")[0].to_string();
@@ -46,7 +46,8 @@ fn what_a_verb_costs_beside_slurms_own_command() {
                 of_slurm: &mut dyn FnMut() -> Command,
                 of_muster: &mut dyn FnMut() -> Command| {
         let (slurm, ours) = (0..TURNS).map(|_| (once(of_slurm()), once(of_muster()))).unzip();
-        let (slurm, ours) = (median(slurm), median(ours));
+        let slurm = median(slurm);
+        let ours = median(ours);
         println!(
             "{name} with {pending} pending: Slurm {slurm:.3} s, Muster {ours:.3} s, {:.1} times",
             ours / slurm
@@ -62,12 +63,13 @@ fn what_a_verb_costs_beside_slurms_own_command() {
     let run = ["run", "--hold", "--name", "one", "--time", "1m", "--", "true"];
     pair("run", &mut || native(&held), &mut || muster.command(&run));
     let victims: Vec<String> = (0..2 * TURNS).map(|_| submitted()).collect();
-    let (mut first, mut next) = (victims[..TURNS].iter(), victims[TURNS..].iter());
+    let mut first = victims[..TURNS].iter();
+    let mut next = victims[TURNS..].iter();
     pair("cancel", &mut || native(&["scancel", first.next().unwrap()]), &mut || {
         muster.command(&["cancel", next.next().unwrap()])
     });
-    // All of them are listed, however many.
+    // All jobs are listed, whatever their number.
     let listed = muster.json(&["ps"])["jobs"].as_array().unwrap().len();
     assert!(listed > jobs.len(), "{listed}");
-    cluster.said(&["scancel", "--user", "mail"]);
+    cluster.output(&["scancel", "--user", "mail"]);
 }

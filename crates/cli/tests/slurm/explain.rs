@@ -1,15 +1,15 @@
-//! What would start a job now, from Slurm's own state: what is said holds when it is done. And
-//! which element of an array is meant.
+//! Changes that `explain` suggests on a real Slurm: the job starts once they are applied. Also the
+//! selection of array elements.
 
 use serde_json::json;
 
-use crate::cluster::{Cluster, User};
+use crate::cluster::{SlurmCluster, User};
 use crate::muster::Muster;
 
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn a_job_that_is_changed_as_explain_says_starts_at_once() {
-    let cluster = Cluster::here();
+    let cluster = SlurmCluster::here();
     let muster = Muster::of(&cluster, User::Mail);
     let text = |name: &str, nodes: u32| {
         format!("name: {name}\nnodes: {nodes}\ngpus: 8\ntime: 10m\nrun: exec sleep 300\n")
@@ -25,7 +25,7 @@ fn a_job_that_is_changed_as_explain_says_starts_at_once() {
         json!([{ "kind": "nodes", "nodes": 2 }]),
         "{explained}"
     );
-    // Of one that is bound to nodes nothing is claimed.
+    // Nothing is suggested for a job that is restricted to some nodes.
     let bound = muster.submit(&format!("{}slurm: {{nodelist: node1}}\n", text("bound", 4)))[0];
     let explained = muster.json(&["explain", &bound.to_string()]);
     assert_eq!(explained["explanation"]["sooner"], json!([]), "{explained}");
@@ -38,9 +38,9 @@ fn a_job_that_is_changed_as_explain_says_starts_at_once() {
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn a_job_that_a_limit_keeps_starts_at_once_as_small_as_explain_says() {
-    let cluster = Cluster::here();
+    let cluster = SlurmCluster::here();
     let muster = Muster::of(&cluster, User::Mail);
-    // 16 GPUs are a user's in this QOS.
+    // The QOS limits a user to 16 GPUs.
     let text = |name: &str, nodes: u32, gpus: u32| {
         format!(
             "name: {name}\nnodes: {nodes}\ngpus: {gpus}\ntime: 10m\nrun: exec sleep 300\nslurm: {{qos: capped}}\n"
@@ -70,7 +70,7 @@ fn a_job_that_a_limit_keeps_starts_at_once_as_small_as_explain_says() {
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn a_job_as_short_as_explain_says_starts_before_those_before_it() {
-    let cluster = Cluster::here();
+    let cluster = SlurmCluster::here();
     let muster = Muster::of(&cluster, User::Mail);
     let text = |name: &str, nodes: u32, minutes: u64| {
         format!("name: {name}\nnodes: {nodes}\ngpus: 8\ntime: {minutes}m\nrun: exec sleep 300\n")
@@ -89,8 +89,8 @@ fn a_job_as_short_as_explain_says_starts_before_those_before_it() {
     assert_eq!(change["kind"], "time_limit", "{explained}");
     let minutes = change["limit"].as_u64().unwrap() / 60_000;
     assert!((6..10).contains(&minutes), "{explained}");
-    // What its partition never allows is cut to what it does, and to what is free beside those
-    // before it.
+    // A request that the partition never allows is reduced to its limit, and to the GPUs that are
+    // free beside the jobs before it.
     let huge = muster.submit(&text("huge", 9, 5))[0];
     match why_it_never_runs(&muster, huge).as_str() {
         "PartitionNodeLimit" => {
@@ -110,20 +110,20 @@ fn a_job_as_short_as_explain_says_starts_before_those_before_it() {
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn a_job_that_no_node_can_take_says_how_far_the_closest_is_from_it() {
-    let cluster = Cluster::here();
+    let cluster = SlurmCluster::here();
     let muster = Muster::of(&cluster, User::Mail);
     let huge = muster.submit("name: huge\ngpus: 9\ntime: 5m\nrun: 'true'\n")[0];
     assert_eq!(why_it_never_runs(&muster, huge), "BadConstraints");
     is_explained_as_failed(&muster, huge);
-    let explained = muster.said(&["explain", &huge.to_string()]);
+    let explained = muster.output(&["explain", &huge.to_string()]);
     assert!(
-        explained.contains("needs a node with 9 free GPUs; 0 of 8 have them now"),
+        explained.contains("needs a node with 9 free GPUs; 0 of 8 have that now"),
         "{explained}"
     );
 }
 
-/// Waits until Slurm says of a job that it can never run; one release lets it wait for that,
-/// another fails it.
+/// Waits until Slurm reports that a job can never run; some releases leave it pending for that
+/// reason, others fail it.
 fn why_it_never_runs(muster: &Muster<'_>, job: u64) -> String {
     let mut reason = String::new();
     muster.cluster.until("Slurm says why", || {
@@ -135,14 +135,14 @@ fn why_it_never_runs(muster: &Muster<'_>, job: u64) -> String {
 
 fn is_explained_as_failed(muster: &Muster<'_>, job: u64) {
     muster.reaches(job, "failed");
-    let explained = muster.said(&["explain", &job.to_string()]);
+    let explained = muster.output(&["explain", &job.to_string()]);
     assert!(explained.starts_with("huge is failed: BadConstraints\n"), "{explained}");
 }
 
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn an_element_is_the_one_that_is_named_and_one_that_is_not_there_is_said() {
-    let cluster = Cluster::here();
+    let cluster = SlurmCluster::here();
     let muster = Muster::of(&cluster, User::Mail);
     let array = muster.submit("name: few\narray: 0-2%1\ntime: 5m\nrun: exec sleep 300\n")[0];
     muster.reaches(array, "running");
@@ -154,15 +154,15 @@ fn an_element_is_the_one_that_is_named_and_one_that_is_not_there_is_said() {
             assert!(said.stderr.contains("has no element"), "{verb} {job}: {said:?}");
         }
     }
-    // The first has ended, and the others go on.
+    // The first has ended, and the others are running or pending.
     let first = format!("{array}[0]");
-    muster.said(&["cancel", &first]);
+    muster.output(&["cancel", &first]);
     let waited = muster.call(&["wait", &first]);
     assert!(waited.stdout.contains("cancelled") && waited.code != 0, "{waited:?}");
     assert_eq!(muster.json(&["explain", &first])["explanation"]["state"], "cancelled");
     assert_ne!(muster.job(array)["state"], "cancelled");
     muster.cancel(&[array, single]);
-    // One that has ended has its own exit code.
+    // An ended element has its own exit code.
     let fails = muster
         .submit("name: fails\narray: 0-1\ntime: 5m\nrun: exit $((5 + MUSTER_ARRAY_INDEX))\n")[0];
     let waited = muster.call(&["wait", &format!("{fails}[1]")]);

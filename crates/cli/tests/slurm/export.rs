@@ -1,13 +1,13 @@
-//! What `muster export slurm` writes is taken by a real sbatch: every script of the import's
-//! corpus, there and back.
+//! A real sbatch accepts the output of `muster export slurm`: every script of the import's corpus,
+//! imported and exported again.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::cluster::{Cluster, User};
+use crate::cluster::{SlurmCluster, User};
 use crate::muster::Muster;
 
-/// What a controller says of a script that is right and asks for what this cluster has not.
+/// Messages of a controller for valid scripts that request what this cluster lacks.
 const DOES_NOT_FIT: [&str; 14] = [
     "Invalid account",
     "Invalid node name",
@@ -25,11 +25,10 @@ const DOES_NOT_FIT: [&str; 14] = [
     "Memory specification can not be satisfied",
 ];
 
-/// Scripts with options that Slurm 22.05 does not have, was built without, or takes of operators
-/// alone.
+/// Scripts with options that Slurm 22.05 lacks, was built without, or accepts from operators only.
 const NEWER: [&str; 3] = ["segment", "others", "node-features"];
 
-/// Scripts that ask for little, and must be taken.
+/// Scripts with small requests, which must be accepted.
 const FIT: [&str; 12] = [
     "smallest",
     "gpus-in-all",
@@ -48,12 +47,13 @@ const FIT: [&str; 12] = [
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn exported_scripts_are_taken_by_sbatch() {
-    let cluster = Cluster::here();
+    let cluster = SlurmCluster::here();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../backends/tests/slurm/scripts");
     let mut paths: Vec<PathBuf> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
-    let (mut taken, mut refused) = (Vec::new(), Vec::new());
+    let mut taken = Vec::new();
+    let mut refused = Vec::new();
     for path in paths {
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
         let script = cluster.work().join(format!("export-{name}.sbatch"));
@@ -67,12 +67,11 @@ fn exported_scripts_are_taken_by_sbatch() {
         let mut sbatch = cluster.command_of(User::Mail);
         let output = sbatch.args(["sbatch", "--test-only"]).arg(&script).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        match output.status.success() {
-            true => taken.push(name),
-            false => {
-                let fits = !DOES_NOT_FIT.iter().any(|reason| said.contains(reason));
-                refused.push((name, fits, said));
-            }
+        if output.status.success() {
+            taken.push(name);
+        } else {
+            let fits = !DOES_NOT_FIT.iter().any(|reason| said.contains(reason));
+            refused.push((name, fits, said));
         }
     }
     let wrong: Vec<_> =
@@ -83,8 +82,8 @@ fn exported_scripts_are_taken_by_sbatch() {
     }
 }
 
-/// Lines that a script writes, in order of their text, and whether it ended well.
-fn written(cluster: &Cluster, script: &Path, arguments: &[&str]) -> (bool, Vec<String>) {
+/// Returns the lines that a script writes, sorted, and whether it succeeded.
+fn written(cluster: &SlurmCluster, script: &Path, arguments: &[&str]) -> (bool, Vec<String>) {
     let output = script.with_extension("out");
     let mut sbatch = cluster.command_of(User::Mail);
     sbatch
@@ -102,12 +101,12 @@ fn written(cluster: &Cluster, script: &Path, arguments: &[&str]) -> (bool, Vec<S
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn what_runs_on_the_first_node_is_the_same_there_and_back() {
-    let cluster = Cluster::here();
+    let cluster = SlurmCluster::here();
     let head = "#SBATCH -N 2 --ntasks-per-node=4 --gpus-per-node=4 --cpus-per-task=2 --time=5";
     for (name, text) in [
-        // Once, with all that the job has on the node.
+        // Once, with all of the job's resources on the node.
         ("once", format!("#!/bin/bash\n{head}\necho \"$1 $CUDA_VISIBLE_DEVICES $SLURM_NTASKS\"\n")),
-        // Steps in the step that the first task runs in.
+        // Steps inside the step of the first task.
         (
             "steps",
             format!(
@@ -137,13 +136,13 @@ fn what_runs_on_the_first_node_is_the_same_there_and_back() {
     }
 }
 
-/// Eight steps beside each other, each of which waits for all others: they run at the same time,
-/// each on a GPU of its own. Where the script counts memory by CPU, a step that says nothing of it
-/// takes that of its own CPUs, not all of its node.
+/// Eight concurrent steps, each of which waits for all others: they run at the same time, each on
+/// its own GPU. Where the script requests memory per CPU, a step without options gets that of its
+/// own CPUs, not of its whole node.
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn a_farm_of_steps_spreads_over_the_nodes_and_gpus_of_its_job() {
-    let cluster = Cluster::here();
+    let cluster = SlurmCluster::here();
     let muster = Muster::of(&cluster, User::Mail);
     for (name, head, step, on_nodes) in [
         ("tasks", "--nodes=2 --ntasks-per-node=4 --gpus-per-task=1", "--gpus-per-task=1", 2),
@@ -161,7 +160,7 @@ fn a_farm_of_steps_spreads_over_the_nodes_and_gpus_of_its_job() {
         ),
     ] {
         let folder = cluster.work().join(format!("farm-{name}-{}", std::process::id()));
-        cluster.said_to(User::Mail, &["mkdir", "-p", folder.to_str().unwrap()]);
+        cluster.output_as(User::Mail, &["mkdir", "-p", folder.to_str().unwrap()]);
         let script = cluster.work().join("farm.sh");
         let text = format!(
             "#!/bin/bash\n#SBATCH --time=5 {head}\n\
@@ -170,7 +169,7 @@ fn a_farm_of_steps_spreads_over_the_nodes_and_gpus_of_its_job() {
             folder.display()
         );
         std::fs::write(&script, text).unwrap();
-        let job = muster.said(&["import", script.to_str().unwrap()]);
+        let job = muster.output(&["import", script.to_str().unwrap()]);
         let jobs = muster.submit(&job);
         muster.reaches(jobs[0], "done");
         let places: std::collections::BTreeSet<String> = (1..=8)

@@ -1,13 +1,13 @@
-//! A gang on several nodes, without Muster: what a careful user would have typed works here.
+//! A gang on several nodes without Muster, as a check of the cluster itself.
 
 use std::collections::BTreeSet;
 
-use crate::cluster::{Cluster, User};
+use crate::cluster::{SlurmCluster, User};
 
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn thirty_two_ranks_on_four_nodes_of_one_leaf_see_eight_devices_each() {
-    let cluster = Cluster::here();
+    let cluster = SlurmCluster::here();
     let gang = ["--nodes=4", "--ntasks-per-node=8", "--gpus-per-node=h100:8", "--switches=1"];
     let job = cluster.submit(
         User::Mail,

@@ -1,30 +1,29 @@
-//! Jobs of Muster on the real Slurm: what they find, when they start, how they end, and that Muster
-//! says so.
+//! Muster's jobs on a real Slurm: environment, start, end, and Muster's report of them.
 
 use std::collections::BTreeSet;
 
-use crate::cluster::{Cluster, Down, User};
+use crate::cluster::{SlurmCluster, StoppedDaemon, User};
 use crate::muster::Muster;
 
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn the_five_line_job_runs_on_two_nodes_with_eight_gpus_each() {
-    let cluster = Cluster::here();
+    let cluster = SlurmCluster::here();
     let muster = Muster::of(&cluster, User::Mail);
     let run = "echo $RANK $WORLD_SIZE $NODE_RANK $LOCAL_RANK $LOCAL_WORLD_SIZE $PET_NNODES $PET_NPROC_PER_NODE $CUDA_VISIBLE_DEVICES";
     let job = muster.submit(&format!("name: five\nnodes: 2\ngpus: 8\ntime: 5m\nrun: {run}\n"))[0]
         .to_string();
     assert_eq!(muster.call(&["wait", &job]).code, 0);
-    assert_eq!(muster.said(&["logs", &job]), "0 2 0 0 1 2 8 0,1,2,3,4,5,6,7\n");
-    assert_eq!(muster.said(&["logs", &job, "--rank", "1"]), "1 2 1 0 1 2 8 0,1,2,3,4,5,6,7\n");
+    assert_eq!(muster.output(&["logs", &job]), "0 2 0 0 1 2 8 0,1,2,3,4,5,6,7\n");
+    assert_eq!(muster.output(&["logs", &job, "--rank", "1"]), "1 2 1 0 1 2 8 0,1,2,3,4,5,6,7\n");
 }
 
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn ranks_that_share_a_node_see_devices_of_their_own_and_reach_their_master() {
-    let cluster = Cluster::here();
+    let cluster = SlurmCluster::here();
     let muster = Muster::of(&cluster, User::Mail);
-    // Every rank knocks at rank 0, which counts them.
+    // Every rank connects to rank 0, which counts them.
     let text = r#"
 name: meet
 nodes: 2
@@ -53,22 +52,22 @@ run: |
           raise SystemExit("no master")
 "#;
     let job = muster.submit(text)[0].to_string();
-    assert_eq!(muster.call(&["wait", &job]).code, 0, "{}", muster.said(&["logs", &job]));
-    assert_eq!(muster.said(&["logs", &job]), "0 6 2\nall met\n");
-    assert_eq!(muster.said(&["logs", &job, "-r", "5"]), "5 6 2\n");
+    assert_eq!(muster.call(&["wait", &job]).code, 0, "{}", muster.output(&["logs", &job]));
+    assert_eq!(muster.output(&["logs", &job]), "0 6 2\nall met\n");
+    assert_eq!(muster.output(&["logs", &job, "-r", "5"]), "5 6 2\n");
 }
 
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn a_gang_of_thirty_two_starts_at_one_instant_on_one_leaf() {
-    let cluster = Cluster::here();
+    let cluster = SlurmCluster::here();
     let muster = Muster::of(&cluster, User::Mail);
     let text = "name: gang\nnodes: 4\ntasks-per-node: 8\ngpus: 8\ngpu: h100\ntopology: {required: leaf}\ntime: 5m\n\
                 run: echo $(date +%s) $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES\n";
     let job = muster.submit(text)[0];
     assert_eq!(muster.call(&["wait", &job.to_string()]).code, 0);
-    let ranks =
-        (0..32).map(|rank: u32| muster.said(&["logs", &job.to_string(), "-r", &rank.to_string()]));
+    let ranks = (0..32)
+        .map(|rank: u32| muster.output(&["logs", &job.to_string(), "-r", &rank.to_string()]));
     let ranks: Vec<Vec<String>> =
         ranks.map(|said| said.split_whitespace().map(str::to_owned).collect()).collect();
     let seconds: BTreeSet<u64> = ranks.iter().map(|rank| rank[0].parse().unwrap()).collect();
@@ -83,11 +82,11 @@ fn a_gang_of_thirty_two_starts_at_one_instant_on_one_leaf() {
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn an_array_of_two_hundred_keeps_its_cap_and_counts_its_ends() {
-    let cluster = Cluster::here();
+    let cluster = SlurmCluster::here();
     let muster = Muster::of(&cluster, User::Mail);
     let busy = cluster.work().join("busy");
-    cluster.said_to(User::Mail, &["mkdir", "-p", busy.to_str().unwrap()]);
-    // Each element counts those that run beside it, itself included.
+    cluster.output_as(User::Mail, &["mkdir", "-p", busy.to_str().unwrap()]);
+    // Each element counts the concurrently running ones, itself included.
     let text = format!(
         "name: sweep\narray: 0-199%12\ntime: 2m\nworkdir: {}\nrun: |\n  touch run-$MUSTER_ARRAY_INDEX\n  ls | grep -c run-\n  \
          rm run-$MUSTER_ARRAY_INDEX\n  exit $((MUSTER_ARRAY_INDEX == 7))\n",
@@ -102,7 +101,7 @@ fn an_array_of_two_hundred_keeps_its_cap_and_counts_its_ends() {
     );
     let most = (0..200)
         .map(|index| {
-            muster.said(&["logs", &format!("{job}[{index}]")]).trim().parse::<u32>().unwrap()
+            muster.output(&["logs", &format!("{job}[{index}]")]).trim().parse::<u32>().unwrap()
         })
         .max();
     assert!(most.unwrap() <= 12, "{most:?} at once");
@@ -111,7 +110,7 @@ fn an_array_of_two_hundred_keeps_its_cap_and_counts_its_ends() {
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn dependencies_hold_and_one_that_cannot_come_true_ends_its_job() {
-    let cluster = Cluster::here();
+    let cluster = SlurmCluster::here();
     let muster = Muster::of(&cluster, User::Mail);
     let jobs = muster.submit(
         "name: prepare\ntime: 2m\nrun: exit 3\n---\nname: train\ntime: 2m\nafter: prepare\nrun: 'true'\n---\n\
@@ -129,7 +128,7 @@ fn dependencies_hold_and_one_that_cannot_come_true_ends_its_job() {
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn a_job_is_cancelled_in_every_state() {
-    let cluster = Cluster::here();
+    let cluster = SlurmCluster::here();
     let muster = Muster::of(&cluster, User::Mail);
     let jobs = muster.submit(
         "name: held\nhold: true\ntime: 2m\nrun: 'true'\n---\nname: later\nbegin: +1h\ntime: 2m\nrun: 'true'\n---\n\
@@ -139,9 +138,9 @@ fn a_job_is_cancelled_in_every_state() {
     muster.reaches(jobs[1], "pending");
     muster.reaches(jobs[2], "running");
     for job in jobs {
-        assert!(muster.said(&["cancel", &job.to_string()]).contains("cancelled"));
+        assert!(muster.output(&["cancel", &job.to_string()]).contains("cancelled"));
         muster.reaches(job, "cancelled");
-        // The accounting alone knows by whom, and hears of it a moment later.
+        // Only the accounting has the user who cancelled it, a moment later.
         cluster.until("by whom is known", || {
             muster.job(job)["elements"][0]["outcome"]["by"] == "mail"
         });
@@ -152,7 +151,7 @@ fn a_job_is_cancelled_in_every_state() {
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn ends_are_told_apart() {
-    let cluster = Cluster::here();
+    let cluster = SlurmCluster::here();
     let muster = Muster::of(&cluster, User::Mail);
     let jobs = muster.submit(
         "name: code\ntime: 2m\nrun: exit 7\n---\nname: signal\ntime: 2m\nrun: kill -SEGV $$\n---\n\
@@ -169,13 +168,14 @@ fn ends_are_told_apart() {
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn who_was_preempted_is_queued_again_and_keeps_both_logs() {
-    let cluster = Cluster::here();
+    let cluster = SlurmCluster::here();
     let muster = Muster::of(&cluster, User::Mail);
     let low = muster.submit(
         "name: low\nnodes: 8\ngpus: 8\ntime: 10m\nslurm: {qos: low, requeue: true}\n\
          run: 'echo attempt $MUSTER_ATTEMPT after $MUSTER_RESTART_COUNT; [ $MUSTER_ATTEMPT = 2 ] || exec sleep 300'\n",
     )[0];
-    // Slurm says that it runs before any rank has begun, and one that is ended then has no log.
+    // Slurm reports the job as running before any rank has started; a job that ends then has no
+    // log.
     let log = || muster.call(&["logs", &low.to_string()]).stdout;
     cluster.until("its rank runs", || log() == "attempt 1 after 0\n");
     let high = muster
@@ -188,14 +188,14 @@ fn who_was_preempted_is_queued_again_and_keeps_both_logs() {
         "{view}"
     );
     assert_eq!(muster.call(&["wait", &high.to_string(), &low.to_string()]).code, 0);
-    assert_eq!(muster.said(&["logs", &low.to_string(), "--attempt", "1"]), "attempt 1 after 0\n");
-    assert_eq!(muster.said(&["logs", &low.to_string()]), "attempt 2 after 1\n");
+    assert_eq!(muster.output(&["logs", &low.to_string(), "--attempt", "1"]), "attempt 1 after 0\n");
+    assert_eq!(muster.output(&["logs", &low.to_string()]), "attempt 2 after 1\n");
 }
 
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn who_was_preempted_for_good_is_not_called_failed() {
-    let cluster = Cluster::here();
+    let cluster = SlurmCluster::here();
     let muster = Muster::of(&cluster, User::Mail);
     let low = muster.submit(
         "name: low\nnodes: 8\ngpus: 8\ntime: 10m\nslurm: {qos: low, requeue: false}\nrun: exec sleep 300\n",
@@ -211,7 +211,7 @@ fn who_was_preempted_for_good_is_not_called_failed() {
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn a_node_that_fails_ends_a_job_as_slurm_says_or_queues_it_again() {
-    let cluster = Cluster::here();
+    let cluster = SlurmCluster::here();
     let muster = Muster::of(&cluster, User::Mail);
     let text = |name: &str, requeue: bool| {
         format!(
@@ -219,14 +219,14 @@ fn a_node_that_fails_ends_a_job_as_slurm_says_or_queues_it_again() {
              run: 'echo up; exec sleep 300'\n"
         )
     };
-    let (ends, returns) =
-        (muster.submit(&text("ends", false))[0], muster.submit(&text("returns", true))[0]);
-    // Slurm says that it runs before its script is started, which without slurmd fails.
+    let ends = muster.submit(&text("ends", false))[0];
+    let returns = muster.submit(&text("returns", true))[0];
+    // Slurm reports the job as running before its script has started, which fails without slurmd.
     for job in [ends, returns] {
         cluster
             .until("its script runs", || muster.call(&["logs", &job.to_string()]).stdout == "up\n");
     }
-    let down = Down::killed(&cluster, "node7");
+    let down = StoppedDaemon::killed(&cluster, "node7");
     cluster.until("its end", || muster.job(ends)["native"]["state"] == "NODE_FAIL");
     let view = muster.job(ends);
     assert_eq!(
@@ -238,19 +238,19 @@ fn a_node_that_fails_ends_a_job_as_slurm_says_or_queues_it_again() {
     assert_ne!(muster.state(returns), "failed");
     drop(down);
     muster.cancel(&[returns]);
-    let state = || cluster.said(&["sinfo", "-h", "-N", "-n", "node7", "-p", "batch", "-o", "%T"]);
+    let state = || cluster.output(&["sinfo", "-h", "-N", "-n", "node7", "-p", "batch", "-o", "%T"]);
     cluster.until("node7 back", || !state().starts_with("down"));
 }
 
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn hold_release_requeue_and_mistakes_are_answered_in_words() {
-    let cluster = Cluster::here();
+    let cluster = SlurmCluster::here();
     let muster = Muster::of(&cluster, User::Mail);
     let job = muster.submit("name: held\nhold: true\ntime: 2m\nrun: 'true'\n")[0];
     let number = job.to_string();
     muster.reaches(job, "held");
-    muster.said(&["release", &number]);
+    muster.output(&["release", &number]);
     assert_eq!(muster.call(&["wait", &number]).code, 0);
     let again = muster.call(&["cancel", "999999"]);
     assert_eq!(again.code, 4, "{again:?}");

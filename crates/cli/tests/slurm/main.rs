@@ -1,30 +1,31 @@
-//! Against a real Slurm cluster, which `cargo xtask slurm test` starts, and whose namespace these
-//! tests run in. Without one each is ignored with that reason; nothing here pretends to be Slurm.
+//! Tests against a real Slurm cluster, which `cargo xtask slurm test` starts, and in whose
+//! namespace they run. Without one each test is ignored with that reason; no part of Slurm is
+//! simulated.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot unwrap should fail")]
 
-mod acts;
+mod actions;
 mod agreement;
 mod check;
 mod cluster;
 #[path = "../conform/mod.rs"]
 mod conform;
-mod conforms;
+mod conformance;
 mod cost;
-mod drawn;
 mod explain;
 mod export;
 mod failure;
 mod gang;
-mod given_away;
 mod init;
 mod jobs;
 mod model;
 mod muster;
 mod outage;
 mod output;
-mod promise;
+mod random_load;
 mod reconcile;
 mod refused;
 mod rest;
+mod reused_numbers;
+mod test_cluster;
 mod verify;

@@ -1,30 +1,30 @@
-//! The model of Slurm against Slurm: the same small jobs through the real controller and through
-//! `muster simulate`. What is said of the agreement in docs/models.md is printed here. The model
-//! gets nothing of the real run but when it began.
+//! Comparison of the model of Slurm with Slurm: the same small jobs on a real controller and in
+//! `muster simulate`. Prints the figures in docs/models.md. The only input from the real run is its
+//! beginning.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
-use muster_model::simulation::{FleetEvent, FleetHappening};
+use muster_model::simulation::{FleetEvent, FleetEventKind};
 
 use crate::agreement::{Agreement, agreement, waits};
-use crate::cluster::Cluster;
-use crate::drawn::{self, Drawn};
+use crate::cluster::SlurmCluster;
+use crate::random_load::{self, RandomJob};
 
-/// Jobs, unless `MUSTER_TEST_MODEL_JOBS` says how many; half a minute of arrivals.
+/// Number of jobs, unless `MUSTER_TEST_MODEL_JOBS` is set; half a minute of arrivals.
 const JOBS: usize = 60;
 const SEED: u64 = 22;
-/// Jobs of a second, one after the other on the same nodes, that show what a job takes beyond its
-/// run time.
+/// Number of one-second jobs, one after the other on the same nodes, that measure the overhead of a
+/// job beyond its run time.
 const CHAIN: u64 = 11;
 /// `PriorityCalcPeriod` of this cluster.
 const PERIOD_MS: u64 = 60_000;
-/// slurmctld says that it was there before its plugin begins to count periods.
+/// Time in milliseconds from slurmctld's boot message until its plugin begins to count periods.
 const PLUGIN_MS: u64 = 2_000;
-/// Between two looks at the whole queue.
+/// Time between two queries of the whole queue.
 const LOOK: Duration = Duration::from_secs(1);
-/// Other control planes, to see how near comes who is not Slurm.
+/// Other schedulers, for comparison with their similarity to Slurm.
 const FLEETS: [&str; 5] = ["muster", "kube-gang", "kueue-tas", "volcano", "kai"];
 const FLAT: [&str; 2] = ["fcfs", "easy"];
 const HEAD: &str = "| | same order | of those that waited together | mean wait | median | 90 % | last start | mean difference | 90 % | < 5 s | < 15 s |";
@@ -32,12 +32,12 @@ const HEAD: &str = "| | same order | of those that waited together | mean wait |
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn the_model_of_slurm_starts_jobs_in_the_order_in_which_slurm_does() {
-    let cluster = Cluster::here();
+    let cluster = SlurmCluster::here();
     let asked = std::env::var("MUSTER_TEST_MODEL_JOBS").ok().map(|count| count.parse().unwrap());
-    let jobs = drawn::jobs(asked.unwrap_or(JOBS), SEED);
+    let jobs = random_load::jobs(asked.unwrap_or(JOBS), SEED);
 
-    // 1. What a job costs, and the real schedule, under the cap that the model is given.
-    let accounts = cluster.said(&["scontrol", "--oneliner", "show", "assoc_mgr"]);
+    // 1. Measure the overhead of a job and the real schedule, under the limit that the model has.
+    let accounts = cluster.output(&["scontrol", "--oneliner", "show", "assoc_mgr"]);
     let is_intern = |line: &&str| line.contains("Account=intern UserName= ");
     let intern = accounts.lines().find(is_intern).expect("the account with the cap");
     assert!(intern.contains("gres/gpu=8("), "the controller knows of the cap: {intern}");
@@ -52,7 +52,7 @@ fn the_model_of_slurm_starts_jobs_in_the_order_in_which_slurm_does() {
     );
     println!("{HEAD}\n| real | | | {} | | | | |", waits(&arrivals, &real.starts));
 
-    // 2. The same again shows how much of a difference is chance; only where there is time for it.
+    // 2. A repetition shows how much of the difference is random; only on request, for its time.
     let again = std::env::var_os("MUSTER_TEST_MODEL_TWICE").map(|_| {
         let again = play(&cluster, &jobs);
         let moved = (again.began_ms / 1000) as i64 - (real.began_ms / 1000) as i64;
@@ -61,17 +61,17 @@ fn the_model_of_slurm_starts_jobs_in_the_order_in_which_slurm_does() {
         starts
     });
 
-    // 3. The models.
+    // 3. Run the models.
     let folder = cluster.work().join("model");
     std::fs::create_dir_all(&folder).unwrap();
     let simulation = Simulation { cluster: &cluster, folder, jobs: jobs.len() };
-    simulation.write("cluster.yaml", drawn::CLUSTER);
-    simulation.write("queues.yaml", drawn::QUEUES);
+    simulation.write("cluster.yaml", random_load::CLUSTER);
+    simulation.write("queues.yaml", random_load::QUEUES);
     simulation.write(
         "real.txt",
         &real.starts.iter().map(|start| format!("{start}\n")).collect::<String>(),
     );
-    simulation.write("trace.csv", &drawn::trace(&jobs, real.began_ms, more_ms));
+    simulation.write("trace.csv", &random_load::trace(&jobs, real.began_ms, more_ms));
     let row = |name: &str, starts: &[i64]| {
         let found = agreement(&arrivals, &real.starts, starts);
         println!("| `{name}` | {found} |");
@@ -88,30 +88,30 @@ fn the_model_of_slurm_starts_jobs_in_the_order_in_which_slurm_does() {
         .chain(FLAT.iter().map(|name| row(name, &simulation.flat(name))))
         .collect();
 
-    // 4. The order, where there was a choice: two real runs of 300 jobs agree in 72 % of these
-    //    pairs, so that not much more can be asked. Of waits nothing is: the model's are longer,
-    //    and docs/models.md says by how much.
+    // 4. Check the order where the scheduler had a choice: two real runs of 300 jobs agree in 72 %
+    // of these pairs, so that not much more can be required. Waits are not checked: the model's are
+    // longer, and docs/models.md has by how much.
     let usual = others.iter().map(|other| other.chosen).sum::<f64>() / others.len() as f64;
     assert!(slurm.chosen >= 0.55 && slurm.chosen > usual, "{slurm:?}, others {usual}");
 }
 
-/// What the real controller did.
-struct Real {
-    /// The driver's zero, in milliseconds since the epoch; a period of priorities begins then.
+/// Schedule of the real controller.
+struct MeasuredRun {
+    /// Time zero of the run, in milliseconds since the epoch; a period of priorities begins then.
     began_ms: u64,
-    /// By job, in seconds since the epoch.
+    /// Start by job, in seconds since the epoch.
     starts: Vec<i64>,
 }
 
-/// Milliseconds from a job's end by its script to the start of the next on the same nodes, of an
-/// idle cluster.
-fn beyond_run_time(cluster: &Cluster) -> u64 {
+/// Returns the milliseconds from a job's end by its script to the start of the next on the same
+/// nodes of an idle cluster.
+fn beyond_run_time(cluster: &SlurmCluster) -> u64 {
     let options = ["--nodes=4", "--nodelist=node[1-4]", "--exclusive", "--mem=1000", "--time=1"];
     let submit = |_| {
         let words =
             [&["sbatch", "--parsable", "--account=lab", "--output=/dev/null"], &options[..]]
                 .concat();
-        cluster.said(&[&words[..], &["--wrap=exec sleep 1"]].concat()).trim().to_owned()
+        cluster.output(&[&words[..], &["--wrap=exec sleep 1"]].concat()).trim().to_owned()
     };
     let ids: Vec<String> = (0..CHAIN).map(submit).collect();
     let starts = starts(cluster, &ids);
@@ -119,16 +119,16 @@ fn beyond_run_time(cluster: &Cluster) -> u64 {
     (took / (CHAIN - 1)).saturating_sub(1000)
 }
 
-/// Submits each job when its time comes, from the beginning of a period on, and lets all of them
-/// end.
-fn play(cluster: &Cluster, jobs: &[Drawn]) -> Real {
-    // 1. Nobody has used anything, and priorities have just been calculated.
-    cluster.said(&["sacctmgr", "--immediate", "modify", "account", "lab", "set", "RawUsage=0"]);
+/// Submits each job at its time, from the beginning of a period on, and waits until all have ended.
+fn play(cluster: &SlurmCluster, jobs: &[RandomJob]) -> MeasuredRun {
+    // 1. Usage is zero, and priorities have just been calculated.
+    cluster.output(&["sacctmgr", "--immediate", "modify", "account", "lab", "set", "RawUsage=0"]);
     let since_tick = || (now_ms() - booted_ms(cluster) - PLUGIN_MS) % PERIOD_MS;
-    let (asked, before) = (now_ms(), since_tick());
+    let asked = now_ms();
+    let before = since_tick();
     let began_ms = asked + PERIOD_MS - before;
     cluster.until_patiently("the next period", || now_ms() >= began_ms);
-    // 2. Arrivals.
+    // 2. Submit the jobs.
     let mut late_ms = 0;
     let mut ids = Vec::new();
     for job in jobs {
@@ -137,32 +137,32 @@ fn play(cluster: &Cluster, jobs: &[Drawn]) -> Real {
         let options = job.sbatch();
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
         let words = [&["sbatch", "--parsable"], &options[..]].concat();
-        ids.push(cluster.said_to(job.user, &words).trim().to_owned());
+        ids.push(cluster.output_as(job.user, &words).trim().to_owned());
         late_ms = late_ms.max(now_ms() - due);
     }
-    let waiting = cluster.said(&["squeue", "-h", "-t", "PD"]).lines().count();
+    let waiting = cluster.output(&["squeue", "-h", "-t", "PD"]).lines().count();
     println!(
         "last arrival: {waiting} jobs wait; the latest was {late_ms} ms late, {}",
         load_of_machine()
     );
-    // 3. The end.
-    Real { began_ms, starts: starts(cluster, &ids) }
+    // 3. Wait for their end.
+    MeasuredRun { began_ms, starts: starts(cluster, &ids) }
 }
 
-/// When each job started, once all have ended as they should.
-fn starts(cluster: &Cluster, ids: &[String]) -> Vec<i64> {
+/// Returns the start of each job, once all have completed.
+fn starts(cluster: &SlurmCluster, ids: &[String]) -> Vec<i64> {
     let mut looked = Instant::now();
     cluster.until_patiently("the end of all jobs", || {
         let is_time = looked.elapsed() >= LOOK;
         if is_time {
             looked = Instant::now();
         }
-        is_time && cluster.said(&["squeue", "-h"]).is_empty()
+        is_time && cluster.output(&["squeue", "-h"]).is_empty()
     });
     let ids = ids.join(",");
     let words = ["env", "SLURM_TIME_FORMAT=%s", "sacct", "-X", "-n", "-P", "-j", &ids];
-    let ask = || cluster.said(&[&words[..], &["-o", "JobIDRaw,Start,State"]].concat());
-    // The accounting daemon hears of an end a moment later.
+    let ask = || cluster.output(&[&words[..], &["-o", "JobIDRaw,Start,State"]].concat());
+    // The accounting daemon records an end a moment later.
     let is_known = || ask().lines().all(|line| line.ends_with("|COMPLETED"));
     cluster.until_patiently("all ends in accounting", is_known);
     let said = ask();
@@ -174,9 +174,9 @@ fn starts(cluster: &Cluster, ids: &[String]) -> Vec<i64> {
     ids.split(',').map(start_of).collect()
 }
 
-/// When slurmctld began.
-fn booted_ms(cluster: &Cluster) -> u64 {
-    let config = cluster.said(&["env", "SLURM_TIME_FORMAT=%s", "scontrol", "show", "config"]);
+/// Returns when slurmctld started, in milliseconds since the epoch.
+fn booted_ms(cluster: &SlurmCluster) -> u64 {
+    let config = cluster.output(&["env", "SLURM_TIME_FORMAT=%s", "scontrol", "show", "config"]);
     let line = config.lines().find_map(|line| line.strip_prefix("BOOT_TIME")?.split_once('='));
     line.and_then(|(_, secs)| secs.trim().parse::<u64>().ok()).expect("when slurmctld began") * 1000
 }
@@ -190,9 +190,9 @@ fn load_of_machine() -> String {
     format!("load {}", loads.split(' ').next().unwrap_or_default())
 }
 
-/// `muster simulate` on what the real cluster was given.
+/// Runs of `muster simulate` with the input of the real cluster.
 struct Simulation<'a> {
-    cluster: &'a Cluster,
+    cluster: &'a SlurmCluster,
     folder: PathBuf,
     jobs: usize,
 }
@@ -202,7 +202,7 @@ impl Simulation<'_> {
         std::fs::write(self.folder.join(name), text).unwrap();
     }
 
-    /// Starts by job, in whole seconds, on nodes.
+    /// Returns the starts by job in whole seconds, with nodes.
     fn fleet(&self, scheduler: &str) -> Vec<i64> {
         let conf = self.cluster.conf();
         let events = self.folder.join(format!("{scheduler}.jsonl"));
@@ -211,15 +211,15 @@ impl Simulation<'_> {
         let mut starts = vec![None; self.jobs];
         for line in std::fs::read_to_string(&events).unwrap().lines() {
             let event: FleetEvent = serde_json::from_str(line).unwrap();
-            if let FleetHappening::Began { job } = event.what {
-                // What begins again was made to go; its wait was for its first start.
+            if let FleetEventKind::Began { job } = event.what {
+                // A restarted job was preempted; its wait was for its first start.
                 starts[job.parse::<usize>().unwrap()].get_or_insert((event.at_ms / 1000) as i64);
             }
         }
         starts.into_iter().map(|start| start.expect("every job began")).collect()
     }
 
-    /// The same on 64 processors.
+    /// Returns the starts by job on 64 processors.
     fn flat(&self, scheduler: &str) -> Vec<i64> {
         let schedule = self.folder.join(format!("{scheduler}.csv"));
         self.run(scheduler, &["--procs", "64", "--schedule-out", text(&schedule)]);

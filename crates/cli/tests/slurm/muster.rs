@@ -1,28 +1,28 @@
-//! `muster --on slurm` as a user of the cluster types it, and what it answered.
+//! Calls of `muster --on slurm` as a user of the cluster, with their output.
 
 use std::process::{Command, Output};
 use std::sync::Once;
 
 use serde_json::Value;
 
-use crate::cluster::{Cluster, User};
+use crate::cluster::{SlurmCluster, User};
 
-/// One user of the cluster at a login node.
+/// User of the cluster on a login node.
 pub struct Muster<'a> {
-    pub cluster: &'a Cluster,
+    pub cluster: &'a SlurmCluster,
     user: User,
     home: String,
 }
 
-/// What a call came to.
+/// Exit code and output of a call.
 #[derive(Debug)]
-pub struct Said {
+pub struct CommandOutput {
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
 }
 
-impl Said {
+impl CommandOutput {
     pub fn of(output: &Output) -> Self {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Self {
@@ -34,27 +34,27 @@ impl Said {
 }
 
 impl<'a> Muster<'a> {
-    pub fn of(cluster: &'a Cluster, user: User) -> Self {
-        // The build's own folder may not be open to other users.
+    pub fn of(cluster: &'a SlurmCluster, user: User) -> Self {
+        // Other users may have no access to the build directory.
         static INSTALLED: Once = Once::new();
         INSTALLED.call_once(|| {
             std::fs::copy(env!("CARGO_BIN_EXE_muster"), cluster.work().join("muster")).unwrap();
         });
         let home = cluster.work().join(format!("home-{}", user.name()));
-        cluster.said_to(user, &["mkdir", "-p", home.to_str().unwrap()]);
+        cluster.output_as(user, &["mkdir", "-p", home.to_str().unwrap()]);
         Self { cluster, user, home: home.to_string_lossy().into_owned() }
     }
 
-    /// A command line of this user, not run yet.
+    /// Returns a command of this user, without running it.
     pub fn command(&self, words: &[&str]) -> Command {
         self.command_under(&[], words)
     }
 
-    /// The same, killed when that long has passed.
-    pub fn killed_after(&self, millis: u64, words: &[&str]) -> Said {
+    /// Runs a command and kills it after a time.
+    pub fn killed_after(&self, millis: u64, words: &[&str]) -> CommandOutput {
         let secs = format!("{}.{:03}", millis / 1000, millis % 1000);
         let mut command = self.command_under(&["timeout", "--signal=KILL", &secs], words);
-        Said::of(&command.output().unwrap())
+        CommandOutput::of(&command.output().unwrap())
     }
 
     fn command_under(&self, before: &[&str], words: &[&str]) -> Command {
@@ -65,22 +65,22 @@ impl<'a> Muster<'a> {
         command
     }
 
-    pub fn call(&self, words: &[&str]) -> Said {
-        Said::of(&self.command(words).output().unwrap())
+    pub fn call(&self, words: &[&str]) -> CommandOutput {
+        CommandOutput::of(&self.command(words).output().unwrap())
     }
 
-    /// What it printed; it must have succeeded.
-    pub fn said(&self, words: &[&str]) -> String {
+    /// Runs a command that must succeed, and returns its output.
+    pub fn output(&self, words: &[&str]) -> String {
         let said = self.call(words);
         assert_eq!(said.code, 0, "{words:?}: {said:?}");
         said.stdout
     }
 
     pub fn json(&self, words: &[&str]) -> Value {
-        serde_json::from_str(&self.said(&[words, &["--json"]].concat())).unwrap()
+        serde_json::from_str(&self.output(&[words, &["--json"]].concat())).unwrap()
     }
 
-    /// Submits a file's text; returns the numbers of its jobs.
+    /// Submits a job file; returns the numbers of its jobs.
     pub fn submit(&self, text: &str) -> Vec<u64> {
         let file = self.cluster.work().join(format!("job-{:016x}.yaml", fxhash(text)));
         std::fs::write(&file, text).unwrap();
@@ -88,7 +88,7 @@ impl<'a> Muster<'a> {
         answer["jobs"].as_array().unwrap().iter().map(|job| job["job"].as_u64().unwrap()).collect()
     }
 
-    /// A job's row, through `show`.
+    /// Returns a job from `show`.
     pub fn job(&self, job: u64) -> Value {
         self.json(&["show", &job.to_string()])["job"].clone()
     }
@@ -97,7 +97,7 @@ impl<'a> Muster<'a> {
         self.job(job)["state"].as_str().unwrap().to_owned()
     }
 
-    /// Waits until a job is so.
+    /// Waits until a job has a state.
     pub fn reaches(&self, job: u64, state: &str) {
         self.cluster.until(&format!("job {job} {state}"), || self.state(job) == state);
     }
@@ -109,7 +109,7 @@ impl<'a> Muster<'a> {
     }
 }
 
-/// A test that fails leaves no job behind to stand in the way of the next.
+/// Cancels the user's jobs after a failed test, so that they do not disturb the next one.
 impl Drop for Muster<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -119,7 +119,7 @@ impl Drop for Muster<'_> {
     }
 }
 
-/// A name for a text.
+/// Returns a name for a text.
 fn fxhash(text: &str) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();

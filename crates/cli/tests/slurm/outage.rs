@@ -1,33 +1,34 @@
-//! Parts of Slurm that do not answer: what is not known is never shown as empty, who waits goes on
-//! waiting, and it is said.
+//! Parts of Slurm that do not answer: unknown state is never shown as empty, waiting commands keep
+//! waiting, and the user is told.
 
 use std::io::Read;
 use std::process::{Child, Stdio};
 
-use crate::cluster::{Cluster, Down, User};
-use crate::muster::{Muster, Said};
+use crate::cluster::{SlurmCluster, StoppedDaemon, User};
+use crate::muster::{CommandOutput, Muster};
 
-/// Exit code of a verb that Slurm did not answer.
+/// Exit code of a command that Slurm did not answer.
 const UNAVAILABLE: i32 = 5;
 
-/// A verb that runs beside the test.
-struct Beside(Child);
+/// Command that runs concurrently with the test.
+struct RunningCommand(Child);
 
-impl Beside {
+impl RunningCommand {
     fn start(muster: &Muster<'_>, words: &[&str]) -> Self {
         let mut command = muster.command(words);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         Self(command.spawn().unwrap())
     }
 
-    /// Waits for its end.
-    fn said(self) -> Said {
-        Said::of(&self.0.wait_with_output().unwrap())
+    /// Waits for its end and returns its output.
+    fn finish(self) -> CommandOutput {
+        CommandOutput::of(&self.0.wait_with_output().unwrap())
     }
 
-    /// Waits until it has written this to stderr; returns what it wrote until then.
-    fn hears(&mut self, words: &str) -> String {
-        let (stderr, mut text) = (self.0.stderr.as_mut().unwrap(), String::new());
+    /// Waits until it has written these words to stderr; returns its output until then.
+    fn wait_for_stderr(&mut self, words: &str) -> String {
+        let stderr = self.0.stderr.as_mut().unwrap();
+        let mut text = String::new();
         while !text.contains(words) {
             let mut chunk = [0; 512];
             let length = stderr.read(&mut chunk).unwrap();
@@ -41,7 +42,7 @@ impl Beside {
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn a_controller_that_is_away_is_said_and_who_waits_goes_on_waiting() {
-    let cluster = Cluster::here();
+    let cluster = SlurmCluster::here();
     let muster = Muster::of(&cluster, User::Mail);
     let gate = cluster.work().join("outage-gate");
     let job = muster.submit(&format!(
@@ -49,11 +50,11 @@ fn a_controller_that_is_away_is_said_and_who_waits_goes_on_waiting() {
         gate.display()
     ))[0]
         .to_string();
-    // An srun that has not begun cannot do so without its controller.
+    // An srun that has not started cannot start without its controller.
     cluster.until("its rank", || muster.call(&["logs", &job]).stdout == "ready\n");
-    let waits = Beside::start(&muster, &["wait", &job]);
+    let waits = RunningCommand::start(&muster, &["wait", &job]);
     let mut begins = {
-        let _down = Down::stopped(&cluster, "slurmctld");
+        let _down = StoppedDaemon::stopped(&cluster, "slurmctld");
         for verb in [
             vec!["ps"],
             vec!["show", &job],
@@ -66,42 +67,42 @@ fn a_controller_that_is_away_is_said_and_who_waits_goes_on_waiting() {
             assert!(said.stderr.contains("Slurm does not answer: "), "{verb:?}: {said:?}");
             assert_eq!(said.stdout, "", "{verb:?}");
         }
-        // One that begins now, by name.
-        let mut begins = Beside::start(&muster, &["wait", "outlives"]);
-        begins.hears("asking again until it answers");
+        // A new command, with a job name.
+        let mut begins = RunningCommand::start(&muster, &["wait", "outlives"]);
+        begins.wait_for_stderr("retrying until it answers");
         begins
     };
-    begins.hears("Slurm answers again");
-    cluster.said_to(User::Mail, &["touch", gate.to_str().unwrap()]);
-    for one in [waits.said(), begins.said()] {
+    begins.wait_for_stderr("Slurm answers again");
+    cluster.output_as(User::Mail, &["touch", gate.to_str().unwrap()]);
+    for one in [waits.finish(), begins.finish()] {
         assert_eq!(one.code, 7, "{one:?}");
         assert!(
             one.stdout.contains("failed: rank 0 exited with 7")
                 || one.stdout.contains("failed: exited with 7"),
             "{one:?}"
         );
-        assert!(one.stderr.matches("asking again").count() <= 1, "{one:?}");
+        assert!(one.stderr.matches("retrying").count() <= 1, "{one:?}");
     }
 }
 
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn without_munge_nothing_is_an_empty_queue() {
-    let cluster = Cluster::here();
+    let cluster = SlurmCluster::here();
     let muster = Muster::of(&cluster, User::Mail);
     let job =
         muster.submit("name: unvouched\ntime: 5m\nrun: 'echo up; exec sleep 300'\n")[0].to_string();
-    // Who starts or ends without munge waits for it so long that Slurm takes his node away.
+    // A job that starts or ends without munge waits for it so long that Slurm sets its node down.
     cluster.until("its script runs, and no other", || {
         let runs = muster.call(&["logs", &job]).stdout == "up\n";
-        runs && cluster.said(&["squeue", "--noheader", "--format=%j"]).trim() == "unvouched"
+        runs && cluster.output(&["squeue", "--noheader", "--format=%j"]).trim() == "unvouched"
     });
     {
-        let _down = Down::stopped(&cluster, "munged");
+        let _down = StoppedDaemon::stopped(&cluster, "munged");
         for verb in [vec!["ps"], vec!["ps", "-a"], vec!["show", &job], vec!["wait", "unvouched"]] {
             if verb[0] == "wait" {
-                let mut waits = Beside::start(&muster, &verb);
-                waits.hears("asking again until it answers");
+                let mut waits = RunningCommand::start(&muster, &verb);
+                waits.wait_for_stderr("retrying until it answers");
                 waits.0.kill().unwrap();
                 waits.0.wait().unwrap();
                 continue;
@@ -111,10 +112,10 @@ fn without_munge_nothing_is_an_empty_queue() {
             assert!(said.stderr.contains("munge"), "{verb:?}: {said:?}");
         }
     }
-    muster.said(&["cancel", &job]);
+    muster.output(&["cancel", &job]);
     cluster.until_patiently("all nodes are back", || {
         let states =
-            cluster.said(&["sinfo", "--noheader", "--Node", "--partition=batch", "--format=%T"]);
+            cluster.output(&["sinfo", "--noheader", "--Node", "--partition=batch", "--format=%T"]);
         states.lines().all(|state| state.trim() == "idle")
     });
 }
@@ -122,28 +123,30 @@ fn without_munge_nothing_is_an_empty_queue() {
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn an_accounting_that_is_away_is_a_warning_and_makes_no_job_unknown() {
-    let cluster = Cluster::here();
+    let cluster = SlurmCluster::here();
     let muster = Muster::of(&cluster, User::Mail);
     let job = muster.submit("name: accounted\ntime: 5m\nrun: sleep 300\n")[0].to_string();
     let by_hand =
-        cluster.said_to(User::Mail, &["sbatch", "--parsable", "--mem=100", "--wrap", "true"]);
+        cluster.output_as(User::Mail, &["sbatch", "--parsable", "--mem=100", "--wrap", "true"]);
     let by_hand = by_hand.trim();
     cluster.until("the accounting has it", || {
-        cluster.said(&["sacct", "-n", "-X", "-j", by_hand, "--format=State"]).contains("COMPLETED")
+        cluster
+            .output(&["sacct", "-n", "-X", "-j", by_hand, "--format=State"])
+            .contains("COMPLETED")
     });
-    let _down = Down::stopped(&cluster, "slurmdbd");
+    let _down = StoppedDaemon::stopped(&cluster, "slurmdbd");
     let all = muster.call(&["ps", "-a"]);
     assert_eq!(all.code, 0, "{all:?}");
     assert!(all.stdout.contains("accounted"), "{all:?}");
     assert_eq!(all.stderr.matches("accounting does not answer").count(), 1, "{all:?}");
-    // What the controller knows is known.
+    // Jobs that the controller has are shown.
     assert_eq!(muster.call(&["show", &job]).code, 0);
-    // One that it does not know may have ended: only the accounting could say.
+    // A job that the controller lacks may have ended: only the accounting has the answer.
     let unknown = muster.call(&["show", "77777777"]);
     assert_eq!(unknown.code, UNAVAILABLE, "{unknown:?}");
     assert!(
         unknown.stderr.contains("accounting") && unknown.stderr.contains("does not answer"),
         "{unknown:?}"
     );
-    muster.said(&["cancel", &job]);
+    muster.output(&["cancel", &job]);
 }

@@ -1,31 +1,31 @@
-//! A controller that dies while jobs are handed on: each ends in exactly one truthful state, none
+//! A controller that is killed during submissions: each job ends in exactly one correct state, none
 //! runs twice, none is lost.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::cluster::{Cluster, Down, User};
+use crate::cluster::{SlurmCluster, StoppedDaemon, User};
 use crate::muster::Muster;
 
-/// As many as a test run has time for; the figures of docs/slurm.md are of more.
+/// Number of jobs that a test run has time for; docs/slurm.md has figures of more.
 const JOBS: usize = 60;
-/// Acknowledged before the controller is killed.
+/// Number of jobs acknowledged before the controller is killed.
 const BEFORE: usize = 20;
 
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn a_controller_that_is_killed_among_submissions_doubles_and_loses_nothing() {
-    let cluster = Cluster::here();
+    let cluster = SlurmCluster::here();
     let jobs = std::env::var("MUSTER_TEST_SUBMISSIONS").map_or(JOBS, |jobs| jobs.parse().unwrap());
     let ran = cluster.work().join("ran");
-    cluster.said_to(User::Mail, &["mkdir", "-p", ran.to_str().unwrap()]);
+    cluster.output_as(User::Mail, &["mkdir", "-p", ran.to_str().unwrap()]);
     let file = |nth: usize| {
         let path = cluster.work().join(format!("once-{nth}.yaml"));
         let run = format!("echo ran >> {}/{nth}; sleep 1", ran.display());
         std::fs::write(&path, format!("name: once-{nth}\ntime: 2m\nrun: {run}\n")).unwrap();
         path.display().to_string()
     };
-    // 1. Submissions one after the other, and a kill among them.
+    // 1. Submit jobs one after the other, and kill the controller meanwhile.
     let accepted = AtomicUsize::new(0);
     let numbers: Vec<u64> = std::thread::scope(|scope| {
         let submit = scope.spawn(|| {
@@ -40,22 +40,22 @@ fn a_controller_that_is_killed_among_submissions_doubles_and_loses_nothing() {
         cluster.until("the first submissions", || {
             accepted.load(Ordering::SeqCst) >= BEFORE.min(jobs / 2)
         });
-        drop(Down::killed(&cluster, "slurmctld"));
+        drop(StoppedDaemon::killed(&cluster, "slurmctld"));
         submit.join().unwrap()
     });
     assert_eq!(numbers.len(), jobs);
-    // 2. All end, by themselves or after they were handed on again.
+    // 2. Wait until all end, directly or after a resubmission.
     let muster = Muster::of(&cluster, User::Mail);
     let ours = |job: &serde_json::Value| job["name"].as_str().unwrap().starts_with("once-");
     cluster.until_patiently("all jobs end", || {
         let list = muster.json(&["ps"]);
         let jobs = list["jobs"].as_array().unwrap();
-        // What the controller had not yet noted as started it starts again, cannot, and holds: only
-        // its administrator lets it go.
+        // A job whose start the controller had not recorded is started again, fails to, and is held
+        // until an administrator releases it.
         !jobs.iter().any(|job| ours(job) && job["state"] != "held")
     });
-    // 3. One truthful state each, and each ran once. By name: Slurm gives numbers of jobs that it
-    //    lost to others.
+    // 3. Each job has one correct state and ran once. By name: Slurm reuses the numbers of lost
+    // jobs.
     let mut states: BTreeMap<String, usize> = BTreeMap::new();
     let list = muster.json(&["ps", "--all"]);
     for nth in 0..numbers.len() {
@@ -66,8 +66,8 @@ fn a_controller_that_is_killed_among_submissions_doubles_and_loses_nothing() {
         let state = job["state"].as_str().unwrap().to_owned();
         match state.as_str() {
             "done" => assert_eq!(text, "ran\n", "{name}: {job}"),
-            // Its end was not told to the controller before that died: it ran, and nobody knows how
-            // it ended.
+            // The controller was killed before it received the end of the job: it ran, but its end
+            // is unknown.
             "unknown" | "failed" | "held" => {
                 assert!(text.len() <= "ran\n".len(), "{name} ran twice: {job}")
             }

@@ -1,6 +1,6 @@
-//! What the real slurmctld refuses, `muster check slurm` finds: one file at a time is broken, and
-//! both are asked. What depends on the machine (users, host names, files that are named) is no part
-//! of it, as check does not look at that.
+//! `muster check slurm` finds what a real slurmctld rejects: one file at a time is broken, and both
+//! judge it. Properties of the machine (users, host names, named files) are left out, as the check
+//! does not examine them.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -10,9 +10,9 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use crate::cluster::Cluster;
+use crate::cluster::SlurmCluster;
 
-/// Where the controller under test listens, in the cluster's own network.
+/// Port of the controller under test, in the cluster's own network.
 const PORT: u16 = 16990;
 
 const CONF: &str = "\
@@ -47,10 +47,9 @@ const TOPOLOGY: &str =
 
 const CGROUP: &str = "ConstrainDevices=yes\n";
 
-/// What stands in one of the files, and what takes its place. Whether slurmctld takes it is asked,
-/// and not written here.
+/// Text in one of the files, and its replacement. The real slurmctld decides whether it is valid.
 const ROWS: &[(&str, &str)] = &[
-    // Nothing, to know what is found anyway; then what no parser knows.
+    // No change, for findings that exist anyway; then text that no parser accepts.
     ("KillWait=30", "KillWait=30"),
     ("KillWait=30", "SlurmctldTimout=30"),
     ("KillWait=30", "Licences=x"),
@@ -64,7 +63,7 @@ const ROWS: &[(&str, &str)] = &[
     ("ConstrainDevices=yes", "TaskAffinity=yes"),
     ("ConstrainDevices=yes", "some words"),
     ("SwitchName=l1 Nodes", "SwitchName=l1 Foo=1 Nodes"),
-    // Values.
+    // Invalid values.
     ("KillWait=30", "KillWait=5min"),
     ("KillWait=30", "KillWait=70000"),
     ("KillWait=30", "KillWait=-1"),
@@ -107,14 +106,14 @@ const ROWS: &[(&str, &str)] = &[
     ("CR_Core_Memory", "CR_Foo"),
     ("ConstrainDevices=yes", "ConstrainDevices=maybe"),
     ("ConstrainDevices=yes", "AllowedRAMSpace=abc"),
-    // Lists of hosts.
+    // Host lists.
     ("NodeName=n[1-4]", "NodeName=n[1-4"),
     ("NodeName=n[1-4]", "NodeName=n[4-1]"),
     ("Port=[17101-17104]", "Port=[17101-17103]"),
     ("NodeAddr=127.0.0.1", "NodeAddr=127.0.0.[1-2]"),
     ("Nodes=n[1-4] State", "Nodes=n[1-9] State"),
     ("Nodes=n[1-4] State", "Nodes=n[1- State"),
-    // Plugins.
+    // Plugin names.
     ("sched/backfill", "sched/foo"),
     ("select/cons_tres", "select/foo"),
     ("priority/multifactor", "priority/foo"),
@@ -125,7 +124,7 @@ const ROWS: &[(&str, &str)] = &[
     ("KillWait=30", "SwitchType=switch/foo"),
     ("KillWait=30", "JobSubmitPlugins=foo"),
     ("KillWait=30", "JobAcctGatherType=jobacct_gather/foo"),
-    // Twice, and not at all.
+    // Duplicate and missing definitions.
     ("KillWait=30", "NodeName=n2"),
     ("NodeName=n[1-4]", "NodeName=n[1-3],n2"),
     ("KillWait=30", "PartitionName=batch Nodes=n1"),
@@ -133,7 +132,7 @@ const ROWS: &[(&str, &str)] = &[
     ("ClusterName=try\n", ""),
     ("SlurmctldHost=localhost(127.0.0.1)\n", ""),
     ("PartitionName=batch Default=YES DefaultTime=00:30:00 MaxTime=2-0\n", ""),
-    // Together.
+    // Contradictions.
     ("KillWait=30", "FirstJobId=99999999"),
     ("KillWait=30", "PreemptMode=REQUEUE"),
     ("KillWait=30", "PreemptMode=SUSPEND"),
@@ -149,7 +148,7 @@ const ROWS: &[(&str, &str)] = &[
     ("Switches=l[1-2]", "Switches=s"),
 ];
 
-/// A controller that ends with the test.
+/// Controller that is killed at the end of the test.
 struct Controller(Child);
 
 impl Drop for Controller {
@@ -160,7 +159,7 @@ impl Drop for Controller {
 }
 
 /// Writes the files with one change.
-fn write(cluster: &Cluster, dir: &Path, from: &str, to: &str) {
+fn write(cluster: &SlurmCluster, dir: &Path, from: &str, to: &str) {
     let _ = fs::remove_dir_all(dir);
     fs::create_dir_all(dir.join("state")).unwrap();
     let root = cluster.conf().parent().and_then(Path::parent).unwrap().to_owned();
@@ -177,10 +176,10 @@ fn write(cluster: &Cluster, dir: &Path, from: &str, to: &str) {
     assert_eq!(changed, 1, "`{from}` stands in {changed} files");
 }
 
-/// True when slurmctld does not start with these files: it ends, or waits for a file that is not
-/// there.
-fn is_refused(cluster: &Cluster, dir: &Path) -> bool {
-    // A child of the one before it may still hold the port, and would answer in its place.
+/// Returns whether slurmctld does not start with these files: it exits, or waits for a missing
+/// file.
+fn is_refused(cluster: &SlurmCluster, dir: &Path) -> bool {
+    // A child of the previous controller may still hold the port, and would answer instead.
     let listens = || TcpStream::connect(("127.0.0.1", PORT)).is_ok();
     cluster.until("the port is free", || !listens());
     let log = dir.join("log");
@@ -205,7 +204,7 @@ fn is_refused(cluster: &Cluster, dir: &Path) -> bool {
     refused.unwrap()
 }
 
-/// Rules that fail on these files.
+/// Returns the rules that fail on these files.
 fn found(dir: &Path) -> BTreeSet<String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_muster"));
     command.args(["check", "slurm", "--json", "--conf"]).arg(dir);
@@ -217,11 +216,12 @@ fn found(dir: &Path) -> BTreeSet<String> {
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn what_slurmctld_refuses_is_found() {
-    let cluster = Cluster::here();
+    let cluster = SlurmCluster::here();
     let scratch = tempfile::tempdir().unwrap();
     let dir = scratch.path().join("conf");
     let mut anyway = BTreeSet::new();
-    let (mut refused, mut missed) = (0, Vec::new());
+    let mut refused = 0;
+    let mut missed = Vec::new();
     for (at, (from, to)) in ROWS.iter().enumerate() {
         write(&cluster, &dir, from, to);
         let found = found(&dir);
@@ -238,7 +238,7 @@ fn what_slurmctld_refuses_is_found() {
         }
     }
     assert_eq!(missed, Vec::<&&str>::new());
-    // The table is of what one release refuses; another may take some of it.
+    // The table is for one release; another may accept some of it.
     println!("slurmctld refuses {refused} of {}", ROWS.len() - 1);
     assert!(refused * 10 >= ROWS.len() * 8, "{refused} of {}", ROWS.len());
 }

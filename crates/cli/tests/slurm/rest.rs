@@ -1,22 +1,22 @@
-//! The queue through the cluster's own slurmrestd: it is what squeue says, and where it cannot be
-//! had, squeue says it.
+//! The queue through the cluster's slurmrestd: it matches squeue, which is used where slurmrestd is
+//! not available.
 
 use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::cluster::{Cluster, User};
-use crate::muster::{Muster, Said};
+use crate::cluster::{SlurmCluster, User};
+use crate::muster::{CommandOutput, Muster};
 
-/// Programs of Slurm that the verbs below use; squeue is not among them.
+/// Programs of Slurm that the commands below use, without squeue.
 const PROGRAMS: [&str; 2] = ["scontrol", "sacct"];
 
-/// A folder of Slurm's programs in which squeue is missing: who asks it all the same, fails.
-fn without_squeue(cluster: &Cluster) -> PathBuf {
+/// Returns a directory of Slurm's programs without squeue: a command that uses it fails.
+fn without_squeue(cluster: &SlurmCluster) -> PathBuf {
     let folder = cluster.work().join("without-squeue");
     std::fs::create_dir_all(&folder).unwrap();
     for program in PROGRAMS {
-        let found = cluster.said(&["sh", "-c", &format!("command -v {program}")]);
+        let found = cluster.output(&["sh", "-c", &format!("command -v {program}")]);
         let link = folder.join(program);
         if !link.exists() {
             std::os::unix::fs::symlink(found.trim(), link).unwrap();
@@ -25,24 +25,29 @@ fn without_squeue(cluster: &Cluster) -> PathBuf {
     folder
 }
 
-/// The same verb through slurmrestd, with this token.
-fn by_rest(muster: &Muster<'_>, token: &str, folder: Option<&PathBuf>, words: &[&str]) -> Said {
+/// Runs a command through slurmrestd, with this token.
+fn by_rest(
+    muster: &Muster<'_>,
+    token: &str,
+    folder: Option<&PathBuf>,
+    words: &[&str],
+) -> CommandOutput {
     let mut command = muster.command(words);
     command.env("MUSTER_SLURMRESTD", format!("http://{}", muster.cluster.fact("rest")));
     command.env("SLURM_JWT", token);
     if let Some(folder) = folder {
         command.env("MUSTER_SLURM_BIN", folder);
     }
-    Said::of(&command.output().unwrap())
+    CommandOutput::of(&command.output().unwrap())
 }
 
-/// How often the two may differ, though the programs said the same before and after, until it
-/// counts as a difference: what the scheduler writes of a job of another test may change and change
-/// back in between.
+/// Number of differences that are tolerated although the programs printed the same before and
+/// after: the scheduler may change a job of another test and change it back in between.
 const DIFFERENCES: usize = 5;
 
-/// What slurmrestd says and what the programs say of one state of the cluster: before and after
-/// slurmrestd was asked, the programs say the same. Jobs of other tests may be ending meanwhile.
+/// Returns the answers of slurmrestd and of the programs for one state of the cluster: the programs
+/// print the same before and after slurmrestd is queried. Jobs of other tests may be ending
+/// meanwhile.
 fn while_nothing_moves(
     muster: &Muster<'_>,
     token: &str,
@@ -61,7 +66,7 @@ fn while_nothing_moves(
         }
         found = (timeless(&by_rest.stdout), timeless(&after.stdout));
         if words[0] == "ps" {
-            // squeue's lines do not name the devices of a job; `show` asks for them.
+            // squeue's lines have no devices of a job; `show` queries them.
             forget_devices(&mut found.0);
             forget_devices(&mut found.1);
         }
@@ -82,7 +87,7 @@ fn forget_devices(answer: &mut Value) {
     }
 }
 
-/// The answer without the moment at which it was given.
+/// Returns the answer without its time.
 fn timeless(text: &str) -> Value {
     let mut value: Value =
         serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
@@ -93,20 +98,28 @@ fn timeless(text: &str) -> Value {
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn ps_show_and_wait_say_the_same_through_slurmrestd_and_squeue_is_not_asked() {
-    let cluster = Cluster::here();
+    let cluster = SlurmCluster::here();
     let muster = Muster::of(&cluster, User::Mail);
     let gang = muster.submit("name: seen\nnodes: 2\ngpus: 2\ntime: 5m\nrun: sleep 300\n")[0];
     let array = muster.submit("name: many\narray: 0-3%2\ntime: 5m\nrun: sleep 300\n")[0];
     muster.reaches(gang, "running");
     muster.reaches(array, "running");
-    let (token, folder) = (cluster.token(User::Mail), without_squeue(&cluster));
-    let (gang, array) = (gang.to_string(), array.to_string());
+    let token = cluster.token(User::Mail);
+    let folder = without_squeue(&cluster);
+    let gang = gang.to_string();
+    let array = array.to_string();
     cluster.until("why the rest of the array waits is said", || {
         cluster
-            .said(&["squeue", "--noheader", "--states=PD", "--format=%r", "--jobs", &array])
+            .output(&["squeue", "--noheader", "--states=PD", "--format=%r", "--jobs", &array])
             .contains("Limit")
     });
-    cluster.said(&["scontrol", "update", "nodename=node8", "state=drain", "reason=a fan is loud"]);
+    cluster.output(&[
+        "scontrol",
+        "update",
+        "nodename=node8",
+        "state=drain",
+        "reason=a fan is loud",
+    ]);
     let verbs = [
         vec!["ps", "--json"],
         vec!["show", &gang, "--json"],
@@ -114,11 +127,11 @@ fn ps_show_and_wait_say_the_same_through_slurmrestd_and_squeue_is_not_asked() {
         vec!["nodes", "--json"],
     ];
     let twice = verbs.map(|words| (while_nothing_moves(&muster, &token, &folder, &words), words));
-    cluster.said(&["scontrol", "update", "nodename=node8", "state=resume"]);
+    cluster.output(&["scontrol", "update", "nodename=node8", "state=resume"]);
     for ((by_rest, by_programs), words) in twice {
         assert_eq!(by_rest, by_programs, "{words:?}");
     }
-    // Without squeue the programs alone have no queue: what was compared was slurmrestd's.
+    // Without squeue the programs have no queue: the compared answer was slurmrestd's.
     let mut alone = muster.command(&["ps"]);
     assert!(!alone.env("MUSTER_SLURM_BIN", &folder).output().unwrap().status.success());
     muster.cancel(&[gang.parse().unwrap(), array.parse().unwrap()]);
@@ -130,14 +143,13 @@ fn ps_show_and_wait_say_the_same_through_slurmrestd_and_squeue_is_not_asked() {
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn a_token_that_is_no_good_costs_one_warning_and_the_programs_answer() {
-    let cluster = Cluster::here();
+    let cluster = SlurmCluster::here();
     let muster = Muster::of(&cluster, User::Mail);
     let job = muster.submit("name: stale\ntime: 5m\nrun: sleep 300\n")[0];
     muster.reaches(job, "running");
     let number = job.to_string();
     for token in ["expired".to_owned(), cluster.token(User::Games)] {
-        // In its first moments it runs, and Slurm says why it does not yet: `Prolog`. Then its rank
-        // begins.
+        // At first Slurm reports it as running with the reason `Prolog`; then its rank starts.
         let mut answers = None;
         cluster.until("nothing moves", || {
             let before = muster.job(job);

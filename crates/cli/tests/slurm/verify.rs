@@ -1,11 +1,10 @@
-//! Whether a job got what it was given, on a real cluster: beside one that runs, and before one
-//! starts.
+//! `muster verify` on a real cluster: beside a running job, and before a job's program starts.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::cluster::{Cluster, User};
+use crate::cluster::{SlurmCluster, User};
 use crate::muster::Muster;
 
 fn outcomes(report: &Value) -> BTreeMap<String, String> {
@@ -17,7 +16,7 @@ fn outcomes(report: &Value) -> BTreeMap<String, String> {
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn a_gang_that_runs_is_looked_at_on_each_of_its_nodes() {
-    let cluster = Cluster::here();
+    let cluster = SlurmCluster::here();
     let muster = Muster::of(&cluster, User::Mail);
     let jobs = muster.submit(
         "name: seen\nnodes: 3\ntasks-per-node: 2\ngpus: 4\ntime: 5m\nslurm: {switches: 1}\nrun: exec sleep 300\n",
@@ -44,7 +43,7 @@ fn a_gang_that_runs_is_looked_at_on_each_of_its_nodes() {
     ] {
         assert_eq!(found[check], "passed", "{check}: {report}");
     }
-    // 2. What nobody could look at did not pass.
+    // 2. Checks without an observation did not pass.
     for check in ["strangers", "transport", "gpudirect"] {
         assert_eq!(found[check], "not-tested", "{check}: {report}");
     }
@@ -55,21 +54,21 @@ fn a_gang_that_runs_is_looked_at_on_each_of_its_nodes() {
     assert_eq!(muster.call(&["verify", &job]).code, 0);
     assert_eq!(muster.call(&["verify", &job, "--strict"]).code, 1);
 
-    // 3. What waits has nothing to look at.
+    // 3. A pending job cannot be verified.
     let refused = muster.call(&["verify", &waiting[0].to_string()]);
     assert!(refused.code == 1 && refused.stderr.contains("muster explain"), "{refused:?}");
     muster.cancel(&[jobs[0], waiting[0]]);
 }
 
-/// What the rank's first process was given is right in each of these; what its program makes of it
-/// is not.
+/// In each of these the environment of the rank's first process is right, but its program changes
+/// it.
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn two_ranks_whose_programs_use_one_gpu_have_failed() {
-    let cluster = Cluster::here();
+    let cluster = SlurmCluster::here();
     let muster = Muster::of(&cluster, User::Mail);
     let told = "CUDA_VISIBLE_DEVICES=0 sleep 300; true".to_owned();
-    // The files of this cluster have no driver behind them; O_PATH opens them all the same.
+    // The device files of this cluster have no driver; O_PATH opens them all the same.
     let device = cluster.devices().join("nvidia0");
     let open =
         format!("perl -e 'sysopen(F, \"{}\", 0x200000) or die; sleep 300'; true", device.display());
@@ -100,7 +99,7 @@ fn two_ranks_whose_programs_use_one_gpu_have_failed() {
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn a_place_that_is_not_as_asked_for_ends_the_job_before_its_program_starts() {
-    let cluster = Cluster::here();
+    let cluster = SlurmCluster::here();
     let muster = Muster::of(&cluster, User::Mail);
     let started = |name: &str| cluster.work().join(format!("started-{name}"));
     let text = |name: &str, setup: &str| {
@@ -110,8 +109,10 @@ fn a_place_that_is_not_as_asked_for_ends_the_job_before_its_program_starts() {
             started(name).display()
         )
     };
-    cluster
-        .said_to(User::Mail, &["mkdir", "-p", cluster.work().join("home-mail").to_str().unwrap()]);
+    cluster.output_as(
+        User::Mail,
+        &["mkdir", "-p", cluster.work().join("home-mail").to_str().unwrap()],
+    );
     let jobs = muster.submit(&format!(
         "{}---\n{}",
         text("sound", "export NOTHING=1"),
@@ -127,7 +128,7 @@ fn a_place_that_is_not_as_asked_for_ends_the_job_before_its_program_starts() {
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn roles_that_need_different_nodes_are_looked_at_together() {
-    let cluster = Cluster::here();
+    let cluster = SlurmCluster::here();
     let muster = Muster::of(&cluster, User::Mail);
     let jobs = muster.submit(
         "name: roles\nverify: true\ntime: 5m\ngroups:\n\
@@ -141,7 +142,7 @@ fn roles_that_need_different_nodes_are_looked_at_together() {
         let found = outcomes(&report);
         found["whole"] == "passed" && found["master"] == "passed"
     });
-    // Slurm knows them as components 0 and 1.
+    // In Slurm they are components 0 and 1.
     let shown = muster.job(jobs[0]);
     let names = |list: &Value, key: &str| -> Vec<String> {
         list.as_array().unwrap().iter().map(|one| one[key].as_str().unwrap().to_owned()).collect()

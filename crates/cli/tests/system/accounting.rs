@@ -1,26 +1,28 @@
-//! What is counted, counted per user: consumption, fair share, idempotency keys.
+//! State that is kept per user: usage, fair share, idempotency keys.
 
 use muster_api::types::UsageList;
-use muster_model::view::{JobView, State};
+use muster_model::view::{JobState, JobView};
 
-use crate::actor::Actor;
+use crate::actor::SiteUser;
 use crate::raw::{as_user, number, send, submission};
-use crate::site::Site;
+use crate::site::SharedSite;
 
-fn gpu_secs(actor: Actor<'_>, user: &str) -> u64 {
+fn gpu_secs(actor: SiteUser<'_>, user: &str) -> u64 {
     let list: UsageList = actor.words("usage --json").json();
     list.rows.iter().filter(|row| row.user.as_str() == user).map(|row| row.gpu_secs).sum()
 }
 
 #[test]
 #[ignore = "needs root: system mode runs jobs as two different users"]
-fn who_has_used_less_goes_first() {
-    let site = Site::with_gpus(1);
-    let (alice, mallory) = (site.alice(), site.mallory());
-    let (hers, his) = (alice.account.name.as_str(), mallory.account.name.as_str());
+fn the_user_with_less_usage_starts_first() {
+    let site = SharedSite::with_gpus(1);
+    let alice = site.alice();
+    let mallory = site.mallory();
+    let hers = alice.account.name.as_str();
+    let his = mallory.account.name.as_str();
     let first = alice.submit("--gpus 1", &alice.gate("go"));
-    alice.until_state(first, State::Running);
-    // Two of hers wait before one of his.
+    alice.until_state(first, JobState::Running);
+    // Two jobs of the first user are pending before one of the second.
     let waiting: Vec<u64> = (0..2).map(|_| alice.submit("--gpus 1", "true")).collect();
     let other = mallory.submit("--gpus 1", "true");
     site.until("she has used a GPU-second", || gpu_secs(mallory, hers) >= 1);
@@ -53,10 +55,11 @@ fn who_has_used_less_goes_first() {
 #[test]
 #[ignore = "needs root: system mode runs jobs as two different users"]
 fn a_key_is_one_submission_of_one_user() {
-    let site = Site::with_gpus(0);
-    let (alice, mallory) = (site.alice(), site.mallory());
+    let site = SharedSite::with_gpus(0);
+    let alice = site.alice();
+    let mallory = site.mallory();
     let socket = site.socket();
-    let submit = |actor: Actor<'_>, script: &str| {
+    let submit = |actor: SiteUser<'_>, script: &str| {
         let request = submission("the-same-key", script);
         number(&as_user(actor.account.uid, actor.account.gid, || {
             send(&socket, "POST /v1/jobs", "", &request)
@@ -76,14 +79,15 @@ fn a_key_is_one_submission_of_one_user() {
 #[test]
 #[ignore = "needs root: system mode runs jobs as two different users"]
 fn a_name_means_ones_own_job() {
-    let site = Site::with_gpus(1);
-    let (alice, mallory) = (site.alice(), site.mallory());
+    let site = SharedSite::with_gpus(1);
+    let alice = site.alice();
+    let mallory = site.mallory();
     let hers = alice.submit("--gpus 1 --name train", &alice.gate("go"));
-    alice.until_state(hers, State::Running);
-    // His is younger and of the same name; each means their own.
+    alice.until_state(hers, JobState::Running);
+    // The second user's job is newer and has the same name; each user gets their own job.
     let his = mallory.submit("--gpus 1 --name train", "true");
     alice.words("cancel train").ok();
     alice.words(&format!("wait {hers}")).code(130);
     mallory.words("wait train").ok();
-    assert_eq!(mallory.show(his).job.state, State::Done);
+    assert_eq!(mallory.show(his).job.state, JobState::Done);
 }

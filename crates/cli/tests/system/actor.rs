@@ -1,4 +1,4 @@
-//! A user at the command line: runs the binary as that user, with that user's own directory and
+//! User of the test site: runs the binary as a given user, with that user's own directory and
 //! nothing of root's.
 
 use std::ffi::OsStr;
@@ -8,20 +8,20 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use muster_api::types::{JobDetail, SubmitResponse};
-use muster_model::view::{JobView, State};
+use muster_model::view::{JobState, JobView};
 use serde::de::DeserializeOwned;
 
-use crate::site::Site;
+use crate::site::SharedSite;
 
 /// An entry of the user database.
 #[derive(Clone, Debug)]
-pub struct Account {
+pub struct UnixAccount {
     pub name: String,
     pub uid: u32,
     pub gid: u32,
 }
 
-impl Account {
+impl UnixAccount {
     /// Two accounts that are there already: the user database of the machine is left alone. Debian
     /// and its kin, Fedora and Alpine all have some of these; they own no files and run nothing.
     pub fn two() -> [Self; 2] {
@@ -38,20 +38,20 @@ impl Account {
 
 /// A user of a site.
 #[derive(Clone, Copy)]
-pub struct Actor<'a> {
-    pub site: &'a Site,
-    pub account: &'a Account,
+pub struct SiteUser<'a> {
+    pub site: &'a SharedSite,
+    pub account: &'a UnixAccount,
 }
 
-/// What a run of the binary came to.
+/// Result of a run of the binary.
 #[derive(Debug)]
-pub struct Run {
+pub struct SiteRun {
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
 }
 
-impl Run {
+impl SiteRun {
     pub fn of(output: Output) -> Self {
         Self {
             code: output.status.code().unwrap_or(-1),
@@ -73,21 +73,21 @@ impl Run {
         self.code(0)
     }
 
-    /// Stdout as JSON.
+    /// Returns stdout parsed as JSON.
     #[track_caller]
     pub fn json<T: DeserializeOwned>(self) -> T {
         let run = self.ok();
         serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}:\n{}", run.stdout))
     }
 
-    /// Everything that was printed.
+    /// Returns stdout and stderr.
     pub fn text(&self) -> String {
         format!("{}{}", self.stdout, self.stderr)
     }
 }
 
-impl Actor<'_> {
-    /// The user's own directory.
+impl SiteUser<'_> {
+    /// Returns the user's own directory.
     pub fn home(&self) -> PathBuf {
         match self.account.uid {
             0 => PathBuf::from("/"),
@@ -112,7 +112,7 @@ impl Actor<'_> {
         command
     }
 
-    /// The binary as this user.
+    /// Returns a command for the binary as this user.
     pub fn command(&self, args: &[impl AsRef<OsStr>]) -> Command {
         let mut command = self.program(self.site.binary());
         command.args(args);
@@ -120,21 +120,21 @@ impl Actor<'_> {
     }
 
     /// Runs the binary to its end.
-    pub fn muster(&self, args: &[impl AsRef<OsStr>]) -> Run {
-        Run::of(self.command(args).output().unwrap())
+    pub fn muster(&self, args: &[impl AsRef<OsStr>]) -> SiteRun {
+        SiteRun::of(self.command(args).output().unwrap())
     }
 
-    /// The same with words separated by blanks.
-    pub fn words(&self, words: &str) -> Run {
+    /// Runs the binary with arguments separated by blanks.
+    pub fn words(&self, words: &str) -> SiteRun {
         self.muster(&words.split_whitespace().collect::<Vec<_>>())
     }
 
     /// Runs a shell script as this user, outside of Muster.
-    pub fn shell(&self, script: &str) -> Run {
-        Run::of(self.program("/bin/sh").arg("-c").arg(script).output().unwrap())
+    pub fn shell(&self, script: &str) -> SiteRun {
+        SiteRun::of(self.program("/bin/sh").arg("-c").arg(script).output().unwrap())
     }
 
-    /// The command that submits a script; its environment can still be added to.
+    /// Returns the command that submits a script, so that its environment can be extended.
     pub fn submission(&self, options: &str, script: &str) -> Command {
         let mut args = vec!["run", "--json"];
         args.extend(options.split_whitespace());
@@ -142,20 +142,20 @@ impl Actor<'_> {
         self.command(&args)
     }
 
-    /// Submits a script and answers its number.
+    /// Submits a script and returns the job's number.
     #[track_caller]
     pub fn submit(&self, options: &str, script: &str) -> u64 {
         number(self.submission(options, script))
     }
 
-    /// Submits a script, waits until it has ended well, and answers what it printed.
+    /// Submits a script, waits until it has succeeded, and returns its output.
     #[track_caller]
     pub fn output_of(&self, options: &str, script: &str) -> String {
         let job = self.submit(options, script);
         self.result(job)
     }
 
-    /// Waits until a job has ended well, and answers what it printed.
+    /// Waits until a job has succeeded, and returns its output.
     #[track_caller]
     pub fn result(&self, job: u64) -> String {
         let ended = self.words(&format!("wait {job}"));
@@ -164,7 +164,7 @@ impl Actor<'_> {
         said.ok().stdout
     }
 
-    /// One job as this user sees it.
+    /// Returns the view of a job for this user.
     #[track_caller]
     pub fn show(&self, job: u64) -> JobDetail {
         self.words(&format!("show {job} --json")).json()
@@ -172,7 +172,7 @@ impl Actor<'_> {
 
     /// Waits until a job is in a state.
     #[track_caller]
-    pub fn until_state(&self, job: u64, state: State) -> JobView {
+    pub fn until_state(&self, job: u64, state: JobState) -> JobView {
         self.site
             .until(&format!("job {job} is {}", state.word()), || self.show(job).job.state == state);
         self.show(job).job
@@ -193,22 +193,22 @@ impl Actor<'_> {
         path
     }
 
-    /// Reads a file of the user's directory; empty when it is not there.
+    /// Reads a file of the user's directory; empty if it does not exist.
     pub fn read(&self, name: &str) -> String {
         fs::read_to_string(self.home().join(name)).unwrap_or_default()
     }
 
-    /// A shell condition that waits for a file of the user's directory: how tests hold a job until
-    /// they let it go.
+    /// Returns a shell command that waits for a file of the user's directory, by which a test holds
+    /// a job until it opens the gate.
     pub fn gate(&self, name: &str) -> String {
         format!("while [ ! -e {} ]; do sleep 0.02; done", self.home().join(name).display())
     }
 }
 
-/// Runs a submission and answers its job's number.
+/// Runs a submission and returns the job's number.
 #[track_caller]
 pub fn number(mut submission: Command) -> u64 {
-    let response: SubmitResponse = Run::of(submission.output().unwrap()).json();
+    let response: SubmitResponse = SiteRun::of(submission.output().unwrap()).json();
     assert_eq!(response.jobs.len(), 1);
     response.jobs[0].job.0
 }

@@ -1,14 +1,15 @@
-//! A job that an administrator holds, as its user sees it at the command line.
+//! A job held by an administrator, from the point of view of its user.
 
-use muster_model::view::State;
+use muster_model::view::JobState;
 
-use crate::site::Site;
+use crate::site::SharedSite;
 
 #[test]
 #[ignore = "needs root: system mode runs jobs as two different users"]
-fn a_user_cannot_release_what_root_holds_and_is_told_who_does() {
-    let site = Site::with_gpus(2);
-    let (alice, root) = (site.alice(), site.root());
+fn a_user_cannot_release_a_hold_of_root_and_the_error_says_who_can() {
+    let site = SharedSite::with_gpus(2);
+    let alice = site.alice();
+    let root = site.root();
     let job = alice.submit("--gpus 1 --hold", "true");
     let held = root.words(&format!("hold {job}")).ok();
     assert!(held.text().contains("its user cannot release it"), "{}", held.text());
@@ -30,7 +31,7 @@ fn a_user_cannot_release_what_root_holds_and_is_told_who_does() {
     // The user's own hold is the user's again once root has released it.
     let released = root.words(&format!("release {job}")).ok();
     assert!(released.text().contains("its user holds it too"), "{}", released.text());
-    assert_eq!(alice.show(job).job.state, State::Held);
+    assert_eq!(alice.show(job).job.state, JobState::Held);
     alice.words(&format!("release {job}")).ok();
-    alice.until_state(job, State::Done);
+    alice.until_state(job, JobState::Done);
 }

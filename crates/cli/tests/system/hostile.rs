@@ -1,24 +1,24 @@
-//! What a user names must not bend what root does: directories, links, programs, variables, and the
-//! task's own files.
+//! Input of a user must not influence what root does: directories, links, programs, variables, and
+//! the task's own files.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
-use muster_model::view::State;
+use muster_model::view::JobState;
 
-use crate::actor::{Actor, number};
-use crate::site::Site;
+use crate::actor::{SiteUser, number};
+use crate::site::SharedSite;
 
-/// Waits for a job that cannot start, and answers what its owner is told.
+/// Waits for a job that cannot start, and returns the reason that its owner sees.
 #[track_caller]
-fn why_not(actor: Actor<'_>, job: u64) -> String {
+fn why_not(actor: SiteUser<'_>, job: u64) -> String {
     actor.words(&format!("wait {job}")).code(125);
     actor.words(&format!("show {job}")).ok().stdout
 }
 
 /// Submits a script that leaves a mark in its working directory, from that directory as a spec
 /// names it.
-fn from_workdir(actor: Actor<'_>, dir: &str, options: &str) -> u64 {
+fn from_workdir(actor: SiteUser<'_>, dir: &str, options: &str) -> u64 {
     let spec =
         actor.write("workdir.yaml", &format!("workdir: {dir}\nrun: 'touch mark; pwd -P; ls -a'\n"));
     let mut args = vec!["run", "--json", spec.to_str().unwrap()];
@@ -29,8 +29,9 @@ fn from_workdir(actor: Actor<'_>, dir: &str, options: &str) -> u64 {
 #[test]
 #[ignore = "needs root: system mode runs jobs as two different users"]
 fn a_working_directory_is_entered_as_the_user() {
-    let site = Site::with_gpus(1);
-    let (alice, mallory) = (site.alice(), site.mallory());
+    let site = SharedSite::with_gpus(1);
+    let alice = site.alice();
+    let mallory = site.mallory();
     alice.shell("echo hers > private").ok();
     let closed = site.path("closed-by-root");
     fs::create_dir(&closed).unwrap();
@@ -41,7 +42,7 @@ fn a_working_directory_is_entered_as_the_user() {
         closed.display(), alice.home().display()
     )).ok();
 
-    // 1. What is closed to the user is closed to the job, whatever leads there.
+    // 1. Directories that the user may not enter are closed to the job, also through links.
     let closed_to_him = [
         "to-root",
         "to-closed",
@@ -57,8 +58,8 @@ fn a_working_directory_is_entered_as_the_user() {
     let mut refused: Vec<(&str, u64)> =
         closed_to_him.iter().map(|dir| (*dir, from_workdir(mallory, dir, ""))).collect();
 
-    // 2. Looked at when it starts, not when it is submitted: what is swapped in between is entered
-    //    as the user too.
+    // 2. The path is resolved at the start, not at submission: a directory that was swapped in
+    //    between is entered as the user, too.
     let swapped = from_workdir(mallory, "open", "--hold");
     let gone = from_workdir(mallory, "gone", "--hold");
     mallory.shell("rmdir open gone; ln -s /root open").ok();
@@ -80,7 +81,7 @@ fn a_working_directory_is_entered_as_the_user() {
 #[test]
 #[ignore = "needs root: system mode runs jobs as two different users"]
 fn an_environment_reaches_no_process_of_roots() {
-    let site = Site::with_gpus(1);
+    let site = SharedSite::with_gpus(1);
     let mallory = site.mallory();
     // The loader of every process with these variables leaves a file of its own there, whoever it
     // runs as; and each fake program, start-up file or shell that runs leaves its user.
@@ -137,7 +138,7 @@ fn an_environment_reaches_no_process_of_roots() {
 #[test]
 #[ignore = "needs root: system mode runs jobs as two different users"]
 fn a_program_is_looked_up_and_run_as_the_user() {
-    let site = Site::with_gpus(1);
+    let site = SharedSite::with_gpus(1);
     let mallory = site.mallory();
     let secret = site.path("program-of-root");
     fs::write(&secret, "#!/bin/sh\nid -u\n").unwrap();
@@ -166,8 +167,9 @@ fn a_program_is_looked_up_and_run_as_the_user() {
 #[test]
 #[ignore = "needs root: system mode runs jobs as two different users"]
 fn a_job_writes_nothing_as_root() {
-    let site = Site::with_gpus(1);
-    let (alice, mallory) = (site.alice(), site.mallory());
+    let site = SharedSite::with_gpus(1);
+    let alice = site.alice();
+    let mallory = site.mallory();
     let victim = site.path("victim");
     fs::write(&victim, "untouched").unwrap();
     let job = mallory.submit(
@@ -185,11 +187,12 @@ fn a_job_writes_nothing_as_root() {
             .display()
             .to_string()
     };
-    let (log, order) = (file("/output.log"), file("/order.json"));
+    let log = file("/output.log");
+    let order = file("/order.json");
     let dir = log.trim_end_matches("/output.log").to_owned();
     let victim_name = victim.display().to_string();
 
-    // Each must fail; a shell that could do one of these would say `did`.
+    // Each command must fail; one that succeeds prints `did`.
     let attempts = [
         format!("echo x > {victim_name}"),
         format!("ln {victim_name} hard && echo x > hard"),
@@ -230,7 +233,7 @@ fn a_job_writes_nothing_as_root() {
     );
     assert_eq!(said, "one\ntwo\nthree\nfour\n");
 
-    assert_eq!(mallory.show(job).job.state, State::Running);
+    assert_eq!(mallory.show(job).job.state, JobState::Running);
     mallory.write("go", "");
     mallory.words(&format!("wait {job}")).ok();
     assert!(!alice.home().join("hard").exists());
@@ -239,14 +242,16 @@ fn a_job_writes_nothing_as_root() {
 #[test]
 #[ignore = "needs root: system mode runs jobs as two different users"]
 fn a_terminal_is_the_users_own() {
-    let site = Site::with_gpus(1);
+    let site = SharedSite::with_gpus(1);
     let mallory = site.mallory();
     let mut request = crate::raw::submission(
         "terminal",
         "tty; ls -n $(tty); cut -d' ' -f7 /proc/self/stat; id -u",
     );
     request["interactive"] = true.into();
-    let (uid, gid, socket) = (mallory.account.uid, mallory.account.gid, site.socket());
+    let uid = mallory.account.uid;
+    let gid = mallory.account.gid;
+    let socket = site.socket();
     let answer =
         crate::raw::as_user(uid, gid, || crate::raw::send(&socket, "POST /v1/jobs", "", &request));
     let said = mallory.result(crate::raw::number(&answer)).replace('\r', "");

@@ -1,14 +1,14 @@
-//! Each job runs as whoever submitted it, with nothing of root's left.
+//! Each job runs as the user who submitted it, without any of root's privileges or environment.
 
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use crate::actor::{Account, Run, number};
+use crate::actor::{SiteRun, UnixAccount, number};
 use crate::raw::{as_user, attach, send, submission, type_into};
-use crate::site::{GROUPS_OF_ROOT, Site};
+use crate::site::{GROUPS_OF_ROOT, SharedSite};
 
 /// Groups that a login would give an account.
-fn groups(account: &Account) -> BTreeSet<u32> {
+fn groups(account: &UnixAccount) -> BTreeSet<u32> {
     let said = Command::new("id").args(["-G", &account.name]).output().unwrap();
     numbers(&String::from_utf8(said.stdout).unwrap())
 }
@@ -26,7 +26,7 @@ fn field<'a>(text: &'a str, name: &str) -> &'a str {
 #[test]
 #[ignore = "needs root: system mode runs jobs as two different users"]
 fn a_job_is_its_submitter_in_every_respect() {
-    let site = Site::with_gpus(4);
+    let site = SharedSite::with_gpus(4);
     let script = "echo uids: $(grep ^Uid /proc/self/status); echo gids: $(grep ^Gid /proc/self/status); \
                   echo groups: $(id -G); echo umask: $(umask); echo dir: $(pwd); echo home: $HOME; echo mark: $MARK; \
                   grep ^Cap /proc/self/status; touch made; ls -n made; \
@@ -39,7 +39,8 @@ fn a_job_is_its_submitter_in_every_respect() {
         shell.arg(submission.get_program()).args(submission.get_args());
         let said = actor.result(number(shell));
 
-        let (uid, gid) = (actor.account.uid, actor.account.gid);
+        let uid = actor.account.uid;
+        let gid = actor.account.gid;
         assert_eq!(field(&said, "uids: Uid:"), format!("{uid} {uid} {uid} {uid}"));
         assert_eq!(field(&said, "gids: Gid:"), format!("{gid} {gid} {gid} {gid}"));
         let inside = numbers(field(&said, "groups:"));
@@ -65,7 +66,7 @@ fn a_job_is_its_submitter_in_every_respect() {
 #[test]
 #[ignore = "needs root: system mode runs jobs as two different users"]
 fn a_job_inherits_no_file_and_no_variable_of_the_daemon() {
-    let site = Site::with_gpus(0);
+    let site = SharedSite::with_gpus(0);
     // No subshell around it: `ls` itself has one descriptor more, the directory that it reads.
     let said = site.alice().output_of("", "exec ls -l /proc/self/fd");
     let open: Vec<&str> =
@@ -98,9 +99,10 @@ fn a_job_inherits_no_file_and_no_variable_of_the_daemon() {
 
 #[test]
 #[ignore = "needs root: system mode runs jobs as two different users"]
-fn a_uid_without_an_entry_is_nobody_else() {
-    let site = Site::with_gpus(0);
-    let (uid, gid) = (61_234, 61_235);
+fn a_uid_without_a_passwd_entry_is_not_another_user() {
+    let site = SharedSite::with_gpus(0);
+    let uid = 61_234;
+    let gid = 61_235;
     let socket = site.socket();
     let script = "echo ids: $(id -u) $(id -g); echo groups: $(id -G)";
     let (status, body) =
@@ -119,18 +121,20 @@ fn a_uid_without_an_entry_is_nobody_else() {
 #[test]
 #[ignore = "needs root: system mode runs jobs as two different users"]
 fn root_is_a_user_like_others() {
-    let site = Site::with_gpus(0);
+    let site = SharedSite::with_gpus(0);
     let said = site.root().output_of("", "echo uid: $(id -u); echo groups: $(id -G)");
     assert_eq!(field(&said, "uid:"), "0");
-    // Those of a login, not those that the daemon happened to have.
+    // The groups of a login, not those of the daemon.
     assert_eq!(numbers(field(&said, "groups:")), groups(site.root().account));
 }
 
 #[test]
 #[ignore = "needs root: system mode runs jobs as two different users"]
 fn a_shell_beside_a_task_is_the_submitters_too_even_for_root() {
-    let site = Site::with_gpus(1);
-    let (alice, mallory, root) = (site.alice(), site.mallory(), site.root());
+    let site = SharedSite::with_gpus(1);
+    let alice = site.alice();
+    let mallory = site.mallory();
+    let root = site.root();
     let mut submission =
         alice.submission("--gpus 1 --grace 1s", &format!("echo > up; {}", alice.gate("go")));
     // Without a prompt, what the shell says stands at the beginning of its lines.
@@ -139,7 +143,7 @@ fn a_shell_beside_a_task_is_the_submitters_too_even_for_root() {
     site.until("it runs", || alice.home().join("up").exists());
 
     let socket = site.socket();
-    let session = |actor: crate::actor::Actor<'_>| {
+    let session = |actor: crate::actor::SiteUser<'_>| {
         as_user(actor.account.uid, actor.account.gid, || attach(&socket, job))
     };
     let (status, body) = session(mallory).unwrap_err();
@@ -169,6 +173,6 @@ fn a_shell_beside_a_task_is_the_submitters_too_even_for_root() {
             alice.account.uid.to_string()
         );
     }
-    let stopped: Run = alice.words(&format!("cancel {job}")).ok();
+    let stopped: SiteRun = alice.words(&format!("cancel {job}")).ok();
     assert!(stopped.stdout.contains(&job.to_string()));
 }

@@ -1,7 +1,6 @@
-//! System mode, for real: the built binary as root, with two users of the machine who are no
-//! friends. Nobody reads, cancels, signals or impersonates another, and nothing that root does can
-//! be bent by what a user names. Needs root, so each test is ignored with that reason; the test
-//! command runs them where it is root.
+//! System mode: the built binary as root, with two mutually untrusted users. No user can read,
+//! cancel, signal or impersonate another, and no input of a user influences what root does. Needs
+//! root, so each test is ignored with that reason; the test command runs them as root.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot unwrap should fail")]
 

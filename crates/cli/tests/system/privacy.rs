@@ -1,30 +1,31 @@
-//! What one user may learn of another's jobs, and do to them: nothing but that they exist.
+//! Privacy between users: a user learns nothing of another's jobs except that they exist, and
+//! cannot act on them.
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 
 use muster_api::types::JobList;
-use muster_model::view::State;
+use muster_model::view::JobState;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::actor::{Actor, number};
+use crate::actor::{SiteUser, number};
 use crate::raw::{as_user, attach, send, submission};
-use crate::site::{Site, command_line};
+use crate::site::{SharedSite, command_line};
 
 /// In the job's environment, in its command, in its directory's name and in its output.
 const SECRETS: [&str; 4] = ["env-5ecret", "cmd-5ecret", "dir-5ecret", "out-5ecret"];
 
 /// A job that runs until its gate opens, with a secret in every place that can hold one.
-fn secretive(alice: Actor<'_>) -> u64 {
+fn secretive(alice: SiteUser<'_>) -> u64 {
     alice.shell("mkdir dir-5ecret").ok();
     let script =
         format!("echo out-5ecret; : cmd-5ecret; echo $$ $PPID > ~/pids; {}", alice.gate("go"));
     let mut submission = alice.submission("--gpus 1 --grace 1s --name plain", &script);
     submission.env("TOKEN", "env-5ecret").current_dir(alice.home().join("dir-5ecret"));
     let job = number(submission);
-    alice.until_state(job, State::Running);
+    alice.until_state(job, JobState::Running);
     alice.site.until("it is up", || alice.read("pids").ends_with('\n'));
     job
 }
@@ -39,8 +40,9 @@ fn assert_clean(what: &str, text: &str) {
 #[test]
 #[ignore = "needs root: system mode runs jobs as two different users"]
 fn what_others_are_shown_holds_no_secret() {
-    let site = Site::with_gpus(2);
-    let (alice, mallory) = (site.alice(), site.mallory());
+    let site = SharedSite::with_gpus(2);
+    let alice = site.alice();
+    let mallory = site.mallory();
     let job = secretive(alice);
     // One that cannot start: why it cannot names a directory and a program.
     alice.shell("mkdir -m 000 dir-5ecret/closed").ok();
@@ -52,7 +54,7 @@ fn what_others_are_shown_holds_no_secret() {
     assert!(why.contains("dir-5ecret/closed"), "its owner is told why: {why}");
     let pending = alice.submit("--gpus 2 --name later", "echo cmd-5ecret");
 
-    // Everything that prints, for people and for programs.
+    // All subcommands with output, as text and as JSON.
     for verb in [
         "ps",
         "ps -a",
@@ -76,7 +78,7 @@ fn what_others_are_shown_holds_no_secret() {
             assert_clean(&verb, &shown.text());
         }
     }
-    // Everything that the API answers, whether or not a verb asks for it.
+    // All responses of the API, also those that no subcommand uses.
     let socket = site.socket();
     for line in [
         "GET /v1/jobs?all=true".to_owned(),
@@ -102,15 +104,17 @@ fn what_others_are_shown_holds_no_secret() {
     let own = alice.show(job);
     assert!(own.commands.unwrap()["main"].contains("cmd-5ecret"));
     assert!(own.workdir.unwrap().ends_with("dir-5ecret"));
-    // The environment is shown to nobody, root included.
+    // The environment is shown to no user, not even root.
     assert!(!site.root().words(&format!("show {job} --json")).ok().text().contains("env-5ecret"));
 }
 
 #[test]
 #[ignore = "needs root: system mode runs jobs as two different users"]
 fn others_jobs_cannot_be_touched() {
-    let site = Site::with_gpus(1);
-    let (alice, mallory, root) = (site.alice(), site.mallory(), site.root());
+    let site = SharedSite::with_gpus(1);
+    let alice = site.alice();
+    let mallory = site.mallory();
+    let root = site.root();
     let job = secretive(alice);
     let waiting = alice.submit("--gpus 1", "true");
     let held = alice.submit("--hold", "true");
@@ -139,7 +143,7 @@ fn others_jobs_cannot_be_touched() {
     let (status, _) =
         as_user(mallory.account.uid, mallory.account.gid, || send(&socket, &line, "", &body));
     assert_eq!(status, 403);
-    // What concerns everybody is for admins.
+    // Actions that affect all users are for administrators.
     let queues = mallory.write("queues.yaml", "queues: [{name: mine}]\n");
     for words in [
         format!("queues --set {}", queues.display()),
@@ -155,9 +159,9 @@ fn others_jobs_cannot_be_touched() {
         assert_ne!(refused.code, 2, "{words} is no command line: {}", refused.text());
     }
     // Nothing of that changed anything.
-    assert_eq!(alice.show(job).job.state, State::Running);
-    assert_eq!(alice.show(waiting).job.state, State::Pending);
-    assert_eq!(alice.show(held).job.state, State::Held);
+    assert_eq!(alice.show(job).job.state, JobState::Running);
+    assert_eq!(alice.show(waiting).job.state, JobState::Pending);
+    assert_eq!(alice.show(held).job.state, JobState::Held);
 
     // Root may.
     assert!(root.words(&format!("logs {job}")).ok().stdout.contains("out-5ecret"));
@@ -175,8 +179,9 @@ fn others_jobs_cannot_be_touched() {
 #[test]
 #[ignore = "needs root: system mode runs jobs as two different users"]
 fn files_and_sockets_of_the_daemon_are_closed() {
-    let site = Site::with_gpus(1);
-    let (alice, mallory) = (site.alice(), site.mallory());
+    let site = SharedSite::with_gpus(1);
+    let alice = site.alice();
+    let mallory = site.mallory();
     let job = secretive(alice);
     let files = site.files();
     let named = |end: &str| files.iter().any(|path| path.to_string_lossy().ends_with(end));
@@ -243,18 +248,20 @@ fn files_and_sockets_of_the_daemon_are_closed() {
             path.display()
         );
     }
-    assert_eq!(alice.show(job).job.state, State::Running);
+    assert_eq!(alice.show(job).job.state, JobState::Running);
 }
 
 #[test]
 #[ignore = "needs root: system mode runs jobs as two different users"]
 fn processes_of_others_and_of_root_cannot_be_reached() {
-    let site = Site::with_gpus(1);
-    let (alice, mallory) = (site.alice(), site.mallory());
+    let site = SharedSite::with_gpus(1);
+    let alice = site.alice();
+    let mallory = site.mallory();
     let job = secretive(alice);
     let pids: Vec<u32> =
         alice.read("pids").split_whitespace().map(|pid| pid.parse().unwrap()).collect();
-    let (task, supervisor) = (pids[0], pids[1]);
+    let task = pids[0];
+    let supervisor = pids[1];
     assert!(command_line(supervisor).contains("__supervise"), "{}", command_line(supervisor));
     // A command line can be read by all: it holds a path and nothing of the job.
     assert_clean("the supervisor's command line", &command_line(supervisor));
@@ -286,18 +293,20 @@ fn processes_of_others_and_of_root_cannot_be_reached() {
         closed(supervisor, "its own supervisor");
         closed(daemon, "the daemon");
     });
-    assert_eq!(alice.show(job).job.state, State::Running);
+    assert_eq!(alice.show(job).job.state, JobState::Running);
     alice.words(&format!("cancel {job}")).ok();
     alice.words(&format!("wait {job}")).code(130);
 }
 
 #[test]
 #[ignore = "needs root: system mode runs jobs as two different users"]
-fn nobody_can_say_to_be_another() {
-    let site = Site::with_gpus(1);
-    let (alice, mallory) = (site.alice(), site.mallory());
+fn no_user_can_impersonate_another() {
+    let site = SharedSite::with_gpus(1);
+    let alice = site.alice();
+    let mallory = site.mallory();
     let job = secretive(alice);
-    let (socket, name) = (site.socket(), alice.account.name.clone());
+    let socket = site.socket();
+    let name = alice.account.name.clone();
     let as_mallory = |line: &str, head: &str, body: &Value| {
         as_user(mallory.account.uid, mallory.account.gid, || send(&socket, line, head, body))
     };
@@ -339,7 +348,7 @@ fn nobody_can_say_to_be_another() {
             as_mallory(&line, &head, &json!({"index": null, "user": name, "caller": "root"}));
         assert!((400..500).contains(&status), "{line}: {status} {body}");
     }
-    assert_eq!(alice.show(job).job.state, State::Running);
+    assert_eq!(alice.show(job).job.state, JobState::Running);
 
     // 3. By what the CLI takes from its environment.
     let mut liar = mallory.command(&["cancel", &job.to_string()]);
@@ -351,13 +360,13 @@ fn nobody_can_say_to_be_another() {
         .output()
         .unwrap();
     assert_eq!(said.status.code(), Some(1), "{said:?}");
-    assert_eq!(alice.show(job).job.state, State::Running);
+    assert_eq!(alice.show(job).job.state, JobState::Running);
 }
 
 #[test]
 #[ignore = "needs root: system mode runs jobs as two different users"]
 fn a_session_cannot_give_the_orders_of_a_daemon() {
-    let site = Site::with_gpus(1);
+    let site = SharedSite::with_gpus(1);
     let alice = site.alice();
     let job = secretive(alice);
     let socket = site.socket();
@@ -370,29 +379,29 @@ fn a_session_cannot_give_the_orders_of_a_daemon() {
             .write_all(b"{\"hello\":\"control\"}\n{\"do\":\"stop\",\"cause\":\"cancelled\"}\n")
             .unwrap();
         let mut answer = Vec::new();
-        // Closed, or said so and closed: either way no supervisor takes it for a daemon, which
-        // hears its stage.
+        // The connection is closed, with or without an error message: no supervisor takes it for a
+        // daemon, which would get the task's stage.
         let _broken = session.read_to_end(&mut answer);
         let answer = String::from_utf8_lossy(&answer).into_owned();
         assert!(!answer.contains("started"), "{answer}");
     });
-    assert_eq!(alice.show(job).job.state, State::Running);
+    assert_eq!(alice.show(job).job.state, JobState::Running);
     let all: JobList = alice.words("ps --json").json();
     assert_eq!(all.jobs.len(), 1);
 }
 
 #[test]
 #[ignore = "needs root: system mode runs jobs as two different users"]
-fn who_may_not_stop_the_daemon_loses_nothing_by_trying() {
-    let site = Site::with_gpus(2);
+fn a_refused_stop_of_the_daemon_cancels_no_jobs() {
+    let site = SharedSite::with_gpus(2);
     let alice = site.alice();
     let job = alice.submit("--gpus 1 --grace 1s", &alice.gate("go"));
-    alice.until_state(job, State::Running);
+    alice.until_state(job, JobState::Running);
 
     // The hint of this must not lead there, either.
     let other = alice.words("run --virtual-gpus 7 -- true").code(2).stderr;
     assert!(other.contains("a daemon of your own") && !other.contains("stop-daemon"), "{other}");
     let refused = alice.words("stop-daemon --cancel").code(1).stderr;
     assert!(refused.contains("may stop the daemon"), "{refused}");
-    assert_eq!(alice.show(job).job.state, State::Running);
+    assert_eq!(alice.show(job).job.state, JobState::Running);
 }

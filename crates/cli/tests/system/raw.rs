@@ -1,5 +1,5 @@
-//! Requests as a hostile client would write them, byte by byte, from a thread that is that user for
-//! the kernel.
+//! Requests as a hostile client would write them, byte by byte, from a thread with that user's
+//! credentials.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -14,7 +14,8 @@ pub fn as_user<T: Send>(uid: u32, gid: u32, act: impl FnOnce() -> T + Send) -> T
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             // Credentials belong to a thread for the kernel; they end with it.
-            let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+            let uid = Uid::from_raw(uid);
+            let gid = Gid::from_raw(gid);
             rustix::thread::set_thread_groups(&[]).unwrap();
             rustix::thread::set_thread_res_gid(gid, gid, gid).unwrap();
             rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
@@ -24,7 +25,7 @@ pub fn as_user<T: Send>(uid: u32, gid: u32, act: impl FnOnce() -> T + Send) -> T
     })
 }
 
-/// Sends a request with extra head lines, and answers status and body.
+/// Sends a request with extra headers, and returns status and body.
 pub fn send(socket: &Path, line: &str, head: &str, body: &Value) -> (u16, Value) {
     let body = if body.is_null() { String::new() } else { body.to_string() };
     let mut stream = UnixStream::connect(socket).unwrap();
@@ -70,7 +71,8 @@ pub fn attach(socket: &Path, job: u64) -> Result<UnixStream, (u16, String)> {
     );
     stream.write_all(request.as_bytes()).unwrap();
     // The head byte by byte: what follows belongs to the session.
-    let (mut head, mut byte) = (Vec::new(), [0]);
+    let mut head = Vec::new();
+    let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap() == 1 {
         head.push(byte[0]);
     }
@@ -87,12 +89,14 @@ pub fn attach(socket: &Path, job: u64) -> Result<UnixStream, (u16, String)> {
     }
 }
 
-/// Types into a shell beside a task until it exits, and answers what the terminal showed.
+/// Types into a shell beside a task until it exits, and returns what the terminal showed.
 pub fn type_into(mut session: UnixStream, keys: &str) -> String {
     let hello = serde_json::json!({"hello": "terminal", "target": "shell", "term": "dumb", "rows": 30, "cols": 200});
     session.write_all(format!("{hello}\n").as_bytes()).unwrap();
     session.write_all(&Frame::Data(keys.as_bytes().to_vec()).encode()).unwrap();
-    let (mut decoder, mut shown, mut buffer) = (Decoder::default(), Vec::new(), [0; 4096]);
+    let mut decoder = Decoder::default();
+    let mut shown = Vec::new();
+    let mut buffer = [0; 4096];
     loop {
         match decoder.next_frame().unwrap() {
             Some(Frame::Data(bytes)) => shown.extend(bytes),

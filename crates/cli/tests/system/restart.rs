@@ -1,25 +1,26 @@
-//! A daemon that is killed and started again knows whose everything is.
+//! After SIGKILL and a restart, the daemon still has the owner of every job.
 
-use muster_model::view::State;
+use muster_model::view::JobState;
 
-use crate::site::Site;
+use crate::site::SharedSite;
 
 #[test]
 #[ignore = "needs root: system mode runs jobs as two different users"]
 fn ownership_survives_the_daemon() {
-    let mut site = Site::with_gpus(2);
+    let mut site = SharedSite::with_gpus(2);
     let (job, ended) = {
         let alice = site.alice();
         let job = alice.submit("--gpus 1", &format!("echo out; {}; id -u", alice.gate("go")));
-        alice.until_state(job, State::Running);
+        alice.until_state(job, JobState::Running);
         let ended = alice.submit("--gpus 1", "echo done");
         alice.words(&format!("wait {ended}")).ok();
         (job, ended)
     };
     site.kill_daemon();
     site.start_daemon(2);
-    let (alice, mallory) = (site.alice(), site.mallory());
-    assert_eq!(alice.show(job).job.state, State::Running);
+    let alice = site.alice();
+    let mallory = site.mallory();
+    assert_eq!(alice.show(job).job.state, JobState::Running);
     for (verb, job) in [("logs", job), ("cancel", job), ("logs", ended), ("requeue", ended)] {
         let refused = mallory.words(&format!("{verb} {job}")).code(1);
         assert!(refused.stderr.contains("belongs to another user"), "{verb}: {}", refused.text());

@@ -1,22 +1,22 @@
-//! The shared daemon at its real places, in a mount namespace of its own: no daemon of a user takes
-//! its place while it is away, and commands wait until it is back.
+//! The shared daemon with its real paths, in a mount namespace of its own: while it is down, no
+//! user's daemon replaces it, and commands wait until it is back.
 
 use std::fs;
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use crate::actor::Run;
+use crate::actor::SiteRun;
 use crate::site::PATIENCE;
 
-/// A machine with a `/var/lib` and a `/run` of its own.
-struct Machine {
+/// Mount namespace with its own `/var/lib` and `/run`.
+struct SharedMachine {
     dir: tempfile::TempDir,
     /// Keeps the namespace; ends when its stdin is closed.
     holder: Child,
 }
 
-impl Machine {
+impl SharedMachine {
     fn new() -> Self {
         let script =
             "mount -t tmpfs tmpfs /var/lib && mount -t tmpfs tmpfs /run && echo ready && read end";
@@ -46,8 +46,8 @@ impl Machine {
         command
     }
 
-    fn words(&self, words: &str) -> Run {
-        Run::of(self.command(words).output().unwrap())
+    fn words(&self, words: &str) -> SiteRun {
+        SiteRun::of(self.command(words).output().unwrap())
     }
 
     /// Starts the shared daemon and waits until it says that it listens.
@@ -61,7 +61,7 @@ impl Machine {
     }
 }
 
-impl Drop for Machine {
+impl Drop for SharedMachine {
     fn drop(&mut self) {
         let _stopped = self.words("stop-daemon --cancel");
         let _gone = self.holder.stdin.take().map(|mut stdin| stdin.write_all(b"\n"));
@@ -72,12 +72,12 @@ impl Drop for Machine {
 #[test]
 #[ignore = "needs root: mounts a /var/lib and a /run of its own"]
 fn no_daemon_of_a_user_stands_in_for_the_shared_one() {
-    let machine = Machine::new();
+    let machine = SharedMachine::new();
     let mut daemon = machine.start();
     let first = machine.words("run --wait -- true").ok();
     assert!(!first.stderr.contains("started one"), "{}", first.stderr);
 
-    // 1. It is away: nothing else takes its place.
+    // 1. While it is down, no other daemon replaces it.
     daemon.kill().unwrap();
     daemon.wait().unwrap();
     let refused = machine.words("run -- true").code(3);
@@ -87,14 +87,14 @@ fn no_daemon_of_a_user_stands_in_for_the_shared_one() {
         refused.stderr
     );
     let refused = machine.words("serve").code(1);
-    assert!(refused.stderr.contains("would own the same devices"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("would allocate the same devices"), "{}", refused.stderr);
     assert!(!machine.dir.path().join(".local/state/muster/daemon.log").exists());
 
     // 2. It restarts: a command waits for it.
     let waiting =
         machine.command("ps -a").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut daemon = machine.start();
-    let answered = Run::of(waiting.wait_with_output().unwrap()).ok();
+    let answered = SiteRun::of(waiting.wait_with_output().unwrap()).ok();
     assert!(answered.stdout.contains("done"), "{}", answered.stdout);
 
     // 3. So does one that has been waiting for a job all along.
@@ -109,14 +109,15 @@ fn no_daemon_of_a_user_stands_in_for_the_shared_one() {
     daemon.wait().unwrap();
     let mut daemon = machine.start();
     fs::write(gate, "").unwrap();
-    let waited = Run::of(waiting.wait_with_output().unwrap());
+    let waited = SiteRun::of(waiting.wait_with_output().unwrap());
     waited.code(5);
 
-    // 4. One that was asked for owns no device, and says that it answers.
+    // 4. A daemon that the user starts explicitly has no real device, and a note says that it is
+    //    used.
     let mut own = machine.command("serve --virtual-gpus=1").stderr(Stdio::null()).spawn().unwrap();
     let deadline = Instant::now() + PATIENCE;
-    while !machine.words("info").stderr.contains("your own daemon answers, not the shared one") {
-        assert!(Instant::now() < deadline, "it does not say who answers");
+    while !machine.words("info").stderr.contains("using your own daemon, not the shared one") {
+        assert!(Instant::now() < deadline, "no note that the own daemon is used");
     }
     machine.words("stop-daemon").ok();
     own.wait().unwrap();

@@ -1,5 +1,5 @@
-//! A machine that two users share: a daemon in system mode with places of its own, gone at the end
-//! whatever happens.
+//! Test site: a daemon in system mode with its own directories, for two users. It is stopped at
+//! the end, also if the test fails.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -13,12 +13,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Gid, Pid, Signal, geteuid, kill_process};
 
-use crate::actor::{Account, Actor};
+use crate::actor::{SiteUser, UnixAccount};
 
-/// Longest wait for anything that should come about by itself; far above what it takes, for busy
-/// machines.
+/// Longest wait for a condition; far more than needed, for busy machines.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks at a condition.
+/// Time between two checks of a condition.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// Groups that the daemon has and no job may inherit: those that read logs and password hashes on
 /// Debian.
@@ -26,22 +25,22 @@ pub const GROUPS_OF_ROOT: [u32; 2] = [4, 42];
 /// A variable of root's that no job may see.
 pub const SECRET_OF_ROOT: &str = "ROOTS_SECRET=c0ffee-of-root";
 
-/// The daemon and its places.
-pub struct Site {
+/// Daemon in system mode with its directories.
+pub struct SharedSite {
     dir: tempfile::TempDir,
     daemon: Option<Child>,
-    accounts: [Account; 2],
+    accounts: [UnixAccount; 2],
 }
 
-impl Site {
-    /// A daemon with so many virtual GPUs.
+impl SharedSite {
+    /// Starts a daemon with `count` simulated GPUs.
     pub fn with_gpus(count: u32) -> Self {
         assert!(geteuid().is_root(), "needs root: jobs must run as two different users");
         let dir = tempfile::tempdir().unwrap();
-        // Users enter it; what is closed to them is closed by the daemon.
+        // Users may enter the directory; the daemon closes what they must not see.
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let mut site = Self { dir, daemon: None, accounts: Account::two() };
-        // Where every user can execute it: a checkout may lie in root's home.
+        let mut site = Self { dir, daemon: None, accounts: UnixAccount::two() };
+        // Copied where every user can execute it: a checkout may be in root's home.
         let built = Path::new(env!("CARGO_BIN_EXE_muster"));
         fs::hard_link(built, site.binary())
             .or_else(|_| fs::copy(built, site.binary()).map(drop))
@@ -56,13 +55,13 @@ impl Site {
         site
     }
 
-    /// A path of the site.
+    /// Returns a path of the site.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    /// A user's own directory, closed to others.
-    pub fn home(&self, account: &Account) -> PathBuf {
+    /// Returns a user's own directory, which is closed to others.
+    pub fn home(&self, account: &UnixAccount) -> PathBuf {
         self.path(&account.name)
     }
 
@@ -74,22 +73,22 @@ impl Site {
         self.path("m/run/muster.sock")
     }
 
-    /// The first user.
-    pub fn alice(&self) -> Actor<'_> {
-        Actor { site: self, account: &self.accounts[0] }
+    /// Returns the first user of the site.
+    pub fn alice(&self) -> SiteUser<'_> {
+        SiteUser { site: self, account: &self.accounts[0] }
     }
 
-    /// The other user.
-    pub fn mallory(&self) -> Actor<'_> {
-        Actor { site: self, account: &self.accounts[1] }
+    /// Returns the second user, who is hostile in some tests.
+    pub fn mallory(&self) -> SiteUser<'_> {
+        SiteUser { site: self, account: &self.accounts[1] }
     }
 
-    /// The administrator.
-    pub fn root(&self) -> Actor<'_> {
-        static ROOT: OnceLock<Account> = OnceLock::new();
-        Actor {
+    /// Returns the administrator, root.
+    pub fn root(&self) -> SiteUser<'_> {
+        static ROOT: OnceLock<UnixAccount> = OnceLock::new();
+        SiteUser {
             site: self,
-            account: ROOT.get_or_init(|| Account { name: "root".into(), uid: 0, gid: 0 }),
+            account: ROOT.get_or_init(|| UnixAccount { name: "root".into(), uid: 0, gid: 0 }),
         }
     }
 
@@ -126,7 +125,7 @@ impl Site {
         self.until("the daemon listens", || UnixStream::connect(self.socket()).is_ok());
     }
 
-    /// Ends the daemon with SIGKILL.
+    /// Kills the daemon with SIGKILL.
     pub fn kill_daemon(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
             daemon.kill().unwrap();
@@ -138,7 +137,7 @@ impl Site {
         self.daemon.as_ref().unwrap().id()
     }
 
-    /// Waits until something is so.
+    /// Waits until a condition holds.
     #[track_caller]
     pub fn until(&self, what: &str, condition: impl Fn() -> bool) {
         let deadline = Instant::now() + PATIENCE;
@@ -158,7 +157,8 @@ impl Site {
 
     /// Every file under the daemon's state and runtime directories, as root sees them.
     pub fn files(&self) -> Vec<PathBuf> {
-        let (mut found, mut open) = (Vec::new(), vec![self.path("m")]);
+        let mut found = Vec::new();
+        let mut open = vec![self.path("m")];
         while let Some(dir) = open.pop() {
             for entry in fs::read_dir(&dir).unwrap().filter_map(Result::ok) {
                 // A socket or a record may be gone by now.
@@ -179,7 +179,7 @@ impl Site {
     }
 }
 
-impl Drop for Site {
+impl Drop for SharedSite {
     fn drop(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
             let stopped = self.root().muster(&["stop-daemon", "--cancel"]);
@@ -203,7 +203,7 @@ pub fn pids() -> Vec<u32> {
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// The words of a process's command line.
+/// Returns the arguments of a process.
 pub fn command_line(pid: u32) -> String {
     let mut line = Vec::new();
     if let Ok(mut file) = File::open(format!("/proc/{pid}/cmdline")) {

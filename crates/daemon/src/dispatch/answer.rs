@@ -1,102 +1,106 @@
-//! Answers to questions, from present state. Nothing here changes anything that lasts.
+//! Responses to queries, from the present state. Changes nothing durable.
 
 use std::collections::BTreeMap;
 
 use muster_api::types::PlannedStart;
 use muster_model::unit::GpuMilli;
-use muster_model::view::{Explanation, State};
+use muster_model::view::{Explanation, JobState};
 use muster_model::{Dependency, ElementId, JobId, NodeId, NodeName, Reason, TaskPlacement};
 use muster_runtime::engine::Engine;
-use muster_runtime::{Receipt, Submission};
+use muster_runtime::{JobSubmission, Receipt};
 
-use super::input::{Ask, LiveJob, Planned, Reply, Status};
-use super::wanted::{Listed, PAGE};
+use super::input::{DispatcherStatus, LiveJob, PlannedTimeline, Query, Reply};
+use super::selection::{ListedJobs, PAGE};
 use super::{Dispatcher, refusal};
-use crate::auth::Owner;
-use crate::failure::Failure;
-use crate::store::{StateStore, What};
+use crate::auth::OwnerAccount;
+use crate::failure::ApiFailure;
+use crate::store::{StateStore, StoredCommands};
 
-/// Sends an answer to whoever still waits for it.
-pub(super) fn send<T>(reply: Reply<T>, answer: Result<T, Failure>) {
-    // A client that has hung up is no concern of anybody's.
+/// Sends a response, if the caller still waits for it.
+pub(super) fn send<T>(reply: Reply<T>, answer: Result<T, ApiFailure>) {
+    // The client may have closed the connection.
     let _gone = reply.send(answer);
 }
 
 impl<S: StateStore> Dispatcher<S> {
-    pub(super) fn answer(&mut self, ask: Ask) {
+    pub(super) fn answer(&mut self, query: Query) {
         let now = self.now();
-        match ask {
-            Ask::Jobs(ids, reply) => {
-                send(reply, self.read(|engine| Ok(engine.some_jobs(now, &ids))))
+        match query {
+            Query::Jobs(ids, reply) => {
+                send(reply, self.read(|engine| Ok(engine.jobs_by_id(now, &ids))))
             }
-            Ask::Listed(wanted, reply) => {
+            Query::Listed(wanted, reply) => {
                 let listed = self.read(|engine| {
                     let (mut jobs, matched) = wanted.choose(engine);
                     let rest = jobs.split_off(jobs.len().min(PAGE));
-                    Ok(Listed { views: engine.some_jobs(now, &jobs), rest, matched })
+                    Ok(ListedJobs { views: engine.jobs_by_id(now, &jobs), rest, matched })
                 });
                 send(reply, listed);
             }
-            Ask::Owner(job, reply) => {
+            Query::Owner(job, reply) => {
                 send(
                     reply,
-                    self.read(|engine| Ok(engine.job_spec(job).map(|spec| Owner::of_job(&spec)))),
+                    self.read(|engine| {
+                        Ok(engine.job_spec(job).map(|spec| OwnerAccount::of_job(&spec)))
+                    }),
                 );
             }
-            Ask::Job(job, reply) => {
+            Query::Job(job, reply) => {
                 let answer = self.live_job(job);
                 send(reply, answer);
             }
-            Ask::Element(element, reply) => {
+            Query::Element(element, reply) => {
                 send(reply, self.read(|engine| Ok(engine.element(now, element))))
             }
-            Ask::Explain(job, index, reply) => {
+            Query::Explain(job, index, reply) => {
                 let answer = self.explain(job, index);
                 send(reply, answer);
             }
-            Ask::DryRun(submission, reply) => {
+            Query::DryRun(submission, reply) => {
                 let answer = self.dry_run(submission);
                 send(reply, answer);
             }
-            Ask::Receipt(user, key, reply) => {
-                send(reply, self.runtime.store().receipt(&user, &key).map_err(Failure::Store));
+            Query::Receipt(user, key, reply) => {
+                send(reply, self.runtime.store().receipt(&user, &key).map_err(ApiFailure::Store));
             }
-            Ask::Queues(reply) => send(reply, self.read(|engine| Ok(engine.queues(now)))),
-            Ask::Nodes(reply) => send(reply, self.read(|engine| Ok(engine.nodes()))),
-            Ask::Windows(reply) => send(reply, self.read(|engine| Ok(engine.windows(now)))),
-            Ask::Usage(reply) => send(
+            Query::Queues(reply) => send(reply, self.read(|engine| Ok(engine.queues(now)))),
+            Query::Nodes(reply) => send(reply, self.read(|engine| Ok(engine.nodes()))),
+            Query::AdvanceReservations(reply) => {
+                send(reply, self.read(|engine| Ok(engine.advance_reservations(now))))
+            }
+            Query::Usage(reply) => send(
                 reply,
                 self.read(|engine| {
                     let rows = engine.usage_decayed(now).into_iter();
                     Ok(rows.map(|(user, queue, secs)| ((user, queue), secs)).collect())
                 }),
             ),
-            Ask::Planned(reply) => send(reply, self.read(|engine| Ok(planned(engine)))),
-            Ask::State(reply) => {
+            Query::Planned(reply) => send(reply, self.read(|engine| Ok(planned(engine)))),
+            Query::State(reply) => {
                 send(reply, self.read(|engine| Ok((now, Box::new(engine.snapshot())))))
             }
-            Ask::Status(reply) => send(reply, Ok(self.status())),
+            Query::Status(reply) => send(reply, Ok(self.status())),
         }
     }
 
-    fn read<T>(&self, ask: impl FnOnce(&Engine) -> Result<T, Failure>) -> Result<T, Failure> {
+    fn read<T>(&self, ask: impl FnOnce(&Engine) -> Result<T, ApiFailure>) -> Result<T, ApiFailure> {
         self.runtime.engine().ok_or_else(|| self.unavailable()).and_then(ask)
     }
 
-    fn live_job(&mut self, job: JobId) -> Result<Option<LiveJob>, Failure> {
+    fn live_job(&mut self, job: JobId) -> Result<Option<LiveJob>, ApiFailure> {
         let now = self.now();
         let view = self.read(|engine| Ok(engine.job(now, job)))?;
         let Some(view) = view else { return Ok(None) };
         let payload = self.runtime.store().payload(muster_model::PayloadId(job.0))?;
         let spec = self.runtime.engine().and_then(|engine| engine.job_spec(job));
-        Ok(Some(LiveJob { view, what: payload.map(What::from), spec }))
+        Ok(Some(LiveJob { view, stored: payload.map(StoredCommands::from), spec }))
     }
 
-    fn explain(&mut self, job: JobId, index: Option<u32>) -> Result<Explanation, Failure> {
+    fn explain(&mut self, job: JobId, index: Option<u32>) -> Result<Explanation, ApiFailure> {
         let now = self.now();
         let gone = self.unavailable();
         let engine = self.runtime.engine_mut().ok_or(gone)?;
-        let spec = engine.job_spec(job).ok_or_else(|| Failure::no_job(job))?;
+        let spec = engine.job_spec(job).ok_or_else(|| ApiFailure::no_job(job))?;
         let index = match (index, &spec.array) {
             (Some(index), _) => index,
             (None, None) => first_waiting(engine, now, job, 0..spec.element_count()).unwrap_or(0),
@@ -107,11 +111,14 @@ impl<S: StateStore> Dispatcher<S> {
         let element = ElementId { job, index };
         engine
             .explain(now, element)
-            .ok_or_else(|| Failure::NotFound(format!("job {job} has no element {index}")))
+            .ok_or_else(|| ApiFailure::NotFound(format!("job {job} has no element {index}")))
     }
 
-    /// Judges the jobs as a step would, and explains each as if the others were not there yet.
-    fn dry_run(&mut self, submission: Submission) -> Result<(Receipt, Vec<Explanation>), Failure> {
+    /// Judges the jobs as a step would, and explains each as if the others were not submitted yet.
+    fn dry_run(
+        &mut self,
+        submission: JobSubmission,
+    ) -> Result<(Receipt, Vec<Explanation>), ApiFailure> {
         let now = self.now();
         let drafts = submission.drafts.clone();
         let receipt = self.runtime.judge(submission).map_err(refusal::failure)?;
@@ -130,27 +137,28 @@ impl<S: StateStore> Dispatcher<S> {
         Ok((receipt, explanations))
     }
 
-    fn status(&mut self) -> Status {
+    fn status(&mut self) -> DispatcherStatus {
         let mut warnings = self.warnings.clone();
-        if let Some(trouble) = &self.trouble {
+        if let Some(failure) = &self.store_failure {
             warnings.push(format!(
-                "{}; submissions are refused until that is over, running jobs go on ({})",
-                trouble.error,
-                trouble.error.hint()
+                "{}; submissions are rejected until then, running jobs continue ({})",
+                failure.error,
+                failure.error.hint()
             ));
         }
-        if !self.defects.is_empty() {
+        if !self.violations.is_empty() {
             warnings.push(format!(
-                "a plan broke an invariant and was dropped, please report it: {}",
-                self.defects.join("; ")
+                "a plan violated an invariant and was dropped, please report it: {}",
+                self.violations.join("; ")
             ));
         }
         let now = self.now();
-        Status { now, revision: *self.published.revision.borrow(), warnings }
+        DispatcherStatus { now, revision: *self.published.revision.borrow(), warnings }
     }
 }
 
-/// A job that does not exist yet cannot be asked about: what waits for it has no start of its own.
+/// Adds a dependency on a job of the same dry run, which does not exist yet: the dependent job has
+/// no start of its own.
 fn wait_for(explanation: &mut Explanation, dependency: &Dependency) {
     explanation.reasons.insert(0, Reason::Dependency { on: dependency.job, kind: dependency.kind });
     explanation.eta = None;
@@ -165,11 +173,11 @@ fn first_waiting(
 ) -> Option<u32> {
     indices.find(|index| {
         let view = engine.element(now, ElementId { job, index: *index });
-        view.is_some_and(|view| matches!(view.state, State::Pending | State::Held))
+        view.is_some_and(|view| matches!(view.state, JobState::Pending | JobState::Held))
     })
 }
 
-fn planned(engine: &Engine) -> Planned {
+fn planned(engine: &Engine) -> PlannedTimeline {
     let starts = engine.reservations().iter().map(|reservation| PlannedStart {
         element: reservation.element,
         name: engine
@@ -188,7 +196,7 @@ fn planned(engine: &Engine) -> Planned {
         .iter()
         .flat_map(|node| node.devices.iter().map(|device| (node.name.clone(), device.index)))
         .collect();
-    Planned { starts, nodes, devices }
+    PlannedTimeline { starts, nodes, devices }
 }
 
 fn held(placement: &[TaskPlacement]) -> GpuMilli {

@@ -1,28 +1,28 @@
-//! Before the first input: what the durable state stands for is handed to the backend again, and
-//! what the backend offers now goes into the state.
+//! Start of the dispatcher: passes the durable state to the backend, and the backend's nodes to the
+//! engine, before the first input.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use muster_backends::driver::Expected;
+use muster_backends::driver::ExpectedTask;
 use muster_model::{Effect, Event, NodeId, NodeName, NodeSpec, QueueTree, Time};
-use muster_runtime::{Input as Cause, StepFailure, StoreError};
+use muster_runtime::{StepFailure, StepInput as Cause, StoreError};
 
 use super::{Dispatcher, SiteFacts};
 use crate::store::StateStore;
 
 impl<S: StateStore> Dispatcher<S> {
-    /// Re-adopts and re-sends, then takes one step with the nodes (and queues) as they are now.
+    /// Adopts tasks and repeats effects, then takes one step with the present nodes (and queues).
     pub(crate) fn boot(&mut self, queues: Option<QueueTree>) -> Result<(), StoreError> {
-        // 1. What ended while no daemon ran has ended then.
+        // 1. Tasks that ended while no daemon ran are recorded as of their end.
         let now = self.now();
         let past = self.backend.past(&self.expected());
         let past =
             past.into_iter().map(|past| (past.at.min(now), Event::Task(past.report))).collect();
-        let recalled = self.runtime.recall(past)?;
+        let recalled = self.runtime.apply_past(past)?;
 
-        // 2. A gang whose order never left gets it now, so that the backend knows of its tasks when
-        //    it is asked what became of them; the rest follows what they say.
+        // 2. A gang whose order was never sent gets it now, so that the backend knows its tasks
+        // before it adopts; other effects follow the reports.
         let Some(engine) = self.runtime.engine() else { return Ok(()) };
         let (prepare, rest): (Vec<Effect>, Vec<Effect>) = engine
             .outstanding()
@@ -35,7 +35,7 @@ impl<S: StateStore> Dispatcher<S> {
         self.carry_out(recalled);
         self.carry_out(rest);
 
-        // 3. Nodes and queues as they are now.
+        // 3. Present nodes and queues.
         let causes: Vec<Cause> = causes.into_iter().map(Cause::Event).collect();
         let step = self.runtime.step(now, causes).map_err(|StepFailure { error, .. }| error)?;
         for refused in step.answers.iter().filter_map(|answer| answer.as_ref().err()) {
@@ -47,13 +47,13 @@ impl<S: StateStore> Dispatcher<S> {
         Ok(())
     }
 
-    /// Tasks that the durable state has as not over.
-    fn expected(&self) -> Vec<Expected> {
+    /// Returns the tasks that have not ended according to the durable state.
+    fn expected(&self) -> Vec<ExpectedTask> {
         let tasks = self.runtime.engine().map(|engine| engine.expected_tasks()).unwrap_or_default();
-        tasks.into_iter().map(|(id, rank, node)| Expected { id, rank, node }).collect()
+        tasks.into_iter().map(|(id, rank, node)| ExpectedTask { id, rank, node }).collect()
     }
 
-    /// What specs are checked against, as the engine has it.
+    /// Publishes the nodes and queues that specs are checked against.
     pub(super) fn publish_site(&self) {
         let (Some(engine), Some(queues)) = (self.runtime.engine(), self.runtime.queues()) else {
             return;
@@ -64,8 +64,8 @@ impl<S: StateStore> Dispatcher<S> {
         self.published.site.send_replace(Arc::new(SiteFacts { nodes, queues }));
     }
 
-    /// Nodes that the backend offers differently than the engine has them, and nodes that it no
-    /// longer offers.
+    /// Returns events for nodes that the backend offers differently than the engine has them, and
+    /// for nodes that it no longer offers.
     fn node_changes(&self) -> Vec<Event> {
         let Some(engine) = self.runtime.engine() else { return Vec::new() };
         let offered = self.backend.nodes();
@@ -74,7 +74,7 @@ impl<S: StateStore> Dispatcher<S> {
         let mut events = Vec::new();
         for known in specs(engine) {
             if up[&known.name] && !offered.iter().any(|node| node.name == known.name) {
-                let reason = "this machine has another name now".into();
+                let reason = "this machine has been renamed".into();
                 events.push(Event::NodeLost { node: known.name.clone(), reason });
             }
         }
@@ -87,24 +87,24 @@ impl<S: StateStore> Dispatcher<S> {
         events
     }
 
-    /// Lets go of what retention no longer asks for, logs first.
+    /// Deletes data beyond its retention time, logs first.
     pub(super) fn prune_when_due(&mut self, now: Time) {
-        if now.since(self.pruned) < super::PRUNE_EVERY || self.trouble.is_some() {
+        if now.since(self.pruned) < super::PRUNE_EVERY || self.store_failure.is_some() {
             return;
         }
         match self.prune(now) {
-            // More may be left: the next turn goes on, so that letting go keeps up with any rate of
-            // ending.
+            // More may be left: the next round continues, so that deletion keeps up with any rate
+            // of ended jobs.
             Ok(1..) => {}
             Ok(0) => self.pruned = now,
             Err(error) => {
                 self.pruned = now;
-                tracing::warn!(%error, "old history could not be let go of");
+                tracing::warn!(%error, "old history could not be deleted");
             }
         }
     }
 
-    /// Lets go of a bounded number of old jobs; answers how many.
+    /// Deletes a bounded number of old jobs; returns the number.
     fn prune(&mut self, now: Time) -> Result<usize, StoreError> {
         let jobs = self.runtime.store().expired(now, &self.retention)?;
         for job in &jobs {

@@ -1,10 +1,10 @@
-//! Durable decisions become commands of the backend. An order that cannot be made is reported as
-//! refused, as a backend would.
+//! Conversion of durable decisions into commands of the backend. An order that cannot be made is
+//! reported as refused, as a backend would do.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use muster_backends::driver::Command;
+use muster_backends::driver::BackendCommand;
 use muster_model::{
     AttemptId, Effect, Event, Observation, Payload, PayloadId, Rank, TaskPlacement, TaskReport,
 };
@@ -14,16 +14,17 @@ use super::Dispatcher;
 use crate::orders;
 use crate::store::StateStore;
 
-/// Payloads kept at hand: an array starts many elements of one. Environments are a few KiB each.
+/// Most cached payloads: an array starts many elements with one payload. Environments are a few KiB
+/// each.
 const KEPT_PAYLOADS: usize = 64;
 
-/// Payloads at hand; the oldest gives way.
+/// Cache of payloads; evicts the oldest one.
 #[derive(Debug, Default)]
-pub(crate) struct Payloads {
+pub(crate) struct PayloadCache {
     kept: BTreeMap<PayloadId, Arc<Payload>>,
 }
 
-impl Payloads {
+impl PayloadCache {
     fn get<S: StateStore>(
         &mut self,
         store: &S,
@@ -42,17 +43,17 @@ impl Payloads {
 }
 
 impl<S: StateStore> Dispatcher<S> {
-    /// Hands effects to the backend, in order.
+    /// Passes effects to the backend, in order.
     pub(super) fn carry_out(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
                 Effect::Prepare { id, placement, payload } => self.prepare(id, &placement, payload),
-                Effect::Go { id } => self.backend.execute(Command::Go(id)),
+                Effect::Go { id } => self.backend.execute(BackendCommand::Go(id)),
                 Effect::Checkpoint { id, request } => {
-                    self.backend.execute(Command::Checkpoint(id, request));
+                    self.backend.execute(BackendCommand::Checkpoint(id, request));
                 }
-                Effect::Stop { id, cause } => self.backend.execute(Command::Stop(id, cause)),
-                Effect::Forget { id } => self.backend.execute(Command::Forget(id)),
+                Effect::Stop { id, cause } => self.backend.execute(BackendCommand::Stop(id, cause)),
+                Effect::Forget { id } => self.backend.execute(BackendCommand::Forget(id)),
             }
         }
     }
@@ -62,7 +63,7 @@ impl<S: StateStore> Dispatcher<S> {
             Ok(payload) => match self.runtime.engine() {
                 Some(engine) => orders::gang_order(engine, id, placement, payload.as_deref())
                     .map_err(|error| error.to_string()),
-                // Without an engine nothing was decided; the effect comes again when there is one.
+                // Without an engine nothing was decided; the effect is repeated when there is one.
                 None => return,
             },
             Err(error) => Err(error.to_string()),
@@ -70,11 +71,11 @@ impl<S: StateStore> Dispatcher<S> {
         match order {
             Ok(order) => {
                 let waits_for_others = order.tasks.len() > 1;
-                self.backend.execute(Command::Prepare(Arc::new(order)));
-                // A task alone waits for no other: it may run as soon as it is prepared, without
-                // asking the engine again.
+                self.backend.execute(BackendCommand::Prepare(Arc::new(order)));
+                // A single task waits for no other rank: it may run as soon as it is prepared,
+                // without another step of the engine.
                 if !waits_for_others {
-                    self.backend.execute(Command::Go(id));
+                    self.backend.execute(BackendCommand::Go(id));
                 }
             }
             Err(reason) => self.refuse(id, placement.len(), &reason),
@@ -86,7 +87,7 @@ impl<S: StateStore> Dispatcher<S> {
         let reason: Arc<str> = reason.into();
         let reports = (0..tasks).map(|rank| {
             let what = Observation::Refused { reason: reason.clone() };
-            Event::Task(TaskReport { id, rank: Rank(rank as u32), what })
+            Event::Task(TaskReport { id, rank: Rank(rank as u32), observation: what })
         });
         self.pending.extend(reports);
     }

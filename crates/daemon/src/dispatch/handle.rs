@@ -1,36 +1,37 @@
-//! The way to the dispatcher for everybody else: a question goes in, its answer comes back. Holds
-//! no state.
+//! Handle to the dispatcher: sends requests and awaits the responses. Stateless.
 
 use std::collections::BTreeMap;
 
-use muster_api::Action;
+use muster_api::JobAction;
 use muster_api::types::ActionResponse;
-use muster_model::view::{ElementView, Explanation, JobView, NodeView, QueueView, WindowView};
+use muster_model::view::{
+    AdvanceReservationView, ElementView, Explanation, JobView, NodeView, QueueView,
+};
 use muster_model::{ElementId, Event, JobId, QueueName, QueueTree, Time, UserName};
 use muster_runtime::engine::Snapshot;
-use muster_runtime::{Receipt, Submission};
+use muster_runtime::{JobSubmission, Receipt};
 use tokio::sync::{mpsc, oneshot};
 
-use super::input::{Ask, Input, LiveJob, Planned, Reply, Status};
-use super::wanted::{Listed, Wanted};
-use crate::auth::{Caller, Owner};
-use crate::failure::Failure;
+use super::input::{DispatcherInput, DispatcherStatus, LiveJob, PlannedTimeline, Query, Reply};
+use super::selection::{ListSelection, ListedJobs};
+use crate::auth::{Caller, OwnerAccount};
+use crate::failure::ApiFailure;
 
-/// Sends inputs to the dispatcher. Clones share it. The queue is unbounded, and bounded in effect:
-/// a connection has one request in it at most, or the targets of one bulk request, which are
-/// bounded, and connections are counted.
+/// Sender of inputs to the dispatcher; clones share the queue. The queue is unbounded but its
+/// length is limited in effect: a connection has at most one request in it, or the bounded targets
+/// of one bulk request, and the number of connections is limited.
 #[derive(Clone, Debug)]
 pub(crate) struct Handle {
-    inputs: mpsc::UnboundedSender<Input>,
+    inputs: mpsc::UnboundedSender<DispatcherInput>,
 }
 
 impl Handle {
-    pub(crate) fn new(inputs: mpsc::UnboundedSender<Input>) -> Self {
+    pub(crate) fn new(inputs: mpsc::UnboundedSender<DispatcherInput>) -> Self {
         Self { inputs }
     }
 
-    pub(crate) async fn submit(&self, submission: Submission) -> Result<Receipt, Failure> {
-        self.send(|reply| Input::Submit { submission, reply }).await
+    pub(crate) async fn submit(&self, submission: JobSubmission) -> Result<Receipt, ApiFailure> {
+        self.send(|reply| DispatcherInput::Submit { submission, reply }).await
     }
 
     pub(crate) async fn act(
@@ -38,114 +39,125 @@ impl Handle {
         caller: Caller,
         job: JobId,
         index: Option<u32>,
-        action: Action,
-    ) -> Result<ActionResponse, Failure> {
-        self.send(|reply| Input::Act { caller, job, index, action, reply }).await
+        action: JobAction,
+    ) -> Result<ActionResponse, ApiFailure> {
+        self.send(|reply| DispatcherInput::Act { caller, job, index, action, reply }).await
     }
 
-    pub(crate) async fn set_queues(&self, tree: Box<QueueTree>) -> Result<ActionResponse, Failure> {
-        self.send(|reply| Input::SetQueues { tree, reply }).await
+    pub(crate) async fn set_queues(
+        &self,
+        tree: Box<QueueTree>,
+    ) -> Result<ActionResponse, ApiFailure> {
+        self.send(|reply| DispatcherInput::SetQueues { tree, reply }).await
     }
 
-    /// A drain or a reservation, or its end; `word` is the answer when it is accepted.
+    /// Sets or ends a drain or an advance reservation; `word` is the response when it is accepted.
     pub(crate) async fn change_node(
         &self,
         event: Event,
         word: String,
-    ) -> Result<ActionResponse, Failure> {
-        self.send(|reply| Input::ChangeNode { event, word, reply }).await
+    ) -> Result<ActionResponse, ApiFailure> {
+        self.send(|reply| DispatcherInput::ChangeNode { event, word, reply }).await
     }
 
-    pub(crate) async fn jobs(&self, ids: Vec<JobId>) -> Result<Vec<JobView>, Failure> {
-        self.ask(|reply| Ask::Jobs(ids, reply)).await
+    pub(crate) async fn jobs(&self, ids: Vec<JobId>) -> Result<Vec<JobView>, ApiFailure> {
+        self.ask(|reply| Query::Jobs(ids, reply)).await
     }
 
-    /// Jobs in memory that a filter asks for.
-    pub(crate) async fn listed(&self, wanted: Wanted) -> Result<Listed, Failure> {
-        self.ask(|reply| Ask::Listed(Box::new(wanted), reply)).await
+    /// Returns the jobs in memory that a filter matches.
+    pub(crate) async fn listed(&self, wanted: ListSelection) -> Result<ListedJobs, ApiFailure> {
+        self.ask(|reply| Query::Listed(Box::new(wanted), reply)).await
     }
 
-    pub(crate) async fn owner(&self, job: JobId) -> Result<Option<Owner>, Failure> {
-        self.ask(|reply| Ask::Owner(job, reply)).await
+    pub(crate) async fn owner(&self, job: JobId) -> Result<Option<OwnerAccount>, ApiFailure> {
+        self.ask(|reply| Query::Owner(job, reply)).await
     }
 
-    pub(crate) async fn job(&self, job: JobId) -> Result<Option<LiveJob>, Failure> {
-        self.ask(|reply| Ask::Job(job, reply)).await
+    pub(crate) async fn job(&self, job: JobId) -> Result<Option<LiveJob>, ApiFailure> {
+        self.ask(|reply| Query::Job(job, reply)).await
     }
 
-    pub(crate) async fn element(&self, element: ElementId) -> Result<Option<ElementView>, Failure> {
-        self.ask(|reply| Ask::Element(element, reply)).await
+    pub(crate) async fn element(
+        &self,
+        element: ElementId,
+    ) -> Result<Option<ElementView>, ApiFailure> {
+        self.ask(|reply| Query::Element(element, reply)).await
     }
 
     pub(crate) async fn explain(
         &self,
         job: JobId,
         index: Option<u32>,
-    ) -> Result<Explanation, Failure> {
-        self.ask(|reply| Ask::Explain(job, index, reply)).await
+    ) -> Result<Explanation, ApiFailure> {
+        self.ask(|reply| Query::Explain(job, index, reply)).await
     }
 
     pub(crate) async fn dry_run(
         &self,
-        submission: Submission,
-    ) -> Result<(Receipt, Vec<Explanation>), Failure> {
-        self.ask(|reply| Ask::DryRun(submission, reply)).await
+        submission: JobSubmission,
+    ) -> Result<(Receipt, Vec<Explanation>), ApiFailure> {
+        self.ask(|reply| Query::DryRun(submission, reply)).await
     }
 
     pub(crate) async fn receipt(
         &self,
         user: UserName,
         key: String,
-    ) -> Result<Option<Receipt>, Failure> {
-        self.ask(|reply| Ask::Receipt(user, key, reply)).await
+    ) -> Result<Option<Receipt>, ApiFailure> {
+        self.ask(|reply| Query::Receipt(user, key, reply)).await
     }
 
-    pub(crate) async fn queues(&self) -> Result<Vec<QueueView>, Failure> {
-        self.ask(Ask::Queues).await
+    pub(crate) async fn queues(&self) -> Result<Vec<QueueView>, ApiFailure> {
+        self.ask(Query::Queues).await
     }
 
-    pub(crate) async fn nodes(&self) -> Result<Vec<NodeView>, Failure> {
-        self.ask(Ask::Nodes).await
+    pub(crate) async fn nodes(&self) -> Result<Vec<NodeView>, ApiFailure> {
+        self.ask(Query::Nodes).await
     }
 
-    pub(crate) async fn windows(&self) -> Result<Vec<WindowView>, Failure> {
-        self.ask(Ask::Windows).await
+    pub(crate) async fn advance_reservations(
+        &self,
+    ) -> Result<Vec<AdvanceReservationView>, ApiFailure> {
+        self.ask(Query::AdvanceReservations).await
     }
 
-    pub(crate) async fn usage(&self) -> Result<BTreeMap<(UserName, QueueName), u64>, Failure> {
-        self.ask(Ask::Usage).await
+    pub(crate) async fn usage(&self) -> Result<BTreeMap<(UserName, QueueName), u64>, ApiFailure> {
+        self.ask(Query::Usage).await
     }
 
-    pub(crate) async fn planned(&self) -> Result<Planned, Failure> {
-        self.ask(Ask::Planned).await
+    pub(crate) async fn planned(&self) -> Result<PlannedTimeline, ApiFailure> {
+        self.ask(Query::Planned).await
     }
 
-    pub(crate) async fn state(&self) -> Result<(Time, Box<Snapshot>), Failure> {
-        self.ask(Ask::State).await
+    pub(crate) async fn state(&self) -> Result<(Time, Box<Snapshot>), ApiFailure> {
+        self.ask(Query::State).await
     }
 
-    pub(crate) async fn status(&self) -> Result<Status, Failure> {
-        self.ask(Ask::Status).await
+    pub(crate) async fn status(&self) -> Result<DispatcherStatus, ApiFailure> {
+        self.ask(Query::Status).await
     }
 
-    /// Makes the dispatcher look at its clock.
+    /// Makes the dispatcher read its clock.
     pub(crate) fn wake(&self) {
-        // Gone means stopping; there is nothing left to wake.
-        let _gone = self.inputs.send(Input::Wake);
+        // The dispatcher may have stopped already.
+        let _gone = self.inputs.send(DispatcherInput::Wake);
     }
 
-    /// Asks the dispatcher to finish what is queued and end.
+    /// Makes the dispatcher process the queued inputs and stop.
     pub(crate) fn stop(&self) {
-        let _gone = self.inputs.send(Input::Stop);
+        let _gone = self.inputs.send(DispatcherInput::Stop);
     }
 
-    async fn ask<T>(&self, question: impl FnOnce(Reply<T>) -> Ask) -> Result<T, Failure> {
-        self.send(|reply| Input::Ask(question(reply))).await
+    async fn ask<T>(&self, question: impl FnOnce(Reply<T>) -> Query) -> Result<T, ApiFailure> {
+        self.send(|reply| DispatcherInput::Ask(question(reply))).await
     }
 
-    async fn send<T>(&self, input: impl FnOnce(Reply<T>) -> Input) -> Result<T, Failure> {
+    async fn send<T>(
+        &self,
+        input: impl FnOnce(Reply<T>) -> DispatcherInput,
+    ) -> Result<T, ApiFailure> {
         let (reply, answer) = oneshot::channel();
-        self.inputs.send(input(reply)).map_err(|_| Failure::stopping())?;
-        answer.await.map_err(|_| Failure::stopping())?
+        self.inputs.send(input(reply)).map_err(|_| ApiFailure::stopping())?;
+        answer.await.map_err(|_| ApiFailure::stopping())?
     }
 }

@@ -1,148 +1,150 @@
-//! Everything that can wake the dispatcher, as one closed enum, and the answers it owes. Nothing
-//! else changes state.
+//! Inputs of the dispatcher, as one closed enum, and the responses to them. Nothing else changes
+//! state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use muster_api::Action;
+use muster_api::JobAction;
 use muster_api::types::{ActionResponse, PlannedStart};
 use muster_backends::driver::Report;
 use muster_model::unit::Time;
-use muster_model::view::{ElementView, Explanation, JobView, NodeView, QueueView, WindowView};
+use muster_model::view::{
+    AdvanceReservationView, ElementView, Explanation, JobView, NodeView, QueueView,
+};
 use muster_model::{
     ElementId, Event, JobId, JobSpec, NodeId, NodeName, QueueName, QueueTree, TaskPlacement,
     UserName,
 };
 use muster_runtime::engine::Snapshot;
-use muster_runtime::{Receipt, Submission};
+use muster_runtime::{JobSubmission, Receipt};
 use tokio::sync::oneshot;
 
-use super::wanted::{Listed, Wanted};
-use crate::auth::{Caller, Owner};
-use crate::failure::Failure;
-use crate::store::What;
+use super::selection::{ListSelection, ListedJobs};
+use crate::auth::{Caller, OwnerAccount};
+use crate::failure::ApiFailure;
+use crate::store::StoredCommands;
 
-/// Where an answer goes. A caller that has gone away is no error.
-pub(crate) type Reply<T> = oneshot::Sender<Result<T, Failure>>;
+/// Channel for the response. A caller that no longer waits is no error.
+pub(crate) type Reply<T> = oneshot::Sender<Result<T, ApiFailure>>;
 
-/// One cause.
+/// Input of the dispatcher.
 #[derive(Debug)]
-pub(crate) enum Input {
-    /// Jobs, checked against the site.
+pub(crate) enum DispatcherInput {
+    /// Submit jobs, which were checked against the site.
     Submit {
-        /// The jobs.
-        submission: Submission,
-        /// Gets numbers.
+        /// Jobs to submit, as checked.
+        submission: JobSubmission,
+        /// Channel for the job numbers.
         reply: Reply<Receipt>,
     },
-    /// Cancel, hold, release, requeue, checkpoint.
+    /// Take an action on a job: cancel, hold, release, requeue, checkpoint or scale.
     Act {
-        /// Who asks.
+        /// User that asks for it.
         caller: Caller,
-        /// What.
+        /// Job to act on.
         job: JobId,
-        /// One element, or all.
+        /// Index of one element; `None` means all.
         index: Option<u32>,
-        /// To do what.
-        action: Action,
-        /// Gets a word.
+        /// Action to take on it.
+        action: JobAction,
+        /// Channel for the result.
         reply: Reply<ActionResponse>,
     },
-    /// Another queue tree.
+    /// Replace the queue tree.
     SetQueues {
-        /// The tree.
+        /// Queue tree that replaces the present one.
         tree: Box<QueueTree>,
-        /// Gets a word.
+        /// Channel for the result.
         reply: Reply<ActionResponse>,
     },
-    /// A node or some of its devices go out of service, come back, or are set aside.
+    /// Set or end a drain or an advance reservation.
     ChangeNode {
-        /// As the engine is told.
+        /// Event for the engine.
         event: Event,
-        /// What the caller is told.
+        /// Message of the response.
         word: String,
-        /// Gets a word.
+        /// Channel for the result.
         reply: Reply<ActionResponse>,
     },
-    /// A question; changes nothing.
-    Ask(Ask),
-    /// A backend saw something.
+    /// Answer a query, without any change.
+    Ask(Query),
+    /// Process a report of the backend.
     Report(Report),
-    /// A time has come, or a test's clock has moved.
+    /// Read the clock: a timer has expired, or a test's clock has moved.
     Wake,
-    /// Finish what is queued and end.
+    /// Process the queued inputs and stop.
     Stop,
 }
 
-/// A question about present state.
+/// Query of the present state.
 #[derive(Debug)]
-pub(crate) enum Ask {
-    /// Jobs of these numbers that are in memory.
+pub(crate) enum Query {
+    /// Return jobs in memory by number.
     Jobs(Vec<JobId>, Reply<Vec<JobView>>),
-    /// Jobs in memory that a filter asks for.
-    Listed(Box<Wanted>, Reply<Listed>),
-    /// Whose a job in memory is.
-    Owner(JobId, Reply<Option<Owner>>),
-    /// One job in memory.
+    /// Return the jobs in memory that a filter matches.
+    Listed(Box<ListSelection>, Reply<ListedJobs>),
+    /// Return the owner of a job in memory.
+    Owner(JobId, Reply<Option<OwnerAccount>>),
+    /// Return one job in memory.
     Job(JobId, Reply<Option<LiveJob>>),
-    /// One element in memory.
+    /// Return one element in memory.
     Element(ElementId, Reply<Option<ElementView>>),
-    /// Why it waits; `None` asks for the first element that waits.
+    /// Explain an element; `None` means the first pending element.
     Explain(JobId, Option<u32>, Reply<Explanation>),
-    /// What would happen to these jobs.
-    DryRun(Submission, Reply<(Receipt, Vec<Explanation>)>),
-    /// The answer that this key of this user got.
+    /// Report what would happen to these jobs.
+    DryRun(JobSubmission, Reply<(Receipt, Vec<Explanation>)>),
+    /// Return the receipt of a user's idempotency key.
     Receipt(UserName, String, Reply<Option<Receipt>>),
-    /// Queues.
+    /// Return all queues with their usage.
     Queues(Reply<Vec<QueueView>>),
-    /// Nodes.
+    /// Return all nodes with their devices.
     Nodes(Reply<Vec<NodeView>>),
-    /// Advance reservations.
-    Windows(Reply<Vec<WindowView>>),
-    /// Decayed GPU-seconds by user and queue.
+    /// Return all advance reservations.
+    AdvanceReservations(Reply<Vec<AdvanceReservationView>>),
+    /// Return decayed GPU-seconds by user and queue.
     Usage(Reply<BTreeMap<(UserName, QueueName), u64>>),
-    /// Planned starts and names of nodes.
-    Planned(Reply<Planned>),
-    /// The whole state as it is durable, and when it was.
+    /// Return planned starts and names of nodes.
+    Planned(Reply<PlannedTimeline>),
+    /// Return the whole durable state, and its instant.
     State(Reply<(Time, Box<Snapshot>)>),
-    /// The clock, and what users should be warned of.
-    Status(Reply<Status>),
+    /// Return the clock and the warnings for users.
+    Status(Reply<DispatcherStatus>),
 }
 
-/// A job in memory.
+/// Job in the engine's memory.
 #[derive(Clone, Debug)]
 pub(crate) struct LiveJob {
-    /// The row.
+    /// View of the job.
     pub(crate) view: JobView,
-    /// What it runs.
-    pub(crate) what: Option<What>,
-    /// What it asked for.
+    /// Commands and directory of the job.
+    pub(crate) stored: Option<StoredCommands>,
+    /// Spec of the job.
     pub(crate) spec: Option<Arc<JobSpec>>,
 }
 
-/// The timeline's future, and what its past needs to be drawn.
+/// Planned starts, and the names that the timeline needs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Planned {
-    /// Reserved starts.
+pub(crate) struct PlannedTimeline {
+    /// Planned starts with a reservation.
     pub(crate) starts: Vec<PlannedStart>,
-    /// Where they will be.
+    /// Names of nodes by number.
     pub(crate) nodes: BTreeMap<NodeId, NodeName>,
-    /// Every device.
+    /// Every device of every node.
     pub(crate) devices: Vec<(NodeName, u16)>,
 }
 
-/// How the dispatcher is.
+/// Status of the dispatcher.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Status {
-    /// The clock.
+pub(crate) struct DispatcherStatus {
+    /// Present instant by the daemon's clock.
     pub(crate) now: Time,
-    /// Grows with every durable change.
+    /// Revision, which grows with every durable change.
     pub(crate) revision: u64,
-    /// What users should see.
+    /// Warnings that users should see.
     pub(crate) warnings: Vec<String>,
 }
 
-/// Placement of a rank on a named node; kept here because the store knows node numbers only.
+/// Returns the name of the node that a rank is placed on; the store has only node numbers.
 pub(crate) fn on_node(nodes: &BTreeMap<NodeId, NodeName>, place: &TaskPlacement) -> NodeName {
     nodes.get(&place.node).cloned().unwrap_or_else(|| format!("node {}", place.node).into())
 }

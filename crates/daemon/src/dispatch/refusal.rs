@@ -1,110 +1,107 @@
-//! The engine's refusals in the API's words.
+//! Conversion of the engine's rejections into API errors.
 
 use muster_model::{Reason, Time};
 use muster_report::Style;
-use muster_runtime::Refused;
-use muster_runtime::engine::Refusal;
+use muster_runtime::RefusedInput;
+use muster_runtime::engine::EventRefusal;
 
-use crate::failure::Failure;
+use crate::failure::ApiFailure;
 
-/// What the client is told.
-pub(super) fn failure(refused: Refused) -> Failure {
+/// Returns the API error for a rejection.
+pub(super) fn failure(refused: RefusedInput) -> ApiFailure {
     engine(&refused.refusal)
 }
 
-fn engine(refusal: &Refusal) -> Failure {
+fn engine(refusal: &EventRefusal) -> ApiFailure {
     match refusal {
-        Refusal::Never(reason) | Refusal::TooMany(reason) => {
-            Failure::Refused { message: sentence(reason), hints: hints(reason) }
+        EventRefusal::NeverStarts(reason) | EventRefusal::TooManyPending(reason) => {
+            ApiFailure::Refused { message: sentence(reason), hints: hints(reason) }
         }
-        Refusal::UnknownJob(job) => Failure::no_job(*job),
-        Refusal::UnknownElement(_) | Refusal::UnknownNode(_) | Refusal::UnknownDevice { .. } => {
-            Failure::NotFound(refusal.to_string())
+        EventRefusal::UnknownJob(job) => ApiFailure::no_job(*job),
+        EventRefusal::UnknownElement(_) | EventRefusal::UnknownNode(_) | EventRefusal::UnknownDevice { .. } => {
+            ApiFailure::NotFound(refusal.to_string())
         }
-        Refusal::NotWaiting(_) => Failure::conflict(refusal.to_string(), "cancel or requeue it instead"),
-        Refusal::HeldByAdmin { by, .. } => {
-            Failure::Denied { message: refusal.to_string(), hint: format!("ask {by} to release it") }
+        EventRefusal::NotWaiting(_) => ApiFailure::conflict(refusal.to_string(), "cancel or requeue it instead"),
+        EventRefusal::HeldByAdmin { by, .. } => {
+            ApiFailure::Denied { message: refusal.to_string(), hint: format!("ask {by} to release it") }
         }
-        Refusal::NoCheckpoint(_) => Failure::conflict(
+        EventRefusal::NoCheckpoint(_) => ApiFailure::conflict(
             refusal.to_string(),
-            "write `checkpoint: {signal: USR1, grace: 60s}` into its spec; docs/jobs.md says what the signal asks for",
+            "write `checkpoint: {signal: USR1, grace: 60s}` into its spec; docs/jobs.md explains the signal",
         ),
-        Refusal::NoService(_) => {
-            Failure::conflict(refusal.to_string(), "write `kind: service` into its spec and submit it again")
+        EventRefusal::NoService(_) => {
+            ApiFailure::conflict(refusal.to_string(), "write `kind: service` into its spec and submit it again")
         }
-        Refusal::NotRunning(_) => Failure::conflict(
+        EventRefusal::NotRunning(_) => ApiFailure::conflict(
             refusal.to_string(),
-            "only what runs can save its progress; `muster ps` shows what does",
+            "only running jobs can save their progress; `muster ps` shows them",
         ),
-        Refusal::Ended(_) => Failure::conflict(refusal.to_string(), "requeue it to run it again"),
-        Refusal::WindowExists(window) => Failure::conflict(
+        EventRefusal::Ended(_) => ApiFailure::conflict(refusal.to_string(), "requeue it to run it again"),
+        EventRefusal::ReservationExists(name) => ApiFailure::conflict(
             refusal.to_string(),
-            format!("`muster reserve {window} --drop` takes it back, or choose another name"),
+            format!("delete it with `muster reserve {name} --drop`, or choose another name"),
         ),
-        Refusal::WindowTaken { in_way, .. } if in_way.is_empty() => Failure::Refused {
+        EventRefusal::ReservationConflict { conflicts: in_way, .. } if in_way.is_empty() => ApiFailure::Refused {
             message: refusal.to_string(),
             hints: vec![
-                "the others are out of service or set aside already: `muster reserve` lists the reservations, `muster nodes` \
-                 what is there"
+                "the other GPUs are out of service or reserved already: `muster reserve` lists the reservations, \
+                 `muster nodes` the GPUs"
                     .to_owned(),
             ],
         },
-        Refusal::WindowTaken { .. } => Failure::Refused {
+        EventRefusal::ReservationConflict { .. } => ApiFailure::Refused {
             message: refusal.to_string(),
             hints: vec![
-                "let it begin later, ask for less, or give `--stop` to have those stopped and queued again"
+                "let it begin later, request less, or use `--stop` to stop and requeue those jobs"
                     .to_owned(),
             ],
         },
-        Refusal::WindowOverlaps { .. } | Refusal::UnknownWindow(_) | Refusal::NotForYou(_) => {
+        EventRefusal::ReservationOverlaps { .. } | EventRefusal::UnknownReservation(_) | EventRefusal::ReservationNotAllowed(_) => {
             let hints = vec!["`muster reserve` lists them".to_owned()];
-            Failure::Refused { message: refusal.to_string(), hints }
+            ApiFailure::Refused { message: refusal.to_string(), hints }
         }
-        Refusal::BadWindow(_) => Failure::bad_request(refusal.to_string()),
-        Refusal::UnknownQueue(_) | Refusal::NoQueue(_) => Failure::Refused {
+        EventRefusal::InvalidReservation(_) => ApiFailure::bad_request(refusal.to_string()),
+        EventRefusal::UnknownQueue(_) | EventRefusal::NoQueue(_) => ApiFailure::Refused {
             message: refusal.to_string(),
             hints: vec!["`muster queues` lists them".to_owned()],
         },
-        Refusal::UnknownDependency(job) => Failure::Refused {
+        EventRefusal::UnknownDependency(job) => ApiFailure::Refused {
             message: format!("it waits for job {job}, which is unknown or ended long ago"),
             hints: vec!["`muster ps --all` lists the jobs that are known".to_owned()],
         },
-        // Names of one submission were resolved before; what is left is a number that nobody has
-        // yet.
-        Refusal::DependencyCycle { on, .. } => Failure::Refused {
+        // Names within a submission are resolved before; only a number without a job can get here.
+        EventRefusal::DependencyCycle { on, .. } => ApiFailure::Refused {
             message: format!("it waits for job {on}, and there is no such job yet"),
-            hints: vec!["a job can wait only for earlier ones; `muster ps --all` lists them".to_owned()],
+            hints: vec!["a job can depend only on earlier ones; `muster ps --all` lists them".to_owned()],
         },
-        Refusal::Malformed(_)
-        | Refusal::NoTasks
-        | Refusal::TooManyDevices { .. }
-        | Refusal::JobExists(_)
-        | Refusal::Queues(_) => Failure::Refused { message: refusal.to_string(), hints: Vec::new() },
+        EventRefusal::Malformed(_)
+        | EventRefusal::NoTasks
+        | EventRefusal::TooManyDevices { .. }
+        | EventRefusal::JobExists(_)
+        | EventRefusal::Queues(_) => ApiFailure::Refused { message: refusal.to_string(), hints: Vec::new() },
     }
 }
 
 fn sentence(reason: &Reason) -> String {
-    // A permanent reason names no instant, so the clock does not matter.
+    // A permanent reason contains no instant, so any value of the clock will do.
     muster_report::reason::short(reason, Time(0), &Style::plain())
 }
 
 fn hints(reason: &Reason) -> Vec<String> {
     let hint = match reason {
-        Reason::NeverFits(_) => {
-            "ask for less, or for another model; `muster nodes` shows what there is"
-        }
-        Reason::NeverInTopology(_) => "ask for less, or write `preferred` instead of `required`",
-        Reason::TimeLimit { .. } => {
-            "give a time limit that the queue admits, or take another queue"
-        }
+        Reason::NeverFits(_) => "request less, or another model; `muster nodes` shows the GPUs",
+        Reason::NeverInTopology(_) => "request less, or write `preferred` instead of `required`",
+        Reason::TimeLimit { .. } => "set a time limit that the queue accepts, or use another queue",
         Reason::BorrowedTime { .. } => {
-            "give a shorter time limit, ask for fewer GPUs, or take another queue; `muster queues` shows the quotas"
+            "set a shorter time limit, request fewer GPUs, or use another queue; `muster queues` shows the quotas"
         }
-        Reason::Priority { .. } => "give a priority that the queue admits",
+        Reason::Priority { .. } => "set a priority that the queue accepts",
         Reason::Budget { .. } => {
-            "give a shorter time limit, ask for fewer GPUs, or take another queue; `muster queues` shows the budgets"
+            "set a shorter time limit, request fewer GPUs, or use another queue; `muster queues` shows the budgets"
         }
-        Reason::WindowTooShort { .. } => "give a time limit that fits in, grace included",
+        Reason::AdvanceReservationTooShort { .. } => {
+            "give a time limit that fits in, grace included"
+        }
         Reason::PendingJobs { .. } => {
             "wait until some have started, or cancel some; an array of many elements counts as one job"
         }

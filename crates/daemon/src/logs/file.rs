@@ -1,6 +1,6 @@
-//! One task's output, read forward as it grows, over all files that hold it. They are opened so
-//! that a link or a pipe in its place is refused: in the shared daemon the reader is root, and the
-//! task that writes is not.
+//! Reader of one task's output as it grows, over all files that hold it. Files are opened so that
+//! links and pipes are rejected: in the shared daemon the reader is root, and the task that writes
+//! is not.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -12,62 +12,64 @@ use muster_api::query::LogQuery;
 use muster_backends::segments;
 use rustix::fs::OFlags;
 
-/// Bytes read at a time.
+/// Number of bytes per read.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// `tail` looks back this far at most; a line that is longer is cut.
+/// Most bytes that `tail` searches backwards; a longer line is cut.
 const TAIL_BYTES: u64 = 64 << 20;
 
-/// Where reading begins.
+/// Position at which reading begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Begin {
-    /// At the first byte.
+pub(super) enum ReadStart {
+    /// First byte of the output.
     Start,
-    /// At this byte.
+    /// This byte of the output.
     Byte(u64),
     /// This many lines before the end.
     Tail(u32),
 }
 
-impl Begin {
+impl ReadStart {
     pub(super) fn of(query: &LogQuery) -> Self {
         match (query.offset, query.tail) {
-            (Some(offset), _) => Begin::Byte(offset),
-            (None, Some(lines)) => Begin::Tail(lines),
-            (None, None) => Begin::Start,
+            (Some(offset), _) => ReadStart::Byte(offset),
+            (None, Some(lines)) => ReadStart::Tail(lines),
+            (None, None) => ReadStart::Start,
         }
     }
 }
 
-/// A task's output, of which nothing may be there yet.
+/// Reader of a task's output, which may not exist yet.
 #[derive(Debug)]
 pub(super) struct LogFile {
     first: PathBuf,
-    begin: Begin,
-    open: Option<Open>,
+    begin: ReadStart,
+    open: Option<OpenLog>,
 }
 
-/// The file that is being read.
+/// File that is being read.
 #[derive(Debug)]
-struct Open {
+struct OpenLog {
     file: File,
-    /// Position of its first byte in the whole output.
+    /// Position of the file's first byte in the whole output.
     start: u64,
     /// Position of the next byte to read.
     at: u64,
-    /// What was read last ended a line.
+    /// True when the last byte read ended a line.
     at_line_start: bool,
 }
 
 impl LogFile {
-    /// Reads the output that begins in the file at `first`.
-    pub(super) fn new(first: PathBuf, begin: Begin) -> Self {
+    /// Makes a reader of the output that begins in the file at `first`.
+    pub(super) fn new(first: PathBuf, begin: ReadStart) -> Self {
         Self { first, begin, open: None }
     }
 
-    /// The next bytes; `None` when there are none by now.
+    /// Returns the next bytes; `None` when there are none yet.
     pub(super) async fn read(&mut self) -> io::Result<Option<Bytes>> {
-        let (first, begin, open) = (self.first.clone(), self.begin, self.open.take());
+        let first = self.first.clone();
+        let begin = self.begin;
+        let open = self.open.take();
         let (open, chunk) = blocking(move || read_next(&first, begin, open)).await?;
         self.open = open;
         Ok(chunk.filter(|chunk| !chunk.is_empty()).map(Into::into))
@@ -80,13 +82,13 @@ async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
 }
 
-/// Reads on where reading stopped: to the end of a file, then from the next, with a note of what is
-/// missing in between.
+/// Continues reading: to the end of a file, then from the next one, with a note about missing bytes
+/// in between.
 fn read_next(
     first: &Path,
-    begin: Begin,
-    open: Option<Open>,
-) -> io::Result<(Option<Open>, Option<Vec<u8>>)> {
+    begin: ReadStart,
+    open: Option<OpenLog>,
+) -> io::Result<(Option<OpenLog>, Option<Vec<u8>>)> {
     let mut open = match open {
         Some(open) => open,
         None => match open_at(first, begin)? {
@@ -104,8 +106,8 @@ fn read_next(
         else {
             return Ok((Some(open), None));
         };
-        // Once the next file is there, nothing more is written to this one: now it can be read to
-        // its end.
+        // Once the next file exists, nothing more is written to this one: now it can be read to its
+        // end.
         let chunk = open.read()?;
         if !chunk.is_empty() {
             return Ok((Some(open), Some(chunk)));
@@ -116,12 +118,12 @@ fn read_next(
         let mut chunk = Vec::new();
         if missing > 0 {
             let note = format!(
-                "{newline}muster: {missing} bytes of output are missing here: over the limit of what is kept of a task\n"
+                "{newline}muster: {missing} bytes of output are missing here: over the limit per task\n"
             );
             chunk.extend_from_slice(note.as_bytes());
         }
         let at_line_start = missing > 0 || open.at_line_start;
-        open = Open { file, start: next.start, at: next.start, at_line_start };
+        open = OpenLog { file, start: next.start, at: next.start, at_line_start };
         chunk.extend(open.read()?);
         if !chunk.is_empty() {
             return Ok((Some(open), Some(chunk)));
@@ -129,7 +131,7 @@ fn read_next(
     }
 }
 
-impl Open {
+impl OpenLog {
     fn read(&mut self) -> io::Result<Vec<u8>> {
         let mut chunk = vec![0; CHUNK_BYTES];
         let read = self.file.read(&mut chunk)?;
@@ -142,7 +144,7 @@ impl Open {
     }
 }
 
-/// Opens one file of the output; `None` when it is not there, or no longer.
+/// Opens one file of the output; returns `None` when it does not exist.
 fn open_file(path: &Path) -> io::Result<Option<File>> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
@@ -150,14 +152,15 @@ fn open_file(path: &Path) -> io::Result<Option<File>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    match file.metadata()?.is_file() {
-        true => Ok(Some(file)),
-        false => Err(io::Error::other("the log is not a regular file")),
+    if file.metadata()?.is_file() {
+        Ok(Some(file))
+    } else {
+        Err(io::Error::other("the log is not a regular file"))
     }
 }
 
-/// Opens the file in which reading begins, at that place.
-fn open_at(first: &Path, begin: Begin) -> io::Result<Option<Open>> {
+/// Opens the file in which reading begins, at that position.
+fn open_at(first: &Path, begin: ReadStart) -> io::Result<Option<OpenLog>> {
     let mut files = Vec::new();
     for segment in segments::list(first)? {
         if let Some(file) = open_file(&segment.path)? {
@@ -167,25 +170,27 @@ fn open_at(first: &Path, begin: Begin) -> io::Result<Option<Open>> {
     }
     let end = files.last().map_or(0, |(start, length, _)| start + length);
     let at = match begin {
-        Begin::Start => 0,
-        Begin::Byte(offset) => offset.min(end),
-        Begin::Tail(lines) => tail(&mut files, end, lines)?,
+        ReadStart::Start => 0,
+        ReadStart::Byte(offset) => offset.min(end),
+        ReadStart::Tail(lines) => tail(&mut files, end, lines)?,
     };
-    // In a gap, the file before it is read to its end, and then what is missing is noted.
+    // In a gap, the file before it is read to its end, followed by a note about the missing bytes.
     let Some(place) = files.iter().rposition(|(start, ..)| *start <= at) else { return Ok(None) };
     let (start, length, mut file) = files.swap_remove(place);
     let at = at.min(start + length);
     file.seek(SeekFrom::Start(at - start))?;
-    Ok(Some(Open { file, start, at, at_line_start: true }))
+    Ok(Some(OpenLog { file, start, at, at_line_start: true }))
 }
 
-/// Where the last `lines` lines begin, found from the end.
+/// Returns the position of the last `lines` lines, searching from the end.
 fn tail(files: &mut [(u64, u64, File)], end: u64, lines: u32) -> io::Result<u64> {
     if lines == 0 {
         return Ok(end);
     }
     let mut buffer = vec![0; CHUNK_BYTES];
-    let (mut left, mut budget, mut found) = (lines, TAIL_BYTES, end);
+    let mut left = lines;
+    let mut budget = TAIL_BYTES;
+    let mut found = end;
     for (start, length, file) in files.iter_mut().rev() {
         let mut at = *length;
         while at > 0 && budget > 0 {
@@ -199,7 +204,7 @@ fn tail(files: &mut [(u64, u64, File)], end: u64, lines: u32) -> io::Result<u64>
             for (position, _) in block.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n')
             {
                 let next = found + position as u64 + 1;
-                // The newline at the very end closes the last line and opens none.
+                // The newline at the very end starts no line.
                 if next == end {
                     continue;
                 }
@@ -231,25 +236,25 @@ mod tests {
         let path = dir.path().join("log");
         std::fs::write(&path, "one\ntwo\nthree\n").unwrap();
         for (begin, expected) in [
-            (Begin::Start, "one\ntwo\nthree\n"),
-            (Begin::Byte(4), "two\nthree\n"),
-            (Begin::Byte(999), ""),
-            (Begin::Tail(1), "three\n"),
-            (Begin::Tail(2), "two\nthree\n"),
-            (Begin::Tail(9), "one\ntwo\nthree\n"),
-            (Begin::Tail(0), ""),
+            (ReadStart::Start, "one\ntwo\nthree\n"),
+            (ReadStart::Byte(4), "two\nthree\n"),
+            (ReadStart::Byte(999), ""),
+            (ReadStart::Tail(1), "three\n"),
+            (ReadStart::Tail(2), "two\nthree\n"),
+            (ReadStart::Tail(9), "one\ntwo\nthree\n"),
+            (ReadStart::Tail(0), ""),
         ] {
             assert_eq!(all(&mut LogFile::new(path.clone(), begin)).await, expected, "{begin:?}");
         }
         std::fs::write(&path, "a\n".repeat(100_000)).unwrap();
-        assert_eq!(all(&mut LogFile::new(path, Begin::Tail(70_000))).await.len(), 140_000);
+        assert_eq!(all(&mut LogFile::new(path, ReadStart::Tail(70_000))).await.len(), 140_000);
     }
 
     #[tokio::test]
     async fn a_file_is_waited_for_and_followed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
-        let mut file = LogFile::new(path.clone(), Begin::Start);
+        let mut file = LogFile::new(path.clone(), ReadStart::Start);
         assert_eq!(all(&mut file).await, "");
         std::fs::write(&path, "one\n").unwrap();
         assert_eq!(all(&mut file).await, "one\n");
@@ -265,29 +270,29 @@ mod tests {
         let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
         write("output.log", "a1\na2\n");
         write("output.6.log", "b1\nb2\n");
-        let mut followed = LogFile::new(first.clone(), Begin::Start);
+        let mut followed = LogFile::new(first.clone(), ReadStart::Start);
         assert_eq!(all(&mut followed).await, "a1\na2\nb1\nb2\n");
-        // While nobody looked, more was written than is kept; what is open can still be read to its
-        // end.
+        // While the reader was idle, more was written than is kept; the open file can still be read
+        // to its end.
         let mut writer =
             OpenOptions::new().append(true).open(dir.path().join("output.6.log")).unwrap();
         io::Write::write_all(&mut writer, b"b3").unwrap();
         std::fs::remove_file(dir.path().join("output.6.log")).unwrap();
         write("output.99.log", "z1\n");
         write("output.102.log", "z2\n");
-        let note = "muster: 85 bytes of output are missing here: over the limit of what is kept of a task\n";
+        let note = "muster: 85 bytes of output are missing here: over the limit per task\n";
         assert_eq!(all(&mut followed).await, format!("b3\n{note}z1\nz2\n"));
         assert_eq!(all(&mut followed).await, "");
         let note = note.replace("85", "93");
         for (begin, expected) in [
-            (Begin::Start, format!("a1\na2\n{note}z1\nz2\n")),
-            (Begin::Byte(3), format!("a2\n{note}z1\nz2\n")),
-            (Begin::Byte(50), format!("{note}z1\nz2\n")),
-            (Begin::Byte(102), "z2\n".to_owned()),
-            (Begin::Tail(1), "z2\n".to_owned()),
-            (Begin::Tail(2), format!("{note}z1\nz2\n")),
-            (Begin::Tail(3), format!("a2\n{note}z1\nz2\n")),
-            (Begin::Tail(0), String::new()),
+            (ReadStart::Start, format!("a1\na2\n{note}z1\nz2\n")),
+            (ReadStart::Byte(3), format!("a2\n{note}z1\nz2\n")),
+            (ReadStart::Byte(50), format!("{note}z1\nz2\n")),
+            (ReadStart::Byte(102), "z2\n".to_owned()),
+            (ReadStart::Tail(1), "z2\n".to_owned()),
+            (ReadStart::Tail(2), format!("{note}z1\nz2\n")),
+            (ReadStart::Tail(3), format!("a2\n{note}z1\nz2\n")),
+            (ReadStart::Tail(0), String::new()),
         ] {
             assert_eq!(all(&mut LogFile::new(first.clone(), begin)).await, expected, "{begin:?}");
         }
@@ -296,8 +301,9 @@ mod tests {
     #[tokio::test]
     async fn links_and_pipes_are_refused() {
         let dir = tempfile::tempdir().unwrap();
-        let (secret, link, pipe) =
-            (dir.path().join("secret"), dir.path().join("link"), dir.path().join("pipe"));
+        let secret = dir.path().join("secret");
+        let link = dir.path().join("link");
+        let pipe = dir.path().join("pipe");
         std::fs::write(&secret, "secret").unwrap();
         std::os::unix::fs::symlink(&secret, &link).unwrap();
         rustix::fs::mknodat(
@@ -310,7 +316,7 @@ mod tests {
         .unwrap();
         for path in [link, pipe] {
             assert!(
-                LogFile::new(path.clone(), Begin::Start).read().await.is_err(),
+                LogFile::new(path.clone(), ReadStart::Start).read().await.is_err(),
                 "{}",
                 path.display()
             );

@@ -1,4 +1,4 @@
-//! The daemon itself: who answers, and ending it.
+//! Handlers for the daemon itself: information, and stopping it.
 
 use std::fmt::Display;
 
@@ -9,11 +9,11 @@ use muster_backends::driver::Capabilities;
 use muster_model::JobSpec;
 use muster_model::job::Resources;
 
-use super::App;
-use crate::auth::{Caller, Mode};
-use crate::failure::Failure;
+use super::ApiState;
+use crate::auth::{Caller, DaemonMode};
+use crate::failure::ApiFailure;
 
-pub(super) async fn info(State(app): State<App>) -> Result<Json<DaemonInfo>, Failure> {
+pub(super) async fn info(State(app): State<ApiState>) -> Result<Json<DaemonInfo>, ApiFailure> {
     let status = app.handle.status().await?;
     Ok(Json(DaemonInfo {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -30,15 +30,15 @@ pub(super) async fn info(State(app): State<App>) -> Result<Json<DaemonInfo>, Fai
 }
 
 pub(super) async fn stop(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
-) -> Result<Json<ActionResponse>, Failure> {
-    if app.about.mode == Mode::System {
+) -> Result<Json<ActionResponse>, ApiFailure> {
+    if app.about.mode == DaemonMode::System {
         caller.require_admin("stop the daemon of this machine")?;
     }
     app.stop.send_replace(true);
     Ok(Json(ActionResponse {
-        message: "stopping; running tasks go on and are found again".to_owned(),
+        message: "stopping; running tasks continue, and the next daemon adopts them".to_owned(),
     }))
 }
 
@@ -46,45 +46,45 @@ pub(super) async fn openapi() -> Json<serde_json::Value> {
     Json(muster_api::openapi::document())
 }
 
-/// What is isolation and what is convention, a sentence each: in general, or for what a job set
-/// aside.
+/// Returns which resource limits are enforced and which are conventions, a sentence each: in
+/// general, or for the resources that a job requests.
 pub(super) fn enforcement(capabilities: &Capabilities, spec: Option<&JobSpec>) -> Vec<String> {
     let limit = |what: &str, asked: Option<String>, by: &Option<String>| match (asked, by) {
         (Some(asked), Some(by)) => format!("{what}: {asked}, enforced by {by}"),
         (Some(asked), None) => {
-            format!("{what}: {asked}, a convention: nothing stops a task from using more")
+            format!("{what}: {asked}, a convention: a task can use more")
         }
-        (None, _) if spec.is_some() => format!("{what}: none set aside, so no limit"),
+        (None, _) if spec.is_some() => format!("{what}: none requested, so no limit"),
         (None, Some(by)) => format!("{what}: enforced by {by}"),
-        (None, None) => format!("{what}: a convention, nothing stops a task from using more"),
+        (None, None) => format!("{what}: a convention, a task can use more"),
     };
     vec![
         limit("memory", set_aside(spec, |task| task.memory), &capabilities.memory_enforced_by),
         limit("cpus", set_aside(spec, |task| task.cpus), &capabilities.cpu_enforced_by),
         processes(capabilities),
         match &capabilities.devices_enforced_by {
-            Some(by) => format!("gpus: others are closed to a task by {by}"),
+            Some(by) => format!("gpus: access to other devices is denied by {by}"),
             None => "gpus: a convention, by visible-devices variables; a task can ignore them"
                 .to_owned(),
         },
-        format!("kill: everything that a task started, found by {}", capabilities.kill_by),
+        format!("kill: all processes that a task started, found by {}", capabilities.kill_by),
     ]
 }
 
-/// Says how many processes a task may have, and whether anything holds it to that.
+/// Returns the limit on processes of a task, and its enforcement.
 fn processes(capabilities: &Capabilities) -> String {
     match (capabilities.max_processes, &capabilities.processes_enforced_by) {
         (0, _) => "processes: no limit is set".to_owned(),
         (max, Some(by)) => format!("processes: at most {max} per task, threads included, enforced by {by}"),
         (_, None) => {
-            "processes: not limited, there is no writable pids control group: a fork bomb reaches the machine"
+            "processes: not limited, since there is no writable pids control group: a fork bomb affects the machine"
                 .to_owned()
         }
     }
 }
 
-/// What each task of a job sets aside, by group where there are several; `None` when it sets
-/// nothing aside.
+/// Returns the resources that each task of a job requests, by group where there are several; `None`
+/// when it requests none.
 fn set_aside<T: Default + PartialEq + Display>(
     spec: Option<&JobSpec>,
     of: impl Fn(&Resources) -> T,
@@ -126,10 +126,10 @@ mod tests {
         };
         let one = enforcement(&by, Some(&job(vec![group("main", 4 << 30, 0)])));
         assert_eq!(one[0], "memory: 4GiB per task, enforced by cgroup v2");
-        assert_eq!(one[1], "cpus: none set aside, so no limit");
+        assert_eq!(one[1], "cpus: none requested, so no limit");
         let two = enforcement(&by, Some(&job(vec![group("a", 0, 1500), group("b", 1 << 30, 500)])));
         assert_eq!(two[0], "memory: 1GiB per task of b, enforced by cgroup v2");
-        let cpus = "cpus: 1.5 per task of a, 0.5 per task of b, a convention: nothing stops a task from using more";
+        let cpus = "cpus: 1.5 per task of a, 0.5 per task of b, a convention: a task can use more";
         assert_eq!(two[1], cpus);
     }
 }

@@ -1,48 +1,48 @@
-//! Jobs: one in full, why it waits, and what can be done to it.
+//! Handlers for jobs: details, explanation, and actions.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use axum::Json;
 use axum::extract::State;
-use muster_api::Action;
+use muster_api::JobAction;
 use muster_api::query::ElementQuery;
 use muster_api::types::{
-    ActionRequest, ActionResponse, BulkAction, BulkRequest, BulkResponse, BulkResult, Explained,
-    JobDetail, ScaleRequest,
+    ActionRequest, ActionResponse, BulkAction, BulkRequest, BulkResponse, BulkResult,
+    ExplainResponse, JobDetail, ScaleRequest,
 };
 use muster_backends::segments;
-use muster_model::payload::Command;
+use muster_model::payload::TaskCommand;
 use muster_model::view::{ElementView, JobView, MissingOutput};
 use muster_model::{Attempt, AttemptId, ElementId, JobId, Outcome, Rank, Replicas};
 
-use super::{App, Body, JobPath, OptionalBody, Params, daemon};
-use crate::auth::{Caller, Owner};
-use crate::failure::Failure;
-use crate::store::{Reader, What};
+use super::{ApiState, JobPath, JsonBody, OptionalBody, Params, daemon};
+use crate::auth::{Caller, OwnerAccount};
+use crate::failure::ApiFailure;
+use crate::store::{HistoryReader, StoredCommands};
 
-/// Jobs acted on in one request at most.
+/// Most jobs in one bulk request.
 const MAX_TARGETS: usize = 10_000;
 
 pub(super) async fn one(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
     JobPath(job): JobPath,
     Params(query): Params<ElementQuery>,
-) -> Result<Json<JobDetail>, Failure> {
+) -> Result<Json<JobDetail>, ApiFailure> {
     let (mut view, what, spec) = match app.handle.job(job).await? {
-        Some(live) => (live.view, live.what, live.spec),
+        Some(live) => (live.view, live.stored, live.spec),
         None => {
             let ended = read(&app.reader, move |reader| reader.ended(job)).await?;
-            let ended = ended.ok_or_else(|| Failure::no_job(job))?;
-            (ended.view, ended.what, None)
+            let ended = ended.ok_or_else(|| ApiFailure::no_job(job))?;
+            (ended.view, ended.stored, None)
         }
     };
     if let Some(index) = query.index {
         add_element(&app, &mut view, index).await?;
     }
     let now = app.handle.status().await?.now;
-    let may_touch = caller.may_touch(&Owner::of_view(&view));
+    let may_touch = caller.may_touch(&OwnerAccount::of_view(&view));
     let mut detail = JobDetail {
         commands: None,
         workdir: None,
@@ -55,7 +55,8 @@ pub(super) async fn one(
     };
     if may_touch {
         detail.commands = what.as_ref().map(commands);
-        let from = |what: &What, file: &str| what.workdir.join(file).display().to_string();
+        let from =
+            |what: &StoredCommands, file: &str| what.workdir.join(file).display().to_string();
         let named = what.as_ref().filter(|what| !what.files.is_empty());
         detail.files = named.map(|what| what.files.map(|file| from(what, file)));
         detail.workdir = what.map(|what| what.workdir.display().to_string());
@@ -66,51 +67,52 @@ pub(super) async fn one(
     Ok(Json(detail))
 }
 
-/// The element that was asked for, when it is not among those of the view: it waits, or it has
+/// Adds the requested element when the view does not contain it, because it is pending or has
 /// ended.
-async fn add_element(app: &App, view: &mut JobView, index: u32) -> Result<(), Failure> {
+async fn add_element(app: &ApiState, view: &mut JobView, index: u32) -> Result<(), ApiFailure> {
     let id = ElementId { job: view.job, index };
     if view.elements.iter().any(|element| element.element == id) {
         return Ok(());
     }
-    // Memory first: what ends in between is then found in the store, never in neither.
-    let element = match app.handle.element(id).await? {
-        Some(live) => live,
-        None => read(&app.reader, move |reader| reader.ended_element(id))
-            .await?
-            .ok_or_else(|| Failure::NotFound(format!("job {} has no element {index}", id.job)))?,
-    };
+    // Memory first: an element that ends in between is then found in the store.
+    let element =
+        match app.handle.element(id).await? {
+            Some(live) => live,
+            None => read(&app.reader, move |reader| reader.ended_element(id)).await?.ok_or_else(
+                || ApiFailure::NotFound(format!("job {} has no element {index}", id.job)),
+            )?,
+        };
     let place = view.elements.partition_point(|other| other.element < id);
     view.elements.insert(place, element);
     Ok(())
 }
 
 pub(super) async fn explain(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
     JobPath(job): JobPath,
     Params(query): Params<ElementQuery>,
-) -> Result<Json<Explained>, Failure> {
+) -> Result<Json<ExplainResponse>, ApiFailure> {
     let now = app.handle.status().await?.now;
     match app.handle.explain(job, query.index).await {
-        Err(Failure::NotFound(message)) => {
+        Err(ApiFailure::NotFound(message)) => {
             let ended = read(&app.reader, move |reader| reader.ended(job)).await?;
-            let mut view = ended.ok_or(Failure::NotFound(message))?.view;
+            let mut view = ended.ok_or(ApiFailure::NotFound(message))?.view;
             if let Some(index) = query.index {
                 add_element(&app, &mut view, index).await?;
             }
-            Ok(Json(Explained { now, explanation: nothing_to_explain(&view, query.index) }))
+            Ok(Json(ExplainResponse { now, explanation: nothing_to_explain(&view, query.index) }))
         }
         answer => {
             let mut explanation = answer?;
-            // What a checkpoint is called is the owner's own word.
+            // The label of a checkpoint is private to the owner.
             let preempted = explanation.preempted.as_mut();
             if let Some(saved) = preempted.and_then(|preempted| preempted.checkpoint.as_mut())
                 && !caller.may_touch(&owner(&app, job).await?)
             {
                 saved.label.clear();
             }
-            Ok(Json(Explained { now, explanation }))
+            Ok(Json(ExplainResponse { now, explanation }))
         }
     }
 }
@@ -118,92 +120,95 @@ pub(super) async fn explain(
 macro_rules! action {
     ($name:ident, $action:expr) => {
         pub(super) async fn $name(
-            state: State<App>,
+            state: State<ApiState>,
             caller: Caller,
             job: JobPath,
             body: OptionalBody<ActionRequest>,
-        ) -> Result<Json<ActionResponse>, Failure> {
+        ) -> Result<Json<ActionResponse>, ApiFailure> {
             act(state.0, caller, job.0, body.0, $action).await
         }
     };
 }
 
-action!(cancel, Action::Cancel);
-action!(hold, Action::Hold);
-action!(release, Action::Release);
-action!(requeue, Action::Requeue);
-action!(checkpoint, Action::Checkpoint);
+action!(cancel, JobAction::Cancel);
+action!(hold, JobAction::Hold);
+action!(release, JobAction::Release);
+action!(requeue, JobAction::Requeue);
+action!(checkpoint, JobAction::Checkpoint);
 
 pub(super) async fn bulk(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
-    Body(request): Body<BulkRequest>,
-) -> Result<Json<BulkResponse>, Failure> {
+    JsonBody(request): JsonBody<BulkRequest>,
+) -> Result<Json<BulkResponse>, ApiFailure> {
     let BulkRequest { action, targets } = request;
     if targets.len() > MAX_TARGETS {
-        return Err(Failure::bad_request(format!("`targets` takes at most {MAX_TARGETS} jobs")));
+        return Err(ApiFailure::bad_request(format!("`targets` takes at most {MAX_TARGETS} jobs")));
     }
     let action = match action {
-        BulkAction::Cancel => Action::Cancel,
-        BulkAction::Hold => Action::Hold,
-        BulkAction::Release => Action::Release,
-        BulkAction::Requeue => Action::Requeue,
+        BulkAction::Cancel => JobAction::Cancel,
+        BulkAction::Hold => JobAction::Hold,
+        BulkAction::Release => JobAction::Release,
+        BulkAction::Requeue => JobAction::Requeue,
     };
-    // All are in the dispatcher's queue before it answers the first: what is queued at one moment
-    // is one step.
+    // All are in the dispatcher's queue before it answers the first: inputs queued at one moment
+    // are one step.
     let asked = targets
         .iter()
         .map(|target| app.handle.act(caller.clone(), target.job, target.index, action));
     let answers = futures_util::future::join_all(asked).await;
     let results = targets.into_iter().zip(answers);
     let results =
-        results.map(|(target, answer)| BulkResult::of(target, answer.map_err(Failure::body)));
+        results.map(|(target, answer)| BulkResult::of(target, answer.map_err(ApiFailure::body)));
     Ok(Json(BulkResponse { results: results.collect() }))
 }
 
 pub(super) async fn scale(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     JobPath(job): JobPath,
     caller: Caller,
-    Body(request): Body<ScaleRequest>,
-) -> Result<Json<ActionResponse>, Failure> {
-    let ScaleRequest { floor, ceiling } = request;
-    app.handle.act(caller, job, None, Action::Scale(Replicas { floor, ceiling })).await.map(Json)
+    JsonBody(request): JsonBody<ScaleRequest>,
+) -> Result<Json<ActionResponse>, ApiFailure> {
+    let ScaleRequest { guaranteed, max } = request;
+    app.handle
+        .act(caller, job, None, JobAction::Scale(Replicas { guaranteed, max }))
+        .await
+        .map(Json)
 }
 
 async fn act(
-    app: App,
+    app: ApiState,
     caller: Caller,
     job: JobId,
     request: ActionRequest,
-    action: Action,
-) -> Result<Json<ActionResponse>, Failure> {
+    action: JobAction,
+) -> Result<Json<ActionResponse>, ApiFailure> {
     app.handle.act(caller, job, request.index, action).await.map(Json)
 }
 
-/// Runs a query off the async workers: SQLite blocks.
+/// Runs a query on a blocking thread, since SQLite blocks.
 pub(crate) async fn read<T: Send + 'static>(
-    reader: &Reader,
-    query: impl FnOnce(&Reader) -> Result<T, muster_runtime::StoreError> + Send + 'static,
-) -> Result<T, Failure> {
+    reader: &HistoryReader,
+    query: impl FnOnce(&HistoryReader) -> Result<T, muster_runtime::StoreError> + Send + 'static,
+) -> Result<T, ApiFailure> {
     let reader = reader.clone();
     let answer = tokio::task::spawn_blocking(move || query(&reader)).await;
-    Ok(answer.map_err(|error| Failure::Internal(error.to_string()))??)
+    Ok(answer.map_err(|error| ApiFailure::Internal(error.to_string()))??)
 }
 
-/// Whose a job is, ended or not.
-pub(crate) async fn owner(app: &App, job: JobId) -> Result<Owner, Failure> {
+/// Returns the owner of a job, whether ended or not.
+pub(crate) async fn owner(app: &ApiState, job: JobId) -> Result<OwnerAccount, ApiFailure> {
     if let Some(owner) = app.handle.owner(job).await? {
         return Ok(owner);
     }
     let ended = read(&app.reader, move |reader| reader.ended(job)).await?;
-    ended.map(|ended| Owner::of_view(&ended.view)).ok_or_else(|| Failure::no_job(job))
+    ended.map(|ended| OwnerAccount::of_view(&ended.view)).ok_or_else(|| ApiFailure::no_job(job))
 }
 
-/// Hides from others than the owner and admins what a view holds of the owner's own words: why a
-/// task could not start, which names directories and programs, and what a checkpoint is called.
+/// Hides private texts of the owner from users other than the owner and administrators: why a task
+/// could not start, which contains directories and programs, and the labels of checkpoints.
 pub(super) fn as_seen_by(caller: &Caller, mut view: JobView) -> JobView {
-    let owner = Owner::of_view(&view);
+    let owner = OwnerAccount::of_view(&view);
     view.user = caller.name_of(&owner);
     if !caller.may_touch(&owner) {
         for saved in view.elements.iter_mut().filter_map(|element| element.checkpoint.as_mut()) {
@@ -214,33 +219,40 @@ pub(super) fn as_seen_by(caller: &Caller, mut view: JobView) -> JobView {
         let outcomes = ends.flatten().flatten();
         for outcome in outcomes {
             if let Outcome::StartFailed { reason, .. } = outcome {
-                *reason = "its owner is told why".into();
+                *reason = "the reason is shown to its owner".into();
             }
         }
     }
     view
 }
 
-/// Commands as one would type them.
-fn commands(what: &What) -> BTreeMap<String, String> {
-    let text = |command: &Command| match command {
-        Command::Argv(words) => words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "),
-        Command::Script(text) => text.clone(),
+/// Returns the commands as a user would type them.
+fn commands(what: &StoredCommands) -> BTreeMap<String, String> {
+    let text = |command: &TaskCommand| match command {
+        TaskCommand::Argv(words) => {
+            words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+        }
+        TaskCommand::Script(text) => text.clone(),
     };
     what.commands.iter().map(|(group, command)| (group.to_string(), text(command))).collect()
 }
 
-/// A word as a shell reads it back.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./=:,+@%".contains(letter);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
     }
 }
 
-/// Log file per rank of the current or last attempt of the shown element.
-async fn log_paths(app: &App, view: &JobView, index: Option<u32>) -> Result<Vec<PathBuf>, Failure> {
+/// Returns the log file per rank of the current or last attempt of the shown element.
+async fn log_paths(
+    app: &ApiState,
+    view: &JobView,
+    index: Option<u32>,
+) -> Result<Vec<PathBuf>, ApiFailure> {
     let shown = view
         .elements
         .iter()
@@ -252,7 +264,7 @@ async fn log_paths(app: &App, view: &JobView, index: Option<u32>) -> Result<Vec<
     };
     let id = AttemptId { element, attempt: Attempt(attempt) };
     let ranks = match tasks.len() {
-        // Its tasks left memory with its job; where they were is known.
+        // Its tasks are no longer in memory; their placement is in the store.
         0 => {
             let attempts = read(&app.reader, move |reader| reader.attempts(element)).await?;
             attempts.iter().find(|row| row.id == id).map_or(0, |row| row.placement.len())
@@ -262,8 +274,8 @@ async fn log_paths(app: &App, view: &JobView, index: Option<u32>) -> Result<Vec<
     Ok((0..ranks).map(|rank| app.backend.log_path(id, Rank(rank as u32))).collect())
 }
 
-/// Lists the tasks whose output is not all there, by the log file of each rank.
-async fn missing_output(logs: Vec<PathBuf>) -> Result<Vec<MissingOutput>, Failure> {
+/// Returns the tasks whose stored output has gaps, by the log file of each rank.
+async fn missing_output(logs: Vec<PathBuf>) -> Result<Vec<MissingOutput>, ApiFailure> {
     let look = move || {
         let missing = logs.iter().map(|log| segments::missing(log)).enumerate();
         let missing = missing.filter(|(_, missing)| !missing.is_none()).map(|(rank, missing)| {
@@ -276,7 +288,7 @@ async fn missing_output(logs: Vec<PathBuf>) -> Result<Vec<MissingOutput>, Failur
         });
         missing.collect()
     };
-    tokio::task::spawn_blocking(look).await.map_err(|error| Failure::Internal(error.to_string()))
+    tokio::task::spawn_blocking(look).await.map_err(|error| ApiFailure::Internal(error.to_string()))
 }
 
 fn nothing_to_explain(view: &JobView, index: Option<u32>) -> muster_model::view::Explanation {
@@ -306,7 +318,7 @@ mod tests {
     #[test]
     fn what_a_checkpoint_is_called_is_for_its_owner() {
         use muster_model::payload::Identity;
-        use muster_model::view::{CheckpointView, State as JobState};
+        use muster_model::view::{CheckpointView, JobState};
         let caller = |user: &str, admin| Caller {
             identity: Identity { user: user.into(), uid: 1, gid: 1 },
             admin,

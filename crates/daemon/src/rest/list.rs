@@ -1,5 +1,5 @@
-//! The list of jobs. A long one is written page by page while it is sent: neither memory nor the
-//! dispatcher's time grows with it beyond a page and the numbers of its jobs.
+//! Handler for the list of jobs. A long list is written page by page while it is sent, so that
+//! memory and the dispatcher's time are bounded by one page and the numbers of the jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -13,39 +13,39 @@ use bytes::Bytes;
 use muster_api::query::JobFilter;
 use muster_api::types::JobList;
 use muster_model::JobId;
-use muster_model::view::{JobView, State as JobState};
+use muster_model::view::{JobState, JobView};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::jobs::{as_seen_by, read};
-use super::{App, Params};
+use super::{ApiState, Params};
 use crate::auth::Caller;
-use crate::dispatch::{Listed, PAGE, Wanted};
-use crate::failure::Failure;
-use crate::store::{HistoryFilter, Reader};
+use crate::dispatch::{ListSelection, ListedJobs, PAGE};
+use crate::failure::ApiFailure;
+use crate::store::{HistoryFilter, HistoryReader};
 
-/// Ended jobs listed when the client does not say how many, and at most.
+/// Default and highest number of ended jobs in a list.
 const HISTORY: (u32, u32) = (1000, 10_000);
 
-/// Jobs asked for by number in one request at most.
+/// Most job numbers in one request.
 const MAX_IDS: usize = 1000;
 
 pub(super) async fn list(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
     Params(filter): Params<JobFilter>,
-) -> Result<Response, Failure> {
+) -> Result<Response, ApiFailure> {
     let ids = filter.ids.as_deref().map(parse_ids).transpose()?;
     let state = filter.state.as_deref().map(parse_state).transpose()?;
-    let wanted = Wanted { filter, ids, state };
+    let wanted = ListSelection { filter, ids, state };
 
-    // 1. Live jobs first: one that ends in between is then found in history, never in neither.
+    // 1. Live jobs first: a job that ends in between is then found in history.
     let status = app.handle.status().await?;
-    let Listed { views, rest, matched } = app.handle.listed(wanted.clone()).await?;
+    let ListedJobs { views, rest, matched } = app.handle.listed(wanted.clone()).await?;
     let mut jobs: BTreeMap<JobId, JobView> =
         views.into_iter().map(|view| (view.job, view)).collect();
 
-    // 2. Ended ones, when they are asked for, as far as there is room.
+    // 2. Ended jobs if requested, within the limit on rows.
     let missing: Vec<JobId> =
         wanted.ids.iter().flatten().filter(|id| !jobs.contains_key(id)).copied().collect();
     let room = wanted.first().map_or(usize::MAX, |first| first - jobs.len() - rest.len());
@@ -55,7 +55,7 @@ pub(super) async fn list(
     let is_bounded = room != usize::MAX;
     jobs.extend(ended.into_iter().map(|view| (view.job, view)));
 
-    // 3. As the caller may see them.
+    // 3. Only what the caller may see.
     let matched = is_bounded.then_some(matched + matched_ended);
     let mut list =
         JobList { now: status.now, revision: status.revision, jobs: Vec::new(), matched };
@@ -64,10 +64,10 @@ pub(super) async fn list(
         return Ok(Json(list).into_response());
     }
     let (pages, stream) = mpsc::channel(1);
-    let long = Long { app, caller, wanted, known: jobs, rest };
+    let long = PagedList { app, caller, wanted, ready_rows: jobs, rest };
     tokio::spawn(async move {
         if let Err(failure) = long.write(&list, &pages).await {
-            // The head is gone; a broken body is all that is left to say it with.
+            // The head was sent already; an aborted body is the only way left to report an error.
             let _gone = pages.send(Err(io::Error::other(format!("{failure:?}")))).await;
         }
     });
@@ -75,30 +75,29 @@ pub(super) async fn list(
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
-/// A list of more than a page.
-struct Long {
-    app: App,
+/// List of more than a page.
+struct PagedList {
+    app: ApiState,
     caller: Caller,
-    wanted: Wanted,
-    /// Rows that were made already.
-    known: BTreeMap<JobId, JobView>,
-    /// Jobs whose rows are still to be made, by number.
+    wanted: ListSelection,
+    /// Rows that are complete already.
+    ready_rows: BTreeMap<JobId, JobView>,
+    /// Numbers of jobs whose rows are still missing.
     rest: Vec<JobId>,
 }
 
-impl Long {
-    /// Writes the list with its rows between what stands around them, for as long as the client
-    /// takes it.
+impl PagedList {
+    /// Writes the list with its rows, until the client closes the connection.
     async fn write(
         mut self,
         list: &JobList,
         pages: &mpsc::Sender<io::Result<Bytes>>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ApiFailure> {
         let around = serde_json::to_string(list).map_err(unwritten)?;
         let (head, tail) = around.split_once("[]").expect("a list without rows has an empty array");
         let mut text = [head.as_bytes(), b"["].concat();
         let mut ids = std::mem::take(&mut self.rest);
-        ids.extend(self.known.keys());
+        ids.extend(self.ready_rows.keys());
         ids.sort_unstable();
         ids.dedup();
         let mut is_first = true;
@@ -115,24 +114,25 @@ impl Long {
         }
         text.extend(b"]");
         text.extend(tail.as_bytes());
-        // A client that has hung up needs no end.
+        // The client may have closed the connection.
         let _gone = pages.send(Ok(text.into())).await;
         Ok(())
     }
 
-    /// Returns the rows of some jobs, by number. A job that has ended meanwhile is as it ended.
-    async fn rows(&mut self, ids: &[JobId]) -> Result<Vec<JobView>, Failure> {
-        let asked = ids.iter().filter(|id| !self.known.contains_key(id)).copied().collect();
+    /// Returns the rows of some jobs, by number. A job that has ended meanwhile is shown as it
+    /// ended.
+    async fn rows(&mut self, ids: &[JobId]) -> Result<Vec<JobView>, ApiFailure> {
+        let asked = ids.iter().filter(|id| !self.ready_rows.contains_key(id)).copied().collect();
         let views = self.app.handle.jobs(asked).await?;
         let mut views: BTreeMap<JobId, JobView> =
             views.into_iter().map(|view| (view.job, view)).collect();
         let mut rows = Vec::with_capacity(ids.len());
         for &id in ids {
-            let row = match self.known.remove(&id).or_else(|| views.remove(&id)) {
+            let row = match self.ready_rows.remove(&id).or_else(|| views.remove(&id)) {
                 Some(row) => Some(row),
                 None => {
                     let ended = read(&self.app.reader, move |reader| reader.ended(id)).await?;
-                    ended.map(|ended| ended.view).filter(|view| self.wanted.keeps_ended(view))
+                    ended.map(|ended| ended.view).filter(|view| self.wanted.matches_ended(view))
                 }
             };
             rows.extend(row.map(|row| as_seen_by(&self.caller, row)));
@@ -141,23 +141,26 @@ impl Long {
     }
 }
 
-fn unwritten(error: serde_json::Error) -> Failure {
-    Failure::Internal(format!("a list of jobs cannot be written down: {error}"))
+fn unwritten(error: serde_json::Error) -> ApiFailure {
+    ApiFailure::Internal(format!("a list of jobs cannot be serialised: {error}"))
 }
 
-/// Returns the newest `room` ended jobs that are asked for, and how many match.
+/// Returns the newest `room` ended jobs that match, and the number of matches.
 fn ended(
-    reader: &Reader,
-    wanted: &Wanted,
+    reader: &HistoryReader,
+    wanted: &ListSelection,
     missing: &[JobId],
     room: usize,
 ) -> Result<(Vec<JobView>, u64), muster_runtime::StoreError> {
-    let Wanted { filter, ids, state } = wanted;
+    let ListSelection { filter, ids, state } = wanted;
     if ids.is_some() {
         let mut found = Vec::new();
         for id in missing.iter().rev() {
             found.extend(
-                reader.ended(*id)?.map(|ended| ended.view).filter(|view| wanted.keeps_ended(view)),
+                reader
+                    .ended(*id)?
+                    .map(|ended| ended.view)
+                    .filter(|view| wanted.matches_ended(view)),
             );
         }
         let matched = found.len() as u64;
@@ -179,23 +182,23 @@ fn ended(
     Ok((reader.history(&query)?, matched))
 }
 
-fn parse_ids(text: &str) -> Result<BTreeSet<JobId>, Failure> {
+fn parse_ids(text: &str) -> Result<BTreeSet<JobId>, ApiFailure> {
     let ids: Result<BTreeSet<_>, _> =
         text.split(',').map(|id| id.trim().parse().map(JobId)).collect();
     match ids {
         Ok(ids) if ids.len() <= MAX_IDS => Ok(ids),
-        Ok(_) => Err(Failure::bad_request(format!("`ids` takes at most {MAX_IDS} numbers"))),
-        Err(_) => Err(Failure::bad_request("`ids` takes job numbers with commas between them")),
+        Ok(_) => Err(ApiFailure::bad_request(format!("`ids` takes at most {MAX_IDS} numbers"))),
+        Err(_) => Err(ApiFailure::bad_request("`ids` takes job numbers separated by commas")),
     }
 }
 
-fn parse_state(text: &str) -> Result<JobState, Failure> {
+fn parse_state(text: &str) -> Result<JobState, ApiFailure> {
     serde_json::from_value(text.into()).map_err(|_| {
         let message = format!(
-            "no state is called `{}`: held, pending, starting, running, stopping, done, failed, cancelled",
+            "there is no state `{}`: held, pending, starting, running, stopping, done, failed, cancelled",
             text.escape_debug()
         );
-        Failure::bad_request(message)
+        ApiFailure::bad_request(message)
     })
 }
 

@@ -1,6 +1,7 @@
-//! Requests in, answers out: one file per resource, each a thin translation between the wire and
-//! the dispatcher. The router is made from the API's route table, so the two cannot differ.
+//! REST handlers: one module per resource, each a thin translation between HTTP and the dispatcher.
+//! The router is built from the API's route table, so the two always agree.
 
+mod advance_reservations;
 mod daemon;
 mod extract;
 mod jobs;
@@ -12,7 +13,6 @@ mod snapshot;
 mod submit;
 pub(crate) mod task;
 mod timeline;
-mod windows;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,55 +25,55 @@ use muster_api::routes::{Method, ROUTES, Route, RouteId};
 use muster_backends::driver::Backend;
 use tokio::sync::{Semaphore, watch};
 
-use crate::auth::Mode;
+use crate::auth::DaemonMode;
 use crate::clock::Clock;
 use crate::dispatch::{Handle, SiteFacts};
-use crate::failure::Failure;
-use crate::store::Reader;
+use crate::failure::ApiFailure;
+use crate::store::HistoryReader;
 use crate::{attach, logs};
 
 pub(crate) use muster_api::MAX_BODY_BYTES;
 
-/// What every handler needs. Clones are cheap.
+/// State of all handlers. Clones are cheap.
 #[derive(Clone)]
-pub(crate) struct App {
+pub(crate) struct ApiState {
     pub(crate) handle: Handle,
-    pub(crate) reader: Reader,
+    pub(crate) reader: HistoryReader,
     pub(crate) site: watch::Receiver<Arc<SiteFacts>>,
     pub(crate) revision: watch::Receiver<u64>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) about: Arc<About>,
-    /// Set to end the daemon.
+    /// Set to true to stop the daemon.
     pub(crate) stop: watch::Sender<bool>,
-    /// Whose turn it is to get a snapshot: each holds a copy of the state.
+    /// Permit for one snapshot at a time, since each holds a copy of the state.
     pub(crate) snapshots: Arc<Semaphore>,
 }
 
-/// What does not change while the daemon runs.
+/// Properties that do not change while the daemon runs.
 #[derive(Clone, Debug)]
 pub(crate) struct About {
-    pub(crate) mode: Mode,
+    pub(crate) mode: DaemonMode,
     pub(crate) host: String,
     pub(crate) state_dir: PathBuf,
     pub(crate) virtual_gpus: u32,
-    /// The queue file that it was started with.
+    /// Queue file that the daemon was started with.
     pub(crate) queues_file: Option<PathBuf>,
     pub(crate) started: muster_model::Time,
 }
 
-/// The router of API version 1.
-pub(crate) fn router(app: App) -> Router {
+/// Returns the router of API version 1.
+pub(crate) fn router(app: ApiState) -> Router {
     let router =
         ROUTES.iter().fold(Router::new(), |router, route| router.route(route.path, handler(route)));
     router
-        .fallback(|| async { Failure::NotFound("no such path".to_owned()) })
+        .fallback(|| async { ApiFailure::NotFound("no such path".to_owned()) })
         .method_not_allowed_fallback(method_not_allowed)
         .with_state(app)
 }
 
-/// The handler of a route. Exhaustive: a route without one does not compile.
-fn handler(route: &Route) -> MethodRouter<App> {
+/// Returns the handler of a route. Exhaustive: a route without a handler does not compile.
+fn handler(route: &Route) -> MethodRouter<ApiState> {
     let filter = match route.method {
         Method::Get => MethodFilter::GET,
         Method::Post => MethodFilter::POST,
@@ -102,9 +102,9 @@ fn handler(route: &Route) -> MethodRouter<App> {
         RouteId::Nodes => on(filter, nodes::list),
         RouteId::Drain => on(filter, nodes::drain),
         RouteId::Resume => on(filter, nodes::resume),
-        RouteId::Reservations => on(filter, windows::list),
-        RouteId::Reserve => on(filter, windows::reserve),
-        RouteId::DropReservation => on(filter, windows::take_back),
+        RouteId::Reservations => on(filter, advance_reservations::list),
+        RouteId::Reserve => on(filter, advance_reservations::reserve),
+        RouteId::DropReservation => on(filter, advance_reservations::delete),
         RouteId::Timeline => on(filter, timeline::timeline),
         RouteId::Snapshot => on(filter, snapshot::snapshot),
         RouteId::Changes => on(filter, timeline::changes),
@@ -113,9 +113,9 @@ fn handler(route: &Route) -> MethodRouter<App> {
 }
 
 async fn method_not_allowed() -> Response {
-    let failure = Failure::InvalidRequest {
+    let failure = ApiFailure::InvalidRequest {
         status: StatusCode::METHOD_NOT_ALLOWED,
-        message: "this path has another method".to_owned(),
+        message: "this path requires another method".to_owned(),
     };
     failure.into_response()
 }
@@ -123,4 +123,4 @@ async fn method_not_allowed() -> Response {
 pub(crate) use extract::{JobPath, Params};
 pub(crate) use jobs::{owner, read as read_store};
 
-use extract::{Body, OptionalBody};
+use extract::{JsonBody, OptionalBody};

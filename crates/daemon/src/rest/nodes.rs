@@ -1,4 +1,4 @@
-//! Nodes: listing, taking them or single GPUs out of service and back.
+//! Handlers for nodes: listing, draining and resuming nodes or single GPUs.
 
 use axum::Json;
 use axum::extract::State;
@@ -10,33 +10,33 @@ use muster_report::amount::count;
 use muster_report::clock;
 
 use super::extract::NodePath;
-use super::{App, OptionalBody};
+use super::{ApiState, OptionalBody};
 use crate::auth::Caller;
-use crate::failure::Failure;
+use crate::failure::ApiFailure;
 
-/// Longest reason that is kept.
+/// Longest reason of a drain in bytes.
 const MAX_REASON_BYTES: usize = 1000;
 
-pub(super) async fn list(State(app): State<App>) -> Result<Json<NodeList>, Failure> {
+pub(super) async fn list(State(app): State<ApiState>) -> Result<Json<NodeList>, ApiFailure> {
     let now = app.handle.status().await?.now;
     Ok(Json(NodeList { now, nodes: app.handle.nodes().await? }))
 }
 
 pub(super) async fn drain(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
     NodePath(name): NodePath,
     OptionalBody(request): OptionalBody<DrainRequest>,
-) -> Result<Json<ActionResponse>, Failure> {
+) -> Result<Json<ActionResponse>, ApiFailure> {
     caller.require_admin("drain nodes")?;
     if request.reason.len() > MAX_REASON_BYTES {
-        return Err(Failure::bad_request(format!(
+        return Err(ApiFailure::bad_request(format!(
             "`reason` takes at most {MAX_REASON_BYTES} bytes"
         )));
     }
     let now = app.handle.status().await?.now;
     let from = begin(&request, now)?;
-    let place = Place::find(&app, &name, &request.gpus).await?;
+    let place = DrainTarget::find(&app, &name, &request.gpus).await?;
     let drain = Drain {
         from,
         by: Some(caller.identity.user.clone()),
@@ -49,27 +49,27 @@ pub(super) async fn drain(
 }
 
 pub(super) async fn resume(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
     NodePath(name): NodePath,
     OptionalBody(request): OptionalBody<ResumeRequest>,
-) -> Result<Json<ActionResponse>, Failure> {
+) -> Result<Json<ActionResponse>, ApiFailure> {
     caller.require_admin("resume nodes")?;
-    let place = Place::find(&app, &name, &request.gpus).await?;
+    let place = DrainTarget::find(&app, &name, &request.gpus).await?;
     let word = place.resumed();
     let event = Event::DrainSet { node: name, devices: place.devices, drain: None };
     app.handle.change_node(event, word).await.map(Json)
 }
 
-/// From when on nothing may be there.
-fn begin(request: &DrainRequest, now: Time) -> Result<Time, Failure> {
+/// Returns the start of the drain.
+fn begin(request: &DrainRequest, now: Time) -> Result<Time, ApiFailure> {
     match (request.at, request.after) {
         (Some(_), Some(_)) => {
-            Err(Failure::bad_request("`at` and `after` both say when; give one of them"))
+            Err(ApiFailure::bad_request("`at` and `after` exclude each other; give one of them"))
         }
         (Some(at), None) if at <= now => {
             let ago = clock::elapsed(now.since(at));
-            Err(Failure::bad_request(format!(
+            Err(ApiFailure::bad_request(format!(
                 "`at` lies in the past, {ago} ago; leave it out to drain now"
             )))
         }
@@ -78,20 +78,20 @@ fn begin(request: &DrainRequest, now: Time) -> Result<Time, Failure> {
     }
 }
 
-/// What is drained or taken back: a node, or some of its devices.
-struct Place {
+/// Target of a drain or resume: a node, or some of its devices.
+struct DrainTarget {
     view: NodeView,
     devices: Option<DeviceSet>,
 }
 
-impl Place {
-    async fn find(app: &App, name: &NodeName, gpus: &[String]) -> Result<Self, Failure> {
+impl DrainTarget {
+    async fn find(app: &ApiState, name: &NodeName, gpus: &[String]) -> Result<Self, ApiFailure> {
         let nodes = app.handle.nodes().await?;
         let known: Vec<String> = nodes.iter().map(|node| node.name.to_string()).collect();
         let Some(view) = nodes.into_iter().find(|node| node.name == *name) else {
             let near = muster_spec::nearest(name.as_str(), known.iter().map(String::as_str));
             let near = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
-            return Err(Failure::NotFound(format!("there is no node {name}{near}")));
+            return Err(ApiFailure::NotFound(format!("there is no node {name}{near}")));
         };
         let site = app.site.borrow().clone();
         let spec = site.nodes.iter().find(|node| node.name == *name);
@@ -103,7 +103,7 @@ impl Place {
         Ok(Self { view, devices: (!gpus.is_empty()).then_some(chosen) })
     }
 
-    /// `n1`, `GPU 3 of n1`, `GPUs 3,5 of n1`.
+    /// Formats the target: `n1`, `GPU 3 of n1`, `GPUs 3,5 of n1`.
     fn name(&self) -> String {
         let Some(devices) = self.devices else { return self.view.name.to_string() };
         let indices: Vec<String> = devices.iter().map(|index| index.to_string()).collect();
@@ -111,7 +111,7 @@ impl Place {
         format!("{word} {} of {}", indices.join(","), self.view.name)
     }
 
-    /// The drains that were there before.
+    /// Returns the present drains of the target.
     fn drains(&self) -> Vec<&Drain> {
         match self.devices {
             None => self.view.drain.iter().collect(),
@@ -126,27 +126,27 @@ impl Place {
         }
     }
 
-    /// What becomes of it.
+    /// Returns the message after a drain.
     fn drained(&self, drain: &Drain, now: Time) -> String {
         let name = self.name();
-        let again =
-            if self.drains().is_empty() { "" } else { "; it was drained before, by other words" };
-        let (when, until) = match drain.from > now {
-            true => (
-                format!("drained in {}", clock::ahead(drain.from.since(now))),
-                "; until then, what ends in time still starts there",
-            ),
-            false => ("drained: no new work goes there".to_owned(), ""),
+        let again = if self.drains().is_empty() { "" } else { "; this replaces the earlier drain" };
+        let is_later = drain.from > now;
+        let when = if is_later {
+            format!("drained in {}", clock::remaining(drain.from.since(now)))
+        } else {
+            "drained: no new jobs start there".to_owned()
         };
-        let rest = match (drain.stop, drain.from > now) {
-            (false, _) => "; what runs there goes on",
-            (true, false) => "; what runs there is stopped and queued again",
-            (true, true) => "; what runs there then is stopped and queued again",
+        let until =
+            if is_later { "; until then, jobs that end in time still start there" } else { "" };
+        let rest = match (drain.stop, is_later) {
+            (false, _) => "; running jobs continue",
+            (true, false) => "; running jobs are stopped and queued again",
+            (true, true) => "; jobs that still run then are stopped and queued again",
         };
         format!("{name}: {when}{until}{rest}{again}")
     }
 
-    /// What becomes of it when it is taken back.
+    /// Returns the message after a resume.
     fn resumed(&self) -> String {
         let name = self.name();
         if self.drains().is_empty() {
@@ -156,7 +156,7 @@ impl Place {
                     let gpus: Vec<String> = gpus.map(|device| device.index.to_string()).collect();
                     let word = count(gpus.len() as u64, "GPU");
                     format!(
-                        "{name} was not drained as a whole, but {word} of it; `--gpu {}` takes them back",
+                        "{name} was not drained as a whole; `--gpu {}` ends the drain of {word} of it",
                         gpus.join(",")
                     )
                 }
@@ -168,15 +168,15 @@ impl Place {
                 format!("{name}: no longer drained, but the node as a whole is")
             }
             (true, Some(_), None) => {
-                format!("{name}: new work goes there again, until the node as a whole is drained")
+                format!("{name}: new jobs start there again, until the node as a whole is drained")
             }
-            _ => format!("{name}: new work goes there again"),
+            _ => format!("{name}: new jobs start there again"),
         }
     }
 }
 
-/// `3`, `0-3`, the UUID of a device, or that of a device that slices were cut from.
-fn gpu(text: &str, node: &NodeName, devices: &[Device]) -> Result<DeviceSet, Failure> {
+/// Parses GPUs: `3`, `0-3`, the UUID of a device, or that of a device with MIG slices.
+fn gpu(text: &str, node: &NodeName, devices: &[Device]) -> Result<DeviceSet, ApiFailure> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     if let (Ok(first), Ok(last)) = (first.trim().parse::<usize>(), last.trim().parse::<usize>()) {
         if first <= last && last < devices.len() {
@@ -187,16 +187,16 @@ fn gpu(text: &str, node: &NodeName, devices: &[Device]) -> Result<DeviceSet, Fai
             1 => "its only one is 0".to_owned(),
             many => format!("they are 0 to {}", many - 1),
         };
-        return Err(Failure::NotFound(format!("{node} has no GPU {text}; {known}")));
+        return Err(ApiFailure::NotFound(format!("{node} has no GPU {text}; {known}")));
     }
     let is_meant = |device: &Device| {
         !text.is_empty() && (*device.uuid == *text || device.slice_of.as_deref() == Some(text))
     };
     let found: DeviceSet = (0..devices.len()).filter(|index| is_meant(&devices[*index])).collect();
-    match found.is_empty() {
-        true => Err(Failure::NotFound(format!(
+    if found.is_empty() {
+        return Err(ApiFailure::NotFound(format!(
             "{node} has no GPU `{text}`; name it by its index or UUID"
-        ))),
-        false => Ok(found),
+        )));
     }
+    Ok(found)
 }

@@ -1,4 +1,4 @@
-//! Queues and what was consumed through them.
+//! Handlers for queues and usage.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,17 @@ use muster_spec::access::{self, Grants};
 
 use super::jobs::read;
 use super::submit::invalid_spec;
-use super::{App, Body};
+use super::{ApiState, JsonBody};
 use crate::auth::Caller;
-use crate::failure::Failure;
+use crate::failure::ApiFailure;
 
-/// Thousandths of GPUs × milliseconds in a GPU-second.
+/// Thousandths of GPUs × milliseconds per GPU-second.
 const MILLI_MS_PER_GPU_SEC: u64 = 1_000_000;
 
 pub(super) async fn list(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
-) -> Result<Json<QueueList>, Failure> {
+) -> Result<Json<QueueList>, ApiFailure> {
     let now = app.handle.status().await?.now;
     let mut queues = app.handle.queues().await?;
     let site = app.site.borrow().clone();
@@ -32,7 +32,7 @@ pub(super) async fn list(
     Ok(Json(QueueList { now, queues }))
 }
 
-/// What a user may do in a queue.
+/// Returns the permissions of a user in a queue.
 fn access_of(tree: &QueueTree, queue: &QueueName, caller: &Caller) -> AccessView {
     let grants = Grants::of(tree, queue);
     AccessView {
@@ -49,10 +49,10 @@ fn access_of(tree: &QueueTree, queue: &QueueName, caller: &Caller) -> AccessView
 }
 
 pub(super) async fn set(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
-    Body(request): Body<QueuesRequest>,
-) -> Result<Json<ActionResponse>, Failure> {
+    JsonBody(request): JsonBody<QueuesRequest>,
+) -> Result<Json<ActionResponse>, ApiFailure> {
     caller.require_admin("change the queues")?;
     let tree = muster_spec::parse_queues(&request.source, request.file.as_deref())
         .map_err(|diagnostics| invalid_spec(&diagnostics))?;
@@ -60,13 +60,13 @@ pub(super) async fn set(
     if let Some(file) = &app.about.queues_file {
         let file = file.display();
         answer.message.push_str(&format!(
-            "; a daemon that starts with `--queues {file}` sets that file again"
+            "; a daemon that starts with `--queues {file}` replaces them by that file again"
         ));
     }
     Ok(Json(answer))
 }
 
-pub(super) async fn usage(State(app): State<App>) -> Result<Json<UsageList>, Failure> {
+pub(super) async fn usage(State(app): State<ApiState>) -> Result<Json<UsageList>, ApiFailure> {
     let now = app.handle.status().await?.now;
     let decayed = app.handle.usage().await?;
     let sums = read(&app.reader, move |reader| reader.usage(now)).await?;

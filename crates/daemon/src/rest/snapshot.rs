@@ -1,7 +1,7 @@
-//! The state and what has run, without names: what what-if questions are asked of. Any caller may
-//! have it, since it does not say what a user runs; names, where they are asked for, are those that
-//! lists show. It is written piece by piece while it is sent, so that it takes one copy of the
-//! state, however long the text becomes.
+//! Handler for anonymised snapshots: the state and past runs, for what-if questions. Every caller
+//! may request one, since it does not contain what users run; original names, on request, are those
+//! that lists show. It is written while it is sent, so that it needs one copy of the state, however
+//! long the text is.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,36 +28,36 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::jobs::read;
-use super::{App, Params};
-use crate::failure::Failure;
-use crate::store::Stint;
+use super::{ApiState, Params};
+use crate::failure::ApiFailure;
+use crate::store::HoldingPeriod;
 
-/// How far back a snapshot reaches when the client does not say.
+/// Default period of past runs.
 const DEFAULT_PAST: Span = Span::from_secs(30 * 86_400);
 
 /// Bytes of the text that are sent together.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// Chunks that wait for a slow client.
+/// Number of chunks that are buffered for a slow client.
 const CHUNKS_AHEAD: usize = 4;
 
-/// How long a client may take for all of it. A copy of the state is held meanwhile, and the next
-/// client waits.
+/// Longest time to send a snapshot. A copy of the state is held meanwhile, and the next client
+/// waits.
 const SEND_TIMEOUT: Duration = Duration::from_secs(120);
 
 pub(super) async fn snapshot(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     Params(query): Params<SnapshotQuery>,
-) -> Result<Response, Failure> {
+) -> Result<Response, ApiFailure> {
     // 1. One at a time: each holds a copy of the state until it is sent.
-    let turn = app.snapshots.clone().acquire_owned().await.map_err(|_| Failure::stopping())?;
+    let turn = app.snapshots.clone().acquire_owned().await.map_err(|_| ApiFailure::stopping())?;
     let (taken, state) = app.handle.state().await?;
     let since = taken - query.past_secs.map_or(DEFAULT_PAST, Span::from_secs);
 
-    // 2. What has run, on a connection of its own: the reads are long. Live jobs before ended ones:
-    //    a job that ends in between is then in history too, never in neither.
-    let reader = app.reader.apart().map_err(Failure::Store)?;
-    let stints = read(&reader, move |reader| reader.stints(since)).await?;
+    // 2. Past runs, on a separate connection, since the reads are long. Live jobs before ended
+    // ones: a job that ends in between is then in history too.
+    let reader = app.reader.reopen().map_err(ApiFailure::Store)?;
+    let stints = read(&reader, move |reader| reader.holding_periods(since)).await?;
     let ran: BTreeSet<JobId> = stints.iter().map(|stint| stint.element.job).collect();
     let live = app.handle.jobs(ran.into_iter().collect()).await?;
     let jobs = read(&reader, move |reader| {
@@ -71,20 +71,20 @@ pub(super) async fn snapshot(
     })
     .await?;
 
-    // 3. The text, as fast as it is taken.
+    // 3. The text, as fast as the client reads it.
     let (chunks, stream) = mpsc::channel(CHUNKS_AHEAD);
     let runtime = Handle::current();
     tokio::task::spawn_blocking(move || {
         let _turn = turn;
         let until = Instant::now() + SEND_TIMEOUT;
-        let mut out = BufWriter::with_capacity(CHUNK_BYTES, Chunks { chunks, runtime, until });
+        let mut out = BufWriter::with_capacity(CHUNK_BYTES, ChunkWriter { chunks, runtime, until });
         let state = state.redacting();
-        let text = Text {
+        let text = SnapshotText {
             version: JOURNAL_VERSION,
             taken,
             since,
-            past: Past::new(stints, &jobs, taken, state.names()),
-            names: Names { given: state.names(), are_wanted: query.names },
+            past: PastRuns::new(stints, &jobs, taken, state.names()),
+            names: SnapshotNames { given: state.names(), are_wanted: query.names },
             state,
         };
         let written = serde_json::to_writer(&mut out, &text).map_err(io::Error::from);
@@ -96,14 +96,14 @@ pub(super) async fn snapshot(
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
-/// The body of an answer, chunk by chunk, for as long as it may take.
-struct Chunks {
+/// Body of a response, sent in chunks until a deadline.
+struct ChunkWriter {
     chunks: mpsc::Sender<io::Result<Bytes>>,
     runtime: Handle,
     until: Instant,
 }
 
-impl Write for Chunks {
+impl Write for ChunkWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let send = self.chunks.send(Ok(Bytes::copy_from_slice(bytes)));
         match self.runtime.block_on(async { tokio::time::timeout_at(self.until, send).await }) {
@@ -118,9 +118,9 @@ impl Write for Chunks {
     }
 }
 
-impl Chunks {
-    /// Breaks the body off, once the client takes what was sent before: a text that merely ended
-    /// would look whole.
+impl ChunkWriter {
+    /// Aborts the body with an error, after the chunks that were sent before: a text that merely
+    /// ended would look complete.
     fn break_off(self, error: io::Error) {
         let Self { chunks, runtime, .. } = self;
         runtime.spawn(async move {
@@ -129,47 +129,47 @@ impl Chunks {
     }
 }
 
-/// A `SiteSnapshot` that is made while it is written. The order of its fields counts: names are
+/// `SiteSnapshot` that is made while it is written. The order of the fields matters: names are
 /// complete at the end.
 #[derive(Serialize)]
-struct Text<'a> {
+struct SnapshotText<'a> {
     version: u32,
     taken: Time,
     since: Time,
     state: Snapshot<RedactingJobs>,
-    past: Past<'a>,
-    #[serde(skip_serializing_if = "Names::are_unwanted")]
-    names: Names,
+    past: PastRuns<'a>,
+    #[serde(skip_serializing_if = "SnapshotNames::are_unwanted")]
+    names: SnapshotNames,
 }
 
-/// Names that were given in place of others so far.
-struct Names {
+/// Original names behind the placeholders so far.
+struct SnapshotNames {
     given: Rc<RefCell<Redaction>>,
     are_wanted: bool,
 }
 
-impl Names {
+impl SnapshotNames {
     fn are_unwanted(&self) -> bool {
         !self.are_wanted
     }
 }
 
-impl Serialize for Names {
+impl Serialize for SnapshotNames {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.given.borrow().names().serialize(serializer)
     }
 }
 
-/// What has run, in the order in which it was submitted.
-struct Past<'a> {
-    runs: Vec<(Stint, &'a PastJob)>,
+/// Past runs in the order of their submission.
+struct PastRuns<'a> {
+    runs: Vec<(HoldingPeriod, &'a PastJob)>,
     taken: Time,
     names: Rc<RefCell<Redaction>>,
 }
 
-impl<'a> Past<'a> {
+impl<'a> PastRuns<'a> {
     fn new(
-        stints: Vec<Stint>,
+        stints: Vec<HoldingPeriod>,
         jobs: &'a BTreeMap<JobId, PastJob>,
         taken: Time,
         names: Rc<RefCell<Redaction>>,
@@ -182,16 +182,16 @@ impl<'a> Past<'a> {
     }
 }
 
-impl Serialize for Past<'_> {
+impl Serialize for PastRuns<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let run = |(stint, job): &(Stint, &PastJob)| {
+        let run = |(stint, job): &(HoldingPeriod, &PastJob)| {
             job.run(stint, self.taken, &mut self.names.borrow_mut())
         };
         serializer.collect_seq(self.runs.iter().map(run))
     }
 }
 
-/// A job that has run, as far as a snapshot tells of it.
+/// Job that has run, with what a snapshot contains of it.
 #[derive(Debug)]
 struct PastJob {
     user: UserName,
@@ -217,9 +217,9 @@ impl PastJob {
         }
     }
 
-    fn run(&self, stint: &Stint, taken: Time, names: &mut Redaction) -> PastRun {
+    fn run(&self, stint: &HoldingPeriod, taken: Time, names: &mut Redaction) -> PastRun {
         let until = stint.ended.unwrap_or(taken);
-        // What has ended has run, be it for less than can be told.
+        // An ended run lasts at least one millisecond, even if it was shorter.
         let least = Span(u64::from(stint.is_over));
         PastRun {
             element: stint.element,
@@ -238,8 +238,8 @@ impl PastJob {
     }
 }
 
-/// What each role asked for. Of jobs that ended under a version that did not write it down, all
-/// tasks are taken to be alike.
+/// Returns the resource request of each task group. For jobs that ended under a version that did
+/// not store them, all tasks are assumed to be equal.
 fn roles(job: &JobView) -> Vec<RoleView> {
     if job.roles.is_empty() {
         let gpus = GpuMilli(job.gpus.0.div_ceil(job.tasks.max(1)));

@@ -1,4 +1,4 @@
-//! Submission: text in, job numbers out; all documents of a request or none.
+//! Handler for submissions: text in, job numbers out; all documents of a request or none.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -6,59 +6,62 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use muster_api::types::{Diagnostic, SubmitRequest, SubmitResponse, Submitted};
-use muster_model::payload::Command;
+use muster_api::types::{ErrorDiagnostic, SubmitRequest, SubmitResponse, Submitted};
+use muster_model::payload::TaskCommand;
 use muster_model::slurm::SlurmOptions;
 use muster_model::{JobSpec, Payload, UserName};
-use muster_runtime::{Draft, Receipt, Submission};
-use muster_spec::{Checked, Colour, Diagnostics, Site, access};
+use muster_runtime::{JobDraft, JobSubmission, Receipt};
+use muster_spec::{CheckedJob, Colour, Diagnostics, SubmissionSite, access};
 
-use super::{App, Body};
+use super::{ApiState, JsonBody};
 use crate::auth::Caller;
-use crate::failure::Failure;
+use crate::failure::ApiFailure;
 
-/// Longest idempotency key.
+/// Longest idempotency key in bytes.
 const MAX_KEY_BYTES: usize = 128;
 
 pub(super) async fn submit(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
-    Body(request): Body<SubmitRequest>,
-) -> Result<Json<SubmitResponse>, Failure> {
+    JsonBody(request): JsonBody<SubmitRequest>,
+) -> Result<Json<SubmitResponse>, ApiFailure> {
     check_request(&request)?;
     let user = caller.identity.user.clone();
 
-    // 1. The same key is the same submission, whatever the site looks like by now.
+    // 1. The same key is the same submission, even if the site has changed since.
     if !request.dry_run
         && let Some(receipt) = app.handle.receipt(user.clone(), request.key.clone()).await?
     {
         return Ok(Json(response(receipt, Vec::new(), Vec::new())));
     }
 
-    // 2. Text to checked jobs, away from the dispatcher: a large text takes its time.
-    let windows: Vec<_> =
-        app.handle.windows().await?.into_iter().map(|window| window.name).collect();
-    let (dry_run, site, clock) = (request.dry_run, app.site.borrow().clone(), app.clock.now());
+    // 2. Parse and check on a blocking thread: a large text takes time.
+    let advance_reservations: Vec<_> =
+        app.handle.advance_reservations().await?.into_iter().map(|view| view.name).collect();
+    let dry_run = request.dry_run;
+    let site = app.site.borrow().clone();
+    let clock = app.clock.now();
     let known = Arc::clone(&site);
     let work = move || {
         let documents =
             muster_spec::parse(&request.source, request.file.as_deref(), &request.overrides)?;
-        let surroundings = Site::new(caller.identity.user.clone(), &site.nodes, &site.queues)
-            .with_windows(windows);
+        let surroundings =
+            SubmissionSite::new(caller.identity.user.clone(), &site.nodes, &site.queues)
+                .with_windows(advance_reservations);
         let checked = muster_spec::check_all(&documents, &surroundings)?;
         Ok((checked, request, caller))
     };
     let (checked, request, caller) = tokio::task::spawn_blocking(work)
         .await
-        .map_err(|error| Failure::Internal(error.to_string()))?
+        .map_err(|error| ApiFailure::Internal(error.to_string()))?
         .map_err(|diagnostics| invalid_spec(&diagnostics))?;
     if !caller.admin {
-        let judge = |job: &Checked| access::judge(&known.queues, caller.submitter(), &job.spec);
+        let judge = |job: &CheckedJob| access::judge(&known.queues, caller.submitter(), &job.spec);
         checked.iter().try_for_each(judge)?;
     }
     let submission = submission(checked, request, &caller, user, clock)?;
 
-    // 3. Judged for a dry run, journalled otherwise.
+    // 3. Judge for a dry run, submit otherwise.
     if !dry_run {
         let receipt = app.handle.submit(submission).await?;
         return Ok(Json(response(receipt, Vec::new(), Vec::new())));
@@ -68,9 +71,9 @@ pub(super) async fn submit(
     Ok(Json(response(receipt, explanations, specs)))
 }
 
-/// Complaints of `spec` as the wire has them.
-pub(super) fn invalid_spec(diagnostics: &Diagnostics) -> Failure {
-    let list = diagnostics.iter().map(|one| Diagnostic {
+/// Converts the diagnostics of `spec` into an API error.
+pub(super) fn invalid_spec(diagnostics: &Diagnostics) -> ApiFailure {
+    let list = diagnostics.iter().map(|one| ErrorDiagnostic {
         message: one.message.clone(),
         line: one.line,
         column: one.column,
@@ -80,24 +83,24 @@ pub(super) fn invalid_spec(diagnostics: &Diagnostics) -> Failure {
         1 => "the text has an error".to_owned(),
         count => format!("the text has {count} errors"),
     };
-    Failure::InvalidSpec { message, diagnostics: list.collect() }
+    ApiFailure::InvalidSpec { message, diagnostics: list.collect() }
 }
 
-/// What could not be handed to the kernel later is refused now.
-fn check_request(request: &SubmitRequest) -> Result<(), Failure> {
+/// Rejects values that the kernel would not accept later.
+fn check_request(request: &SubmitRequest) -> Result<(), ApiFailure> {
     if request.key.is_empty() || request.key.len() > MAX_KEY_BYTES {
-        return Err(Failure::bad_request(format!("`key` must have 1 to {MAX_KEY_BYTES} bytes")));
+        return Err(ApiFailure::bad_request(format!("`key` must have 1 to {MAX_KEY_BYTES} bytes")));
     }
     if !Path::new(&request.workdir).is_absolute() || request.workdir.contains('\0') {
-        return Err(Failure::bad_request("`workdir` must be an absolute path"));
+        return Err(ApiFailure::bad_request("`workdir` must be an absolute path"));
     }
     if request.umask > 0o777 {
-        return Err(Failure::bad_request("`umask` must be at most 0777"));
+        return Err(ApiFailure::bad_request("`umask` must be at most 0777"));
     }
     let bad_name = |name: &str| name.is_empty() || name.contains(['=', '\0']);
     match request.env.iter().find(|(name, value)| bad_name(name) || value.contains('\0')) {
-        Some((name, _)) => Err(Failure::bad_request(format!(
-            "`env` holds `{}`, which no process can have",
+        Some((name, _)) => Err(ApiFailure::bad_request(format!(
+            "`env` contains `{}`, which no process environment can hold",
             name.escape_debug()
         ))),
         None => Ok(()),
@@ -105,40 +108,40 @@ fn check_request(request: &SubmitRequest) -> Result<(), Failure> {
 }
 
 fn submission(
-    checked: Vec<Checked>,
+    checked: Vec<CheckedJob>,
     request: SubmitRequest,
     caller: &Caller,
     user: UserName,
     now: muster_model::Time,
-) -> Result<Submission, Failure> {
+) -> Result<JobSubmission, ApiFailure> {
     let unverified = checked.iter().filter(|job| job.verify).map(|job| {
         let name = &job.spec.name;
-        format!("`{name}` is not checked before it starts on this machine; `muster verify` does as it runs")
+        format!("`{name}` is not verified before its start on this machine; run `muster verify` while it runs")
     });
     let unread = checked.iter().filter(|job| job.slurm != SlurmOptions::default()).map(|job| {
         let name = &job.spec.name;
         let uncounted = match job.slurm.licenses.join(", ") {
             none if none.is_empty() => String::new(),
-            some => format!(": nothing counts its licences here ({some}), and it starts without them"),
+            some => format!(": its licences are not counted here ({some}), and it starts without them"),
         };
         format!(
-            "`{name}` has a section `slurm`, which is not read on this machine{uncounted}; `--on slurm` submits there"
+            "`{name}` has a section `slurm`, which this machine ignores{uncounted}; `--on slurm` submits to Slurm"
         )
     });
     let own = checked.iter().flat_map(|job| job.warnings.iter().cloned());
     let warnings = own.chain(unverified).chain(unread).collect();
     let drafts: Result<Vec<_>, _> =
         checked.into_iter().map(|job| draft(job, &request, caller, &user, now)).collect();
-    Ok(Submission { user, key: request.key, drafts: drafts?, warnings })
+    Ok(JobSubmission { user, key: request.key, drafts: drafts?, warnings })
 }
 
 fn draft(
-    checked: Checked,
+    checked: CheckedJob,
     request: &SubmitRequest,
     caller: &Caller,
     user: &UserName,
     now: muster_model::Time,
-) -> Result<Draft, Failure> {
+) -> Result<JobDraft, ApiFailure> {
     let mut env: BTreeMap<String, String> = request.env.clone();
     env.extend(checked.env);
     let workdir = checked.workdir.map_or_else(
@@ -147,12 +150,12 @@ fn draft(
     );
     check_strings(&checked.commands, &env, &workdir)?;
     if request.interactive && !checked.files.is_empty() {
-        return Err(Failure::bad_request(
-            "a job on a terminal writes to the terminal: leave out `output` and `error`, or -it",
+        return Err(ApiFailure::bad_request(
+            "a job on a terminal writes to that terminal: leave out `output` and `error`, or -it",
         ));
     }
     let begin = checked.begin.map(|begin| begin.at(now)).or(checked.spec.begin);
-    Ok(Draft {
+    Ok(JobDraft {
         spec: JobSpec { user: user.clone(), uid: Some(caller.identity.uid), begin, ..checked.spec },
         payload: Payload {
             commands: checked.commands,
@@ -167,26 +170,29 @@ fn draft(
     })
 }
 
-/// A zero byte ends a string for the kernel: what follows would be lost without a word.
+/// Rejects zero bytes: a zero byte ends a string for the kernel, so the rest would be lost
+/// silently.
 fn check_strings(
-    commands: &BTreeMap<std::sync::Arc<str>, Command>,
+    commands: &BTreeMap<std::sync::Arc<str>, TaskCommand>,
     env: &BTreeMap<String, String>,
     workdir: &Path,
-) -> Result<(), Failure> {
-    let in_command = |command: &Command| match command {
-        Command::Argv(words) => words.iter().any(|word| word.contains('\0')),
-        Command::Script(text) => text.contains('\0'),
+) -> Result<(), ApiFailure> {
+    let in_command = |command: &TaskCommand| match command {
+        TaskCommand::Argv(words) => words.iter().any(|word| word.contains('\0')),
+        TaskCommand::Script(text) => text.contains('\0'),
     };
     let in_env = env.iter().any(|(name, value)| name.contains('\0') || value.contains('\0'));
     let found =
         commands.values().any(in_command) || in_env || workdir.to_string_lossy().contains('\0');
-    match found {
-        true => Err(Failure::bad_request("a command, variable or directory holds a zero byte")),
-        false => Ok(()),
+    if found {
+        return Err(ApiFailure::bad_request(
+            "a command, variable or directory contains a zero byte",
+        ));
     }
+    Ok(())
 }
 
-/// Without `.` parts; `..` stays, since a link may stand before it.
+/// Removes `.` components; `..` stays, since a link may precede it.
 fn normal(path: &Path) -> PathBuf {
     path.components().filter(|part| *part != Component::CurDir).collect()
 }

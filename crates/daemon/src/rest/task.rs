@@ -1,39 +1,39 @@
-//! Which task of a job a request is about.
+//! Lookup of the task that a request applies to.
 
-use muster_model::view::State as JobState;
+use muster_model::view::JobState;
 use muster_model::{Attempt, AttemptId, ElementId, JobId, Rank};
 
-use super::App;
-use crate::failure::Failure;
+use super::ApiState;
+use crate::failure::ApiFailure;
 
-/// What is asked for.
-pub(crate) struct Which<'s> {
-    /// The element.
+/// Task of a job in a request.
+pub(crate) struct TaskSelector<'s> {
+    /// Index of the element.
     pub(crate) index: u32,
-    /// Rank; `None` is 0.
+    /// Rank of the task; `None` means 0.
     pub(crate) rank: Option<u32>,
-    /// States in which there is somebody to talk to.
+    /// States in which the task has a supervisor to talk to.
     pub(crate) states: &'s [JobState],
 }
 
-/// The task that is meant, when its element is in one of the states.
+/// Returns the task, when its element is in one of the states.
 pub(crate) async fn find(
-    app: &App,
+    app: &ApiState,
     job: JobId,
-    which: Which<'_>,
-) -> Result<(AttemptId, Rank), Failure> {
+    which: TaskSelector<'_>,
+) -> Result<(AttemptId, Rank), ApiFailure> {
     let element = ElementId { job, index: which.index };
     let rank = Rank(which.rank.unwrap_or(0));
     let live = app.handle.element(element).await?;
     let live = live.filter(|live| which.states.contains(&live.state)).ok_or_else(|| idle(job))?;
     if !live.tasks.iter().any(|task| task.rank == rank) {
         let last = live.tasks.len().saturating_sub(1);
-        return Err(Failure::NotFound(format!("job {job} has ranks 0 to {last}")));
+        return Err(ApiFailure::NotFound(format!("job {job} has ranks 0 to {last}")));
     }
     Ok((AttemptId { element, attempt: Attempt(live.attempt) }, rank))
 }
 
-/// Nobody is there.
-pub(crate) fn idle(job: JobId) -> Failure {
-    Failure::conflict(format!("job {job} does not run"), format!("see muster show {job}"))
+/// Makes the error for a job that does not run.
+pub(crate) fn idle(job: JobId) -> ApiFailure {
+    ApiFailure::conflict(format!("job {job} is not running"), format!("see muster show {job}"))
 }

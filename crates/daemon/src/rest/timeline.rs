@@ -1,33 +1,33 @@
-//! Time: who held what when, what is planned, and waiting for something to change.
+//! Handlers for the timeline and the long poll.
 
 use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
 use muster_api::query::{ChangesQuery, TimelineQuery};
-use muster_api::types::{Changes, Timeline};
+use muster_api::types::{ChangesResponse, Timeline};
 use muster_model::unit::Span;
-use muster_model::view::Bar;
+use muster_model::view::DeviceBar;
 
 use super::jobs::read;
-use super::{App, Params};
-use crate::dispatch::{Planned, on_node};
-use crate::failure::Failure;
+use super::{ApiState, Params};
+use crate::dispatch::{PlannedTimeline, on_node};
+use crate::failure::ApiFailure;
 use crate::store::AttemptRow;
 
-/// Attempts drawn at most; a screen has fewer columns.
+/// Most attempts that are drawn; a screen has fewer columns.
 const MAX_ATTEMPTS: u32 = 5000;
 
-/// How far back the timeline reaches when the client does not say.
+/// Default period of the timeline.
 const DEFAULT_PAST: Span = Span::from_secs(3600);
 
 /// Default and longest wait of a long poll, in seconds.
 const POLL_SECS: (u64, u64) = (30, 60);
 
 pub(super) async fn timeline(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     Params(query): Params<TimelineQuery>,
-) -> Result<Json<Timeline>, Failure> {
+) -> Result<Json<Timeline>, ApiFailure> {
     let now = app.handle.status().await?.now;
     let since = query.since.unwrap_or(now - DEFAULT_PAST);
     let attempts =
@@ -38,28 +38,28 @@ pub(super) async fn timeline(
 }
 
 pub(super) async fn changes(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     Params(query): Params<ChangesQuery>,
-) -> Result<Json<Changes>, Failure> {
+) -> Result<Json<ChangesResponse>, ApiFailure> {
     let mut revision = app.revision.clone();
     if let Some(after) = query.after {
         let wait = Duration::from_secs(query.timeout_secs.unwrap_or(POLL_SECS.0).min(POLL_SECS.1));
-        // Time over or dispatcher gone: the answer is what holds now.
+        // On a time-out, or when the dispatcher has ended, the response has the present state.
         let _unchanged =
             tokio::time::timeout(wait, revision.wait_for(|revision| *revision != after)).await;
     }
     let status = app.handle.status().await?;
-    Ok(Json(Changes { revision: status.revision, now: status.now }))
+    Ok(Json(ChangesResponse { revision: status.revision, now: status.now }))
 }
 
-/// A bar per device that an attempt held.
-fn bars(planned: &Planned, attempt: &AttemptRow) -> Vec<Bar> {
+/// Returns a bar per device that an attempt held.
+fn bars(planned: &PlannedTimeline, attempt: &AttemptRow) -> Vec<DeviceBar> {
     let devices = attempt.placement.iter().flat_map(|task| {
         let node = on_node(&planned.nodes, task);
         task.devices.iter().map(move |device| (node.clone(), device as u16))
     });
     devices
-        .map(|(node, device)| Bar {
+        .map(|(node, device)| DeviceBar {
             node,
             device,
             element: attempt.id.element,

@@ -1,6 +1,6 @@
-//! What a state directory remembers of its machine: declared GPUs and the node's name, which stay
-//! as they are while jobs hold resources under them; and the settings of the last `muster serve`,
-//! for daemons that another command starts.
+//! Settings that a state directory stores for its machine: declared GPUs and the node's name, which
+//! do not change while jobs hold resources; and the settings of the last `muster serve`, for
+//! daemons that another command starts.
 
 use muster_backends::local::{TaskLimits, VirtualGpus};
 use muster_model::{Bytes, NodeName, Span};
@@ -10,41 +10,41 @@ use serde::{Deserialize, Serialize};
 use super::ServeError;
 use crate::store::{Retention, SqliteStore};
 
-/// Name in the `meta` table: `8`, `8:h100` or `2:a100,7:a100-1g.10gb`.
+/// Key in the `meta` table; value such as `8`, `8:h100` or `2:a100,7:a100-1g.10gb`.
 const VIRTUAL_GPUS: &str = "virtual_gpus";
 
-/// Name in the `meta` table.
+/// Key in the `meta` table; value is the host name.
 const HOST: &str = "host";
 
-/// Name in the `meta` table: JSON.
+/// Key in the `meta` table; value is JSON.
 const SETTINGS: &str = "settings";
 
-/// Settings of a daemon beyond its queues; those that are absent have their defaults.
+/// Settings of a daemon other than its queues; absent ones have their defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Declared {
-    /// Time limit of jobs that name none, where the queues name none either.
+pub struct DaemonSettings {
+    /// Time limit of jobs that set none, where the queues set none either.
     pub default_time: Option<Span>,
-    /// How long ended jobs are kept.
+    /// Retention time of ended jobs.
     pub keep: Option<Span>,
-    /// How many of them are kept.
+    /// Highest number of ended jobs that are stored.
     pub keep_jobs: Option<u64>,
-    /// Output of a task that is kept.
+    /// Most bytes of output that are stored per task.
     pub log_limit: Option<Bytes>,
-    /// Processes of a task at one time.
+    /// Most processes of a task at one time.
     pub max_processes: Option<u32>,
 }
 
-/// Which settings a daemon has.
+/// Source of a daemon's settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Settings {
-    /// These, which are remembered.
-    Exactly(Declared),
-    /// Those that are remembered.
-    OfLastServe,
+pub enum SettingsSource {
+    /// Given settings, which are stored.
+    Exactly(DaemonSettings),
+    /// Stored settings of the last `muster serve`.
+    LastServe,
 }
 
-impl Declared {
+impl DaemonSettings {
     pub(super) fn retention(&self) -> Retention {
         let usual = Retention::default();
         Retention {
@@ -60,26 +60,29 @@ impl Declared {
     }
 }
 
-/// The settings that hold from now on.
-pub(super) fn settings(store: &SqliteStore, asked: &Settings) -> Result<Declared, StoreError> {
+/// Returns the settings that are in force from now on, and stores them.
+pub(super) fn settings(
+    store: &SqliteStore,
+    asked: &SettingsSource,
+) -> Result<DaemonSettings, StoreError> {
     let unreadable = |error| StoreError::Corrupt(format!("its settings cannot be read: {error}"));
     match asked {
-        Settings::OfLastServe => {
+        SettingsSource::LastServe => {
             let known = store.meta(SETTINGS)?;
             Ok(known
                 .map(|text| serde_json::from_str(&text).map_err(unreadable))
                 .transpose()?
                 .unwrap_or_default())
         }
-        Settings::Exactly(declared) => {
+        SettingsSource::Exactly(declared) => {
             let text = serde_json::to_string(declared).map_err(unreadable)?;
-            store.set_meta(SETTINGS, (*declared != Declared::default()).then_some(&*text))?;
+            store.set_meta(SETTINGS, (*declared != DaemonSettings::default()).then_some(&*text))?;
             Ok(declared.clone())
         }
     }
 }
 
-/// The declaration that holds from now on.
+/// Returns the declared GPUs that are in force from now on, and stores them.
 pub(super) fn virtual_gpus(
     store: &SqliteStore,
     asked: Option<&VirtualGpus>,
@@ -101,7 +104,7 @@ pub(super) fn virtual_gpus(
     Ok(asked)
 }
 
-/// The name of this machine as a node, and what to tell users about it. A renamed host keeps its
+/// Returns the name of this machine as a node, and a warning for users. A renamed host keeps its
 /// old name as long as jobs run under it.
 pub(super) fn node_name(
     store: &SqliteStore,
@@ -111,7 +114,7 @@ pub(super) fn node_name(
     match store.meta(HOST)? {
         Some(known) if known != host && !idle => {
             let warning = format!(
-                "this host is called {host} now; as a node it stays {known} until the daemon is started with no job running"
+                "this host was renamed to {host}; its node name stays {known} until the daemon starts without running jobs"
             );
             Ok((known.into(), vec![warning]))
         }
@@ -165,23 +168,30 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = SqliteStore::open(dir.path()).unwrap();
         let held = |asked| settings(&store, &asked).unwrap();
-        assert_eq!(held(Settings::OfLastServe), Declared::default());
-        let all = Declared {
+        assert_eq!(held(SettingsSource::LastServe), DaemonSettings::default());
+        let all = DaemonSettings {
             default_time: Some(Span::from_secs(60)),
             keep: Some(Span::from_secs(5)),
             keep_jobs: Some(3),
             log_limit: Some(Bytes(7)),
             max_processes: Some(9),
         };
-        assert_eq!(held(Settings::Exactly(all.clone())), all);
-        assert_eq!(held(Settings::OfLastServe), all);
+        assert_eq!(held(SettingsSource::Exactly(all.clone())), all);
+        assert_eq!(held(SettingsSource::LastServe), all);
         assert_eq!(
             (all.retention().history, all.retention().history_jobs),
             (Span::from_secs(5), 3)
         );
         assert_eq!(all.limits(), TaskLimits { log: Bytes(7), processes: Some(9) });
-        assert_eq!(held(Settings::Exactly(Declared::default())), Declared::default());
-        assert_eq!(held(Settings::OfLastServe), Declared::default(), "each serve says all of it");
+        assert_eq!(
+            held(SettingsSource::Exactly(DaemonSettings::default())),
+            DaemonSettings::default()
+        );
+        assert_eq!(
+            held(SettingsSource::LastServe),
+            DaemonSettings::default(),
+            "each serve replaces all"
+        );
     }
 
     #[test]

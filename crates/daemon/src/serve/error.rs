@@ -1,4 +1,4 @@
-//! Why a daemon did not start, or ended other than it should.
+//! Errors of a daemon that cannot start, or that ended unexpectedly.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,78 +7,78 @@ use muster_backends::local::LocalError;
 use muster_runtime::StoreError;
 use muster_spec::Diagnostics;
 
-use super::Older;
+use super::OlderState;
 use crate::paths::PathsError;
 
-/// The daemon cannot serve.
+/// Error of `muster serve`.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// Its places cannot be used.
+    /// The paths cannot be used.
     #[error(transparent)]
     Paths(#[from] PathsError),
-    /// Its state cannot be used.
+    /// The state cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// It is older than what it left outside the database.
+    /// The state is older than the data outside the database.
     #[error("{0}")]
-    Older(Box<Older>),
-    /// The backend cannot work.
+    Older(Box<OlderState>),
+    /// The backend cannot start.
     #[error(transparent)]
     Local(#[from] LocalError),
     /// The queue file cannot be read.
     #[error("cannot read {}", .path.display())]
     QueuesFile {
-        /// Which.
+        /// Path of the queue file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// The queue file has errors; the text says where.
+    /// The queue file has errors, whose text has their places.
     #[error("{0}")]
     Queues(Box<Diagnostics>),
-    /// The socket cannot be made.
+    /// The socket cannot be created.
     #[error("cannot listen on {}", .path.display())]
     Socket {
-        /// Where.
+        /// Path of the socket.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// Other GPUs are asked for while jobs hold the ones that are there.
-    #[error("this daemon has {declared} while jobs hold some of them; it cannot have {asked}")]
+    /// Other GPUs are declared while jobs hold the present ones.
+    #[error("jobs hold some of {declared}; the daemon cannot switch to {asked}")]
     OtherGpus {
-        /// What was declared before.
+        /// GPUs that were declared before.
         declared: String,
-        /// What is asked for now.
+        /// GPUs that are declared now.
         asked: String,
     },
-    /// All users of this machine share a daemon, and a second one would give its devices away
-    /// again.
+    /// A daemon that all users share is installed on this machine, and a second one would allocate
+    /// the same devices again.
     #[error(
-        "a daemon that all users share is installed on this machine, and a second one would own the same devices"
+        "a daemon that all users share is installed on this machine, and a second one would allocate the same devices"
     )]
     SharedInstalled,
-    /// Threads or signals cannot be set up.
+    /// Threads or signal handlers cannot be set up.
     #[error("cannot set up threads and signals")]
     Runtime(#[source] io::Error),
-    /// A defect ended it. The state on disk is sound.
-    #[error("the daemon ended by a defect; its log says more")]
+    /// The dispatcher panicked. The state on disk is consistent.
+    #[error("the daemon stopped because of an internal error; its log has the details")]
     Defect,
 }
 
 impl ServeError {
-    /// What to do about it.
+    /// Returns the next step for the user.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
             ServeError::Paths(error) => Some(error.hint().to_owned()),
             ServeError::Store(error) => Some(error.hint().to_owned()),
             ServeError::Older(older) => Some(format!(
-                "put back a newer copy of the database; or go on with this one, new jobs being numbered from {}: \
+                "restore a newer copy of the database; or continue with this one, numbering new jobs from {}: \
                  `muster serve --accept-older-state` (with --system for the shared daemon), then start the daemon. \
-                 running tasks are left alone",
+                 running tasks are not touched",
                 older.first_job
             )),
             ServeError::OtherGpus { .. } => Some(
@@ -87,13 +87,13 @@ impl ServeError {
                     .to_owned(),
             ),
             ServeError::SharedInstalled => Some(
-                "use the shared one (`systemctl status muster` says how it is); \
-                 `muster serve --virtual-gpus N` is a daemon of your own that owns no device; \
-                 --beside-shared starts one all the same; \
-                 where the shared one is no longer used, an administrator removes /var/lib/muster"
+                "use the shared one (`systemctl status muster` shows its state); \
+                 `muster serve --virtual-gpus N` starts a daemon of your own that owns no device; \
+                 --beside-shared starts one nevertheless; \
+                 if the shared one is no longer used, an administrator removes /var/lib/muster"
                     .to_owned(),
             ),
-            ServeError::Defect => Some("start it again: running tasks are found again".to_owned()),
+            ServeError::Defect => Some("start it again: it adopts the running tasks".to_owned()),
             ServeError::Local(_)
             | ServeError::QueuesFile { .. }
             | ServeError::Queues(_)

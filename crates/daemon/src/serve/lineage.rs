@@ -1,6 +1,6 @@
-//! Which state this is: its epochs, and whether it is older than what it left outside the database.
-//! A restored copy, a lost write-ahead log and a deleted database are found here, before anything
-//! runs and before a number is given twice.
+//! Lineage of the state: its epochs, and whether it is older than the data outside the database.
+//! Detects a restored copy, a lost write-ahead log and a deleted database before anything runs and
+//! before a job number is reused.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use muster_backends::epoch::{Epoch, Epochs};
-use muster_backends::live::{self, Entry};
+use muster_backends::live::{self, LiveEntry};
 use muster_backends::record::private_dirs;
 use muster_model::{AttemptId, Rank};
 use muster_runtime::{Runtime, StoreError};
@@ -19,46 +19,46 @@ use super::ServeError;
 use crate::paths::Paths;
 use crate::store::{HighWater, SqliteStore};
 
-/// Name in the `meta` table.
+/// Key in the `meta` table; value is JSON.
 const LINEAGE: &str = "lineage";
-/// Tasks that a message names at most.
-const NAMED: usize = 5;
+/// Most tasks that a message names.
+const MAX_NAMED: usize = 5;
 
-/// What the `meta` table keeps.
+/// Lineage as stored in the `meta` table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Lineage {
     epochs: Epochs,
-    /// No new job gets a lower number.
+    /// Lowest number of a new job.
     first_job: u64,
 }
 
-/// Why a state cannot go on where its task directories are.
+/// Reason why a state does not match its task directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
-    /// The database is new, and there are task directories.
+pub(super) enum LineageConflict {
+    /// The database is new, but task directories exist.
     New,
-    /// The marks are of another lineage.
+    /// The high-water marks belong to another lineage.
     Other,
-    /// It ends at record `have`; its marks have reached `seen`.
+    /// The database ends at record `have`, but its marks have reached `seen`.
     Behind { have: u64, seen: u64 },
-    /// Its next job is `next`; there are directories up to job `seen`.
+    /// The next job would get number `next`, but there are directories up to job `seen`.
     Numbers { next: u64, seen: u64 },
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for LineageConflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Why::New => {
+            LineageConflict::New => {
                 f.write_str("the database is new, and jobs/ holds task directories of another one")
             }
-            Why::Other => f.write_str("jobs/ belongs to a state that took another course"),
-            Why::Behind { have, seen } => {
+            LineageConflict::Other => f.write_str("jobs/ belongs to another copy of the state"),
+            LineageConflict::Behind { have, seen } => {
                 write!(
                     f,
                     "the database ends at record {have}, and the state had reached record {seen}"
                 )
             }
-            Why::Numbers { next, seen } => {
+            LineageConflict::Numbers { next, seen } => {
                 write!(
                     f,
                     "the database goes up to job {}, and jobs/ up to job {seen}",
@@ -69,45 +69,46 @@ impl fmt::Display for Why {
     }
 }
 
-/// A state that is older than what it left on disk.
+/// State that is older than its data on disk.
 #[derive(Clone, Debug)]
-pub struct Older {
-    why: Why,
-    /// The number that the next job gets if it is accepted.
+pub struct OlderState {
+    why: LineageConflict,
+    /// Number of the next job if the state is accepted.
     pub first_job: u64,
-    /// Tasks that run and that the state does not know.
+    /// Running tasks that the state does not contain.
     pub running: Vec<String>,
 }
 
-impl fmt::Display for Older {
+impl fmt::Display for OlderState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the state is older than its task directories: {}", self.why)?;
         if !self.running.is_empty() {
-            write!(f, "; tasks that it does not know go on running: {}", named(&self.running))?;
+            write!(f, "; tasks that it does not contain keep running: {}", named(&self.running))?;
         }
         Ok(())
     }
 }
 
-/// `job 3 rank 0 (supervisor 4711), and 2 more`.
+/// Formats the tasks: `job 3 rank 0 (supervisor 4711), and 2 more`.
 fn named(running: &[String]) -> String {
-    let mut text = running.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
-    if let Some(more @ 1..) = running.len().checked_sub(NAMED) {
+    let mut text = running.iter().take(MAX_NAMED).cloned().collect::<Vec<_>>().join(", ");
+    if let Some(more @ 1..) = running.len().checked_sub(MAX_NAMED) {
         text.push_str(&format!(", and {more} more"));
     }
     text
 }
 
-/// The state's epochs; begins one for a new state, and for one whose task directories are gone.
-pub(super) fn settle(
+/// Returns the state's epochs; starts one for a new state, and for one whose task directories are
+/// gone.
+pub(super) fn check_lineage(
     runtime: Runtime<SqliteStore>,
     paths: &Paths,
 ) -> Result<(Runtime<SqliteStore>, Epochs, Vec<String>), ServeError> {
-    let place = Place::of(paths)?;
+    let place = StateFiles::of(paths)?;
     let mut lineage = known(runtime.store())?;
     let mut runtime = runtime.with_first_job(lineage.first_job.max(1));
     let mut warnings = Vec::new();
-    if let Some(why) = place.contradiction(&runtime, &lineage)? {
+    if let Some(why) = place.conflict(&runtime, &lineage)? {
         return Err(ServeError::Older(Box::new(place.older(&runtime, &lineage, why))));
     }
     let is_new = lineage.epochs.newest().is_none();
@@ -124,26 +125,27 @@ pub(super) fn settle(
     let running = running(&place.jobs, &place.set_aside());
     if !running.is_empty() {
         warnings.push(format!(
-            "tasks of a lost state run, and no daemon ends them: {}",
+            "tasks of a lost state keep running, and no daemon stops them: {}",
             named(&running)
         ));
     }
     Ok((runtime, lineage.epochs, warnings))
 }
 
-/// Accepts a state that is older than its task directories: begins an epoch, numbers new jobs above
-/// everything on disk, and sets aside what runs and is not known. `None` when the state is sound.
+/// Accepts a state that is older than its task directories: starts an epoch, numbers new jobs above
+/// everything on disk, and sets unknown running tasks aside. Returns `None` when the state is
+/// consistent.
 ///
 /// # Errors
 /// When the state cannot be read or written, or when a daemon uses it.
-pub fn accept_older_state(paths: &Paths) -> Result<Option<Older>, ServeError> {
+pub fn accept_older_state(paths: &Paths) -> Result<Option<OlderState>, ServeError> {
     paths.prepare()?;
     let store = SqliteStore::open(&paths.state_dir)?;
-    let place = Place::of(paths)?;
+    let place = StateFiles::of(paths)?;
     let mut lineage = known(&store)?;
     let runtime = Runtime::open(store, muster_model::QueueTree::single())?
         .with_first_job(lineage.first_job.max(1));
-    let Some(why) = place.contradiction(&runtime, &lineage)? else { return Ok(None) };
+    let Some(why) = place.conflict(&runtime, &lineage)? else { return Ok(None) };
     let older = place.older(&runtime, &lineage, why);
     live::set_aside(&place.jobs, &unknown(&runtime, &lineage, &place.jobs))
         .map_err(|error| StoreError::Io(error.to_string()))?;
@@ -152,81 +154,90 @@ pub fn accept_older_state(paths: &Paths) -> Result<Option<Older>, ServeError> {
     Ok(Some(older))
 }
 
-/// What lies beside the database.
-struct Place {
+/// Data beside the database.
+struct StateFiles {
     jobs: PathBuf,
     marks: [PathBuf; 2],
-    /// The mark in the task directories, which a restored database does not bring along.
+    /// Mark in the task directories, which a restored database does not include.
     beside_tasks: Option<HighWater>,
-    /// The mark in the runtime directory, which a restored state directory does not bring along.
+    /// Mark in the runtime directory, which a restored state directory does not include.
     beside_sockets: Option<HighWater>,
-    /// The highest job number of a task directory.
+    /// Highest job number of a task directory.
     seen: Option<u64>,
 }
 
-impl Place {
+impl StateFiles {
     fn of(paths: &Paths) -> Result<Self, StoreError> {
         let jobs = paths.state_dir.join("jobs");
         private_dirs(&jobs)
             .map_err(|error| StoreError::Io(format!("{}: {error}", jobs.display())))?;
         let marks = [jobs.join(".high-water"), beside_sockets(paths)];
-        let (beside_tasks, beside_sockets) =
-            (HighWater::read(&marks[0]), HighWater::read(&marks[1]));
+        let beside_tasks = HighWater::read(&marks[0]);
+        let beside_sockets = HighWater::read(&marks[1]);
         let seen = highest_job(&jobs);
         Ok(Self { jobs, marks, beside_tasks, beside_sockets, seen })
     }
 
-    /// No task has left anything here.
+    /// Returns true when no task has left data here.
     fn is_empty(&self) -> bool {
         self.beside_tasks.is_none() && self.seen.is_none()
     }
 
-    /// Why this state cannot go on here; `None` when it can.
-    fn contradiction(
+    /// Returns the reason why this state does not match; `None` when it does.
+    fn conflict(
         &self,
         runtime: &Runtime<SqliteStore>,
         lineage: &Lineage,
-    ) -> Result<Option<Why>, StoreError> {
-        let (have, next) = (runtime.store().revision()?, runtime.next_job());
+    ) -> Result<Option<LineageConflict>, StoreError> {
+        let have = runtime.store().revision()?;
+        let next = runtime.next_job();
         if have == 0 && lineage.epochs.newest().is_none() {
-            // Sockets alone are what is left where the state was deleted on purpose.
-            return Ok((!self.is_empty()).then_some(Why::New));
+            // Only marks beside the sockets remain when the state was deleted on purpose.
+            return Ok((!self.is_empty()).then_some(LineageConflict::New));
         }
         for mark in [&self.beside_tasks, &self.beside_sockets].into_iter().flatten() {
             if lineage.epochs.newest() != Some(&mark.epoch) {
-                return Ok(Some(Why::Other));
+                return Ok(Some(LineageConflict::Other));
             }
             if mark.revision > have {
-                return Ok(Some(Why::Behind { have, seen: mark.revision }));
+                return Ok(Some(LineageConflict::Behind { have, seen: mark.revision }));
             }
         }
-        Ok(self.seen.filter(|seen| *seen >= next).map(|seen| Why::Numbers { next, seen }))
+        Ok(self
+            .seen
+            .filter(|seen| *seen >= next)
+            .map(|seen| LineageConflict::Numbers { next, seen }))
     }
 
-    /// The lowest number that nothing on disk has.
+    /// Returns the lowest job number that is unused on disk.
     fn free_number(&self, next: u64) -> u64 {
         let marks = [&self.beside_tasks, &self.beside_sockets].into_iter().flatten();
         let marked = marks.map(|mark| mark.next_job).max().unwrap_or(0);
         next.max(marked).max(self.seen.map_or(0, |seen| seen + 1))
     }
 
-    fn older(&self, runtime: &Runtime<SqliteStore>, lineage: &Lineage, why: Why) -> Older {
+    fn older(
+        &self,
+        runtime: &Runtime<SqliteStore>,
+        lineage: &Lineage,
+        why: LineageConflict,
+    ) -> OlderState {
         let mut unknown = unknown(runtime, lineage, &self.jobs);
         unknown.extend(self.set_aside());
-        Older {
+        OlderState {
             why,
             first_job: self.free_number(runtime.next_job()),
             running: running(&self.jobs, &unknown),
         }
     }
 
-    /// Begins an epoch, durably.
+    /// Starts an epoch, durably.
     fn begin(
         &self,
         runtime: Runtime<SqliteStore>,
         lineage: &mut Lineage,
     ) -> Result<Runtime<SqliteStore>, StoreError> {
-        // Numbers of a lost state belong to no directory of this one.
+        // Job numbers of a lost state belong to no directory of this epoch.
         lineage.epochs.begin(runtime.next_job(), random_epoch()?);
         lineage.first_job = self.free_number(runtime.next_job());
         let text =
@@ -241,17 +252,18 @@ impl Place {
         lineage: &Lineage,
     ) -> Result<(), StoreError> {
         let Some(epoch) = lineage.epochs.newest().cloned() else { return Ok(()) };
-        let (revision, next_job) = (runtime.store().revision()?, runtime.next_job());
+        let revision = runtime.store().revision()?;
+        let next_job = runtime.next_job();
         runtime.store_mut().keep_marks(&self.marks, HighWater { epoch, revision, next_job })
     }
 
-    fn set_aside(&self) -> Vec<Entry> {
+    fn set_aside(&self) -> Vec<LiveEntry> {
         live::set_aside_entries(&self.jobs)
     }
 }
 
-/// Several states of a user may share one runtime directory: each has a mark of its own there,
-/// named after the state directory (FNV-1a of its path).
+/// Returns the path of the mark in the runtime directory. Several states of a user may share that
+/// directory, so the file name contains a hash of the state directory's path (FNV-1a).
 fn beside_sockets(paths: &Paths) -> PathBuf {
     let bytes = paths.state_dir.as_os_str().as_bytes();
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -266,27 +278,27 @@ fn known(store: &SqliteStore) -> Result<Lineage, StoreError> {
         .map_err(|error| StoreError::Corrupt(format!("its lineage does not read: {error}")))
 }
 
-/// Entries of the live list that are of no task that the state stands for.
-fn unknown(runtime: &Runtime<SqliteStore>, lineage: &Lineage, jobs: &Path) -> Vec<Entry> {
+/// Returns entries of the live list whose task is not in the state.
+fn unknown(runtime: &Runtime<SqliteStore>, lineage: &Lineage, jobs: &Path) -> Vec<LiveEntry> {
     let tasks = runtime.engine().map(|engine| engine.expected_tasks()).unwrap_or_default();
     let expected: BTreeSet<(AttemptId, Rank)> =
         tasks.into_iter().map(|(id, rank, _)| (id, rank)).collect();
-    let is_known = |entry: &Entry| {
+    let is_known = |entry: &LiveEntry| {
         let epoch = lineage.epochs.of(entry.id.element.job);
         epoch == entry.epoch().as_ref() && expected.contains(&(entry.id, entry.rank))
     };
     live::unknown(jobs, is_known)
 }
 
-fn running(jobs: &Path, entries: &[Entry]) -> Vec<String> {
-    let line = |entry: &Entry| {
+fn running(jobs: &Path, entries: &[LiveEntry]) -> Vec<String> {
+    let line = |entry: &LiveEntry| {
         let pid = live::supervisor(&entry.dir(jobs))?;
         Some(format!("job {} rank {} (supervisor {pid})", entry.id.element.job, entry.rank))
     };
     entries.iter().filter_map(line).collect()
 }
 
-/// The highest job number that has a directory, in any epoch.
+/// Returns the highest job number that has a directory, in any epoch.
 fn highest_job(jobs: &Path) -> Option<u64> {
     let names = |dir: &Path| {
         let entries = fs::read_dir(dir).into_iter().flatten().flatten();
@@ -296,8 +308,8 @@ fn highest_job(jobs: &Path) -> Option<u64> {
     let top = names(jobs);
     let in_epochs = top.iter().filter(|name| Epoch::parse(name).is_some());
     let below = in_epochs.filter_map(|name| numbers(&names(&jobs.join(name)))).max();
-    // Eight digits may be an epoch or a job of a version without epochs; as a number it would be
-    // out of reach.
+    // Eight digits may be an epoch, or a job of a version without epochs; as a job number it would
+    // be implausibly high.
     let plain: Vec<String> =
         top.iter().filter(|name| Epoch::parse(name).is_none()).cloned().collect();
     numbers(&plain).max(below)

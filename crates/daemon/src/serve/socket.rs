@@ -1,6 +1,5 @@
-//! The socket's place in the file system: bound at the start, and bound again when somebody has
-//! removed or replaced it, as those do who tidy up temporary directories. Without that no command
-//! could reach a daemon that runs.
+//! Socket file: bound at the start, and bound again when it was removed or replaced, for example by
+//! a cleaner of temporary directories. Otherwise no command could reach the running daemon.
 
 use std::fs;
 use std::io;
@@ -9,23 +8,23 @@ use std::time::Duration;
 
 use tokio::net::UnixListener;
 
-use crate::auth::Mode;
+use crate::auth::DaemonMode;
 use crate::paths::Paths;
 
-/// Between two looks at whether the socket is where it was bound.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// Interval between checks that the socket file is still the bound one.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Where the daemon is reached, and which file that is.
+/// Bound socket, and its file.
 pub(super) struct Socket<'a> {
     paths: &'a Paths,
-    mode: Mode,
+    mode: DaemonMode,
     /// Device and inode of the file that was bound.
     file: (u64, u64),
 }
 
 impl<'a> Socket<'a> {
-    /// Binds the socket. The lock is held, so one that is there belongs to a daemon that is gone.
-    pub fn bind(paths: &'a Paths, mode: Mode) -> io::Result<(Self, UnixListener)> {
+    /// Binds the socket. The lock is held, so an existing file belongs to a daemon that has ended.
+    pub fn bind(paths: &'a Paths, mode: DaemonMode) -> io::Result<(Self, UnixListener)> {
         let path = &paths.socket;
         match fs::remove_file(path) {
             Ok(()) => {}
@@ -33,19 +32,19 @@ impl<'a> Socket<'a> {
             Err(error) => return Err(error),
         }
         let listener = UnixListener::bind(path)?;
-        // Everybody may knock at the shared daemon; the kernel says who does.
-        let open_to = if mode == Mode::System { 0o666 } else { 0o600 };
+        // Every user may connect to the shared daemon; the kernel identifies the user.
+        let open_to = if mode == DaemonMode::System { 0o666 } else { 0o600 };
         fs::set_permissions(path, fs::Permissions::from_mode(open_to))?;
         let metadata = fs::symlink_metadata(path)?;
         Ok((Self { paths, mode, file: (metadata.dev(), metadata.ino()) }, listener))
     }
 
-    /// Waits until the socket has been removed or replaced, and binds it again. Connections that
-    /// are open go on.
+    /// Waits until the socket file has been removed or replaced, and binds it again. Open
+    /// connections are not affected.
     pub async fn rebound(&mut self) -> UnixListener {
         let mut is_told = false;
         loop {
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
             if self.is_there() {
                 continue;
             }
@@ -68,7 +67,7 @@ impl<'a> Socket<'a> {
             .is_ok_and(|found| (found.dev(), found.ino()) == self.file)
     }
 
-    /// Its directory may be gone with it.
+    /// Binds again; the directory may have been removed with the file.
     fn bind_again(&mut self) -> io::Result<UnixListener> {
         self.paths.prepare().map_err(|error| io::Error::other(error.to_string()))?;
         let (socket, listener) = Self::bind(self.paths, self.mode)?;

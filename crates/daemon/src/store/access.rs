@@ -1,5 +1,5 @@
-//! What the dispatcher asks of a store beyond the journal. A trait, so that tests can put a failing
-//! store around the real one.
+//! Store operations of the dispatcher beyond the journal; a trait, so that tests can wrap the real
+//! store with a failing one.
 
 use muster_model::unit::Time;
 use muster_model::{JobId, Payload, PayloadId};
@@ -7,22 +7,22 @@ use muster_runtime::{Store, StoreError};
 
 use super::{Retention, SqliteStore, retain};
 
-/// A runtime's store with payloads and retention.
+/// Store of the runtime with payloads and retention.
 pub trait StateStore: Store + Send + 'static {
-    /// Command and environment of a job that has not ended.
+    /// Returns command and environment of a job that has not ended.
     ///
     /// # Errors
     /// When the store cannot be read.
     fn payload(&self, id: PayloadId) -> Result<Option<Payload>, StoreError>;
 
-    /// Ended jobs that retention no longer asks for; a bounded number per call. Their logs go
-    /// first, then [`StateStore::prune`], so that a crash in between leaves nothing behind.
+    /// Returns ended jobs beyond their retention time; a bounded number per call. Their logs are
+    /// deleted before [`StateStore::prune`], so that a crash in between leaves nothing behind.
     ///
     /// # Errors
-    /// When the store cannot be read.
+    /// When the store cannot be read. When the store cannot be read.
     fn expired(&self, now: Time, retention: &Retention) -> Result<Vec<JobId>, StoreError>;
 
-    /// Lets go of these jobs, and of keys and accounting that are old enough.
+    /// Deletes these jobs, and keys and accounting beyond their retention time.
     ///
     /// # Errors
     /// When the store cannot be written.

@@ -1,19 +1,19 @@
-//! How single elements of arrays ended. A job's last view only counts them, and people ask for one
-//! by its index.
+//! Outcomes of single elements of arrays. A job's last view only counts them, and users request
+//! single ones by index.
 
 use muster_model::unit::Time;
-use muster_model::view::{ElementView, State};
+use muster_model::view::{ElementView, JobState};
 use muster_model::{ElementId, JobId, Outcome};
 use muster_runtime::StoreError;
 use rusqlite::{OptionalExtension, Row, Transaction, params};
 
-use super::fault::refused;
+use super::fault::store_error;
 use super::journal::encode;
 use super::project::run;
-use super::read::{Reader, column};
+use super::read::{HistoryReader, column};
 use super::{instant, sql};
 
-/// Writes the end of one element.
+/// Writes the outcome of one element.
 pub(super) fn ended(
     transaction: &Transaction<'_>,
     element: ElementId,
@@ -21,13 +21,14 @@ pub(super) fn ended(
     outcome: &Outcome,
     at: Time,
 ) -> Result<(), StoreError> {
-    let (job, outcome) = (sql(element.job.0), encode(outcome)?);
+    let job = sql(element.job.0);
+    let outcome = encode(outcome)?;
     run(
         transaction,
         "UPDATE attempts SET outcome = ?4 WHERE job = ?1 AND element = ?2 AND attempt = ?3",
         params![job, element.index, attempts, outcome],
     )?;
-    // Replaces what was said before it was requeued.
+    // Replaces the outcome from before a requeue.
     run(
         transaction,
         "INSERT OR REPLACE INTO elements (job, element, attempt, ended, outcome) VALUES (?1, ?2, ?3, ?4, ?5)",
@@ -35,15 +36,15 @@ pub(super) fn ended(
     )
 }
 
-/// Lets go of a job's elements.
+/// Deletes a job's elements.
 pub(super) fn forget(transaction: &Transaction<'_>, job: JobId) -> Result<(), StoreError> {
     run(transaction, "DELETE FROM elements WHERE job = ?1", [sql(job.0)])?;
     run(transaction, "DELETE FROM unstarted WHERE job = ?1", [sql(job.0)])
 }
 
-impl Reader {
-    /// An element of an array that has ended, without its tasks; `None` when the array has no such
-    /// element or is no longer kept.
+impl HistoryReader {
+    /// Returns an element of an array that has ended, without its tasks; `None` when the array has
+    /// no such element or it was deleted.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -55,18 +56,18 @@ impl Reader {
                  FROM elements LEFT JOIN attempts USING (job, element, attempt)
                  WHERE job = ?1 AND element = ?2",
             )
-            .map_err(refused)?;
+            .map_err(store_error)?;
         let mut with_the_rest = connection
             .prepare_cached(
                 "SELECT 0, NULL, ended, outcome FROM unstarted
                  WHERE job = ?1 AND ?2 BETWEEN first AND last AND (?2 - first) % step = 0",
             )
-            .map_err(refused)?;
+            .map_err(store_error)?;
         let key = params![sql(element.job.0), element.index];
         let read = |row: &Row<'_>| view(element, row);
-        match by_itself.query_row(key, read).optional().map_err(refused)? {
+        match by_itself.query_row(key, read).optional().map_err(store_error)? {
             Some(view) => Ok(Some(view)),
-            None => with_the_rest.query_row(key, read).optional().map_err(refused),
+            None => with_the_rest.query_row(key, read).optional().map_err(store_error),
         }
     }
 }
@@ -76,9 +77,9 @@ fn view(element: ElementId, row: &Row<'_>) -> rusqlite::Result<ElementView> {
     Ok(ElementView {
         element,
         state: match &outcome {
-            Outcome::Succeeded | Outcome::Idle { .. } => State::Done,
-            Outcome::Cancelled { .. } => State::Cancelled,
-            _ => State::Failed,
+            Outcome::Succeeded | Outcome::Idle { .. } => JobState::Done,
+            Outcome::Cancelled { .. } => JobState::Cancelled,
+            _ => JobState::Failed,
         },
         attempt: row.get(0)?,
         backfilled: false,
@@ -89,7 +90,7 @@ fn view(element: ElementId, row: &Row<'_>) -> rusqlite::Result<ElementView> {
         last_end: None,
         checkpoint: None,
         checkpoint_asked: None,
-        goes_on_with: None,
+        restarts_with_tasks: None,
         tasks: Vec::new(),
     })
 }

@@ -1,12 +1,12 @@
-//! What SQLite's errors mean to a person who runs a daemon.
+//! Conversion of SQLite and file errors into store errors.
 
 use std::io;
 
 use muster_runtime::StoreError;
 use rusqlite::ErrorCode;
 
-/// Names the kind of a database error; its text goes along.
-pub(super) fn refused(error: rusqlite::Error) -> StoreError {
+/// Converts a database error to its kind, with its text.
+pub(super) fn store_error(error: rusqlite::Error) -> StoreError {
     let text = error.to_string();
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => StoreError::Full(text),
@@ -16,7 +16,7 @@ pub(super) fn refused(error: rusqlite::Error) -> StoreError {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::Corrupt(text),
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Locked(text),
         _ => match error {
-            // A value of another type than the table says, or of a range that we never write.
+            // A value of another type than the table declares, or of a range that is never written.
             rusqlite::Error::FromSqlConversionFailure(..)
             | rusqlite::Error::IntegralValueOutOfRange(..)
             | rusqlite::Error::InvalidColumnType(..) => StoreError::Corrupt(text),
@@ -25,8 +25,8 @@ pub(super) fn refused(error: rusqlite::Error) -> StoreError {
     }
 }
 
-/// Names the kind of a file error.
-pub(super) fn refused_io(what: &str, error: &io::Error) -> StoreError {
+/// Converts a file error to its kind, with its text.
+pub(super) fn io_error(what: &str, error: &io::Error) -> StoreError {
     let text = format!("{what}: {error}");
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StoreError::Full(text),
@@ -37,7 +37,7 @@ pub(super) fn refused_io(what: &str, error: &io::Error) -> StoreError {
     }
 }
 
-/// A row that does not read back as what was written.
-pub(super) fn damaged(what: &str, error: &serde_json::Error) -> StoreError {
+/// Makes the error for a row that cannot be parsed.
+pub(super) fn corrupt(what: &str, error: &serde_json::Error) -> StoreError {
     StoreError::Corrupt(format!("{what} does not read: {error}"))
 }

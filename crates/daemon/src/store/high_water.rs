@@ -1,8 +1,8 @@
-//! High-water marks: how far a state has come, in small files outside the database. A database that
-//! has not come as far as its marks is a restored copy, or has lost its log.
+//! High-water marks: progress of a state in small files outside the database. A database behind its
+//! marks is a restored copy, or has lost its log.
 //!
-//! A mark is written after each batch and not synced: it survives a killed daemon, and after a
-//! power loss it may only be too low, which accepts a state that is sound.
+//! A mark is written after each batch without a sync: it survives a killed daemon, and after a
+//! power loss it may be too low, so a consistent state is never rejected.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -11,19 +11,19 @@ use std::path::{Path, PathBuf};
 
 use muster_backends::epoch::Epoch;
 
-/// How far a state has come.
+/// Progress of a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HighWater {
-    /// Its newest epoch.
+    /// Newest epoch of the state.
     pub epoch: Epoch,
-    /// Number of its last record.
+    /// Number of the last journal record.
     pub revision: u64,
-    /// Number of its next job.
+    /// Number of the next job.
     pub next_job: u64,
 }
 
 impl HighWater {
-    /// The mark in a file; `None` when there is none.
+    /// Reads the mark in a file; returns `None` when there is none.
     #[must_use]
     pub fn read(path: &Path) -> Option<Self> {
         let text = fs::read_to_string(path).ok()?;
@@ -35,20 +35,20 @@ impl HighWater {
         })
     }
 
-    /// Of fixed length, so that a new mark replaces an old one in one write.
+    /// Formats the mark with fixed length, so that a new mark replaces an old one in one write.
     fn line(&self) -> String {
         format!("{} {:020} {:020}\n", self.epoch, self.revision, self.next_job)
     }
 }
 
-/// Mark files that follow a state.
+/// Open mark files of a state.
 #[derive(Debug)]
-pub(super) struct Marks {
+pub(super) struct MarkFiles {
     files: Vec<File>,
     mark: HighWater,
 }
 
-impl Marks {
+impl MarkFiles {
     /// Opens the files and writes the mark to each, durably.
     pub(super) fn open(paths: &[PathBuf], mark: HighWater) -> io::Result<Self> {
         let mut files = Vec::with_capacity(paths.len());
@@ -66,7 +66,7 @@ impl Marks {
         Ok(Self { files, mark })
     }
 
-    /// Raises the mark. A failure is no failure of the state.
+    /// Raises the mark. An error is logged only, since the state itself is not affected.
     pub(super) fn raise(&mut self, revision: u64, next_job: u64) {
         self.mark.revision = revision;
         self.mark.next_job = next_job.max(self.mark.next_job);
@@ -88,7 +88,7 @@ mod tests {
         let paths = [dir.path().join("a"), dir.path().join("b")];
         assert_eq!(HighWater::read(&paths[0]), None);
         let mark = HighWater { epoch: Epoch::of(7), revision: 3, next_job: 12 };
-        let mut marks = Marks::open(&paths, mark.clone()).unwrap();
+        let mut marks = MarkFiles::open(&paths, mark.clone()).unwrap();
         marks.raise(1_000_000, 5);
         for path in &paths {
             let raised = HighWater { revision: 1_000_000, ..mark.clone() };

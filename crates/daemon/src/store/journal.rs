@@ -2,25 +2,25 @@
 
 use muster_model::unit::Time;
 use muster_model::{Event, UserName};
-use muster_runtime::{Batch, Loaded, Receipt, Record, SavedState, Store, StoreError};
+use muster_runtime::{JournalBatch, JournalRecord, Loaded, Receipt, SavedState, Store, StoreError};
 use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params};
 
-use super::fault::{damaged, refused};
+use super::fault::{corrupt, store_error};
 use super::{SqliteStore, instant, project, schema, sql, unsigned};
 
 impl Store for SqliteStore {
-    fn append(&mut self, batch: &Batch) -> Result<(), StoreError> {
+    fn append(&mut self, batch: &JournalBatch) -> Result<(), StoreError> {
         self.sync_commits(batch.must_be_synced())?;
         let transaction = self
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
-            .map_err(refused)?;
+            .map_err(store_error)?;
         let revision = write_records(&transaction, batch)?;
         write_payloads(&transaction, batch)?;
         for fact in &batch.facts {
             project::fact(&transaction, fact)?;
         }
-        transaction.commit().map_err(refused)?;
+        transaction.commit().map_err(store_error)?;
         if let (Some(marks), Some(revision)) = (&mut self.marks, revision) {
             marks.raise(unsigned(revision), next_job(batch));
         }
@@ -35,11 +35,11 @@ impl Store for SqliteStore {
                 Ok((row.get(0)?, row.get(1)?))
             })
             .optional()
-            .map_err(refused)?;
+            .map_err(store_error)?;
         let (since, saved) = match row {
             Some((seq, body)) => {
                 let saved =
-                    serde_json::from_str(&body).map_err(|error| damaged("the snapshot", &error))?;
+                    serde_json::from_str(&body).map_err(|error| corrupt("the snapshot", &error))?;
                 (seq, Some(saved))
             }
             None => (0, None),
@@ -50,104 +50,109 @@ impl Store for SqliteStore {
     fn save(&mut self, state: &SavedState) -> Result<(), StoreError> {
         self.sync_commits(true)?;
         let body = encode(state)?;
-        let transaction = self.connection.transaction().map_err(refused)?;
+        let transaction = self.connection.transaction().map_err(store_error)?;
         let seq: i64 = transaction
             .query_row("SELECT coalesce(max(seq), 0) FROM journal", [], |row| row.get(0))
-            .map_err(refused)?;
+            .map_err(store_error)?;
         transaction
             .execute(
                 "INSERT INTO snapshots (id, seq, at, body) VALUES (1, ?1, ?2, ?3)
                  ON CONFLICT (id) DO UPDATE SET seq = ?1, at = ?2, body = ?3",
                 params![seq, sql(state.at.0), body],
             )
-            .map_err(refused)?;
-        transaction.execute("DELETE FROM journal WHERE seq <= ?1", [seq]).map_err(refused)?;
-        transaction.commit().map_err(refused)
+            .map_err(store_error)?;
+        transaction.execute("DELETE FROM journal WHERE seq <= ?1", [seq]).map_err(store_error)?;
+        transaction.commit().map_err(store_error)
     }
 
     fn receipt(&self, user: &UserName, key: &str) -> Result<Option<Receipt>, StoreError> {
         let mut query = self
             .connection
             .prepare_cached("SELECT body FROM keys WHERE user = ?1 AND key = ?2")
-            .map_err(refused)?;
-        let body: Option<String> =
-            query.query_row([user.as_str(), key], |row| row.get(0)).optional().map_err(refused)?;
-        body.map(|body| serde_json::from_str(&body).map_err(|error| damaged("a receipt", &error)))
+            .map_err(store_error)?;
+        let body: Option<String> = query
+            .query_row([user.as_str(), key], |row| row.get(0))
+            .optional()
+            .map_err(store_error)?;
+        body.map(|body| serde_json::from_str(&body).map_err(|error| corrupt("a receipt", &error)))
             .transpose()
     }
 
     fn probe(&mut self) -> Result<(), StoreError> {
         self.sync_commits(true)?;
-        // As large as a batch may well be: a disk with room for one small row is still full.
+        // As large as a batch may be: a disk with space for one small row only is full.
         let ballast = "x".repeat(64 * 1024);
         let transaction = self
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
-            .map_err(refused)?;
+            .map_err(store_error)?;
         schema::set_meta(&transaction, "probe", Some(&ballast))?;
         schema::set_meta(&transaction, "probe", None)?;
-        transaction.commit().map_err(refused)
+        transaction.commit().map_err(store_error)
     }
 }
 
 impl SqliteStore {
-    /// Says whether the next commits are to survive a power loss on return. Those that are not
-    /// synced survive it together with the next one that is, since the log is written in order.
+    /// Sets whether the next commits are synced. An unsynced commit survives a power loss once a
+    /// later synced one has returned, since the log is written in order.
     pub(super) fn sync_commits(&mut self, sync: bool) -> Result<(), StoreError> {
         if self.syncs != sync {
             let level = if sync { "FULL" } else { "NORMAL" };
-            self.connection.pragma_update(None, "synchronous", level).map_err(refused)?;
+            self.connection.pragma_update(None, "synchronous", level).map_err(store_error)?;
             self.syncs = sync;
         }
         Ok(())
     }
 
-    fn records_after(&self, seq: i64) -> Result<Vec<(Time, Record)>, StoreError> {
+    fn records_after(&self, seq: i64) -> Result<Vec<(Time, JournalRecord)>, StoreError> {
         let mut query = self
             .connection
             .prepare("SELECT seq, at, body FROM journal WHERE seq > ?1 ORDER BY seq")
-            .map_err(refused)?;
+            .map_err(store_error)?;
         let rows = query
             .query_map([seq], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
-            .map_err(refused)?;
+            .map_err(store_error)?;
         rows.map(|row| {
-            let (seq, at, body): (i64, i64, String) = row.map_err(refused)?;
+            let (seq, at, body): (i64, i64, String) = row.map_err(store_error)?;
             let record = serde_json::from_str(&body)
-                .map_err(|error| damaged(&format!("journal record {seq}"), &error))?;
+                .map_err(|error| corrupt(&format!("journal record {seq}"), &error))?;
             Ok((instant(at), record))
         })
         .collect()
     }
 }
 
-/// The number after the highest that a batch gives; 0 when it gives none.
-fn next_job(batch: &Batch) -> u64 {
+/// Returns the number after the highest one that a batch assigns; 0 when it assigns none.
+fn next_job(batch: &JournalBatch) -> u64 {
     let submitted = batch.records.iter().filter_map(|record| match record {
-        Record::Event(Event::Submitted { job, .. }) => Some(job.0 + 1),
-        Record::Event(_) | Record::Plan(_) => None,
+        JournalRecord::Event(Event::Submitted { job, .. }) => Some(job.0 + 1),
+        JournalRecord::Event(_) | JournalRecord::Plan(_) => None,
     });
     submitted.max().unwrap_or(0)
 }
 
-/// Writes the records and answers the number of the last one.
-fn write_records(transaction: &Transaction<'_>, batch: &Batch) -> Result<Option<i64>, StoreError> {
+/// Writes the records; returns the number of the last one.
+fn write_records(
+    transaction: &Transaction<'_>,
+    batch: &JournalBatch,
+) -> Result<Option<i64>, StoreError> {
     let mut insert = transaction
         .prepare_cached("INSERT INTO journal (at, kind, body) VALUES (?1, ?2, ?3)")
-        .map_err(refused)?;
+        .map_err(store_error)?;
     for record in &batch.records {
         insert
             .execute(params![sql(batch.at.0), record.kind(), encode(record)?])
-            .map_err(refused)?;
+            .map_err(store_error)?;
     }
     Ok((!batch.records.is_empty()).then(|| transaction.last_insert_rowid()))
 }
 
-fn write_payloads(transaction: &Transaction<'_>, batch: &Batch) -> Result<(), StoreError> {
+fn write_payloads(transaction: &Transaction<'_>, batch: &JournalBatch) -> Result<(), StoreError> {
     for (id, payload) in &batch.payloads {
         transaction
             .prepare_cached("INSERT INTO payloads (id, body) VALUES (?1, ?2)")
             .and_then(|mut insert| insert.execute(params![sql(id.0), encode_sql(payload)?]))
-            .map_err(refused)?;
+            .map_err(store_error)?;
     }
     for (user, key, receipt) in &batch.receipts {
         transaction
@@ -155,7 +160,7 @@ fn write_payloads(transaction: &Transaction<'_>, batch: &Batch) -> Result<(), St
             .and_then(|mut insert| {
                 insert.execute(params![user.as_str(), key, sql(batch.at.0), encode_sql(receipt)?])
             })
-            .map_err(refused)?;
+            .map_err(store_error)?;
     }
     Ok(())
 }

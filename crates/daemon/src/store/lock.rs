@@ -1,4 +1,5 @@
-//! One daemon per directory, by an advisory lock that the kernel drops when its holder dies.
+//! Lock of a directory for one daemon: an advisory lock that the kernel releases when its holder
+//! dies.
 
 use std::fs;
 use std::io::Write;
@@ -10,17 +11,17 @@ use std::time::{Duration, Instant};
 use muster_runtime::StoreError;
 use rustix::fs::{FlockOperation, OFlags, flock};
 
-use super::fault::refused_io;
+use super::fault::io_error;
 
-/// How long a lock may outlive its daemon: a child that was forked just before the daemon was
-/// killed holds all of its descriptors until it becomes another program, which on a busy machine
-/// takes a moment.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Longest time for which a lock may outlive its daemon: a child that was forked just before the
+/// daemon was killed holds all of its descriptors until it executes another program, which takes a
+/// moment on a busy machine.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Between two looks at a lock that is held.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// Interval between attempts to get the lock.
+const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A held lock; dropping it lets go. Programs that are started do not inherit it (the file is
+/// Held lock, which is released when it is dropped. Child processes do not inherit it (the file is
 /// close-on-exec).
 #[derive(Debug)]
 pub struct DirLock {
@@ -28,7 +29,8 @@ pub struct DirLock {
 }
 
 impl DirLock {
-    /// Takes the lock of a directory. Blocks for up to two seconds while another process holds it.
+    /// Acquires the lock of a directory. Blocks for up to two seconds while another process holds
+    /// it.
     ///
     /// # Errors
     /// [`StoreError::Locked`] when another daemon holds it.
@@ -42,32 +44,32 @@ impl DirLock {
             .mode(0o600)
             .custom_flags((OFlags::NOFOLLOW | OFlags::CLOEXEC).bits().cast_signed())
             .open(&path)
-            .map_err(|error| refused_io(&path.display().to_string(), &error))?;
-        let deadline = Instant::now() + PATIENCE;
+            .map_err(|error| io_error(&path.display().to_string(), &error))?;
+        let deadline = Instant::now() + LOCK_TIMEOUT;
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {
-                    // On a full disk people lose a hint, and nothing else.
+                    // On a full disk only the note of the holder's process id is lost.
                     let _unnoted = note(&file);
                     return Ok(Self { _file: file });
                 }
                 Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR)
                     if Instant::now() < deadline =>
                 {
-                    thread::sleep(LOOK_AGAIN);
+                    thread::sleep(RETRY_INTERVAL);
                 }
                 Err(rustix::io::Errno::WOULDBLOCK) => {
                     let by = noted(&path)
                         .map_or(String::new(), |pid| format!(", held by process {pid}"));
                     return Err(StoreError::Locked(format!("{}{by}", path.display())));
                 }
-                Err(errno) => return Err(refused_io(&path.display().to_string(), &errno.into())),
+                Err(errno) => return Err(io_error(&path.display().to_string(), &errno.into())),
             }
         }
     }
 }
 
-/// The process that holds the lock of a directory; `None` when nobody does.
+/// Returns the process that holds the lock of a directory; `None` when none does.
 #[must_use]
 pub fn holder(dir: &Path) -> Option<u32> {
     let path = dir.join("lock");
@@ -77,7 +79,7 @@ pub fn holder(dir: &Path) -> Option<u32> {
     if is_held { noted(&path) } else { None }
 }
 
-/// Writes down whose the lock is, for people who look for a daemon that does not answer.
+/// Writes the holder's process id, for users who look for a daemon that does not respond.
 fn note(mut file: &fs::File) -> std::io::Result<()> {
     file.set_len(0)?;
     writeln!(file, "{}", std::process::id())
@@ -100,7 +102,7 @@ mod tests {
         let refused = DirLock::acquire(dir.path()).unwrap_err().to_string();
         assert!(refused.ends_with(&format!("held by process {}", std::process::id())), "{refused}");
         drop(lock);
-        assert_eq!(holder(dir.path()), None, "what the file says counts only while it is held");
+        assert_eq!(holder(dir.path()), None, "the note in the file counts only while it is held");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Durable state in one SQLite file: journal, snapshot, payloads and receipts, with accounting and
-//! history as projections, all written in one transaction per batch. It knows no request and makes
-//! no decision.
+//! history as projections, all written in one transaction per batch. Independent of requests; makes
+//! no decisions.
 
 mod access;
 mod element;
@@ -28,25 +28,25 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension};
 pub use access::StateStore;
 pub use high_water::HighWater;
 pub use lock::{DirLock, holder};
-pub use read::{AttemptRow, Ended, HistoryFilter, Reader, Stint, What};
+pub use read::{AttemptRow, EndedJob, HistoryFilter, HistoryReader, HoldingPeriod, StoredCommands};
 pub use retain::Retention;
 
-use fault::{damaged, refused, refused_io};
-use high_water::Marks;
+use fault::{corrupt, io_error, store_error};
+use high_water::MarkFiles;
 
-/// Name of the database in the state directory.
+/// File name of the database in the state directory.
 const FILE: &str = "muster.db";
 
-/// How long a write waits for a reader that holds the file (a person with an SQL shell).
-const BUSY: Duration = Duration::from_secs(5);
+/// Longest time that a write waits for a reader that holds the file (an SQL shell of a user).
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The daemon's store: the only writer of its file.
+/// Store of the daemon, the only writer of its file.
 #[derive(Debug)]
 pub struct SqliteStore {
     connection: Connection,
     path: PathBuf,
-    marks: Option<Marks>,
-    /// Commits are synced (`synchronous = FULL`).
+    marks: Option<MarkFiles>,
+    /// True when commits are synced (`synchronous = FULL`).
     syncs: bool,
     _lock: DirLock,
 }
@@ -62,29 +62,28 @@ impl SqliteStore {
         let path = dir.join(FILE);
         create_private(&path)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(&path, flags).map_err(refused)?;
-        connection.busy_timeout(BUSY).map_err(refused)?;
-        // FULL: a batch that was acknowledged survives a power cut. Deleted secrets are
-        // overwritten.
+        let connection = Connection::open_with_flags(&path, flags).map_err(store_error)?;
+        connection.busy_timeout(BUSY_TIMEOUT).map_err(store_error)?;
+        // FULL: an acknowledged batch survives a power loss. Deleted secrets are overwritten.
         connection
             .execute_batch(
                 "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA secure_delete = FAST;
                  PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF;",
             )
-            .map_err(refused)?;
+            .map_err(store_error)?;
         schema::migrate(&connection)?;
         Ok(Self { connection, path, marks: None, syncs: true, _lock: lock })
     }
 
-    /// A second, read-only connection for history and accounting.
+    /// Opens a second, read-only connection for history and accounting.
     ///
     /// # Errors
     /// When the file cannot be opened.
-    pub fn reader(&self) -> Result<Reader, StoreError> {
-        Reader::open(&self.path)
+    pub fn reader(&self) -> Result<HistoryReader, StoreError> {
+        HistoryReader::open(&self.path)
     }
 
-    /// A value kept beside the journal.
+    /// Returns a value of the `meta` table; `None` when it is not set.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -92,7 +91,7 @@ impl SqliteStore {
         schema::meta(&self.connection, name)
     }
 
-    /// Keeps a value beside the journal, or removes it.
+    /// Sets a value of the `meta` table, or removes it.
     ///
     /// # Errors
     /// When the store cannot be written.
@@ -100,13 +99,13 @@ impl SqliteStore {
         schema::set_meta(&self.connection, name, value)
     }
 
-    /// Writes how far the state has come to these files, now and after every batch.
+    /// Writes the progress of the state to these files, now and after every batch.
     ///
     /// # Errors
     /// When a file cannot be written.
     pub fn keep_marks(&mut self, paths: &[PathBuf], mark: HighWater) -> Result<(), StoreError> {
         let marks =
-            Marks::open(paths, mark).map_err(|error| refused_io("a high-water mark", &error))?;
+            MarkFiles::open(paths, mark).map_err(|error| io_error("a high-water mark", &error))?;
         self.marks = Some(marks);
         Ok(())
     }
@@ -115,14 +114,15 @@ impl SqliteStore {
         let mut query = self
             .connection
             .prepare_cached("SELECT body FROM payloads WHERE id = ?1")
-            .map_err(refused)?;
+            .map_err(store_error)?;
         let body: Option<String> =
-            query.query_row([sql(id.0)], |row| row.get(0)).optional().map_err(refused)?;
-        body.map(|body| serde_json::from_str(&body).map_err(|error| damaged("a payload", &error)))
+            query.query_row([sql(id.0)], |row| row.get(0)).optional().map_err(store_error)?;
+        body.map(|body| serde_json::from_str(&body).map_err(|error| corrupt("a payload", &error)))
             .transpose()
     }
 
-    /// Number of the last record; it grows with every batch, also across snapshots and restarts.
+    /// Returns the number of the last record, which grows with every batch, also across snapshots
+    /// and restarts.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -133,50 +133,51 @@ impl SqliteStore {
                 row.get(0)
             })
             .optional()
-            .map_err(refused)?;
+            .map_err(store_error)?;
         Ok(found.map_or(0, unsigned))
     }
 
-    /// Caps the file's size in pages, to see what a full disk does.
+    /// Limits the file's size in pages, to simulate a full disk.
     ///
     /// # Errors
     /// When the store cannot be reached.
     pub fn cap_pages(&self, pages: u32) -> Result<(), StoreError> {
         self.connection
             .query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))
-            .map_err(refused)
+            .map_err(store_error)
     }
 }
 
 impl Drop for SqliteStore {
-    /// Leaves one file behind instead of three. What is in the log is durable either way.
+    /// Merges the write-ahead log, so that one file is left instead of three. The log is durable in
+    /// any case.
     fn drop(&mut self) {
         if let Err(error) =
             self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
         {
-            tracing::debug!(%error, "the database's log stays beside it");
+            tracing::debug!(%error, "the write-ahead log could not be merged");
         }
     }
 }
 
-/// Makes the file before SQLite does, with a mode that no umask widens; its companions get the same
-/// one.
+/// Creates the file before SQLite does, with a mode that no umask widens; SQLite's additional files
+/// get the same mode.
 fn create_private(path: &Path) -> Result<(), StoreError> {
     let made = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     match made {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(refused_io(&path.display().to_string(), &error)),
+        Err(error) => Err(io_error(&path.display().to_string(), &error)),
     }
 }
 
-/// SQLite's integers are signed. Instants, numbers and sums of ours stay below 2^63; a value that
-/// does not is stored as the largest one.
+/// Converts to SQLite's signed integers. Instants, numbers and sums stay below 2^63; a larger value
+/// is stored as the largest one.
 fn sql(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// And back.
+/// Converts from SQLite's signed integers; negative values become 0.
 fn unsigned(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }

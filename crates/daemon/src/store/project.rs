@@ -1,39 +1,41 @@
-//! Facts become rows of accounting and history. Written in the transaction of the batch that they
-//! come from, so the projections never disagree with the journal. Nothing is ever read back from
-//! here into the engine.
+//! Projection of facts to rows of accounting and history, written in the transaction of their
+//! batch, so that the projections never disagree with the journal. The engine never reads them
+//! back.
 
 use muster_model::view::JobView;
 use muster_model::{AttemptId, JobId, Payload, TaskPlacement};
 use muster_runtime::StoreError;
-use muster_runtime::engine::Fact;
+use muster_runtime::engine::AccountingFact;
 use rusqlite::{OptionalExtension, Params, Transaction, params};
 
-use super::fault::{damaged, refused};
+use super::fault::{corrupt, store_error};
 use super::journal::encode;
-use super::read::What;
+use super::read::StoredCommands;
 use super::{element, sql};
 
-/// Writes one fact.
-pub(super) fn fact(transaction: &Transaction<'_>, fact: &Fact) -> Result<(), StoreError> {
+/// Writes the rows of one fact.
+pub(super) fn fact(transaction: &Transaction<'_>, fact: &AccountingFact) -> Result<(), StoreError> {
     match fact {
-        Fact::Queued { job, user, queue, .. } => run(
+        AccountingFact::Queued { job, user, queue, .. } => run(
             transaction,
             "INSERT INTO live (job, user, queue) VALUES (?1, ?2, ?3)",
             params![sql(job.0), user.as_str(), queue.as_str()],
         ),
-        Fact::Started { id, at, placement } => started(transaction, *id, sql(at.0), placement),
-        Fact::Running { id, at } => {
-            let key = Key::of(*id);
+        AccountingFact::Started { id, at, placement } => {
+            started(transaction, *id, sql(at.0), placement)
+        }
+        AccountingFact::Running { id, at } => {
+            let key = AttemptKey::of(*id);
             run(
                 transaction,
                 "UPDATE attempts SET running_from = ?4 WHERE job = ?1 AND element = ?2 AND attempt = ?3",
                 params![key.job, key.element, key.attempt, sql(at.0)],
             )
         }
-        // The journal has it; an attempt's row says when it ended.
-        Fact::Evicted { .. } => Ok(()),
-        Fact::AttemptEnded { id, user, queue, at, gpu_millis, .. } => {
-            let key = Key::of(*id);
+        // The journal has it; the attempt's row gets its end.
+        AccountingFact::Evicted { .. } => Ok(()),
+        AccountingFact::AttemptEnded { id, user, queue, at, gpu_millis, .. } => {
+            let key = AttemptKey::of(*id);
             run(
                 transaction,
                 "UPDATE attempts SET user = ?4, queue = ?5, ended = ?6, gpu_milli_ms = ?7
@@ -50,25 +52,27 @@ pub(super) fn fact(transaction: &Transaction<'_>, fact: &Fact) -> Result<(), Sto
             )?;
             add_usage(transaction, (user.as_str(), queue.as_str()), 0, *gpu_millis)
         }
-        Fact::ElementEnded { element, outcome, at, attempts } => {
+        AccountingFact::ElementEnded { element, outcome, at, attempts } => {
             element::ended(transaction, *element, *attempts, outcome, *at)?;
             match *attempts {
                 0 => Ok(()),
                 _ => count_element(transaction, element.job),
             }
         }
-        // They never held anything: accounting has nothing to say.
-        Fact::RestEnded { job, first, last, step, outcome, at, .. } => run(
+        // They never held resources, so accounting does not change.
+        AccountingFact::RestEnded { job, first, last, step, outcome, at, .. } => run(
             transaction,
             "INSERT OR REPLACE INTO unstarted (job, first, last, step, ended, outcome)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
             params![sql(job.0), first, last, step, sql(at.0), encode(outcome)?],
         ),
-        Fact::JobEnded { job, at, view, .. } => job_ended(transaction, *job, sql(at.0), view),
+        AccountingFact::JobEnded { job, at, view, .. } => {
+            job_ended(transaction, *job, sql(at.0), view)
+        }
     }
 }
 
-/// The job becomes history, and its environment leaves the file.
+/// Moves a job to history and deletes its environment.
 fn job_ended(
     transaction: &Transaction<'_>,
     job: JobId,
@@ -98,13 +102,13 @@ fn job_ended(
     run(transaction, "DELETE FROM live WHERE job = ?1", [sql(job.0)])
 }
 
-struct Key {
+struct AttemptKey {
     job: i64,
     element: u32,
     attempt: u32,
 }
 
-impl Key {
+impl AttemptKey {
     fn of(id: AttemptId) -> Self {
         Self { job: sql(id.element.job.0), element: id.element.index, attempt: id.attempt.0 }
     }
@@ -116,7 +120,7 @@ fn started(
     at: i64,
     placement: &[TaskPlacement],
 ) -> Result<(), StoreError> {
-    let key = Key::of(id);
+    let key = AttemptKey::of(id);
     let milli: u64 =
         placement.iter().map(|task| u64::from(task.devices.len()) * u64::from(task.share.0)).sum();
     run(
@@ -133,7 +137,7 @@ fn count_element(transaction: &Transaction<'_>, job: JobId) -> Result<(), StoreE
         .and_then(|mut query| {
             query.query_row([sql(job.0)], |row| Ok((row.get(0)?, row.get(1)?))).optional()
         })
-        .map_err(refused)?;
+        .map_err(store_error)?;
     match owner {
         Some((user, queue)) => add_usage(transaction, (&user, &queue), 1, 0),
         None => Ok(()),
@@ -154,16 +158,16 @@ fn add_usage(
     )
 }
 
-/// Removes a job's payload and answers what may be kept of it: everything but the environment.
+/// Deletes a job's payload; returns what may be stored of it: everything but the environment.
 fn take_payload(transaction: &Transaction<'_>, job: JobId) -> Result<Option<String>, StoreError> {
     let body: Option<String> = transaction
         .prepare_cached("DELETE FROM payloads WHERE id = ?1 RETURNING body")
         .and_then(|mut query| query.query_row([sql(job.0)], |row| row.get(0)).optional())
-        .map_err(refused)?;
+        .map_err(store_error)?;
     let Some(body) = body else { return Ok(None) };
     let payload: Payload =
-        serde_json::from_str(&body).map_err(|error| damaged("a payload", &error))?;
-    encode(&What::from(payload)).map(Some)
+        serde_json::from_str(&body).map_err(|error| corrupt("a payload", &error))?;
+    encode(&StoredCommands::from(payload)).map(Some)
 }
 
 pub(super) fn run(
@@ -175,5 +179,5 @@ pub(super) fn run(
         .prepare_cached(text)
         .and_then(|mut query| query.execute(values))
         .map(|_| ())
-        .map_err(refused)
+        .map_err(store_error)
 }

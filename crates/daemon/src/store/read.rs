@@ -1,10 +1,10 @@
-//! Reads of history and accounting, on a connection of their own that cannot write.
+//! Reader of history and accounting, on a connection that cannot write.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use muster_model::payload::Command;
+use muster_model::payload::TaskCommand;
 use muster_model::unit::Time;
 use muster_model::view::JobView;
 use muster_model::{
@@ -16,125 +16,125 @@ use rusqlite::types::ToSql;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, params};
 use serde::{Deserialize, Serialize};
 
-use super::fault::{damaged, refused};
-use super::{BUSY, instant, sql, unsigned};
+use super::fault::{corrupt, store_error};
+use super::{BUSY_TIMEOUT, instant, sql, unsigned};
 
-/// A read-only view of the store's projections. Cheap to clone; clones share a connection.
+/// Read-only access to the store's projections. Cheap to clone; clones share a connection.
 #[derive(Clone, Debug)]
-pub struct Reader {
+pub struct HistoryReader {
     connection: Arc<Mutex<Connection>>,
 }
 
-/// What a job ran, without its environment.
+/// Commands of a job, without its environment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct What {
-    /// Per task group.
-    pub commands: BTreeMap<Arc<str>, Command>,
-    /// Working directory.
+pub struct StoredCommands {
+    /// Command of each task group, by name.
+    pub commands: BTreeMap<Arc<str>, TaskCommand>,
+    /// Working directory of the job.
     pub workdir: PathBuf,
-    /// Files that its user names for its output.
+    /// Files for its output, when the user names them.
     #[serde(default)]
     pub files: OutputFiles,
 }
 
-impl From<Payload> for What {
+impl From<Payload> for StoredCommands {
     fn from(payload: Payload) -> Self {
         Self { commands: payload.commands, workdir: payload.workdir, files: payload.files }
     }
 }
 
-/// A job that has ended.
+/// Job that has ended.
 #[derive(Clone, Debug)]
-pub struct Ended {
-    /// Its last view.
+pub struct EndedJob {
+    /// Last view of the job.
     pub view: JobView,
-    /// What it ran.
-    pub what: Option<What>,
+    /// Commands of the job; `None` when they were not stored.
+    pub stored: Option<StoredCommands>,
 }
 
-/// Which ended jobs.
+/// Filter for ended jobs.
 #[derive(Clone, Debug, Default)]
 pub struct HistoryFilter {
-    /// Of this user.
+    /// Login name of the jobs' user.
     pub user: Option<String>,
-    /// Of this queue or its subtree.
+    /// Queue of the jobs, or a queue whose subtree contains it.
     pub queue: Option<String>,
-    /// In this final state, as it is written in JSON.
+    /// Final state of the jobs, as in JSON.
     pub state: Option<String>,
-    /// With a name that this pattern matches, as `JobFilter` has it.
+    /// Pattern of the name, as in `JobFilter`.
     pub name: Option<String>,
-    /// At most this many, newest first.
+    /// Highest number of jobs, newest first.
     pub limit: u32,
 }
 
-/// One start of an element.
+/// Start of an element.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttemptRow {
-    /// Which.
+    /// Id of the attempt.
     pub id: AttemptId,
-    /// From when its resources were held.
+    /// Instant from which its resources were held.
     pub held_from: Time,
-    /// Until when; `None` while they are.
+    /// Instant at which they were released; `None` while they are held.
     pub ended: Option<Time>,
-    /// How it ended.
+    /// Outcome of the attempt; `None` while it runs.
     pub outcome: Option<Outcome>,
-    /// What it held, by rank.
+    /// Resources that it held, by rank.
     pub placement: Vec<TaskPlacement>,
 }
 
-/// When an element held something.
+/// Period in which an element held resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stint {
-    /// Which.
+pub struct HoldingPeriod {
+    /// Id of the element.
     pub element: ElementId,
-    /// From when its first attempt held its resources.
+    /// Instant from which its first attempt held resources.
     pub began: Time,
-    /// From when the processes of its last attempt ran.
+    /// Instant from which the processes of its last attempt ran; `None` before that.
     pub running_from: Option<Time>,
-    /// Until when that held them; `None` while it does.
+    /// Instant at which the last attempt released them; `None` while it holds them.
     pub ended: Option<Time>,
-    /// No attempt follows it.
+    /// True when no attempt follows.
     pub is_over: bool,
-    /// Tasks of that attempt.
+    /// Number of tasks of the last attempt.
     pub tasks: u32,
 }
 
-impl Reader {
+impl HistoryReader {
     pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(path, flags).map_err(refused)?;
-        connection.busy_timeout(BUSY).map_err(refused)?;
+        let connection = Connection::open_with_flags(path, flags).map_err(store_error)?;
+        connection.busy_timeout(BUSY_TIMEOUT).map_err(store_error)?;
         Ok(Self { connection: Arc::new(Mutex::new(connection)) })
     }
 
-    /// Opens another connection to the same file: long reads on it keep nobody else waiting.
+    /// Opens another connection to the same file, so that long reads on it do not block others.
     ///
     /// # Errors
     /// When the file cannot be opened.
-    pub fn apart(&self) -> Result<Self, StoreError> {
+    pub fn reopen(&self) -> Result<Self, StoreError> {
         let path = self.lock().path().map(PathBuf::from);
         Self::open(&path.ok_or_else(|| StoreError::Io("the store has no file".to_owned()))?)
     }
 
-    /// One ended job.
+    /// Returns one ended job; `None` when there is none.
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub fn ended(&self, job: JobId) -> Result<Option<Ended>, StoreError> {
+    pub fn ended(&self, job: JobId) -> Result<Option<EndedJob>, StoreError> {
         let connection = self.lock();
         let mut query = connection
             .prepare_cached("SELECT view, what FROM history WHERE job = ?1")
-            .map_err(refused)?;
+            .map_err(store_error)?;
         let row: Option<(String, Option<String>)> = query
             .query_row([sql(job.0)], |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()
-            .map_err(refused)?;
+            .map_err(store_error)?;
         let Some((view, what)) = row else { return Ok(None) };
         let what = what.map(|text| parse(&text, "a history row")).transpose()?;
-        Ok(Some(Ended { view: parse(&view, "a history row")?, what }))
+        Ok(Some(EndedJob { view: parse(&view, "a history row")?, stored: what }))
     }
 
-    /// Ended jobs, newest first.
+    /// Returns ended jobs that match a filter, newest first.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -146,23 +146,23 @@ impl Reader {
             &[&filter.limit],
             |query, values| {
                 let rows =
-                    query.query_map(values, |row| row.get::<_, String>(0)).map_err(refused)?;
-                rows.map(|row| parse(&row.map_err(refused)?, "a history row")).collect()
+                    query.query_map(values, |row| row.get::<_, String>(0)).map_err(store_error)?;
+                rows.map(|row| parse(&row.map_err(store_error)?, "a history row")).collect()
             },
         )
     }
 
-    /// Counts the ended jobs that match a filter, whatever its limit.
+    /// Counts the ended jobs that match a filter, ignoring its limit.
     ///
     /// # Errors
     /// When the store cannot be read.
     pub fn history_count(&self, filter: &HistoryFilter) -> Result<u64, StoreError> {
         self.matching("COUNT(*)", filter, "", &[], |query, values| {
-            query.query_row(values, |row| row.get::<_, i64>(0)).map(unsigned).map_err(refused)
+            query.query_row(values, |row| row.get::<_, i64>(0)).map(unsigned).map_err(store_error)
         })
     }
 
-    /// Asks for `what` of the ended jobs that match a filter.
+    /// Runs a query for `what` over the ended jobs that match a filter.
     fn matching<T>(
         &self,
         what: &str,
@@ -186,7 +186,7 @@ impl Reader {
             conditions.push("state = ?");
             values.push(state);
         }
-        // GLOB has brackets besides, which patterns of names have not.
+        // GLOB also supports brackets, which patterns of names do not.
         let name = filter.name.as_ref().map(|name| name.replace('[', "[[]"));
         if let Some(name) = &name {
             conditions.push("name GLOB ?");
@@ -195,11 +195,11 @@ impl Reader {
         values.extend(end_values);
         let text = format!("SELECT {what} FROM history WHERE {} {end}", conditions.join(" AND "));
         let connection = self.lock();
-        let mut query = connection.prepare_cached(&text).map_err(refused)?;
+        let mut query = connection.prepare_cached(&text).map_err(store_error)?;
         ask(&mut query, values.as_slice())
     }
 
-    /// Every start of an element, oldest first.
+    /// Returns every start of an element, oldest first.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -207,26 +207,26 @@ impl Reader {
         let connection = self.lock();
         let mut query = connection
             .prepare_cached(&format!("{ATTEMPT} WHERE job = ?1 AND element = ?2 ORDER BY attempt"))
-            .map_err(refused)?;
+            .map_err(store_error)?;
         let rows = query
             .query_map(params![sql(element.job.0), element.index], attempt)
-            .map_err(refused)?;
-        rows.map(|row| row.map_err(refused)).collect()
+            .map_err(store_error)?;
+        rows.map(|row| row.map_err(store_error)).collect()
     }
 
-    /// Every start of every element of a job.
+    /// Returns every start of every element of a job.
     ///
     /// # Errors
     /// When the store cannot be read.
     pub fn job_attempts(&self, job: JobId) -> Result<Vec<AttemptRow>, StoreError> {
         let connection = self.lock();
         let mut query =
-            connection.prepare_cached(&format!("{ATTEMPT} WHERE job = ?1")).map_err(refused)?;
-        let rows = query.query_map([sql(job.0)], attempt).map_err(refused)?;
-        rows.map(|row| row.map_err(refused)).collect()
+            connection.prepare_cached(&format!("{ATTEMPT} WHERE job = ?1")).map_err(store_error)?;
+        let rows = query.query_map([sql(job.0)], attempt).map_err(store_error)?;
+        rows.map(|row| row.map_err(store_error)).collect()
     }
 
-    /// The lowest element of a job that has ever started.
+    /// Returns the lowest element of a job that has ever started.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -234,11 +234,11 @@ impl Reader {
         let connection = self.lock();
         let mut query = connection
             .prepare_cached("SELECT min(element) FROM attempts WHERE job = ?1")
-            .map_err(refused)?;
-        query.query_row([sql(job.0)], |row| row.get(0)).map_err(refused)
+            .map_err(store_error)?;
+        query.query_row([sql(job.0)], |row| row.get(0)).map_err(store_error)
     }
 
-    /// Starts that held something after `since`, newest first.
+    /// Returns the starts that held resources after `since`, newest first, at most `limit`.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -248,13 +248,13 @@ impl Reader {
             .prepare_cached(&format!(
                 "{ATTEMPT} WHERE ended IS NULL OR ended > ?1 ORDER BY held_from DESC LIMIT ?2"
             ))
-            .map_err(refused)?;
-        let rows = query.query_map(params![sql(since.0), limit], attempt).map_err(refused)?;
-        rows.map(|row| row.map_err(refused)).collect()
+            .map_err(store_error)?;
+        let rows = query.query_map(params![sql(since.0), limit], attempt).map_err(store_error)?;
+        rows.map(|row| row.map_err(store_error)).collect()
     }
 
-    /// Calls `keep` for every job that has ended of those submitted since an instant, by number.
-    /// Only one view is in memory at a time.
+    /// Calls `keep` for every ended job that was submitted since an instant, by number. Only one
+    /// view is in memory at a time.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -266,20 +266,20 @@ impl Reader {
         let connection = self.lock();
         let mut query = connection
             .prepare_cached("SELECT view FROM history WHERE submitted >= ?1 ORDER BY job")
-            .map_err(refused)?;
-        let mut rows = query.query([sql(since.0)]).map_err(refused)?;
-        while let Some(row) = rows.next().map_err(refused)? {
-            let view: String = row.get(0).map_err(refused)?;
+            .map_err(store_error)?;
+        let mut rows = query.query([sql(since.0)]).map_err(store_error)?;
+        while let Some(row) = rows.next().map_err(store_error)? {
+            let view: String = row.get(0).map_err(store_error)?;
             keep(parse(&view, "a history row")?);
         }
         Ok(())
     }
 
-    /// Every element that held something after `since`, by number.
+    /// Returns every element that held resources after `since`, by number.
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub fn stints(&self, since: Time) -> Result<Vec<Stint>, StoreError> {
+    pub fn holding_periods(&self, since: Time) -> Result<Vec<HoldingPeriod>, StoreError> {
         let connection = self.lock();
         let mut query = connection
             .prepare_cached(
@@ -291,9 +291,9 @@ impl Reader {
                  FROM attempts AS last WHERE ended IS NULL OR ended > ?1
                  GROUP BY job, element ORDER BY job, element",
             )
-            .map_err(refused)?;
+            .map_err(store_error)?;
         let stint = |row: &Row<'_>| {
-            Ok(Stint {
+            Ok(HoldingPeriod {
                 element: ElementId { job: JobId(unsigned(row.get(0)?)), index: row.get(1)? },
                 began: instant(row.get(7)?),
                 is_over: row.get(6)?,
@@ -302,12 +302,12 @@ impl Reader {
                 tasks: row.get(4)?,
             })
         };
-        let rows = query.query_map([sql(since.0)], stint).map_err(refused)?;
-        rows.map(|row| row.map_err(refused)).collect()
+        let rows = query.query_map([sql(since.0)], stint).map_err(store_error)?;
+        rows.map(|row| row.map_err(store_error)).collect()
     }
 
-    /// Per user and queue: elements that ended or run, and thousandths of GPUs × milliseconds held
-    /// until `now`.
+    /// Returns the usage per user and queue: number of elements that ended or run, and thousandths
+    /// of GPUs × milliseconds held until `now`.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -321,23 +321,24 @@ impl Reader {
                      SELECT user, queue, 1, gpu_milli * max(0, ?1 - held_from) FROM attempts WHERE ended IS NULL)
                  GROUP BY user, queue ORDER BY user, queue",
             )
-            .map_err(refused)?;
+            .map_err(store_error)?;
         let rows = query
             .query_map([sql(now.0)], |row| {
-                let (user, queue): (String, String) = (row.get(0)?, row.get(1)?);
+                let user: String = row.get(0)?;
+                let queue: String = row.get(1)?;
                 Ok((user.into(), queue.into(), unsigned(row.get(2)?), unsigned(row.get(3)?)))
             })
-            .map_err(refused)?;
-        rows.map(|row| row.map_err(refused)).collect()
+            .map_err(store_error)?;
+        rows.map(|row| row.map_err(store_error)).collect()
     }
 
-    /// A reader that panicked held no half-done write.
+    /// Locks the connection; a panicked reader leaves no partial write.
     pub(super) fn lock(&self) -> MutexGuard<'_, Connection> {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Columns that [`attempt`] reads.
+/// Query for the columns that [`attempt`] reads.
 const ATTEMPT: &str =
     "SELECT job, element, attempt, held_from, ended, outcome, placement FROM attempts";
 
@@ -362,5 +363,5 @@ pub(super) fn column<T: serde::de::DeserializeOwned>(
 }
 
 fn parse<T: serde::de::DeserializeOwned>(text: &str, what: &str) -> Result<T, StoreError> {
-    serde_json::from_str(text).map_err(|error| damaged(what, &error))
+    serde_json::from_str(text).map_err(|error| corrupt(what, &error))
 }

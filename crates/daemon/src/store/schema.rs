@@ -1,24 +1,24 @@
 //! Tables of `muster.db`. Journal, snapshot, payloads and receipts are the state; `history`,
-//! `elements`, `unstarted`, `live`, `attempts` and `usage` are projections of it, kept for people
-//! and open to SQL in a user's own daemon.
+//! `elements`, `unstarted`, `live`, `attempts` and `usage` are projections of it, which users may
+//! read with SQL in their own daemon.
 //!
 //! Changing a table needs a higher [`SCHEMA_VERSION`] and a step in [`migrate`]; a newer file is
-//! refused.
+//! rejected.
 
 use muster_runtime::{JOURNAL_VERSION, StoreError};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
-use super::fault::refused;
+use super::fault::store_error;
 use super::owners;
 
 /// Version of the tables. Version 3 has the tables of version 2, and task directories in epochs: an
-/// older binary would look for them elsewhere, and count what runs as lost. Version 4 has owners
-/// with their numbers, which an older binary would know by name only, and `unstarted` in place of
+/// older binary would look for them elsewhere and count running tasks as lost. Version 4 has owners
+/// with user ids, of which an older binary would use only the name, and `unstarted` in place of
 /// `rests`: an array may be a list of ranges.
 pub(super) const SCHEMA_VERSION: u32 = 4;
 
-/// Instants are milliseconds since the epoch; texts named `body`, `view`, `what`, `outcome` and
-/// `placement` are JSON.
+/// SQL of the tables. Instants are milliseconds since the epoch; texts named `body`, `view`,
+/// `what`, `outcome` and `placement` are JSON.
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
 
@@ -72,8 +72,8 @@ CREATE TABLE IF NOT EXISTS usage (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// From version 1, which had no `elements`: what its attempts tell of them. The last one of an
-/// element wins.
+/// Migration from version 1, which had no `elements`: fills it from the attempts. The last one of
+/// an element wins.
 const ELEMENTS_FROM_ATTEMPTS: &str = "
 INSERT OR REPLACE INTO elements (job, element, attempt, ended, outcome)
     SELECT job, element, attempt, ended, outcome FROM attempts
@@ -82,17 +82,17 @@ INSERT OR REPLACE INTO elements (job, element, attempt, ended, outcome)
     ORDER BY job, element, attempt;
 ";
 
-/// From version 3, whose arrays had one range each. A new file never had its table.
+/// Migration from version 3, whose arrays had one range each. A new file never had its table.
 const UNSTARTED_FROM_RESTS: &str = "
 CREATE TABLE IF NOT EXISTS rests (job, first, last, step, ended, outcome);
 INSERT OR REPLACE INTO unstarted SELECT job, first, last, step, ended, outcome FROM rests;
 DROP TABLE rests;
 ";
 
-/// Checks the file's versions and creates what is missing.
+/// Checks the file's versions and creates missing tables.
 pub(super) fn migrate(connection: &Connection) -> Result<(), StoreError> {
     let version: u32 =
-        connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(refused)?;
+        connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(store_error)?;
     if version > SCHEMA_VERSION {
         return Err(StoreError::NewerVersion { found: version });
     }
@@ -104,11 +104,11 @@ pub(super) fn migrate(connection: &Connection) -> Result<(), StoreError> {
          INSERT OR IGNORE INTO meta (name, value) VALUES ('journal_version', '{JOURNAL_VERSION}');
          PRAGMA user_version = {SCHEMA_VERSION};"
     );
-    let transaction =
-        Transaction::new_unchecked(connection, TransactionBehavior::Immediate).map_err(refused)?;
-    transaction.execute_batch(&script).map_err(refused)?;
-    owners::number(&transaction)?;
-    transaction.commit().map_err(refused)?;
+    let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)
+        .map_err(store_error)?;
+    transaction.execute_batch(&script).map_err(store_error)?;
+    owners::add_user_ids(&transaction)?;
+    transaction.commit().map_err(store_error)?;
     check_journal_version(connection)
 }
 
@@ -121,12 +121,12 @@ fn check_journal_version(connection: &Connection) -> Result<(), StoreError> {
     }
 }
 
-/// A value of the `meta` table.
+/// Returns a value of the `meta` table.
 pub(super) fn meta(connection: &Connection, name: &str) -> Result<Option<String>, StoreError> {
     connection
         .query_row("SELECT value FROM meta WHERE name = ?1", [name], |row| row.get(0))
         .optional()
-        .map_err(refused)
+        .map_err(store_error)
 }
 
 /// Sets or removes a value of the `meta` table.
@@ -142,5 +142,5 @@ pub(super) fn set_meta(
         ),
         None => connection.execute("DELETE FROM meta WHERE name = ?1", [name]),
     };
-    done.map(|_| ()).map_err(refused)
+    done.map(|_| ()).map_err(store_error)
 }

@@ -1,19 +1,19 @@
-//! The OpenAPI document and the daemon say the same: every route is there, and every answer has the
-//! shape it promises.
+//! The OpenAPI document describes the daemon: it has every route, and every response has the
+//! documented schema.
 
 use std::path::Path;
 
 use axum::body::{Body as HttpBody, to_bytes};
 use hyper::Request;
 use hyper_util::rt::TokioIo;
-use muster_api::routes::{Body, ROUTES, Route, RouteId};
-use muster_model::view::State;
+use muster_api::routes::{BodyKind, ROUTES, Route, RouteId};
+use muster_model::view::JobState;
 use serde_json::{Value, json};
 use tokio::net::UnixStream;
 
-use crate::site::{ANN, Site, request};
+use crate::site::{ANN, TestSite, request};
 
-/// Status and body of a request that no client of ours would make.
+/// Sends a request that the client would not send; returns status and body of the response.
 pub async fn raw(
     socket: &Path,
     method: &str,
@@ -31,12 +31,12 @@ pub async fn raw(
     let request = request.body(HttpBody::from(body.unwrap_or_default())).unwrap();
     let response = sender.send_request(request).await.unwrap();
     let status = response.status().as_u16();
-    // A stream that ends in an error is an answer, too: its head was sent.
+    // A stream that ends in an error is a response, too: its head was sent.
     let body = to_bytes(HttpBody::new(response.into_body()), usize::MAX).await;
     (status, body.map(Vec::from).unwrap_or_default())
 }
 
-/// Checks an answer against the document; refusals must be listed and have the body of a refusal.
+/// Checks a response against the document; errors must be listed and have an error body.
 pub fn check(document: &Value, route: &Route, status: u16, body: &[u8]) {
     let pointer = format!(
         "/paths/{}/{}/responses/{status}",
@@ -59,7 +59,7 @@ pub fn check(document: &Value, route: &Route, status: u16, body: &[u8]) {
     assert!(errors.is_empty(), "{pointer}: {errors:?} in {value}");
 }
 
-/// A body that a route takes.
+/// Returns a valid body for a route.
 fn sample(id: RouteId) -> Option<Value> {
     match id {
         RouteId::Submit => {
@@ -71,7 +71,7 @@ fn sample(id: RouteId) -> Option<Value> {
         | RouteId::Release
         | RouteId::Requeue
         | RouteId::Checkpoint => Some(json!({ "index": null })),
-        // Far ahead, where what runs now has ended.
+        // In the far future, when running jobs have ended.
         RouteId::Reserve => {
             Some(json!({ "gpus": 1, "after": 360_000_000, "length": 1000, "users": ["ann"] }))
         }
@@ -88,15 +88,15 @@ fn sample(id: RouteId) -> Option<Value> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_route_answers_as_the_document_says() {
-    let site = Site::stepped().await;
+    let site = TestSite::stepped().await;
     let document = muster_api::openapi::document();
     let socket = site.dir.path().join(format!("{ANN}.sock"));
     // 1 runs, 2 waits, 3 has ended, an array is half done.
     let jobs = site
         .submit("{name: a, gpus: 6, time: 1h, run: run}\n---\n{name: b, gpus: 8, run: run}\n---\n{name: c, gpus: 1, time: 5s, run: exit 0}\n---\n{name: d, gpus: 1, array: 0-9%2, run: run}")
         .await;
-    site.reach(jobs[0], State::Running).await;
-    site.reach(jobs[2], State::Done).await;
+    site.reach(jobs[0], JobState::Running).await;
+    site.reach(jobs[2], JobState::Done).await;
     for id in ["1", "2", "3", "4", "99", "x"] {
         for route in ROUTES.iter().filter(|route| route.id != RouteId::StopDaemon) {
             let target = route.path.replace("{id}", id).replace("{name}", "n1");
@@ -105,7 +105,7 @@ async fn every_route_answers_as_the_document_says() {
             assert!(status != 405 && status != 500, "{} {target}: {status}", route.method.as_str());
             check(&document, route, status, &body);
             if id == "1"
-                && !matches!(route.response, Body::Upgrade)
+                && !matches!(route.response, BodyKind::Upgrade)
                 && !matches!(
                     route.id,
                     RouteId::Hold

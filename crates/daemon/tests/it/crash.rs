@@ -1,19 +1,20 @@
-//! The daemon dies at any moment; tasks do not. Whatever happened, every job ends exactly once,
-//! with its own status, and no gang was ever there in part.
+//! The daemon is killed at any moment; tasks keep running. Afterwards every job ends exactly once,
+//! with its own status, and no gang was ever started in part.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_model::view::State;
+use muster_model::view::JobState;
 use muster_model::{AttemptId, Event, JobId, Observation, Rank, Span};
-use muster_runtime::Record;
+use muster_runtime::JournalRecord;
 use rusqlite::Connection;
 
-use crate::site::{Fault, Site, request, until};
+use crate::site::{StoreFault, TestSite, request, until};
 
-/// A small, seeded generator (xorshift64*, Vigna 2016): a failure is a seed.
-struct Dice(u64);
+/// Small, seeded random number generator (xorshift64*, Vigna 2016); a failure can be reproduced
+/// from its seed.
+struct SeededRng(u64);
 
-impl Dice {
+impl SeededRng {
     fn roll(&mut self, sides: u64) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -22,13 +23,13 @@ impl Dice {
     }
 }
 
-/// What job `number` is, and how it must end.
-fn job(number: i64) -> (String, State) {
+/// Returns the text of job `number`, and the state in which it must end.
+fn job(number: i64) -> (String, JobState) {
     let tasks = number % 4 + 1;
     let (command, state) = match number % 5 {
-        0 => ("exit 7", State::Failed),
-        1 => ("sleep 3", State::Done),
-        _ => ("exit 0", State::Done),
+        0 => ("exit 7", JobState::Failed),
+        1 => ("sleep 3", JobState::Done),
+        _ => ("exit 0", JobState::Done),
     };
     (
         format!(
@@ -39,24 +40,24 @@ fn job(number: i64) -> (String, State) {
 }
 
 async fn crash_loop(seed: u64, jobs: i64) {
-    let mut dice = Dice(seed);
-    let mut site = Site::new(|world| world);
+    let mut dice = SeededRng(seed);
+    let mut site = TestSite::new(|world| world);
     site.boot().await;
-    let mut expected: BTreeMap<JobId, State> = BTreeMap::new();
+    let mut expected: BTreeMap<JobId, JobState> = BTreeMap::new();
     let mut next = 0;
     let mut crashes = 0;
     let mut waiting = None;
     while next < jobs || count(&site, "history") < jobs {
-        // 1. The daemon will die at one of its next writes, before or after it is durable.
+        // 1. The daemon will be killed at one of its next writes, before or after it is durable.
         let left = dice.roll(25) as u32;
         site.switch.set(if dice.roll(2) == 0 {
-            Fault::CrashBefore(left)
+            StoreFault::CrashBefore(left)
         } else {
-            Fault::CrashAfter(left)
+            StoreFault::CrashAfter(left)
         });
 
-        // 2. Until then: submissions, each retried with its own key until it is answered; and the
-        //    world goes on.
+        // 2. Until then: submissions, each retried with its own key until it is answered, while
+        // tasks progress.
         for _ in 0..200 {
             if site.switch.is_dead() {
                 break;
@@ -79,7 +80,7 @@ async fn crash_loop(seed: u64, jobs: i64) {
             }
         }
 
-        // 3. It is gone; another one finds what it left.
+        // 3. The daemon is gone; another one starts on its state.
         crashes += 1;
         let _dead = site.core.take().unwrap().shut_down();
         for _ in 0..dice.roll(4) {
@@ -97,18 +98,19 @@ async fn crash_loop(seed: u64, jobs: i64) {
     );
 }
 
-fn database(site: &Site) -> Connection {
+fn database(site: &TestSite) -> Connection {
     Connection::open(site.dir.path().join("muster.db")).unwrap()
 }
 
-fn count(site: &Site, table: &str) -> i64 {
+fn count(site: &TestSite, table: &str) -> i64 {
     database(site)
         .query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0))
         .unwrap()
 }
 
-/// Every job ended once, as it should, on its first attempt: the daemon's death is not the job's.
-fn check_history(site: &Site, seed: u64, expected: &BTreeMap<JobId, State>) {
+/// Checks that every job ended once, as expected, on its first attempt: the end of the daemon does
+/// not end jobs.
+fn check_history(site: &TestSite, seed: u64, expected: &BTreeMap<JobId, JobState>) {
     let database = database(site);
     let mut query = database.prepare("SELECT job, state FROM history ORDER BY job").unwrap();
     let rows =
@@ -133,9 +135,9 @@ fn check_history(site: &Site, seed: u64, expected: &BTreeMap<JobId, State>) {
     );
 }
 
-/// From its decision on, a gang is whole: no task starts before all are prepared, and every rank
-/// has its say.
-fn check_journal(site: &Site, seed: u64) {
+/// Checks that gangs start as a whole: no task starts before all are prepared, and every rank
+/// reports.
+fn check_journal(site: &TestSite, seed: u64) {
     let database = database(site);
     let mut query = database.prepare("SELECT body FROM journal ORDER BY seq").unwrap();
     let rows = query.query_map([], |row| row.get::<_, String>(0)).unwrap();
@@ -144,14 +146,14 @@ fn check_journal(site: &Site, seed: u64) {
     let mut prepared: BTreeMap<AttemptId, BTreeSet<Rank>> = BTreeMap::new();
     let mut ran: BTreeMap<AttemptId, BTreeSet<Rank>> = BTreeMap::new();
     for row in rows {
-        match serde_json::from_str::<Record>(&row.unwrap()).unwrap() {
-            Record::Event(Event::Submitted { job, spec }) => {
+        match serde_json::from_str::<JournalRecord>(&row.unwrap()).unwrap() {
+            JournalRecord::Event(Event::Submitted { job, spec }) => {
                 assert!(
                     tasks.insert(job, spec.min_tasks()).is_none(),
                     "seed {seed}: job {job} was submitted twice"
                 );
             }
-            Record::Plan(plan) => {
+            JournalRecord::Plan(plan) => {
                 for (id, placement, _) in plan.starts() {
                     assert_eq!(
                         placement.len() as u32,
@@ -164,18 +166,18 @@ fn check_journal(site: &Site, seed: u64) {
                     );
                 }
             }
-            Record::Event(Event::Task(report)) => match report.what {
+            JournalRecord::Event(Event::Task(report)) => match report.observation {
                 Observation::Prepared => {
                     prepared.entry(report.id).or_default().insert(report.rank);
                 }
                 Observation::Started => {
-                    // That a task alone is prepared may be said by its start.
+                    // A single task may report its start without being prepared before.
                     let ready = prepared.get(&report.id).map_or(0, BTreeSet::len);
                     let gang = gangs[&report.id];
                     assert!(ready == gang || gang == 1, "seed {seed}: {} runs in part", report.id);
                     ran.entry(report.id).or_default().insert(report.rank);
                 }
-                // It started and ended while the daemon was away.
+                // It started and ended while no daemon ran.
                 Observation::Exited(_) => {
                     ran.entry(report.id).or_default().insert(report.rank);
                 }
@@ -188,7 +190,7 @@ fn check_journal(site: &Site, seed: u64) {
                     panic!("seed {seed}: {} was refused: {reason}", report.id)
                 }
             },
-            Record::Event(_) => {}
+            JournalRecord::Event(_) => {}
         }
     }
     assert_eq!(gangs.len(), tasks.len(), "seed {seed}");
@@ -210,31 +212,31 @@ async fn a_hundred_jobs_survive_a_daemon_that_keeps_dying() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_ended_while_the_daemon_was_down_is_found() {
-    let mut site = Site::new(|world| world);
+    let mut site = TestSite::new(|world| world);
     site.boot().await;
     let job = site.submit("{name: long, tasks: 2, gpus-per-task: 1, run: exit 4}").await[0];
     until(async || {
         site.world.step();
-        (site.client().job(job, None).await.unwrap().job.state == State::Running).then_some(())
+        (site.client().job(job, None).await.unwrap().job.state == JobState::Running).then_some(())
     })
     .await;
     site.stop();
-    site.world.settle();
+    site.world.run_until_idle();
     site.boot().await;
-    let view = site.reach(job, State::Failed).await;
+    let view = site.reach(job, JobState::Failed).await;
     assert_eq!(view.elements[0].outcome.as_ref().unwrap().exit_code(), 4);
     assert_eq!(view.elements[0].attempt, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_is_charged_up_to_its_end_and_not_up_to_the_return_of_the_daemon() {
-    let mut site = Site::new(|world| world);
+    let mut site = TestSite::new(|world| world);
     site.boot().await;
     let job =
         site.submit("{name: two, tasks: 2, gpus-per-task: 1, time: 5m, run: sleep 9}").await[0];
     let running = until(async || {
         let view = site.client().job(job, None).await.unwrap().job;
-        if view.state == State::Running {
+        if view.state == JobState::Running {
             return Some(view);
         }
         site.world.step();
@@ -244,10 +246,10 @@ async fn a_job_is_charged_up_to_its_end_and_not_up_to_the_return_of_the_daemon()
     site.stop();
     let end = running.elements[0].started.unwrap() + Span::from_secs(60);
     site.world.set_now(end);
-    site.world.settle();
+    site.world.run_until_idle();
     site.clock.jump(3600);
     site.boot().await;
-    let view = site.reach(job, State::Done).await;
+    let view = site.reach(job, JobState::Done).await;
     assert_eq!((view.ended, view.elements[0].ended), (Some(end), Some(end)));
     let usage = site.client().usage().await.unwrap().rows;
     let charged: u64 = usage.iter().map(|row| row.gpu_secs).sum();
@@ -256,15 +258,15 @@ async fn a_job_is_charged_up_to_its_end_and_not_up_to_the_return_of_the_daemon()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_end_that_is_recorded_as_to_come_is_now() {
-    let mut site = Site::new(|world| world);
+    let mut site = TestSite::new(|world| world);
     site.boot().await;
     let job = site.submit("{name: one, gpus: 1, run: exit 0}").await[0];
     site.stop();
     site.world.set_now(muster_model::Time(u64::MAX));
-    site.world.settle();
+    site.world.run_until_idle();
     site.boot().await;
     site.is_stepped = true;
-    let view = site.reach(job, State::Done).await;
+    let view = site.reach(job, JobState::Done).await;
     let now = muster_daemon::clock::Clock::now(&*site.clock);
     assert!(view.ended.unwrap() <= now, "{view:?}");
 }

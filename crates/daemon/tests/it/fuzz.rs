@@ -1,11 +1,11 @@
-//! Whatever comes in, the daemon answers as its document says and stays up: never a 500.
+//! For any input the daemon responds as documented and keeps running: never with status 500.
 
-use muster_api::routes::{Body, ROUTES};
+use muster_api::routes::{BodyKind, ROUTES};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::contract::{check, raw};
-use crate::site::{ANN, Site, request};
+use crate::site::{ANN, TestSite, request};
 
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
@@ -26,7 +26,7 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A body: anything, or a submission with a field replaced.
+/// Makes a body: arbitrary, or a submission with one field replaced.
 fn body() -> impl Strategy<Value = Vec<u8>> {
     let fields = prop::sample::select(vec![
         "key",
@@ -48,7 +48,7 @@ fn body() -> impl Strategy<Value = Vec<u8>> {
             body.to_string().into_bytes()
         }),
         4 => value().prop_map(|value| {
-            // JSON is YAML: whatever it is, it is a text that somebody may submit.
+            // JSON is YAML, so any value is a text that a user may submit.
             let mut body = serde_json::to_value(request("")).unwrap();
             body["source"] = value.to_string().into();
             body["dry_run"] = true.into();
@@ -61,11 +61,11 @@ fn body() -> impl Strategy<Value = Vec<u8>> {
 fn no_body_and_no_query_is_a_defect() {
     let threads =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let site = threads.block_on(Site::start());
+    let site = threads.block_on(TestSite::start());
     let document = muster_api::openapi::document();
     let socket = site.dir.path().join(format!("{ANN}.sock"));
     let takers: Vec<_> =
-        ROUTES.iter().filter(|route| matches!(route.request, Body::Json(_))).collect();
+        ROUTES.iter().filter(|route| matches!(route.request, BodyKind::Json(_))).collect();
     let queried: Vec<_> = ROUTES.iter().filter(|route| route.query.is_some()).collect();
     let config =
         ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() };

@@ -1,15 +1,15 @@
-//! What users of a shared daemon may ask for, as a table: each field of a job and each route, by
-//! role and by what the queue grants. A field or route that is in no table fails, so that a new one
-//! cannot be forgotten.
+//! Permissions of users of a shared daemon, as tables: each field of a job and each route, by role
+//! and by the grants of the queue. A field or route that is in no table fails the test, so that a
+//! new one cannot be forgotten.
 
 use std::collections::BTreeSet;
 
 use muster_api::routes::ROUTES;
 use muster_api::types::{QueuesRequest, ScaleRequest};
-use muster_daemon::Mode;
+use muster_daemon::DaemonMode;
 use muster_model::JobId;
 
-use crate::site::{ANN, BOB, ROOT, Site, refused, request};
+use crate::site::{ANN, BOB, ROOT, TestSite, refused, request};
 
 /// Queues of the tests. `labs` is a group, of which bob is a member.
 const QUEUES: &str = "
@@ -23,8 +23,8 @@ queues:
   - {name: labs, groups: [labs], queues: [{name: inner, priority: [0, 9]}, {name: open, users: [ann, bob]}]}
 ";
 
-/// What a job asks for, of which queue, and who gets it beside admins: a letter each of ann and
-/// bob.
+/// Field, job and queue of a request, and the users that may submit it besides administrators: a
+/// letter each for ann and bob.
 const FIELDS: &[(&str, &str, &str, &str)] = &[
     ("priority", "{run: run, priority: 1}", "plain", ""),
     ("priority", "{run: run, priority: 1000000}", "plain", ""),
@@ -52,8 +52,8 @@ const FIELDS: &[(&str, &str, &str, &str)] = &[
     ("kind", "{run: run, kind: notebook}", "plain", "ab"),
 ];
 
-/// Fields that need no grant: what they ask for is bounded by quota and limits, which hold for
-/// every user, or concerns nobody else.
+/// Fields that need no grant: they are bounded by quota and limits, which hold for every user, or
+/// affect no other user.
 const FREE: &[&str] = &[
     "after",
     "array",
@@ -91,9 +91,9 @@ const FREE: &[&str] = &[
     "workdir",
 ];
 
-async fn shared(queues: Option<&str>) -> Site {
-    let mut site = Site::new(|world| world.eager());
-    site.mode = Mode::System;
+async fn shared(queues: Option<&str>) -> TestSite {
+    let mut site = TestSite::new(|world| world.eager());
+    site.mode = DaemonMode::System;
     site.boot().await;
     if let Some(source) = queues {
         let request = QueuesRequest { source: source.to_owned(), file: None };
@@ -102,9 +102,9 @@ async fn shared(queues: Option<&str>) -> Site {
     site
 }
 
-/// A submission by someone to a queue.
+/// Submits a job as a user to a queue.
 async fn submit(
-    site: &Site,
+    site: &TestSite,
     who: u32,
     text: &str,
     queue: Option<&str>,
@@ -126,15 +126,12 @@ async fn every_field_is_given_to_those_whose_queue_grants_it() {
             .unwrap_or_else(|error| panic!("{field} {text}: {error}"));
         for (who, letter) in [(ANN, 'a'), (BOB, 'b')] {
             let answer = submit(&site, who, text, Some(queue)).await;
-            match granted.contains(letter) {
-                true => drop(
-                    answer.unwrap_or_else(|error| panic!("{letter} {text} in {queue}: {error}")),
-                ),
-                false => {
-                    let body = refused(answer);
-                    assert_eq!(body.code, "forbidden", "{letter} {text} in {queue}: {body:?}");
-                    assert_eq!(body.hints.len(), 1, "{body:?}");
-                }
+            if granted.contains(letter) {
+                answer.unwrap_or_else(|error| panic!("{letter} {text} in {queue}: {error}"));
+            } else {
+                let body = refused(answer);
+                assert_eq!(body.code, "forbidden", "{letter} {text} in {queue}: {body:?}");
+                assert_eq!(body.hints.len(), 1, "{body:?}");
             }
         }
     }
@@ -153,7 +150,7 @@ async fn without_a_queue_file_nothing_is_granted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_owner_of_a_personal_daemon_is_asked_nothing() {
-    let mut site = Site::new(|world| world.eager());
+    let mut site = TestSite::new(|world| world.eager());
     site.boot().await;
     for (_, text, _, _) in FIELDS.iter().filter(|(_, _, queue, _)| *queue == "plain") {
         submit(&site, ANN, text, None).await.unwrap();
@@ -174,12 +171,12 @@ fn no_field_of_a_job_is_forgotten() {
 async fn replicas_are_not_given_later_either() {
     let site = shared(None).await;
     let job = submit(&site, ANN, "{run: run, kind: service, replicas: 0..3}", None).await.unwrap();
-    let scale = |floor, ceiling| ScaleRequest { floor, ceiling };
+    let scale = |guaranteed, max| ScaleRequest { guaranteed, max };
     let body = refused(site.client_of(ANN).scale(job, &scale(1, 3)).await);
     assert_eq!(body.code, "forbidden");
     site.client_of(ANN).scale(job, &scale(0, 2)).await.unwrap();
     site.client_of(ROOT).scale(job, &scale(2, 2)).await.unwrap();
-    // Fewer than an admin gave is no grant.
+    // Setting fewer than an administrator set is no grant.
     site.client_of(ANN).scale(job, &scale(1, 2)).await.unwrap();
     assert_eq!(refused(site.client_of(ANN).scale(job, &scale(2, 2)).await).code, "forbidden");
 }
@@ -209,8 +206,8 @@ async fn a_refusal_says_who_may() {
     assert_eq!(body.message, "only members of labs may submit to queue labs/inner");
 }
 
-/// Who may use each route: everybody, the owner of the job and admins, or admins alone. What
-/// refuses whom is played in `users.rs`.
+/// Users that may use each route: everybody, the owner of the job and administrators, or
+/// administrators alone. `users.rs` tests the rejections.
 const WHO: &[(&str, &str)] = &[
     ("Attach", "owner"),
     ("Bulk", "owner"),

@@ -1,12 +1,12 @@
-//! Output, as it is asked for.
+//! Output of tasks over the API.
 
 use futures_util::StreamExt;
 use muster_api::Client;
 use muster_api::query::LogQuery;
 use muster_model::JobId;
-use muster_model::view::State;
+use muster_model::view::JobState;
 
-use crate::site::{Site, refused, until};
+use crate::site::{TestSite, refused, until};
 
 async fn read(client: &Client, job: JobId, query: LogQuery) -> String {
     let mut stream = client.logs(job, query).await.unwrap();
@@ -19,10 +19,10 @@ async fn read(client: &Client, job: JobId, query: LogQuery) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_output_of_each_rank_can_be_read() {
-    let site = Site::start().await;
+    let site = TestSite::start().await;
     let client = site.client();
     let job = site.submit("{name: gang, tasks: 3, gpus-per-task: 1, run: exit 0}").await[0];
-    site.reach(job, State::Done).await;
+    site.reach(job, JobState::Done).await;
     for rank in 0..3 {
         let text = read(&client, job, LogQuery { rank: Some(rank), ..LogQuery::default() }).await;
         assert_eq!(text, format!("rank {rank} of {job}[0]#1\n"));
@@ -37,7 +37,7 @@ async fn the_output_of_each_rank_can_be_read() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn following_waits_for_the_start_and_ends_with_the_task() {
-    let mut site = Site::new(|world| world);
+    let mut site = TestSite::new(|world| world);
     site.boot().await;
     let job = site.submit("{name: slow, gpus: 1, hold: true, run: sleep 5}").await[0];
     let client = site.client();
@@ -50,9 +50,9 @@ async fn following_waits_for_the_start_and_ends_with_the_task() {
         })
     };
     let release = muster_api::types::ActionRequest::default();
-    client.act(job, muster_api::Action::Release, release).await.unwrap();
+    client.act(job, muster_api::JobAction::Release, release).await.unwrap();
     until(async || {
-        site.world.settle();
+        site.world.run_until_idle();
         follower.is_finished().then_some(())
     })
     .await;
@@ -61,14 +61,14 @@ async fn following_waits_for_the_start_and_ends_with_the_task() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn following_goes_on_with_the_next_attempt() {
-    let site = Site::start().await;
+    let site = TestSite::start().await;
     let client = site.client();
     let job =
         site.submit("{name: flaky, gpus: 1, restart: {max: 2, backoff: 1s}, run: exit 1}").await[0];
     let follower = tokio::spawn(async move {
         read(&client, job, LogQuery { follow: true, ..LogQuery::default() }).await
     });
-    // Each restart waits for its back-off; what the last attempt wrote is only followed while it is
+    // Each restart waits for its back-off; the output of an attempt is only followed while it is
     // the last one.
     for attempt in 1..=3 {
         let client = site.client();

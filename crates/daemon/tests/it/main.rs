@@ -1,5 +1,5 @@
-//! The whole daemon in this process, on a fake backend, a clock that jumps and a store that fails
-//! when told to. Only the socket, SQLite and the requests are real.
+//! The whole daemon in this process, with a fake backend, a clock that jumps and a store with
+//! injected faults. Only the socket, SQLite and the requests are real.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,5 +1,5 @@
-//! A body that is too large, sent past our own client (which would not send it): the daemon says so
-//! and stays up.
+//! A body that is too large, sent without the client (which would not send it): the daemon responds
+//! with an error and keeps running.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,18 +12,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
 use crate::contract::{check, raw};
-use crate::site::{ANN, Site, request};
+use crate::site::{ANN, TestSite, request};
 
-/// The daemon waits 30 s for a slow body. An answer later than this waited for something it does
-/// not need.
+/// The daemon waits 30 s for a slow body. A later response waited for something unnecessary.
 const AT_ONCE: Duration = Duration::from_secs(20);
 
-/// Writes `parts` for as long as the daemon takes them, then reads what it answered: status and
-/// body.
+/// Writes `parts` for as long as the daemon reads them, then reads status and body of the response.
 async fn tell(socket: &Path, parts: &[&[u8]]) -> (u16, Value) {
     let mut stream = UnixStream::connect(socket).await.unwrap();
     for part in parts {
-        // The daemon answers and hangs up before it has read everything; what it said can still be
+        // The daemon responds and closes before it has read everything; the response can still be
         // read.
         if stream.write_all(part).await.is_err() {
             break;
@@ -45,7 +43,7 @@ async fn tell(socket: &Path, parts: &[&[u8]]) -> (u16, Value) {
     (status, serde_json::from_str(body).unwrap_or_else(|_| panic!("not JSON: {body:?}")))
 }
 
-/// True once the body is as long as the head says.
+/// Returns true once the body is as long as the head says.
 fn is_whole(answer: &[u8]) -> bool {
     let text = String::from_utf8_lossy(answer).to_lowercase();
     let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
@@ -60,7 +58,7 @@ fn head(length: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// A refusal with everything that helps whoever gets it.
+/// Checks the complete error response.
 fn check_refusal((status, body): (u16, Value)) {
     assert_eq!(status, 413, "{body}");
     assert_eq!(
@@ -72,7 +70,7 @@ fn check_refusal((status, body): (u16, Value)) {
     check(&muster_api::openapi::document(), submit, status, body.to_string().as_bytes());
 }
 
-/// A valid submission of exactly so many bytes: white space after JSON is allowed.
+/// Makes a valid submission of exactly this many bytes: white space after JSON is allowed.
 fn submission(bytes: usize) -> Vec<u8> {
     let mut body = serde_json::to_vec(&request("{name: x, gpus: 1, run: exit 0}")).unwrap();
     assert!(body.len() < bytes);
@@ -82,10 +80,10 @@ fn submission(bytes: usize) -> Vec<u8> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_over_the_limit_is_refused_in_words() {
-    let site = Site::start().await;
+    let site = TestSite::start().await;
     let socket = site.dir.path().join(format!("{ANN}.sock"));
     let over = submission(MAX_BODY_BYTES + 1);
-    // 1. A declared length is enough: nothing of the body is sent, and nothing is waited for.
+    // 1. A declared length is sufficient: nothing of the body is sent or waited for.
     let declared = head(&format!("content-length: {}", over.len()));
     check_refusal(tell(&socket, &[&declared]).await);
     // 2. One byte too many, all of it sent.
@@ -93,10 +91,10 @@ async fn a_body_over_the_limit_is_refused_in_words() {
     // 3. Far too much.
     let huge = vec![b' '; 8 * MAX_BODY_BYTES];
     check_refusal(tell(&socket, &[&head(&format!("content-length: {}", huge.len())), &huge]).await);
-    // 4. A length that nobody declared: counted as it comes.
+    // 4. Without a declared length, bytes are counted as they arrive.
     let chunk = [format!("{:x}\r\n", over.len()).as_bytes(), &over, b"\r\n0\r\n\r\n"].concat();
     check_refusal(tell(&socket, &[&head("transfer-encoding: chunked"), &chunk]).await);
-    // 5. Nothing of all that became a job, and the largest body that is allowed does.
+    // 5. None of these became a job, but the largest permitted body does.
     let (status, body) = raw(&socket, "POST", "/v1/jobs", Some(submission(MAX_BODY_BYTES))).await;
     assert_eq!(status, 200, "{}", String::from_utf8_lossy(&body));
     let all = JobFilter { all: true, ..JobFilter::default() };

@@ -1,4 +1,4 @@
-//! A daemon to try things on, with everything around it that a test may want to break.
+//! Test fixture: a daemon with replaceable surroundings (backend, clock, store, peers).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,54 +10,56 @@ use std::time::{Duration, Instant};
 use muster_api::types::{SubmitRequest, SubmitResponse};
 use muster_api::{Client, ClientError};
 use muster_backends::fake::{FakeBackend, FakeWorld};
-use muster_daemon::Mode;
+use muster_daemon::DaemonMode;
 use muster_daemon::auth::{Peer, Peers};
 use muster_daemon::clock::Clock;
 use muster_daemon::embed::{Core, Parts};
 use muster_daemon::store::{Retention, SqliteStore, StateStore};
 use muster_model::unit::{Bytes, CpuMilli, Span, Time};
-use muster_model::view::{JobView, State};
+use muster_model::view::{JobState, JobView};
 use muster_model::{Device, JobId, NodeSpec, Payload, PayloadId, QueueTree, UserName};
-use muster_runtime::{Batch, Loaded, Receipt, Runtime, SavedState, Store, StoreError};
+use muster_runtime::{JournalBatch, Loaded, Receipt, Runtime, SavedState, Store, StoreError};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 
-/// No condition of these tests takes this long on a sound daemon, however loaded the machine is.
+/// Longest wait for a condition, longer than any takes on a correct daemon, even on a loaded
+/// machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A user who owns the daemon of most tests.
+/// User that owns the daemon of most tests.
 pub const ANN: u32 = 1001;
-/// Another user.
+/// User other than the owner.
 pub const BOB: u32 = 1002;
-/// One who got Ann's name after her account was deleted.
+/// User that got Ann's name after her account was deleted.
 pub const ANN_ANEW: u32 = 1003;
-/// An admin.
+/// User that administers the machine.
 pub const ROOT: u32 = 0;
 
 /// Everything that outlives the daemon.
-pub struct Site {
+pub struct TestSite {
     pub dir: tempfile::TempDir,
     pub world: FakeWorld,
     pub clock: Arc<JumpingClock>,
-    pub switch: Arc<Switch>,
-    pub mode: Mode,
+    pub switch: Arc<FaultSwitch>,
+    pub mode: DaemonMode,
     pub retention: Retention,
     pub default_time: Option<Span>,
-    /// The world takes a step whenever a state is waited for. A world that runs ahead by itself
-    /// would run into every time limit at once.
+    /// True when the world takes a step whenever a state is waited for. A world that progresses by
+    /// itself would run into every time limit at once.
     pub is_stepped: bool,
     pub core: Option<Core>,
 }
 
-impl Site {
-    /// Eight GPUs, tasks that go on by themselves, one user.
+impl TestSite {
+    /// Starts a daemon with eight GPUs, tasks that progress by themselves, and one user.
     pub async fn start() -> Self {
         let mut site = Self::new(|world| world.eager());
         site.boot().await;
         site
     }
 
-    /// Eight GPUs, tasks that go on while they are waited for, one user.
+    /// Starts a daemon with eight GPUs, tasks that progress while a state is waited for, and one
+    /// user.
     pub async fn stepped() -> Self {
         let mut site = Self::new(|world| world);
         site.is_stepped = true;
@@ -65,7 +67,7 @@ impl Site {
         site
     }
 
-    /// The same without a daemon yet, and with the world as `shape` makes it.
+    /// Makes the fixture without a daemon, with a world changed by `shape`.
     pub fn new(shape: impl FnOnce(FakeWorld) -> FakeWorld) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let world = shape(FakeWorld::new(vec![node("n1", 8)], dir.path().join("logs")));
@@ -73,8 +75,8 @@ impl Site {
             dir,
             world,
             clock: Arc::new(JumpingClock::default()),
-            switch: Arc::new(Switch::default()),
-            mode: Mode::Personal,
+            switch: Arc::new(FaultSwitch::default()),
+            mode: DaemonMode::Personal,
             retention: Retention::default(),
             default_time: None,
             is_stepped: false,
@@ -82,17 +84,18 @@ impl Site {
         }
     }
 
-    /// Starts the daemon on whatever state there is.
+    /// Starts the daemon on the present state.
     pub async fn boot(&mut self) {
         self.try_boot().await.unwrap();
     }
 
     pub async fn try_boot(&mut self) -> Result<(), StoreError> {
-        *self.switch.fault.lock().unwrap() = Fault::None;
+        *self.switch.fault.lock().unwrap() = StoreFault::None;
         self.switch.is_dead.store(false, Ordering::SeqCst);
         let inner = SqliteStore::open(self.dir.path())?;
-        let (reader, revision) = (inner.reader()?, inner.revision()?);
-        let store = Fragile { inner, switch: self.switch.clone() };
+        let reader = inner.reader()?;
+        let revision = inner.revision()?;
+        let store = FaultyStore { inner, switch: self.switch.clone() };
         // The tests walk the whole journal, so no snapshot may cut it short.
         let runtime = Runtime::open(store, QueueTree::single())?.with_snapshot_after(usize::MAX);
         let (reports_in, reports) = mpsc::unbounded_channel();
@@ -115,7 +118,7 @@ impl Site {
             warnings: Vec::new(),
         })?;
         let users: &[u32] =
-            if self.mode == Mode::System { &[ANN, BOB, ANN_ANEW, ROOT] } else { &[ANN] };
+            if self.mode == DaemonMode::System { &[ANN, BOB, ANN_ANEW, ROOT] } else { &[ANN] };
         for uid in users {
             let socket = self.socket(*uid);
             let _absent = std::fs::remove_file(&socket);
@@ -125,9 +128,9 @@ impl Site {
         Ok(())
     }
 
-    /// Ends the daemon in good order.
+    /// Shuts the daemon down in order.
     pub fn stop(&mut self) {
-        assert!(self.core.take().unwrap().shut_down(), "the dispatcher ended by a defect");
+        assert!(self.core.take().unwrap().shut_down(), "the dispatcher panicked");
     }
 
     pub async fn restart(&mut self) {
@@ -139,24 +142,24 @@ impl Site {
         self.dir.path().join(format!("{uid}.sock"))
     }
 
-    /// A client as this user.
+    /// Returns a client of this user.
     pub fn client_of(&self, uid: u32) -> Client {
         Client::new(self.socket(uid))
     }
 
-    /// A client as the daemon's owner.
+    /// Returns a client of the daemon's owner.
     pub fn client(&self) -> Client {
         self.client_of(ANN)
     }
 
-    /// Submits a text and answers the numbers.
+    /// Submits a text; returns the job numbers.
     pub async fn submit(&self, text: &str) -> Vec<JobId> {
         let answer = self.client().submit(&request(text)).await.unwrap();
         answer.jobs.iter().map(|job| job.job).collect()
     }
 
     /// Waits until a job is in a state.
-    pub async fn reach(&self, job: JobId, state: State) -> JobView {
+    pub async fn reach(&self, job: JobId, state: JobState) -> JobView {
         let client = self.client();
         until(async || {
             let view = client.job(job, None).await.ok()?.job;
@@ -184,7 +187,7 @@ pub async fn until<T>(mut condition: impl AsyncFnMut() -> Option<T>) -> T {
     }
 }
 
-/// A submission with a key of its own.
+/// Makes a submission with a new key.
 pub fn request(text: &str) -> SubmitRequest {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     SubmitRequest {
@@ -200,7 +203,7 @@ pub fn request(text: &str) -> SubmitRequest {
     }
 }
 
-/// The refusal of a call that must be refused.
+/// Returns the error of a call that must be rejected.
 pub fn refused<T>(answer: Result<T, ClientError>) -> muster_api::types::ErrorBody {
     match answer {
         Err(ClientError::Api(body)) => body,
@@ -209,7 +212,7 @@ pub fn refused<T>(answer: Result<T, ClientError>) -> muster_api::types::ErrorBod
     }
 }
 
-/// Numbers of the jobs of an answer.
+/// Returns the job numbers of a response.
 pub fn ids(answer: &SubmitResponse) -> Vec<JobId> {
     answer.jobs.iter().map(|job| job.job).collect()
 }
@@ -233,12 +236,12 @@ pub fn node(name: &str, gpus: usize) -> NodeSpec {
     }
 }
 
-/// Everybody at the other end of this socket is this user.
+/// Peer source that identifies every peer of a socket as one user.
 struct FixedPeers(u32);
 
 impl Peers for FixedPeers {
     fn peer(&self, _: &UnixStream) -> io::Result<Peer> {
-        // A personal daemon serves whoever runs it.
+        // A personal daemon serves the user that runs it.
         let uid = if self.0 == ANN { rustix::process::geteuid().as_raw() } else { self.0 };
         Ok(Peer { uid, gid: self.0 })
     }
@@ -256,7 +259,7 @@ impl Peers for FixedPeers {
     }
 }
 
-/// Real time plus an offset that tests move.
+/// Clock with the real time plus an offset that tests change.
 pub struct JumpingClock {
     born: Instant,
     offset_ms: AtomicI64,
@@ -269,12 +272,12 @@ impl Default for JumpingClock {
 }
 
 impl JumpingClock {
-    /// Moves it, forward or back.
+    /// Moves the clock, forward or back.
     pub fn jump(&self, secs: i64) {
         self.offset_ms.fetch_add(secs * 1000, Ordering::SeqCst);
     }
 
-    /// What a daemon's clock does at start.
+    /// Sets the clock not before an instant, as a daemon's clock does at start.
     fn not_before(&self, last: Time) {
         let behind = last.since(self.now());
         self.offset_ms.fetch_add(i64::try_from(behind.0).unwrap(), Ordering::SeqCst);
@@ -288,29 +291,30 @@ impl Clock for JumpingClock {
     }
 }
 
-/// How a store fails.
+/// Fault of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Fault {
+pub enum StoreFault {
     #[default]
     None,
-    /// Every write is refused, as on a full disk.
+    /// Every write fails, as on a full disk.
     Full,
-    /// The process dies at the append that is this many ahead, before it is durable.
+    /// The process is killed at the append that follows after this many others, before it is
+    /// durable.
     CrashBefore(u32),
-    /// Or just after.
+    /// The process is killed at that append, just after it is durable.
     CrashAfter(u32),
 }
 
-/// Breaks a store from outside.
+/// Switch that injects faults into a store.
 #[derive(Default)]
-pub struct Switch {
-    pub fault: Mutex<Fault>,
-    /// The process is gone, as far as the store is concerned.
+pub struct FaultSwitch {
+    pub fault: Mutex<StoreFault>,
+    /// True when the process counts as killed for the store.
     pub is_dead: AtomicBool,
 }
 
-impl Switch {
-    pub fn set(&self, fault: Fault) {
+impl FaultSwitch {
+    pub fn set(&self, fault: StoreFault) {
         *self.fault.lock().unwrap() = fault;
     }
 
@@ -319,18 +323,19 @@ impl Switch {
     }
 
     fn alive(&self) -> Result<(), StoreError> {
-        match self.is_dead() {
-            true => Err(StoreError::Io("the process is dead".to_owned())),
-            false => Ok(()),
-        }
+        if self.is_dead() { Err(StoreError::Io("the process is dead".to_owned())) } else { Ok(()) }
     }
 
-    /// Counts an append down; answers what happens to it.
-    fn tick(&self) -> Fault {
+    /// Counts an append down; returns the fault of this one.
+    fn tick(&self) -> StoreFault {
         let mut fault = self.fault.lock().unwrap();
         let (now, later) = match *fault {
-            Fault::CrashBefore(left) if left > 0 => (Fault::None, Fault::CrashBefore(left - 1)),
-            Fault::CrashAfter(left) if left > 0 => (Fault::None, Fault::CrashAfter(left - 1)),
+            StoreFault::CrashBefore(left) if left > 0 => {
+                (StoreFault::None, StoreFault::CrashBefore(left - 1))
+            }
+            StoreFault::CrashAfter(left) if left > 0 => {
+                (StoreFault::None, StoreFault::CrashAfter(left - 1))
+            }
             fault => (fault, fault),
         };
         *fault = later;
@@ -338,24 +343,24 @@ impl Switch {
     }
 }
 
-/// The real store behind a switch.
-struct Fragile {
+/// Store with injected faults.
+struct FaultyStore {
     inner: SqliteStore,
-    switch: Arc<Switch>,
+    switch: Arc<FaultSwitch>,
 }
 
-impl Store for Fragile {
-    fn append(&mut self, batch: &Batch) -> Result<(), StoreError> {
+impl Store for FaultyStore {
+    fn append(&mut self, batch: &JournalBatch) -> Result<(), StoreError> {
         self.switch.alive()?;
         let dead = || {
             self.switch.is_dead.store(true, Ordering::SeqCst);
             Err(StoreError::Io("the process just died".to_owned()))
         };
         match self.switch.tick() {
-            Fault::None => self.inner.append(batch),
-            Fault::Full => Err(StoreError::Full("as the test wants it".to_owned())),
-            Fault::CrashBefore(_) => dead(),
-            Fault::CrashAfter(_) => {
+            StoreFault::None => self.inner.append(batch),
+            StoreFault::Full => Err(StoreError::Full("as the test wants it".to_owned())),
+            StoreFault::CrashBefore(_) => dead(),
+            StoreFault::CrashAfter(_) => {
                 self.inner.append(batch)?;
                 dead()
             }
@@ -380,13 +385,13 @@ impl Store for Fragile {
     fn probe(&mut self) -> Result<(), StoreError> {
         self.switch.alive()?;
         match *self.switch.fault.lock().unwrap() {
-            Fault::Full => Err(StoreError::Full("as the test wants it".to_owned())),
+            StoreFault::Full => Err(StoreError::Full("as the test wants it".to_owned())),
             _ => self.inner.probe(),
         }
     }
 }
 
-impl StateStore for Fragile {
+impl StateStore for FaultyStore {
     fn payload(&self, id: PayloadId) -> Result<Option<Payload>, StoreError> {
         self.switch.alive()?;
         self.inner.payload(id)

@@ -1,18 +1,18 @@
-//! What lies on disk, and what becomes of it in bad times.
+//! Files on disk, and their handling after damage, upgrades and full disks.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use muster_daemon::Mode;
+use muster_daemon::DaemonMode;
 use muster_daemon::store::{Retention, SqliteStore};
 use muster_model::unit::{Span, Time};
-use muster_model::view::State;
+use muster_model::view::JobState;
 use muster_model::{Event, QueueTree};
-use muster_runtime::{Input, JOURNAL_VERSION, Runtime, StoreError};
+use muster_runtime::{JOURNAL_VERSION, Runtime, StepInput, StoreError};
 use rusqlite::Connection;
 
-use crate::site::{ANN, ANN_ANEW, ROOT, Site, node, until};
+use crate::site::{ANN, ANN_ANEW, ROOT, TestSite, node, until};
 
 fn open(dir: &Path) -> Result<Runtime<SqliteStore>, StoreError> {
     Runtime::open(SqliteStore::open(dir)?, QueueTree::single())
@@ -22,11 +22,13 @@ fn tamper(dir: &Path, statement: &str) {
     Connection::open(dir.join("muster.db")).unwrap().execute_batch(statement).unwrap();
 }
 
-/// A state directory with a node in it.
+/// Makes a state directory with a node in it.
 fn used() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let mut runtime = open(dir.path()).unwrap();
-    runtime.step(Time(1), vec![Input::Event(Event::NodeJoined(Box::new(node("n1", 8))))]).unwrap();
+    runtime
+        .step(Time(1), vec![StepInput::Event(Event::NodeJoined(Box::new(node("n1", 8))))])
+        .unwrap();
     dir
 }
 
@@ -51,7 +53,7 @@ fn the_file_is_its_owners_alone_and_has_one_daemon() {
 #[test]
 fn a_lock_that_a_child_of_a_dead_daemon_still_holds_is_waited_for() {
     let dir = used();
-    // As a fork does: the same open file, of which this process then has nothing.
+    // As after a fork: the child has the same open file, and this process has closed it.
     let lock = fs::File::open(dir.path().join("lock")).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
     let mut child = std::process::Command::new("sleep").arg("0.3").stdin(lock).spawn().unwrap();
@@ -114,7 +116,7 @@ fn a_quota_that_is_used_up_refuses_and_recovers() {
     };
     let mut taken = 0;
     let failure = loop {
-        match runtime.step(Time(2 + taken), vec![Input::Event(event(taken))]) {
+        match runtime.step(Time(2 + taken), vec![StepInput::Event(event(taken))]) {
             Ok(_) => taken += 1,
             Err(failure) => break failure,
         }
@@ -129,7 +131,7 @@ fn a_quota_that_is_used_up_refuses_and_recovers() {
     );
 
     runtime.store().cap_pages(1_000_000).unwrap();
-    runtime.step(Time(10_000), vec![Input::Event(event(taken))]).unwrap();
+    runtime.step(Time(10_000), vec![StepInput::Event(event(taken))]).unwrap();
     drop(runtime);
     assert_eq!(open(dir.path()).unwrap().last(), Time(10_000));
 }
@@ -137,7 +139,7 @@ fn a_quota_that_is_used_up_refuses_and_recovers() {
 #[test]
 fn a_directory_that_cannot_be_written_is_refused_with_a_hint() {
     if rustix::process::geteuid().is_root() {
-        // Permissions do not bind root; a path that is no directory binds everybody.
+        // Permissions do not bind root; a path that is not a directory does.
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         fs::write(&file, "").unwrap();
@@ -154,10 +156,10 @@ fn a_directory_that_cannot_be_written_is_refused_with_a_hint() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn secrets_leave_the_file_with_their_job() {
-    let mut site = Site::start().await;
+    let mut site = TestSite::start().await;
     let job = site.submit("{name: x, gpus: 1, run: run}").await[0];
-    site.reach(job, State::Running).await;
-    let held = |site: &Site| {
+    site.reach(job, JobState::Running).await;
+    let held = |site: &TestSite| {
         let files = fs::read_dir(site.dir.path()).unwrap().map(|entry| entry.unwrap().path());
         let files = files
             .filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("muster.db"));
@@ -167,17 +169,17 @@ async fn secrets_leave_the_file_with_their_job() {
     };
     assert!(held(&site), "the environment must be somewhere while the job runs");
     let cancel = muster_api::types::ActionRequest { index: None };
-    site.client().act(job, muster_api::Action::Cancel, cancel).await.unwrap();
-    site.reach(job, State::Cancelled).await;
+    site.client().act(job, muster_api::JobAction::Cancel, cancel).await.unwrap();
+    site.reach(job, JobState::Cancelled).await;
     site.stop();
     assert!(!held(&site), "the environment of an ended job is still in the file");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn elements_from_before_they_were_kept_are_found_by_their_attempts() {
-    let mut site = Site::start().await;
+    let mut site = TestSite::start().await;
     let job = site.submit("{name: a, gpus: 1, array: 5-8, run: exit 3}").await[0];
-    site.reach(job, State::Failed).await;
+    site.reach(job, JobState::Failed).await;
     site.stop();
     tamper(site.dir.path(), "DROP TABLE elements; DROP TABLE unstarted; PRAGMA user_version = 1");
     site.boot().await;
@@ -188,13 +190,13 @@ async fn elements_from_before_they_were_kept_are_found_by_their_attempts() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_left_of_a_list_is_found_by_its_indices_and_was_one_range_before() {
-    let mut site = Site::new(|world| world.eager());
+    let mut site = TestSite::new(|world| world.eager());
     site.boot().await;
     let job = site.submit("{name: a, gpus: 1, array: '1,3,7-9%1', run: run}").await[0];
-    site.reach(job, State::Running).await;
+    site.reach(job, JobState::Running).await;
     let cancel = muster_api::types::ActionRequest { index: None };
-    site.client().act(job, muster_api::Action::Cancel, cancel).await.unwrap();
-    site.reach(job, State::Cancelled).await;
+    site.client().act(job, muster_api::JobAction::Cancel, cancel).await.unwrap();
+    site.reach(job, JobState::Cancelled).await;
     for (index, is_there) in [(1, true), (2, false), (3, true), (5, false), (8, true), (10, false)]
     {
         assert_eq!(site.client().job(job, Some(index)).await.is_ok(), is_there, "{index}");
@@ -215,13 +217,13 @@ async fn what_is_left_of_a_list_is_found_by_its_indices_and_was_one_range_before
 
 #[tokio::test(flavor = "multi_thread")]
 async fn owners_of_earlier_versions_get_their_numbers() {
-    let mut site = Site::new(|world| world.eager());
-    site.mode = Mode::System;
+    let mut site = TestSite::new(|world| world.eager());
+    site.mode = DaemonMode::System;
     site.boot().await;
     let ended = site.submit("{name: ended, gpus: 1, run: exit 0}").await[0];
-    site.reach(ended, State::Done).await;
+    site.reach(ended, JobState::Done).await;
     let live = site.submit("{name: live, gpus: 1, run: run}").await[0];
-    site.reach(live, State::Running).await;
+    site.reach(live, JobState::Running).await;
     site.stop();
     tamper(
         site.dir.path(),
@@ -239,26 +241,26 @@ async fn owners_of_earlier_versions_get_their_numbers() {
     }
 }
 
-/// Rows of a table of a site's store.
-fn rows(site: &Site, table: &str) -> u32 {
+/// Returns the number of rows in a table of a site's store.
+fn rows(site: &TestSite, table: &str) -> u32 {
     let connection = Connection::open(site.dir.path().join("muster.db")).unwrap();
     connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn retention_lets_go_of_jobs_and_their_logs() {
-    let mut site = Site::new(|world| world.eager());
+    let mut site = TestSite::new(|world| world.eager());
     site.retention = Retention { history: Span::from_secs(3600), ..Retention::default() };
     site.boot().await;
     let array = site.submit("{name: a, gpus: 1, array: 0-30%2, run: run}").await[0];
-    site.reach(array, State::Running).await;
+    site.reach(array, JobState::Running).await;
     let cancel = muster_api::types::ActionRequest { index: None };
-    site.client().act(array, muster_api::Action::Cancel, cancel).await.unwrap();
-    site.reach(array, State::Cancelled).await;
+    site.client().act(array, muster_api::JobAction::Cancel, cancel).await.unwrap();
+    site.reach(array, JobState::Cancelled).await;
     assert!(rows(&site, "elements") == 2 && rows(&site, "unstarted") == 1);
     let job = site.submit("{name: x, gpus: 1, run: exit 0}").await[0];
-    site.reach(job, State::Done).await;
-    assert_eq!(rows(&site, "elements"), 2, "of a job that is no array, its last view says it");
+    site.reach(job, JobState::Done).await;
+    assert_eq!(rows(&site, "elements"), 2, "the last view of a job without an array has it");
     let log = site.client().job(job, None).await.unwrap().logs[0].clone();
     assert!(Path::new(&log).exists());
     site.clock.jump(7200);
@@ -273,16 +275,17 @@ async fn retention_lets_go_of_jobs_and_their_logs() {
     assert_eq!(usage.rows[0].jobs, 3, "sums outlive what they were made of");
 }
 
-/// More jobs than one call lets go of: the next turns go on without waiting for the next due time.
+/// Retention of more jobs than one call deletes: the next rounds continue without waiting for the
+/// next due time.
 #[tokio::test(flavor = "multi_thread")]
 async fn retention_keeps_up_with_a_backlog() {
-    let mut site = Site::new(|world| world.eager());
+    let mut site = TestSite::new(|world| world.eager());
     site.retention = Retention { history: Span::from_secs(3600), ..Retention::default() };
     site.boot().await;
     let documents: String = (0..120).map(|_| "---\n{name: x, gpus: 1, run: exit 0}\n").collect();
     let jobs = site.submit(&documents).await;
     for job in &jobs {
-        site.reach(*job, State::Done).await;
+        site.reach(*job, JobState::Done).await;
     }
     assert_eq!(rows(&site, "history"), 120);
     site.clock.jump(7200);

@@ -1,23 +1,23 @@
-//! The shared daemon: who may see and do what.
+//! The shared daemon: what each user may see and do.
 
-use muster_api::Action;
+use muster_api::JobAction;
 use muster_api::query::{JobFilter, LogQuery};
 use muster_api::types::{ActionRequest, DrainRequest, QueuesRequest, ReserveRequest, SavedRequest};
-use muster_daemon::Mode;
-use muster_model::view::State;
+use muster_daemon::DaemonMode;
+use muster_model::view::JobState;
 use muster_model::{JobId, Reason, Span};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::site::{ANN, ANN_ANEW, BOB, ROOT, Site, refused, request, until};
+use crate::site::{ANN, ANN_ANEW, BOB, ROOT, TestSite, refused, request, until};
 
 const WHOLE: ActionRequest = ActionRequest { index: None };
 
-async fn shared() -> (Site, JobId) {
-    let mut site = Site::new(|world| world.eager());
-    site.mode = Mode::System;
+async fn shared() -> (TestSite, JobId) {
+    let mut site = TestSite::new(|world| world.eager());
+    site.mode = DaemonMode::System;
     site.boot().await;
     let job = site.submit("{name: secret, gpus: 1, run: run}").await[0];
-    site.reach(job, State::Running).await;
+    site.reach(job, JobState::Running).await;
     (site, job)
 }
 
@@ -44,52 +44,61 @@ async fn others_see_that_a_job_runs_and_nothing_of_its_inside() {
 async fn what_an_administrator_holds_its_user_cannot_release() {
     let (mut site, _) = shared().await;
     let job = site.submit("{name: held, gpus: 1, hold: true, run: run}").await[0];
-    let act = async |site: &Site, uid, action| {
+    let act = async |site: &TestSite, uid, action| {
         let answer = site.client_of(uid).act(job, action, WHOLE).await;
         answer.map(|answer| answer.message)
     };
     let why =
-        async |site: &Site| site.client().explain(job, None).await.unwrap().explanation.reasons;
+        async |site: &TestSite| site.client().explain(job, None).await.unwrap().explanation.reasons;
     let by_root = Reason::HeldByAdmin { by: "root".into() };
 
-    // 1. Over the user's own hold, and after a restart.
-    assert_eq!(act(&site, ROOT, Action::Hold).await.unwrap(), "held; its user cannot release it");
+    // 1. In addition to the user's own hold, and after a restart.
+    assert_eq!(
+        act(&site, ROOT, JobAction::Hold).await.unwrap(),
+        "held; its user cannot release it"
+    );
     site.restart().await;
-    let refusal = refused(act(&site, ANN, Action::Release).await);
+    let refusal = refused(act(&site, ANN, JobAction::Release).await);
     assert_eq!(refusal.code, "forbidden");
     assert!(refusal.message.contains("is held by root, an administrator"), "{}", refusal.message);
     assert_eq!(why(&site).await, std::slice::from_ref(&by_root));
     let view = site.client().job(job, None).await.unwrap().job;
-    assert_eq!((view.state, view.waiting_for), (State::Held, Some(by_root)));
+    assert_eq!((view.state, view.waiting_for), (JobState::Held, Some(by_root)));
 
-    // 2. The user's own stays.
-    let word = act(&site, ROOT, Action::Release).await.unwrap();
+    // 2. The user's own hold stays.
+    let word = act(&site, ROOT, JobAction::Release).await.unwrap();
     assert_eq!(word, "released; its user holds it too, so it stays held");
     assert_eq!(why(&site).await, [Reason::Held]);
-    assert_eq!(act(&site, ANN, Action::Release).await.unwrap(), "released");
-    site.reach(job, State::Running).await;
+    assert_eq!(act(&site, ANN, JobAction::Release).await.unwrap(), "released");
+    site.reach(job, JobState::Running).await;
 
-    // 3. An administrator's own job is held as any user holds one; one without a hold of the user's
-    //    is released at once.
+    // 3. An administrator's own job is held like any user's; a job without a user's hold is
+    // released at once.
     let client = site.client_of(ROOT);
     let own =
         client.submit(&request("{name: own, gpus: 1, hold: true, run: run}")).await.unwrap().jobs
             [0]
         .job;
-    assert_eq!(client.act(own, Action::Hold, WHOLE).await.unwrap().message, "held");
+    assert_eq!(client.act(own, JobAction::Hold, WHOLE).await.unwrap().message, "held");
     let reasons = client.explain(own, None).await.unwrap().explanation.reasons;
     assert_eq!(reasons, [Reason::Held]);
-    assert_eq!(client.act(own, Action::Release, WHOLE).await.unwrap().message, "released");
-    site.reach(own, State::Running).await;
+    assert_eq!(client.act(own, JobAction::Release, WHOLE).await.unwrap().message, "released");
+    site.reach(own, JobState::Running).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn others_cannot_act_and_admins_can() {
     let (site, job) = shared().await;
-    let (ann, bob, root) = (site.client_of(ANN), site.client_of(BOB), site.client_of(ROOT));
-    for action in
-        [Action::Cancel, Action::Hold, Action::Release, Action::Requeue, Action::Checkpoint]
-    {
+    let ann = site.client_of(ANN);
+    let bob = site.client_of(BOB);
+    let root = site.client_of(ROOT);
+    for action in [
+        JobAction::Cancel,
+        JobAction::Hold,
+        JobAction::Release,
+        JobAction::Requeue,
+        JobAction::Checkpoint,
+    ] {
         assert_eq!(refused(bob.act(job, action, WHOLE).await).code, "forbidden", "{action:?}");
     }
     let word = SavedRequest { label: "step 1".to_owned(), ..SavedRequest::default() };
@@ -114,13 +123,13 @@ async fn others_cannot_act_and_admins_can() {
         "forbidden",
         "owning a job does not make an admin"
     );
-    root.act(job, Action::Cancel, WHOLE).await.unwrap();
-    site.reach(job, State::Cancelled).await;
-    for action in [Action::Cancel, Action::Requeue] {
+    root.act(job, JobAction::Cancel, WHOLE).await.unwrap();
+    site.reach(job, JobState::Cancelled).await;
+    for action in [JobAction::Cancel, JobAction::Requeue] {
         assert_eq!(
             refused(bob.act(job, action, WHOLE).await).code,
             "forbidden",
-            "ended jobs are somebody's, too"
+            "ended jobs have an owner, too"
         );
     }
     assert_eq!(refused(bob.logs(job, LogQuery::default()).await).code, "forbidden");
@@ -169,14 +178,14 @@ async fn what_is_beyond_the_limit_is_not_held() {
     for _ in 0..600 {
         idle.push(tokio::net::UnixStream::connect(&socket).await.unwrap());
     }
-    // 1. Most are closed, and nobody had to ask for anything: those within the limit stay.
+    // 1. Most are closed without a request; those within the limit stay open.
     let is_open = |stream: &tokio::net::UnixStream| matches!(stream.try_read(&mut [0; 512]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock);
     until(async || (idle.iter().filter(|stream| is_open(stream)).count() <= 256).then_some(()))
         .await;
     assert!(idle.iter().any(is_open), "those who came first");
-    // 2. The others are served meanwhile.
+    // 2. Other users are served meanwhile.
     site.client_of(BOB).info().await.unwrap();
-    // 3. Who asks is told once, and the connection is closed.
+    // 3. A connection beyond the limit gets one response to its requests, and is closed.
     let mut beyond = tokio::net::UnixStream::connect(&socket).await.unwrap();
     let request = b"GET /v1/info HTTP/1.1\r\nHost: muster\r\n\r\n";
     beyond.write_all(&request.repeat(2)).await.unwrap();
@@ -191,7 +200,7 @@ async fn what_is_beyond_the_limit_is_not_held() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_personal_daemon_serves_its_owner_only() {
-    let mut site = Site::new(|world| world.eager());
+    let mut site = TestSite::new(|world| world.eager());
     site.boot().await;
     let socket = site.dir.path().join("stranger.sock");
     struct Stranger;
@@ -220,22 +229,23 @@ async fn a_personal_daemon_serves_its_owner_only() {
 async fn a_new_account_of_an_old_name_is_another_user() {
     let (site, job) = shared().await;
     let held = site.submit("{name: kept, gpus: 1, hold: true, run: run}").await[0];
-    let (ann, anew) = (site.client_of(ANN), site.client_of(ANN_ANEW));
+    let ann = site.client_of(ANN);
+    let anew = site.client_of(ANN_ANEW);
     let uid = rustix::process::geteuid().as_raw();
     let former = format!("ann#{uid}");
     for job in [job, held] {
-        for action in [Action::Cancel, Action::Hold, Action::Release, Action::Requeue] {
+        for action in [JobAction::Cancel, JobAction::Hold, JobAction::Release, JobAction::Requeue] {
             assert_eq!(refused(anew.act(job, action, WHOLE).await).code, "forbidden", "{action:?}");
         }
     }
-    ann.act(job, Action::Cancel, WHOLE).await.unwrap();
-    site.reach(job, State::Cancelled).await;
+    ann.act(job, JobAction::Cancel, WHOLE).await.unwrap();
+    site.reach(job, JobState::Cancelled).await;
     for job in [job, held] {
         let seen = anew.job(job, None).await.unwrap();
         assert!(seen.commands.is_none() && seen.workdir.is_none() && seen.logs.is_empty());
         assert_eq!(seen.job.user.as_str(), former, "not the caller's own");
         assert_eq!(refused(anew.logs(job, LogQuery::default()).await).code, "forbidden");
-        assert_eq!(refused(anew.act(job, Action::Cancel, WHOLE).await).code, "forbidden");
+        assert_eq!(refused(anew.act(job, JobAction::Cancel, WHOLE).await).code, "forbidden");
         let own = ann.job(job, None).await.unwrap();
         assert_eq!((own.job.user.as_str(), own.job.uid), ("ann", Some(uid)));
         assert!(own.commands.is_some());
@@ -244,5 +254,5 @@ async fn a_new_account_of_an_old_name_is_another_user() {
     let listed = anew.jobs(all).await.unwrap().jobs;
     assert!(listed.iter().all(|job| job.user.as_str() == former), "{listed:?}");
     let own = anew.submit(&request("{name: own, gpus: 1, run: run}")).await.unwrap().jobs[0].job;
-    anew.act(own, Action::Cancel, WHOLE).await.unwrap();
+    anew.act(own, JobAction::Cancel, WHOLE).await.unwrap();
 }

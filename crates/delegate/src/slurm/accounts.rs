@@ -1,30 +1,30 @@
-//! Accounts as queues, with the controller's own figures of shares and limits, and who used what,
-//! from the accounting.
+//! Shows Slurm accounts as queues, with the controller's figures for shares and limits, and GPU
+//! usage per user and account from the accounting.
 
 use std::collections::BTreeMap;
 
 use muster_api::types::{QueueList, UsageList};
 use muster_backends::slurm::job::NativeJob;
-use muster_backends::slurm::limits::{self, Association, Gauge, Gauges, Limits};
+use muster_backends::slurm::limits::{self, Association, ClusterLimits, LimitUsage, LimitUsages};
 use muster_model::view::{QueueView, QuotaView, UsageView};
 use muster_model::{GpuMilli, GpuModel, QueueName, Time};
 
-use super::{Result, Slurm};
+use super::{Result, SlurmScheduler};
 
-/// The account above all others, which is not named.
+/// Root account, which is not shown.
 const ROOT: &str = "root";
-/// How far back the accounting is asked for what was used.
+/// Period over which usage is summed, as sacct takes it.
 const USED: &str = "now-30days";
 
-impl Slurm {
-    /// What accounts and QOS allow, and what is used of it.
-    pub(super) async fn limits(&self) -> Result<Limits> {
+impl SlurmScheduler {
+    /// Returns the limits of accounts and QOS, and how much of them is in use.
+    pub(super) async fn limits(&self) -> Result<ClusterLimits> {
         Ok(limits::read(
             &self.tools().output("scontrol", &["--oneliner", "show", "assoc_mgr"]).await?,
         ))
     }
 
-    /// Every account, parents before children.
+    /// Lists every account, parents before children.
     pub(super) async fn queues(&self) -> Result<QueueList> {
         let limits = self.limits().await?;
         let accounts =
@@ -35,10 +35,11 @@ impl Slurm {
         Ok(QueueList { now: self.now(), queues })
     }
 
-    /// GPU time of the last thirty days, by user and account; what counts for fair share now beside
-    /// it.
+    /// Sums GPU time of the last thirty days by user and account, beside the decayed usage that
+    /// fair share counts.
     pub(super) async fn usage(&self) -> Result<UsageList> {
-        let (rows, limits) = (self.used_since(USED).await?, self.limits().await?);
+        let rows = self.used_since(USED).await?;
+        let limits = self.limits().await?;
         let now = self.now();
         let mut sums: BTreeMap<(String, String), (u64, u64)> = BTreeMap::new();
         for row in rows.iter().filter(|row| !row.nodes.is_empty()) {
@@ -62,28 +63,26 @@ impl Slurm {
 
 fn gpu_secs(row: &NativeJob, now: Time) -> u64 {
     let Some(start) = row.start else { return 0 };
-    row.end.unwrap_or(now).since(start).as_secs() * u64::from(NativeJob::gpus_of(&row.tres_held))
+    row.end.unwrap_or(now).since(start).as_secs()
+        * u64::from(NativeJob::gpus_of(&row.tres_allocated))
 }
 
-/// What the controller counts, which forgets by its half-life.
+/// Returns the controller's usage figure, which decays with its half-life.
 fn decayed_gpu_secs(one: &Association) -> u64 {
-    one.gauges.get("GrpTRESMins gres/gpu").map_or(0, |gauge| gauge.used * 60)
+    one.usages.get("GrpTRESMins gres/gpu").map_or(0, |gauge| gauge.used * 60)
 }
 
-/// `lab/vision`, without the root.
-fn path(account: &str, limits: &Limits) -> QueueName {
+/// Returns the path of an account without the root, such as `lab/vision`.
+fn path(account: &str, limits: &ClusterLimits) -> QueueName {
     let above = limits.above(account);
     let mut names: Vec<&str> =
         above.iter().map(|one| one.account.as_str()).filter(|name| *name != ROOT).collect();
     names.reverse();
-    match names.is_empty() {
-        true => account.into(),
-        false => names.join("/").into(),
-    }
+    if names.is_empty() { account.into() } else { names.join("/").into() }
 }
 
-fn queue(one: &Association, limits: &Limits) -> QueueView {
-    let count = |name: &str| one.gauges.get(name).map_or(0, |gauge| gauge.used);
+fn queue(one: &Association, limits: &ClusterLimits) -> QueueView {
+    let count = |name: &str| one.usages.get(name).map_or(0, |gauge| gauge.used);
     let running = count("GrpJobs");
     QueueView {
         name: path(&one.account, limits),
@@ -92,7 +91,7 @@ fn queue(one: &Association, limits: &Limits) -> QueueView {
             .iter()
             .any(|child| child.user.is_empty() && child.parent == one.account),
         weight: one.shares,
-        gpus: quotas(&one.gauges),
+        gpus: quotas(&one.usages),
         waiting: u32::try_from(count("GrpSubmitJobs").saturating_sub(running)).unwrap_or(u32::MAX),
         running: u32::try_from(running).unwrap_or(u32::MAX),
         usage_gpu_secs: decayed_gpu_secs(one),
@@ -103,9 +102,9 @@ fn queue(one: &Association, limits: &Limits) -> QueueView {
     }
 }
 
-/// GPUs that an account may use at once and uses, by type where there are limits or use by type.
-fn quotas(gauges: &Gauges) -> Vec<QuotaView> {
-    let view = |model: &str, gauge: &Gauge| QuotaView {
+/// Returns the GPU limit and usage of an account, by GPU type where limits or usage are by type.
+fn quotas(gauges: &LimitUsages) -> Vec<QuotaView> {
+    let view = |model: &str, gauge: &LimitUsage| QuotaView {
         model: GpuModel::from(model),
         nominal: gauge.limit.map(milli),
         used: milli(gauge.used),

@@ -1,6 +1,6 @@
-//! The same for many jobs. A cancellation of many is one question to Slurm and one call of scancel;
-//! what that does not cover goes job by job, as does every other verb: scontrol takes lists, but
-//! stops at their first refusal.
+//! Actions on many jobs. Cancelling many jobs is one query of the queue and one call of scancel;
+//! jobs that this does not cover, and all other actions, go job by job: scontrol takes lists, but
+//! stops at the first error.
 
 use std::collections::BTreeMap;
 
@@ -11,23 +11,23 @@ use muster_api::types::{
 use muster_backends::slurm::job::NativeJob;
 use muster_backends::slurm::tool::ToolError;
 
-use super::act::{Verb, refusal};
-use super::queue::Whose;
-use super::record::Record;
-use super::{Result, Slurm, named};
+use super::act::{SlurmAction, action_error};
+use super::queue::JobSelection;
+use super::record::SubmissionRecord;
+use super::{Result, SlurmScheduler, resolve};
 
-/// Numbers in one call of scancel: far below the limit on the length of a command line.
-const AT_ONCE: usize = 1000;
+/// Job numbers per call of scancel: far below the limit on the length of a command line.
+const JOBS_PER_CALL: usize = 1000;
 
-impl Slurm {
-    /// Does it to each job; a refusal of one does not stop the others.
+impl SlurmScheduler {
+    /// Performs an action on each job; an error on one does not stop the others.
     pub(super) async fn bulk(&self, request: BulkRequest) -> Result<BulkResponse> {
         let BulkRequest { action, targets } = request;
         let (verb, mut known) = match action {
-            BulkAction::Cancel => (Verb::Cancel, self.cancel_many(&targets).await?),
-            BulkAction::Hold => (Verb::Hold, BTreeMap::new()),
-            BulkAction::Release => (Verb::Release, BTreeMap::new()),
-            BulkAction::Requeue => (Verb::Requeue, BTreeMap::new()),
+            BulkAction::Cancel => (SlurmAction::Cancel, self.cancel_many(&targets).await?),
+            BulkAction::Hold => (SlurmAction::Hold, BTreeMap::new()),
+            BulkAction::Release => (SlurmAction::Release, BTreeMap::new()),
+            BulkAction::Requeue => (SlurmAction::Requeue, BTreeMap::new()),
         };
         let mut results = Vec::with_capacity(targets.len());
         for target in targets {
@@ -40,43 +40,43 @@ impl Slurm {
         Ok(BulkResponse { results })
     }
 
-    /// Cancels in one call the whole jobs that the controller still has under the numbers that they
-    /// were acknowledged for, and returns what became of them. Targets that are missing in the
-    /// answer go one by one.
+    /// Cancels in one call the whole jobs that the controller still has under the numbers under
+    /// which they were acknowledged, and returns the results. Targets missing in the result are
+    /// handled one by one.
     async fn cancel_many(
         &self,
         targets: &[BulkTarget],
     ) -> Result<BTreeMap<BulkTarget, Result<ActionResponse>>> {
-        // 1. Which of them are there, with one look at the queue.
-        let mut meant = Vec::new();
+        // 1. Find the jobs that exist, with one query of the queue.
+        let mut resolved = Vec::new();
         for target in targets.iter().filter(|target| target.index.is_none()) {
-            meant.push((*target, self.meant(target.job).await?));
+            resolved.push((*target, self.resolve(target.job).await?));
         }
-        let present: Vec<u64> = meant.iter().map(|(_, meant)| meant.present).collect();
+        let present: Vec<u64> = resolved.iter().map(|(_, resolved)| resolved.present).collect();
         let mut by_job: BTreeMap<u64, Vec<NativeJob>> = BTreeMap::new();
-        for row in self.queue(Whose::Jobs(&present)).await? {
+        for row in self.queue(JobSelection::Jobs(&present)).await? {
             by_job.entry(row.job()).or_default().push(row);
         }
-        let mut plain: BTreeMap<u64, (BulkTarget, Option<Record>)> = BTreeMap::new();
-        for (target, meant) in &meant {
-            let mut rows = by_job.get(&meant.present).cloned().unwrap_or_default();
-            // What a number does not tell is refused, and what has ended is said, by itself.
-            let is_known = self.own_rows(meant, &mut rows, true).await.is_ok();
-            if is_known && !rows.is_empty() && !named::is_over(&rows) {
-                plain.insert(meant.present, (*target, self.record_of(meant, &rows).await?));
+        let mut plain: BTreeMap<u64, (BulkTarget, Option<SubmissionRecord>)> = BTreeMap::new();
+        for (target, resolved) in &resolved {
+            let mut rows = by_job.get(&resolved.present).cloned().unwrap_or_default();
+            // An ambiguous number is refused, and an ended job reported, by the single action.
+            let is_known = self.retain_own_rows(resolved, &mut rows, true).await.is_ok();
+            if is_known && !rows.is_empty() && !resolve::have_ended(&rows) {
+                plain.insert(resolved.present, (*target, self.record_of(resolved, &rows).await?));
             }
         }
-        // 2. Those.
+        // 2. Cancel those.
         let mut known = BTreeMap::new();
         let records = self.records().await?;
         let plain: Vec<_> = plain.into_iter().collect();
-        for chunk in plain.chunks(AT_ONCE) {
+        for chunk in plain.chunks(JOBS_PER_CALL) {
             let words: Vec<String> = chunk.iter().map(|(number, _)| number.to_string()).collect();
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             let refused = match self.tools().output("scancel", &words).await {
                 Ok(_) => BTreeMap::new(),
                 Err(ToolError::Failed { message, .. }) => match refused(&message) {
-                    // It does not say which: each is asked for on its own.
+                    // The message does not name the job: each is handled on its own.
                     named if named.is_empty() => continue,
                     named => named,
                 },
@@ -84,9 +84,9 @@ impl Slurm {
             };
             for (number, (target, record)) in chunk {
                 let answer = match refused.get(number) {
-                    Some(message) => Err(refusal(target.job, Verb::Cancel, message)),
+                    Some(message) => Err(action_error(target.job, SlurmAction::Cancel, message)),
                     None => {
-                        // What was cancelled is not looked for any more.
+                        // A cancelled job must not be resubmitted by the reconciliation.
                         if let Some(record) = record {
                             records.close(&record.id);
                         }
@@ -100,8 +100,8 @@ impl Slurm {
     }
 }
 
-/// Returns what scancel says of single jobs: `Kill job error on job id 7: Invalid job id
-/// specified`, with `; ` between them.
+/// Parses scancel's messages on single jobs, joined by `; `: `Kill job error on job id 7: Invalid
+/// job id specified`.
 fn refused(message: &str) -> BTreeMap<u64, String> {
     let line = |line: &str| {
         let (_, rest) = line.split_once("job id ")?;
@@ -109,7 +109,7 @@ fn refused(message: &str) -> BTreeMap<u64, String> {
         let why = rest.split_once(": ").map_or(rest, |(_, why)| why);
         Some((digits.parse().ok()?, why.trim().to_owned()))
     };
-    // A line without a number may mean any of them: then nothing is known.
+    // A line without a number may mean any of the jobs: no result is certain then.
     let named: Option<BTreeMap<u64, String>> = message.split("; ").map(line).collect();
     named.unwrap_or_default()
 }
@@ -124,7 +124,7 @@ mod tests {
         let two = "Kill job error on job id 12: Access/permission denied";
         assert_eq!(refused(one)[&7], "Invalid job id specified");
         assert_eq!(refused(&format!("{one}; {two}")).into_keys().collect::<Vec<_>>(), [7, 12]);
-        // Which were cancelled is not known: each is asked for on its own.
+        // No result is certain: each job is handled on its own.
         assert!(refused("Unable to contact slurm controller").is_empty());
         assert!(refused(&format!("{one}; something else")).is_empty());
         assert!(refused("").is_empty());

@@ -1,39 +1,39 @@
-//! The name of the cluster, by which records are kept. It is asked of the controller, and noted
-//! beside the records by submissions: other verbs then need no call for it, also while the
-//! controller is away. What is noted counts while Slurm's configuration is the same file.
+//! Name of the cluster, which keys the records. Submissions read it from the controller and cache
+//! it beside the records, so that other commands need no call for it, even while the controller is
+//! down. The cache is valid while Slurm's configuration file is unchanged.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Refusal, Result, Slurm};
+use super::{RequestError, Result, SlurmScheduler};
 
-/// In the folder of all clusters.
-const NOTE: &str = ".cluster.json";
+/// File name of the cache, in the directory of all clusters.
+const CACHE_FILE: &str = ".cluster.json";
 
-/// What was learnt of a configuration.
+/// Cached name of a cluster, with what its validity depends on.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Note {
-    /// The cluster.
+struct CachedCluster {
+    /// Name of the cluster.
     name: String,
-    /// Where its configuration lies.
+    /// Path of its configuration.
     conf: PathBuf,
     /// Inode, size and time of change of that file.
     stamp: (u64, u64, i64, i64),
-    /// What chose it: `SLURM_CONF`, and the folder of Slurm's programs.
+    /// Settings that select the configuration: `SLURM_CONF`, and the directory of Slurm's programs.
     chosen: (Option<String>, Option<PathBuf>),
 }
 
-impl Slurm {
-    /// The cluster's name, as its controller has it; while that is away, as it was, where only one
-    /// is known.
+impl SlurmScheduler {
+    /// Returns the cluster's name from the controller; while that is down, the name of the only
+    /// known cluster.
     pub(super) async fn cluster(&self) -> Result<&str> {
         let ask = async || {
-            if let Some(name) = self.noted() {
+            if let Some(name) = self.cached_name() {
                 return Ok(name);
             }
-            match self.asked().await {
+            match self.query_name().await {
                 Ok((name, _)) => Ok(name),
                 Err(refusal) => self.only_cluster().ok_or(refusal),
             }
@@ -41,17 +41,21 @@ impl Slurm {
         Ok(self.cluster.get_or_try_init(ask).await?)
     }
 
-    /// Notes the cluster's name for the verbs to come.
+    /// Caches the cluster's name for later commands.
     pub(super) async fn name_cluster(&self) -> Result<()> {
-        if self.noted().is_some() {
+        if self.cached_name().is_some() {
             return Ok(());
         }
-        let (name, conf) = self.asked().await?;
-        let note =
-            Note { stamp: stamp(&conf).unwrap_or_default(), name, conf, chosen: self.chosen() };
-        // Without a note every verb asks.
+        let (name, conf) = self.query_name().await?;
+        let note = CachedCluster {
+            stamp: stamp(&conf).unwrap_or_default(),
+            name,
+            conf,
+            chosen: self.chosen(),
+        };
+        // Without the cache every command asks the controller.
         let text = serde_json::to_vec(&note).unwrap_or_default();
-        let path = self.settings.root.join(NOTE);
+        let path = self.settings.root.join(CACHE_FILE);
         let new = path.with_extension("new");
         let _ = std::fs::create_dir_all(&self.settings.root)
             .and_then(|()| std::fs::write(&new, text))
@@ -59,9 +63,10 @@ impl Slurm {
         Ok(())
     }
 
-    fn noted(&self) -> Option<String> {
-        let note: Note =
-            serde_json::from_slice(&std::fs::read(self.settings.root.join(NOTE)).ok()?).ok()?;
+    fn cached_name(&self) -> Option<String> {
+        let note: CachedCluster =
+            serde_json::from_slice(&std::fs::read(self.settings.root.join(CACHE_FILE)).ok()?)
+                .ok()?;
         let is_same = stamp(&note.conf) == Some(note.stamp) && note.chosen == self.chosen();
         is_same.then_some(note.name)
     }
@@ -70,15 +75,15 @@ impl Slurm {
         (std::env::var("SLURM_CONF").ok(), self.tools().folder().map(Path::to_owned))
     }
 
-    /// Name and file, as the controller says.
-    async fn asked(&self) -> Result<(String, PathBuf)> {
+    /// Returns the name and the configuration file from the controller.
+    async fn query_name(&self) -> Result<(String, PathBuf)> {
         let text = self.tools().output("scontrol", &["show", "config"]).await?;
         let field = |wanted: &str| {
             let mut lines = text.lines().filter_map(|line| line.split_once('='));
             lines.find(|(name, _)| name.trim() == wanted).map(|(_, value)| value.trim().to_owned())
         };
         let name = field("ClusterName")
-            .ok_or_else(|| Refusal::internal("Slurm's configuration names no cluster"))?;
+            .ok_or_else(|| RequestError::internal("Slurm's configuration names no cluster"))?;
         Ok((name, field("SLURM_CONF").unwrap_or_default().into()))
     }
 

@@ -1,64 +1,66 @@
-//! What the controller's own figures say to a reason, a fragment each: which nodes could take the
-//! job, which limit is used up by whom, who is before it. Nothing is decided here, and nothing is
-//! said that Slurm did not say.
+//! Evidence for a pending reason from the controller's own figures, one fragment each: which nodes
+//! could take the job, which limit is in use and by how much, which jobs are before it. Nothing is
+//! inferred beyond Slurm's figures.
 
 use std::collections::BTreeMap;
 
 use muster_backends::slurm::host::NativeNode;
 use muster_backends::slurm::job::{self, NativeJob};
-use muster_backends::slurm::limits::{Gauges, Limits};
+use muster_backends::slurm::limits::{ClusterLimits, LimitUsages};
 use muster_model::Span;
 
-use super::explain::ahead;
-use super::{Slurm, headroom};
+use super::explain::pending_before;
+use super::{SlurmScheduler, headroom};
 
-/// How the reason begins where nodes that a job could use are out of service; the rest stands
-/// behind a comma.
+/// Beginning of the pending reason for nodes that are out of service; a comma and the node list
+/// follow.
 const NODES_OUT: &str = "Nodes required for job are DOWN";
-/// Fragments at most.
-const MOST: usize = 10;
+/// Maximum number of fragments.
+const MAX_FRAGMENTS: usize = 10;
 
-/// What a job is bound to: fields of `scontrol show job` that are set, by name.
-pub(super) type Bonds = BTreeMap<String, String>;
+/// Constraints of a job: fields of `scontrol show job` that are set, by name.
+pub(super) type NodeConstraints = BTreeMap<String, String>;
 
-/// A partition, as far as jobs meet its limits.
+/// Partition with the limits that jobs can meet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Partition {
+pub(super) struct PartitionLimits {
     pub(super) name: String,
     pub(super) max_time: Option<Span>,
     pub(super) max_nodes: Option<u32>,
     pub(super) nodes: u32,
-    /// A QOS of its own, which limits all jobs in it.
+    /// QOS of the partition, which limits all jobs in it.
     pub(super) qos: Option<String>,
 }
 
-impl Slurm {
-    /// What the figures say.
+impl SlurmScheduler {
+    /// Returns the evidence for why a job is pending.
     pub(super) async fn evidence(
         &self,
         row: &NativeJob,
         all: &[NativeJob],
         hosts: &[NativeNode],
-        limits: &Limits,
-        bonds: Option<&Bonds>,
+        limits: &ClusterLimits,
+        bonds: Option<&NodeConstraints>,
     ) -> Vec<String> {
-        let word = headroom::word(row);
+        let word = headroom::reason_word(row);
         let mut found = match word {
             "Resources" | "ReqNodeNotAvail" | "None" | "Reservation" | "BadConstraints"
             | "NodeDown" | NODES_OUT => {
-                let none = Bonds::new();
+                let none = NodeConstraints::new();
                 let mut lines = capacity(row, all, hosts, bonds.unwrap_or(&none));
                 lines.extend(self.reservations(row, hosts, bonds.unwrap_or(&none)).await);
                 lines
             }
-            "Priority" => before(row, all).into_iter().chain(self.factors(row.id).await).collect(),
+            "Priority" => {
+                jobs_before(row, all).into_iter().chain(self.factors(row.id).await).collect()
+            }
             "Dependency" | "DependencyNeverSatisfied" => {
-                vec![format!("waits for {}", row.dependency)]
+                vec![format!("depends on {}", row.dependency)]
             }
             "PartitionTimeLimit" | "PartitionNodeLimit" => {
                 self.partitions(row).await.iter().map(|partition| allows(partition, word)).collect()
             }
-            "Licenses" => self.licenses(bonds.unwrap_or(&Bonds::new())).await,
+            "Licenses" => self.licenses(bonds.unwrap_or(&NodeConstraints::new())).await,
             _ if word.starts_with("QOS") => {
                 let partitions = self.partitions(row).await;
                 let names = partitions
@@ -70,13 +72,13 @@ impl Slurm {
             _ if word.starts_with("Assoc") => of_accounts(row, limits, word),
             _ => Vec::new(),
         };
-        found.extend(asks(row, word));
-        found.truncate(MOST);
-        found.splice(0..0, headroom::never(row, limits));
+        found.extend(requested(row, word));
+        found.truncate(MAX_FRAGMENTS);
+        found.splice(0..0, headroom::exceeded_limits(row, limits));
         found
     }
 
-    /// The parts of its priority, the largest first; empty where sprio says nothing.
+    /// Returns the parts of the job's priority, largest first; `None` where sprio prints nothing.
     async fn factors(&self, id: u64) -> Option<String> {
         let format = "--format=%A %B %F %J %P %Q %T %N";
         let asked = ["--noheader", "--jobs", &id.to_string(), format].map(str::to_owned);
@@ -93,18 +95,19 @@ impl Slurm {
         parts.sort_by_key(|(value, _)| std::cmp::Reverse(value.abs()));
         let parts: Vec<String> =
             parts.iter().map(|(value, name)| format!("{name} {value}")).collect();
-        (!parts.is_empty()).then(|| format!("its priority is made of {}", parts.join(", ")))
+        (!parts.is_empty()).then(|| format!("priority: {}", parts.join(", ")))
     }
 
-    /// What binds it to a part of its partition; `None` where Slurm does not say.
-    pub(super) async fn bonds(&self, id: u64) -> Option<Bonds> {
+    /// Returns what restricts the job to some nodes of its partition; `None` where Slurm does not
+    /// answer.
+    pub(super) async fn constraints(&self, id: u64) -> Option<NodeConstraints> {
         let asked =
             self.tools().output("scontrol", &["--oneliner", "show", "job", &id.to_string()]).await;
-        Some(bonds(&asked.ok()?))
+        Some(parse_constraints(&asked.ok()?))
     }
 
-    /// The partitions that it may go to.
-    pub(super) async fn partitions(&self, row: &NativeJob) -> Vec<Partition> {
+    /// Returns the partitions of the job.
+    pub(super) async fn partitions(&self, row: &NativeJob) -> Vec<PartitionLimits> {
         let mut found = Vec::new();
         for name in row.partition.split(',') {
             let asked = ["--oneliner", "show", "partition", name];
@@ -115,21 +118,21 @@ impl Slurm {
         found
     }
 
-    /// How many of the licences that it asks for are in use.
-    async fn licenses(&self, bonds: &Bonds) -> Vec<String> {
+    /// Returns how many of the requested licences are in use.
+    async fn licenses(&self, bonds: &NodeConstraints) -> Vec<String> {
         let asked = self.tools().output("scontrol", &["--oneliner", "show", "licenses"]).await;
         let own = bonds.get("Licenses").map(String::as_str).unwrap_or_default();
         licenses(own, &asked.unwrap_or_default())
     }
 
-    /// Advance reservations of others on nodes that it could go to.
+    /// Returns advance reservations of others on nodes that the job could use.
     async fn reservations(
         &self,
         row: &NativeJob,
         hosts: &[NativeNode],
-        bonds: &Bonds,
+        bonds: &NodeConstraints,
     ) -> Vec<String> {
-        // Times as people read them, not as seconds since the epoch.
+        // Times in readable form rather than as seconds since the epoch.
         let format = ["SLURM_TIME_FORMAT".to_owned()];
         let asked =
             self.tools().without(&format, "scontrol", &["--oneliner", "show", "reservation"]).await;
@@ -141,8 +144,10 @@ impl Slurm {
                 && hosts.iter().any(|host| host.name == name && is_in_partition(host, row))
         };
         let line = |text: &str| {
-            let (name, nodes) = (field(text, "ReservationName")?, field(text, "Nodes")?);
-            let (from, to) = (field(text, "StartTime")?, field(text, "EndTime")?);
+            let name = field(text, "ReservationName")?;
+            let nodes = field(text, "Nodes")?;
+            let from = field(text, "StartTime")?;
+            let to = field(text, "EndTime")?;
             let names = muster_spec::expand_names(nodes).unwrap_or_default();
             (Some(name) != own && names.iter().any(|name| in_its(name)))
                 .then(|| format!("reservation {name} has {nodes} from {from} to {to}"))
@@ -151,8 +156,8 @@ impl Slurm {
     }
 }
 
-/// Fields of `scontrol show job`, with the values at which they bind to nothing.
-fn bonds(text: &str) -> Bonds {
+/// Reads the constraints in `scontrol show job`; values that mean no constraint are left out.
+fn parse_constraints(text: &str) -> NodeConstraints {
     const NAMES: [(&str, &[&str]); 11] = [
         ("ReqNodeList", &[]),
         ("ExcNodeList", &[]),
@@ -170,25 +175,26 @@ fn bonds(text: &str) -> Bonds {
         let value = field(text, name).filter(|value| !neutral.contains(value))?;
         Some(((*name).to_owned(), value.to_owned()))
     });
-    let mut set: Bonds = set.collect();
-    // Where whole nodes have a field of their own, `OverSubscribe=NO` is of a job like any other.
+    let mut set: NodeConstraints = set.collect();
+    // Where the version has an `Exclusive` field, `OverSubscribe=NO` is the default of every job.
     if field(text, "Exclusive").is_some() {
         set.remove("OverSubscribe");
     }
     set
 }
 
-/// What is in use of each licence in a list such as `matlab:2,ansys`.
+/// Returns the usage of each licence in a list such as `matlab:2,ansys`.
 fn licenses(own: &str, text: &str) -> Vec<String> {
     let line = |part: &str| {
         let (name, count) = part.split_once([':', '*']).unwrap_or((part, "1"));
         let Some(known) = text.lines().find(|line| field(line, "LicenseName") == Some(name)) else {
             return (!text.is_empty() && !name.is_empty()).then(|| {
-                format!("{name}: not among the licences that the cluster counts (`scontrol show licenses`)")
+                format!("{name}: not a licence that the cluster counts (`scontrol show licenses`)")
             });
         };
-        let (total, used) = (field(known, "Total")?, field(known, "Used")?);
-        Some(format!("{name}: {used} of {total} in use; it asks for {count}"))
+        let total = field(known, "Total")?;
+        let used = field(known, "Used")?;
+        Some(format!("{name}: {used} of {total} in use; the job requests {count}"))
     };
     own.split([',', ';', '|']).filter_map(line).collect()
 }
@@ -199,8 +205,8 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     (!matches!(value, "" | "(null)")).then_some(value)
 }
 
-fn partition(text: &str) -> Partition {
-    Partition {
+fn partition(text: &str) -> PartitionLimits {
+    PartitionLimits {
         name: field(text, "PartitionName").unwrap_or_default().to_owned(),
         max_time: field(text, "MaxTime").and_then(job::limit_of),
         max_nodes: field(text, "MaxNodes").and_then(|most| most.parse().ok()),
@@ -209,41 +215,43 @@ fn partition(text: &str) -> Partition {
     }
 }
 
-fn allows(partition: &Partition, word: &str) -> String {
-    let Partition { name, max_time, max_nodes, nodes, .. } = partition;
+fn allows(partition: &PartitionLimits, word: &str) -> String {
+    let PartitionLimits { name, max_time, max_nodes, nodes, .. } = partition;
     match (word, max_time, max_nodes) {
         ("PartitionTimeLimit", Some(most), _) => format!("{name} allows {most}"),
         ("PartitionTimeLimit", None, _) => format!("{name} allows any time"),
         (_, _, Some(most)) => {
-            format!("{name} has {} and allows a job {most}", counted(*nodes, "node"))
+            format!("{name} has {} and allows a job {most}", count_of(*nodes, "node"))
         }
-        (_, _, None) => format!("{name} has {}", counted(*nodes, "node")),
+        (_, _, None) => format!("{name} has {}", count_of(*nodes, "node")),
     }
 }
 
-/// What it asks for of what the word is about.
-fn asks(row: &NativeJob, word: &str) -> Option<String> {
-    let gpus = NativeJob::gpus_of(&row.tres_asked);
+/// Returns how much the job requests of the resource that the reason names.
+fn requested(row: &NativeJob, word: &str) -> Option<String> {
+    let gpus = NativeJob::gpus_of(&row.tres_requested);
     let what = match word {
         "PartitionTimeLimit" => row.time_limit?.to_string(),
-        "PartitionNodeLimit" => counted(row.node_count, "node"),
+        "PartitionNodeLimit" => count_of(row.node_count, "node"),
         _ if !word.starts_with("QOS") && !word.starts_with("Assoc") => return None,
         _ if word.contains("Minutes") && word.contains("GRES") => {
             let minutes = u64::from(gpus) * row.time_limit?.as_secs() / 60;
-            format!("{minutes} GPU-minutes: {} for {}", counted(gpus, "GPU"), row.time_limit?)
+            format!("{minutes} GPU-minutes: {} for {}", count_of(gpus, "GPU"), row.time_limit?)
         }
         _ if word.contains("Minutes") => return None,
         _ if word.contains("Wall") || word.ends_with("TimeLimit") => row.time_limit?.to_string(),
-        _ if word.to_ascii_lowercase().contains("cpu") => counted(row.cpus, "CPU"),
-        _ if word.contains("Node") && !word.ends_with("PerNode") => counted(row.node_count, "node"),
-        _ if word.contains("GRES") || word.contains("Resource") => counted(gpus, "GPU"),
+        _ if word.to_ascii_lowercase().contains("cpu") => count_of(row.cpus, "CPU"),
+        _ if word.contains("Node") && !word.ends_with("PerNode") => {
+            count_of(row.node_count, "node")
+        }
+        _ if word.contains("GRES") || word.contains("Resource") => count_of(gpus, "GPU"),
         _ => return None,
     };
-    Some(format!("it asks for {what}"))
+    Some(format!("the job requests {what}"))
 }
 
 /// `1 node`, `3 nodes`.
-fn counted(count: u32, what: &str) -> String {
+fn count_of(count: u32, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
@@ -251,24 +259,25 @@ fn is_in_partition(host: &NativeNode, row: &NativeJob) -> bool {
     host.partitions.iter().any(|partition| row.partition.split(',').any(|own| own == partition))
 }
 
-fn named(bond: &str, bonds: &Bonds) -> Option<Vec<String>> {
+fn named(bond: &str, bonds: &NodeConstraints) -> Option<Vec<String>> {
     bonds.get(bond).map(|list| muster_spec::expand_names(list).unwrap_or_default())
 }
 
-/// The nodes that it names, where others cannot join them.
-fn only(row: &NativeJob, bonds: &Bonds) -> Option<Vec<String>> {
+/// Returns the nodes that the job requests by name, unless it needs further ones.
+fn only(row: &NativeJob, bonds: &NodeConstraints) -> Option<Vec<String>> {
     named("ReqNodeList", bonds).filter(|only| only.len() >= row.node_count as usize)
 }
 
-/// How many nodes could take their part of it now, and which came closest.
+/// Counts the nodes that could take a part of the job now, and names the closest other one.
 fn capacity(
     row: &NativeJob,
     all: &[NativeJob],
     hosts: &[NativeNode],
-    bonds: &Bonds,
+    bonds: &NodeConstraints,
 ) -> Vec<String> {
-    // 1. Nodes that it may go to. Those that it names may be joined by others.
-    let (only, never) = (only(row, bonds), named("ExcNodeList", bonds).unwrap_or_default());
+    // 1. Select the nodes that the job may use; requested nodes may be joined by others.
+    let only = only(row, bonds);
+    let never = named("ExcNodeList", bonds).unwrap_or_default();
     let is_open = |host: &&NativeNode| {
         is_in_partition(host, row)
             && only.as_ref().is_none_or(|only| only.contains(&host.name))
@@ -277,28 +286,27 @@ fn capacity(
     let hosts: Vec<&NativeNode> = hosts.iter().filter(is_open).collect();
     let mut lines = Vec::new();
     let words = [
-        ("ReqNodeList", "it names"),
-        ("Reservation", "it is for reservation"),
+        ("ReqNodeList", "the job requests"),
+        ("Reservation", "the job requests reservation"),
         ("Features", "its nodes must have"),
     ];
     for (bond, says) in words {
         lines.extend(bonds.get(bond).map(|value| format!("{says} {value}")));
     }
-    // Which nodes have the features, or are in the reservation, is not seen: they are not counted.
+    // Features and reservations of nodes are not in these figures: no nodes are counted then.
     if bonds.contains_key("Reservation") || bonds.contains_key("Features") {
         return lines;
     }
-    // 2. What each part of it needs of them. Components of a heterogeneous job are parts of one
-    //    gang.
+    // 2. Compare each part with the nodes. Components of a heterogeneous job start together.
     let components = all.iter().filter(|other| row.component.is_some() && other.job() == row.job());
     let mut parts: Vec<&NativeJob> = components.collect();
     if parts.is_empty() {
         parts.push(row);
     }
     for part in &parts {
-        lines.extend(room(part, &hosts));
+        lines.extend(free_nodes(part, &hosts));
     }
-    // 3. What would be there.
+    // 3. List nodes that are out of service.
     let out: Vec<String> =
         hosts.iter().filter(|host| !host.takes_work()).map(|host| out_of_service(host)).collect();
     if !out.is_empty() {
@@ -307,9 +315,9 @@ fn capacity(
     lines
 }
 
-fn room(row: &NativeJob, hosts: &[&NativeNode]) -> Vec<String> {
+fn free_nodes(row: &NativeJob, hosts: &[&NativeNode]) -> Vec<String> {
     let nodes = row.node_count.max(1);
-    let gpus = NativeJob::gpus_of(&row.tres_asked).div_ceil(nodes);
+    let gpus = NativeJob::gpus_of(&row.tres_requested).div_ceil(nodes);
     let cpus = row.cpus.div_ceil(nodes);
     let fits = |host: &&&NativeNode| {
         host.takes_work()
@@ -317,13 +325,13 @@ fn room(row: &NativeJob, hosts: &[&NativeNode]) -> Vec<String> {
             && host.cpus.saturating_sub(host.cpus_used) >= cpus
     };
     let enough = hosts.iter().filter(fits).count();
-    let each = if gpus > 0 { counted(gpus, "free GPU") } else { counted(cpus, "free CPU") };
+    let each = if gpus > 0 { count_of(gpus, "free GPU") } else { count_of(cpus, "free CPU") };
     let needs = match nodes {
         1 => format!("needs a node with {each}"),
         _ => format!("needs {nodes} nodes with {each} each"),
     };
     let have = if enough == 1 { "has" } else { "have" };
-    let there = format!("{enough} of {} {have} them now", hosts.len());
+    let there = format!("{enough} of {} {have} that now", hosts.len());
     let mut lines = vec![format!("{needs}; {there}")];
     let most = hosts.iter().map(|host| host.gpu_count()).max().unwrap_or(0);
     if gpus > most && most > 0 {
@@ -332,7 +340,7 @@ fn room(row: &NativeJob, hosts: &[&NativeNode]) -> Vec<String> {
             .then(|| format!("; {gpus} in all on {nodes} nodes are `gpus: {}`", gpus / nodes));
         lines.push(format!(
             "no node has more than {}: `gpus` counts per node{}",
-            counted(most, "GPU"),
+            count_of(most, "GPU"),
             in_all.unwrap_or_default()
         ));
         return lines;
@@ -341,7 +349,7 @@ fn room(row: &NativeJob, hosts: &[&NativeNode]) -> Vec<String> {
         hosts.iter().filter(|host| host.takes_work() && !fits(host)).collect();
     close.sort_by_key(|host| std::cmp::Reverse(host.gpus_free()));
     if let (Some(host), true) = (close.first(), gpus > 0) {
-        let free = counted(host.gpus_free(), "free GPU");
+        let free = count_of(host.gpus_free(), "free GPU");
         lines.push(format!("closest of the others: {} with {free}", host.name));
     }
     lines
@@ -354,10 +362,11 @@ fn out_of_service(host: &NativeNode) -> String {
     }
 }
 
-fn before(row: &NativeJob, all: &[NativeJob]) -> Vec<String> {
-    let ahead = ahead(row, all);
+fn jobs_before(row: &NativeJob, all: &[NativeJob]) -> Vec<String> {
+    let ahead = pending_before(row, all);
     let Some(first) = ahead.first() else { return Vec::new() };
-    let (own, theirs) = (row.priority, first.priority);
+    let own = row.priority;
+    let theirs = first.priority;
     vec![format!(
         "{} before it in {}, the first is {} of {} with priority {theirs}; its own is {own}",
         ahead.len(),
@@ -367,16 +376,22 @@ fn before(row: &NativeJob, all: &[NativeJob]) -> Vec<String> {
     )]
 }
 
-/// Limits that a word is about, with what is used of them, or what one job may have.
-fn set(whose: &str, gauges: &Gauges, caps: &BTreeMap<String, u64>, word: &str) -> Vec<String> {
+/// Returns the limits that a reason names, with usage, or the limit per job.
+fn limits_of_reason(
+    selection: &str,
+    gauges: &LimitUsages,
+    caps: &BTreeMap<String, u64>,
+    word: &str,
+) -> Vec<String> {
     let limited = gauges.iter().filter_map(|(name, gauge)| Some((name, gauge.limit?, gauge.used)));
-    let used = limited
-        .map(|(name, limit, used)| (name, format!("{whose}: {used} of {limit} in use ({name})")));
+    let used = limited.map(|(name, limit, used)| {
+        (name, format!("{selection}: {used} of {limit} in use ({name})"))
+    });
     let capped = caps.iter().map(|(name, most)| match name.as_str() {
         "MaxWallPJ" => {
-            (name, format!("{whose}: {} for one job ({name})", Span::from_secs(most * 60)))
+            (name, format!("{selection}: {} for one job ({name})", Span::from_secs(most * 60)))
         }
-        _ => (name, format!("{whose}: {most} for one job ({name})")),
+        _ => (name, format!("{selection}: {most} for one job ({name})")),
     });
     used.chain(capped)
         .filter(|(name, _)| headroom::is_about(word, name))
@@ -384,33 +399,49 @@ fn set(whose: &str, gauges: &Gauges, caps: &BTreeMap<String, u64>, word: &str) -
         .collect()
 }
 
-fn of_qos(name: &str, row: &NativeJob, limits: &Limits, word: &str) -> Vec<String> {
+fn of_qos(name: &str, row: &NativeJob, limits: &ClusterLimits, word: &str) -> Vec<String> {
     let Some(qos) = limits.qos.iter().find(|qos| qos.name == name) else { return Vec::new() };
     let none = BTreeMap::new();
-    let mut lines = set(&format!("all of {}", qos.name), &qos.gauges, &qos.caps, word);
+    let mut lines =
+        limits_of_reason(&format!("all of {}", qos.name), &qos.usages, &qos.job_limits, word);
     if let Some(gauges) = limits.uids.get(&row.user).and_then(|uid| qos.by_user.get(uid)) {
-        lines.extend(set(&format!("{} in {}", row.user, qos.name), gauges, &none, word));
+        lines.extend(limits_of_reason(
+            &format!("{} in {}", row.user, qos.name),
+            gauges,
+            &none,
+            word,
+        ));
     }
     if let Some(gauges) = qos.by_account.get(&row.account) {
-        lines.extend(set(&format!("{} in {}", row.account, qos.name), gauges, &none, word));
+        lines.extend(limits_of_reason(
+            &format!("{} in {}", row.account, qos.name),
+            gauges,
+            &none,
+            word,
+        ));
     }
     lines
 }
 
-fn of_accounts(row: &NativeJob, limits: &Limits, word: &str) -> Vec<String> {
+fn of_accounts(row: &NativeJob, limits: &ClusterLimits, word: &str) -> Vec<String> {
     let own =
         limits.associations.iter().find(|one| one.account == row.account && one.user == row.user);
     let mut lines: Vec<String> = own
         .into_iter()
         .flat_map(|one| {
-            set(&format!("{} in {}", row.user, row.account), &one.gauges, &one.caps, word)
+            limits_of_reason(
+                &format!("{} in {}", row.user, row.account),
+                &one.usages,
+                &one.job_limits,
+                word,
+            )
         })
         .collect();
     lines.extend(
         limits
             .above(&row.account)
             .iter()
-            .flat_map(|one| set(&one.account, &one.gauges, &one.caps, word)),
+            .flat_map(|one| limits_of_reason(&one.account, &one.usages, &one.job_limits, word)),
     );
     lines
 }
@@ -419,42 +450,52 @@ fn of_accounts(row: &NativeJob, limits: &Limits, word: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// The fields of a real answer of 22.05 that bind, and some that do not.
+    /// Fields of a real answer of Slurm 22.05, with and without constraints.
     const PLAIN: &str = "JobId=7 JobName=x Priority=3 Features=(null) Reservation=(null) NodeList= ReqNodeList=(null) ExcNodeList=(null) \
                          CoreSpec=* MinTmpDiskNode=0 OverSubscribe=OK Contiguous=0 Licenses=(null)";
 
     fn bound(more: &str) -> Vec<(String, String)> {
-        bonds(&format!("{PLAIN} {more}")).into_iter().collect()
+        parse_constraints(&format!("{PLAIN} {more}")).into_iter().collect()
     }
 
     #[test]
     fn what_binds_a_job_is_read_and_nothing_else() {
-        assert_eq!(bonds(PLAIN), Bonds::new());
+        assert_eq!(parse_constraints(PLAIN), NodeConstraints::new());
         let one = |name: &str, value: &str| vec![(name.to_owned(), value.to_owned())];
         assert_eq!(bound("Switches=1@00:10:00"), one("Switches", "1@00:10:00"));
-        assert_eq!(bonds(&PLAIN.replace("OverSubscribe=OK", "OverSubscribe=NO")).len(), 1);
-        // As 26.05 says it.
+        assert_eq!(
+            parse_constraints(&PLAIN.replace("OverSubscribe=OK", "OverSubscribe=NO")).len(),
+            1
+        );
+        // Format of 26.05.
         let with_a_field = |value: &str| {
             let fields = format!("OverSubscribe=NO Exclusive={value}");
-            bonds(&PLAIN.replace("OverSubscribe=OK", &fields)).into_keys().collect::<Vec<_>>()
+            parse_constraints(&PLAIN.replace("OverSubscribe=OK", &fields))
+                .into_keys()
+                .collect::<Vec<_>>()
         };
         assert_eq!(with_a_field("NO"), Vec::<String>::new());
         assert_eq!(with_a_field("NODE"), ["Exclusive"]);
-        assert_eq!(bonds(&PLAIN.replace("ReqNodeList=(null)", "ReqNodeList=n[1-2]")).len(), 1);
+        assert_eq!(
+            parse_constraints(&PLAIN.replace("ReqNodeList=(null)", "ReqNodeList=n[1-2]")).len(),
+            1
+        );
     }
 
     #[test]
     fn licences_are_counted() {
         let text = "LicenseName=matlab Total=2 Used=2 Free=0 Reserved=0 Remote=no\nLicenseName=ansys Total=9 Used=1 Free=8 Reserved=0 Remote=no\n";
-        let said = ["matlab: 2 of 2 in use; it asks for 1", "ansys: 1 of 9 in use; it asks for 3"];
+        let said = [
+            "matlab: 2 of 2 in use; the job requests 1",
+            "ansys: 1 of 9 in use; the job requests 3",
+        ];
         assert_eq!(licenses("matlab,ansys:3", text), said);
         assert!(licenses("", text).is_empty() && licenses("other", "").is_empty());
-        let uncounted =
-            "other: not among the licences that the cluster counts (`scontrol show licenses`)";
+        let uncounted = "other: not a licence that the cluster counts (`scontrol show licenses`)";
         assert_eq!(licenses("other:2", text), [uncounted]);
     }
 
-    /// Four nodes with 8 GPUs, of which the first is in use.
+    /// Returns four nodes with 8 GPUs, of which the first is in use.
     fn hosts() -> Vec<NativeNode> {
         let host = |at: u32| NativeNode {
             name: format!("n{at}"),
@@ -468,15 +509,15 @@ mod tests {
         (1..=4).map(host).collect()
     }
 
-    fn told(nodes: u32, bond: Option<(&str, &str)>) -> Vec<String> {
-        told_of(nodes, 8, bond)
+    fn evidence_of(nodes: u32, bond: Option<(&str, &str)>) -> Vec<String> {
+        evidence_of_gpus(nodes, 8, bond)
     }
 
-    fn told_of(nodes: u32, gpus: u32, bond: Option<(&str, &str)>) -> Vec<String> {
+    fn evidence_of_gpus(nodes: u32, gpus: u32, bond: Option<(&str, &str)>) -> Vec<String> {
         let row = NativeJob {
             partition: "gpu".to_owned(),
             node_count: nodes,
-            tres_asked: format!("cpu={nodes},gres/gpu={}", gpus * nodes),
+            tres_requested: format!("cpu={nodes},gres/gpu={}", gpus * nodes),
             ..NativeJob::default()
         };
         let bonds = bond.map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -486,33 +527,33 @@ mod tests {
     #[test]
     fn nodes_that_could_take_it_are_counted_as_far_as_is_seen() {
         let closest = "closest of the others: n1 with 2 free GPUs".to_owned();
-        let needs = |text: &str| format!("needs {text} them now");
+        let needs = |text: &str| format!("needs {text} that now");
         assert_eq!(
-            told(2, None),
+            evidence_of(2, None),
             [needs("2 nodes with 8 free GPUs each; 3 of 4 have"), closest.clone()]
         );
         assert_eq!(
-            told(1, Some(("ReqNodeList", "n1"))),
+            evidence_of(1, Some(("ReqNodeList", "n1"))),
             [
-                "it names n1".to_owned(),
+                "the job requests n1".to_owned(),
                 needs("a node with 8 free GPUs; 0 of 1 have"),
                 closest.clone()
             ]
         );
-        // It names one of its two nodes.
+        // The job requests one of its two nodes by name.
         assert_eq!(
-            told(2, Some(("ReqNodeList", "n2")))[1],
+            evidence_of(2, Some(("ReqNodeList", "n2")))[1],
             needs("2 nodes with 8 free GPUs each; 3 of 4 have")
         );
         assert_eq!(
-            told(2, Some(("ExcNodeList", "n[2-3]")))[0],
+            evidence_of(2, Some(("ExcNodeList", "n[2-3]")))[0],
             needs("2 nodes with 8 free GPUs each; 1 of 2 has")
         );
-        assert_eq!(told(2, Some(("Features", "ib&fast"))), ["its nodes must have ib&fast"]);
+        assert_eq!(evidence_of(2, Some(("Features", "ib&fast"))), ["its nodes must have ib&fast"]);
         let all = "no node has more than 8 GPUs: `gpus` counts per node; 16 in all on 2 nodes are `gpus: 8`";
-        assert_eq!(told_of(2, 16, None)[1..], [all.to_owned()]);
+        assert_eq!(evidence_of_gpus(2, 16, None)[1..], [all.to_owned()]);
         assert_eq!(
-            told_of(1, 9, None)[1..],
+            evidence_of_gpus(1, 9, None)[1..],
             ["no node has more than 8 GPUs: `gpus` counts per node".to_owned()]
         );
     }

@@ -1,26 +1,27 @@
-//! Why a job waits: Slurm's word as a sentence, behind whom, who holds what it waits for, and what
-//! would start it. The figures beside the word are `evidence`.
+//! Explains why a job is pending: Slurm's reason as a sentence, its position, the jobs that hold
+//! the resources, and changes with which it would start now. The figures for the reason come from
+//! `evidence`.
 
-use muster_api::types::Explained;
+use muster_api::types::ExplainResponse;
 use muster_backends::slurm::job::NativeJob;
-use muster_model::view::{Eta, Explanation, Holder, HolderEnd, State};
+use muster_model::view::{Eta, Explanation, Holder, HolderEnd, JobState};
 use muster_model::{ElementId, GpuMilli, JobId, Reason};
 
-use super::queue::Whose;
-use super::{Result, Slurm, headroom, sooner, view};
+use super::queue::JobSelection;
+use super::{Result, SlurmScheduler, headroom, sooner, view};
 
-/// Slurm's word for a job that no nodes can ever take.
+/// Slurm's reason for a job that no nodes can ever satisfy.
 const UNSATISFIABLE: &str = "BadConstraints";
-/// Holders named at most.
-const NAMED: usize = 10;
+/// Maximum number of holders listed.
+const MAX_HOLDERS: usize = 10;
 
-impl Slurm {
-    /// Of a job, or of one element.
-    pub(super) async fn explain(&self, job: JobId, index: Option<u32>) -> Result<Explained> {
-        // 1. The job, and what else is in the queue.
+impl SlurmScheduler {
+    /// Explains the state of a job, or of one of its elements.
+    pub(super) async fn explain(&self, job: JobId, index: Option<u32>) -> Result<ExplainResponse> {
+        // 1. Find the job and the rest of the queue.
         let (rows, _) = self.rows_of(job).await?;
         let state_of = |row: &NativeJob| row.state.state(row.is_held());
-        let waits = |row: &&NativeJob| matches!(state_of(row), State::Pending | State::Held);
+        let waits = |row: &&NativeJob| matches!(state_of(row), JobState::Pending | JobState::Held);
         let Some(any) = rows.iter().find(waits).or_else(|| rows.first()) else {
             return Err(self.unknown(job).await);
         };
@@ -29,46 +30,51 @@ impl Slurm {
         let element = ElementId { job, index: index.unwrap_or_else(|| view::index(row)) };
         let blank =
             Explanation::blank(element, row.name.clone(), state, row.account.as_str().into());
-        // What Slurm gave up without a start has a reason all the same.
+        // A job that Slurm gave up without a start has a reason, too.
         if !waits(&row) && row.reason != UNSATISFIABLE {
-            return Ok(Explained { now: self.now(), explanation: blank });
+            return Ok(ExplainResponse { now: self.now(), explanation: blank });
         }
-        // 2. What decided it.
-        let (all, hosts) = (self.with_devices(Whose::All).await?, self.hosts().await?);
+        // 2. Collect the evidence for the reason.
+        let all = self.with_devices(JobSelection::All).await?;
+        let hosts = self.hosts().await?;
         let limits = self.limits().await.unwrap_or_default();
-        let mut reason = view::why(row, state);
-        let bonds = self.bonds(row.id).await;
+        let mut reason = view::pending_reason(row, state);
+        let bonds = self.constraints(row.id).await;
         if let Reason::Native { evidence, .. } = &mut reason {
             *evidence = self.evidence(row, &all, &hosts, &limits, bonds.as_ref()).await;
         }
-        // 3. When, behind whom, who holds what it waits for, and what would start it now.
+        // 3. Add the expected start, the position, the holders, and changes for an earlier start.
         let is_one = row.component.is_none() && view::elements_of(row) == 1;
-        // What binds it to some nodes is not told to the engine.
+        // Constraints to some nodes are not modelled in the engine.
         let is_open =
-            state == State::Pending && is_one && bonds.is_some_and(|bonds| bonds.is_empty());
-        let bound =
-            if is_open { headroom::bound(row, &limits, &self.partitions(row).await) } else { None };
-        let sooner = match is_open && (bound.is_some() || sooner::waits_for_room(row)) {
-            true => sooner::sooner(row, bound, &all, &ahead(row, &all), &hosts, self.now()),
-            false => Vec::new(),
+            state == JobState::Pending && is_one && bonds.is_some_and(|bonds| bonds.is_empty());
+        let bound = if is_open {
+            headroom::headroom(row, &limits, &self.partitions(row).await)
+        } else {
+            None
+        };
+        let sooner = if is_open && (bound.is_some() || sooner::waits_for_resources(row)) {
+            sooner::sooner(row, bound, &all, &pending_before(row, &all), &hosts, self.now())
+        } else {
+            Vec::new()
         };
         let explanation = Explanation {
             reasons: vec![reason],
-            position: (state == State::Pending).then(|| position(row, &all)),
+            position: (state == JobState::Pending).then(|| position(row, &all)),
             holders: if waits(&row) { holders(row, &all) } else { Vec::new() },
             sooner,
             eta: view::expected_start(row)
-                .filter(|_| state == State::Pending)
+                .filter(|_| state == JobState::Pending)
                 .map(|start| Eta { start, reserved: false }),
             ..blank
         };
-        Ok(Explained { now: self.now(), explanation })
+        Ok(ExplainResponse { now: self.now(), explanation })
     }
 }
 
-/// Jobs before it in its partition.
-pub(super) fn ahead<'a>(row: &NativeJob, all: &'a [NativeJob]) -> Vec<&'a NativeJob> {
-    let waits = |other: &&NativeJob| other.state.state(other.is_held()) == State::Pending;
+/// Returns the pending jobs before this one in its partition.
+pub(super) fn pending_before<'a>(row: &NativeJob, all: &'a [NativeJob]) -> Vec<&'a NativeJob> {
+    let waits = |other: &&NativeJob| other.state.state(other.is_held()) == JobState::Pending;
     let shares = |other: &&NativeJob| {
         other.partition.split(',').any(|name| row.partition.split(',').any(|own| own == name))
     };
@@ -86,30 +92,32 @@ pub(super) fn ahead<'a>(row: &NativeJob, all: &'a [NativeJob]) -> Vec<&'a Native
     ahead
 }
 
-/// Its place among those of its account that wait, and how many these are.
+/// Returns the job's position among the pending jobs of its account, and their number.
 fn position(row: &NativeJob, all: &[NativeJob]) -> (u32, u32) {
     let is_of_account = |other: &&NativeJob| other.account == row.account;
-    let waits = |other: &&NativeJob| other.state.state(other.is_held()) == State::Pending;
+    let waits = |other: &&NativeJob| other.state.state(other.is_held()) == JobState::Pending;
     let waiting = all.iter().filter(waits).filter(is_of_account).count();
-    let before = ahead(row, all).into_iter().filter(|other| other.account == row.account).count();
+    let before =
+        pending_before(row, all).into_iter().filter(|other| other.account == row.account).count();
     let small = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     (small(before) + 1, small(waiting))
 }
 
-/// Who runs in its partition and ends first.
+/// Returns the running jobs of its partition, earliest end first.
 fn holders(row: &NativeJob, all: &[NativeJob]) -> Vec<Holder> {
     let shares = |other: &&NativeJob| row.partition.split(',').any(|name| name == other.partition);
     let runs = |other: &&NativeJob| {
-        other.state.state(false) == State::Running && NativeJob::gpus_of(&other.tres_held) > 0
+        other.state.state(false) == JobState::Running
+            && NativeJob::gpus_of(&other.tres_allocated) > 0
     };
     let mut rows: Vec<&NativeJob> = all.iter().filter(runs).filter(shares).collect();
     rows.sort_by_key(|other| (other.end.is_none(), other.end));
     let holder = |other: &&NativeJob| Holder {
         element: ElementId { job: JobId(other.job()), index: view::index(other) },
         name: other.name.clone(),
-        gpus: GpuMilli(NativeJob::gpus_of(&other.tres_held).saturating_mul(1000)),
+        gpus: GpuMilli(NativeJob::gpus_of(&other.tres_allocated).saturating_mul(1000)),
         ends_by: other.end,
         end: HolderEnd::TimeLimit,
     };
-    rows.iter().take(NAMED).map(holder).collect()
+    rows.iter().take(MAX_HOLDERS).map(holder).collect()
 }

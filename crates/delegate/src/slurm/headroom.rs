@@ -1,39 +1,39 @@
-//! What the limits of accounts, QOS and partitions leave a job, by Slurm's own figures. What a job
-//! of that size would need is not known here.
+//! Headroom of a pending job: what the limits of accounts, QOS and partitions leave it, by Slurm's
+//! own figures. The need of a smaller job is not considered here.
 
 use std::collections::BTreeMap;
 
 use muster_backends::slurm::job::NativeJob;
-use muster_backends::slurm::limits::{Gauges, Limits};
+use muster_backends::slurm::limits::{ClusterLimits, LimitUsages};
 use muster_model::Span;
 
-use super::evidence::Partition;
+use super::evidence::PartitionLimits;
 
-/// What a limit that keeps a job leaves it.
+/// Most of a resource that the limit on a pending job still allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Bound {
-    /// GPUs in all.
+pub(super) enum Headroom {
+    /// Number of GPUs of the whole job.
     Gpus(u32),
-    /// Nodes.
+    /// Number of nodes of the whole job.
     Nodes(u32),
-    /// A time limit.
+    /// Time limit of the job.
     Time(Span),
 }
 
-/// Slurm's word for why it waits, without what follows it.
-pub(super) fn word(row: &NativeJob) -> &str {
+/// Returns Slurm's pending reason without what follows it.
+pub(super) fn reason_word(row: &NativeJob) -> &str {
     row.reason.split([',', '(']).next().unwrap_or_default()
 }
 
-/// A limit of this name is one that the word may mean: of GPUs where it says GRES, of minutes where
-/// it says minutes.
+/// Returns whether a reason may refer to the limit with this name: to GPUs where it contains GRES,
+/// to minutes where it contains Minutes.
 pub(super) fn is_about(word: &str, name: &str) -> bool {
     let of_minutes = name.contains("Mins");
     let word = word.to_ascii_lowercase();
     match () {
         () if word.contains("minutes") != of_minutes => false,
         () if word.contains("min") && !of_minutes => false,
-        // What one job may have is told beside what is used.
+        // Limits per job are reported beside the usage.
         () if word.ends_with("perjob") && !name.contains("PJ") => false,
         () if word.contains("gres") => name.contains("gres/"),
         () if word.contains("cpu") => name.contains(" cpu"),
@@ -46,56 +46,62 @@ pub(super) fn is_about(word: &str, name: &str) -> bool {
     }
 }
 
-/// What the limit that keeps it leaves it; `None` where a smaller job would be kept as well, or
-/// where it is not seen by what.
-pub(super) fn bound(row: &NativeJob, limits: &Limits, partitions: &[Partition]) -> Option<Bound> {
-    let word = word(row);
+/// Returns what the limit on the job leaves it; `None` where a smaller job would be pending as
+/// well, or where the limit cannot be identified.
+pub(super) fn headroom(
+    row: &NativeJob,
+    limits: &ClusterLimits,
+    partitions: &[PartitionLimits],
+) -> Option<Headroom> {
+    let word = reason_word(row);
     match word {
         "PartitionTimeLimit" => {
-            partitions.iter().filter_map(|one| one.max_time).max().map(Bound::Time)
+            partitions.iter().filter_map(|one| one.max_time).max().map(Headroom::Time)
         }
         "PartitionNodeLimit" => {
             let most = partitions
                 .iter()
                 .map(|one| one.max_nodes.unwrap_or(one.nodes).min(one.nodes))
                 .max();
-            most.filter(|most| *most < row.node_count).map(Bound::Nodes)
+            most.filter(|most| *most < row.node_count).map(Headroom::Nodes)
         }
         _ if !word.starts_with("QOS") && !word.starts_with("Assoc") => None,
-        // Whether the job's QOS is meant or the partition's own is not told.
+        // The reason does not distinguish the job's QOS from the partition's own.
         _ if word.starts_with("QOS")
             && partitions.iter().any(|partition| partition.qos.is_some()) =>
         {
             None
         }
-        // More would be needed, not less.
+        // The job requests too little, not too much.
         _ if word.contains("Min") && !word.contains("Minutes") => None,
         _ if word.contains("MaxWall")
             || word == "AssociationTimeLimit"
             || word == "QOSTimeLimit" =>
         {
             let caps = caps(row, limits).filter_map(|caps| caps.get("MaxWallPJ"));
-            caps.min().map(|minutes| Bound::Time(Span::from_secs(minutes * 60)))
+            caps.min().map(|minutes| Headroom::Time(Span::from_secs(minutes * 60)))
         }
         _ if word.contains("GRES") && !word.contains("Minutes") && !word.ends_with("PerNode") => {
-            gpus(row, limits).map(Bound::Gpus)
+            gpus(row, limits).map(Headroom::Gpus)
         }
         _ => None,
     }
 }
 
-/// The limits that the job is above by itself: it never starts as it is, whatever ends before it.
-/// Each with what it allows and what is asked for.
-pub(super) fn never(row: &NativeJob, limits: &Limits) -> Vec<String> {
-    let word = word(row);
+/// Returns the limits that the job exceeds by itself, so that it can never start, each with the
+/// limit and the request.
+pub(super) fn exceeded_limits(row: &NativeJob, limits: &ClusterLimits) -> Vec<String> {
+    let word = reason_word(row);
     if !word.starts_with("QOS") && !word.starts_with("Assoc") {
         return Vec::new();
     }
     let minutes = row.time_limit.map(|limit| limit.as_secs().div_ceil(60));
     let asked_of = |name: &str| match name.split_once(' ') {
         _ if name == "MaxWallPJ" => minutes,
-        // Of a node, or of minutes together: by another arithmetic.
-        Some((kind, tres)) if !kind.contains("Mins") && !kind.ends_with("PN") => asked(row, tres),
+        // Limits per node and limits on minutes are counted differently.
+        Some((kind, tres)) if !kind.contains("Mins") && !kind.ends_with("PN") => {
+            requested(row, tres)
+        }
         _ => None,
     };
     let capped = caps(row, limits).flat_map(|caps| caps.iter()).map(|(name, most)| (name, *most));
@@ -109,7 +115,7 @@ pub(super) fn never(row: &NativeJob, limits: &Limits) -> Vec<String> {
             let asked = asked_of(name).filter(|asked| *asked > most)?;
             let unit = if name == "MaxWallPJ" { " minutes" } else { "" };
             Some(format!(
-                "it never starts as it is: it asks for {asked}{unit}, and {name} is {most}"
+                "the job can never start: it requests {asked}{unit}, and {name} is {most}"
             ))
         })
         .collect();
@@ -118,8 +124,8 @@ pub(super) fn never(row: &NativeJob, limits: &Limits) -> Vec<String> {
     found
 }
 
-/// GPUs that it may hold beside what runs.
-fn gpus(row: &NativeJob, limits: &Limits) -> Option<u32> {
+/// Returns the number of GPUs that the job may hold beside the running jobs.
+fn gpus(row: &NativeJob, limits: &ClusterLimits) -> Option<u32> {
     let of_one_job = caps(row, limits).flat_map(|caps| caps.iter());
     let mut most: Option<u64> = of_one_job
         .filter(|(name, _)| name.starts_with("MaxTRESPJ gres/gpu"))
@@ -130,13 +136,13 @@ fn gpus(row: &NativeJob, limits: &Limits) -> Option<u32> {
             let Some(limit) = gauge.limit else { continue };
             let left = limit.saturating_sub(gauge.used);
             match name.split_once(' ') {
-                // What it is of a kind is a part of what it is of all.
+                // GPUs of a type count towards the limit on all GPUs, too.
                 Some((kind, tres)) if !kind.ends_with("Mins") && tres.starts_with("gres/gpu") => {
                     most = Some(most.map_or(left, |most| most.min(left)));
                 }
-                Some((kind, tres)) if !kind.ends_with("Mins") && left >= asked(row, tres)? => {}
+                Some((kind, tres)) if !kind.ends_with("Mins") && left >= requested(row, tres)? => {}
                 None if name.contains("Jobs") && left > 0 => {}
-                // Minutes are promised by their own arithmetic.
+                // Limits on minutes are counted differently.
                 _ => return None,
             }
         }
@@ -144,35 +150,35 @@ fn gpus(row: &NativeJob, limits: &Limits) -> Option<u32> {
     most.and_then(|most| u32::try_from(most).ok())
 }
 
-/// What one job may have, of its QOS, of its user in the account, and of the accounts above.
+/// Returns the limits per job: of the QOS, of the user's association, and of the accounts above.
 fn caps<'a>(
     row: &'a NativeJob,
-    limits: &'a Limits,
+    limits: &'a ClusterLimits,
 ) -> impl Iterator<Item = &'a BTreeMap<String, u64>> {
-    let qos = limits.qos.iter().filter(|qos| qos.name == row.qos).map(|qos| &qos.caps);
+    let qos = limits.qos.iter().filter(|qos| qos.name == row.qos).map(|qos| &qos.job_limits);
     let own =
         limits.associations.iter().filter(|one| one.account == row.account && one.user == row.user);
-    qos.chain(own.chain(limits.above(&row.account)).map(|one| &one.caps))
+    qos.chain(own.chain(limits.above(&row.account)).map(|one| &one.job_limits))
 }
 
-/// Everything that counts what it would hold.
-fn counting<'a>(row: &'a NativeJob, limits: &'a Limits) -> Vec<&'a Gauges> {
+/// Returns all limits that count the job's resources.
+fn counting<'a>(row: &'a NativeJob, limits: &'a ClusterLimits) -> Vec<&'a LimitUsages> {
     let qos = limits.qos.iter().filter(|qos| qos.name == row.qos);
     let of_qos = qos.flat_map(|qos| {
         let of_user = limits.uids.get(&row.user).and_then(|uid| qos.by_user.get(uid));
-        [Some(&qos.gauges), of_user, qos.by_account.get(&row.account)].into_iter().flatten()
+        [Some(&qos.usages), of_user, qos.by_account.get(&row.account)].into_iter().flatten()
     });
     let own =
         limits.associations.iter().filter(|one| one.account == row.account && one.user == row.user);
-    of_qos.chain(own.chain(limits.above(&row.account)).map(|one| &one.gauges)).collect()
+    of_qos.chain(own.chain(limits.above(&row.account)).map(|one| &one.usages)).collect()
 }
 
-/// What it asks of a countable thing, in the unit that limits are told in.
-fn asked(row: &NativeJob, tres: &str) -> Option<u64> {
+/// Returns the request for a TRES, in the unit of its limits.
+fn requested(row: &NativeJob, tres: &str) -> Option<u64> {
     match tres {
-        "mem" => Some(NativeJob::memory_of(&row.tres_asked).0 >> 20),
+        "mem" => Some(NativeJob::memory_of(&row.tres_requested).0 >> 20),
         _ => {
-            let mut parts = row.tres_asked.split(',').filter_map(|part| part.split_once('='));
+            let mut parts = row.tres_requested.split(',').filter_map(|part| part.split_once('='));
             parts.find(|(name, _)| *name == tres).map_or(Some(0), |(_, value)| value.parse().ok())
         }
     }
@@ -184,8 +190,8 @@ mod tests {
 
     use super::*;
 
-    /// GPUs left to a job of 16 GPUs and 32 CPUs of `games` in `vision`, with these limits of its
-    /// QOS and of its account.
+    /// Checks the GPUs left to a job of 16 GPUs and 32 CPUs of `games` in `vision`, under these
+    /// limits of its QOS and its account.
     fn check(qos: &str, user: &str, account: &str, expected: Option<u32>) {
         let text = format!(
             "UserName=games(5) DefAccount=vision\n\
@@ -197,12 +203,12 @@ mod tests {
             account: "vision".to_owned(),
             qos: "capped".to_owned(),
             reason: "QOSMaxGRESPerUser".to_owned(),
-            tres_asked: "cpu=32,mem=64G,node=2,billing=1,gres/gpu=16".to_owned(),
+            tres_requested: "cpu=32,mem=64G,node=2,billing=1,gres/gpu=16".to_owned(),
             ..NativeJob::default()
         };
         assert_eq!(
-            bound(&row, &limits::read(&text), &[]),
-            expected.map(Bound::Gpus),
+            headroom(&row, &limits::read(&text), &[]),
+            expected.map(Headroom::Gpus),
             "{qos} {user} {account}"
         );
     }
@@ -215,7 +221,7 @@ mod tests {
         check("", "MaxTRESPU=gres/gpu=16(20)", "", Some(0));
         check("MaxTRESPJ=gres/gpu=4", "MaxTRESPU=gres/gpu=16(10)", "", Some(4));
         check("", "", "GrpTRES=gres/gpu=N(10)", None);
-        // Another limit would keep it all the same.
+        // The other limit would still be exceeded.
         check("", "MaxTRESPU=gres/gpu=16(10) MaxJobsPU=2(2)", "", None);
         check("", "MaxTRESPU=gres/gpu=16(10) MaxJobsPU=3(2)", "", Some(6));
         check("", "MaxTRESPU=gres/gpu=16(10)", "GrpTRES=cpu=64(40)", None);
@@ -230,14 +236,14 @@ mod tests {
             let row = NativeJob {
                 qos: "capped".to_owned(),
                 reason: reason.to_owned(),
-                tres_asked: "cpu=32,gres/gpu=24".to_owned(),
+                tres_requested: "cpu=32,gres/gpu=24".to_owned(),
                 time_limit: Some(Span::from_secs(3600)),
                 ..NativeJob::default()
             };
-            super::never(&row, &limits::read(&text))
+            super::exceeded_limits(&row, &limits::read(&text))
         };
         let says = |asked: &str, limit: &str| {
-            vec![format!("it never starts as it is: it asks for {asked}, and {limit}")]
+            vec![format!("the job can never start: it requests {asked}, and {limit}")]
         };
         assert_eq!(
             never("QOSMaxGRESPerJob", "MaxTRESPJ=gres/gpu=16"),
@@ -260,14 +266,14 @@ mod tests {
 
     #[test]
     fn times_and_nodes_are_those_of_the_qos_and_the_partition() {
-        let partition = |minutes: Option<u64>, max_nodes| Partition {
+        let partition = |minutes: Option<u64>, max_nodes| PartitionLimits {
             name: "batch".to_owned(),
             max_time: minutes.map(|minutes| Span::from_secs(minutes * 60)),
             max_nodes,
             nodes: 8,
             qos: None,
         };
-        let check = |reason: &str, partitions: &[Partition], expected: Option<Bound>| {
+        let check = |reason: &str, partitions: &[PartitionLimits], expected: Option<Headroom>| {
             let text = "QOS=capped(4) MaxWallPJ=20 Account Limits= User Limits=\n";
             let row = NativeJob {
                 qos: "capped".to_owned(),
@@ -275,9 +281,9 @@ mod tests {
                 node_count: 9,
                 ..NativeJob::default()
             };
-            assert_eq!(bound(&row, &limits::read(text), partitions), expected, "{reason}");
+            assert_eq!(headroom(&row, &limits::read(text), partitions), expected, "{reason}");
         };
-        let minutes = |count: u64| Some(Bound::Time(Span::from_secs(count * 60)));
+        let minutes = |count: u64| Some(Headroom::Time(Span::from_secs(count * 60)));
         check("QOSMaxWallDurationPerJobLimit", &[], minutes(20));
         check(
             "PartitionTimeLimit",
@@ -285,12 +291,12 @@ mod tests {
             minutes(60),
         );
         check("PartitionTimeLimit", &[partition(None, None)], None);
-        check("PartitionNodeLimit", &[partition(None, None)], Some(Bound::Nodes(8)));
-        check("PartitionNodeLimit", &[partition(None, Some(2))], Some(Bound::Nodes(2)));
+        check("PartitionNodeLimit", &[partition(None, None)], Some(Headroom::Nodes(8)));
+        check("PartitionNodeLimit", &[partition(None, Some(2))], Some(Headroom::Nodes(2)));
         check("QOSGrpCpuLimit", &[], None);
         check("QOSMinGRES", &[], None);
-        // The partition's own QOS may be the one that is meant.
-        let of_qos = Partition { qos: Some("big".to_owned()), ..partition(None, None) };
+        // The partition's own QOS may be meant.
+        let of_qos = PartitionLimits { qos: Some("big".to_owned()), ..partition(None, None) };
         check("QOSMaxWallDurationPerJobLimit", &[of_qos], None);
     }
 

@@ -1,5 +1,5 @@
-//! Lists of jobs and one job in full, from the controller and the accounting together: the
-//! controller says what is, the accounting what was.
+//! Lists of jobs and details of one job, from the controller (current jobs) and the accounting
+//! (ended jobs).
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -7,79 +7,83 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use muster_api::query::{ChangesQuery, JobFilter};
-use muster_api::types::{Changes, JobDetail, JobList};
+use muster_api::types::{ChangesResponse, JobDetail, JobList};
 use muster_backends::slurm::job::{self, NativeJob};
 use muster_backends::slurm::state::NativeState;
-use muster_model::view::{ElementView, JobView, NativeView, State};
+use muster_model::view::{ElementView, JobState, JobView, NativeView};
 use muster_model::{ElementId, JobId, Outcome, Span, Time};
 
-use super::named::Meant;
-use super::queue::{Accounting, Whose};
-use super::reconcile::Fate;
-use super::record::{Record, Records};
-use super::{Refusal, Result, Slurm, output, saved, view};
+use super::queue::{AccountingReply, JobSelection};
+use super::reconcile::JobOutcome;
+use super::record::{SubmissionRecord, SubmissionRecords};
+use super::resolve::ResolvedJob;
+use super::{RequestError, Result, SlurmScheduler, checkpoint, output, view};
 
-/// Whose jobs are listed where nobody is named: one's own. This word lists everybody's.
-const EVERYBODY: &str = "all";
+/// Value of the user filter that lists the jobs of all users; the default is the caller's own.
+const ALL_USERS: &str = "all";
 
-/// Ended jobs of a list where no number is said; as the daemon's.
-const ENDED: u32 = 1000;
+/// Default number of ended jobs in a list, as in the daemon.
+const DEFAULT_ENDED_JOBS: u32 = 1000;
 
-/// Between two questions to Slurm, jobs come that only the second knows.
-const JUST_NOW: Span = Span::from_secs(60);
+/// Age below which a job may be missing in an earlier answer: it can arrive between two queries.
+const ARRIVAL_TOLERANCE: Span = Span::from_secs(60);
 
-impl Slurm {
-    /// Jobs as a filter wants them.
+impl SlurmScheduler {
+    /// Lists the jobs that a filter selects.
     pub(super) async fn list(&self, filter: &JobFilter) -> Result<JobList> {
-        // 1. Which rows.
+        // 1. Select the rows.
         let asked = filter.ids.iter().flat_map(|ids| ids.split(','));
         let asked: Vec<JobId> = asked.filter_map(|id| id.trim().parse().ok().map(JobId)).collect();
-        let mut meant = Vec::new();
+        let mut resolved = Vec::new();
         for job in asked {
-            meant.push(self.meant(job).await?);
+            resolved.push(self.resolve(job).await?);
         }
-        let ids: Vec<u64> = meant.iter().map(|one| one.present).collect();
-        let whose = match filter.user.as_deref() {
-            Some(EVERYBODY) => Whose::All,
-            Some(user) => Whose::User(user),
-            None if !ids.is_empty() => Whose::Jobs(&ids),
-            None => Whose::User(self.settings.user.as_str()),
+        let ids: Vec<u64> = resolved.iter().map(|one| one.present).collect();
+        let selection = match filter.user.as_deref() {
+            Some(ALL_USERS) => JobSelection::All,
+            Some(user) => JobSelection::User(user),
+            None if !ids.is_empty() => JobSelection::Jobs(&ids),
+            None => JobSelection::User(self.settings.user.as_str()),
         };
-        let is_own = matches!(whose, Whose::User(user) if user == self.settings.user.as_str());
-        self.watches_everybody.store(!is_own, Ordering::Relaxed);
-        // Open jobs first: what was acknowledged before the queue is read must be in it.
-        let open = if is_own { self.records().await?.open() } else { Vec::new() };
-        let mut rows = match meant.is_empty() {
-            true => self.seen_or_queue(whose).await?,
-            false => self.rows_of_all(&mut meant).await?,
+        let is_own =
+            matches!(selection, JobSelection::User(user) if user == self.settings.user.as_str());
+        self.watches_all_users.store(!is_own, Ordering::Relaxed);
+        // Records are read first: a job acknowledged before the queue is read must be in the queue.
+        let open = if is_own { self.records().await?.open_jobs() } else { Vec::new() };
+        let mut rows = if resolved.is_empty() {
+            self.reported_or_queried(selection).await?
+        } else {
+            self.rows_of_all(&mut resolved).await?
         };
-        // 2. What has ended: where that is asked for, and of arrays that go on, how many.
+        // 2. Add ended jobs where they are requested, and counts of ended elements of open arrays.
         let is_final =
             |word: &str| ["done", "failed", "cancelled", "preempted", "unknown"].contains(&word);
         let wants_ended = filter.all || filter.state.as_deref().is_some_and(is_final);
-        let (revision, now) = (revision(&rows), self.now());
-        if meant.is_empty() {
+        let revision = revision(&rows);
+        let now = self.now();
+        if resolved.is_empty() {
             let arrays =
                 if wants_ended { Vec::new() } else { self.incomplete_arrays(&rows).await? };
             if wants_ended || !arrays.is_empty() {
-                merge(&mut rows, self.history(whose, &arrays).await, now);
+                merge(&mut rows, self.history(selection, &arrays).await, now);
             }
         }
-        // 3. Views.
-        let shows_ended = wants_ended || !meant.is_empty();
+        // 3. Build the views.
+        let shows_ended = wants_ended || !resolved.is_empty();
         if self.watches() {
             self.fill_devices(&mut rows).await;
         }
         self.complete(&mut rows, shows_ended).await?;
         let mut jobs = view::jobs(&rows, None);
-        self.timeline.lock().expect("nobody panics with this lock").look(
+        self.timeline.lock().expect("no thread panics while holding this lock").add_list(
             &jobs,
-            meant.is_empty(),
+            resolved.is_empty(),
             now,
         );
-        match meant.is_empty() {
-            true => jobs.extend(self.forgotten(open, &rows, &jobs).await?),
-            false => jobs = self.of_meant(&meant, &rows, jobs).await?,
+        if resolved.is_empty() {
+            jobs.extend(self.unknown_to_slurm(open, &rows, &jobs).await?)
+        } else {
+            jobs = self.named_views(&resolved, &rows, jobs).await?
         }
         let matches = |job: &JobView| {
             (shows_ended || !job.state.is_final())
@@ -91,20 +95,20 @@ impl Slurm {
                     .is_none_or(|queue| queue.rsplit('/').next() == Some(job.queue.as_str()))
         };
         jobs.retain(matches);
-        newest(&mut jobs, filter.limit.unwrap_or(ENDED));
-        let matched = filter.first.map(|first| bound(&mut jobs, first as usize));
+        newest(&mut jobs, filter.limit.unwrap_or(DEFAULT_ENDED_JOBS));
+        let matched = filter.first.map(|first| truncate(&mut jobs, first as usize));
         Ok(JobList { now, revision, jobs, matched })
     }
 
-    /// The views of jobs that were named, each under the number that it was named by.
-    async fn of_meant(
+    /// Returns the views of jobs that were named, each under the number by which it was named.
+    async fn named_views(
         &self,
-        meant: &[Meant],
+        resolved: &[ResolvedJob],
         rows: &[NativeJob],
         mut jobs: Vec<JobView>,
     ) -> Result<Vec<JobView>> {
         let mut named = Vec::new();
-        for one in meant {
+        for one in resolved {
             match jobs.iter().position(|job| job.job.0 == one.present) {
                 Some(at) => named.push(JobView { job: one.asked, ..jobs.swap_remove(at) }),
                 None => {
@@ -117,28 +121,33 @@ impl Slurm {
         Ok(named)
     }
 
-    /// A job that was handed on, and that neither the controller nor, where it answers, the
-    /// accounting knows.
-    async fn absent(&self, asked: JobId, record: &Record, rows: &[NativeJob]) -> Result<JobView> {
+    /// Returns a submitted job that the controller does not have and, where it answers, the
+    /// accounting neither.
+    async fn absent(
+        &self,
+        asked: JobId,
+        record: &SubmissionRecord,
+        rows: &[NativeJob],
+    ) -> Result<JobView> {
         let records = self.records().await?;
-        if records.noted_end(record).is_none()
+        if records.recorded_end(record).is_none()
             && let Some(number) = record.number
-            && let Accounting::Silent(why) = self.accounted(&[number]).await
+            && let AccountingReply::Silent(why) = self.accounted(&[number]).await
         {
             debug_assert!(
                 !rows.iter().any(|row| row.muster_id() == Some(record.id.as_str())),
-                "the controller knows it"
+                "the controller has it"
             );
-            return Err(Refusal::unavailable(format!(
-                "Slurm's controller does not know job {asked} any more, and the accounting does not answer: {why}"
+            return Err(RequestError::unavailable(format!(
+                "Slurm's controller no longer has job {asked}, and the accounting does not answer: {why}"
             ))
-            .hint("slurmdbd may be down: `sacctmgr ping` says; once it answers it says how the job ended"));
+            .hint("slurmdbd may be down: check with `sacctmgr ping`; the accounting has how the job ended"));
         }
-        Ok(self.lost(&records, asked.0, record))
+        Ok(self.lost_view(&records, asked.0, record))
     }
 
-    /// Arrays of which elements are not in the rows: the controller forgets those that ended a
-    /// while ago.
+    /// Returns arrays with elements missing in the rows: the controller forgets elements some
+    /// minutes after their end.
     async fn incomplete_arrays(&self, rows: &[NativeJob]) -> Result<Vec<u64>> {
         let mut present: BTreeMap<u64, (u32, Option<&str>)> = BTreeMap::new();
         for row in rows {
@@ -160,77 +169,81 @@ impl Slurm {
             .collect())
     }
 
-    /// What was acknowledged and is known to no part of Slurm. That some of it was lost before it
-    /// started is said.
-    async fn forgotten(
+    /// Returns acknowledged jobs that no part of Slurm has, and warns about those that were lost
+    /// before they started.
+    async fn unknown_to_slurm(
         &self,
-        open: Vec<Record>,
+        open: Vec<SubmissionRecord>,
         rows: &[NativeJob],
         known: &[JobView],
     ) -> Result<Vec<JobView>> {
         let id = |job: &JobView| job.native.as_ref().and_then(|native| native.id.clone());
-        let is_known =
-            |record: &Record| known.iter().any(|job| id(job).as_ref() == Some(&record.id));
+        let is_known = |record: &SubmissionRecord| {
+            known.iter().any(|job| id(job).as_ref() == Some(&record.id))
+        };
         let records = self.records().await?;
-        let fates = self.fates(open, rows).await?;
+        let fates = self.outcomes(open, rows).await?;
         let lost: Vec<String> = fates
             .iter()
-            .filter(|(_, fate)| *fate == Fate::Lost)
+            .filter(|(_, fate)| *fate == JobOutcome::Lost)
             .map(|(record, _)| format!("{} (muster:{})", record.name, record.id))
             .collect();
         if !lost.is_empty() && !self.watches() {
             (self.settings.warn)(&format!(
-                "Slurm lost what it had accepted, before it started: {}; `muster requeue muster:ID` hands it on again, `muster cancel muster:ID` forgets it",
+                "Slurm lost accepted jobs before they started: {}; `muster requeue muster:ID` resubmits one, `muster cancel muster:ID` drops it",
                 lost.join(", ")
             ));
         }
         let unknown = fates.into_iter().filter(|(record, fate)| {
-            matches!(fate, Fate::Lost | Fate::Started | Fate::Ended) && !is_known(record)
+            matches!(fate, JobOutcome::Lost | JobOutcome::Started | JobOutcome::Ended)
+                && !is_known(record)
         });
         Ok(unknown
-            .filter_map(|(record, _)| Some(self.lost(&records, record.number?, &record)))
+            .filter_map(|(record, _)| Some(self.lost_view(&records, record.number?, &record)))
             .collect())
     }
 
-    /// What a watcher was just told of, else the queue.
-    async fn seen_or_queue(&self, whose: Whose<'_>) -> Result<Vec<NativeJob>> {
-        match self.just_seen() {
+    /// Returns the rows last reported to a watcher if there are any, else queries the queue.
+    async fn reported_or_queried(&self, selection: JobSelection<'_>) -> Result<Vec<NativeJob>> {
+        match self.take_last_reported() {
             Some(rows) => Ok(rows),
-            None => self.queue(whose).await,
+            None => self.queue(selection).await,
         }
     }
 
-    /// Every row of the jobs that were named. For a client that waits for them, what Slurm lost is
-    /// handed on again.
-    async fn rows_of_all(&self, meant: &mut [Meant]) -> Result<Vec<NativeJob>> {
-        let ids = |meant: &[Meant]| meant.iter().map(|one| one.present).collect::<Vec<u64>>();
-        let mut rows = self.queue(Whose::Jobs(&ids(meant))).await?;
-        if self.waits() {
+    /// Returns every row of the jobs that were named. For a client that waits for them, jobs that
+    /// Slurm lost are resubmitted.
+    async fn rows_of_all(&self, resolved: &mut [ResolvedJob]) -> Result<Vec<NativeJob>> {
+        let ids =
+            |resolved: &[ResolvedJob]| resolved.iter().map(|one| one.present).collect::<Vec<u64>>();
+        let mut rows = self.queue(JobSelection::Jobs(&ids(resolved))).await?;
+        if self.waits_for_jobs() {
             let records = self.records().await?;
-            let open = meant
+            let open = resolved
                 .iter()
                 .filter_map(|one| one.record.clone())
                 .filter(|record| records.is_open(record));
-            if self.keep_promises(open.collect(), &rows).await? {
-                for one in meant.iter_mut() {
+            if self.reconcile(open.collect(), &rows).await? {
+                for one in resolved.iter_mut() {
                     let id = one.record.as_ref().map(|record| record.id.clone());
                     one.record = id.and_then(|id| records.get(&id));
                     one.present =
                         one.record.as_ref().and_then(|record| record.number).unwrap_or(one.present);
                 }
-                rows = self.queue(Whose::Jobs(&ids(meant))).await?;
+                rows = self.queue(JobSelection::Jobs(&ids(resolved))).await?;
             }
         }
-        let (mut found, now) = (Vec::new(), self.now());
-        for one in meant.iter() {
+        let mut found = Vec::new();
+        let now = self.now();
+        for one in resolved.iter() {
             let mut own: Vec<NativeJob> = rows
                 .iter()
                 .filter(|row| row.job() == one.present || row.id == one.present)
                 .cloned()
                 .collect();
-            self.own_rows(one, &mut own, false).await?;
+            self.retain_own_rows(one, &mut own, false).await?;
             if self.needs_history(one, &own).await? {
-                let history = self.history(Whose::All, &[one.present]).await;
+                let history = self.history(JobSelection::All, &[one.present]).await;
                 merge(&mut own, self.own_history(one, history).await?, now);
             }
             found.extend(own);
@@ -238,37 +251,41 @@ impl Slurm {
         Ok(found)
     }
 
-    /// True when the accounting has something to say of a job: the controller does not know all of
-    /// it, or not by whom it was cancelled.
-    async fn needs_history(&self, meant: &Meant, own: &[NativeJob]) -> Result<bool> {
+    /// Returns whether the accounting is needed for a job: the controller does not have all of it,
+    /// or not the user who cancelled it.
+    async fn needs_history(&self, resolved: &ResolvedJob, own: &[NativeJob]) -> Result<bool> {
         let is_cancelled =
             |row: &NativeJob| row.state.text() == "CANCELLED" && row.cancelled_by.is_none();
         Ok(own.is_empty()
             || own.iter().any(is_cancelled)
-            || meant.record.as_ref().is_some_and(|record| record.elements > 1)
+            || resolved.record.as_ref().is_some_and(|record| record.elements > 1)
                 && !self.incomplete_arrays(own).await?.is_empty()
-            || meant.record.is_none() && own.iter().any(|row| row.array.is_some()))
+            || resolved.record.is_none() && own.iter().any(|row| row.array.is_some()))
     }
 
-    /// What a watcher was just told of, for the list that it asks for then: no second question to
-    /// Slurm.
-    fn just_seen(&self) -> Option<Vec<NativeJob>> {
-        let seen = self.seen.lock().expect("nobody panics with this lock").take();
-        seen.filter(|(at, _)| at.elapsed() < self.settings.look_again).map(|(_, rows)| rows)
+    /// Takes the rows last reported to a watcher, for the list that it requests next, which saves a
+    /// query.
+    fn take_last_reported(&self) -> Option<Vec<NativeJob>> {
+        let seen =
+            self.last_reported.lock().expect("no thread panics while holding this lock").take();
+        seen.filter(|(at, _)| at.elapsed() < self.settings.poll_interval).map(|(_, rows)| rows)
     }
 
-    /// Every row of one job, and the record of it.
-    pub(super) async fn rows_of(&self, job: JobId) -> Result<(Vec<NativeJob>, Option<Record>)> {
-        let mut meant = [self.meant(job).await?];
-        let mut rows = self.rows_of_all(&mut meant).await?;
+    /// Returns every row of one job, and its record.
+    pub(super) async fn rows_of(
+        &self,
+        job: JobId,
+    ) -> Result<(Vec<NativeJob>, Option<SubmissionRecord>)> {
+        let mut resolved = [self.resolve(job).await?];
+        let mut rows = self.rows_of_all(&mut resolved).await?;
         self.fill_devices(&mut rows).await;
         self.complete(&mut rows, true).await?;
-        let record = self.record_of(&meant[0], &rows).await?;
+        let record = self.record_of(&resolved[0], &rows).await?;
         Ok((rows, record))
     }
 
-    /// What Slurm's programs leave out: names of users that they give as numbers, and where tasks
-    /// lie that are not spread evenly.
+    /// Fills in what Slurm's programs leave out: names of users given as numbers, and the nodes of
+    /// tasks that are not spread evenly.
     async fn complete(&self, rows: &mut [NativeJob], shows_ended: bool) -> Result<()> {
         let mut names: BTreeMap<String, String> = BTreeMap::new();
         for row in rows.iter_mut() {
@@ -291,20 +308,17 @@ impl Slurm {
             }
         }
         self.complete_codes(rows).await?;
-        match shows_ended {
-            true => self.look_at_steps(rows).await,
-            false => Ok(()),
-        }
+        if shows_ended { self.complete_from_steps(rows).await } else { Ok(()) }
     }
 
-    /// Restores exit codes from 128 on: sacct takes 128 from them, so that 137 becomes 9. The
-    /// script noted what it was.
+    /// Restores exit codes from 128 on from the script's own record: sacct subtracts 128, so that
+    /// 137 becomes 9.
     async fn complete_codes(&self, rows: &mut [NativeJob]) -> Result<()> {
         for row in
             rows.iter_mut().filter(|row| row.exit.signal == 0 && (1..128).contains(&row.exit.code))
         {
             let Some(id) = row.muster_id().map(str::to_owned) else { continue };
-            let noted = self.records().await?.noted_code(&id, view::index(row));
+            let noted = self.records().await?.recorded_code(&id, view::index(row));
             if let Some(noted) = noted.filter(|noted| noted - 128 == row.exit.code) {
                 row.exit.code = noted;
             }
@@ -312,8 +326,9 @@ impl Slurm {
         Ok(())
     }
 
-    /// Slurm calls a job failed whose ranks ran out of memory: its steps say so.
-    async fn look_at_steps(&self, rows: &mut [NativeJob]) -> Result<()> {
+    /// Marks jobs whose ranks ran out of memory: Slurm reports them as failed, and only the steps
+    /// have the reason.
+    async fn complete_from_steps(&self, rows: &mut [NativeJob]) -> Result<()> {
         let failed =
             rows.iter().filter(|row| row.state.text() == "FAILED" && row.muster_id().is_some());
         let failed: Vec<String> = failed.map(|row| row.id.to_string()).collect();
@@ -323,7 +338,7 @@ impl Slurm {
         let numbers = failed.join(",");
         let format = format!("--format={}", job::STEP_FIELDS);
         let asked = ["--parsable2", "--noheader", "--jobs", &numbers, &format];
-        // Without accounting nobody knows of steps.
+        // Without accounting there are no steps.
         let said = self.tools().output("sacct", &asked).await.unwrap_or_default();
         let steps: BTreeMap<u64, NativeState> = job::steps(&said).into_iter().collect();
         for row in rows.iter_mut() {
@@ -334,9 +349,10 @@ impl Slurm {
         Ok(())
     }
 
-    /// One job.
+    /// Returns the details of one job.
     pub(super) async fn detail(&self, job: JobId, index: Option<u32>) -> Result<JobDetail> {
-        let ((rows, record), records) = (self.rows_of(job).await?, self.records().await?);
+        let (rows, record) = self.rows_of(job).await?;
+        let records = self.records().await?;
         if let Some(index) = index.filter(|_| !rows.is_empty()) {
             view::row_of(&rows, job, index)?;
         }
@@ -347,7 +363,7 @@ impl Slurm {
         };
         let view = match (shown, &record) {
             (Some(mut view), Some(record)) => {
-                saved::fill(&records, record, &mut view);
+                checkpoint::fill(&records, record, &mut view);
                 view::with_roles(JobView { job, ..view }, &record.roles)
             }
             (Some(view), None) => JobView { job, ..view },
@@ -377,39 +393,45 @@ impl Slurm {
         })
     }
 
-    /// Why nothing is said of a number: there is no such job, or who would know does not answer.
-    pub(super) async fn unknown(&self, job: JobId) -> Refusal {
+    /// Returns the error for a job number without rows: there is no such job, or the accounting
+    /// does not answer.
+    pub(super) async fn unknown(&self, job: JobId) -> RequestError {
         match self.accounted(&[job.0]).await {
-            Accounting::Silent(why) => Refusal::unavailable(format!(
-                "Slurm's controller knows no job {job}, and the accounting, which would know one that has ended, does not answer: {why}"
+            AccountingReply::Silent(why) => RequestError::unavailable(format!(
+                "Slurm's controller has no job {job}, and the accounting, which has ended jobs, does not answer: {why}"
             ))
-            .hint("slurmdbd may be down: `sacctmgr ping` says"),
-            Accounting::Knows(_) | Accounting::Absent => Refusal::not_found(format!("Slurm knows no job {job}"))
-                .hint("`muster ps -a` lists yours of the last days, `muster ps -u all` everybody's"),
+            .hint("slurmdbd may be down: check with `sacctmgr ping`"),
+            AccountingReply::Rows(_) | AccountingReply::Absent => RequestError::not_found(format!("Slurm has no job {job}"))
+                .hint("`muster ps -a` lists your jobs of the last days, `muster ps -u all` those of all users"),
         }
     }
 
-    /// A job that was handed on, and that neither the controller nor the accounting knows.
-    fn lost(&self, records: &Records, number: u64, record: &Record) -> JobView {
-        let end = records.noted_end(record);
-        let says = match records.has_started(&record.id) {
-            true => "handed on to Slurm, which does not know it any more".to_owned(),
-            false => format!(
-                "lost by Slurm before it started; `muster requeue muster:{}` hands it on again",
+    /// Returns the view of a submitted job that neither the controller nor the accounting has.
+    fn lost_view(
+        &self,
+        records: &SubmissionRecords,
+        number: u64,
+        record: &SubmissionRecord,
+    ) -> JobView {
+        let end = records.recorded_end(record);
+        let says = if records.has_started(&record.id) {
+            "submitted, but Slurm no longer has it".to_owned()
+        } else {
+            format!(
+                "lost by Slurm before it started; `muster requeue muster:{}` resubmits it",
                 record.id
-            ),
+            )
         };
         let (state, outcome) = match end {
-            Some(0) => (State::Done, Outcome::Succeeded),
+            Some(0) => (JobState::Done, Outcome::Succeeded),
             Some(code) => {
-                let says = format!(
-                    "ended with {code}, as its script noted; Slurm does not know it any more"
-                );
-                (State::Failed, Outcome::Native { state: "".into(), says: says.into(), code })
+                let says =
+                    format!("ended with {code}, as its script recorded; Slurm no longer has it");
+                (JobState::Failed, Outcome::Native { state: "".into(), message: says.into(), code })
             }
             None => (
-                State::Unknown,
-                Outcome::Native { state: "".into(), says: says.as_str().into(), code: 125 },
+                JobState::Unknown,
+                Outcome::Native { state: "".into(), message: says.as_str().into(), code: 125 },
             ),
         };
         let element = ElementView {
@@ -434,34 +456,36 @@ impl Slurm {
         }
     }
 
-    /// Answers when the queue has changed.
-    pub(super) async fn changes(&self, query: ChangesQuery) -> Result<Changes> {
+    /// Waits until the queue has changed.
+    pub(super) async fn changes(&self, query: ChangesQuery) -> Result<ChangesResponse> {
         let deadline =
             Instant::now() + Duration::from_secs(query.timeout_secs.unwrap_or(30).min(60));
         loop {
-            let whose = match self.watches_everybody.load(Ordering::Relaxed) {
-                true => Whose::All,
-                false => Whose::User(self.settings.user.as_str()),
+            let selection = if self.watches_all_users.load(Ordering::Relaxed) {
+                JobSelection::All
+            } else {
+                JobSelection::User(self.settings.user.as_str())
             };
-            let rows = self.watched(whose).await?;
+            let rows = self.queue_for_watcher(selection).await?;
             let revision = revision(&rows);
-            if query.after != Some(revision) || Instant::now() >= deadline || self.is_answered() {
-                // The list that follows is of these rows.
-                *self.seen.lock().expect("nobody panics with this lock") =
+            if query.after != Some(revision) || Instant::now() >= deadline || self.is_acknowledged()
+            {
+                // The list that the watcher requests next uses these rows.
+                *self.last_reported.lock().expect("no thread panics while holding this lock") =
                     Some((Instant::now(), rows));
-                return Ok(Changes { revision, now: self.now() });
+                return Ok(ChangesResponse { revision, now: self.now() });
             }
-            tokio::time::sleep(self.settings.look_again).await;
+            tokio::time::sleep(self.settings.poll_interval).await;
         }
     }
 }
 
-/// What tells two looks at the queue apart. Rows in another order are the same queue: squeue sorts
-/// them, slurmrestd does not.
+/// Returns a hash that identifies the state of the queue, independent of the order of rows: squeue
+/// sorts them, slurmrestd does not.
 fn revision(rows: &[NativeJob]) -> u64 {
     let mut rows: Vec<&NativeJob> = rows.iter().collect();
     rows.sort_by_key(|row| row.id);
-    // The hasher has fixed keys: the same rows have the same number in every process.
+    // The hasher has fixed keys: the same rows have the same hash in every process.
     let mut hasher = DefaultHasher::new();
     for row in rows {
         (row.id, row.state.text(), row.restarts, &row.array_tasks, &row.reason, &row.nodes)
@@ -470,13 +494,14 @@ fn revision(rows: &[NativeJob]) -> u64 {
     hasher.finish()
 }
 
-/// Adds what the accounting knows: rows that the controller has forgotten, and who cancelled a job.
+/// Adds rows of the accounting: jobs that the controller has forgotten, and who cancelled a job.
 fn merge(rows: &mut Vec<NativeJob>, history: Vec<NativeJob>, now: Time) {
     let known: BTreeMap<u64, usize> =
         rows.iter().enumerate().map(|(at, row)| (row.id, at)).collect();
     for mut old in history {
-        // What came after the controller was asked is not one that it has lost.
-        let is_settled = old.submitted.is_some_and(|submitted| now.since(submitted) > JUST_NOW);
+        // A job that arrived after the query of the controller is not a lost one.
+        let is_settled =
+            old.submitted.is_some_and(|submitted| now.since(submitted) > ARRIVAL_TOLERANCE);
         match known.get(&old.id) {
             Some(at) => rows[*at].cancelled_by = rows[*at].cancelled_by.take().or(old.cancelled_by),
             None if old.state.state(false).is_final() => rows.push(old),
@@ -489,7 +514,7 @@ fn merge(rows: &mut Vec<NativeJob>, history: Vec<NativeJob>, now: Time) {
     }
 }
 
-/// All that has not ended, and the newest of the rest.
+/// Keeps all jobs that have not ended, and the newest of the rest.
 fn newest(jobs: &mut Vec<JobView>, limit: u32) {
     let ended = jobs.iter().filter(|job| job.state.is_final()).count();
     let mut over = ended.saturating_sub(limit as usize);
@@ -500,12 +525,12 @@ fn newest(jobs: &mut Vec<JobView>, limit: u32) {
     });
 }
 
-/// Keeps the first rows: active jobs before waiting ones, and those before the newest that have
-/// ended. Returns how many there were.
-fn bound(jobs: &mut Vec<JobView>, first: usize) -> u64 {
+/// Truncates the list to the first rows: running jobs, then pending ones, then the newest ended
+/// ones. Returns the number of rows before.
+fn truncate(jobs: &mut Vec<JobView>, first: usize) -> u64 {
     let matched = jobs.len();
     let rank = |place: usize| match jobs[place].state {
-        State::Starting | State::Running | State::Stopping => (0, place),
+        JobState::Starting | JobState::Running | JobState::Stopping => (0, place),
         state if state.is_final() => (2, matched - place),
         _ => (1, place),
     };

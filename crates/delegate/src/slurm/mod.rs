@@ -1,23 +1,24 @@
-//! Slurm behind the API's routes: each is answered with Slurm's own programs, run as the caller, so
-//! that limits, shares and places in the queue are the caller's own. The queue and the nodes are
-//! read through slurmrestd where one is named. Nothing is asked for that the route does not need.
+//! Slurm as an external scheduler: answers the API's routes with Slurm's own programs, run as the
+//! caller, so that the caller's limits, shares and priorities apply. Reads the queue and the nodes
+//! through slurmrestd where one is configured. A route asks Slurm for nothing that it does not
+//! need. The main type is [`SlurmScheduler`].
 
 mod accounts;
 mod act;
-mod after;
 mod bulk;
+mod checkpoint;
 mod cluster;
+mod dependency;
 mod evidence;
 mod explain;
 mod headroom;
 mod list;
-mod named;
 mod nodes;
 mod output;
 mod queue;
 mod reconcile;
 mod record;
-mod saved;
+mod resolve;
 mod sooner;
 mod submit;
 mod timeline;
@@ -35,9 +36,9 @@ use muster_api::query::{
 };
 use muster_api::routes::RouteId;
 use muster_api::types::{ActionRequest, BulkRequest, ErrorBody, SubmitRequest};
-use muster_api::{Answer, Call, Responder, Stay};
+use muster_api::{Call, Responder, RouteResponse, WaitMode};
 use muster_backends::slurm::job::NativeJob;
-use muster_backends::slurm::rest::Rest;
+use muster_backends::slurm::rest::RestClient;
 use muster_backends::slurm::tool::Tools;
 use muster_model::{JobId, Time, UserName};
 use serde::Serialize;
@@ -45,64 +46,64 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::{OnceCell, watch};
 
-use crate::refusal::Refusal;
-use record::Records;
+use crate::error::RequestError;
+use record::SubmissionRecords;
 
-/// What the front is made of.
+/// Configuration of the front end.
 #[derive(Clone, Debug)]
-pub struct Settings {
-    /// Slurm's programs.
+pub struct SlurmFrontConfig {
+    /// Runner of Slurm's programs.
     pub tools: Tools,
-    /// Slurm's front by HTTP, which is asked before its programs for the queue and the nodes.
-    pub rest: Option<Rest>,
-    /// What people should know beside an answer.
+    /// Client of slurmrestd, which is asked before the programs for the queue and the nodes.
+    pub rest: Option<RestClient>,
+    /// Function that shows a warning to the user, beside an answer.
     pub warn: fn(&str),
-    /// This program, by its path; it checks a job's place there.
+    /// Path of this program, which runs it on a node to check a job's devices.
     pub program: PathBuf,
-    /// Who asks.
+    /// User that sends the requests.
     pub user: UserName,
-    /// Folder for scripts and output that every node sees; one folder per cluster is made in it.
+    /// Directory for scripts and output that every node sees; each cluster has a subdirectory.
     pub root: PathBuf,
-    /// Between two looks at the queue of those who watch.
-    pub look_again: Duration,
+    /// Time between two queries of the queue by a watcher.
+    pub poll_interval: Duration,
 }
 
-/// The front of one Slurm cluster, for one user.
+/// Front end to one Slurm cluster, for one user.
 #[derive(Debug)]
-pub struct Slurm {
-    settings: Settings,
+pub struct SlurmScheduler {
+    settings: SlurmFrontConfig,
     cluster: OnceCell<String>,
-    /// slurmrestd has not answered as it should, and is not asked again.
+    /// Set once slurmrestd has failed; it is not asked again.
     rest_failed: AtomicBool,
-    /// It was said that the accounting does not answer.
+    /// Set once the user was warned that the accounting does not answer.
     accounting_failed: AtomicBool,
-    /// It was said that Slurm does not answer, and since then it has not.
+    /// Set while Slurm does not answer and the user was warned of it.
     is_silent: AtomicBool,
-    /// How long the caller stays.
-    stay: Mutex<Stay>,
-    /// The caller has withdrawn its submission.
+    /// Duration of the caller's connection: one answer, a wait, or a watch.
+    stay: Mutex<WaitMode>,
+    /// Set once the caller has withdrawn its submission.
     withdrawn: watch::Sender<bool>,
-    /// Jobs that were named by Muster's id, by the number under which they were shown.
-    meant: Mutex<BTreeMap<u64, String>>,
-    /// The last list was not only of one's own jobs: who waits for changes waits for those of
-    /// everybody.
-    watches_everybody: AtomicBool,
-    /// What a watcher was told of last, and when.
-    seen: Mutex<Option<(Instant, Vec<NativeJob>)>>,
-    /// Elements that were asked to save their progress through here, and have not answered yet.
-    asked: Mutex<Vec<saved::Asked>>,
-    /// Whether jobs have ended whose output is followed.
-    ended: Arc<output::Ended>,
-    /// What lists have shown of devices.
-    timeline: Mutex<timeline::Seen>,
+    /// Muster ids of jobs that were named by id, by the number under which they were shown.
+    named_by_id: Mutex<BTreeMap<u64, String>>,
+    /// Set when the last list was not only of the user's own jobs: changes are then reported for
+    /// all users.
+    watches_all_users: AtomicBool,
+    /// Rows last reported to a watcher, and when.
+    last_reported: Mutex<Option<(Instant, Vec<NativeJob>)>>,
+    /// Checkpoint requests made through this front end and not acknowledged yet.
+    open_checkpoints: Mutex<Vec<checkpoint::CheckpointRequest>>,
+    /// Cache of whether jobs have ended whose output is followed.
+    ended: Arc<output::EndedJobs>,
+    /// GPU usage samples collected from lists.
+    timeline: Mutex<timeline::UsageSamples>,
 }
 
-type Result<T> = std::result::Result<T, Refusal>;
+type Result<T> = std::result::Result<T, RequestError>;
 
-impl Slurm {
-    /// Asks nothing yet.
+impl SlurmScheduler {
+    /// Creates a front end without querying Slurm.
     #[must_use]
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: SlurmFrontConfig) -> Self {
         Self {
             settings,
             cluster: OnceCell::new(),
@@ -111,10 +112,10 @@ impl Slurm {
             is_silent: AtomicBool::new(false),
             stay: Mutex::default(),
             withdrawn: watch::Sender::new(false),
-            meant: Mutex::default(),
-            watches_everybody: AtomicBool::new(false),
-            seen: Mutex::default(),
-            asked: Mutex::default(),
+            named_by_id: Mutex::default(),
+            watches_all_users: AtomicBool::new(false),
+            last_reported: Mutex::default(),
+            open_checkpoints: Mutex::default(),
             ended: Arc::default(),
             timeline: Mutex::default(),
         }
@@ -129,48 +130,48 @@ impl Slurm {
         Time(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
 
-    fn stay(&self) -> Stay {
-        *self.stay.lock().expect("nobody panics with this lock")
+    fn stay(&self) -> WaitMode {
+        *self.stay.lock().expect("no thread panics while holding this lock")
     }
 
-    /// The caller shows a queue for as long as it likes.
+    /// Returns whether the caller shows the queue continuously.
     fn watches(&self) -> bool {
-        self.stay() == Stay::Watches
+        self.stay() == WaitMode::Watch
     }
 
-    /// The caller waits for jobs: what Slurm lost of them is handed on again.
-    fn waits(&self) -> bool {
-        self.stay() == Stay::Waits
+    /// Returns whether the caller waits for jobs: jobs that Slurm lost are resubmitted then.
+    fn waits_for_jobs(&self) -> bool {
+        self.stay() == WaitMode::WaitForJobs
     }
 
     fn is_withdrawn(&self) -> bool {
         *self.withdrawn.borrow()
     }
 
-    /// Ends when the caller has withdrawn its submission.
-    async fn withdrawal(&self) {
-        // The sender is in `self`: it does not go away.
+    /// Completes when the caller has withdrawn its submission.
+    async fn wait_for_withdrawal(&self) {
+        // The sender is a field of `self`, so the channel stays open.
         let _ = self.withdrawn.subscribe().wait_for(|is_withdrawn| *is_withdrawn).await;
     }
 
-    async fn records(&self) -> Result<Records> {
-        Ok(Records::new(self.settings.root.join(self.cluster().await?)))
+    async fn records(&self) -> Result<SubmissionRecords> {
+        Ok(SubmissionRecords::new(self.settings.root.join(self.cluster().await?)))
     }
 
-    /// Answers a call. Who stays is answered once Slurm is: that it does not answer is said once,
-    /// and so is that it does again.
-    async fn patiently(&self, call: Call) -> Result<Answer> {
+    /// Answers a call. A caller that stays connected is retried until Slurm answers; the outage and
+    /// its end are each reported once.
+    async fn answer_with_retry(&self, call: Call) -> Result<RouteResponse> {
         loop {
             match self.route(call.clone()).await {
                 Err(refusal)
                     if refusal.is_unavailable()
-                        && self.stay() != Stay::No
+                        && self.stay() != WaitMode::Once
                         && only_reads(call.route) =>
                 {
                     if !self.is_silent.swap(true, Ordering::Relaxed) {
-                        (self.settings.warn)(&format!("{refusal}; asking again until it answers"));
+                        (self.settings.warn)(&format!("{refusal}; retrying until it answers"));
                     }
-                    tokio::time::sleep(self.settings.look_again).await;
+                    tokio::time::sleep(self.settings.poll_interval).await;
                 }
                 answer => {
                     if answer.is_ok() && self.is_silent.swap(false, Ordering::Relaxed) {
@@ -182,12 +183,12 @@ impl Slurm {
         }
     }
 
-    async fn route(&self, call: Call) -> Result<Answer> {
+    async fn route(&self, call: Call) -> Result<RouteResponse> {
         let job = || {
             let name = call.name.as_deref().unwrap_or_default();
             name.parse()
                 .map(JobId)
-                .map_err(|_| Refusal::invalid(format!("`{name}` is no job number")))
+                .map_err(|_| RequestError::invalid(format!("`{name}` is not a job number")))
         };
         let acted =
             async |verb| json(&self.act(job()?, read::<ActionRequest>(&call.body)?, verb).await?);
@@ -204,34 +205,34 @@ impl Slurm {
             RouteId::Queues => json(&self.queues().await?),
             RouteId::Usage => json(&self.usage().await?),
             RouteId::Timeline => {
-                let seen = self.timeline.lock().expect("nobody panics with this lock");
+                let seen = self.timeline.lock().expect("no thread panics while holding this lock");
                 json(&seen.timeline(read::<TimelineQuery>(&call.query)?, self.now()))
             }
             RouteId::Changes => json(&self.changes(read::<ChangesQuery>(&call.query)?).await?),
             RouteId::Logs => self.output(job()?, read::<LogQuery>(&call.query)?).await,
             RouteId::Attach => self.terminal(job()?, read::<AttachQuery>(&call.query)?).await,
-            RouteId::Cancel => acted(act::Verb::Cancel).await,
-            RouteId::Hold => acted(act::Verb::Hold).await,
-            RouteId::Release => acted(act::Verb::Release).await,
-            RouteId::Requeue => acted(act::Verb::Requeue).await,
-            RouteId::Checkpoint => acted(act::Verb::Checkpoint).await,
+            RouteId::Cancel => acted(act::SlurmAction::Cancel).await,
+            RouteId::Hold => acted(act::SlurmAction::Hold).await,
+            RouteId::Release => acted(act::SlurmAction::Release).await,
+            RouteId::Requeue => acted(act::SlurmAction::Requeue).await,
+            RouteId::Checkpoint => acted(act::SlurmAction::Checkpoint).await,
             RouteId::Bulk => json(&self.bulk(read::<BulkRequest>(&call.body)?).await?),
-            other => Err(elsewhere(other)),
+            other => Err(unsupported_route(other)),
         }
     }
 }
 
-impl Responder for Slurm {
-    fn answer(&self, call: Call) -> BoxFuture<'_, std::result::Result<Answer, ErrorBody>> {
-        Box::pin(async move { self.patiently(call).await.map_err(ErrorBody::from) })
+impl Responder for SlurmScheduler {
+    fn answer(&self, call: Call) -> BoxFuture<'_, std::result::Result<RouteResponse, ErrorBody>> {
+        Box::pin(async move { self.answer_with_retry(call).await.map_err(ErrorBody::from) })
     }
 
-    fn stay(&self, stay: Stay) {
-        *self.stay.lock().expect("nobody panics with this lock") = stay;
+    fn set_wait_mode(&self, stay: WaitMode) {
+        *self.stay.lock().expect("no thread panics while holding this lock") = stay;
     }
 
-    fn mean(&self, job: JobId, id: &str) {
-        self.take_as_meant(job, id);
+    fn bind_job_id(&self, job: JobId, id: &str) {
+        self.bind_number(job, id);
     }
 
     fn withdraw(&self) {
@@ -244,54 +245,51 @@ impl Responder for Slurm {
         index: Option<u32>,
         program: Vec<String>,
     ) -> BoxFuture<'_, std::result::Result<Vec<Vec<String>>, ErrorBody>> {
-        Box::pin(
-            async move { self.everywhere(job, index, &program).await.map_err(ErrorBody::from) },
-        )
+        Box::pin(async move {
+            self.run_on_each_node(job, index, &program).await.map_err(ErrorBody::from)
+        })
     }
 }
 
-/// True for routes that change nothing, which can be asked again.
+/// Returns whether a route changes nothing, so that it can be retried.
 fn only_reads(route: RouteId) -> bool {
     use RouteId::{Changes, Explain, Job, Jobs, Logs, Nodes, Queues, Timeline, Usage};
     matches!(route, Jobs | Job | Explain | Nodes | Queues | Usage | Timeline | Changes | Logs)
 }
 
-/// What Slurm does not do, or not through here.
-fn elsewhere(route: RouteId) -> Refusal {
+/// Refuses a route that Slurm does not support, or not through Muster, with the alternative.
+fn unsupported_route(route: RouteId) -> RequestError {
     let (what, hint) = match route {
-        RouteId::Scale => (
-            "a job of Slurm has the size that it was submitted with",
-            "submit it again, larger or smaller",
-        ),
+        RouteId::Scale => ("Slurm jobs cannot be resized", "resubmit it with the new size"),
         RouteId::SetQueues => {
             ("Slurm's accounts and QOS are set with sacctmgr", "`sacctmgr modify account …`")
         }
         RouteId::Drain | RouteId::Resume => (
-            "nodes of Slurm are drained with scontrol",
+            "Slurm nodes are drained with scontrol",
             "`scontrol update nodename=NODE state=drain reason=…`",
         ),
         RouteId::Reserve | RouteId::DropReservation | RouteId::Reservations => (
-            "reservations of Slurm are made with scontrol",
+            "Slurm reservations are created with scontrol",
             "`scontrol show reservations`, `scontrol create reservation …`",
         ),
         RouteId::Daemon | RouteId::StopDaemon => {
             ("there is no daemon: Slurm is asked directly", "leave out --on to reach one")
         }
         RouteId::Saved => (
-            "a job of Slurm says so by writing to $MUSTER_CHECKPOINT_FILE",
+            "Slurm jobs acknowledge a checkpoint by writing to $MUSTER_CHECKPOINT_FILE",
             "`muster logs` shows its output",
         ),
-        _ => ("this is not done for jobs of Slurm yet", "Slurm's own programs do it"),
+        _ => ("not supported for Slurm jobs yet", "use Slurm's own commands"),
     };
-    Refusal::refused(what).hint(hint)
+    RequestError::refused(what).hint(hint)
 }
 
 fn read<T: DeserializeOwned>(value: &Value) -> Result<T> {
-    serde_json::from_value(value.clone()).map_err(|error| Refusal::invalid(error.to_string()))
+    serde_json::from_value(value.clone()).map_err(|error| RequestError::invalid(error.to_string()))
 }
 
-fn json<T: Serialize>(value: &T) -> Result<Answer> {
+fn json<T: Serialize>(value: &T) -> Result<RouteResponse> {
     serde_json::to_vec(value)
-        .map(Answer::Json)
-        .map_err(|error| Refusal::internal(error.to_string()))
+        .map(RouteResponse::Json)
+        .map_err(|error| RequestError::internal(error.to_string()))
 }

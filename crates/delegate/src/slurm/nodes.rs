@@ -1,4 +1,4 @@
-//! Nodes of the cluster: which GPUs jobs hold, and why a node takes no work.
+//! Nodes of the cluster: the jobs that hold their GPUs, and why a node is drained or down.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,17 @@ use muster_backends::slurm::job::NativeJob;
 use muster_model::view::{DeviceView, NodeView};
 use muster_model::{Bytes, CpuMilli, ElementId, GpuMilli, GpuModel, JobId};
 
-use super::queue::Whose;
-use super::{Result, Slurm, view};
+use super::queue::JobSelection;
+use super::{Result, SlurmScheduler, view};
 
-/// Bytes of what Slurm calls a megabyte.
+/// Bytes in one megabyte of Slurm, which is a mebibyte.
 const MEBIBYTE: u64 = 1 << 20;
 
-impl Slurm {
-    /// What there is, as the controller says.
+impl SlurmScheduler {
+    /// Returns the nodes from the controller.
     pub(super) async fn hosts(&self) -> Result<Vec<NativeNode>> {
         if let Some((rest, cluster)) = self.rest().await
-            && let Some(nodes) = self.heard(rest.nodes(cluster).await)
+            && let Some(nodes) = self.take_rest_answer(rest.nodes(cluster).await)
         {
             return Ok(nodes);
         }
@@ -27,10 +27,11 @@ impl Slurm {
         Ok(host::read(&text))
     }
 
-    /// Every node.
+    /// Lists all nodes of the cluster.
     pub(super) async fn nodes(&self) -> Result<NodeList> {
-        // The queue first: of nodes alone slurmrestd does not always say which cluster they are of.
-        let (rows, hosts) = (self.with_devices(Whose::All).await?, self.hosts().await?);
+        // The queue first: an answer of slurmrestd with nodes only may not name the cluster.
+        let rows = self.with_devices(JobSelection::All).await?;
+        let hosts = self.hosts().await?;
         let held = held(&rows);
         Ok(NodeList {
             now: self.now(),
@@ -39,7 +40,7 @@ impl Slurm {
     }
 }
 
-/// Who holds which device: by node, device and element.
+/// Returns the element that holds each device, by node and device index.
 fn held(rows: &[NativeJob]) -> BTreeMap<(String, u16), ElementId> {
     let mut held = BTreeMap::new();
     for row in rows.iter().filter(|row| !row.gres_by_node.is_empty()) {
@@ -87,6 +88,6 @@ fn node(host: &NativeNode, held: &BTreeMap<(String, u16), ElementId>) -> NodeVie
         memory: Bytes(host.memory_mebibytes.saturating_mul(MEBIBYTE)),
         memory_used: Bytes(host.memory_used_mebibytes.saturating_mul(MEBIBYTE)),
         devices: models.enumerate().map(device).collect(),
-        windows: Vec::new(),
+        advance_reservations: Vec::new(),
     }
 }

@@ -1,5 +1,5 @@
-//! Output of ranks, from the files that the script writes: `ELEMENT/ATTEMPT/rank-N.log` in the
-//! job's folder.
+//! Output of ranks, read from the files that the script writes: `ELEMENT/ATTEMPT/rank-N.log` in the
+//! job's directory.
 
 use std::collections::BTreeMap;
 use std::io::{self, SeekFrom};
@@ -10,42 +10,42 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream;
-use muster_api::Answer;
+use muster_api::RouteResponse;
 use muster_api::query::LogQuery;
 use muster_backends::slurm::tool::Tools;
 use muster_model::JobId;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
-use super::{Refusal, Result, Slurm};
+use super::{RequestError, Result, SlurmScheduler};
 
-/// Between two looks at a file that may grow.
-const LOOK: Duration = Duration::from_millis(250);
-/// Looks at the file between two questions to Slurm, whether the job goes on.
-const LOOKS_PER_QUESTION: u32 = 8;
-/// Read at once.
+/// Time between two reads of a file that may grow.
+const READ_INTERVAL: Duration = Duration::from_millis(250);
+/// Number of reads between two queries of Slurm whether the job has ended.
+const READS_PER_QUERY: u32 = 8;
+/// Number of bytes per read.
 const CHUNK_BYTES: usize = 64 << 10;
 
-impl Slurm {
-    /// Output of one rank.
-    pub(super) async fn output(&self, job: JobId, query: LogQuery) -> Result<Answer> {
-        // 1. Which file.
+impl SlurmScheduler {
+    /// Streams the output of one rank.
+    pub(super) async fn output(&self, job: JobId, query: LogQuery) -> Result<RouteResponse> {
+        // 1. Find the file.
         let records = self.records().await?;
-        let meant = self.meant(job).await?;
-        let record = match meant.record.clone() {
+        let resolved = self.resolve(job).await?;
+        let record = match resolved.record.clone() {
             Some(record) => {
-                // Its number may be another job's by now.
-                self.own_rows(&meant, &mut Vec::new(), false).await?;
+                // Slurm may have given the number to another job since.
+                self.retain_own_rows(&resolved, &mut Vec::new(), false).await?;
                 Some(record)
             }
-            // Its number was never noted: its client ended before Slurm had answered.
+            // The client ended before Slurm answered, so that the number was never recorded.
             None => self.rows_of(job).await?.1,
         };
         let Some(record) = record else {
-            return Err(Refusal::not_found(format!(
-                "job {job} was not handed on by Muster for this user, or elsewhere"
+            return Err(RequestError::not_found(format!(
+                "job {job} was not submitted by this user through Muster on this cluster"
             ))
-            .hint(format!("`scontrol show job {job}` names its output as StdOut")));
+            .hint(format!("`scontrol show job {job}` has its output file as StdOut")));
         };
         let dir = records.dir(&record.id);
         let index = query.index.unwrap_or_else(|| first_element(&dir));
@@ -59,14 +59,18 @@ impl Slurm {
         let number = record.number.unwrap_or(job.0);
         let target =
             if record.elements > 1 { format!("{number}_{index}") } else { number.to_string() };
-        // 2. What there is, or all until the job has ended.
+        // 2. Return the file as it is, or follow it until the job has ended.
         if !query.follow {
             let Some(path) = find(&element) else {
-                return Err(self.silent(job, &dir, rank));
+                return Err(self.no_output_error(job, &dir, rank));
             };
             let file = open(&path, &query).await?;
-            let state = Following { file: Some((path, file)), over: true, ..Following::of(target) };
-            return Ok(Answer::Bytes(stream::unfold(state, Following::next).boxed()));
+            let state = OutputFollower {
+                file: Some((path, file)),
+                over: true,
+                ..OutputFollower::of(target)
+            };
+            return Ok(RouteResponse::Bytes(stream::unfold(state, OutputFollower::next).boxed()));
         }
         let file = match find(&element) {
             Some(path) => {
@@ -77,44 +81,45 @@ impl Slurm {
         };
         let find = Arc::new(move || find(&element));
         let tools = Some((self.tools().clone(), Arc::clone(&self.ended)));
-        let state = Following { file, find: Some(find), tools, ..Following::of(target) };
-        Ok(Answer::Bytes(stream::unfold(state, Following::next).boxed()))
+        let state = OutputFollower { file, find: Some(find), tools, ..OutputFollower::of(target) };
+        Ok(RouteResponse::Bytes(stream::unfold(state, OutputFollower::next).boxed()))
     }
 
-    /// Nothing was written so far.
-    fn silent(&self, job: JobId, dir: &Path, rank: u32) -> Refusal {
+    /// Returns the error for a rank that has written nothing so far.
+    fn no_output_error(&self, job: JobId, dir: &Path, rank: u32) -> RequestError {
         let refusal =
-            Refusal::not_found(format!("rank {rank} of job {job} has written nothing so far"));
+            RequestError::not_found(format!("rank {rank} of job {job} has written nothing so far"));
         match batch_logs(dir).first() {
             Some(path) => {
-                refusal.hint(format!("what Slurm said of its start is in {}", path.display()))
+                refusal.hint(format!("messages from its start are in {}", path.display()))
             }
             None => refusal.hint(format!("`muster logs -f {job}` waits for it")),
         }
     }
 }
 
-/// A file that is read to its end, and on while the job runs; and after it that of the next start.
-struct Following {
+/// Reads a file to its end, follows it while the job runs, and goes on with the file of the next
+/// start.
+struct OutputFollower {
     file: Option<(PathBuf, File)>,
-    /// The next start has one: what is open is read to its end first.
+    /// File of the next start; the open file is read to its end first.
     next: Option<PathBuf>,
     find: Option<Arc<dyn Fn() -> Option<PathBuf> + Send + Sync>>,
-    /// The job has ended: what is in the file is all.
+    /// Set once the job has ended: the file is complete.
     over: bool,
     looks: u32,
-    tools: Option<(Tools, Arc<Ended>)>,
+    tools: Option<(Tools, Arc<EndedJobs>)>,
     target: String,
 }
 
-impl Following {
+impl OutputFollower {
     fn of(target: String) -> Self {
         Self { file: None, next: None, find: None, over: false, looks: 0, tools: None, target }
     }
 
     async fn next(mut self) -> Option<(io::Result<Bytes>, Self)> {
         loop {
-            // 1. What is there.
+            // 1. Return new output.
             if let Some((_, file)) = &mut self.file {
                 let mut chunk = vec![0; CHUNK_BYTES];
                 match file.read(&mut chunk).await {
@@ -135,8 +140,8 @@ impl Following {
             } else if self.over {
                 return None;
             }
-            // 2. What comes.
-            tokio::time::sleep(LOOK).await;
+            // 2. Wait for more, and look for the file of the next start.
+            tokio::time::sleep(READ_INTERVAL).await;
             let open = self.file.as_ref().map(|(path, _)| path);
             self.next =
                 self.find.as_ref().and_then(|find| find()).filter(|path| Some(path) != open);
@@ -144,7 +149,7 @@ impl Following {
                 self.open_next().await;
             }
             self.looks += 1;
-            if self.looks.is_multiple_of(LOOKS_PER_QUESTION) {
+            if self.looks.is_multiple_of(READS_PER_QUERY) {
                 self.over = self.has_ended().await;
             }
         }
@@ -158,14 +163,14 @@ impl Following {
         }
     }
 
-    /// Slurm no longer has it among those that wait or run. Silence of the controller is no answer:
-    /// it is asked again.
+    /// Returns whether Slurm no longer lists the job as pending or running. If the controller does
+    /// not answer, the query is repeated later.
     async fn has_ended(&self) -> bool {
         let Some((tools, ended)) = &self.tools else { return true };
-        // Those that follow other ranks of the job ask with this one.
+        // Followers of other ranks of the job share this answer.
         let mut known = ended.0.lock().await;
         if let Some((at, has_ended)) = known.get(&self.target)
-            && at.elapsed() < LOOK * LOOKS_PER_QUESTION / 2
+            && at.elapsed() < READ_INTERVAL * READS_PER_QUERY / 2
         {
             return *has_ended;
         }
@@ -184,13 +189,14 @@ impl Following {
     }
 }
 
-/// Whether jobs have ended whose output is followed, and when Slurm was asked.
+/// Cache of whether jobs have ended whose output is followed, with the time of the query.
 #[derive(Debug, Default)]
-pub(super) struct Ended(tokio::sync::Mutex<BTreeMap<String, (Instant, bool)>>);
+pub(super) struct EndedJobs(tokio::sync::Mutex<BTreeMap<String, (Instant, bool)>>);
 
 async fn open(path: &Path, query: &LogQuery) -> Result<File> {
-    let failed =
-        |error: io::Error| Refusal::internal(format!("cannot read {}: {error}", path.display()));
+    let failed = |error: io::Error| {
+        RequestError::internal(format!("cannot read {}: {error}", path.display()))
+    };
     let mut file = File::open(path).await.map_err(failed)?;
     let from = match (query.offset, query.tail) {
         (Some(offset), _) => offset,
@@ -201,7 +207,7 @@ async fn open(path: &Path, query: &LogQuery) -> Result<File> {
     Ok(file)
 }
 
-/// Where the last lines begin.
+/// Returns the offset at which the last lines begin.
 fn tail(bytes: &[u8], lines: u32) -> u64 {
     let body = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let ends = body.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n');
@@ -212,7 +218,7 @@ fn tail(bytes: &[u8], lines: u32) -> u64 {
     }
 }
 
-/// Elements that have started, attempts of an element: folders that are numbers.
+/// Returns the numeric names in a directory: elements that have started, or attempts of an element.
 pub(super) fn numbers(dir: &Path) -> Vec<u32> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let mut numbers: Vec<u32> = entries
@@ -230,7 +236,8 @@ fn first_element(dir: &Path) -> u32 {
     numbers(dir).first().copied().unwrap_or(0)
 }
 
-/// Tasks on each node of the last start of an element, as its script marked it: `2(x3),1`.
+/// Returns the number of tasks on each node at the last start of an element, as recorded by its
+/// script: `2(x3),1`.
 pub(super) fn tasks_by_node(dir: &Path, index: u32) -> Vec<u32> {
     let text =
         std::fs::read_to_string(dir.join(index.to_string()).join("starts")).unwrap_or_default();
@@ -246,7 +253,7 @@ pub(super) fn tasks_by_node(dir: &Path, index: u32) -> Vec<u32> {
     counts
 }
 
-/// What the batch scripts themselves wrote.
+/// Returns the log files of the batch scripts themselves.
 fn batch_logs(dir: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut logs: Vec<PathBuf> = entries
@@ -256,7 +263,7 @@ fn batch_logs(dir: &Path) -> Vec<PathBuf> {
     logs
 }
 
-/// Files of the last attempt of an element, by rank, and then those of the batch scripts.
+/// Returns the output files of an element's last attempt, by rank, then those of the batch scripts.
 pub(super) fn files(dir: &Path, index: u32) -> Vec<PathBuf> {
     let element = dir.join(index.to_string());
     let Some(attempt) = attempts(&element).last().copied() else { return batch_logs(dir) };

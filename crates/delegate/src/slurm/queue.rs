@@ -1,81 +1,83 @@
-//! The rows of the queue: from the controller for what it still knows, from the accounting for what
-//! has ended. The controller is asked through slurmrestd where there is one, else with squeue,
-//! whose lines cost a small part of its JSON. Which devices a job holds squeue's lines do not say;
-//! scontrol is asked for that where somebody wants to know. An answer that cannot be read is an
-//! error, and never an empty queue.
+//! Rows of the queue, from the controller for current jobs and the accounting for ended ones. The
+//! controller is asked through slurmrestd where configured, else with squeue, whose lines cost a
+//! fraction of its JSON. Devices of jobs come from scontrol, on request. An unreadable answer is an
+//! error, never an empty queue.
 
 use std::fs::File;
 use std::io;
 use std::sync::atomic::Ordering;
 
 use muster_backends::slurm::job::{self, NativeJob, SACCT_FIELDS, SEPARATOR};
-use muster_backends::slurm::rest::{Jobs, Rest, RestError};
+use muster_backends::slurm::rest::{JobsReply, RestClient, RestError};
 use muster_backends::slurm::squeue;
 use muster_backends::slurm::tool::ToolError;
 
-use super::{Refusal, Result, Slurm, view};
+use super::{RequestError, Result, SlurmScheduler, view};
 
-/// How far back the accounting is asked for what has ended, where no job is named.
+/// Period for which ended jobs are requested where no job is named.
 const HISTORY: &str = "now-7days";
 
-/// Whose rows.
+/// Selection of jobs in a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whose<'a> {
-    /// Of one user.
+pub(super) enum JobSelection<'a> {
+    /// Jobs of one user.
     User(&'a str),
-    /// Of these numbers.
+    /// Jobs with these numbers.
     Jobs(&'a [u64]),
-    /// Of all that Slurm lets one see.
+    /// All jobs that Slurm shows to the caller.
     All,
 }
 
-/// What the accounting says.
+/// Answer of the accounting.
 #[derive(Debug)]
-pub(super) enum Accounting {
-    /// Its rows.
-    Knows(Vec<NativeJob>),
-    /// There is none.
+pub(super) enum AccountingReply {
+    /// Rows of the jobs.
+    Rows(Vec<NativeJob>),
+    /// The cluster has no accounting.
     Absent,
-    /// It does not answer, and why.
+    /// The accounting does not answer, for this reason.
     Silent(String),
 }
 
-impl Accounting {
+impl AccountingReply {
     fn rows(self) -> Vec<NativeJob> {
         match self {
-            Accounting::Knows(rows) => rows,
-            Accounting::Absent | Accounting::Silent(_) => Vec::new(),
+            AccountingReply::Rows(rows) => rows,
+            AccountingReply::Absent | AccountingReply::Silent(_) => Vec::new(),
         }
     }
 }
 
-impl Slurm {
-    /// What the controller knows, what ended a short while ago included.
-    pub(super) async fn queue(&self, whose: Whose<'_>) -> Result<Vec<NativeJob>> {
-        Ok(of(self.look(whose).await?.rows, whose))
+impl SlurmScheduler {
+    /// Returns the controller's jobs, including those that ended some minutes ago.
+    pub(super) async fn queue(&self, selection: JobSelection<'_>) -> Result<Vec<NativeJob>> {
+        Ok(select(self.query_controller(selection).await?.rows, selection))
     }
 
-    /// The same with every index of its arrays: slurmrestd cuts long lists, as squeue does where it
-    /// is not told otherwise.
-    pub(super) async fn in_full(&self, whose: Whose<'_>) -> Result<Vec<NativeJob>> {
-        Ok(of(rows(&self.squeue(whose).await?)?, whose))
+    /// Returns the same with every index of arrays: slurmrestd truncates long lists, as squeue does
+    /// by default.
+    pub(super) async fn queue_with_all_indices(
+        &self,
+        selection: JobSelection<'_>,
+    ) -> Result<Vec<NativeJob>> {
+        Ok(select(rows(&self.squeue(selection).await?)?, selection))
     }
 
-    /// The same with the devices that running jobs hold.
-    pub(super) async fn with_devices(&self, whose: Whose<'_>) -> Result<Vec<NativeJob>> {
-        let mut rows = self.queue(whose).await?;
+    /// Returns the same with the devices that running jobs hold.
+    pub(super) async fn with_devices(&self, selection: JobSelection<'_>) -> Result<Vec<NativeJob>> {
+        let mut rows = self.queue(selection).await?;
         self.fill_devices(&mut rows).await;
         Ok(rows)
     }
 
-    /// Fills in the devices that jobs hold, where Slurm says so; how many they are stands in the
-    /// rows anyway.
+    /// Fills in the devices that jobs hold, where Slurm reports them; their number is in the rows
+    /// already.
     pub(super) async fn fill_devices(&self, rows: &mut [NativeJob]) {
         let lacks = |row: &&mut NativeJob| {
             !row.nodes.is_empty()
                 && row.gres_by_node.is_empty()
                 && !row.state.state(false).is_final()
-                && NativeJob::gpus_of(&row.tres_held) > 0
+                && NativeJob::gpus_of(&row.tres_allocated) > 0
         };
         let mut lacking: Vec<&mut NativeJob> = rows.iter_mut().filter(lacks).collect();
         let Some(first) = lacking.first().map(|row| row.job()) else { return };
@@ -98,21 +100,26 @@ impl Slurm {
         }
     }
 
-    /// The same for those who watch, as fresh as they look: all watchers of this user together ask
-    /// once.
-    pub(super) async fn watched(&self, whose: Whose<'_>) -> Result<Vec<NativeJob>> {
+    /// Returns the same for watchers, at most as old as their refresh interval: all watchers of
+    /// this user share one query.
+    pub(super) async fn queue_for_watcher(
+        &self,
+        selection: JobSelection<'_>,
+    ) -> Result<Vec<NativeJob>> {
         let dir = self.settings.root.join(self.cluster().await?);
-        let name = match whose {
-            Whose::User(_) => "watch-own",
-            Whose::All | Whose::Jobs(_) => "watch-all",
+        let name = match selection {
+            JobSelection::User(_) => "watch-own",
+            JobSelection::All | JobSelection::Jobs(_) => "watch-all",
         };
-        let (shared, fresh) = (dir.join(name), self.settings.look_again);
-        let failed =
-            |error: io::Error| Refusal::internal(format!("cannot share what squeue says: {error}"));
+        let shared = dir.join(name);
+        let fresh = self.settings.poll_interval;
+        let failed = |error: io::Error| {
+            RequestError::internal(format!("cannot share the answer of squeue: {error}"))
+        };
         if std::fs::create_dir_all(&dir).is_err() {
-            return self.queue(whose).await;
+            return self.queue(selection).await;
         }
-        // 1. One watcher at a time asks; the others wait for its answer.
+        // 1. One watcher at a time queries; the others wait for its answer.
         let lock = tokio::task::spawn_blocking({
             let path = dir.join(format!("{name}.lock"));
             move || -> io::Result<File> {
@@ -121,11 +128,12 @@ impl Slurm {
                 Ok(file)
             }
         });
-        let Ok(_lock) = lock.await.map_err(|error| Refusal::internal(error.to_string()))? else {
-            // Where nothing can be shared, everybody asks for himself.
-            return self.queue(whose).await;
+        let Ok(_lock) = lock.await.map_err(|error| RequestError::internal(error.to_string()))?
+        else {
+            // Without a place to share answers every watcher queries for itself.
+            return self.queue(selection).await;
         };
-        // 2. An answer that is young enough is everybody's.
+        // 2. Use a shared answer that is recent enough.
         let age = std::fs::metadata(&shared)
             .and_then(|file| file.modified())
             .ok()
@@ -133,69 +141,75 @@ impl Slurm {
         if age.is_some_and(|age| age < fresh)
             && let Ok(text) = std::fs::read_to_string(&shared)
         {
-            return Ok(of(rows(&text)?, whose));
+            return Ok(select(rows(&text)?, selection));
         }
-        let look = self.look(whose).await?;
+        let look = self.query_controller(selection).await?;
         let new = dir.join(format!("{name}.new"));
         std::fs::write(&new, &look.text)
             .and_then(|()| std::fs::rename(&new, &shared))
             .map_err(failed)?;
-        Ok(of(look.rows, whose))
+        Ok(select(look.rows, selection))
     }
 
-    /// What the controller says, through slurmrestd or squeue; either may say more than was asked
-    /// for.
-    async fn look(&self, whose: Whose<'_>) -> Result<Jobs> {
-        if let Some(jobs) = self.by_rest(whose).await {
+    /// Queries the controller through slurmrestd or squeue; either may return more than was
+    /// requested.
+    async fn query_controller(&self, selection: JobSelection<'_>) -> Result<JobsReply> {
+        if let Some(jobs) = self.by_rest(selection).await {
             return Ok(jobs);
         }
-        let text = self.squeue(whose).await?;
-        Ok(Jobs { rows: rows(&text)?, text })
+        let text = self.squeue(selection).await?;
+        Ok(JobsReply { rows: rows(&text)?, text })
     }
 
-    /// What slurmrestd says of the queue; `None` where there is none, or it does not say enough.
-    async fn by_rest(&self, whose: Whose<'_>) -> Option<Jobs> {
+    /// Queries slurmrestd; `None` where none is configured or its answer is incomplete.
+    async fn by_rest(&self, selection: JobSelection<'_>) -> Option<JobsReply> {
         let (rest, cluster) = self.rest().await?;
-        let job = match whose {
-            Whose::Jobs([job]) => Some(*job),
-            Whose::User(_) | Whose::Jobs(_) | Whose::All => None,
+        let job = match selection {
+            JobSelection::Jobs([job]) => Some(*job),
+            JobSelection::User(_) | JobSelection::Jobs(_) | JobSelection::All => None,
         };
-        self.heard(rest.jobs(cluster, job).await)
+        self.take_rest_answer(rest.jobs(cluster, job).await)
     }
 
-    /// The slurmrestd to ask, and the cluster that it must be of.
-    pub(super) async fn rest(&self) -> Option<(&Rest, &str)> {
+    /// Returns the client of slurmrestd, and the cluster that it must serve.
+    pub(super) async fn rest(&self) -> Option<(&RestClient, &str)> {
         let rest =
             self.settings.rest.as_ref().filter(|_| !self.rest_failed.load(Ordering::Relaxed))?;
         Some((rest, self.cluster().await.ok()?))
     }
 
-    /// An answer of slurmrestd. One that fails is not asked again, so that nobody waits for it
-    /// twice, and that is said once.
-    pub(super) fn heard<T>(&self, answer: std::result::Result<Option<T>, RestError>) -> Option<T> {
+    /// Takes an answer of slurmrestd. After an error slurmrestd is not asked again, so that its
+    /// timeout is paid once, and the user is warned once.
+    pub(super) fn take_rest_answer<T>(
+        &self,
+        answer: std::result::Result<Option<T>, RestError>,
+    ) -> Option<T> {
         answer.unwrap_or_else(|error| {
             if !self.rest_failed.swap(true, Ordering::Relaxed) {
                 (self.settings.warn)(&format!(
-                    "slurmrestd: {error}; Slurm's programs are asked instead"
+                    "slurmrestd: {error}; using Slurm's programs instead"
                 ));
             }
             None
         })
     }
 
-    /// What squeue prints.
-    async fn squeue(&self, whose: Whose<'_>) -> Result<String> {
-        let numbers = match whose {
-            Whose::Jobs(jobs) => jobs.iter().map(u64::to_string).collect::<Vec<_>>().join(","),
-            Whose::User(_) | Whose::All => String::new(),
+    /// Returns the output of squeue.
+    async fn squeue(&self, selection: JobSelection<'_>) -> Result<String> {
+        let numbers = match selection {
+            JobSelection::Jobs(jobs) => {
+                jobs.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
+            }
+            JobSelection::User(_) | JobSelection::All => String::new(),
         };
-        let only = match whose {
-            Whose::User(user) => vec!["--user", user],
-            Whose::Jobs(_) => vec!["--jobs", numbers.as_str()],
-            Whose::All => Vec::new(),
+        let only = match selection {
+            JobSelection::User(user) => vec!["--user", user],
+            JobSelection::Jobs(_) => vec!["--jobs", numbers.as_str()],
+            JobSelection::All => Vec::new(),
         };
-        let (new, old) = (squeue::format(), job::squeue_format());
-        // What a version does not know is asked for in the words that all of them know.
+        let new = squeue::format();
+        let old = job::squeue_format();
+        // Older versions that lack a field are asked in the older format.
         for (option, format) in [("--Format", &new), ("--format", &old)] {
             let asked = ["--noheader", "--states=all", option, format];
             match self.tools().output("squeue", &[&asked, only.as_slice()].concat()).await {
@@ -204,90 +218,97 @@ impl Slurm {
                 }
                 Err(ToolError::Failed { message, .. })
                     if option == "--Format" && squeue::is_unknown_format(&message) => {}
-                // Before 20.11 a suffix is no suffix, and cuts the field.
+                // Before 20.11 a suffix without width truncates the field.
                 Ok(text) if option == "--Format" && rows(&text).is_err() => {}
                 answer => return Ok(answer?),
             }
         }
-        Err(Refusal::internal("squeue knows neither --Format nor --format"))
+        Err(RequestError::internal("squeue supports neither --Format nor --format"))
     }
 
-    /// What the accounting knows of the jobs with these numbers, or of the last days. What the
-    /// controller says stands without it; that it does not answer is said.
-    pub(super) async fn history(&self, whose: Whose<'_>, jobs: &[u64]) -> Vec<NativeJob> {
-        let since = match whose {
+    /// Returns the accounting's rows of the jobs with these numbers, or of the last days. The
+    /// controller's rows do not depend on it; an accounting that does not answer causes a warning.
+    pub(super) async fn history(
+        &self,
+        selection: JobSelection<'_>,
+        jobs: &[u64],
+    ) -> Vec<NativeJob> {
+        let since = match selection {
             _ if !jobs.is_empty() => {
-                return self.heard_accounting(self.accounted(jobs).await).rows();
+                return self.warn_if_silent(self.accounted(jobs).await).rows();
             }
-            Whose::User(user) => vec!["--starttime", HISTORY, "--user", user],
-            Whose::All | Whose::Jobs(_) => vec!["--starttime", HISTORY, "--allusers"],
+            JobSelection::User(user) => vec!["--starttime", HISTORY, "--user", user],
+            JobSelection::All | JobSelection::Jobs(_) => vec!["--starttime", HISTORY, "--allusers"],
         };
         let answer = self.accounting(&since).await;
-        self.heard_accounting(answer).rows()
+        self.warn_if_silent(answer).rows()
     }
 
-    /// The same of some numbers.
-    pub(super) async fn accounted(&self, jobs: &[u64]) -> Accounting {
+    /// Returns the accounting's answer on the jobs with these numbers.
+    pub(super) async fn accounted(&self, jobs: &[u64]) -> AccountingReply {
         let numbers = jobs.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
         self.accounting(&["--jobs", &numbers]).await
     }
 
-    /// Says once that the accounting does not answer.
-    fn heard_accounting(&self, answer: Accounting) -> Accounting {
-        if let Accounting::Silent(why) = &answer
+    /// Warns once that the accounting does not answer.
+    fn warn_if_silent(&self, answer: AccountingReply) -> AccountingReply {
+        if let AccountingReply::Silent(why) = &answer
             && !self.accounting_failed.swap(true, Ordering::Relaxed)
         {
             (self.settings.warn)(&format!(
-                "Slurm's accounting does not answer ({why}): of jobs that its controller has forgotten nothing is shown"
+                "Slurm's accounting does not answer ({why}): ended jobs that the controller has forgotten are not shown"
             ));
         }
         answer
     }
 
-    async fn accounting(&self, which: &[&str]) -> Accounting {
+    async fn accounting(&self, which: &[&str]) -> AccountingReply {
         match self.sacct(which).await {
-            Ok(rows) => Accounting::Knows(rows),
-            Err(error) if error.is_silence() => Accounting::Silent(error.to_string()),
-            Err(_) => Accounting::Absent,
+            Ok(rows) => AccountingReply::Rows(rows),
+            Err(error) if error.is_silence() => AccountingReply::Silent(error.to_string()),
+            Err(_) => AccountingReply::Absent,
         }
     }
 
-    /// Everybody's jobs that the accounting knows since then.
+    /// Returns the jobs of all users in the accounting since this time.
     pub(super) async fn used_since(&self, since: &str) -> Result<Vec<NativeJob>> {
         Ok(self.sacct(&["--allusers", "--starttime", since]).await?)
     }
 
     async fn sacct(&self, which: &[&str]) -> std::result::Result<Vec<NativeJob>, ToolError> {
-        let (delimiter, format) =
-            (format!("--delimiter={SEPARATOR}"), format!("--format={SACCT_FIELDS}"));
+        let delimiter = format!("--delimiter={SEPARATOR}");
+        let format = format!("--format={SACCT_FIELDS}");
         let asked = ["--parsable2", "--noheader", "--allocations", &delimiter, &format];
         Ok(job::from_sacct(&self.tools().output("sacct", &[&asked, which].concat()).await?))
     }
 }
 
-/// The rows of an answer: JSON of slurmrestd, or lines of squeue in either form.
+/// Parses an answer: JSON of slurmrestd, or lines of squeue in either format.
 fn rows(text: &str) -> Result<Vec<NativeJob>> {
     if let Ok(value) = serde_json::from_str(text) {
-        return job::from_json(&value).map_err(|error| Refusal::unavailable(error.to_string()));
+        return job::from_json(&value)
+            .map_err(|error| RequestError::unavailable(error.to_string()));
     }
     match squeue::read(text) {
         Ok(rows) => Ok(rows),
         Err(unreadable) => match job::from_squeue(text) {
             rows if rows.len() == text.lines().count() => Ok(rows),
-            _ => Err(Refusal::internal(unreadable.to_string())),
+            _ => Err(RequestError::internal(unreadable.to_string())),
         },
     }
 }
 
-/// Those that were asked for: slurmrestd knows no filter and says the jobs of everybody in every
+/// Keeps the selected rows: slurmrestd has no filter and returns the jobs of all users in every
 /// state.
-fn of(mut rows: Vec<NativeJob>, whose: Whose<'_>) -> Vec<NativeJob> {
-    match whose {
-        Whose::User(user) => rows.retain(|row| row.user == user),
-        Whose::Jobs(jobs) => rows.retain(|row| jobs.contains(&row.job()) || jobs.contains(&row.id)),
-        Whose::All => {}
+fn select(mut rows: Vec<NativeJob>, selection: JobSelection<'_>) -> Vec<NativeJob> {
+    match selection {
+        JobSelection::User(user) => rows.retain(|row| row.user == user),
+        JobSelection::Jobs(jobs) => {
+            rows.retain(|row| jobs.contains(&row.job()) || jobs.contains(&row.id))
+        }
+        JobSelection::All => {}
     }
-    // Who is asked for one job says its elements in another order than who is asked for all.
+    // squeue orders the elements of one job differently from those in a list of all jobs.
     rows.sort_by_key(|row| (row.job(), row.component, view::index(row), row.id));
     rows
 }

@@ -1,79 +1,82 @@
-//! Compares what was handed on with what Slurm knows. A controller that dies can lose a job that it
-//! acknowledged; then the accounting is asked, and the marks that the script makes when it starts
-//! and ends. Looking changes nothing. Handed on again is only what was acknowledged, never started
-//! and is known to no part of Slurm, and only by a client that waits for it or when asked
-//! (`requeue`).
+//! Reconciliation of submissions with Slurm's state. A controller that crashes can lose a job that
+//! it acknowledged; the accounting and the marks that the script leaves at its start and end then
+//! tell whether the job ran. Reading changes nothing. Only a job that was acknowledged, never
+//! started and is in no part of Slurm is resubmitted, and only for a client that waits for it or on
+//! `requeue`.
 
 use std::time::Duration;
 
 use muster_backends::slurm::job::NativeJob;
 use muster_model::{Span, Time};
 
-use super::queue::{Accounting, Whose};
-use super::record::Record;
-use super::{Refusal, Result, Slurm, named};
+use super::queue::{AccountingReply, JobSelection};
+use super::record::SubmissionRecord;
+use super::{RequestError, Result, SlurmScheduler, resolve};
 
-/// A submission that was never answered has this long to arrive: longer than a submission waits for
-/// its answer.
-const ARRIVAL: Span = Span::from_secs(300);
-/// A client that waits hands a job on again so often at most.
-const MOST_TIMES: usize = 3;
-/// The accounting knows a job by number, name and instant where it keeps no comments; its clock may
-/// be another.
-const SAME_INSTANT: Span = Span::from_secs(60);
-/// Between two looks through the marks of jobs that have ended.
-const BETWEEN_LOOKS: Duration = Duration::from_secs(3600);
+/// Time for an unanswered submission to arrive: longer than a submission waits for its answer.
+const ARRIVAL_TIMEOUT: Span = Span::from_secs(300);
+/// Maximum number of times that a waiting client resubmits a job.
+const MAX_RESUBMISSIONS: usize = 3;
+/// Tolerance for the submit time, by which an accounting without comments identifies a job; its
+/// clock may differ.
+const SUBMIT_TIME_TOLERANCE: Span = Span::from_secs(60);
+/// Interval at which records of ended jobs are closed.
+const CLEANUP_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// What has become of a job that was acknowledged and that the controller does not know.
+/// State of an acknowledged job that the controller does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
-    /// It has ended, by its own mark or by the accounting.
+pub(super) enum JobOutcome {
+    /// Ended, by its own mark or by the accounting.
     Ended,
-    /// Slurm lost it before it started.
+    /// Lost by Slurm before it started.
     Lost,
-    /// It has started, and how it ended is known to no part of Slurm.
+    /// Started; no part of Slurm has its end.
     Started,
-    /// The accounting knows that it has started and does not say that it has ended.
+    /// Started by the accounting, which has no end of it.
     Accounted,
-    /// There is no accounting, or it does not answer.
-    Unsure,
+    /// Unknown: there is no accounting, or it does not answer.
+    Unknown,
 }
 
-impl Slurm {
-    /// What has become of these jobs, which were read before the queue was; those in its rows are
-    /// left out, and so are those that were never acknowledged.
-    pub(super) async fn fates(
+impl SlurmScheduler {
+    /// Returns the states of these jobs, whose records were read before the queue. Jobs in the rows
+    /// and jobs that were never acknowledged are left out.
+    pub(super) async fn outcomes(
         &self,
-        open: Vec<Record>,
+        open: Vec<SubmissionRecord>,
         rows: &[NativeJob],
-    ) -> Result<Vec<(Record, Fate)>> {
+    ) -> Result<Vec<(SubmissionRecord, JobOutcome)>> {
         let records = self.records().await?;
-        let is_known =
-            |record: &Record| rows.iter().any(|row| row.muster_id() == Some(record.id.as_str()));
+        let is_known = |record: &SubmissionRecord| {
+            rows.iter().any(|row| row.muster_id() == Some(record.id.as_str()))
+        };
         let missing =
             open.into_iter().filter(|record| record.number.is_some() && !is_known(record));
-        let (ended, missing): (Vec<Record>, Vec<Record>) =
-            missing.partition(|record| records.has_noted_ends(record));
-        let mut fates: Vec<(Record, Fate)> =
-            ended.into_iter().map(|record| (record, Fate::Ended)).collect();
+        let (ended, missing): (Vec<SubmissionRecord>, Vec<SubmissionRecord>) =
+            missing.partition(|record| records.has_recorded_ends(record));
+        let mut fates: Vec<(SubmissionRecord, JobOutcome)> =
+            ended.into_iter().map(|record| (record, JobOutcome::Ended)).collect();
         if missing.is_empty() {
             return Ok(fates);
         }
         let numbers: Vec<u64> = missing.iter().filter_map(|record| record.number).collect();
         let history = match self.accounted(&numbers).await {
-            Accounting::Knows(history) => Some(history),
-            Accounting::Absent | Accounting::Silent(_) => None,
+            AccountingReply::Rows(history) => Some(history),
+            AccountingReply::Absent | AccountingReply::Silent(_) => None,
         };
-        let fate = |record: &Record| match &history {
-            None => Fate::Unsure,
+        let fate = |record: &SubmissionRecord| match &history {
+            None => JobOutcome::Unknown,
             Some(history) => {
-                match history.iter().find(|row| is_of(row, record) && !is_flushed(row, record)) {
-                    Some(row) if row.state.state(false).is_final() => Fate::Ended,
-                    Some(row) if row.start.is_some() => Fate::Accounted,
-                    _ if records.has_started(&record.id) => Fate::Started,
-                    // Also what still waits by the accounting: it hears only later that the
-                    // controller has forgotten.
-                    _ => Fate::Lost,
+                match history
+                    .iter()
+                    .find(|row| is_of(row, record) && !is_lost_in_restart(row, record))
+                {
+                    Some(row) if row.state.state(false).is_final() => JobOutcome::Ended,
+                    Some(row) if row.start.is_some() => JobOutcome::Accounted,
+                    _ if records.has_started(&record.id) => JobOutcome::Started,
+                    // Also a job that is pending in the accounting: it learns only later that the
+                    // controller has forgotten the job.
+                    _ => JobOutcome::Lost,
                 }
             }
         };
@@ -86,78 +89,81 @@ impl Slurm {
         Ok(fates)
     }
 
-    /// For a client that waits for these jobs: what has ended is marked so, and what Slurm lost
-    /// before it started is handed on again. True when the queue has changed by that.
-    pub(super) async fn keep_promises(
+    /// Closes the records of ended jobs and resubmits jobs that Slurm lost before they started, for
+    /// a client that waits for them. Returns whether the queue has changed.
+    pub(super) async fn reconcile(
         &self,
-        open: Vec<Record>,
+        open: Vec<SubmissionRecord>,
         rows: &[NativeJob],
     ) -> Result<bool> {
         let records = self.records().await?;
-        self.mark(&open, rows).await?;
+        self.record_numbers(&open, rows).await?;
         let mut has_changed = false;
-        for (record, fate) in self.fates(open, rows).await? {
+        for (record, fate) in self.outcomes(open, rows).await? {
             match fate {
-                Fate::Ended => records.close(&record.id),
-                Fate::Lost if record.is_plain && record.before.len() < MOST_TIMES => {
-                    match self.again(&record).await {
+                JobOutcome::Ended => records.close(&record.id),
+                JobOutcome::Lost if record.is_plain && record.before.len() < MAX_RESUBMISSIONS => {
+                    match self.resubmit(&record).await {
                         Ok(_) => has_changed = true,
-                        // It is told as lost, and stays so.
+                        // It is reported as lost, and stays lost.
                         Err(refusal) => (self.settings.warn)(&format!(
-                            "Slurm lost `{}`, and did not take it again: {refusal}",
+                            "Slurm lost `{}`, and resubmitting it failed: {refusal}",
                             record.name
                         )),
                     }
                 }
-                Fate::Lost | Fate::Started | Fate::Accounted | Fate::Unsure => {}
+                JobOutcome::Lost
+                | JobOutcome::Started
+                | JobOutcome::Accounted
+                | JobOutcome::Unknown => {}
             }
         }
         Ok(has_changed)
     }
 
-    /// Gives a job that Slurm lost to it once more.
-    async fn again(&self, record: &Record) -> Result<u64> {
+    /// Resubmits a job that Slurm lost.
+    async fn resubmit(&self, record: &SubmissionRecord) -> Result<u64> {
         let number = self.sbatch(&record.id).await?;
         self.note(&record.id, number).await?;
         let before = record.number.map_or_else(String::new, |number| format!("job {number} "));
         (self.settings.warn)(&format!(
-            "Slurm lost {before}({}) before it started; handed on again as job {number}",
+            "Slurm lost {before}({}) before it started; resubmitted as job {number}",
             record.name
         ));
         Ok(number)
     }
 
-    /// Hands on again what Slurm lost, because its user asks for it.
-    pub(super) async fn hand_on_again(&self, record: &Record) -> Result<u64> {
-        let fates = self.fates(vec![record.clone()], &[]).await?;
+    /// Resubmits a lost job at its user's request.
+    pub(super) async fn resubmit_on_request(&self, record: &SubmissionRecord) -> Result<u64> {
+        let fates = self.outcomes(vec![record.clone()], &[]).await?;
         let name = &record.name;
         match fates.first().map(|(_, fate)| *fate) {
-            Some(Fate::Lost) if !record.is_plain => Err(Refusal::refused(format!(
-                "Slurm lost `{name}`, which waited for another job or a time: handed on again its script would say something else"
+            Some(JobOutcome::Lost) if !record.is_plain => Err(RequestError::refused(format!(
+                "Slurm lost `{name}`, which has a dependency or a begin time: its script cannot be resubmitted unchanged"
             ))
-            .hint("submit it again")),
-            Some(Fate::Lost | Fate::Unsure) if !self.records().await?.has_started(&record.id) => {
-                self.again(record).await
+            .hint("submit the job anew")),
+            Some(JobOutcome::Lost | JobOutcome::Unknown) if !self.records().await?.has_started(&record.id) => {
+                self.resubmit(record).await
             }
-            Some(Fate::Ended) => Err(Refusal::refused(format!("`{name}` has ended, and Slurm has forgotten it"))
-                .hint("submit it again")),
-            None => Err(Refusal::refused(format!("`{name}` was never acknowledged")).hint("submit it again")),
-            Some(_) => Err(Refusal::refused(format!(
-                "`{name}` has started, and Slurm does not know how it ended: it may still run"
+            Some(JobOutcome::Ended) => Err(RequestError::refused(format!("`{name}` has ended, and Slurm has forgotten it"))
+                .hint("submit it anew")),
+            None => Err(RequestError::refused(format!("`{name}` was never acknowledged")).hint("submit it anew")),
+            Some(_) => Err(RequestError::refused(format!(
+                "`{name}` has started, and Slurm has no end of it: it may still be running"
             ))
-            .hint("`muster logs` shows what it wrote; submit it again when it does not run")),
+            .hint("`muster logs` shows its output; submit it anew if it is not running")),
         }
     }
 
-    /// Notes numbers that Slurm gave and no client heard, and closes what has ended, for jobs in
-    /// the rows.
-    async fn mark(&self, open: &[Record], rows: &[NativeJob]) -> Result<()> {
+    /// Records job numbers that Slurm gave and no client received, and closes the records of ended
+    /// jobs, for jobs in the rows.
+    async fn record_numbers(&self, open: &[SubmissionRecord], rows: &[NativeJob]) -> Result<()> {
         let records = self.records().await?;
         for record in open {
             let own = rows.iter().filter(|row| row.muster_id() == Some(record.id.as_str()));
             let own: Vec<NativeJob> = own.cloned().collect();
             match own.first() {
-                Some(_) if named::is_over(&own) => records.close(&record.id),
+                Some(_) if resolve::have_ended(&own) => records.close(&record.id),
                 Some(row) if record.number != Some(row.job()) => {
                     self.note(&record.id, row.job()).await?;
                 }
@@ -167,24 +173,26 @@ impl Slurm {
         Ok(())
     }
 
-    /// Now and then, beside a submission: closes what has ended and what never arrived, so that
-    /// lists need not look at it.
+    /// Closes the records of jobs that ended or never arrived, now and then beside a submission, so
+    /// that lists need not check them.
     pub(super) async fn tidy_records(&self) -> Result<()> {
         let records = self.records().await?;
-        if !records.is_due_to_look(BETWEEN_LOOKS) {
+        if !records.is_cleanup_due(CLEANUP_INTERVAL) {
             return Ok(());
         }
-        let (open, now) = (records.open(), self.now());
-        let rows = self.queue(Whose::User(self.settings.user.as_str())).await?;
-        self.mark(&open, &rows).await?;
-        let is_in =
-            |record: &Record| rows.iter().any(|row| row.muster_id() == Some(record.id.as_str()));
+        let open = records.open_jobs();
+        let now = self.now();
+        let rows = self.queue(JobSelection::User(self.settings.user.as_str())).await?;
+        self.record_numbers(&open, &rows).await?;
+        let is_in = |record: &SubmissionRecord| {
+            rows.iter().any(|row| row.muster_id() == Some(record.id.as_str()))
+        };
         let unheard = open.iter().filter(|record| record.number.is_none() && !is_in(record));
-        for record in unheard.filter(|record| has_had_its_time(record, now)) {
+        for record in unheard.filter(|record| has_passed_arrival(record, now)) {
             records.close(&record.id);
         }
-        for (record, fate) in self.fates(open, &rows).await? {
-            if fate == Fate::Ended {
+        for (record, fate) in self.outcomes(open, &rows).await? {
+            if fate == JobOutcome::Ended {
                 records.close(&record.id);
             }
         }
@@ -192,30 +200,32 @@ impl Slurm {
     }
 }
 
-/// True when a row of the accounting is of this very job, and not of another with its number.
-pub(super) fn is_of(row: &NativeJob, record: &Record) -> bool {
+/// Returns whether a row of the accounting is of this job, and not of another with its number.
+pub(super) fn is_of(row: &NativeJob, record: &SubmissionRecord) -> bool {
     match row.muster_id() {
         Some(id) => id == record.id,
         None => {
             let submitted = row.submitted.unwrap_or_default();
             let apart = submitted.since(record.submitted).max(record.submitted.since(submitted));
-            Some(row.job()) == record.number && row.name == record.name && apart <= SAME_INSTANT
+            Some(row.job()) == record.number
+                && row.name == record.name
+                && apart <= SUBMIT_TIME_TOLERANCE
         }
     }
 }
 
-/// True when this row of the accounting says no more of a job than that the controller forgot it: a
-/// controller that starts without its state has all that is open noted as cancelled, by no one and
-/// without a start. Slurm itself cancels jobs so that depend on others.
-pub(super) fn is_flushed(row: &NativeJob, record: &Record) -> bool {
+/// Returns whether a row of the accounting only shows that the controller forgot the job: a
+/// controller that starts without its state has all open jobs recorded as cancelled, by no user and
+/// without a start. Slurm itself cancels jobs in this way when their dependency can never be met.
+pub(super) fn is_lost_in_restart(row: &NativeJob, record: &SubmissionRecord) -> bool {
     record.is_plain
         && row.state.text() == "CANCELLED"
         && row.cancelled_by.is_none()
         && row.start.is_none()
 }
 
-fn has_had_its_time(record: &Record, now: Time) -> bool {
-    now.since(record.submitted) > ARRIVAL
+fn has_passed_arrival(record: &SubmissionRecord, now: Time) -> bool {
+    now.since(record.submitted) > ARRIVAL_TIMEOUT
 }
 
 #[cfg(test)]
@@ -253,7 +263,7 @@ mod tests {
             let separator = muster_backends::slurm::job::SEPARATOR.to_string();
             muster_backends::slurm::job::from_sacct(&fields.join(&separator)).swap_remove(0)
         };
-        let record = |is_plain: bool| Record {
+        let record = |is_plain: bool| SubmissionRecord {
             id: "a1".to_owned(),
             number: Some(7),
             before: Vec::new(),
@@ -268,15 +278,15 @@ mod tests {
             files: muster_model::OutputFiles::default(),
             checkpoint: None,
         };
-        assert!(is_flushed(&row("CANCELLED", "Unknown"), &record(true)));
-        assert!(!is_flushed(&row("CANCELLED", "Unknown"), &record(false)));
+        assert!(is_lost_in_restart(&row("CANCELLED", "Unknown"), &record(true)));
+        assert!(!is_lost_in_restart(&row("CANCELLED", "Unknown"), &record(false)));
         for (state, start) in [
             ("CANCELLED by 1000", "Unknown"),
             ("CANCELLED", "1795459685"),
             ("PENDING", "Unknown"),
             ("FAILED", "Unknown"),
         ] {
-            assert!(!is_flushed(&row(state, start), &record(true)), "{state} {start}");
+            assert!(!is_lost_in_restart(&row(state, start), &record(true)), "{state} {start}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! What would start a job now, tried on our own engine: Slurm's nodes, what runs on them and until
-//! when, and whoever is before the job are fed to it, and it tries the changes. Of limits it is
-//! told how many GPUs they leave. Nothing is claimed where its picture is not Slurm's: reservations
-//! it does not see.
+//! Finds changes with which a pending job would start now, by simulation in Muster's own engine: it
+//! is given Slurm's nodes, the running jobs with their ends, the jobs before this one, and the GPUs
+//! that limits leave. No change is reported where the engine's state differs from Slurm's;
+//! reservations are not modelled.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,29 +11,30 @@ use muster_backends::slurm::job::NativeJob;
 use muster_engine::Engine;
 use muster_model::job::{GpuRequest, Resources, TaskGroup};
 use muster_model::queue::Backfill;
-use muster_model::view::Change;
+use muster_model::view::JobChange;
 use muster_model::{
     Attempt, AttemptId, Bytes, CpuMilli, Decision, Device, DeviceSet, ElementId, Event, GpuMilli,
     JobId, JobSpec, NodeId, NodeSpec, Plan, QueueTree, Span, TaskPlacement, Time,
 };
 
-use super::headroom::Bound;
+use super::headroom::Headroom;
 
-/// Jobs before it that are looked at: each costs a pass, and those far before it decide little.
-const MOST_AHEAD: usize = 200;
+/// Maximum number of jobs before it that are simulated: each costs a pass, and those far before it
+/// matter little.
+const MAX_PENDING_BEFORE: usize = 200;
 const MINUTE: Span = Span::from_secs(60);
 
-/// Changes of which each alone would start the job now. `ahead` are those who wait before it, the
-/// first first; `bound` is what a limit leaves it, where one keeps it.
+/// Returns changes that would each start the job now. `ahead` are the pending jobs before it in
+/// order; `bound` is what a limit on the job leaves it.
 pub(super) fn sooner(
     row: &NativeJob,
-    bound: Option<Bound>,
+    bound: Option<Headroom>,
     all: &[NativeJob],
     ahead: &[&NativeJob],
     hosts: &[NativeNode],
     now: Time,
-) -> Vec<Change> {
-    // 1. Nodes of its partitions, with what runs on them.
+) -> Vec<JobChange> {
+    // 1. Build the nodes of its partitions, with the running jobs.
     let shares = |partition: &str| row.partition.split(',').any(|own| own == partition);
     let of_its: Vec<&NativeNode> = hosts
         .iter()
@@ -41,23 +42,24 @@ pub(super) fn sooner(
             host.takes_work() && host.partitions.iter().any(|partition| shares(partition))
         })
         .collect();
-    let Some(mut picture) = Picture::of(&of_its, now) else { return Vec::new() };
+    let Some(mut picture) = EngineReplica::of(&of_its, now) else { return Vec::new() };
     let is_there =
         all.iter().filter(|other| !other.nodes.is_empty() && !other.state.state(false).is_final());
-    if !is_there.into_iter().all(|other| picture.place(other)) || !picture.is_of(&of_its) {
+    if !is_there.into_iter().all(|other| picture.place(other)) || !picture.matches_usage(&of_its) {
         return Vec::new();
     }
-    // 2. Who is before it. Who could start and does not is held back by what is not seen here.
-    for other in ahead.iter().take(MOST_AHEAD).filter(|other| waits_for_room(other)) {
-        let Some(spec) = asked(other) else { continue };
+    // 2. Add the jobs before it. A job that could start and does not is held back by something that
+    // is not modelled.
+    for other in ahead.iter().take(MAX_PENDING_BEFORE).filter(|other| waits_for_resources(other)) {
+        let Some(spec) = job_of_row(other) else { continue };
         picture.submit(spec);
     }
-    // Planned starts of theirs are what a shorter job could end before.
+    // A shorter job can be backfilled before their planned starts.
     picture.engine.plan(now);
-    // 3. The changes that it would start with. If it would start as it is, Slurm knows a reason
-    //    that the engine does not.
-    let Some(spec) = asked(row) else { return Vec::new() };
-    // What is planned by Slurm itself is not to be reached either.
+    // 3. Collect the changes. If the job would start unchanged, Slurm has a reason that the engine
+    // does not model.
+    let Some(spec) = job_of_row(row) else { return Vec::new() };
+    // Starts planned by Slurm must not be delayed either.
     let planned = ahead.iter().filter_map(|other| other.start).min().map(|start| start.since(now));
     let found = match bound {
         None => picture
@@ -66,8 +68,11 @@ pub(super) fn sooner(
             .filter_map(|change| ends_before(change, None))
             .collect(),
         Some(bound) => {
-            let tried = within(&spec, bound);
-            tried.iter().filter_map(|(spec, change)| picture.with(spec, change)).collect::<Vec<_>>()
+            let tried = variants_within(&spec, bound);
+            tried
+                .iter()
+                .filter_map(|(spec, change)| picture.change_that_starts(spec, change))
+                .collect::<Vec<_>>()
         }
     };
     found
@@ -76,66 +81,68 @@ pub(super) fn sooner(
         .collect()
 }
 
-/// A time limit in whole minutes, as Slurm counts, that ends a minute before what comes then: it
-/// keeps nodes from the minute of a planned start on, and looks at the queue now and then. Without
-/// an instant, before the end of the limit itself.
-fn ends_before(change: Change, then: Option<Span>) -> Option<Change> {
-    let Change::TimeLimit { limit } = change else { return Some(change) };
+/// Rounds a time limit down to whole minutes, as Slurm counts, and to a minute before the next
+/// planned start: Slurm reserves nodes from the minute of a planned start, and schedules at
+/// intervals. Without a planned start the limit itself is the bound.
+fn ends_before(change: JobChange, then: Option<Span>) -> Option<JobChange> {
+    let JobChange::TimeLimit { limit } = change else { return Some(change) };
     let limit = limit.0.min(then.unwrap_or(limit).0.saturating_sub(MINUTE.0)) / MINUTE.0 * MINUTE.0;
-    (limit > 0).then_some(Change::TimeLimit { limit: Span(limit) })
+    (limit > 0).then_some(JobChange::TimeLimit { limit: Span(limit) })
 }
 
-/// Nothing but room and turn keeps it.
-pub(super) fn waits_for_room(row: &NativeJob) -> bool {
+/// Returns whether the job waits only for resources and its priority.
+pub(super) fn waits_for_resources(row: &NativeJob) -> bool {
     matches!(row.reason.as_str(), "" | "None" | "Priority" | "Resources")
 }
 
-/// The largest jobs like it that a limit does not keep, each with the change that makes it.
-fn within(spec: &JobSpec, bound: Bound) -> Vec<(JobSpec, Change)> {
+/// Returns the largest variants of the job that the limit permits, each with its change.
+fn variants_within(spec: &JobSpec, bound: Headroom) -> Vec<(JobSpec, JobChange)> {
     let [group] = &spec.groups[..] else { return Vec::new() };
-    let (nodes, each) = (group.max_tasks, group.task.gpu.devices);
+    let nodes = group.max_tasks;
+    let each = group.task.gpu.devices;
     let fewer_nodes = |fewer: Option<u32>| {
         let fewer = fewer.filter(|fewer| (1..nodes).contains(fewer))?;
         let mut group = TaskGroup::of("main", fewer, group.task.clone());
         group.tasks_per_node = Some(1);
-        Some((JobSpec { groups: vec![group], ..spec.clone() }, Change::Nodes { nodes: fewer }))
+        Some((JobSpec { groups: vec![group], ..spec.clone() }, JobChange::Nodes { nodes: fewer }))
     };
     let fewer_gpus = |fewer: Option<u32>| {
         let fewer = fewer.filter(|fewer| (1..each).contains(fewer))?;
         let mut group = group.clone();
         group.task.gpu.devices = fewer;
-        let change = Change::GpusPerTask { gpus: fewer, per_node: Some(fewer) };
+        let change = JobChange::GpusPerTask { gpus: fewer, per_node: Some(fewer) };
         Some((JobSpec { groups: vec![group], ..spec.clone() }, change))
     };
-    let shorter =
-        |limit| (JobSpec { time_limit: Some(limit), ..spec.clone() }, Change::TimeLimit { limit });
+    let shorter = |limit| {
+        (JobSpec { time_limit: Some(limit), ..spec.clone() }, JobChange::TimeLimit { limit })
+    };
     match bound {
-        Bound::Gpus(gpus) => {
+        Headroom::Gpus(gpus) => {
             let found = [fewer_nodes(gpus.checked_div(each)), fewer_gpus(gpus.checked_div(nodes))];
             found.into_iter().flatten().collect()
         }
-        Bound::Nodes(nodes) => fewer_nodes(Some(nodes)).into_iter().collect(),
-        Bound::Time(limit) => vec![shorter(limit)],
+        Headroom::Nodes(nodes) => fewer_nodes(Some(nodes)).into_iter().collect(),
+        Headroom::Time(limit) => vec![shorter(limit)],
     }
 }
 
-/// An engine that knows what Slurm said.
-struct Picture {
+/// Engine with the state of Slurm's cluster.
+struct EngineReplica {
     engine: Engine,
     nodes: BTreeMap<String, NodeId>,
     now: Time,
     last: u64,
 }
 
-impl Picture {
+impl EngineReplica {
     fn of(hosts: &[&NativeNode], now: Time) -> Option<Self> {
-        // As Slurm's backfill: everybody before it has a planned start.
-        let backfill = Backfill::Conservative { depth: MOST_AHEAD as u32 };
+        // As in Slurm's backfill, every job before it has a planned start.
+        let backfill = Backfill::Conservative { depth: MAX_PENDING_BEFORE as u32 };
         let mut engine = Engine::new(QueueTree { backfill, ..QueueTree::single() }).ok()?;
         let mut nodes = BTreeMap::new();
         for (at, host) in hosts.iter().enumerate() {
             let event = Event::NodeJoined(Box::new(node(host)));
-            engine.judge(&event).ok()?;
+            engine.validate(&event).ok()?;
             engine.apply(now, &event);
             nodes.insert(host.name.clone(), NodeId(u32::try_from(at).ok()?));
         }
@@ -145,16 +152,16 @@ impl Picture {
     fn submit(&mut self, spec: JobSpec) -> Option<JobId> {
         let job = JobId(self.last + 1);
         let event = Event::Submitted { job, spec: Arc::new(spec) };
-        self.engine.judge(&event).ok()?;
+        self.engine.validate(&event).ok()?;
         self.engine.apply(self.now, &event);
         self.last = job.0;
         Some(job)
     }
 
-    /// Puts a job where Slurm has it. False when that does not fit: then this is another cluster
-    /// than Slurm's.
+    /// Places a job where Slurm has it. Returns false where it does not fit: then the engine's
+    /// state is not Slurm's.
     fn place(&mut self, row: &NativeJob) -> bool {
-        // 1. Its part on each node that is looked at.
+        // 1. Collect its part on each of the nodes.
         let names = muster_spec::expand_names(&row.nodes).unwrap_or_default();
         let count = u32::try_from(names.len()).unwrap_or(u32::MAX).max(1);
         let mut groups: Vec<TaskGroup> = Vec::new();
@@ -175,13 +182,13 @@ impl Picture {
             groups.push(TaskGroup::of(
                 name.as_str(),
                 1,
-                part(row.cpus, &row.tres_held, gpus, count),
+                part(row.cpus, &row.tres_allocated, gpus, count),
             ));
         }
         if groups.is_empty() {
             return true;
         }
-        // 2. As the start of a job that has so long to run as it still may.
+        // 2. Start it with its remaining time.
         let rest = row.end.map(|end| Span(end.0.saturating_sub(self.now.0).max(1000)));
         let spec =
             JobSpec { time_limit: rest, ..JobSpec::plain(row.name.as_str(), "slurm", groups) };
@@ -196,33 +203,34 @@ impl Picture {
         fits
     }
 
-    /// Changes of which each alone would start the job now.
-    fn changes(&mut self, spec: &JobSpec) -> Vec<Change> {
-        let shown = |change: &Change| {
+    /// Returns changes that would each start the job now.
+    fn changes(&mut self, spec: &JobSpec) -> Vec<JobChange> {
+        let shown = |change: &JobChange| {
             matches!(
                 change,
-                Change::Tasks { .. }
-                    | Change::Nodes { .. }
-                    | Change::GpusPerTask { .. }
-                    | Change::TimeLimit { .. }
+                JobChange::Tasks { .. }
+                    | JobChange::Nodes { .. }
+                    | JobChange::GpusPerTask { .. }
+                    | JobChange::TimeLimit { .. }
             )
         };
         self.engine.explain_submission(self.now, spec).sooner.into_iter().filter(shown).collect()
     }
 
-    /// The change that made this job, if it would start now; else a larger one of the same kind.
-    fn with(&mut self, spec: &JobSpec, change: &Change) -> Option<Change> {
+    /// Returns the change that made this variant if it would start now, else a larger change of the
+    /// same kind.
+    fn change_that_starts(&mut self, spec: &JobSpec, change: &JobChange) -> Option<JobChange> {
         let explained = self.engine.explain_submission(self.now, spec);
         if explained.reasons.is_empty() && explained.eta.is_some_and(|eta| eta.start <= self.now) {
             return Some(change.clone());
         }
         let is_kind =
-            |other: &Change| std::mem::discriminant(other) == std::mem::discriminant(change);
+            |other: &JobChange| std::mem::discriminant(other) == std::mem::discriminant(change);
         explained.sooner.into_iter().find(is_kind).and_then(|change| ends_before(change, None))
     }
 
-    /// The same GPUs are free here and there.
-    fn is_of(&self, hosts: &[&NativeNode]) -> bool {
+    /// Returns whether the engine and Slurm have the same number of free GPUs on each node.
+    fn matches_usage(&self, hosts: &[&NativeNode]) -> bool {
         let views = self.engine.nodes();
         hosts.iter().all(|host| {
             let view = views.iter().find(|view| view.name.as_str() == host.name);
@@ -254,7 +262,7 @@ fn node(host: &NativeNode) -> NodeSpec {
     }
 }
 
-/// What a job holds on one of so many parts.
+/// Returns the job's resources on one of `parts` equal parts.
 fn part(cpus: u32, tres: &str, gpus: u32, parts: u32) -> Resources {
     Resources {
         gpu: GpuRequest::whole(gpus),
@@ -264,19 +272,20 @@ fn part(cpus: u32, tres: &str, gpus: u32, parts: u32) -> Resources {
     }
 }
 
-/// What a waiting job asks for, as a job of ours; `None` where Slurm does not say enough.
-fn asked(row: &NativeJob) -> Option<JobSpec> {
-    let (nodes, gpus) = (row.node_count.max(1), NativeJob::gpus_of(&row.tres_asked));
-    // What does not come out even goes anywhere, and how Slurm would divide it is not said.
+/// Builds a job from a pending row's request; `None` where Slurm's answer is incomplete.
+fn job_of_row(row: &NativeJob) -> Option<JobSpec> {
+    let nodes = row.node_count.max(1);
+    let gpus = NativeJob::gpus_of(&row.tres_requested);
+    // GPUs that the nodes do not divide evenly have no known distribution.
     if !gpus.is_multiple_of(nodes) {
         return None;
     }
     let mut group =
-        TaskGroup::of("main", nodes, part(row.cpus, &row.tres_asked, gpus / nodes, nodes));
+        TaskGroup::of("main", nodes, part(row.cpus, &row.tres_requested, gpus / nodes, nodes));
     group.tasks_per_node = Some(1);
     let kind = |part: &str| Some(part.strip_prefix("gres/gpu:")?.split('=').next()?.to_owned());
     group.task.gpu.models =
-        row.tres_asked.split(',').filter_map(kind).map(|kind| kind.as_str().into()).collect();
+        row.tres_requested.split(',').filter_map(kind).map(|kind| kind.as_str().into()).collect();
     Some(JobSpec {
         time_limit: row.time_limit,
         ..JobSpec::plain(row.name.as_str(), "slurm", vec![group])
@@ -292,7 +301,7 @@ mod tests {
     const NOW: Time = Time(1_000_000);
     const HOUR: u64 = 3_600_000;
 
-    /// Four nodes with 8 GPUs, of which the first so many are held.
+    /// Returns four nodes with 8 GPUs, of which the first `held` are in use.
     fn hosts(held: u32) -> Vec<NativeNode> {
         let host = |at: u32| NativeNode {
             name: format!("n{at}"),
@@ -316,7 +325,7 @@ mod tests {
             reason: "Resources".to_owned(),
             node_count: nodes,
             cpus: 8 * nodes,
-            tres_asked: format!(
+            tres_requested: format!(
                 "cpu={},mem={}G,node={nodes},billing=1,gres/gpu={}",
                 8 * nodes,
                 64 * nodes,
@@ -327,7 +336,7 @@ mod tests {
         }
     }
 
-    /// On the first two nodes, for an hour more.
+    /// Returns a job on the first two nodes with one hour left.
     fn running() -> NativeJob {
         NativeJob {
             id: 1,
@@ -337,7 +346,7 @@ mod tests {
             nodes: "n[1-2]".to_owned(),
             node_count: 2,
             cpus: 128,
-            tres_held: "cpu=128,mem=1T,node=2,gres/gpu=16".to_owned(),
+            tres_allocated: "cpu=128,mem=1T,node=2,gres/gpu=16".to_owned(),
             gres_by_node: vec!["gpu:h100:8(IDX:0-7)".to_owned(); 2],
             end: Some(Time(NOW.0 + HOUR)),
             ..NativeJob::default()
@@ -347,7 +356,7 @@ mod tests {
     #[test]
     fn fewer_nodes_start_now() {
         let changes = sooner(&waiting(3, 5), None, &[running()], &[], &hosts(2), NOW);
-        assert_eq!(changes, [Change::Nodes { nodes: 2 }]);
+        assert_eq!(changes, [JobChange::Nodes { nodes: 2 }]);
     }
 
     #[test]
@@ -355,7 +364,7 @@ mod tests {
         let first = NativeJob { id: 8, ..waiting(4, 5) };
         let changes =
             sooner(&waiting(2, 5), None, &[running(), first.clone()], &[&first], &hosts(2), NOW);
-        let [Change::TimeLimit { limit }] = changes.as_slice() else { panic!("{changes:?}") };
+        let [JobChange::TimeLimit { limit }] = changes.as_slice() else { panic!("{changes:?}") };
         assert!(
             limit.0.is_multiple_of(60_000) && (HOUR - 180_000..=HOUR - 60_000).contains(&limit.0),
             "{limit}"
@@ -371,8 +380,8 @@ mod tests {
             &hosts(2),
             NOW,
         );
-        assert_eq!(changes, [Change::TimeLimit { limit: Span(HOUR / 2 - 60_000) }]);
-        // Who waits for more than room does not stand in its way.
+        assert_eq!(changes, [JobChange::TimeLimit { limit: Span(HOUR / 2 - 60_000) }]);
+        // A job that waits for a limit does not reserve nodes.
         let held = NativeJob { reason: "QOSMaxGRESPerUser".to_owned(), ..first };
         assert_eq!(
             sooner(&waiting(2, 5), None, &[running(), held.clone()], &[&held], &hosts(2), NOW),
@@ -382,16 +391,16 @@ mod tests {
 
     #[test]
     fn a_job_that_a_limit_keeps_is_made_as_small_as_the_limit_and_the_nodes_want() {
-        // 32 GPUs are asked for, 16 are free on two nodes.
+        // 32 GPUs are requested, 16 are free on two nodes.
         let changes = |left| {
-            sooner(&waiting(4, 5), Some(Bound::Gpus(left)), &[running()], &[], &hosts(2), NOW)
+            sooner(&waiting(4, 5), Some(Headroom::Gpus(left)), &[running()], &[], &hosts(2), NOW)
         };
-        assert_eq!(changes(10), [Change::Nodes { nodes: 1 }]);
-        assert_eq!(changes(24), [Change::Nodes { nodes: 2 }]);
+        assert_eq!(changes(10), [JobChange::Nodes { nodes: 1 }]);
+        assert_eq!(changes(24), [JobChange::Nodes { nodes: 2 }]);
         assert_eq!(changes(3), []);
-        let free = sooner(&waiting(4, 5), Some(Bound::Gpus(10)), &[], &[], &hosts(0), NOW);
-        let fewer_gpus = Change::GpusPerTask { gpus: 2, per_node: Some(2) };
-        assert_eq!(free, [Change::Nodes { nodes: 1 }, fewer_gpus]);
+        let free = sooner(&waiting(4, 5), Some(Headroom::Gpus(10)), &[], &[], &hosts(0), NOW);
+        let fewer_gpus = JobChange::GpusPerTask { gpus: 2, per_node: Some(2) };
+        assert_eq!(free, [JobChange::Nodes { nodes: 1 }, fewer_gpus]);
     }
 
     #[test]
@@ -400,7 +409,7 @@ mod tests {
             let all = [running(), first.clone()];
             sooner(
                 &waiting(2, 5),
-                Some(Bound::Time(Span(HOUR / 3))),
+                Some(Headroom::Time(Span(HOUR / 3))),
                 &all,
                 &[first],
                 &hosts(2),
@@ -408,16 +417,16 @@ mod tests {
             )
         };
         let first = NativeJob { id: 8, ..waiting(4, 5) };
-        assert_eq!(changes(&first), [Change::TimeLimit { limit: Span(HOUR / 3) }]);
+        assert_eq!(changes(&first), [JobChange::TimeLimit { limit: Span(HOUR / 3) }]);
         let soon = NativeJob { start: Some(Time(NOW.0 + HOUR / 4)), ..first };
-        assert_eq!(changes(&soon), [Change::TimeLimit { limit: Span(HOUR / 4 - 60_000) }]);
+        assert_eq!(changes(&soon), [JobChange::TimeLimit { limit: Span(HOUR / 4 - 60_000) }]);
     }
 
     #[test]
     fn nothing_is_claimed_of_a_picture_that_is_not_slurms() {
-        // A third node is held, and nobody says by whom.
+        // A third node is in use by an unknown job.
         assert_eq!(sooner(&waiting(3, 5), None, &[running()], &[], &hosts(3), NOW), []);
-        // Two hold the same.
+        // Two jobs hold the same devices.
         assert_eq!(sooner(&waiting(3, 5), None, &[running(), running()], &[], &hosts(2), NOW), []);
     }
 }

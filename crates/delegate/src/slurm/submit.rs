@@ -1,91 +1,96 @@
-//! Submission: text in, numbers of Slurm out; all documents of a request or none. Each becomes one
-//! native job, submitted as the caller, with Muster's id in its comment: what was acknowledged and
-//! lost can be told from what never arrived.
+//! Submission of a job file: all documents of a request are submitted, or none. Each becomes one
+//! native job, submitted as the caller, with Muster's id in its comment, so that an acknowledged
+//! and lost job can be distinguished from one that never arrived.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path};
 use std::time::{Duration, Instant};
 
 use muster_api::types::{SubmitRequest, SubmitResponse, Submitted};
-use muster_backends::slurm::script::{self, Kept, Script, Source};
+use muster_backends::slurm::script::{self, GeneratedScript, JobDirectory, ScriptInput};
 use muster_backends::slurm::tool::ToolError;
 use muster_backends::slurm::variables::overruling;
-use muster_model::payload::Command;
-use muster_model::{Dependency, JobId, JobSpec, Kind, QueueName, Time};
-use muster_spec::{Checked, Site};
+use muster_model::payload::TaskCommand;
+use muster_model::{Dependency, JobId, JobSpec, QueueName, Time, WorkloadKind};
+use muster_spec::{CheckedJob, SubmissionSite};
 
-use super::queue::Whose;
-use super::record::Record;
-use super::{Refusal, Result, Slurm};
+use super::queue::JobSelection;
+use super::record::SubmissionRecord;
+use super::{RequestError, Result, SlurmScheduler};
 
-/// How long a submission waits for a controller that does not answer.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Time for which a submission waits for a controller that does not answer.
+const SUBMIT_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long a call that is under way may take after its user withdrew the submission: a controller
-/// that is there answers sooner.
-const AFTER_WITHDRAWAL: Duration = Duration::from_secs(5);
+/// Time for a call in progress to finish after the user withdrew the submission: a controller that
+/// is up answers sooner.
+const WITHDRAWAL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Characters of an id: enough of the request's key to be the only one, and the document's place.
+/// Number of characters of the request's key in a job id, enough to be unique; the document's index
+/// follows.
 const KEY_CHARACTERS: usize = 24;
 
-/// A document that is ready to be handed on, but for the numbers of those that it waits for.
-struct Ready {
+/// Document ready for submission, except for the numbers of its dependencies.
+struct PreparedJob {
     id: String,
-    checked: Checked,
+    checked: CheckedJob,
     spec: JobSpec,
     workdir: String,
 }
 
-impl Slurm {
+impl SlurmScheduler {
     /// Submits every document of a request.
     pub(super) async fn submit(&self, request: SubmitRequest) -> Result<SubmitResponse> {
-        // 1. Text to checked jobs.
+        // 1. Parse and check the documents.
         let nowhere = QueueName::from("default");
         let documents =
             muster_spec::parse(&request.source, request.file.as_deref(), &request.overrides)?;
-        let site = Site::unknown(self.settings.user.clone(), &nowhere);
+        let site = SubmissionSite::unknown(self.settings.user.clone(), &nowhere);
         let checked = muster_spec::check_all(&documents, &site)?;
         if request.interactive {
-            return Err(Refusal::refused("a terminal from its start on is not had through sbatch")
-                .hint(
-                    "submit it without -it, and `muster attach JOB` once it runs; or `srun --pty`",
-                ));
+            return Err(RequestError::refused("sbatch jobs cannot have a terminal").hint(
+                "submit without -it and use `muster attach JOB` once it runs, or use `srun --pty`",
+            ));
         }
         let now = self.now();
-        let mut ready: Vec<Ready> = checked
+        let mut ready: Vec<PreparedJob> = checked
             .into_iter()
             .enumerate()
             .map(|(nth, checked)| ready(&request, nth, checked, now))
             .collect();
         for one in &mut ready {
-            one.spec.after = self.still_open(&one.spec.after).await?;
+            one.spec.after = self.open_dependencies(&one.spec.after).await?;
         }
-        // 2. Scripts: what one of them cannot have refuses them all, before any is handed on.
+        // 2. Generate all scripts first: one that Slurm cannot run rejects the whole request.
         let scripts = ready.iter().map(|one| self.script(one, &[], now));
         let mut scripts = futures_util::future::try_join_all(scripts).await?;
         let warnings = warnings(&ready, &scripts);
         if request.dry_run {
             return Ok(response(&ready, &vec![0; ready.len()], warnings, Some(&scripts)));
         }
-        // 3. Handed on in order, since later ones may wait for earlier ones.
+        // 3. Submit in order, since later documents may depend on earlier ones.
         self.name_cluster().await?;
         let mut numbers: Vec<u64> = Vec::new();
         for (one, script) in ready.iter().zip(&mut scripts) {
             if !one.checked.after_documents.is_empty() {
                 *script = self.script(one, &numbers, now).await?;
             }
-            match self.hand_on(one, script, now).await {
+            match self.submit_script(one, script, now).await {
                 Ok(number) => numbers.push(number),
-                Err(refusal) => return Err(self.take_back(&numbers, refusal).await),
+                Err(refusal) => return Err(self.cancel_submitted(&numbers, refusal).await),
             }
         }
-        // What fails here is done by the next submission.
+        // A failure here is repeated by the next submission.
         let _ = self.tidy_records().await;
         Ok(response(&ready, &numbers, warnings, None))
     }
 
-    /// The script of a document; `numbers` are those of the documents before it.
-    async fn script(&self, one: &Ready, numbers: &[u64], now: Time) -> Result<Script> {
+    /// Generates the script of a document; `numbers` are those of the documents before it.
+    async fn script(
+        &self,
+        one: &PreparedJob,
+        numbers: &[u64],
+        now: Time,
+    ) -> Result<GeneratedScript> {
         let mut spec = one.spec.clone();
         spec.after.extend(one.checked.after_documents.iter().map(|(kind, nth)| Dependency {
             kind: *kind,
@@ -93,21 +98,21 @@ impl Slurm {
         }));
         let dir = self.records().await?.dir(&one.id);
         let program = self.settings.program.to_string_lossy();
-        let source = Source {
+        let source = ScriptInput {
             spec: &spec,
             commands: &one.checked.commands,
             env: &one.checked.env,
             workdir: Some(&one.workdir),
             files: &one.checked.files,
             slurm: &one.checked.slurm,
-            kept: Some(Kept { id: &one.id, dir: &dir.to_string_lossy() }),
+            directory: Some(JobDirectory { id: &one.id, dir: &dir.to_string_lossy() }),
             verify: one.checked.verify.then_some(&*program),
             now,
         };
         script::render(&source).map_err(|unfit| {
             let what: Vec<&str> = unfit.iter().map(|one| one.what.as_str()).collect();
-            let refusal = Refusal::refused(format!(
-                "Slurm cannot have `{}` as it is: {}",
+            let refusal = RequestError::refused(format!(
+                "Slurm cannot run `{}` as written: {}",
                 spec.name,
                 what.join("; ")
             ));
@@ -115,8 +120,13 @@ impl Slurm {
         })
     }
 
-    /// Gives a script to sbatch, unless this very submission has been given to it before.
-    async fn hand_on(&self, one: &Ready, script: &Script, now: Time) -> Result<u64> {
+    /// Submits a script with sbatch, unless the same request has submitted it before.
+    async fn submit_script(
+        &self,
+        one: &PreparedJob,
+        script: &GeneratedScript,
+        now: Time,
+    ) -> Result<u64> {
         let records = self.records().await?;
         // 1. The same key is the same submission.
         let before = records.get(&one.id);
@@ -129,10 +139,10 @@ impl Slurm {
             return self.note(&one.id, number).await;
         }
         if self.is_withdrawn() {
-            return Err(Refusal::interrupted("withdrawn: nothing was submitted"));
+            return Err(RequestError::interrupted("withdrawn: nothing was submitted"));
         }
-        // 2. Kept first: what was handed on and not answered can be looked for.
-        let record = Record {
+        // 2. Record it first, so that an unanswered submission can be found.
+        let record = SubmissionRecord {
             id: one.id.clone(),
             number: None,
             before: Vec::new(),
@@ -158,16 +168,17 @@ impl Slurm {
             checkpoint: one.spec.checkpoint,
         };
         let kept = |error: std::io::Error| {
-            Refusal::internal(format!(
+            RequestError::internal(format!(
                 "cannot write into {}: {error}",
                 records.dir(&one.id).display()
             ))
-            .hint("$MUSTER_HOME names another folder; every node must see it")
+            .hint("set $MUSTER_HOME to a directory that every node sees")
         };
         records.keep(&record, &script.text).map_err(kept)?;
-        // 3. sbatch. What is not acknowledged is withdrawn: nothing of it starts later.
+        // 3. Run sbatch. An unacknowledged submission is withdrawn, so that none of it starts
+        // later.
         match self.sbatch(&one.id).await {
-            Ok(number) if self.is_withdrawn() => Err(self.undo(&one.id, number).await),
+            Ok(number) if self.is_withdrawn() => Err(self.cancel_withdrawn(&one.id, number).await),
             Ok(number) => self.note(&one.id, number).await,
             Err(refusal) => {
                 records.withdraw(&one.id).map_err(kept)?;
@@ -176,29 +187,29 @@ impl Slurm {
         }
     }
 
-    /// Cancels what was handed on while its user withdrew it.
-    async fn undo(&self, id: &str, number: u64) -> Refusal {
+    /// Cancels a job that was submitted while its user withdrew it.
+    async fn cancel_withdrawn(&self, id: &str, number: u64) -> RequestError {
         let withdrawn = match self.records().await {
             Ok(records) => records.withdraw(id).is_ok(),
             Err(_) => false,
         };
         let cancelled = self.tools().output("scancel", &[&number.to_string()]).await;
         match (cancelled, withdrawn) {
-            (Ok(_), _) => Refusal::interrupted(format!("withdrawn: job {number} was cancelled again, and nothing was submitted")),
-            (Err(_), true) => Refusal::interrupted(format!(
-                "withdrawn: Slurm has taken it as job {number} and does not answer; when that starts it runs nothing"
+            (Ok(_), _) => RequestError::interrupted(format!("withdrawn: job {number} was cancelled, and nothing was submitted")),
+            (Err(_), true) => RequestError::interrupted(format!(
+                "withdrawn: Slurm accepted it as job {number} and does not answer; the job will run nothing when it starts"
             ))
-            .hint(format!("`scancel {number}` takes it out of the queue")),
-            (Err(error), false) => Refusal::interrupted(format!("job {number} was submitted, and could not be withdrawn: {error}"))
-                .hint(format!("`muster cancel {number}` ends it")),
+            .hint(format!("`scancel {number}` removes it from the queue")),
+            (Err(error), false) => RequestError::interrupted(format!("job {number} was submitted and could not be withdrawn: {error}"))
+                .hint(format!("cancel it with `muster cancel {number}`")),
         }
     }
 
-    /// Gives a kept script to sbatch until Slurm has answered: while no controller is there, it is
-    /// asked again. What was not answered may have arrived all the same, and is looked for first.
+    /// Submits a recorded script with sbatch, and retries while the controller is down. An
+    /// unanswered submission may have arrived, so the queue is searched for it first.
     pub(super) async fn sbatch(&self, id: &str) -> Result<u64> {
         let records = self.records().await?;
-        // One at a time, and who comes second finds what the first has got.
+        // One submission at a time: the second finds the number that the first received.
         let _one = records.lock(id).await;
         let is_first = records
             .get(id)
@@ -208,14 +219,15 @@ impl Slurm {
         }
         let path = records.script(id);
         let path = path.to_string_lossy();
-        // Options stand in the script: variables of this environment must not overrule them, nor
-        // those of a job that this runs in.
+        // The options are in the script: variables of this environment, or of a job that this runs
+        // in, must not override them.
         let record = records.get(id);
         let set = record.iter().flat_map(|record| &record.without).cloned();
         let own = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         let own = own.filter(|name| name.starts_with("SLURM_") && name != "SLURM_CONF");
         let without: Vec<String> = set.chain(own).collect();
-        let (deadline, mut has_said) = (Instant::now() + PATIENCE, false);
+        let deadline = Instant::now() + SUBMIT_TIMEOUT;
+        let mut has_said = false;
         loop {
             let args = ["--parsable", &*path];
             let attempt = self.tools().detached(&without, "sbatch", &args);
@@ -224,8 +236,8 @@ impl Slurm {
                     let number =
                         answer.trim().split(';').next().and_then(|number| number.parse().ok());
                     return number.ok_or_else(|| {
-                        Refusal::internal(format!(
-                            "sbatch answered `{}`, which is no number",
+                        RequestError::internal(format!(
+                            "sbatch answered `{}`, which is not a job number",
                             answer.trim()
                         ))
                     });
@@ -234,20 +246,20 @@ impl Slurm {
                 Some(Err(ToolError::Failed { message, .. })) => {
                     return match self.find(id).await {
                         Ok(Some(number)) => Ok(number),
-                        _ => Err(refused(&message)),
+                        _ => Err(sbatch_error(&message)),
                     };
                 }
                 Some(Err(error)) => return Err(error.into()),
-                None => return Err(Refusal::interrupted("withdrawn: nothing was submitted")),
+                None => return Err(RequestError::interrupted("withdrawn: nothing was submitted")),
             };
             if self.is_withdrawn() {
-                return Err(Refusal::interrupted(
+                return Err(RequestError::interrupted(
                     "withdrawn: Slurm does not answer, and nothing was submitted",
                 ));
             }
             if !has_said {
                 has_said = true;
-                let secs = PATIENCE.as_secs();
+                let secs = SUBMIT_TIMEOUT.as_secs();
                 (self.settings.warn)(&format!(
                     "Slurm does not answer ({error}); trying for {secs}s, Ctrl-C withdraws it"
                 ));
@@ -256,57 +268,60 @@ impl Slurm {
                 return Ok(number);
             }
             if Instant::now() >= deadline {
-                return Err(Refusal::from(error)
-                    .hint("nothing was submitted; submit it again once Slurm answers"));
+                return Err(RequestError::from(error)
+                    .hint("nothing was submitted; retry once Slurm answers"));
             }
             tokio::select! {
-                () = tokio::time::sleep(self.settings.look_again) => {}
-                () = self.withdrawal() => {}
+                () = tokio::time::sleep(self.settings.poll_interval) => {}
+                () = self.wait_for_withdrawal() => {}
             }
         }
     }
 
-    /// What comes of it; `None` where its user withdrew the submission, and it did not end in time
-    /// after that.
+    /// Returns the result of an attempt; `None` where the user withdrew the submission and the
+    /// attempt did not finish soon after.
     async fn unless_withdrawn<T>(&self, attempt: impl Future<Output = T>) -> Option<T> {
         tokio::pin!(attempt);
         tokio::select! {
             answer = &mut attempt => return Some(answer),
-            () = self.withdrawal() => {}
+            () = self.wait_for_withdrawal() => {}
         }
-        // What is under way is let arrive, so that it can be cancelled by its number.
-        tokio::time::timeout(AFTER_WITHDRAWAL, attempt).await.ok()
+        // The call in progress is given time to finish, so that the job can be cancelled by number.
+        tokio::time::timeout(WITHDRAWAL_TIMEOUT, attempt).await.ok()
     }
 
-    /// Writes down the number that Slurm gave.
+    /// Records the number that Slurm gave.
     pub(super) async fn note(&self, id: &str, number: u64) -> Result<u64> {
         let records = self.records().await?;
         if let Some(mut record) = records.get(id) {
             record.before.extend(record.number.filter(|before| *before != number));
-            let noted =
-                records.save(&Record { number: Some(number), submitted: self.now(), ..record });
+            let noted = records.save(&SubmissionRecord {
+                number: Some(number),
+                submitted: self.now(),
+                ..record
+            });
             noted.map_err(|error| {
-                Refusal::internal(format!("job {number} is not noted: {error}"))
+                RequestError::internal(format!("cannot record job {number}: {error}"))
             })?;
         }
         Ok(number)
     }
 
-    /// The number of the job that carries this id.
+    /// Returns the number of the job with this id in its comment.
     async fn find(&self, id: &str) -> Result<Option<u64>> {
-        let rows = self.queue(Whose::User(self.settings.user.as_str())).await?;
+        let rows = self.queue(JobSelection::User(self.settings.user.as_str())).await?;
         Ok(rows.iter().find(|row| row.muster_id() == Some(id)).map(|row| row.job()))
     }
 
-    /// All documents or none: what was handed on before one was refused is cancelled.
-    async fn take_back(&self, numbers: &[u64], refusal: Refusal) -> Refusal {
+    /// Cancels the documents submitted before one was rejected.
+    async fn cancel_submitted(&self, numbers: &[u64], refusal: RequestError) -> RequestError {
         if numbers.is_empty() {
             return refusal;
         }
         let words: Vec<String> = numbers.iter().map(u64::to_string).collect();
         let args: Vec<&str> = words.iter().map(String::as_str).collect();
         let list = words.join(" ");
-        // What cannot be cancelled now runs nothing when it starts.
+        // A job that cannot be cancelled now runs nothing when it starts.
         if let Ok(records) = self.records().await {
             let ids = numbers.iter().filter_map(|number| records.of_number(*number));
             ids.for_each(|record| {
@@ -315,16 +330,16 @@ impl Slurm {
         }
         match self.tools().output("scancel", &args).await {
             Ok(_) => {
-                refusal.hint(format!("of the same text, {list} were submitted before it and cancelled again"))
+                refusal.hint(format!("{list} of the same job file had been submitted before and were cancelled"))
             }
             Err(error) => refusal.hint(format!(
-                "of the same text, {list} were submitted before it; they could not be cancelled and run nothing when they start: {error}"
+                "{list} of the same job file had been submitted before and could not be cancelled: {error}; they will run nothing when they start"
             )),
         }
     }
 }
 
-fn ready(request: &SubmitRequest, nth: usize, checked: Checked, now: Time) -> Ready {
+fn ready(request: &SubmitRequest, nth: usize, checked: CheckedJob, now: Time) -> PreparedJob {
     let key: String =
         request.key.chars().filter(char::is_ascii_alphanumeric).take(KEY_CHARACTERS).collect();
     let begin = checked.begin.map(|begin| begin.at(now)).or(checked.spec.begin);
@@ -332,7 +347,7 @@ fn ready(request: &SubmitRequest, nth: usize, checked: Checked, now: Time) -> Re
     let workdir = checked.workdir.as_ref().map_or_else(|| base.to_owned(), |dir| base.join(dir));
     let workdir: std::path::PathBuf =
         workdir.components().filter(|part| *part != Component::CurDir).collect();
-    Ready {
+    PreparedJob {
         id: format!("{key}{nth}"),
         spec: JobSpec { begin, ..checked.spec.clone() },
         workdir: workdir.to_string_lossy().into_owned(),
@@ -340,26 +355,26 @@ fn ready(request: &SubmitRequest, nth: usize, checked: Checked, now: Time) -> Re
     }
 }
 
-fn commands(commands: &BTreeMap<std::sync::Arc<str>, Command>) -> BTreeMap<String, String> {
-    let text = |command: &Command| match command {
-        Command::Argv(words) => {
+fn commands(commands: &BTreeMap<std::sync::Arc<str>, TaskCommand>) -> BTreeMap<String, String> {
+    let text = |command: &TaskCommand| match command {
+        TaskCommand::Argv(words) => {
             words.iter().map(|word| script::quote::word(word)).collect::<Vec<_>>().join(" ")
         }
-        Command::Script(text) => text.clone(),
+        TaskCommand::Script(text) => text.clone(),
     };
     commands.iter().map(|(name, command)| (name.to_string(), text(command))).collect()
 }
 
-fn warnings(ready: &[Ready], scripts: &[Script]) -> Vec<String> {
+fn warnings(ready: &[PreparedJob], scripts: &[GeneratedScript]) -> Vec<String> {
     let own = ready.iter().flat_map(|one| one.checked.warnings.iter().cloned());
     own.chain(scripts.iter().flat_map(|script| script.warnings.iter().cloned())).collect()
 }
 
 fn response(
-    ready: &[Ready],
+    ready: &[PreparedJob],
     numbers: &[u64],
     warnings: Vec<String>,
-    scripts: Option<&[Script]>,
+    scripts: Option<&[GeneratedScript]>,
 ) -> SubmitResponse {
     let jobs = ready.iter().zip(numbers).enumerate().map(|(nth, (one, number))| Submitted {
         job: JobId(*number),
@@ -372,24 +387,24 @@ fn response(
     SubmitResponse { jobs: jobs.collect(), warnings }
 }
 
-/// Elements that are handed on: of a service the replicas that are always there.
+/// Returns the number of elements to submit: of a service only the guaranteed replicas.
 fn elements(spec: &JobSpec) -> u32 {
     match &spec.kind {
-        Kind::Service(service) => service.replicas.floor.max(1),
+        WorkloadKind::Service(service) => service.replicas.guaranteed.max(1),
         _ => spec.element_count(),
     }
 }
 
-/// What sbatch says, with what to do.
-fn refused(message: &str) -> Refusal {
+/// Turns a message of sbatch into an error with a next step.
+fn sbatch_error(message: &str) -> RequestError {
     let message = message.strip_prefix("Batch job submission failed: ").unwrap_or(message);
-    let refusal = Refusal::refused(format!("Slurm refused it: {message}"));
+    let refusal = RequestError::refused(format!("Slurm rejected the job: {message}"));
     let hint = match message {
         _ if message.contains("Invalid account") => {
             "`sacctmgr show assoc user=$USER` lists your accounts and partitions; `slurm: {account: …}` names one"
         }
         _ if message.contains("Invalid qos") => {
-            "`sacctmgr show assoc user=$USER format=account,qos` lists what you may use; `slurm: {qos: …}` names one"
+            "`sacctmgr show assoc user=$USER format=account,qos` lists the QOS that you may use; `slurm: {qos: …}` names one"
         }
         _ if message.contains("invalid partition") => {
             "`sinfo -s` lists partitions; `slurm: {partition: …}` names one"
@@ -397,16 +412,16 @@ fn refused(message: &str) -> Refusal {
         _ if message.contains("Requested time limit is invalid")
             || message.contains("time limit") =>
         {
-            "`sinfo -o '%P %l'` has the limits of partitions; `time: …` is the job's"
+            "`sinfo -o '%P %l'` lists the limits of partitions; `time: …` sets the job's"
         }
         _ if message.contains("Requested node configuration is not available") => {
-            "`muster nodes` lists what nodes have; no node has what this asks of one: `gpus` counts per node"
+            "no node has the resources requested per node, `gpus` included; `muster nodes` lists what nodes have"
         }
         _ if message.contains("Invalid license specification") => {
-            "`scontrol show licenses` lists those that the cluster counts, and how many there are of each"
+            "`scontrol show licenses` lists the licences of the cluster and their totals"
         }
         _ if message.contains("Invalid generic resource") => {
-            "`sinfo -o '%N %G'` has the names of GPU types here; `gpu: …` names one, without it any will do"
+            "`sinfo -o '%N %G'` lists the GPU types; `gpu: …` names one, without it any type is used"
         }
         _ => return refusal,
     };

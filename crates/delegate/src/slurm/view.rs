@@ -1,19 +1,18 @@
-//! Slurm's rows as Muster's views. What Slurm does not say is left out, never made up: of a job
-//! that has ended it no longer knows the devices, and of tasks that it did not spread evenly not
-//! the places.
+//! Conversion of Slurm's rows to Muster's views. Fields that Slurm does not report are left empty,
+//! never guessed: the devices of ended jobs, and the nodes of tasks that are not spread evenly.
 
 use std::collections::BTreeMap;
 
 use muster_backends::slurm::job::NativeJob;
 use muster_backends::slurm::{host, reason};
 use muster_model::view::{
-    ArrayView, ElementView, JobView, NativeView, RoleView, State, TaskStage, TaskView,
+    ArrayView, ElementView, JobState, JobView, NativeView, RoleView, TaskStage, TaskView,
 };
 use muster_model::{Bytes, CpuMilli, ElementId, GpuMilli, JobId, Outcome, Rank, Reason, Time};
 
-use super::{Refusal, Result};
+use super::{RequestError, Result};
 
-/// The views of all jobs that the rows are of, in order of number.
+/// Returns the views of all jobs in the rows, in order of number.
 pub(super) fn jobs(rows: &[NativeJob], cluster: Option<&str>) -> Vec<JobView> {
     let mut by_job: BTreeMap<u64, Vec<&NativeJob>> = BTreeMap::new();
     for row in rows {
@@ -22,18 +21,21 @@ pub(super) fn jobs(rows: &[NativeJob], cluster: Option<&str>) -> Vec<JobView> {
     by_job.into_iter().filter_map(|(number, rows)| job(number, &rows, cluster)).collect()
 }
 
-/// One job of its rows: the only one, or those of an array.
+/// Builds the view of one job from its rows: one row, or those of an array.
 fn job(number: u64, rows: &[&NativeJob], cluster: Option<&str>) -> Option<JobView> {
-    let states: Vec<State> = rows.iter().map(|row| row.state.state(row.is_held())).collect();
+    let states: Vec<JobState> = rows.iter().map(|row| row.state.state(row.is_held())).collect();
     let furthest = (0..rows.len()).min_by_key(|&at| distance(states[at]))?;
-    let (row, state) = (rows[furthest], states[furthest]);
+    let row = rows[furthest];
+    let state = states[furthest];
     let array = array(rows, &states);
-    let waiting =
-        rows.iter().zip(&states).find(|(_, state)| matches!(state, State::Pending | State::Held));
+    let waiting = rows
+        .iter()
+        .zip(&states)
+        .find(|(_, state)| matches!(state, JobState::Pending | JobState::Held));
     let shown = rows.iter().zip(&states).filter(|(row, state)| {
         array.is_none()
             || elements_of(row) == 1
-                && !matches!(state, State::Pending | State::Held)
+                && !matches!(state, JobState::Pending | JobState::Held)
                 && !state.is_final()
     });
     // Components of a heterogeneous job are parts of one gang.
@@ -41,7 +43,7 @@ fn job(number: u64, rows: &[&NativeJob], cluster: Option<&str>) -> Option<JobVie
         Some(_) => rows.to_vec(),
         None => vec![row],
     };
-    let shown: Vec<(&&NativeJob, &State)> =
+    let shown: Vec<(&&NativeJob, &JobState)> =
         shown.take(if row.component.is_some() { 1 } else { rows.len() }).collect();
     Some(JobView {
         job: JobId(number),
@@ -58,17 +60,18 @@ fn job(number: u64, rows: &[&NativeJob], cluster: Option<&str>) -> Option<JobVie
         time_limit: row.time_limit,
         submitted: rows.iter().filter_map(|row| row.submitted).min().unwrap_or_default(),
         started: started(rows, &states),
-        ended: match state.is_final() {
-            true => rows.iter().filter_map(|row| row.end).max(),
-            false => None,
-        },
+        ended: if state.is_final() { rows.iter().filter_map(|row| row.end).max() } else { None },
         array,
         service: None,
         is_notebook: false,
         idle: None,
         elements: shown.iter().map(|(row, state)| element(number, row, **state, &parts)).collect(),
-        waiting_for: waiting.filter(|_| !state.is_final()).map(|(row, state)| why(row, *state)),
-        eta: waiting.and_then(|(row, _)| expected_start(row)).filter(|_| state == State::Pending),
+        waiting_for: waiting
+            .filter(|_| !state.is_final())
+            .map(|(row, state)| pending_reason(row, *state)),
+        eta: waiting
+            .and_then(|(row, _)| expected_start(row))
+            .filter(|_| state == JobState::Pending),
         native: Some(NativeView {
             system: "slurm".to_owned(),
             cluster: cluster.map(str::to_owned),
@@ -82,10 +85,11 @@ fn job(number: u64, rows: &[&NativeJob], cluster: Option<&str>) -> Option<JobVie
     })
 }
 
-/// A view that has one element also where it has ended, as views of arrays else do not.
+/// Adds the element of an ended job, which views of arrays otherwise leave out.
 pub(super) fn with_element(mut view: JobView, rows: &[NativeJob], index: u32) -> JobView {
-    let is_own =
-        |row: &&NativeJob| row.array.is_some() && elements_of(row) == 1 && stands_for(row, index);
+    let is_own = |row: &&NativeJob| {
+        row.array.is_some() && elements_of(row) == 1 && includes_element(row, index)
+    };
     let is_shown = view.elements.iter().any(|element| element.element.index == index);
     if let Some(row) = rows.iter().find(is_own).filter(|_| !is_shown) {
         view.elements.push(element(row.job(), row, row.state.state(row.is_held()), &[row]));
@@ -94,14 +98,14 @@ pub(super) fn with_element(mut view: JobView, rows: &[NativeJob], index: u32) ->
     view
 }
 
-/// A view with the roles by the names that Muster's record has; as it is where the record is of
-/// another number of tasks.
+/// Replaces the roles by those of Muster's record; unchanged where the record has another number of
+/// tasks.
 pub(super) fn with_roles(mut view: JobView, roles: &[(String, u32)]) -> JobView {
     let counted: u32 = roles.iter().map(|(_, tasks)| tasks).sum();
     if roles.len() < 2 || counted != view.tasks {
         return view;
     }
-    // 1. Ranks go on from role to role.
+    // 1. Ranks continue from role to role.
     let of_rank: Vec<&str> = roles
         .iter()
         .flat_map(|(name, tasks)| std::iter::repeat_n(name.as_str(), *tasks as usize))
@@ -111,7 +115,7 @@ pub(super) fn with_roles(mut view: JobView, roles: &[(String, u32)]) -> JobView 
             (*name).clone_into(&mut task.group);
         }
     }
-    // 2. What a task of a component has, a task of each of its roles has.
+    // 2. A task of a role has the resources of a task of its component.
     let components: Vec<RoleView> = view
         .roles
         .iter()
@@ -129,35 +133,35 @@ pub(super) fn with_roles(mut view: JobView, roles: &[(String, u32)]) -> JobView 
     view
 }
 
-/// Running before waiting before ended; of what has ended, what went wrong first.
-fn distance(state: State) -> u8 {
+/// Returns the order of states: running, pending, ended; of ended ones failures first.
+fn distance(state: JobState) -> u8 {
     match state {
-        State::Running => 0,
-        State::Stopping => 1,
-        State::Starting => 2,
-        State::Suspended => 3,
-        State::Pending => 4,
-        State::Held => 5,
-        State::Unknown => 6,
-        State::Failed => 7,
-        State::Preempted => 8,
-        State::Cancelled => 9,
-        State::Done => 10,
+        JobState::Running => 0,
+        JobState::Stopping => 1,
+        JobState::Starting => 2,
+        JobState::Suspended => 3,
+        JobState::Pending => 4,
+        JobState::Held => 5,
+        JobState::Unknown => 6,
+        JobState::Failed => 7,
+        JobState::Preempted => 8,
+        JobState::Cancelled => 9,
+        JobState::Done => 10,
     }
 }
 
-fn started(rows: &[&NativeJob], states: &[State]) -> Option<Time> {
-    // The start of what waits is a forecast, and of what was cancelled while it waited the instant
-    // of that.
-    let has_run = |(row, state): &(&&NativeJob, &State)| {
-        !matches!(state, State::Pending | State::Held)
-            && (!row.nodes.is_empty() || *state == &State::Done)
+fn started(rows: &[&NativeJob], states: &[JobState]) -> Option<Time> {
+    // The start of a pending job is a forecast, and that of a job cancelled while pending is the
+    // time of the cancellation.
+    let has_run = |(row, state): &(&&NativeJob, &JobState)| {
+        !matches!(state, JobState::Pending | JobState::Held)
+            && (!row.nodes.is_empty() || *state == &JobState::Done)
     };
     rows.iter().zip(states).filter(has_run).filter_map(|(row, _)| row.start).min()
 }
 
-/// When Slurm expects to start it. What a limit or an error keeps has none: the backfill's estimate
-/// takes no account of these.
+/// Returns when Slurm expects to start the job. Jobs that a limit or an error holds back have no
+/// expected start: the estimate of the backfill ignores these.
 pub(super) fn expected_start(row: &NativeJob) -> Option<Time> {
     const SCHEDULED: [&str; 8] = [
         "",
@@ -173,27 +177,27 @@ pub(super) fn expected_start(row: &NativeJob) -> Option<Time> {
     row.start.filter(|_| SCHEDULED.contains(&word))
 }
 
-/// Why it waits.
-pub(super) fn why(row: &NativeJob, state: State) -> Reason {
+/// Returns the reason why the job is pending.
+pub(super) fn pending_reason(row: &NativeJob, state: JobState) -> Reason {
     match state {
-        State::Held if row.reason == "JobHeldUser" => Reason::Held,
+        JobState::Held if row.reason == "JobHeldUser" => Reason::Held,
         _ => Reason::Native {
             code: if row.reason.is_empty() { "None".to_owned() } else { row.reason.clone() },
-            says: reason::sentence(if row.reason.is_empty() { "None" } else { &row.reason }),
+            message: reason::sentence(if row.reason.is_empty() { "None" } else { &row.reason }),
             evidence: Vec::new(),
         },
     }
 }
 
-/// GPUs of one element.
+/// Returns the number of GPUs of one element.
 fn gpus(row: &NativeJob) -> u32 {
-    match NativeJob::gpus_of(&row.tres_held) {
-        0 => NativeJob::gpus_of(&row.tres_asked),
+    match NativeJob::gpus_of(&row.tres_allocated) {
+        0 => NativeJob::gpus_of(&row.tres_requested),
         held => held,
     }
 }
 
-/// Tasks of one element; where Slurm does not say, one per node.
+/// Returns the number of tasks of one element; one per node where Slurm does not report it.
 fn tasks(row: &NativeJob) -> u32 {
     if row.tasks > 0 { row.tasks } else { row.node_count.max(1) }
 }
@@ -210,30 +214,32 @@ fn role(row: &NativeJob) -> RoleView {
     }
 }
 
-/// Slurm knows no names of roles, but numbers of components.
+/// Names a role by its component number, as Slurm has no names of roles.
 fn part_name(row: &NativeJob) -> String {
     row.component.map_or("main".to_owned(), |(_, at)| format!("part-{at}"))
 }
 
-/// Elements that a row stands for.
+/// Returns the number of elements in a row.
 pub(super) fn elements_of(row: &NativeJob) -> u32 {
     ranges(row).map(|range| range.map_or(1, |(first, last, step)| (last - first) / step + 1)).sum()
 }
 
-/// First, last and step of the indices that a row stands for; `None` where Slurm has left some out.
+/// Returns first, last and step of the index ranges of a row; `None` for indices that Slurm left
+/// out.
 fn ranges(row: &NativeJob) -> impl Iterator<Item = Option<(u32, u32, u32)>> {
     let list = row.array_tasks.split('%').next().unwrap_or_default();
     list.split(',').map(|part| {
         let (range, step) = part.split_once(':').unwrap_or((part, "1"));
         let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last, step): (u32, u32, u32) =
-            (first.parse().ok()?, last.parse().ok()?, step.parse().ok()?);
+        let first: u32 = first.parse().ok()?;
+        let last: u32 = last.parse().ok()?;
+        let step: u32 = step.parse().ok()?;
         (last >= first && step > 0).then_some((first, last, step))
     })
 }
 
-/// An element is among those that a row stands for; one that Slurm has left out may be.
-pub(super) fn stands_for(row: &NativeJob, wanted: u32) -> bool {
+/// Returns whether an element is in a row, or may be among those that Slurm left out.
+pub(super) fn includes_element(row: &NativeJob, wanted: u32) -> bool {
     let is_in = |(first, last, step): (u32, u32, u32)| {
         (first..=last).contains(&wanted) && (wanted - first).is_multiple_of(step)
     };
@@ -243,32 +249,33 @@ pub(super) fn stands_for(row: &NativeJob, wanted: u32) -> bool {
     }
 }
 
-/// The row that one element of a job is in: its own, else the one of those that wait together.
+/// Returns the row of one element: its own, else that of the pending elements.
 ///
 /// # Errors
-/// Where there is no such element.
+/// When there is no such element.
 pub(super) fn row_of(rows: &[NativeJob], job: JobId, wanted: u32) -> Result<&NativeJob> {
-    let is_in = |row: &&NativeJob| stands_for(row, wanted);
+    let is_in = |row: &&NativeJob| includes_element(row, wanted);
     rows.iter().filter(is_in).min_by_key(|row| elements_of(row)).ok_or_else(|| {
-        let unknown = Refusal::not_found(format!("job {job} has no element {wanted}"));
-        match rows.iter().any(|row| row.array.is_some()) {
-            true => unknown.hint(
-                "Slurm keeps nothing of one that was cancelled before it started, nor, without accounting, of one that ended a while ago",
-            ),
-            false => unknown,
-        }
+        let unknown = RequestError::not_found(format!("job {job} has no element {wanted}"));
+        if rows.iter().any(|row| row.array.is_some()) {
+unknown.hint(
+                "Slurm has no record of elements cancelled before they started and, without accounting, of those that ended some minutes ago",
+            )
+} else {
+unknown
+}
     })
 }
 
-fn array(rows: &[&NativeJob], states: &[State]) -> Option<ArrayView> {
+fn array(rows: &[&NativeJob], states: &[JobState]) -> Option<ArrayView> {
     rows.iter().find(|row| row.array.is_some())?;
     let mut view = ArrayView::default();
     for (row, state) in rows.iter().zip(states) {
         let count = elements_of(row);
         view.total += count;
         match state {
-            State::Pending | State::Held => view.waiting += count,
-            State::Done => view.succeeded += count,
+            JobState::Pending | JobState::Held => view.waiting += count,
+            JobState::Done => view.succeeded += count,
             state if state.is_final() => view.failed += count,
             _ => view.active += count,
         }
@@ -278,7 +285,7 @@ fn array(rows: &[&NativeJob], states: &[State]) -> Option<ArrayView> {
     Some(view)
 }
 
-/// Index of the element that a row is of.
+/// Returns the index of a row's element.
 pub(super) fn index(row: &NativeJob) -> u32 {
     match row.array {
         Some(_) => row.array_tasks.parse().unwrap_or_default(),
@@ -286,9 +293,9 @@ pub(super) fn index(row: &NativeJob) -> u32 {
     }
 }
 
-fn element(number: u64, row: &NativeJob, state: State, parts: &[&NativeJob]) -> ElementView {
+fn element(number: u64, row: &NativeJob, state: JobState, parts: &[&NativeJob]) -> ElementView {
     let parts = if row.component.is_some() { parts } else { &[row] };
-    let has_started = !matches!(state, State::Pending | State::Held);
+    let has_started = !matches!(state, JobState::Pending | JobState::Held);
     ElementView {
         element: ElementId { job: JobId(number), index: index(row) },
         state,
@@ -296,19 +303,19 @@ fn element(number: u64, row: &NativeJob, state: State, parts: &[&NativeJob]) -> 
         backfilled: false,
         started: row
             .start
-            .filter(|_| has_started && (!row.nodes.is_empty() || state == State::Done)),
+            .filter(|_| has_started && (!row.nodes.is_empty() || state == JobState::Done)),
         ends_by: row.end.filter(|_| has_started && !state.is_final()),
         ended: row.end.filter(|_| state.is_final()),
         outcome: outcome(row),
         last_end: None,
         checkpoint: None,
         checkpoint_asked: None,
-        goes_on_with: None,
+        restarts_with_tasks: None,
         tasks: if has_started { places(parts, state) } else { Vec::new() },
     }
 }
 
-/// How it ended; where a step says more than the job, as the step says.
+/// Returns how it ended; from the step where that has more detail than the job.
 fn outcome(row: &NativeJob) -> Option<Outcome> {
     let own = row.state.outcome(row.exit, row.cancelled_by.as_deref(), &row.reason)?;
     match row.state.text().as_str() {
@@ -317,10 +324,10 @@ fn outcome(row: &NativeJob) -> Option<Outcome> {
     }
 }
 
-/// Ranks in order of the nodes, by how many each has; none where that is not known.
-fn places(parts: &[&NativeJob], state: State) -> Vec<TaskView> {
+/// Assigns ranks to nodes in order, by the number of tasks per node; empty where that is unknown.
+fn places(parts: &[&NativeJob], state: JobState) -> Vec<TaskView> {
     let stage = match state {
-        State::Starting => TaskStage::Prepared,
+        JobState::Starting => TaskStage::Prepared,
         state if state.is_final() => TaskStage::Ended,
         _ => TaskStage::Running,
     };
@@ -351,8 +358,8 @@ fn places(parts: &[&NativeJob], state: State) -> Vec<TaskView> {
     views
 }
 
-/// Tasks divide the devices of their node in order where that comes out even; else all stand at the
-/// first.
+/// Divides the devices of a node among its tasks in order where they divide evenly; else all are
+/// listed at the first task.
 fn share(devices: &[u16], local: usize, tasks: usize) -> Vec<u16> {
     match (devices.len() % tasks, devices.len() / tasks) {
         (0, each) => devices[local * each..(local + 1) * each].to_vec(),
@@ -379,7 +386,7 @@ mod tests {
             cpus: CpuMilli(1000),
             memory: Bytes(0),
         };
-        let blank = JobView::blank(JobId(1), "j".into(), "u".into(), State::Running, Time(0));
+        let blank = JobView::blank(JobId(1), "j".into(), "u".into(), JobState::Running, Time(0));
         let view = JobView { tasks: 5, roles: vec![part("part-0", 1), part("part-1", 4)], ..blank };
         let roles = |roles: &[(&str, u32)]| {
             let recorded: Vec<(String, u32)> =
@@ -391,7 +398,7 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         let named = |name: &str, tasks, gpus| (name.to_owned(), tasks, gpus);
-        // Worker and chief need the same, and are one component.
+        // Worker and chief have the same request, and share one component.
         assert_eq!(
             roles(&[("ps", 1), ("chief", 1), ("worker", 3)]),
             [named("ps", 1, 1000), named("chief", 1, 4000), named("worker", 3, 4000)]
@@ -432,10 +439,13 @@ mod tests {
         use muster_backends::slurm::state::NativeState;
         let ended = NativeJob { state: NativeState::new(["FAILED"]), ..row("1") };
         let rows = [row("2-5"), ended];
-        let view = JobView::blank(JobId(40), "j".into(), "u".into(), State::Running, Time(0));
+        let view = JobView::blank(JobId(40), "j".into(), "u".into(), JobState::Running, Time(0));
         let shown = with_element(view.clone(), &rows, 1);
-        assert_eq!(shown.elements.iter().map(|one| one.state).collect::<Vec<_>>(), [State::Failed]);
-        // It is not there twice, and one of those that wait together is not made up.
+        assert_eq!(
+            shown.elements.iter().map(|one| one.state).collect::<Vec<_>>(),
+            [JobState::Failed]
+        );
+        // It is not added twice, and no pending element is invented.
         assert_eq!(with_element(shown.clone(), &rows, 1), shown);
         assert_eq!(with_element(view.clone(), &rows, 3), view);
     }
@@ -449,7 +459,7 @@ mod tests {
         assert_eq!((found(16), found(30)), (Some("12-20:4,30"), Some("12-20:4,30")));
         assert_eq!((found(10), found(14), found(31)), (None, None, None));
         assert_eq!(elements_of(&rows[2]), 4);
-        // What Slurm has left out may be any.
+        // Any index may be among those that Slurm left out.
         assert!(row_of(&[row("1,3,...")], JobId(40), 7).is_ok());
         let single = [NativeJob { id: 41, ..NativeJob::default() }];
         assert!(row_of(&single, JobId(41), 0).is_ok() && row_of(&single, JobId(41), 3).is_err());

@@ -1,7 +1,7 @@
-//! The tables of keys. Data and no more.
+//! Tables of keys, as plain data.
 
-use super::Keys;
-use super::Takes::{
+use super::KeyGroup;
+use super::ValueKind::{
     Any, Count, Each, Hosts, Length, OneOf, Plugin, Resources, Share, Short, Switch, Weights,
 };
 
@@ -112,8 +112,8 @@ const SELECT: &[&str] = &[
     "OTHER_CONS_TRES",
 ];
 
-/// slurm.conf: one setting a line.
-pub(crate) const SETTINGS: &[Keys] = &[
+/// Keys of slurm.conf, one setting per line.
+pub(crate) const SETTINGS: &[KeyGroup] = &[
     (
         Short,
         "AccountingStoragePort AcctGatherNodeFreq BatchStartTimeout CompleteWait EioTimeout EpilogTimeout ExtSensorsFreq \
@@ -275,8 +275,8 @@ pub(crate) const SETTINGS: &[Keys] = &[
     ),
 ];
 
-/// A line that begins with NodeName.
-pub(crate) const NODE: &[Keys] = &[
+/// Keys of a NodeName line.
+pub(crate) const NODE: &[KeyGroup] = &[
     (Hosts, "NodeName NodeHostname NodeAddr BcastAddr"),
     (
         Count,
@@ -308,8 +308,8 @@ pub(crate) const NODE: &[Keys] = &[
     ),
 ];
 
-/// A line that begins with PartitionName.
-pub(crate) const PARTITION: &[Keys] = &[
+/// Keys of a PartitionName line.
+pub(crate) const PARTITION: &[KeyGroup] = &[
     (
         Count,
         "DefCpuPerGPU DefMemPerCPU DefMemPerGPU DefMemPerNode GraceTime MaxCPUsPerNode MaxCPUsPerSocket MaxMemPerCPU \
@@ -334,18 +334,18 @@ pub(crate) const PARTITION: &[Keys] = &[
     ),
 ];
 
-/// A line that begins with NodeSet.
-pub(crate) const NODE_SET: &[Keys] = &[(Any, "NodeSet Feature"), (Hosts, "Nodes")];
+/// Keys of a NodeSet line.
+pub(crate) const NODE_SET: &[KeyGroup] = &[(Any, "NodeSet Feature"), (Hosts, "Nodes")];
 
-/// A line that begins with DownNodes.
-pub(crate) const DOWN_NODES: &[Keys] = &[(Any, "DownNodes Reason State")];
+/// Keys of a DownNodes line.
+pub(crate) const DOWN_NODES: &[KeyGroup] = &[(Any, "DownNodes Reason State")];
 
-/// A line of topology.conf.
-pub(crate) const SWITCH: &[Keys] =
+/// Keys of a line of topology.conf.
+pub(crate) const SWITCH: &[KeyGroup] =
     &[(Any, "SwitchName BlockName BlockSizes LinkSpeed"), (Hosts, "Nodes Switches")];
 
-/// cgroup.conf.
-pub(crate) const CGROUP: &[Keys] = &[
+/// Keys of a line of cgroup.conf.
+pub(crate) const CGROUP: &[KeyGroup] = &[
     (
         Switch,
         "CgroupAutomount ConstrainCores ConstrainDevices ConstrainKmemSpace ConstrainRAMSpace ConstrainSwapSpace \
@@ -359,8 +359,8 @@ pub(crate) const CGROUP: &[Keys] = &[
     (Count, "MemorySwappiness MinKmemSpace MinRAMSpace SystemdTimeout"),
 ];
 
-/// slurmdbd.conf.
-pub(crate) const DBD: &[Keys] = &[
+/// Keys of a line of slurmdbd.conf.
+pub(crate) const DBD: &[KeyGroup] = &[
     (
         Switch,
         "AllowNoDefAcct AllResourcesAbsolute ArchiveEvents ArchiveJobs ArchiveResvs ArchiveSteps ArchiveSuspend ArchiveTXN \

@@ -1,70 +1,70 @@
-//! The grammar of Slurm's configuration files: which keys each kind of line has, and which values a
-//! key takes. It is a closed table of what releases 20.11 to 25.11 read together, so that a key of
-//! any of them is known. It judges no setting, only whether it is one.
+//! Grammar of Slurm's configuration files: the keys of each kind of line, and the kind of value of
+//! each key. The tables cover all keys of releases 20.11 to 25.11. Only the syntax is checked, no
+//! setting is judged.
 
 mod keys;
 
 pub(crate) use keys::{CGROUP, DBD, DOWN_NODES, NODE, NODE_SET, PARTITION, SETTINGS, SWITCH};
 
-/// Values that a key takes.
+/// Kind of value that a key takes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Takes {
-    /// Any text.
+pub(crate) enum ValueKind {
+    /// Any text at all.
     Any,
-    /// A number without sign, or one of the words for no limit.
+    /// Unsigned number, or one of the words for no limit.
     Count,
-    /// The same, below 65536.
+    /// Unsigned number below 65536, or one of the words for no limit.
     Short,
-    /// A number with decimals, perhaps in percent.
+    /// Decimal number, optionally with a percent sign.
     Share,
-    /// Yes or no.
+    /// Yes or no, in Slurm's spellings.
     Switch,
     /// Minutes, `HH:MM:SS`, `D-HH:MM:SS`, or a word for no limit.
     Length,
-    /// One of these words.
+    /// One word of a list.
     OneOf(&'static [&'static str]),
-    /// A list of these words; each may have a part behind `=` or `:`.
+    /// List of these words; each may be followed by `=` or `:` and a value.
     Each(&'static [&'static str]),
-    /// One plugin, or a list of such, by its kind and the names that come with Slurm.
+    /// One plugin, or a list of plugins: type, and the names that come with Slurm.
     Plugin(&'static str, &'static [&'static str]),
-    /// A list of hosts.
+    /// List of hosts, such as `node[01-04]`.
     Hosts,
-    /// A list of trackable resources with a number behind `=`.
+    /// List of trackable resources, each with `=` and a number.
     Weights,
-    /// A list of trackable resources.
+    /// List of trackable resources, without numbers.
     Resources,
 }
 
-/// Keys that take the same kind of value, with blanks between them.
-pub(crate) type Keys = (Takes, &'static str);
+/// Keys that take the same kind of value, separated by blanks.
+pub(crate) type KeyGroup = (ValueKind, &'static str);
 
 /// Words for no limit.
-const ENDLESS: [&str; 3] = ["infinite", "unlimited", "-1"];
-/// Kinds of trackable resources.
+const NO_LIMIT: [&str; 3] = ["infinite", "unlimited", "-1"];
+/// Types of trackable resources.
 const KINDS: [&str; 12] = [
     "bb", "billing", "cpu", "energy", "fs", "gres", "ic", "license", "mem", "node", "pages", "vmem",
 ];
-/// Largest number of 16 bits; the two above it stand for no limit and for nothing.
+/// Largest 16-bit number; Slurm reads the two largest values as no limit and as unset.
 const SHORT: u64 = 0xffff;
 const LONG: u64 = 0xffff_ffff;
 
-/// Finds what a key takes; `None` where no release has it.
-pub(crate) fn takes(table: &[Keys], key: &str) -> Option<Takes> {
+/// Returns the kind of value that a key takes; `None` where no release has the key.
+pub(crate) fn takes(table: &[KeyGroup], key: &str) -> Option<ValueKind> {
     let has = |names: &str| names.split_whitespace().any(|name| name.eq_ignore_ascii_case(key));
     table.iter().find(|(_, names)| has(names)).map(|(takes, _)| *takes)
 }
 
-/// Finds the known key that is nearest to one that is not, where it is near enough to be meant.
-pub(crate) fn nearest(table: &[Keys], key: &str) -> Option<&'static str> {
-    /// Letters that may differ.
-    const FAR: usize = 3;
+/// Returns the known key most similar to an unknown one, if it is similar enough.
+pub(crate) fn nearest(table: &[KeyGroup], key: &str) -> Option<&'static str> {
+    /// Maximum edit distance of a suggestion.
+    const MAX_DISTANCE: usize = 3;
     let names = table.iter().flat_map(|(_, names)| names.split_whitespace());
     let lower = key.to_ascii_lowercase();
     let near = names.map(|name| (distance(&lower, &name.to_ascii_lowercase()), name)).min();
-    near.filter(|(far, name)| *far < FAR && *far * 3 <= name.len()).map(|(_, name)| name)
+    near.filter(|(far, name)| *far < MAX_DISTANCE && *far * 3 <= name.len()).map(|(_, name)| name)
 }
 
-/// Letters to add, drop or change until two words are the same.
+/// Returns the edit distance of two words.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();
@@ -79,40 +79,40 @@ fn distance(one: &str, other: &str) -> usize {
     row[other.len()]
 }
 
-impl Takes {
-    /// Says what is expected in place of a value that the key does not take; `None` where the value
-    /// is right.
-    pub(crate) fn refuses(self, value: &str) -> Option<String> {
+impl ValueKind {
+    /// Returns the expected form for a value that the key does not take; `None` where the value is
+    /// valid.
+    pub(crate) fn expected_form(self, value: &str) -> Option<String> {
         let is = |word: &&&str| word.eq_ignore_ascii_case(value.trim());
         let list = |words: &[&str]| format!("one of {}", words.join(", "));
         match self {
-            Takes::Any => None,
-            Takes::Count => number(value, LONG),
-            Takes::Short => number(value, SHORT),
-            Takes::Share => {
+            ValueKind::Any => None,
+            ValueKind::Count => number(value, LONG),
+            ValueKind::Short => number(value, SHORT),
+            ValueKind::Share => {
                 let is_right =
                     value.trim_end_matches('%').parse::<f32>().is_ok_and(|share| share >= 0.0);
                 (!is_right).then(|| "a number, in percent".to_owned())
             }
-            Takes::Switch => {
+            ValueKind::Switch => {
                 const WORDS: [&str; 8] = ["yes", "up", "true", "1", "no", "down", "false", "0"];
                 (!WORDS.iter().any(|word| is(&word))).then(|| "yes or no".to_owned())
             }
-            Takes::Length => length(value),
-            Takes::OneOf(words) => (!words.iter().any(|word| is(&word))).then(|| list(words)),
-            Takes::Each(words) => {
+            ValueKind::Length => length(value),
+            ValueKind::OneOf(words) => (!words.iter().any(|word| is(&word))).then(|| list(words)),
+            ValueKind::Each(words) => {
                 let knows = |part: &str| {
                     let bare = part.trim().split(['=', ':']).next().unwrap_or_default();
                     bare.is_empty() || words.iter().any(|word| word.eq_ignore_ascii_case(bare))
                 };
                 let odd = value.split(',').find(|part| !knows(part))?;
-                Some(format!("`{}` is none of {}", odd.trim(), words.join(", ")))
+                Some(format!("`{}` is not one of {}", odd.trim(), words.join(", ")))
             }
-            Takes::Plugin(kind, names) => plugin(value, kind, names),
-            Takes::Hosts => crate::hosts::expand(value)
+            ValueKind::Plugin(kind, names) => plugin(value, kind, names),
+            ValueKind::Hosts => crate::hosts::expand(value)
                 .is_none()
                 .then(|| "a list such as node[01-04,7]".to_owned()),
-            Takes::Weights => {
+            ValueKind::Weights => {
                 let is_weight = |part: &str| {
                     part.split_once('=').is_some_and(|(name, weight)| {
                         let digits = weight
@@ -125,13 +125,19 @@ impl Takes {
                 let odd = value
                     .split(',')
                     .find(|part| !part.trim().is_empty() && !is_weight(part.trim()))?;
-                Some(format!("`{}` is no resource with a number, such as GRES/gpu=1.0", odd.trim()))
+                Some(format!(
+                    "`{}` is not a resource with a number, such as GRES/gpu=1.0",
+                    odd.trim()
+                ))
             }
-            Takes::Resources => {
+            ValueKind::Resources => {
                 let odd = value
                     .split(',')
                     .find(|part| !part.trim().is_empty() && !is_resource(part.trim()))?;
-                Some(format!("`{}` is no resource, such as gres/gpu or license/NAME", odd.trim()))
+                Some(format!(
+                    "`{}` is not a resource, such as gres/gpu or license/NAME",
+                    odd.trim()
+                ))
             }
         }
     }
@@ -147,7 +153,7 @@ fn is_resource(name: &str) -> bool {
 
 fn number(value: &str, most: u64) -> Option<String> {
     let value = value.trim();
-    if ENDLESS[..2].iter().any(|word| word.eq_ignore_ascii_case(value)) {
+    if NO_LIMIT[..2].iter().any(|word| word.eq_ignore_ascii_case(value)) {
         return None;
     }
     let read = match value.strip_prefix("0x") {
@@ -156,13 +162,13 @@ fn number(value: &str, most: u64) -> Option<String> {
     };
     match read {
         None => Some("a number without sign or unit".to_owned()),
-        Some(read) if read > most => Some(format!("a number of {most} at most")),
+        Some(read) if read > most => Some(format!("a number of at most {most}")),
         Some(_) => None,
     }
 }
 
 fn length(value: &str) -> Option<String> {
-    let is_word = ENDLESS.iter().chain(&["none"]).any(|word| word.eq_ignore_ascii_case(value));
+    let is_word = NO_LIMIT.iter().chain(&["none"]).any(|word| word.eq_ignore_ascii_case(value));
     let is_clock = value.starts_with(|c: char| c.is_ascii_digit())
         && value.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b':' | b'-'));
     (!is_word && !is_clock).then(|| "minutes, HH:MM:SS, D-HH:MM:SS or UNLIMITED".to_owned())
@@ -175,7 +181,7 @@ fn plugin(value: &str, kind: &str, names: &[&str]) -> Option<String> {
         part.is_empty() || names.contains(&name)
     };
     let odd = value.split(',').find(|part| !knows(part))?;
-    Some(format!("no plugin `{}` comes with Slurm: {kind}/ has {}", odd.trim(), names.join(", ")))
+    Some(format!("Slurm has no plugin `{}`: {kind}/ has {}", odd.trim(), names.join(", ")))
 }
 
 #[cfg(test)]
@@ -206,7 +212,7 @@ mod tests {
             ("AccountingStorageTRES", "gres/gpu:h100,license/x", true),
             ("AccountingStorageTRES", "gres/", false),
         ] {
-            let refused = takes(SETTINGS, key).unwrap().refuses(value);
+            let refused = takes(SETTINGS, key).unwrap().expected_form(value);
             assert_eq!(refused.is_none(), is_right, "{key}={value}: {refused:?}");
         }
     }

@@ -1,141 +1,144 @@
-//! The list of checks, in the order in which they are shown. What each does stands beside its kind.
+//! List of job checks, in the order in which they are shown. The functions are grouped in modules
+//! by subject.
 
 use super::{JobEvidence, devices, gang, nccl, surroundings, topology};
 
-/// One check. Its id never changes once published: scripts hold it.
-pub(super) struct Check {
+/// Check of a job. Its id never changes once published: scripts refer to it.
+pub(super) struct JobCheck {
     pub(super) id: &'static str,
-    /// What holds where it passes.
+    /// Statement that holds where the check passes.
     pub(super) title: &'static str,
-    /// What goes wrong where it does not.
+    /// Consequence where the check fails.
     pub(super) meaning: &'static str,
-    /// What to do.
+    /// Next step for the user.
     pub(super) cure: &'static str,
-    /// Without a probe it says nothing.
+    /// Set where the check cannot be judged without a probe on the job's nodes.
     pub(super) needs_probe: bool,
-    pub(super) judge: fn(&JobEvidence) -> Verdict,
+    pub(super) judge: fn(&JobEvidence) -> JobCheckOutcome,
 }
 
-/// What a check came to.
+/// Outcome of a check, with the observation.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum JobCheckOutcome {
     Passed(String),
     Failed(String),
     NotTested(String),
 }
 
-/// `1 node`, `2 nodes`.
+/// Formats a count: `1 node`, `2 nodes`.
 pub(super) fn count(many: usize, word: &str) -> String {
     format!("{many} {word}{}", if many == 1 { "" } else { "s" })
 }
 
-/// Fails with everything that is wrong, or passes.
-pub(super) fn none_of(wrong: &[String], right: impl Into<String>) -> Verdict {
-    /// Things that are listed; the rest is counted.
+/// Returns a failure that lists all problems, or a pass where there are none.
+pub(super) fn fail_if_any(wrong: &[String], right: impl Into<String>) -> JobCheckOutcome {
+    /// Number of problems that are listed; the rest is counted.
     const LISTED: usize = 4;
     match wrong.len() {
-        0 => Verdict::Passed(right.into()),
-        count if count <= LISTED => Verdict::Failed(wrong.join("; ")),
-        count => {
-            Verdict::Failed(format!("{}; and {} more", wrong[..LISTED].join("; "), count - LISTED))
-        }
+        0 => JobCheckOutcome::Passed(right.into()),
+        count if count <= LISTED => JobCheckOutcome::Failed(wrong.join("; ")),
+        count => JobCheckOutcome::Failed(format!(
+            "{}; and {} more",
+            wrong[..LISTED].join("; "),
+            count - LISTED
+        )),
     }
 }
 
-pub(super) const CHECKS: &[Check] = &[
-    Check {
+pub(super) const CHECKS: &[JobCheck] = &[
+    JobCheck {
         id: "whole",
-        title: "every rank is there, on the node that it was given and on no other",
-        meaning: "a collective waits for ever for a rank that is not there, and two ranks of one number corrupt each other",
-        cure: "look at the output of the ranks that are missing: muster logs JOB -r RANK",
+        title: "every rank runs once, on the node that it was allocated",
+        meaning: "collectives hang when a rank is missing, and two processes with the same rank corrupt each other's data",
+        cure: "see the output of the missing ranks: `muster logs JOB -r RANK`",
         needs_probe: true,
         judge: gang::whole,
     },
-    Check {
+    JobCheck {
         id: "one-allocation",
         title: "all nodes are in one allocation",
-        meaning: "a gang put together of several jobs is ended, billed and preempted in parts",
+        meaning: "a gang made of several jobs is ended, billed and preempted in parts",
         cure: "submit one job for the whole gang, not one for each node",
         needs_probe: true,
         judge: gang::one_allocation,
     },
-    Check {
+    JobCheck {
         id: "devices",
-        title: "every rank sees and uses its own GPUs, as many as it asked for",
+        title: "every rank sees and uses its own GPUs, as many as it requested",
         meaning: "two ranks on one GPU run at half speed or out of memory, and a rank without one falls back to the CPU",
-        cure: "leave CUDA_VISIBLE_DEVICES as it is set, also inside the script, and ask for GPUs with `gpus` or `gpus-per-task` only",
+        cure: "do not change CUDA_VISIBLE_DEVICES, not even inside the script, and request GPUs with `gpus` or `gpus-per-task` only",
         needs_probe: true,
         judge: devices::devices,
     },
-    Check {
+    JobCheck {
         id: "closed-devices",
-        title: "no other job's GPU can be opened",
-        meaning: "CUDA_VISIBLE_DEVICES is a wish: a program that overrides it lands on a GPU that others were given",
-        cure: "ConstrainDevices=yes in cgroup.conf, with task/cgroup; `muster check slurm --prove` finds what is missing",
+        title: "the job cannot open GPUs of other jobs",
+        meaning: "CUDA_VISIBLE_DEVICES is not enforced: a program that overrides it runs on a GPU that another job was allocated",
+        cure: "ConstrainDevices=yes in cgroup.conf, with task/cgroup; `muster check slurm --prove` shows what is missing",
         needs_probe: true,
         judge: gang::closed_devices,
     },
-    Check {
+    JobCheck {
         id: "strangers",
-        title: "no process of others is on its GPUs",
-        meaning: "memory and time of the GPU are shared with whoever was left behind there",
-        cure: "end that process, or have the node drained: an epilog that ends what jobs leave behind belongs on every GPU node",
+        title: "no foreign process is on its GPUs",
+        meaning: "memory and time of the GPU are shared with that process",
+        cure: "end that process, or have the node drained; install an epilog on every GPU node that kills processes left behind by jobs",
         needs_probe: true,
-        judge: gang::strangers,
+        judge: gang::foreign_processes,
     },
-    Check {
+    JobCheck {
         id: "master",
         title: "rank 0 can be reached by name from every node",
-        meaning: "the rendezvous hangs until its time is over, half an hour by default",
-        cure: "make the node's name resolve on every other, and open the ports between nodes",
+        meaning: "the rendezvous hangs until its timeout, half an hour by default",
+        cure: "make the node's name resolve on every other node, and open the ports between nodes",
         needs_probe: true,
         judge: surroundings::master,
     },
-    Check {
+    JobCheck {
         id: "shared-memory",
-        title: "there is room in shared memory",
-        meaning: "data loaders and NCCL end with `bus error` or `no space left on device`",
-        cure: "mount /dev/shm with half of the memory, and clean it up after each job; in a container --shm-size or --ipc=host",
+        title: "shared memory has free space",
+        meaning: "data loaders and NCCL fail with `bus error` or `no space left on device`",
+        cure: "mount /dev/shm with half of the memory, and clean it after each job; in a container use --shm-size or --ipc=host",
         needs_probe: true,
         judge: surroundings::shared_memory,
     },
-    Check {
+    JobCheck {
         id: "memlock",
-        title: "memory may be locked without limit where RDMA needs that",
+        title: "memory can be locked without limit where RDMA needs it",
         meaning: "memory cannot be registered with the adapter, and NCCL falls back to TCP or fails",
-        cure: "LimitMEMLOCK=infinity in the unit of slurmd, and PropagateResourceLimitsExcept=MEMLOCK in slurm.conf",
+        cure: "LimitMEMLOCK=infinity in slurmd's systemd unit, and PropagateResourceLimitsExcept=MEMLOCK in slurm.conf",
         needs_probe: true,
         judge: surroundings::memlock,
     },
-    Check {
+    JobCheck {
         id: "clocks",
-        title: "clocks agree to a second",
+        title: "clocks agree within one second",
         meaning: "credentials expire early, and logs of several nodes cannot be put in order",
         cure: "run chrony or another NTP client on every node",
         needs_probe: true,
         judge: surroundings::clocks,
     },
-    Check {
+    JobCheck {
         id: "leaf-switches",
-        title: "it spans as few leaf switches as it can",
-        meaning: "collectives cross the spine, which others use, too",
-        cure: "ask for it: slurm: {switches: 1}; it may wait longer",
+        title: "the job spans as few leaf switches as possible",
+        meaning: "collectives cross the spine, which other jobs use, too",
+        cure: "request it with `slurm: {switches: 1}`; the job may wait longer",
         needs_probe: false,
         judge: topology::fewest,
     },
-    Check {
+    JobCheck {
         id: "transport",
-        title: "NCCL goes by the fast network between nodes",
-        meaning: "over TCP sockets collectives take ten times as long, without an error",
-        cure: "see what NCCL says of NET/IB before it chose: a plugin that is missing, NCCL_IB_DISABLE, or memory that cannot be locked",
+        title: "NCCL uses the fast network between nodes",
+        meaning: "collectives over TCP sockets take ten times as long, without an error",
+        cure: "see NCCL's messages on NET/IB at start-up: a missing plugin, NCCL_IB_DISABLE, or memory that cannot be locked",
         needs_probe: false,
         judge: nccl::transport,
     },
-    Check {
+    JobCheck {
         id: "gpudirect",
         title: "GPUs and network adapters exchange data without the CPU",
         meaning: "every byte is copied through the memory of the host",
-        cure: "load nvidia-peermem or use a kernel with DMA-BUF, and have GPU and adapter below one PCIe switch",
+        cure: "load nvidia-peermem or use a kernel with DMA-BUF, and connect GPU and adapter to the same PCIe switch",
         needs_probe: false,
         judge: nccl::gpudirect,
     },

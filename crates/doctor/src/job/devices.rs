@@ -1,53 +1,55 @@
-//! Checks which GPUs the ranks of a job use: what each was given, what its own processes are told,
-//! what they have open, and which processes the driver lists. A device that two ranks use fails, by
-//! whichever of these it is seen; what none of them shows is not tested.
+//! Check of the GPUs that a job's ranks use: allocated devices, environment of the rank's
+//! processes, open device files, and processes that the driver lists. A device that two ranks use
+//! fails, whichever source shows it; a device that no source shows is not tested.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_model::verify::{Seen, SeenRank};
+use muster_model::verify::{ProbeObservation, SeenRank};
 
 use super::JobEvidence;
-use super::check::Verdict::{self, NotTested};
-use super::check::{count, none_of};
+use super::check::JobCheckOutcome::{self, NotTested};
+use super::check::{count, fail_if_any};
 use super::gang::{gpus, ranks};
 
-/// A GPU of a node, by number, UUID or file.
-type Place<'a> = (&'a str, &'a str);
+/// GPU of a node: node, and number, UUID or file.
+type GpuId<'a> = (&'a str, &'a str);
 
-pub(super) fn devices(evidence: &JobEvidence) -> Verdict {
-    let known: Vec<(&Seen, &SeenRank, u32)> = ranks(evidence)
+pub(super) fn devices(evidence: &JobEvidence) -> JobCheckOutcome {
+    let known: Vec<(&ProbeObservation, &SeenRank, u32)> = ranks(evidence)
         .filter_map(|(seen, rank)| Some((seen, rank, gpus(evidence, rank)?)))
         .collect();
     if known.iter().all(|(_, _, gpus)| *gpus == 0) {
         return NotTested("a job with GPUs, whose ranks were found".to_owned());
     }
-    // 1. What each was given.
-    let mut wrong = given(&known);
-    // 2. What its processes make of it. What the driver lists is proof; then open files; what they
-    //    are told is a wish.
-    let (listed, opened, told) = (listed(evidence), opened(&known), told(&known));
-    let told = told.iter().filter(|((node, _), users)| !known_apart(&known, node, users));
+    // 1. Compare the allocated devices.
+    let mut wrong = wrong_counts(&known);
+    // 2. Compare the devices in use. The driver's list is proof; then open files; the environment
+    // is only a request.
+    let listed = by_driver(evidence);
+    let opened = by_open_files(&known);
+    let told = by_environment(&known);
+    let told = told.iter().filter(|((node, _), users)| !have_separate_files(&known, node, users));
     let mut shared = BTreeSet::new();
     for ((node, device), users) in
         listed.iter().chain(&opened).chain(told).filter(|(_, users)| users.len() > 1)
     {
-        // Ranks that share are named once, by the first that shows it.
+        // Ranks that share a GPU are reported once, by the first source that shows it.
         if shared.insert((*node, users.clone())) {
             wrong.push(format!("{} share GPU {device} of {node}", numbered(users)));
         }
     }
-    wrong.extend(strayed(&known));
-    // 3. What could not be seen.
+    wrong.extend(foreign_devices(&known));
+    // 3. Report what could not be observed.
     if wrong.is_empty()
-        && let Some(unseen) = unseen(evidence, &known)
+        && let Some(unseen) = missing_source(evidence, &known)
     {
         return NotTested(unseen);
     }
     let gpus: usize = known.iter().map(|(.., gpus)| *gpus as usize).sum();
-    none_of(&wrong, format!("{}, each of one rank", count(gpus, "GPU")))
+    fail_if_any(&wrong, format!("{}, each of one rank", count(gpus, "GPU")))
 }
 
-/// `ranks 0 and 1`, `ranks 0, 1 and 2`.
+/// Formats ranks: `ranks 0 and 1`, `ranks 0, 1 and 2`.
 fn numbered(ranks: &BTreeSet<u32>) -> String {
     let words: Vec<String> = ranks.iter().map(u32::to_string).collect();
     match words.split_last() {
@@ -56,14 +58,14 @@ fn numbered(ranks: &BTreeSet<u32>) -> String {
     }
 }
 
-/// Names ranks that were given another number of GPUs than they should have.
-fn given(known: &[(&Seen, &SeenRank, u32)]) -> Vec<String> {
+/// Reports ranks that have another number of GPUs than expected.
+fn wrong_counts(known: &[(&ProbeObservation, &SeenRank, u32)]) -> Vec<String> {
     let mut wrong = Vec::new();
     for (_, rank, gpus) in known {
         let sees = rank.visible.as_deref().unwrap_or_default().len();
         match rank.visible {
             None if *gpus > 0 => {
-                wrong.push(format!("rank {} is not told which GPUs are its own", rank.rank))
+                wrong.push(format!("rank {} has no GPUs set in its environment", rank.rank))
             }
             _ if sees != *gpus as usize => {
                 wrong.push(format!("rank {} sees {sees} GPUs of {gpus}", rank.rank));
@@ -74,9 +76,11 @@ fn given(known: &[(&Seen, &SeenRank, u32)]) -> Vec<String> {
     wrong
 }
 
-/// Ranks by the GPU that their processes are told to use.
-fn told<'a>(known: &[(&'a Seen, &'a SeenRank, u32)]) -> BTreeMap<Place<'a>, BTreeSet<u32>> {
-    let mut users: BTreeMap<Place<'a>, BTreeSet<u32>> = BTreeMap::new();
+/// Groups ranks by the GPU that the environment of their processes names.
+fn by_environment<'a>(
+    known: &[(&'a ProbeObservation, &'a SeenRank, u32)],
+) -> BTreeMap<GpuId<'a>, BTreeSet<u32>> {
+    let mut users: BTreeMap<GpuId<'a>, BTreeSet<u32>> = BTreeMap::new();
     for (seen, rank, _) in known {
         let own = rank.visible.iter().flatten();
         let processes = rank.processes.iter().flat_map(|process| process.visible.iter().flatten());
@@ -87,10 +91,12 @@ fn told<'a>(known: &[(&'a Seen, &'a SeenRank, u32)]) -> BTreeMap<Place<'a>, BTre
     users
 }
 
-/// Ranks by the device file that they have open. A rank with more files open than it has GPUs lists
-/// devices, and is left out.
-fn opened<'a>(known: &[(&'a Seen, &'a SeenRank, u32)]) -> BTreeMap<Place<'a>, BTreeSet<u32>> {
-    let mut users: BTreeMap<Place<'a>, BTreeSet<u32>> = BTreeMap::new();
+/// Groups ranks by the device files that they have open. A rank with more open files than GPUs only
+/// enumerates devices, and is left out.
+fn by_open_files<'a>(
+    known: &[(&'a ProbeObservation, &'a SeenRank, u32)],
+) -> BTreeMap<GpuId<'a>, BTreeSet<u32>> {
+    let mut users: BTreeMap<GpuId<'a>, BTreeSet<u32>> = BTreeMap::new();
     for (seen, rank, gpus) in known {
         let files = open_files(rank);
         for file in files.iter().filter(|_| files.len() <= *gpus as usize) {
@@ -105,9 +111,9 @@ fn open_files(rank: &SeenRank) -> BTreeSet<&str> {
     open.map(String::as_str).collect()
 }
 
-/// Ranks by the GPU on which the driver lists a process of theirs.
-fn listed(evidence: &JobEvidence) -> BTreeMap<Place<'_>, BTreeSet<u32>> {
-    let mut users: BTreeMap<Place<'_>, BTreeSet<u32>> = BTreeMap::new();
+/// Groups ranks by the GPU on which the driver lists one of their processes.
+fn by_driver(evidence: &JobEvidence) -> BTreeMap<GpuId<'_>, BTreeSet<u32>> {
+    let mut users: BTreeMap<GpuId<'_>, BTreeSet<u32>> = BTreeMap::new();
     for seen in &evidence.seen {
         for user in seen.gpu_users.iter().flatten() {
             if let Some(rank) = user.rank {
@@ -118,10 +124,14 @@ fn listed(evidence: &JobEvidence) -> BTreeMap<Place<'_>, BTreeSet<u32>> {
     users
 }
 
-/// Where each task has a control group of devices of its own, all may be told number 0 and have
-/// different devices open: then nothing is shared.
-fn known_apart(known: &[(&Seen, &SeenRank, u32)], node: &str, users: &BTreeSet<u32>) -> bool {
-    let is_one = |(seen, rank, _): &&(&Seen, &SeenRank, u32)| {
+/// Returns whether ranks with the same device number have different device files open: tasks in
+/// separate device cgroups may all have number 0 without sharing.
+fn have_separate_files(
+    known: &[(&ProbeObservation, &SeenRank, u32)],
+    node: &str,
+    users: &BTreeSet<u32>,
+) -> bool {
+    let is_one = |(seen, rank, _): &&(&ProbeObservation, &SeenRank, u32)| {
         seen.node == node && users.contains(&rank.rank)
     };
     let files: Vec<BTreeSet<&str>> =
@@ -131,8 +141,9 @@ fn known_apart(known: &[(&Seen, &SeenRank, u32)], node: &str, users: &BTreeSet<u
         && all.len() == files.iter().map(BTreeSet::len).sum::<usize>()
 }
 
-/// Names processes that are told a GPU that no rank of the job was given, by the same kind of name.
-fn strayed(known: &[(&Seen, &SeenRank, u32)]) -> Vec<String> {
+/// Reports processes whose environment names a GPU that no rank of the job was allocated, in the
+/// same naming.
+fn foreign_devices(known: &[(&ProbeObservation, &SeenRank, u32)]) -> Vec<String> {
     let mut wrong = Vec::new();
     for (seen, rank, _) in known {
         let given: BTreeSet<&String> = known
@@ -147,7 +158,7 @@ fn strayed(known: &[(&Seen, &SeenRank, u32)]) -> Vec<String> {
             });
             if let Some(device) = stray.filter(|_| !given.is_empty()) {
                 wrong.push(format!(
-                    "process {} of rank {} is told GPU {device} of {}, which the job was not given",
+                    "process {} of rank {} is set to GPU {device} of {}, which the job was not allocated",
                     process.pid, rank.rank, seen.node
                 ));
             }
@@ -160,14 +171,18 @@ fn is_number(device: &str) -> bool {
     device.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// What would be needed where neither the driver nor open files tell which GPU is used.
-fn unseen(evidence: &JobEvidence, known: &[(&Seen, &SeenRank, u32)]) -> Option<String> {
+/// Returns the input that would be needed where neither the driver nor open files show the GPU in
+/// use.
+fn missing_source(
+    evidence: &JobEvidence,
+    known: &[(&ProbeObservation, &SeenRank, u32)],
+) -> Option<String> {
     const LIBRARY: &str =
         "NVIDIA's management library on the nodes, which lists the processes of each GPU";
     for (seen, rank, gpus) in known {
         let is_listed =
             evidence.seen.iter().any(|one| one.node == seen.node && one.gpu_users.is_some());
-        // Without device files there is nothing to open, and nothing that could be shared by it.
+        // Without device files there is nothing to open or share.
         if is_listed || seen.device_files.is_empty() || *gpus == 0 {
             continue;
         }
@@ -180,7 +195,7 @@ fn unseen(evidence: &JobEvidence, known: &[(&Seen, &SeenRank, u32)]) -> Option<S
         }
         if let Some(process) = rank.processes.iter().find(|process| process.open.is_none()) {
             return Some(format!(
-                "the right to see the open files of process {}, or {LIBRARY}",
+                "permission to read the open files of process {}, or {LIBRARY}",
                 process.pid
             ));
         }
@@ -195,7 +210,7 @@ fn unseen(evidence: &JobEvidence, known: &[(&Seen, &SeenRank, u32)]) -> Option<S
             .find(is_renamed);
         if let Some(device) = renamed.filter(|_| open_files(rank).is_empty()) {
             return Some(format!(
-                "{LIBRARY}: rank {} is told GPU {device}, and was given another name",
+                "{LIBRARY}: rank {} is set to GPU {device}, but was allocated a GPU of another name",
                 rank.rank
             ));
         }
@@ -208,14 +223,14 @@ mod tests {
     use muster_model::verify::{GpuUser, SeenProcess};
 
     use super::*;
-    use crate::job::check::Verdict::Passed;
+    use crate::job::check::JobCheckOutcome::Passed;
     use crate::job::gang::tests::{failed, sound};
 
     fn list(text: &str) -> Option<Vec<String>> {
         Some(text.split_whitespace().map(str::to_owned).collect())
     }
 
-    /// A rank of node a has one process more, which is told this and has that open.
+    /// Adds a process to a rank of node a, with this environment and open file.
     fn with(evidence: &mut JobEvidence, rank: usize, told: Option<&str>, open: Option<&str>) {
         let pid = 70 + u32::try_from(rank).unwrap();
         let process = SeenProcess { pid, visible: told.and_then(list), open: open.and_then(list) };
@@ -233,18 +248,18 @@ mod tests {
         few.seen[0].ranks[1].visible = None;
         assert_eq!(
             failed(devices(&few)),
-            "rank 0 sees 0 GPUs of 1; rank 1 is not told which GPUs are its own"
+            "rank 0 sees 0 GPUs of 1; rank 1 has no GPUs set in its environment"
         );
     }
 
-    /// The script says CUDA_VISIBLE_DEVICES=0 before the program, so that only the program has it.
+    /// The script sets CUDA_VISIBLE_DEVICES=0 before the program, so that only the program has it.
     #[test]
     fn a_gpu_that_processes_of_two_ranks_are_told_is_shared() {
         let mut told = sound();
         with(&mut told, 0, Some("0"), Some(""));
         with(&mut told, 1, Some("0"), Some(""));
         assert_eq!(failed(devices(&told)), "ranks 0 and 1 share GPU 0 of a");
-        // Of a whole node's GPUs a worker takes one: that is a part of its own.
+        // A worker that takes one of a whole node's GPUs has its own part.
         let mut part = sound();
         part.expected.iter_mut().for_each(|one| one.gpus = Some(2));
         for (at, rank) in part.seen.iter_mut().flat_map(|seen| &mut seen.ranks).enumerate() {
@@ -253,12 +268,12 @@ mod tests {
         with(&mut part, 0, Some("1"), Some("/dev/nvidia1"));
         with(&mut part, 1, Some("2"), Some("/dev/nvidia2"));
         assert_eq!(devices(&part), Passed("8 GPUs, each of one rank".to_owned()));
-        // No rank of the job has number 7.
+        // No rank of the job was allocated number 7.
         let mut stray = sound();
         with(&mut stray, 1, Some("7"), Some(""));
-        let said = "process 71 of rank 1 is told GPU 7 of a, which the job was not given";
+        let said = "process 71 of rank 1 is set to GPU 7 of a, which the job was not allocated";
         assert_eq!(failed(devices(&stray)), said);
-        // A process without a GPU has no stray one.
+        // A process without a GPU cannot use a foreign one.
         let mut none = sound();
         with(&mut none, 1, Some(""), Some(""));
         with(&mut none, 0, None, Some(""));
@@ -271,7 +286,7 @@ mod tests {
         with(&mut open, 0, Some("0"), Some("/dev/nvidia0"));
         with(&mut open, 1, Some("1"), Some("/dev/nvidia0"));
         assert_eq!(failed(devices(&open)), "ranks 0 and 1 share GPU /dev/nvidia0 of a");
-        // Where every task has a control group of its own, each is told 0, and has another open.
+        // Tasks in separate device cgroups all have number 0, and different files open.
         let mut apart = sound();
         apart.seen[0].ranks.iter_mut().for_each(|rank| rank.visible = list("0"));
         with(&mut apart, 0, Some("0"), Some("/dev/nvidia0"));
@@ -304,7 +319,7 @@ mod tests {
         let mut closed = sound();
         with(&mut closed, 0, Some("0"), None);
         assert!(matches!(devices(&closed), NotTested(_)));
-        // Muster gives GPUs by UUID; a script that counts may mean any of them.
+        // Muster names GPUs by UUID; a number in a script may mean any of them.
         let mut renamed = sound();
         renamed.seen[0].ranks[0].visible = list("GPU-a");
         renamed.seen[0].ranks[1].visible = list("GPU-b");

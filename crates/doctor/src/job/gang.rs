@@ -1,29 +1,31 @@
-//! Checks of the gang itself: its ranks, and what is open to them. Which GPUs they use is in
-//! `devices`.
+//! Checks of the gang: its ranks, its allocation, and the devices that it can open. `devices`
+//! checks which GPUs the ranks use.
 
 use std::collections::BTreeMap;
 
-use muster_model::verify::{Seen, SeenRank};
+use muster_model::verify::{ProbeObservation, SeenRank};
 
 use super::JobEvidence;
-use super::check::Verdict::{self, NotTested, Passed};
-use super::check::{count, none_of};
+use super::check::JobCheckOutcome::{self, NotTested, Passed};
+use super::check::{count, fail_if_any};
 
-/// Ranks with the node where they were seen.
-pub(super) fn ranks(evidence: &JobEvidence) -> impl Iterator<Item = (&Seen, &SeenRank)> {
+/// Returns the ranks with the probes that saw them.
+pub(super) fn ranks(
+    evidence: &JobEvidence,
+) -> impl Iterator<Item = (&ProbeObservation, &SeenRank)> {
     evidence.seen.iter().flat_map(|seen| seen.ranks.iter().map(move |rank| (seen, rank)))
 }
 
-pub(super) fn whole(evidence: &JobEvidence) -> Verdict {
-    // 1. Where each was seen.
+pub(super) fn whole(evidence: &JobEvidence) -> JobCheckOutcome {
+    // 1. Collect where each rank was seen.
     let mut places: BTreeMap<u32, Vec<&str>> = BTreeMap::new();
     for (seen, rank) in ranks(evidence) {
         places.entry(rank.rank).or_default().push(&seen.node);
     }
     if places.is_empty() {
-        return NotTested("ranks that Muster started, and whose programs run".to_owned());
+        return NotTested("running ranks that Muster started".to_owned());
     }
-    // 2. Against where it should be.
+    // 2. Compare with where it should be.
     let world = evidence.expected.len();
     let mut wrong = Vec::new();
     let missing: Vec<String> = evidence
@@ -32,16 +34,16 @@ pub(super) fn whole(evidence: &JobEvidence) -> Verdict {
         .filter(|one| !places.contains_key(&one.rank))
         .map(|one| one.rank.to_string())
         .collect();
-    if !missing.is_empty() && evidence.is_late {
+    if !missing.is_empty() && evidence.timed_out {
         return NotTested(format!(
-            "{} more ranks to answer in time: {}",
+            "answers of {} more ranks before the timeout: {}",
             missing.len(),
             missing.join(", ")
         ));
     }
     if !missing.is_empty() {
         wrong.push(format!(
-            "{} of {world} ranks are not there: {}",
+            "{} of {world} ranks are missing: {}",
             missing.len(),
             missing.join(", ")
         ));
@@ -49,10 +51,10 @@ pub(super) fn whole(evidence: &JobEvidence) -> Verdict {
     for one in &evidence.expected {
         match (places.get(&one.rank).map(Vec::as_slice), &one.node) {
             (Some([place]), Some(node)) if place != node => {
-                wrong.push(format!("rank {} runs on {place} and not on {node}", one.rank));
+                wrong.push(format!("rank {} runs on {place} instead of {node}", one.rank));
             }
             (Some([_, _, ..]), _) => wrong.push(format!(
-                "rank {} is there {} times: on {}",
+                "rank {} runs {} times: on {}",
                 one.rank,
                 places[&one.rank].len(),
                 places[&one.rank].join(", ")
@@ -63,19 +65,19 @@ pub(super) fn whole(evidence: &JobEvidence) -> Verdict {
     for (_, rank) in ranks(evidence) {
         if rank.world_size.is_some_and(|told| told as usize != world) {
             wrong.push(format!(
-                "rank {} was told that there are {} ranks, of {world}",
+                "rank {} has a world size of {} instead of {world}",
                 rank.rank,
                 rank.world_size.unwrap_or_default()
             ));
         }
     }
-    none_of(
+    fail_if_any(
         &wrong,
         format!("{} on {}", count(world, "rank"), count(evidence.nodes().len(), "node")),
     )
 }
 
-pub(super) fn one_allocation(evidence: &JobEvidence) -> Verdict {
+pub(super) fn one_allocation(evidence: &JobEvidence) -> JobCheckOutcome {
     let mut by_allocation: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
     for seen in &evidence.seen {
         let nodes = by_allocation.entry(seen.allocation.unwrap_or_default()).or_default();
@@ -88,7 +90,7 @@ pub(super) fn one_allocation(evidence: &JobEvidence) -> Verdict {
             NotTested("an allocation: this machine has none".to_owned())
         }
         1 => Passed(format!(
-            "{}, all of job {}",
+            "{}, all in job {}",
             count(evidence.nodes().len(), "node"),
             by_allocation.keys().sum::<u64>()
         )),
@@ -96,18 +98,18 @@ pub(super) fn one_allocation(evidence: &JobEvidence) -> Verdict {
             let parts = by_allocation
                 .iter()
                 .map(|(job, nodes)| format!("{} in job {job}", nodes.join(", ")));
-            none_of(&parts.collect::<Vec<_>>(), "")
+            fail_if_any(&parts.collect::<Vec<_>>(), "")
         }
     }
 }
 
-/// GPUs of a rank: as it was given, or as it was told.
+/// Returns the number of GPUs of a rank: as allocated, or as in its environment.
 pub(super) fn gpus(evidence: &JobEvidence, rank: &SeenRank) -> Option<u32> {
     let expected = evidence.expected.iter().find(|one| one.rank == rank.rank);
     expected.and_then(|one| one.gpus).or(rank.gpus)
 }
 
-pub(super) fn closed_devices(evidence: &JobEvidence) -> Verdict {
+pub(super) fn closed_devices(evidence: &JobEvidence) -> JobCheckOutcome {
     // Several probes of one node see the same files.
     let mut by_node: BTreeMap<&str, (usize, usize, u32)> = BTreeMap::new();
     for seen in &evidence.seen {
@@ -120,26 +122,28 @@ pub(super) fn closed_devices(evidence: &JobEvidence) -> Verdict {
     if by_node.is_empty() {
         return NotTested("device files of GPUs".to_owned());
     }
-    // Who has all of a node can open all of it.
+    // A job that has all GPUs of a node can open all of them.
     let whole = by_node.values().all(|(there, _, own)| *there == *own as usize);
     if by_node.values().all(|(_, open, _)| *open == 0) {
-        return NotTested("a probe that may open the job's own GPUs".to_owned());
+        return NotTested("a probe that can open the job's own GPUs".to_owned());
     }
     let wrong: Vec<String> = by_node
         .iter()
         .filter(|(_, (_, open, own))| *open > *own as usize)
         .map(|(node, (_, open, own))| {
-            format!("on {node} {open} GPUs can be opened, and {own} are its own")
+            format!("on {node} {open} GPUs can be opened, but only {own} belong to the job")
         })
         .collect();
-    match whole {
-        true => NotTested("a node of which the job has a part: it has all GPUs of each".to_owned()),
-        false => none_of(&wrong, "only its own can be opened"),
+    if whole {
+        NotTested("a node with GPUs of other jobs: this job has all GPUs of its nodes".to_owned())
+    } else {
+        fail_if_any(&wrong, "only its own GPUs can be opened")
     }
 }
 
-pub(super) fn strangers(evidence: &JobEvidence) -> Verdict {
-    let told: Vec<&Seen> = evidence.seen.iter().filter(|seen| seen.gpu_users.is_some()).collect();
+pub(super) fn foreign_processes(evidence: &JobEvidence) -> JobCheckOutcome {
+    let told: Vec<&ProbeObservation> =
+        evidence.seen.iter().filter(|seen| seen.gpu_users.is_some()).collect();
     if told.is_empty() {
         return NotTested("NVIDIA's management library on the nodes".to_owned());
     }
@@ -151,7 +155,7 @@ pub(super) fn strangers(evidence: &JobEvidence) -> Verdict {
         .collect();
     wrong.sort();
     wrong.dedup();
-    none_of(&wrong, "nobody else is there")
+    fail_if_any(&wrong, "no other process is on its GPUs")
 }
 
 #[cfg(test)]
@@ -160,9 +164,9 @@ pub(super) mod tests {
     use muster_model::verify::SeenFile;
 
     use super::*;
-    use crate::job::Expected;
+    use crate::job::ExpectedRank;
 
-    /// Two nodes with two ranks of one GPU each, as they should be.
+    /// Returns two sound nodes with two ranks of one GPU each.
     pub(in crate::job) fn sound() -> JobEvidence {
         let rank = |rank: u32| SeenRank {
             rank,
@@ -171,7 +175,7 @@ pub(super) mod tests {
             ..SeenRank::default()
         };
         let file = |at: u32| SeenFile { path: format!("/dev/nvidia{at}"), is_open: at < 2 };
-        let seen = |node: &str, ranks: [u32; 2]| Seen {
+        let seen = |node: &str, ranks: [u32; 2]| ProbeObservation {
             node: node.to_owned(),
             allocation: Some(7),
             ranks: ranks.map(rank).to_vec(),
@@ -181,7 +185,7 @@ pub(super) mod tests {
             rdma_devices: Vec::new(),
             listens: None,
         };
-        let expected = |rank: u32| Expected {
+        let expected = |rank: u32| ExpectedRank {
             rank,
             node: Some(if rank < 2 { "a" } else { "b" }.to_owned()),
             gpus: Some(1),
@@ -193,9 +197,9 @@ pub(super) mod tests {
         }
     }
 
-    pub(in crate::job) fn failed(verdict: Verdict) -> String {
+    pub(in crate::job) fn failed(verdict: JobCheckOutcome) -> String {
         match verdict {
-            Verdict::Failed(says) => says,
+            JobCheckOutcome::Failed(says) => says,
             other => panic!("{other:?}"),
         }
     }
@@ -204,30 +208,30 @@ pub(super) mod tests {
     fn a_sound_gang_passes() {
         let sound = sound();
         assert_eq!(whole(&sound), Passed("4 ranks on 2 nodes".to_owned()));
-        assert_eq!(one_allocation(&sound), Passed("2 nodes, all of job 7".to_owned()));
-        assert_eq!(closed_devices(&sound), Passed("only its own can be opened".to_owned()));
-        assert!(matches!(strangers(&sound), NotTested(_)));
+        assert_eq!(one_allocation(&sound), Passed("2 nodes, all in job 7".to_owned()));
+        assert_eq!(closed_devices(&sound), Passed("only its own GPUs can be opened".to_owned()));
+        assert!(matches!(foreign_processes(&sound), NotTested(_)));
     }
 
     #[test]
     fn a_rank_that_is_missing_double_or_elsewhere_is_named() {
         let mut missing = sound();
         missing.seen[1].ranks.remove(1);
-        assert_eq!(failed(whole(&missing)), "1 of 4 ranks are not there: 3");
-        missing.is_late = true;
+        assert_eq!(failed(whole(&missing)), "1 of 4 ranks are missing: 3");
+        missing.timed_out = true;
         assert!(matches!(whole(&missing), NotTested(_)));
         let mut double = sound();
         double.seen[1].ranks[0].rank = 1;
         assert_eq!(
             failed(whole(&double)),
-            "1 of 4 ranks are not there: 2; rank 1 is there 2 times: on a, b"
+            "1 of 4 ranks are missing: 2; rank 1 runs 2 times: on a, b"
         );
         let mut elsewhere = sound();
         elsewhere.expected[0].node = Some("c".to_owned());
-        assert_eq!(failed(whole(&elsewhere)), "rank 0 runs on a and not on c");
+        assert_eq!(failed(whole(&elsewhere)), "rank 0 runs on a instead of c");
         let mut misled = sound();
         misled.seen[0].ranks[0].world_size = Some(2);
-        assert_eq!(failed(whole(&misled)), "rank 0 was told that there are 2 ranks, of 4");
+        assert_eq!(failed(whole(&misled)), "rank 0 has a world size of 2 instead of 4");
     }
 
     #[test]
@@ -243,7 +247,7 @@ pub(super) mod tests {
         for check in ["one-allocation", "devices", "closed-devices", "shared-memory"] {
             assert_ne!(found[check], ProbeOutcome::Passed, "{check}");
         }
-        // Of a job that others started nothing is known at all.
+        // Of a job that was not started by Muster nothing is known.
         partly.seen[0].ranks.clear();
         assert_eq!(outcomes(&partly)["whole"], ProbeOutcome::NotTested);
     }
@@ -253,7 +257,7 @@ pub(super) mod tests {
         let mut two = sound();
         two.seen[1].allocation = Some(8);
         assert_eq!(failed(one_allocation(&two)), "a in job 7; b in job 8");
-        let here = |seen: Seen| Seen { allocation: None, ..seen };
+        let here = |seen: ProbeObservation| ProbeObservation { allocation: None, ..seen };
         let local = JobEvidence {
             seen: two.seen.into_iter().map(here).collect(),
             ..JobEvidence::default()
@@ -265,8 +269,11 @@ pub(super) mod tests {
     fn devices_of_others_are_closed() {
         let mut open = sound();
         open.seen[1].device_files.iter_mut().for_each(|file| file.is_open = true);
-        assert_eq!(failed(closed_devices(&open)), "on b 8 GPUs can be opened, and 2 are its own");
-        // Whose node it is as a whole has nobody to be kept from.
+        assert_eq!(
+            failed(closed_devices(&open)),
+            "on b 8 GPUs can be opened, but only 2 belong to the job"
+        );
+        // A job that has the whole node has no other job beside it.
         let mut all = sound();
         all.seen.iter_mut().for_each(|seen| seen.device_files.truncate(2));
         assert!(matches!(closed_devices(&all), NotTested(_)));

@@ -1,5 +1,5 @@
-//! Whether a job got what it was given: what probes saw of it in, one answer out. The checks are a
-//! closed list of data, each with three outcomes. It runs no probe.
+//! Verification that a job got what it was allocated: the probes' observations in, one report out.
+//! The checks are a closed list of data, each with three outcomes. Runs no probe.
 
 mod check;
 mod devices;
@@ -11,70 +11,69 @@ mod topology;
 
 use muster_model::Time;
 use muster_model::check::ProbeOutcome;
-use muster_model::verify::{Seen, VerifyCheck, VerifyReport};
+use muster_model::verify::{ProbeObservation, VerifyCheck, VerifyReport};
 
 pub use document::document;
 pub use topology::leaves;
 
-use check::{CHECKS, Verdict};
+use check::{CHECKS, JobCheckOutcome};
 
-/// Everything that is known of one start of a job.
+/// Everything known about one start of a job.
 #[derive(Clone, Debug, Default)]
 pub struct JobEvidence {
-    /// The job.
+    /// Job number in its scheduler.
     pub job: u64,
-    /// Which element of an array.
+    /// Index of the array element.
     pub index: Option<u32>,
-    /// When the probes looked.
+    /// Time of the probes.
     pub at: Time,
-    /// Every rank that there should be, in order.
-    pub expected: Vec<Expected>,
-    /// Probes were still to come when time was over: who is not among those seen may be there all
-    /// the same.
-    pub is_late: bool,
-    /// What each probe saw.
-    pub seen: Vec<Seen>,
-    /// Who reached the port beside rank 0, by node; of those who did not, why.
+    /// Expected ranks, in order.
+    pub expected: Vec<ExpectedRank>,
+    /// Set when the timeout passed before all probes answered: ranks that were not seen may still
+    /// be running.
+    pub timed_out: bool,
+    /// Observations of the probes.
+    pub seen: Vec<ProbeObservation>,
+    /// Result of connecting to the port beside rank 0, by node; `Some` is the error.
     pub reached: Vec<(String, Option<String>)>,
-    /// Bounds of each node's clock against that of the one who asked.
+    /// Bounds on each node's clock against that of the caller.
     pub clocks: Vec<ClockBound>,
-    /// Nodes of each leaf switch; `None` where that is not known.
+    /// Nodes of each leaf switch; `None` where unknown.
     pub leaves: Option<Vec<Vec<String>>>,
-    /// What the ranks have printed; `None` before they start.
+    /// Output of the ranks; `None` before they start.
     pub output: Option<String>,
 }
 
-/// A rank that there should be.
+/// Rank that the job should have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Expected {
-    /// Rank.
+pub struct ExpectedRank {
+    /// Rank number in the job.
     pub rank: u32,
-    /// Where, when that is known.
+    /// Node of the rank, if known.
     pub node: Option<String>,
-    /// GPUs of it, when that is known.
+    /// Number of GPUs of the rank, if known.
     pub gpus: Option<u32>,
 }
 
-/// How far a node's clock is ahead, at least and at most.
+/// Bounds on how far a node's clock is ahead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClockBound {
-    /// The node.
+    /// Name of the node.
     pub node: String,
-    /// At least.
+    /// Lower bound in nanoseconds.
     pub low_nanos: i64,
-    /// At most.
+    /// Upper bound in nanoseconds.
     pub high_nanos: i64,
 }
 
 impl ClockBound {
-    /// What one question says, of the instants when it was sent and when its answer came: the other
-    /// clock was read in between.
+    /// Derives bounds from one query: the other clock was read between the sending and the answer.
     #[must_use]
     pub fn of(node: String, sent_nanos: i64, read_nanos: i64, heard_nanos: i64) -> Self {
         Self { node, low_nanos: read_nanos - heard_nanos, high_nanos: read_nanos - sent_nanos }
     }
 
-    /// What both say.
+    /// Intersects the bounds with those of another query.
     pub fn narrow(&mut self, other: &Self) {
         self.low_nanos = self.low_nanos.max(other.low_nanos);
         self.high_nanos = self.high_nanos.min(other.high_nanos);
@@ -82,7 +81,7 @@ impl ClockBound {
 }
 
 impl JobEvidence {
-    /// Nodes that it runs on, each once, in the order of its ranks.
+    /// Returns the nodes that it runs on, each once, in the order of its ranks.
     #[must_use]
     pub fn nodes(&self) -> Vec<String> {
         let expected = self.expected.iter().filter_map(|one| one.node.as_ref());
@@ -97,37 +96,38 @@ impl JobEvidence {
 }
 
 impl JobEvidence {
-    /// Ranks that no probe saw.
-    fn silent(&self) -> usize {
+    /// Returns the number of ranks that no probe saw.
+    fn unseen_ranks(&self) -> usize {
         let is_seen =
             |rank: u32| self.seen.iter().flat_map(|seen| &seen.ranks).any(|one| one.rank == rank);
         self.expected.iter().filter(|one| !is_seen(one.rank)).count()
     }
 }
 
-/// The answer.
+/// Runs all checks and returns the report.
 #[must_use]
 pub fn verify(evidence: &JobEvidence) -> VerifyReport {
-    let answer = |check: &check::Check| {
-        let verdict = match check.needs_probe && evidence.seen.is_empty() {
-            true => Verdict::NotTested("a probe beside its ranks while it runs".to_owned()),
-            false => (check.judge)(evidence),
+    let answer = |check: &check::JobCheck| {
+        let verdict = if check.needs_probe && evidence.seen.is_empty() {
+            JobCheckOutcome::NotTested("a probe on its nodes while it runs".to_owned())
+        } else {
+            (check.judge)(evidence)
         };
-        let verdict = match (verdict, evidence.silent()) {
-            (Verdict::Passed(says), silent) if check.needs_probe && silent > 0 => {
-                Verdict::NotTested(format!(
-                    "all ranks: {silent} were not seen; of the others, {says}"
+        let verdict = match (verdict, evidence.unseen_ranks()) {
+            (JobCheckOutcome::Passed(says), silent) if check.needs_probe && silent > 0 => {
+                JobCheckOutcome::NotTested(format!(
+                    "observations of all ranks: {silent} are missing; of the others, {says}"
                 ))
             }
             (verdict, _) => verdict,
         };
         let (outcome, says) = match verdict {
-            Verdict::Passed(says) => (ProbeOutcome::Passed, says),
-            Verdict::Failed(says) => (ProbeOutcome::Failed, says),
-            Verdict::NotTested(says) => (ProbeOutcome::NotTested, says),
+            JobCheckOutcome::Passed(says) => (ProbeOutcome::Passed, says),
+            JobCheckOutcome::Failed(says) => (ProbeOutcome::Failed, says),
+            JobCheckOutcome::NotTested(says) => (ProbeOutcome::NotTested, says),
         };
         let cure = (outcome == ProbeOutcome::Failed).then(|| check.cure.to_owned());
-        VerifyCheck { check: check.id.to_owned(), outcome, says, cure }
+        VerifyCheck { check: check.id.to_owned(), outcome, text: says, cure }
     };
     VerifyReport {
         job: evidence.job,

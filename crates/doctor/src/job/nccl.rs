@@ -1,24 +1,24 @@
-//! What NCCL says of the way that it goes, in the output of ranks that run with NCCL_DEBUG=INFO.
+//! Checks of the network transport that NCCL reports in the output of ranks with NCCL_DEBUG=INFO.
 
 use std::collections::BTreeMap;
 
 use super::JobEvidence;
-use super::check::Verdict::{self, Failed, NotTested, Passed};
+use super::check::JobCheckOutcome::{self, Failed, NotTested, Passed};
 use super::check::count;
 
-/// How many channels go which way. NCCL names a way for each, such as `… Channel 00/0 : 0[0] ->
-/// 8[0] [send] via NET/IB/0/GDRDMA`.
+/// Number of NCCL channels by transport. NCCL prints one line per channel, such as `… Channel 00/0
+/// : 0[0] -> 8[0] [send] via NET/IB/0/GDRDMA`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Ways {
-    /// Between nodes, by network: `IB`, `Socket`, or the name of a plugin.
+struct NcclTransports {
+    /// Channels between nodes, by network: `IB`, `Socket`, or the name of a plugin.
     networks: BTreeMap<String, u32>,
-    /// Of those, without a copy through the host.
+    /// Channels between nodes without a copy through host memory.
     direct: u32,
-    /// Within a node.
+    /// Channels within a node.
     local: u32,
 }
 
-impl Ways {
+impl NcclTransports {
     fn of(output: &str) -> Self {
         let mut ways = Self::default();
         for line in output.lines().filter(|line| line.contains("NCCL INFO")) {
@@ -44,26 +44,29 @@ impl Ways {
     }
 }
 
-/// Ways of a job on several nodes; why there are none, else.
-fn ways(evidence: &JobEvidence) -> Result<Ways, Verdict> {
+/// Returns the transports of a job on several nodes, or why there are none.
+fn transports(evidence: &JobEvidence) -> Result<NcclTransports, JobCheckOutcome> {
     if evidence.nodes().len() < 2 {
-        return Err(NotTested("several nodes: nothing goes by the network".to_owned()));
+        return Err(NotTested("several nodes: this job does not use the network".to_owned()));
     }
     let Some(output) = &evidence.output else {
         return Err(NotTested("output of the job's ranks, while it runs or after".to_owned()));
     };
-    let ways = Ways::of(output);
+    let ways = NcclTransports::of(output);
     match ways.between_nodes() {
         0 if output.contains("NCCL INFO") => Err(NotTested(
-            "lines of NCCL on its channels, which it prints when a communicator is made".to_owned(),
+            "NCCL's lines on its channels, which it prints when a communicator is created"
+                .to_owned(),
         )),
-        0 => Err(NotTested("lines of NCCL in the output: NCCL_DEBUG=INFO in `env`".to_owned())),
+        0 => {
+            Err(NotTested("NCCL's messages in the output: set NCCL_DEBUG=INFO in `env`".to_owned()))
+        }
         _ => Ok(ways),
     }
 }
 
-pub(super) fn transport(evidence: &JobEvidence) -> Verdict {
-    let ways = match ways(evidence) {
+pub(super) fn transport(evidence: &JobEvidence) -> JobCheckOutcome {
+    let ways = match transports(evidence) {
         Ok(ways) => ways,
         Err(verdict) => return verdict,
     };
@@ -77,7 +80,7 @@ pub(super) fn transport(evidence: &JobEvidence) -> Verdict {
         None => Passed(each.join(", ")),
         Some(_) if has_adapter || ways.networks.len() > 1 => Failed(each.join(", ")),
         Some(_) if evidence.seen.is_empty() => NotTested(format!(
-            "a look at the nodes while it runs: {}, and whether there is a faster network is not known",
+            "a probe of the nodes while it runs: {}, and it is unknown whether there is a faster network",
             each.join(", ")
         )),
         Some(_) => NotTested(format!(
@@ -87,8 +90,8 @@ pub(super) fn transport(evidence: &JobEvidence) -> Verdict {
     }
 }
 
-pub(super) fn gpudirect(evidence: &JobEvidence) -> Verdict {
-    let ways = match ways(evidence) {
+pub(super) fn gpudirect(evidence: &JobEvidence) -> JobCheckOutcome {
+    let ways = match transports(evidence) {
         Ok(ways) => ways,
         Err(verdict) => return verdict,
     };
@@ -106,13 +109,13 @@ fn channels(many: u32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use muster_model::verify::Seen;
+    use muster_model::verify::ProbeObservation;
 
     use super::*;
-    use crate::job::Expected;
+    use crate::job::ExpectedRank;
 
     fn evidence(output: &str, adapters: &[&str]) -> JobEvidence {
-        let seen = |node: &str| Seen {
+        let seen = |node: &str| ProbeObservation {
             node: node.to_owned(),
             allocation: None,
             ranks: Vec::new(),
@@ -123,7 +126,7 @@ mod tests {
             listens: None,
         };
         JobEvidence {
-            expected: vec![Expected::default()],
+            expected: vec![ExpectedRank::default()],
             seen: vec![seen("a"), seen("b")],
             output: Some(output.to_owned()),
             ..JobEvidence::default()
@@ -161,7 +164,7 @@ mod tests {
         let silent = transport(&evidence("epoch 1\n", &[]));
         assert_eq!(
             silent,
-            NotTested("lines of NCCL in the output: NCCL_DEBUG=INFO in `env`".to_owned())
+            NotTested("NCCL's messages in the output: set NCCL_DEBUG=INFO in `env`".to_owned())
         );
         assert!(matches!(transport(&evidence(LOCAL, &[])), NotTested(_)));
     }

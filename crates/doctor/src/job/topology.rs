@@ -1,12 +1,12 @@
-//! How many leaf switches a job spans, against the fewest that could hold it.
+//! Check of the number of leaf switches that a job spans, against the fewest possible.
 
 use super::JobEvidence;
-use super::check::Verdict::{self, NotTested};
+use super::check::JobCheckOutcome::{self, NotTested};
 use super::check::count;
 use crate::hosts::expand;
 
-pub(super) fn fewest(evidence: &JobEvidence) -> Verdict {
-    // 1. What is known.
+pub(super) fn fewest(evidence: &JobEvidence) -> JobCheckOutcome {
+    // 1. Collect the nodes and the topology.
     let nodes = evidence.nodes();
     let Some(leaves) = evidence.leaves.as_ref().filter(|leaves| !leaves.is_empty()) else {
         return NotTested("a topology with switches".to_owned());
@@ -14,16 +14,14 @@ pub(super) fn fewest(evidence: &JobEvidence) -> Verdict {
     if nodes.len() < 2 {
         return NotTested("several nodes".to_owned());
     }
-    // 2. Leaves that it is on, each node counted at one of them.
+    // 2. Count the leaves of the job, each node at one leaf.
     let is_on = |leaf: &&Vec<String>| leaf.iter().any(|node| nodes.contains(node));
     let spanned = leaves.iter().filter(is_on).count();
     let lost = nodes.iter().filter(|node| !leaves.iter().any(|leaf| leaf.contains(node))).count();
     if lost > 0 {
-        return NotTested(format!(
-            "a topology with all nodes: {lost} of the job hang on no switch"
-        ));
+        return NotTested(format!("a topology with all nodes: {lost} of the job have no switch"));
     }
-    // 3. The largest leaves together hold most.
+    // 3. Compute the fewest leaves that hold as many nodes, from the largest on.
     let mut sizes: Vec<usize> = leaves.iter().map(Vec::len).collect();
     sizes.sort_unstable_by(|a, b| b.cmp(a));
     let mut room = 0;
@@ -32,15 +30,18 @@ pub(super) fn fewest(evidence: &JobEvidence) -> Verdict {
         room >= nodes.len()
     });
     let fewest = enough.map_or(sizes.len(), |at| at + 1);
-    match spanned <= fewest {
-        true => {
-            Verdict::Passed(format!("{} below {}", count(nodes.len(), "node"), switches(spanned)))
-        }
-        false => Verdict::Failed(format!(
+    if spanned <= fewest {
+        JobCheckOutcome::Passed(format!(
+            "{} below {}",
+            count(nodes.len(), "node"),
+            switches(spanned)
+        ))
+    } else {
+        JobCheckOutcome::Failed(format!(
             "{} nodes below {}; an empty cluster would hold them below {fewest}",
             nodes.len(),
             switches(spanned)
-        )),
+        ))
     }
 }
 
@@ -48,8 +49,8 @@ fn switches(count: usize) -> String {
     format!("{count} leaf {}", if count == 1 { "switch" } else { "switches" })
 }
 
-/// Nodes of each leaf switch, of what `scontrol show topology` prints; none where it names no
-/// switch.
+/// Parses the output of `scontrol show topology` into the nodes of each leaf switch; empty where it
+/// names no switch.
 #[must_use]
 pub fn leaves(text: &str) -> Vec<Vec<String>> {
     let nodes = |line: &str| {
@@ -65,15 +66,15 @@ pub fn leaves(text: &str) -> Vec<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::Expected;
+    use crate::job::ExpectedRank;
 
-    /// As 22.05 prints it.
+    /// Output of Slurm 22.05.
     const TREE: &str = "SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=node[1-4]\n\
         SwitchName=leaf2 Level=0 LinkSpeed=1 Nodes=node[5-8]\n\
         SwitchName=spine Level=1 LinkSpeed=1 Nodes=node[1-8] Switches=leaf[1-2]\n";
 
-    fn on(nodes: &[&str]) -> Verdict {
-        let expected = |(rank, node): (usize, &&str)| Expected {
+    fn on(nodes: &[&str]) -> JobCheckOutcome {
+        let expected = |(rank, node): (usize, &&str)| ExpectedRank {
             rank: rank as u32,
             node: Some((*node).to_owned()),
             gpus: None,
@@ -86,18 +87,18 @@ mod tests {
     fn more_leaves_than_needed_are_named() {
         assert_eq!(
             on(&["node1", "node4"]),
-            Verdict::Passed("2 nodes below 1 leaf switch".to_owned())
+            JobCheckOutcome::Passed("2 nodes below 1 leaf switch".to_owned())
         );
         assert_eq!(
             on(&["node4", "node5"]),
-            Verdict::Failed(
+            JobCheckOutcome::Failed(
                 "2 nodes below 2 leaf switches; an empty cluster would hold them below 1"
                     .to_owned()
             )
         );
-        // Five do not fit below one.
+        // Five nodes do not fit below one leaf.
         let five = ["node1", "node2", "node3", "node4", "node5"];
-        assert_eq!(on(&five), Verdict::Passed("5 nodes below 2 leaf switches".to_owned()));
+        assert_eq!(on(&five), JobCheckOutcome::Passed("5 nodes below 2 leaf switches".to_owned()));
         assert!(matches!(on(&["node1"]), NotTested(_)));
         assert!(matches!(on(&["node1", "other"]), NotTested(_)));
         assert!(leaves("").is_empty());

@@ -1,121 +1,125 @@
-//! Rules on what is recorded and enforced: without them shares, limits and reports are about
-//! processors only.
+//! Rules on recording and enforcement: without them shares, limits and reports cover processors
+//! only.
 
 use muster_model::check::Severity::{High, Medium};
 
-use crate::evidence::{Evidence, Record, gpus};
-use crate::rule::{Judged, Page, Rule, Trip, none_of, right};
+use crate::evidence::{ConfRecord, Evidence, gpus};
+use crate::rule::{CheckRule, DocPage, RuleFinding, RuleResult, fail_if_any, judge_setting};
 
-pub(super) const RULES: &[Rule] = &[
-    Rule {
+pub(super) const RULES: &[CheckRule] = &[
+    CheckRule {
         id: "no-accounting",
         severity: High,
         title: "no accounting database",
-        meaning: "no record of jobs is kept, so there are no shares, no limits of accounts and no report of who used what",
+        meaning: "no record of jobs is kept, so there are no shares, no account limits and no usage reports",
         cure: "run slurmdbd and set AccountingStorageType=accounting_storage/slurmdbd",
-        page: Page::Man("slurm.conf", "AccountingStorageType"),
+        page: DocPage::Man("slurm.conf", "AccountingStorageType"),
         check: |evidence| {
-            let kind = evidence.said("AccountingStorageType", Some("accounting_storage/none"))?;
-            right(&kind, kind.is("accounting_storage/slurmdbd"))
+            let kind =
+                evidence.conf_setting("AccountingStorageType", Some("accounting_storage/none"))?;
+            judge_setting(&kind, kind.is("accounting_storage/slurmdbd"))
         },
     },
-    Rule {
+    CheckRule {
         id: "gpus-not-accounted",
         severity: High,
         title: "GPUs are not recorded",
-        meaning: "sacct and sreport know nothing of GPUs, and no limit on gres/gpu can be set or kept",
+        meaning: "sacct and sreport show no GPUs, and no limit on gres/gpu can be set or enforced",
         cure: "AccountingStorageTRES=gres/gpu, and gres/gpu:TYPE for each type; then restart slurmctld",
-        page: Page::Man("slurm.conf", "AccountingStorageTRES"),
+        page: DocPage::Man("slurm.conf", "AccountingStorageTRES"),
         check: |evidence| {
             evidence.gpu_nodes()?;
-            let tres = evidence.said("AccountingStorageTRES", Some(""))?;
-            right(&tres, tres.lists("gres/gpu"))
+            let tres = evidence.conf_setting("AccountingStorageTRES", Some(""))?;
+            judge_setting(&tres, tres.lists("gres/gpu"))
         },
     },
-    Rule {
+    CheckRule {
         id: "gpus-not-billed",
         severity: High,
         title: "GPUs are not billed",
-        meaning: "usage counts processors only, so that whoever takes eight GPUs and one processor pays for one processor in the fair share",
+        meaning: "usage counts processors only, so that a job with eight GPUs and one processor is charged for one processor in the fair share",
         cure: "TRESBillingWeights=\"CPU=...,Mem=...,GRES/gpu=...\" on every partition with GPUs",
-        page: Page::Man("slurm.conf", "TRESBillingWeights"),
+        page: DocPage::Man("slurm.conf", "TRESBillingWeights"),
         check: billed,
     },
-    Rule {
+    CheckRule {
         id: "shards-not-billed",
         severity: High,
-        title: "shares of GPUs are not billed",
-        meaning: "a job that asks for shards in place of GPUs uses them for nothing in the fair share",
-        cure: "GRES/shard=... in TRESBillingWeights beside GRES/gpu: the weight of a GPU by its number of shards; and gres/shard in AccountingStorageTRES",
-        page: Page::Man("slurm.conf", "TRESBillingWeights"),
+        title: "GPU shards are not billed",
+        meaning: "a job that requests shards instead of GPUs is not charged for them in the fair share",
+        cure: "GRES/shard=... in TRESBillingWeights beside GRES/gpu, with the weight of a GPU divided by its number of shards, and gres/shard in AccountingStorageTRES",
+        page: DocPage::Man("slurm.conf", "TRESBillingWeights"),
         check: |evidence| {
             evidence.nodes()?;
             unbilled(evidence, "shard", |node| has_gres(node, "shard"))
         },
     },
-    Rule {
+    CheckRule {
         id: "limits-not-enforced",
         severity: High,
-        title: "limits of accounts are not enforced",
-        meaning: "what sacctmgr shows as GrpTRES, MaxJobs or MaxTRES is ignored",
-        cure: "AccountingStorageEnforce=associations,limits,qos; safe also keeps jobs from starting that their limit would end",
-        page: Page::Man("slurm.conf", "AccountingStorageEnforce"),
+        title: "account limits are not enforced",
+        meaning: "limits such as GrpTRES, MaxJobs or MaxTRES are ignored",
+        cure: "AccountingStorageEnforce=associations,limits,qos; safe also prevents the start of jobs that a limit would end",
+        page: DocPage::Man("slurm.conf", "AccountingStorageEnforce"),
         check: |evidence| {
-            let enforce = evidence.said("AccountingStorageEnforce", Some("none"))?;
-            right(&enforce, ["limits", "safe", "all"].iter().any(|word| enforce.lists(word)))
+            let enforce = evidence.conf_setting("AccountingStorageEnforce", Some("none"))?;
+            judge_setting(
+                &enforce,
+                ["limits", "safe", "all"].iter().any(|word| enforce.lists(word)),
+            )
         },
     },
-    Rule {
+    CheckRule {
         id: "qos-not-enforced",
         severity: Medium,
-        title: "a quality of service is used, and not enforced",
-        meaning: "jobs need no valid quality of service, and its limits do not hold",
+        title: "QOS are used but not enforced",
+        meaning: "jobs need no valid QOS, and the limits of QOS are ignored",
         cure: "add qos to AccountingStorageEnforce",
-        page: Page::Man("slurm.conf", "AccountingStorageEnforce"),
+        page: DocPage::Man("slurm.conf", "AccountingStorageEnforce"),
         check: qos_enforced,
     },
-    Rule {
+    CheckRule {
         id: "no-job-statistics",
         severity: Medium,
-        title: "nothing is measured of running jobs",
+        title: "no usage of running jobs is measured",
         meaning: "sstat is empty, and sacct has no memory or processor time of steps",
         cure: "JobAcctGatherType=jobacct_gather/cgroup, or jobacct_gather/linux",
-        page: Page::Man("slurm.conf", "JobAcctGatherType"),
+        page: DocPage::Man("slurm.conf", "JobAcctGatherType"),
         check: |evidence| {
-            let gather = evidence.said("JobAcctGatherType", None)?;
-            right(&gather, !gather.value.is_empty() && !gather.is("jobacct_gather/none"))
+            let gather = evidence.conf_setting("JobAcctGatherType", None)?;
+            judge_setting(&gather, !gather.value.is_empty() && !gather.is("jobacct_gather/none"))
         },
     },
-    Rule {
+    CheckRule {
         id: "records-never-purged",
         severity: Medium,
-        title: "records of jobs are never removed",
-        meaning: "the database grows for ever, and sacct and upgrades of slurmdbd become slow",
+        title: "job records are never purged",
+        meaning: "the database grows without limit, and sacct and upgrades of slurmdbd become slow",
         cure: "PurgeJobAfter, PurgeStepAfter and PurgeEventAfter, such as 24month, in slurmdbd.conf",
-        page: Page::Man("slurmdbd.conf", "PurgeJobAfter"),
+        page: DocPage::Man("slurmdbd.conf", "PurgeJobAfter"),
         check: |evidence| {
             let purge = evidence.dbd("PurgeJobAfter", "")?;
-            right(&purge, !purge.value.is_empty())
+            judge_setting(&purge, !purge.value.is_empty())
         },
     },
 ];
 
 /// A weight of zero bills nothing.
-fn billed(evidence: &Evidence) -> Judged {
+fn billed(evidence: &Evidence) -> RuleResult {
     evidence.gpu_nodes()?;
     unbilled(evidence, "gpu", |node| gpus(node) > 0)
 }
 
-fn has_gres(node: &Record, name: &str) -> bool {
+fn has_gres(node: &ConfRecord, name: &str) -> bool {
     let entries = node.get("Gres").unwrap_or_default().split(',');
     entries.into_iter().any(|entry| {
         entry.split([':', '(']).next().is_some_and(|own| own.eq_ignore_ascii_case(name))
     })
 }
 
-/// Partitions with nodes that have a generic resource, and no weight for it.
-fn unbilled(evidence: &Evidence, name: &str, has: fn(&Record) -> bool) -> Judged {
-    let mut trips = Vec::new();
+/// Finds partitions with nodes that have a generic resource, and no weight for it.
+fn unbilled(evidence: &Evidence, name: &str, has: fn(&ConfRecord) -> bool) -> RuleResult {
+    let mut findings = Vec::new();
     let mut count = 0;
     for partition in evidence.partitions()? {
         let names = evidence.nodes_of(partition).unwrap_or_default();
@@ -137,7 +141,7 @@ fn unbilled(evidence: &Evidence, name: &str, has: fn(&Record) -> bool) -> Judged
                 "" => "has no TRESBillingWeights".to_owned(),
                 weights => format!("has TRESBillingWeights={weights}"),
             };
-            trips.push(Trip {
+            findings.push(RuleFinding {
                 key: partition.name.clone(),
                 says: format!("partition {} {has}", partition.name),
                 place: Some(partition.place.clone()),
@@ -145,19 +149,19 @@ fn unbilled(evidence: &Evidence, name: &str, has: fn(&Record) -> bool) -> Judged
         }
     }
     let what = if name == "gpu" { "GPUs" } else { "shards" };
-    none_of(trips, format!("{count} partitions with {what} have a weight for them"))
+    fail_if_any(findings, format!("{count} partitions with {what} have a weight for them"))
 }
 
-fn qos_enforced(evidence: &Evidence) -> Judged {
-    let enforce = evidence.said("AccountingStorageEnforce", Some("none"))?;
+fn qos_enforced(evidence: &Evidence) -> RuleResult {
+    let enforce = evidence.conf_setting("AccountingStorageEnforce", Some("none"))?;
     if ["qos", "all"].iter().any(|word| enforce.lists(word)) {
-        return right(&enforce, true);
+        return judge_setting(&enforce, true);
     }
-    // What makes a quality of service mean anything.
-    let weight = evidence.said("PriorityWeightQOS", Some("0"))?;
-    let preempt = evidence.said("PreemptType", Some("preempt/none"))?;
+    // Settings that give QOS an effect.
+    let weight = evidence.conf_setting("PriorityWeightQOS", Some("0"))?;
+    let preempt = evidence.conf_setting("PreemptType", Some("preempt/none"))?;
     let named = |field: &'static str| {
-        let uses = |partition: &&Record| {
+        let uses = |partition: &&ConfRecord| {
             partition.get(field).is_some_and(|value| !value.eq_ignore_ascii_case("all"))
         };
         evidence
@@ -166,7 +170,7 @@ fn qos_enforced(evidence: &Evidence) -> Judged {
             .find(uses)
             .map(|partition| format!("partition {} has {field}", partition.name))
     };
-    let limits = |qos: &Record| {
+    let limits = |qos: &ConfRecord| {
         [
             "GrpTRES",
             "MaxTRES",
@@ -184,13 +188,13 @@ fn qos_enforced(evidence: &Evidence) -> Judged {
     let used = None
         .or((weight.number() > Some(0)).then(|| weight.text()))
         .or(preempt.is("preempt/qos").then(|| preempt.text()))
-        .or(limited.map(|qos| format!("quality of service {} has limits", qos.name)))
+        .or(limited.map(|qos| format!("QOS {} has limits", qos.name)))
         .or_else(|| named("QoS"))
         .or_else(|| named("AllowQos"));
-    let trips = used.map(|used| Trip {
+    let findings = used.map(|used| RuleFinding {
         key: "qos".to_owned(),
         says: format!("{used}, but {}", enforce.text()),
         place: enforce.place.clone(),
     });
-    none_of(trips.into_iter().collect(), "no quality of service is used")
+    fail_if_any(findings.into_iter().collect(), "no QOS is used")
 }

@@ -1,76 +1,77 @@
-//! Rules on what keeps a job to the GPUs that it was given.
+//! Rules on confining a job to its allocated GPUs.
 
 use muster_model::check::Severity::{High, Medium};
 
-use crate::evidence::untested;
-use crate::rule::{Page, Rule, right};
+use crate::evidence::needs_input;
+use crate::rule::{CheckRule, DocPage, judge_setting};
 
-pub(super) const RULES: &[Rule] = &[
-    Rule {
+pub(super) const RULES: &[CheckRule] = &[
+    CheckRule {
         id: "proctrack-not-cgroup",
         severity: High,
         title: "processes can leave their job",
-        meaning: "a process that becomes a child of init is not found at the end of the job, and holds its GPU while the next job has it, too",
+        meaning: "a process that becomes a child of init is not found at the end of the job, and still uses its GPU when the next job gets it",
         cure: "ProctrackType=proctrack/cgroup",
-        page: Page::Man("slurm.conf", "ProctrackType"),
+        page: DocPage::Man("slurm.conf", "ProctrackType"),
         check: |evidence| {
-            let kind = evidence.said("ProctrackType", None)?;
-            right(&kind, kind.is("proctrack/cgroup"))
+            let kind = evidence.conf_setting("ProctrackType", None)?;
+            judge_setting(&kind, kind.is("proctrack/cgroup"))
         },
     },
-    Rule {
+    CheckRule {
         id: "task-plugin-without-cgroup",
         severity: High,
         title: "tasks are not put into cgroups",
-        meaning: "no device, core or memory is kept from a job; CUDA_VISIBLE_DEVICES is a request that any program can ignore",
+        meaning: "jobs are not confined to their devices, cores and memory; CUDA_VISIBLE_DEVICES is a request that any program can ignore",
         cure: "TaskPlugin=task/affinity,task/cgroup",
-        page: Page::Man("slurm.conf", "TaskPlugin"),
+        page: DocPage::Man("slurm.conf", "TaskPlugin"),
         check: |evidence| {
-            let plugin = evidence.said("TaskPlugin", Some("task/none"))?;
-            right(&plugin, plugin.lists("task/cgroup") || plugin.lists("cgroup"))
+            let plugin = evidence.conf_setting("TaskPlugin", Some("task/none"))?;
+            judge_setting(&plugin, plugin.lists("task/cgroup") || plugin.lists("cgroup"))
         },
     },
-    Rule {
+    CheckRule {
         id: "devices-not-constrained",
         severity: High,
-        title: "a job can open the GPUs of others",
-        meaning: "the device files of all GPUs can be opened by every job on the node",
+        title: "a job can open the GPUs of other jobs",
+        meaning: "every job can open the device files of all GPUs on its node",
         cure: "ConstrainDevices=yes in cgroup.conf",
-        page: Page::Man("cgroup.conf", "ConstrainDevices"),
+        page: DocPage::Man("cgroup.conf", "ConstrainDevices"),
         check: |evidence| {
             evidence.gpu_nodes()?;
             let devices = evidence.cgroup("ConstrainDevices", "no")?;
-            right(&devices, devices.is_yes())
+            judge_setting(&devices, devices.is_yes())
         },
     },
-    Rule {
+    CheckRule {
         id: "select-linear",
         severity: High,
-        title: "GPUs are on nodes that are given away whole",
-        meaning: "a job that needs one GPU gets all of the node, and the others idle",
+        title: "nodes with GPUs are allocated as a whole",
+        meaning: "a job that needs one GPU gets the whole node, and the other GPUs idle",
         cure: "SelectType=select/cons_tres with SelectTypeParameters=CR_Core_Memory; the change loses all jobs, so drain first",
-        page: Page::Man("slurm.conf", "SelectType"),
+        page: DocPage::Man("slurm.conf", "SelectType"),
         check: |evidence| {
             evidence.gpu_nodes()?;
-            let select = evidence.said("SelectType", None)?;
-            right(&select, !select.is("select/linear"))
+            let select = evidence.conf_setting("SelectType", None)?;
+            judge_setting(&select, !select.is("select/linear"))
         },
     },
-    Rule {
+    CheckRule {
         id: "select-without-gpus",
         severity: Medium,
-        title: "options for GPUs are not understood",
+        title: "sbatch's GPU options are not supported",
         meaning: "--gpus, --gpus-per-node, --gpus-per-task, --cpus-per-gpu and --mem-per-gpu need select/cons_tres",
         cure: "SelectType=select/cons_tres; jobs survive the change from cons_res",
-        page: Page::Guide("gres"),
+        page: DocPage::Guide("gres"),
         check: |evidence| {
             evidence.gpu_nodes()?;
-            let select = evidence.said("SelectType", None)?;
-            match select.is("select/linear") {
-                true => untested(
-                    "SelectType of another kind than select/linear, which the rule select-linear is about",
-                ),
-                false => right(&select, !select.is("select/cons_res")),
+            let select = evidence.conf_setting("SelectType", None)?;
+            if select.is("select/linear") {
+                needs_input(
+                    "a SelectType other than select/linear, which the rule select-linear reports",
+                )
+            } else {
+                judge_setting(&select, !select.is("select/cons_res"))
             }
         },
     },

@@ -1,106 +1,105 @@
-//! Rules on GPUs as slurm.conf and gres.conf write them down. The two must agree, or nodes are
-//! drained.
+//! Rules on the GPUs in slurm.conf and gres.conf. The two files must agree, or nodes are drained.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_model::check::Severity::{High, Low, Medium};
 
-use crate::conf::Line;
-use crate::evidence::{Evidence, Record, Untested, gpu_types, gpus, untested};
+use crate::conf::ConfLine;
+use crate::evidence::{ConfRecord, Evidence, MissingInput, gpu_types, gpus, needs_input};
 use crate::hosts::expand;
-use crate::rule::{Judged, Page, Rule, Trip, none_of, right};
+use crate::rule::{CheckRule, DocPage, RuleFinding, RuleResult, fail_if_any, judge_setting};
 
-pub(super) const RULES: &[Rule] = &[
-    Rule {
+pub(super) const RULES: &[CheckRule] = &[
+    CheckRule {
         id: "gres-types-without-gpu",
         severity: High,
-        title: "GPUs of nodes are not managed",
-        meaning: "no generic resource is managed unless GresTypes names it",
+        title: "GPUs are not managed by Slurm",
+        meaning: "Slurm manages a generic resource only if GresTypes names it",
         cure: "GresTypes=gpu",
-        page: Page::Man("slurm.conf", "GresTypes"),
+        page: DocPage::Man("slurm.conf", "GresTypes"),
         check: |evidence| {
             evidence.gpu_nodes()?;
-            let types = evidence.said("GresTypes", Some(""))?;
-            right(&types, types.lists("gpu"))
+            let types = evidence.conf_setting("GresTypes", Some(""))?;
+            judge_setting(&types, types.lists("gpu"))
         },
     },
-    Rule {
+    CheckRule {
         id: "gres-conf-missing-node",
         severity: High,
-        title: "gres.conf has no GPUs for nodes that have some",
-        meaning: "the node has fewer GPUs than slurm.conf promises, and is drained when it registers",
-        cure: "a line of gres.conf for these nodes, or AutoDetect=nvml",
-        page: Page::Man("gres.conf", "NodeName"),
+        title: "gres.conf lacks GPUs that slurm.conf has",
+        meaning: "the node registers with fewer GPUs than slurm.conf has, and is drained",
+        cure: "a line in gres.conf for these nodes, or AutoDetect=nvml",
+        page: DocPage::Man("gres.conf", "NodeName"),
         check: missing_node,
     },
-    Rule {
+    CheckRule {
         id: "gres-conf-unknown-node",
         severity: Medium,
-        title: "gres.conf has GPUs for nodes that have none",
-        meaning: "GPUs that slurm.conf does not name are not scheduled",
-        cure: "Gres=gpu:TYPE:COUNT on the NodeName line of slurm.conf, or take the line out of gres.conf",
-        page: Page::Man("gres.conf", "NodeName"),
+        title: "gres.conf has GPUs that slurm.conf lacks",
+        meaning: "GPUs that are not in slurm.conf are not scheduled",
+        cure: "Gres=gpu:TYPE:COUNT on the NodeName line of slurm.conf, or remove the line from gres.conf",
+        page: DocPage::Man("gres.conf", "NodeName"),
         check: unknown_node,
     },
-    Rule {
+    CheckRule {
         id: "gres-count-differs",
         severity: High,
-        title: "slurm.conf and gres.conf count GPUs differently",
-        meaning: "a node that has fewer than slurm.conf says is drained",
+        title: "slurm.conf and gres.conf differ in the number of GPUs",
+        meaning: "a node with fewer GPUs than in slurm.conf is drained",
         cure: "the same number in Gres= and in File= or Count=",
-        page: Page::Man("gres.conf", "File"),
+        page: DocPage::Man("gres.conf", "File"),
         check: counts_differ,
     },
-    Rule {
+    CheckRule {
         id: "gres-type-differs",
         severity: High,
-        title: "slurm.conf and gres.conf name GPUs differently",
-        meaning: "GPUs of a type that gres.conf does not have are missing on the node",
-        cure: "the same word in Gres=gpu:TYPE:COUNT and in Type=",
-        page: Page::Man("gres.conf", "Type"),
+        title: "slurm.conf and gres.conf differ in GPU types",
+        meaning: "GPUs of a type that is not in gres.conf are missing on the node",
+        cure: "the same type in Gres=gpu:TYPE:COUNT and in Type=",
+        page: DocPage::Man("gres.conf", "Type"),
         check: types_differ,
     },
-    Rule {
+    CheckRule {
         id: "gres-type-not-the-device",
         severity: High,
-        title: "GPUs have the type of another model",
-        meaning: "jobs that ask for a model get another one; where GPUs are detected, Slurm leaves out those whose name does not contain the type, and drains the node",
-        cure: "a type that is part of the name that `nvidia-smi -L` prints, in Gres= and in Type=",
-        page: Page::Man("gres.conf", "Type"),
+        title: "the GPU type does not match the model",
+        meaning: "jobs that request a model get another one; with AutoDetect, Slurm drops GPUs whose name does not contain the type, and drains the node",
+        cure: "a type that is part of the GPU's name in `nvidia-smi -L`, in Gres= and in Type=",
+        page: DocPage::Man("gres.conf", "Type"),
         check: not_the_device,
     },
-    Rule {
+    CheckRule {
         id: "gres-without-file",
         severity: High,
-        title: "GPUs without their device file",
-        meaning: "Slurm counts them and does not know which a job has, so that nothing can be kept from anybody",
+        title: "GPUs without a device file",
+        meaning: "Slurm only counts these GPUs; it does not know which of them a job has, and cannot confine jobs to them",
         cure: "File=/dev/nvidia[0-7], or AutoDetect=nvml",
-        page: Page::Man("gres.conf", "File"),
+        page: DocPage::Man("gres.conf", "File"),
         check: without_file,
     },
-    Rule {
+    CheckRule {
         id: "gres-files-beside-autodetect",
         severity: Low,
-        title: "device files are given and detected",
-        meaning: "the files are only compared with what is detected, and a node where they differ is drained",
+        title: "device files are both listed and detected",
+        meaning: "the listed files are only compared with the detected ones, and a node where they differ is drained",
         cure: "AutoDetect alone, or AutoDetect=off on these nodes",
-        page: Page::Man("gres.conf", "AutoDetect"),
+        page: DocPage::Man("gres.conf", "AutoDetect"),
         check: beside_autodetect,
     },
-    Rule {
+    CheckRule {
         id: "gpus-typed-and-untyped",
         severity: Medium,
         title: "some GPUs have a type and others have none",
-        meaning: "a job that asks for a type never gets those without, and one that asks for none gets any",
+        meaning: "a job that requests a type never gets GPUs without one, and a job that requests none gets any",
         cure: "a type for all, in slurm.conf and in gres.conf",
-        page: Page::Guide("gres"),
+        page: DocPage::Guide("gres"),
         check: typed_and_untyped,
     },
 ];
 
-/// Lines of gres.conf on GPUs, with the nodes that they are for; `None` is all.
+/// Line of gres.conf on GPUs, with the nodes that it applies to; `None` is all.
 struct GpuLine<'a> {
-    line: &'a Line,
+    line: &'a ConfLine,
     nodes: Option<BTreeSet<String>>,
 }
 
@@ -116,88 +115,89 @@ impl GpuLine<'_> {
     }
 }
 
-fn lines(evidence: &Evidence) -> Result<Vec<GpuLine<'_>>, Untested> {
-    let Some(lines) = &evidence.gres else { return untested("gres.conf") };
+fn lines(evidence: &Evidence) -> Result<Vec<GpuLine<'_>>, MissingInput> {
+    let Some(lines) = &evidence.gres else { return needs_input("gres.conf") };
     let is_gpu =
-        |line: &&Line| line.get("Name").is_some_and(|name| name.eq_ignore_ascii_case("gpu"));
+        |line: &&ConfLine| line.get("Name").is_some_and(|name| name.eq_ignore_ascii_case("gpu"));
     let read = |line| GpuLine { line, nodes: nodes_of(line) };
     Ok(lines.iter().filter(is_gpu).map(read).collect())
 }
 
-fn nodes_of(line: &Line) -> Option<BTreeSet<String>> {
+fn nodes_of(line: &ConfLine) -> Option<BTreeSet<String>> {
     line.get("NodeName").map(|list| expand(list).unwrap_or_default().into_iter().collect())
 }
 
-/// How GPUs of a node are detected, if they are: a line of its own goes before one for all.
-fn detected<'a>(evidence: &'a Evidence, node: &str) -> Option<&'a Line> {
-    let lines: Vec<&Line> =
+/// Returns the line that sets AutoDetect for a node, if any: a line for the node precedes one for
+/// all.
+fn detected<'a>(evidence: &'a Evidence, node: &str) -> Option<&'a ConfLine> {
+    let lines: Vec<&ConfLine> =
         evidence.gres.iter().flatten().filter(|line| line.get("AutoDetect").is_some()).collect();
     let own = lines.iter().find(|line| nodes_of(line).is_some_and(|nodes| nodes.contains(node)));
     let found = own.or_else(|| lines.iter().find(|line| line.get("NodeName").is_none()))?;
     (!found.get("AutoDetect")?.eq_ignore_ascii_case("off")).then_some(*found)
 }
 
-/// Nodes that are alike fall into one finding: what is said, and the nodes of which it is said.
-fn grouped(said: Vec<(String, &Record)>) -> Vec<Trip> {
-    let mut groups: BTreeMap<String, Vec<&Record>> = BTreeMap::new();
+/// Groups nodes with the same problem into one finding that names them.
+fn grouped(said: Vec<(String, &ConfRecord)>) -> Vec<RuleFinding> {
+    let mut groups: BTreeMap<String, Vec<&ConfRecord>> = BTreeMap::new();
     for (says, node) in said {
         groups.entry(says).or_default().push(node);
     }
-    let trip = |(says, nodes): (String, Vec<&Record>)| {
+    let finding = |(says, nodes): (String, Vec<&ConfRecord>)| {
         let first = nodes[0];
         let more = match nodes.len() {
             1 => String::new(),
             count => format!(" and {} more", count - 1),
         };
-        Trip {
+        RuleFinding {
             key: says.clone(),
             says: format!("{}{more}: {says}", first.name),
             place: Some(first.place.clone()),
         }
     };
-    groups.into_iter().map(trip).collect()
+    groups.into_iter().map(finding).collect()
 }
 
-fn missing_node(evidence: &Evidence) -> Judged {
+fn missing_node(evidence: &Evidence) -> RuleResult {
     let nodes = evidence.gpu_nodes()?;
     let lines = lines(evidence)?;
-    let lacks = |node: &&&Record| {
+    let lacks = |node: &&&ConfRecord| {
         detected(evidence, &node.name).is_none()
             && !lines.iter().any(|line| line.is_for(&node.name))
     };
     let said = nodes.iter().filter(lacks).map(|node| {
-        (format!("Gres={}, and no line of gres.conf", node.get("Gres").unwrap_or_default()), *node)
+        (format!("Gres={}, but no line in gres.conf", node.get("Gres").unwrap_or_default()), *node)
     });
-    none_of(
+    fail_if_any(
         grouped(said.collect()),
-        format!("{} nodes with GPUs have lines or are detected", nodes.len()),
+        format!("{} nodes with GPUs have lines or AutoDetect", nodes.len()),
     )
 }
 
-fn unknown_node(evidence: &Evidence) -> Judged {
+fn unknown_node(evidence: &Evidence) -> RuleResult {
     let nodes = evidence.nodes()?;
     let lines = lines(evidence)?;
     let known: BTreeSet<&str> =
         nodes.iter().filter(|node| gpus(node) > 0).map(|node| node.name.as_str()).collect();
-    let mut trips = Vec::new();
+    let mut findings = Vec::new();
     for line in &lines {
         let unknown: Vec<&String> =
             line.nodes.iter().flatten().filter(|name| !known.contains(name.as_str())).collect();
         if let Some(first) = unknown.first() {
-            trips.push(Trip {
+            findings.push(RuleFinding {
                 key: first.to_string(),
                 says: format!(
-                    "{} nodes without Gres=gpu in slurm.conf, such as {first}",
+                    "{} nodes have no Gres=gpu in slurm.conf, such as {first}",
                     unknown.len()
                 ),
                 place: Some(line.line.place.clone()),
             });
         }
     }
-    none_of(trips, format!("{} lines on GPUs are about nodes that have some", lines.len()))
+    fail_if_any(findings, format!("all nodes of {} lines on GPUs have Gres=gpu", lines.len()))
 }
 
-fn counts_differ(evidence: &Evidence) -> Judged {
+fn counts_differ(evidence: &Evidence) -> RuleResult {
     let nodes = evidence.gpu_nodes()?;
     let lines = lines(evidence)?;
     let mut said = Vec::new();
@@ -209,10 +209,10 @@ fn counts_differ(evidence: &Evidence) -> Judged {
             said.push((format!("{} GPUs in slurm.conf, {count} in gres.conf", gpus(node)), *node));
         }
     }
-    none_of(grouped(said), format!("{} nodes have as many in both files", nodes.len()))
+    fail_if_any(grouped(said), format!("{} nodes have the same number in both files", nodes.len()))
 }
 
-fn types_differ(evidence: &Evidence) -> Judged {
+fn types_differ(evidence: &Evidence) -> RuleResult {
     let nodes = evidence.gpu_nodes()?;
     let lines = lines(evidence)?;
     let mut said = Vec::new();
@@ -228,17 +228,18 @@ fn types_differ(evidence: &Evidence) -> Judged {
         let has_lines = lines.iter().any(|line| line.is_for(&node.name));
         let is_detected = own.is_empty() && detected(evidence, &node.name).is_some();
         if has_lines && !is_detected && !lost.is_empty() {
-            let own = match own.is_empty() {
-                true => "no type".to_owned(),
-                false => own.into_iter().collect::<Vec<_>>().join(", "),
+            let own = if own.is_empty() {
+                "no type".to_owned()
+            } else {
+                own.into_iter().collect::<Vec<_>>().join(", ")
             };
             said.push((format!("{} in slurm.conf, {own} in gres.conf", lost.join(", ")), *node));
         }
     }
-    none_of(grouped(said), format!("{} nodes have the same types in both files", nodes.len()))
+    fail_if_any(grouped(said), format!("{} nodes have the same types in both files", nodes.len()))
 }
 
-/// Words of models, with the vendor whose device files they have.
+/// Words in model names, with the vendor whose device files the model has.
 const VENDORS: [(&str, &str); 19] = [
     ("a10", "nvidia"),
     ("a100", "nvidia"),
@@ -261,15 +262,15 @@ const VENDORS: [(&str, &str); 19] = [
     ("mi300a", "amd"),
 ];
 
-/// By the devices of the machine that the check runs on, where it is a node with some; else by the
-/// vendor of device files.
-fn not_the_device(evidence: &Evidence) -> Judged {
+/// Compares with the devices of the machine that the check runs on if it is such a node, else with
+/// the vendor of the device files.
+fn not_the_device(evidence: &Evidence) -> RuleResult {
     let nodes = evidence.gpu_nodes()?;
     let mut said = Vec::new();
-    // 1. What the driver calls them here.
+    // 1. Compare with the driver's names on this machine.
     let here = evidence.devices.as_ref().and_then(|(host, names)| {
         let short = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
-        let is_here = |node: &&&Record| {
+        let is_here = |node: &&&ConfRecord| {
             short(&node.name) == short(host)
                 || node.get("NodeHostname").is_some_and(|name| short(name) == short(host))
         };
@@ -283,10 +284,10 @@ fn not_the_device(evidence: &Evidence) -> Judged {
         };
         let odd = gpu_types(node).into_iter().filter_map(|(kind, _)| kind).find(|kind| !fits(kind));
         said.extend(odd.map(|kind| {
-            (format!("{kind} in slurm.conf, and the device is {}", names.join(", ")), node)
+            (format!("{kind} in slurm.conf, but the device is {}", names.join(", ")), node)
         }));
     }
-    // 2. Whose files they have.
+    // 2. Compare with the vendor of the device files.
     for line in lines(evidence).unwrap_or_default() {
         let (Some(kind), Some(file)) = (line.line.get("Type"), line.line.get("File")) else {
             continue;
@@ -300,60 +301,69 @@ fn not_the_device(evidence: &Evidence) -> Judged {
             && vendor != of_file
         {
             let node = nodes.iter().find(|node| line.is_for(&node.name)).unwrap_or(&nodes[0]);
-            said.push((format!("{kind} in gres.conf, and File={file} is of {of_file}"), *node));
+            said.push((
+                format!("{kind} in gres.conf, but File={file} is a device of {of_file}"),
+                *node,
+            ));
         }
     }
     let known = if here.is_some() {
-        "types are part of the devices' names here"
+        "the types are part of the device names on this machine"
     } else {
-        "no file is of another vendor"
+        "no device file belongs to another vendor"
     };
-    none_of(grouped(said), known)
+    fail_if_any(grouped(said), known)
 }
 
-fn without_file(evidence: &Evidence) -> Judged {
+fn without_file(evidence: &Evidence) -> RuleResult {
     let nodes = evidence.gpu_nodes()?;
     let lines = lines(evidence)?;
     let bare = |line: &&GpuLine| {
         let has_file = line.line.get("File").is_some() || line.line.get("MultipleFiles").is_some();
-        let for_undetected =
-            |node: &&Record| line.is_for(&node.name) && detected(evidence, &node.name).is_none();
+        let for_undetected = |node: &&ConfRecord| {
+            line.is_for(&node.name) && detected(evidence, &node.name).is_none()
+        };
         !has_file && nodes.iter().any(for_undetected)
     };
-    let trip = |line: &GpuLine| Trip {
+    let finding = |line: &GpuLine| RuleFinding {
         key: line.line.get("NodeName").unwrap_or("all nodes").to_owned(),
         says: format!(
-            "a line on GPUs of {} has no File",
+            "the GPU line of {} has no File",
             line.line.get("NodeName").unwrap_or("all nodes")
         ),
         place: Some(line.line.place.clone()),
     };
-    none_of(lines.iter().filter(bare).map(trip).collect(), "all GPUs have files or are detected")
+    fail_if_any(
+        lines.iter().filter(bare).map(finding).collect(),
+        "all GPUs have device files or AutoDetect",
+    )
 }
 
-fn beside_autodetect(evidence: &Evidence) -> Judged {
+fn beside_autodetect(evidence: &Evidence) -> RuleResult {
     let nodes = evidence.gpu_nodes()?;
     let lines = lines(evidence)?;
     let both = |line: &&GpuLine| {
-        let detects =
-            |node: &&Record| line.is_for(&node.name) && detected(evidence, &node.name).is_some();
+        let detects = |node: &&ConfRecord| {
+            line.is_for(&node.name) && detected(evidence, &node.name).is_some()
+        };
         line.line.get("File").is_some() && nodes.iter().any(detects)
     };
-    let trip = |line: &GpuLine| Trip {
+    let finding = |line: &GpuLine| RuleFinding {
         key: line.line.get("NodeName").unwrap_or("all nodes").to_owned(),
         says: format!("File={} beside AutoDetect", line.line.get("File").unwrap_or_default()),
         place: Some(line.line.place.clone()),
     };
-    none_of(lines.iter().filter(both).map(trip).collect(), "no node has both")
+    fail_if_any(lines.iter().filter(both).map(finding).collect(), "no node has both")
 }
 
-fn typed_and_untyped(evidence: &Evidence) -> Judged {
+fn typed_and_untyped(evidence: &Evidence) -> RuleResult {
     let nodes = evidence.gpu_nodes()?;
     let first = |typed: bool| {
-        let has = |node: &&&Record| gpu_types(node).iter().any(|(kind, _)| kind.is_some() == typed);
+        let has =
+            |node: &&&ConfRecord| gpu_types(node).iter().any(|(kind, _)| kind.is_some() == typed);
         nodes.iter().find(has)
     };
-    let trip = first(true).zip(first(false)).map(|(typed, untyped)| Trip {
+    let finding = first(true).zip(first(false)).map(|(typed, untyped)| RuleFinding {
         key: "typed".to_owned(),
         says: format!(
             "{} has Gres={}, {} has Gres={}",
@@ -364,8 +374,8 @@ fn typed_and_untyped(evidence: &Evidence) -> Judged {
         ),
         place: Some(untyped.place.clone()),
     });
-    none_of(
-        trip.into_iter().collect(),
-        format!("{} nodes with GPUs are alike in this", nodes.len()),
+    fail_if_any(
+        finding.into_iter().collect(),
+        format!("{} nodes have either only typed or only untyped GPUs", nodes.len()),
     )
 }

@@ -1,77 +1,77 @@
-//! Rules on how many jobs there may be, and how many tasks an array may have.
+//! Rules on the maximum number of jobs, and of tasks in an array.
 
 use muster_model::check::Severity::{Low, Medium};
 
-use crate::evidence::{Evidence, untested};
-use crate::rule::{Judged, Page, Rule, Trip, none_of, right};
+use crate::evidence::{Evidence, needs_input};
+use crate::rule::{CheckRule, DocPage, RuleFinding, RuleResult, fail_if_any, judge_setting};
 
-/// The manual's own default; who sets less cut a limit that scripts in circulation count on.
+/// Slurm's default; with a smaller limit, scripts in circulation are rejected.
 const USUAL_ARRAY: u64 = 1001;
-/// The manual speaks of a few hundred thousand as what still performs; a job takes some kilobytes,
-/// ten times that is gigabytes.
+/// Maximum that the manual says still performs is a few hundred thousand; at some kilobytes per
+/// job, ten times as many are gigabytes.
 const MOST_JOBS: u64 = 1_000_000;
-/// "Much larger", says the manual; less than twice is that for nobody.
+/// Minimum ratio: the manual says "much larger", which less than twice is not.
 const TIMES: u64 = 2;
-/// Records of jobs that have just ended, which tools read for a while.
+/// Minimum time in seconds for which records of ended jobs stay readable for tools.
 const SHORTEST_AGE_SECS: u64 = 60;
 
-pub(super) const RULES: &[Rule] = &[
-    Rule {
+pub(super) const RULES: &[CheckRule] = &[
+    CheckRule {
         id: "few-jobs-for-arrays",
         severity: Medium,
-        title: "a few arrays fill the queue for everybody",
+        title: "a few arrays can fill the queue for all users",
         meaning: "every task of an array counts as a job; once MaxJobCount is reached, all submissions of all users fail",
         cure: "MaxJobCount much larger than MaxArraySize, and MaxSubmitJobs per user",
-        page: Page::Man("slurm.conf", "MaxJobCount"),
+        page: DocPage::Man("slurm.conf", "MaxJobCount"),
         check: few_jobs,
     },
-    Rule {
+    CheckRule {
         id: "too-many-jobs-kept",
         severity: Medium,
-        title: "more jobs may queue than a controller can hold",
-        meaning: "slurmctld keeps every job in memory and walks all of them; long before such a number it stops answering in time",
-        cure: "MaxJobCount of some hundred thousand at most, and MaxSubmitJobs per user",
-        page: Page::Man("slurm.conf", "MaxJobCount"),
+        title: "more jobs can be queued than the controller can handle",
+        meaning: "slurmctld keeps every job in memory and iterates over all of them; long before that number it stops answering in time",
+        cure: "MaxJobCount of at most some hundred thousand, and MaxSubmitJobs per user",
+        page: DocPage::Man("slurm.conf", "MaxJobCount"),
         check: |evidence| {
-            let jobs = evidence.said("MaxJobCount", Some("10000"))?;
-            right(&jobs, jobs.number().is_some_and(|count| count <= MOST_JOBS))
+            let jobs = evidence.conf_setting("MaxJobCount", Some("10000"))?;
+            judge_setting(&jobs, jobs.number().is_some_and(|count| count <= MOST_JOBS))
         },
     },
-    Rule {
+    CheckRule {
         id: "arrays-small",
         severity: Low,
-        title: "arrays are cut short",
-        meaning: "the largest index is one less than MaxArraySize; larger arrays are refused",
-        cure: "MaxArraySize of 1001 or more, with MaxJobCount to go with it",
-        page: Page::Man("slurm.conf", "MaxArraySize"),
+        title: "array sizes are limited below the default",
+        meaning: "the largest index is MaxArraySize minus one; larger arrays are rejected",
+        cure: "MaxArraySize of 1001 or more, with a MaxJobCount to match",
+        page: DocPage::Man("slurm.conf", "MaxArraySize"),
         check: |evidence| {
-            let size = evidence.said("MaxArraySize", Some("1001"))?;
-            right(&size, size.number() >= Some(USUAL_ARRAY))
+            let size = evidence.conf_setting("MaxArraySize", Some("1001"))?;
+            judge_setting(&size, size.number() >= Some(USUAL_ARRAY))
         },
     },
-    Rule {
+    CheckRule {
         id: "ended-jobs-vanish",
         severity: Low,
-        title: "jobs vanish as soon as they have ended",
-        meaning: "who asks squeue or scontrol for the end of a job finds none, and without accounting never learns of it",
+        title: "ended jobs vanish at once",
+        meaning: "squeue and scontrol no longer show how a job ended, and without accounting nothing does",
         cure: "MinJobAge=300",
-        page: Page::Man("slurm.conf", "MinJobAge"),
+        page: DocPage::Man("slurm.conf", "MinJobAge"),
         check: |evidence| {
-            let age = evidence.said("MinJobAge", Some("300"))?;
-            // Zero means that none is ever purged.
-            right(&age, age.number() == Some(0) || age.number() >= Some(SHORTEST_AGE_SECS))
+            let age = evidence.conf_setting("MinJobAge", Some("300"))?;
+            // Zero means that no job is purged.
+            judge_setting(&age, age.number() == Some(0) || age.number() >= Some(SHORTEST_AGE_SECS))
         },
     },
 ];
 
-fn few_jobs(evidence: &Evidence) -> Judged {
-    let jobs = evidence.said("MaxJobCount", Some("10000"))?;
-    let array = evidence.said("MaxArraySize", Some("1001"))?;
+fn few_jobs(evidence: &Evidence) -> RuleResult {
+    let jobs = evidence.conf_setting("MaxJobCount", Some("10000"))?;
+    let array = evidence.conf_setting("MaxArraySize", Some("1001"))?;
     let (Some(count), Some(size)) = (jobs.number(), array.number()) else {
-        return untested("numbers in MaxJobCount and MaxArraySize");
+        return needs_input("numeric MaxJobCount and MaxArraySize");
     };
     let says = format!("{}, and {}", jobs.text(), array.text());
     let is_few = count < size.saturating_mul(TIMES);
-    let trip = is_few.then(|| Trip { says: says.clone(), ..jobs.trip() });
-    none_of(trip.into_iter().collect(), says)
+    let finding = is_few.then(|| RuleFinding { says: says.clone(), ..jobs.finding() });
+    fail_if_any(finding.into_iter().collect(), says)
 }

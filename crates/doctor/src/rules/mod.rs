@@ -1,5 +1,5 @@
-//! The rules, in the order in which they are shown. Lists of data with one function each; none
-//! knows of another.
+//! The rules, in the order in which they are shown: lists of data with one independent function
+//! each.
 
 mod accounting;
 mod devices;
@@ -13,10 +13,10 @@ mod refused;
 mod scheduling;
 mod topology;
 
-use crate::rule::Rule;
+use crate::rule::CheckRule;
 
-/// Every rule.
-pub(crate) fn all() -> impl Iterator<Item = &'static Rule> {
+/// Returns all rules in order.
+pub(crate) fn all() -> impl Iterator<Item = &'static CheckRule> {
     [
         refused::RULES,
         accounting::RULES,

@@ -1,236 +1,245 @@
-//! Rules on what keeps the cluster alive: state, health, nodes that fail, logs.
+//! Rules on operation: controller state, health checks, failing nodes, logs.
 
 use muster_model::check::Severity::{High, Low, Medium};
 
-use crate::evidence::{Evidence, Said, untested};
-use crate::rule::{Judged, Page, Rule, Trip, none_of, right};
+use crate::evidence::{ConfSetting, Evidence, needs_input};
+use crate::rule::{CheckRule, DocPage, RuleFinding, RuleResult, fail_if_any, judge_setting};
 
-/// The manual's default. A driver that lets go of a GPU can take longer; shorter drains nodes for
-/// nothing.
+/// Minimum in seconds, which is Slurm's default: a GPU driver can take that long to release a
+/// process, and a shorter timeout drains nodes needlessly.
 const SHORTEST_UNKILLABLE_SECS: u64 = 60;
-/// Time between SIGTERM and SIGKILL; the manual's default is 30.
+/// Minimum time in seconds between SIGTERM and SIGKILL; Slurm's default is 30.
 const SHORTEST_KILL_WAIT_SECS: u64 = 10;
 
-/// Folders of one machine's own disk, or of its memory.
+/// Directories on a machine's own disk or in its memory.
 const LOCAL: [&str; 6] = ["/var/", "/tmp/", "/run/", "/dev/shm/", "/root/", "/etc/"];
-/// Folders that are emptied when the machine starts.
+/// Directories that are emptied at boot.
 const VOLATILE: [&str; 4] = ["/tmp/", "/run/", "/var/run/", "/dev/shm/"];
 
-pub(super) const RULES: &[Rule] = &[
-    Rule {
+pub(super) const RULES: &[CheckRule] = &[
+    CheckRule {
         id: "state-not-shared",
         severity: High,
-        title: "two controllers, and the state on one's own disk",
-        meaning: "when the backup takes over it knows of no job",
-        cure: "StateSaveLocation on a file system that all controllers can write",
-        page: Page::Man("slurm.conf", "StateSaveLocation"),
+        title: "two controllers, but the state is on a local disk",
+        meaning: "the backup takes over without any jobs",
+        cure: "StateSaveLocation on a file system that all controllers can write to",
+        page: DocPage::Man("slurm.conf", "StateSaveLocation"),
         check: state_shared,
     },
-    Rule {
+    CheckRule {
         id: "state-lost-at-reboot",
         severity: High,
-        title: "the state is lost when the controller restarts its machine",
-        meaning: "all jobs, running and pending, are forgotten",
-        cure: "StateSaveLocation on a disk that stays, such as /var/spool/slurmctld",
-        page: Page::Man("slurm.conf", "StateSaveLocation"),
+        title: "the state is lost when the controller's machine reboots",
+        meaning: "all jobs, running and pending, are lost",
+        cure: "StateSaveLocation on a persistent disk, such as /var/spool/slurmctld",
+        page: DocPage::Man("slurm.conf", "StateSaveLocation"),
         check: |evidence| {
-            let state = evidence.said("StateSaveLocation", Some("/var/spool"))?;
-            right(&state, !VOLATILE.iter().any(|folder| slashed(&state.value).starts_with(folder)))
+            let state = evidence.conf_setting("StateSaveLocation", Some("/var/spool"))?;
+            judge_setting(
+                &state,
+                !VOLATILE.iter().any(|folder| slashed(&state.value).starts_with(folder)),
+            )
         },
     },
-    Rule {
+    CheckRule {
         id: "no-health-check",
         severity: Medium,
-        title: "nobody looks whether nodes are healthy",
-        meaning: "a node with a dead GPU stays in service and fails one job after the other",
-        cure: "HealthCheckProgram that drains the node, and HealthCheckInterval above 0",
-        page: Page::Man("slurm.conf", "HealthCheckProgram"),
+        title: "nodes have no health check",
+        meaning: "a node with a dead GPU stays in service and fails one job after another",
+        cure: "a HealthCheckProgram that drains failing nodes, and HealthCheckInterval above 0",
+        page: DocPage::Man("slurm.conf", "HealthCheckProgram"),
         check: health,
     },
-    Rule {
+    CheckRule {
         id: "dead-nodes-not-seen",
         severity: Medium,
         title: "a node that does not answer stays in service",
-        meaning: "SlurmdTimeout is zero, so nothing sets it DOWN, and jobs stay on it",
+        meaning: "SlurmdTimeout is zero, so the node is never set DOWN, and jobs stay on it",
         cure: "SlurmdTimeout=300",
-        page: Page::Man("slurm.conf", "SlurmdTimeout"),
+        page: DocPage::Man("slurm.conf", "SlurmdTimeout"),
         check: |evidence| {
-            let timeout = evidence.said("SlurmdTimeout", Some("300"))?;
-            right(&timeout, timeout.number() > Some(0))
+            let timeout = evidence.conf_setting("SlurmdTimeout", Some("300"))?;
+            judge_setting(&timeout, timeout.number() > Some(0))
         },
     },
-    Rule {
+    CheckRule {
         id: "nodes-stay-down",
         severity: Low,
-        title: "a node that is back stays DOWN",
-        meaning: "after a break in the network somebody has to resume every node by hand",
+        title: "a node that answers again stays DOWN",
+        meaning: "after a network failure an administrator has to resume every node",
         cure: "ReturnToService=1",
-        page: Page::Man("slurm.conf", "ReturnToService"),
+        page: DocPage::Man("slurm.conf", "ReturnToService"),
         check: |evidence| {
-            let back = evidence.said("ReturnToService", Some("0"))?;
-            right(&back, back.number() > Some(0))
+            let back = evidence.conf_setting("ReturnToService", Some("0"))?;
+            judge_setting(&back, back.number() > Some(0))
         },
     },
-    Rule {
+    CheckRule {
         id: "unkillable-drains",
         severity: Low,
-        title: "slow ends drain nodes",
-        meaning: "a process that a driver or file system holds for a moment counts as unkillable, and its node is drained",
+        title: "processes that end slowly drain nodes",
+        meaning: "a process that a driver or file system blocks for a short time counts as unkillable, and its node is drained",
         cure: "UnkillableStepTimeout=180",
-        page: Page::Man("slurm.conf", "UnkillableStepTimeout"),
+        page: DocPage::Man("slurm.conf", "UnkillableStepTimeout"),
         check: |evidence| {
-            let timeout = evidence.said("UnkillableStepTimeout", Some("60"))?;
-            right(&timeout, timeout.number() >= Some(SHORTEST_UNKILLABLE_SECS))
+            let timeout = evidence.conf_setting("UnkillableStepTimeout", Some("60"))?;
+            judge_setting(&timeout, timeout.number() >= Some(SHORTEST_UNKILLABLE_SECS))
         },
     },
-    Rule {
+    CheckRule {
         id: "no-time-to-save",
         severity: Low,
-        title: "jobs have no time to save at their time limit",
+        title: "jobs have no time for a checkpoint at their time limit",
         meaning: "SIGKILL follows SIGTERM within seconds",
         cure: "KillWait=30 or more",
-        page: Page::Man("slurm.conf", "KillWait"),
+        page: DocPage::Man("slurm.conf", "KillWait"),
         check: |evidence| {
-            let wait = evidence.said("KillWait", Some("30"))?;
-            right(&wait, wait.number() >= Some(SHORTEST_KILL_WAIT_SECS))
+            let wait = evidence.conf_setting("KillWait", Some("30"))?;
+            judge_setting(&wait, wait.number() >= Some(SHORTEST_KILL_WAIT_SECS))
         },
     },
-    Rule {
+    CheckRule {
         id: "memlock-of-login-node",
         severity: Low,
-        title: "jobs get the limits of the shell that submitted them",
-        meaning: "a small limit of locked memory on the login node comes along, and RDMA fails to register memory",
+        title: "jobs inherit the resource limits of the submitting shell",
+        meaning: "a low limit on locked memory on the login node applies to the job, and RDMA fails to register memory",
         cure: "PropagateResourceLimitsExcept=MEMLOCK, and memlock unlimited for slurmd",
-        page: Page::Guide("faq"),
+        page: DocPage::Guide("faq"),
         check: memlock,
     },
-    Rule {
+    CheckRule {
         id: "debug-left-on",
         severity: Low,
-        title: "debugging was left on",
-        meaning: "logs grow fast, and the controller answers later",
+        title: "debug logging is on",
+        meaning: "logs grow fast, and the controller answers more slowly",
         cure: "no DebugFlags; SlurmctldDebug=info and SlurmdDebug=info",
-        page: Page::Man("slurm.conf", "DebugFlags"),
+        page: DocPage::Man("slurm.conf", "DebugFlags"),
         check: debug,
     },
-    Rule {
+    CheckRule {
         id: "suspended-nodes-stay-off",
         severity: High,
-        title: "nodes are switched off and never on again",
-        meaning: "SuspendProgram ends idle nodes, and without ResumeProgram nothing starts them for the next job",
+        title: "nodes are powered down and never up again",
+        meaning: "SuspendProgram powers down idle nodes, and without ResumeProgram they are not powered up for the next job",
         cure: "ResumeProgram, or no SuspendProgram",
-        page: Page::Man("slurm.conf", "ResumeProgram"),
+        page: DocPage::Man("slurm.conf", "ResumeProgram"),
         check: |evidence| {
-            let suspend = evidence.said("SuspendProgram", Some(""))?;
-            let resume = evidence.said("ResumeProgram", Some(""))?;
+            let suspend = evidence.conf_setting("SuspendProgram", Some(""))?;
+            let resume = evidence.conf_setting("ResumeProgram", Some(""))?;
             let is_wrong = !suspend.value.is_empty() && resume.value.is_empty();
             let says = format!("{}, and {}", suspend.text(), resume.text());
-            let trip = is_wrong.then(|| Trip { says: says.clone(), ..suspend.trip() });
-            none_of(trip.into_iter().collect(), says)
+            let finding = is_wrong.then(|| RuleFinding { says: says.clone(), ..suspend.finding() });
+            fail_if_any(finding.into_iter().collect(), says)
         },
     },
-    Rule {
+    CheckRule {
         id: "password-readable",
         severity: High,
-        title: "others can read slurmdbd.conf",
-        meaning: "it holds the password of the database: who reads it can change every account, share and record; slurmdbd refuses to start with such a file",
+        title: "other users can read slurmdbd.conf",
+        meaning: "it contains the database password, with which every account, share and record can be changed; slurmdbd refuses to start with such a file",
         cure: "chmod 600 slurmdbd.conf, owned by the user that runs slurmdbd; then change the password",
-        page: Page::Man("slurmdbd.conf", "StoragePass"),
+        page: DocPage::Man("slurmdbd.conf", "StoragePass"),
         check: password_readable,
     },
-    Rule {
+    CheckRule {
         id: "line-left-open",
         severity: High,
-        title: "a line was left to be filled in",
-        meaning: "the file was written for somebody to complete it, such as with a password, and the daemon that reads it cannot do its work",
-        cure: "the value in place of FILL_IN; `muster init slurm --db-password-file FILE` writes the password of the database",
-        page: Page::Man("slurmdbd.conf", "StoragePass"),
+        title: "a FILL_IN value was not replaced",
+        meaning: "the generated file lacks a value such as a password, and the daemon that reads it does not work",
+        cure: "replace FILL_IN by the value; `muster init slurm --db-password-file FILE` fills in the database password",
+        page: DocPage::Man("slurmdbd.conf", "StoragePass"),
         check: left_open,
     },
 ];
 
-/// What `muster init slurm` writes where it knows no value.
+/// Placeholder of `muster init slurm` for a value that it does not have.
 const FILL_IN: &str = "FILL_IN";
 
-/// `/tmp` is in `/tmp/`, too.
+/// Appends a slash, so that `/tmp` counts as inside `/tmp/`.
 fn slashed(path: &str) -> String {
     format!("{}/", path.trim_end_matches('/'))
 }
 
-fn state_shared(evidence: &Evidence) -> Judged {
-    let controllers = evidence.all_said("SlurmctldHost")?.len();
-    let backups =
-        evidence.all_said("BackupController")?.iter().filter(|said| !said.value.is_empty()).count();
-    let state = evidence.said("StateSaveLocation", Some("/var/spool"))?;
+fn state_shared(evidence: &Evidence) -> RuleResult {
+    let controllers = evidence.all_conf_settings("SlurmctldHost")?.len();
+    let backups = evidence
+        .all_conf_settings("BackupController")?
+        .iter()
+        .filter(|said| !said.value.is_empty())
+        .count();
+    let state = evidence.conf_setting("StateSaveLocation", Some("/var/spool"))?;
     if controllers + backups < 2 {
-        return none_of(Vec::new(), "one controller");
+        return fail_if_any(Vec::new(), "one controller");
     }
     let says = format!("{} controllers, and {}", (controllers + backups).max(2), state.text());
     if LOCAL.iter().any(|folder| slashed(&state.value).starts_with(folder)) {
-        return none_of(vec![Trip { says, ..state.trip() }], "");
+        return fail_if_any(vec![RuleFinding { says, ..state.finding() }], "");
     }
-    untested(format!("to look from both controllers whether {} is the same folder", state.value))
+    needs_input(format!(
+        "a check from both controllers whether {} is the same directory",
+        state.value
+    ))
 }
 
-fn health(evidence: &Evidence) -> Judged {
-    let program = evidence.said("HealthCheckProgram", Some(""))?;
-    let interval = evidence.said("HealthCheckInterval", Some("0"))?;
+fn health(evidence: &Evidence) -> RuleResult {
+    let program = evidence.conf_setting("HealthCheckProgram", Some(""))?;
+    let interval = evidence.conf_setting("HealthCheckInterval", Some("0"))?;
     if program.value.is_empty() {
-        return none_of(vec![program.trip()], "");
+        return fail_if_any(vec![program.finding()], "");
     }
     let says = format!("{}, and {}", program.text(), interval.text());
     let is_off = interval.number().unwrap_or(0) == 0;
-    let trip = is_off.then(|| Trip { says: says.clone(), ..interval.trip() });
-    none_of(trip.into_iter().collect(), says)
+    let finding = is_off.then(|| RuleFinding { says: says.clone(), ..interval.finding() });
+    fail_if_any(finding.into_iter().collect(), says)
 }
 
-fn memlock(evidence: &Evidence) -> Judged {
-    let except = evidence.said("PropagateResourceLimitsExcept", Some(""))?;
+fn memlock(evidence: &Evidence) -> RuleResult {
+    let except = evidence.conf_setting("PropagateResourceLimitsExcept", Some(""))?;
     if except.lists("memlock") || except.lists("all") {
-        return right(&except, true);
+        return judge_setting(&except, true);
     }
     if !except.value.is_empty() {
-        return right(&except, false);
+        return judge_setting(&except, false);
     }
-    let limits = evidence.said("PropagateResourceLimits", Some("ALL"))?;
-    right(&limits, !limits.lists("all") && !limits.lists("memlock"))
+    let limits = evidence.conf_setting("PropagateResourceLimits", Some("ALL"))?;
+    judge_setting(&limits, !limits.lists("all") && !limits.lists("memlock"))
 }
 
-fn debug(evidence: &Evidence) -> Judged {
-    let flags = evidence.said("DebugFlags", Some(""))?;
-    let mut trips = Vec::new();
+fn debug(evidence: &Evidence) -> RuleResult {
+    let flags = evidence.conf_setting("DebugFlags", Some(""))?;
+    let mut findings = Vec::new();
     if !flags.value.is_empty() && !flags.is("none") {
-        trips.push(flags.trip());
+        findings.push(flags.finding());
     }
     for key in ["SlurmctldDebug", "SlurmdDebug"] {
-        let level = evidence.said(key, Some("info"))?;
+        let level = evidence.conf_setting(key, Some("info"))?;
         let is_number_above_info = level.number().is_some_and(|number| number > 4);
         if level.value.to_ascii_lowercase().starts_with("debug") || is_number_above_info {
-            trips.push(level.trip());
+            findings.push(level.finding());
         }
     }
-    none_of(trips, "no DebugFlags, and no level above verbose")
+    fail_if_any(findings, "no DebugFlags, and no log level above verbose")
 }
 
-/// The text of a file does not say who may read it.
-fn password_readable(evidence: &Evidence) -> Judged {
+/// Judges the permissions of the file, which its text does not show.
+fn password_readable(evidence: &Evidence) -> RuleResult {
     let Some((name, mode)) = &evidence.dbd_mode else {
-        return untested("slurmdbd.conf on the machine that runs slurmdbd: who may read it");
+        return needs_input("the permissions of slurmdbd.conf, on the machine that runs slurmdbd");
     };
-    // A file that this user may not read holds one as far as can be told.
+    // A file that this user cannot read is assumed to contain one.
     if evidence.dbd("StoragePass", "").is_ok_and(|pass| pass.value.is_empty() || pass.is(FILL_IN)) {
-        return none_of(Vec::new(), format!("{name} holds no password"));
+        return fail_if_any(Vec::new(), format!("{name} contains no password"));
     }
     let says = format!("{name} has mode {:04o}", mode & 0o7777);
-    let trip = (mode & 0o077 != 0).then(|| Trip {
+    let finding = (mode & 0o077 != 0).then(|| RuleFinding {
         key: "mode".to_owned(),
         says: says.clone(),
         place: Some(muster_model::check::CheckPlace { source: name.clone(), line: None }),
     });
-    none_of(trip.into_iter().collect(), says)
+    fail_if_any(finding.into_iter().collect(), says)
 }
 
-fn left_open(evidence: &Evidence) -> Judged {
+fn left_open(evidence: &Evidence) -> RuleResult {
     let open = evidence.with_value(FILL_IN)?;
-    none_of(open.iter().map(Said::trip).collect(), "no line is left to be filled in")
+    fail_if_any(open.iter().map(ConfSetting::finding).collect(), "no FILL_IN value is left")
 }

@@ -1,121 +1,124 @@
-//! Rules on the order of jobs: whether past use counts, and for how long.
+//! Rules on job priority: the effect of past usage, and its decay.
 
 use muster_model::check::Severity::{High, Low, Medium};
 
-use crate::evidence::{Evidence, Untested, untested};
-use crate::rule::{Judged, Page, Rule, Trip, none_of, right};
+use crate::evidence::{Evidence, MissingInput, needs_input};
+use crate::rule::{CheckRule, DocPage, RuleFinding, RuleResult, fail_if_any, judge_setting};
 
-pub(super) const RULES: &[Rule] = &[
-    Rule {
+pub(super) const RULES: &[CheckRule] = &[
+    CheckRule {
         id: "priority-basic",
         severity: High,
-        title: "jobs run in the order in which they came",
-        meaning: "who submits first and most gets the cluster; shares of accounts have no effect",
+        title: "jobs run in order of submission",
+        meaning: "the user who submits first and most gets the cluster; the shares of accounts have no effect",
         cure: "PriorityType=priority/multifactor with PriorityWeightFairshare above 0",
-        page: Page::Man("slurm.conf", "PriorityType"),
+        page: DocPage::Man("slurm.conf", "PriorityType"),
         check: |evidence| {
-            let kind = evidence.said("PriorityType", None)?;
-            right(&kind, !kind.is("priority/basic"))
+            let kind = evidence.conf_setting("PriorityType", None)?;
+            judge_setting(&kind, !kind.is("priority/basic"))
         },
     },
-    Rule {
+    CheckRule {
         id: "fair-share-weight-zero",
         severity: High,
         title: "fair share has no weight",
-        meaning: "past use is recorded and does not change anybody's priority",
+        meaning: "past usage is recorded but does not affect priorities",
         cure: "PriorityWeightFairshare above the other weights, such as 10000",
-        page: Page::Man("slurm.conf", "PriorityWeightFairshare"),
+        page: DocPage::Man("slurm.conf", "PriorityWeightFairshare"),
         check: |evidence| {
             multifactor(evidence)?;
-            let weight = evidence.said("PriorityWeightFairshare", Some("0"))?;
-            right(&weight, weight.number() > Some(0))
+            let weight = evidence.conf_setting("PriorityWeightFairshare", Some("0"))?;
+            judge_setting(&weight, weight.number() > Some(0))
         },
     },
-    Rule {
+    CheckRule {
         id: "fair-share-without-slurmdbd",
         severity: High,
         title: "fair share without a database",
-        meaning: "the factor needs shares and usage from slurmdbd; without them it is the same for all",
+        meaning: "the factor needs shares and usage from slurmdbd; without them it is the same for all jobs",
         cure: "AccountingStorageType=accounting_storage/slurmdbd, with a running slurmdbd",
-        page: Page::Man("slurm.conf", "PriorityWeightFairshare"),
+        page: DocPage::Man("slurm.conf", "PriorityWeightFairshare"),
         check: without_database,
     },
-    Rule {
+    CheckRule {
         id: "usage-never-decays",
         severity: High,
-        title: "past use is never forgotten",
-        meaning: "an account that used much once stays behind for ever, as usage is neither halved nor reset",
+        title: "past usage never decays",
+        meaning: "an account with high usage in the past keeps a low priority, as usage neither decays nor is reset",
         cure: "PriorityDecayHalfLife=7-0, or PriorityUsageResetPeriod",
-        page: Page::Man("slurm.conf", "PriorityDecayHalfLife"),
+        page: DocPage::Man("slurm.conf", "PriorityDecayHalfLife"),
         check: never_decays,
     },
-    Rule {
+    CheckRule {
         id: "age-weight-zero",
         severity: Low,
-        title: "waiting does not raise priority",
-        meaning: "a job of an account behind its share can be overtaken without end",
+        title: "priority does not rise with waiting time",
+        meaning: "a job of an account above its share can be overtaken without limit",
         cure: "PriorityWeightAge above 0, with PriorityMaxAge",
-        page: Page::Man("slurm.conf", "PriorityWeightAge"),
+        page: DocPage::Man("slurm.conf", "PriorityWeightAge"),
         check: |evidence| {
             multifactor(evidence)?;
-            let weight = evidence.said("PriorityWeightAge", Some("0"))?;
-            right(&weight, weight.number() > Some(0))
+            let weight = evidence.conf_setting("PriorityWeightAge", Some("0"))?;
+            judge_setting(&weight, weight.number() > Some(0))
         },
     },
-    Rule {
+    CheckRule {
         id: "age-over-fair-share",
         severity: Medium,
-        title: "waiting counts far more than fair share",
-        meaning: "once jobs have waited for a while the order is that of their submission, and whoever submits most in advance gets the cluster",
+        title: "waiting time counts far more than fair share",
+        meaning: "after some waiting time the order is that of submission, and the user who submits most in advance gets the cluster",
         cure: "PriorityWeightFairshare at least as large as PriorityWeightAge",
-        page: Page::Man("slurm.conf", "PriorityWeightAge"),
+        page: DocPage::Man("slurm.conf", "PriorityWeightAge"),
         check: |evidence| {
             multifactor(evidence)?;
-            let age = evidence.said("PriorityWeightAge", Some("0"))?;
-            let share = evidence.said("PriorityWeightFairshare", Some("0"))?;
+            let age = evidence.conf_setting("PriorityWeightAge", Some("0"))?;
+            let share = evidence.conf_setting("PriorityWeightFairshare", Some("0"))?;
             let says = format!("{}, and {}", age.text(), share.text());
-            // Without a weight of fair share another rule speaks.
+            // Without a weight of fair share another rule applies.
             let is_far = share.number().is_some_and(|share| {
-                share > 0 && age.number().is_some_and(|age| age >= share.saturating_mul(FAR))
+                share > 0
+                    && age.number().is_some_and(|age| age >= share.saturating_mul(MAX_WEIGHT_RATIO))
             });
-            let trip = is_far.then(|| Trip { says: says.clone(), ..age.trip() });
-            none_of(trip.into_iter().collect(), says)
+            let finding = is_far.then(|| RuleFinding { says: says.clone(), ..age.finding() });
+            fail_if_any(finding.into_iter().collect(), says)
         },
     },
 ];
 
-/// Both factors go from 0 to 1: with ten times the weight a tenth of PriorityMaxAge makes up for
-/// the worst share.
-const FAR: u64 = 10;
+/// Ratio of weights that is too large: both factors range from 0 to 1, so that with ten times the
+/// weight a tenth of PriorityMaxAge outweighs the worst share.
+const MAX_WEIGHT_RATIO: u64 = 10;
 
-/// The weights are read by this plugin only. Who gave no PriorityType means them all the same.
-fn multifactor(evidence: &Evidence) -> Result<(), Untested> {
-    match evidence.said("PriorityType", Some("priority/multifactor"))? {
+/// The weights apply to this plugin only. A configuration without PriorityType is assumed to want
+/// it.
+fn multifactor(evidence: &Evidence) -> Result<(), MissingInput> {
+    match evidence.conf_setting("PriorityType", Some("priority/multifactor"))? {
         kind if kind.is("priority/multifactor") => Ok(()),
-        kind => untested(format!(
-            "PriorityType=priority/multifactor: the rule is about its weights, and {}",
+        kind => needs_input(format!(
+            "PriorityType=priority/multifactor, whose weights the rule checks: {}",
             kind.text()
         )),
     }
 }
 
-fn without_database(evidence: &Evidence) -> Judged {
+fn without_database(evidence: &Evidence) -> RuleResult {
     multifactor(evidence)?;
-    let weight = evidence.said("PriorityWeightFairshare", Some("0"))?;
-    let storage = evidence.said("AccountingStorageType", Some("accounting_storage/none"))?;
+    let weight = evidence.conf_setting("PriorityWeightFairshare", Some("0"))?;
+    let storage =
+        evidence.conf_setting("AccountingStorageType", Some("accounting_storage/none"))?;
     let is_wrong = weight.number() > Some(0) && !storage.is("accounting_storage/slurmdbd");
     let says = format!("{}, and {}", weight.text(), storage.text());
-    let trip = is_wrong.then(|| Trip { says: says.clone(), ..storage.trip() });
-    none_of(trip.into_iter().collect(), says)
+    let finding = is_wrong.then(|| RuleFinding { says: says.clone(), ..storage.finding() });
+    fail_if_any(finding.into_iter().collect(), says)
 }
 
-fn never_decays(evidence: &Evidence) -> Judged {
+fn never_decays(evidence: &Evidence) -> RuleResult {
     multifactor(evidence)?;
-    let half_life = evidence.said("PriorityDecayHalfLife", Some("7-0"))?;
-    let reset = evidence.said("PriorityUsageResetPeriod", Some("NONE"))?;
+    let half_life = evidence.conf_setting("PriorityDecayHalfLife", Some("7-0"))?;
+    let reset = evidence.conf_setting("PriorityUsageResetPeriod", Some("NONE"))?;
     let is_zero = half_life.value.bytes().all(|byte| matches!(byte, b'0' | b':' | b'-'));
     let says = format!("{}, and {}", half_life.text(), reset.text());
-    let trip =
-        (is_zero && reset.is("none")).then(|| Trip { says: says.clone(), ..half_life.trip() });
-    none_of(trip.into_iter().collect(), says)
+    let finding = (is_zero && reset.is("none"))
+        .then(|| RuleFinding { says: says.clone(), ..half_life.finding() });
+    fail_if_any(finding.into_iter().collect(), says)
 }

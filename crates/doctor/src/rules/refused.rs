@@ -1,6 +1,6 @@
-//! Rules on files that slurmctld refuses: it ends with `Unable to process configuration file`, and
-//! a cluster whose controller is restarted with such a file is down. What depends on the machine,
-//! such as users, host names and files that are named, is not looked at.
+//! Rules on files that slurmctld rejects with `Unable to process configuration file`: after a
+//! restart with such a file the cluster has no controller. Properties of the machine, such as
+//! users, host names and named files, are not checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,108 +8,109 @@ use muster_model::check::CheckPlace;
 use muster_model::check::Severity::High;
 
 use crate::SourceKind;
-use crate::conf::{Line, Pair};
-use crate::evidence::{Evidence, Untested, untested};
-use crate::grammar::{self, Keys, Takes, nearest, takes};
+use crate::conf::{ConfLine, ConfPair};
+use crate::evidence::{Evidence, MissingInput, needs_input};
+use crate::grammar::{self, KeyGroup, ValueKind, nearest, takes};
 use crate::hosts::expand;
-use crate::rule::{Judged, Page, Rule, Trip, none_of};
+use crate::rule::{CheckRule, DocPage, RuleFinding, RuleResult, fail_if_any};
 
-pub(super) const RULES: &[Rule] = &[
-    Rule {
+pub(super) const RULES: &[CheckRule] = &[
+    CheckRule {
         id: "line-not-understood",
         severity: High,
-        title: "a line is no setting",
-        meaning: "the daemon that reads the file ends with a parse error, and does not start again",
-        cure: "KEY=VALUE, one setting a line in slurm.conf; several only behind NodeName, PartitionName, NodeSet and DownNodes; `#` begins a comment",
-        page: Page::Man("slurm.conf", "DESCRIPTION"),
+        title: "a line is not a setting",
+        meaning: "the daemon that reads the file ends with a parse error, and cannot be restarted",
+        cure: "KEY=VALUE, one setting a line in slurm.conf; several only after NodeName, PartitionName, NodeSet and DownNodes; `#` begins a comment",
+        page: DocPage::Man("slurm.conf", "DESCRIPTION"),
         check: not_understood,
     },
-    Rule {
+    CheckRule {
         id: "unknown-key",
         severity: High,
         title: "a key that Slurm does not have",
-        meaning: "the daemon that reads the file ends with a parse error, and does not start again",
-        cure: "the name as the manual spells it; a key of a newer release is known here and refused by an older daemon",
-        page: Page::Man("slurm.conf", "PARAMETERS"),
+        meaning: "the daemon that reads the file ends with a parse error, and cannot be restarted",
+        cure: "the key as spelt in the manual; older daemons reject keys of newer releases, which are not reported here",
+        page: DocPage::Man("slurm.conf", "PARAMETERS"),
         check: unknown_key,
     },
-    Rule {
+    CheckRule {
         id: "value-not-valid",
         severity: High,
-        title: "a value that its key does not take",
-        meaning: "the daemon that reads the file ends, and does not start again",
-        cure: "a value of the kind that the manual names",
-        page: Page::Man("slurm.conf", "PARAMETERS"),
+        title: "a value that is not valid for its key",
+        meaning: "the daemon that reads the file ends, and cannot be restarted",
+        cure: "a value as described in the manual",
+        page: DocPage::Man("slurm.conf", "PARAMETERS"),
         check: not_valid,
     },
-    Rule {
+    CheckRule {
         id: "defined-twice",
         severity: High,
         title: "a node, partition or switch is defined twice",
-        meaning: "slurmctld ends with an error about the duplicate, and does not start again",
-        cure: "one line for each; a NodeName or PartitionName line with DEFAULT holds what several have in common",
-        page: Page::Man("slurm.conf", "NodeName"),
+        meaning: "slurmctld ends with an error about the duplicate, and cannot be restarted",
+        cure: "one line for each; use a NodeName or PartitionName line with DEFAULT for common settings",
+        page: DocPage::Man("slurm.conf", "NodeName"),
         check: defined_twice,
     },
-    Rule {
+    CheckRule {
         id: "include-not-found",
         severity: High,
         title: "an included file was not found",
         meaning: "slurmctld waits for the file and does not start",
-        cure: "the file at this path, or no Include; where only the copy here lacks it, give it with --conf, too",
-        page: Page::Man("slurm.conf", "DESCRIPTION"),
+        cure: "create the file at this path, or remove the Include; if it is missing only in the copy that is checked, add it with --conf",
+        page: DocPage::Man("slurm.conf", "DESCRIPTION"),
         check: include_missing,
     },
-    Rule {
+    CheckRule {
         id: "required-setting-missing",
         severity: High,
-        title: "a setting is missing without which slurmctld does not start",
-        meaning: "slurmctld ends, and does not start again",
+        title: "a setting that slurmctld requires is missing",
+        meaning: "slurmctld ends, and cannot be restarted",
         cure: "ClusterName, SlurmctldHost, at least one NodeName and one PartitionName",
-        page: Page::Man("slurm.conf", "ClusterName"),
+        page: DocPage::Man("slurm.conf", "ClusterName"),
         check: required,
     },
-    Rule {
+    CheckRule {
         id: "settings-contradict",
         severity: High,
-        title: "two settings that slurmctld refuses together",
-        meaning: "slurmctld ends, and does not start again",
-        cure: "change one of the two as the finding says",
-        page: Page::Man("slurm.conf", "PreemptMode"),
-        check: contradict,
+        title: "two settings that slurmctld rejects together",
+        meaning: "slurmctld ends, and cannot be restarted",
+        cure: "change one of the two settings in the finding",
+        page: DocPage::Man("slurm.conf", "PreemptMode"),
+        check: contradictions,
     },
-    Rule {
+    CheckRule {
         id: "topology-refused",
         severity: High,
-        title: "slurmctld refuses topology.conf",
-        meaning: "slurmctld ends, and does not start again",
+        title: "slurmctld rejects topology.conf",
+        meaning: "slurmctld ends, and cannot be restarted",
         cure: "each SwitchName line with either Nodes or Switches, each switch defined, and none below itself",
-        page: Page::Man("topology.conf", "SwitchName"),
+        page: DocPage::Man("topology.conf", "SwitchName"),
         check: topology,
     },
 ];
 
-/// Lines of files that were given.
-fn lines(evidence: &Evidence) -> Result<&[(SourceKind, Line)], Untested> {
+/// Returns the lines of the given files.
+fn lines(evidence: &Evidence) -> Result<&[(SourceKind, ConfLine)], MissingInput> {
     match evidence.lines.as_slice() {
-        [] => untested("slurm.conf, or another file of Slurm"),
+        [] => needs_input("slurm.conf, or another of Slurm's configuration files"),
         some => Ok(some),
     }
 }
 
-/// Lines of slurm.conf, with what it includes.
-fn of_conf(evidence: &Evidence) -> Result<Vec<&Line>, Untested> {
-    let lines: Vec<&Line> = evidence
+/// Returns the lines of slurm.conf, with its includes.
+fn of_conf(evidence: &Evidence) -> Result<Vec<&ConfLine>, MissingInput> {
+    let lines: Vec<&ConfLine> = evidence
         .lines
         .iter()
         .filter(|(kind, _)| *kind == SourceKind::SlurmConf)
         .map(|(_, line)| line)
         .collect();
-    if lines.is_empty() { untested("slurm.conf") } else { Ok(lines) }
+    if lines.is_empty() { needs_input("slurm.conf") } else { Ok(lines) }
 }
 
-/// Keys that a line may have; `None` for files that slurmctld and slurmdbd do not parse.
-fn table(kind: SourceKind, line: &Line) -> Option<&'static [Keys]> {
+/// Returns the keys that a line can have; `None` for files that slurmctld and slurmdbd do not
+/// parse.
+fn table(kind: SourceKind, line: &ConfLine) -> Option<&'static [KeyGroup]> {
     let first = line.pairs[0].key.to_ascii_lowercase();
     match kind {
         SourceKind::SlurmConf => Some(match first.as_str() {
@@ -126,25 +127,26 @@ fn table(kind: SourceKind, line: &Line) -> Option<&'static [Keys]> {
     }
 }
 
-/// Every pair that Slurm looks up, with the table that it is looked up in.
+/// Returns every pair that Slurm looks up, with the table of its keys.
 fn pairs(
     evidence: &Evidence,
-) -> Result<impl Iterator<Item = (&'static [Keys], &Pair, &CheckPlace)>, Untested> {
-    let of_line = |(kind, line): &'_ (SourceKind, Line)| table(*kind, line);
+) -> Result<impl Iterator<Item = (&'static [KeyGroup], &ConfPair, &CheckPlace)>, MissingInput> {
+    let of_line = |(kind, line): &'_ (SourceKind, ConfLine)| table(*kind, line);
     Ok(lines(evidence)?.iter().filter_map(move |entry| Some((of_line(entry)?, entry))).flat_map(
         |(table, (_, line))| line.pairs.iter().map(move |pair| (table, pair, &line.place)),
     ))
 }
 
-fn trip(key: &str, says: String, place: &CheckPlace) -> Trip {
-    Trip { key: key.to_ascii_lowercase(), says, place: Some(place.clone()) }
+fn finding(key: &str, says: String, place: &CheckPlace) -> RuleFinding {
+    RuleFinding { key: key.to_ascii_lowercase(), says, place: Some(place.clone()) }
 }
 
-fn not_understood(evidence: &Evidence) -> Judged {
+fn not_understood(evidence: &Evidence) -> RuleResult {
     let lines = lines(evidence)?;
-    let odd = evidence.odd.iter().map(|(place, says)| trip(says, says.clone(), place));
-    // Only lines that define something hold several settings.
-    let is_crowded = |(kind, line): &&(SourceKind, Line)| {
+    let odd =
+        evidence.not_understood.iter().map(|(place, says)| finding(says, says.clone(), place));
+    // Only lines that define something can have several settings.
+    let is_crowded = |(kind, line): &&(SourceKind, ConfLine)| {
         let defines = ["nodename", "partitionname", "nodeset", "downnodes"]
             .iter()
             .any(|word| line.pairs[0].key.eq_ignore_ascii_case(word));
@@ -156,49 +158,58 @@ fn not_understood(evidence: &Evidence) -> Judged {
     };
     let crowded = lines.iter().filter(is_crowded).map(|(_, line)| {
         let [first, second, ..] = line.pairs.as_slice() else { unreachable!("it has two") };
-        trip(
+        finding(
             &second.key,
-            format!("{} stands behind {} on one line", second.key, first.key),
+            format!("{} follows {} on the same line", second.key, first.key),
             &line.place,
         )
     });
-    none_of(odd.chain(crowded).collect(), format!("{} lines", lines.len()))
+    fail_if_any(odd.chain(crowded).collect(), format!("{} lines", lines.len()))
 }
 
-fn unknown_key(evidence: &Evidence) -> Judged {
-    let mut trips = Vec::new();
+fn unknown_key(evidence: &Evidence) -> RuleResult {
+    let mut findings = Vec::new();
     let mut count = 0;
     for (table, pair, place) in pairs(evidence)? {
         count += 1;
         if takes(table, &pair.key).is_none() {
-            let meant =
-                nearest(table, &pair.key).map_or(String::new(), |name| format!("; {name} is one"));
-            trips.push(trip(&pair.key, format!("{} is no key here{meant}", pair.key), place));
+            let meant = nearest(table, &pair.key)
+                .map_or(String::new(), |name| format!("; did you mean {name}?"));
+            findings.push(finding(
+                &pair.key,
+                format!("{} is not a key of this line{meant}", pair.key),
+                place,
+            ));
         }
     }
-    none_of(trips, format!("{count} keys are known"))
+    fail_if_any(findings, format!("{count} keys are known"))
 }
 
-fn not_valid(evidence: &Evidence) -> Judged {
-    let mut trips = Vec::new();
+fn not_valid(evidence: &Evidence) -> RuleResult {
+    let mut findings = Vec::new();
     for (table, pair, place) in pairs(evidence)? {
         let Some(kind) = takes(table, &pair.key) else { continue };
-        // The name of a node may be the word for what all have.
-        let is_default = matches!(kind, Takes::Hosts) && pair.value.eq_ignore_ascii_case("default");
-        if let Some(expected) = kind.refuses(&pair.value).filter(|_| !is_default) {
-            trips.push(trip(&pair.key, format!("{}={}: {expected}", pair.key, pair.value), place));
+        // The name of a node may be the keyword for defaults.
+        let is_default =
+            matches!(kind, ValueKind::Hosts) && pair.value.eq_ignore_ascii_case("default");
+        if let Some(expected) = kind.expected_form(&pair.value).filter(|_| !is_default) {
+            findings.push(finding(
+                &pair.key,
+                format!("{}={}: {expected}", pair.key, pair.value),
+                place,
+            ));
         }
     }
-    trips.extend(unknown_gres(evidence));
-    trips.extend(unknown_licenses(evidence));
-    trips.extend(out_of_range(evidence));
-    none_of(trips, "every value is one that its key takes")
+    findings.extend(unknown_gres(evidence));
+    findings.extend(unknown_licenses(evidence));
+    findings.extend(out_of_range(evidence));
+    fail_if_any(findings, "every value is valid for its key")
 }
 
-/// A generic resource that is recorded must be one that is managed.
-fn unknown_gres(evidence: &Evidence) -> Option<Trip> {
-    let recorded = evidence.said("AccountingStorageTRES", Some("")).ok()?;
-    let managed = evidence.said("GresTypes", Some("")).ok()?;
+/// Finds a generic resource that is recorded but not managed.
+fn unknown_gres(evidence: &Evidence) -> Option<RuleFinding> {
+    let recorded = evidence.conf_setting("AccountingStorageTRES", Some("")).ok()?;
+    let managed = evidence.conf_setting("GresTypes", Some("")).ok()?;
     let name = |part: &str| {
         let (kind, name) = part.trim().split_once('/')?;
         kind.eq_ignore_ascii_case("gres")
@@ -209,35 +220,41 @@ fn unknown_gres(evidence: &Evidence) -> Option<Trip> {
         .split(',')
         .filter_map(name)
         .find(|name| !name.is_empty() && !managed.lists(name))?;
-    Some(Trip { says: format!("{}: GresTypes has no {odd}", recorded.text()), ..recorded.trip() })
-}
-
-/// `name`, `name:3` or `name@server:3`.
-fn unknown_licenses(evidence: &Evidence) -> Option<Trip> {
-    let licenses = evidence.said("Licenses", Some("")).ok()?;
-    let is_odd =
-        |part: &&str| part.split_once(':').is_some_and(|(_, count)| count.parse::<u32>().is_err());
-    let odd = licenses.value.split(',').map(str::trim).find(is_odd)?;
-    Some(Trip {
-        says: format!("{}: `{odd}` has no number behind the colon", licenses.text()),
-        ..licenses.trip()
+    Some(RuleFinding {
+        says: format!("{}: GresTypes has no {odd}", recorded.text()),
+        ..recorded.finding()
     })
 }
 
-/// Numbers that are read as such, and refused.
-fn out_of_range(evidence: &Evidence) -> Vec<Trip> {
-    let mut trips = Vec::new();
+/// Checks the format `name`, `name:3` or `name@server:3`.
+fn unknown_licenses(evidence: &Evidence) -> Option<RuleFinding> {
+    let licenses = evidence.conf_setting("Licenses", Some("")).ok()?;
+    let is_odd =
+        |part: &&str| part.split_once(':').is_some_and(|(_, count)| count.parse::<u32>().is_err());
+    let odd = licenses.value.split(',').map(str::trim).find(is_odd)?;
+    Some(RuleFinding {
+        says: format!("{}: `{odd}` has no number after the colon", licenses.text()),
+        ..licenses.finding()
+    })
+}
+
+/// Finds numbers that are well-formed but out of range.
+fn out_of_range(evidence: &Evidence) -> Vec<RuleFinding> {
+    let mut findings = Vec::new();
     let mut said = |key: &str, is_odd: fn(&str) -> bool, why: &str| {
-        if let Ok(said) = evidence.said(key, Some("")) {
-            // What the running controller prints is in its own form.
+        if let Ok(said) = evidence.conf_setting(key, Some("")) {
+            // The running controller prints values in its own format.
             if said.place.is_some() && is_odd(&said.value) {
-                trips.push(Trip { says: format!("{}: {why}", said.text()), ..said.trip() });
+                findings.push(RuleFinding {
+                    says: format!("{}: {why}", said.text()),
+                    ..said.finding()
+                });
             }
         }
     };
-    said("MaxJobCount", |value| value == "0", "no job is permitted");
-    said("SlurmctldPort", |value| !is_port(value), "no port, or range of ports");
-    trips
+    said("MaxJobCount", |value| value == "0", "no job is allowed");
+    said("SlurmctldPort", |value| !is_port(value), "not a port or range of ports");
+    findings
 }
 
 fn is_port(value: &str) -> bool {
@@ -245,12 +262,12 @@ fn is_port(value: &str) -> bool {
     [first, last].iter().all(|port| port.trim().parse::<u16>().is_ok_and(|port| port > 0))
 }
 
-fn defined_twice(evidence: &Evidence) -> Judged {
+fn defined_twice(evidence: &Evidence) -> RuleResult {
     let lines = lines(evidence)?;
     let mut seen: BTreeMap<(&str, String), &CheckPlace> = BTreeMap::new();
-    let mut trips = Vec::new();
+    let mut findings = Vec::new();
     for (kind, line) in lines {
-        let Pair { key, value } = &line.pairs[0];
+        let ConfPair { key, value } = &line.pairs[0];
         let (what, names) = match (kind, key.to_ascii_lowercase().as_str()) {
             (SourceKind::SlurmConf, "nodename") => ("node", expand(value).unwrap_or_default()),
             (SourceKind::SlurmConf, "partitionname") => ("partition", vec![value.clone()]),
@@ -260,7 +277,7 @@ fn defined_twice(evidence: &Evidence) -> Judged {
         for name in names.into_iter().filter(|name| !name.eq_ignore_ascii_case("default")) {
             if let Some(first) = seen.insert((what, name.clone()), &line.place) {
                 let at = first.line.map_or(String::new(), |line| format!(" on line {line}"));
-                trips.push(trip(
+                findings.push(finding(
                     &name,
                     format!("{what} {name} is also defined in {}{at}", first.source),
                     &line.place,
@@ -268,59 +285,68 @@ fn defined_twice(evidence: &Evidence) -> Judged {
             }
         }
     }
-    none_of(trips, format!("{} names, each once", seen.len()))
+    fail_if_any(findings, format!("{} names, each defined once", seen.len()))
 }
 
-fn include_missing(evidence: &Evidence) -> Judged {
+fn include_missing(evidence: &Evidence) -> RuleResult {
     of_conf(evidence)?;
-    let trips = evidence.missing.iter().map(|file| Trip {
+    let findings = evidence.missing.iter().map(|file| RuleFinding {
         key: file.clone(),
-        says: format!("Include {file}: there is no such file here, or it may not be read"),
+        says: format!("Include {file}: the file is missing or not readable"),
         place: None,
     });
-    none_of(trips.collect(), "every included file was read")
+    fail_if_any(findings.collect(), "every included file was read")
 }
 
-fn required(evidence: &Evidence) -> Judged {
+fn required(evidence: &Evidence) -> RuleResult {
     let lines = of_conf(evidence)?;
     if !evidence.missing.is_empty() {
-        return untested(format!("{}, which slurm.conf includes", evidence.missing.join(", ")));
+        return needs_input(format!("{}, which slurm.conf includes", evidence.missing.join(", ")));
     }
     let has = |key: &str| {
         lines.iter().any(|line| {
-            let Pair { key: own, value } = &line.pairs[0];
+            let ConfPair { key: own, value } = &line.pairs[0];
             own.eq_ignore_ascii_case(key) && !value.eq_ignore_ascii_case("default")
         })
     };
-    let trips = ["ClusterName", "SlurmctldHost", "NodeName", "PartitionName"]
+    let findings = ["ClusterName", "SlurmctldHost", "NodeName", "PartitionName"]
         .into_iter()
         .filter(|key| !(has(key) || *key == "SlurmctldHost" && has("ControlMachine")))
-        .map(|key| Trip {
+        .map(|key| RuleFinding {
             key: key.to_ascii_lowercase(),
             says: format!("{key} is not set"),
             place: None,
         });
-    none_of(trips.collect(), "ClusterName, SlurmctldHost, NodeName and PartitionName are set")
+    fail_if_any(
+        findings.collect(),
+        "ClusterName, SlurmctldHost, NodeName and PartitionName are set",
+    )
 }
 
-fn contradict(evidence: &Evidence) -> Judged {
+fn contradictions(evidence: &Evidence) -> RuleResult {
     let lines = of_conf(evidence)?;
-    let said = |key: &str, default: &str| evidence.said(key, Some(default));
-    let mut trips = Vec::new();
-    // 1. How jobs are preempted.
-    let (kind, mode) = (said("PreemptType", "preempt/none")?, said("PreemptMode", "OFF")?);
+    let said = |key: &str, default: &str| evidence.conf_setting(key, Some(default));
+    let mut findings = Vec::new();
+    // 1. Preemption.
+    let kind = said("PreemptType", "preempt/none")?;
+    let mode = said("PreemptMode", "OFF")?;
     let modes: Vec<String> =
         mode.value.split(',').map(|word| word.trim().to_ascii_lowercase()).collect();
     let has = |word: &str| modes.iter().any(|mode| mode == word);
     let acts = ["cancel", "requeue", "suspend"].iter().any(|word| has(word));
     if kind.is("preempt/none") && acts {
-        trips.push(Trip { says: format!("{}, but {}", mode.text(), kind.text()), ..mode.trip() });
+        findings.push(RuleFinding {
+            says: format!("{}, but {}", mode.text(), kind.text()),
+            ..mode.finding()
+        });
     }
     if has("suspend") && !has("gang") {
-        trips.push(Trip { says: format!("{} without GANG", mode.text()), ..mode.trip() });
+        findings
+            .push(RuleFinding { says: format!("{} without GANG", mode.text()), ..mode.finding() });
     }
-    // 2. What is given to jobs.
-    let (select, by) = (said("SelectType", "select/cons_tres")?, said("SelectTypeParameters", "")?);
+    // 2. Resource selection.
+    let select = said("SelectType", "select/cons_tres")?;
+    let by = said("SelectTypeParameters", "")?;
     let units: BTreeSet<String> =
         by.value.split(',').map(|word| word.trim().to_ascii_lowercase()).collect();
     let is_unit = |word: &&String| {
@@ -329,82 +355,91 @@ fn contradict(evidence: &Evidence) -> Judged {
     };
     let named: Vec<&String> = units.iter().filter(is_unit).collect();
     if named.len() > 1 || select.is("select/linear") && !named.is_empty() {
-        trips.push(Trip { says: format!("{} with {}", by.text(), select.text()), ..by.trip() });
+        findings.push(RuleFinding {
+            says: format!("{} with {}", by.text(), select.text()),
+            ..by.finding()
+        });
     }
     if named.is_empty() && units.contains("cr_memory") && !select.is("select/linear") {
-        trips.push(Trip {
-            says: format!("{} without a unit of processors", by.text()),
-            ..by.trip()
+        findings.push(RuleFinding {
+            says: format!("{} without a processor unit", by.text()),
+            ..by.finding()
         });
     }
-    // 3. Numbers of jobs, and a log without a file.
-    let (first, last) = (said("FirstJobId", "1")?, said("MaxJobId", "67043328")?);
+    // 3. Job numbers, and a log without a file.
+    let first = said("FirstJobId", "1")?;
+    let last = said("MaxJobId", "67043328")?;
     if first.number() > last.number() {
-        trips.push(Trip { says: format!("{}, but {}", first.text(), last.text()), ..first.trip() });
-    }
-    let (level, file) = (said("SlurmSchedLogLevel", "0")?, said("SlurmSchedLogFile", "")?);
-    if level.number() > Some(0) && file.value.is_empty() {
-        trips.push(Trip {
-            says: format!("{} without SlurmSchedLogFile", level.text()),
-            ..level.trip()
+        findings.push(RuleFinding {
+            says: format!("{}, but {}", first.text(), last.text()),
+            ..first.finding()
         });
     }
-    trips.extend(lines.iter().filter_map(|line| lists_differ(line)));
-    none_of(trips, "no two exclude each other")
+    let level = said("SlurmSchedLogLevel", "0")?;
+    let file = said("SlurmSchedLogFile", "")?;
+    if level.number() > Some(0) && file.value.is_empty() {
+        findings.push(RuleFinding {
+            says: format!("{} without SlurmSchedLogFile", level.text()),
+            ..level.finding()
+        });
+    }
+    findings.extend(lines.iter().filter_map(|line| lists_differ(line)));
+    fail_if_any(findings, "no two settings contradict each other")
 }
 
-/// A node line whose lists are of different lengths.
-fn lists_differ(line: &Line) -> Option<Trip> {
+/// Finds a node line whose lists have different lengths.
+fn lists_differ(line: &ConfLine) -> Option<RuleFinding> {
     let names = line.get("NodeName").and_then(expand)?;
     let odd = ["NodeAddr", "NodeHostname", "Port"].into_iter().find_map(|key| {
         let value = line.get(key)?;
         let list = expand(value)?;
-        // One address or port may be of all.
+        // One address or port may apply to all nodes.
         (list.len() != names.len() && list.len() > 1).then_some((key, value, list.len()))
     });
     let (key, value, count) = odd?;
-    Some(trip(
+    Some(finding(
         key,
         format!("{key}={value} has {count} entries for {} nodes", names.len()),
         &line.place,
     ))
 }
 
-fn topology(evidence: &Evidence) -> Judged {
-    let Some(switches) = &evidence.switches else { return untested("topology.conf") };
-    let lines: Vec<(&str, &Line)> =
+fn topology(evidence: &Evidence) -> RuleResult {
+    let Some(switches) = &evidence.switches else { return needs_input("topology.conf") };
+    let lines: Vec<(&str, &ConfLine)> =
         switches.iter().filter_map(|line| Some((line.get("SwitchName")?, line))).collect();
-    let mut trips = Vec::new();
+    let mut findings = Vec::new();
     let names: BTreeSet<&str> = lines.iter().map(|(name, _)| *name).collect();
     let below: BTreeMap<&str, Vec<String>> = lines
         .iter()
         .map(|(name, line)| (*name, line.get("Switches").and_then(expand).unwrap_or_default()))
         .collect();
     for (name, line) in &lines {
-        let (nodes, children) = (line.get("Nodes"), line.get("Switches"));
+        let nodes = line.get("Nodes");
+        let children = line.get("Switches");
         if nodes.is_some() == children.is_some() {
             let what = if nodes.is_some() {
                 "both Nodes and Switches"
             } else {
                 "neither Nodes nor Switches"
             };
-            trips.push(trip(name, format!("switch {name} has {what}"), &line.place));
+            findings.push(finding(name, format!("switch {name} has {what}"), &line.place));
         }
         if let Some(odd) = below[name].iter().find(|child| !names.contains(child.as_str())) {
-            trips.push(trip(
+            findings.push(finding(
                 name,
-                format!("switch {name} has {odd} below it, which is not defined"),
+                format!("switch {name} lists {odd}, which is not defined"),
                 &line.place,
             ));
         }
         if reaches(&below, name, name) {
-            trips.push(trip(name, format!("switch {name} is below itself"), &line.place));
+            findings.push(finding(name, format!("switch {name} is below itself"), &line.place));
         }
     }
-    none_of(trips, format!("{} switches", lines.len()))
+    fail_if_any(findings, format!("{} switches", lines.len()))
 }
 
-/// True when one switch is somewhere below another.
+/// Returns whether one switch is below another, directly or indirectly.
 fn reaches(below: &BTreeMap<&str, Vec<String>>, from: &str, to: &str) -> bool {
     let mut open: Vec<&str> = vec![from];
     let mut seen = BTreeSet::new();

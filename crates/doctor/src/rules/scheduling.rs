@@ -1,124 +1,127 @@
-//! Rules on when jobs start: backfill, and the limits of time that it lives on.
+//! Rules on the start of jobs: backfill, and the time limits that it needs.
 
 use muster_model::check::Severity::{High, Low, Medium};
 
-use crate::evidence::{Evidence, Record, untested};
-use crate::rule::{Judged, Page, Rule, Trip, minutes, none_of, right};
+use crate::evidence::{ConfRecord, Evidence, needs_input};
+use crate::rule::{
+    CheckRule, DocPage, RuleFinding, RuleResult, fail_if_any, judge_setting, minutes,
+};
 
-/// Words in the names of partitions where people sit and wait.
+/// Words in the names of partitions for interactive use.
 const INTERACTIVE: [&str; 7] =
     ["interactive", "inter", "debug", "dev", "devel", "notebook", "jupyter"];
 
-pub(super) const RULES: &[Rule] = &[
-    Rule {
+pub(super) const RULES: &[CheckRule] = &[
+    CheckRule {
         id: "no-backfill",
         severity: High,
         title: "small jobs wait behind large ones",
-        meaning: "while the first job in line waits for its nodes, everything behind it waits, too",
+        meaning: "while the first job in the queue waits for nodes, all jobs behind it wait, too",
         cure: "SchedulerType=sched/backfill",
-        page: Page::Man("slurm.conf", "SchedulerType"),
+        page: DocPage::Man("slurm.conf", "SchedulerType"),
         check: |evidence| {
-            let kind = evidence.said("SchedulerType", Some("sched/backfill"))?;
-            right(&kind, kind.is("sched/backfill"))
+            let kind = evidence.conf_setting("SchedulerType", Some("sched/backfill"))?;
+            judge_setting(&kind, kind.is("sched/backfill"))
         },
     },
-    Rule {
+    CheckRule {
         id: "interactive-without-limit",
         severity: High,
-        title: "interactive sessions without an end",
-        meaning: "a forgotten session holds its GPUs until somebody looks",
+        title: "interactive sessions without a time limit",
+        meaning: "a forgotten session holds its GPUs until it is noticed",
         cure: "MaxTime of hours and a shorter DefaultTime on the partition",
-        page: Page::Man("slurm.conf", "MaxTime"),
+        page: DocPage::Man("slurm.conf", "MaxTime"),
         check: |evidence| of_partitions(evidence, true, "MaxTime"),
     },
-    Rule {
+    CheckRule {
         id: "no-max-time",
         severity: Medium,
-        title: "jobs without an end",
-        meaning: "a hanging job holds its GPUs for ever, nothing can be reserved behind it, and maintenance has to end it",
-        cure: "MaxTime on the partition, as long as the longest honest job",
-        page: Page::Man("slurm.conf", "MaxTime"),
+        title: "jobs without a time limit",
+        meaning: "a hanging job holds its GPUs without limit, the backfill cannot plan any job after it, and maintenance has to kill it",
+        cure: "MaxTime on the partition, as long as the longest real job",
+        page: DocPage::Man("slurm.conf", "MaxTime"),
         check: |evidence| of_partitions(evidence, false, "MaxTime"),
     },
-    Rule {
+    CheckRule {
         id: "no-default-time",
         severity: Medium,
-        title: "a job that names no time gets the longest",
-        meaning: "all such jobs look equally long, and backfill finds no hole for any of them",
-        cure: "DefaultTime on the partition, short enough that people name their own",
-        page: Page::Man("slurm.conf", "DefaultTime"),
+        title: "a job without --time gets the maximum",
+        meaning: "all such jobs look equally long, and none of them can be backfilled",
+        cure: "DefaultTime on the partition, short enough that users set their own",
+        page: DocPage::Man("slurm.conf", "DefaultTime"),
         check: default_time,
     },
-    Rule {
+    CheckRule {
         id: "default-time-above-max",
         severity: High,
-        title: "a job that names no time never starts",
-        meaning: "its time is the partition's DefaultTime, which is more than the partition's MaxTime permits",
+        title: "a job without --time never starts",
+        meaning: "its time limit is the partition's DefaultTime, which exceeds the partition's MaxTime",
         cure: "DefaultTime of at most MaxTime",
-        page: Page::Man("slurm.conf", "DefaultTime"),
+        page: DocPage::Man("slurm.conf", "DefaultTime"),
         check: default_above_max,
     },
-    Rule {
+    CheckRule {
         id: "default-partition",
         severity: Medium,
         title: "not exactly one default partition",
-        meaning: "without one a job that names no partition is refused; of several the last counts, which nobody sees in the file",
+        meaning: "without a default, jobs without --partition are rejected; of several defaults the last one counts",
         cure: "Default=YES on one partition",
-        page: Page::Man("slurm.conf", "Default"),
+        page: DocPage::Man("slurm.conf", "Default"),
         check: default_partition,
     },
-    Rule {
+    CheckRule {
         id: "backfill-window-short",
         severity: Medium,
-        title: "backfill does not look as far as jobs may run",
-        meaning: "a large job behind long ones is never planned for, and smaller ones keep overtaking it",
-        cure: "bf_window in SchedulerParameters at least the longest MaxTime in minutes, with a larger bf_resolution",
-        page: Page::Man("slurm.conf", "SchedulerParameters"),
+        title: "backfill looks less far ahead than jobs can run",
+        meaning: "a large job behind long ones is never given a planned start, and smaller ones keep overtaking it",
+        cure: "bf_window in SchedulerParameters of at least the longest MaxTime in minutes, with a larger bf_resolution",
+        page: DocPage::Man("slurm.conf", "SchedulerParameters"),
         check: window,
     },
-    Rule {
+    CheckRule {
         id: "impossible-jobs-wait",
         severity: Low,
-        title: "jobs beyond a partition's limits wait for ever",
-        meaning: "what can never start is accepted, and its owner finds out by waiting",
+        title: "jobs beyond a partition's limits stay pending",
+        meaning: "jobs that can never start are accepted, and stay pending without an error",
         cure: "EnforcePartLimits=ALL, or ANY",
-        page: Page::Man("slurm.conf", "EnforcePartLimits"),
+        page: DocPage::Man("slurm.conf", "EnforcePartLimits"),
         check: |evidence| {
-            let enforce = evidence.said("EnforcePartLimits", Some("NO"))?;
-            right(&enforce, enforce.is("all") || enforce.is("any") || enforce.is("yes"))
+            let enforce = evidence.conf_setting("EnforcePartLimits", Some("NO"))?;
+            judge_setting(&enforce, enforce.is("all") || enforce.is("any") || enforce.is("yes"))
         },
     },
-    Rule {
+    CheckRule {
         id: "partition-of-unknown-nodes",
         severity: High,
-        title: "a partition names nodes that are not defined",
-        meaning: "slurmctld refuses such a file, or the partition is smaller than it looks",
+        title: "a partition lists nodes that are not defined",
+        meaning: "slurmctld rejects such a file, or the partition is smaller than configured",
         cure: "a NodeName line for each, or another list in Nodes=",
-        page: Page::Man("slurm.conf", "Nodes"),
+        page: DocPage::Man("slurm.conf", "Nodes"),
         check: unknown_nodes,
     },
 ];
 
-fn is_interactive(partition: &Record) -> bool {
+fn is_interactive(partition: &ConfRecord) -> bool {
     let name = partition.name.to_ascii_lowercase();
     name.split(['-', '_']).any(|word| INTERACTIVE.contains(&word))
 }
 
-/// Partitions of one kind whose limit is missing or endless.
-fn of_partitions(evidence: &Evidence, interactive: bool, key: &str) -> Judged {
-    let of_kind: Vec<&Record> = evidence
+/// Finds partitions of one kind whose limit is missing or infinite.
+fn of_partitions(evidence: &Evidence, interactive: bool, key: &str) -> RuleResult {
+    let of_kind: Vec<&ConfRecord> = evidence
         .partitions()?
         .iter()
         .filter(|partition| is_interactive(partition) == interactive)
         .collect();
     if of_kind.is_empty() {
-        return untested(match interactive {
-            true => "a partition whose name says that it is interactive",
-            false => "a partition that is not interactive",
+        return needs_input(if interactive {
+            "a partition whose name says that it is interactive"
+        } else {
+            "a partition that is not interactive"
         });
     }
-    let endless = |partition: &&&Record| partition.get(key).and_then(minutes).is_none();
-    let trip = |partition: &&Record| Trip {
+    let endless = |partition: &&&ConfRecord| partition.get(key).and_then(minutes).is_none();
+    let finding = |partition: &&ConfRecord| RuleFinding {
         key: partition.name.clone(),
         says: match partition.get(key) {
             Some(value) => format!("partition {} has {key}={value}", partition.name),
@@ -127,33 +130,34 @@ fn of_partitions(evidence: &Evidence, interactive: bool, key: &str) -> Judged {
         place: Some(partition.place.clone()),
     };
     let pass = format!("{} partitions have {key}", of_kind.len());
-    none_of(of_kind.iter().filter(endless).map(trip).collect(), pass)
+    fail_if_any(of_kind.iter().filter(endless).map(finding).collect(), pass)
 }
 
-/// Slurm prints NONE where there is none.
-fn default_time(evidence: &Evidence) -> Judged {
+/// Slurm prints NONE where no default is set.
+fn default_time(evidence: &Evidence) -> RuleResult {
     let partitions = evidence.partitions()?;
-    let lacks = |partition: &&Record| partition.get("DefaultTime").and_then(minutes).is_none();
-    let trip = |partition: &Record| Trip {
+    let lacks = |partition: &&ConfRecord| partition.get("DefaultTime").and_then(minutes).is_none();
+    let finding = |partition: &ConfRecord| RuleFinding {
         key: partition.name.clone(),
         says: format!(
             "partition {} has no DefaultTime, its MaxTime is {}",
             partition.name,
-            partition.get("MaxTime").unwrap_or("not set, either")
+            partition.get("MaxTime").unwrap_or("not set either")
         ),
         place: Some(partition.place.clone()),
     };
-    none_of(
-        partitions.iter().filter(lacks).map(trip).collect(),
-        format!("{} partitions have one", partitions.len()),
+    fail_if_any(
+        partitions.iter().filter(lacks).map(finding).collect(),
+        format!("{} partitions have a DefaultTime", partitions.len()),
     )
 }
 
-fn default_above_max(evidence: &Evidence) -> Judged {
+fn default_above_max(evidence: &Evidence) -> RuleResult {
     let partitions = evidence.partitions()?;
-    let trip = |partition: &Record| {
-        let (default, max) = (partition.get("DefaultTime")?, partition.get("MaxTime")?);
-        (minutes(default)? > minutes(max)?).then(|| Trip {
+    let finding = |partition: &ConfRecord| {
+        let default = partition.get("DefaultTime")?;
+        let max = partition.get("MaxTime")?;
+        (minutes(default)? > minutes(max)?).then(|| RuleFinding {
             key: partition.name.clone(),
             says: format!(
                 "partition {} has DefaultTime={default} and MaxTime={max}",
@@ -162,28 +166,32 @@ fn default_above_max(evidence: &Evidence) -> Judged {
             place: Some(partition.place.clone()),
         })
     };
-    let trips = partitions.iter().filter_map(trip).collect();
-    none_of(trips, format!("no DefaultTime of {} partitions is above MaxTime", partitions.len()))
+    let findings = partitions.iter().filter_map(finding).collect();
+    fail_if_any(
+        findings,
+        format!("no DefaultTime of {} partitions is above MaxTime", partitions.len()),
+    )
 }
 
-fn default_partition(evidence: &Evidence) -> Judged {
+fn default_partition(evidence: &Evidence) -> RuleResult {
     let partitions = evidence.partitions()?;
-    let is_default = |partition: &&Record| {
+    let is_default = |partition: &&ConfRecord| {
         let word = partition.get("Default").unwrap_or_default();
         ["yes", "up", "true", "1"].iter().any(|yes| word.eq_ignore_ascii_case(yes))
     };
-    let names: Vec<&Record> = partitions.iter().filter(is_default).collect();
-    let trip = |says: String, place| vec![Trip { key: "default".to_owned(), says, place }];
+    let names: Vec<&ConfRecord> = partitions.iter().filter(is_default).collect();
+    let finding =
+        |says: String, place| vec![RuleFinding { key: "default".to_owned(), says, place }];
     match names.as_slice() {
-        [one] => none_of(Vec::new(), format!("{} is the default", one.name)),
-        [] => none_of(
-            trip(format!("none of {} partitions is the default", partitions.len()), None),
+        [one] => fail_if_any(Vec::new(), format!("{} is the default", one.name)),
+        [] => fail_if_any(
+            finding(format!("none of {} partitions is the default", partitions.len()), None),
             "",
         ),
-        [first, .., last] => none_of(
-            trip(
+        [first, .., last] => fail_if_any(
+            finding(
                 format!(
-                    "{} partitions are the default, such as {} and {}",
+                    "{} partitions have Default=YES, such as {} and {}",
                     names.len(),
                     first.name,
                     last.name
@@ -195,11 +203,11 @@ fn default_partition(evidence: &Evidence) -> Judged {
     }
 }
 
-fn window(evidence: &Evidence) -> Judged {
-    /// A day, as the manual has it.
+fn window(evidence: &Evidence) -> RuleResult {
+    /// Slurm's default, one day.
     const DEFAULT_MINUTES: u64 = 1440;
     let partitions = evidence.partitions()?;
-    let parameters = evidence.said("SchedulerParameters", Some(""))?;
+    let parameters = evidence.conf_setting("SchedulerParameters", Some(""))?;
     let window = parameters.option("bf_window").and_then(|minutes| minutes.trim().parse().ok());
     let longest = partitions
         .iter()
@@ -208,7 +216,7 @@ fn window(evidence: &Evidence) -> Judged {
         })
         .max();
     let Some((longest, name)) = longest else {
-        return untested("a partition with a MaxTime");
+        return needs_input("a partition with a MaxTime");
     };
     let shown = match window {
         Some(minutes) => format!("bf_window={minutes}"),
@@ -216,32 +224,32 @@ fn window(evidence: &Evidence) -> Judged {
     };
     let says = format!("{shown} minutes, and partition {name} has a MaxTime of {longest}");
     let is_short = window.unwrap_or(DEFAULT_MINUTES) < longest;
-    let trip = is_short.then(|| Trip {
+    let finding = is_short.then(|| RuleFinding {
         key: "bf_window".to_owned(),
         says: says.clone(),
         place: parameters.place.clone(),
     });
-    none_of(trip.into_iter().collect(), says)
+    fail_if_any(finding.into_iter().collect(), says)
 }
 
-fn unknown_nodes(evidence: &Evidence) -> Judged {
+fn unknown_nodes(evidence: &Evidence) -> RuleResult {
     let nodes = evidence.nodes()?;
     let partitions = evidence.partitions()?;
     let known = |name: &str| nodes.iter().any(|node| node.name == name);
-    let mut trips = Vec::new();
+    let mut findings = Vec::new();
     for partition in partitions {
         let Some(names) = evidence.nodes_of(partition) else {
-            return untested(format!(
-                "a list of nodes of partition {} that can be read",
+            return needs_input(format!(
+                "a readable list of nodes of partition {}",
                 partition.name
             ));
         };
         let unknown: Vec<String> = names.into_iter().filter(|name| !known(name)).collect();
         if let Some(first) = unknown.first() {
-            trips.push(Trip {
+            findings.push(RuleFinding {
                 key: partition.name.clone(),
                 says: format!(
-                    "partition {} names {} unknown nodes, such as {first}",
+                    "partition {} lists {} undefined nodes, such as {first}",
                     partition.name,
                     unknown.len()
                 ),
@@ -249,5 +257,5 @@ fn unknown_nodes(evidence: &Evidence) -> Judged {
             });
         }
     }
-    none_of(trips, format!("all nodes of {} partitions are defined", partitions.len()))
+    fail_if_any(findings, format!("all nodes of {} partitions are defined", partitions.len()))
 }

@@ -1,13 +1,13 @@
-//! What programs and people get: SARIF, the baseline, the document.
+//! Tests of the outputs: SARIF, the baseline, the document.
 
 use std::collections::BTreeSet;
 
 use muster_doctor::{baseline, check, document, explain, ids, known_in, sarif};
 
-use crate::site::Site;
+use crate::site::SampleSite;
 
-fn bad() -> Site {
-    Site::good()
+fn bad() -> SampleSite {
+    SampleSite::good()
         .with("PriorityWeightAge=1000\n", "")
         .with("sched/backfill", "sched/builtin")
         .with("low|00:02:00", "low|00:00:00")
@@ -69,7 +69,7 @@ fn each_rule_has_one_place_in_the_document() {
     assert_eq!(explain("no-such-rule"), None);
 }
 
-/// Texts are fragments that other texts put together.
+/// Texts are fragments, which reports combine.
 #[test]
 fn texts_are_fragments() {
     for (_, _, title) in ids() {

@@ -1,16 +1,17 @@
-//! The same cluster in other forms: included files, sets of nodes, what a running cluster prints.
+//! Tests of other sources for the same cluster: included files, node sets, output of a running
+//! cluster.
 
 use std::collections::BTreeSet;
 
-use muster_doctor::{Evidence, Source, SourceKind, check};
+use muster_doctor::{CheckSource, Evidence, SourceKind, check};
 use muster_model::check::CheckReport;
 
 use crate::site::failed;
 
 fn report(sources: &[(&str, &str)]) -> CheckReport {
-    let sources: Vec<Source> = sources
+    let sources: Vec<CheckSource> = sources
         .iter()
-        .map(|(name, text)| Source {
+        .map(|(name, text)| CheckSource {
             name: (*name).to_owned(),
             kind: SourceKind::of(name, text).unwrap_or(SourceKind::Included),
             text: (*text).to_owned(),
@@ -21,7 +22,7 @@ fn report(sources: &[(&str, &str)]) -> CheckReport {
 
 fn needed(report: &CheckReport, rule: &str) -> String {
     let outcome = report.not_tested.iter().find(|outcome| outcome.rule == rule);
-    outcome.unwrap_or_else(|| panic!("{rule} was tested: {report:#?}")).says.clone()
+    outcome.unwrap_or_else(|| panic!("{rule} was tested: {report:#?}")).text.clone()
 }
 
 #[test]
@@ -67,7 +68,7 @@ fn sets_of_nodes_and_all_are_understood() {
     assert!(!failed(&report).contains(&"partition-of-unknown-nodes"));
 }
 
-/// What is printed is real output of 22.05, shortened.
+/// Real output of 22.05, shortened.
 #[test]
 fn a_running_cluster_goes_before_its_files() {
     let config = "\
@@ -109,7 +110,7 @@ Slurmctld(primary) at head1 is UP
         assert!(failed.contains(&rule), "{rule}: {failed:?}");
     }
     assert!(failed.contains(&"state-not-shared"), "{failed:?}");
-    // As it runs, and not as it is written.
+    // The running values count, not the written ones.
     for rule in [
         "no-backfill",
         "gpus-not-accounted",

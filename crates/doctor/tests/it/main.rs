@@ -1,4 +1,5 @@
-//! Rules on configurations that are right but for one thing, and on what printed pages hold.
+//! Tests of the rules on a sound configuration with single changes, and on configurations in
+//! printed pages.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot unwrap should fail")]
 

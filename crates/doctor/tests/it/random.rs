@@ -1,9 +1,9 @@
-//! No text, however odd, makes a rule panic.
+//! Property test: no text makes a rule panic.
 
 use std::collections::BTreeSet;
 
 use muster_doctor::hosts::expand;
-use muster_doctor::{Evidence, Source, SourceKind, check, known_in, kubernetes_nodes};
+use muster_doctor::{CheckSource, Evidence, SourceKind, check, known_in, kubernetes_nodes};
 use proptest::prelude::*;
 
 const KINDS: [SourceKind; 10] = [
@@ -19,7 +19,7 @@ const KINDS: [SourceKind; 10] = [
     SourceKind::Qos,
 ];
 
-/// Pieces of such files in any order, between any text.
+/// Generates fragments of such files in any order, between any text.
 fn text() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         Just("NodeName=n[1-3] ".to_owned()),
@@ -44,9 +44,9 @@ fn text() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn any_text_is_judged(texts in proptest::collection::vec((0..KINDS.len(), text()), 1..6)) {
-        let sources: Vec<Source> = texts
+        let sources: Vec<CheckSource> = texts
             .into_iter()
-            .map(|(kind, text)| Source { name: "x".to_owned(), kind: KINDS[kind], text })
+            .map(|(kind, text)| CheckSource { name: "x".to_owned(), kind: KINDS[kind], text })
             .collect();
         let report = check(&Evidence::of(&sources), &BTreeSet::new());
         let failed: BTreeSet<&str> = report.findings.iter().map(|finding| finding.rule).collect();

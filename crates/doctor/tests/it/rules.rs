@@ -1,16 +1,17 @@
-//! Each rule passes on a site where nothing is wrong, and fails on the same with one change. A rule
-//! without such a change fails here.
+//! Each rule passes on a sound site, and fails on the same site with one change. A rule without
+//! such a change fails a test here.
 
 use std::collections::BTreeSet;
 
 use muster_doctor::{SourceKind, ids};
 
-use crate::site::{Site, failed};
+use crate::site::{SampleSite, failed};
 
-/// Rule, what is changed to what, and other rules that this cannot but trip, too.
-type Row = (&'static str, &'static [(&'static str, &'static str)], &'static [&'static str]);
+/// Rule, changes as pairs of old and new text, and other rules that the change necessarily fails,
+/// too.
+type RuleCase = (&'static str, &'static [(&'static str, &'static str)], &'static [&'static str]);
 
-const ROWS: &[Row] = &[
+const ROWS: &[RuleCase] = &[
     ("line-not-understood", &[("KillWait=30", "KillWait=30 OverTimeLimit=1")], &[]),
     ("line-not-understood", &[("KillWait=30", "KillWait=30\nsome words")], &[]),
     ("line-not-understood", &[("ConstrainCores=yes", "ConstrainCores=yes\nConstrain")], &[]),
@@ -197,7 +198,7 @@ const ROWS: &[Row] = &[
 
 #[test]
 fn on_a_good_site_every_rule_is_tested_and_passes() {
-    let report = Site::good().report();
+    let report = SampleSite::good().report();
     assert!(report.findings.is_empty(), "{:#?}", report.findings);
     assert!(report.not_tested.is_empty(), "{:#?}", report.not_tested);
     let passed: Vec<&str> = report.passed.iter().map(|outcome| outcome.rule).collect();
@@ -207,14 +208,14 @@ fn on_a_good_site_every_rule_is_tested_and_passes() {
 #[test]
 fn each_rule_fails_on_what_it_is_about_and_no_other_does() {
     for (rule, changes, also) in ROWS {
-        let site = changes.iter().fold(Site::good(), |site, (from, to)| site.with(from, to));
+        let site = changes.iter().fold(SampleSite::good(), |site, (from, to)| site.with(from, to));
         let report = site.report();
         let expected: BTreeSet<&str> = [*rule].into_iter().chain(also.iter().copied()).collect();
         assert_eq!(failed(&report), expected.into_iter().collect::<Vec<_>>(), "{changes:?}");
     }
 }
 
-/// Changes that are near to what a rule is about, and right.
+/// Changes close to the subject of a rule that are correct.
 #[test]
 fn what_is_right_trips_no_rule() {
     for changes in [
@@ -233,14 +234,14 @@ fn what_is_right_trips_no_rule() {
             ("GRES/gpu=1.0", "GRES/gpu=1.0,GRES/shard=0.25"),
         ],
         &[("gpu:h100:8", "gpu:H100_80GB:8"), ("Type=h100", "Type=H100_80gb")],
-        // Keys of newer releases, and odd spelling that Slurm takes.
+        // Keys of newer releases, and unusual spelling that Slurm accepts.
         &[("KillWait=30", "KILLWAIT = 30\nHashPlugin=hash/sha3\nPreemptParameters=youngest_first")],
         &[("KillWait=30", "KillWait=30\nDebugFlags=NONE\nLicenses=a:3,b@server:4,c")],
         &[("SlurmctldHost=head1", "SlurmctldHost=head1(10.0.0.1)")],
         &[("CPUs=64", "CPUs=64 Port=[7001-7008]")],
         &[("PartitionName=DEFAULT ", "PartitionName=DEFAULT State=UP ")],
     ] {
-        let site = changes.iter().fold(Site::good(), |site, (from, to)| site.with(from, to));
+        let site = changes.iter().fold(SampleSite::good(), |site, (from, to)| site.with(from, to));
         assert_eq!(failed(&site.report()), Vec::<&str>::new(), "{changes:?}");
     }
 }
@@ -252,7 +253,7 @@ fn a_password_that_others_can_read_is_found() {
         (0o100_640, &["password-readable"]),
         (0o100_644, &["password-readable"]),
     ] {
-        let site = Site::good().with_dbd_mode(mode);
+        let site = SampleSite::good().with_dbd_mode(mode);
         let with_password =
             site.clone().with("PurgeJobAfter=24month\n", "PurgeJobAfter=24month\nStoragePass=x\n");
         assert_eq!(failed(&with_password.report()), expected, "{mode:o}");
@@ -262,8 +263,9 @@ fn a_password_that_others_can_read_is_found() {
 
 #[test]
 fn without_nodes_nothing_is_said_of_switches() {
-    let conf =
-        Site::good().with("TopologyPlugin=topology/tree\n", "").without(SourceKind::TopologyConf);
+    let conf = SampleSite::good()
+        .with("TopologyPlugin=topology/tree\n", "")
+        .without(SourceKind::TopologyConf);
     let nodeless = conf.with(
         "NodeName=n[1-8] Gres=gpu:h100:8 RealMemory=1000000 CPUs=64 Sockets=2 CoresPerSocket=32\n",
         "",
@@ -274,7 +276,7 @@ fn without_nodes_nothing_is_said_of_switches() {
 
 #[test]
 fn a_node_of_kubernetes_is_found_under_its_long_name() {
-    let report = Site::good().with_kubernetes("node/k1\nnode/n8.example.org\n").report();
+    let report = SampleSite::good().with_kubernetes("node/k1\nnode/n8.example.org\n").report();
     assert_eq!(failed(&report), ["nodes-also-in-kubernetes"]);
     assert!(
         report.findings[0].evidence.contains("node n8 (in interactive)"),
@@ -295,7 +297,7 @@ fn no_rule_is_without_a_site_that_trips_it() {
     assert!(known.len() >= 35, "{}", known.len());
 }
 
-/// A file that nobody gave is unknown: its rules neither pass nor fail.
+/// A file that was not given is unknown: its rules neither pass nor fail.
 #[test]
 fn what_was_not_given_is_not_tested() {
     for (kind, rules) in [
@@ -310,12 +312,12 @@ fn what_was_not_given_is_not_tested() {
         (SourceKind::SlurmdbdConf, &["records-never-purged", "password-readable"][..]),
         (SourceKind::Qos, &["preempt-without-grace"][..]),
     ] {
-        let report = Site::good().without(kind).report();
+        let report = SampleSite::good().without(kind).report();
         assert!(report.findings.is_empty(), "{:#?}", report.findings);
         let untested: Vec<&str> = report.not_tested.iter().map(|outcome| outcome.rule).collect();
         assert_eq!(untested, rules, "{kind:?}");
     }
-    let blind = Site::good().without(SourceKind::SlurmConf).report();
+    let blind = SampleSite::good().without(SourceKind::SlurmConf).report();
     assert!(blind.findings.is_empty(), "{:#?}", blind.findings);
     let passed: Vec<&str> = blind.passed.iter().map(|outcome| outcome.rule).collect();
     assert_eq!(
@@ -334,10 +336,11 @@ fn what_was_not_given_is_not_tested() {
     );
 }
 
-/// The same settings without GPUs: nothing is said of GPUs.
+/// Without GPUs, rules on GPUs are not tested.
 #[test]
 fn without_gpus_rules_on_gpus_are_not_tested() {
-    let report = Site::good().with(" Gres=gpu:h100:8", "").without(SourceKind::GresConf).report();
+    let report =
+        SampleSite::good().with(" Gres=gpu:h100:8", "").without(SourceKind::GresConf).report();
     for rule in
         ["gpus-not-accounted", "gpus-not-billed", "devices-not-constrained", "select-linear"]
     {
@@ -348,15 +351,15 @@ fn without_gpus_rules_on_gpus_are_not_tested() {
 
 #[test]
 fn a_fingerprint_outlives_other_lines_and_other_values() {
-    let print = |site: Site| site.report().findings[0].fingerprint.clone();
-    let one = print(Site::good().with("KillWait=30", "KillWait=2"));
+    let print = |site: SampleSite| site.report().findings[0].fingerprint.clone();
+    let one = print(SampleSite::good().with("KillWait=30", "KillWait=2"));
     assert_eq!(
         one,
         print(
-            Site::good()
+            SampleSite::good()
                 .with("KillWait=30", "KillWait=3")
                 .with("ClusterName=good", "# x\nClusterName=good")
         )
     );
-    assert_ne!(one, print(Site::good().with("SlurmdTimeout=300", "SlurmdTimeout=0")));
+    assert_ne!(one, print(SampleSite::good().with("SlurmdTimeout=300", "SlurmdTimeout=0")));
 }

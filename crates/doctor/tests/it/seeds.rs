@@ -1,10 +1,10 @@
-//! The slurm.conf printed in a page that looks right and is not. The pages lie beside the checkout,
-//! or where `MUSTER_SEEDS` says; where they are not, nothing is tested and that is said.
+//! Tests on a slurm.conf from a printed page that looks right but is not. The pages are next to the
+//! checkout, or in `MUSTER_SEEDS`; without them the test prints that it is skipped.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use muster_doctor::{Evidence, Source, SourceKind, check};
+use muster_doctor::{CheckSource, Evidence, SourceKind, check};
 
 use crate::site::failed;
 
@@ -20,15 +20,15 @@ fn pages() -> Vec<String> {
     entries.flatten().filter_map(|entry| std::fs::read_to_string(entry.path()).ok()).collect()
 }
 
-/// From the first line to the one before the last, as they are printed.
+/// Returns the lines from the first to the one before the last, as printed.
 fn between<'a>(page: &'a str, first: &str, last: &str) -> Option<&'a str> {
     let start = page.find(first)?;
     let end = start + page[start..].find(last)?;
     Some(&page[start..end])
 }
 
-fn source(name: &str, kind: SourceKind, text: &str) -> Source {
-    Source { name: name.to_owned(), kind, text: text.to_owned() }
+fn source(name: &str, kind: SourceKind, text: &str) -> CheckSource {
+    CheckSource { name: name.to_owned(), kind, text: text.to_owned() }
 }
 
 #[test]
@@ -49,8 +49,8 @@ fn what_a_page_prints_is_found_wrong_where_it_is() {
     ];
     let report = check(&Evidence::of(&sources), &BTreeSet::new());
     let failed = failed(&report);
-    // The page says that its lines keep fair share from counting processors, and that cgroups
-    // isolate the GPUs. Neither is so.
+    // The page claims that its lines make fair share count GPUs, and that cgroups isolate them.
+    // Neither is true.
     for rule in [
         "gpus-not-billed",
         "limits-not-enforced",

@@ -1,8 +1,8 @@
-//! A site in which nothing is wrong, and changes to it.
+//! Sound test site, and changes to it.
 
 use std::collections::BTreeSet;
 
-use muster_doctor::{Evidence, Source, SourceKind, check, kubernetes_nodes};
+use muster_doctor::{CheckSource, Evidence, SourceKind, check, kubernetes_nodes};
 use muster_model::check::CheckReport;
 
 const SLURM: &str = "\
@@ -72,16 +72,16 @@ low|00:02:00||cluster|
 high|00:00:00|low|requeue|
 ";
 
-/// Files with their texts.
+/// Configuration files of a test site.
 #[derive(Clone)]
-pub struct Site {
+pub struct SampleSite {
     texts: Vec<(SourceKind, &'static str, String)>,
     kubernetes: &'static str,
     dbd_mode: u32,
 }
 
-impl Site {
-    /// Nothing is wrong.
+impl SampleSite {
+    /// Returns a site without problems.
     pub fn good() -> Self {
         let text = |kind, name, text: &str| (kind, name, text.to_owned());
         Self {
@@ -98,7 +98,7 @@ impl Site {
         }
     }
 
-    /// `from` becomes `to`, in the one file that has it.
+    /// Replaces `from` by `to`, in the one file that contains it.
     pub fn with(mut self, from: &str, to: &str) -> Self {
         let mut changed = 0;
         for (_, _, text) in &mut self.texts {
@@ -111,29 +111,29 @@ impl Site {
         self
     }
 
-    /// Other nodes of Kubernetes.
+    /// Sets other Kubernetes nodes.
     pub fn with_kubernetes(mut self, names: &'static str) -> Self {
         self.kubernetes = names;
         self
     }
 
-    /// Other permissions of slurmdbd.conf.
+    /// Sets other permissions of slurmdbd.conf.
     pub fn with_dbd_mode(mut self, mode: u32) -> Self {
         self.dbd_mode = mode;
         self
     }
 
-    /// Without one file.
+    /// Removes one file from the site.
     pub fn without(mut self, kind: SourceKind) -> Self {
         self.texts.retain(|(own, ..)| *own != kind);
         self
     }
 
     pub fn evidence(&self) -> Evidence {
-        let sources: Vec<Source> = self
+        let sources: Vec<CheckSource> = self
             .texts
             .iter()
-            .map(|(kind, name, text)| Source {
+            .map(|(kind, name, text)| CheckSource {
                 name: (*name).to_owned(),
                 kind: *kind,
                 text: text.clone(),
@@ -152,7 +152,7 @@ impl Site {
     }
 }
 
-/// Rules that failed, each once.
+/// Returns the rules that failed, each once.
 pub fn failed(report: &CheckReport) -> Vec<&'static str> {
     let failed: BTreeSet<&str> = report.findings.iter().map(|finding| finding.rule).collect();
     failed.into_iter().collect()

@@ -1,4 +1,4 @@
-//! An engine with nodes, queues and running jobs, driven as the runtime drives it. Without journal
+//! An engine with nodes, queues and running jobs, driven as the runtime drives it, without journal
 //! and clock.
 
 use std::collections::BTreeMap;
@@ -11,21 +11,21 @@ use muster_model::{
     QueueSpec, QueueTree, Rank, Span, TaskExit, TaskReport, Time,
 };
 
-use super::{Numbers, Scale, filling};
+use super::{Scale, SeededNumbers, filling};
 
-/// Queues of a team.
+/// Number of queues of a team.
 const TEAM: usize = 5;
-/// Events of one instant while a world is built.
+/// Number of events of one instant while a cluster is set up.
 const BATCH: usize = 512;
-/// Nodes of a leaf switch.
+/// Number of nodes of a leaf switch.
 const LEAF: usize = 20;
 
-/// Path of a leaf queue.
+/// Returns the path of a leaf queue.
 pub fn queue_name(at: usize) -> QueueName {
     format!("team{}/queue{at}", at / TEAM).into()
 }
 
-/// Teams of five queues.
+/// Returns a tree of teams with five queues each.
 fn tree(queues: usize) -> QueueTree {
     let mut tree = QueueTree::single();
     for team in 0..queues.div_ceil(TEAM) {
@@ -56,26 +56,27 @@ pub fn node(at: usize) -> NodeSpec {
     }
 }
 
-/// The engine and the numbers of jobs given so far.
-pub struct Bench {
+/// Engine under measurement, with its clock and the last job number.
+pub struct EngineBench {
     pub engine: Engine,
     pub now: Time,
-    /// What holds half of the cluster.
+    /// Plans of the jobs that hold half of the cluster.
     pub running: Vec<Plan>,
     next: u64,
 }
 
-impl Bench {
-    /// Idle nodes.
+impl EngineBench {
+    /// Returns an engine with idle nodes.
     pub fn idle(scale: Scale) -> Self {
-        let mut engine = Engine::new(tree(scale.queues)).expect("the tree is sound");
+        let mut engine = Engine::new(tree(scale.queues)).expect("the tree is valid");
         for at in 0..scale.nodes {
             engine.apply(Time(0), &Event::NodeJoined(Box::new(node(at))));
         }
         Self { engine, now: Time(1_000_000), running: Vec::new(), next: 0 }
     }
 
-    /// Nodes in leaves and blocks of so many nodes. They are there before anything runs.
+    /// Returns an engine with nodes in leaves and blocks of `block` nodes. They are added before
+    /// anything runs.
     pub fn in_blocks(scale: Scale, block: usize) -> Self {
         let mut bench = Self::idle(Scale { nodes: 0, ..scale });
         bench.engine.apply(Time(0), &Event::LevelsSet(vec!["block".into(), "leaf".into()]));
@@ -88,22 +89,22 @@ impl Bench {
         bench
     }
 
-    /// Half full: twice the jobs fill it, then every other of them ends.
+    /// Returns a half-full cluster: twice the jobs fill it, then every other of them ends.
     pub fn half_full(scale: Scale) -> Self {
         Self::idle(scale).fill_half(scale)
     }
 
-    /// See [`Bench::half_full`].
+    /// Fills the cluster as [`EngineBench::half_full`] does.
     pub fn fill_half(mut self, scale: Scale) -> Self {
         let jobs = filling(scale, 2 * scale.running);
         let mut started = Vec::new();
         for jobs in jobs.chunks(BATCH) {
             let events: Vec<Event> = jobs.iter().map(|spec| self.submission(spec)).collect();
             let plan = self.step(&events);
-            assert_eq!(plan.decisions.len(), jobs.len(), "all that is to run runs");
+            assert_eq!(plan.decisions.len(), jobs.len(), "all jobs start");
             started.extend(plan.decisions);
         }
-        let mut numbers = Numbers::new();
+        let mut numbers = SeededNumbers::new();
         let alone = |decision| Plan { decisions: vec![decision], ..Plan::default() };
         for plan in started.into_iter().map(alone) {
             self.apply(&Self::reports(&plan, &Observation::Started));
@@ -117,12 +118,13 @@ impl Bench {
         self
     }
 
-    /// Full: the first queue owns a fifth of all GPUs and uses none; the others own the rest in
-    /// equal parts and hold all, in so many jobs.
+    /// Returns a full cluster: the first queue owns a fifth of all GPUs and uses none; the others
+    /// own the rest in equal parts and hold all GPUs.
     pub fn lent(scale: Scale) -> Self {
         let mut bench = Self::idle(scale);
         let gpus = scale.nodes as u64 * 8;
-        let (lender, others) = (gpus / 5, (gpus * 4 / 5).div_ceil(scale.queues as u64 - 1));
+        let lender = gpus / 5;
+        let others = (gpus * 4 / 5).div_ceil(scale.queues as u64 - 1);
         let mut tree = tree(scale.queues);
         for (at, leaf) in tree.queues[1..].iter_mut().flat_map(|team| &mut team.queues).enumerate()
         {
@@ -137,14 +139,14 @@ impl Bench {
             bench.tick();
             let events: Vec<Event> = jobs.iter().map(|spec| bench.submission(spec)).collect();
             let plan = bench.step(&events);
-            assert_eq!(plan.decisions.len(), jobs.len(), "all that is to run runs");
+            assert_eq!(plan.decisions.len(), jobs.len(), "all jobs start");
             bench.apply(&Self::reports(&plan, &Observation::Started));
         }
         bench.forget();
         bench
     }
 
-    /// Holds everything that is free, for good.
+    /// Starts a job without a time limit on all free GPUs.
     pub fn fill_up(&mut self, spec: &JobSpec, tasks: usize) {
         let mut spec = JobSpec { time_limit: None, ..spec.clone() };
         (spec.groups[0].min_tasks, spec.groups[0].max_tasks) = (tasks as u32, tasks as u32);
@@ -168,13 +170,13 @@ impl Bench {
         self.engine.apply(self.now, &Event::QueuesSet(Box::new(tree)));
     }
 
-    /// Submission of a spec under the next number.
+    /// Returns the submission of a job under the next number.
     pub fn submission(&mut self, spec: &Arc<JobSpec>) -> Event {
         self.next += 1;
         Event::Submitted { job: JobId(self.next), spec: Arc::clone(spec) }
     }
 
-    /// Submissions of so many specs, from a place in the list on, again and again.
+    /// Returns `count` submissions, from position `at` in the list on, cyclically.
     pub fn batch(&mut self, specs: &[Arc<JobSpec>], at: &mut usize, count: usize) -> Vec<Event> {
         (0..count)
             .map(|_| {
@@ -184,26 +186,26 @@ impl Bench {
             .collect()
     }
 
-    /// Events without a pass.
+    /// Applies events without a pass.
     pub fn apply(&mut self, events: &[Event]) {
         for event in events {
-            self.engine.judge(event).expect("bench events are acceptable");
+            self.engine.validate(event).expect("bench events are valid");
             self.engine.apply(self.now, event);
         }
     }
 
-    /// Judges, applies, plans, checks, commits: what the runtime does with a batch, without the
-    /// journal.
+    /// Validates, applies, plans, checks and commits: what the runtime does with a batch, without
+    /// the journal.
     pub fn step(&mut self, events: &[Event]) -> Plan {
         self.apply(events);
         let plan = self.engine.plan(self.now);
-        self.engine.check(self.now, &plan).expect("plans are right");
+        self.engine.check(self.now, &plan).expect("plans pass the checker");
         self.engine.commit(self.now, &plan);
         self.forget();
         plan
     }
 
-    /// Time passes.
+    /// Advances the clock by one millisecond.
     pub fn tick(&mut self) {
         self.now = self.now + Span(1);
     }
@@ -213,19 +215,19 @@ impl Bench {
         drop(self.engine.take_facts());
     }
 
-    /// Everything that a start's tasks report, up to their end.
+    /// Returns all reports of the tasks that a plan starts, up to their end.
     pub fn whole_life(plan: &Plan) -> Vec<Event> {
         let mut events = Self::reports(plan, &Observation::Started);
         events.extend(Self::reports(plan, &Observation::Exited(TaskExit::Code { code: 0 })));
         events
     }
 
-    /// One report for every task that a plan starts.
+    /// Returns one report for every task that a plan starts.
     pub fn reports(plan: &Plan, what: &Observation) -> Vec<Event> {
         let starts = plan.starts().map(|(id, placement, _)| (id, placement.len()));
         starts
             .flat_map(|(id, tasks)| (0..tasks as u32).map(move |rank| (id, Rank(rank))))
-            .map(|(id, rank)| Event::Task(TaskReport { id, rank, what: what.clone() }))
+            .map(|(id, rank)| Event::Task(TaskReport { id, rank, observation: what.clone() }))
             .collect()
     }
 }

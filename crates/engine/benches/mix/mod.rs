@@ -1,5 +1,5 @@
 //! Seeded workloads for the benches: jobs of at least 500 distinct shapes, and clusters to run
-//! them. They choose nothing that the engine should choose; what runs was started by it.
+//! them. Running jobs are always started by the engine.
 //!
 //! The generator is a xorshift with a fixed seed, so every run and every machine measures the same
 //! jobs.
@@ -9,41 +9,41 @@ mod cluster;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-pub use cluster::{Bench, node};
+pub use cluster::{EngineBench, node};
 use muster_model::job::{GpuRequest, Resources};
 use muster_model::{
-    Bytes, CpuMilli, GpuMilli, JobSpec, Kind, NodeConstraint, PayloadId, Restart, Span, TaskGroup,
-    Tier, Topology, TopologyRule,
+    Bytes, CpuMilli, GpuMilli, JobSpec, NodeConstraint, PayloadId, Restart, Span, TaskGroup, Tier,
+    Topology, TopologyRule, WorkloadKind,
 };
 
-/// How many distinct mixes there are; each has a shape that no other has.
+/// Number of distinct mixes; no two have the same shape.
 pub const MIXES: usize = 512;
-/// Users that they are spread over.
+/// Number of users that submit jobs.
 const USERS: u64 = 40;
 
-/// How large the world of a row is.
+/// Size of the cluster of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale {
-    /// With 8 GPUs each.
+    /// Number of nodes, with 8 GPUs each.
     pub nodes: usize,
-    /// Jobs that hold half of the GPUs, about.
+    /// Number of running jobs, which hold about half of the GPUs.
     pub running: usize,
-    /// Jobs that wait.
+    /// Number of pending jobs.
     pub pending: usize,
-    /// Leaf queues.
+    /// Number of leaf queues.
     pub queues: usize,
 }
 
-/// Seeded numbers.
-pub struct Numbers(u64);
+/// Generator of seeded random numbers.
+pub struct SeededNumbers(u64);
 
-impl Numbers {
-    /// The seed of all benches.
+impl SeededNumbers {
+    /// Returns the generator with the seed of all benches.
     pub fn new() -> Self {
         Self(0x5DEE_CE66_D1CE_4E5B)
     }
 
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -52,7 +52,7 @@ impl Numbers {
     }
 }
 
-/// A plain job of one task with one GPU.
+/// Returns a plain job of one task with one GPU.
 pub fn single(name: &str) -> JobSpec {
     JobSpec {
         name: name.into(),
@@ -78,13 +78,14 @@ pub fn single(name: &str) -> JobSpec {
         begin: None,
         protect: muster_model::Protection::None,
         payload: PayloadId(0),
-        kind: Kind::Task,
-        tier: Tier::Usual,
+        kind: WorkloadKind::Task,
+        tier: Tier::Normal,
         grow_after: Some(JobSpec::GROW_AFTER),
     }
 }
 
-/// A gang of so many tasks with so many GPUs each; eight take a node of their own.
+/// Returns a gang of tasks with the same number of GPUs each; tasks with eight GPUs take a node
+/// each.
 pub fn gang(tasks: u32, gpus: u32, rule: Option<TopologyRule>) -> Arc<JobSpec> {
     let mut spec = single("gang");
     let group = &mut spec.groups[0];
@@ -95,19 +96,19 @@ pub fn gang(tasks: u32, gpus: u32, rule: Option<TopologyRule>) -> Arc<JobSpec> {
     Arc::new(spec)
 }
 
-/// Queue, user and limit of the `at`-th mix.
-fn terms(spec: &mut JobSpec, numbers: &mut Numbers, at: usize, queues: usize) {
+/// Sets queue, user and time limit of the `at`-th mix.
+fn set_queue_and_user(spec: &mut JobSpec, numbers: &mut SeededNumbers, at: usize, queues: usize) {
     spec.queue = cluster::queue_name(numbers.below(queues as u64) as usize);
     spec.user = format!("user{}", numbers.below(USERS)).into();
     spec.time_limit = Some(Span::from_secs(60 * (1 + numbers.below(48 * 60)) + at as u64));
 }
 
-/// So many mixes of jobs with a single GPU: CPUs, memory, limit, queue and user differ.
+/// Returns jobs with a single GPU: CPUs, memory, time limit, queue and user differ.
 pub fn singles(count: usize, queues: usize) -> Vec<Arc<JobSpec>> {
-    let mut numbers = Numbers::new();
+    let mut numbers = SeededNumbers::new();
     let mix = |at: usize| {
         let mut spec = single("single");
-        terms(&mut spec, &mut numbers, at, queues);
+        set_queue_and_user(&mut spec, &mut numbers, at, queues);
         let task = &mut spec.groups[0].task;
         task.cpus = CpuMilli(1000 * numbers.below(9) as u32);
         task.memory = Bytes((1 + at as u64 % MIXES as u64) << 24);
@@ -116,10 +117,10 @@ pub fn singles(count: usize, queues: usize) -> Vec<Arc<JobSpec>> {
     distinct((0..count).map(mix).collect())
 }
 
-/// So many mixes of all shapes: singles, shares, whole nodes, gangs of a few to 64 nodes. Shapes
-/// come again after [`MIXES`]; limit, queue and user are always drawn anew.
+/// Returns jobs of all shapes: singles, shares, whole nodes, gangs of a few to 64 nodes. Shapes
+/// repeat after [`MIXES`]; time limit, queue and user are always drawn anew.
 pub fn mixes(count: usize, queues: usize) -> Vec<Arc<JobSpec>> {
-    let mut numbers = Numbers::new();
+    let mut numbers = SeededNumbers::new();
     let shape = |at: usize| {
         let mut spec = single("mixed");
         let group = &mut spec.groups[0];
@@ -144,21 +145,21 @@ pub fn mixes(count: usize, queues: usize) -> Vec<Arc<JobSpec>> {
     let shapes: Vec<JobSpec> = (0..MIXES.min(count)).map(shape).collect();
     let mix = |at: usize| {
         let mut spec = shapes[at % MIXES].clone();
-        terms(&mut spec, &mut numbers, at, queues);
+        set_queue_and_user(&mut spec, &mut numbers, at, queues);
         Arc::new(spec)
     };
     distinct((0..count).map(mix).collect())
 }
 
-/// So many jobs that together hold as many GPUs as there are: single nodes and gangs of all sizes;
-/// the last ones take what is left over, wherever it is.
+/// Returns jobs that together hold all GPUs: single nodes and gangs of all sizes; the last ones
+/// take what is left over.
 pub fn filling(scale: Scale, jobs: usize) -> Vec<Arc<JobSpec>> {
-    let mut numbers = Numbers::new();
+    let mut numbers = SeededNumbers::new();
     let gpus = scale.nodes as u64 * 8;
     let mut left = gpus;
     let job = |at: usize| {
         let mut spec = single("held");
-        terms(&mut spec, &mut numbers, at, scale.queues);
+        set_queue_and_user(&mut spec, &mut numbers, at, scale.queues);
         let others = (jobs - at - 1) as u64;
         let mean = left / (others + 1);
         let wanted = 1 + numbers.below(2 * mean.max(1) - 1);
@@ -179,7 +180,7 @@ pub fn filling(scale: Scale, jobs: usize) -> Vec<Arc<JobSpec>> {
     distinct((0..jobs).map(job).collect())
 }
 
-/// The promise of this module, kept where there are enough jobs to keep it.
+/// Asserts the number of distinct shapes, if there are enough jobs.
 fn distinct(specs: Vec<Arc<JobSpec>>) -> Vec<Arc<JobSpec>> {
     let shapes: BTreeSet<String> = specs.iter().map(|spec| format!("{:?}", spec.groups)).collect();
     assert!(shapes.len() >= specs.len().min(500), "only {} shapes", shapes.len());

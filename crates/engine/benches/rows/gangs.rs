@@ -4,18 +4,18 @@ use muster_model::job::GpuRequest;
 use muster_model::{CpuMilli, ElementId, Event, JobSpec, TopologyRule};
 use std::sync::Arc;
 
-use super::{Goal, Meter, Row, USUAL, Unit};
-use crate::mix::{Bench, Scale, gang};
+use super::{BenchRow, Goal, Meter, RowUnit, USUAL};
+use crate::mix::{EngineBench, Scale, gang};
 
-/// Nodes of a block: half of its GPUs are enough for 5,000 tasks.
+/// Number of nodes of a block: half of its GPUs suffice for 5,000 tasks.
 const BLOCK: usize = 1_700;
 
-pub fn rows() -> Vec<Row> {
-    let row = |name, what, goal, scale, run| Row {
+pub fn rows() -> Vec<BenchRow> {
+    let row = |name, what, goal, scale, run| BenchRow {
         name,
         what,
         goal: Some(Goal::AtMost(goal)),
-        unit: Unit::Seconds,
+        unit: RowUnit::Seconds,
         scale,
         run,
     };
@@ -49,34 +49,34 @@ pub fn rows() -> Vec<Row> {
     ]
 }
 
-/// Places the gang and ends it again, unmeasured.
-fn place(mut bench: Bench, spec: &Arc<JobSpec>, meter: &mut Meter) {
-    while meter.goes_on() {
+/// Measures placing the gang; ends it unmeasured.
+fn place(mut bench: EngineBench, spec: &Arc<JobSpec>, meter: &mut Meter) {
+    while meter.needs_more() {
         let event = bench.submission(spec);
         let plan = meter.measure(|| bench.step(&[event]));
         assert_eq!(plan.decisions.len(), 1);
-        bench.step(&Bench::whole_life(&plan));
+        bench.step(&EngineBench::whole_life(&plan));
     }
 }
 
 fn topology(scale: Scale, meter: &mut Meter) {
-    let bench = Bench::in_blocks(scale, BLOCK).fill_half(scale);
+    let bench = EngineBench::in_blocks(scale, BLOCK).fill_half(scale);
     place(bench, &gang(5_000, 1, Some(TopologyRule::Required("block".into()))), meter);
 }
 
 fn preferred(scale: Scale, meter: &mut Meter) {
-    let bench = Bench::in_blocks(scale, BLOCK).fill_half(scale);
+    let bench = EngineBench::in_blocks(scale, BLOCK).fill_half(scale);
     place(bench, &gang(5_000, 1, Some(TopologyRule::Preferred("block".into()))), meter);
 }
 
 fn whole(scale: Scale, meter: &mut Meter) {
-    let bench = Bench::in_blocks(scale, 5_000);
+    let bench = EngineBench::in_blocks(scale, 5_000);
     place(bench, &gang(5_000, 8, Some(TopologyRule::Required("block".into()))), meter);
 }
 
-/// A gang that wants more whole nodes than are free, and its element.
-fn waiting(scale: Scale) -> (Bench, ElementId) {
-    let mut bench = Bench::half_full(scale);
+/// Returns a cluster with a pending gang that needs more whole nodes than are free.
+fn waiting(scale: Scale) -> (EngineBench, ElementId) {
+    let mut bench = EngineBench::half_full(scale);
     let event = bench.submission(&gang(scale.nodes as u32 * 4 / 5, 8, None));
     let Event::Submitted { job, .. } = event else { unreachable!("a submission") };
     assert!(bench.step(&[event]).decisions.is_empty());
@@ -85,16 +85,16 @@ fn waiting(scale: Scale) -> (Bench, ElementId) {
 
 fn refused(scale: Scale, meter: &mut Meter) {
     let (mut bench, _) = waiting(scale);
-    while meter.goes_on() {
+    while meter.needs_more() {
         let plan = meter.measure(|| bench.engine.plan(bench.now));
         assert!(plan.decisions.is_empty());
     }
 }
 
-/// As a list of jobs shows them.
+/// Measures the reasons that a list of jobs shows.
 fn reasons(scale: Scale, meter: &mut Meter) {
     let (mut bench, element) = waiting(scale);
-    while meter.goes_on() {
+    while meter.needs_more() {
         let view = meter.measure(|| {
             drop(bench.engine.plan(bench.now));
             bench.engine.job(bench.now, element.job)
@@ -103,10 +103,10 @@ fn reasons(scale: Scale, meter: &mut Meter) {
     }
 }
 
-/// As `muster explain` tells it.
+/// Measures what `muster explain` shows.
 fn explained(scale: Scale, meter: &mut Meter) {
     let (mut bench, element) = waiting(scale);
-    while meter.goes_on() {
+    while meter.needs_more() {
         let told = meter.measure(|| {
             drop(bench.engine.plan(bench.now));
             bench.engine.explain(bench.now, element)
@@ -115,9 +115,10 @@ fn explained(scale: Scale, meter: &mut Meter) {
     }
 }
 
-/// Enough GPUs for both groups; the CPUs of the nodes that the first leaves are not.
+/// Measures a gang of two groups that does not fit: there are enough GPUs, but not enough CPUs on
+/// the nodes left by the first group.
 fn two_groups(scale: Scale, meter: &mut Meter) {
-    let mut bench = Bench::idle(scale);
+    let mut bench = EngineBench::idle(scale);
     let nodes = scale.nodes as u32;
     let mut spec = (*gang(nodes - 40, 8, None)).clone();
     let mut second = spec.groups[0].clone();
@@ -127,7 +128,7 @@ fn two_groups(scale: Scale, meter: &mut Meter) {
     spec.groups.push(second);
     let event = bench.submission(&Arc::new(spec));
     assert!(bench.step(&[event]).decisions.is_empty());
-    while meter.goes_on() {
+    while meter.needs_more() {
         drop(meter.measure(|| bench.engine.plan(bench.now)));
     }
 }

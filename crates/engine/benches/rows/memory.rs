@@ -1,18 +1,18 @@
-//! Resident memory of this process, before and after. It is only right in a process that has done
-//! nothing else.
+//! Resident memory of this process, before and after. Only right in a process that has done nothing
+//! else.
 
 use muster_model::{Event, JobSpec, Time};
 use std::sync::Arc;
 
-use super::{Goal, Meter, Row, Unit};
-use crate::mix::{self, Bench, MIXES, Scale, mixes, node};
+use super::{BenchRow, Goal, Meter, RowUnit};
+use crate::mix::{self, EngineBench, MIXES, Scale, mixes, node};
 
-pub fn rows() -> Vec<Row> {
-    let row = |name, what, goal, scale, run| Row {
+pub fn rows() -> Vec<BenchRow> {
+    let row = |name, what, goal, scale, run| BenchRow {
         name,
         what,
         goal: Some(Goal::AtMost(goal)),
-        unit: Unit::Bytes,
+        unit: RowUnit::Bytes,
         scale,
         run,
     };
@@ -34,7 +34,7 @@ pub fn rows() -> Vec<Row> {
     ]
 }
 
-/// Resident bytes of this process.
+/// Returns the resident bytes of this process.
 fn resident() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").expect("Linux has statm");
     let pages: u64 = text
@@ -45,7 +45,7 @@ fn resident() -> u64 {
     pages * 4096
 }
 
-/// A copy that shares nothing with the original, as if it had been read from a user's text.
+/// Returns a copy that shares nothing with the original, as if parsed from a file.
 fn own(spec: &JobSpec) -> JobSpec {
     let mut own = spec.clone();
     own.name = own.name.to_string().into();
@@ -57,9 +57,9 @@ fn own(spec: &JobSpec) -> JobSpec {
     own
 }
 
-/// Jobs that cannot start, each with a spec of its own.
+/// Measures jobs that cannot start, each with a spec of its own.
 fn per_job(scale: Scale, meter: &mut Meter) {
-    let mut bench = Bench::idle(scale);
+    let mut bench = EngineBench::idle(scale);
     let specs: Vec<Arc<JobSpec>> = mixes(MIXES, scale.queues);
     bench.fill_up(&mix::single("held"), scale.nodes * 8);
     let before = resident();
@@ -72,9 +72,9 @@ fn per_job(scale: Scale, meter: &mut Meter) {
     assert_eq!(bench.engine.counts().pending, scale.pending as u64);
 }
 
-/// Nodes with names of their own.
+/// Measures nodes with names of their own.
 fn per_node(scale: Scale, meter: &mut Meter) {
-    let mut bench = Bench::in_blocks(Scale { nodes: 1, ..scale }, 1_000);
+    let mut bench = EngineBench::in_blocks(Scale { nodes: 1, ..scale }, 1_000);
     let before = resident();
     for at in 1..=scale.nodes {
         let domains = vec![format!("b{:02}", at / 1_000).into(), format!("l{:04}", at / 20).into()];

@@ -1,6 +1,6 @@
-//! What is measured: each row builds a world, and hands the one thing that counts to the meter,
-//! again and again. Goals are those of docs/PERFORMANCE.md. How often, with which clock and at
-//! which sizes is the business of who runs them.
+//! Rows of the benchmark table: each sets up a cluster and passes the measured section to the
+//! meter, repeatedly. Goals are those of docs/PERFORMANCE.md. The caller chooses the number of
+//! samples, the clock and the sizes.
 
 mod gangs;
 mod memory;
@@ -15,33 +15,33 @@ use nix::time::{ClockId, clock_gettime};
 
 use crate::mix::Scale;
 
-/// One line of the table.
-pub struct Row {
-    /// For `--only`.
+/// One row of the table.
+pub struct BenchRow {
+    /// Name of the row, for `--only`.
     pub name: &'static str,
     pub what: &'static str,
     pub goal: Option<Goal>,
-    pub unit: Unit,
-    /// Other sizes double one of its numbers; what is 0 stays 0.
+    pub unit: RowUnit,
+    /// Size of the cluster. Other sizes double one of its numbers; 0 stays 0.
     pub scale: Scale,
     pub run: fn(Scale, &mut Meter),
 }
 
-/// What must be reached.
+/// Goal of a row.
 #[derive(Clone, Copy, Debug)]
 pub enum Goal {
     AtLeast(f64),
     AtMost(f64),
 }
 
-/// What the number of a row is.
+/// Unit of a row's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// Median, in seconds.
+pub enum RowUnit {
+    /// Median time in seconds.
     Seconds,
-    /// The time that 99 of 100 stay under, in seconds.
-    Worst,
-    /// So many of what is measured are in one sample.
+    /// 99th percentile in seconds.
+    P99,
+    /// Rate; the number of items in one sample.
     PerSecond(u32),
     Bytes,
 }
@@ -49,37 +49,37 @@ pub enum Unit {
 /// 5,000 nodes, 20 queues, half full with 4,000 jobs.
 const USUAL: Scale = Scale { nodes: 5_000, running: 4_000, pending: 0, queues: 20 };
 
-/// All rows, in the order of the table.
-pub fn all() -> Vec<Row> {
+/// Returns all rows, in the order of the table.
+pub fn all() -> Vec<BenchRow> {
     [starts::rows(), gangs::rows(), passes::rows(), reclaim::rows(), memory::rows()]
         .into_iter()
         .flatten()
         .collect()
 }
 
-/// Takes samples of what it is given.
+/// Collects samples of a measured section.
 pub struct Meter {
     wanted: usize,
-    /// So few are enough once they took so long.
+    /// Minimum number of samples, and the time after which it suffices.
     patience: Option<(usize, Duration)>,
     pub taken: Vec<Duration>,
-    /// Set instead of samples where bytes are counted.
+    /// Set instead of samples by rows that measure bytes.
     pub bytes: Option<u64>,
 }
 
 impl Meter {
-    /// So many samples.
+    /// Takes exactly this number of samples.
     pub fn exactly(wanted: usize) -> Self {
         Self { wanted, patience: None, taken: Vec::new(), bytes: None }
     }
 
-    /// So many samples, or fewer if they take longer than this.
+    /// Takes this number of samples, or at least `few` if they take longer than `patience`.
     pub fn within(wanted: usize, few: usize, patience: Duration) -> Self {
         Self { patience: Some((few, patience)), ..Self::exactly(wanted) }
     }
 
-    /// True while more samples are wanted.
-    pub fn goes_on(&self) -> bool {
+    /// Returns true while more samples are wanted.
+    pub fn needs_more(&self) -> bool {
         let taken = self.taken.len();
         let spent: Duration = self.taken.iter().sum();
         let is_enough =
@@ -87,7 +87,7 @@ impl Meter {
         taken < self.wanted && !is_enough
     }
 
-    /// One sample.
+    /// Measures one sample of a section.
     pub fn measure<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let begin = own_time();
         let made = measured_section(work);
@@ -96,14 +96,14 @@ impl Meter {
     }
 }
 
-/// Time that this thread has had a processor, so that others who want it count for little. Nothing
-/// that is measured waits.
+/// Returns the CPU time of this thread, so that other load on the machine matters little. Measured
+/// sections do not block.
 pub fn own_time() -> Duration {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock");
     Duration::from(time)
 }
 
-/// Found by its name by whoever counts instructions, so it must be a function of its own.
+/// Runs a measured section. A function of its own, since the instruction counter finds it by name.
 #[inline(never)]
 fn measured_section<T>(work: impl FnOnce() -> T) -> T {
     work()

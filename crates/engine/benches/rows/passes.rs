@@ -4,15 +4,15 @@ use muster_model::JobSpec;
 use muster_model::job::GpuRequest;
 use std::sync::Arc;
 
-use super::{Goal, Meter, Row, USUAL, Unit};
-use crate::mix::{Bench, MIXES, Scale, mixes, single, singles};
+use super::{BenchRow, Goal, Meter, RowUnit, USUAL};
+use crate::mix::{EngineBench, MIXES, Scale, mixes, single, singles};
 
-pub fn rows() -> Vec<Row> {
-    let row = |name, what, goal, scale, run| Row {
+pub fn rows() -> Vec<BenchRow> {
+    let row = |name, what, goal, scale, run| BenchRow {
         name,
         what,
         goal: Some(Goal::AtMost(goal)),
-        unit: Unit::Seconds,
+        unit: RowUnit::Seconds,
         scale,
         run,
     };
@@ -42,38 +42,39 @@ pub fn rows() -> Vec<Row> {
     ]
 }
 
-/// Half full, and everything that is to wait submitted.
-fn crowded(scale: Scale) -> Bench {
-    let mut bench = Bench::half_full(scale);
-    let (specs, mut at) = (mixes(MIXES * 8, scale.queues), 0);
+/// Returns a half-full cluster with all pending jobs submitted.
+fn crowded(scale: Scale) -> EngineBench {
+    let mut bench = EngineBench::half_full(scale);
+    let specs = mixes(MIXES * 8, scale.queues);
+    let mut at = 0;
     let events = bench.batch(&specs, &mut at, scale.pending);
     bench.apply(&events);
     bench
 }
 
-/// The pass that fills the other half; it is never committed, so that it can be had again.
+/// Measures the pass that fills the other half; it is never committed, so that it can be repeated.
 fn first(scale: Scale, meter: &mut Meter) {
     let mut bench = crowded(scale);
-    while meter.goes_on() {
+    while meter.needs_more() {
         let plan = meter.measure(|| {
             let plan = bench.engine.plan(bench.now);
-            bench.engine.check(bench.now, &plan).expect("plans are right");
+            bench.engine.check(bench.now, &plan).expect("plans pass the checker");
             plan
         });
         assert!(plan.decisions.len() > 100 && !plan.reservations.is_empty());
     }
 }
 
-/// One running job after the other ends, and what fits in its place starts.
+/// Measures the pass after one running job ends.
 fn incremental(scale: Scale, meter: &mut Meter) {
-    while meter.goes_on() {
+    while meter.needs_more() {
         let mut bench = crowded(scale);
         bench.step(&[]);
         for ending in std::mem::take(&mut bench.running) {
             bench.tick();
-            let exits = Bench::whole_life(&ending);
+            let exits = EngineBench::whole_life(&ending);
             meter.measure(|| bench.step(&exits));
-            if !meter.goes_on() {
+            if !meter.needs_more() {
                 return;
             }
         }
@@ -92,9 +93,10 @@ fn behind_quota(scale: Scale, meter: &mut Meter) {
     behind(scale, meter, "quota");
 }
 
-/// All in one queue, with one to four GPUs, on a cluster with room for whatever may start.
+/// Measures jobs behind a limit: all in one queue, with one to four GPUs, on a cluster with enough
+/// free capacity.
 fn behind(scale: Scale, meter: &mut Meter, kind: &str) {
-    let mut bench = Bench::idle(scale);
+    let mut bench = EngineBench::idle(scale);
     bench.limit(scale.queues, kind);
     let in_one_queue = |spec: &Arc<JobSpec>| {
         let mut one = JobSpec { queue: single("").queue, ..(**spec).clone() };
@@ -105,7 +107,7 @@ fn behind(scale: Scale, meter: &mut Meter, kind: &str) {
     let mut at = 0;
     let events = bench.batch(&specs, &mut at, scale.pending);
     assert!((1..500).contains(&bench.step(&events).decisions.len()));
-    while meter.goes_on() {
+    while meter.needs_more() {
         let event = bench.batch(&specs, &mut at, 1);
         let plan = meter.measure(|| bench.step(&event));
         assert!(plan.decisions.is_empty());

@@ -1,4 +1,4 @@
-//! The table as text. It makes lines of what was measured and rounds; it measures nothing.
+//! Formats the table as text, with rounded numbers.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ const HEADING: [&str; 8] = [
     "instructions",
 ];
 
-/// A Markdown table, its columns aligned.
+/// Returns a Markdown table with aligned columns.
 pub fn markdown(lines: &[Value]) -> String {
     let rows: Vec<[String; 8]> = lines.iter().map(cells).collect();
     let headings = HEADING.map(str::to_owned);
@@ -66,7 +66,7 @@ fn quantity(value: f64, unit: &str) -> String {
     }
 }
 
-/// Three that count.
+/// Formats a number with three significant digits.
 fn digits(value: f64) -> String {
     let places = match value {
         100.0.. => 0,

@@ -1,14 +1,14 @@
-//! A queue takes back what it lent: everything is full, and others hold it.
+//! A queue reclaims what it lent: the cluster is full, and other queues hold its quota.
 
 use std::sync::Arc;
 
-use muster_model::{Decision, Event, JobId, JobSpec, Plan, Target};
+use muster_model::{CommandTarget, Decision, Event, JobId, JobSpec, Plan};
 
-use super::{Goal, Meter, Row, USUAL, Unit};
-use crate::mix::{Bench, Scale, gang, single};
+use super::{BenchRow, Goal, Meter, RowUnit, USUAL};
+use crate::mix::{EngineBench, Scale, gang, single};
 
-pub fn rows() -> Vec<Row> {
-    let row = |name, what, goal, unit, run| Row {
+pub fn rows() -> Vec<BenchRow> {
+    let row = |name, what, goal, unit, run| BenchRow {
         name,
         what,
         goal: Some(Goal::AtMost(goal)),
@@ -21,43 +21,44 @@ pub fn rows() -> Vec<Row> {
             "reclaim",
             "reclaim of one GPU, 4,000 jobs running, cluster full, p99",
             1e-3,
-            Unit::Worst,
+            RowUnit::P99,
             one,
         ),
         row(
             "reclaim-gang",
             "reclaim of 4,000 GPUs for one gang of 500 nodes, cluster full",
             50e-3,
-            Unit::Seconds,
+            RowUnit::Seconds,
             many,
         ),
         row(
             "reclaim-single",
             "reclaim of 4,000 GPUs for one gang of 4,000 tasks, cluster full",
             50e-3,
-            Unit::Seconds,
+            RowUnit::Seconds,
             scattered,
         ),
     ]
 }
 
 fn one(scale: Scale, meter: &mut Meter) {
-    take_back(scale, meter, 1, |_| Arc::new(single("owner")));
+    reclaim(scale, meter, 1, |_| Arc::new(single("owner")));
 }
 
 fn many(scale: Scale, meter: &mut Meter) {
-    take_back(scale, meter, 4_000, |_| gang(500, 8, None));
+    reclaim(scale, meter, 4_000, |_| gang(500, 8, None));
 }
 
 fn scattered(scale: Scale, meter: &mut Meter) {
-    take_back(scale, meter, 4_000, |_| gang(4_000, 1, None));
+    reclaim(scale, meter, 4_000, |_| gang(4_000, 1, None));
 }
 
-/// The lender asks; who goes is decided and judged. It is never committed: the lender gives up, and
-/// asks again a moment later, when others have run longer.
-fn take_back(scale: Scale, meter: &mut Meter, gpus: u64, spec: impl Fn(usize) -> Arc<JobSpec>) {
-    let mut bench = Bench::lent(scale);
-    while meter.goes_on() {
+/// Measures a submission to the lender: choice of victims and check of the plan. It is never
+/// committed: the job is cancelled and submitted again a millisecond later, when the victims have
+/// run longer.
+fn reclaim(scale: Scale, meter: &mut Meter, gpus: u64, spec: impl Fn(usize) -> Arc<JobSpec>) {
+    let mut bench = EngineBench::lent(scale);
+    while meter.needs_more() {
         bench.tick();
         let spec = spec(meter.taken.len());
         let event = bench.submission(&spec);
@@ -65,18 +66,21 @@ fn take_back(scale: Scale, meter: &mut Meter, gpus: u64, spec: impl Fn(usize) ->
         let plan = meter.measure(|| {
             bench.apply(&[event]);
             let plan = bench.engine.plan(bench.now);
-            bench.engine.check(bench.now, &plan).expect("plans are right");
+            bench.engine.check(bench.now, &plan).expect("plans pass the checker");
             plan
         });
-        assert!(claimed(&plan, job) >= gpus, "{:?}", plan.decisions.len());
-        bench.apply(&[Event::Cancel { target: Target { job, index: None }, by: "user0".into() }]);
+        assert!(nominated_gpus(&plan, job) >= gpus, "{:?}", plan.decisions.len());
+        bench.apply(&[Event::Cancel {
+            target: CommandTarget { job, index: None },
+            by: "user0".into(),
+        }]);
     }
 }
 
-/// GPUs that a plan claims for a job.
-fn claimed(plan: &Plan, owner: JobId) -> u64 {
+/// Returns the GPUs that a plan nominates for a job.
+fn nominated_gpus(plan: &Plan, owner: JobId) -> u64 {
     let of = |decision: &Decision| match decision {
-        Decision::Claim { element, placement, evict }
+        Decision::Nominate { element, placement, evict }
             if element.job == owner && !evict.is_empty() =>
         {
             placement.iter().map(|task| u64::from(task.devices.len())).sum()

@@ -1,48 +1,50 @@
-//! Jobs of one GPU: how many begin in a second.
+//! Jobs of one GPU: starts per second.
 
-use super::{Goal, Meter, Row, USUAL, Unit};
-use crate::mix::{Bench, MIXES, Scale, single, singles};
+use super::{BenchRow, Goal, Meter, RowUnit, USUAL};
+use crate::mix::{EngineBench, MIXES, Scale, single, singles};
 
-/// Jobs of one instant.
+/// Number of jobs of one instant.
 const BATCH: usize = 256;
 
-pub fn rows() -> Vec<Row> {
+pub fn rows() -> Vec<BenchRow> {
     vec![
-        Row {
+        BenchRow {
             name: "starts",
             what: "single-GPU placements, sustained",
             goal: Some(Goal::AtLeast(100_000.0)),
-            unit: Unit::PerSecond(BATCH as u32),
+            unit: RowUnit::PerSecond(BATCH as u32),
             scale: USUAL,
             run: starts,
         },
-        Row {
+        BenchRow {
             name: "lives",
             what: "whole lives of jobs, cluster full, 10,000 waiting",
             goal: None,
-            unit: Unit::PerSecond(BATCH as u32),
+            unit: RowUnit::PerSecond(BATCH as u32),
             scale: Scale { running: 0, pending: 10_000, ..USUAL },
             run: lives,
         },
     ]
 }
 
-/// From submission to commit. Each batch ends unmeasured, so that the cluster stays half full.
+/// Measures submission to commit. Each batch ends unmeasured, so that the cluster stays half full.
 fn starts(scale: Scale, meter: &mut Meter) {
     let specs = singles(MIXES, scale.queues);
-    let (mut bench, mut at) = (Bench::half_full(scale), 0);
-    while meter.goes_on() {
+    let mut bench = EngineBench::half_full(scale);
+    let mut at = 0;
+    while meter.needs_more() {
         let events = bench.batch(&specs, &mut at, BATCH);
         let plan = meter.measure(|| bench.step(&events));
         assert_eq!(plan.decisions.len(), BATCH);
-        bench.step(&Bench::whole_life(&plan));
+        bench.step(&EngineBench::whole_life(&plan));
     }
 }
 
-/// As many end as are submitted and as start.
+/// Measures a steady state in which as many jobs are submitted as start and end.
 fn lives(scale: Scale, meter: &mut Meter) {
     let specs = singles(MIXES, scale.queues);
-    let (mut bench, mut at) = (Bench::idle(scale), 0);
+    let mut bench = EngineBench::idle(scale);
+    let mut at = 0;
     bench.fill_up(&single("held"), scale.nodes * 8 - 4 * BATCH);
     let mut running = std::collections::VecDeque::new();
     for _ in 0..4 {
@@ -51,10 +53,10 @@ fn lives(scale: Scale, meter: &mut Meter) {
     }
     let events = bench.batch(&specs, &mut at, scale.pending);
     running.push_back(bench.step(&events));
-    while meter.goes_on() {
+    while meter.needs_more() {
         bench.tick();
         let ending = running.pop_front().expect("as many batches run as were started");
-        let mut events = Bench::whole_life(&ending);
+        let mut events = EngineBench::whole_life(&ending);
         events.extend(bench.batch(&specs, &mut at, BATCH));
         let plan = meter.measure(|| bench.step(&events));
         running.push_back(plan);

@@ -1,9 +1,9 @@
-//! Are budgets kept? What runs is added up job by job by the definition in `policy`, for the sum of
-//! a whole plan; only what ended jobs used is taken from there, since nothing else remembers it.
+//! Checks budgets: allocations are summed job by job by the definition in `policy`, for the sum of
+//! a whole plan; only the use of ended jobs is taken from the policy, since nothing else stores it.
 
 use std::collections::BTreeMap;
 
-use muster_model::queue::Budget;
+use muster_model::queue::QueueBudget;
 use muster_model::reason::Reason;
 use muster_model::{Decision, Plan, QueueName, QueueSpec, Span, TaskPlacement, Time, UserName};
 
@@ -14,8 +14,8 @@ use crate::state::State;
 /// Milliseconds × thousandths of a GPU in a GPU-second.
 const PER_GPU_SEC: u128 = 1_000_000;
 
-/// One element that holds GPUs, or is to.
-struct Stake {
+/// Element that holds GPUs, or is to hold them.
+struct BudgetStake {
     leaf: QueueName,
     user: UserName,
     milli: u128,
@@ -24,9 +24,9 @@ struct Stake {
     is_new: bool,
 }
 
-/// What elements take of a window, and what endless ones would take of a whole one.
+/// Charges to one budget period, and the rate of elements without a time limit.
 #[derive(Clone, Copy, Default)]
-struct Sum {
+struct BudgetSum {
     before: u128,
     added: u128,
     endless: u128,
@@ -48,21 +48,21 @@ fn has_budget(queue: &QueueSpec) -> bool {
     queue.budget.is_some() || queue.queues.iter().any(has_budget)
 }
 
-/// Everything that counts, and everything that the plan starts or promises. Who goes has his
-/// promise until he is told to, which the planner has not done either.
-fn stakes(state: &State, now: Time, plan: &Plan) -> Vec<Stake> {
+/// Returns all allocations that count, and all that the plan starts or nominates. Victims are
+/// charged until they are evicted, as in the planner.
+fn stakes(state: &State, now: Time, plan: &Plan) -> Vec<BudgetStake> {
     let before = counted::before(state);
-    let mut stakes: Vec<Stake> =
+    let mut stakes: Vec<BudgetStake> =
         before.map(|one| stake(state, one.job, u128::from(one.milli()), one.from, false)).collect();
     for decision in &plan.decisions {
         let (element, placement) = match decision {
             Decision::Start { id, placement, .. }
-                if counted::kept(state, plan, id.element).is_none() =>
+                if counted::pending_unless_revoked(state, plan, id.element).is_none() =>
             {
                 (id.element, placement)
             }
-            Decision::Claim { element, placement, .. } => (*element, placement),
-            Decision::Start { .. } | Decision::Unclaim { .. } => continue,
+            Decision::Nominate { element, placement, .. } => (*element, placement),
+            Decision::Start { .. } | Decision::Revoke { .. } => continue,
         };
         if let Some(job) = state.jobs.get(&element.job) {
             let of_task =
@@ -79,9 +79,9 @@ fn stake(
     milli: u128,
     from: Time,
     is_new: bool,
-) -> Stake {
+) -> BudgetStake {
     let spec = &job.record.spec;
-    Stake {
+    BudgetStake {
         leaf: state.policy.leaf_name(job.record.leaf).clone(),
         user: spec.user.clone(),
         milli,
@@ -96,28 +96,29 @@ fn check_queue(
     now: Time,
     queue: &QueueSpec,
     path: &QueueName,
-    stakes: &[Stake],
+    stakes: &[BudgetStake],
     found: &mut Vec<Violation>,
 ) {
     for child in &queue.queues {
         check_queue(state, now, child, &join(path, child), stakes, found);
     }
-    let (Some(budget), Some(taken)) = (&queue.budget, state.policy.taken(now, path)) else {
+    let (Some(budget), Some(taken)) = (&queue.budget, state.policy.budget_use(now, path)) else {
         return;
     };
-    // 1. What runs and what is to start takes so much of the window that `now` lies in.
-    let (mut all, mut users) = (Sum::default(), BTreeMap::<UserName, Sum>::new());
+    // 1. Charges of present and new allocations to the current budget period.
+    let mut all = BudgetSum::default();
+    let mut users = BTreeMap::<UserName, BudgetSum>::new();
     for stake in stakes.iter().filter(|stake| stake.milli > 0 && is_within(&stake.leaf, path)) {
         all.add(budget, now, stake);
         users.entry(stake.user.clone()).or_default().add(budget, now, stake);
     }
-    // 2. The planner's account must say the same of what runs.
+    // 2. The policy's account of present allocations must agree.
     if all.before != u128::from(taken.all.1) {
-        let what = format!("queue {path} has promised {}, not {}", all.before, taken.all.1);
+        let what = format!("queue {path} has {} charged, not {}", all.before, taken.all.1);
         found.push(Violation::State(what));
     }
-    // 3. The ceilings.
-    let mut judge = |user: Option<&UserName>, sum: Sum, used: u64, hours: Option<u64>| {
+    // 3. Compare with the limits.
+    let mut judge = |user: Option<&UserName>, sum: BudgetSum, used: u64, hours: Option<u64>| {
         let limit = hours.map_or(u128::MAX, |hours| u128::from(hours) * 3600 * PER_GPU_SEC);
         let total = u128::from(used) + sum.before + sum.added;
         let whole = sum.endless * u128::from(budget.every.0);
@@ -131,7 +132,7 @@ fn check_queue(
                 used_gpu_secs: secs(u128::from(used)),
                 promised_gpu_secs: secs(sum.before),
                 budget_gpu_secs: secs(limit),
-                refills_at: window(budget, now).1,
+                refills_at: period(budget, now).1,
             })));
         }
     };
@@ -142,9 +143,9 @@ fn check_queue(
     }
 }
 
-impl Sum {
-    fn add(&mut self, budget: &Budget, now: Time, stake: &Stake) {
-        let (begin, end) = window(budget, now);
+impl BudgetSum {
+    fn add(&mut self, budget: &QueueBudget, now: Time, stake: &BudgetStake) {
+        let (begin, end) = period(budget, now);
         let takes = match stake.length {
             Some(_) if stake.from < begin => 0,
             Some(length) => stake.milli * u128::from(length.0),
@@ -158,8 +159,8 @@ impl Sum {
     }
 }
 
-/// The window that an instant lies in, stepping from the first instant at which one begins.
-fn window(budget: &Budget, at: Time) -> (Time, Time) {
+/// Returns the budget period that contains an instant, counted from the first one.
+fn period(budget: &QueueBudget, at: Time) -> (Time, Time) {
     let every = budget.every.0.max(1);
     let first = budget.start.0 % every;
     match at.0.checked_sub(first) {

@@ -1,5 +1,5 @@
-//! Does nothing start that is not gone when a drain begins? Judged from what was asked for, instant
-//! by instant; what the planner made of it is not looked at.
+//! Checks that nothing is planned beyond the begin of a drain: from the drains as requested, not
+//! from what the planner derived.
 
 use muster_model::{Drain, ElementId, Plan, TaskPlacement, Time};
 
@@ -11,15 +11,15 @@ pub(super) fn check(state: &State, now: Time, plan: &Plan, found: &mut Vec<Viola
         let Some(job) = state.jobs.get(&id.element.job) else { continue };
         let spec = &job.record.spec;
         let end = spec.time_limit.map_or(Time::NEVER, |limit| now + limit + spec.grace);
-        check_stay(state, id.element, (now, end), placement, found);
+        check_occupation(state, id.element, (now, end), placement, found);
     }
     for one in &plan.reservations {
-        check_stay(state, one.element, (one.start, one.end), &one.placement, found);
+        check_occupation(state, one.element, (one.start, one.end), &one.placement, found);
     }
 }
 
-/// Something is to be on its nodes from an instant to another.
-fn check_stay(
+/// Checks an occupation of nodes for a period.
+fn check_occupation(
     state: &State,
     element: ElementId,
     (start, end): (Time, Time),
@@ -39,7 +39,7 @@ fn check_stay(
     }
 }
 
-/// What is wrong with a stay where there is a drain.
+/// Returns what is wrong with an occupation of a drained node or device.
 fn verdict(drain: &Drain, start: Time, end: Time) -> Option<&'static str> {
     match () {
         () if drain.from <= start => Some("it is drained"),
@@ -59,7 +59,7 @@ mod tests {
 
     const NOW: Time = Time(1000);
 
-    /// A plan that was right, until somebody drained something.
+    /// Returns the violations of a plan that was valid until something was drained.
     fn after(devices: Option<DeviceSet>, from: Time) -> Vec<Violation> {
         let mut state = State::new(QueueTree::single()).unwrap();
         state.apply(NOW, &Event::NodeJoined(Box::new(node("n1", 8, "h100"))));
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_on_what_is_drained_trips_it() {
+    fn a_plan_on_drained_resources_is_found() {
         let whats = |found: Vec<Violation>| -> Vec<&str> {
             let what = |one: &Violation| match one {
                 Violation::WrongNode { what, .. } | Violation::WrongTask { what, .. } => *what,
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reservation_that_runs_into_a_drain_trips_it() {
+    fn a_reservation_that_runs_into_a_drain_is_found() {
         let mut state = State::new(QueueTree::single()).unwrap();
         state.apply(NOW, &Event::NodeJoined(Box::new(node("n1", 1, "h100"))));
         for number in [1, 2] {

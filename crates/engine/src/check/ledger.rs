@@ -1,4 +1,4 @@
-//! Plain sums of what is held of nodes: the opposite of an index.
+//! Sums of what is held on nodes, by plain addition instead of indexes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use super::Violation;
 use crate::state::node::Node;
 use crate::state::pool::Pool;
 
-/// Thousandths by device. Most nodes have no more than these.
+/// Thousandths held by device. Most nodes have at most 8 devices.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Devices(SmallVec<[(usize, u64); 8]>);
+pub(super) struct DeviceSums(SmallVec<[(usize, u64); 8]>);
 
-impl Devices {
-    /// What is held of a device, which is `known` where nothing was said yet.
+impl DeviceSums {
+    /// Returns the sum of a device, initialised with `known`.
     pub(super) fn entry(&mut self, device: usize, known: impl FnOnce() -> u64) -> &mut u64 {
-        // They mostly come in order.
+        // Devices mostly come in ascending order.
         if self.0.last().is_none_or(|(last, _)| *last < device) {
             self.0.push((device, known()));
             return &mut self.0.last_mut().expect("pushed above").1;
@@ -36,16 +36,16 @@ impl Devices {
     }
 }
 
-/// What is held of one node on top of something.
+/// Sum of tasks on one node.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sum {
-    pub(super) devices: Devices,
+pub(super) struct NodeSum {
+    pub(super) devices: DeviceSums,
     pub(super) cpus: u64,
     pub(super) memory: u64,
     pub(super) extras: BTreeMap<Arc<str>, u64>,
 }
 
-impl Sum {
+impl NodeSum {
     pub(super) fn add(&mut self, task: &TaskPlacement, needs: &Resources) {
         for device in task.devices.iter() {
             *self.devices.entry(device, || 0) += u64::from(task.share.0);
@@ -57,13 +57,13 @@ impl Sum {
         }
     }
 
-    /// What of it a node does not have, looking only at what `asked` has some of: what is held may
-    /// exceed a node that shrank or that others use, as long as nothing is added to it.
-    /// `in_service`: devices must be there and not in use by others, too; drains and windows are
-    /// judged by themselves.
+    /// Returns the resources that exceed the node, of those that `asked` uses: existing holdings
+    /// may exceed a node that shrank or is used outside Muster, as long as nothing is added. With
+    /// `in_service`, devices must also exist and not be used outside Muster; drains and advance
+    /// reservations are checked separately.
     pub(super) fn excess(
         &self,
-        asked: &Sum,
+        asked: &NodeSum,
         id: NodeId,
         pool: &Pool,
         in_service: bool,
@@ -85,7 +85,7 @@ impl Sum {
         if asked.memory > 0 && self.memory > memory {
             found.push(Violation::Quantity { node: id, what: "memory" });
         }
-        let of = |sum: &Sum, name| sum.extras.get(name).copied().unwrap_or(0);
+        let of = |sum: &NodeSum, name| sum.extras.get(name).copied().unwrap_or(0);
         let has = |name| node.spec.extras.get(name).copied().unwrap_or(0);
         if asked.extras.keys().any(|name| of(self, name) > has(name)) {
             found.push(Violation::Quantity { node: id, what: "extras" });
@@ -94,7 +94,7 @@ impl Sum {
     }
 }
 
-/// CPUs and memory of a node that others do not use.
+/// Returns CPUs and memory of a node that are not used outside Muster.
 fn offered(node: &Node) -> (u64, u64) {
     let cpus = u64::from(node.spec.cpus.0).saturating_sub(u64::from(node.foreign.cpus.0));
     (cpus, node.spec.memory.0.saturating_sub(node.foreign.memory.0))

@@ -1,17 +1,17 @@
-//! The judge: is a plan right, is the state sound? This is the one definition of the invariants,
-//! used by tests, simulation and debug assertions.
+//! The checker: verifies plans and the state. This is the single definition of the invariants, used
+//! by tests, simulation and debug assertions.
 //!
-//! It reads the state and shares no code with `plan`: what is free, what a gang is, and whether a
-//! reservation is kept are worked out here again, in the plainest way, from the records of jobs and
-//! nodes.
+//! It reads the state and shares no code with `plan`: free capacity, gangs and reservations are
+//! computed again in the simplest way, from the records of jobs and nodes.
 
+mod advance_reservations;
 mod borrowed;
 mod budget;
-mod claims;
 mod counted;
 mod drained;
+mod head_reservations;
 mod ledger;
-mod patience;
+mod pending_allocations;
 mod plan;
 mod quota;
 mod reserved;
@@ -21,7 +21,6 @@ mod state;
 mod tests;
 mod topology;
 mod violation;
-mod windows;
 
 pub use violation::Violation;
 

@@ -1,5 +1,5 @@
-//! Judges a plan: may each element start, is its gang whole and right, does everything fit, are
-//! limits, quotas and reservations kept?
+//! Checks a plan: each element may start, its gang is complete and correct, everything fits, and
+//! limits, quotas and reservations are respected.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -12,70 +12,96 @@ use muster_model::{
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
-use super::ledger::Sum;
-use super::resized::GoingOn;
+use super::ledger::NodeSum;
+use super::resized::Relocations;
 use super::{
-    Violation, borrowed, budget, claims, drained, patience, quota, reserved, topology, windows,
+    Violation, advance_reservations, borrowed, budget, drained, head_reservations,
+    pending_allocations, quota, reserved, topology,
 };
 use crate::state::State;
 use crate::state::job::{Job, Phase};
 use crate::state::node::Node;
 
-/// What a plan starts: on which node, whose task.
+/// Tasks that a plan starts, with their nodes and jobs.
 type Tasks<'a> = SmallVec<[(NodeId, &'a Job, &'a TaskPlacement); 4]>;
 
-/// Everything that is wrong with a plan.
+/// Checks a plan; returns everything that is wrong with it.
 pub(crate) fn check(state: &State, now: Time, plan: &Plan) -> Result<(), Vec<Violation>> {
-    if plan.is_empty() && plan.reservations.is_empty() && plan.keeps.is_empty() {
+    if plan.is_empty() && plan.reservations.is_empty() && plan.head_reservations.is_empty() {
         return Ok(());
     }
     let mut found = Vec::new();
+    // 1. Each decision by itself.
+    let mut held = check_decisions(state, now, plan, &mut found);
+    // 2. All starts together: enough resources?
+    check_free_capacity(state, &mut held, &mut found);
+    // 3. Pending allocations, limits, quotas, reservations.
+    let once = &without_nominated_starts(plan);
+    pending_allocations::check(state, now, once, &mut found);
+    quota::check(state, once, &mut found);
+    borrowed::check(state, once, &mut found);
+    budget::check(state, now, once, &mut found);
+    reserved::check(state, now, once, &mut found);
+    head_reservations::check(state, now, once, &mut found);
+    check_unavailable(state, now, plan, &mut found);
+    if found.is_empty() { Ok(()) } else { Err(found) }
+}
+
+/// Checks each decision by itself; returns the tasks that start.
+fn check_decisions<'a>(
+    state: &'a State,
+    now: Time,
+    plan: &'a Plan,
+    found: &mut Vec<Violation>,
+) -> Tasks<'a> {
     let mut held = Tasks::with_capacity(plan.decisions.len());
     let mut seen: SmallVec<[ElementId; 4]> = SmallVec::new();
     let mut started_of: FxHashMap<JobId, u32> = FxHashMap::default();
-    let (going_on, given_up) = (GoingOn::of(plan), given_up(state, plan));
-    let mut promised: FxHashMap<ElementId, &Arc<[TaskPlacement]>> = FxHashMap::default();
+    let relocations = Relocations::of(plan);
+    let revoked = revoked(state, plan);
+    let mut nominated: FxHashMap<ElementId, &Arc<[TaskPlacement]>> = FxHashMap::default();
     for decision in &plan.decisions {
         let (element, placement) = match decision {
             Decision::Start { id, placement, .. } => (id.element, placement),
-            Decision::Claim { element, placement, .. } => (*element, placement),
-            Decision::Unclaim { .. } => continue,
+            Decision::Nominate { element, placement, .. } => (*element, placement),
+            Decision::Revoke { .. } => continue,
         };
         let Some(job) = state.jobs.get(&element.job) else {
             found.push(Violation::Unknown(element));
             continue;
         };
-        // What was just promised may start at once, there and nowhere else; judged is the promise.
+        // An allocation nominated by this plan may start at once, on its places only; the
+        // nomination was checked.
         if let Decision::Start { id, .. } = decision
-            && let Some(places) = promised.remove(&element)
+            && let Some(places) = nominated.remove(&element)
         {
-            found.extend((places != placement).then_some(Violation::NotAsClaimed(element)));
-            check_attempt(job, *id, &mut found);
+            found.extend((places != placement).then_some(Violation::NotAsNominated(element)));
+            check_attempt(job, *id, found);
             held.extend(placement.iter().map(|task| (task.node, job, task)));
             continue;
         }
-        if matches!(decision, Decision::Claim { .. }) {
-            promised.insert(element, placement);
+        if matches!(decision, Decision::Nominate { .. }) {
+            nominated.insert(element, placement);
         }
-        // 1. May it start, and is it a new attempt?
+        // 1. It may start, with the next attempt number.
         seen.push(element);
-        let goes_on = going_on.has(state, element);
-        check_startable(job, now, element, goes_on, &mut found);
+        let is_relocated = relocations.has(state, element);
+        check_startable(job, now, element, is_relocated, found);
         if let Some(cap) = job.record.spec.array.as_ref().and_then(|array| array.max_running) {
             let more = started_of.entry(element.job).or_default();
-            *more += u32::from(!goes_on && !is_claimed(job, element));
-            let given_up = given_up.get(&element.job).copied().unwrap_or(0);
-            check_cap(state, job, element.job, (*more, cap + given_up), &mut found);
+            *more += u32::from(!is_relocated && !has_pending_allocation(job, element));
+            let revoked = revoked.get(&element.job).copied().unwrap_or(0);
+            check_cap(state, job, element.job, (*more, cap + revoked), found);
         }
         if let Decision::Start { id, .. } = decision {
-            check_attempt(job, *id, &mut found);
+            check_attempt(job, *id, found);
         }
-        // 2. Is the gang whole, and each task right?
-        check_gang(job, element, placement, &mut found);
-        // 3. Does each task go where it may?
-        check_tasks(state, job, element, placement, &mut found);
-        topology::check(state, job, element, placement, &mut found);
-        topology::check_spread(state, job, element, placement, plan, &mut found);
+        // 2. Its gang is complete.
+        check_gang(job, element, placement, found);
+        // 3. Its tasks get what they ask for, on nodes that they may use.
+        check_tasks(state, job, element, placement, found);
+        topology::check(state, job, element, placement, found);
+        topology::check_spread(state, job, element, placement, plan, found);
         if matches!(decision, Decision::Start { .. }) {
             held.extend(placement.iter().map(|task| (task.node, job, task)));
         }
@@ -84,61 +110,50 @@ pub(crate) fn check(state: &State, now: Time, plan: &Plan) -> Result<(), Vec<Vio
     found.extend(
         seen.windows(2).filter(|two| two[0] == two[1]).map(|two| Violation::StartedTwice(two[0])),
     );
-    // 4. Is there enough of everything?
-    check_room(state, &mut held, &mut found);
-    // 5. Claims, limits, quotas, reservations.
-    let once = &without_starts_of_promises(plan);
-    claims::check(state, now, once, &mut found);
-    quota::check(state, once, &mut found);
-    borrowed::check(state, once, &mut found);
-    budget::check(state, now, once, &mut found);
-    reserved::check(state, now, once, &mut found);
-    patience::check(state, now, once, &mut found);
-    check_unavailable(state, now, plan, &mut found);
-    if found.is_empty() { Ok(()) } else { Err(found) }
+    held
 }
 
-/// What is out of service or set aside, now and when reservations begin.
+/// Checks drains and advance reservations, now and when reservations begin.
 fn check_unavailable(state: &State, now: Time, plan: &Plan, found: &mut Vec<Violation>) {
     drained::check(state, now, plan, found);
-    windows::check(state, now, plan, found);
+    advance_reservations::check(state, now, plan, found);
     topology::check_reserved(state, plan, found);
 }
 
-/// How many elements of each job give up what they were promised, and hold nothing: what does
-/// counts all the same.
-fn given_up(state: &State, plan: &Plan) -> FxHashMap<JobId, u32> {
+/// Returns, by job, the number of elements that give up their pending allocation and hold nothing;
+/// elements that hold resources count anyway.
+fn revoked(state: &State, plan: &Plan) -> FxHashMap<JobId, u32> {
     let holds = |id: ElementId| state.element(id).is_some_and(|one| one.phase == Phase::Active);
-    let mut given_up: FxHashMap<JobId, u32> = FxHashMap::default();
+    let mut revoked: FxHashMap<JobId, u32> = FxHashMap::default();
     for decision in &plan.decisions {
-        if let Decision::Unclaim { element } = decision
+        if let Decision::Revoke { element } = decision
             && !holds(*element)
         {
-            *given_up.entry(element.job).or_default() += 1;
+            *revoked.entry(element.job).or_default() += 1;
         }
     }
-    given_up
+    revoked
 }
 
-/// A plan without the starts of what it promises itself: a promise counts as much.
-fn without_starts_of_promises(plan: &Plan) -> Cow<'_, Plan> {
-    if !plan.decisions.iter().any(|decision| matches!(decision, Decision::Claim { .. })) {
+/// Returns the plan without starts of allocations that it nominates itself: the nomination counts.
+fn without_nominated_starts(plan: &Plan) -> Cow<'_, Plan> {
+    if !plan.decisions.iter().any(|decision| matches!(decision, Decision::Nominate { .. })) {
         return Cow::Borrowed(plan);
     }
-    let mut promised = FxHashSet::default();
+    let mut nominated = FxHashSet::default();
     let mut plan = plan.clone();
     plan.decisions.retain(|decision| match decision {
-        Decision::Claim { element, .. } => {
-            promised.insert(*element);
+        Decision::Nominate { element, .. } => {
+            nominated.insert(*element);
             true
         }
-        Decision::Start { id, .. } => !promised.contains(&id.element),
-        Decision::Unclaim { .. } => true,
+        Decision::Start { id, .. } => !nominated.contains(&id.element),
+        Decision::Revoke { .. } => true,
     });
     Cow::Owned(plan)
 }
 
-/// Every start of a plan must have left as an effect.
+/// Every start of a plan must have an effect.
 pub(crate) fn starts_have_effects(plan: &Plan, effects: &[Effect]) -> Vec<Violation> {
     let prepared: BTreeSet<AttemptId> = effects
         .iter()
@@ -152,7 +167,7 @@ pub(crate) fn starts_have_effects(plan: &Plan, effects: &[Effect]) -> Vec<Violat
         .collect()
 }
 
-/// Attempts are numbered one by one.
+/// Attempts are numbered consecutively.
 fn check_attempt(job: &Job, id: AttemptId, found: &mut Vec<Violation>) {
     let record = &job.record;
     let known =
@@ -163,19 +178,19 @@ fn check_attempt(job: &Job, id: AttemptId, found: &mut Vec<Violation>) {
     }
 }
 
-/// Was it promised places before?
-fn is_claimed(job: &Job, element: ElementId) -> bool {
+/// True when the element had a pending allocation before.
+fn has_pending_allocation(job: &Job, element: ElementId) -> bool {
     let ordinal = job.record.ordinal_of(element.index);
     let known = ordinal.and_then(|ordinal| job.record.elements.get(&ordinal));
-    known.is_some_and(|known| known.claim.is_some())
+    known.is_some_and(|known| known.pending_allocation.is_some())
 }
 
-/// May it start at all? `goes_on`: it only changes its size.
+/// Checks that an element may start; `goes_on` is true if it is only relocated or resized.
 pub(super) fn check_startable(
     job: &Job,
     now: Time,
     element: ElementId,
-    goes_on: bool,
+    is_relocated: bool,
     found: &mut Vec<Violation>,
 ) {
     let record = &job.record;
@@ -185,7 +200,7 @@ pub(super) fn check_startable(
     };
     let known = record.elements.get(&ordinal);
     let refused = match known.map(|known| &known.phase) {
-        Some(Phase::Active) if goes_on => None,
+        Some(Phase::Active) if is_relocated => None,
         Some(Phase::Active) => Some("it is active"),
         Some(Phase::Ended { .. }) => Some("it has ended"),
         Some(Phase::Waiting { held: true, .. }) => Some("it is on hold"),
@@ -196,15 +211,16 @@ pub(super) fn check_startable(
             Some("it has ended")
         }
         None if record.held => Some("it is on hold"),
-        _ if record.spec.begin.is_some_and(|begin| begin > now) => Some("its time has not come"),
-        _ if !record.waits_for.is_empty() => Some("it waits for another job"),
+        _ if record.spec.begin.is_some_and(|begin| begin > now) => Some("its begin time is later"),
+        _ if !record.waits_for.is_empty() => Some("its dependencies are not satisfied"),
         _ => None,
     };
     found.extend(refused.map(|why| Violation::NotStartable(element, why)));
 }
 
-/// `more` is how many elements of a job the plan starts or promises places, up to one of them, and
-/// without those that count before; `cap` is what may run beside what gives up a promise.
+/// Checks the limit on running elements of an array: `more` is the number of elements that the plan
+/// starts or nominates so far without those that count before; `cap` is the limit plus the
+/// allocations that the plan gives up.
 fn check_cap(
     state: &State,
     job: &Job,
@@ -213,13 +229,15 @@ fn check_cap(
     found: &mut Vec<Violation>,
 ) {
     let record = &job.record;
-    // An array may have a million elements, of which few are promised anything.
-    let promised = || {
-        let claims = state.claims.of.range((id, 0)..=(id, u32::MAX));
-        let known = claims.filter_map(|(_, ordinal)| record.elements.get(ordinal));
-        known.filter(|known| known.phase != Phase::Active && known.claim.is_some()).count() as u32
+    // An array may have a million elements, of which few have a pending allocation.
+    let pending = || {
+        let allocations = state.pending_allocations.elements.range((id, 0)..=(id, u32::MAX));
+        let known = allocations.filter_map(|(_, ordinal)| record.elements.get(ordinal));
+        known
+            .filter(|known| known.phase != Phase::Active && known.pending_allocation.is_some())
+            .count() as u32
     };
-    if more > 0 && record.active + promised() + more > cap {
+    if more > 0 && record.active + pending() + more > cap {
         found.push(Violation::ArrayCap(id));
     }
 }
@@ -240,7 +258,8 @@ pub(super) fn check_gang(
     for (index, group) in job.record.spec.groups.iter().enumerate() {
         let tasks = placement.iter().filter(|task| usize::from(task.group) == index);
         let count = tasks.clone().count() as u32;
-        let (min, max) = (group.min_tasks, group.max_tasks);
+        let min = group.min_tasks;
+        let max = group.max_tasks;
         if count < min || count > max {
             found.push(Violation::PartialGang {
                 element,
@@ -259,7 +278,7 @@ pub(super) fn check_gang(
             found.push(Violation::WrongNode {
                 element,
                 node,
-                what: "it has not the tasks of one block",
+                what: "it has the wrong number of tasks",
             });
         }
     }
@@ -299,7 +318,7 @@ pub(super) fn check_tasks(
     }
 }
 
-/// What is wrong with a task's devices.
+/// Returns what is wrong with a task's devices.
 fn wrong_devices(state: &State, group: &TaskGroup, task: &TaskPlacement) -> Option<&'static str> {
     let request = &group.task.gpu;
     let (count, share) = match (request.devices, request.share.0) {
@@ -308,10 +327,10 @@ fn wrong_devices(state: &State, group: &TaskGroup, task: &TaskPlacement) -> Opti
         (devices, _) => (devices, 1000),
     };
     if task.devices.len() != count {
-        return Some("it has not the number of devices that it asks for");
+        return Some("it has the wrong number of devices");
     }
     if task.share.0 != share {
-        return Some("it has not the share that it asks for");
+        return Some("it has the wrong share");
     }
     let node = state.pool.node(task.node);
     let mut models =
@@ -319,18 +338,19 @@ fn wrong_devices(state: &State, group: &TaskGroup, task: &TaskPlacement) -> Opti
     let first = models.next()?;
     let Some(model) = first else { return Some("the node has no such device") };
     if !request.models.is_empty() && !request.models.contains(model) {
-        return Some("the model is not among those that it accepts");
+        return Some("it does not accept the model");
     }
     models.any(|other| other != Some(model)).then_some("its devices are not of one model")
 }
 
-/// On every node, what is held already and what starts there.
-fn check_room(state: &State, held: &mut Tasks<'_>, found: &mut Vec<Violation>) {
+/// Checks on every node that present holdings and new starts fit.
+fn check_free_capacity(state: &State, held: &mut Tasks<'_>, found: &mut Vec<Violation>) {
     held.sort_by_key(|(node, ..)| *node);
     for tasks in held.chunk_by(|(one, ..), (next, ..)| one == next) {
         let id = tasks[0].0;
         let Some(node) = state.pool.get(id) else { continue };
-        let (mut all, mut added) = (held_quantities(state, node), Sum::default());
+        let mut all = held_quantities(state, node);
+        let mut added = NodeSum::default();
         for (_, job, task) in tasks {
             let Some(needs) = needs_of(job, task) else { continue };
             for device in task.devices.iter() {
@@ -343,20 +363,20 @@ fn check_room(state: &State, held: &mut Tasks<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// Quantities that a node's holders have; devices are added where they matter.
-fn held_quantities(state: &State, node: &Node) -> Sum {
+/// Returns the quantities held on a node; devices are added where they matter.
+fn held_quantities(state: &State, node: &Node) -> NodeSum {
     let extras = node.used.extras.iter();
-    Sum {
+    NodeSum {
         cpus: node.used.cpus,
         memory: node.used.memory,
         extras: extras
             .filter_map(|(id, count)| Some((Arc::clone(state.pool.extra_name(*id)?), *count)))
             .collect(),
-        ..Sum::default()
+        ..NodeSum::default()
     }
 }
 
-/// What one task asks for.
+/// Returns the request of one task.
 pub(super) fn needs_of<'j>(job: &'j Job, task: &TaskPlacement) -> Option<&'j Resources> {
     job.record.spec.groups.get(usize::from(task.group)).map(|group| &group.task)
 }

@@ -1,5 +1,5 @@
-//! Are limits and quotas kept? Worked out from the configured tree by the definition in `policy`,
-//! for the sum of a whole plan, not start by start.
+//! Checks limits and quotas: computed from the configured tree by the definition in `policy`, for
+//! the sum of a whole plan, not start by start.
 
 use std::collections::BTreeMap;
 
@@ -10,33 +10,33 @@ use muster_model::{
 };
 
 use super::Violation;
-use super::counted::{self, Counted};
+use super::counted::{self, CountedAllocation};
 use crate::state::State;
 use crate::state::job::Job;
 
-/// What a plan adds to one leaf.
+/// Change of one leaf by a plan.
 #[derive(Default)]
-struct Added {
+struct LeafChange {
     elements: u32,
     by_model: BTreeMap<GpuModel, u64>,
     by_user: BTreeMap<UserName, u64>,
-    /// What it makes go, or gives up.
+    /// Number of elements that the plan evicts or that give up an allocation.
     gone: u32,
     gone_by_model: BTreeMap<GpuModel, u64>,
 }
 
-/// Use of a subtree before and after the plan, as its parent sees it.
+/// Use of a subtree before and after the plan, as its parent counts it.
 #[derive(Clone, Copy, Default)]
-struct Claim {
+struct QuotaUse {
     before: u64,
     after: u64,
 }
 
-struct Judge<'a> {
+struct QuotaChecker<'a> {
     state: &'a State,
     plan: &'a Plan,
     views: BTreeMap<QueueName, QueueView>,
-    added: BTreeMap<QueueName, Added>,
+    added: BTreeMap<QueueName, LeafChange>,
     found: &'a mut Vec<Violation>,
 }
 
@@ -51,22 +51,26 @@ pub(super) fn check(state: &State, plan: &Plan, found: &mut Vec<Violation>) {
         .into_iter()
         .map(|view| (view.name.clone(), view))
         .collect();
-    let mut judge = Judge { state, plan, views, added: added(state, plan), found };
+    let mut checker = QuotaChecker { state, plan, views, added: added(state, plan), found };
     for model in state.policy.models().ids().map(|id| state.policy.models().name(id).clone()) {
-        let (mut nominal, mut claim) = (0, Claim::default());
+        let mut nominal = 0;
+        let mut quota_use = QuotaUse::default();
         let mut is_bounded = false;
         for queue in queues {
-            let (own, sum) = judge.quota(queue, &QueueName::from(&*queue.name), &model, false);
+            let (own, sum) = checker.quota(queue, &QueueName::from(&*queue.name), &model, false);
             is_bounded |= has_quota(queue, &model);
             nominal += own;
-            claim = Claim { before: claim.before + sum.before, after: claim.after + sum.after };
+            quota_use = QuotaUse {
+                before: quota_use.before + sum.before,
+                after: quota_use.after + sum.after,
+            };
         }
-        if is_bounded && claim.after > claim.before && claim.after > nominal {
-            judge.report_quota("", &model, claim, nominal);
+        if is_bounded && quota_use.after > quota_use.before && quota_use.after > nominal {
+            checker.report_quota("", &model, quota_use, nominal);
         }
     }
     for queue in queues {
-        judge.limits(queue, &QueueName::from(&*queue.name));
+        checker.limits(queue, &QueueName::from(&*queue.name));
     }
 }
 
@@ -81,21 +85,21 @@ fn has_quota(queue: &QueueSpec, model: &GpuModel) -> bool {
     queue.quota.contains_key(model) || queue.queues.iter().any(|child| has_quota(child, model))
 }
 
-/// What the plan adds and takes, by leaf. A start of what was promised adds nothing: it counts
-/// already.
-fn added(state: &State, plan: &Plan) -> BTreeMap<QueueName, Added> {
-    let mut added: BTreeMap<QueueName, Added> = BTreeMap::new();
+/// Returns what the plan adds and removes, by leaf. The start of a pending allocation adds nothing:
+/// it counts already.
+fn added(state: &State, plan: &Plan) -> BTreeMap<QueueName, LeafChange> {
+    let mut added: BTreeMap<QueueName, LeafChange> = BTreeMap::new();
     let leaf = |job: &Job| state.policy.leaf_name(job.record.leaf).clone();
     let milli = |task: &TaskPlacement| u64::from(task.devices.len()) * u64::from(task.share.0);
     for decision in &plan.decisions {
         let (element, placement) = match decision {
             Decision::Start { id, placement, .. }
-                if counted::kept(state, plan, id.element).is_none() =>
+                if counted::pending_unless_revoked(state, plan, id.element).is_none() =>
             {
                 (id.element, placement)
             }
-            Decision::Claim { element, placement, .. } => (*element, placement),
-            Decision::Start { .. } | Decision::Unclaim { .. } => continue,
+            Decision::Nominate { element, placement, .. } => (*element, placement),
+            Decision::Start { .. } | Decision::Revoke { .. } => continue,
         };
         let Some(job) = state.jobs.get(&element.job) else { continue };
         let entry = added.entry(leaf(job)).or_default();
@@ -106,7 +110,7 @@ fn added(state: &State, plan: &Plan) -> BTreeMap<QueueName, Added> {
             *entry.by_user.entry(job.record.spec.user.clone()).or_default() += milli(task);
         }
     }
-    for one in counted::going(state, plan) {
+    for one in counted::removed(state, plan) {
         let entry = added.entry(leaf(one.job)).or_default();
         entry.gone += 1;
         for task in one.placement.iter() {
@@ -117,19 +121,20 @@ fn added(state: &State, plan: &Plan) -> BTreeMap<QueueName, Added> {
     added
 }
 
-impl Judge<'_> {
-    /// Nominal quota of a queue and what its parent sees of its use.
+impl QuotaChecker<'_> {
+    /// Returns the nominal quota of a queue, and its use as its parent counts it.
     fn quota(
         &mut self,
         queue: &QueueSpec,
         path: &QueueName,
         model: &GpuModel,
         bounded: bool,
-    ) -> (u64, Claim) {
+    ) -> (u64, QuotaUse) {
         let bounded = bounded || queue.quota.contains_key(model);
         let own = queue.quota.get(model).map(|gpus| gpus.saturating_mul(1000));
-        // 1. Use: of a leaf its own; of a parent the sum over its bounded children.
-        let (mut nominal, mut taken) = (0, Claim::default());
+        // 1. Use: that of a leaf, or the sum over the bounded children of a parent.
+        let mut nominal = 0;
+        let mut taken = QuotaUse::default();
         if queue.queues.is_empty() && bounded {
             let used = |view: &QueueView| {
                 view.gpus
@@ -150,44 +155,47 @@ impl Judge<'_> {
                 .and_then(|added| added.by_model.get(model))
                 .copied()
                 .unwrap_or(0);
-            taken = Claim { before, after: before + more };
+            taken = QuotaUse { before, after: before + more };
         }
         for child in &queue.queues {
-            let (below, claim) = self.quota(child, &join(path, child), model, bounded);
+            let (below, quota_use) = self.quota(child, &join(path, child), model, bounded);
             nominal += below;
-            taken = Claim { before: taken.before + claim.before, after: taken.after + claim.after };
+            taken = QuotaUse {
+                before: taken.before + quota_use.before,
+                after: taken.after + quota_use.after,
+            };
         }
         let nominal = own.unwrap_or(nominal);
-        // 2. Its ceiling, where it has one.
+        // 2. Borrowing limit, if it has one.
         let ceiling =
             own.and(queue.borrow).map(|borrow| nominal.saturating_add(borrow.saturating_mul(1000)));
         if taken.after > taken.before && ceiling.is_some_and(|ceiling| taken.after > ceiling) {
             self.report_quota(path.as_str(), model, taken, nominal);
         }
-        // 3. What it never lends counts as used.
-        let kept = match (own, queue.lend) {
+        // 3. Quota that it never lends counts as used.
+        let unlent = match (own, queue.lend) {
             (Some(own), Some(lend)) => own - lend.saturating_mul(1000).min(own),
             _ => 0,
         };
-        (nominal, Claim { before: taken.before.max(kept), after: taken.after.max(kept) })
+        (nominal, QuotaUse { before: taken.before.max(unlent), after: taken.after.max(unlent) })
     }
 
-    fn report_quota(&mut self, queue: &str, model: &GpuModel, claim: Claim, nominal: u64) {
+    fn report_quota(&mut self, queue: &str, model: &GpuModel, quota_use: QuotaUse, nominal: u64) {
         let milli = |value: u64| GpuMilli(u32::try_from(value).unwrap_or(u32::MAX));
         self.found.push(Violation::Limit(Box::new(Reason::Quota {
             queue: queue.into(),
             model: model.clone(),
-            asked: milli(claim.after - claim.before),
-            used: milli(claim.before),
+            asked: milli(quota_use.after - quota_use.before),
+            used: milli(quota_use.before),
             nominal: milli(nominal),
             borrowable: GpuMilli(0),
             lent: GpuMilli(0),
         })));
     }
 
-    /// Running elements and GPUs per user, in every queue of a subtree.
+    /// Checks running elements and GPUs per user, in every queue of a subtree.
     fn limits(&mut self, queue: &QueueSpec, path: &QueueName) {
-        let below: Vec<&Added> = self
+        let below: Vec<&LeafChange> = self
             .added
             .iter()
             .filter(|(leaf, _)| is_within(leaf, path))
@@ -219,11 +227,11 @@ impl Judge<'_> {
     }
 
     fn user_limit(&mut self, path: &QueueName, user: &UserName, more: u64, limit: u64) {
-        let is_theirs = |one: &Counted<'_>| {
+        let is_theirs = |one: &CountedAllocation<'_>| {
             let leaf = self.state.policy.leaf_name(one.job.record.leaf);
             one.job.record.spec.user == *user && is_within(leaf, path)
         };
-        let staying = counted::staying(self.state, self.plan);
+        let staying = counted::remaining(self.state, self.plan);
         let used: u64 = staying.filter(is_theirs).map(|one| one.milli()).sum();
         if used + more > limit.saturating_mul(1000) {
             let milli = |value: u64| GpuMilli(u32::try_from(value).unwrap_or(u32::MAX));

@@ -1,7 +1,7 @@
-//! May somebody go and go on by the same plan? A gang that shrinks goes on with some of its own
-//! places, beyond its minimum nothing is its own; one that grows goes for nobody but itself, and
-//! loses nothing that it could have saved; who is moved goes on as large as it was, and what all
-//! moves cost is within their budget.
+//! Checks elements that a plan evicts and restarts: a gang that shrinks keeps some of its own
+//! places and gives up only tasks beyond its minimum; one that grows is evicted only for itself and
+//! loses no unsaved work; one that is moved keeps its size, and the cost of all moves is within the
+//! budget.
 
 use muster_model::{
     AttemptId, Decision, ElementId, EvictionCause, Plan, Span, TaskPlacement, Tier, Time,
@@ -10,61 +10,61 @@ use muster_model::{
 use rustc_hash::FxHashSet;
 
 use super::Violation;
-use super::counted::{self, Counted};
+use super::counted::{self, CountedAllocation};
 use crate::state::State;
 use crate::state::attempt::attempt_id;
 use crate::state::job::{Element, RunStage};
 
-/// Attempts that a plan makes go so that their elements go on with another size, or elsewhere: then
-/// a promise to what is active is right.
-pub(super) struct GoingOn(FxHashSet<AttemptId>);
+/// Attempts that a plan evicts in order to resize or move their elements: these active elements may
+/// have a pending allocation.
+pub(super) struct Relocations(FxHashSet<AttemptId>);
 
-impl GoingOn {
+impl Relocations {
     pub(super) fn of(plan: &Plan) -> Self {
         let evictions = plan.decisions.iter().filter_map(|decision| match decision {
-            Decision::Claim { evict, .. } => Some(evict),
-            Decision::Start { .. } | Decision::Unclaim { .. } => None,
+            Decision::Nominate { evict, .. } => Some(evict),
+            Decision::Start { .. } | Decision::Revoke { .. } => None,
         });
-        let goes_on = |cause| {
+        let is_relocated = |cause| {
             matches!(cause, EvictionCause::Shrunk | EvictionCause::Grown | EvictionCause::Moved)
         };
-        let going_on = evictions.flatten().filter(|eviction| goes_on(eviction.cause));
-        Self(going_on.map(|eviction| eviction.id).collect())
+        let relocated = evictions.flatten().filter(|eviction| is_relocated(eviction.cause));
+        Self(relocated.map(|eviction| eviction.id).collect())
     }
 
-    /// Is the current attempt of an element among them?
+    /// True when the current attempt of an element is among them.
     pub(super) fn has(&self, state: &State, id: ElementId) -> bool {
         let is_current = |attempt| self.0.contains(&attempt_id(id.job, id.index, attempt));
         !self.0.is_empty() && state.element(id).is_some_and(|element| is_current(element.attempt))
     }
 }
 
-/// What a plan promises to the element of an attempt.
-pub(super) fn promised(plan: &Plan, id: AttemptId) -> Option<&[TaskPlacement]> {
+/// Returns the places that a plan nominates for the element of an attempt.
+pub(super) fn nominated(plan: &Plan, id: AttemptId) -> Option<&[TaskPlacement]> {
     plan.decisions.iter().find_map(|decision| match decision {
-        Decision::Claim { element, placement, .. } if *element == id.element => {
+        Decision::Nominate { element, placement, .. } if *element == id.element => {
             Some(&placement[..])
         }
         _ => None,
     })
 }
 
-/// The places that a gang leaves when it shrinks; all of them when it goes whole.
-pub(super) fn left<'a>(
+/// Returns the places that a victim gives up: some when it shrinks, else all.
+pub(super) fn places_given_up<'a>(
     plan: &Plan,
-    victim: &Counted<'a>,
+    victim: &CountedAllocation<'a>,
     id: AttemptId,
     cause: EvictionCause,
 ) -> Vec<&'a TaskPlacement> {
-    let keeps = match cause {
-        EvictionCause::Shrunk => promised(plan, id).unwrap_or_default(),
+    let kept = match cause {
+        EvictionCause::Shrunk => nominated(plan, id).unwrap_or_default(),
         _ => &[],
     };
-    without(victim.placement, keeps).unwrap_or_else(|| victim.placement.iter().collect())
+    without(victim.placement, kept).unwrap_or_else(|| victim.placement.iter().collect())
 }
 
-/// What is left of places without some of them; `None` when those are not among them. Tasks with
-/// shares of one device look alike, so each is taken once.
+/// Returns `all` places without `some`; `None` if those are not among them. Tasks with shares of
+/// one device are equal, so each is removed once.
 fn without<'a>(all: &'a [TaskPlacement], some: &[TaskPlacement]) -> Option<Vec<&'a TaskPlacement>> {
     let mut left: Vec<&TaskPlacement> = all.iter().collect();
     for task in some {
@@ -74,77 +74,81 @@ fn without<'a>(all: &'a [TaskPlacement], some: &[TaskPlacement]) -> Option<Vec<&
     Some(left)
 }
 
-/// Why an attempt may not be made to go on with less, for a claimant that stands so in its queue.
+/// Returns why an attempt may not be shrunk for a candidate of this priority.
 pub(super) fn wrong_shrink(
     state: &State,
     plan: &Plan,
     id: AttemptId,
-    claimant: i32,
+    candidate: i32,
 ) -> Option<&'static str> {
     let terms = state.policy.tree().preemption;
-    if !(terms.priority || terms.reclaim) || Tier::of_order(claimant) != Tier::Usual {
-        return Some("nobody in his turn needs it smaller");
+    if !(terms.priority || terms.reclaim) || Tier::of_order(candidate) != Tier::Normal {
+        return Some("no candidate may shrink it");
     }
-    let (Some(victim), Some(keeps)) = (counted::running(state, id), promised(plan, id)) else {
-        return Some("it is promised nothing");
+    let (Some(victim), Some(kept)) = (counted::running(state, id), nominated(plan, id)) else {
+        return Some("it has no new places");
     };
-    let left = without(victim.placement, keeps);
-    left.is_none_or(|left| left.is_empty()).then_some("it does not go on with less of its places")
+    let left = without(victim.placement, kept);
+    left.is_none_or(|left| left.is_empty()).then_some("it does not keep a part of its places")
 }
 
-/// Why an attempt may not go for its own element.
+/// Returns why an attempt may not be evicted in order to grow.
 pub(super) fn wrong_growth(
     state: &State,
     now: Time,
     plan: &Plan,
     id: AttemptId,
-    claimant: ElementId,
+    candidate: ElementId,
 ) -> Option<&'static str> {
-    let (Some(victim), Some(gets)) = (counted::running(state, id), promised(plan, id)) else {
-        return Some("it is promised nothing");
+    let (Some(victim), Some(gets)) = (counted::running(state, id), nominated(plan, id)) else {
+        return Some("it has no new places");
     };
     let spec = &victim.job.record.spec;
     let started = state.element(id.element).and_then(|element| element.run.as_ref()?.started);
     let ripe = started.zip(spec.grow_after).map_or(Time::NEVER, |(started, after)| started + after);
     match () {
-        () if claimant != id.element => Some("only it can grow"),
+        () if candidate != id.element => Some("the places are for another element"),
         () if gets.len() <= victim.placement.len() => Some("it would not grow"),
-        () if spec.checkpoint.is_none() => Some("it cannot save its progress"),
+        () if spec.checkpoint.is_none() => Some("it does not support checkpoints"),
         () if ripe > now => Some("it has not run for long enough"),
         () => None,
     }
 }
 
-/// Why an attempt may not go on elsewhere, for a claimant that stands so in its queue.
+/// Returns why an attempt may not be moved for a candidate of this priority.
 pub(super) fn wrong_move(
     state: &State,
     plan: &Plan,
     id: AttemptId,
-    claimant: i32,
+    candidate: i32,
 ) -> Option<&'static str> {
-    if state.policy.tree().defragment.is_none() || Tier::of_order(claimant) != Tier::Usual {
-        return Some("nobody is moved for it");
+    if state.policy.tree().defragment.is_none() || Tier::of_order(candidate) != Tier::Normal {
+        return Some("no job may be moved for the candidate");
     }
-    let (Some(victim), Some(gets)) = (counted::running(state, id), promised(plan, id)) else {
-        return Some("it is promised nothing");
+    let (Some(victim), Some(gets)) = (counted::running(state, id), nominated(plan, id)) else {
+        return Some("it has no new places");
     };
     let runs = state.element(id.element).and_then(|element| element.run.as_ref());
     match () {
-        () if gets.len() != victim.placement.len() => Some("it would go on with another size"),
-        () if victim.job.record.spec.checkpoint.is_none() => Some("it cannot save its progress"),
-        () if runs.is_none_or(|run| run.stage != RunStage::Running) => Some("it does not run yet"),
+        () if gets.len() != victim.placement.len() => Some("it would restart with another size"),
+        () if victim.job.record.spec.checkpoint.is_none() => {
+            Some("it does not support checkpoints")
+        }
+        () if runs.is_none_or(|run| run.stage != RunStage::Running) => {
+            Some("it is not running yet")
+        }
         () => None,
     }
 }
 
-/// Is what the moves of a plan cost still to be spent? A move costs what is lost of it, and what it
-/// holds until it has gone.
+/// Checks that the moves of a plan are within the budget. A move costs its unsaved work, and what
+/// it holds until it has ended.
 pub(super) fn check_moves(state: &State, now: Time, plan: &Plan, found: &mut Vec<Violation>) {
     let evictions = plan.decisions.iter().filter_map(|decision| match decision {
-        Decision::Claim { evict, .. } => Some(evict),
-        Decision::Start { .. } | Decision::Unclaim { .. } => None,
+        Decision::Nominate { evict, .. } => Some(evict),
+        Decision::Start { .. } | Decision::Revoke { .. } => None,
     });
-    let mut left = state.moves_left(now);
+    let mut left = state.move_budget_left(now);
     for eviction in evictions.flatten().filter(|eviction| eviction.cause == EvictionCause::Moved) {
         let Some(victim) = counted::running(state, eviction.id) else { continue };
         let spec = &victim.job.record.spec;
@@ -153,8 +157,7 @@ pub(super) fn check_moves(state: &State, now: Time, plan: &Plan, found: &mut Vec
         let lost = unsaved.map_or(Span(0), |since| now.since(since)) + lead + spec.grace;
         let cost = victim.milli().saturating_mul(lost.0);
         if cost > left {
-            found
-                .push(Violation::NotEvictable(eviction.id, "nothing is left to be spent on moves"));
+            found.push(Violation::NotEvictable(eviction.id, "the budget for moves is used up"));
         }
         left = left.saturating_sub(cost);
     }

@@ -1,29 +1,28 @@
-//! Is the state sound? Everything derived is worked out again from the records of jobs and
-//! compared.
+//! Checks the state: everything derived is computed again from the records of jobs, and compared.
 
 use std::collections::BTreeMap;
 
 use muster_model::view::TaskStage;
 use muster_model::{
-    DeviceSet, ElementId, GpuModel, JobId, NodeId, QueueName, Tier, Time, WindowTimes,
+    AdvanceReservationTimes, DeviceSet, ElementId, GpuModel, JobId, NodeId, QueueName, Tier, Time,
 };
 use rustc_hash::FxHashMap;
 
-use super::ledger::Sum;
+use super::ledger::NodeSum;
 use super::plan::needs_of;
 use super::{Violation, counted};
 use crate::state::State;
-use crate::state::entries::{MAX_TICKETS, Owner, Standing};
-use crate::state::index::{describe, describe_plain};
+use crate::state::advance_reservation::PlacedReservation;
+use crate::state::entries::{EntryOwner, EntryStanding, MAX_TICKETS};
+use crate::state::index::{indexed_cpu_only, indexed_state};
 use crate::state::job::{Element, Job, JobRecord, Phase, Run, RunStage};
 use crate::state::pool::Pool;
 use crate::state::topology::Scope;
-use crate::state::window::Placed;
 
-/// Walks all invariants of a state.
+/// Returns all violated invariants of a state.
 pub(crate) fn sanity_check(state: &State) -> Vec<Violation> {
     let mut found = Vec::new();
-    let mut sums: BTreeMap<NodeId, Sum> = BTreeMap::new();
+    let mut sums: BTreeMap<NodeId, NodeSum> = BTreeMap::new();
     let mut active = 0;
     for (id, job) in state.jobs.iter() {
         check_job(*id, &job.record, &mut found);
@@ -31,17 +30,17 @@ pub(crate) fn sanity_check(state: &State) -> Vec<Violation> {
         let record = &job.record;
         let waits = match record.spec.service() {
             None => record.waiting() > 0,
-            // A burst takes what is left over; its user does not wait for it.
+            // Opportunistic replicas use idle capacity; the service does not count as waiting for
+            // them.
             Some(service) => {
-                let own = record.elements.iter().filter(|(at, _)| **at < service.replicas.floor);
+                let own =
+                    record.elements.iter().filter(|(at, _)| **at < service.replicas.guaranteed);
                 own.filter(|(_, element)| matches!(element.phase, Phase::Waiting { .. })).count()
                     > 0
             }
         };
         if job.waits_in != waits.then_some(record.leaf) {
-            found.push(Violation::State(format!(
-                "job {id} is not counted as what it is among those that wait"
-            )));
+            found.push(Violation::State(format!("job {id}: its count as a waiting job is wrong")));
         }
         for (ordinal, element) in &job.record.elements {
             let element_id = ElementId { job: *id, index: job.record.index_of(*ordinal) };
@@ -51,7 +50,9 @@ pub(crate) fn sanity_check(state: &State) -> Vec<Violation> {
             };
             active += 1;
             if state.pool.holding(run.key).element != element_id {
-                found.push(Violation::State(format!("{element_id} has somebody else's holding")));
+                found.push(Violation::State(format!(
+                    "{element_id} refers to the holding of another element"
+                )));
             }
             for task in run.placement.iter() {
                 if let Some(needs) = needs_of(job, task) {
@@ -62,13 +63,13 @@ pub(crate) fn sanity_check(state: &State) -> Vec<Violation> {
     }
     if active != state.pool.holdings().count() {
         found.push(Violation::State(format!(
-            "{active} elements are active, but not as many hold something"
+            "{active} elements are active, but the number of holdings differs"
         )));
     }
     check_nodes(state, &sums, &mut found);
     check_counters(state, &mut found);
     check_index(state, &mut found);
-    check_windows(state, &mut found);
+    check_advance_reservations(state, &mut found);
     found
 }
 
@@ -82,29 +83,30 @@ fn check_job(id: JobId, record: &JobRecord, found: &mut Vec<Violation>) {
     if record.active != count(|phase| *phase == Phase::Active) {
         wrong("its count of active elements is wrong");
     }
-    let is_promised = |element: &Element| element.claim.is_some() && element.phase != Phase::Active;
-    if record.claims as usize
+    let is_promised =
+        |element: &Element| element.pending_allocation.is_some() && element.phase != Phase::Active;
+    if record.pending_allocations as usize
         != record.elements.values().filter(|element| is_promised(element)).count()
     {
-        wrong("its count of promised elements is wrong");
+        wrong("its count of pending allocations is wrong");
     }
     if record.succeeded + record.failed != ended + rest {
         wrong("its count of ended elements is wrong");
     }
     let waiting = count(|phase| matches!(phase, Phase::Waiting { .. }));
-    if waiting + record.fresh() + record.active + ended + rest != record.total {
+    if waiting + record.unrecorded() + record.active + ended + rest != record.total {
         wrong("its elements do not add up");
     }
-    // Replicas that were scaled away stay, as ended.
+    // Replicas that were scaled down stay, as ended.
     let count = record.spec.element_count();
     if record.total != count && (record.spec.service().is_none() || record.total < count) {
-        wrong("it has not the elements that its spec says");
+        wrong("its number of elements differs from its spec");
     }
     if record.is_over() {
-        wrong("it is over but still in memory");
+        wrong("all its elements have ended, but it is still in memory");
     }
     if record.elements.contains_key(&record.next) {
-        wrong("its first fresh element has a record");
+        wrong("its first element without a record has one");
     }
     let begun = record.elements.values().filter(|element| element.begun).count() as u32;
     if record.begun != begun + rest {
@@ -119,36 +121,43 @@ fn check_job(id: JobId, record: &JobRecord, found: &mut Vec<Violation>) {
 fn check_entries(state: &State, id: JobId, job: &Job, found: &mut Vec<Violation>) {
     let record = &job.record;
     let mut wrong = |what: &str| found.push(Violation::State(format!("job {id}: {what}")));
-    let fresh = state.entries.standing(Owner { job: id, ordinal: None });
-    let may_wait =
-        record.waits_for.is_empty() && !record.held && record.fresh() > 0 && record.cap_left() > 0;
-    match fresh {
-        Standing::Out if may_wait => wrong("its fresh elements are forgotten"),
-        Standing::Queued(tickets)
-            if !may_wait || tickets != record.fresh().min(record.cap_left()).min(MAX_TICKETS) =>
+    let standing = state.entries.standing(EntryOwner { job: id, ordinal: None });
+    let may_wait = record.waits_for.is_empty()
+        && !record.held
+        && record.unrecorded() > 0
+        && record.cap_remaining_without_pending() > 0;
+    match standing {
+        EntryStanding::Out if may_wait => wrong("its elements without a record are not queued"),
+        EntryStanding::Queued(tickets)
+            if !may_wait
+                || tickets
+                    != record
+                        .unrecorded()
+                        .min(record.cap_remaining_without_pending())
+                        .min(MAX_TICKETS) =>
         {
-            wrong("its fresh elements may not be in the order");
+            wrong("its elements without a record have the wrong number of tickets");
         }
-        Standing::Out | Standing::Queued(_) | Standing::Sleeping(_) => {}
+        EntryStanding::Out | EntryStanding::Queued(_) | EntryStanding::Sleeping(_) => {}
     }
     for (ordinal, element) in &record.elements {
-        let is_out =
-            state.entries.standing(Owner { job: id, ordinal: Some(*ordinal) }) == Standing::Out;
+        let is_out = state.entries.standing(EntryOwner { job: id, ordinal: Some(*ordinal) })
+            == EntryStanding::Out;
         let waits = matches!(element.phase, Phase::Waiting { held: false, .. })
             && record.waits_for.is_empty();
         if is_out == waits {
-            wrong("an element with a record does not stand as it should");
+            wrong("an element with a record is wrongly queued, or wrongly not queued");
         }
         let Some(service) = record.spec.service() else { continue };
-        if waits && *ordinal >= service.replicas.ceiling {
-            wrong("a replica waits that was scaled away");
+        if waits && *ordinal >= service.replicas.max {
+            wrong("a replica waits that was scaled down");
         }
-        let slot = state.entries.slot(Owner { job: id, ordinal: Some(*ordinal) });
-        let is_last =
-            slot.map(|slot| Tier::of_order(state.entries.rank(slot).priority) == Tier::Last);
-        let is_own = *ordinal < service.replicas.floor && record.spec.tier == Tier::Usual;
+        let slot = state.entries.slot(EntryOwner { job: id, ordinal: Some(*ordinal) });
+        let is_last = slot
+            .map(|slot| Tier::of_order(state.entries.rank(slot).priority) == Tier::Opportunistic);
+        let is_own = *ordinal < service.replicas.guaranteed && record.spec.tier == Tier::Normal;
         if is_last == Some(is_own) {
-            wrong("a replica stands in the wrong tier");
+            wrong("a replica is queued in the wrong tier");
         }
     }
 }
@@ -168,12 +177,14 @@ fn check_element(record: &JobRecord, id: ElementId, element: &Element, found: &m
     }
 }
 
-/// A gang is whole from its start to its end, and no user process runs before all tasks are ready.
+/// A gang is complete from its start to its end, and no user process runs before all tasks are
+/// prepared.
 fn check_run(record: &JobRecord, id: ElementId, run: &Run, found: &mut Vec<Violation>) {
     for (index, group) in record.spec.groups.iter().enumerate() {
         let tasks =
             run.placement.iter().filter(|task| usize::from(task.group) == index).count() as u32;
-        let (min, max) = (group.min_tasks, group.max_tasks);
+        let min = group.min_tasks;
+        let max = group.max_tasks;
         if tasks < min || tasks > max {
             found.push(Violation::PartialGang {
                 element: id,
@@ -186,21 +197,23 @@ fn check_run(record: &JobRecord, id: ElementId, run: &Run, found: &mut Vec<Viola
     }
     let over = run.tasks.iter().filter(|task| task.stage == TaskStage::Ended).count();
     if run.tasks.len() != run.placement.len() || over != run.over as usize {
-        found.push(Violation::State(format!("{id}: its tasks are counted wrongly")));
+        found.push(Violation::State(format!("{id}: its count of ended tasks is wrong")));
     }
     if over == run.tasks.len() {
-        found.push(Violation::State(format!("{id}: all tasks are over, but the attempt is not")));
+        found
+            .push(Violation::State(format!("{id}: all tasks have ended, but the attempt has not")));
     }
     let is_going = matches!(run.stage, RunStage::Going | RunStage::Running);
     if is_going && run.tasks.iter().any(|task| task.stage == TaskStage::Ordered) {
-        found.push(Violation::State(format!("{id}: told to run before every task was ready")));
+        found
+            .push(Violation::State(format!("{id}: ordered to run before every task was prepared")));
     }
 }
 
-fn check_nodes(state: &State, sums: &BTreeMap<NodeId, Sum>, found: &mut Vec<Violation>) {
+fn check_nodes(state: &State, sums: &BTreeMap<NodeId, NodeSum>, found: &mut Vec<Violation>) {
     for (index, node) in state.pool.nodes().iter().enumerate() {
         let id = NodeId(index as u32);
-        let empty = Sum::default();
+        let empty = NodeSum::default();
         let sum = sums.get(&id).unwrap_or(&empty);
         for device in 0..node.held.len().max(node.spec.devices.len()) {
             let milli = sum.devices.of(device);
@@ -211,7 +224,7 @@ fn check_nodes(state: &State, sums: &BTreeMap<NodeId, Sum>, found: &mut Vec<Viol
                 || node.touched.contains(device) != (milli > 0)
             {
                 found.push(Violation::State(format!(
-                    "node {id} device {device}: held is counted wrongly"
+                    "node {id} device {device}: its held share is wrong"
                 )));
             }
         }
@@ -223,7 +236,7 @@ fn check_nodes(state: &State, sums: &BTreeMap<NodeId, Sum>, found: &mut Vec<Viol
             .filter_map(|(id, count)| Some((state.pool.extra_name(*id)?.clone(), *count)))
             .collect();
         if node.used.cpus != sum.cpus || node.used.memory != sum.memory || extras != sum.extras {
-            found.push(Violation::State(format!("node {id}: quantities are counted wrongly")));
+            found.push(Violation::State(format!("node {id}: its held quantities are wrong")));
         }
         if !node.bookings.is_empty() || !node.booked.is_empty() {
             found.push(Violation::State(format!("node {id}: a booking outlived its pass")));
@@ -231,7 +244,7 @@ fn check_nodes(state: &State, sums: &BTreeMap<NodeId, Sum>, found: &mut Vec<Viol
     }
 }
 
-/// What the policy counts of each leaf must be what its elements hold and were promised.
+/// The policy's counters of each leaf must equal the sum of holdings and pending allocations.
 fn check_counters(state: &State, found: &mut Vec<Violation>) {
     let mut held: BTreeMap<(QueueName, GpuModel), u64> = BTreeMap::new();
     for one in counted::before(state) {
@@ -246,34 +259,35 @@ fn check_counters(state: &State, found: &mut Vec<Violation>) {
             let milli = held.remove(&(view.name.clone(), row.model)).unwrap_or(0);
             if milli != u64::from(row.used.0) {
                 found.push(Violation::State(format!(
-                    "queue {}: what it holds is counted wrongly",
+                    "queue {}: its use is counted wrongly",
                     view.name
                 )));
             }
         }
     }
     if held.values().any(|milli| *milli > 0) {
-        found.push(Violation::State("what a queue holds is not counted".to_owned()));
+        found.push(Violation::State("the use of a queue is not counted".to_owned()));
     }
 }
 
-/// The index must say of every node what a plain count says.
+/// The indexes must agree with a plain count on every node.
 fn check_index(state: &State, found: &mut Vec<Violation>) {
     let mut pool = state.pool.refreshed();
     let mut plain = 0;
     for (index, node) in state.pool.nodes().iter().enumerate() {
-        if !node.hosts() {
+        if !node.accepts_work() {
             continue;
         }
         plain += 1;
         let now = pool.node(NodeId(index as u32));
-        let (published, (devices, cpus)) = (describe(now), describe_plain(now).unwrap_or_default());
+        let (published, (devices, cpus)) =
+            (indexed_state(now), indexed_cpu_only(now).unwrap_or_default());
         if published != now.published
             || !pool
-                .plain_of(Scope::Cluster)
+                .cpu_only_index_of(Scope::Cluster)
                 .is_some_and(|all| all.contains(&(devices, cpus, node.rank)))
         {
-            found.push(Violation::State(format!("node {index}: the index says what was")));
+            found.push(Violation::State(format!("node {index}: its index entry is stale")));
         }
         for (model, devices) in &node.models {
             let free = devices
@@ -282,7 +296,7 @@ fn check_index(state: &State, found: &mut Vec<Violation>) {
                     node.held_of(*device) == 0
                         && !node.foreign.devices.contains(*device)
                         && !node.foreign.drained.contains(*device)
-                        && !node.walls.devices.contains(*device)
+                        && !node.availability.devices.contains(*device)
                 })
                 .count() as u16;
             let listed =
@@ -295,17 +309,18 @@ fn check_index(state: &State, found: &mut Vec<Violation>) {
         }
     }
     check_domains(&pool, found);
-    if pool.plain_of(Scope::Cluster).is_none_or(|hosts| hosts.len() != plain) {
-        found.push(Violation::State("the index of hosts has not every host".to_owned()));
+    if pool.cpu_only_index_of(Scope::Cluster).is_none_or(|hosts| hosts.len() != plain) {
+        found.push(Violation::State("the index of nodes in service is incomplete".to_owned()));
     }
 }
 
-/// Of every node, windows have what their places say; and no device is in two that are open.
-fn check_windows(state: &State, found: &mut Vec<Violation>) {
-    let now = state.pool.seen();
-    let is_open = |times: &WindowTimes| {
-        let (since, every) =
-            (now.0.checked_sub(times.start.0), times.every.map_or(u64::MAX, |every| every.0));
+/// Every node must have the reservations that their places name, and no device may be in two active
+/// ones.
+fn check_advance_reservations(state: &State, found: &mut Vec<Violation>) {
+    let now = state.pool.in_force_until();
+    let is_active = |times: &AdvanceReservationTimes| {
+        let since = now.0.checked_sub(times.start.0);
+        let every = times.every.map_or(u64::MAX, |every| every.0);
         since.is_some_and(|since| {
             let nth = since / every.max(1);
             since % every.max(1) < times.length.0
@@ -313,36 +328,38 @@ fn check_windows(state: &State, found: &mut Vec<Violation>) {
         })
     };
     for (index, node) in state.pool.nodes().iter().enumerate() {
-        let on = |placed: &Placed| {
+        let on = |placed: &PlacedReservation| {
             let places = placed.places.iter().filter(|place| place.node == node.spec.name);
-            places.map(|place| (placed.window.name.clone(), place.devices)).collect::<Vec<_>>()
+            places.map(|place| (placed.reservation.name.clone(), place.devices)).collect::<Vec<_>>()
         };
-        let said: Vec<_> = state.windows.iter().flat_map(on).collect();
-        let claims = node.claims.iter().map(|claim| (claim.window.name.clone(), claim.devices));
-        if said != claims.collect::<Vec<_>>() {
+        let expected: Vec<_> = state.advance_reservations.iter().flat_map(on).collect();
+        let present = node
+            .reservations
+            .iter()
+            .map(|reserved| (reserved.reservation.name.clone(), reserved.devices));
+        if expected != present.collect::<Vec<_>>() {
             found.push(Violation::State(format!(
-                "node {index} is not set aside as its windows say"
+                "node {index} does not have the reservations that name it"
             )));
         }
         let mut taken = DeviceSet::EMPTY;
-        for claim in node.claims.iter().filter(|claim| is_open(&claim.window.times)) {
-            let devices = claim.devices.unwrap_or(DeviceSet(u128::MAX));
+        for reserved in
+            node.reservations.iter().filter(|reserved| is_active(&reserved.reservation.times))
+        {
+            let devices = reserved.devices.unwrap_or(DeviceSet(u128::MAX));
             if !devices.and(taken).is_empty() {
-                found.push(Violation::State(format!(
-                    "node {index} is in two windows that are open"
-                )));
+                found.push(Violation::State(format!("node {index} is in two active reservations")));
             }
             taken = taken.or(devices);
         }
     }
 }
 
-/// Every domain must list the nodes that name it, and say of them what the index of the cluster
-/// says.
+/// Every domain must list the nodes that name it, with the same state as the index of the cluster.
 fn check_domains(pool: &Pool, found: &mut Vec<Violation>) {
     let levels = pool.domains.levels().len();
     let mut hosts: FxHashMap<_, usize> = FxHashMap::default();
-    for node in pool.nodes().iter().filter(|node| node.hosts()) {
+    for node in pool.nodes().iter().filter(|node| node.accepts_work()) {
         node.domains.iter().for_each(|(id, _)| *hosts.entry(*id).or_default() += 1);
     }
     for (index, node) in pool.nodes().iter().enumerate() {
@@ -364,9 +381,12 @@ fn check_domains(pool: &Pool, found: &mut Vec<Violation>) {
                         .and_then(|model| model.clear.ascending(*free, *rank));
                     listed == Some((*free, *rank))
                 });
-            let is_whole = domain.index.plain.len() == hosts.get(id).copied().unwrap_or(0);
+            let is_whole = domain.index.cpu_only.len() == hosts.get(id).copied().unwrap_or(0);
             if !is_listed || !says_the_same || !is_whole {
-                found.push(Violation::State(format!("{} does not know node {index}", domain.name)));
+                found.push(Violation::State(format!(
+                    "domain {} has a wrong entry for node {index}",
+                    domain.name
+                )));
             }
         }
     }

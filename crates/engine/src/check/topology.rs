@@ -1,4 +1,4 @@
-//! Is the topology of a gang kept? Worked out from the names of domains in the nodes' own records.
+//! Checks topology constraints of gangs, from the domain names in the nodes' own records.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::state::State;
 use crate::state::job::Job;
 use crate::state::node::Node;
 
-/// The domain of a node at a level: the names of all levels down to it, or its own name. `None`
-/// when it is in none.
+/// Returns the domain of a node at a level: the names of all levels down to it, or the node's own
+/// name. `None` if it is in no domain.
 fn domain<'n>(state: &State, node: &'n Node, level: &str) -> Option<Vec<&'n str>> {
     let levels = state.pool.domains.levels();
     if level == Topology::NODE {
@@ -25,7 +25,7 @@ fn domain<'n>(state: &State, node: &'n Node, level: &str) -> Option<Vec<&'n str>
     (names.len() >= levels.len()).then(|| names[..=at].iter().map(|name| &**name).collect())
 }
 
-/// Judges the rule of a gang and its segments.
+/// Checks the topology rule of a gang, and its segments.
 pub(super) fn check(
     state: &State,
     job: &Job,
@@ -63,7 +63,7 @@ pub(super) fn check(
     }
 }
 
-/// Judges what a plan reserves.
+/// Checks the reservations of a plan.
 pub(super) fn check_reserved(state: &State, plan: &Plan, found: &mut Vec<Violation>) {
     for one in &plan.reservations {
         if let Some(job) = state.jobs.get(&one.element.job) {
@@ -72,10 +72,11 @@ pub(super) fn check_reserved(state: &State, plan: &Plan, found: &mut Vec<Violati
     }
 }
 
-/// A gang of one group of whole devices that wants to be spread: no domain has two tasks more than
-/// another in which there would still be room for one. What is free after the plan was free at the
-/// start, too. Not judged is what passed reservations, windows or planned drains, since what is
-/// free may be kept for others, and what avoids nodes on which it failed.
+/// Checks a gang of one group of whole devices that must be spread: no domain may have two tasks
+/// more than another one in which one more task would fit. Capacity free after the plan was free at
+/// the start, too. Gangs that passed reservations, advance reservations or planned drains are not
+/// checked, since free capacity may be reserved for others; nor are gangs that avoid nodes on which
+/// they failed.
 pub(super) fn check_spread(
     state: &State,
     job: &Job,
@@ -90,17 +91,18 @@ pub(super) fn check_spread(
     else {
         return;
     };
-    // 1. What can be judged by plain counts.
+    // 1. Skip what cannot be checked by counting.
     let is_backfill = plan.starts().any(|(id, _, backfilled)| id.element == element && backfilled);
     let known = job.record.ordinal_of(element.index).and_then(|at| job.record.elements.get(&at));
-    let (block, devices) = (group.tasks_per_node.unwrap_or(1), group.task.gpu.devices);
+    let block = group.tasks_per_node.unwrap_or(1);
+    let devices = group.task.gpu.devices;
     let is_plain =
         group.task.cpus.0 == 0 && group.task.memory.0 == 0 && group.task.extras.is_empty();
     if is_backfill
-        || state.pool.has_drains_ahead()
-        || !state.claims.of.is_empty()
+        || state.pool.has_upcoming_drains()
+        || !state.pending_allocations.elements.is_empty()
         || plan.decisions.len() > plan.starts().count()
-        || !state.windows.is_empty()
+        || !state.advance_reservations.is_empty()
         || known.is_some_and(|known| !known.avoid.is_empty())
         || devices == 0
         || !is_plain
@@ -109,7 +111,7 @@ pub(super) fn check_spread(
     }
     let models: BTreeSet<_> = placement.iter().filter_map(|task| model_of(state, task)).collect();
     let Some(model) = models.first().filter(|_| models.len() == 1) else { return };
-    // 2. What the plan takes of each node, and how many of these tasks are there.
+    // 2. Count what the plan takes of each node, and the tasks of this gang.
     let mut taken: FxHashMap<NodeId, DeviceSet> = FxHashMap::default();
     for task in plan.starts().flat_map(|(_, placement, _)| placement.iter()) {
         let devices = taken.entry(task.node).or_default();
@@ -117,14 +119,14 @@ pub(super) fn check_spread(
     }
     let mut own: FxHashMap<NodeId, u32> = FxHashMap::default();
     placement.iter().for_each(|task| *own.entry(task.node).or_default() += 1);
-    // 3. By domain: tasks, and whether there is room for one more.
+    // 3. By domain: number of tasks, and whether one more fits.
     let mut counts: BTreeMap<Vec<&str>, (u32, bool)> = BTreeMap::new();
     for (index, node) in state.pool.nodes().iter().enumerate() {
         let Some(domain) = domain(state, node, level) else { continue };
         let id = NodeId(index as u32);
         let own = own.get(&id).copied().unwrap_or(0);
         let mut labels = spec.constraint.labels.iter();
-        let may_use = node.hosts()
+        let may_use = node.accepts_work()
             && !spec.constraint.exclude.contains(&node.spec.name)
             && labels.all(|(key, value)| node.spec.labels.get(key) == Some(value))
             && (group.tasks_per_node.is_none() || own == 0);

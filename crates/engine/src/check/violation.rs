@@ -1,155 +1,154 @@
-//! What can be wrong with a plan or a state.
+//! Violations of invariants by a plan or a state.
 
 use std::sync::Arc;
 
 use muster_model::{AttemptId, ElementId, JobId, NodeId, Reason};
 
-/// A broken invariant.
+/// Invariant that a plan or a state breaks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
-    /// A decision about something that is not in memory.
+    /// Decision about an element that is not in memory.
     #[error("{0} is not in memory")]
     Unknown(ElementId),
-    /// It starts something that does not wait, or may not start yet.
+    /// Start of an element that does not wait, or may not start yet.
     #[error("{0} may not start: {1}")]
     NotStartable(ElementId, &'static str),
-    /// It starts the same element twice.
+    /// Second start of the same element.
     #[error("{0} is started twice")]
     StartedTwice(ElementId),
-    /// Attempt numbers grow by one.
+    /// Attempt number that is not the next one.
     #[error("{id} should be attempt {expected}")]
     WrongAttempt {
-        /// As planned.
+        /// Attempt that the plan starts.
         id: AttemptId,
-        /// As it should be.
+        /// Attempt number that it should have.
         expected: u32,
     },
-    /// More elements of an array would be active than it allows.
+    /// More active elements of an array than it allows.
     #[error("job {0} exceeds its array's cap")]
     ArrayCap(JobId),
-    /// A gang is there with some of its tasks, or with too many.
+    /// Gang with too few or too many tasks.
     #[error("{element}: group {group} has {tasks} tasks, not {min}..={max}")]
     PartialGang {
-        /// Which.
+        /// Element of the gang.
         element: ElementId,
         /// Index of the group.
         group: u16,
-        /// Tasks placed.
+        /// Number of tasks placed.
         tasks: u32,
-        /// The gang's minimum.
+        /// Minimum number of tasks of the group.
         min: u32,
-        /// The group's maximum.
+        /// Maximum number of tasks of the group.
         max: u32,
     },
-    /// A task holds something else than it asks for.
+    /// Task that holds other resources than it asks for.
     #[error("{element} rank {rank}: {what}")]
     WrongTask {
-        /// Which.
+        /// Element of the task.
         element: ElementId,
-        /// Its rank.
+        /// Rank of the task.
         rank: u32,
-        /// What is wrong.
+        /// Description of the error.
         what: &'static str,
     },
-    /// A gang that must be in one domain is in several, or in none.
+    /// Gang that must be in one domain but is in several, or in none.
     #[error("{element} is not in one {level}")]
     Apart {
-        /// Which.
+        /// Element of the gang.
         element: ElementId,
-        /// The level that it requires.
+        /// Level that the gang requires.
         level: Arc<str>,
     },
-    /// A slice of consecutive ranks is not in one domain.
+    /// Slice of consecutive ranks that is not in one domain.
     #[error("{element}: slice {slice} of group {group} is not in one {level}")]
     SplitSegment {
-        /// Which.
+        /// Element of the gang.
         element: ElementId,
         /// Index of the group.
         group: u16,
-        /// Which slice of it, from 0.
+        /// Index of the slice within the group.
         slice: u32,
-        /// The level of its segments.
+        /// Level of the gang's segments.
         level: Arc<str>,
     },
-    /// A gang that is to be spread evenly is not, and there was room.
+    /// Gang that must be spread evenly and is not, though capacity was free.
     #[error("{element} is not spread evenly over the domains of {level}")]
     Uneven {
-        /// Which.
+        /// Element of the gang.
         element: ElementId,
-        /// The level.
+        /// Level over which it must be spread.
         level: Arc<str>,
     },
-    /// A node that takes no work, that the job excludes or whose labels do not match.
+    /// Node that takes no work, that the job excludes, or whose labels do not match.
     #[error("{element} may not use node {node}: {what}")]
     WrongNode {
-        /// Which.
+        /// Element that uses the node.
         element: ElementId,
-        /// The node.
+        /// Node that it may not use.
         node: NodeId,
-        /// Why not.
+        /// Reason why the element may not use it.
         what: &'static str,
     },
-    /// A device is held beyond what there is of it, by others, or is out of service.
+    /// Device that is over-allocated, used outside Muster, or out of service.
     #[error("node {node} device {device} is over-allocated: {milli} thousandths")]
     Device {
-        /// The node.
+        /// Node of the device.
         node: NodeId,
-        /// The device.
+        /// Index of the device.
         device: usize,
-        /// Held in all.
+        /// Thousandths held, in all.
         milli: u64,
     },
-    /// A quantity is held beyond what there is of it.
+    /// Quantity (CPUs, memory, extras) that is over-allocated.
     #[error("node {node} is out of {what}")]
     Quantity {
-        /// The node.
+        /// Node that is over-allocated.
         node: NodeId,
-        /// Of what.
+        /// Name of the quantity.
         what: &'static str,
     },
-    /// A limit or quota is exceeded.
+    /// Limit or quota that is exceeded.
     #[error("a limit or quota is exceeded: {0:?}")]
     Limit(Box<Reason>),
-    /// What is started now would still be there when a reservation begins.
-    #[error("the reservation of {element} on node {node} is not kept")]
+    /// Start that would still run when a reservation begins.
+    #[error("a start on node {node} runs into the reservation of {element}")]
     Reservation {
-        /// Whose.
+        /// Element with the reservation.
         element: ElementId,
-        /// On which node.
+        /// Node on which they collide.
         node: NodeId,
     },
-    /// An element that did not wait as a head for long enough keeps places, or one is called a head
-    /// that is none.
-    #[error("{0} may not keep places: {1}")]
-    NotPatient(ElementId, &'static str),
-    /// What is kept for a head is given to another element.
-    #[error("what is kept for {element} on node {node} is given to another job")]
-    Kept {
-        /// For which element.
+    /// Head reservation, or queue head, of an element that is not entitled to it.
+    #[error("{0} may not have a head reservation: {1}")]
+    NoHeadReservation(ElementId, &'static str),
+    /// Start on capacity that a head reservation keeps free.
+    #[error("node {node} is reserved for the queue head {element}, but another job gets it")]
+    HeadReservationTaken {
+        /// Queue head with the reservation.
         element: ElementId,
-        /// On which node.
+        /// Node on which they collide.
         node: NodeId,
     },
-    /// A head whose patience is over, and whose gang could become whole, keeps nothing while a job
-    /// behind it starts.
-    #[error("{by} passes {element}, whose patience is over")]
-    Overtaken {
-        /// The head.
+    /// Start of a job behind a queue head whose patience is over and whose gang could be placed,
+    /// but that has no head reservation.
+    #[error("{by} starts before the queue head {element}, whose patience is over")]
+    HeadPassed {
+        /// Queue head that was passed.
         element: ElementId,
-        /// What starts.
+        /// Element that starts before it.
         by: ElementId,
     },
-    /// An element with a claim starts elsewhere, claims again, or gives up what it was not
-    /// promised.
-    #[error("{0} does not start as it was promised")]
-    NotAsClaimed(ElementId),
-    /// An attempt that must not be made to go.
-    #[error("{0} must not be made to go: {1}")]
+    /// Element with a pending allocation that starts elsewhere, gets a second one, or gives up one
+    /// that it does not have.
+    #[error("{0} does not match its pending allocation")]
+    NotAsNominated(ElementId),
+    /// Attempt that must not be evicted.
+    #[error("{0} must not be evicted: {1}")]
     NotEvictable(AttemptId, &'static str),
-    /// A start that the world is not asked to carry out.
+    /// Start without an effect that orders it.
     #[error("{0} is started without an effect")]
     NoEffect(AttemptId),
-    /// The state disagrees with itself.
+    /// State that contradicts itself.
     #[error("state: {0}")]
     State(String),
 }

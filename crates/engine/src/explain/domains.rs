@@ -1,17 +1,17 @@
-//! What is missing in the domain that came closest: the numbers behind "not together". Counting
+//! Missing capacity in the domain that came closest: the numbers behind "not together". Counts
 //! only.
 
 use muster_model::reason::TopologyGap;
 use muster_model::{GpuMilli, NodeId, Topology, TopologyRule};
 
-use super::gap::{self, Count};
+use super::gap::{self, CountMode};
 use crate::plan::closest::closest;
 use crate::state::node::Node;
 use crate::state::pool::Pool;
 use crate::state::shape::{Eligible, Shape};
 use crate::state::topology::Scope;
 
-/// What is missing right now; `None` for a gang that nothing keeps in domains.
+/// Returns what is missing now; `None` for a gang without topology constraints.
 pub(crate) fn now(pool: &Pool, shape: &Shape, eligible: &Eligible) -> Option<TopologyGap> {
     let admits = |id: NodeId, node: &Node| {
         gap::is_in_service(node)
@@ -19,15 +19,15 @@ pub(crate) fn now(pool: &Pool, shape: &Shape, eligible: &Eligible) -> Option<Top
                 .as_ref()
                 .is_none_or(|eligible| eligible.get(id.0 as usize).copied() == Some(true))
     };
-    missing(pool, shape, Count::FreeNow, admits)
+    missing(pool, shape, CountMode::FreeNow, admits)
 }
 
-/// What would be missing on an idle cluster.
+/// Returns what would be missing on an idle cluster.
 pub(crate) fn when_idle(pool: &Pool, shape: &Shape) -> Option<TopologyGap> {
-    missing(pool, shape, Count::WhenIdle, |_, node| shape.admits(node))
+    missing(pool, shape, CountMode::WhenIdle, |_, node| shape.admits(node))
 }
 
-/// True when the domain that came closest is too small.
+/// True when the closest domain is too small.
 pub(crate) fn is_short(gap: &TopologyGap) -> bool {
     gap.tasks_placeable < gap.tasks_needed
 }
@@ -35,27 +35,30 @@ pub(crate) fn is_short(gap: &TopologyGap) -> bool {
 fn missing(
     pool: &Pool,
     shape: &Shape,
-    count: Count,
+    count: CountMode,
     admits: impl Fn(NodeId, &Node) -> bool,
 ) -> Option<TopologyGap> {
     let wish = shape.topology.as_ref()?;
-    let room = |id: NodeId, group: &_| match admits(id, pool.node(id)) {
-        true => gap::room_for(pool.node(id), group, count),
-        false => 0,
-    };
-    let needed: u64 = shape.groups.iter().map(|group| u64::from(group.tasks)).sum();
-    // 1. One domain for all.
-    let whole = Topology { segment: None, ..wish.clone() };
-    let mut found = closest(pool, &whole, &shape.groups, room);
-    let (mut level, mut segment_tasks) = match &wish.rule {
-        TopologyRule::Required(level) => (Some(level), None),
-        TopologyRule::Anywhere | TopologyRule::Preferred(_) | TopologyRule::Spread(_) => {
-            (None, None)
+    let room = |id: NodeId, group: &_| {
+        if admits(id, pool.node(id)) {
+            gap::group_tasks_on_node(pool.node(id), group, count)
+        } else {
+            0
         }
     };
-    // 2. Slices, where that is not what is missing.
+    let needed: u64 = shape.groups.iter().map(|group| u64::from(group.tasks)).sum();
+    // 1. One domain for the whole gang.
+    let whole = Topology { segment: None, ..wish.clone() };
+    let mut found = closest(pool, &whole, &shape.groups, room);
+    let mut level = match &wish.rule {
+        TopologyRule::Required(level) => Some(level),
+        TopologyRule::Anywhere | TopologyRule::Preferred(_) | TopologyRule::Spread(_) => None,
+    };
+    let mut segment_tasks = None;
+    // 2. Segments, if one domain would be large enough.
     if let Some(segment) = wish.segment.as_ref().filter(|_| found.tasks >= needed) {
-        (level, segment_tasks) = (Some(&segment.level), Some(segment.tasks));
+        level = Some(&segment.level);
+        segment_tasks = Some(segment.tasks);
         found = closest(pool, wish, &shape.groups, room);
     }
     let gpus = |count| {
@@ -73,7 +76,7 @@ fn missing(
         tasks_placeable: u32::try_from(found.tasks).unwrap_or(u32::MAX),
         gpus_needed: GpuMilli(u32::try_from(shape.milli()).unwrap_or(u32::MAX)),
         gpus_free: gpus(count),
-        gpus_total: gpus(Count::WhenIdle),
+        gpus_total: gpus(CountMode::WhenIdle),
     })
 }
 

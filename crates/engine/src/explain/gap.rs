@@ -1,4 +1,4 @@
-//! What is missing: the numbers behind "not enough is free". Counting only; it places nothing.
+//! Missing capacity: the numbers behind "not enough is free". Counts only; places nothing.
 
 use std::collections::BTreeMap;
 
@@ -12,24 +12,24 @@ use crate::state::pool::Pool;
 use crate::state::scalars::Scalars;
 use crate::state::shape::{Eligible, GroupNeed, Shape};
 
-/// Whether to count what is free now, or everything.
+/// Capacity to count: what is free now, or everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Count {
+pub(super) enum CountMode {
     FreeNow,
     WhenIdle,
 }
 
-/// Where and on what is counted, beside what the shape says.
+/// Restrictions beyond the shape.
 #[derive(Clone, Copy)]
-pub(crate) struct Terms<'a> {
+pub(crate) struct GapTerms<'a> {
     pub(crate) eligible: &'a Eligible,
     pub(crate) avoid: &'a [NodeId],
-    /// The most that quota admits of a model.
+    /// Maximum that quota admits, by model.
     pub(crate) caps: &'a [(ModelId, u64)],
 }
 
-/// What is missing right now.
-pub(crate) fn now(pool: &Pool, models: &Models, shape: &Shape, terms: Terms<'_>) -> CapacityGap {
+/// Returns what is missing now.
+pub(crate) fn now(pool: &Pool, models: &Models, shape: &Shape, terms: GapTerms<'_>) -> CapacityGap {
     let admits = |id: NodeId, node: &Node| {
         is_in_service(node)
             && terms
@@ -38,20 +38,21 @@ pub(crate) fn now(pool: &Pool, models: &Models, shape: &Shape, terms: Terms<'_>)
                 .is_none_or(|eligible| eligible.get(id.0 as usize) == Some(&true))
             && !terms.avoid.contains(&id)
     };
-    gap(pool, models, shape, Count::FreeNow, terms.caps, admits)
+    gap(pool, models, shape, CountMode::FreeNow, terms.caps, admits)
 }
 
-/// Up and not drained. What a window of others keeps just now is there, and not free.
+/// True when the node is up and not drained. A node that is reserved for other jobs now is in
+/// service, but not free.
 pub(super) fn is_in_service(node: &Node) -> bool {
-    node.up && !node.walls.is_drained
+    node.up && !node.availability.is_drained
 }
 
-/// What would be missing on an idle cluster.
+/// Returns what would be missing on an idle cluster.
 pub(crate) fn when_idle(pool: &Pool, models: &Models, shape: &Shape) -> CapacityGap {
-    gap(pool, models, shape, Count::WhenIdle, &[], |_, node| shape.admits(node))
+    gap(pool, models, shape, CountMode::WhenIdle, &[], |_, node| shape.admits(node))
 }
 
-/// True when some group could not be placed beside the others, even if nothing were reserved.
+/// True when some group does not fit beside the others, even if nothing were reserved.
 pub(crate) fn is_short(gap: &CapacityGap) -> bool {
     gap.tasks_placeable < gap.tasks_needed
 }
@@ -60,16 +61,16 @@ fn gap(
     pool: &Pool,
     models: &Models,
     shape: &Shape,
-    count: Count,
+    count: CountMode,
     caps: &[(ModelId, u64)],
     admits: impl Fn(NodeId, &Node) -> bool,
 ) -> CapacityGap {
     let all = (0u32..).map(NodeId).zip(pool.nodes());
     let nodes: Vec<&Node> =
         all.filter(|(id, node)| admits(*id, node)).map(|(_, node)| node).collect();
-    // 1. Which group it is that does not fit: alone, or else beside the others.
-    let need = |at: &u16| Need { group: &shape.groups[usize::from(*at)], caps };
-    let placeable = |need: &Need<'_>| need.fits(&nodes, count, Rooms::ALL);
+    // 1. Find the group that does not fit, alone or beside the others.
+    let need = |at: &u16| GroupDemand { group: &shape.groups[usize::from(*at)], caps };
+    let placeable = |need: &GroupDemand<'_>| need.fits(&nodes, count, ResourceMask::ALL);
     let alone =
         shape.order.iter().find(|at| placeable(&need(at)) < u64::from(need(at).group.tasks));
     let crowd = match alone {
@@ -79,7 +80,7 @@ fn gap(
     let at = alone.copied().or(crowd.as_ref().map(|crowd| crowd.group)).unwrap_or(shape.order[0]);
     let need = need(&at);
     let group = need.group;
-    // 2. What is missing for it.
+    // 2. Count what is missing for it.
     let placeable = crowd.as_ref().map_or_else(|| placeable(&need), |crowd| crowd.placed);
     let beside = crowd.iter().flat_map(|crowd| &crowd.beside);
     let gpus = |count| milli(need.free(&nodes, count));
@@ -92,23 +93,25 @@ fn gap(
         gpus_per_task: GpuMilli(group.milli() as u32),
         models: need.models(pool).into_iter().map(|model| models.name(model).clone()).collect(),
         gpus_free: gpus(count),
-        gpus_total: gpus(Count::WhenIdle),
+        gpus_total: gpus(CountMode::WhenIdle),
         nodes_eligible: nodes.len() as u32,
-        nodes_fitting: nodes.iter().filter(|node| room(node, &need, count, Rooms::ALL) > 0).count()
-            as u32,
+        nodes_fitting: nodes
+            .iter()
+            .filter(|node| tasks_on_node(node, &need, count, ResourceMask::ALL) > 0)
+            .count() as u32,
         limiting: limiting(&nodes, &need, count),
     }
 }
 
-/// A group, and what quota leaves it.
+/// Group, and the quota that is left for it.
 #[derive(Clone, Copy)]
-pub(super) struct Need<'a> {
+pub(super) struct GroupDemand<'a> {
     pub(super) group: &'a GroupNeed,
     pub(super) caps: &'a [(ModelId, u64)],
 }
 
-impl Need<'_> {
-    /// True when it takes this model, and quota admits any of it.
+impl GroupDemand<'_> {
+    /// True when it accepts the model and quota admits at least one task on it.
     pub(super) fn accepts(&self, model: ModelId) -> bool {
         self.group.accepts(model) && self.cap(model).is_none_or(|cap| cap >= self.group.milli())
     }
@@ -117,7 +120,7 @@ impl Need<'_> {
         self.caps.iter().find(|(known, _)| *known == model).map(|(_, cap)| *cap)
     }
 
-    /// Models that it takes; empty is any.
+    /// Returns the accepted models; empty for any.
     fn models(&self, pool: &Pool) -> Vec<ModelId> {
         let refused = pool.models().any(|model| self.group.accepts(model) && !self.accepts(model));
         match &self.group.models {
@@ -128,8 +131,9 @@ impl Need<'_> {
         }
     }
 
-    /// Thousandths of accepted models on the nodes; of what is free, as much as quota admits.
-    fn free(&self, nodes: &[&Node], count: Count) -> u64 {
+    /// Returns the thousandths of accepted models on the nodes; of free ones, at most what quota
+    /// admits.
+    fn free(&self, nodes: &[&Node], count: CountMode) -> u64 {
         let mut by_model: BTreeMap<ModelId, u64> = BTreeMap::new();
         for node in nodes {
             for (model, devices) in node.models.iter().filter(|(model, _)| self.accepts(*model)) {
@@ -137,19 +141,20 @@ impl Need<'_> {
                 *by_model.entry(*model).or_default() += free.sum::<u64>();
             }
         }
-        let cap = |model| if count == Count::FreeNow { self.cap(model) } else { None };
+        let cap = |model| if count == CountMode::FreeNow { self.cap(model) } else { None };
         by_model.into_iter().map(|(model, free)| cap(model).map_or(free, |cap| free.min(cap))).sum()
     }
 
-    /// How many tasks the nodes have room for, within what quota admits.
-    fn fits(&self, nodes: &[&Node], count: Count, rooms: Rooms) -> u64 {
+    /// Returns how many tasks fit on the nodes, within quota.
+    fn fits(&self, nodes: &[&Node], count: CountMode, rooms: ResourceMask) -> u64 {
         let sum = |of: &dyn Fn(&Node) -> u64| {
             nodes.iter().map(|node| of(node)).fold(0, u64::saturating_add)
         };
-        let all = sum(&|node| room(node, self, count, rooms));
-        // What is free of a model beyond its cap is of no use.
+        let all = sum(&|node| tasks_on_node(node, self, count, rooms));
+        // Free devices of a model beyond its quota do not help.
         let beyond = |(model, cap): &(ModelId, u64)| {
-            let free = sum(&|node| room_on(node, self, count, rooms, |other| other == *model));
+            let free =
+                sum(&|node| tasks_on_models(node, self, count, rooms, |other| other == *model));
             free.saturating_sub(cap.checked_div(self.group.milli()).unwrap_or(u64::MAX))
         };
         let capped = self.caps.iter().filter(|(model, _)| rooms.gpus && self.accepts(*model));
@@ -161,13 +166,13 @@ fn milli(sum: u64) -> GpuMilli {
     GpuMilli(u32::try_from(sum).unwrap_or(u32::MAX))
 }
 
-/// How many tasks of a group a node has room for.
-pub(super) fn room_for(node: &Node, group: &GroupNeed, count: Count) -> u64 {
-    room(node, &Need { group, caps: &[] }, count, Rooms::ALL)
+/// Returns how many tasks of a group fit on a node.
+pub(super) fn group_tasks_on_node(node: &Node, group: &GroupNeed, count: CountMode) -> u64 {
+    tasks_on_node(node, &GroupDemand { group, caps: &[] }, count, ResourceMask::ALL)
 }
 
-/// Thousandths of models that some group accepts on a node.
-pub(super) fn milli_for(node: &Node, shape: &Shape, count: Count) -> u64 {
+/// Returns the thousandths on a node of models that some group accepts.
+pub(super) fn milli_for(node: &Node, shape: &Shape, count: CountMode) -> u64 {
     let accepts =
         |model| shape.groups.iter().any(|group| group.wants_gpu() && group.accepts(model));
     let devices = node
@@ -178,20 +183,20 @@ pub(super) fn milli_for(node: &Node, shape: &Shape, count: Count) -> u64 {
     devices.map(|device| free_milli(node, device, count)).sum()
 }
 
-pub(super) fn free_milli(node: &Node, device: usize, count: Count) -> u64 {
+pub(super) fn free_milli(node: &Node, device: usize, count: CountMode) -> u64 {
     match count {
-        _ if node.walls.outside.contains(device) => 0,
-        Count::WhenIdle => u64::from(WHOLE),
-        Count::FreeNow if node.usable.contains(device) => {
+        _ if node.availability.outside.contains(device) => 0,
+        CountMode::WhenIdle => u64::from(WHOLE),
+        CountMode::FreeNow if node.usable.contains(device) => {
             u64::from(WHOLE.saturating_sub(node.held_of(device)))
         }
-        Count::FreeNow => 0,
+        CountMode::FreeNow => 0,
     }
 }
 
-/// Which resources to look at.
+/// Resources to take into account.
 #[derive(Clone, Copy)]
-struct Rooms {
+struct ResourceMask {
     gpus: bool,
     blocks: bool,
     cpus: bool,
@@ -199,43 +204,49 @@ struct Rooms {
     extras: bool,
 }
 
-impl Rooms {
-    const ALL: Rooms = Rooms { gpus: true, blocks: true, cpus: true, memory: true, extras: true };
-    const NONE: Rooms =
-        Rooms { gpus: false, blocks: false, cpus: false, memory: false, extras: false };
+impl ResourceMask {
+    const ALL: ResourceMask =
+        ResourceMask { gpus: true, blocks: true, cpus: true, memory: true, extras: true };
+    const NONE: ResourceMask =
+        ResourceMask { gpus: false, blocks: false, cpus: false, memory: false, extras: false };
 }
 
-/// How many tasks of a group a node has room for.
-fn room(node: &Node, need: &Need<'_>, count: Count, rooms: Rooms) -> u64 {
-    room_on(node, need, count, rooms, |_| true)
-}
-
-/// The same, on some of the models that it takes.
-fn room_on(
+/// Returns how many tasks of a group fit on a node.
+fn tasks_on_node(
     node: &Node,
-    need: &Need<'_>,
-    count: Count,
-    rooms: Rooms,
+    need: &GroupDemand<'_>,
+    count: CountMode,
+    rooms: ResourceMask,
+) -> u64 {
+    tasks_on_models(node, need, count, rooms, |_| true)
+}
+
+/// Returns how many fit on some of the accepted models.
+fn tasks_on_models(
+    node: &Node,
+    need: &GroupDemand<'_>,
+    count: CountMode,
+    rooms: ResourceMask,
     is_meant: impl Fn(ModelId) -> bool,
 ) -> u64 {
-    if count == Count::FreeNow && !node.hosts() {
+    if count == CountMode::FreeNow && !node.accepts_work() {
         return 0;
     }
     let group = need.group;
     let accepted = node.models.iter().filter(|(model, _)| need.accepts(*model) && is_meant(*model));
     let free = match count {
-        Count::FreeNow => node.free(),
-        Count::WhenIdle => {
-            muster_model::DeviceSet::first(node.spec.devices.len()).minus(node.walls.outside)
+        CountMode::FreeNow => node.free(),
+        CountMode::WhenIdle => {
+            muster_model::DeviceSet::first(node.spec.devices.len()).minus(node.availability.outside)
         }
     };
     let held = |device| match count {
-        Count::FreeNow => node.held_of(device),
-        Count::WhenIdle => 0,
+        CountMode::FreeNow => node.held_of(device),
+        CountMode::WhenIdle => 0,
     };
     let may_use = |device: usize| match count {
-        Count::FreeNow => node.usable.contains(device),
-        Count::WhenIdle => !node.walls.outside.contains(device),
+        CountMode::FreeNow => node.usable.contains(device),
+        CountMode::WhenIdle => !node.availability.outside.contains(device),
     };
     let by_gpu = match (group.devices, group.share) {
         (0, 0) => u64::MAX,
@@ -250,8 +261,8 @@ fn room_on(
         }
     };
     let (limit, used) = match count {
-        Count::FreeNow => (&node.limit, node.used.clone()),
-        Count::WhenIdle => (&node.capacity, Scalars::default()),
+        CountMode::FreeNow => (&node.limit, node.used.clone()),
+        CountMode::WhenIdle => (&node.capacity, Scalars::default()),
     };
     let scalars = Scalars {
         cpus: if rooms.cpus { group.scalars.cpus } else { 0 },
@@ -266,19 +277,19 @@ fn room_on(
     }
 }
 
-/// The resource that runs out first: the first that alone keeps the group from fitting.
-fn limiting(nodes: &[&Node], need: &Need<'_>, count: Count) -> Limiting {
+/// Returns the limiting resource: the first that alone keeps the group from fitting.
+fn limiting(nodes: &[&Node], need: &GroupDemand<'_>, count: CountMode) -> Limiting {
     let group = need.group;
-    let short = |rooms: Rooms| need.fits(nodes, count, rooms) < u64::from(group.tasks);
+    let short = |rooms: ResourceMask| need.fits(nodes, count, rooms) < u64::from(group.tasks);
     let has_model =
         nodes.iter().any(|node| node.models.iter().any(|(model, _)| need.accepts(*model)));
     if nodes.is_empty() || group.wants_gpu() && !has_model {
         return Limiting::Constraint;
     }
-    if short(Rooms { gpus: true, ..Rooms::NONE }) {
+    if short(ResourceMask { gpus: true, ..ResourceMask::NONE }) {
         return Limiting::Gpus;
     }
-    if short(Rooms { gpus: true, blocks: true, ..Rooms::NONE }) {
+    if short(ResourceMask { gpus: true, blocks: true, ..ResourceMask::NONE }) {
         return Limiting::Nodes;
     }
     let cpus = Limiting::Cpus {
@@ -291,16 +302,16 @@ fn limiting(nodes: &[&Node], need: &Need<'_>, count: Count) -> Limiting {
         asked: Bytes(group.scalars.memory),
         free: Bytes(spare(nodes, need, count, |some| some.memory)),
     };
-    if short(Rooms { cpus: true, blocks: true, ..Rooms::NONE }) {
+    if short(ResourceMask { cpus: true, blocks: true, ..ResourceMask::NONE }) {
         return cpus;
     }
-    if short(Rooms { memory: true, blocks: true, ..Rooms::NONE }) {
+    if short(ResourceMask { memory: true, blocks: true, ..ResourceMask::NONE }) {
         return memory;
     }
-    if short(Rooms { extras: true, blocks: true, ..Rooms::NONE }) {
+    if short(ResourceMask { extras: true, blocks: true, ..ResourceMask::NONE }) {
         return Limiting::Extras;
     }
-    // Each resource alone would do; together they do not, on the nodes where they are.
+    // Each resource alone suffices; together they do not, on the nodes that have them.
     match (group.wants_gpu(), group.scalars.cpus > 0) {
         (_, true) => cpus,
         (true, false) => Limiting::Gpus,
@@ -308,15 +319,25 @@ fn limiting(nodes: &[&Node], need: &Need<'_>, count: Count) -> Limiting {
     }
 }
 
-/// The most that is left of a quantity, beside the tasks that fit, on a node that has the GPUs for
+/// Returns the most that is left of a quantity, beside the tasks that fit, on a node with GPUs for
 /// one more.
-fn spare(nodes: &[&Node], need: &Need<'_>, count: Count, of: fn(&Scalars) -> u64) -> u64 {
+fn spare(
+    nodes: &[&Node],
+    need: &GroupDemand<'_>,
+    count: CountMode,
+    of: fn(&Scalars) -> u64,
+) -> u64 {
     let left = |node: &&Node| {
-        let fit = room(node, need, count, Rooms::ALL);
-        let by_gpus = room(node, need, count, Rooms { gpus: true, blocks: true, ..Rooms::NONE });
+        let fit = tasks_on_node(node, need, count, ResourceMask::ALL);
+        let by_gpus = tasks_on_node(
+            node,
+            need,
+            count,
+            ResourceMask { gpus: true, blocks: true, ..ResourceMask::NONE },
+        );
         let free = match count {
-            Count::FreeNow => of(&node.limit).saturating_sub(of(&node.used)),
-            Count::WhenIdle => of(&node.capacity),
+            CountMode::FreeNow => of(&node.limit).saturating_sub(of(&node.used)),
+            CountMode::WhenIdle => of(&node.capacity),
         };
         (by_gpus > fit).then(|| free.saturating_sub(fit * of(&need.group.scalars)))
     };

@@ -1,17 +1,17 @@
-//! Who holds the GPUs that an element could use.
+//! Holders of GPUs that an element could use.
 
 use std::collections::BTreeMap;
 
-use muster_model::view::{Holder, HolderEnd, State as Word};
+use muster_model::view::{Holder, HolderEnd, JobState};
 use muster_model::{ElementId, GpuMilli, Span, Time};
 
 use crate::state::State;
 use crate::state::shape::Shape;
 
-/// At most this many are named.
-const MOST: usize = 10;
+/// Maximum number of holders that are named.
+const MAX_NAMED: usize = 10;
 
-/// Those who end soonest first.
+/// Returns the holders, earliest end first.
 pub(super) fn of(state: &State, now: Time, shape: &Shape) -> Vec<Holder> {
     let mut held: BTreeMap<(Time, ElementId), u64> = BTreeMap::new();
     for holding in state.pool.holdings() {
@@ -20,12 +20,12 @@ pub(super) fn of(state: &State, now: Time, shape: &Shape) -> Vec<Holder> {
             .iter()
             .filter(|task| {
                 let node = state.pool.node(task.node);
-                let mut devices = task.devices.minus(node.walls.outside).iter();
+                let mut devices = task.devices.minus(node.availability.outside).iter();
                 let model = devices.next().and_then(|device| node.model_of(device));
                 let is_wanted = |model| {
                     shape.groups.iter().any(|group| group.wants_gpu() && group.accepts(model))
                 };
-                node.hosts() && shape.admits(node) && model.is_some_and(is_wanted)
+                node.accepts_work() && shape.admits(node) && model.is_some_and(is_wanted)
             })
             .map(|task| u64::from(task.devices.len()) * u64::from(task.share.0))
             .sum();
@@ -35,14 +35,14 @@ pub(super) fn of(state: &State, now: Time, shape: &Shape) -> Vec<Holder> {
     }
     let spec = |id: ElementId| state.jobs.get(&id.job).map(|job| &*job.record.spec);
     let is_stopping =
-        |id| state.element_view(now, id).is_some_and(|element| element.state == Word::Stopping);
+        |id| state.element_view(now, id).is_some_and(|element| element.state == JobState::Stopping);
     let what_ends = |id| match spec(id) {
         _ if is_stopping(id) => HolderEnd::Stopping,
         Some(spec) if spec.grace > Span(0) => HolderEnd::Grace,
         _ => HolderEnd::TimeLimit,
     };
     held.into_iter()
-        .take(MOST)
+        .take(MAX_NAMED)
         .map(|((end, element), milli)| Holder {
             element,
             name: spec(element).map(|spec| spec.name.to_string()).unwrap_or_default(),

@@ -1,28 +1,28 @@
-//! Where an element is, and how good a place that is: worked out from its placement, the cluster
-//! and what is planned now, so that nothing more has to be kept than the placement. It must not
-//! guess what the alternatives were when it started.
+//! Placement of an element, and its quality: computed from the placement, the cluster and present
+//! plans, so that only the placement is stored. It must not guess which alternatives existed at the
+//! start.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_model::view::{
-    LevelUse, LevelWish, PlacedOn, PlacementView, PreemptedView, Waiter, device_indices,
+    LevelRequest, LevelUse, NextStart, PlacedOn, PlacementView, PreemptedView, device_indices,
 };
 use muster_model::{
     DeviceSet, ElementId, GpuMilli, NodeId, TaskPlacement, Time, Topology, TopologyRule,
 };
 
-use super::gap::{self, Count};
-use super::room;
+use super::gap::{self, CountMode};
+use super::preemption;
 use crate::state::State;
 use crate::state::job::{Job, Phase};
 use crate::state::pool::Pool;
 use crate::state::shape::Shape;
 use crate::state::topology::Scope;
 
-/// At most this many nodes, and domains of a level, are named.
-const MOST: usize = 16;
+/// Maximum number of nodes, and of domains of a level, that are named.
+const MAX_NAMED: usize = 16;
 
-/// What an element holds; `None` when it holds nothing.
+/// Returns the placement of an element; `None` if it holds nothing.
 pub(super) fn of(state: &State, id: ElementId) -> Option<PlacementView> {
     let job = state.jobs.get(&id.job)?;
     let element = job.record.elements.get(&job.record.ordinal_of(id.index)?)?;
@@ -38,7 +38,7 @@ pub(super) fn of(state: &State, id: ElementId) -> Option<PlacementView> {
     })
 }
 
-/// By name of the node.
+/// Returns the places by name of the node.
 fn places(pool: &Pool, placement: &[TaskPlacement]) -> Vec<PlacedOn> {
     let mut on: BTreeMap<u32, (DeviceSet, GpuMilli, u32)> = BTreeMap::new();
     for task in placement {
@@ -46,7 +46,7 @@ fn places(pool: &Pool, placement: &[TaskPlacement]) -> Vec<PlacedOn> {
         (*devices, *share) = (devices.or(task.devices), task.share);
         *tasks += 1;
     }
-    let named = on.into_iter().take(MOST);
+    let named = on.into_iter().take(MAX_NAMED);
     named
         .map(|(rank, (devices, share, tasks))| PlacedOn {
             node: pool.node(pool.at_rank(rank)).spec.name.clone(),
@@ -57,7 +57,7 @@ fn places(pool: &Pool, placement: &[TaskPlacement]) -> Vec<PlacedOn> {
         .collect()
 }
 
-/// What it spans, level by level, the nodes last.
+/// Returns the domains that it uses, level by level, the nodes last.
 fn levels(state: &State, job: &Job, placement: &[TaskPlacement]) -> Vec<LevelUse> {
     let pool = &state.pool;
     let shape = state.classes.shape(job.class);
@@ -67,7 +67,7 @@ fn levels(state: &State, job: &Job, placement: &[TaskPlacement]) -> Vec<LevelUse
             let node = pool.node(task.node);
             match node.domains.get(level) {
                 Some((id, _)) => (pool.domains.get(*id).name.to_string(), None),
-                // A node outside of any domain stands for itself.
+                // A node outside of any domain counts as its own domain.
                 None => (node.spec.name.to_string(), Some(task.node)),
             }
         };
@@ -78,7 +78,7 @@ fn levels(state: &State, job: &Job, placement: &[TaskPlacement]) -> Vec<LevelUse
         LevelUse {
             level: name.to_owned(),
             domains: used.len() as u32,
-            names: used.into_iter().map(|(name, _)| name).take(MOST).collect(),
+            names: used.into_iter().map(|(name, _)| name).take(MAX_NAMED).collect(),
             least: least(pool, shape, level, name),
             asked: asked(shape, name),
         }
@@ -86,22 +86,22 @@ fn levels(state: &State, job: &Job, placement: &[TaskPlacement]) -> Vec<LevelUse
     wide.chain([Topology::NODE]).enumerate().map(name_all).collect()
 }
 
-/// What the job said of a level.
-fn asked(shape: &Shape, level: &str) -> Option<LevelWish> {
+/// Returns what the job asks for at a level.
+fn asked(shape: &Shape, level: &str) -> Option<LevelRequest> {
     let wish = shape.topology.as_ref()?;
     match &wish.rule {
-        TopologyRule::Required(name) if **name == *level => Some(LevelWish::Required),
-        TopologyRule::Preferred(name) if **name == *level => Some(LevelWish::Preferred),
-        TopologyRule::Spread(name) if **name == *level => Some(LevelWish::Spread),
+        TopologyRule::Required(name) if **name == *level => Some(LevelRequest::Required),
+        TopologyRule::Preferred(name) if **name == *level => Some(LevelRequest::Preferred),
+        TopologyRule::Spread(name) if **name == *level => Some(LevelRequest::Spread),
         _ if wish.segment.as_ref().is_some_and(|segment| *segment.level == *level) => {
-            Some(LevelWish::Segments)
+            Some(LevelRequest::Segments)
         }
         _ => None,
     }
 }
 
-/// The fewest domains of a level that would host it if nothing ran; `None` where groups or slices
-/// make that a search.
+/// Returns the minimum number of domains of a level that could host it on an idle cluster; `None`
+/// if groups or segments would need a search.
 fn least(pool: &Pool, shape: &Shape, level: usize, name: &str) -> Option<u32> {
     let [group] = &shape.groups[..] else { return None };
     let segment = shape.topology.as_ref().and_then(|wish| wish.segment.as_ref());
@@ -111,10 +111,12 @@ fn least(pool: &Pool, shape: &Shape, level: usize, name: &str) -> Option<u32> {
     let slice = segment.map_or(1, |segment| u64::from(segment.tasks.max(1)));
     let mut scopes = pool.scopes_in(Scope::Cluster, level);
     if level < pool.domains.levels().len() {
-        scopes.extend(pool.loners().map(Scope::Node));
+        scopes.extend(pool.nodes_without_domain().map(Scope::Node));
     }
     let room = |id: NodeId| match pool.node(id) {
-        node if node.hosts() && shape.admits(node) => gap::room_for(node, group, Count::WhenIdle),
+        node if node.accepts_work() && shape.admits(node) => {
+            gap::group_tasks_on_node(node, group, CountMode::WhenIdle)
+        }
         _ => 0,
     };
     let sum = |scope| pool.nodes_in(scope).into_iter().map(room).fold(0, u64::saturating_add);
@@ -130,35 +132,35 @@ fn least(pool: &Pool, shape: &Shape, level: usize, name: &str) -> Option<u32> {
     (left == 0).then_some(count)
 }
 
-/// The first planned start on its nodes.
-fn next(state: &State, id: ElementId, placement: &[TaskPlacement]) -> Option<Waiter> {
+/// Returns the first planned start on its nodes.
+fn next(state: &State, id: ElementId, placement: &[TaskPlacement]) -> Option<NextStart> {
     let nodes: BTreeSet<NodeId> = placement.iter().map(|task| task.node).collect();
     let is_here = |tasks: &[TaskPlacement]| tasks.iter().any(|task| nodes.contains(&task.node));
     let others =
         state.reservations.iter().filter(|one| one.element != id && is_here(&one.placement));
     let first = others.min_by_key(|one| (one.start, one.element))?;
     let job = state.jobs.get(&first.element.job)?;
-    Some(Waiter {
+    Some(NextStart {
         element: first.element,
         name: job.record.spec.name.to_string(),
         start: first.start,
     })
 }
 
-/// Who made it go, the present attempt or the last one.
+/// Returns the preemption of the present or last attempt.
 pub(super) fn preempted(state: &State, now: Time, id: ElementId) -> Option<PreemptedView> {
     let record = &state.jobs.get(&id.job)?.record;
     let element = record.elements.get(&record.ordinal_of(id.index)?)?;
     let run = element.run.as_ref()?;
-    let leaving = run.leaving?;
-    let claimant = state.jobs.get(&leaving.by.job);
+    let eviction = run.eviction?;
+    let preemptor = state.jobs.get(&eviction.by.job);
     Some(PreemptedView {
-        by: leaving.by,
-        name: claimant.map(|job| job.record.spec.name.to_string()),
-        queue: claimant.map(|job| state.policy.leaf_name(job.record.leaf).clone()),
-        cause: leaving.cause,
-        at: leaving.at,
-        saves_until: room::saves_until(run).filter(|_| element.phase == Phase::Active),
+        by: eviction.by,
+        name: preemptor.map(|job| job.record.spec.name.to_string()),
+        queue: preemptor.map(|job| state.policy.leaf_name(job.record.leaf).clone()),
+        cause: eviction.cause,
+        at: eviction.at,
+        saves_until: preemption::saves_until(run).filter(|_| element.phase == Phase::Active),
         checkpoint: state.element_view(now, id).and_then(|view| view.checkpoint),
     })
 }

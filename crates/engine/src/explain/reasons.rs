@@ -1,28 +1,27 @@
-//! Why an element waits, in the order of the engine's checks: its own terms first (held, time,
-//! dependency, cap), then its queue's, then capacity. Works on the state as it stands after the
-//! last pass, without planning.
+//! Reasons why an element is pending, in the order of the engine's checks: its own terms (hold,
+//! begin time, dependencies, array limit), then its queue's limits, then capacity. Reads the state
+//! after the last pass, without planning.
 
 use muster_model::queue::Backfill;
 use muster_model::reason::{CapacityGap, TopologyGap};
 use muster_model::{ElementId, JobId, Protection, Reason, Reservation, Time};
-use muster_policy::Promise;
+use muster_policy::BudgetCharge;
 use rustc_hash::FxHashMap;
 
-use super::ahead::walls_ahead;
-use super::{domains, gap, kept};
-use crate::plan::ask::{Caps, picks};
-use crate::plan::terms::{self, Whose};
+use super::upcoming::upcoming_unavailability;
+use super::{domains, gap, head_reservation};
+use crate::plan::admission::{self, Requester};
+use crate::plan::request::{ModelCaps, model_choices};
 use crate::state::State;
-use crate::state::ends::End;
+use crate::state::ends::HoldingEnd;
 use crate::state::job::{Element, Job, Phase};
 use crate::state::shape::ClassId;
 
-/// What is missing by class and what quota leaves of each model: worked out once per reading of
-/// many jobs.
-pub(crate) type Gaps = FxHashMap<(ClassId, Caps), (CapacityGap, Option<TopologyGap>)>;
+/// Missing capacity by class and remaining quota, computed once for a list of many jobs.
+pub(crate) type GapCache = FxHashMap<(ClassId, ModelCaps), (CapacityGap, Option<TopologyGap>)>;
 
 impl State {
-    /// What lies in the element's own terms.
+    /// Returns the reasons that lie in the element's own terms.
     pub(crate) fn own_reasons(&self, now: Time, job: &Job, ordinal: u32) -> Vec<Reason> {
         let record = &job.record;
         let mut reasons = Vec::new();
@@ -48,62 +47,51 @@ impl State {
         for dependency in &record.waits_for {
             reasons.push(Reason::Dependency { on: dependency.job, kind: dependency.kind });
         }
-        if let Some(reason) = self.making_room(now, record.elements.get(&ordinal).map(Box::as_ref))
+        if let Some(reason) =
+            self.preemption_reason(now, record.elements.get(&ordinal).map(Box::as_ref))
         {
             reasons.push(reason);
             return reasons;
         }
-        if let Some(window) = record.spec.constraint.window.clone() {
-            match self.opens(job, now) {
-                Time::NEVER => reasons.push(Reason::WindowOver { window }),
-                begins if begins > now => reasons.push(Reason::WindowNotOpen { window, begins }),
+        if let Some(reservation) = record.spec.constraint.advance_reservation.clone() {
+            match self.reservation_start(job, now) {
+                Time::NEVER => reasons
+                    .push(Reason::AdvanceReservationOver { advance_reservation: reservation }),
+                begins if begins > now => reasons.push(Reason::AdvanceReservationNotActive {
+                    advance_reservation: reservation,
+                    begins,
+                }),
                 _ => {}
             }
         }
-        if record.cap_room() == 0 {
+        if record.cap_remaining() == 0 {
             let cap = record.spec.array.as_ref().and_then(|array| array.max_running).unwrap_or(0);
             reasons.push(Reason::ArrayCap { running: record.active, cap });
         }
         reasons
     }
 
-    /// What lies outside the element: limits and quota, then capacity, then what others have
-    /// reserved.
+    /// Returns the reason outside the element: limits and quota, then capacity, then reservations
+    /// of other elements.
     pub(crate) fn outer_reason(
         &self,
         now: Time,
         id: JobId,
         job: &Job,
         ordinal: u32,
-        gaps: &mut Gaps,
+        gaps: &mut GapCache,
     ) -> Option<Reason> {
-        let shape = self.classes.shape(job.class);
         let caps = match self.caps(now, job) {
             Ok(caps) => caps,
             Err(reason) => return Some(reason),
         };
-        let missing = |caps: &Caps| {
-            let inside = shape.window.as_ref().map(|window| self.pool.inside(window));
-            let pool = inside.as_ref().unwrap_or(&self.pool);
-            let eligible = &shape.eligible(pool);
-            let terms = gap::Terms { eligible, avoid: &[], caps };
-            let gap = gap::now(pool, self.policy.models(), shape, terms);
-            (gap, domains::now(pool, shape, eligible))
-        };
         if let Some((model, _)) = caps.first()
-            && gap::is_short(
-                &gaps.entry((job.class, caps.clone())).or_insert_with(|| missing(&caps)).0,
-            )
-            && !gap::is_short(
-                &gaps.entry((job.class, Caps::new())).or_insert_with(|| missing(&Caps::new())).0,
-            )
+            && self.is_short_by_quota(job, &caps, gaps)
         {
-            // What it lacks is free, and quota keeps it from that.
-            let all = [(*model, shape.milli())];
-            return whose(job).judge(&self.policy, &all, job.record.duration()).err();
+            let all = [(*model, self.classes.shape(job.class).milli())];
+            return requester(job).judge(&self.policy, &all, job.record.duration()).err();
         }
-        let (gap, together) =
-            gaps.entry((job.class, caps.clone())).or_insert_with(|| missing(&caps));
+        let (gap, together) = self.missing(job, &caps, gaps);
         if gap::is_short(gap) {
             return Some(Reason::Capacity(Box::new(gap.clone())));
         }
@@ -111,16 +99,58 @@ impl State {
             return Some(Reason::Topology(together.clone()));
         }
         let element = ElementId { job: id, index: job.record.index_of(ordinal) };
-        if let Some(keep) = self.keeps.iter().find(|keep| keep.element != element) {
-            return Some(kept::reason(self, keep, now));
+        self.reserved_reason(now, job, element, gap)
+    }
+
+    /// True when the missing capacity is free, but quota keeps the element from it.
+    fn is_short_by_quota(&self, job: &Job, caps: &ModelCaps, gaps: &mut GapCache) -> bool {
+        gap::is_short(&self.missing(job, caps, gaps).0)
+            && !gap::is_short(&self.missing(job, &ModelCaps::new(), gaps).0)
+    }
+
+    /// Returns what is missing for the class of a job within the remaining quota.
+    fn missing<'g>(
+        &self,
+        job: &Job,
+        caps: &ModelCaps,
+        gaps: &'g mut GapCache,
+    ) -> &'g (CapacityGap, Option<TopologyGap>) {
+        gaps.entry((job.class, caps.clone())).or_insert_with(|| {
+            let shape = self.classes.shape(job.class);
+            let inside =
+                shape.reservation.as_ref().map(|reservation| self.pool.copy_inside(reservation));
+            let pool = inside.as_ref().unwrap_or(&self.pool);
+            let eligible = &shape.eligible(pool);
+            let terms = gap::GapTerms { eligible, avoid: &[], caps };
+            let gap = gap::now(pool, self.policy.models(), shape, terms);
+            (gap, domains::now(pool, shape, eligible))
+        })
+    }
+
+    /// Returns the reservation that keeps available capacity from the element.
+    fn reserved_reason(
+        &self,
+        now: Time,
+        job: &Job,
+        element: ElementId,
+        gap: &CapacityGap,
+    ) -> Option<Reason> {
+        let shape = self.classes.shape(job.class);
+        if let Some(reserved) =
+            self.head_reservations.iter().find(|reserved| reserved.element != element)
+        {
+            return Some(head_reservation::reason(self, reserved, now));
         }
         let is_beside = |one: &&Reservation| {
-            let of = self.jobs.get(&one.element.job).map(|job| &job.record.spec.constraint.window);
-            one.element != element && of == Some(&shape.window)
+            let of = self
+                .jobs
+                .get(&one.element.job)
+                .map(|job| &job.record.spec.constraint.advance_reservation);
+            one.element != element && of == Some(&shape.reservation)
         };
         let other = self.reservations.iter().find(is_beside);
         if other.is_none()
-            && let Some(reason) = self.wall_reason(now, job)
+            && let Some(reason) = self.unavailability_reason(now, job)
         {
             return Some(reason);
         }
@@ -136,48 +166,49 @@ impl State {
                 start: other.start,
                 fits_if_shorter_than: None,
             }),
-            // Everything is there; the next pass starts it, unless its groups get in each other's
-            // way.
+            // Everything is available; the next pass starts it, unless its groups exclude each
+            // other.
             None => None,
         }
     }
 
-    /// Who still goes for what an element was promised, and until when.
-    fn making_room(&self, now: Time, element: Option<&Element>) -> Option<Reason> {
-        let claim = element?.claim.as_deref()?;
+    /// Returns how many jobs are being evicted for its pending allocation, and until when.
+    fn preemption_reason(&self, now: Time, element: Option<&Element>) -> Option<Reason> {
+        let allocation = element?.pending_allocation.as_deref()?;
         let ends: Vec<Time> = self
-            .leaving_for(claim)
+            .evictions_for(allocation)
             .filter_map(|(_, element)| element.run.as_ref())
-            .map(|run| End::from(run.end).at(now))
+            .map(|run| HoldingEnd::from(run.end).at(now))
             .collect();
         let by = ends.iter().max().copied().unwrap_or(now);
-        Some(Reason::MakingRoom { evicting: ends.len() as u32, by })
+        Some(Reason::Preempting { evicting: ends.len() as u32, by })
     }
 
-    /// The first drain, or window of others, that begins before it would have ended, on a node that
-    /// it may use; or the end of its own window.
-    fn wall_reason(&self, now: Time, job: &Job) -> Option<Reason> {
+    /// Returns the first drain or reservation of others that begins before the element would end,
+    /// on nodes that it may use, or the end of its own reservation.
+    fn unavailability_reason(&self, now: Time, job: &Job) -> Option<Reason> {
         let shape = self.classes.shape(job.class);
         let until = job.record.duration().map_or(Time::NEVER, |span| now + span);
-        walls_ahead(&self.pool, shape, now)
+        upcoming_unavailability(&self.pool, shape, now)
             .into_iter()
             .find(|(from, _)| *from < until)
-            .map(|(from, wall)| wall.reason(&self.pool, from, None))
+            .map(|(from, cause)| cause.reason(&self.pool, from, None))
     }
 
-    /// What quota leaves of each model that it may use; the first refusal of its queue's limits,
-    /// budgets and quota when no model gets by.
-    fn caps(&self, now: Time, job: &Job) -> Result<Caps, Reason> {
+    /// Returns the remaining quota of each model that it may use, or the first refusal by limits,
+    /// budgets or quota of its queue if no model is left.
+    fn caps(&self, now: Time, job: &Job) -> Result<ModelCaps, Reason> {
         let shape = self.classes.shape(job.class);
-        let promise = Promise { from: now, length: job.record.duration() };
-        let picks = picks(&self.pool, shape, false);
-        let tries = terms::admitted(&self.policy, whose(job), shape, promise, &picks)?;
-        // The last try is the widest.
+        let charge = BudgetCharge { from: now, length: job.record.duration() };
+        let picks = model_choices(&self.pool, shape, false);
+        let tries =
+            admission::admitted_choices(&self.policy, requester(job), shape, charge, &picks)?;
+        // The last choice is the least restricted.
         Ok(tries.last().map(|widest| widest.caps.clone()).unwrap_or_default())
     }
 }
 
-fn whose(job: &Job) -> Whose {
+fn requester(job: &Job) -> Requester {
     let owns = job.record.spec.protect != Protection::None;
-    Whose { leaf: job.record.leaf, user: job.user, owns }
+    Requester { leaf: job.record.leaf, user: job.user, own_quota_only: owns }
 }

@@ -1,4 +1,5 @@
-//! What a pass does with one entry: limits and quota, a place now, a place later.
+//! Handles one entry of a pass: checks limits and quota, then tries a start now, preemption, and a
+//! reservation.
 
 use std::sync::Arc;
 
@@ -6,105 +7,107 @@ use muster_model::queue::Backfill;
 use muster_model::{
     Decision, ElementId, JobId, NodeId, Protection, Reason, Span, TaskPlacement, Time,
 };
-use muster_policy::{LeafId, Promise, Slot, UserId};
+use muster_policy::{BudgetCharge, EntrySlot, LeafId, UserId};
 use smallvec::SmallVec;
 
-use super::ask::{Ask, Pick};
-use super::gauge::Reach;
-use super::lore::Memo;
-use super::reserve::{self, Wish};
+use super::admission::{self, AdmittedChoice, Requester};
+use super::cache::ClassCache;
+use super::capacity_bound::NodeFilter;
+use super::request::{ModelChoice, PlacementRequest};
+use super::reserve::{self, ReservationRequest};
 use super::score::Scoring;
-use super::search::EFFORT;
-use super::slate::Lane;
-use super::terms::{self, Admitted, Whose};
-use super::{Planned, Planner, Verdict, gang};
+use super::scratch::ReservationLane;
+use super::search::MAX_STEPS;
+use super::{EntryVerdict, Planner, PolicyChange, gang};
 use crate::state::State;
 use crate::state::attempt::{attempt_id, gpus_by_model};
-use crate::state::ends::End;
-use crate::state::entries::ENDLESS;
+use crate::state::ends::HoldingEnd;
+use crate::state::entries::UNLIMITED;
 use crate::state::job::{Element, Job};
-use crate::state::node::Window;
+use crate::state::node::Interval;
 use crate::state::pool::{HoldKey, Pool};
 use crate::state::shape::{ClassId, Eligible, Shape};
 use crate::state::topology::Scope;
 
-/// How much a round looks ahead for all its reservations together, in instants at which some node
-/// is looked at: about a tenth of a second. The first in order have theirs by then; 20 queues on
-/// 5,000 nodes never come to it.
-const LOOKS_AHEAD: usize = 500_000;
+/// Most lookahead steps of a round for all its reservations together: a step is one node inspected
+/// at one instant. About a tenth of a second. The first entries in order have their reservations by
+/// then; 20 queues on 5,000 nodes never reach it.
+const MAX_LOOKAHEAD: usize = 500_000;
 
-/// One element as the pass sees it.
+/// One pending element, with all that a pass needs to place it.
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate {
     pub(crate) job: JobId,
     pub(crate) element: ElementId,
-    /// Number of the attempt that a start would make.
+    /// Number of the attempt that a start would create.
     pub(crate) attempt: u32,
     pub(crate) leaf: LeafId,
     pub(crate) user: UserId,
     pub(crate) class: ClassId,
     pub(crate) priority: i32,
-    /// Where it may not be made to go once it runs, it starts on its queue's own quota only.
+    /// Protection from preemption. An element that cannot be preempted once it runs starts on its
+    /// queue's own quota only.
     pub(crate) protect: Protection,
     pub(crate) shape: Arc<Shape>,
     pub(crate) avoid: SmallVec<[NodeId; 1]>,
-    /// Where it ran last, by name.
-    pub(crate) home: SmallVec<[NodeId; 1]>,
-    /// Limit and grace; `None` is endless.
+    /// Nodes on which it ran last, by name.
+    pub(crate) last_nodes: SmallVec<[NodeId; 1]>,
+    /// Time limit and grace; `None` is unlimited.
     pub(crate) duration: Option<Span>,
 }
 
-/// For whom a place is looked for.
+/// Element to place, with the nodes that it avoids and prefers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seat<'a> {
+pub(crate) struct NodePreferences<'a> {
     pub(crate) element: ElementId,
     pub(crate) avoid: &'a [NodeId],
-    pub(crate) home: &'a [NodeId],
+    pub(crate) last_nodes: &'a [NodeId],
 }
 
 impl Candidate {
-    pub(crate) fn whose(&self) -> Whose {
-        Whose { leaf: self.leaf, user: self.user, owns: self.owns() }
+    pub(crate) fn requester(&self) -> Requester {
+        Requester { leaf: self.leaf, user: self.user, own_quota_only: self.own_quota_only() }
     }
 
-    /// It may not be made to go once it runs.
-    pub(crate) fn owns(&self) -> bool {
+    /// Returns true if it must not borrow, because it cannot be preempted once it runs.
+    pub(crate) fn own_quota_only(&self) -> bool {
         self.protect != Protection::None
     }
 
-    pub(crate) fn seat(&self) -> Seat<'_> {
-        Seat { element: self.element, avoid: &self.avoid, home: &self.home }
+    pub(crate) fn node_preferences(&self) -> NodePreferences<'_> {
+        NodePreferences { element: self.element, avoid: &self.avoid, last_nodes: &self.last_nodes }
     }
 }
 
 impl Planner<'_> {
-    /// The next element of a slot, unless there is none or the array's cap is reached.
-    pub(crate) fn candidate(&self, slot: Slot) -> Option<Candidate> {
+    /// Returns the next element of a slot; `None` if none is left or the array's cap is reached.
+    pub(crate) fn candidate(&self, slot: EntrySlot) -> Option<Candidate> {
         let owner = self.state.entries.owner(slot);
         let job = &self.state.jobs[&owner.job];
-        let (started, waiting) = (&self.state.slate.started, &self.state.slate.waiting);
-        let taken = started.of_slot(slot) + waiting.of_slot(slot);
+        let started = &self.state.scratch.started;
+        let waiting = &self.state.scratch.waiting;
+        let handled = started.of_slot(slot) + waiting.of_slot(slot);
         let record = &job.record;
-        let given_up = self.given_up.get(&owner.job).copied().unwrap_or(0);
+        let revoked = self.revoked.get(&owner.job).copied().unwrap_or(0);
         let more = started.of_job(owner.job) + waiting.of_job(owner.job);
-        if record.cap_room().saturating_add(given_up) <= more {
+        if record.cap_remaining().saturating_add(revoked) <= more {
             return None;
         }
         let ordinal = match owner.ordinal {
-            Some(ordinal) if taken == 0 => ordinal,
+            Some(ordinal) if handled == 0 => ordinal,
             Some(_) => return None,
-            None => record.nth_fresh(taken)?,
+            None => record.nth_unrecorded(handled)?,
         };
         Some(self.candidate_of(owner.job, job, ordinal))
     }
 
-    /// A job of which no more than so many elements may run.
-    pub(super) fn capped(&self, job: JobId) -> Option<JobId> {
+    /// Returns the job if it limits how many of its elements run at once.
+    pub(super) fn capped_job(&self, job: JobId) -> Option<JobId> {
         let array = self.state.jobs[&job].record.spec.array.as_ref()?;
         array.max_running.map(|_| job)
     }
 
-    /// An element as a pass sees it.
+    /// Returns the candidate for an element.
     pub(super) fn candidate_of(&self, id: JobId, job: &Job, ordinal: u32) -> Candidate {
         let record = &job.record;
         let known = record.elements.get(&ordinal);
@@ -120,13 +123,13 @@ impl Planner<'_> {
             protect: record.spec.protect_of(ordinal),
             shape: Arc::clone(self.state.classes.shape(job.class)),
             avoid: avoid.map(|known| known.avoid.clone()).unwrap_or_default(),
-            home: known.map(|known| self.home(known)).unwrap_or_default(),
+            last_nodes: known.map(|known| self.last_nodes(known)).unwrap_or_default(),
             duration: record.duration(),
         }
     }
 
-    /// Where an element ran last, by name.
-    fn home(&self, known: &Element) -> SmallVec<[NodeId; 1]> {
+    /// Returns the nodes on which an element ran last, by name.
+    fn last_nodes(&self, known: &Element) -> SmallVec<[NodeId; 1]> {
         let placement = known.run.as_ref().map(|run| &run.placement[..]).unwrap_or_default();
         let mut nodes: SmallVec<[NodeId; 1]> = placement.iter().map(|task| task.node).collect();
         nodes.sort_unstable_by_key(|id| self.state.pool.node(*id).rank);
@@ -134,17 +137,17 @@ impl Planner<'_> {
         nodes
     }
 
-    /// Decides about one entry: start, reserve, or pass it over.
-    pub(super) fn consider(&mut self, slot: Slot) -> Verdict {
-        let Some(candidate) = self.candidate(slot) else { return Verdict::Nothing };
+    /// Decides about one entry: start it, preempt for it, reserve for it, or leave it blocked.
+    pub(super) fn consider(&mut self, slot: EntrySlot) -> EntryVerdict {
+        let Some(candidate) = self.candidate(slot) else { return EntryVerdict::Exhausted };
         let candidate = &candidate;
-        let memo = self.memo(candidate.class).clone();
+        let cached = self.class_cache(candidate.class).clone();
         // 1. Limits, budgets and quota, for each model it could use.
-        let tries = match self.admitted(candidate, &memo.picks) {
-            Ok(tries) => tries,
+        let admitted = match self.admitted_choices(candidate, &cached.choices) {
+            Ok(admitted) => admitted,
             Err(reason) => {
-                // Others may go, so that it is admitted; whether that is enough depends on more
-                // than the terms.
+                // Preemption may make it admissible; whether that suffices depends on more than its
+                // limit class.
                 let depends_on_others = matches!(
                     reason,
                     Reason::Quota { .. }
@@ -153,65 +156,73 @@ impl Planner<'_> {
                         | Reason::RunningJobs { .. }
                         | Reason::GpusPerUser { .. }
                 );
-                let may_preempt =
-                    depends_on_others && self.has_rights(candidate.leaf, candidate.priority);
-                let is_put_off = self.fresh.is_put_off(candidate);
-                if may_preempt && !is_put_off && self.preempt(slot, candidate, &memo) {
-                    return Verdict::Started;
+                let may_preempt = depends_on_others
+                    && self.has_possible_victims(candidate.leaf, candidate.priority);
+                let is_deferred = self.pass_starts.is_deferred(candidate);
+                if may_preempt && !is_deferred && self.preempt(slot, candidate, &cached) {
+                    return EntryVerdict::Started;
                 }
-                // Nor does what one who must not borrow is refused say anything of others.
-                if !may_preempt && !candidate.owns() {
+                // A refusal of an element that must not borrow does not hold for the others of its
+                // class.
+                if !may_preempt && !candidate.own_quota_only() {
                     let key = self.limit_key(
                         candidate.leaf,
                         candidate.user,
                         candidate.duration,
-                        memo.terms,
+                        cached.limit_class,
                     );
-                    self.limited.refuse(key, &reason);
+                    self.limit_cache.insert(key, &reason);
                 }
-                return Verdict::Limited;
+                return EntryVerdict::Limited;
             }
         };
-        // 2. A place now.
-        let duration = candidate.duration.unwrap_or(ENDLESS);
-        let is_put_off = self.fresh.is_put_off(candidate);
-        if !self.is_hopeless(candidate.class, duration) && !self.is_full(candidate, &memo, &tries) {
-            if is_put_off && self.would_start(candidate, &memo, &tries) {
-                return Verdict::Blocked;
-            }
-            if !is_put_off && self.start(candidate, &memo, &tries) {
-                let capped = self.capped(candidate.job);
-                self.state.slate.started.count(slot, capped);
-                return Verdict::Started;
-            }
-            self.learn(candidate, &memo, &tries, duration);
-        }
-        // 3. A place that others leave.
-        if !is_put_off && self.preempt(slot, candidate, &memo) {
-            return Verdict::Started;
-        }
-        // 4. A place later, unless others move together for it.
-        if self.may_reserve(&self.lane(candidate.leaf, candidate.class))
-            && self.reserve(slot, candidate, &memo, &tries)
+        // 2. A placement now.
+        let duration = candidate.duration.unwrap_or(UNLIMITED);
+        let is_deferred = self.pass_starts.is_deferred(candidate);
+        if !self.is_infeasible(candidate.class, duration)
+            && !self.is_full(candidate, &cached, &admitted)
         {
-            return Verdict::Started;
+            if is_deferred && self.would_start(candidate, &cached, &admitted) {
+                return EntryVerdict::Blocked;
+            }
+            if !is_deferred && self.start(candidate, &cached, &admitted) {
+                let capped = self.capped_job(candidate.job);
+                self.state.scratch.started.count(slot, capped);
+                return EntryVerdict::Started;
+            }
+            self.note_infeasible(candidate, &cached, &admitted, duration);
         }
-        Verdict::Blocked
+        // 3. A placement after preemption.
+        if !is_deferred && self.preempt(slot, candidate, &cached) {
+            return EntryVerdict::Started;
+        }
+        // 4. A reservation, unless running jobs are moved together for it.
+        if self.may_reserve(&self.lane(candidate.leaf, candidate.class))
+            && self.reserve(slot, candidate, &cached, &admitted)
+        {
+            return EntryVerdict::Started;
+        }
+        EntryVerdict::Blocked
     }
 
-    /// Tries to start on scratch.
-    fn start(&mut self, candidate: &Candidate, memo: &Memo, tries: &[Admitted<'_>]) -> bool {
-        for one in tries {
-            let Some((key, placement)) = self.hold(
-                candidate.seat(),
+    /// Tries to start a candidate now, on scratch.
+    fn start(
+        &mut self,
+        candidate: &Candidate,
+        cached: &ClassCache,
+        admitted: &[AdmittedChoice<'_>],
+    ) -> bool {
+        for one in admitted {
+            let Some((key, placement)) = self.place_and_hold(
+                candidate.node_preferences(),
                 &candidate.shape,
                 one,
-                &memo.eligible,
+                &cached.eligible,
                 candidate.duration,
             ) else {
                 continue;
             };
-            let gpus = match &one.pick.exact {
+            let gpus = match &one.choice.exact {
                 Some(exact) => exact.clone(),
                 None => gpus_by_model(&self.state.pool, &placement),
             };
@@ -225,20 +236,27 @@ impl Planner<'_> {
                 Ok(())
             );
             self.state.policy.try_hold(candidate.leaf, candidate.user, &gpus);
-            let promise = self.promise(candidate.duration);
+            let charge = self.budget_charge(candidate.duration);
             let milli = candidate.shape.milli();
-            self.state.policy.try_promise(candidate.leaf, candidate.user, milli, promise);
-            let (leaf, user) = (candidate.leaf, candidate.user);
+            self.state.policy.try_charge(candidate.leaf, candidate.user, milli, charge);
+            let leaf = candidate.leaf;
+            let user = candidate.user;
             self.note_start(candidate, key, &gpus);
-            self.state.slate.planned.push(Planned::Came { leaf, user, gpus, milli, promise });
-            let id = attempt_id(candidate.element.job, candidate.element.index, candidate.attempt);
-            let window = &candidate.shape.window;
-            let ahead = self.state.pool.bookings().iter();
-            let mut ahead = ahead.filter(|one| {
-                !self.claimed.contains(&one.element) && !self.patience.keeps_for(one.element)
+            self.state.scratch.policy_changes.push(PolicyChange::Added {
+                leaf,
+                user,
+                gpus,
+                milli,
+                charge,
             });
-            let backfilled = ahead.any(|one| one.shape.window == *window);
-            self.sow(candidate, key);
+            let id = attempt_id(candidate.element.job, candidate.element.index, candidate.attempt);
+            let reservation = &candidate.shape.reservation;
+            let blocked = self.state.pool.bookings().iter();
+            let mut blocked = blocked.filter(|one| {
+                !self.nominated.contains(&one.element) && !self.head_reservations.has(one.element)
+            });
+            let backfilled = blocked.any(|one| one.shape.reservation == *reservation);
+            self.note_elastic_start(candidate, key);
             self.decisions.push(Decision::Start { id, placement, backfilled });
             return true;
         }
@@ -248,90 +266,98 @@ impl Planner<'_> {
     /// Places a gang from now on, on scratch.
     pub(crate) fn place(
         &mut self,
-        seat: Seat<'_>,
+        preferences: NodePreferences<'_>,
         shape: &Arc<Shape>,
-        one: &Admitted<'_>,
+        one: &AdmittedChoice<'_>,
         eligible: &Eligible,
         duration: Option<Span>,
     ) -> Option<Arc<[TaskPlacement]>> {
-        self.hold(seat, shape, one, eligible, duration).map(|(_, placement)| placement)
+        self.place_and_hold(preferences, shape, one, eligible, duration)
+            .map(|(_, placement)| placement)
     }
 
-    /// As [`Planner::place`]; answers by what its places are held, too.
-    pub(super) fn hold(
+    /// As [`Planner::place`]; also returns the key of its holding.
+    pub(super) fn place_and_hold(
         &mut self,
-        seat: Seat<'_>,
+        preferences: NodePreferences<'_>,
         shape: &Arc<Shape>,
-        one: &Admitted<'_>,
+        one: &AdmittedChoice<'_>,
         eligible: &Eligible,
         duration: Option<Span>,
     ) -> Option<(HoldKey, Arc<[TaskPlacement]>)> {
         let scoring = Scoring::new(self.state.policy.tree().placement, &self.state.mix);
-        let ask = Ask { scoring, ..ask(seat, shape, one, eligible, (self.now, duration)) };
-        let end = duration.map_or(End::Never, End::After);
-        gang::place(&mut self.state.pool, ask, seat.element, end, shape)
+        let request = PlacementRequest {
+            scoring,
+            ..placement_request(preferences, shape, one, eligible, (self.now, duration))
+        };
+        let end = duration.map_or(HoldingEnd::Never, HoldingEnd::After);
+        gang::place(&mut self.state.pool, request, preferences.element, end, shape)
     }
 
-    /// Is there a place for a gang from now on, by one of these tries? Nothing changes.
-    pub(super) fn has_place(
+    /// Returns true if a gang fits from now on by one of the choices. Changes nothing.
+    pub(super) fn has_placement(
         &mut self,
-        seat: Seat<'_>,
+        preferences: NodePreferences<'_>,
         shape: &Arc<Shape>,
-        tries: &[Admitted<'_>],
+        admitted: &[AdmittedChoice<'_>],
         eligible: &Eligible,
         duration: Option<Span>,
     ) -> bool {
         let now = self.now;
         let fits = |pool: &mut Pool, one| {
-            gang::fits(pool, &ask(seat, shape, one, eligible, (now, duration)))
+            gang::fits(pool, &placement_request(preferences, shape, one, eligible, (now, duration)))
         };
-        if let Some(fits) = tries.first().and_then(|one| fits(&mut self.state.pool, one)) {
+        if let Some(fits) = admitted.first().and_then(|one| fits(&mut self.state.pool, one)) {
             return fits;
         }
-        let checkpoint = self.state.pool.checkpoint();
-        let fits =
-            tries.iter().any(|one| self.place(seat, shape, one, eligible, duration).is_some());
-        self.state.pool.rollback(checkpoint);
+        let mark = self.state.pool.mark();
+        let fits = admitted
+            .iter()
+            .any(|one| self.place(preferences, shape, one, eligible, duration).is_some());
+        self.state.pool.rollback(mark);
         fits
     }
 
-    /// Books a place later. True when there is one now after all, since others are moved.
+    /// Reserves a future start. Returns true if the candidate starts now after all, because running
+    /// jobs are moved for it.
     fn reserve(
         &mut self,
-        slot: Slot,
+        slot: EntrySlot,
         candidate: &Candidate,
-        memo: &Memo,
-        tries: &[Admitted<'_>],
+        cached: &ClassCache,
+        admitted: &[AdmittedChoice<'_>],
     ) -> bool {
-        self.state.slate.heads.push(candidate.element);
+        self.state.scratch.heads.push(candidate.element);
         let lane = self.lane(candidate.leaf, candidate.class);
-        let later = self.state.slate.later.entry(lane.clone()).or_default();
-        later.looks += 1;
-        if later.undatable.contains(&candidate.class) {
+        let lane_state = self.state.scratch.lane_reservations.entry(lane.clone()).or_default();
+        lane_state.visited += 1;
+        if lane_state.unreservable.contains(&candidate.class) {
             return false;
         }
-        let wish = Wish {
+        let request = ReservationRequest {
             element: candidate.element,
             shape: &candidate.shape,
-            tries,
-            reach: Reach {
+            choices: admitted,
+            node_filter: NodeFilter {
                 shape: &candidate.shape,
-                eligible: &memo.eligible,
+                eligible: &cached.eligible,
                 avoid: &candidate.avoid,
             },
-            home: &candidate.home,
+            last_nodes: &candidate.last_nodes,
             duration: candidate.duration,
         };
-        let found = self.date(&wish, tries.len() == memo.picks.len());
+        let found = self.find_reservation(&request, admitted.len() == cached.choices.len());
         let starts = found.as_ref().map(|(start, ..)| *start);
-        if !self.fresh.is_put_off(candidate) && self.defragment(slot, candidate, memo, starts) {
+        if !self.pass_starts.is_deferred(candidate)
+            && self.defragment(slot, candidate, cached, starts)
+        {
             return true;
         }
         match found {
             Some((start, end, placement)) => {
-                let capped = self.capped(candidate.job);
-                self.state.slate.waiting.count(slot, capped);
-                self.state.slate.later.entry(lane).or_default().booked += 1;
+                let capped = self.capped_job(candidate.job);
+                self.state.scratch.waiting.count(slot, capped);
+                self.state.scratch.lane_reservations.entry(lane).or_default().booked += 1;
                 self.state.pool.book(
                     candidate.element,
                     (start, end),
@@ -341,86 +367,100 @@ impl Planner<'_> {
             }
             None => {
                 let is_head = {
-                    let later = self.state.slate.later.entry(lane.clone()).or_default();
-                    later.undatable.push(candidate.class);
-                    later.booked == 0 && !later.has_head
+                    let lane_state =
+                        self.state.scratch.lane_reservations.entry(lane.clone()).or_default();
+                    lane_state.unreservable.push(candidate.class);
+                    lane_state.booked == 0 && !lane_state.has_head
                 };
-                if is_head && self.wait_as_head(slot, candidate, memo) {
-                    self.state.slate.later.entry(lane).or_default().has_head = true;
+                if is_head && self.wait_as_head(slot, candidate, cached) {
+                    self.state.scratch.lane_reservations.entry(lane).or_default().has_head = true;
                 }
             }
         }
         false
     }
 
-    /// When it will fit: the same as in the pass before, if nothing has changed since.
-    fn date(&mut self, wish: &Wish<'_>, is_free: bool) -> Option<reserve::Slot> {
-        let is_free = is_free && wish.tries.iter().all(|one| one.caps.is_empty());
-        let whose = (wish.element, wish.duration, is_free && wish.reach.avoid.is_empty());
-        let State { lore, pool, slate, .. } = &mut *self.state;
-        let forecast = &mut slate.forecast;
-        if let Some((found, looks)) = lore.date(pool, whose) {
-            debug_assert_eq!(found, reserve::earliest(&mut forecast.clone(), pool, self.now, wish));
-            forecast.looks += looks;
+    /// Returns the earliest future start; the one of the pass before, if nothing has changed since.
+    fn find_reservation(
+        &mut self,
+        request: &ReservationRequest<'_>,
+        is_free: bool,
+    ) -> Option<reserve::FutureStart> {
+        let is_free = is_free && request.choices.iter().all(|one| one.caps.is_empty());
+        let key =
+            (request.element, request.duration, is_free && request.node_filter.avoid.is_empty());
+        let State { plan_cache, pool, scratch, .. } = &mut *self.state;
+        let forecast = &mut scratch.forecast;
+        if let Some((found, steps)) = plan_cache.reuse_reservation(pool, key) {
+            debug_assert_eq!(
+                found,
+                reserve::earliest(&mut forecast.clone(), pool, self.now, request)
+            );
+            forecast.steps += steps;
             return found;
         }
-        let before = forecast.looks;
-        let found = reserve::earliest(forecast, pool, self.now, wish);
-        lore.give_date(pool, whose, found.clone(), forecast.looks - before);
+        let before = forecast.steps;
+        let found = reserve::earliest(forecast, pool, self.now, request);
+        plan_cache.insert_reservation(pool, key, found.clone(), forecast.steps - before);
         found
     }
 
-    /// True while its lane has fewer blocked entries with a reservation than backfill protects.
-    /// What waits for a drained node or behind endless work cannot be dated, and does not use up
-    /// the protection of those behind it. With very many queues only the first in order are
-    /// protected: see [`LOOKS_AHEAD`].
-    pub(crate) fn may_reserve(&self, lane: &Lane) -> bool {
+    /// Returns true while its lane has fewer reservations than the backfill policy makes. An entry
+    /// that waits for a drained node or behind jobs without a time limit cannot get one, and does
+    /// not use up those of the entries behind it. With very many queues only the first entries in
+    /// order get reservations: see [`MAX_LOOKAHEAD`].
+    pub(crate) fn may_reserve(&self, lane: &ReservationLane) -> bool {
         let depth = match self.state.policy.tree().backfill {
             Backfill::None | Backfill::Easy => 1,
             Backfill::Conservative { depth } => depth,
         };
-        let slate = &self.state.slate;
-        let goes_on = slate.later.get(lane).is_none_or(|later| later.goes_on(depth));
-        goes_on && slate.forecast.looks < LOOKS_AHEAD
+        let scratch = &self.state.scratch;
+        let may_reserve_more = scratch
+            .lane_reservations
+            .get(lane)
+            .is_none_or(|lane_state| lane_state.may_reserve_more(depth));
+        may_reserve_more && scratch.forecast.steps < MAX_LOOKAHEAD
     }
 
-    /// What a start now would promise.
-    pub(super) fn promise(&self, duration: Option<Span>) -> Promise {
-        Promise { from: self.now, length: duration }
+    /// Returns the budget charge of a start now.
+    pub(super) fn budget_charge(&self, duration: Option<Span>) -> BudgetCharge {
+        BudgetCharge { from: self.now, length: duration }
     }
 
-    /// Tries that limits, budgets and quota admit; the first refusal when there is none.
-    pub(crate) fn admitted<'p>(
+    /// Returns the choices that limits, budgets and quota admit; the first refusal if there is
+    /// none.
+    pub(crate) fn admitted_choices<'p>(
         &self,
         candidate: &Candidate,
-        picks: &'p [Pick],
-    ) -> Result<SmallVec<[Admitted<'p>; 1]>, Reason> {
-        let whose = candidate.whose();
-        let promise = self.promise(candidate.duration);
-        terms::admitted(&self.state.policy, whose, &candidate.shape, promise, picks)
+        choices: &'p [ModelChoice],
+    ) -> Result<SmallVec<[AdmittedChoice<'p>; 1]>, Reason> {
+        let requester = candidate.requester();
+        let charge = self.budget_charge(candidate.duration);
+        let policy = &self.state.policy;
+        admission::admitted_choices(policy, requester, &candidate.shape, charge, choices)
     }
 }
 
-/// What is looked for, anywhere from now on.
-fn ask<'a>(
-    seat: Seat<'a>,
+/// Returns the request for a start now, anywhere in the cluster.
+fn placement_request<'a>(
+    preferences: NodePreferences<'a>,
     shape: &'a Shape,
-    one: &'a Admitted<'_>,
+    one: &'a AdmittedChoice<'_>,
     eligible: &'a Eligible,
     (now, duration): (Time, Option<Span>),
-) -> Ask<'a> {
+) -> PlacementRequest<'a> {
     let until = duration.map_or(Time::NEVER, |span| now + span);
-    Ask {
+    PlacementRequest {
         shape,
         scope: Scope::Cluster,
-        pick: one.pick,
+        choice: one.choice,
         caps: &one.caps,
         eligible,
-        avoid: seat.avoid,
-        home: seat.home,
-        window: Window { now, from: now, until },
-        freed: None,
-        effort: EFFORT,
+        avoid: preferences.avoid,
+        last_nodes: preferences.last_nodes,
+        interval: Interval { now, from: now, until },
+        released: None,
+        max_steps: MAX_STEPS,
         scoring: None,
     }
 }

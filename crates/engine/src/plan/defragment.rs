@@ -1,49 +1,49 @@
-//! Moving what runs together for a gang that only scattered GPUs keep waiting: enough are free, but
-//! not on whole nodes, or not in one domain. Others are told to save their progress and are
-//! promised, by the same plan, other places, on which they go on at once; the gang is promised what
-//! they leave. Off unless the queue file says otherwise.
+//! Defragmentation: moves running jobs together for a gang that only scattered GPUs keep pending:
+//! enough are free, but not on whole nodes, or not in one domain. The moved jobs save a checkpoint
+//! and are nominated, by the same plan, for other nodes, on which they restart at once; the gang is
+//! nominated for what they leave. Off unless the queue file enables it.
 //!
-//! **Who moves**: jobs that save checkpoints, run and are not protected, of any queue; node by
-//! node, the one first of which the least has to go, and no more of them than must. **Nobody goes
-//! back to a queue**: a move counts only where everybody has a place again, so each plan starts one
-//! that waited and stops none, and there are no loops. **It must pay**: in GPU time, the moves cost
-//! less than the gang would wait otherwise, and no more than what is left of the budget.
+//! **Victims**: running jobs of any queue that take checkpoints and are not protected; node by
+//! node, the cheapest first, and no more than needed. **No victim returns to its queue**: moves
+//! count only if every moved job has a new placement, so each plan starts one pending job and stops
+//! none, and there are no loops. **Cost**: in GPU time, the moves cost less than the gang would
+//! otherwise wait, and at most what is left of the budget for moves.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use muster_model::view::Unmoved;
-use muster_model::{ElementId, EvictionCause, Kind, TaskPlacement, Tier, Time};
-use muster_policy::{LeafId, PER_GPU_HOUR, PER_GPU_SEC, Slot};
+use muster_model::view::NotMovedReason;
+use muster_model::{ElementId, EvictionCause, TaskPlacement, Tier, Time, WorkloadKind};
+use muster_policy::{EntrySlot, LeafId, PER_GPU_HOUR, PER_GPU_SEC};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::Planner;
-use super::ask::Pick;
+use super::cache::ClassCache;
 use super::consider::Candidate;
-use super::elastic::size_of;
-use super::lore::Memo;
-use super::preempt::{Queue, Victim, Way};
+use super::elastic::elastic_tasks;
+use super::preempt::{EvictionPlan, Victim, VictimQueue};
+use super::request::ModelChoice;
 use crate::state::attempt::gpus_by_model;
-use crate::state::entries::ENDLESS;
+use crate::state::entries::UNLIMITED;
 use crate::state::shape::{ClassId, Shape};
 
-/// So many are found to have no other place before a candidate waits on.
-const MOST_STUCK: usize = 8;
+/// Most victims found to have no other placement before the search for a candidate ends.
+const MAX_UNPLACEABLE: usize = 8;
 
-/// What a pass knows of moves.
+/// Moves of one pass: their cost, and the candidates for which moving failed.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Moves {
-    /// What its own cost, in thousandths of GPUs times milliseconds.
+pub(super) struct PassMoves {
+    /// Cost of the moves of this pass, in thousandths of GPUs × milliseconds.
     spent: u64,
-    /// For whom nobody could be moved in this round, or only at a cost that is too much for who
-    /// starts at that instant otherwise.
-    pub(super) in_vain: FxHashMap<(LeafId, ClassId), Option<Time>>,
+    /// Candidates for which no job could be moved in this round (`None`), or only at too high a
+    /// cost for one that otherwise starts by this time.
+    pub(super) failed: FxHashMap<(LeafId, ClassId), Option<Time>>,
 }
 
-impl Moves {
-    fn is_in_vain(&self, kind: (LeafId, ClassId), starts: Option<Time>) -> bool {
-        let known = self.in_vain.get(&kind);
+impl PassMoves {
+    fn is_known_to_fail(&self, kind: (LeafId, ClassId), starts: Option<Time>) -> bool {
+        let known = self.failed.get(&kind);
         known.is_some_and(|known| {
             known.is_none_or(|known| starts.is_some_and(|starts| starts <= known))
         })
@@ -51,67 +51,74 @@ impl Moves {
 }
 
 impl Planner<'_> {
-    /// Moves others together for a candidate that would start at an instant otherwise, or nobody
-    /// knows when.
+    /// Moves running jobs together for a candidate. `starts` is its start without the move; `None`
+    /// if there is no reservation.
     pub(super) fn defragment(
         &mut self,
-        slot: Slot,
+        slot: EntrySlot,
         candidate: &Candidate,
-        memo: &Memo,
+        cached: &ClassCache,
         starts: Option<Time>,
     ) -> bool {
         let kind = (candidate.leaf, candidate.class);
         let is_off = self.state.policy.tree().defragment.is_none();
-        let is_last = Tier::of_order(candidate.priority) == Tier::Last;
-        if is_off || is_last || self.moves.is_in_vain(kind, starts) {
+        let is_opportunistic = Tier::of_order(candidate.priority) == Tier::Opportunistic;
+        if is_off || is_opportunistic || self.moves.is_known_to_fail(kind, starts) {
             return false;
         }
-        let mut is_dear = false;
-        for pick in memo.picks.iter() {
-            let Some(way) = self.moving(candidate, memo, pick) else { continue };
-            let cost = cost(&way);
-            match self.objection(candidate, &way, starts) {
+        let mut is_too_costly = false;
+        for choice in cached.choices.iter() {
+            let Some(eviction_plan) = self.find_moves(candidate, cached, choice) else { continue };
+            let cost = total_cost(&eviction_plan);
+            match self.move_refusal(candidate, &eviction_plan, starts) {
                 None => {
                     self.moves.spent = self.moves.spent.saturating_add(cost);
-                    self.make_room(slot, candidate, way);
+                    self.commit_eviction_plan(slot, candidate, eviction_plan);
                     return true;
                 }
-                Some(Unmoved::Spent { refills_at, .. }) => {
-                    refills_at.into_iter().for_each(|at| self.rights.wakes(at));
+                Some(NotMovedReason::BudgetSpent { refills_at, .. }) => {
+                    refills_at.into_iter().for_each(|at| self.eligibility.replan_at(at));
                 }
-                Some(Unmoved::Dear { .. }) => is_dear = true,
-                Some(Unmoved::Off) => {}
+                Some(NotMovedReason::TooCostly { .. }) => is_too_costly = true,
+                Some(NotMovedReason::Disabled) => {}
             }
         }
-        self.moves.in_vain.insert(kind, starts.filter(|_| is_dear));
+        self.moves.failed.insert(kind, starts.filter(|_| is_too_costly));
         false
     }
 
-    /// A way in which others are moved on the models of a try, and everybody runs again. Who would
-    /// find no place stays, and others are tried.
-    fn moving(&mut self, candidate: &Candidate, memo: &Memo, pick: &Pick) -> Option<Way> {
-        if !self.is_scattered(&candidate.shape, pick) {
+    /// Returns an eviction plan, on the models of a choice, in which every moved job has a new
+    /// placement. Victims without one stay, and others are tried.
+    fn find_moves(
+        &mut self,
+        candidate: &Candidate,
+        cached: &ClassCache,
+        choice: &ModelChoice,
+    ) -> Option<EvictionPlan> {
+        if !self.has_scattered_capacity(&candidate.shape, choice) {
             return None;
         }
-        let mut stuck = Vec::new();
-        while stuck.len() < MOST_STUCK {
-            let order = self.movers(pick, &stuck);
-            let mut way =
-                self.way((candidate, memo, pick), order, |room, order| room.gather(order))?;
-            match self.resettle(candidate, &mut way) {
-                None => return Some(way),
-                Some(element) => stuck.push(element),
+        let mut unplaceable = Vec::new();
+        while unplaceable.len() < MAX_UNPLACEABLE {
+            let order = self.movable_victims(choice, &unplaceable);
+            let mut eviction_plan =
+                self.find_eviction_plan((candidate, cached, choice), order, |search, order| {
+                    search.evict_all_by_node(order)
+                })?;
+            match self.place_victims(candidate, &mut eviction_plan) {
+                None => return Some(eviction_plan),
+                Some(element) => unplaceable.push(element),
             }
         }
         None
     }
 
-    /// Are there as many whole devices free as a gang needs, wherever they are?
-    fn is_scattered(&mut self, shape: &Shape, pick: &Pick) -> bool {
+    /// Returns true if as many whole devices are free as a gang needs, wherever they are.
+    fn has_scattered_capacity(&mut self, shape: &Shape, choice: &ModelChoice) -> bool {
         let devices =
             shape.groups.iter().map(|group| u64::from(group.tasks) * u64::from(group.devices));
         let asked: u64 = devices.sum();
-        let mut models: SmallVec<[_; 2]> = pick.models.iter().flatten().copied().collect();
+        let mut models: SmallVec<[_; 2]> = choice.models.iter().flatten().copied().collect();
         models.sort_unstable();
         models.dedup();
         let index = self.state.pool.index();
@@ -120,32 +127,36 @@ impl Planner<'_> {
         asked > 0 && sizes.map(|(free, nodes)| free * nodes).sum::<u64>() >= asked
     }
 
-    /// Who may be moved, of those on the models of a try; the cheapest first.
-    fn movers(&mut self, pick: &Pick, stuck: &[ElementId]) -> Queue {
+    /// Returns the running jobs on the models of a choice that may be moved, the cheapest first.
+    fn movable_victims(&mut self, choice: &ModelChoice, unplaceable: &[ElementId]) -> VictimQueue {
         let mut order = Vec::new();
-        let (state, now) = (&*self.state, self.now);
-        for ((leaf, priority), runners) in &state.runners {
+        let state = &*self.state;
+        let now = self.now;
+        for ((leaf, priority), attempts) in &state.preemptable {
             if state.policy.is_budgeted(*leaf) {
                 continue;
             }
             let of_queue = state.policy.protection(*leaf);
-            for (element, runner) in runners {
+            for (element, attempt) in attempts {
                 let record = &state.jobs[&element.job].record;
-                let saves = record.spec.checkpoint.is_some() && runner.unsaved_since.is_some();
-                let is_free = !record.held && record.spec.kind == Kind::Task;
-                let is_there = runner
+                let takes_checkpoints =
+                    record.spec.checkpoint.is_some() && attempt.unsaved_since.is_some();
+                let may_restart = !record.held && record.spec.kind == WorkloadKind::Task;
+                let is_on_models = attempt
                     .gpus
                     .iter()
-                    .any(|(model, _)| pick.models.iter().flatten().any(|one| one == model));
-                let stays = self.evicted.contains(&runner.key) || stuck.contains(element);
-                if !saves || !is_free || !is_there || stays {
+                    .any(|(model, _)| choice.models.iter().flatten().any(|one| one == model));
+                let is_excluded =
+                    self.evicted.contains(&attempt.key) || unplaceable.contains(element);
+                if !takes_checkpoints || !may_restart || !is_on_models || is_excluded {
                     continue;
                 }
-                let safe_until = runner.protect.max(of_queue).until(runner.held_from);
-                if self.rights.protects(now, safe_until) {
+                let safe_until = attempt.protect.max(of_queue).until(attempt.held_from);
+                if self.eligibility.is_protected(now, safe_until) {
                     continue;
                 }
-                let (cost, age) = (runner.cost_of_move(now), Reverse((runner.held_from, *element)));
+                let cost = attempt.cost_of_move(now);
+                let age = Reverse((attempt.held_from, *element));
                 order.push(Reverse((
                     (EvictionCause::Moved, *priority, cost, age, Reverse(0)),
                     *leaf,
@@ -155,96 +166,124 @@ impl Planner<'_> {
         order.into()
     }
 
-    /// Finds everybody who moves another place beside the candidate, the largest first. Answers who
-    /// finds none.
-    fn resettle(&mut self, candidate: &Candidate, way: &mut Way) -> Option<ElementId> {
-        let checkpoint = self.state.pool.checkpoint();
-        // 1. They go, and the candidate comes.
-        way.leavers.sort_by_key(|leaver| Reverse(leaver.victim.milli()));
-        let delay = way.delay();
-        for leaver in &way.leavers {
-            self.state.pool.park(leaver.victim.key);
-            leaver.victim.count(&mut self.state.policy, true);
+    /// Finds a new placement beside the candidate for every moved job, the largest first. Returns
+    /// the first element without one.
+    fn place_victims(
+        &mut self,
+        candidate: &Candidate,
+        eviction_plan: &mut EvictionPlan,
+    ) -> Option<ElementId> {
+        let mark = self.state.pool.mark();
+        // 1. Evict the victims and place the candidate.
+        eviction_plan.evicted.sort_by_key(|evicted| Reverse(evicted.victim.milli()));
+        let delay = eviction_plan.delay();
+        for evicted in &eviction_plan.evicted {
+            self.state.pool.park(evicted.victim.key);
+            evicted.victim.count_evicted(&mut self.state.policy, true);
         }
         let until = candidate.duration.map_or(Time::NEVER, |span| self.now + delay + span);
-        let outer = self.state.pool.look_inside(candidate.shape.window.as_ref());
-        let comes = self.take_promised(candidate.element, &way.placement, &candidate.shape, until);
-        debug_assert!(comes, "the way was found so");
-        self.state.pool.look(outer);
-        let gpus = gpus_by_model(&self.state.pool, &way.placement);
+        let outer = self.state.pool.view_inside(candidate.shape.reservation.as_ref());
+        let is_placed =
+            self.hold_exactly(candidate.element, &eviction_plan.placement, &candidate.shape, until);
+        debug_assert!(is_placed, "the plan was found with this placement");
+        self.state.pool.set_view(outer);
+        let gpus = gpus_by_model(&self.state.pool, &eviction_plan.placement);
         self.state.policy.try_hold(candidate.leaf, candidate.user, &gpus);
-        // 2. One after the other has a place again.
-        let (mut back, mut stuck) = (Vec::new(), None);
-        for leaver in &mut way.leavers {
-            let victim = &leaver.victim;
-            let Some(placement) = self.new_place(victim) else {
-                stuck = Some(victim.id.element);
+        // 2. Place the victims one after the other.
+        let mut placed = Vec::new();
+        let mut unplaceable = None;
+        for evicted in &mut eviction_plan.evicted {
+            let victim = &evicted.victim;
+            let Some(placement) = self.new_placement(victim) else {
+                unplaceable = Some(victim.id.element);
                 break;
             };
             let gpus = gpus_by_model(&self.state.pool, &placement);
             self.state.policy.try_hold(victim.leaf, victim.user, &gpus);
-            back.push((victim.leaf, victim.user, gpus));
-            leaver.keeps = Some(placement);
+            placed.push((victim.leaf, victim.user, gpus));
+            evicted.restart_placement = Some(placement);
         }
-        // 3. Everything is put back; the decision is made with what was found.
-        back.iter().for_each(|(leaf, user, gpus)| self.state.policy.undo_hold(*leaf, *user, gpus));
+        // 3. Undo everything; the decision is made from what was found.
+        placed
+            .iter()
+            .for_each(|(leaf, user, gpus)| self.state.policy.undo_hold(*leaf, *user, gpus));
         self.state.policy.undo_hold(candidate.leaf, candidate.user, &gpus);
-        way.leavers.iter().for_each(|leaver| leaver.victim.count(&mut self.state.policy, false));
-        self.state.pool.rollback(checkpoint);
-        stuck
+        eviction_plan
+            .evicted
+            .iter()
+            .for_each(|evicted| evicted.victim.count_evicted(&mut self.state.policy, false));
+        self.state.pool.rollback(mark);
+        unplaceable
     }
 
-    /// Where somebody goes on, as large as it is, within its limits and quota.
-    fn new_place(&mut self, victim: &Victim) -> Option<Arc<[TaskPlacement]>> {
+    /// Returns a placement on which a victim restarts in its present size, within its limits and
+    /// quota.
+    fn new_placement(&mut self, victim: &Victim) -> Option<Arc<[TaskPlacement]>> {
         let ElementId { job: id, index } = victim.id.element;
         let job = &self.state.jobs[&id];
         let ordinal = job.record.ordinal_of(index)?;
         let run = job.record.elements.get(&ordinal)?.run.as_ref()?;
-        let size = job.record.spec.elastic().map(|elastic| (elastic.group, size_of(run, elastic)));
+        let size =
+            job.record.spec.elastic().map(|elastic| (elastic.group, elastic_tasks(run, elastic)));
         let mut candidate = self.candidate_of(id, job, ordinal);
         candidate.duration = candidate.duration.map(|span| span + victim.delay);
         if let Some((group, tasks)) = size {
             candidate.shape = Arc::new(candidate.shape.resized(group, tasks));
         }
-        self.settled(&candidate).map(|(_, placement)| placement)
+        self.place_within_limits(&candidate).map(|(_, placement)| placement)
     }
 
-    /// Who would have to move for a candidate, what that costs in thousandths of GPUs times
-    /// milliseconds, and what speaks against it; `None` where nobody could, or nothing does.
-    pub(crate) fn unmoved(
+    /// Returns the jobs that would have to move for a candidate, the cost in thousandths of GPUs ×
+    /// milliseconds, and the objection; `None` if no set of moves helps, or nothing objects.
+    pub(crate) fn why_not_moved(
         &mut self,
         candidate: &Candidate,
         starts: Option<Time>,
-    ) -> Option<(Vec<ElementId>, u64, Unmoved)> {
-        if Tier::of_order(candidate.priority) == Tier::Last {
+    ) -> Option<(Vec<ElementId>, u64, NotMovedReason)> {
+        if Tier::of_order(candidate.priority) == Tier::Opportunistic {
             return None;
         }
-        let memo = self.memo(candidate.class).clone();
-        let ways = memo.picks.iter().filter_map(|pick| self.moving(candidate, &memo, pick));
-        let way = ways.min_by_key(cost)?;
-        let why = self.objection(candidate, &way, starts)?;
-        Some((way.leavers.iter().map(|leaver| leaver.victim.id.element).collect(), cost(&way), why))
+        let cached = self.class_cache(candidate.class).clone();
+        let eviction_plans =
+            cached.choices.iter().filter_map(|choice| self.find_moves(candidate, &cached, choice));
+        let eviction_plan = eviction_plans.min_by_key(total_cost)?;
+        let why = self.move_refusal(candidate, &eviction_plan, starts)?;
+        Some((
+            eviction_plan.evicted.iter().map(|evicted| evicted.victim.id.element).collect(),
+            total_cost(&eviction_plan),
+            why,
+        ))
     }
 
-    /// Is it asked for, within the budget, and less than what the candidate's GPUs would have done
-    /// until it starts otherwise?
-    fn objection(&self, candidate: &Candidate, way: &Way, starts: Option<Time>) -> Option<Unmoved> {
-        let Some(terms) = self.state.policy.tree().defragment else { return Some(Unmoved::Off) };
-        let cost = cost(way);
-        let left = self.state.moves_left(self.now).saturating_sub(self.moves.spent);
+    /// Checks that moves are enabled, within the budget, and cheaper than what the candidate's GPUs
+    /// would have done until it starts otherwise.
+    fn move_refusal(
+        &self,
+        candidate: &Candidate,
+        eviction_plan: &EvictionPlan,
+        starts: Option<Time>,
+    ) -> Option<NotMovedReason> {
+        let Some(terms) = self.state.policy.tree().defragment else {
+            return Some(NotMovedReason::Disabled);
+        };
+        let cost = total_cost(eviction_plan);
+        let left = self.state.move_budget_left(self.now).saturating_sub(self.moves.spent);
         if cost > left {
             let is_within = cost <= terms.gpu_hours.saturating_mul(PER_GPU_HOUR);
-            let refills_at = self.state.moves_refill(self.now).filter(|_| is_within);
-            return Some(Unmoved::Spent { left_gpu_secs: left / PER_GPU_SEC, refills_at });
+            let refills_at = self.state.move_budget_refill(self.now).filter(|_| is_within);
+            return Some(NotMovedReason::BudgetSpent {
+                left_gpu_secs: left / PER_GPU_SEC,
+                refills_at,
+            });
         }
-        let delay = way.delay();
-        let wait = starts.map_or(ENDLESS, |starts| starts.since(self.now + delay));
+        let delay = eviction_plan.delay();
+        let wait = starts.map_or(UNLIMITED, |starts| starts.since(self.now + delay));
         let worth = candidate.shape.milli().saturating_mul(wait.0);
-        (cost >= worth).then_some(Unmoved::Dear { worth_gpu_secs: worth / PER_GPU_SEC })
+        (cost >= worth).then_some(NotMovedReason::TooCostly { worth_gpu_secs: worth / PER_GPU_SEC })
     }
 }
 
-/// What all who move cost together.
-fn cost(way: &Way) -> u64 {
-    way.leavers.iter().fold(0, |sum, leaver| leaver.victim.cost.saturating_add(sum))
+/// Returns the cost of all moves together.
+fn total_cost(eviction_plan: &EvictionPlan) -> u64 {
+    eviction_plan.evicted.iter().fold(0, |sum, evicted| evicted.victim.cost.saturating_add(sum))
 }

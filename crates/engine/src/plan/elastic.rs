@@ -1,11 +1,11 @@
-//! Elastic gangs grow into what is idle, after everybody in the order has had his turn: what starts
-//! in the pass at once, what runs by going for itself and starting again with more tasks. Whoever
-//! waits comes first: a gang starts with its fewest tasks, reservations are kept, and what is
-//! beyond the fewest yields to whoever waits in his turn (`shrink.rs`).
+//! Grows elastic gangs into idle capacity, after all entries were considered: gangs that start in
+//! this pass start larger, running gangs are evicted and restarted with more tasks. Pending entries
+//! come first: a gang starts with its minimum, reservations are respected, and tasks beyond the
+//! minimum are preempted for any pending normal entry (`shrink.rs`).
 //!
-//! A gang that runs grows only if it takes checkpoints, since it starts again; only once it has run
-//! for some time at its size, since that costs; and not in a queue with a budget, since every start
-//! promises a whole run anew.
+//! A running gang grows only if it takes checkpoints, since it restarts; only after it has run for
+//! some time at its size, since a restart costs; and not in a queue with a budget, since every
+//! start charges a whole run again.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -15,58 +15,64 @@ use muster_model::{
     Decision, Elastic, ElementId, Eviction, EvictionCause, JobId, Span, TaskPlacement, Time,
 };
 
-use super::ask::picks;
-use super::claims::Kept;
 use super::consider::Candidate;
-use super::{Planned, Planner, terms};
+use super::pending::PendingPlacement;
+use super::request::model_choices;
+use super::{Planner, PolicyChange, admission};
 use crate::state::attempt::{attempt_id, gpus_by_model};
 use crate::state::job::{Run, RunStage};
 use crate::state::pool::HoldKey;
-use crate::state::runners::Runner;
+use crate::state::preemptable::PreemptableAttempt;
 use crate::state::shape::Shape;
 
-/// A gang that starts in this pass at its fewest tasks.
+/// Elastic gang that starts in this pass with its minimum number of tasks.
 #[derive(Clone, Debug)]
-pub(super) struct Seed {
+pub(super) struct ElasticStart {
     candidate: Candidate,
     elastic: Elastic,
     key: HoldKey,
-    /// Where it stands in the decisions, and in what the policy was told.
+    /// Index of its start in the decisions, and of its change in the policy changes of the pass.
     decision: usize,
-    planned: usize,
+    policy_change: usize,
 }
 
-/// A gang in a larger size.
-struct Larger {
+/// Elastic gang placed in a larger size.
+struct EnlargedGang {
     key: HoldKey,
     placement: Arc<[TaskPlacement]>,
     shape: Arc<Shape>,
 }
 
 impl Planner<'_> {
-    /// Remembers a start that may be larger. Comes right before its decision.
-    pub(super) fn sow(&mut self, candidate: &Candidate, key: HoldKey) {
+    /// Records a start that may grow. Must be called right before its decision is pushed.
+    pub(super) fn note_elastic_start(&mut self, candidate: &Candidate, key: HoldKey) {
         let spec = &self.state.jobs[&candidate.job].record.spec;
         if let Some(elastic) = spec.elastic() {
-            let (decision, planned) = (self.decisions.len(), self.state.slate.planned.len() - 1);
-            self.seeds.push(Seed { candidate: candidate.clone(), elastic, key, decision, planned });
+            let decision = self.decisions.len();
+            let policy_change = self.state.scratch.policy_changes.len() - 1;
+            self.elastic_starts.push(ElasticStart {
+                candidate: candidate.clone(),
+                elastic,
+                key,
+                decision,
+                policy_change,
+            });
         }
     }
 
-    /// Gives what is idle to those who can use it, first to what starts. True when something has:
-    /// its queue counts more, and with that the order is another; or it goes elsewhere, or sooner
-    /// than others could know. So others look again.
+    /// Grows elastic gangs, first those that start in this pass. Returns true if one grew: that
+    /// changes the fair shares and so the order, or frees capacity elsewhere or sooner, so other
+    /// entries need another round.
     pub(super) fn grow(&mut self) -> bool {
         let mut grew = false;
-        for seed in std::mem::take(&mut self.seeds) {
-            grew |= self.grow_start(&seed);
+        for start in std::mem::take(&mut self.elastic_starts) {
+            grew |= self.grow_start(&start);
         }
         if grew {
-            // Somebody may come first now for whom it has to shrink again: as with a promise that
-            // is kept, the next pass looks.
-            self.keeps = true;
-            self.forget_failures();
-            self.look_again();
+            // An entry that now comes first may make it shrink again: the next pass checks.
+            self.changed_order = true;
+            self.clear_infeasible();
+            self.request_round();
         }
         let mut running: Vec<(JobId, u32)> = self.state.elastic.iter().copied().collect();
         running.sort_by_key(|(id, ordinal)| {
@@ -74,48 +80,56 @@ impl Planner<'_> {
         });
         let decided = self.decisions.len();
         for (id, ordinal) in running {
-            self.grow_runner(id, ordinal);
+            self.grow_running(id, ordinal);
         }
         grew || self.decisions.len() > decided
     }
 
-    /// A start as large as can be. True when it can be larger.
-    fn grow_start(&mut self, seed: &Seed) -> bool {
-        let candidate = &seed.candidate;
-        let Planned::Came { leaf, user, gpus, milli, promise } =
-            &self.state.slate.planned[seed.planned]
+    /// Enlarges a start as far as possible. Returns true if it grew.
+    fn grow_start(&mut self, start: &ElasticStart) -> bool {
+        let candidate = &start.candidate;
+        let PolicyChange::Added { leaf, user, gpus, milli, charge } =
+            &self.state.scratch.policy_changes[start.policy_change]
         else {
             return false;
         };
-        let (leaf, user, gpus, milli, promise) = (*leaf, *user, gpus.clone(), *milli, *promise);
-        let checkpoint = self.state.pool.checkpoint();
-        self.state.pool.retract(seed.key);
-        self.state.policy.undo_promise(leaf, user, milli, promise);
+        let leaf = *leaf;
+        let user = *user;
+        let gpus = gpus.clone();
+        let milli = *milli;
+        let charge = *charge;
+        let mark = self.state.pool.mark();
+        self.state.pool.retract(start.key);
+        self.state.policy.undo_charge(leaf, user, milli, charge);
         self.state.policy.undo_hold(leaf, user, &gpus);
-        let Some(larger) = self.larger(candidate, seed.elastic, seed.elastic.min) else {
-            self.state.pool.rollback(checkpoint);
+        let Some(larger) = self.largest_that_fits(candidate, start.elastic, start.elastic.min)
+        else {
+            self.state.pool.rollback(mark);
             self.state.policy.try_hold(leaf, user, &gpus);
-            self.state.policy.try_promise(leaf, user, milli, promise);
+            self.state.policy.try_charge(leaf, user, milli, charge);
             return false;
         };
-        let (gpus, milli) =
-            (gpus_by_model(&self.state.pool, &larger.placement), larger.shape.milli());
+        let gpus = gpus_by_model(&self.state.pool, &larger.placement);
+        let milli = larger.shape.milli();
         self.state.policy.try_hold(leaf, user, &gpus);
-        self.state.policy.try_promise(leaf, user, milli, promise);
-        let fresh = self.fresh.runners.get_mut(&(leaf, candidate.priority));
-        if let Some(runner) = fresh.and_then(|those| those.get_mut(&candidate.element)) {
-            (runner.key, runner.gpus) = (larger.key, gpus.clone());
+        self.state.policy.try_charge(leaf, user, milli, charge);
+        let attempts_of_leaf = self.pass_starts.attempts.get_mut(&(leaf, candidate.priority));
+        if let Some(attempt) =
+            attempts_of_leaf.and_then(|attempts| attempts.get_mut(&candidate.element))
+        {
+            (attempt.key, attempt.gpus) = (larger.key, gpus.clone());
         }
-        self.state.slate.planned[seed.planned] = Planned::Came { leaf, user, gpus, milli, promise };
-        let Decision::Start { placement, .. } = &mut self.decisions[seed.decision] else {
+        self.state.scratch.policy_changes[start.policy_change] =
+            PolicyChange::Added { leaf, user, gpus, milli, charge };
+        let Decision::Start { placement, .. } = &mut self.decisions[start.decision] else {
             return false;
         };
         *placement = larger.placement;
         true
     }
 
-    /// What runs makes room for itself in a larger size.
-    fn grow_runner(&mut self, id: JobId, ordinal: u32) {
+    /// Evicts a running gang and nominates it for a larger placement, if there is one.
+    fn grow_running(&mut self, id: JobId, ordinal: u32) {
         let job = &self.state.jobs[&id];
         let spec = Arc::clone(&job.record.spec);
         let (Some(elastic), Some(after)) = (spec.elastic(), spec.grow_after) else { return };
@@ -129,38 +143,46 @@ impl Planner<'_> {
             return;
         }
         // 1. Not too soon after its last change.
-        let ripe = run.started.map_or(Time::NEVER, |started| started + after);
-        if ripe > self.now {
-            self.rights.wakes(ripe);
+        let may_grow_at = run.started.map_or(Time::NEVER, |started| started + after);
+        if may_grow_at > self.now {
+            self.eligibility.replan_at(may_grow_at);
             return;
         }
-        // 2. With what it holds back on scratch: is there more?
+        // 2. With its own holding released on scratch: is there a larger placement?
         let mut candidate = self.candidate_of(id, job, ordinal);
-        let delay = Runner::delay(&spec, true);
+        let delay = PreemptableAttempt::eviction_delay(&spec, true);
         candidate.duration = candidate.duration.map(|span| span + delay);
-        let (key, held, size) = (run.key, run.gpus.clone(), size_of(run, elastic));
-        let (leaf, user) = (candidate.leaf, candidate.user);
+        let key = run.key;
+        let held = run.gpus.clone();
+        let size = elastic_tasks(run, elastic);
+        let leaf = candidate.leaf;
+        let user = candidate.user;
         let old = attempt_id(id, candidate.element.index, element.attempt);
-        let checkpoint = self.state.pool.checkpoint();
+        let mark = self.state.pool.mark();
         self.state.pool.park(key);
         self.state.policy.undo_hold(leaf, user, &held);
-        let larger = self.larger(&candidate, elastic, size);
-        self.state.pool.rollback(checkpoint);
+        let larger = self.largest_that_fits(&candidate, elastic, size);
+        self.state.pool.rollback(mark);
         let Some(larger) = larger else {
             self.state.policy.try_hold(leaf, user, &held);
             return;
         };
-        // 3. It goes, and its places are kept.
+        // 3. Evict it and keep its new placement free.
         self.evicted.insert(key);
-        self.state.slate.planned.push(Planned::Left { leaf, user, gpus: held });
-        self.state.pool.hasten(key, self.now + delay);
-        self.look_again();
+        self.state.scratch.policy_changes.push(PolicyChange::Removed { leaf, user, gpus: held });
+        self.state.pool.shorten(key, self.now + delay);
+        self.request_round();
         let evict = vec![Eviction { id: old, cause: EvictionCause::Grown }];
-        self.promise_on(&candidate, larger.placement, larger.shape, evict);
+        self.nominate(&candidate, larger.placement, larger.shape, evict);
     }
 
-    /// Who has to leave its places, or some of them, goes on with others, or with the rest.
-    pub(super) fn settle(&mut self, id: ElementId, delay: Span, placement: Arc<[TaskPlacement]>) {
+    /// Nominates an evicted element for a restart on other nodes, or on what remains of its own.
+    pub(super) fn nominate_restart(
+        &mut self,
+        id: ElementId,
+        delay: Span,
+        placement: Arc<[TaskPlacement]>,
+    ) {
         let job = &self.state.jobs[&id.job];
         let Some(ordinal) = job.record.ordinal_of(id.index) else { return };
         let mut candidate = self.candidate_of(id.job, job, ordinal);
@@ -173,81 +195,123 @@ impl Planner<'_> {
                 Arc::new(candidate.shape.resized(elastic.group, tasks))
             }
         };
-        self.promise_on(&candidate, placement, shape, Vec::new());
+        self.nominate(&candidate, placement, shape, Vec::new());
     }
 
-    /// Promises an element that runs the places on which it goes on, and keeps them.
-    fn promise_on(
+    /// Nominates a running element for the placement on which it restarts.
+    fn nominate(
         &mut self,
         candidate: &Candidate,
         placement: Arc<[TaskPlacement]>,
         shape: Arc<Shape>,
         evict: Vec<Eviction>,
     ) {
-        let (leaf, user, element) = (candidate.leaf, candidate.user, candidate.element);
+        let leaf = candidate.leaf;
+        let user = candidate.user;
+        let element = candidate.element;
         let gpus = gpus_by_model(&self.state.pool, &placement);
-        let (promise, milli) = (self.promise(candidate.duration), shape.milli());
+        let charge = self.budget_charge(candidate.duration);
+        let milli = shape.milli();
         self.state.policy.try_hold(leaf, user, &gpus);
-        self.state.policy.try_promise(leaf, user, milli, promise);
-        self.state.slate.planned.push(Planned::Came { leaf, user, gpus, milli, promise });
+        self.state.policy.try_charge(leaf, user, milli, charge);
+        self.state.scratch.policy_changes.push(PolicyChange::Added {
+            leaf,
+            user,
+            gpus,
+            milli,
+            charge,
+        });
         let until = candidate.duration.map_or(Time::NEVER, |span| self.now + span);
-        self.keep(Kept { element, until, shape, placement: Arc::clone(&placement), fresh: None });
-        self.decisions.push(Decision::Claim { element, placement, evict });
+        self.protect_pending(PendingPlacement {
+            element,
+            until,
+            shape,
+            placement: Arc::clone(&placement),
+            new_attempt: None,
+        });
+        self.decisions.push(Decision::Nominate { element, placement, evict });
     }
 
-    /// The largest size beyond `size` in which a gang has a place now; held on scratch. More tasks
-    /// never fit where fewer do not, up to how several groups get in each other's way: so the sizes
-    /// are halved, not tried one by one.
-    fn larger(&mut self, candidate: &Candidate, elastic: Elastic, size: u32) -> Option<Larger> {
+    /// Returns the largest placement beyond `size` that fits now; held on scratch. If fewer tasks
+    /// do not fit, more never do (except where several groups compete), so sizes are bisected.
+    fn largest_that_fits(
+        &mut self,
+        candidate: &Candidate,
+        elastic: Elastic,
+        size: u32,
+    ) -> Option<EnlargedGang> {
         let steps = (elastic.max - size) / elastic.step;
-        if let Some(larger) = self.sized(candidate, elastic, size + steps * elastic.step) {
+        if let Some(larger) = self.place_with_tasks(candidate, elastic, size + steps * elastic.step)
+        {
             return Some(larger);
         }
-        let (mut fits, mut fails) = (0, steps);
+        let mut fits = 0;
+        let mut fails = steps;
         while fails > fits + 1 {
             let middle = fits + (fails - fits) / 2;
-            let checkpoint = self.state.pool.checkpoint();
-            match self.sized(candidate, elastic, size + middle * elastic.step) {
+            let mark = self.state.pool.mark();
+            match self.place_with_tasks(candidate, elastic, size + middle * elastic.step) {
                 Some(_) => fits = middle,
                 None => fails = middle,
             }
-            self.state.pool.rollback(checkpoint);
+            self.state.pool.rollback(mark);
         }
-        (fits > 0).then(|| self.sized(candidate, elastic, size + fits * elastic.step)).flatten()
+        (fits > 0)
+            .then(|| self.place_with_tasks(candidate, elastic, size + fits * elastic.step))
+            .flatten()
     }
 
-    /// Places a gang with so many tasks, on scratch.
-    fn sized(&mut self, candidate: &Candidate, elastic: Elastic, tasks: u32) -> Option<Larger> {
+    /// Places a gang with this number of tasks, on scratch.
+    fn place_with_tasks(
+        &mut self,
+        candidate: &Candidate,
+        elastic: Elastic,
+        tasks: u32,
+    ) -> Option<EnlargedGang> {
         let shape = Arc::new(candidate.shape.resized(elastic.group, tasks));
-        let (key, placement) =
-            self.settled(&Candidate { shape: Arc::clone(&shape), ..candidate.clone() })?;
-        Some(Larger { key, placement, shape })
+        let (key, placement) = self
+            .place_within_limits(&Candidate { shape: Arc::clone(&shape), ..candidate.clone() })?;
+        Some(EnlargedGang { key, placement, shape })
     }
 
-    /// Places somebody in the size that its shape says, within its limits and quota; held on
-    /// scratch.
-    pub(super) fn settled(
+    /// Places an element in the size of its shape, within its limits and quota; held on scratch.
+    pub(super) fn place_within_limits(
         &mut self,
         candidate: &Candidate,
     ) -> Option<(HoldKey, Arc<[TaskPlacement]>)> {
-        let (eligible, shape) = (self.memo(candidate.class).eligible.clone(), &candidate.shape);
-        let weighs = self.state.policy.tree().placement != PlacementPolicy::Pack;
-        let picks = picks(&self.state.pool, shape, weighs);
-        let promise = self.promise(candidate.duration);
-        let tries =
-            terms::admitted(&self.state.policy, candidate.whose(), shape, promise, &picks).ok()?;
-        tries
-            .iter()
-            .find_map(|one| self.hold(candidate.seat(), shape, one, &eligible, candidate.duration))
+        let eligible = self.class_cache(candidate.class).eligible.clone();
+        let shape = &candidate.shape;
+        let uses_scoring = self.state.policy.tree().placement != PlacementPolicy::Pack;
+        let choices = model_choices(&self.state.pool, shape, uses_scoring);
+        let charge = self.budget_charge(candidate.duration);
+        let admitted = admission::admitted_choices(
+            &self.state.policy,
+            candidate.requester(),
+            shape,
+            charge,
+            &choices,
+        )
+        .ok()?;
+        admitted.iter().find_map(|one| {
+            self.place_and_hold(
+                candidate.node_preferences(),
+                shape,
+                one,
+                &eligible,
+                candidate.duration,
+            )
+        })
     }
 }
 
-/// Does it run, with fewer tasks than it could have?
+/// Returns true if an attempt runs with fewer tasks than its maximum.
 fn may_grow(run: &Run, elastic: Elastic) -> bool {
-    run.stage == RunStage::Running && run.fate.is_none() && size_of(run, elastic) < elastic.max
+    run.stage == RunStage::Running
+        && run.fate.is_none()
+        && elastic_tasks(run, elastic) < elastic.max
 }
 
-/// Tasks of the group that grows.
-pub(super) fn size_of(run: &Run, elastic: Elastic) -> u32 {
+/// Returns the number of tasks of the elastic group.
+pub(super) fn elastic_tasks(run: &Run, elastic: Elastic) -> u32 {
     run.placement.iter().filter(|task| task.group == elastic.group).count() as u32
 }

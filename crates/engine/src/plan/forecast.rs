@@ -1,237 +1,250 @@
-//! When will enough have come back? Counts ahead in time, node by node, over the ends of what is
-//! held and over what is booked; nothing is given back on scratch for it, and indexes stay as they
-//! are. It answers for one group of whole devices, or without any, that has no topology, which is
-//! what most of those wait for that get a reservation; `reserve.rs` sweeps for all others, and must
-//! find the same.
+//! Finds the earliest future start by counting ahead in time, node by node, over the ends of
+//! holdings and bookings; nothing is released on scratch, and indexes stay as they are. Handles one
+//! group of whole devices, or without devices, that has no topology: most gangs that get a
+//! reservation. `reserve.rs` sweeps for all others, and must find the same.
 //!
-//! What comes back when is the same for everybody who waits, so it is listed once, as far as
-//! somebody looks and as long as nothing else is held.
+//! The releases are the same for every waiting gang, so they are listed once, as far as needed, and
+//! for as long as the holdings do not change.
 
 use muster_model::{DeviceSet, NodeId, Span, Time};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::ask::{Freed, Return};
-use super::reserve::{Slot, Wish};
-use super::walk::{List, PlainWalk, Walk};
-use crate::state::ends::Upcoming;
-use crate::state::node::{Node, WHOLE, Window};
+use super::node_walk::{BucketList, CpuWalk, NodeWalk};
+use super::request::{FutureRelease, ReleasedResources};
+use super::reserve::{FutureStart, ReservationRequest};
+use crate::state::ends::UpcomingEnds;
+use crate::state::node::{Interval, Node, WHOLE};
 use crate::state::pool::{HoldKey, Pool};
 use crate::state::scalars::Scalars;
 use crate::state::shape::GroupNeed;
 use crate::state::topology::Scope;
 
-/// See the module's description.
+/// Cached list of future releases; see the module's description.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Forecast {
-    /// Of which set of holdings, as seen from when.
-    of: Option<(u64, Time)>,
-    /// In order, as far as somebody has looked.
-    returns: Vec<Return>,
-    /// What comes back later.
-    upcoming: Upcoming,
-    /// Of the last who was counted for; kept for its memory.
-    seen: FxHashMap<NodeId, Seen>,
-    /// Instants at which some node was looked at in this round, by whichever way.
-    pub(super) looks: usize,
+pub(crate) struct ReleaseForecast {
+    /// Pool version and time for which `releases` is valid.
+    valid_for: Option<(u64, Time)>,
+    /// Releases in order of time, as far as listed.
+    releases: Vec<FutureRelease>,
+    /// Cursor over the releases that are not listed yet.
+    upcoming: UpcomingEnds,
+    /// Table of the last count; kept for its allocation.
+    nodes: FxHashMap<NodeId, ForecastNode>,
+    /// Lookahead steps of this round, of forecast and sweep.
+    pub(super) steps: usize,
 }
 
-/// How many tasks nodes take, from some instant on for as long as it is wished.
-struct Count<'w> {
-    wish: &'w Wish<'w>,
+/// Number of tasks that nodes can host from some time on, for the requested duration.
+struct CapacityCount<'w> {
+    request: &'w ReservationRequest<'w>,
     now: Time,
-    /// Nodes that were looked at. All others take none.
-    seen: FxHashMap<NodeId, Seen>,
+    /// Nodes that were counted. All others take no task.
+    nodes: FxHashMap<NodeId, ForecastNode>,
     sum: u64,
 }
 
-/// A node as it will be.
+/// Predicted state of a node.
 #[derive(Clone, Debug)]
-struct Seen {
+struct ForecastNode {
     free: DeviceSet,
-    /// Quantities held, and who gave some back last; kept where no devices are asked for and
-    /// nothing is booked.
+    /// Quantities held, and the last holding that released some; set where no devices are requested
+    /// and nothing is booked.
     used: Option<(Scalars, Option<HoldKey>)>,
     tasks: u32,
 }
 
-impl Forecast {
-    /// True for what can be told by counting.
-    pub(super) fn tells(wish: &Wish<'_>) -> bool {
+impl ReleaseForecast {
+    /// Returns true if the request can be answered by counting.
+    pub(super) fn supports(request: &ReservationRequest<'_>) -> bool {
         let is_counted = |group: &GroupNeed| group.devices > 0 || !group.wants_gpu();
-        matches!(&wish.shape.groups[..], [group] if is_counted(group))
-            && wish.shape.topology.is_none()
+        matches!(&request.shape.groups[..], [group] if is_counted(group))
+            && request.shape.topology.is_none()
     }
 
-    /// The earliest future start. On success its places are held on scratch.
-    pub(super) fn earliest(&mut self, pool: &mut Pool, now: Time, wish: &Wish<'_>) -> Option<Slot> {
+    /// Returns the earliest future start. On success its placement is held on scratch.
+    pub(super) fn earliest(
+        &mut self,
+        pool: &mut Pool,
+        now: Time,
+        request: &ReservationRequest<'_>,
+    ) -> Option<FutureStart> {
         self.refresh(pool, now);
-        let mut count = Count::new(pool, now, wish, std::mem::take(&mut self.seen));
-        if wish.shape.groups[0].devices == 0 {
-            self.looks += count.seen.len();
+        let mut count = CapacityCount::new(pool, now, request, std::mem::take(&mut self.nodes));
+        if request.shape.groups[0].devices == 0 {
+            self.steps += count.nodes.len();
         }
-        let (mut begins, mut ends) = (Edges::begins(pool, now, wish), Edges::ends(pool, now));
-        let mut past = 0;
+        let mut begins = BookingEdges::begins(pool, now, request);
+        let mut ends = BookingEdges::ends(pool, now);
+        let mut released = 0;
         let found = loop {
-            // 1. The next instant at which something comes back or a booking begins to matter.
-            let held = self.after(pool, past).map(|one| one.at);
+            // 1. The next time at which something is released, or a booking begins to matter.
+            let held = self.release_after(pool, released).map(|release| release.at);
             let Some(from) = [held, begins.next(pool), ends.next(pool)].into_iter().flatten().min()
             else {
                 break None;
             };
-            // 2. What nodes take from then on.
-            let mut is_news = false;
-            while let Some(one) = self.after(pool, past).filter(|one| one.at == from) {
-                is_news |= count.give_back(pool, &one);
-                past += 1;
+            // 2. Recount the nodes that change.
+            let mut is_changed = false;
+            while let Some(release) =
+                self.release_after(pool, released).filter(|release| release.at == from)
+            {
+                is_changed |= count.release(pool, &release);
+                released += 1;
             }
             if !pool.bookings().is_empty() {
-                self.looks += begins.pass(pool, from, &mut count);
+                self.steps += begins.pass(pool, from, &mut count);
                 let ended = ends.pass(pool, from, &mut count);
-                self.looks += ended;
-                is_news |= ended > 0;
+                self.steps += ended;
+                is_changed |= ended > 0;
             }
             // 3. Does it fit from here?
-            if is_news && count.is_enough() {
-                let freed = Freed::Ahead(&self.returns[..past]);
-                if let Some(found) = wish.start_at(pool, now, from, freed, 0) {
+            if is_changed && count.suffices() {
+                let released_resources = ReleasedResources::Predicted(&self.releases[..released]);
+                if let Some(found) = request.start_at(pool, now, from, released_resources, 0) {
                     break Some(found);
                 }
-                self.looks += pool.nodes().len();
+                self.steps += pool.nodes().len();
             }
         };
-        self.looks += past;
-        self.seen = count.seen;
+        self.steps += released;
+        self.nodes = count.nodes;
         found
     }
 
-    /// For a new pass: since the last, ends that were foreseen may have become fixed, and come in
+    /// Invalidates the list for a new pass: ends that were estimated may have become fixed, in
     /// another order.
-    pub(super) fn wipe(&mut self) {
-        self.of = None;
+    pub(super) fn clear(&mut self) {
+        self.valid_for = None;
     }
 
-    /// Forgets what comes back, unless it is the same as before.
+    /// Clears the list unless the holdings and the time are the same as before.
     fn refresh(&mut self, pool: &Pool, now: Time) {
-        let of = Some((pool.version(), now));
-        if self.of != of {
-            self.of = of;
-            self.returns.clear();
-            self.upcoming = Upcoming::from(now);
+        let key = Some((pool.version(), now));
+        if self.valid_for != key {
+            self.valid_for = key;
+            self.releases.clear();
+            self.upcoming = UpcomingEnds::from(now);
         }
     }
 
-    /// What comes back after so many others.
-    fn after(&mut self, pool: &Pool, past: usize) -> Option<Return> {
-        while self.returns.len() == past {
+    /// Returns the release at index `released`, listing more if needed.
+    fn release_after(&mut self, pool: &Pool, released: usize) -> Option<FutureRelease> {
+        while self.releases.len() == released {
             let (at, key) = self.upcoming.peek(pool.ends())?;
             self.upcoming.pass();
-            self.list(pool, at, key);
+            self.list_releases(pool, at, key);
         }
-        self.returns.get(past).copied()
+        self.releases.get(released).copied()
     }
 
-    /// Lists what a holding gives back.
-    fn list(&mut self, pool: &Pool, at: Time, key: HoldKey) {
-        let first = self.returns.len();
+    /// Lists the releases of a holding.
+    fn list_releases(&mut self, pool: &Pool, at: Time, key: HoldKey) {
+        let first = self.releases.len();
         for task in pool.holding(key).placement.iter() {
-            let (devices, is_partial) = (task.devices, task.share.0 != u32::from(WHOLE));
-            match self.returns[first..].last_mut() {
+            let devices = task.devices;
+            let is_partial = task.share.0 != u32::from(WHOLE);
+            match self.releases[first..].last_mut() {
                 // Tasks of one node follow each other.
                 Some(last) if last.node == task.node => {
                     last.devices = last.devices.or(devices);
                     last.is_partial |= is_partial;
                 }
-                _ => self.returns.push(Return { at, key, node: task.node, devices, is_partial }),
+                _ => self.releases.push(FutureRelease {
+                    at,
+                    key,
+                    node: task.node,
+                    devices,
+                    is_partial,
+                }),
             }
         }
     }
 }
 
-/// When bookings come to stand in the way, or when they end, one after the other.
-struct Edges {
+/// Cursor over the times at which bookings begin to block the request, or end.
+struct BookingEdges {
     is_end: bool,
-    /// What a booking begins with this much later stands in the way: one instant more, and it would
-    /// last into the booking.
-    ahead: Span,
-    /// The next in order.
-    at: usize,
+    /// Duration of the request: a booking that begins this much later blocks it, since one
+    /// millisecond more would overlap.
+    duration: Span,
+    /// Index of the next edge.
+    index: usize,
 }
 
-impl Edges {
-    /// When they come to stand in the way of what lasts as long as is wished. What is endless they
-    /// always do.
-    fn begins(pool: &Pool, now: Time, wish: &Wish<'_>) -> Self {
+impl BookingEdges {
+    /// Returns the times at which bookings begin to block a request of this duration. A request
+    /// without an end is always blocked.
+    fn begins(pool: &Pool, now: Time, request: &ReservationRequest<'_>) -> Self {
         let all = pool.booked_from();
-        let at = wish
+        let at = request
             .duration
             .map_or(all.len(), |length| all.partition_point(|(at, _)| *at < now + length));
-        Self { is_end: false, ahead: wish.duration.unwrap_or(Span(0)), at }
+        Self { is_end: false, duration: request.duration.unwrap_or(Span(0)), index: at }
     }
 
     fn ends(pool: &Pool, now: Time) -> Self {
         Self {
             is_end: true,
-            ahead: Span(0),
-            at: pool.booked_until().partition_point(|(at, _)| *at <= now),
+            duration: Span(0),
+            index: pool.booked_until().partition_point(|(at, _)| *at <= now),
         }
     }
 
-    /// When it is the next one's turn.
+    /// Returns the time of the next edge.
     fn next(&self, pool: &Pool) -> Option<Time> {
-        match self.is_end {
-            true => {
-                pool.booked_until().get(self.at).map(|(at, _)| *at).filter(|at| *at < Time::NEVER)
-            }
-            false => pool.booked_from().get(self.at).map(|(at, _)| Time(at.0 - self.ahead.0 + 1)),
+        if self.is_end {
+            pool.booked_until().get(self.index).map(|(at, _)| *at).filter(|at| *at < Time::NEVER)
+        } else {
+            pool.booked_from().get(self.index).map(|(at, _)| Time(at.0 - self.duration.0 + 1))
         }
     }
 
-    /// Looks again at the nodes of all whose turn it is. Answers how many looks that took.
-    fn pass(&mut self, pool: &Pool, from: Time, count: &mut Count<'_>) -> usize {
-        let mut looks = 0;
+    /// Recounts the nodes of all bookings with an edge at `from`. Returns the number of nodes.
+    fn pass(&mut self, pool: &Pool, from: Time, count: &mut CapacityCount<'_>) -> usize {
+        let mut steps = 0;
         while self.next(pool) == Some(from) {
             let (_, booking) =
-                if self.is_end { pool.booked_until() } else { pool.booked_from() }[self.at];
+                if self.is_end { pool.booked_until() } else { pool.booked_from() }[self.index];
             let placement = &pool.bookings()[booking as usize].placement;
-            for tasks in placement.chunk_by(|one, next| one.node == next.node) {
-                count.look_again(pool, tasks[0].node, from);
-                looks += 1;
+            for tasks in placement.chunk_by(|task, next| task.node == next.node) {
+                count.recount_node(pool, tasks[0].node, from);
+                steps += 1;
             }
-            self.at += 1;
+            self.index += 1;
         }
-        looks
+        steps
     }
 }
 
-impl<'w> Count<'w> {
-    /// `seen` is of somebody else, and kept for its memory.
+impl<'w> CapacityCount<'w> {
+    /// Counts the free nodes at `now`. `forecast` is only reused for its allocation.
     fn new(
         pool: &mut Pool,
         now: Time,
-        wish: &'w Wish<'w>,
-        mut seen: FxHashMap<NodeId, Seen>,
+        request: &'w ReservationRequest<'w>,
+        mut forecast: FxHashMap<NodeId, ForecastNode>,
     ) -> Self {
-        seen.clear();
-        let mut count = Self { wish, now, seen, sum: 0 };
+        forecast.clear();
+        let mut count = Self { request, now, nodes: forecast, sum: 0 };
         if count.group().devices == 0 {
             let block = u64::from(count.group().per_node.unwrap_or(1));
             let cpus = count.group().scalars.cpus.saturating_mul(block);
-            let mut walk = PlainWalk::new(Scope::Cluster, cpus);
+            let mut walk = CpuWalk::new(Scope::Cluster, cpus);
             while let Some(id) = walk.next(pool) {
-                count.look_again(pool, id, now);
+                count.recount_node(pool, id, now);
             }
             return count;
         }
         let least = u16::try_from(count.group().devices).unwrap_or(u16::MAX);
         let models = pool.models().filter(|model| count.group().accepts(*model));
-        // Only nodes with that many devices free take anything now; the indexes know them.
+        // Only nodes with that many free devices take anything now; the indexes list them.
         for model in models.collect::<SmallVec<[_; 2]>>() {
-            for list in [List::Booked, List::Clear] {
-                let mut walk = Walk::ascending(Scope::Cluster, model, list, least);
+            for list in [BucketList::Booked, BucketList::Clear] {
+                let mut walk = NodeWalk::ascending(Scope::Cluster, model, list, least);
                 while let Some(id) = walk.next(pool) {
-                    if !count.seen.contains_key(&id) {
-                        count.look_again(pool, id, now);
+                    if !count.nodes.contains_key(&id) {
+                        count.recount_node(pool, id, now);
                     }
                 }
             }
@@ -240,83 +253,88 @@ impl<'w> Count<'w> {
     }
 
     fn group(&self) -> &'w GroupNeed {
-        &self.wish.shape.groups[0]
+        &self.request.shape.groups[0]
     }
 
-    fn window(&self, from: Time) -> Window {
-        let until = self.wish.duration.map_or(Time::NEVER, |duration| from + duration);
-        Window { now: self.now, from, until }
+    fn interval_from(&self, from: Time) -> Interval {
+        let until = self.request.duration.map_or(Time::NEVER, |duration| from + duration);
+        Interval { now: self.now, from, until }
     }
 
-    fn is_enough(&self) -> bool {
+    fn suffices(&self) -> bool {
         self.sum >= u64::from(self.group().tasks)
     }
 
-    /// Something comes back. Answers whether it is on a node that the gang may use.
-    fn give_back(&mut self, pool: &Pool, one: &Return) -> bool {
-        if !self.wish.reach.admits(pool, one.node) {
+    /// Counts a release. Returns whether it is on a node that the gang may use.
+    fn release(&mut self, pool: &Pool, release: &FutureRelease) -> bool {
+        if !self.request.node_filter.admits(pool, release.node) {
             return false;
         }
-        let node = pool.node(one.node);
+        let node = pool.node(release.node);
         match self.group().devices {
-            _ if !is_plain(node) => self.look_again(pool, one.node, one.at),
-            0 => self.give_back_quantities(node, one),
-            _ if one.is_partial => self.look_again(pool, one.node, one.at),
+            _ if !is_unreserved(node) => self.recount_node(pool, release.node, release.at),
+            0 => self.release_quantities(node, release),
+            _ if release.is_partial => self.recount_node(pool, release.node, release.at),
             _ => {
-                let before = self.seen.get(&one.node).map_or_else(|| node.free(), |seen| seen.free);
-                let free = before.or(one.devices.and(node.usable));
-                self.set(node, one.node, free, self.window(one.at));
+                let before = self
+                    .nodes
+                    .get(&release.node)
+                    .map_or_else(|| node.free(), |forecast| forecast.free);
+                let free = before.or(release.devices.and(node.usable));
+                self.set(node, release.node, free, self.interval_from(release.at));
             }
         }
         true
     }
 
-    /// On a node where that is all that changes, for who asks for no devices.
-    fn give_back_quantities(&mut self, node: &Node, one: &Return) {
-        let group = &self.wish.shape.groups[0];
-        let new = || Seen { free: DeviceSet::EMPTY, used: None, tasks: 0 };
-        let seen = self.seen.entry(one.node).or_insert_with(new);
-        let (used, last) = seen.used.get_or_insert_with(|| (node.used.clone(), None));
-        // A gang of several groups may come back to a node; it gives all back at once.
-        if last.replace(one.key) == Some(one.key) {
+    /// Counts released quantities for a request without devices, on a node without other changes.
+    fn release_quantities(&mut self, node: &Node, release: &FutureRelease) {
+        let group = &self.request.shape.groups[0];
+        let new = || ForecastNode { free: DeviceSet::EMPTY, used: None, tasks: 0 };
+        let forecast = self.nodes.entry(release.node).or_insert_with(new);
+        let (used, last) = forecast.used.get_or_insert_with(|| (node.used.clone(), None));
+        // A gang of several groups may be listed twice for a node; it releases everything at once.
+        if last.replace(release.key) == Some(release.key) {
             return;
         }
-        if let Some(hold) = node.holds.iter().find(|hold| hold.key == one.key) {
+        if let Some(hold) = node.holds.iter().find(|hold| hold.key == release.key) {
             used.sub(&hold.scalars);
         }
-        let tasks = in_blocks(group, node.limit.fits(used, &group.scalars));
-        self.sum = self.sum + u64::from(tasks) - u64::from(seen.tasks);
-        seen.tasks = tasks;
+        let tasks = round_to_blocks(group, node.limit.fits(used, &group.scalars));
+        self.sum = self.sum + u64::from(tasks) - u64::from(forecast.tasks);
+        forecast.tasks = tasks;
     }
 
-    /// A node is looked at as it will be then.
-    fn look_again(&mut self, pool: &Pool, id: NodeId, from: Time) {
-        if self.wish.reach.admits(pool, id) {
-            let (node, window) = (pool.node(id), self.window(from));
-            let is_now = from == self.now && is_plain(node);
+    /// Recounts a node as it will be at `from`.
+    fn recount_node(&mut self, pool: &Pool, id: NodeId, from: Time) {
+        if self.request.node_filter.admits(pool, id) {
+            let node = pool.node(id);
+            let interval = self.interval_from(from);
+            let is_now = from == self.now && is_unreserved(node);
             let free = match self.group().devices {
                 0 => DeviceSet::EMPTY,
                 _ if is_now => node.free(),
-                _ => node.free_during(window),
+                _ => node.free_during(interval),
             };
-            self.set(node, id, free, window);
+            self.set(node, id, free, interval);
         }
     }
 
-    fn set(&mut self, node: &Node, id: NodeId, free: DeviceSet, window: Window) {
-        let tasks = room(node, self.group(), free, window);
-        let known = self.seen.insert(id, Seen { free, used: None, tasks });
+    fn set(&mut self, node: &Node, id: NodeId, free: DeviceSet, interval: Interval) {
+        let tasks = tasks_on_node(node, self.group(), free, interval);
+        let known = self.nodes.insert(id, ForecastNode { free, used: None, tasks });
         self.sum = self.sum + u64::from(tasks) - known.map_or(0, |known| u64::from(known.tasks));
     }
 }
 
-/// True when what runs there is all that keeps anybody from its devices, at any time.
-fn is_plain(node: &Node) -> bool {
-    node.bookings.is_empty() && node.walls.ahead.is_empty()
+/// Returns true if only present holdings, at any time, keep a request from the node's devices.
+fn is_unreserved(node: &Node) -> bool {
+    node.bookings.is_empty() && node.availability.upcoming.is_empty()
 }
 
-/// How many tasks of a group a node takes, with so many devices free; models of a try aside.
-fn room(node: &Node, group: &GroupNeed, free: DeviceSet, window: Window) -> u32 {
+/// Returns how many tasks of a group a node takes with these devices free, whatever the model
+/// choice.
+fn tasks_on_node(node: &Node, group: &GroupNeed, free: DeviceSet, interval: Interval) -> u32 {
     let by_gpu = match group.devices {
         0 => group.tasks,
         devices => {
@@ -327,17 +345,18 @@ fn room(node: &Node, group: &GroupNeed, free: DeviceSet, window: Window) -> u32 
     if by_gpu < group.per_node.unwrap_or(1) {
         return 0;
     }
-    // What is held now is at least what will be held then, unless there are bookings.
-    let by_now = if is_plain(node) { node.limit.fits(&node.used, &group.scalars) } else { 0 };
-    let tasks = match by_now >= u64::from(by_gpu) {
-        true => by_now,
-        false => node.scalar_fits(&group.scalars, window),
+    // Without bookings, present use is at least the use then.
+    let by_now = if is_unreserved(node) { node.limit.fits(&node.used, &group.scalars) } else { 0 };
+    let tasks = if by_now >= u64::from(by_gpu) {
+        by_now
+    } else {
+        node.scalar_fits(&group.scalars, interval)
     };
-    in_blocks(group, tasks.min(u64::from(by_gpu)))
+    round_to_blocks(group, tasks.min(u64::from(by_gpu)))
 }
 
-/// How many tasks of a group go to a node that would take so many.
-fn in_blocks(group: &GroupNeed, tasks: u64) -> u32 {
+/// Rounds a number of tasks down to whole blocks, where the group has blocks.
+fn round_to_blocks(group: &GroupNeed, tasks: u64) -> u32 {
     let tasks = tasks.min(u64::from(group.tasks)) as u32;
     match group.per_node {
         Some(block) if tasks >= block => block,

@@ -1,29 +1,29 @@
-//! Room by making others go. A queue within its nominal quota takes back what others borrow; within
-//! a leaf queue, higher priority takes from lower; and what runs in what was idle ([`Tier::Last`])
-//! yields to whoever waits in his turn, in any queue. **Nobody goes unless the claimant then
+//! Preemption. A queue within its nominal quota reclaims what others borrow; within a leaf queue, a
+//! higher priority preempts a lower one; and opportunistic jobs ([`Tier::Opportunistic`]) are
+//! preempted by any normal entry, of any queue. **No victim is evicted unless the candidate then
 //! starts**: everything is tried on scratch, with the placement and the verdicts of every other
 //! start.
 //!
-//! # Who goes
+//! # Choice of victims
 //!
-//! Those who may be made to go stand in one order: what was idle before borrowed before owned,
-//! lower priority, least GPU time lost since the last checkpoint, the youngest first. The set is
-//! the first in that order, read from its far end: the shortest beginning of the order with which
-//! the claimant starts, without everybody who can stay after all, the most precious first. Since
-//! more room never makes a start impossible, that is the feasible set whose most precious member is
-//! the least precious possible, then its second, and so on; no member of it can stay.
+//! Possible victims are in one order: opportunistic before borrowed before owned, lower priority,
+//! least GPU time lost since the last checkpoint, the youngest first. The set is found from the far
+//! end of that order: the shortest prefix with which the candidate starts, without every victim
+//! that need not be evicted after all, the most valuable first. Since more free capacity never
+//! makes a start impossible, this is the feasible set whose most valuable member is the least
+//! valuable possible, then its second, and so on; no member of it can stay.
 //!
-//! A queue gives back no more than it owes, so those who go first in order may use that up for room
-//! that is of no use. Where that was so and the claimant does not start, `clear.rs` looks again,
-//! node by node.
+//! No more is reclaimed from a queue than it borrows, so the first victims in order may use that up
+//! for capacity that does not help. If that happened and the candidate does not start,
+//! `evict_by_node.rs` searches again, node by node.
 //!
 //! # Why there are no loops
 //!
-//! Taking back needs the claimant's side to be within its nominal quota with the start, and the
-//! other side beyond its own; afterwards the former still is, so nobody can take back from it in
-//! turn. Taking by priority strictly raises what the leaf runs, and so does yielding for what all
-//! leaves run in their turn. Who went starts again only in what is free, or by a right that it has
-//! against others.
+//! Reclaiming needs the candidate's side to be within its nominal quota with the start, and the
+//! other side beyond its own; afterwards the former still is, so nothing can be reclaimed from it
+//! in turn. Preemption by priority strictly raises the priorities that the leaf runs, and
+//! preempting opportunistic jobs strictly raises what all leaves run of normal ones. An evicted job
+//! starts again only on free capacity, or by its own preemption of others.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -34,362 +34,404 @@ use muster_model::{
     AttemptId, Decision, ElementId, Eviction, EvictionCause, NodeId, Reason, Span, TaskPlacement,
     Time,
 };
-use muster_policy::{LeafId, ModelId, Slot, UserId};
+use muster_policy::{EntrySlot, LeafId, ModelId, UserId};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::ask::Pick;
-use super::claims::Kept;
+use super::cache::ClassCache;
+use super::capacity_bound::{CapacityBound, NodeFilter};
 use super::consider::Candidate;
-use super::gauge::{Gauge, Reach};
-use super::lore::Memo;
-use super::rights::right;
-use super::shrink::{Leaver, Part, Pieces, put_together, take_apart};
-use super::{Planned, Planner, terms};
+use super::eligibility::preemption_cause;
+use super::pending::PendingPlacement;
+use super::request::ModelChoice;
+use super::shrink::{EvictedAttempt, GangPieces, VictimPart, merge_victims, split_holding};
+use super::{Planner, PolicyChange, admission};
 use crate::state::attempt::{attempt_id, gpus_by_model};
-use crate::state::entries::ENDLESS;
+use crate::state::entries::UNLIMITED;
 use crate::state::pool::{HoldKey, Pool};
 
-/// Somebody who may be made to go.
+/// Attempt, or part of one, that may be evicted.
 #[derive(Clone, Debug)]
 pub(super) struct Victim {
     pub(super) id: AttemptId,
     pub(super) cause: EvictionCause,
-    pub(super) part: Part,
+    pub(super) part: VictimPart,
     pub(super) key: HoldKey,
     pub(super) leaf: LeafId,
     pub(super) user: UserId,
     pub(super) gpus: SmallVec<[(ModelId, u64); 1]>,
-    /// What it is worth to let it stay where it is, of those who go by the same right: thousandths
-    /// of GPUs, or what a move costs.
+    /// Value of not evicting it, among victims with the same cause: thousandths of GPUs, or the
+    /// cost of a move.
     pub(super) cost: u64,
-    /// Until it is gone at the latest, from now.
+    /// Longest time from now until it has ended.
     pub(super) delay: Span,
-    /// It starts in this pass.
-    is_fresh: bool,
+    /// True if it starts in this pass.
+    started_this_pass: bool,
 }
 
-/// In which order they go: what only shrinks, borrowed before owned, lower priority, least lost,
-/// the youngest; of a gang that shrinks, the last step first.
-type Order = (EvictionCause, i32, u64, Reverse<(Time, ElementId)>, Reverse<u32>);
+/// Order of victims: shrinking first, then borrowed before owned, lower priority, least lost, the
+/// youngest; of a gang that shrinks, the last step first.
+type VictimRank = (EvictionCause, i32, u64, Reverse<(Time, ElementId)>, Reverse<u32>);
 
-/// Somebody in that order, and his queue.
-pub(super) type Ranked = Reverse<(Order, LeafId)>;
+/// Victim in that order, and its queue.
+pub(super) type RankedVictim = Reverse<(VictimRank, LeafId)>;
 
-/// Those who may be made to go, the first in order first. Of thousands mostly a few are asked for.
-pub(super) type Queue = BinaryHeap<Ranked>;
+/// Possible victims, the first in order first. A heap, since of thousands mostly a few are needed.
+pub(super) type VictimQueue = BinaryHeap<RankedVictim>;
 
-/// A way to make room.
-pub(super) struct Way {
+/// Victims to evict, and the placement that the candidate then gets.
+pub(super) struct EvictionPlan {
     pub(super) placement: Arc<[TaskPlacement]>,
-    pub(super) leavers: Vec<Leaver>,
+    pub(super) evicted: Vec<EvictedAttempt>,
 }
 
-impl Way {
-    /// Until everybody is gone at the latest, from now.
+impl EvictionPlan {
+    /// Returns the longest time from now until all victims have ended.
     pub(super) fn delay(&self) -> Span {
-        self.leavers.iter().map(|leaver| leaver.victim.delay).max().unwrap_or(Span(0))
+        self.evicted.iter().map(|evicted| evicted.victim.delay).max().unwrap_or(Span(0))
     }
 }
 
 impl Planner<'_> {
-    /// Makes others go for a candidate, if it then starts.
-    pub(super) fn preempt(&mut self, slot: Slot, candidate: &Candidate, memo: &Memo) -> bool {
-        let duration = candidate.duration.unwrap_or(ENDLESS);
-        if !self.may_be_made_room(candidate, duration) {
+    /// Evicts others for a candidate, if it then starts.
+    pub(super) fn preempt(
+        &mut self,
+        slot: EntrySlot,
+        candidate: &Candidate,
+        cached: &ClassCache,
+    ) -> bool {
+        let duration = candidate.duration.unwrap_or(UNLIMITED);
+        if !self.may_try_preemption(candidate, duration) {
             return false;
         }
-        for pick in memo.picks.iter() {
-            let order = self.victims(candidate, pick);
-            let widen = |room: &mut Room<'_, '_>, order| room.widen(order) || room.clear();
-            let Some(way) = self.way((candidate, memo, pick), order, widen) else { continue };
-            let fresh = way.leavers.iter().filter(|leaver| leaver.victim.is_fresh);
-            let fresh: Vec<ElementId> = fresh.map(|leaver| leaver.victim.id.element).collect();
-            match fresh.is_empty() {
-                true => self.make_room(slot, candidate, way),
-                false => self.put_off(candidate, pick, &fresh),
+        for choice in cached.choices.iter() {
+            let order = self.victims(candidate, choice);
+            let find = |search: &mut PreemptionSearch<'_, '_>, order| {
+                search.evict_in_order(order) || search.evict_by_node()
+            };
+            let Some(eviction_plan) =
+                self.find_eviction_plan((candidate, cached, choice), order, find)
+            else {
+                continue;
+            };
+            let started =
+                eviction_plan.evicted.iter().filter(|evicted| evicted.victim.started_this_pass);
+            let started: Vec<ElementId> =
+                started.map(|evicted| evicted.victim.id.element).collect();
+            if started.is_empty() {
+                self.commit_eviction_plan(slot, candidate, eviction_plan)
+            } else {
+                self.defer(candidate, choice, &started)
             }
             return true;
         }
         if candidate.avoid.is_empty() {
-            self.was_in_vain(candidate, duration);
+            self.note_failed_preemption(candidate, duration);
         }
         false
     }
 
-    /// The way to make room on the models of a try with those in an order; `find` makes them go
-    /// until the candidate starts.
-    pub(super) fn way(
+    /// Returns the eviction plan, on the models of a choice, with victims of an order; `find`
+    /// evicts them until the candidate starts.
+    pub(super) fn find_eviction_plan(
         &mut self,
-        (candidate, memo, pick): (&Candidate, &Memo, &Pick),
-        order: Queue,
-        find: impl FnOnce(&mut Room<'_, '_>, Queue) -> bool,
-    ) -> Option<Way> {
+        (candidate, cached, choice): (&Candidate, &ClassCache, &ModelChoice),
+        order: VictimQueue,
+        find: impl FnOnce(&mut PreemptionSearch<'_, '_>, VictimQueue) -> bool,
+    ) -> Option<EvictionPlan> {
         if order.is_empty() {
             return None;
         }
         let shape = Arc::clone(&candidate.shape);
-        let reach = Reach { shape: &shape, eligible: &memo.eligible, avoid: &candidate.avoid };
-        let checkpoint = self.state.pool.checkpoint();
-        let outer = self.state.pool.look_inside(shape.window.as_ref());
-        let gauge = Gauge::new(&mut self.state.pool, reach);
-        let mut room = Room {
+        let node_filter =
+            NodeFilter { shape: &shape, eligible: &cached.eligible, avoid: &candidate.avoid };
+        let mark = self.state.pool.mark();
+        let outer = self.state.pool.view_inside(shape.reservation.as_ref());
+        let bound = CapacityBound::new(&mut self.state.pool, node_filter);
+        let mut search = PreemptionSearch {
             planner: self,
             candidate,
-            memo,
-            pick,
-            reach,
-            gauge,
-            apart: FxHashMap::default(),
+            cached,
+            choice,
+            node_filter,
+            bound,
+            split_gangs: FxHashMap::default(),
             tried: Vec::new(),
             found: None,
         };
-        if find(&mut room, order) {
-            let gone: Vec<usize> = (0..room.tried.len()).filter(|at| room.tried[*at].1).collect();
-            room.narrow(&gone);
-            room.start_beside();
-            room.spare();
+        if find(&mut search, order) {
+            let evicted: Vec<usize> =
+                (0..search.tried.len()).filter(|at| search.tried[*at].1).collect();
+            search.restore_unneeded(&evicted);
+            search.try_beside_victims();
+            search.restore_not_in_the_way();
         }
-        let (found, tried) = (room.found.take(), std::mem::take(&mut room.tried));
-        // Everything is put back; the decision is made with what was found.
-        let gone = tried.into_iter().filter(|(_, is_gone)| *is_gone).map(|(victim, _)| victim);
-        let gone: Vec<Victim> =
-            gone.inspect(|victim| victim.count(&mut self.state.policy, false)).collect();
-        self.state.pool.rollback(checkpoint);
-        self.state.pool.look(outer);
-        let placement = found.filter(|_| !gone.is_empty())?;
-        Some(Way { placement, leavers: put_together(self.state, gone) })
+        let found = search.found.take();
+        let tried = std::mem::take(&mut search.tried);
+        // Undo everything; the decision is made from what was found.
+        let evicted =
+            tried.into_iter().filter(|(_, is_evicted)| *is_evicted).map(|(victim, _)| victim);
+        let evicted: Vec<Victim> =
+            evicted.inspect(|victim| victim.count_evicted(&mut self.state.policy, false)).collect();
+        self.state.pool.rollback(mark);
+        self.state.pool.set_view(outer);
+        let placement = found.filter(|_| !evicted.is_empty())?;
+        Some(EvictionPlan { placement, evicted: merge_victims(self.state, evicted) })
     }
 
-    /// Who may be made to go for a candidate, in order.
-    fn victims(&mut self, candidate: &Candidate, pick: &Pick) -> Queue {
+    /// Returns the possible victims for a candidate, in order.
+    fn victims(&mut self, candidate: &Candidate, choice: &ModelChoice) -> VictimQueue {
         let mut order = Vec::new();
-        self.spare_parts(candidate, &mut order);
-        let (state, now) = (&*self.state, self.now);
-        let asked = pick.exact.as_deref().unwrap_or(&[]);
-        for ((leaf, priority), runners) in state.runners.iter().chain(&self.fresh.runners) {
-            let Ok(cause) = right(&state.policy, candidate, asked, (*leaf, *priority)) else {
+        self.shrinkable_victims(candidate, &mut order);
+        let state = &*self.state;
+        let now = self.now;
+        let asked = choice.exact.as_deref().unwrap_or(&[]);
+        for ((leaf, priority), attempts) in
+            state.preemptable.iter().chain(&self.pass_starts.attempts)
+        {
+            let Ok(cause) = preemption_cause(&state.policy, candidate, asked, (*leaf, *priority))
+            else {
                 continue;
             };
             let of_queue = state.policy.protection(*leaf);
-            let is_owed = |(model, milli): &&(ModelId, u64)| {
-                state.policy.owed(candidate.leaf, *leaf, *model, *milli) > 0
+            let is_reclaimable = |(model, milli): &&(ModelId, u64)| {
+                state.policy.reclaimable(candidate.leaf, *leaf, *model, *milli) > 0
             };
-            let owed: SmallVec<[ModelId; 2]> =
-                asked.iter().filter(is_owed).map(|(model, _)| *model).collect();
-            for (element, runner) in runners {
-                let safe_until = runner.protect.max(of_queue).until(runner.held_from);
+            let reclaimable: SmallVec<[ModelId; 2]> =
+                asked.iter().filter(is_reclaimable).map(|(model, _)| *model).collect();
+            for (element, attempt) in attempts {
+                let safe_until = attempt.protect.max(of_queue).until(attempt.held_from);
                 let helps = cause != EvictionCause::Reclaimed
-                    || runner.gpus.iter().any(|(model, _)| owed.contains(model));
-                if !helps || self.evicted.contains(&runner.key) {
+                    || attempt.gpus.iter().any(|(model, _)| reclaimable.contains(model));
+                if !helps || self.evicted.contains(&attempt.key) {
                     continue;
                 }
-                if self.rights.protects(now, safe_until) {
+                if self.eligibility.is_protected(now, safe_until) {
                     continue;
                 }
-                let (cause, priority, lost, age) =
-                    (cause, *priority, runner.lost(now), Reverse((runner.held_from, *element)));
+                let priority = *priority;
+                let lost = attempt.unsaved_gpu_time(now);
+                let age = Reverse((attempt.held_from, *element));
                 order.push(Reverse(((cause, priority, lost, age, Reverse(0)), *leaf)));
             }
         }
         order.into()
     }
 
-    /// Decides it, on scratch: those who go count no more, the claimant does, and its places are
-    /// kept.
-    pub(super) fn make_room(&mut self, slot: Slot, candidate: &Candidate, way: Way) {
-        let (leaf, user) = (candidate.leaf, candidate.user);
-        let delay = way.delay();
-        let mut evict = Vec::with_capacity(way.leavers.len());
-        for Leaver { victim, .. } in &way.leavers {
+    /// Commits an eviction plan, on scratch: the victims no longer count, the candidate does, and
+    /// its placement is kept free.
+    pub(super) fn commit_eviction_plan(
+        &mut self,
+        slot: EntrySlot,
+        candidate: &Candidate,
+        eviction_plan: EvictionPlan,
+    ) {
+        let leaf = candidate.leaf;
+        let user = candidate.user;
+        let delay = eviction_plan.delay();
+        let mut evict = Vec::with_capacity(eviction_plan.evicted.len());
+        for EvictedAttempt { victim, .. } in &eviction_plan.evicted {
             evict.push(Eviction { id: victim.id, cause: victim.cause });
             self.evicted.insert(victim.key);
             self.state.policy.undo_hold(victim.leaf, victim.user, &victim.gpus);
             let gpus = victim.gpus.clone();
-            self.state.slate.planned.push(Planned::Left {
+            self.state.scratch.policy_changes.push(PolicyChange::Removed {
                 leaf: victim.leaf,
                 user: victim.user,
                 gpus,
             });
-            self.state.pool.hasten(victim.key, self.now + victim.delay);
+            self.state.pool.shorten(victim.key, self.now + victim.delay);
         }
-        let gpus = gpus_by_model(&self.state.pool, &way.placement);
-        let (promise, milli) = (self.promise(candidate.duration), candidate.shape.milli());
+        let gpus = gpus_by_model(&self.state.pool, &eviction_plan.placement);
+        let charge = self.budget_charge(candidate.duration);
+        let milli = candidate.shape.milli();
         self.state.policy.try_hold(leaf, user, &gpus);
-        self.state.policy.try_promise(leaf, user, milli, promise);
-        self.state.slate.planned.push(Planned::Came { leaf, user, gpus, milli, promise });
-        let placement = Arc::clone(&way.placement);
-        self.decisions.push(Decision::Claim {
+        self.state.policy.try_charge(leaf, user, milli, charge);
+        self.state.scratch.policy_changes.push(PolicyChange::Added {
+            leaf,
+            user,
+            gpus,
+            milli,
+            charge,
+        });
+        let placement = Arc::clone(&eviction_plan.placement);
+        self.decisions.push(Decision::Nominate {
             element: candidate.element,
-            placement: way.placement,
+            placement: eviction_plan.placement,
             evict,
         });
         let until = candidate.duration.map_or(Time::NEVER, |span| self.now + delay + span);
         let element = candidate.element;
         let id = attempt_id(element.job, element.index, candidate.attempt);
-        let (shape, fresh) = (Arc::clone(&candidate.shape), Some((id, candidate.duration)));
-        self.keep(Kept { element, until, shape, placement, fresh });
-        let capped = self.capped(candidate.job);
-        self.state.slate.started.count(slot, capped);
-        for Leaver { victim, keeps } in way.leavers {
-            if let Some(keeps) = keeps {
-                self.settle(victim.id.element, victim.delay, keeps);
+        let shape = Arc::clone(&candidate.shape);
+        self.protect_pending(PendingPlacement {
+            element,
+            until,
+            shape,
+            placement,
+            new_attempt: Some((id, candidate.duration)),
+        });
+        let capped = self.capped_job(candidate.job);
+        self.state.scratch.started.count(slot, capped);
+        for EvictedAttempt { victim, restart_placement: placement } in eviction_plan.evicted {
+            if let Some(placement) = placement {
+                self.nominate_restart(victim.id.element, victim.delay, placement);
             }
         }
-        self.look_again();
+        self.request_round();
     }
 
-    /// Whoever was refused before may find that those who went were in the way: another round
-    /// looks.
-    pub(super) fn look_again(&mut self) {
-        self.has_room = true;
-        self.limited.forget();
-        self.rights.forget();
-        self.fresh.forget();
+    /// Requests another round after an eviction: it may unblock entries that were refused before.
+    pub(super) fn request_round(&mut self) {
+        self.has_evictions = true;
+        self.limit_cache.clear();
+        self.eligibility.clear();
+        self.pass_starts.forget_borrowing();
     }
 }
 
-/// Room being made on scratch.
-pub(super) struct Room<'r, 's> {
+/// Search for victims, on scratch.
+pub(super) struct PreemptionSearch<'r, 's> {
     pub(super) planner: &'r mut Planner<'s>,
     candidate: &'r Candidate,
-    memo: &'r Memo,
-    pick: &'r Pick,
-    pub(super) reach: Reach<'r>,
-    pub(super) gauge: Gauge<'r>,
-    /// Holdings of those that shrink, part by part.
-    apart: FxHashMap<ElementId, Pieces>,
-    /// Those tried, in order, and whether they are gone. Who stays owed nothing when it was his
-    /// turn.
+    cached: &'r ClassCache,
+    choice: &'r ModelChoice,
+    pub(super) node_filter: NodeFilter<'r>,
+    pub(super) bound: CapacityBound<'r>,
+    /// Holdings of elastic gangs that may shrink, split into parts.
+    split_gangs: FxHashMap<ElementId, GangPieces>,
+    /// Victims tried, in order, and whether each is evicted. One that stays had nothing left to
+    /// reclaim when it was tried.
     pub(super) tried: Vec<(Victim, bool)>,
-    /// Where the candidate would start, as things stand.
+    /// Placement of the candidate with the present evictions.
     found: Option<Arc<[TaskPlacement]>>,
 }
 
-impl Room<'_, '_> {
-    /// Makes one after the other go until the candidate starts. Where a look is in vain although
-    /// there might be room, the next look is taken after twice as many.
-    fn widen(&mut self, mut order: Queue) -> bool {
+impl PreemptionSearch<'_, '_> {
+    /// Evicts one victim after the other until the candidate starts. If an attempt to place it
+    /// fails although the bound allows it, the next attempt is made after twice as many.
+    fn evict_in_order(&mut self, mut order: VictimQueue) -> bool {
         let mut stride = 1;
         loop {
             let mut more = 1;
             if self.might_start() {
-                if self.looks() {
+                if self.try_start() {
                     return true;
                 }
                 (more, stride) = (stride, stride * 2);
             }
-            let mut went = 0;
-            while went < more {
-                let Some(victim) = self.victim(&mut order) else {
-                    // The last look at everybody gone, unless that was the one before.
-                    return went > 0 && self.might_start() && self.looks();
+            let mut newly_evicted = 0;
+            while newly_evicted < more {
+                let Some(victim) = self.next_victim(&mut order) else {
+                    // A last attempt with all victims evicted, unless it was just made.
+                    return newly_evicted > 0 && self.might_start() && self.try_start();
                 };
                 self.tried.push((victim, false));
                 let at = self.tried.len() - 1;
-                if self.owes(at) {
-                    self.goes(at);
-                    went += 1;
+                if self.is_reclaimable(at) {
+                    self.evict(at);
+                    newly_evicted += 1;
                 }
             }
         }
     }
 
-    /// Makes those in an order go node by node, until the candidate starts.
-    pub(super) fn gather(&mut self, mut order: Queue) -> bool {
-        while let Some(victim) = self.victim(&mut order) {
+    /// Evicts the victims of an order node by node, until the candidate starts.
+    pub(super) fn evict_all_by_node(&mut self, mut order: VictimQueue) -> bool {
+        while let Some(victim) = self.next_victim(&mut order) {
             self.tried.push((victim, false));
         }
-        self.clear()
+        self.evict_by_node()
     }
 
-    /// The next who may be made to go.
-    fn victim(&mut self, order: &mut Queue) -> Option<Victim> {
+    /// Returns the next possible victim.
+    fn next_victim(&mut self, order: &mut VictimQueue) -> Option<Victim> {
         let Reverse(((cause, priority, _, Reverse((_, element)), Reverse(step)), leaf)) =
             order.pop()?;
-        let (state, fresh) =
-            (&mut *self.planner.state, self.planner.fresh.runner(leaf, priority, element));
-        let (runner, is_fresh) = match fresh {
-            Some(fresh) => (fresh, true),
-            None => (&state.runners[&(leaf, priority)][&element], false),
+        let state = &mut *self.planner.state;
+        let started = self.planner.pass_starts.attempt(leaf, priority, element);
+        let (attempt, started_this_pass) = match started {
+            Some(started) => (started, true),
+            None => (&state.preemptable[&(leaf, priority)][&element], false),
         };
         let cost = match cause {
-            EvictionCause::Moved => runner.cost_of_move(self.planner.now),
-            _ => runner.gpus.iter().map(|(_, milli)| milli).sum(),
+            EvictionCause::Moved => attempt.cost_of_move(self.planner.now),
+            _ => attempt.gpus.iter().map(|(_, milli)| milli).sum(),
         };
         let mut victim = Victim {
             cost,
-            id: attempt_id(element.job, element.index, runner.attempt),
+            id: attempt_id(element.job, element.index, attempt.attempt),
             cause,
-            part: Part::Whole,
-            key: runner.key,
+            part: VictimPart::Whole,
+            key: attempt.key,
             leaf,
-            user: runner.user,
-            gpus: runner.gpus.clone(),
-            delay: runner.delay,
-            is_fresh,
+            user: attempt.user,
+            gpus: attempt.gpus.clone(),
+            delay: attempt.delay,
+            started_this_pass,
         };
-        // What shrinks stands before what goes whole: whoever does both is in parts by then.
+        // Shrinking comes before whole evictions in the order, so an attempt with both is split by
+        // now.
         if cause == EvictionCause::Shrunk
-            && let Entry::Vacant(entry) = self.apart.entry(element)
+            && let Entry::Vacant(entry) = self.split_gangs.entry(element)
         {
             let elastic = state.jobs.get(&element.job)?.record.spec.elastic()?;
-            entry.insert(take_apart(&mut state.pool, victim.key, elastic));
+            entry.insert(split_holding(&mut state.pool, victim.key, elastic));
         }
-        if let Some(pieces) = self.apart.get(&element) {
-            victim.part =
-                if cause == EvictionCause::Shrunk { Part::Step(step) } else { Part::Base };
+        if let Some(pieces) = self.split_gangs.get(&element) {
+            victim.part = if cause == EvictionCause::Shrunk {
+                VictimPart::Step(step)
+            } else {
+                VictimPart::Base
+            };
             let piece = pieces.of(victim.part);
             (victim.key, victim.gpus) = (piece.key, piece.gpus.clone());
         }
         Some(victim)
     }
 
-    /// False where somebody may not be made to go as things stand: his queue has given back what it
-    /// owes.
-    pub(super) fn owes(&self, at: usize) -> bool {
+    /// Returns false if nothing is reclaimable any more from the queue of a victim by reclaim.
+    pub(super) fn is_reclaimable(&self, at: usize) -> bool {
         let victim = &self.tried[at].0;
-        let asked = self.pick.exact.as_deref().unwrap_or(&[]);
+        let asked = self.choice.exact.as_deref().unwrap_or(&[]);
         let policy = &self.planner.state.policy;
-        let owes = |(model, milli): &(ModelId, u64)| {
+        let is_reclaimable = |(model, milli): &(ModelId, u64)| {
             victim.gpus.iter().any(|(held, _)| held == model)
-                && policy.owed(self.candidate.leaf, victim.leaf, *model, *milli) > 0
+                && policy.reclaimable(self.candidate.leaf, victim.leaf, *model, *milli) > 0
         };
-        victim.cause != EvictionCause::Reclaimed || asked.iter().any(owes)
+        victim.cause != EvictionCause::Reclaimed || asked.iter().any(is_reclaimable)
     }
 
-    /// Lets stay whoever can, the last in order first: all for whom the bounds leave room at once,
-    /// or half by half.
-    fn narrow(&mut self, those: &[usize]) {
-        let mut back = Vec::new();
-        for at in those.iter().rev() {
-            self.stays(*at);
-            match self.might_start() {
-                true => back.push(*at),
-                false => self.goes(*at),
-            }
+    /// Restores the victims that need not be evicted, the last in order first: all that the bound
+    /// allows at once, or else by halves.
+    fn restore_unneeded(&mut self, indices: &[usize]) {
+        let mut restored = Vec::new();
+        for at in indices.iter().rev() {
+            self.restore(*at);
+            if self.might_start() { restored.push(*at) } else { self.evict(*at) }
         }
-        if back.is_empty() || self.looks() {
+        if restored.is_empty() || self.try_start() {
             return;
         }
-        back.iter().for_each(|at| self.goes(*at));
-        if those.len() > 1 {
-            let (first, last) = those.split_at(those.len() / 2);
-            self.narrow(last);
-            self.narrow(first);
+        restored.iter().for_each(|at| self.evict(*at));
+        if indices.len() > 1 {
+            let (first, last) = indices.split_at(indices.len() / 2);
+            self.restore_unneeded(last);
+            self.restore_unneeded(first);
         }
     }
 
-    /// Lets stay whoever is in the way of no place that was found: a search that finds another way
-    /// with him there, or none, does not say that he is.
-    fn spare(&mut self) {
+    /// Restores the victims that do not overlap the placement that was found. Needed because a
+    /// search that finds another placement with them present, or none, does not prove that they
+    /// overlap.
+    fn restore_not_in_the_way(&mut self) {
         let Some(placement) = self.found.clone() else { return };
         let by_model = gpus_by_model(&self.planner.state.pool, &placement);
         for at in (0..self.tried.len()).rev() {
             if !self.tried[at].1 {
                 continue;
             }
-            self.stays(at);
+            self.restore(at);
             let allows = |caps: &[(ModelId, u64)]| {
                 let held = |model| {
                     by_model.iter().find(|(known, _)| known == model).map_or(0, |(_, milli)| *milli)
@@ -397,110 +439,125 @@ impl Room<'_, '_> {
                 caps.iter().all(|(model, most)| held(model) <= *most)
             };
             let is_admitted =
-                self.admitted().is_ok_and(|tries| tries.iter().any(|one| allows(&one.caps)));
+                self.admitted().is_ok_and(|admitted| admitted.iter().any(|one| allows(&one.caps)));
             if !is_admitted || !self.fits_beside(at, &placement) {
-                self.goes(at);
+                self.evict(at);
             }
         }
     }
 
-    /// Those who go since they count may be in nobody's way: then it starts at once beside them.
-    fn start_beside(&mut self) {
-        let gone: Vec<usize> = (0..self.tried.len()).filter(|at| self.tried[*at].1).collect();
-        for at in &gone {
-            self.stays(*at);
+    /// Tries to start the candidate on capacity that is free beside the victims: those evicted only
+    /// because they count in quota need not overlap it.
+    fn try_beside_victims(&mut self) {
+        let evicted: Vec<usize> = (0..self.tried.len()).filter(|at| self.tried[*at].1).collect();
+        for at in &evicted {
+            self.restore(*at);
             let victim = &self.tried[*at].0;
-            victim.count(&mut self.planner.state.policy, true);
-            // For as long as with those who go, as who can stay is asked then.
+            victim.count_evicted(&mut self.planner.state.policy, true);
+            // The same duration as with the victims evicted, which restoring assumes.
             self.tried[*at].1 = true;
         }
         if self.might_start() {
-            self.looks();
+            self.try_start();
         }
-        for at in gone {
+        for at in evicted {
             let victim = &self.tried[at].0;
-            victim.count(&mut self.planner.state.policy, false);
-            self.goes(at);
+            victim.count_evicted(&mut self.planner.state.policy, false);
+            self.evict(at);
         }
     }
 
-    /// Is all of a placement free on the nodes of one who came back?
+    /// Returns true if all of a placement is free on the nodes of a restored victim.
     fn fits_beside(&mut self, at: usize, placement: &[TaskPlacement]) -> bool {
-        let gone = self.tried.iter().filter(|(_, is_gone)| *is_gone);
-        let delay = gone.map(|(victim, _)| victim.delay).max().unwrap_or(Span(0));
+        let evicted = self.tried.iter().filter(|(_, is_evicted)| *is_evicted);
+        let delay = evicted.map(|(victim, _)| victim.delay).max().unwrap_or(Span(0));
         let until =
             self.candidate.duration.map_or(Time::NEVER, |span| self.planner.now + span + delay);
         let nodes = self.nodes_of(at);
         let there = placement.iter().filter(|task| nodes.binary_search(&task.node).is_ok());
         let there: Arc<[TaskPlacement]> = there.cloned().collect();
-        let checkpoint = self.planner.state.pool.checkpoint();
-        let (element, shape) = (self.candidate.element, &self.candidate.shape);
-        let fits = self.planner.take_promised(element, &there, shape, until);
-        self.planner.state.pool.rollback(checkpoint);
+        let mark = self.planner.state.pool.mark();
+        let element = self.candidate.element;
+        let shape = &self.candidate.shape;
+        let fits = self.planner.hold_exactly(element, &there, shape, until);
+        self.planner.state.pool.rollback(mark);
         fits
     }
 
-    /// Where somebody is, of what the candidate may use.
+    /// Returns the nodes of a victim that the candidate may use.
     pub(super) fn nodes_of(&self, at: usize) -> SmallVec<[NodeId; 8]> {
         let pool = &self.planner.state.pool;
         let tasks = pool.holding(self.tried[at].0.key).placement.iter();
         let mut nodes: SmallVec<[NodeId; 8]> = tasks.map(|task| task.node).collect();
         nodes.sort_unstable();
         nodes.dedup();
-        nodes.retain(|node| self.reach.admits(pool, *node));
+        nodes.retain(|node| self.node_filter.admits(pool, *node));
         nodes
     }
 
-    pub(super) fn goes(&mut self, at: usize) {
-        let (victim, is_gone) = &mut self.tried[at];
-        *is_gone = true;
-        victim.count(&mut self.planner.state.policy, true);
-        self.change(at, Pool::park);
+    pub(super) fn evict(&mut self, at: usize) {
+        let (victim, is_evicted) = &mut self.tried[at];
+        *is_evicted = true;
+        victim.count_evicted(&mut self.planner.state.policy, true);
+        self.change_holding(at, Pool::park);
     }
 
-    pub(super) fn stays(&mut self, at: usize) {
-        let (victim, is_gone) = &mut self.tried[at];
-        *is_gone = false;
-        victim.count(&mut self.planner.state.policy, false);
-        self.change(at, Pool::unpark);
+    pub(super) fn restore(&mut self, at: usize) {
+        let (victim, is_evicted) = &mut self.tried[at];
+        *is_evicted = false;
+        victim.count_evicted(&mut self.planner.state.policy, false);
+        self.change_holding(at, Pool::unpark);
     }
 
-    /// Changes what a holding holds, and the gauge with it.
-    fn change(&mut self, at: usize, change: impl FnOnce(&mut Pool, HoldKey)) {
+    /// Applies a change to a holding, and updates the bound.
+    fn change_holding(&mut self, at: usize, change: impl FnOnce(&mut Pool, HoldKey)) {
         let nodes = self.nodes_of(at);
         let pool = &mut self.planner.state.pool;
         for node in &nodes {
-            self.gauge.leave(pool.node(*node));
+            self.bound.remove_node(pool.node(*node));
         }
         change(pool, self.tried[at].0.key);
         for node in &nodes {
-            self.gauge.enter(pool.node(*node));
+            self.bound.add_node(pool.node(*node));
         }
     }
 
-    /// False when it is certain that the candidate would not start.
+    /// Returns false if the candidate certainly would not start.
     pub(super) fn might_start(&self) -> bool {
-        self.gauge.is_enough() && self.admitted().is_ok()
+        self.bound.suffices() && self.admitted().is_ok()
     }
 
-    fn admitted(&self) -> Result<SmallVec<[terms::Admitted<'_>; 1]>, Reason> {
-        self.planner.admitted(self.candidate, std::slice::from_ref(self.pick))
+    fn admitted(&self) -> Result<SmallVec<[admission::AdmittedChoice<'_>; 1]>, Reason> {
+        self.planner.admitted_choices(self.candidate, std::slice::from_ref(self.choice))
     }
 
-    /// Would the candidate start? Remembers where.
-    pub(super) fn looks(&mut self) -> bool {
-        let (candidate, memo, pick) = (self.candidate, self.memo, self.pick);
-        let Ok(tries) = self.planner.admitted(candidate, std::slice::from_ref(pick)) else {
+    /// Returns true if the candidate would start, and records the placement.
+    pub(super) fn try_start(&mut self) -> bool {
+        let candidate = self.candidate;
+        let cached = self.cached;
+        let choice = self.choice;
+        let Ok(admitted) = self.planner.admitted_choices(candidate, std::slice::from_ref(choice))
+        else {
             return false;
         };
-        let delay =
-            self.tried.iter().filter(|(_, is_gone)| *is_gone).map(|(victim, _)| victim.delay).max();
+        let delay = self
+            .tried
+            .iter()
+            .filter(|(_, is_evicted)| *is_evicted)
+            .map(|(victim, _)| victim.delay)
+            .max();
         let duration = candidate.duration.map(|span| span + delay.unwrap_or(Span(0)));
-        let checkpoint = self.planner.state.pool.checkpoint();
-        let found = tries.iter().find_map(|one| {
-            self.planner.place(candidate.seat(), &candidate.shape, one, &memo.eligible, duration)
+        let mark = self.planner.state.pool.mark();
+        let found = admitted.iter().find_map(|one| {
+            self.planner.place(
+                candidate.node_preferences(),
+                &candidate.shape,
+                one,
+                &cached.eligible,
+                duration,
+            )
         });
-        self.planner.state.pool.rollback(checkpoint);
+        self.planner.state.pool.rollback(mark);
         let starts = found.is_some();
         if starts {
             self.found = found;

@@ -1,55 +1,55 @@
-//! Places a gang of several groups where going through the groups one after the other found no way:
-//! node by node, with backtracking over how many tasks of each group a node takes.
+//! Places a gang of several groups where placing the groups one after the other failed: node by
+//! node, with backtracking over how many tasks of each group a node takes.
 //!
-//! **Exact while it is small.** Nodes meet only through what is left to place (and what caps have
-//! left), so what failed once for a node and such a rest fails always and is remembered. On a node,
-//! every count of every group is tried, the most first; of the last group only the most, since what
-//! it leaves lying nobody else on the node can use, and the same tasks elsewhere free no more than
-//! they would here. So a search that ends by itself has seen every way. Devices of one model on one
-//! node are alike to a gang, with one exception: two groups with shares of different sizes would
-//! have to be packed into devices exactly, which is not tried; without a way, such a search proves
-//! nothing.
+//! **Exact while it is small.** Nodes interact only through the tasks left to place (and what is
+//! left of caps), so a node and such a rest that failed once fail always, and are cached. On a
+//! node, every count of every group is tried, the largest first; of the last group only the
+//! largest, since no other group can use what it leaves on the node, and the same tasks elsewhere
+//! free no more than they would here. So a search that ends by itself has covered every placement.
+//! Devices of one model on one node are interchangeable to a gang, with one exception: two groups
+//! with shares of different sizes would have to be packed into devices exactly, which is not tried;
+//! a failure of such a search proves nothing.
 //!
-//! **Bounded when it is large.** It ends after a number of steps given with the request, and looks
-//! at no more than [`MOST_NODES`] nodes; then it says that it gave up, not that there is no way.
-//! Sums over all nodes still prove most of what can never be. It must not be used where one group
-//! is to be placed: that is exact already.
+//! **Bounded when it is large.** It ends after the requested number of steps, and uses at most
+//! [`MAX_NODES`] nodes; then the result is "gave up", not "impossible". Sums over all nodes still
+//! prove most impossible cases. It must not be used for a single group, whose placement is exact
+//! already.
 
 use muster_model::NodeId;
 use muster_policy::ModelId;
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
-use super::ask::{Ask, Caps};
-use super::gang::Gang;
-use super::{plain, share, whole};
+use super::gang::GangPlacer;
+use super::request::{ModelCaps, PlacementRequest};
+use super::{cpu_only, gpu_share, whole_gpu};
 use crate::state::pool::Pool;
 use crate::state::shape::GroupNeed;
 
-/// Steps for a start now: a few milliseconds.
-pub(crate) const EFFORT: u32 = 2048;
-/// Nodes that are looked at.
-const MOST_NODES: usize = 256;
-/// Choices on all of them: bounds the depth of the recursion, some hundred bytes each.
-const MOST_DEPTH: usize = 1024;
+/// Most steps for a start now: a few milliseconds.
+pub(crate) const MAX_STEPS: u32 = 2048;
+/// Most nodes that are used.
+const MAX_NODES: usize = 256;
+/// Most choices over all nodes: bounds the depth of the recursion, some hundred bytes each.
+const MAX_DEPTH: usize = 1024;
 
-/// What a search came to.
+/// Result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
-    /// The gang holds its places.
+pub(super) enum SearchOutcome {
+    /// The gang is placed.
     Placed,
-    /// There is no way.
+    /// No placement of the gang exists.
     Impossible,
-    /// It is not known.
+    /// The search ended at its step limit.
     GaveUp,
 }
 
 /// Tasks still to be placed, by group.
-type Rest = SmallVec<[u32; 4]>;
+type RemainingTasks = SmallVec<[u32; 4]>;
 
-/// What a node can do for a gang at most, or several nodes together.
+/// Upper bound on what a node, or several nodes together, can host of a gang.
 #[derive(Clone, Debug, Default)]
-struct Bound {
+struct NodeBound {
     /// Tasks by group, each as if it were alone.
     alone: SmallVec<[u64; 4]>,
     /// Whole free devices of any model that some group may use.
@@ -58,39 +58,40 @@ struct Bound {
     memory: u64,
 }
 
-struct Search<'g, 'a> {
-    gang: &'g mut Gang<'a>,
+struct GangSearch<'g, 'a> {
+    gang: &'g mut GangPlacer<'a>,
     nodes: Vec<NodeId>,
-    /// By node: what it and all after it can do at most.
-    bounds: Vec<Bound>,
-    /// What may be put on a node, in the order in which it is tried.
+    /// Bound of each node and all after it.
+    bounds: Vec<NodeBound>,
+    /// Group and model pairs to put on a node, in the order in which they are tried.
     choices: SmallVec<[(u16, Option<ModelId>); 4]>,
-    left: Rest,
-    effort: u32,
+    remaining: RemainingTasks,
+    steps_left: u32,
     gave_up: bool,
-    failed: FxHashSet<(usize, Rest, Caps)>,
+    failed: FxHashSet<(usize, RemainingTasks, ModelCaps)>,
 }
 
-/// Looks for a way to place all groups, in at most `effort` steps. Without one, nothing is held.
-pub(super) fn place(gang: &mut Gang<'_>, effort: u32) -> Found {
-    let shape = gang.ask.shape;
-    let left: Rest = shape.groups.iter().map(|group| group.tasks).collect();
-    let choices = choices(gang);
-    // 1. What each node can do, and all together.
-    let ids = gang.pool.nodes_in(gang.ask.scope).into_iter();
-    let all: Vec<(NodeId, Bound)> = ids.map(|id| (id, bound(gang, id, &choices))).collect();
-    let mut useful: Vec<(NodeId, Bound)> =
+/// Searches for a placement of all groups, in at most `max_steps` steps. Without one, nothing is
+/// held.
+pub(super) fn place(gang: &mut GangPlacer<'_>, max_steps: u32) -> SearchOutcome {
+    let shape = gang.request.shape;
+    let left: RemainingTasks = shape.groups.iter().map(|group| group.tasks).collect();
+    let choices = group_choices(gang);
+    // 1. The bound of each node, and of all together.
+    let ids = gang.pool.nodes_in(gang.request.scope).into_iter();
+    let all: Vec<(NodeId, NodeBound)> = ids.map(|id| (id, bound(gang, id, &choices))).collect();
+    let mut useful: Vec<(NodeId, NodeBound)> =
         all.into_iter().filter(|(_, bound)| bound.alone.iter().any(|tasks| *tasks > 0)).collect();
-    let total = useful.iter().fold(Bound::none(left.len()), |sum, (_, bound)| sum.and(bound));
-    if !total.is_enough(gang, &left) {
-        return Found::Impossible;
+    let total = useful.iter().fold(NodeBound::none(left.len()), |sum, (_, bound)| sum.and(bound));
+    if !total.suffices(gang, &left) {
+        return SearchOutcome::Impossible;
     }
     // 2. In the order of names, like every other tie.
     useful.sort_by_key(|(id, _)| gang.pool.node(*id).rank);
-    let most = MOST_NODES.min(MOST_DEPTH / choices.len().max(1));
+    let most = MAX_NODES.min(MAX_DEPTH / choices.len().max(1));
     let is_cut = useful.len() > most;
     useful.truncate(most);
-    let mut bounds = vec![Bound::none(left.len())];
+    let mut bounds = vec![NodeBound::none(left.len())];
     for (_, bound) in useful.iter().rev() {
         let sum = bounds[bounds.len() - 1].clone().and(bound);
         bounds.push(sum);
@@ -101,69 +102,82 @@ pub(super) fn place(gang: &mut Gang<'_>, effort: u32) -> Found {
     let is_exact =
         shape.groups.iter().filter(|group| group.tasks > 0 && group.share > 0).count() < 2;
     let failed = FxHashSet::default();
-    let mut search = Search { gang, nodes, bounds, choices, left, effort, gave_up: false, failed };
-    match search.place_from(0) {
-        true => Found::Placed,
-        false if is_exact && !is_cut && !search.gave_up => Found::Impossible,
-        false => Found::GaveUp,
+    let mut search = GangSearch {
+        gang,
+        nodes,
+        bounds,
+        choices,
+        remaining: left,
+        steps_left: max_steps,
+        gave_up: false,
+        failed,
+    };
+    if search.place_from(0) {
+        SearchOutcome::Placed
+    } else if is_exact && !is_cut && !search.gave_up {
+        SearchOutcome::Impossible
+    } else {
+        SearchOutcome::GaveUp
     }
 }
 
-/// A bound from the sizes of the buckets alone: true for what has no chance, in microseconds.
-pub(super) fn is_hopeless(pool: &mut Pool, ask: &Ask<'_>) -> bool {
-    let groups = ask.shape.groups.iter().zip(&ask.pick.models);
+/// Returns true if the bucket sizes alone prove that a gang does not fit; takes microseconds.
+pub(super) fn cannot_fit(pool: &mut Pool, request: &PlacementRequest<'_>) -> bool {
+    let groups = request.shape.groups.iter().zip(&request.choice.models);
     let mut whole = groups.filter(|(need, _)| need.tasks > 0 && need.devices > 0).peekable();
     if whole.peek().is_none() {
         return false;
     }
-    let (mut asked, mut models) = (0u64, SmallVec::<[ModelId; 2]>::new());
+    let mut asked = 0u64;
+    let mut models = SmallVec::<[ModelId; 2]>::new();
     for (need, own) in whole {
-        if !whole::could_fit(pool, ask.scope, need, own) {
+        if !whole_gpu::could_fit(pool, request.scope, need, own) {
             return true;
         }
         asked = asked.saturating_add(u64::from(need.tasks) * u64::from(need.devices));
         let more = own.iter().filter(|model| !models.contains(model)).copied();
         models.extend(more.collect::<SmallVec<[ModelId; 2]>>());
     }
-    let Some(index) = pool.index_of(ask.scope) else { return false };
+    let Some(index) = pool.index_of(request.scope) else { return false };
     let indexes = models.iter().filter_map(|model| index.model(*model));
     let sizes = indexes.flat_map(|index| index.clear.sizes().chain(index.booked.sizes()));
     sizes.map(|(free, nodes)| free * nodes).sum::<u64>() < asked
 }
 
-/// Groups with something to place, the hardest first, on each of their models.
-fn choices(gang: &Gang<'_>) -> SmallVec<[(u16, Option<ModelId>); 4]> {
-    let shape = gang.ask.shape;
+/// Returns the groups with tasks to place, the hardest first, on each of their models.
+fn group_choices(gang: &GangPlacer<'_>) -> SmallVec<[(u16, Option<ModelId>); 4]> {
+    let shape = gang.request.shape;
     let mut choices = SmallVec::new();
     for at in &shape.order {
         let need = &shape.groups[usize::from(*at)];
         match need.wants_gpu() {
             _ if need.tasks == 0 => {}
-            true => choices
-                .extend(gang.ask.pick.models[usize::from(*at)].iter().map(|one| (*at, Some(*one)))),
+            true => choices.extend(
+                gang.request.choice.models[usize::from(*at)].iter().map(|one| (*at, Some(*one))),
+            ),
             false => choices.push((*at, None)),
         }
     }
     choices
 }
 
-/// What a node can do at most.
-fn bound(gang: &Gang<'_>, id: NodeId, choices: &[(u16, Option<ModelId>)]) -> Bound {
-    let mut bound = Bound::none(gang.ask.shape.groups.len());
+/// Returns the bound of one node.
+fn bound(gang: &GangPlacer<'_>, id: NodeId, choices: &[(u16, Option<ModelId>)]) -> NodeBound {
+    let mut bound = NodeBound::none(gang.request.shape.groups.len());
     if !gang.admits(id) {
         return bound;
     }
     let mut models: SmallVec<[ModelId; 2]> = SmallVec::new();
     for (at, model) in choices {
-        let need = &gang.ask.shape.groups[usize::from(*at)];
-        let room = u64::from(room(gang, need, *model, id, need.tasks));
+        let need = &gang.request.shape.groups[usize::from(*at)];
+        let capacity = u64::from(task_capacity(gang, need, *model, id, need.tasks));
         let alone = &mut bound.alone[usize::from(*at)];
         // All tasks of a block are of one model.
-        *alone = if need.per_node.is_some() { room.max(*alone) } else { room + *alone };
+        *alone = if need.per_node.is_some() { capacity.max(*alone) } else { capacity + *alone };
         models.extend(model.filter(|model| !models.contains(model)));
     }
     let node = gang.pool.node(id);
-    let free = node.free_during(gang.ask.window);
+    let free = node.free_during(gang.request.interval);
     bound.devices =
         models.iter().map(|model| u64::from(free.and(node.of_model(*model)).len())).sum();
     bound.cpus = node.limit.cpus.saturating_sub(node.used.cpus);
@@ -171,33 +185,33 @@ fn bound(gang: &Gang<'_>, id: NodeId, choices: &[(u16, Option<ModelId>)]) -> Bou
     bound
 }
 
-/// How many tasks of a group a node takes, up to `most`; a whole block or nothing where it has
-/// blocks.
-pub(super) fn room(
-    gang: &Gang<'_>,
+/// Returns how many tasks of a group a node takes, up to `most`; a whole block or nothing for a
+/// group with blocks.
+pub(super) fn task_capacity(
+    gang: &GangPlacer<'_>,
     need: &GroupNeed,
     model: Option<ModelId>,
     node: NodeId,
     most: u32,
 ) -> u32 {
     let most = need.per_node.map_or(most, |block| block.min(most));
-    let room = match model {
-        None => plain::room(gang, need, node).min(most),
-        Some(model) if need.share > 0 => share::room(gang, need, model, node, most),
-        Some(model) => whole::room(gang, need, model, node, most),
+    let capacity = match model {
+        None => cpu_only::task_capacity(gang, need, node).min(most),
+        Some(model) if need.share > 0 => gpu_share::task_capacity(gang, need, model, node, most),
+        Some(model) => whole_gpu::task_capacity(gang, need, model, node, most),
     };
     match need.per_node {
-        Some(block) if room < block => 0,
-        _ => room,
+        Some(block) if capacity < block => 0,
+        _ => capacity,
     }
 }
 
-impl Bound {
+impl NodeBound {
     fn none(groups: usize) -> Self {
         Self { alone: SmallVec::from_elem(0, groups), ..Self::default() }
     }
 
-    fn and(mut self, other: &Bound) -> Self {
+    fn and(mut self, other: &NodeBound) -> Self {
         for (sum, more) in self.alone.iter_mut().zip(&other.alone) {
             *sum = sum.saturating_add(*more);
         }
@@ -207,9 +221,9 @@ impl Bound {
         self
     }
 
-    /// Could the rest be placed, as far as sums tell?
-    fn is_enough(&self, gang: &Gang<'_>, left: &[u32]) -> bool {
-        let groups = &gang.ask.shape.groups;
+    /// Returns true if the sums admit placing the rest.
+    fn suffices(&self, gang: &GangPlacer<'_>, left: &[u32]) -> bool {
+        let groups = &gang.request.shape.groups;
         let sum = |of: &dyn Fn(&GroupNeed) -> u64| {
             let needs = groups
                 .iter()
@@ -224,16 +238,16 @@ impl Bound {
     }
 }
 
-impl Search<'_, '_> {
+impl GangSearch<'_, '_> {
     /// Places the rest on a node and those after it.
     fn place_from(&mut self, at: usize) -> bool {
-        if self.left.iter().all(|left| *left == 0) {
+        if self.remaining.iter().all(|left| *left == 0) {
             return true;
         }
-        if at == self.nodes.len() || !self.bounds[at].is_enough(self.gang, &self.left) {
+        if at == self.nodes.len() || !self.bounds[at].suffices(self.gang, &self.remaining) {
             return false;
         }
-        let key = (at, self.left.clone(), self.gang.spent().clone());
+        let key = (at, self.remaining.clone(), self.gang.spent().clone());
         if self.failed.contains(&key) {
             return false;
         }
@@ -244,33 +258,34 @@ impl Search<'_, '_> {
         found
     }
 
-    /// Tries every count of a choice on a node, the most first, each with every way to go on.
+    /// Tries every count of a choice on a node, the largest first, each with all ways to continue.
     fn on_node(&mut self, at: usize, choice: usize) -> bool {
         let Some((group, model)) = self.choices.get(choice).copied() else {
             return self.place_from(at + 1);
         };
-        if self.effort == 0 {
+        if self.steps_left == 0 {
             self.gave_up = true;
             return false;
         }
-        self.effort -= 1;
+        self.steps_left -= 1;
         let node = self.nodes[at];
-        let need = &self.gang.ask.shape.groups[usize::from(group)];
-        let left = self.left[usize::from(group)];
-        let mut count = match need.per_node.is_some() && self.gang.has_on(group, node) {
+        let need = &self.gang.request.shape.groups[usize::from(group)];
+        let left = self.remaining[usize::from(group)];
+        let mut count = if need.per_node.is_some() && self.gang.has_on(group, node) {
             // One block per node, and this one is of another model.
-            true => 0,
-            false => room(self.gang, need, model, node, left),
+            0
+        } else {
+            task_capacity(self.gang, need, model, node, left)
         };
-        let is_last = choice + 1 == self.choices.len() && self.gang.ask.caps.is_empty();
+        let is_last = choice + 1 == self.choices.len() && self.gang.request.caps.is_empty();
         let mark = self.gang.mark();
         loop {
             self.put(group, model, node, count);
-            self.left[usize::from(group)] = left - count;
+            self.remaining[usize::from(group)] = left - count;
             if self.on_node(at, choice + 1) {
                 return true;
             }
-            self.left[usize::from(group)] = left;
+            self.remaining[usize::from(group)] = left;
             self.gang.reset(&mark);
             if count == 0 || is_last || self.gave_up {
                 return false;
@@ -279,16 +294,16 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Grants so many tasks, for which there is room.
+    /// Grants this number of tasks, which must fit.
     fn put(&mut self, group: u16, model: Option<ModelId>, node: NodeId, count: u32) {
-        let need = &self.gang.ask.shape.groups[usize::from(group)];
+        let need = &self.gang.request.shape.groups[usize::from(group)];
         match model {
             _ if count == 0 => {}
-            None => plain::grant(self.gang, group, node, count),
+            None => cpu_only::grant_tasks(self.gang, group, node, count),
             Some(model) if need.share > 0 => {
-                share::fill(self.gang, group, need, model, node, count)
+                gpu_share::fill(self.gang, group, need, model, node, count)
             }
-            Some(model) => drop(whole::fill(self.gang, group, need, model, node, count)),
+            Some(model) => drop(whole_gpu::fill(self.gang, group, need, model, node, count)),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! What elastic gangs hold beyond their fewest tasks yields to whoever waits in his turn, before
-//! anybody is made to go: the last tasks first, as few as are needed. Such a gang is told to go for
-//! the claimant and is promised, by the same plan, what is left of its places. Here its holding is
-//! taken apart and the parts are put together again; who goes is decided in `preempt.rs`.
+//! Shrinking elastic gangs: their tasks beyond the minimum are preempted by any pending normal
+//! entry, before whole attempts are: the last tasks first, as few as needed. Such a gang is evicted
+//! and, by the same plan, nominated for what remains of its placement. This module splits its
+//! holding into parts and merges evicted parts; `preempt.rs` chooses the victims.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -15,84 +15,90 @@ use smallvec::SmallVec;
 
 use super::Planner;
 use super::consider::Candidate;
-use super::elastic::size_of;
-use super::preempt::{Ranked, Victim};
+use super::elastic::elastic_tasks;
+use super::preempt::{RankedVictim, Victim};
 use crate::state::State;
 use crate::state::attempt::gpus_by_model;
 use crate::state::pool::{HoldKey, Pool};
 
-/// What of an attempt may go.
+/// Part of an attempt that may be evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
-    /// All of it.
+pub(super) enum VictimPart {
+    /// The whole attempt, not elastic.
     Whole,
-    /// Its fewest tasks, when all beyond them go as well.
+    /// The minimum tasks of an elastic gang; evicted only with all others.
     Base,
-    /// Tasks that come and go together; from 0, by rank.
+    /// Step of tasks beyond the minimum; from 0, by rank.
     Step(u32),
 }
 
-/// A holding in parts, on scratch.
+/// Holding of an elastic gang split into parts, on scratch.
 #[derive(Clone, Debug)]
-pub(super) struct Pieces {
-    base: Piece,
-    steps: Vec<Piece>,
+pub(super) struct GangPieces {
+    base: GangPiece,
+    steps: Vec<GangPiece>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Piece {
+pub(super) struct GangPiece {
     pub(super) key: HoldKey,
     pub(super) gpus: SmallVec<[(ModelId, u64); 1]>,
 }
 
-impl Pieces {
-    pub(super) fn of(&self, part: Part) -> &Piece {
+impl GangPieces {
+    pub(super) fn of(&self, part: VictimPart) -> &GangPiece {
         match part {
-            Part::Step(step) => &self.steps[step as usize],
-            Part::Base | Part::Whole => &self.base,
+            VictimPart::Step(step) => &self.steps[step as usize],
+            VictimPart::Base | VictimPart::Whole => &self.base,
         }
     }
 }
 
 impl State {
-    /// How an element that runs can shrink, and by how many steps; `None` at its fewest tasks.
-    pub(super) fn spare_steps(&self, id: JobId, ordinal: u32) -> Option<(Elastic, u32)> {
+    /// Returns how a running element can shrink, and by how many steps; `None` at its minimum.
+    pub(super) fn removable_steps(&self, id: JobId, ordinal: u32) -> Option<(Elastic, u32)> {
         let record = &self.jobs.get(&id)?.record;
         let elastic = record.spec.elastic()?;
         let run = record.elements.get(&ordinal)?.run.as_ref()?;
-        let steps = size_of(run, elastic).saturating_sub(elastic.min) / elastic.step;
+        let steps = elastic_tasks(run, elastic).saturating_sub(elastic.min) / elastic.step;
         (steps > 0).then_some((elastic, steps))
     }
 
-    /// True when something runs beyond its fewest tasks.
-    pub(super) fn has_spare(&self) -> bool {
-        self.elastic.iter().any(|(id, ordinal)| self.spare_steps(*id, *ordinal).is_some())
+    /// Returns true if any elastic gang runs with more than its minimum.
+    pub(super) fn has_removable_steps(&self) -> bool {
+        self.elastic.iter().any(|(id, ordinal)| self.removable_steps(*id, *ordinal).is_some())
     }
 }
 
 impl Planner<'_> {
-    /// What may go of elastic gangs for a candidate.
-    pub(super) fn spare_parts(&mut self, candidate: &Candidate, order: &mut Vec<Ranked>) {
+    /// Adds the steps of elastic gangs that may be evicted for a candidate.
+    pub(super) fn shrinkable_victims(
+        &mut self,
+        candidate: &Candidate,
+        order: &mut Vec<RankedVictim>,
+    ) {
         let terms = self.state.policy.tree().preemption;
-        if terms == Preemption::OFF || Tier::of_order(candidate.priority) != Tier::Usual {
+        if terms == Preemption::OFF || Tier::of_order(candidate.priority) != Tier::Normal {
             return;
         }
         let elastic: Vec<(JobId, u32)> = self.state.elastic.iter().copied().collect();
         for (id, ordinal) in elastic {
-            let Some((_, steps)) = self.state.spare_steps(id, ordinal) else { continue };
+            let Some((_, steps)) = self.state.removable_steps(id, ordinal) else { continue };
             let element =
                 ElementId { job: id, index: self.state.jobs[&id].record.index_of(ordinal) };
-            let Some(((leaf, priority), runner)) = self.state.runner(element) else { continue };
-            if self.evicted.contains(&runner.key) {
+            let Some(((leaf, priority), attempt)) = self.state.preemptable_attempt(element) else {
+                continue;
+            };
+            if self.evicted.contains(&attempt.key) {
                 continue;
             }
             let safe_until =
-                runner.protect.max(self.state.policy.protection(leaf)).until(runner.held_from);
-            if self.rights.protects(self.now, safe_until) {
+                attempt.protect.max(self.state.policy.protection(leaf)).until(attempt.held_from);
+            if self.eligibility.is_protected(self.now, safe_until) {
                 continue;
             }
-            let rank = (runner.lost(self.now), Reverse((runner.held_from, element)));
-            if !self.may_go_on(id, ordinal) {
+            let rank = (attempt.unsaved_gpu_time(self.now), Reverse((attempt.held_from, element)));
+            if !self.may_restart(id, ordinal) {
                 continue;
             }
             let cause = EvictionCause::Shrunk;
@@ -101,9 +107,10 @@ impl Planner<'_> {
         }
     }
 
-    /// True when limits, quota and its nodes let a gang start again as it is: then with less, too.
-    /// Not on hold, and not in a queue with a budget, since every start promises a whole run anew.
-    fn may_go_on(&mut self, id: JobId, ordinal: u32) -> bool {
+    /// Returns true if limits, quota and its nodes let a gang restart as it is, and so with less.
+    /// False for a job on hold, and in a queue with a budget, since every start charges a whole run
+    /// again.
+    fn may_restart(&mut self, id: JobId, ordinal: u32) -> bool {
         if self.state.jobs[&id].record.held {
             return false;
         }
@@ -111,39 +118,45 @@ impl Planner<'_> {
         let Some(run) = self.state.jobs[&id].record.elements[&ordinal].run.as_ref() else {
             return false;
         };
-        let (gpus, placement) = (run.gpus.clone(), Arc::clone(&run.placement));
+        let gpus = run.gpus.clone();
+        let placement = Arc::clone(&run.placement);
         let until = candidate.duration.map_or(Time::NEVER, |span| self.now + span);
-        let outer = self.state.pool.look_inside(candidate.shape.window.as_ref());
-        let is_sound = self.is_sound(&placement, &candidate.shape, until);
-        self.state.pool.look(outer);
+        let outer = self.state.pool.view_inside(candidate.shape.reservation.as_ref());
+        let is_valid = self.is_still_valid(&placement, &candidate.shape, until);
+        self.state.pool.set_view(outer);
         let policy = &mut self.state.policy;
         policy.undo_hold(candidate.leaf, candidate.user, &gpus);
-        let verdict = candidate.whose().judge(policy, &gpus, candidate.duration);
+        let verdict = candidate.requester().judge(policy, &gpus, candidate.duration);
         policy.try_hold(candidate.leaf, candidate.user, &gpus);
-        is_sound && verdict.is_ok() && !self.state.policy.is_budgeted(candidate.leaf)
+        is_valid && verdict.is_ok() && !self.state.policy.is_budgeted(candidate.leaf)
     }
 }
 
-/// Takes a holding apart on scratch: what it holds stays held, part by part.
-pub(super) fn take_apart(pool: &mut Pool, key: HoldKey, elastic: Elastic) -> Pieces {
+/// Splits a holding into parts on scratch; all of it stays held.
+pub(super) fn split_holding(pool: &mut Pool, key: HoldKey, elastic: Elastic) -> GangPieces {
     let holding = pool.holding(key);
-    let (element, end) = (holding.element, holding.end);
-    let (shape, placement) = (Arc::clone(&holding.shape), Arc::clone(&holding.placement));
+    let element = holding.element;
+    let end = holding.end;
+    let shape = Arc::clone(&holding.shape);
+    let placement = Arc::clone(&holding.placement);
     pool.park(key);
     let mut piece = |tasks: Vec<TaskPlacement>| {
         let key = pool.open(element, end, Arc::clone(&shape));
         tasks.iter().for_each(|task| pool.grant(key, task));
         let gpus = gpus_by_model(pool, &tasks);
         pool.close(key, tasks.into());
-        Piece { key, gpus }
+        GangPiece { key, gpus }
     };
-    let (base, more) = split(&placement, elastic);
-    let steps =
-        more.chunks(elastic.step as usize).map(<[TaskPlacement]>::to_vec).map(&mut piece).collect();
-    Pieces { base: piece(base), steps }
+    let (base, others) = split(&placement, elastic);
+    let steps = others
+        .chunks(elastic.step as usize)
+        .map(<[TaskPlacement]>::to_vec)
+        .map(&mut piece)
+        .collect();
+    GangPieces { base: piece(base), steps }
 }
 
-/// The tasks that a gang cannot do without, and the others; each by rank.
+/// Splits a placement into the minimum tasks and the others; each by rank.
 fn split(
     placement: &[TaskPlacement],
     elastic: Elastic,
@@ -156,79 +169,87 @@ fn split(
     })
 }
 
-/// Who has to go whole, and who goes on.
-pub(super) struct Leaver {
+/// Evicted attempt, and the placement on which it restarts.
+pub(super) struct EvictedAttempt {
     pub(super) victim: Victim,
-    /// On which places it goes on, by rank: what is left to it, or others. `None` when it goes back
-    /// to its queue.
-    pub(super) keeps: Option<Arc<[TaskPlacement]>>,
+    /// Placement, by rank, on which it restarts: what remains of its own, or another. `None` if it
+    /// returns to its queue.
+    pub(super) restart_placement: Option<Arc<[TaskPlacement]>>,
 }
 
-/// Puts the parts that go together, attempt by attempt.
-pub(super) fn put_together(state: &State, gone: Vec<Victim>) -> Vec<Leaver> {
+/// Merges evicted parts, attempt by attempt.
+pub(super) fn merge_victims(state: &State, removed: Vec<Victim>) -> Vec<EvictedAttempt> {
     let mut whole: Vec<Victim> = Vec::new();
     let mut steps: FxHashMap<ElementId, Vec<u32>> = FxHashMap::default();
-    for victim in gone {
+    for victim in removed {
         let element = victim.id.element;
         match victim.part {
-            Part::Step(step) => steps.entry(element).or_default().push(step),
-            Part::Whole | Part::Base => {}
+            VictimPart::Step(step) => steps.entry(element).or_default().push(step),
+            VictimPart::Whole | VictimPart::Base => {}
         }
         match whole.iter_mut().find(|known| known.id == victim.id) {
-            // Going whole says more.
-            Some(known) if !matches!(victim.part, Part::Step(_)) => *known = victim,
+            // A whole eviction includes the steps.
+            Some(known) if !matches!(victim.part, VictimPart::Step(_)) => *known = victim,
             Some(_) => {}
             None => whole.push(victim),
         }
     }
-    let leaver = |mut victim: Victim| {
+    let evicted_attempt = |mut victim: Victim| {
         let element = victim.id.element;
-        let is_step = matches!(victim.part, Part::Step(_));
-        if victim.part != Part::Whole
-            && let Some((_, runner)) = state.runner(element)
+        let is_step = matches!(victim.part, VictimPart::Step(_));
+        if victim.part != VictimPart::Whole
+            && let Some((_, attempt)) = state.preemptable_attempt(element)
         {
-            // On scratch it stood under keys of its parts.
-            (victim.key, victim.gpus) = (runner.key, runner.gpus.clone());
+            // On scratch it was held under the keys of its parts.
+            (victim.key, victim.gpus) = (attempt.key, attempt.gpus.clone());
         }
-        let keeps =
-            steps.get(&element).filter(|_| is_step).and_then(|gone| kept(state, element, gone));
-        Leaver { victim, keeps }
+        let restart_placement = steps
+            .get(&element)
+            .filter(|_| is_step)
+            .and_then(|removed| remaining_placement(state, element, removed));
+        EvictedAttempt { victim, restart_placement }
     };
-    whole.into_iter().map(leaver).collect()
+    whole.into_iter().map(evicted_attempt).collect()
 }
 
-/// The places of a gang without some of its steps.
-fn kept(state: &State, id: ElementId, gone: &[u32]) -> Option<Arc<[TaskPlacement]>> {
+/// Returns the placement of a gang without some of its steps.
+fn remaining_placement(
+    state: &State,
+    id: ElementId,
+    removed: &[u32],
+) -> Option<Arc<[TaskPlacement]>> {
     let record = &state.jobs.get(&id.job)?.record;
     let elastic = record.spec.elastic()?;
     let run = state.element(id)?.run.as_ref()?;
-    let mut nth = 0;
-    let stays = |task: &&TaskPlacement| {
+    let mut index = 0;
+    let remains = |task: &&TaskPlacement| {
         if task.group != elastic.group {
             return true;
         }
-        nth += 1;
-        let beyond = (nth - 1u32).checked_sub(elastic.min);
-        beyond.is_none_or(|beyond| !gone.contains(&(beyond / elastic.step)))
+        index += 1;
+        let beyond = (index - 1u32).checked_sub(elastic.min);
+        beyond.is_none_or(|beyond| !removed.contains(&(beyond / elastic.step)))
     };
-    Some(run.placement.iter().filter(stays).cloned().collect())
+    Some(run.placement.iter().filter(remains).cloned().collect())
 }
 
 impl Victim {
-    /// Thousandths of GPUs over all models.
+    /// Returns the thousandths of GPUs over all models.
     pub(super) fn milli(&self) -> u64 {
         self.gpus.iter().map(|(_, milli)| milli).sum()
     }
 
-    /// It counts no more, or again, on scratch. A gang that only shrinks goes on running.
-    pub(super) fn count(&self, policy: &mut Policy, goes: bool) {
-        let (leaf, user) = (self.leaf, self.user);
-        match (goes, self.part) {
-            (true, Part::Step(_)) => {
+    /// Removes the victim from the policy's counters (`is_evicted`), or adds it back, on scratch. A
+    /// gang that only shrinks keeps counting as a running element.
+    pub(super) fn count_evicted(&self, policy: &mut Policy, is_evicted: bool) {
+        let leaf = self.leaf;
+        let user = self.user;
+        match (is_evicted, self.part) {
+            (true, VictimPart::Step(_)) => {
                 policy.try_hold(leaf, user, &[]);
                 policy.undo_hold(leaf, user, &self.gpus);
             }
-            (false, Part::Step(_)) => {
+            (false, VictimPart::Step(_)) => {
                 policy.try_hold(leaf, user, &self.gpus);
                 policy.undo_hold(leaf, user, &[]);
             }

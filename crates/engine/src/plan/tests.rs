@@ -1,11 +1,11 @@
-//! A planner that remembers what limits refused, one that judges every entry anew, and one that
-//! passes nobody over unseen, start the same. One that knows what the pass before it found out
-//! plans the same as one that knows nothing.
+//! Caches do not change plans: a planner with the limit cache, one that judges every entry, and one
+//! without quick rejection start the same elements; and a planner with the plan cache of the pass
+//! before makes the same plan as one without.
 
 use std::sync::Arc;
 
 use muster_model::job::GpuRequest;
-use muster_model::queue::{Backfill, Budget, Limits, Preemption};
+use muster_model::queue::{Backfill, Preemption, QueueBudget, QueueLimits};
 use muster_model::{
     Array, AttemptId, Event, GpuModel, JobId, JobSpec, Observation, Plan, QueueSpec, QueueTree,
     Rank, Span, TaskExit, TaskReport, Time,
@@ -16,47 +16,47 @@ use super::{Planner, passes, plan};
 use crate::fixture::{node, spec};
 use crate::state::State;
 
-/// A stream of choices from one number.
-struct Dice(u64);
+/// Generator of choices from one seed.
+struct PlanTestRng(u64);
 
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
+impl PlanTestRng {
+    fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        (self.0 >> 11) % sides
+        (self.0 >> 11) % bound
     }
 
-    fn maybe(&mut self, percent: u64, sides: u64) -> Option<u64> {
-        (self.roll(100) < percent).then(|| self.roll(sides))
+    fn maybe(&mut self, percent: u64, bound: u64) -> Option<u64> {
+        (self.below(100) < percent).then(|| self.below(bound))
     }
 }
 
-/// Tight limits nearly everywhere, with borrowing and lending between siblings; or none, and nobody
-/// is made to go.
-fn random_tree(dice: &mut Dice, is_limited: bool) -> QueueTree {
+/// Returns a random tree: tight limits nearly everywhere, with borrowing and lending between
+/// siblings; or no limits and no preemption.
+fn random_tree(rng: &mut PlanTestRng, is_limited: bool) -> QueueTree {
     let often = |percent: u64| if is_limited { percent } else { 0 };
     let mut leaf = |name: &str| {
         let mut queue = QueueSpec::named(name);
-        queue.weight = 1 + dice.roll(3) as u32;
-        if let Some(gpus) = dice.maybe(often(60), 6) {
+        queue.weight = 1 + rng.below(3) as u32;
+        if let Some(gpus) = rng.maybe(often(60), 6) {
             queue.quota.insert("h100".into(), gpus);
-            queue.borrow = dice.maybe(60, 4);
-            queue.lend = dice.maybe(40, 3);
+            queue.borrow = rng.maybe(60, 4);
+            queue.lend = rng.maybe(40, 3);
         }
-        queue.limits = Limits {
+        queue.limits = QueueLimits {
             pending_jobs: None,
-            running_jobs: dice.maybe(often(40), 6).map(|jobs| 1 + jobs as u32),
-            gpus_per_user: dice.maybe(often(50), 6).map(|gpus| 1 + gpus),
+            running_jobs: rng.maybe(often(40), 6).map(|jobs| 1 + jobs as u32),
+            gpus_per_user: rng.maybe(often(50), 6).map(|gpus| 1 + gpus),
             time: None,
             borrowed_time: None,
         };
         if !queue.quota.is_empty() {
-            queue.limits.borrowed_time = dice.maybe(50, 60).map(Span::from_secs);
+            queue.limits.borrowed_time = rng.maybe(50, 60).map(Span::from_secs);
         }
-        queue.budget = dice.maybe(often(40), 2).map(|more| Budget {
+        queue.budget = rng.maybe(often(40), 2).map(|more| QueueBudget {
             gpu_hours: Some(1 + more),
-            gpu_hours_per_user: dice.maybe(50, 1).map(|more| 1 + more),
+            gpu_hours_per_user: rng.maybe(50, 1).map(|more| 1 + more),
             every: Span::from_secs(3600),
             start: Time(0),
         });
@@ -69,7 +69,7 @@ fn random_tree(dice: &mut Dice, is_limited: bool) -> QueueTree {
     if !is_limited {
         tree.preemption = Preemption::OFF;
     }
-    tree.backfill = match dice.roll(4) {
+    tree.backfill = match rng.below(4) {
         0 => Backfill::None,
         1 => Backfill::Conservative { depth: 3 },
         _ => Backfill::Easy,
@@ -77,113 +77,114 @@ fn random_tree(dice: &mut Dice, is_limited: bool) -> QueueTree {
     tree
 }
 
-fn random_spec(dice: &mut Dice) -> JobSpec {
-    let mut spec = spec(1 + dice.roll(3) as u32);
-    spec.user = ["ann", "bob", "cy"][dice.roll(3) as usize].into();
+fn random_spec(rng: &mut PlanTestRng) -> JobSpec {
+    let mut spec = spec(1 + rng.below(3) as u32);
+    spec.user = ["ann", "bob", "cy"][rng.below(3) as usize].into();
     spec.queue =
-        ["default", "team/red", "team/red", "team/blue", "solo"][dice.roll(5) as usize].into();
-    spec.priority = dice.maybe(20, 2).map_or(0, |priority| priority as i32);
-    spec.time_limit = dice.maybe(80, 8).map(|more| Span::from_secs(20 + 30 * more));
+        ["default", "team/red", "team/red", "team/blue", "solo"][rng.below(5) as usize].into();
+    spec.priority = rng.maybe(20, 2).map_or(0, |priority| priority as i32);
+    spec.time_limit = rng.maybe(80, 8).map(|more| Span::from_secs(20 + 30 * more));
     let gpu = &mut spec.groups[0].task.gpu;
-    *gpu = GpuRequest::whole([0, 1, 1, 2, 4][dice.roll(5) as usize]);
+    *gpu = GpuRequest::whole([0, 1, 1, 2, 4][rng.below(5) as usize]);
     if gpu.devices > 0 {
-        let models: &[&str] = [&[][..], &["h100"], &["a100", "h100"]][dice.roll(3) as usize];
+        let models: &[&str] = [&[][..], &["h100"], &["a100", "h100"]][rng.below(3) as usize];
         gpu.models = models.iter().map(|model| GpuModel::from(*model)).collect();
     }
-    let last = dice.maybe(10, 90);
+    let last = rng.maybe(10, 90);
     spec.array = last.map(|last| Array::range(0, last as u32, 1, None));
     spec
 }
 
-/// What planners remember.
+/// Numbers of cached results that planners used.
 #[derive(Clone, Copy, Debug, Default)]
-struct Remembered {
-    /// Refusals of a pass.
+struct CacheUse {
+    /// Refusals cached in a pass.
     refusals: usize,
-    /// Dates of the pass before that were given again.
-    dates: usize,
-    /// Those where the pass before had started somebody.
+    /// Reservations of the pass before that were reused.
+    reservations: usize,
+    /// Reservations reused although the pass before started something.
     after_starts: usize,
 }
 
-/// The plan, compared with those of planners that remember less; and what it remembers.
-fn compare(known: &mut State, now: Time) -> (Plan, Remembered) {
-    // A copy knows nothing of the passes before.
-    let state = &mut known.clone();
-    let afresh = plan(state, now);
-    // Without the look at what the next pass would take back: when that is seen depends on who is
-    // visited.
-    let remembered = passes(state, now, |planner| planner.fresh.is_watched = false).1;
-    let anew = passes(state, now, |planner| {
-        planner.fresh.is_watched = false;
-        planner.limited.forgets = true;
+/// Returns the plan, compared with those of planners with fewer caches; and what was cached.
+fn compare(with_cache: &mut State, now: Time) -> (Plan, CacheUse) {
+    // A clone has an empty plan cache.
+    let state = &mut with_cache.clone();
+    let uncached = plan(state, now);
+    // Without deferred starts: when they are detected depends on which entries are visited.
+    let cached = passes(state, now, |planner| planner.pass_starts.is_watched = false).1;
+    let judging_all = passes(state, now, |planner| {
+        planner.pass_starts.is_watched = false;
+        planner.limit_cache.is_disabled = true;
     });
-    let anew = anew.1;
-    let one_by_one = passes(state, now, |planner| {
-        planner.fresh.is_watched = false;
-        planner.looks_at_all = true;
+    let judging_all = judging_all.1;
+    let visiting_all = passes(state, now, |planner| {
+        planner.pass_starts.is_watched = false;
+        planner.visits_all = true;
     });
-    assert_eq!(
-        remembered.decisions, one_by_one.1.decisions,
-        "somebody was passed over who has a place"
-    );
-    // Not the reservations: who visits more refused entries may go one round more, in which nothing
-    // else starts, but whose reservation has met a limit since loses it.
-    assert_eq!(remembered.decisions, anew.decisions);
+    assert_eq!(cached.decisions, visiting_all.1.decisions, "an entry that can start was rejected");
+    // Reservations may differ: a planner that visits more refused entries may run one round more,
+    // which starts nothing else, but in which an entry that has met a limit since loses its
+    // reservation.
+    assert_eq!(cached.decisions, judging_all.decisions);
     let mut planner = Planner::new(state, now);
     planner.run(|_| false);
-    let refusals = planner.limited.known();
+    let refusals = planner.limit_cache.len();
     planner.finish();
-    let plan = plan(known, now);
-    assert_eq!(plan, afresh, "what the last pass knew is not true any more");
-    assert_eq!(known.looks, state.looks);
-    (plan, Remembered { refusals, dates: known.lore.met(), after_starts: 0 })
+    let plan = plan(with_cache, now);
+    assert_eq!(plan, uncached, "the plan cache changed the plan");
+    assert_eq!(with_cache.wake_times, state.wake_times);
+    (plan, CacheUse { refusals, reservations: with_cache.plan_cache.reused(), after_starts: 0 })
 }
 
-/// Plays a story of submissions and ends; answers what was remembered in all its passes.
-fn play(seed: u64, steps: usize, is_limited: bool) -> Remembered {
-    let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-    let Ok(mut state) = State::new(random_tree(&mut dice, is_limited)) else {
-        return Remembered::default();
+/// Runs a random sequence of submissions and ends; returns what was cached in all its passes.
+fn run_random(seed: u64, steps: usize, is_limited: bool) -> CacheUse {
+    let mut rng = PlanTestRng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+    let Ok(mut state) = State::new(random_tree(&mut rng, is_limited)) else {
+        return CacheUse::default();
     };
-    let (mut now, mut next, mut known) = (Time(1000), 1, Remembered::default());
+    let mut now = Time(1000);
+    let mut next = 1;
+    let mut total = CacheUse::default();
     for (at, model) in ["h100", "h100", "a100"].into_iter().enumerate() {
-        let joined = node(&format!("n{at}"), 1 + dice.roll(8) as usize, model);
+        let joined = node(&format!("n{at}"), 1 + rng.below(8) as usize, model);
         state.apply(now, &Event::NodeJoined(Box::new(joined)));
     }
-    let (mut running, mut has_started) = (Vec::new(), false);
+    let mut running = Vec::new();
+    let mut has_started = false;
     for step in 0..steps {
-        // 1. Many at first, so that whole users are skipped where there are limits; then a few.
+        // 1. Many submissions at first, so that whole users are skipped where there are limits;
+        //    then a few.
         let first = if is_limited { 150 } else { 60 };
-        for _ in 0..if step == 0 { first } else { dice.roll(4) } {
+        for _ in 0..if step == 0 { first } else { rng.below(4) } {
             let event =
-                Event::Submitted { job: JobId(next), spec: Arc::new(random_spec(&mut dice)) };
-            if state.judge(&event).is_ok() {
+                Event::Submitted { job: JobId(next), spec: Arc::new(random_spec(&mut rng)) };
+            if state.validate(&event).is_ok() {
                 state.apply(now, &event);
                 next += 1;
             }
         }
-        // 2. Some of what runs ends, now and then.
-        for _ in 0..dice.roll(2) * dice.roll(4) {
-            end_one(&mut state, now, &mut running, &mut dice);
+        // 2. Some running jobs end.
+        for _ in 0..rng.below(2) * rng.below(4) {
+            end_one(&mut state, now, &mut running, &mut rng);
         }
-        // 3. Both planners; and before it is done what was planned, somebody may go.
-        let (plan, remembered) = compare(&mut state, now);
-        known.refusals += remembered.refusals;
-        known.dates += remembered.dates;
-        known.after_starts += if has_started { remembered.dates } else { 0 };
+        // 3. Compare the planners; a job may end before the plan is committed.
+        let (plan, cached) = compare(&mut state, now);
+        total.refusals += cached.refusals;
+        total.reservations += cached.reservations;
+        total.after_starts += if has_started { cached.reservations } else { 0 };
         has_started = !plan.decisions.is_empty();
-        if !is_limited && dice.roll(8) == 0 {
-            end_one(&mut state, now, &mut running, &mut dice);
+        if !is_limited && rng.below(8) == 0 {
+            end_one(&mut state, now, &mut running, &mut rng);
         }
         state.commit(now, &plan);
-        // 4. It is known of most from when on they run, so that their ends are instants; and of
-        //    some only after another pass.
+        // 4. Most report that they run, so that their ends become fixed; some only after another
+        //    pass.
         for (id, placement, _) in plan.starts() {
-            if seed.is_multiple_of(8) && dice.roll(4) == 0 {
+            if seed.is_multiple_of(8) && rng.below(4) == 0 {
                 continue;
             }
-            if dice.roll(8) == 0 {
+            if rng.below(8) == 0 {
                 let (more, _) = compare(&mut state, now);
                 has_started = !more.decisions.is_empty();
                 state.commit(now, &more);
@@ -191,25 +192,30 @@ fn play(seed: u64, steps: usize, is_limited: bool) -> Remembered {
                     .extend(more.starts().map(|(id, placement, _)| (id, placement.len() as u32)));
             }
             for rank in 0..placement.len() as u32 {
-                let report = TaskReport { id, rank: Rank(rank), what: Observation::Started };
+                let report = TaskReport { id, rank: Rank(rank), observation: Observation::Started };
                 state.apply(now, &Event::Task(report));
             }
         }
         running.extend(plan.starts().map(|(id, placement, _)| (id, placement.len() as u32)));
-        now = now + Span(dice.roll(3) * dice.roll(4000));
+        now = now + Span(rng.below(3) * rng.below(4000));
     }
-    known
+    total
 }
 
-/// One of those that run ends, if any does.
-fn end_one(state: &mut State, now: Time, running: &mut Vec<(AttemptId, u32)>, dice: &mut Dice) {
+/// Ends one running job, if there is any.
+fn end_one(
+    state: &mut State,
+    now: Time,
+    running: &mut Vec<(AttemptId, u32)>,
+    rng: &mut PlanTestRng,
+) {
     if running.is_empty() {
         return;
     }
-    let (id, tasks) = running.swap_remove(dice.roll(running.len() as u64) as usize);
+    let (id, tasks) = running.swap_remove(rng.below(running.len() as u64) as usize);
     for rank in 0..tasks {
         let what = Observation::Exited(TaskExit::Code { code: 0 });
-        state.apply(now, &Event::Task(TaskReport { id, rank: Rank(rank), what }));
+        state.apply(now, &Event::Task(TaskReport { id, rank: Rank(rank), observation: what }));
     }
 }
 
@@ -217,22 +223,22 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn remembering_changes_no_start(seed in any::<u64>(), is_limited in any::<bool>()) {
-        play(seed, 12, is_limited);
+    fn caches_change_no_start(seed in any::<u64>(), is_limited in any::<bool>()) {
+        run_random(seed, 12, is_limited);
     }
 }
 
-/// The comparison is of something: refusals are remembered in nearly every story.
+/// The comparison is not vacuous: refusals are cached in nearly every run.
 #[test]
-fn stories_are_full_of_refusals() {
-    let known: Vec<usize> = (0..8).map(|seed| play(seed, 6, true).refusals).collect();
-    assert!(known.iter().filter(|known| **known > 5).count() >= 6, "{known:?}");
+fn runs_have_many_refusals() {
+    let uses: Vec<usize> = (0..8).map(|seed| run_random(seed, 6, true).refusals).collect();
+    assert!(uses.iter().filter(|refusals| **refusals > 5).count() >= 6, "{uses:?}");
 }
 
-/// And dates are given again.
+/// Reservations are reused, too.
 #[test]
-fn stories_are_full_of_dates_that_are_given_again() {
-    let known: Vec<Remembered> = (0..16).map(|seed| play(seed, 24, false)).collect();
-    assert!(known.iter().filter(|known| known.dates > 1).count() >= 8, "{known:?}");
-    assert!(known.iter().filter(|known| known.after_starts > 0).count() >= 8, "{known:?}");
+fn runs_reuse_many_reservations() {
+    let uses: Vec<CacheUse> = (0..16).map(|seed| run_random(seed, 24, false)).collect();
+    assert!(uses.iter().filter(|one| one.reservations > 1).count() >= 8, "{uses:?}");
+    assert!(uses.iter().filter(|one| one.after_starts > 0).count() >= 8, "{uses:?}");
 }

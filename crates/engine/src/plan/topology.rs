@@ -1,136 +1,141 @@
-//! Places a gang that says how its nodes must lie to each other. In the order of what matters: the
-//! fewest domains, then the tightest that takes it, so that larger gangs keep theirs, then the
-//! least damage to wider domains, then names. Levels narrower than the one it names are used
-//! sparingly, too; within a narrowest domain it is as everywhere.
+//! Places a gang with a topology rule. Preference order: the fewest domains, then the tightest that
+//! fits, so that larger gangs keep theirs, then the least damage to wider domains, then names.
+//! Levels narrower than the named one are used sparingly, too; within a narrowest domain, placing
+//! is as without topology.
 //!
-//! One group is exact: it is placed whenever its rule can be kept, in the fewest domains. Several
-//! groups are placed one after the other, within one domain also by search (`search.rs`); over
-//! several domains their number may not be the least.
+//! One group is exact: it is placed whenever its rule can be satisfied, in the fewest domains.
+//! Several groups are placed one after the other, within one domain also by search (`search.rs`);
+//! over several domains their number may not be the minimum.
 
 use std::sync::Arc;
 
 use muster_model::{ElementId, NodeId, Topology, TopologyRule};
 use smallvec::SmallVec;
 
-use super::ask::Ask;
-use super::gang::{self, Gang, Placing};
-use super::unit::{self, Terms};
-use super::whole;
-use crate::state::ends::End;
+use super::domain_unit::{self, SearchTerms};
+use super::gang::{self, GangPlacer, PlacementOutcome};
+use super::request::PlacementRequest;
+use super::whole_gpu;
+use crate::state::ends::HoldingEnd;
 use crate::state::pool::Pool;
 use crate::state::shape::{GroupNeed, Shape};
-use crate::state::topology::{Level, Scope};
+use crate::state::topology::{LevelIndex, Scope};
 
-/// What is placed, for whom, until when.
+/// Gang to place, with the terms of the search.
 #[derive(Clone, Copy)]
-struct Case<'a> {
+struct GangCase<'a> {
     element: ElementId,
-    end: End,
+    end: HoldingEnd,
     shape: &'a Arc<Shape>,
-    terms: &'a Terms,
+    terms: &'a SearchTerms,
 }
 
-/// Places a gang as its topology says. On success the pool holds it; otherwise nothing changed.
+/// Places a gang by its topology rule. On success the pool holds it; otherwise nothing changed.
 pub(super) fn place(
     pool: &mut Pool,
-    ask: Ask<'_>,
+    request: PlacementRequest<'_>,
     element: ElementId,
-    end: End,
+    end: HoldingEnd,
     shape: &Arc<Shape>,
-    wish: &Topology,
-) -> Placing {
-    // 1. What can never be: too little in all, levels that are not there.
-    let groups = shape.groups.iter().zip(&ask.pick.models).filter(|(need, _)| need.devices > 0);
-    if groups
-        .clone()
-        .any(|(need, models)| need.tasks > 0 && !whole::could_fit(pool, ask.scope, need, models))
-    {
-        return Placing::Impossible;
+    topology: &Topology,
+) -> PlacementOutcome {
+    // 1. Impossible cases: too little in all, unknown levels.
+    let groups =
+        shape.groups.iter().zip(&request.choice.models).filter(|(need, _)| need.devices > 0);
+    if groups.clone().any(|(need, models)| {
+        need.tasks > 0 && !whole_gpu::could_fit(pool, request.scope, need, models)
+    }) {
+        return PlacementOutcome::Impossible;
     }
-    let level = match &wish.rule {
+    let level = match &topology.rule {
         TopologyRule::Anywhere => None,
         TopologyRule::Required(name)
         | TopologyRule::Preferred(name)
         | TopologyRule::Spread(name) => pool.domains.level(name),
     };
-    let segment = wish.segment.as_ref().map(|one| (pool.domains.level(&one.level), one.tasks));
+    let segment = topology.segment.as_ref().map(|one| (pool.domains.level(&one.level), one.tasks));
     let segment = match segment {
-        Some((None, _)) => return Placing::Impossible,
+        Some((None, _)) => return PlacementOutcome::Impossible,
         Some((Some(level), tasks)) => Some((level, tasks.max(1))),
         None => None,
     };
     // 2. The terms of the search.
     let nodes = pool.domains.levels().len();
-    let mut models: SmallVec<[_; 2]> = ask.pick.models.iter().flatten().copied().collect();
+    let mut models: SmallVec<[_; 2]> = request.choice.models.iter().flatten().copied().collect();
     models.sort_unstable();
     models.dedup();
     let terms =
-        &Terms { models, segment, end: if level == Some(nodes) { nodes + 1 } else { nodes } };
-    let case = Case { element, end, shape, terms };
-    // 3. By its rule: first where it ran last, if that was one domain; there may be checkpoints and
-    //    caches.
-    let home = level.and_then(|level| Some((home_of(pool, &ask, level)?, level)));
-    if let Some((scope, level)) = home {
-        let narrowed = Ask { scope, effort: 0, ..ask };
-        let placing = match &wish.rule {
+        &SearchTerms { models, segment, end: if level == Some(nodes) { nodes + 1 } else { nodes } };
+    let case = GangCase { element, end, shape, terms };
+    // 3. By its rule: first where it ran last, if that was one domain; checkpoints and caches may
+    //    be there.
+    let last = level.and_then(|level| Some((last_domain(pool, &request, level)?, level)));
+    if let Some((scope, level)) = last {
+        let narrowed = PlacementRequest { scope, max_steps: 0, ..request };
+        let outcome = match &topology.rule {
             TopologyRule::Required(_) => required(pool, narrowed, case, level),
             TopologyRule::Preferred(_) => preferred(pool, narrowed, case, level),
-            TopologyRule::Spread(_) | TopologyRule::Anywhere => Placing::Impossible,
+            TopologyRule::Spread(_) | TopologyRule::Anywhere => PlacementOutcome::Impossible,
         };
-        if let placed @ Placing::Placed(..) = placing {
+        if let placed @ PlacementOutcome::Placed(..) = outcome {
             return placed;
         }
     }
-    match (&wish.rule, level) {
-        (TopologyRule::Required(_), None) => Placing::Impossible,
-        (TopologyRule::Required(_), Some(level)) => required(pool, ask, case, level),
-        (TopologyRule::Preferred(_), Some(level)) => preferred(pool, ask, case, level),
+    match (&topology.rule, level) {
+        (TopologyRule::Required(_), None) => PlacementOutcome::Impossible,
+        (TopologyRule::Required(_), Some(level)) => required(pool, request, case, level),
+        (TopologyRule::Preferred(_), Some(level)) => preferred(pool, request, case, level),
         (TopologyRule::Spread(_), Some(level)) => {
-            let mut by_group = |gang: &mut Gang<'_>, group| spread(gang, terms, group, level);
-            or_anywhere(pool, ask, case, &mut by_group)
+            let mut by_group = |gang: &mut GangPlacer<'_>, group| spread(gang, terms, group, level);
+            or_anywhere(pool, request, case, &mut by_group)
         }
         (TopologyRule::Anywhere, _) | (_, None) => match segment {
-            Some((level, _)) => within(pool, ask, case, level),
-            None => gang::place_anywhere(pool, ask, element, end, shape),
+            Some((level, _)) => within(pool, request, case, level),
+            None => gang::place_anywhere(pool, request, element, end, shape),
         },
     }
 }
 
-/// The one domain of a level that it ran in last.
-fn home_of(pool: &Pool, ask: &Ask<'_>, level: Level) -> Option<Scope> {
+/// Returns the domain of a level in which it ran last, if that was one.
+fn last_domain(pool: &Pool, request: &PlacementRequest<'_>, level: LevelIndex) -> Option<Scope> {
     let of = |id: &NodeId| match pool.node(*id).domains.get(level) {
         Some((domain, _)) => Some(Scope::Domain(*domain)),
         None => (level >= pool.domains.levels().len()).then_some(Scope::Node(*id)),
     };
-    let first = of(ask.home.first()?)?;
-    (ask.scope == Scope::Cluster && ask.home.iter().all(|id| of(id) == Some(first)))
+    let first = of(request.last_nodes.first()?)?;
+    (request.scope == Scope::Cluster && request.last_nodes.iter().all(|id| of(id) == Some(first)))
         .then_some(first)
 }
 
-/// In one domain of a level: the tightest that takes it.
-fn required(pool: &mut Pool, ask: Ask<'_>, case: Case<'_>, level: Level) -> Placing {
-    let mut scopes = pool.scopes_in(ask.scope, level);
-    // Slices as wide as this are kept by any domain that is in one of theirs.
+/// Places a gang in one domain of a level: the tightest that fits.
+fn required(
+    pool: &mut Pool,
+    request: PlacementRequest<'_>,
+    case: GangCase<'_>,
+    level: LevelIndex,
+) -> PlacementOutcome {
+    let mut scopes = pool.scopes_in(request.scope, level);
+    // Segments of this or a wider level stay together in any domain that lies in one of theirs.
     let in_domain = |pool: &Pool, scope| {
         case.terms.segment.is_none_or(|(wide, _)| !pool.scopes_in(scope, wide).is_empty())
     };
-    scopes.retain(|scope| in_domain(pool, *scope) && is_plausible(pool, &ask, *scope));
-    scopes.sort_by_cached_key(|scope| unit::tightness(pool, case.terms, *scope));
-    let effort = ask.effort / scopes.len().max(1) as u32;
+    scopes.retain(|scope| in_domain(pool, *scope) && is_plausible(pool, &request, *scope));
+    scopes.sort_by_cached_key(|scope| domain_unit::tightness(pool, case.terms, *scope));
+    let max_steps = request.max_steps / scopes.len().max(1) as u32;
     let mut gave_up = false;
     for scope in scopes {
-        match within(pool, Ask { scope, effort, ..ask }, case, level + 1) {
-            Placing::Impossible => {}
-            Placing::GaveUp => gave_up = true,
-            placed @ Placing::Placed(..) => return placed,
+        match within(pool, PlacementRequest { scope, max_steps, ..request }, case, level + 1) {
+            PlacementOutcome::Impossible => {}
+            PlacementOutcome::GaveUp => gave_up = true,
+            placed @ PlacementOutcome::Placed(..) => return placed,
         }
     }
-    if gave_up { Placing::GaveUp } else { Placing::Impossible }
+    if gave_up { PlacementOutcome::GaveUp } else { PlacementOutcome::Impossible }
 }
 
-/// A bound from the indexes alone.
-fn is_plausible(pool: &mut Pool, ask: &Ask<'_>, scope: Scope) -> bool {
-    let groups = ask.shape.groups.iter().zip(&ask.pick.models);
+/// Returns false if the indexes alone prove that a gang does not fit in a scope.
+fn is_plausible(pool: &mut Pool, request: &PlacementRequest<'_>, scope: Scope) -> bool {
+    let groups = request.shape.groups.iter().zip(&request.choice.models);
     let mut whole = groups.filter(|(need, _)| need.tasks > 0 && need.devices > 0);
     match scope {
         Scope::Node(id) => {
@@ -138,106 +143,122 @@ fn is_plausible(pool: &mut Pool, ask: &Ask<'_>, scope: Scope) -> bool {
             whole.map(|(need, _)| devices(need)).sum::<u64>()
                 <= u64::from(pool.node(id).free().len())
         }
-        _ => whole.all(|(need, models)| whole::could_fit(pool, scope, need, models)),
+        _ => whole.all(|(need, models)| whole_gpu::could_fit(pool, scope, need, models)),
     }
 }
 
-/// In as few domains of a level as can be.
-fn preferred(pool: &mut Pool, ask: Ask<'_>, case: Case<'_>, level: Level) -> Placing {
+/// Places a gang in as few domains of a level as possible.
+fn preferred(
+    pool: &mut Pool,
+    request: PlacementRequest<'_>,
+    case: GangCase<'_>,
+    level: LevelIndex,
+) -> PlacementOutcome {
     let level = case.terms.segment.map_or(level, |(wide, _)| level.min(wide));
     if case.shape.groups.len() > 1 {
-        // Groups compete: first all of them in one domain, then in one wider domain.
-        let quick = Ask { effort: 0, ..ask };
-        if let placed @ Placing::Placed(..) = required(pool, quick, case, level) {
+        // Groups compete: first all in one domain, then in one wider domain.
+        let quick = PlacementRequest { max_steps: 0, ..request };
+        if let placed @ PlacementOutcome::Placed(..) = required(pool, quick, case, level) {
             return placed;
         }
         for wide in (0..level).rev() {
-            for scope in pool.scopes_in(ask.scope, wide) {
-                let narrowed = Ask { scope, ..quick };
-                if is_plausible(pool, &ask, scope)
-                    && let placed @ Placing::Placed(..) = by_level(pool, narrowed, case, level)
+            for scope in pool.scopes_in(request.scope, wide) {
+                let narrowed = PlacementRequest { scope, ..quick };
+                if is_plausible(pool, &request, scope)
+                    && let placed @ PlacementOutcome::Placed(..) =
+                        by_level(pool, narrowed, case, level)
                 {
                     return placed;
                 }
             }
         }
     }
-    match by_level(pool, ask, case, level) {
-        placed @ Placing::Placed(..) => placed,
+    match by_level(pool, request, case, level) {
+        placed @ PlacementOutcome::Placed(..) => placed,
         failed if case.terms.segment.is_some() => failed,
-        _ => gang::place_anywhere(pool, ask, case.element, case.end, case.shape),
+        _ => gang::place_anywhere(pool, request, case.element, case.end, case.shape),
     }
 }
 
-/// Within the scope of the request; if not domain by domain, then anywhere in it.
-fn within(pool: &mut Pool, ask: Ask<'_>, case: Case<'_>, level: Level) -> Placing {
-    match by_level(pool, ask, case, level) {
-        Placing::Impossible | Placing::GaveUp
+/// Places a gang within the scope of the request; domain by domain, or else anywhere in it.
+fn within(
+    pool: &mut Pool,
+    request: PlacementRequest<'_>,
+    case: GangCase<'_>,
+    level: LevelIndex,
+) -> PlacementOutcome {
+    match by_level(pool, request, case, level) {
+        PlacementOutcome::Impossible | PlacementOutcome::GaveUp
             if case.shape.groups.len() > 1 && case.terms.segment.is_none() =>
         {
-            gang::place_anywhere(pool, ask, case.element, case.end, case.shape)
+            gang::place_anywhere(pool, request, case.element, case.end, case.shape)
         }
-        placing => placing,
+        outcome => outcome,
     }
 }
 
-/// Each group in as few domains of a level as can be.
-fn by_level(pool: &mut Pool, ask: Ask<'_>, case: Case<'_>, level: Level) -> Placing {
-    let mut by_group = |gang: &mut Gang<'_>, group: u16| {
-        let tasks = gang.ask.shape.groups[usize::from(group)].tasks;
-        pack(gang, case.terms, group, tasks, ask.scope, level)
+/// Places each group in as few domains of a level as possible.
+fn by_level(
+    pool: &mut Pool,
+    request: PlacementRequest<'_>,
+    case: GangCase<'_>,
+    level: LevelIndex,
+) -> PlacementOutcome {
+    let mut by_group = |gang: &mut GangPlacer<'_>, group: u16| {
+        let tasks = gang.request.shape.groups[usize::from(group)].tasks;
+        pack(gang, case.terms, group, tasks, request.scope, level)
     };
-    in_both_orders(pool, ask, case, &mut by_group)
+    in_both_orders(pool, request, case, &mut by_group)
 }
 
 fn or_anywhere(
     pool: &mut Pool,
-    ask: Ask<'_>,
-    case: Case<'_>,
-    by_group: &mut dyn FnMut(&mut Gang<'_>, u16) -> bool,
-) -> Placing {
-    match in_both_orders(pool, ask, case, by_group) {
-        placed @ Placing::Placed(..) => placed,
-        _ => gang::place_anywhere(pool, ask, case.element, case.end, case.shape),
+    request: PlacementRequest<'_>,
+    case: GangCase<'_>,
+    by_group: &mut dyn FnMut(&mut GangPlacer<'_>, u16) -> bool,
+) -> PlacementOutcome {
+    match in_both_orders(pool, request, case, by_group) {
+        placed @ PlacementOutcome::Placed(..) => placed,
+        _ => gang::place_anywhere(pool, request, case.element, case.end, case.shape),
     }
 }
 
-/// One group after the other, the hardest first, and then the other way round.
+/// Places the groups one after the other, the hardest first, and if that fails in reverse.
 fn in_both_orders(
     pool: &mut Pool,
-    ask: Ask<'_>,
-    case: Case<'_>,
-    by_group: &mut dyn FnMut(&mut Gang<'_>, u16) -> bool,
-) -> Placing {
-    let Case { element, end, shape, .. } = case;
+    request: PlacementRequest<'_>,
+    case: GangCase<'_>,
+    by_group: &mut dyn FnMut(&mut GangPlacer<'_>, u16) -> bool,
+) -> PlacementOutcome {
+    let GangCase { element, end, shape, .. } = case;
     let order = &shape.order;
-    let first = gang::place_in_order(pool, ask, element, end, shape, order.iter(), by_group);
+    let first = gang::place_in_order(pool, request, element, end, shape, order.iter(), by_group);
     if let Some((key, placement)) = first {
-        return Placing::Placed(key, placement);
+        return PlacementOutcome::Placed(key, placement);
     }
     if order.len() < 2 {
-        return Placing::Impossible;
+        return PlacementOutcome::Impossible;
     }
-    match gang::place_in_order(pool, ask, element, end, shape, order.iter().rev(), by_group) {
-        Some((key, placement)) => Placing::Placed(key, placement),
-        None => Placing::GaveUp,
+    match gang::place_in_order(pool, request, element, end, shape, order.iter().rev(), by_group) {
+        Some((key, placement)) => PlacementOutcome::Placed(key, placement),
+        None => PlacementOutcome::GaveUp,
     }
 }
 
-/// Fills tasks of a group into a scope, in as few domains of a level as can be, and so on below.
+/// Places tasks of a group in a scope, in as few domains of a level as possible, and so on below.
 fn pack(
-    gang: &mut Gang<'_>,
-    terms: &Terms,
+    gang: &mut GangPlacer<'_>,
+    terms: &SearchTerms,
     group: u16,
     tasks: u32,
     scope: Scope,
-    level: Level,
+    level: LevelIndex,
 ) -> bool {
     if level >= terms.end || matches!(scope, Scope::Node(_)) {
         return fill(gang, group, tasks, scope);
     }
-    let units = unit::units(gang, terms, group, scope, level);
-    match unit::fewest(gang.pool, terms, units, tasks) {
+    let units = domain_unit::units(gang, terms, group, scope, level);
+    match domain_unit::fewest(gang.pool, terms, units, tasks) {
         Some(chosen) => {
             chosen.into_iter().all(|(unit, tasks)| pack(gang, terms, group, tasks, unit, level + 1))
         }
@@ -245,12 +266,13 @@ fn pack(
     }
 }
 
-/// Fills tasks of a group into as many domains of a level as can be, evenly.
-fn spread(gang: &mut Gang<'_>, terms: &Terms, group: u16, level: Level) -> bool {
-    let need = &gang.ask.shape.groups[usize::from(group)];
-    let (tasks, block) = (need.tasks, need.per_node.unwrap_or(1));
-    let units = unit::units(gang, terms, group, gang.ask.scope, level);
-    match unit::evenly(units, tasks, block) {
+/// Places tasks of a group in as many domains of a level as possible, evenly.
+fn spread(gang: &mut GangPlacer<'_>, terms: &SearchTerms, group: u16, level: LevelIndex) -> bool {
+    let need = &gang.request.shape.groups[usize::from(group)];
+    let tasks = need.tasks;
+    let block = need.per_node.unwrap_or(1);
+    let units = domain_unit::units(gang, terms, group, gang.request.scope, level);
+    match domain_unit::evenly(units, tasks, block) {
         Some(chosen) => {
             chosen.into_iter().all(|(unit, tasks)| pack(gang, terms, group, tasks, unit, level + 1))
         }
@@ -258,11 +280,11 @@ fn spread(gang: &mut Gang<'_>, terms: &Terms, group: u16, level: Level) -> bool 
     }
 }
 
-/// Places tasks of a group in a scope as everywhere.
-fn fill(gang: &mut Gang<'_>, group: u16, tasks: u32, scope: Scope) -> bool {
-    let need = GroupNeed { tasks, ..gang.ask.shape.groups[usize::from(group)].clone() };
-    let outer = std::mem::replace(&mut gang.ask.scope, scope);
+/// Places tasks of a group in a scope without regard to domains.
+fn fill(gang: &mut GangPlacer<'_>, group: u16, tasks: u32, scope: Scope) -> bool {
+    let need = GroupNeed { tasks, ..gang.request.shape.groups[usize::from(group)].clone() };
+    let outer = std::mem::replace(&mut gang.request.scope, scope);
     let filled = gang.place_tasks(group, &need);
-    gang.ask.scope = outer;
+    gang.request.scope = outer;
     filled
 }

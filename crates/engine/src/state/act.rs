@@ -1,93 +1,108 @@
-//! What users do to jobs: cancel, requeue; and how elements and jobs end.
+//! User actions on jobs (cancel, requeue), and the end of elements and jobs.
 
 use muster_model::{
-    Effect, ElementId, IndexRange, JobId, Outcome, StopCause, Target, Time, UserName,
+    CommandTarget, Effect, ElementId, IndexRange, JobId, Outcome, StopCause, Time, UserName,
 };
 
 use super::State;
 use super::attempt::attempt_id;
-use super::entries::Owner;
-use super::job::{Element, Fate, Phase, Rest, RunEnd, RunStage};
-use crate::fact::Fact;
+use super::entries::EntryOwner;
+use super::job::{AttemptFate, CommonEnd, Element, Phase, RunEnd, RunStage};
+use crate::fact::AccountingFact;
 
 impl State {
-    /// Ends what waits at once, and asks for the end of what is active.
-    pub(super) fn cancel(&mut self, now: Time, target: Target, by: &UserName) {
+    /// Ends waiting elements at once, and stops active ones.
+    pub(super) fn cancel(&mut self, now: Time, target: CommandTarget, by: &UserName) {
         let outcome = Outcome::Cancelled { by: by.clone() };
         match target.index {
             None => {
                 for ordinal in self.active_ordinals(target.job) {
-                    self.stop(now, target.job, ordinal, Fate::Cancelled(outcome.clone()));
+                    self.stop(now, target.job, ordinal, AttemptFate::Cancelled(outcome.clone()));
                 }
                 self.end_waiting(now, target.job, &outcome);
             }
             Some(index) => {
-                let Some(ordinal) = self.single_out(target.job, index) else { return };
+                let Some(ordinal) = self.ensure_record(target.job, index) else { return };
                 let Some(element) = self.element_mut(target.job, ordinal) else { return };
                 match element.phase {
                     Phase::Waiting { .. } => {
                         self.end_element(now, target.job, ordinal, outcome);
-                        self.sync(now, Owner { job: target.job, ordinal: None });
-                        self.leave_if_over(now, target.job);
+                        self.sync(now, EntryOwner { job: target.job, ordinal: None });
+                        self.remove_if_over(now, target.job);
                     }
-                    Phase::Active => self.stop(now, target.job, ordinal, Fate::Cancelled(outcome)),
+                    Phase::Active => {
+                        self.stop(now, target.job, ordinal, AttemptFate::Cancelled(outcome))
+                    }
                     Phase::Ended { .. } => {}
                 }
             }
         }
     }
 
-    /// Has elements run again from the start.
-    pub(super) fn requeue(&mut self, now: Time, target: Target) {
+    /// Requeues elements: they run again from the start.
+    pub(super) fn requeue(&mut self, now: Time, target: CommandTarget) {
         let Some(job) = self.jobs.get(&target.job) else { return };
         let ordinals: Vec<u32> = match target.index {
             None => job.record.elements.keys().copied().collect(),
-            Some(index) => self.single_out(target.job, index).into_iter().collect(),
+            Some(index) => self.ensure_record(target.job, index).into_iter().collect(),
         };
         if target.index.is_none() {
-            self.revive_rest(target.job);
+            self.requeue_common_end(target.job);
         }
-        // What a service was scaled down by is no part of it.
+        // Replicas beyond the present size of a service are not requeued.
         let most = self.jobs.get(&target.job).and_then(|job| job.record.spec.service());
-        let most = most.map_or(u32::MAX, |service| service.replicas.ceiling);
+        let most = most.map_or(u32::MAX, |service| service.replicas.max);
         for ordinal in ordinals.into_iter().filter(|ordinal| *ordinal < most) {
             let Some(element) = self.element_mut(target.job, ordinal) else { continue };
             match &mut element.phase {
-                // Who asks for it means now: no back-off.
+                // A requeue by a user skips the back-off.
                 Phase::Waiting { not_before, .. } => *not_before = Time(0),
-                Phase::Active => self.stop(now, target.job, ordinal, Fate::Requeued),
-                Phase::Ended { .. } => self.revive(target.job, ordinal),
+                Phase::Active => self.stop(now, target.job, ordinal, AttemptFate::Requeued),
+                Phase::Ended { .. } => self.requeue_ended(target.job, ordinal),
             }
         }
         self.sync_job(now, target.job);
     }
 
-    /// Ends everything of a job that waits.
+    /// Ends all waiting elements of a job.
     pub(super) fn end_waiting(&mut self, now: Time, id: JobId, outcome: &Outcome) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let record = &mut job.record;
-        // 1. One single element gets a record, as users ask for it by itself.
+        // 1. A single element gets a record, since users ask for it by itself.
         if record.total == 1 && record.next == 0 {
             record.elements.insert(0, Box::new(Element::waiting(false, Time(0))));
             record.advance();
         }
-        // 2. Elements that were never touched end together.
-        let fresh = record.fresh();
-        if fresh > 0 {
-            let ranges = record.fresh_ranges();
-            let rest = Rest { from: record.next, count: fresh, outcome: outcome.clone(), at: now };
+        // 2. Elements without a record end together.
+        let unrecorded = record.unrecorded();
+        if unrecorded > 0 {
+            let ranges = record.unrecorded_ranges();
+            let rest = CommonEnd {
+                from: record.next,
+                count: unrecorded,
+                outcome: outcome.clone(),
+                at: now,
+            };
             record.rest = Some(Box::new(rest));
             record.next = record.total;
-            record.failed += fresh;
-            record.begun += fresh;
+            record.failed += unrecorded;
+            record.begun += unrecorded;
             for (count, IndexRange { first, last, step }) in ranges {
-                self.facts.tell(|| {
+                self.facts.record(|| {
                     let outcome = outcome.clone();
-                    Fact::RestEnded { job: id, count, first, last, step, outcome, at: now }
+                    AccountingFact::RestEnded {
+                        job: id,
+                        count,
+                        first,
+                        last,
+                        step,
+                        outcome,
+                        at: now,
+                    }
                 });
             }
         }
-        // 3. The others one by one.
+        // 3. Elements with a record end one by one.
         let waiting: Vec<u32> = record
             .elements
             .iter()
@@ -97,11 +112,11 @@ impl State {
         for ordinal in waiting {
             self.end_element(now, id, ordinal, outcome.clone());
         }
-        self.sync(now, Owner { job: id, ordinal: None });
-        self.leave_if_over(now, id);
+        self.sync(now, EntryOwner { job: id, ordinal: None });
+        self.remove_if_over(now, id);
     }
 
-    /// An element is over for good.
+    /// Ends an element for good.
     pub(super) fn end_element(&mut self, now: Time, id: JobId, ordinal: u32, outcome: Outcome) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let record = &mut job.record;
@@ -109,61 +124,62 @@ impl State {
         let Some(element) = record.elements.get_mut(&ordinal) else { return };
         record.begun += u32::from(!element.begun);
         element.begun = true;
-        match outcome.is_success() {
-            true => record.succeeded += 1,
-            false => record.failed += 1,
+        if outcome.is_success() {
+            record.succeeded += 1;
+        } else {
+            record.failed += 1;
         }
-        self.facts.tell(|| Fact::ElementEnded {
+        self.facts.record(|| AccountingFact::ElementEnded {
             element: ElementId { job: id, index },
             outcome: outcome.clone(),
             at: now,
             attempts: element.attempt,
         });
         element.phase = Phase::Ended { outcome, at: now };
-        self.sync(now, Owner { job: id, ordinal: Some(ordinal) });
-        self.announce(id);
+        self.sync(now, EntryOwner { job: id, ordinal: Some(ordinal) });
+        self.mark_changed(id);
     }
 
-    /// A job whose elements have all ended leaves memory.
-    pub(super) fn leave_if_over(&mut self, now: Time, id: JobId) {
+    /// Removes a job from memory if all its elements have ended.
+    pub(super) fn remove_if_over(&mut self, now: Time, id: JobId) {
         if !self.jobs.get(&id).is_some_and(|job| job.record.is_over()) {
             return;
         }
-        let wanted = self.facts.are_wanted();
+        let wanted = self.facts.is_enabled();
         let view = wanted.then(|| Box::new(self.job_view(now, id).expect("it is in memory")));
         let job = self.jobs.remove(&id).expect("it is in memory");
         let succeeded = job.record.failed == 0;
-        self.withdraw(id, &job);
+        self.remove_entries(id, &job);
         self.classes.leave(job.class);
         self.remember(id, succeeded);
         if let Some(view) = view {
-            self.facts.tell(|| Fact::JobEnded { job: id, at: now, succeeded, view });
+            self.facts.record(|| AccountingFact::JobEnded { job: id, at: now, succeeded, view });
         }
-        self.announce(id);
+        self.mark_changed(id);
     }
 
-    /// Asks for the end of an attempt; it holds its resources until every task is over.
-    pub(super) fn stop(&mut self, now: Time, id: JobId, ordinal: u32, fate: Fate) {
+    /// Stops an attempt; it holds its resources until every task has ended.
+    pub(super) fn stop(&mut self, now: Time, id: JobId, ordinal: u32, fate: AttemptFate) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        let (index, grace) = (job.record.index_of(ordinal), job.record.spec.grace);
+        let index = job.record.index_of(ordinal);
+        let grace = job.record.spec.grace;
         let Some(element) = job.record.elements.get_mut(&ordinal) else { return };
         let attempt = element.attempt;
         let Some(run) = element.run.as_mut().filter(|_| element.phase == Phase::Active) else {
             return;
         };
-        // 1. A cancellation overrides everything; a requeue overrides failures, and what others
-        //    want.
+        // 1. A cancellation overrides everything; a requeue overrides failures and preemption.
         let cause = match &fate {
-            Fate::Cancelled(_) => StopCause::Cancelled,
-            Fate::Requeued => StopCause::Requeued,
-            Fate::Preempted => StopCause::Preempted,
-            Fate::Failed(_) | Fate::Refused { .. } => StopCause::GangFailed,
+            AttemptFate::Cancelled(_) => StopCause::Cancelled,
+            AttemptFate::Requeued => StopCause::Requeued,
+            AttemptFate::Preempted => StopCause::Preempted,
+            AttemptFate::Failed(_) | AttemptFate::Refused { .. } => StopCause::GangFailed,
         };
-        let weight = |fate: &Fate| match fate {
-            Fate::Failed(_) | Fate::Refused { .. } => 0,
-            Fate::Preempted => 1,
-            Fate::Requeued => 2,
-            Fate::Cancelled(_) => 3,
+        let weight = |fate: &AttemptFate| match fate {
+            AttemptFate::Failed(_) | AttemptFate::Refused { .. } => 0,
+            AttemptFate::Preempted => 1,
+            AttemptFate::Requeued => 2,
+            AttemptFate::Cancelled(_) => 3,
         };
         if run.fate.as_ref().is_none_or(|old| weight(old) < weight(&fate)) {
             run.fate = Some(fate);
@@ -172,26 +188,27 @@ impl State {
         if matches!(run.stage, RunStage::Stopping(_)) {
             return;
         }
-        let saving_until = run.leaving.map(|leaving| leaving.due);
+        let saving_until = run.eviction.map(|eviction| eviction.due);
         run.stage = RunStage::Stopping(cause);
         let by = match run.end {
             RunEnd::At(time) => time.min(now + grace),
             RunEnd::After(_) | RunEnd::Never => now + grace,
         };
         run.end = RunEnd::At(by);
-        let (key, end) = (run.key, run.end);
+        let key = run.key;
+        let end = run.end;
         self.pool.set_end(key, end.into());
         self.effects.push(Effect::Stop { id: attempt_id(id, index, attempt), cause });
         if let Some(due) = saving_until {
-            self.saves_no_more(id, ordinal, due);
+            self.remove_eviction_deadline(id, ordinal, due);
         }
-        self.watch(id, ordinal);
-        self.track(id, ordinal);
+        self.update_start_wait(id, ordinal);
+        self.update_preemptable(id, ordinal);
     }
 
-    /// Gives an element a record of its own, so that it can be treated by itself. Answers its
+    /// Gives an element a record of its own, so that it can be changed individually. Returns its
     /// ordinal.
-    pub(super) fn single_out(&mut self, id: JobId, index: u32) -> Option<u32> {
+    pub(super) fn ensure_record(&mut self, id: JobId, index: u32) -> Option<u32> {
         let record = &mut self.jobs.get_mut(&id)?.record;
         let ordinal = record.ordinal_of(index)?;
         if record.elements.contains_key(&ordinal) {
@@ -209,15 +226,16 @@ impl State {
         Some(ordinal)
     }
 
-    /// An ended element waits again.
-    pub(super) fn revive(&mut self, id: JobId, ordinal: u32) {
+    /// Puts an ended element back to waiting.
+    pub(super) fn requeue_ended(&mut self, id: JobId, ordinal: u32) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let record = &mut job.record;
         let Some(element) = record.elements.get_mut(&ordinal) else { return };
         if let Phase::Ended { outcome, .. } = &element.phase {
-            match outcome.is_success() {
-                true => record.succeeded -= 1,
-                false => record.failed -= 1,
+            if outcome.is_success() {
+                record.succeeded -= 1;
+            } else {
+                record.failed -= 1;
             }
             element.restarts = 0;
             let phase = record.waiting_phase(Time(0));
@@ -225,8 +243,8 @@ impl State {
         }
     }
 
-    /// What ended together waits again.
-    fn revive_rest(&mut self, id: JobId) {
+    /// Puts elements that ended together back to waiting.
+    fn requeue_common_end(&mut self, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let record = &mut job.record;
         if let Some(rest) = record.rest.take() {

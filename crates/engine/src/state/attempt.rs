@@ -1,4 +1,5 @@
-//! Attempts: a decision makes one, and when its last task is over the element restarts or ends.
+//! Attempts: a start decision creates one; when its last task has ended, the element restarts or
+//! ends.
 
 use std::sync::Arc;
 
@@ -8,26 +9,28 @@ use muster_model::{
     Attempt, AttemptId, Decision, Effect, ElementId, JobId, NodeId, Outcome, Plan, Span,
     TaskPlacement, Time,
 };
-use muster_policy::{ModelId, Promise};
+use muster_policy::{BudgetCharge, ModelId};
 use smallvec::{SmallVec, smallvec};
 
 use super::State;
-use super::entries::Owner;
-use super::job::{Asked, Element, Fate, Phase, Run, RunEnd, RunStage, Signals, TaskState};
+use super::entries::EntryOwner;
+use super::job::{
+    AttemptFate, CheckpointRequests, Element, Phase, Run, RunEnd, RunStage, Signals, TaskState,
+};
 use super::pool::Pool;
-use crate::fact::Fact;
+use crate::fact::AccountingFact;
 
-/// A failed start says nothing about the job, so it is tried again at least this often whatever the
-/// job's own policy is: one hiccup of a node must not lose a job.
+/// Minimum number of retries of a failed start, whatever the job's own restart policy: a failed
+/// start says nothing about the job, and one fault of a node must not lose it.
 const START_RETRIES: u32 = 3;
 
-/// Names an attempt.
+/// Returns the id of an attempt.
 pub(crate) fn attempt_id(job: JobId, index: u32, attempt: u32) -> AttemptId {
     AttemptId { element: ElementId { job, index }, attempt: Attempt(attempt) }
 }
 
-/// Thousandths of GPUs by model that a placement holds. A device that its node no longer has counts
-/// for nothing.
+/// Returns the thousandths of GPUs by model that a placement holds. A device that its node no
+/// longer has does not count.
 pub(crate) fn gpus_by_model(
     pool: &Pool,
     placement: &[TaskPlacement],
@@ -50,31 +53,31 @@ pub(crate) fn gpus_by_model(
 }
 
 impl State {
-    /// Decisions enter the state.
+    /// Applies the decisions of a plan to the state.
     pub(crate) fn commit(&mut self, now: Time, plan: &Plan) {
-        let planned = self.lore.awaits(&self.pool, plan);
+        let planned = self.plan_cache.take_planned_at(&self.pool, plan);
         let mut has_all = true;
         for decision in &plan.decisions {
             match decision {
                 Decision::Start { id, placement, backfilled } => {
                     has_all &= self.start(now, *id, placement, *backfilled);
                 }
-                Decision::Claim { element, placement, evict } => {
-                    self.claim(now, *element, placement, evict);
+                Decision::Nominate { element, placement, evict } => {
+                    self.nominate(now, *element, placement, evict);
                 }
-                Decision::Unclaim { element } => self.unclaim(now, *element),
+                Decision::Revoke { element } => self.revoke_allocation(now, *element),
             }
         }
         for id in &plan.heads {
-            self.begin_head(now, *id);
+            self.add_head(now, *id);
         }
         if let Some(planned) = planned.filter(|_| has_all) {
-            self.lore.stand_still(&mut self.pool, planned);
+            self.plan_cache.mark_unchanged(&mut self.pool, planned);
         }
-        self.spread_news(now);
+        self.recheck_dependents(now);
     }
 
-    /// False when there is nobody to start.
+    /// Starts an element; false if the job or the element no longer exists.
     fn start(
         &mut self,
         now: Time,
@@ -84,8 +87,8 @@ impl State {
     ) -> bool {
         let Some(job) = self.jobs.get(&id.element.job) else { return false };
         let Some(ordinal) = job.record.ordinal_of(id.element.index) else { return false };
-        // 1. Hold what it takes; what was promised is kept with that.
-        self.end_claim(now, id.element.job, ordinal);
+        // 1. Take the resources; this ends a pending allocation.
+        self.end_pending_allocation(now, id.element.job, ordinal);
         self.heads.forget(id.element.job, ordinal);
         let Some(job) = self.jobs.get_mut(&id.element.job) else { return false };
         let record = &mut job.record;
@@ -95,8 +98,8 @@ impl State {
         let key = self.pool.hold(id.element, end.into(), shape, Arc::clone(placement));
         self.policy.hold(now, record.leaf, job.user, &gpus);
         let milli = gpus.iter().map(|(_, milli)| *milli).sum();
-        let promise = Promise { from: now, length: record.duration() };
-        self.policy.promise(record.leaf, job.user, milli, promise);
+        let charge = BudgetCharge { from: now, length: record.duration() };
+        self.policy.charge(record.leaf, job.user, milli, charge);
         // 2. Record the attempt.
         let run = Run {
             placement: Arc::clone(placement),
@@ -115,8 +118,8 @@ impl State {
             over: 0,
             fate: None,
             end,
-            asked: Asked::default(),
-            leaving: None,
+            asked: CheckpointRequests::default(),
+            eviction: None,
             key,
             watched: None,
         };
@@ -130,38 +133,47 @@ impl State {
         record.active += 1;
         record.advance();
         let payload = record.spec.payload;
-        // 3. Out of the order, and off it goes.
-        self.sync(now, Owner { job: id.element.job, ordinal: None });
-        self.sync(now, Owner { job: id.element.job, ordinal: Some(ordinal) });
-        self.facts.tell(|| Fact::Started { id, at: now, placement: Arc::clone(placement) });
+        // 3. Leave the queue order, and order the backend to prepare the tasks.
+        self.sync(now, EntryOwner { job: id.element.job, ordinal: None });
+        self.sync(now, EntryOwner { job: id.element.job, ordinal: Some(ordinal) });
+        self.facts.record(|| AccountingFact::Started {
+            id,
+            at: now,
+            placement: Arc::clone(placement),
+        });
         self.effects.push(Effect::Prepare { id, placement: Arc::clone(placement), payload });
-        self.watch(id.element.job, ordinal);
-        self.track(id.element.job, ordinal);
+        self.update_start_wait(id.element.job, ordinal);
+        self.update_preemptable(id.element.job, ordinal);
         true
     }
 
-    /// Every task of an attempt is over: resources come back, and the element restarts or ends.
+    /// Ends an attempt whose tasks have all ended: releases its resources, then restarts or ends
+    /// the element.
     pub(super) fn finish(&mut self, now: Time, id: JobId, ordinal: u32) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let record = &mut job.record;
-        let (index, length) = (record.index_of(ordinal), record.duration());
+        let index = record.index_of(ordinal);
+        let length = record.duration();
         let Some(element) = record.elements.get_mut(&ordinal) else { return };
         let attempt = attempt_id(id, index, element.attempt);
         let Some(run) = element.run.as_mut() else { return };
-        // 1. Give back.
+        // 1. Release the resources.
         run.ended = Some(now);
-        let fate = run.fate.clone().or_else(|| run.left_without_word().then_some(Fate::Preempted));
-        let own_end = run.end_while_leaving().filter(|_| fate == Some(Fate::Preempted));
+        let fate = run
+            .fate
+            .clone()
+            .or_else(|| run.exited_without_acknowledgement().then_some(AttemptFate::Preempted));
+        let own_end = run.failure_while_evicted().filter(|_| fate == Some(AttemptFate::Preempted));
         record.active -= 1;
         self.pool.release(run.key);
         let milli = run.milli();
-        let leaving = run.leaving;
-        if leaving.is_none() {
+        let eviction = run.eviction;
+        if eviction.is_none() {
             self.policy.release(now, record.leaf, job.user, &run.gpus);
-            let promise = Promise { from: run.held_from, length };
-            self.policy.settle(now, record.leaf, job.user, milli, promise);
+            let charge = BudgetCharge { from: run.held_from, length };
+            self.policy.settle_charge(now, record.leaf, job.user, milli, charge);
         }
-        self.facts.tell(|| Fact::AttemptEnded {
+        self.facts.record(|| AccountingFact::AttemptEnded {
             id: attempt,
             user: record.spec.user.clone(),
             queue: self.policy.leaf_name(record.leaf).clone(),
@@ -172,75 +184,89 @@ impl State {
             placement: Arc::clone(&run.placement),
         });
         self.effects.push(Effect::Forget { id: attempt });
-        // 2. Again, or over.
+        // 2. Restart or end the element.
         let watched = run.watched.take();
         if let Some(from) = watched {
-            self.starting.waits_no_more(from, id, ordinal);
+            self.start_waits.remove_wait(from, id, ordinal);
         }
-        if let Some(leaving) = leaving {
-            self.saves_no_more(id, ordinal, leaving.due);
+        if let Some(eviction) = eviction {
+            self.remove_eviction_deadline(id, ordinal, eviction.due);
         }
-        // What went for itself goes on, unless it has come to another end on the way.
-        if fate != Some(Fate::Preempted) {
-            self.end_claim(now, id, ordinal);
+        // An element that was preempted to be resized keeps its pending allocation; any other end
+        // gives it up.
+        if fate != Some(AttemptFate::Preempted) {
+            self.end_pending_allocation(now, id, ordinal);
         }
         if let Some(outcome) = own_end {
-            self.remember_end(id, ordinal, outcome);
+            self.store_outcome(id, ordinal, outcome);
         }
-        self.fall(now, id, ordinal, fate.unwrap_or(Fate::Failed(Outcome::Succeeded)));
-        self.track(id, ordinal);
-        self.sync(now, Owner { job: id, ordinal: None });
-        self.sync(now, Owner { job: id, ordinal: Some(ordinal) });
-        self.leave_if_over(now, id);
+        self.restart_or_end(
+            now,
+            id,
+            ordinal,
+            fate.unwrap_or(AttemptFate::Failed(Outcome::Succeeded)),
+        );
+        self.update_preemptable(id, ordinal);
+        self.sync(now, EntryOwner { job: id, ordinal: None });
+        self.sync(now, EntryOwner { job: id, ordinal: Some(ordinal) });
+        self.remove_if_over(now, id);
     }
 
-    /// An attempt is over: what becomes of its element.
-    fn fall(&mut self, now: Time, id: JobId, ordinal: u32, fate: Fate) {
+    /// Requeues or ends an element whose attempt has ended.
+    fn restart_or_end(&mut self, now: Time, id: JobId, ordinal: u32, fate: AttemptFate) {
         let Some(job) = self.jobs.get(&id) else { return };
         let restart = job.record.spec.restart;
         let Some(element) = job.record.elements.get(&ordinal) else { return };
         let used = element.restarts_after(now, restart);
         let is_left = used < restart.max_restarts.max(START_RETRIES);
         let has_saved = element.has_saved_in_its_attempt();
-        let was_warned = element.takes_turns(&job.record);
-        let takes_turns = |outcome: &Outcome| was_warned && is_own_end(outcome);
+        let was_warned = element.is_requeued_at_limit(&job.record);
+        let takes_turns = |outcome: &Outcome| was_warned && is_own_failure(outcome);
         match fate {
-            Fate::Cancelled(outcome) => self.end_element(now, id, ordinal, outcome),
-            Fate::Requeued | Fate::Preempted => self.wait_again(now, id, ordinal, None),
-            Fate::Refused { node, rank, reason } if is_left => {
-                self.avoid(id, ordinal, node);
-                self.remember_end(id, ordinal, Outcome::StartFailed { rank, reason });
-                self.wait_again(now, id, ordinal, Some(used.saturating_add(1)));
+            AttemptFate::Cancelled(outcome) => self.end_element(now, id, ordinal, outcome),
+            AttemptFate::Requeued | AttemptFate::Preempted => {
+                self.requeue_element(now, id, ordinal, None)
             }
-            Fate::Refused { rank, reason, .. } => {
+            AttemptFate::Refused { node, rank, reason } if is_left => {
+                self.avoid_node(id, ordinal, node);
+                self.store_outcome(id, ordinal, Outcome::StartFailed { rank, reason });
+                self.requeue_element(now, id, ordinal, Some(used.saturating_add(1)));
+            }
+            AttemptFate::Refused { rank, reason, .. } => {
                 self.end_element(now, id, ordinal, Outcome::StartFailed { rank, reason });
             }
-            // It can never be started.
-            Fate::Failed(outcome @ Outcome::StartFailed { .. }) => {
+            // The start can never succeed.
+            AttemptFate::Failed(outcome @ Outcome::StartFailed { .. }) => {
                 self.end_element(now, id, ordinal, outcome);
             }
-            // Its next turn counts as a restart where this one saved nothing.
-            Fate::Failed(outcome) if takes_turns(&outcome) && (has_saved || is_left) => {
-                self.remember_end(id, ordinal, outcome);
-                self.wait_again(now, id, ordinal, (!has_saved).then(|| used.saturating_add(1)));
+            // A run that was stopped at its time limit counts as a restart only if it saved
+            // nothing.
+            AttemptFate::Failed(outcome) if takes_turns(&outcome) && (has_saved || is_left) => {
+                self.store_outcome(id, ordinal, outcome);
+                self.requeue_element(
+                    now,
+                    id,
+                    ordinal,
+                    (!has_saved).then(|| used.saturating_add(1)),
+                );
             }
-            Fate::Failed(outcome) if is_restarted(restart, used, &outcome) => {
-                self.remember_end(id, ordinal, outcome);
-                self.wait_again(now, id, ordinal, Some(used.saturating_add(1)));
+            AttemptFate::Failed(outcome) if is_restarted(restart, used, &outcome) => {
+                self.store_outcome(id, ordinal, outcome);
+                self.requeue_element(now, id, ordinal, Some(used.saturating_add(1)));
             }
-            Fate::Failed(outcome) => self.end_element(now, id, ordinal, outcome),
+            AttemptFate::Failed(outcome) => self.end_element(now, id, ordinal, outcome),
         }
     }
 
-    /// Keeps how an attempt ended that is followed by another.
-    fn remember_end(&mut self, id: JobId, ordinal: u32, outcome: Outcome) {
+    /// Stores the outcome of an attempt that is followed by another.
+    fn store_outcome(&mut self, id: JobId, ordinal: u32, outcome: Outcome) {
         if let Some(element) = self.element_mut(id, ordinal) {
             element.last_end = Some(Box::new(outcome));
         }
     }
 
-    /// Back into the queue, after a back-off when this is a restart.
-    fn wait_again(&mut self, now: Time, id: JobId, ordinal: u32, restarts: Option<u32>) {
+    /// Puts an element back into the queue, after a back-off if this is a restart.
+    fn requeue_element(&mut self, now: Time, id: JobId, ordinal: u32, restarts: Option<u32>) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let restart = job.record.spec.restart;
         let mut phase = job.record.waiting_phase(Time(0));
@@ -249,23 +275,21 @@ impl State {
             element.restarts = restarts;
             *not_before = now + backoff(restart, restarts);
         }
-        job.record.claims += u32::from(element.claim.is_some());
+        job.record.pending_allocations += u32::from(element.pending_allocation.is_some());
         element.phase = phase;
     }
 
-    /// Keeps an element off the node on which it could not be started, if the others can host it:
-    /// as they are, since nothing but a change of them or of the queues ends that.
-    fn avoid(&mut self, id: JobId, ordinal: u32, node: NodeId) {
+    /// Keeps an element off a node on which it failed to start, if the other nodes can host it. A
+    /// change of the nodes or queues ends this.
+    fn avoid_node(&mut self, id: JobId, ordinal: u32, node: NodeId) {
         let epoch = self.pool.epoch();
         let Some(job) = self.jobs.get(&id) else { return };
         let Some(element) = job.record.elements.get(&ordinal) else { return };
-        let mut avoid: SmallVec<[NodeId; 1]> = match element.avoid_epoch == epoch {
-            true => element.avoid.clone(),
-            false => SmallVec::new(),
-        };
+        let mut avoid: SmallVec<[NodeId; 1]> =
+            if element.avoid_epoch == epoch { element.avoid.clone() } else { SmallVec::new() };
         avoid.push(node);
-        let caps = self.policy.most_ever_of(job.record.leaf, job.record.duration()).into();
-        if !crate::plan::idle::fits_working(
+        let caps = self.policy.max_by_model(job.record.leaf, job.record.duration()).into();
+        if !crate::plan::feasibility::fits_in_service(
             &self.pool,
             self.classes.shape(job.class),
             &avoid,
@@ -274,11 +298,12 @@ impl State {
             return;
         }
         if let Some(element) = self.element_mut(id, ordinal) {
-            (element.avoid, element.avoid_epoch) = (avoid, epoch);
+            element.avoid = avoid;
+            element.avoid_epoch = epoch;
         }
     }
 
-    /// Effects that present state still stands for.
+    /// Returns the effects that the present state requires; all may be repeated.
     pub(crate) fn outstanding(&self) -> Vec<Effect> {
         let mut effects = Vec::new();
         for (id, job) in self.jobs.iter() {
@@ -307,7 +332,7 @@ impl State {
     }
 }
 
-/// Does an attempt that ended so make room for another?
+/// True when an element restarts after an attempt with this outcome.
 fn is_restarted(restart: Restart, used: u32, outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Idle { .. } | Outcome::Cancelled { .. } | Outcome::DependencyFailed { .. } => {
@@ -323,18 +348,18 @@ fn is_restarted(restart: Restart, used: u32, outcome: &Outcome) -> bool {
     }
 }
 
-/// True for a bad end that the job's own limits did not bring about.
-fn is_own_end(outcome: &Outcome) -> bool {
+/// True for a failure that was not caused by the job's own limits.
+fn is_own_failure(outcome: &Outcome) -> bool {
     !matches!(outcome, Outcome::Succeeded | Outcome::TimedOut | Outcome::Idle { .. })
 }
 
-/// How long to wait before a restart: doubles each time, up to a cap.
+/// Returns the delay before a restart: doubles each time, up to a cap.
 fn backoff(restart: Restart, restarts: u32) -> Span {
     let doublings = restarts.saturating_sub(1).min(32);
     Span(restart.backoff.0.saturating_mul(1 << doublings)).min(Restart::BACKOFF_CAP)
 }
 
-/// The end of an attempt whose processes began to run.
+/// Returns the latest end of an attempt whose processes began to run.
 pub(super) fn end_of_run(started: Time, duration: Option<Span>) -> RunEnd {
     duration.map_or(RunEnd::Never, |span| RunEnd::At(started + span))
 }

@@ -1,10 +1,11 @@
-//! Nodes join, leave, are drained, and are partly used by others.
+//! Node events: nodes join, leave, are drained, and are partly used by processes outside Muster.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use muster_model::{
-    DeviceSet, Drain, ElementId, Event, Foreign, NodeName, NodeSpec, Target, TaskPlacement, Time,
+    CommandTarget, DeviceSet, Drain, ElementId, Event, Foreign, NodeName, NodeSpec, TaskPlacement,
+    Time,
 };
 use muster_policy::ModelId;
 use smallvec::SmallVec;
@@ -43,7 +44,7 @@ impl State {
         }
     }
 
-    /// The whole node, from now on, by whomever.
+    /// Drains or undrains a whole node from now on.
     pub(super) fn node_drained(
         &mut self,
         now: Time,
@@ -73,7 +74,8 @@ impl State {
         self.pool.set_drains(now, id, drains);
     }
 
-    /// What is still there when a drain begins that stops it, as events for the journal.
+    /// Returns events that requeue the elements still on nodes and devices whose drain has begun
+    /// and stops running jobs.
     pub(crate) fn drained_away(&self, now: Time) -> Vec<Event> {
         if self.pool.stopping_drains().next().is_none() {
             return Vec::new();
@@ -92,7 +94,8 @@ impl State {
                 }
             }
         }
-        let target = |element: ElementId| Target { job: element.job, index: Some(element.index) };
+        let target =
+            |element: ElementId| CommandTarget { job: element.job, index: Some(element.index) };
         elements.into_iter().map(|element| Event::Requeue(target(element))).collect()
     }
 
@@ -109,7 +112,7 @@ impl State {
         }
     }
 
-    /// Tells the policy what the cluster has: every device of every node that is up.
+    /// Passes the capacity of the cluster to the policy: every device of every node that is up.
     pub(super) fn publish_capacity(&mut self, now: Time) {
         let milli: Vec<u64> = self.pool.devices_up().iter().map(|devices| devices * 1000).collect();
         self.policy.set_capacity(now, &milli);

@@ -1,33 +1,33 @@
-//! Drains of a node: of it as a whole and of single devices, now or from an instant on. What was
-//! asked for is durable; what follows for placing is derived from it. It decides nothing.
+//! Drains of a node and of its devices, now or from an instant on. The request is durable; the
+//! effect on placement is derived from it. It decides nothing.
 //!
-//! A drain is a wall in time: nothing that would still be there behind it is started. So a drain
-//! that lies ahead needs no event when its instant comes; until then whatever ends before it may
-//! start.
+//! A drain makes its devices unavailable from an instant on: nothing is started that would still
+//! run then. So an upcoming drain needs no event when it begins; until then jobs that end in time
+//! may start.
 
 use std::sync::Arc;
 
 use muster_model::{DeviceSet, Drain, NodeSpec, Redaction, Time};
 use serde::{Deserialize, Serialize};
 
-use super::wall::{Wall, Walls, When};
+use super::availability::{Availability, IntervalTimes, UnavailableInterval};
 
-/// What was asked for.
+/// Drains of one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Drains {
-    /// Of the node as a whole.
+    /// Drain of the whole node.
     #[serde(default)]
     pub(crate) node: Option<Drain>,
-    /// Of single devices, by index.
+    /// Drains of single devices, by index.
     #[serde(default)]
     devices: Vec<DeviceDrain>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct DeviceDrain {
-    /// Its index when it was drained.
+    /// Index of the device when it was drained.
     index: u16,
-    /// Its name, which it keeps when indices move; empty where devices have none.
+    /// UUID of the device, which stays the same when indices change; empty if devices have none.
     uuid: Arc<str>,
     drain: Drain,
 }
@@ -37,17 +37,17 @@ impl Drains {
         self.node.is_none() && self.devices.is_empty()
     }
 
-    /// Every instant at which one begins.
+    /// Returns the begin of every drain.
     pub(crate) fn instants(&self) -> impl Iterator<Item = Time> {
         self.all().map(|drain| drain.from)
     }
 
-    /// True when one of them stops what is there.
-    pub(crate) fn stops(&self) -> bool {
+    /// True when one of the drains stops running jobs.
+    pub(crate) fn stops_jobs(&self) -> bool {
         self.all().any(|drain| drain.stop)
     }
 
-    /// As it may leave the house.
+    /// Returns the drains with redacted names.
     pub(super) fn redacted(self, names: &mut Redaction) -> Self {
         let Self { node, devices } = self;
         let devices = devices.into_iter().map(|one| {
@@ -62,7 +62,8 @@ impl Drains {
         self.node.iter().chain(self.devices.iter().map(|one| &one.drain))
     }
 
-    /// The drain of one device alone. A slice follows the device that it was cut from.
+    /// Returns the drain of one device alone. A slice (MIG) is drained with the device that it was
+    /// cut from.
     pub(crate) fn of_device(&self, spec: &NodeSpec, device: usize) -> Option<&Drain> {
         let known = spec.devices.get(device)?;
         let is_same = |one: &&DeviceDrain| match &*one.uuid {
@@ -72,14 +73,14 @@ impl Drains {
         self.devices.iter().find(is_same).map(|one| &one.drain)
     }
 
-    /// Drains the node, or takes it back. What is drained already stays so since when it is.
+    /// Drains the node, or undrains it. A node that is drained already keeps its begin.
     pub(crate) fn set_node(&mut self, now: Time, drain: Option<&Drain>) {
         let since = self.node.as_ref().map(|old| old.from);
         self.node =
             drain.map(|drain| Drain { from: begins(now, since, drain.from), ..drain.clone() });
     }
 
-    /// Drains devices, or takes them back.
+    /// Drains devices, or undrains them.
     pub(crate) fn set_devices(
         &mut self,
         now: Time,
@@ -103,12 +104,22 @@ impl Drains {
         self.devices.sort_by(|a, b| (a.index, &a.uuid).cmp(&(b.index, &b.uuid)));
     }
 
-    /// What follows for placing.
-    pub(super) fn build(&self, walls: &mut Walls, spec: &NodeSpec, now: Time) {
+    /// Adds the unavailability intervals that follow from the drains.
+    pub(super) fn add_unavailability(
+        &self,
+        availability: &mut Availability,
+        spec: &NodeSpec,
+        now: Time,
+    ) {
         if let Some(drain) = &self.node {
-            match drain.from <= now {
-                true => (walls.is_drained, walls.whole) = (true, true),
-                false => walls.ahead.push(Wall { devices: None, when: When::From(drain.from) }),
+            if drain.from <= now {
+                availability.is_drained = true;
+                availability.whole_node = true;
+            } else {
+                availability.upcoming.push(UnavailableInterval {
+                    devices: None,
+                    when: IntervalTimes::From(drain.from),
+                });
             }
         }
         if self.devices.is_empty() {
@@ -118,48 +129,51 @@ impl Drains {
             let one = DeviceSet::one(device);
             match self.of_device(spec, device).map(|drain| drain.from) {
                 None => {}
-                Some(from) if from <= now => walls.drained = walls.drained.or(one),
+                Some(from) if from <= now => availability.drained = availability.drained.or(one),
                 Some(from) => {
-                    let known = walls.ahead.iter_mut().find_map(|wall| {
-                        match (&wall.when, &mut wall.devices) {
-                            (When::From(at), Some(devices)) if *at == from => Some(devices),
+                    let known = availability.upcoming.iter_mut().find_map(|interval| {
+                        match (&interval.when, &mut interval.devices) {
+                            (IntervalTimes::From(at), Some(devices)) if *at == from => {
+                                Some(devices)
+                            }
                             _ => None,
                         }
                     });
                     match known {
                         Some(devices) => *devices = devices.or(one),
-                        None => {
-                            walls.ahead.push(Wall { devices: Some(one), when: When::From(from) })
-                        }
+                        None => availability.upcoming.push(UnavailableInterval {
+                            devices: Some(one),
+                            when: IntervalTimes::From(from),
+                        }),
                     }
                 }
             }
         }
-        walls.devices = walls.devices.or(walls.drained);
+        availability.devices = availability.devices.or(availability.drained);
     }
 
-    /// Devices whose holders are to be stopped by now.
-    pub(crate) fn stopped(&self, spec: &NodeSpec, now: Time) -> Stopped {
+    /// Returns the devices whose jobs are to be stopped by `now`.
+    pub(crate) fn stopped(&self, spec: &NodeSpec, now: Time) -> StoppedByDrain {
         let is_due = |drain: &&Drain| drain.stop && drain.from <= now;
         let device = |device: &usize| self.of_device(spec, *device).as_ref().is_some_and(is_due);
-        Stopped {
+        StoppedByDrain {
             whole: self.node.as_ref().is_some_and(|drain| is_due(&drain)),
             devices: (0..spec.devices.len().min(DeviceSet::MAX_DEVICES)).filter(device).collect(),
         }
     }
 }
 
-/// What a drain stops.
+/// Part of a node on which a drain stops jobs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stopped {
+pub(crate) struct StoppedByDrain {
     /// Everything on the node.
     pub(crate) whole: bool,
-    /// What holds one of these.
+    /// Devices whose holders are stopped.
     pub(crate) devices: DeviceSet,
 }
 
-/// From when: nothing is drained in hindsight, and saying again that something is drained does not
-/// make it so later.
+/// Returns the begin of a drain: not in the past, and a repeated request does not move an earlier
+/// begin.
 fn begins(now: Time, since: Option<Time>, from: Time) -> Time {
     match since.filter(|since| *since <= now && from <= now) {
         Some(since) => since,

@@ -1,45 +1,44 @@
-//! Holds: what keeps elements that wait from starting until somebody releases them. A user holds
-//! the own jobs; the hold of an administrator lies over that, and only an administrator takes it
-//! away.
+//! Holds: keep waiting elements from starting until they are released. Users hold their own jobs;
+//! the hold of an administrator is separate, and only an administrator releases it.
 
-use muster_model::{JobId, Target, Time, UserName};
+use muster_model::{CommandTarget, JobId, Time, UserName};
 use serde::{Deserialize, Serialize};
 
 use super::State;
-use super::entries::Owner;
+use super::entries::EntryOwner;
 use super::job::{JobRecord, Phase};
 
-/// The hold of an administrator.
+/// Hold of an administrator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AdminHold {
     pub(crate) by: UserName,
-    /// The user holds it too, and still does when the administrator has released it.
+    /// True when the user holds it too; that hold stays when the administrator releases.
     pub(crate) own: bool,
 }
 
-/// What becomes of a hold.
+/// Change of a hold.
 #[derive(Clone, Copy)]
-pub(super) enum Change<'a> {
+pub(super) enum HoldChange<'a> {
     Hold,
     Release,
     AdminHold(&'a UserName),
     AdminRelease,
 }
 
-impl Change<'_> {
-    /// Makes the change. `held` says whether anybody holds it.
+impl HoldChange<'_> {
+    /// Applies the change. `held` is true when the user or an administrator holds.
     fn make(self, held: &mut bool, admin: &mut Option<Box<AdminHold>>) {
         match (self, admin.as_mut()) {
-            (Change::Hold, Some(admin)) => admin.own = true,
-            (Change::Hold, None) => *held = true,
-            (Change::Release, Some(_)) => {}
-            (Change::Release | Change::AdminRelease, None) => *held = false,
-            (Change::AdminHold(by), Some(admin)) => admin.by = by.clone(),
-            (Change::AdminHold(by), None) => {
+            (HoldChange::Hold, Some(admin)) => admin.own = true,
+            (HoldChange::Hold, None) => *held = true,
+            (HoldChange::Release, Some(_)) => {}
+            (HoldChange::Release | HoldChange::AdminRelease, None) => *held = false,
+            (HoldChange::AdminHold(by), Some(admin)) => admin.by = by.clone(),
+            (HoldChange::AdminHold(by), None) => {
                 *admin = Some(Box::new(AdminHold { by: by.clone(), own: *held }));
                 *held = true;
             }
-            (Change::AdminRelease, Some(over)) => {
+            (HoldChange::AdminRelease, Some(over)) => {
                 *held = over.own;
                 *admin = None;
             }
@@ -48,8 +47,8 @@ impl Change<'_> {
 }
 
 impl State {
-    /// Changes the hold of what waits.
-    pub(super) fn change_hold(&mut self, now: Time, target: Target, change: Change<'_>) {
+    /// Changes the hold of waiting elements.
+    pub(super) fn change_hold(&mut self, now: Time, target: CommandTarget, change: HoldChange<'_>) {
         let Some(job) = self.jobs.get_mut(&target.job) else { return };
         let record = &mut job.record;
         match target.index {
@@ -63,19 +62,19 @@ impl State {
                 self.sync_job(now, target.job);
             }
             Some(index) => {
-                let Some(ordinal) = self.single_out(target.job, index) else { return };
+                let Some(ordinal) = self.ensure_record(target.job, index) else { return };
                 let Some(element) = self.element_mut(target.job, ordinal) else { return };
                 if let Phase::Waiting { held, admin, .. } = &mut element.phase {
                     change.make(held, admin);
                 }
-                self.sync(now, Owner { job: target.job, ordinal: None });
-                self.sync(now, Owner { job: target.job, ordinal: Some(ordinal) });
+                self.sync(now, EntryOwner { job: target.job, ordinal: None });
+                self.sync(now, EntryOwner { job: target.job, ordinal: Some(ordinal) });
             }
         }
     }
 
     /// Returns the hold of an administrator over a job, or over one element of it.
-    pub(crate) fn admin_hold(&self, target: Target) -> Option<&AdminHold> {
+    pub(crate) fn admin_hold(&self, target: CommandTarget) -> Option<&AdminHold> {
         self.record(target.job)?.admin_hold(target.index)
     }
 
@@ -85,13 +84,13 @@ impl State {
 }
 
 impl JobRecord {
-    /// Returns the hold of an administrator over one element, or over the job: over all of it that
-    /// waits.
+    /// Returns the administrator's hold over one element, or over the job: over all its waiting
+    /// elements.
     fn admin_hold(&self, index: Option<u32>) -> Option<&AdminHold> {
         if let Some(index) = index {
             return self.admin_hold_of(self.ordinal_of(index)?);
         }
-        if self.admin_hold.is_some() || self.fresh() > 0 {
+        if self.admin_hold.is_some() || self.unrecorded() > 0 {
             return self.admin_hold.as_deref();
         }
         let mut waiting = self.elements.values().filter_map(|element| match &element.phase {
@@ -111,7 +110,7 @@ impl JobRecord {
         }
     }
 
-    /// The phase of an element that waits: held as the job is.
+    /// Returns the phase of a waiting element: held if the job is.
     pub(super) fn waiting_phase(&self, not_before: Time) -> Phase {
         Phase::Waiting { held: self.held, not_before, admin: self.admin_hold.clone() }
     }

@@ -1,17 +1,16 @@
-//! Incremental indexes over nodes, so that looking for a place never scans the cluster: per GPU
-//! model, nodes by how many devices are free, and partially held devices by what is left of them;
-//! for tasks without a GPU, nodes by free devices and CPUs. They only order and count; they decide
-//! nothing. They may lag behind the nodes: the pool brings them up to date when it is asked for
-//! one.
+//! Incremental indexes over nodes, so that a placement never scans the cluster: per GPU model,
+//! nodes by number of free devices, and partially held devices by free share; for tasks without a
+//! GPU, nodes by free devices and CPUs. They only order and count. They may lag behind the nodes:
+//! the pool updates them before each read.
 
 use std::collections::BTreeSet;
 
 use muster_policy::ModelId;
 
-use super::node::{Counts, Node, Plain, Published, WHOLE};
+use super::node::{CpuOnlyCapacity, DeviceCounts, IndexedState, Node, WHOLE};
 use super::rank_set::RankSet;
 
-/// Nodes by a small count, each count a set of name ranks.
+/// Nodes by a small count: for each count a set of name ranks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Buckets {
     by_count: Vec<RankSet>,
@@ -29,7 +28,7 @@ impl Buckets {
         self.by_count[usize::from(count)].remove(rank);
     }
 
-    /// The first node with at least `count`, or with exactly `count` and at least this rank:
+    /// Returns the first node with `count` and at least this rank, or else with a larger count;
     /// ascending order.
     pub(crate) fn ascending(&self, count: u16, rank: u32) -> Option<(u16, u32)> {
         let mut from = rank;
@@ -42,7 +41,7 @@ impl Buckets {
         None
     }
 
-    /// As [`Buckets::ascending`], but from large counts to small ones, never below 1.
+    /// Like [`Buckets::ascending`], but from large counts to small ones, never below 1.
     pub(crate) fn descending(&self, count: u16, rank: u32) -> Option<(u16, u32)> {
         let mut from = rank;
         for count in (1..=count.min(self.largest())).rev() {
@@ -54,12 +53,12 @@ impl Buckets {
         None
     }
 
-    /// The largest count that has a bucket.
+    /// Returns the largest count that has a bucket.
     pub(crate) fn largest(&self) -> u16 {
         (self.by_count.len() as u16).saturating_sub(1)
     }
 
-    /// How many nodes have each count, from 0.
+    /// Returns the number of nodes with each count, from 0.
     pub(crate) fn sizes(&self) -> impl Iterator<Item = (u64, u64)> {
         self.by_count
             .iter()
@@ -71,20 +70,21 @@ impl Buckets {
 /// Free devices of one GPU model.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ModelIndex {
-    /// All hosting nodes with the model, by devices that are free and in no booking.
+    /// Nodes in service with the model, by devices that are free and in no booking.
     pub(crate) clear: Buckets,
-    /// Hosting nodes with a free device that is booked, by all their free devices.
+    /// Nodes in service with a free device that is booked, by all their free devices.
     pub(crate) booked: Buckets,
     /// Partially held devices: free thousandths, rank of the node, device.
     pub(crate) shared: BTreeSet<(u16, u32, u16)>,
 }
 
 impl ModelIndex {
-    /// A node counts otherwise than before.
-    fn count(&mut self, rank: u32, before: Option<Counts>, after: Option<Counts>) {
-        let (had, has) =
-            (before.and_then(|(_, booked)| booked), after.and_then(|(_, booked)| booked));
-        let (was, is) = (before.map(|(clear, _)| clear), after.map(|(clear, _)| clear));
+    /// Replaces the counts of a node.
+    fn count(&mut self, rank: u32, before: Option<DeviceCounts>, after: Option<DeviceCounts>) {
+        let had = before.and_then(|(_, booked)| booked);
+        let has = after.and_then(|(_, booked)| booked);
+        let was = before.map(|(clear, _)| clear);
+        let is = after.map(|(clear, _)| clear);
         for (buckets, old, new) in [(&mut self.clear, was, is), (&mut self.booked, had, has)] {
             if old != new {
                 old.into_iter().for_each(|count| buckets.remove(count, rank));
@@ -94,48 +94,55 @@ impl ModelIndex {
     }
 }
 
-/// All indexes.
+/// Indexes of a set of nodes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Index {
     models: Vec<ModelIndex>,
-    /// Hosting nodes by free devices of any model, then free CPUs, then rank. Its updates are dear,
-    /// and most jobs have GPUs: so it is brought up to date by itself.
-    pub(crate) plain: BTreeSet<(u16, u64, u32)>,
+    /// Nodes in service by free devices of any model, then free CPUs, then rank. Its updates are
+    /// expensive and most jobs have GPUs, so it is updated separately.
+    pub(crate) cpu_only: BTreeSet<(u16, u64, u32)>,
 }
 
 impl Index {
-    /// The index of one model; an unknown one has no nodes.
+    /// Returns the index of one model; an unknown one has no nodes.
     pub(crate) fn model(&self, model: ModelId) -> Option<&ModelIndex> {
         self.models.get(usize::from(model.0))
     }
 
-    /// Nothing has been said of any node.
+    /// True when no node was entered yet.
     pub(crate) fn is_blank(&self) -> bool {
-        self.models.is_empty() && self.plain.is_empty()
+        self.models.is_empty() && self.cpu_only.is_empty()
     }
 
-    /// Takes out what is said of a node, under its rank in this index.
+    /// Removes a node, under its rank in this index.
     pub(crate) fn leave(&mut self, node: &Node, rank: u32) {
-        if !node.is_described() {
+        if !node.is_indexed() {
             return;
         }
-        self.update(node, rank, &node.published, &Published::default());
-        self.update_plain(rank, node.plain, None);
+        self.update(node, rank, &node.published, &IndexedState::default());
+        self.update_cpu_only(rank, node.cpu_only, None);
     }
 
-    /// Enters what is said of a node, under its rank in this index.
+    /// Adds a node, under its rank in this index.
     pub(crate) fn enter(&mut self, node: &Node, rank: u32) {
-        if !node.is_described() {
+        if !node.is_indexed() {
             return;
         }
-        self.update(node, rank, &Published::default(), &node.published);
-        self.update_plain(rank, None, node.plain);
+        self.update(node, rank, &IndexedState::default(), &node.published);
+        self.update_cpu_only(rank, None, node.cpu_only);
     }
 
-    /// What is published of a node was something else before.
-    pub(crate) fn update(&mut self, node: &Node, rank: u32, old: &Published, new: &Published) {
+    /// Replaces the published state of a node.
+    pub(crate) fn update(
+        &mut self,
+        node: &Node,
+        rank: u32,
+        old: &IndexedState,
+        new: &IndexedState,
+    ) {
         for (at, (model, _)) in node.models.iter().enumerate() {
-            let (before, after) = (old.buckets.get(at).copied(), new.buckets.get(at).copied());
+            let before = old.buckets.get(at).copied();
+            let after = new.buckets.get(at).copied();
             if before != after {
                 self.model_mut(*model).count(rank, before, after);
             }
@@ -150,13 +157,18 @@ impl Index {
         }
     }
 
-    /// What is said of a node to tasks without a GPU was something else before.
-    pub(crate) fn update_plain(&mut self, rank: u32, old: Option<Plain>, new: Option<Plain>) {
+    /// Replaces the published state of a node for tasks without a GPU.
+    pub(crate) fn update_cpu_only(
+        &mut self,
+        rank: u32,
+        old: Option<CpuOnlyCapacity>,
+        new: Option<CpuOnlyCapacity>,
+    ) {
         if let Some((devices, cpus)) = old {
-            self.plain.remove(&(devices, cpus, rank));
+            self.cpu_only.remove(&(devices, cpus, rank));
         }
         if let Some((devices, cpus)) = new {
-            self.plain.insert((devices, cpus, rank));
+            self.cpu_only.insert((devices, cpus, rank));
         }
     }
 
@@ -169,10 +181,10 @@ impl Index {
     }
 }
 
-/// What the indexes should say of a node: nothing while it takes no work.
-pub(crate) fn describe(node: &Node) -> Published {
-    let mut present = Published::default();
-    if !node.hosts() {
+/// Returns the state of a node that the device indexes should have: empty while it takes no work.
+pub(crate) fn indexed_state(node: &Node) -> IndexedState {
+    let mut present = IndexedState::default();
+    if !node.accepts_work() {
         return present;
     }
     let free = node.free();
@@ -194,8 +206,8 @@ pub(crate) fn describe(node: &Node) -> Published {
     present
 }
 
-/// What the indexes should say of a node to tasks without a GPU.
-pub(crate) fn describe_plain(node: &Node) -> Option<Plain> {
+/// Returns the state of a node that the index for tasks without a GPU should have.
+pub(crate) fn indexed_cpu_only(node: &Node) -> Option<CpuOnlyCapacity> {
     let cpus = node.limit.cpus.saturating_sub(node.used.cpus);
-    node.hosts().then(|| (node.free().len() as u16, cpus))
+    node.accepts_work().then(|| (node.free().len() as u16, cpus))
 }

@@ -1,5 +1,5 @@
-//! Jobs and their elements as the engine remembers them. An array is lazy: an element has a record
-//! only once it started or was acted on individually, so a large array costs the same as one job
+//! Jobs and their elements as the engine stores them. An array is lazy: an element has a record
+//! only once it started or was changed individually, so a large array costs the same as one job
 //! while it waits.
 
 use std::collections::BTreeMap;
@@ -15,144 +15,144 @@ use muster_policy::{LeafId, ModelId, UserId};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-use super::claim::{Claim, Leaving};
-use super::ends::End;
+use super::ends::HoldingEnd;
 use super::hold::AdminHold;
+use super::pending_allocation::{PendingAllocation, PendingEviction};
 use super::pool::HoldKey;
 use super::shape::ClassId;
 
-/// A job in memory: what is durable, and what is derived from it.
+/// A job in memory: its durable record, and what is derived from it.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) record: JobRecord,
     pub(crate) user: UserId,
     pub(crate) class: ClassId,
-    /// The leaf in which it is counted as a job that waits.
+    /// Leaf in which the job counts as waiting; `None` if it does not wait.
     pub(crate) waits_in: Option<LeafId>,
 }
 
-/// The durable part of a job.
+/// Durable part of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct JobRecord {
     pub(crate) spec: Arc<JobSpec>,
-    /// Where it waits: the queue of the spec, or the default one after that was removed.
+    /// Queue in which it waits: that of the spec, or the default one after that was removed.
     pub(crate) leaf: LeafId,
     pub(crate) submitted: Time,
-    /// Elements without a record are on hold.
+    /// True when elements without a record are on hold.
     pub(crate) held: bool,
-    /// An administrator holds them.
+    /// Hold of an administrator on elements without a record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) admin_hold: Option<Box<AdminHold>>,
-    /// When its first element first ran.
+    /// Instant at which its first element first ran.
     pub(crate) started: Option<Time>,
     /// Dependencies that are not satisfied yet.
     pub(crate) waits_for: Vec<Dependency>,
-    /// How many elements there are.
+    /// Number of elements of the job.
     pub(crate) total: u32,
     /// Every element before this ordinal has a record or ended with `rest`; the one at it has none.
     pub(crate) next: u32,
-    /// Elements with a record, by ordinal.
-    /// Boxed: a leaf of the map has room for eleven, and most jobs have one.
+    /// Elements with a record, by ordinal. Boxed: a leaf of the map has room for eleven, and most
+    /// jobs have one.
     pub(crate) elements: BTreeMap<u32, Box<Element>>,
-    /// How all elements ended that had no record when the job was cancelled or its dependency
+    /// Common end of the elements that had no record when the job was cancelled or its dependency
     /// failed.
-    pub(crate) rest: Option<Box<Rest>>,
-    /// Elements that have run or ended at least once.
+    pub(crate) rest: Option<Box<CommonEnd>>,
+    /// Number of elements that have run or ended at least once.
     pub(crate) begun: u32,
-    /// Elements holding resources.
+    /// Number of elements holding resources.
     pub(crate) active: u32,
-    /// Elements with a claim that hold nothing: what goes on with another size still counts as
-    /// active.
-    #[serde(default)]
-    pub(crate) claims: u32,
+    /// Number of elements with a pending allocation that hold nothing: an element that is being
+    /// resized still counts as active.
+    #[serde(default, rename = "claims")]
+    pub(crate) pending_allocations: u32,
     pub(crate) succeeded: u32,
     pub(crate) failed: u32,
 }
 
-/// The end of many elements at once.
+/// Common end of many elements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Rest {
-    /// First ordinal that it covers.
+pub(crate) struct CommonEnd {
+    /// First ordinal that ended so.
     pub(crate) from: u32,
-    /// How many ended so.
+    /// Number of elements that ended so.
     pub(crate) count: u32,
     pub(crate) outcome: Outcome,
     pub(crate) at: Time,
 }
 
-/// An element that started or was acted on.
+/// Record of an element that started or was changed individually.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Element {
     pub(crate) phase: Phase,
-    /// It has run or ended at least once.
+    /// True once it has run or ended.
     pub(crate) begun: bool,
     /// Number of the current or last attempt; 0 before the first.
     pub(crate) attempt: u32,
-    /// Restarts used up, for failures and failed starts.
+    /// Restarts used up, by failures and failed starts.
     pub(crate) restarts: u32,
     /// Nodes on which a start failed, avoided while the cluster stays as it was at `avoid_epoch`.
     pub(crate) avoid: SmallVec<[NodeId; 1]>,
     pub(crate) avoid_epoch: u64,
     /// Current or last attempt.
     pub(crate) run: Option<Run>,
-    /// How its last attempt ended after which it was to run again. Boxed: most elements run once.
+    /// Outcome of its last attempt that was followed by another. Boxed: most elements run once.
     #[serde(default)]
     pub(crate) last_end: Option<Box<Outcome>>,
-    /// Its last checkpoint, in whichever attempt.
+    /// Its last checkpoint, of any attempt.
     #[serde(default)]
-    pub(crate) saved: Option<Box<Saved>>,
-    /// Places that it was promised, and that others are leaving for it.
-    #[serde(default)]
-    pub(crate) claim: Option<Box<Claim>>,
+    pub(crate) saved: Option<Box<SavedProgress>>,
+    /// Places allocated to it that jobs being evicted still hold.
+    #[serde(default, rename = "claim")]
+    pub(crate) pending_allocation: Option<Box<PendingAllocation>>,
 }
 
-/// Where an element stands.
+/// Phase of an element.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Phase {
-    /// It may start once it is not held and the time has come.
+    /// Starts once it is not held and `not_before` has come.
     Waiting {
         held: bool,
         not_before: Time,
-        /// An administrator holds it. Boxed: most elements never are.
+        /// Hold of an administrator. Boxed: most elements never have one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         admin: Option<Box<AdminHold>>,
     },
-    /// It holds resources; details are in its run.
+    /// Holds resources; details are in its run.
     Active,
-    /// Over.
+    /// Ended, until it is requeued.
     Ended { outcome: Outcome, at: Time },
 }
 
-/// One attempt.
+/// One attempt of an element.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Run {
     pub(crate) placement: Arc<[TaskPlacement]>,
     /// Thousandths of GPUs by model, as counted when it started.
     pub(crate) gpus: SmallVec<[(ModelId, u64); 1]>,
     pub(crate) held_from: Time,
-    /// When the last of its tasks began to run.
+    /// Instant at which the last of its tasks began to run.
     pub(crate) started: Option<Time>,
     pub(crate) ended: Option<Time>,
     pub(crate) backfilled: bool,
     pub(crate) stage: RunStage,
     pub(crate) tasks: SmallVec<[TaskState; 1]>,
-    /// Tasks that are at least prepared, at least running, over.
+    /// Tasks that are at least prepared, at least running, ended.
     pub(crate) prepared: u32,
     pub(crate) running: u32,
     pub(crate) over: u32,
-    /// Why it will not succeed.
-    pub(crate) fate: Option<Fate>,
-    /// When it ends at the latest.
+    /// Reason why it will not succeed.
+    pub(crate) fate: Option<AttemptFate>,
+    /// Latest end of the attempt.
     pub(crate) end: RunEnd,
-    /// Requests for a checkpoint.
+    /// Checkpoint requests to the attempt.
     #[serde(default)]
-    pub(crate) asked: Asked,
-    /// Set once it was told to go for another.
-    #[serde(default)]
-    pub(crate) leaving: Option<Leaving>,
+    pub(crate) asked: CheckpointRequests,
+    /// Set while it is being evicted.
+    #[serde(default, rename = "leaving")]
+    pub(crate) eviction: Option<PendingEviction>,
     #[serde(skip)]
     pub(crate) key: HoldKey,
-    /// Since when a word of the backend is missing, as it stands in `overdue.rs`.
+    /// Start of the wait for a report of the backend, as registered in `start_waits.rs`.
     #[serde(skip)]
     pub(crate) watched: Option<Time>,
 }
@@ -165,52 +165,55 @@ pub(crate) enum RunEnd {
     Never,
 }
 
-impl From<RunEnd> for End {
-    fn from(end: RunEnd) -> End {
+impl From<RunEnd> for HoldingEnd {
+    fn from(end: RunEnd) -> HoldingEnd {
         match end {
-            RunEnd::At(time) => End::At(time),
-            RunEnd::After(span) => End::After(span),
-            RunEnd::Never => End::Never,
+            RunEnd::At(time) => HoldingEnd::At(time),
+            RunEnd::After(span) => HoldingEnd::After(span),
+            RunEnd::Never => HoldingEnd::Never,
         }
     }
 }
 
-/// How far an attempt has come.
+/// Stage of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum RunStage {
-    /// Tasks are being made ready.
+    /// Its tasks are being prepared.
     Preparing,
-    /// All are ready and were told to run.
+    /// All tasks are prepared and were ordered to run.
     Going,
-    /// All run, or ran.
+    /// All tasks run, or ran.
     Running,
-    /// The rest is being stopped.
+    /// Its remaining tasks are being stopped.
     Stopping(StopCause),
 }
 
-/// Why an attempt will not succeed, in rising order of what overrides what.
+/// Reason why an attempt will not succeed; a later variant overrides an earlier one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Fate {
-    /// A task ended badly.
+pub(crate) enum AttemptFate {
+    /// A task ended with a failure.
     Failed(Outcome),
-    /// A task could not be made ready.
+    /// A task could not be prepared.
     Refused { rank: Rank, reason: Arc<str>, node: NodeId },
-    /// Others take its place; it waits again.
+    /// Other jobs get its places; it waits again.
     Preempted,
-    /// It is to run again from the start.
+    /// To run again from the start.
     Requeued,
-    /// Somebody cancelled it.
+    /// A user cancelled it.
     Cancelled(Outcome),
 }
 
-impl Fate {
-    /// The fate of an attempt that was asked to make room and then ended badly: it is preempted. To
-    /// have been idle is no bad end.
-    pub(super) fn while_leaving(self) -> Self {
+impl AttemptFate {
+    /// Returns the fate of an attempt that failed while it was being evicted: preempted. Ending
+    /// because it was idle is not a failure.
+    pub(super) fn while_evicted(self) -> Self {
         match self {
-            Fate::Failed(Outcome::Idle { .. }) => self,
-            Fate::Failed(_) => Fate::Preempted,
-            Fate::Refused { .. } | Fate::Preempted | Fate::Requeued | Fate::Cancelled(_) => self,
+            AttemptFate::Failed(Outcome::Idle { .. }) => self,
+            AttemptFate::Failed(_) => AttemptFate::Preempted,
+            AttemptFate::Refused { .. }
+            | AttemptFate::Preempted
+            | AttemptFate::Requeued
+            | AttemptFate::Cancelled(_) => self,
         }
     }
 }
@@ -220,50 +223,50 @@ impl Fate {
 pub(crate) struct TaskState {
     pub(crate) stage: TaskStage,
     pub(crate) exit: Option<TaskExit>,
-    /// It has answered on its port.
+    /// True once it has answered on its port.
     #[serde(default)]
     pub(crate) ready: bool,
-    /// The newest checkpoint that it acknowledged. Boxed: most tasks have none.
+    /// Newest checkpoint that it acknowledged. Boxed: most tasks have none.
     #[serde(default)]
     pub(crate) checkpoint: Option<Box<TaskCheckpoint>>,
-    /// How far the requests for a checkpoint got in it.
+    /// Progress of the checkpoint requests in it.
     #[serde(default)]
     pub(crate) signals: Signals,
 }
 
-/// How far requests for a checkpoint got in a task.
+/// Progress of checkpoint requests in a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Signals {
-    /// The newest request that a process of it was told of; 0 is none.
+    /// Newest request that reached a process of the task; 0 if none.
     pub(crate) reached: u32,
-    /// The newest request whose signal no process of it handled at first; 0 is none.
+    /// Newest request whose signal no process of the task handled at first; 0 if none.
     pub(crate) missed: u32,
-    /// A process of it was told of the warning before the limit.
+    /// True once the warning before the time limit reached a process of the task.
     pub(crate) warned: bool,
 }
 
-/// Requests for a checkpoint of an attempt.
+/// Checkpoint requests to an attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Asked {
-    /// How many so far.
+pub(crate) struct CheckpointRequests {
+    /// Number of requests so far.
     pub(crate) count: u32,
-    /// When the last one was made, until it is answered.
+    /// Instant of the last request while it is not acknowledged.
     pub(crate) unanswered: Option<Time>,
 }
 
 /// Saved progress of an element.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Saved {
+pub(crate) struct SavedProgress {
     pub(crate) at: Time,
     pub(crate) label: Arc<str>,
-    /// In which attempt.
+    /// Number of the attempt that saved it.
     pub(crate) attempt: u32,
 }
 
 impl JobRecord {
     pub(crate) fn new(spec: Arc<JobSpec>, leaf: LeafId, submitted: Time) -> Self {
-        // Replicas have a record from the start: they do not stand at one place of the order.
-        let replicas = spec.service().map_or(0, |service| service.replicas.ceiling);
+        // Replicas have a record from the start: their places in the queue order differ.
+        let replicas = spec.service().map_or(0, |service| service.replicas.max);
         let element = |ordinal| (ordinal, Box::new(Element::waiting(spec.held, Time(0))));
         Self {
             leaf,
@@ -278,19 +281,19 @@ impl JobRecord {
             rest: None,
             begun: 0,
             active: 0,
-            claims: 0,
+            pending_allocations: 0,
             succeeded: 0,
             failed: 0,
             spec,
         }
     }
 
-    /// Array index of an ordinal.
+    /// Returns the array index of an ordinal.
     pub(crate) fn index_of(&self, ordinal: u32) -> u32 {
         self.spec.array.as_ref().map_or(ordinal, |array| array.index_of(ordinal))
     }
 
-    /// Ordinal of an array index, when the job has that element.
+    /// Returns the ordinal of an array index, if the job has that element.
     pub(crate) fn ordinal_of(&self, index: u32) -> Option<u32> {
         let ordinal = match &self.spec.array {
             None => index,
@@ -299,26 +302,26 @@ impl JobRecord {
         (ordinal < self.total).then_some(ordinal)
     }
 
-    /// Elements that wait and have no record.
-    pub(crate) fn fresh(&self) -> u32 {
+    /// Returns the number of elements that wait and have no record.
+    pub(crate) fn unrecorded(&self) -> u32 {
         self.total.saturating_sub(self.next + self.elements.range(self.next..).count() as u32)
     }
 
-    /// The ranges of indices in which elements wait that have no record, each with how many.
-    pub(crate) fn fresh_ranges(&self) -> Vec<(u32, IndexRange)> {
+    /// Returns the index ranges of elements that wait and have no record, each with their number.
+    pub(crate) fn unrecorded_ranges(&self) -> Vec<(u32, IndexRange)> {
         let one = Array::range(0, self.total - 1, 1, None);
         let array = self.spec.array.as_ref().unwrap_or(&one);
-        let fresh = |(from, range): (u32, IndexRange)| {
+        let unrecorded = |(from, range): (u32, IndexRange)| {
             let recorded = self.elements.range(from..from + range.count()).count() as u32;
             (range.count() - recorded, range)
         };
-        array.behind(self.next).map(fresh).filter(|(count, _)| *count > 0).collect()
+        array.behind(self.next).map(unrecorded).filter(|(count, _)| *count > 0).collect()
     }
 
-    /// The `nth` waiting ordinal without a record, from 0.
-    pub(crate) fn nth_fresh(&self, nth: u32) -> Option<u32> {
+    /// Returns the `nth` waiting ordinal without a record, from 0.
+    pub(crate) fn nth_unrecorded(&self, nth: u32) -> Option<u32> {
         let mut ordinal = self.next.checked_add(nth)?;
-        // Each record that lies before the answer shifts it by one.
+        // Each record before the result shifts it by one.
         for at in self.elements.range(self.next..).map(|(at, _)| *at) {
             if at > ordinal {
                 break;
@@ -328,7 +331,7 @@ impl JobRecord {
         (ordinal < self.total).then_some(ordinal)
     }
 
-    /// Moves `next` past elements that have a record.
+    /// Advances `next` past elements that have a record.
     pub(crate) fn advance(&mut self) {
         while self.next < self.total && self.elements.contains_key(&self.next) {
             self.next += 1;
@@ -340,51 +343,53 @@ impl JobRecord {
         self.succeeded + self.failed == self.total
     }
 
-    /// Elements that may still start before the array's own cap.
-    pub(crate) fn cap_room(&self) -> u32 {
-        self.cap_left().saturating_sub(self.claims)
+    /// Returns how many more elements may start before the array's own limit on running elements.
+    pub(crate) fn cap_remaining(&self) -> u32 {
+        self.cap_remaining_without_pending().saturating_sub(self.pending_allocations)
     }
 
-    /// The same with those that are promised places: what they give up others can have.
-    pub(crate) fn cap_left(&self) -> u32 {
+    /// Returns the same without counting pending allocations, which their elements may give up to
+    /// others.
+    pub(crate) fn cap_remaining_without_pending(&self) -> u32 {
         let cap = self.spec.array.as_ref().and_then(|array| array.max_running);
         cap.map_or(u32::MAX, |cap| cap.saturating_sub(self.active))
     }
 
-    /// Elements that hold nothing and have not ended.
+    /// Returns the number of elements that hold nothing and have not ended.
     pub(crate) fn waiting(&self) -> u32 {
         self.total.saturating_sub(self.active + self.succeeded + self.failed)
     }
 
-    /// Elements that wait for something else than a person.
+    /// Returns the number of elements that wait and are not held.
     pub(crate) fn waiting_unheld(&self) -> u32 {
-        let most = self.spec.service().map_or(self.total, |service| service.replicas.ceiling);
+        let most = self.spec.service().map_or(self.total, |service| service.replicas.max);
         let known = self.elements.range(..most);
         let waits = |element: &Element| matches!(element.phase, Phase::Waiting { held: false, .. });
         let known = known.filter(|(_, element)| waits(element)).count() as u32;
-        known + if self.held { 0 } else { self.fresh() }
+        known + if self.held { 0 } else { self.unrecorded() }
     }
 
-    /// What an element holds at the longest: limit and grace; `None` is endless.
+    /// Returns the longest time for which an element holds resources: time limit plus grace; `None`
+    /// without a limit.
     pub(crate) fn duration(&self) -> Option<Span> {
         self.spec.time_limit.map(|limit| limit + self.spec.grace)
     }
 
-    /// The end of an element as long as its processes do not run.
+    /// Returns the latest end of an element while its processes do not run yet.
     pub(crate) fn end_from_start(&self) -> RunEnd {
         self.duration().map_or(RunEnd::Never, RunEnd::After)
     }
 }
 
 impl Run {
-    /// Thousandths of GPUs that it holds, over all models.
+    /// Returns the thousandths of GPUs that it holds, of all models.
     pub(crate) fn milli(&self) -> u64 {
         self.gpus.iter().map(|(_, milli)| milli).sum()
     }
 }
 
 impl Element {
-    /// A record for an element that waits.
+    /// Returns a record for an element that waits.
     pub(crate) fn waiting(held: bool, not_before: Time) -> Self {
         Self {
             phase: Phase::Waiting { held, not_before, admin: None },
@@ -396,7 +401,7 @@ impl Element {
             run: None,
             last_end: None,
             saved: None,
-            claim: None,
+            pending_allocation: None,
         }
     }
 }

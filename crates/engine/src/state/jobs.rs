@@ -1,6 +1,6 @@
-//! Jobs in memory, by number. Each is looked up dozens of times on its way and seldom listed: so
-//! they are found by hash, and their order is kept beside. The order of the hash must not come near
-//! a decision, a journal or a view.
+//! Jobs in memory, by number. A job is looked up dozens of times and seldom listed, so jobs are
+//! found by hash and their order is stored separately. The order of the hash map must never reach a
+//! decision, a journal or a view.
 
 use std::ops::Index;
 
@@ -9,19 +9,19 @@ use rustc_hash::FxHashMap;
 
 use super::job::Job;
 
-/// So many numbers of jobs that are gone are not worth a walk of the order.
+/// Removed job numbers that the order may contain before it is compacted.
 const FEW: usize = 64;
 
-/// See the module's description.
+/// Jobs in memory, found by hash and listed by number.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Jobs {
-    /// Boxed, since a table is half empty at times.
+pub(crate) struct JobTable {
+    /// Boxed, since a hash table may be half empty.
     by_id: FxHashMap<JobId, Box<Job>>,
-    /// Rising. Numbers of jobs that are gone stay until they are more than those of the others.
+    /// Ascending. Numbers of removed jobs stay until they outnumber the others.
     order: Vec<JobId>,
 }
 
-impl Jobs {
+impl JobTable {
     pub(crate) fn get(&self, id: &JobId) -> Option<&Job> {
         self.by_id.get(id).map(Box::as_ref)
     }
@@ -38,7 +38,7 @@ impl Jobs {
         self.by_id.len()
     }
 
-    /// Adds a job that is not there. Numbers mostly rise.
+    /// Adds a job that is not there yet. Numbers mostly ascend.
     pub(crate) fn insert(&mut self, id: JobId, job: Box<Job>) {
         if self.order.last().is_none_or(|last| *last < id) {
             self.order.push(id);
@@ -56,7 +56,7 @@ impl Jobs {
         job
     }
 
-    /// All jobs by number.
+    /// Returns all jobs by number.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (&JobId, &Job)> {
         self.order.iter().filter_map(|id| Some((id, self.get(id)?)))
     }
@@ -65,22 +65,22 @@ impl Jobs {
         self.iter().map(|(_, job)| job)
     }
 
-    /// All jobs in no meaningful order: for what comes to the same in any.
+    /// Returns all jobs in arbitrary order, for changes that do not depend on it.
     pub(crate) fn each_mut(&mut self) -> impl Iterator<Item = &mut Job> {
         self.by_id.values_mut().map(Box::as_mut)
     }
 
-    /// The highest number.
+    /// Returns the highest job number.
     pub(crate) fn last(&self) -> Option<JobId> {
         self.iter().next_back().map(|(id, _)| *id)
     }
 }
 
-impl Index<&JobId> for Jobs {
+impl Index<&JobId> for JobTable {
     type Output = Job;
 
     fn index(&self, id: &JobId) -> &Job {
-        self.get(id).expect("who names a job by index knows that it is in memory")
+        self.get(id).expect("callers index only jobs that are in memory")
     }
 }
 
@@ -96,9 +96,10 @@ mod tests {
     use crate::state::job::JobRecord;
 
     #[test]
-    fn jobs_are_listed_by_number_whenever_they_came_and_went() {
+    fn jobs_are_listed_by_number_in_any_order_of_insertion() {
         let mut state = State::new(QueueTree::single()).unwrap();
-        let (leaf, user) = (state.policy.default_leaf(), state.policy.intern_user(&"ann".into()));
+        let leaf = state.policy.default_leaf();
+        let user = state.policy.intern_user(&"ann".into());
         let record = JobRecord::new(Arc::new(spec(1)), leaf, Time(0));
         let job = || {
             Box::new(Job {
@@ -108,14 +109,14 @@ mod tests {
                 waits_in: None,
             })
         };
-        let mut jobs = Jobs::default();
+        let mut jobs = JobTable::default();
         for id in (0..1000).rev().map(JobId) {
             jobs.insert(id, job());
         }
         for id in (0..1000).filter(|id| id % 10 != 7).map(JobId) {
             assert!(jobs.remove(&id).is_some() && jobs.remove(&id).is_none());
         }
-        assert!(jobs.order.len() <= FEW + 2 * jobs.len(), "what is gone is forgotten");
+        assert!(jobs.order.len() <= FEW + 2 * jobs.len(), "the order was compacted");
         jobs.insert(JobId(998), job());
         jobs.insert(JobId(5), job());
         let ids: Vec<u64> = jobs.iter().map(|(id, _)| id.0).collect();

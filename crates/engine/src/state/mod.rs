@@ -1,150 +1,152 @@
-//! State: the fold of events and decisions. Applying changes it, and everything derived (indexes,
-//! entries, the policy's counters) is kept in step here. It must not plan: where something starts
-//! is decided in `plan`.
+//! State: the fold of events and decisions. Applying an event or a decision changes it, and
+//! everything derived from it (indexes, queue entries, the policy's counters) is updated here. It
+//! must not plan: where an element starts is decided in `plan`.
 
 pub(crate) mod act;
+pub(crate) mod advance_reservation;
 pub(crate) mod attempt;
-pub(crate) mod claim;
+pub(crate) mod availability;
 pub(crate) mod cluster;
-pub(crate) mod depend;
+pub(crate) mod dependencies;
 pub(crate) mod drain;
 pub(crate) mod ends;
 pub(crate) mod entries;
-pub(crate) mod heads;
 pub(crate) mod hold;
 pub(crate) mod index;
 pub(crate) mod job;
 pub(crate) mod jobs;
-pub(crate) mod judge;
-pub(crate) mod kind;
-pub(crate) mod mix;
-pub(crate) mod moved;
+pub(crate) mod move_budget;
 pub(crate) mod node;
-pub(crate) mod overdue;
+pub(crate) mod node_kind;
+pub(crate) mod pending_allocation;
 pub(crate) mod pool;
+pub(crate) mod preemptable;
 pub(crate) mod progress;
+pub(crate) mod queue_heads;
 pub(crate) mod rank_set;
 pub(crate) mod redact;
 pub(crate) mod report;
-pub(crate) mod runners;
 pub(crate) mod scalars;
 pub(crate) mod service;
 pub(crate) mod shape;
 pub(crate) mod snapshot;
+pub(crate) mod start_waits;
 pub(crate) mod topology;
-pub(crate) mod wall;
-pub(crate) mod window;
+pub(crate) mod validate;
+pub(crate) mod workload_mix;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_model::queue::PlacementPolicy;
-use muster_model::{Effect, ElementId, Event, JobId, JobSpec, Keep, QueueTree, Reservation, Time};
-use muster_policy::{Policy, Promise, TreeError};
+use muster_model::{
+    Effect, ElementId, Event, HeadReservation, JobId, JobSpec, QueueTree, Reservation, Time,
+};
+use muster_policy::{BudgetCharge, Policy, TreeError};
 
-use crate::fact::{Fact, Facts};
-use crate::plan::Looks;
-use crate::plan::lore::Lore;
-use crate::plan::slate::Slate;
-use claim::Claims;
-use depend::Recent;
-use entries::{Entries, Owner, Rank, Standing};
-use heads::Heads;
-use hold::Change;
+use crate::fact::{AccountingFact, PendingFacts};
+use crate::plan::WakeTimes;
+use crate::plan::cache::PlanCache;
+use crate::plan::scratch::Scratch;
+use advance_reservation::AdvanceReservations;
+use dependencies::RecentJobs;
+use entries::{Entries, EntryOwner, EntryRank, EntryStanding};
+use hold::HoldChange;
 use job::{Element, Job, JobRecord, Phase};
-use jobs::Jobs;
-use mix::Mix;
-use moved::Moves;
-use overdue::Starting;
+use jobs::JobTable;
+use move_budget::MoveBudget;
+use pending_allocation::PendingAllocations;
 use pool::Pool;
-use runners::Runners;
+use preemptable::PreemptableAttempts;
+use queue_heads::QueueHeads;
 use scalars::ExtraId;
-use shape::{ClassId, Classes, Shape};
-use window::Windows;
+use shape::{ClassId, Shape, ShapeClasses};
+use start_waits::StartWaits;
+use workload_mix::WorkloadMix;
 
-/// An extra that no node has: what a name maps to that nobody has interned.
-const NO_EXTRA: ExtraId = ExtraId::MAX;
+/// Id of an extra resource that no node has: used for names that were never interned.
+const UNKNOWN_EXTRA: ExtraId = ExtraId::MAX;
 
-/// Everything the engine knows.
+/// Everything that the engine stores.
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     pub(crate) policy: Policy,
     pub(crate) pool: Pool,
-    pub(crate) windows: Windows,
-    pub(crate) classes: Classes,
-    /// Counted while a policy asks for it.
-    pub(crate) mix: Mix,
-    pub(crate) jobs: Jobs,
+    pub(crate) advance_reservations: AdvanceReservations,
+    pub(crate) classes: ShapeClasses,
+    /// Counts of submitted needs, kept while the placement policy uses them.
+    pub(crate) mix: WorkloadMix,
+    pub(crate) jobs: JobTable,
     pub(crate) entries: Entries,
-    pub(crate) starting: Starting,
-    /// What runs of elastic jobs and was not told to go, by ordinal.
+    pub(crate) start_waits: StartWaits,
+    /// Running elements of elastic jobs that are not being evicted, by ordinal.
     pub(crate) elastic: BTreeSet<(JobId, u32)>,
-    pub(crate) claims: Claims,
-    pub(crate) heads: Heads,
-    pub(crate) runners: Runners,
-    /// What was spent on moving jobs together.
-    moves: Moves,
+    pub(crate) pending_allocations: PendingAllocations,
+    pub(crate) heads: QueueHeads,
+    pub(crate) preemptable: PreemptableAttempts,
+    /// GPU time spent on moving jobs for defragmentation.
+    move_budget: MoveBudget,
     /// Jobs that ended not long ago, for dependencies on them.
-    pub(crate) recent: Recent,
-    /// Who waits for a job, by dependency.
-    pub(crate) waiters: BTreeMap<JobId, BTreeSet<JobId>>,
-    /// Jobs whose waiters have not been told yet; empty between events.
-    news: BTreeSet<JobId>,
+    pub(crate) recent: RecentJobs,
+    /// Jobs that depend on a job, by the job that they depend on.
+    pub(crate) dependents: BTreeMap<JobId, BTreeSet<JobId>>,
+    /// Jobs whose dependents have not been re-checked yet; empty between events.
+    changed_jobs: BTreeSet<JobId>,
     pub(crate) effects: Vec<Effect>,
-    pub(crate) facts: Facts,
-    /// What passes know that need not be found out again.
-    pub(crate) lore: Lore,
-    /// What a pass writes on.
-    pub(crate) slate: Slate,
-    /// Of the last pass.
+    pub(crate) facts: PendingFacts,
+    /// Verdicts of earlier passes that are still valid.
+    pub(crate) plan_cache: PlanCache,
+    /// Buffers that a pass reuses.
+    pub(crate) scratch: Scratch,
+    /// Reservations made by the last pass.
     pub(crate) reservations: Vec<Reservation>,
-    /// Of the last pass.
-    pub(crate) keeps: Vec<Keep>,
-    /// Of the last pass.
-    pub(crate) looks: Looks,
+    /// Places that the last pass kept free.
+    pub(crate) head_reservations: Vec<HeadReservation>,
+    /// Instants at which the last pass wants another pass.
+    pub(crate) wake_times: WakeTimes,
 }
 
 impl State {
     pub(crate) fn new(tree: QueueTree) -> Result<Self, TreeError> {
-        Ok(Self::around(Policy::new(tree)?))
+        Ok(Self::with_policy(Policy::new(tree)?))
     }
 
-    /// An empty state around a policy.
-    pub(crate) fn around(policy: Policy) -> Self {
+    /// Returns an empty state with a policy.
+    pub(crate) fn with_policy(policy: Policy) -> Self {
         let mut pool = Pool::default();
-        pool.set_weighing(policy.tree().placement != PlacementPolicy::Pack);
+        pool.set_scored_placement(policy.tree().placement != PlacementPolicy::Pack);
         Self {
             policy,
             pool,
-            windows: Windows::default(),
-            classes: Classes::default(),
-            mix: Mix::default(),
-            jobs: Jobs::default(),
+            advance_reservations: AdvanceReservations::default(),
+            classes: ShapeClasses::default(),
+            mix: WorkloadMix::default(),
+            jobs: JobTable::default(),
             entries: Entries::default(),
-            starting: Starting::default(),
+            start_waits: StartWaits::default(),
             elastic: BTreeSet::new(),
-            claims: Claims::default(),
-            heads: Heads::default(),
-            runners: Runners::new(),
-            moves: Moves::default(),
-            recent: Recent::default(),
-            waiters: BTreeMap::new(),
-            news: BTreeSet::new(),
+            pending_allocations: PendingAllocations::default(),
+            heads: QueueHeads::default(),
+            preemptable: PreemptableAttempts::new(),
+            move_budget: MoveBudget::default(),
+            recent: RecentJobs::default(),
+            dependents: BTreeMap::new(),
+            changed_jobs: BTreeSet::new(),
             effects: Vec::new(),
-            facts: Facts::default(),
-            lore: Lore::default(),
-            slate: Slate::default(),
+            facts: PendingFacts::default(),
+            plan_cache: PlanCache::default(),
+            scratch: Scratch::default(),
             reservations: Vec::new(),
-            keeps: Vec::new(),
-            looks: Looks::default(),
+            head_reservations: Vec::new(),
+            wake_times: WakeTimes::default(),
         }
     }
 
-    /// Applies one event.
+    /// Applies one event at an instant.
     pub(crate) fn apply(&mut self, now: Time, event: &Event) {
-        // What follows from an event may depend on who is drained and on which windows are open: on
-        // replay, no pass has said so yet.
-        self.turn(now);
+        // The result of an event may depend on which drains and reservations are in force; on
+        // replay no pass has brought them into force yet.
+        self.advance_time(now);
         match event {
             Event::NodeJoined(spec) => self.node_joined(now, spec),
             Event::NodeLost { node, reason } => self.node_lost(now, node, reason),
@@ -158,13 +160,13 @@ impl State {
             Event::QueuesSet(tree) => self.queues_set(now, tree),
             Event::LevelsSet(levels) => self.pool.set_levels(levels),
             Event::Submitted { job, spec } => self.submitted(now, *job, spec),
-            Event::Hold(target) => self.change_hold(now, *target, Change::Hold),
-            Event::Release(target) => self.change_hold(now, *target, Change::Release),
+            Event::Hold(target) => self.change_hold(now, *target, HoldChange::Hold),
+            Event::Release(target) => self.change_hold(now, *target, HoldChange::Release),
             Event::AdminHold { target, by } => {
-                self.change_hold(now, *target, Change::AdminHold(by))
+                self.change_hold(now, *target, HoldChange::AdminHold(by))
             }
             Event::AdminRelease { target, .. } => {
-                self.change_hold(now, *target, Change::AdminRelease)
+                self.change_hold(now, *target, HoldChange::AdminRelease)
             }
             Event::Cancel { target, by } => self.cancel(now, *target, by),
             Event::Requeue(target) => self.requeue(now, *target),
@@ -173,21 +175,26 @@ impl State {
             Event::StartOverdue { id, after } => self.start_overdue(now, *id, *after),
             Event::EvictionDue { id } => self.eviction_due(now, *id),
             Event::Scaled { job, replicas, by } => self.scaled(now, *job, *replicas, by),
-            Event::WindowSet(window) => self.window_set(now, window),
-            Event::WindowPlaced { window, places } => self.window_placed(now, window, places),
-            Event::WindowDropped { window, .. } => self.window_dropped(now, window),
+            Event::AdvanceReservationSet(reservation) => self.reservation_set(now, reservation),
+            Event::AdvanceReservationPlaced { advance_reservation: reservation, places } => {
+                self.reservation_placed(now, reservation, places)
+            }
+            Event::AdvanceReservationRemoved { advance_reservation: reservation, .. } => {
+                self.reservation_dropped(now, reservation)
+            }
         }
-        self.spread_news(now);
+        self.recheck_dependents(now);
     }
 
     fn submitted(&mut self, now: Time, id: JobId, spec: &Arc<JobSpec>) {
         if self.jobs.contains_key(&id) {
             return;
         }
-        // 1. Names become ids.
+        // 1. Intern names.
         let leaf = self.policy.leaf(&spec.queue).unwrap_or(self.policy.default_leaf());
         let user = self.policy.intern_user(&spec.user);
-        let (policy, pool) = (&mut self.policy, &mut self.pool);
+        let policy = &mut self.policy;
+        let pool = &mut self.pool;
         let class = self.classes.enter(spec, || {
             Shape::new(
                 spec,
@@ -196,13 +203,14 @@ impl State {
             )
         });
         if self.classes.known_fit(class, self.pool.epoch()).is_none() {
-            let fits = crate::plan::idle::fits_idle(&self.pool, self.classes.shape(class));
+            let fits =
+                crate::plan::feasibility::fits_empty_cluster(&self.pool, self.classes.shape(class));
             self.classes.learn_fit(class, self.pool.epoch(), fits);
         }
-        // 2. The record.
+        // 2. Create the record.
         let record = JobRecord::new(Arc::clone(spec), leaf, now);
-        self.see(class, record.total);
-        self.facts.tell(|| Fact::Queued {
+        self.count_submission(class, record.total);
+        self.facts.record(|| AccountingFact::Queued {
             job: id,
             user: spec.user.clone(),
             queue: self.policy.leaf_name(leaf).clone(),
@@ -210,9 +218,9 @@ impl State {
             at: now,
         });
         self.jobs.insert(id, Box::new(Job { record, user, class, waits_in: None }));
-        // 3. What it waits for may have happened already.
+        // 3. Its dependencies may be satisfied already.
         self.check_dependencies(now, id);
-        self.await_dependencies(id);
+        self.register_dependencies(id);
         self.sync_job(now, id);
     }
 
@@ -221,77 +229,84 @@ impl State {
             return;
         }
         self.entries.follow_tree(&self.policy);
-        self.follow_placement();
+        self.apply_placement_policy();
         for job in self.jobs.each_mut() {
-            job.record.leaf = self.policy.leaf_moved(job.record.leaf);
-            job.waits_in = job.waits_in.map(|leaf| self.policy.leaf_moved(leaf));
-            // What runs counts in the budgets of the new tree as it did when it began.
-            let (leaf, user, length) = (job.record.leaf, job.user, job.record.duration());
+            job.record.leaf = self.policy.current_leaf(job.record.leaf);
+            job.waits_in = job.waits_in.map(|leaf| self.policy.current_leaf(leaf));
+            // Running elements count in the budgets of the new tree as they did when they started.
+            let leaf = job.record.leaf;
+            let user = job.user;
+            let length = job.record.duration();
             for element in job.record.elements.values() {
                 let run = element.run.as_ref().filter(|_| element.phase == Phase::Active);
-                if let Some(run) = run.filter(|run| run.leaving.is_none()) {
-                    let promise = Promise { from: run.held_from, length };
-                    self.policy.restore_promise(leaf, user, run.milli(), promise);
+                if let Some(run) = run.filter(|run| run.eviction.is_none()) {
+                    let charge = BudgetCharge { from: run.held_from, length };
+                    self.policy.restore_charge(leaf, user, run.milli(), charge);
                 }
-                if let Some(claim) = &element.claim {
-                    let promise = Promise { from: claim.since, length };
-                    self.policy.restore_promise(leaf, user, claim.milli(), promise);
+                if let Some(allocation) = &element.pending_allocation {
+                    let charge = BudgetCharge { from: allocation.since, length };
+                    self.policy.restore_charge(leaf, user, allocation.milli(), charge);
                 }
             }
         }
         self.pool.set_epoch(self.pool.epoch() + 1);
-        self.track_all();
+        self.rebuild_preemptable();
         self.publish_capacity(now);
     }
 
-    /// What is submitted is counted where it decides who gets which place.
-    fn see(&mut self, class: ClassId, elements: u32) {
+    /// Counts a submission where the placement policy uses the mix of submitted needs.
+    fn count_submission(&mut self, class: ClassId, elements: u32) {
         if self.policy.tree().placement == PlacementPolicy::Fragmentation
-            && self.mix.see(self.classes.shape(class), elements)
+            && self.mix.count_submission(self.classes.shape(class), elements)
         {
             self.pool.forget_weights();
         }
     }
 
-    /// Places may be weighed in another way from now on. The mix begins with what is known: jobs in
-    /// memory.
-    fn follow_placement(&mut self) {
+    /// Applies the placement policy of a new queue tree. The mix starts from what is known: the
+    /// jobs in memory.
+    fn apply_placement_policy(&mut self) {
         let placement = self.policy.tree().placement;
-        self.pool.set_weighing(placement != PlacementPolicy::Pack);
+        self.pool.set_scored_placement(placement != PlacementPolicy::Pack);
         if placement != PlacementPolicy::Fragmentation {
-            self.mix = Mix::default();
+            self.mix = WorkloadMix::default();
         } else if self.mix.is_empty() {
             let known: Vec<(ClassId, u32)> =
                 self.jobs.values().map(|job| (job.class, job.record.total)).collect();
             for (class, elements) in known {
-                self.see(class, elements);
+                self.count_submission(class, elements);
             }
         }
     }
 
-    /// Shape of a spec, without remembering any of its names.
+    /// Returns the shape of a spec, without interning any of its names.
     pub(crate) fn shape_of(&self, spec: &JobSpec) -> Shape {
-        let (models, pool) = (self.policy.models(), &self.pool);
-        Shape::new(spec, |name| models.find(name), |name| pool.find_extra(name).unwrap_or(NO_EXTRA))
+        let models = self.policy.models();
+        let pool = &self.pool;
+        Shape::new(
+            spec,
+            |name| models.find(name),
+            |name| pool.find_extra(name).unwrap_or(UNKNOWN_EXTRA),
+        )
     }
 
-    /// The record of an element, when it has one.
+    /// Returns the record of an element, if it has one.
     pub(crate) fn element(&self, id: ElementId) -> Option<&Element> {
         let record = &self.jobs.get(&id.job)?.record;
         record.elements.get(&record.ordinal_of(id.index)?).map(Box::as_ref)
     }
 
-    // ---- entries: who is in the order ----
+    // ---- entries: what is in the queue order ----
 
-    /// Wakes sleepers whose time has come.
+    /// Wakes sleeping entries whose time has come.
     pub(crate) fn wake(&mut self, now: Time) {
-        self.turn(now);
+        self.advance_time(now);
         while let Some(owner) = self.entries.due(now) {
             self.sync(now, owner);
         }
     }
 
-    /// Brings all entries of a job in line with its state.
+    /// Updates all queue entries of a job after a change of its state.
     pub(crate) fn sync_job(&mut self, now: Time, id: JobId) {
         let Some(job) = self.jobs.get(&id) else { return };
         let ordinals: Vec<u32> = job
@@ -301,46 +316,51 @@ impl State {
             .filter(|(_, element)| matches!(element.phase, Phase::Waiting { .. }))
             .map(|(ordinal, _)| *ordinal)
             .collect();
-        self.sync(now, Owner { job: id, ordinal: None });
+        self.sync(now, EntryOwner { job: id, ordinal: None });
         for ordinal in ordinals {
-            self.sync(now, Owner { job: id, ordinal: Some(ordinal) });
+            self.sync(now, EntryOwner { job: id, ordinal: Some(ordinal) });
         }
     }
 
-    /// Brings one entry in line with the state of what it stands for.
-    pub(crate) fn sync(&mut self, now: Time, owner: Owner) {
+    /// Updates one queue entry after a change of its job or element.
+    pub(crate) fn sync(&mut self, now: Time, owner: EntryOwner) {
         self.count_waiting(owner.job);
         let Some(job) = self.jobs.get(&owner.job) else { return };
-        let opens = self.opens(job, now);
+        let opens = self.reservation_start(job, now);
         let standing = standing(&job.record, owner.ordinal, opens, now);
-        if standing != Standing::Out || self.entries.slot(owner).is_some() {
+        if standing != EntryStanding::Out || self.entries.slot(owner).is_some() {
             let rank = rank_of(job, owner.ordinal);
             self.entries.set(&mut self.policy, owner, rank, standing);
         }
-        if standing == Standing::Out {
-            self.end_head(owner);
+        if standing == EntryStanding::Out {
+            self.remove_heads_of(owner);
         }
-        // What waits no more, or may not start, gives up what it was promised; what goes for itself
-        // waits again.
-        if standing == Standing::Out
+        // An element that no longer waits, or that may not start, loses its pending allocation. An
+        // element that is evicted to be resized keeps it.
+        if standing == EntryStanding::Out
             && let Some(ordinal) = owner.ordinal
-            && self.claims.of.contains(&(owner.job, ordinal))
-            && !self.goes_for_itself(owner.job, ordinal)
+            && self.pending_allocations.elements.contains(&(owner.job, ordinal))
+            && !self.is_relocating(owner.job, ordinal)
         {
-            self.end_claim(now, owner.job, ordinal);
+            self.end_pending_allocation(now, owner.job, ordinal);
         }
     }
 
-    /// From when on the window that a job names lets it start; the beginning of time when it names
-    /// none.
-    pub(crate) fn opens(&self, job: &Job, now: Time) -> Time {
+    /// Returns the instant from which the reservation that a job names lets it start; time 0 if it
+    /// names none.
+    pub(crate) fn reservation_start(&self, job: &Job, now: Time) -> Time {
         let record = &job.record;
-        record.spec.constraint.window.as_ref().map_or(Time(0), |window| {
-            self.windows.opens(window, &record.spec.user, self.policy.leaf_name(record.leaf), now)
+        record.spec.constraint.advance_reservation.as_ref().map_or(Time(0), |reservation| {
+            self.advance_reservations.earliest_start(
+                reservation,
+                &record.spec.user,
+                self.policy.leaf_name(record.leaf),
+                now,
+            )
         })
     }
 
-    /// Brings the count of jobs that wait in line with one of them.
+    /// Updates whether a job counts as waiting in its queue.
     fn count_waiting(&mut self, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let waits_in = job.record.has_waiting().then_some(job.record.leaf);
@@ -348,59 +368,68 @@ impl State {
             return;
         }
         if let Some(leaf) = std::mem::replace(&mut job.waits_in, waits_in) {
-            self.policy.job_waits_no_more(leaf, job.user);
+            self.policy.remove_pending_job(leaf, job.user);
         }
         if let Some(leaf) = waits_in {
-            self.policy.job_waits(leaf, job.user);
+            self.policy.add_pending_job(leaf, job.user);
         }
     }
 
-    /// Takes all entries of a job out.
-    pub(crate) fn withdraw(&mut self, id: JobId, job: &Job) {
+    /// Removes all queue entries of a job.
+    pub(crate) fn remove_entries(&mut self, id: JobId, job: &Job) {
         if let Some(leaf) = job.waits_in {
-            self.policy.job_waits_no_more(leaf, job.user);
+            self.policy.remove_pending_job(leaf, job.user);
         }
         self.heads.forget_job(id);
         let owners =
             std::iter::once(None).chain(job.record.elements.keys().map(|ordinal| Some(*ordinal)));
-        for owner in owners.map(|ordinal| Owner { job: id, ordinal }) {
+        for owner in owners.map(|ordinal| EntryOwner { job: id, ordinal }) {
             if self.entries.slot(owner).is_some() {
                 let rank = rank_of(job, owner.ordinal);
-                self.entries.set(&mut self.policy, owner, rank, Standing::Out);
+                self.entries.set(&mut self.policy, owner, rank, EntryStanding::Out);
             }
         }
     }
 }
 
-/// Where an entry of a job stands in the order: replicas of a service stand at two places.
-pub(crate) fn rank_of(job: &Job, ordinal: Option<u32>) -> Rank {
-    Rank {
+/// Returns the place of an entry in the queue order. Replicas of a service have one of two
+/// priorities.
+pub(crate) fn rank_of(job: &Job, ordinal: Option<u32>) -> EntryRank {
+    EntryRank {
         leaf: job.record.leaf,
         user: job.user,
         priority: job.record.spec.order_of(ordinal.unwrap_or(0)),
         class: job.class,
-        duration: job.record.duration().unwrap_or(entries::ENDLESS),
+        duration: job.record.duration().unwrap_or(entries::UNLIMITED),
     }
 }
 
-/// How an entry should stand.
-fn standing(record: &JobRecord, ordinal: Option<u32>, opens: Time, now: Time) -> Standing {
+/// Returns the state that an entry should have.
+fn standing(record: &JobRecord, ordinal: Option<u32>, opens: Time, now: Time) -> EntryStanding {
     if !record.waits_for.is_empty() {
-        return Standing::Out;
+        return EntryStanding::Out;
     }
     let begin = record.spec.begin.unwrap_or(Time(0)).max(opens);
     let (from, tickets) = match ordinal {
-        None if record.held => return Standing::Out,
+        None if record.held => return EntryStanding::Out,
         None if record.total == 1 => (begin, record.total - record.next),
-        None => (begin, record.fresh().min(record.cap_left()).min(entries::MAX_TICKETS)),
+        None => (
+            begin,
+            record
+                .unrecorded()
+                .min(record.cap_remaining_without_pending())
+                .min(entries::MAX_TICKETS),
+        ),
         Some(ordinal) => match record.elements.get(&ordinal).map(|element| &element.phase) {
             Some(Phase::Waiting { held: false, not_before, .. }) => ((*not_before).max(begin), 1),
-            _ => return Standing::Out,
+            _ => return EntryStanding::Out,
         },
     };
-    match tickets {
-        0 => Standing::Out,
-        _ if from > now => Standing::Sleeping(from),
-        _ => Standing::Queued(tickets),
+    if tickets == 0 {
+        EntryStanding::Out
+    } else if from > now {
+        EntryStanding::Sleeping(from)
+    } else {
+        EntryStanding::Queued(tickets)
     }
 }

@@ -1,17 +1,17 @@
-//! One node: what it offers, what is held of it, and by when that comes back. Arithmetic only;
-//! which node is taken is decided in `plan`, and the indexes over nodes are in [`super::index`].
+//! One node: its capacity, what is held of it, and when that is released. Arithmetic only; which
+//! node is taken is decided in `plan`, and the indexes over nodes are in [`super::index`].
 
 use muster_model::{DeviceSet, Foreign, NodeSpec, Time};
 use muster_policy::ModelId;
 use smallvec::SmallVec;
 
+use super::advance_reservation::NodeReservation;
+use super::availability::{Availability, PoolView};
 use super::drain::Drains;
-use super::ends::End;
+use super::ends::HoldingEnd;
 use super::pool::HoldKey;
 use super::scalars::Scalars;
 use super::topology::DomainId;
-use super::wall::{View, Walls};
-use super::window::Claim;
 
 /// Thousandths of one whole device.
 pub(crate) const WHOLE: u16 = 1000;
@@ -20,105 +20,106 @@ pub(crate) const WHOLE: u16 = 1000;
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) spec: NodeSpec,
-    /// False while it is lost.
+    /// False while the node is lost.
     pub(crate) up: bool,
-    /// What an administrator took out of service.
+    /// Drains set by administrators.
     pub(crate) drains: Drains,
-    /// What windows set aside of it.
-    pub(crate) claims: SmallVec<[Claim; 1]>,
-    /// What follows from both.
-    pub(crate) walls: Walls,
+    /// Parts of the node that advance reservations reserve.
+    pub(crate) reservations: SmallVec<[NodeReservation; 1]>,
+    /// Availability that results from drains and reservations.
+    pub(crate) availability: Availability,
     pub(crate) foreign: Foreign,
-    /// Its place among all nodes by name; ties between nodes break by it.
+    /// Position among all nodes by name; breaks ties between nodes.
     pub(crate) rank: u32,
-    /// The domains that it is in, widest first, and its rank in each.
+    /// Domains that contain the node, widest first, with its rank in each.
     pub(crate) domains: SmallVec<[(DomainId, u32); 2]>,
     /// Devices by model, in order of model id.
     pub(crate) models: SmallVec<[(ModelId, DeviceSet); 1]>,
-    /// Devices that may be given away: none while the node is lost or drained, never foreign or
-    /// drained ones.
+    /// Devices that may be allocated: none while the node is lost or drained, and never devices
+    /// that are drained or used outside Muster.
     pub(crate) usable: DeviceSet,
-    /// Quantities in all.
+    /// CPUs, memory and extras of the node, in all.
     pub(crate) capacity: Scalars,
-    /// Quantities that may be given away: capacity less what others use.
+    /// CPUs, memory and extras that may be allocated: capacity minus use outside Muster.
     pub(crate) limit: Scalars,
     /// Thousandths held per device. May be longer than the spec's devices when the node came back
     /// smaller.
     pub(crate) held: SmallVec<[u16; 8]>,
-    /// Devices of which something is held.
+    /// Devices that are held, wholly or in part.
     pub(crate) touched: DeviceSet,
-    /// Quantities held.
+    /// CPUs, memory and extras that are held.
     pub(crate) used: Scalars,
-    /// Who holds something here, in no meaningful order.
+    /// Holdings on this node, in arbitrary order.
     pub(crate) holds: SmallVec<[NodeHold; 4]>,
     /// Planned future starts here; empty outside a pass.
     pub(crate) bookings: Vec<NodeBooking>,
     /// Devices in any booking.
     pub(crate) booked: DeviceSet,
-    /// What the indexes say of its devices, and whether it may have changed since.
-    pub(crate) published: Published,
+    /// Device state that the indexes have, and whether it may be stale.
+    pub(crate) published: IndexedState,
     pub(crate) is_stale: bool,
-    /// What they say of it to tasks without a GPU, and whether it may have changed since.
-    pub(crate) plain: Option<Plain>,
-    pub(crate) is_plain_stale: bool,
+    /// State that the indexes for tasks without a GPU have, and whether it may be stale.
+    pub(crate) cpu_only: Option<CpuOnlyCapacity>,
+    pub(crate) is_cpu_only_stale: bool,
 }
 
-/// What one holding has on one node.
+/// Part of one holding on one node.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeHold {
     pub(crate) key: HoldKey,
-    pub(crate) end: End,
+    pub(crate) end: HoldingEnd,
     pub(crate) tasks: u32,
-    /// Of which it holds something, wholly or a share.
+    /// Devices that are held, wholly or in part.
     pub(crate) devices: DeviceSet,
     pub(crate) scalars: Scalars,
 }
 
-/// What one reservation will have on one node.
+/// Part of one planned start on one node.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeBooking {
-    /// Index of the reservation within the pass.
+    /// Index of the booking within the pass.
     pub(crate) reservation: u32,
     pub(crate) start: Time,
     pub(crate) end: Time,
-    /// Devices booked whole.
+    /// Devices that are booked whole.
     pub(crate) devices: DeviceSet,
-    /// Shares of devices.
+    /// Shares of devices: index, thousandths.
     pub(crate) shares: SmallVec<[(u16, u16); 1]>,
     pub(crate) scalars: Scalars,
 }
 
-/// Clear devices of a model and, where some free device is booked, all free ones.
-pub(crate) type Counts = (u16, Option<u16>);
+/// Devices of a model that are free and in no booking, and all free ones if some of them are
+/// booked.
+pub(crate) type DeviceCounts = (u16, Option<u16>);
 
-/// The state of a node that the indexes hold; compared with the present one to find what changed.
+/// Device state of a node as the indexes have it; compared with the present one to find changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Published {
-    /// Per entry of `models`.
-    pub(crate) buckets: SmallVec<[Counts; 1]>,
+pub(crate) struct IndexedState {
+    /// Counts per entry of `models`.
+    pub(crate) buckets: SmallVec<[DeviceCounts; 1]>,
     /// Partially held usable devices: model, free thousandths, device.
     pub(crate) shared: SmallVec<[(ModelId, u16, u16); 2]>,
 }
 
-/// Free devices of any model and free CPUs.
-pub(crate) type Plain = (u16, u64);
+/// Free devices of any model, and free CPUs.
+pub(crate) type CpuOnlyCapacity = (u16, u64);
 
-/// From when until when something would be held.
+/// Period for which something would be held.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Window {
-    /// The instant of the pass: what ends earlier counts as ending just after it.
+pub(crate) struct Interval {
+    /// Instant of the pass: a holding whose limit is over counts as ending just after it.
     pub(crate) now: Time,
     pub(crate) from: Time,
     pub(crate) until: Time,
 }
 
 impl NodeBooking {
-    /// True when the booking and the window share an instant.
-    pub(crate) fn overlaps(&self, window: Window) -> bool {
-        self.start < window.until && window.from < self.end
+    /// True when the booking and the interval overlap.
+    pub(crate) fn overlaps(&self, interval: Interval) -> bool {
+        self.start < interval.until && interval.from < self.end
     }
 
-    /// Thousandths of a device that the booking takes.
+    /// Returns the thousandths of a device that the booking takes.
     pub(crate) fn milli(&self, device: usize) -> u16 {
         if self.devices.contains(device) {
             return WHOLE;
@@ -132,30 +133,30 @@ impl NodeBooking {
 }
 
 impl Node {
-    /// The indexes say something of it.
-    pub(crate) fn is_described(&self) -> bool {
-        self.plain.is_some()
+    /// True when some index has an entry for it.
+    pub(crate) fn is_indexed(&self) -> bool {
+        self.cpu_only.is_some()
             || !self.published.buckets.is_empty()
             || !self.published.shared.is_empty()
     }
 
-    /// True when it may take new work.
-    pub(crate) fn hosts(&self) -> bool {
-        self.up && !self.walls.whole
+    /// True when it takes new work.
+    pub(crate) fn accepts_work(&self) -> bool {
+        self.up && !self.availability.whole_node
     }
 
-    /// Works out what may be given away, as one view has it.
-    pub(crate) fn put_into_service(&mut self, view: &View) {
-        self.walls = Walls::of(&self.drains, &self.claims, &self.spec, view);
+    /// Recomputes the usable devices for a view.
+    pub(crate) fn update_usable(&mut self, view: &PoolView) {
+        self.availability = Availability::of(&self.drains, &self.reservations, &self.spec, view);
         self.usable = DeviceSet::EMPTY;
-        if self.hosts() {
+        if self.accepts_work() {
             let all = DeviceSet::first(self.spec.devices.len());
             let others = self.foreign.devices.or(self.foreign.drained);
-            self.usable = all.minus(others).minus(self.walls.devices);
+            self.usable = all.minus(others).minus(self.availability.devices);
         }
     }
 
-    /// Devices of one model.
+    /// Returns the devices of one model.
     pub(crate) fn of_model(&self, model: ModelId) -> DeviceSet {
         self.models
             .iter()
@@ -163,32 +164,34 @@ impl Node {
             .map_or(DeviceSet::EMPTY, |(_, devices)| *devices)
     }
 
-    /// Model of a device, when the node still has that device.
+    /// Returns the model of a device, if the node still has that device.
     pub(crate) fn model_of(&self, device: usize) -> Option<ModelId> {
         self.models.iter().find(|(_, devices)| devices.contains(device)).map(|(id, _)| *id)
     }
 
-    /// Usable devices of which nothing is held now.
+    /// Returns usable devices that are wholly free now.
     pub(crate) fn free(&self) -> DeviceSet {
         self.usable.minus(self.touched)
     }
 
-    /// Usable devices of which nothing is held any more when the window begins.
-    fn free_by(&self, window: Window) -> DeviceSet {
-        if window.from == window.now {
+    /// Returns usable devices that are wholly free when the interval begins.
+    fn free_by(&self, interval: Interval) -> DeviceSet {
+        if interval.from == interval.now {
             return self.free();
         }
-        let staying = self.holds.iter().filter(|hold| hold.end.at(window.now) > window.from);
+        let staying = self.holds.iter().filter(|hold| hold.end.at(interval.now) > interval.from);
         staying.fold(self.usable, |free, hold| free.minus(hold.devices))
     }
 
-    /// Usable devices that are wholly free throughout the window.
-    pub(crate) fn free_during(&self, window: Window) -> DeviceSet {
-        let free = self.free_by(window).minus(self.walls.during(window.from, window.until));
+    /// Returns usable devices that are wholly free throughout the interval.
+    pub(crate) fn free_during(&self, interval: Interval) -> DeviceSet {
+        let free = self
+            .free_by(interval)
+            .minus(self.availability.unavailable_during(interval.from, interval.until));
         if self.booked.and(free).is_empty() {
             return free;
         }
-        self.bookings.iter().filter(|booking| booking.overlaps(window)).fold(
+        self.bookings.iter().filter(|booking| booking.overlaps(interval)).fold(
             free,
             |free, booking| {
                 let shared =
@@ -198,46 +201,52 @@ impl Node {
         )
     }
 
-    /// Thousandths of a usable device that are free throughout the window. What is held now counts
-    /// as held for the whole window, so this may be low where a share ends before a booking begins.
-    pub(crate) fn share_during(&self, device: usize, window: Window) -> u16 {
-        if !self.usable.minus(self.walls.during(window.from, window.until)).contains(device) {
+    /// Returns the thousandths of a usable device that are free throughout the interval. Present
+    /// holdings count for the whole interval, so this may be too low if a share ends before a
+    /// booking begins.
+    pub(crate) fn share_during(&self, device: usize, interval: Interval) -> u16 {
+        if !self
+            .usable
+            .minus(self.availability.unavailable_during(interval.from, interval.until))
+            .contains(device)
+        {
             return 0;
         }
         let booked: u16 = self
             .bookings
             .iter()
-            .filter(|booking| booking.overlaps(window))
+            .filter(|booking| booking.overlaps(interval))
             .map(|booking| booking.milli(device))
             .fold(0, u16::saturating_add);
         WHOLE.saturating_sub(self.held_of(device)).saturating_sub(booked)
     }
 
-    /// How many tasks with these needs the quantities allow throughout the window. Exact over time:
-    /// at every instant at which a booking begins, what has ended by then counts as free.
-    pub(crate) fn scalar_fits(&self, need: &Scalars, window: Window) -> u64 {
-        if self.walls.is_closed(window.from, window.until) {
+    /// Returns how many tasks with these needs fit into CPUs, memory and extras throughout the
+    /// interval. Exact over time: checked at its begin and at every begin of a booking, with
+    /// holdings that have ended by then released.
+    pub(crate) fn scalar_fits(&self, need: &Scalars, interval: Interval) -> u64 {
+        if self.availability.is_unavailable(interval.from, interval.until) {
             return 0;
         }
         if need.is_zero() {
             return u64::MAX;
         }
-        let mut fits = self.limit.fits(&self.used_at(window.from, window), need);
+        let mut fits = self.limit.fits(&self.used_at(interval.from, interval), need);
         for booking in &self.bookings {
-            if fits > 0 && window.from < booking.start && booking.start < window.until {
-                fits = fits.min(self.limit.fits(&self.used_at(booking.start, window), need));
+            if fits > 0 && interval.from < booking.start && booking.start < interval.until {
+                fits = fits.min(self.limit.fits(&self.used_at(booking.start, interval), need));
             }
         }
         fits
     }
 
-    /// Quantities held or booked at an instant of the window.
-    fn used_at(&self, at: Time, window: Window) -> std::borrow::Cow<'_, Scalars> {
+    /// Returns the quantities held or booked at an instant of the interval.
+    fn used_at(&self, at: Time, interval: Interval) -> std::borrow::Cow<'_, Scalars> {
         use std::borrow::Cow;
-        if self.bookings.is_empty() && at == window.now {
+        if self.bookings.is_empty() && at == interval.now {
             return Cow::Borrowed(&self.used);
         }
-        let mut used = self.used_by(at, window.now);
+        let mut used = self.used_by(at, interval.now);
         for booking in &self.bookings {
             if booking.start <= at && at < booking.end {
                 used.add(&booking.scalars, 1);
@@ -246,7 +255,7 @@ impl Node {
         Cow::Owned(used)
     }
 
-    /// Quantities that are still held at an instant, as seen from now.
+    /// Returns the quantities still held at an instant, as seen from `now`.
     fn used_by(&self, at: Time, now: Time) -> Scalars {
         let mut used = self.used.clone();
         for hold in &self.holds {
@@ -257,23 +266,23 @@ impl Node {
         used
     }
 
-    /// Free devices of any model and free CPUs once what ends by the beginning of the window is
-    /// gone; `None` where it takes no work.
-    pub(crate) fn plain_by(&self, window: Window) -> Option<Plain> {
-        let cpus = self.limit.cpus.saturating_sub(self.used_by(window.from, window.now).cpus);
-        self.hosts().then(|| (self.free_by(window).len() as u16, cpus))
+    /// Returns the free devices of any model and free CPUs when the interval begins; `None` if the
+    /// node takes no work.
+    pub(crate) fn cpu_only_at(&self, interval: Interval) -> Option<CpuOnlyCapacity> {
+        let cpus = self.limit.cpus.saturating_sub(self.used_by(interval.from, interval.now).cpus);
+        self.accepts_work().then(|| (self.free_by(interval).len() as u16, cpus))
     }
 
-    /// Thousandths held of a device.
+    /// Returns the held thousandths of a device.
     pub(crate) fn held_of(&self, device: usize) -> u16 {
         self.held.get(device).copied().unwrap_or(0)
     }
 
-    /// Adds one task's hold.
+    /// Adds the holding of one task.
     pub(crate) fn take(
         &mut self,
         key: HoldKey,
-        end: End,
+        end: HoldingEnd,
         devices: DeviceSet,
         share: u16,
         scalars: &Scalars,
@@ -298,7 +307,7 @@ impl Node {
         }
     }
 
-    /// Takes one task's hold away; the inverse of [`Node::take`].
+    /// Removes the holding of one task; the inverse of [`Node::take`].
     pub(crate) fn give(&mut self, key: HoldKey, devices: DeviceSet, share: u16, scalars: &Scalars) {
         for device in devices.iter() {
             self.held[device] -= share;
@@ -307,11 +316,14 @@ impl Node {
             }
         }
         self.used.sub(scalars);
-        let at =
-            self.holds.iter().rposition(|hold| hold.key == key).expect("only holders give back");
+        let at = self
+            .holds
+            .iter()
+            .rposition(|hold| hold.key == key)
+            .expect("only holdings on the node are given back");
         self.holds[at].tasks -= 1;
-        // A device of which it shares counts as held until nobody has any of it: only looks ahead
-        // see that.
+        // A shared device counts as held by this holding until no task holds any of it; only future
+        // intervals depend on that.
         let gone = if share == WHOLE { devices } else { devices.minus(self.touched) };
         self.holds[at].devices = self.holds[at].devices.minus(gone);
         self.holds[at].scalars.sub(scalars);

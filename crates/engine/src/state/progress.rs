@@ -1,45 +1,48 @@
-//! Saved progress: who is asked for it, what tasks acknowledge, what that means for their gang, and
-//! what would be lost without it. Ends an attempt only where its job said so.
+//! Checkpoints: requests, acknowledgements of tasks, what they mean for the gang, and the GPU time
+//! that would be lost without them. Ends an attempt only if its job asks for that.
 
 use std::sync::Arc;
 
 use muster_model::job::{AfterCheckpoint, CheckpointBy};
 use muster_model::{
-    Effect, JobId, Outcome, Rank, Target, TaskCheckpoint, TaskExit, TaskSignalled, Time,
+    CommandTarget, Effect, JobId, Outcome, Rank, TaskCheckpoint, TaskExit, TaskSignalled, Time,
 };
 
 use super::State;
 use super::attempt::attempt_id;
-use super::claim::Leaving;
-use super::job::{Asked, Element, Fate, JobRecord, Phase, Run, RunStage, Saved, TaskState};
+use super::job::{
+    AttemptFate, CheckpointRequests, Element, JobRecord, Phase, Run, RunStage, SavedProgress,
+    TaskState,
+};
+use super::pending_allocation::PendingEviction;
 use super::report::fate_of;
 
-/// What the acknowledgements of a gang's tasks come to.
+/// Acknowledgements of all tasks of a gang, combined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct GangCheckpoint {
     at: Time,
     label: Arc<str>,
-    /// The newest request that all who count had seen.
+    /// Newest request that all counting tasks have acknowledged.
     answers: u32,
-    /// All who count had seen the warning before the limit.
+    /// True when all counting tasks had received the warning before the time limit.
     warned: bool,
 }
 
 impl State {
-    /// Asks what runs of a job to save its progress.
-    pub(super) fn ask_checkpoint(&mut self, now: Time, target: Target) {
+    /// Requests a checkpoint of running elements.
+    pub(super) fn ask_checkpoint(&mut self, now: Time, target: CommandTarget) {
         let Some(job) = self.jobs.get_mut(&target.job) else { return };
         for ordinal in job.record.running(target) {
             let index = job.record.index_of(ordinal);
             let Some(element) = job.record.elements.get_mut(&ordinal) else { continue };
             let id = attempt_id(target.job, index, element.attempt);
             let Some(run) = element.run.as_mut() else { continue };
-            run.asked = Asked { count: run.asked.count + 1, unanswered: Some(now) };
+            run.asked = CheckpointRequests { count: run.asked.count + 1, unanswered: Some(now) };
             self.effects.push(Effect::Checkpoint { id, request: run.asked.count });
         }
     }
 
-    /// A process of a task says that its progress is saved. Told again, or late, it changes
+    /// Processes the checkpoint acknowledgement of a task. Repeated or late acknowledgements change
     /// nothing.
     pub(super) fn checkpointed(
         &mut self,
@@ -47,7 +50,7 @@ impl State {
         id: JobId,
         ordinal: u32,
         rank: Rank,
-        told: &TaskCheckpoint,
+        reported: &TaskCheckpoint,
     ) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let terms = job.record.spec.checkpoint;
@@ -55,83 +58,94 @@ impl State {
         let then = terms.map(|terms| terms.then);
         let Some(element) = job.record.elements.get_mut(&ordinal) else { return };
         let Some(run) = element.run.as_mut() else { return };
-        // 1. The newest of the task; its machine's clock is believed within what is possible.
+        // 1. Store the newest of the task; its time stamp is clamped to the possible range.
         let Some(task) = run.tasks.get_mut(rank.0 as usize) else { return };
-        if task.checkpoint.as_ref().is_some_and(|known| known.count >= told.count) {
+        if task.checkpoint.as_ref().is_some_and(|known| known.count >= reported.count) {
             return;
         }
-        let at = told.at.max(run.held_from).min(now);
-        task.checkpoint = Some(Box::new(TaskCheckpoint { at, ..told.clone() }));
-        // 2. Of the gang, and whether that is what was waited for.
-        let Some(gang) = of_gang(run, by) else { return };
+        let at = reported.at.max(run.held_from).min(now);
+        task.checkpoint = Some(Box::new(TaskCheckpoint { at, ..reported.clone() }));
+        // 2. Combine the gang, and check whether it answers the last request.
+        let Some(gang) = gang_checkpoint(run, by) else { return };
         if gang.answers >= run.asked.count {
             run.asked.unanswered = None;
         }
         let goes_on = run.stage == RunStage::Running && run.fate.is_none();
-        let has_saved = run.leaving.is_some() && run.asked.unanswered.is_none();
-        element.saved =
-            Some(Box::new(Saved { at: gang.at, label: gang.label, attempt: element.attempt }));
-        self.track(id, ordinal);
-        // 3. It may go now, if that is what it was asked for.
+        let has_saved = run.eviction.is_some() && run.asked.unanswered.is_none();
+        element.saved = Some(Box::new(SavedProgress {
+            at: gang.at,
+            label: gang.label,
+            attempt: element.attempt,
+        }));
+        self.update_preemptable(id, ordinal);
+        // 3. Stop an attempt that was only waiting for its checkpoint before eviction.
         if has_saved && goes_on {
-            return self.stop(now, id, ordinal, Fate::Preempted);
+            return self.stop(now, id, ordinal, AttemptFate::Preempted);
         }
-        // 4. What the job wants after its last one before the limit.
+        // 4. Apply the job's setting for what follows the last checkpoint before the time limit.
         match then.filter(|_| gang.warned && goes_on) {
             Some(AfterCheckpoint::Stop) => {
-                self.stop(now, id, ordinal, Fate::Failed(Outcome::TimedOut))
+                self.stop(now, id, ordinal, AttemptFate::Failed(Outcome::TimedOut))
             }
-            Some(AfterCheckpoint::Requeue) => self.stop(now, id, ordinal, Fate::Requeued),
+            Some(AfterCheckpoint::Requeue) => self.stop(now, id, ordinal, AttemptFate::Requeued),
             Some(AfterCheckpoint::Continue) | None => {}
         }
     }
 }
 
 impl State {
-    /// The supervisor of a task has looked for processes that handle the checkpoint signal.
-    pub(super) fn signalled(&mut self, id: JobId, ordinal: u32, rank: Rank, told: TaskSignalled) {
+    /// Records whether a task has processes that handle the checkpoint signal, as its supervisor
+    /// reports.
+    pub(super) fn signalled(
+        &mut self,
+        id: JobId,
+        ordinal: u32,
+        rank: Rank,
+        reported: TaskSignalled,
+    ) {
         let Some(run) = self.element_mut(id, ordinal).and_then(|element| element.run.as_mut())
         else {
             return;
         };
         let Some(task) = run.tasks.get_mut(rank.0 as usize) else { return };
         let signals = &mut task.signals;
-        if told.reached == 0 {
-            signals.missed = signals.missed.max(told.request);
+        if reported.reached == 0 {
+            signals.missed = signals.missed.max(reported.request);
             return;
         }
-        signals.reached = signals.reached.max(told.request);
-        signals.warned |= told.warned;
+        signals.reached = signals.reached.max(reported.request);
+        signals.warned |= reported.warned;
     }
 }
 
 impl Run {
-    /// True when every task exited with 0 after the request to make room had reached it, and
-    /// without an acknowledgement. Whether its work is done cannot be told: programs exit with 0
-    /// when they have saved, too. It runs again, which is short if it was done, where the other
-    /// mistake would lose the rest of its work.
-    pub(super) fn left_without_word(&self) -> bool {
-        let reached = |leaving: &Leaving| {
-            leaving.request > 0
-                && self.tasks.iter().any(|task| task.signals.reached >= leaving.request)
+    /// True when every task exited with 0 without an acknowledgement after an eviction request had
+    /// reached it. Programs exit with 0 after saving, too, so it is unknown whether its work is
+    /// complete. It runs again: that is short if the work was complete, whereas treating it as
+    /// complete could lose the rest of the work.
+    pub(super) fn exited_without_acknowledgement(&self) -> bool {
+        let reached = |eviction: &PendingEviction| {
+            eviction.request > 0
+                && self.tasks.iter().any(|task| task.signals.reached >= eviction.request)
         };
-        self.leaving.as_ref().is_some_and(reached)
+        self.eviction.as_ref().is_some_and(reached)
     }
 
-    /// How an attempt that was asked to make room ended by itself, where that was no success.
-    pub(super) fn end_while_leaving(&self) -> Option<Outcome> {
-        self.leaving?;
+    /// Returns the outcome of an attempt that failed by itself while it was being evicted.
+    pub(super) fn failure_while_evicted(&self) -> Option<Outcome> {
+        self.eviction?;
         let ends = (0..).map(Rank).zip(&self.tasks).filter_map(|(rank, task)| {
             let exit = task.exit.as_ref().filter(|exit| **exit != TaskExit::Stopped)?;
             fate_of(rank, exit)
         });
         ends.into_iter().find_map(|fate| match fate {
-            Fate::Failed(outcome) => Some(outcome),
+            AttemptFate::Failed(outcome) => Some(outcome),
             _ => None,
         })
     }
 
-    /// Tasks in which the newest request found no process that handles its signal.
+    /// Returns the number of tasks in which the newest request found no process that handles its
+    /// signal.
     pub(crate) fn undelivered(&self) -> u32 {
         let asked = self.asked.count;
         let is_missed =
@@ -141,8 +155,8 @@ impl Run {
 }
 
 impl JobRecord {
-    /// Elements of a target, by ordinal, of which every task runs.
-    pub(super) fn running(&self, target: Target) -> Vec<u32> {
+    /// Returns the elements of a target, by ordinal, of which every task runs.
+    pub(super) fn running(&self, target: CommandTarget) -> Vec<u32> {
         let wanted = target.index.map(|index| self.ordinal_of(index));
         let runs = |element: &Element| {
             element.phase == Phase::Active
@@ -155,9 +169,9 @@ impl JobRecord {
 }
 
 impl Element {
-    /// True when it was warned of its limit, and its job wants to be queued again after that: a bad
-    /// end of its own is then the program's way to make room.
-    pub(super) fn takes_turns(&self, record: &JobRecord) -> bool {
+    /// True when it was warned of its time limit and its job is requeued at the limit: a failure
+    /// after the warning then counts as a requeue.
+    pub(super) fn is_requeued_at_limit(&self, record: &JobRecord) -> bool {
         let wants_turns =
             record.spec.checkpoint.is_some_and(|terms| terms.then == AfterCheckpoint::Requeue);
         let was_warned =
@@ -170,16 +184,17 @@ impl Element {
         self.saved.as_ref().is_some_and(|saved| saved.attempt == self.attempt)
     }
 
-    /// GPU time that would be lost if its attempt ended now, in thousandths of a GPU times
-    /// milliseconds: all since its last checkpoint, or since it began to run. Nothing while no user
+    /// Returns the GPU time that would be lost if its attempt ended now, in thousandths of a GPU
+    /// times milliseconds: since its last checkpoint, or since it began to run. 0 while no user
     /// process runs.
     pub(crate) fn unsaved_gpu_millis(&self, now: Time) -> u64 {
-        let (Some(run), Some(since)) = (self.run.as_ref(), self.unsaved_since()) else { return 0 };
+        let Some(run) = self.run.as_ref() else { return 0 };
+        let Some(since) = self.unsaved_since() else { return 0 };
         run.milli().saturating_mul(now.since(since).0)
     }
 
-    /// Since when work would be lost: its last checkpoint, or the moment at which it began to run.
-    /// `None` while no user process runs.
+    /// Returns the instant of its last checkpoint, or at which it began to run; `None` while no
+    /// user process runs.
     pub(crate) fn unsaved_since(&self) -> Option<Time> {
         let started = self.run.as_ref().filter(|_| self.phase == Phase::Active)?.started?;
         let saved = self.saved.as_ref().filter(|saved| saved.attempt == self.attempt);
@@ -187,20 +202,20 @@ impl Element {
     }
 }
 
-/// What counts for the gang: rank 0's word, or that of all ranks, which is as old as the oldest and
-/// called as rank 0 calls it.
-fn of_gang(run: &Run, by: CheckpointBy) -> Option<GangCheckpoint> {
+/// Combines the acknowledgements that count for the gang: that of rank 0, or those of all ranks,
+/// with the time of the oldest and the label of rank 0.
+fn gang_checkpoint(run: &Run, by: CheckpointBy) -> Option<GangCheckpoint> {
     let counting = match by {
         CheckpointBy::First => run.tasks.get(..1)?,
         CheckpointBy::All => &run.tasks[..],
     };
-    let told: Option<Vec<&TaskCheckpoint>> =
+    let reported: Option<Vec<&TaskCheckpoint>> =
         counting.iter().map(|task| task.checkpoint.as_deref()).collect();
-    let told = told?;
+    let reported = reported?;
     Some(GangCheckpoint {
-        at: told.iter().map(|one| one.at).min()?,
-        label: Arc::clone(&told.first()?.label),
-        answers: told.iter().map(|one| one.answers).min()?,
-        warned: told.iter().all(|one| one.warned),
+        at: reported.iter().map(|one| one.at).min()?,
+        label: Arc::clone(&reported.first()?.label),
+        answers: reported.iter().map(|one| one.answers).min()?,
+        warned: reported.iter().all(|one| one.warned),
     })
 }

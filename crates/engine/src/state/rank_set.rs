@@ -1,8 +1,7 @@
-//! A set of small integers (name ranks of nodes) as bits with a summary word per 64 words:
-//! insertion, removal and "next member from here" cost a few instructions at any cluster size we
-//! plan for. Holds no meaning of its own.
+//! A set of small integers (name ranks of nodes) as a bitmap with a summary word per 64 words:
+//! insertion, removal and "next member" cost a few instructions at any planned cluster size.
 
-/// A set of ranks.
+/// Set of ranks, as a bitmap.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RankSet {
     words: Vec<u64>,
@@ -12,7 +11,7 @@ pub(crate) struct RankSet {
 }
 
 impl RankSet {
-    /// How many members.
+    /// Returns the number of members.
     pub(crate) fn len(&self) -> u32 {
         self.len
     }
@@ -30,7 +29,7 @@ impl RankSet {
         self.len += 1;
     }
 
-    /// Removes a member.
+    /// Removes a rank that is a member.
     pub(crate) fn remove(&mut self, rank: u32) {
         let word = rank as usize / 64;
         debug_assert!(self.words[word] >> (rank % 64) & 1 == 1, "rank {rank} is not a member");
@@ -41,7 +40,7 @@ impl RankSet {
         self.len -= 1;
     }
 
-    /// The smallest member that is at least `rank`.
+    /// Returns the smallest member that is at least `rank`.
     pub(crate) fn next_from(&self, rank: u32) -> Option<u32> {
         if self.len == 0 {
             return None;
@@ -55,7 +54,7 @@ impl RankSet {
         Some(word as u32 * 64 + self.words[word].trailing_zeros())
     }
 
-    /// The first non-empty word that is at least `word`.
+    /// Returns the first non-empty word that is at least `word`.
     fn next_word(&self, word: usize) -> Option<usize> {
         let first = word / 64;
         for (offset, bits) in self.summary.get(first..)?.iter().enumerate() {
@@ -76,7 +75,8 @@ mod tests {
 
     #[test]
     fn agrees_with_an_ordered_set() {
-        let (mut set, mut plain) = (RankSet::default(), BTreeSet::new());
+        let mut set = RankSet::default();
+        let mut plain = BTreeSet::new();
         let mut seed = 7u64;
         for _ in 0..20_000 {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

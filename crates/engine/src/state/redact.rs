@@ -1,7 +1,7 @@
-//! The durable state as it may leave the house: it plans as before, and nobody is named in it. What
-//! becomes of each name is said in `model`; here is where they stand. What has names in it is taken
-//! apart field by field, so that a new field does not compile until somebody has said what becomes
-//! of it.
+//! Redaction of the durable state for sharing: it plans the same, and contains no names. The
+//! replacement of each name is in `model`; this module applies it. Structs with names are
+//! destructured field by field, so that a new field does not compile until its redaction is
+//! decided.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -10,35 +10,71 @@ use std::sync::Arc;
 use muster_model::{Outcome, Redaction, TaskCheckpoint};
 use serde::{Serialize, Serializer};
 
+use super::advance_reservation::PlacedReservation;
 use super::hold::AdminHold;
-use super::job::{Element, Fate, JobRecord, Phase, Rest, Run, Saved, TaskState};
-use super::snapshot::{Jobs, Snapshot, StoredNode};
-use super::window::Placed;
+use super::job::{
+    AttemptFate, CommonEnd, Element, JobRecord, Phase, Run, SavedProgress, TaskState,
+};
+use super::snapshot::{Snapshot, SnapshotJobs, StoredNode};
 
 impl Snapshot {
-    /// Replaces all names, and returns those that were given in their place. The result plans the
-    /// same.
+    /// Replaces all names. Returns the redacted snapshot, which plans the same, and the replaced
+    /// names.
     #[must_use]
     pub fn redacted(self) -> (Self, Redaction) {
-        let Snapshot { policy, levels, nodes, epoch, windows, jobs, recent, mix, moves, heads } =
-            self.redacting();
+        let Snapshot {
+            policy,
+            levels,
+            nodes,
+            epoch,
+            advance_reservations: windows,
+            jobs,
+            recent,
+            mix,
+            move_budget: moves,
+            heads,
+        } = self.redacting();
         let RedactingJobs { mut jobs, names } = jobs;
         let names = &mut *names.borrow_mut();
         jobs.0.values_mut().for_each(|record| job(record, names));
         let given = names.clone();
-        (Self { policy, levels, nodes, epoch, windows, jobs, recent, mix, moves, heads }, given)
+        (
+            Self {
+                policy,
+                levels,
+                nodes,
+                epoch,
+                advance_reservations: windows,
+                jobs,
+                recent,
+                mix,
+                move_budget: moves,
+                heads,
+            },
+            given,
+        )
     }
 
-    /// Replaces all names, those of jobs only while they are written: no second copy of all jobs is
-    /// made.
+    /// Replaces all names; those in jobs only while they are serialised, so that no second copy of
+    /// all jobs is made.
     #[must_use]
     pub fn redacting(self) -> Snapshot<RedactingJobs> {
-        let Self { mut policy, levels, nodes, epoch, windows, jobs, recent, mix, moves, heads } =
-            self;
-        let windows_named = windows.iter().map(|placed| &placed.window.name);
+        let Self {
+            mut policy,
+            levels,
+            nodes,
+            epoch,
+            advance_reservations: windows,
+            jobs,
+            recent,
+            mix,
+            move_budget: moves,
+            heads,
+        } = self;
+        let windows_named = windows.iter().map(|placed| &placed.reservation.name);
         let mut given = Redaction::of(nodes.iter().map(|node| &node.spec), windows_named);
         let names = &mut given;
-        // Users in the order of their ids: equal states get equal names.
+        // Users are renamed in the order of their ids: equal states get equal names.
         policy.rename_users(|user| names.user(user));
         let nodes = nodes.into_iter().map(|node| {
             let StoredNode { spec, up, drained, foreign, drains } = node;
@@ -53,32 +89,43 @@ impl Snapshot {
         });
         let nodes = nodes.collect();
         let windows = windows.into_iter().map(|placed| {
-            let Placed { window, places } = placed;
-            let window = Arc::new(names.window_spec(&window));
-            Placed {
-                window,
-                places: places.into_iter().map(|place| names.window_place(place)).collect(),
+            let PlacedReservation { reservation: window, places } = placed;
+            let window = Arc::new(names.advance_reservation_spec(&window));
+            PlacedReservation {
+                reservation: window,
+                places: places.into_iter().map(|place| names.reserved_place(place)).collect(),
             }
         });
         let windows = windows.collect();
         let jobs = RedactingJobs { jobs, names: Rc::new(RefCell::new(given)) };
-        Snapshot { policy, levels, nodes, epoch, windows, jobs, recent, mix, moves, heads }
+        Snapshot {
+            policy,
+            levels,
+            nodes,
+            epoch,
+            advance_reservations: windows,
+            jobs,
+            recent,
+            mix,
+            move_budget: moves,
+            heads,
+        }
     }
 }
 
 impl Snapshot<RedactingJobs> {
-    /// Returns the names that are given in place of others. Those of jobs are in it once the
-    /// snapshot is written.
+    /// Returns the replacements of names. Those in jobs are included once the snapshot is
+    /// serialised.
     #[must_use]
     pub fn names(&self) -> Rc<RefCell<Redaction>> {
         Rc::clone(&self.jobs.names)
     }
 }
 
-/// Jobs of a snapshot that lose their names one by one, each while it is written.
+/// Jobs of a snapshot that are redacted one by one while they are serialised.
 #[derive(Debug)]
 pub struct RedactingJobs {
-    jobs: Jobs,
+    jobs: SnapshotJobs,
     names: Rc<RefCell<Redaction>>,
 }
 
@@ -108,7 +155,7 @@ fn job(record: &mut JobRecord, names: &mut Redaction) {
         next: _,
         begun: _,
         active: _,
-        claims: _,
+        pending_allocations: _,
         succeeded: _,
         failed: _,
     } = record;
@@ -116,7 +163,7 @@ fn job(record: &mut JobRecord, names: &mut Redaction) {
     hold(admin_hold, names);
     elements.values_mut().for_each(|one| element(one, names));
     if let Some(rest) = rest {
-        let Rest { outcome, from: _, count: _, at: _ } = &mut **rest;
+        let CommonEnd { outcome, from: _, count: _, at: _ } = &mut **rest;
         redact(outcome, names);
     }
 }
@@ -132,7 +179,7 @@ fn element(element: &mut Element, names: &mut Redaction) {
         restarts: _,
         avoid: _,
         avoid_epoch: _,
-        claim: _,
+        pending_allocation: _,
     } = element;
     match phase {
         Phase::Ended { outcome, at: _ } => redact(outcome, names),
@@ -143,7 +190,7 @@ fn element(element: &mut Element, names: &mut Redaction) {
         redact(outcome, names);
     }
     if let Some(saved) = saved {
-        let Saved { label, at: _, attempt: _ } = &mut **saved;
+        let SavedProgress { label, at: _, attempt: _ } = &mut **saved;
         *label = "".into();
     }
     if let Some(run) = run {
@@ -167,14 +214,16 @@ fn attempt(run: &mut Run, names: &mut Redaction) {
         over: _,
         end: _,
         asked: _,
-        leaving: _,
+        eviction: _,
         key: _,
         watched: _,
     } = run;
     match fate {
-        Some(Fate::Failed(outcome) | Fate::Cancelled(outcome)) => redact(outcome, names),
-        Some(Fate::Refused { reason, rank: _, node: _ }) => *reason = "".into(),
-        Some(Fate::Preempted | Fate::Requeued) | None => {}
+        Some(AttemptFate::Failed(outcome) | AttemptFate::Cancelled(outcome)) => {
+            redact(outcome, names)
+        }
+        Some(AttemptFate::Refused { reason, rank: _, node: _ }) => *reason = "".into(),
+        Some(AttemptFate::Preempted | AttemptFate::Requeued) | None => {}
     }
     for task in tasks {
         let TaskState { checkpoint, stage: _, exit: _, ready: _, signals: _ } = task;

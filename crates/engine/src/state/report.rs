@@ -1,4 +1,4 @@
-//! Reports on tasks: the two-phase start of a gang, and its fall when one task does not go on.
+//! Reports on tasks: the two-phase start of a gang, and its stop when one task fails.
 
 use muster_model::outcome::TaskExit;
 use muster_model::view::TaskStage;
@@ -6,15 +6,15 @@ use muster_model::{Effect, JobId, NodeId, Observation, Outcome, Rank, TaskReport
 
 use super::State;
 use super::attempt::{attempt_id, end_of_run};
-use super::job::{Fate, Phase, Run, RunStage};
-use crate::fact::Fact;
+use super::job::{AttemptFate, Phase, Run, RunStage};
+use crate::fact::AccountingFact;
 
-/// SIGTERM: what a task that nobody asked to stop counts as ended by.
+/// SIGTERM: the signal recorded for a task that was stopped without a request of Muster.
 const TERMINATED: i32 = 15;
 
 impl State {
-    /// A backend saw something. Reports on other attempts than the current one, and repetitions,
-    /// change nothing.
+    /// Applies the report of a backend. Reports on attempts other than the current one, and
+    /// repetitions, change nothing.
     pub(super) fn report(&mut self, now: Time, report: &TaskReport) {
         let id = report.id.element;
         let Some(job) = self.jobs.get_mut(&id.job) else { return };
@@ -23,22 +23,22 @@ impl State {
         if element.phase != Phase::Active || element.attempt != report.id.attempt.0 {
             return;
         }
-        if let Observation::Checkpointed(told) = &report.what {
-            return self.checkpointed(now, id.job, ordinal, report.rank, told);
+        if let Observation::Checkpointed(reported) = &report.observation {
+            return self.checkpointed(now, id.job, ordinal, report.rank, reported);
         }
-        if let Observation::Signalled(signalled) = &report.what {
+        if let Observation::Signalled(signalled) = &report.observation {
             return self.signalled(id.job, ordinal, report.rank, *signalled);
         }
-        if report.what == Observation::Ready {
-            return self.answers(id.job, ordinal, report.rank);
+        if report.observation == Observation::Ready {
+            return self.mark_ready(id.job, ordinal, report.rank);
         }
         let Some(run) = element.run.as_mut() else { return };
-        if observe(run, report.rank, &report.what) {
+        if observe(run, report.rank, &report.observation) {
             self.advance_run(now, id.job, ordinal);
         }
     }
 
-    /// All tasks of an attempt on one node are lost.
+    /// Marks all tasks of an attempt on one node as lost.
     pub(super) fn lose_tasks(
         &mut self,
         now: Time,
@@ -63,51 +63,53 @@ impl State {
         }
     }
 
-    /// Draws the consequences of what was seen of an attempt's tasks.
+    /// Advances an attempt after a change of its tasks.
     pub(super) fn advance_run(&mut self, now: Time, id: JobId, ordinal: u32) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let record = &mut job.record;
-        let (index, duration) = (record.index_of(ordinal), record.duration());
+        let index = record.index_of(ordinal);
+        let duration = record.duration();
         let Some(element) = record.elements.get_mut(&ordinal) else { return };
         let attempt = attempt_id(id, index, element.attempt);
         let Some(run) = element.run.as_mut() else { return };
         let tasks = run.tasks.len() as u32;
-        // 1. All ready: go.
+        // 1. All prepared: order them to run.
         if run.stage == RunStage::Preparing && run.fate.is_none() && run.prepared == tasks {
             run.stage = RunStage::Going;
             self.effects.push(Effect::Go { id: attempt });
         }
-        // 2. All run: the limit counts from here.
+        // 2. All running: the time limit counts from here.
         let mut is_news = false;
         if run.stage == RunStage::Going && run.running == tasks {
             run.stage = RunStage::Running;
             run.started = Some(now);
             run.end = end_of_run(now, duration);
             self.pool.set_end(run.key, run.end.into());
-            self.facts.tell(|| Fact::Running { id: attempt, at: now });
+            self.facts.record(|| AccountingFact::Running { id: attempt, at: now });
             is_news = !element.begun;
             record.begun += u32::from(!element.begun);
             element.begun = true;
             record.started = record.started.or(Some(now));
         }
-        // 3. One fell: stop the others. All over: finish.
-        let (is_over, fate) = (run.over == tasks, run.fate.clone());
+        // 3. One failed: stop the others. All ended: finish.
+        let is_over = run.over == tasks;
+        let fate = run.fate.clone();
         let is_stopping = matches!(run.stage, RunStage::Stopping(_));
         if is_news {
-            self.announce(id);
+            self.mark_changed(id);
         }
-        self.track(id, ordinal);
+        self.update_preemptable(id, ordinal);
         if is_over {
             self.finish(now, id, ordinal);
         } else if let Some(fate) = fate.filter(|_| !is_stopping) {
             self.stop(now, id, ordinal, fate);
         } else {
-            self.watch(id, ordinal);
+            self.update_start_wait(id, ordinal);
         }
     }
 }
 
-/// Enters an observation into an attempt. Answers whether anything changed.
+/// Applies an observation to an attempt. Returns true if anything changed.
 pub(super) fn observe(run: &mut Run, rank: Rank, what: &Observation) -> bool {
     let at = rank.0 as usize;
     let Some(task) = run.tasks.get_mut(at) else { return false };
@@ -118,16 +120,17 @@ pub(super) fn observe(run: &mut Run, rank: Rank, what: &Observation) -> bool {
         Observation::Exited(exit) => (TaskStage::Ended, fate_of(rank, exit)),
         Observation::Refused { reason } => {
             let node = run.placement[at].node;
-            (TaskStage::Ended, Some(Fate::Refused { rank, reason: reason.clone(), node }))
+            (TaskStage::Ended, Some(AttemptFate::Refused { rank, reason: reason.clone(), node }))
         }
-        Observation::Lost { reason } => {
-            (TaskStage::Ended, Some(Fate::Failed(Outcome::Lost { rank, reason: reason.clone() })))
-        }
+        Observation::Lost { reason } => (
+            TaskStage::Ended,
+            Some(AttemptFate::Failed(Outcome::Lost { rank, reason: reason.clone() })),
+        ),
         Observation::Impossible { reason } => (
             TaskStage::Ended,
-            Some(Fate::Failed(Outcome::StartFailed { rank, reason: reason.clone() })),
+            Some(AttemptFate::Failed(Outcome::StartFailed { rank, reason: reason.clone() })),
         ),
-        // Say nothing of its stage.
+        // These say nothing about its stage.
         Observation::Checkpointed(_) | Observation::Signalled(_) | Observation::Ready => {
             return false;
         }
@@ -139,21 +142,22 @@ pub(super) fn observe(run: &mut Run, rank: Rank, what: &Observation) -> bool {
     if let Observation::Exited(exit) = what {
         task.exit = Some(exit.clone());
     }
-    // A later stage implies the earlier ones, unless the task never got there.
+    // A later stage implies the earlier ones, unless the task never reached them.
     let ran = stage == TaskStage::Running || matches!(what, Observation::Exited(_));
     run.prepared += u32::from(old < TaskStage::Prepared && (ran || stage == TaskStage::Prepared));
     run.running += u32::from(old < TaskStage::Running && ran);
     run.over += u32::from(stage == TaskStage::Ended);
-    // The first thing that went wrong is what the attempt is remembered for.
+    // The first failure determines the outcome of the attempt.
     if run.fate.is_none() && !matches!(run.stage, RunStage::Stopping(_)) {
-        // A job that was asked to make room does so, however it ends.
-        run.fate = fate.map(|fate| if run.leaving.is_some() { fate.while_leaving() } else { fate });
+        // An attempt that is being evicted counts as preempted, however it ends.
+        run.fate =
+            fate.map(|fate| if run.eviction.is_some() { fate.while_evicted() } else { fate });
     }
     true
 }
 
-/// What an exit means for the attempt: nothing when it is a success.
-pub(super) fn fate_of(rank: Rank, exit: &TaskExit) -> Option<Fate> {
+/// Returns what an exit means for the attempt; `None` if it is a success.
+pub(super) fn fate_of(rank: Rank, exit: &TaskExit) -> Option<AttemptFate> {
     let outcome = match *exit {
         TaskExit::Code { code: 0 } => return None,
         TaskExit::Code { code } => Outcome::Failed { rank, code },
@@ -163,5 +167,5 @@ pub(super) fn fate_of(rank: Rank, exit: &TaskExit) -> Option<Fate> {
         TaskExit::Idle { after } => Outcome::Idle { after },
         TaskExit::Stopped => Outcome::Signaled { rank, signal: TERMINATED },
     };
-    Some(Fate::Failed(outcome))
+    Some(AttemptFate::Failed(outcome))
 }

@@ -1,25 +1,25 @@
-//! Resources that are quantities: CPUs, memory and named extras. Devices are not here; they have
-//! identity.
+//! Resources that are quantities: CPUs, memory and named extras. Devices are not among them, since
+//! each has an identity.
 
 use muster_model::job::Resources;
 use serde::{Deserialize, Serialize};
 
-/// Interned name of an extra resource; dense, in order of first sight.
+/// Interned name of an extra resource; dense, in order of first use.
 pub(crate) type ExtraId = u16;
 
-/// A vector of quantities.
+/// Vector of resource quantities.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Scalars {
-    /// Thousandths of CPUs.
+    /// CPUs, in thousandths of one.
     pub(crate) cpus: u64,
-    /// Bytes.
+    /// Amount of memory, in bytes.
     pub(crate) memory: u64,
-    /// Extras by id, ascending, without zeros where they are a request.
+    /// Extra resources by id, ascending; a request has no zeros.
     pub(crate) extras: Vec<(ExtraId, u64)>,
 }
 
 impl Scalars {
-    /// What one task asks for; `extra` interns names.
+    /// Returns the request of one task; `extra` interns names.
     pub(crate) fn of_task(task: &Resources, mut extra: impl FnMut(&str) -> ExtraId) -> Self {
         let mut extras: Vec<_> = task
             .extras
@@ -31,12 +31,12 @@ impl Scalars {
         Self { cpus: u64::from(task.cpus.0), memory: task.memory.0, extras }
     }
 
-    /// True when nothing is asked for.
+    /// True when all quantities are zero.
     pub(crate) fn is_zero(&self) -> bool {
         self.cpus == 0 && self.memory == 0 && self.extras.iter().all(|(_, count)| *count == 0)
     }
 
-    /// Adds `times` times another vector.
+    /// Adds another vector `times` times.
     pub(crate) fn add(&mut self, other: &Scalars, times: u64) {
         self.cpus = self.cpus.saturating_add(other.cpus.saturating_mul(times));
         self.memory = self.memory.saturating_add(other.memory.saturating_mul(times));
@@ -49,7 +49,7 @@ impl Scalars {
         }
     }
 
-    /// Takes another vector away, never below zero.
+    /// Subtracts another vector, saturating at zero.
     pub(crate) fn sub(&mut self, other: &Scalars) {
         self.cpus = self.cpus.saturating_sub(other.cpus);
         self.memory = self.memory.saturating_sub(other.memory);
@@ -60,12 +60,12 @@ impl Scalars {
         }
     }
 
-    /// How much of one extra there is.
+    /// Returns the quantity of one extra resource.
     pub(crate) fn extra(&self, id: ExtraId) -> u64 {
         self.extras.binary_search_by_key(&id, |(id, _)| *id).map_or(0, |at| self.extras[at].1)
     }
 
-    /// How many times `need` fits into what is left of `self` after `used`.
+    /// Returns how many times `need` fits into what is left of `self` after `used`.
     pub(crate) fn fits(&self, used: &Scalars, need: &Scalars) -> u64 {
         let times = |limit: u64, used: u64, need: u64| {
             limit.saturating_sub(used).checked_div(need).unwrap_or(u64::MAX)
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn adding_and_taking_away_are_inverse_and_never_go_below_zero() {
+    fn subtraction_inverts_addition_and_saturates_at_zero() {
         let some = Scalars { cpus: 5, memory: 6, extras: vec![(1, 2)] };
         let mut sum = Scalars::default();
         sum.add(&some, 3);

@@ -1,62 +1,65 @@
-//! Services: replicas that answer, restart, and come and go by number. Which of them are the floor
-//! is in the spec; that the others come last is the order's business, not this file's.
+//! Services: replicas are ready, restart, and are scaled up and down. Which replicas are guaranteed
+//! is in the spec; that the opportunistic ones are ordered last is decided by the queue order.
 
 use std::sync::Arc;
 
 use muster_model::view::ServiceView;
-use muster_model::{JobId, Kind, Outcome, Rank, Replicas, Restart, Span, Time, UserName};
+use muster_model::{JobId, Outcome, Rank, Replicas, Restart, Span, Time, UserName, WorkloadKind};
 
 use super::State;
-use super::job::{Element, Fate, JobRecord, Phase, Run, RunStage};
+use super::job::{AttemptFate, Element, JobRecord, Phase, Run, RunStage};
 
 impl State {
-    /// A service has so many replicas from now on. Those beyond the new ceiling end; those that an
-    /// earlier call ended come back before new ones are made.
+    /// Scales a service. Replicas beyond the new maximum end; replicas ended by an earlier
+    /// scale-down are requeued before new ones are created.
     pub(super) fn scaled(&mut self, now: Time, id: JobId, replicas: Replicas, by: &UserName) {
         let active = self.active_ordinals(id);
         for ordinal in &active {
-            self.untrack(id, *ordinal);
+            self.remove_preemptable(id, *ordinal);
         }
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let record = &mut job.record;
-        let Kind::Service(service) = &mut Arc::make_mut(&mut record.spec).kind else { return };
+        let WorkloadKind::Service(service) = &mut Arc::make_mut(&mut record.spec).kind else {
+            return;
+        };
         let old = std::mem::replace(&mut service.replicas, replicas);
-        // 1. New ones.
-        for ordinal in record.total..replicas.ceiling {
+        // 1. Create new replicas.
+        for ordinal in record.total..replicas.max {
             let phase = record.waiting_phase(Time(0));
             let element = Element { phase, ..Element::waiting(false, Time(0)) };
             record.elements.insert(ordinal, Box::new(element));
         }
-        record.total = record.total.max(replicas.ceiling);
+        record.total = record.total.max(replicas.max);
         record.next = record.total;
         for ordinal in active {
-            self.track(id, ordinal);
+            self.update_preemptable(id, ordinal);
         }
-        // 2. Those that were taken away and come back, if only from their end.
-        for ordinal in old.ceiling..replicas.ceiling {
-            self.revive(id, ordinal);
+        // 2. Requeue replicas that were scaled down before, including those that are still
+        //    stopping.
+        for ordinal in old.max..replicas.max {
+            self.requeue_ended(id, ordinal);
             let run = self.element_mut(id, ordinal).and_then(|element| element.run.as_mut());
             if let Some(fate) = run.and_then(|run| run.fate.as_mut())
-                && matches!(fate, Fate::Cancelled(_))
+                && matches!(fate, AttemptFate::Cancelled(_))
             {
-                *fate = Fate::Requeued;
+                *fate = AttemptFate::Requeued;
             }
         }
-        // 3. Those that are too many.
-        for ordinal in replicas.ceiling..old.ceiling {
+        // 3. End replicas that are too many.
+        for ordinal in replicas.max..old.max {
             let outcome = Outcome::Cancelled { by: by.clone() };
             match self.element_mut(id, ordinal).map(|element| &element.phase) {
                 Some(Phase::Waiting { .. }) => self.end_element(now, id, ordinal, outcome),
-                Some(Phase::Active) => self.stop(now, id, ordinal, Fate::Cancelled(outcome)),
+                Some(Phase::Active) => self.stop(now, id, ordinal, AttemptFate::Cancelled(outcome)),
                 Some(Phase::Ended { .. }) | None => {}
             }
         }
         self.sync_job(now, id);
-        self.leave_if_over(now, id);
+        self.remove_if_over(now, id);
     }
 
-    /// A task answers on its port.
-    pub(super) fn answers(&mut self, id: JobId, ordinal: u32, rank: Rank) {
+    /// Marks a task as ready: it answers on its port.
+    pub(super) fn mark_ready(&mut self, id: JobId, ordinal: u32, rank: Rank) {
         let Some(element) = self.element_mut(id, ordinal) else { return };
         let tasks = element.run.as_mut().map(|run| &mut run.tasks);
         if let Some(task) = tasks.and_then(|tasks| tasks.get_mut(rank.0 as usize)) {
@@ -66,37 +69,38 @@ impl State {
 }
 
 impl JobRecord {
-    /// Something waits that its user has asked for; a burst only takes what is left over.
+    /// True when guaranteed work waits; opportunistic replicas only use idle capacity and do not
+    /// count.
     pub(crate) fn has_waiting(&self) -> bool {
         match self.spec.service() {
             None => self.waiting() > 0,
             Some(service) => {
-                let mut floor = self.elements.range(..service.replicas.floor);
+                let mut floor = self.elements.range(..service.replicas.guaranteed);
                 floor.any(|(_, element)| matches!(element.phase, Phase::Waiting { .. }))
             }
         }
     }
 
-    /// All that it promises to be has begun at least once.
+    /// True when all guaranteed elements have begun at least once.
     pub(crate) fn has_begun(&self) -> bool {
         match self.spec.service() {
             None => self.begun == self.total,
             Some(service) => {
-                let mut floor = self.elements.range(..service.replicas.floor.max(1));
+                let mut floor = self.elements.range(..service.replicas.guaranteed.max(1));
                 floor.all(|(_, element)| element.begun)
             }
         }
     }
 
-    /// Counts of replicas.
+    /// Returns the counts of replicas for views.
     pub(crate) fn service_view(&self) -> Option<ServiceView> {
         let service = self.spec.service()?;
         let count = |is: &dyn Fn(&Element) -> bool| {
             self.elements.values().filter(|element| is(element)).count() as u32
         };
         Some(ServiceView {
-            floor: service.replicas.floor,
-            ceiling: service.replicas.ceiling,
+            guaranteed: service.replicas.guaranteed,
+            max: service.replicas.max,
             ready: count(&|element| element.is_ready(service.port.is_some())),
             active: self.active,
             waiting: count(&|element| matches!(element.phase, Phase::Waiting { .. })),
@@ -106,21 +110,18 @@ impl JobRecord {
 }
 
 impl Element {
-    /// Its tasks run, and the first answers where it has a port.
+    /// True when its tasks run and, if the service has a port, the first answers on it.
     fn is_ready(&self, has_port: bool) -> bool {
         let running = |run: &&Run| run.stage == RunStage::Running && self.phase == Phase::Active;
         let run = self.run.as_ref().filter(running);
         run.is_some_and(|run| !has_port || run.tasks.first().is_some_and(|task| task.ready))
     }
 
-    /// Restarts that count for the next wait: what ran long enough begins anew where it always
-    /// restarts.
+    /// Returns the restarts that count towards the next back-off: a run that was long enough resets
+    /// them if the job always restarts.
     pub(super) fn restarts_after(&self, now: Time, restart: Restart) -> u32 {
         let started = self.run.as_ref().and_then(|run| run.started);
         let ran = started.map_or(Span(0), |started| now.since(started));
-        match restart.always && ran >= Restart::HEALTHY_AFTER {
-            true => 0,
-            false => self.restarts,
-        }
+        if restart.always && ran >= Restart::HEALTHY_AFTER { 0 } else { self.restarts }
     }
 }

@@ -1,13 +1,13 @@
-//! What one element needs, reduced to integers, and the interner that gives equal needs one class:
-//! jobs of a class share every verdict about capacity. Time limit, queue and user are not part of a
-//! shape.
+//! Shapes: the needs of one element, reduced to integers, and the interner that gives equal shapes
+//! one class. Jobs of a class share every capacity verdict. Time limit, queue and user are not part
+//! of a shape.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use muster_model::node::GpuModel;
-use muster_model::{JobSpec, NodeName, Topology, WindowName};
+use muster_model::{AdvanceReservationName, JobSpec, NodeName, Topology};
 use muster_policy::ModelId;
 use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
@@ -15,38 +15,38 @@ use smallvec::SmallVec;
 use super::node::Node;
 use super::pool::Pool;
 use super::scalars::{ExtraId, Scalars};
-use crate::plan::ask::{self, Pick};
+use crate::plan::request::{self, ModelChoice};
 
-/// Which nodes a shape admits, by node id; `None` is all of them.
+/// Admitted nodes by node id; `None` for all nodes.
 pub(crate) type Eligible = Option<Arc<[bool]>>;
 
-/// What one element of a job needs.
+/// Needs of one element of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) groups: SmallVec<[GroupNeed; 1]>,
-    /// Groups in the order in which they are placed: what is hardest to place first.
+    /// Indices of groups in the order of placement: hardest to place first.
     pub(crate) order: SmallVec<[u16; 2]>,
-    /// How its nodes must lie to each other.
+    /// Requirement on the topology domains of its nodes.
     pub(crate) topology: Option<Topology>,
-    /// The window in which it runs, and only in it.
-    pub(crate) window: Option<WindowName>,
+    /// Advance reservation in which it runs, and nowhere else.
+    pub(crate) reservation: Option<AdvanceReservationName>,
     labels: BTreeMap<Arc<str>, Arc<str>>,
     exclude: Vec<NodeName>,
 }
 
-/// What one task group needs.
+/// Needs of one task group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GroupNeed {
     pub(crate) name: Arc<str>,
-    /// Tasks of the gang.
+    /// Number of tasks of the gang.
     pub(crate) tasks: u32,
-    /// Exactly this many on each node used.
+    /// Exact number of tasks on each node used.
     pub(crate) per_node: Option<u32>,
     /// Whole devices per task.
     pub(crate) devices: u32,
     /// Thousandths of one device per task.
     pub(crate) share: u16,
-    /// Accepted models in order of preference; `None` is any.
+    /// Accepted models in order of preference; `None` for any.
     pub(crate) models: Option<SmallVec<[ModelId; 2]>>,
     pub(crate) scalars: Scalars,
 }
@@ -57,20 +57,20 @@ impl GroupNeed {
         self.devices > 0 || self.share > 0
     }
 
-    /// Thousandths of GPUs per task.
+    /// Returns the thousandths of GPUs per task.
     pub(crate) fn milli(&self) -> u64 {
         u64::from(self.devices) * 1000 + u64::from(self.share)
     }
 
-    /// True when it takes this model.
+    /// True when it accepts this model.
     pub(crate) fn accepts(&self, model: ModelId) -> bool {
         self.models.as_ref().is_none_or(|models| models.contains(&model))
     }
 }
 
 impl Shape {
-    /// The shape of a spec. Names that `model` does not know are left out of the accepted models;
-    /// an extra that `extra` does not know must map to an id that no node has.
+    /// Returns the shape of a spec. Models unknown to `model` are omitted from the accepted models;
+    /// `extra` must map an unknown extra to an id that no node has.
     pub(crate) fn new(
         spec: &JobSpec,
         mut model: impl FnMut(&GpuModel) -> Option<ModelId>,
@@ -110,89 +110,89 @@ impl Shape {
             groups,
             order,
             topology: spec.constraint.topology.clone(),
-            window: spec.constraint.window.clone(),
+            reservation: spec.constraint.advance_reservation.clone(),
             labels: spec.constraint.labels.clone(),
             exclude: spec.constraint.exclude.clone(),
         }
     }
 
-    /// The same with another number of tasks in a group.
+    /// Returns the shape with another number of tasks in a group.
     pub(crate) fn resized(&self, group: u16, tasks: u32) -> Self {
         let mut shape = self.clone();
         shape.groups[usize::from(group)].tasks = tasks;
         shape
     }
 
-    /// Thousandths of GPUs that the whole gang holds.
+    /// Returns the thousandths of GPUs that the whole gang holds.
     pub(crate) fn milli(&self) -> u64 {
         self.groups.iter().map(|group| u64::from(group.tasks) * group.milli()).sum()
     }
 
     /// True when it may use every node.
     pub(crate) fn is_unconstrained(&self) -> bool {
-        self.labels.is_empty() && self.exclude.is_empty() && self.window.is_none()
+        self.labels.is_empty() && self.exclude.is_empty() && self.reservation.is_none()
     }
 
-    /// Which nodes it admits; `None` is all of them.
+    /// Returns the admitted nodes; `None` for all nodes.
     pub(crate) fn eligible(&self, pool: &Pool) -> Eligible {
-        match self.is_unconstrained() {
-            true => None,
-            false => Some(pool.nodes().iter().map(|node| self.admits(node)).collect()),
+        if self.is_unconstrained() {
+            return None;
         }
+        Some(pool.nodes().iter().map(|node| self.admits(node)).collect())
     }
 
-    /// True when labels, exclusions and the window admit a node.
+    /// True when labels, exclusions and the reservation admit a node.
     pub(crate) fn admits(&self, node: &Node) -> bool {
-        self.is_inside(node)
+        self.has_reservation_on(node)
             && self.labels.iter().all(|(key, value)| node.spec.labels.get(key) == Some(value))
             && !self.exclude.contains(&node.spec.name)
     }
 
-    /// True when its window has something of a node, or it names none.
-    fn is_inside(&self, node: &Node) -> bool {
-        self.window
-            .as_ref()
-            .is_none_or(|window| node.claims.iter().any(|claim| claim.window.name == *window))
+    /// True when its reservation includes the node, or it names no reservation.
+    fn has_reservation_on(&self, node: &Node) -> bool {
+        self.reservation.as_ref().is_none_or(|reservation| {
+            node.reservations.iter().any(|reserved| reserved.reservation.name == *reservation)
+        })
     }
 }
 
-/// Key of a class. Its order means nothing.
+/// Key of a class. It has no order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ClassId(pub(crate) u32);
 
-/// Jobs with equal shapes.
+/// Class of jobs with equal shapes.
 #[derive(Clone, Debug)]
-pub(crate) struct Class {
+pub(crate) struct ShapeClass {
     pub(crate) shape: Arc<Shape>,
     spec: Arc<JobSpec>,
     hash: u64,
     jobs: u32,
-    /// Whether an idle cluster can host it, and the epoch of that verdict.
+    /// Epoch of the verdict, and whether an idle cluster can host the class.
     fits_idle: Option<(u64, bool)>,
-    /// Which nodes its constraint admits, and the epoch of that list.
+    /// Epoch of the list, and the nodes that its constraint admits.
     eligible: Option<(u64, Eligible)>,
-    /// What is tried for it, whether places are weighed then, and the epoch of that list.
-    picks: Option<(u64, bool, Arc<[Pick]>)>,
+    /// Epoch of the list, whether it is for scored placement, and the model choices to try.
+    model_choices: Option<(u64, bool, Arc<[ModelChoice]>)>,
 }
 
 /// All classes in use.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Classes {
-    classes: Vec<Option<Class>>,
+pub(crate) struct ShapeClasses {
+    classes: Vec<Option<ShapeClass>>,
     vacant: Vec<ClassId>,
     by_hash: FxHashMap<u64, SmallVec<[ClassId; 1]>>,
-    /// Classes that lost their last job, the oldest first. They are kept for a while: the next job
-    /// is often like the last one, and what is known of its class costs a look at every node.
-    resting: VecDeque<ClassId>,
-    /// How often one was dropped, whose number may come again.
+    /// Classes without a job, oldest first. They are kept for a while: the next job is often like
+    /// the last one, and computing the caches of a class needs a look at every node.
+    unused: VecDeque<ClassId>,
+    /// Number of classes dropped so far, whose ids may be reused.
     forgotten: u64,
 }
 
-/// So many classes without a job are kept.
-const RESTING: usize = 1024;
+/// Maximum number of classes without a job.
+const MAX_UNUSED: usize = 1024;
 
-impl Classes {
-    pub(crate) fn get(&self, id: ClassId) -> &Class {
+impl ShapeClasses {
+    pub(crate) fn get(&self, id: ClassId) -> &ShapeClass {
         self.classes[id.0 as usize].as_ref().expect("a class lives as long as a job of it")
     }
 
@@ -200,7 +200,7 @@ impl Classes {
         &self.get(id).shape
     }
 
-    /// The class of a spec, if some job has it.
+    /// Returns the class of a spec, if one exists.
     pub(crate) fn find(&self, spec: &JobSpec) -> Option<ClassId> {
         self.find_hashed(spec, hash_of(spec))
     }
@@ -212,21 +212,21 @@ impl Classes {
         })
     }
 
-    /// Counts one more job of its class; `shape` makes the shape of a new one.
+    /// Adds a job to its class; `shape` creates the shape of a new class.
     pub(crate) fn enter(&mut self, spec: &Arc<JobSpec>, shape: impl FnOnce() -> Shape) -> ClassId {
         let hash = hash_of(spec);
         if let Some(id) = self.find_hashed(spec, hash) {
             self.classes[id.0 as usize].as_mut().expect("found above").jobs += 1;
             return id;
         }
-        let class = Class {
+        let class = ShapeClass {
             shape: Arc::new(shape()),
             spec: Arc::clone(spec),
             hash,
             jobs: 1,
             fits_idle: None,
             eligible: None,
-            picks: None,
+            model_choices: None,
         };
         let id = self.vacant.pop().unwrap_or_else(|| {
             self.classes.push(None);
@@ -237,7 +237,7 @@ impl Classes {
         id
     }
 
-    /// One job less.
+    /// Removes a job from its class.
     pub(crate) fn leave(&mut self, id: ClassId) {
         let class =
             self.classes[id.0 as usize].as_mut().expect("a class lives as long as a job of it");
@@ -245,9 +245,9 @@ impl Classes {
         if class.jobs > 0 {
             return;
         }
-        self.resting.push_back(id);
-        if self.resting.len() > RESTING
-            && let Some(oldest) = self.resting.pop_front()
+        self.unused.push_back(id);
+        if self.unused.len() > MAX_UNUSED
+            && let Some(oldest) = self.unused.pop_front()
         {
             self.forget(oldest);
         }
@@ -260,7 +260,7 @@ impl Classes {
         };
         self.vacant.push(id);
         self.forgotten += 1;
-        self.resting.retain(|other| *other != id);
+        self.unused.retain(|other| *other != id);
         if let Some(ids) = self.by_hash.get_mut(&class.hash) {
             ids.retain(|other| *other != id);
             if ids.is_empty() {
@@ -269,12 +269,12 @@ impl Classes {
         }
     }
 
-    /// How often a class was dropped.
+    /// Returns the number of classes dropped so far.
     pub(crate) fn forgotten(&self) -> u64 {
         self.forgotten
     }
 
-    /// Which nodes the class may use; worked out once per epoch.
+    /// Returns the nodes that the class may use; computed once per epoch.
     pub(crate) fn eligible(&mut self, id: ClassId, pool: &Pool) -> Eligible {
         let class =
             self.classes[id.0 as usize].as_mut().expect("a class lives as long as a job of it");
@@ -288,24 +288,29 @@ impl Classes {
         }
     }
 
-    /// What is tried for the class, in order; worked out once per epoch.
-    pub(crate) fn picks(&mut self, id: ClassId, pool: &Pool, weighs: bool) -> Arc<[Pick]> {
+    /// Returns the model choices to try for the class, in order; computed once per epoch.
+    pub(crate) fn model_choices(
+        &mut self,
+        id: ClassId,
+        pool: &Pool,
+        weighs: bool,
+    ) -> Arc<[ModelChoice]> {
         let class =
             self.classes[id.0 as usize].as_mut().expect("a class lives as long as a job of it");
-        match &class.picks {
+        match &class.model_choices {
             Some((epoch, weighed, picks)) if (*epoch, *weighed) == (pool.epoch(), weighs) => {
                 Arc::clone(picks)
             }
             _ => {
-                let picks: Arc<[Pick]> =
-                    ask::picks(pool, &class.shape, weighs).into_iter().collect();
-                class.picks = Some((pool.epoch(), weighs, Arc::clone(&picks)));
+                let picks: Arc<[ModelChoice]> =
+                    request::model_choices(pool, &class.shape, weighs).into_iter().collect();
+                class.model_choices = Some((pool.epoch(), weighs, Arc::clone(&picks)));
                 picks
             }
         }
     }
 
-    /// Whether an idle cluster can host the class, when that is known for this epoch.
+    /// Returns whether an idle cluster can host the class, if that is known for this epoch.
     pub(crate) fn known_fit(&self, id: ClassId, epoch: u64) -> Option<bool> {
         self.get(id).fits_idle.filter(|(at, _)| *at == epoch).map(|(_, fits)| fits)
     }
@@ -324,6 +329,6 @@ fn hash_of(spec: &JobSpec) -> u64 {
     spec.constraint.labels.hash(&mut hasher);
     spec.constraint.exclude.hash(&mut hasher);
     spec.constraint.topology.hash(&mut hasher);
-    spec.constraint.window.hash(&mut hasher);
+    spec.constraint.advance_reservation.hash(&mut hasher);
     hasher.finish()
 }

@@ -1,54 +1,54 @@
-//! The durable part of the state as one value, and the way back: everything derived is rebuilt.
+//! The durable part of the state as one value, and its restoration: everything derived is rebuilt.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_model::{Drain, ElementId, Foreign, JobId, NodeSpec, Time};
-use muster_policy::{Policy, Promise};
+use muster_policy::{BudgetCharge, Policy};
 use serde::{Deserialize, Serialize};
 
 use super::State;
-use super::depend::Recent;
+use super::advance_reservation::PlacedReservation;
+use super::dependencies::RecentJobs;
 use super::drain::Drains;
-use super::heads::Heads;
 use super::job::{Job, JobRecord, Phase};
-use super::mix::Mix;
-use super::moved::Moves;
+use super::move_budget::MoveBudget;
+use super::queue_heads::QueueHeads;
 use super::shape::Shape;
-use super::window::Placed;
+use super::workload_mix::WorkloadMix;
 use crate::refusal::RestoreError;
 
-/// Durable state. It serialises; equal states give equal values. `J` is how its jobs are written.
+/// Durable state, serialisable; equal states give equal values. `J` is the form of its jobs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Snapshot<J = Jobs> {
+pub struct Snapshot<J = SnapshotJobs> {
     pub(super) policy: Policy,
     #[serde(default)]
     pub(super) levels: Vec<Arc<str>>,
-    /// By node id.
+    /// Nodes by node id.
     pub(super) nodes: Vec<StoredNode>,
     pub(super) epoch: u64,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) windows: Vec<Placed>,
+    #[serde(default, rename = "windows", skip_serializing_if = "Vec::is_empty")]
+    pub(super) advance_reservations: Vec<PlacedReservation>,
     pub(super) jobs: J,
-    pub(super) recent: Recent,
-    #[serde(default, skip_serializing_if = "Mix::is_empty")]
-    pub(super) mix: Mix,
-    #[serde(default, skip_serializing_if = "Moves::is_blank")]
-    pub(super) moves: Moves,
-    #[serde(default, skip_serializing_if = "Heads::is_empty")]
-    pub(super) heads: Heads,
+    pub(super) recent: RecentJobs,
+    #[serde(default, skip_serializing_if = "WorkloadMix::is_empty")]
+    pub(super) mix: WorkloadMix,
+    #[serde(default, rename = "moves", skip_serializing_if = "MoveBudget::is_blank")]
+    pub(super) move_budget: MoveBudget,
+    #[serde(default, skip_serializing_if = "QueueHeads::is_empty")]
+    pub(super) heads: QueueHeads,
 }
 
-/// Jobs of a snapshot, as they are.
+/// Jobs of a snapshot, unredacted.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Jobs(pub(super) BTreeMap<JobId, JobRecord>);
+pub struct SnapshotJobs(pub(super) BTreeMap<JobId, JobRecord>);
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct StoredNode {
     pub(super) spec: NodeSpec,
     pub(super) up: bool,
-    /// Of a snapshot that knows of drained nodes only, and of no more than the reason.
+    /// Reason for a drain in snapshots of old versions, which stored only drains of whole nodes.
     #[serde(default, skip_serializing)]
     pub(super) drained: Option<Arc<str>>,
     pub(super) foreign: Foreign,
@@ -70,18 +70,20 @@ impl State {
             levels: self.pool.domains.levels().to_vec(),
             nodes: self.pool.nodes().iter().map(node).collect(),
             epoch: self.pool.epoch(),
-            windows: self.windows.iter().cloned().collect(),
-            jobs: Jobs(self.jobs.iter().map(|(id, job)| (*id, job.record.clone())).collect()),
+            advance_reservations: self.advance_reservations.iter().cloned().collect(),
+            jobs: SnapshotJobs(
+                self.jobs.iter().map(|(id, job)| (*id, job.record.clone())).collect(),
+            ),
             recent: self.recent.clone(),
             mix: self.mix.clone(),
-            moves: self.moves,
+            move_budget: self.move_budget,
             heads: self.heads.clone(),
         }
     }
 
     pub(crate) fn restore(snapshot: Snapshot) -> Result<Self, RestoreError> {
-        let mut state = State::around(snapshot.policy);
-        // 1. Nodes, in order of their ids, and what windows set aside of them.
+        let mut state = State::with_policy(snapshot.policy);
+        // 1. Nodes, in order of their ids, and the places of reservations.
         state.pool.set_levels(&snapshot.levels);
         for stored in snapshot.nodes {
             let name = stored.spec.name.clone();
@@ -95,14 +97,16 @@ impl State {
             state.pool.set_drains(Time(0), node, drains);
             state.pool.set_up(node, stored.up);
         }
-        for placed in snapshot.windows {
-            state.put_window(Time(0), placed);
+        for placed in snapshot.advance_reservations {
+            state.put_reservation(Time(0), placed);
         }
         state.pool.set_epoch(snapshot.epoch);
         state.publish_capacity(Time(0));
-        (state.recent, state.mix, state.moves) = (snapshot.recent, snapshot.mix, snapshot.moves);
-        // 2. Jobs, with what they hold. Entries sleep until the first pass wakes those that are
-        //    due.
+        state.recent = snapshot.recent;
+        state.mix = snapshot.mix;
+        state.move_budget = snapshot.move_budget;
+        // 2. Jobs with their holdings. Queue entries sleep until the first pass wakes those that
+        //    are due.
         for (id, record) in snapshot.jobs.0 {
             state.restore_job(id, record)?;
         }
@@ -113,7 +117,8 @@ impl State {
     fn restore_job(&mut self, id: JobId, mut record: JobRecord) -> Result<(), RestoreError> {
         let spec = Arc::clone(&record.spec);
         let user = self.policy.intern_user(&spec.user);
-        let (policy, pool) = (&mut self.policy, &mut self.pool);
+        let policy = &mut self.policy;
+        let pool = &mut self.pool;
         let class = self.classes.enter(&spec, || {
             Shape::new(
                 &spec,
@@ -135,24 +140,25 @@ impl State {
             let shape = Arc::clone(self.classes.shape(class));
             let element_id = ElementId { job: id, index };
             run.key = self.pool.hold(element_id, run.end.into(), shape, Arc::clone(&run.placement));
-            if run.leaving.is_none() {
+            if run.eviction.is_none() {
                 self.policy.restore_hold(record.leaf, user, &run.gpus);
-                let promise = Promise { from: run.held_from, length };
-                self.policy.restore_promise(record.leaf, user, run.milli(), promise);
+                let charge = BudgetCharge { from: run.held_from, length };
+                self.policy.restore_charge(record.leaf, user, run.milli(), charge);
             }
         }
         let elements = record.elements.values();
-        let promised = elements.filter(|one| one.claim.is_some() && one.phase != Phase::Active);
-        record.claims = promised.count() as u32;
+        let pending =
+            elements.filter(|one| one.pending_allocation.is_some() && one.phase != Phase::Active);
+        record.pending_allocations = pending.count() as u32;
         let known: Vec<u32> = record.elements.keys().copied().collect();
         self.jobs.insert(id, Box::new(Job { record, user, class, waits_in: None }));
         for ordinal in known {
-            self.watch(id, ordinal);
-            self.track(id, ordinal);
-            self.restore_saving(id, ordinal);
-            self.restore_claim(id, ordinal);
+            self.update_start_wait(id, ordinal);
+            self.update_preemptable(id, ordinal);
+            self.restore_eviction_deadline(id, ordinal);
+            self.restore_pending_allocation(id, ordinal);
         }
-        self.await_dependencies(id);
+        self.register_dependencies(id);
         self.sync_job(Time(0), id);
         Ok(())
     }

@@ -1,10 +1,8 @@
-//! The domains of the network: which nodes each holds, and for each the same indexes that the whole
-//! cluster has, kept up to date node by node. Looking for a place within a domain is then looking
-//! for a place in a small cluster.
+//! Topology domains: the nodes of each, and for each the same indexes as for the whole cluster,
+//! kept up to date node by node. A search within a domain is then a search in a small cluster.
 //!
-//! A domain is known by the names of all levels down to its own, so that equal names under
-//! different parents are different domains. A node that does not name every level is in none. It
-//! chooses nothing.
+//! A domain is identified by the names of all levels down to its own, so equal names under
+//! different parents are different domains. A node that does not name every level is in no domain.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,14 +12,14 @@ use smallvec::SmallVec;
 
 use super::index::Index;
 
-/// Key of a domain. It carries no order.
+/// Key of a domain. It has no order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct DomainId(u32);
 
-/// A level by its place from the widest; that of the nodes is the number of levels.
-pub(crate) type Level = usize;
+/// Index of a level, from the widest; that of the nodes equals the number of levels.
+pub(crate) type LevelIndex = usize;
 
-/// Where places are looked for.
+/// Part of the cluster in which places are searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     Cluster,
@@ -29,61 +27,60 @@ pub(crate) enum Scope {
     Node(NodeId),
 }
 
-/// One domain.
+/// Topology domain at one level.
 #[derive(Clone, Debug)]
-pub(crate) struct Domain {
+pub(crate) struct TopologyDomain {
     pub(crate) name: Arc<str>,
-    /// The wider domain that it lies in.
+    /// Wider domain that contains it.
     pub(crate) parent: Option<DomainId>,
     /// Domains of the next narrower level, by name.
     pub(crate) children: Vec<DomainId>,
-    /// Its nodes, by name: a node's rank within the domain is its place here.
+    /// Nodes by name: the rank of a node within the domain is its position here.
     pub(crate) nodes: Vec<NodeId>,
     pub(crate) index: Index,
 }
 
 /// All levels and domains.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Domains {
+pub(crate) struct TopologyDomains {
     levels: Vec<Arc<str>>,
-    domains: Vec<Domain>,
-    /// By names from the widest level down; those of one level are in order.
-    by_path: BTreeMap<(Level, Vec<Arc<str>>), DomainId>,
+    domains: Vec<TopologyDomain>,
+    /// Domains by level and path of names; those of one level are ordered by path.
+    by_path: BTreeMap<(LevelIndex, Vec<Arc<str>>), DomainId>,
 }
 
-impl Domains {
+impl TopologyDomains {
     pub(crate) fn new(levels: &[Arc<str>]) -> Self {
         Self { levels: levels.to_vec(), ..Self::default() }
     }
 
-    /// Names of the levels, widest first, without the node.
+    /// Returns the names of the levels, widest first, without the node level.
     pub(crate) fn levels(&self) -> &[Arc<str>] {
         &self.levels
     }
 
-    /// A level by name.
-    pub(crate) fn level(&self, name: &str) -> Option<Level> {
+    /// Returns a level by name.
+    pub(crate) fn level(&self, name: &str) -> Option<LevelIndex> {
         match name {
             Wish::NODE => Some(self.levels.len()),
             _ => self.levels.iter().position(|level| **level == *name),
         }
     }
 
-    pub(crate) fn get(&self, id: DomainId) -> &Domain {
+    pub(crate) fn get(&self, id: DomainId) -> &TopologyDomain {
         &self.domains[id.0 as usize]
     }
 
-    pub(crate) fn get_mut(&mut self, id: DomainId) -> &mut Domain {
+    pub(crate) fn get_mut(&mut self, id: DomainId) -> &mut TopologyDomain {
         &mut self.domains[id.0 as usize]
     }
 
-    /// The domains of a level, by name from the widest level down. Some may have lost all their
-    /// nodes.
-    pub(crate) fn of_level(&self, level: Level) -> impl Iterator<Item = DomainId> {
+    /// Returns the domains of a level, by path. Some may have lost all their nodes.
+    pub(crate) fn of_level(&self, level: LevelIndex) -> impl Iterator<Item = DomainId> {
         self.by_path.range((level, Vec::new())..(level + 1, Vec::new())).map(|(_, id)| *id)
     }
 
-    /// The domains that a node with these names is in, widest first; new ones are made.
+    /// Returns the domains of a node with these names, widest first, and creates new ones.
     pub(crate) fn enter(&mut self, names: &[Arc<str>]) -> SmallVec<[DomainId; 2]> {
         let mut found = SmallVec::new();
         if self.levels.is_empty() || names.len() < self.levels.len() {
@@ -95,12 +92,11 @@ impl Domains {
             let next = DomainId(self.domains.len() as u32);
             let id = *self.by_path.entry((level, path)).or_insert(next);
             if id == next {
-                let (name, children, nodes) = (Arc::clone(name), Vec::new(), Vec::new());
-                self.domains.push(Domain {
-                    name,
+                self.domains.push(TopologyDomain {
+                    name: Arc::clone(name),
                     parent,
-                    children,
-                    nodes,
+                    children: Vec::new(),
+                    nodes: Vec::new(),
                     index: Index::default(),
                 });
                 if let Some(parent) = parent {

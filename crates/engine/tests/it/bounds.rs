@@ -1,27 +1,27 @@
-//! Jobs that `spec` would never let pass: refused in words, with everything that reads a spec still
-//! standing.
+//! Jobs that `spec` would never accept: refused with a message, and everything that reads a spec
+//! tolerates them.
 
 use std::sync::Arc;
 
-use muster_engine::Refusal;
+use muster_engine::EventRefusal;
 use muster_model::job::TaskGroup;
 use muster_model::{Array, CpuMilli, Event, GpuMilli, JobId, JobSpec, Span};
 
-use crate::world::{World, job, node};
+use crate::cluster::{TestCluster, job, node};
 
-/// Judges a job of two tasks with a GPU each, changed by `edit`; `""` is accepted.
+/// Validates a job of two tasks with a GPU each, changed by `edit`; `""` means accepted.
 #[track_caller]
 fn check(edit: impl FnOnce(&mut JobSpec), expected: &str) {
-    let mut world = World::new(&[node("a", 8)]);
+    let mut cluster = TestCluster::new(&[node("a", 8)]);
     let spec = Arc::new(job("odd").tasks(2).gpus(1).with(edit).spec);
-    // Explaining must stand it, too.
-    let _explanation = world.engine.explain_submission(world.now, &spec);
+    // Explaining must tolerate it, too.
+    let _explanation = cluster.engine.explain_submission(cluster.now, &spec);
     let event = Event::Submitted { job: JobId(1), spec };
-    let refusal = world.engine.judge(&event).err();
-    assert_eq!(refusal.as_ref().map(Refusal::to_string).unwrap_or_default(), expected);
-    assert_eq!(matches!(refusal, Some(Refusal::Malformed(_))), !expected.is_empty());
+    let refusal = cluster.engine.validate(&event).err();
+    assert_eq!(refusal.as_ref().map(EventRefusal::to_string).unwrap_or_default(), expected);
+    assert_eq!(matches!(refusal, Some(EventRefusal::Malformed(_))), !expected.is_empty());
     if expected.is_empty() {
-        world.step(vec![event]);
+        cluster.step(vec![event]);
     }
 }
 
@@ -34,20 +34,20 @@ fn array(first: u32, last: u32, step: u32, cap: Option<u32>) -> impl FnOnce(&mut
 }
 
 #[test]
-fn groups_are_within_what_the_engine_counts_with() {
+fn groups_beyond_the_engines_limits_are_refused() {
     check(|_| (), "");
     check(
         |spec| group(spec).tasks_per_node = Some(0),
-        "group worker has 2 tasks, which are no whole number of nodes with 0 each",
+        "group worker has 2 tasks, which is not a multiple of 0 tasks per node",
     );
     check(
         |spec| group(spec).tasks_per_node = Some(3),
-        "group worker has 2 tasks, which are no whole number of nodes with 3 each",
+        "group worker has 2 tasks, which is not a multiple of 3 tasks per node",
     );
     check(|spec| group(spec).tasks_per_node = Some(2), "");
     check(
         |spec| group(spec).max_tasks = 1,
-        "group worker starts with 2 tasks and may have at most 1",
+        "group worker needs at least 2 tasks but allows at most 1",
     );
     check(
         |spec| (group(spec).task.gpu.devices, group(spec).task.gpu.share) = (0, GpuMilli(1000)),
@@ -63,7 +63,7 @@ fn groups_are_within_what_the_engine_counts_with() {
     );
     check(
         |spec| group(spec).task.gpu.share = GpuMilli(500),
-        "group worker asks for 1 whole GPUs and 0.5 of another; a task has one or the other",
+        "group worker asks for 1 whole GPUs and 0.5 of another; request one or the other",
     );
     check(
         |spec| group(spec).task.gpu.devices = u32::MAX,
@@ -96,8 +96,8 @@ fn sums_do_not_overflow() {
         |spec| spec.groups = vec![spec.groups[0].clone(); 1025],
         "the job has 1025 groups; at most 1024 are supported",
     );
-    // The largest quantities of a group that is otherwise sound are merely too much for any node.
-    let mut world = World::new(&[node("a", 8)]);
+    // The largest quantities of an otherwise valid group only exceed every node.
+    let mut cluster = TestCluster::new(&[node("a", 8)]);
     for ask in [
         job("cpus").tasks(1 << 20).with(|spec| group(spec).task.cpus = CpuMilli(u32::MAX)),
         job("memory").tasks(1 << 20).memory(u64::MAX),
@@ -107,17 +107,23 @@ fn sums_do_not_overflow() {
         job("gpus").tasks(1 << 20).gpus(1 << 20),
         job("blocks").tasks(1 << 20).gpus(1 << 20).per_node(1 << 20),
     ] {
-        assert!(matches!(world.try_submit(ask), Err(Refusal::Never(_))));
+        assert!(matches!(cluster.try_submit(ask), Err(EventRefusal::NeverStarts(_))));
     }
     // Durations saturate.
     check(|spec| (spec.time_limit, spec.grace) = (Some(Span(u64::MAX)), Span(u64::MAX)), "");
 }
 
 #[test]
-fn arrays_have_indices_and_a_cap_that_lets_them_run() {
-    check(array(0, 9, 0, None), "the array goes from 0 to 9 in steps of 0");
-    check(array(5, 4, 1, None), "the array goes from 5 to 4 in steps of 1");
-    check(array(0, 9, 1, Some(0)), "the array lets none of its elements run at once");
+fn arrays_without_indices_or_with_a_limit_of_zero_are_refused() {
+    check(
+        array(0, 9, 0, None),
+        "the array range 0 to 9 with step 0 is empty or overlaps an earlier one",
+    );
+    check(
+        array(5, 4, 1, None),
+        "the array range 5 to 4 with step 1 is empty or overlaps an earlier one",
+    );
+    check(array(0, 9, 1, Some(0)), "the array limits running elements to 0; the minimum is 1");
     check(
         array(0, u32::MAX, 1, None),
         "the array has 4294967296 elements; at most 2147483648 are supported",
@@ -127,9 +133,9 @@ fn arrays_have_indices_and_a_cap_that_lets_them_run() {
 }
 
 #[test]
-fn no_groups_and_groups_without_tasks_are_no_job() {
-    let mut world = World::new(&[node("a", 8)]);
+fn jobs_without_groups_or_tasks_are_refused() {
+    let mut cluster = TestCluster::new(&[node("a", 8)]);
     for ask in [job("none").with(|spec| spec.groups.clear()), job("empty").tasks(0)] {
-        assert_eq!(world.try_submit(ask), Err(Refusal::NoTasks));
+        assert_eq!(cluster.try_submit(ask), Err(EventRefusal::NoTasks));
     }
 }

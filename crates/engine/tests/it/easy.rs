@@ -1,5 +1,5 @@
-//! Backfill against naive oracles, written independently: EASY and conservative on one flat
-//! machine, in order of arrival. Every start must be at the same instant.
+//! Backfill compared with independent simple implementations: EASY and conservative on one flat
+//! machine, in order of arrival. All starts must be at the same instants.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use muster_model::queue::Backfill;
 use muster_model::{ElementId, Event, JobId, Observation, QueueTree, Span, TaskExit, Time};
 use proptest::prelude::*;
 
-use crate::random::Dice;
-use crate::world::{job, node_of, says};
+use crate::cluster::{job, node_of, task_event};
+use crate::random::TestRng;
 
-/// A rigid job: so wide, asking for `limit`, really running for `runtime`.
+/// Rigid job with a width, a time limit and an actual run time.
 #[derive(Clone, Copy, Debug)]
 struct Rigid {
     arrives: u64,
@@ -20,30 +20,29 @@ struct Rigid {
     runtime: u64,
 }
 
-/// Random workload in milliseconds, whole seconds, with frequent ties.
-fn workload(dice: &mut Dice, jobs: usize, width: u32) -> Vec<Rigid> {
+/// Returns a random workload in milliseconds, in whole seconds, with frequent ties.
+fn workload(rng: &mut TestRng, jobs: usize, width: u32) -> Vec<Rigid> {
     let mut arrives = 1_000;
     (0..jobs)
         .map(|_| {
-            arrives += 1_000 * [0, 0, 1, 2, 5, 20][dice.roll(6) as usize];
-            let limit = 1_000 * (1 + dice.roll(60));
-            let early =
-                if dice.chance(30) { limit } else { 1_000 * (1 + dice.roll(limit / 1_000)) };
-            let wide = if dice.chance(20) { width } else { width / 3 };
-            Rigid { arrives, width: 1 + dice.roll(u64::from(wide)) as u32, limit, runtime: early }
+            arrives += 1_000 * [0, 0, 1, 2, 5, 20][rng.below(6) as usize];
+            let limit = 1_000 * (1 + rng.below(60));
+            let early = if rng.chance(30) { limit } else { 1_000 * (1 + rng.below(limit / 1_000)) };
+            let wide = if rng.chance(20) { width } else { width / 3 };
+            Rigid { arrives, width: 1 + rng.below(u64::from(wide)) as u32, limit, runtime: early }
         })
         .collect()
 }
 
-/// What a waiting job asks the oracle.
+/// Scheduling discipline of the reference.
 trait Discipline {
-    /// Which of the waiting jobs (oldest first) start now.
+    /// Returns the waiting jobs (oldest first) that start now.
     fn starts(&self, now: u64, free: u32, running: &[(u64, u32)], waiting: &[Rigid]) -> Vec<usize>;
 }
 
-/// EASY: start in order; the first that does not fit gets the earliest instant at which enough will
-/// have ended (its shadow time); later ones start if they end by then, or fit into what is left
-/// over at it.
+/// EASY: starts in order; the first job that does not fit gets the earliest instant at which enough
+/// will have ended (its shadow time); later ones start if they end by then, or fit into what is
+/// left over at that time.
 struct Easy;
 
 impl Discipline for Easy {
@@ -69,7 +68,8 @@ impl Discipline for Easy {
         }
         let Some(head) = head else { return started };
         running.sort_unstable();
-        let (mut at_shadow, mut shadow) = (free, now);
+        let mut at_shadow = free;
+        let mut shadow = now;
         for (end, width) in &running {
             if at_shadow >= head.width && *end > shadow {
                 break;
@@ -95,7 +95,7 @@ struct Conservative;
 
 impl Discipline for Conservative {
     fn starts(&self, now: u64, free: u32, running: &[(u64, u32)], waiting: &[Rigid]) -> Vec<usize> {
-        // Steps of free width, each from its instant on.
+        // Free width from each instant on.
         let mut steps: BTreeMap<u64, i64> = BTreeMap::from([(now, i64::from(free))]);
         let mut sum = i64::from(free);
         let mut ends = running.to_vec();
@@ -130,10 +130,11 @@ impl Discipline for Conservative {
     }
 }
 
-/// When each job starts under a discipline.
+/// Returns the start of each job under a discipline.
 fn oracle(jobs: &[Rigid], width: u32, discipline: &dyn Discipline) -> Vec<u64> {
     let mut starts = vec![0; jobs.len()];
-    let (mut waiting, mut running): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
+    let mut waiting: Vec<usize> = Vec::new();
+    let mut running: Vec<usize> = Vec::new();
     let mut next = 0;
     loop {
         let ends = running.iter().map(|at| starts[*at] + jobs[*at].runtime);
@@ -157,7 +158,7 @@ fn oracle(jobs: &[Rigid], width: u32, discipline: &dyn Discipline) -> Vec<u64> {
     }
 }
 
-/// What a job's width is made of.
+/// Resource that makes up a job's width.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Machine {
     /// CPUs of one node, one task per job.
@@ -168,7 +169,7 @@ enum Machine {
     Tasks,
 }
 
-/// When each job starts under the engine.
+/// Returns the start of each job in the engine.
 fn engine(jobs: &[Rigid], width: u32, backfill: Backfill, machine: Machine) -> Vec<u64> {
     let mut tree = QueueTree::single();
     tree.backfill = backfill;
@@ -196,14 +197,14 @@ fn engine(jobs: &[Rigid], width: u32, backfill: Backfill, machine: Machine) -> V
                 job: JobId(next as u64 + 1),
                 spec: spec(jobs[next], machine).into(),
             };
-            engine.judge(&event).unwrap();
+            engine.validate(&event).unwrap();
             engine.apply(Time(now), &event);
             next += 1;
         }
         let plan = engine.plan(Time(now));
         engine.check(Time(now), &plan).unwrap();
         engine.commit(Time(now), &plan);
-        // 2. What starts runs at once.
+        // 2. Started jobs run at once.
         for (id, ..) in plan.starts() {
             let at = id.element.job.0 as usize - 1;
             starts[at] = now;
@@ -227,14 +228,14 @@ fn report(engine: &mut Engine, now: u64, at: usize, what: Observation) {
     let element = ElementId::single(JobId(at as u64 + 1));
     let Some((id, placement)) = engine.placement(element) else { return };
     for rank in 0..placement.len() as u32 {
-        engine.apply(Time(now), &says(id, rank, what.clone()));
+        engine.apply(Time(now), &task_event(id, rank, what.clone()));
     }
 }
 
 fn compare(seed: u64, backfill: Backfill, discipline: &dyn Discipline, machine: Machine) {
-    let mut dice = Dice::new(seed);
-    let width = 4 + dice.roll(28) as u32;
-    let jobs = workload(&mut dice, 60, width);
+    let mut rng = TestRng::new(seed);
+    let width = 4 + rng.below(28) as u32;
+    let jobs = workload(&mut rng, 60, width);
     let expected = oracle(&jobs, width, discipline);
     assert_eq!(engine(&jobs, width, backfill, machine), expected, "width {width}, {jobs:?}");
 }
@@ -255,7 +256,7 @@ proptest! {
     }
 }
 
-/// First come, first served: nobody passes.
+/// First come, first served, without backfill.
 struct Strict;
 
 impl Discipline for Strict {
@@ -270,7 +271,7 @@ impl Discipline for Strict {
 }
 
 #[test]
-fn without_backfill_nobody_passes() {
+fn without_backfill_no_job_passes() {
     for seed in 0..50 {
         compare(seed, Backfill::None, &Strict, Machine::Gpus);
     }
@@ -278,19 +279,20 @@ fn without_backfill_nobody_passes() {
 
 #[test]
 fn the_oracles_differ_from_each_other() {
-    // Otherwise the comparisons above could not tell the disciplines apart.
-    let mut dice = Dice::new(11);
-    let jobs = workload(&mut dice, 200, 16);
-    let (strict, easy) = (oracle(&jobs, 16, &Strict), oracle(&jobs, 16, &Easy));
+    // Otherwise the comparisons above could not distinguish the disciplines.
+    let mut rng = TestRng::new(11);
+    let jobs = workload(&mut rng, 200, 16);
+    let strict = oracle(&jobs, 16, &Strict);
+    let easy = oracle(&jobs, 16, &Easy);
     let conservative = oracle(&jobs, 16, &Conservative);
     assert_ne!(strict, easy);
     assert_ne!(easy, conservative);
 }
 
 #[test]
-fn a_long_queue_hides_nobody_who_is_gone_in_time() {
-    // Behind the first that waits, far more than are looked at one by one last too long for what is
-    // left; then come some who are as wide and short enough.
+fn short_jobs_far_behind_in_a_long_queue_are_backfilled() {
+    // Behind the first waiting job, far more jobs than are examined one by one are too long for the
+    // free capacity; then follow some that are as wide and short enough.
     let rigid = |arrives, width, limit| Rigid { arrives, width, limit, runtime: limit };
     let mut jobs = vec![rigid(1_000, 9, 100_000), rigid(2_000, 10, 100_000)];
     jobs.extend((0..100).map(|_| rigid(3_000, 1, 1_000_000)));

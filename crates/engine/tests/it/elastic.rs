@@ -1,16 +1,15 @@
-//! Gangs that grow and shrink: into what nobody else wants, and out of the way before anybody is
-//! made to go.
+//! Elastic gangs: they grow into idle capacity, and shrink before other jobs are preempted.
 
-use muster_engine::{Fact, Violation};
-use muster_model::view::State;
+use muster_engine::{AccountingFact, Violation};
+use muster_model::view::JobState;
 use muster_model::{
     Checkpoint, CheckpointBy, Decision, Event, EvictionCause, Preemption, QueueSpec, QueueTree,
 };
 
-use crate::world::{Ask, World, job, node, span};
+use crate::cluster::{JobBuilder, TestCluster, job, node, span};
 
-/// Tasks of one GPU each, so many at least and at most; it takes checkpoints.
-fn gang(name: &str, min: u32, max: u32) -> Ask {
+/// Returns a gang of tasks with one GPU each and a range of sizes; it supports checkpoints.
+fn gang(name: &str, min: u32, max: u32) -> JobBuilder {
     let terms = Checkpoint {
         signal: 10,
         lead: span("1m"),
@@ -24,110 +23,112 @@ fn gang(name: &str, min: u32, max: u32) -> Ask {
     })
 }
 
-fn size(world: &World, name: &str) -> usize {
-    world.places(name).len()
+fn size(cluster: &TestCluster, name: &str) -> usize {
+    cluster.places(name).len()
 }
 
-/// Time passes as far as it takes for everybody who was asked for a checkpoint to be stopped.
-fn settle(world: &mut World) {
-    world.now = world.now + span("1m");
-    let due = world.engine.overdue(world.now);
-    world.step(due);
+/// Advances time until every job that was asked for a checkpoint has been stopped.
+fn end_evictions(cluster: &mut TestCluster) {
+    cluster.now = cluster.now + span("1m");
+    let due = cluster.engine.due_events(cluster.now);
+    cluster.step(due);
 }
 
-/// Who was made to go so far, by job name.
-fn went(world: &World) -> Vec<(String, EvictionCause)> {
-    let told = world.facts.iter().filter_map(|fact| match fact {
-        Fact::Evicted { id, cause, .. } => Some((id.element.job, *cause)),
+/// Returns the evictions so far, by job name.
+fn evicted_jobs(cluster: &TestCluster) -> Vec<(String, EvictionCause)> {
+    let evictions = cluster.facts.iter().filter_map(|fact| match fact {
+        AccountingFact::Evicted { id, cause, .. } => Some((id.element.job, *cause)),
         _ => None,
     });
-    told.map(|(job, cause)| (world.engine.job_spec(job).unwrap().name.to_string(), cause)).collect()
+    evictions
+        .map(|(job, cause)| (cluster.engine.job_spec(job).unwrap().name.to_string(), cause))
+        .collect()
 }
 
 #[test]
-fn it_starts_with_what_fits_and_never_with_less_than_its_fewest() {
+fn it_starts_with_what_fits_and_never_below_its_minimum() {
     for (used, expected) in [(0, 6), (1, 6), (3, 5), (6, 2)] {
-        let mut world = World::new(&[node("n1", 8)]);
-        world.submit(job("other").gpus(used));
-        world.submit(gang("elastic", 2, 6));
-        assert_eq!(size(&world, "elastic"), expected, "beside {used}");
+        let mut cluster = TestCluster::new(&[node("n1", 8)]);
+        cluster.submit(job("other").gpus(used));
+        cluster.submit(gang("elastic", 2, 6));
+        assert_eq!(size(&cluster, "elastic"), expected, "beside {used}");
     }
-    let mut world = World::new(&[node("n1", 8)]);
-    world.submit(job("other").gpus(7));
-    world.submit(gang("elastic", 2, 6));
-    world.expect("elastic", State::Pending);
+    let mut cluster = TestCluster::new(&[node("n1", 8)]);
+    cluster.submit(job("other").gpus(7));
+    cluster.submit(gang("elastic", 2, 6));
+    cluster.expect("elastic", JobState::Pending);
 }
 
 #[test]
-fn everybody_who_can_start_does_before_a_gang_is_larger_than_its_fewest() {
-    let mut world = World::new(&[node("n1", 8)]);
-    world.submit(job("wall").gpus(8));
+fn all_other_jobs_start_before_a_gang_exceeds_its_minimum() {
+    let mut cluster = TestCluster::new(&[node("n1", 8)]);
+    cluster.submit(job("wall").gpus(8));
     for ask in
         [gang("elastic", 2, 8), job("single").gpus(1), job("pair").gpus(2), job("much").gpus(5)]
     {
-        world.submit(ask);
+        cluster.submit(ask);
     }
-    world.exit("wall", 0);
-    ["single", "pair"].iter().for_each(|name| world.expect(name, State::Running));
-    world.expect("much", State::Pending);
-    assert_eq!(size(&world, "elastic"), 5);
+    cluster.exit("wall", 0);
+    ["single", "pair"].iter().for_each(|name| cluster.expect(name, JobState::Running));
+    cluster.expect("much", JobState::Pending);
+    assert_eq!(size(&cluster, "elastic"), 5);
 }
 
 #[test]
-fn it_grows_into_what_came_free_once_it_has_run_for_a_while() {
-    let mut world = World::new(&[node("n1", 8)]);
-    world.submit(job("other").gpus(4));
-    world.submit(gang("elastic", 2, 8));
-    assert_eq!(size(&world, "elastic"), 4);
-    world.advance("5m");
-    world.exit("other", 0);
-    assert_eq!(went(&world), [], "a restart costs: not after so short a time");
-    let ripe = world.engine.next_wake().unwrap();
-    assert_eq!(ripe, world.now + span("5m"));
-    world.now = ripe;
-    world.step(Vec::new());
-    assert_eq!(went(&world), [("elastic".to_owned(), EvictionCause::Grown)]);
-    settle(&mut world);
-    world.expect("elastic", State::Running);
-    assert_eq!(size(&world, "elastic"), 8);
-    // It has all that it may have: nothing more is to be decided, however long it takes.
-    world.advance("1h");
-    assert_eq!(went(&world).len(), 1);
+fn it_grows_into_freed_capacity_after_a_minimum_run_time() {
+    let mut cluster = TestCluster::new(&[node("n1", 8)]);
+    cluster.submit(job("other").gpus(4));
+    cluster.submit(gang("elastic", 2, 8));
+    assert_eq!(size(&cluster, "elastic"), 4);
+    cluster.advance("5m");
+    cluster.exit("other", 0);
+    assert_eq!(evicted_jobs(&cluster), [], "a restart costs: not after so short a time");
+    let ripe = cluster.engine.next_wake().unwrap();
+    assert_eq!(ripe, cluster.now + span("5m"));
+    cluster.now = ripe;
+    cluster.step(Vec::new());
+    assert_eq!(evicted_jobs(&cluster), [("elastic".to_owned(), EvictionCause::Grown)]);
+    end_evictions(&mut cluster);
+    cluster.expect("elastic", JobState::Running);
+    assert_eq!(size(&cluster, "elastic"), 8);
+    // It has its maximum size: nothing more happens.
+    cluster.advance("1h");
+    assert_eq!(evicted_jobs(&cluster).len(), 1);
 }
 
 #[test]
-fn it_does_not_grow_while_that_would_lose_what_it_has_done_or_it_said_so() {
+fn it_does_not_grow_without_checkpoints_or_if_disabled() {
     for edit in [(|spec| spec.checkpoint = None) as fn(&mut muster_model::JobSpec), |spec| {
         spec.grow_after = None
     }] {
-        let mut world = World::new(&[node("n1", 8)]);
-        world.submit(job("other").gpus(4));
-        world.submit(gang("elastic", 2, 8).with(edit));
-        world.advance("20m");
-        world.exit("other", 0);
-        world.advance("20m");
-        assert_eq!((went(&world), size(&world, "elastic")), (Vec::new(), 4));
+        let mut cluster = TestCluster::new(&[node("n1", 8)]);
+        cluster.submit(job("other").gpus(4));
+        cluster.submit(gang("elastic", 2, 8).with(edit));
+        cluster.advance("20m");
+        cluster.exit("other", 0);
+        cluster.advance("20m");
+        assert_eq!((evicted_jobs(&cluster), size(&cluster, "elastic")), (Vec::new(), 4));
     }
 }
 
 #[test]
-fn it_gives_way_as_far_as_needed_and_goes_on_where_it_was() {
-    let mut world = World::new(&[node("n1", 8)]);
-    world.submit(gang("elastic", 2, 8));
-    let before = world.places("elastic");
-    world.submit(job("late").gpus(3));
-    assert_eq!(went(&world), [("elastic".to_owned(), EvictionCause::Shrunk)]);
-    settle(&mut world);
-    ["elastic", "late"].iter().for_each(|name| world.expect(name, State::Running));
-    assert_eq!(world.places("elastic"), before[..5]);
-    // What is left to it is its own: the next one waits.
-    world.submit(job("more").gpus(4));
-    world.expect("more", State::Pending);
-    assert_eq!(went(&world).len(), 1, "nobody goes for nothing");
+fn it_shrinks_as_far_as_needed_and_keeps_its_first_places() {
+    let mut cluster = TestCluster::new(&[node("n1", 8)]);
+    cluster.submit(gang("elastic", 2, 8));
+    let before = cluster.places("elastic");
+    cluster.submit(job("late").gpus(3));
+    assert_eq!(evicted_jobs(&cluster), [("elastic".to_owned(), EvictionCause::Shrunk)]);
+    end_evictions(&mut cluster);
+    ["elastic", "late"].iter().for_each(|name| cluster.expect(name, JobState::Running));
+    assert_eq!(cluster.places("elastic"), before[..5]);
+    // What it keeps is protected: the next job waits.
+    cluster.submit(job("more").gpus(4));
+    cluster.expect("more", JobState::Pending);
+    assert_eq!(evicted_jobs(&cluster).len(), 1, "no unnecessary eviction");
 }
 
 #[test]
-fn it_shrinks_before_anybody_goes_and_goes_whole_when_that_is_not_enough() {
+fn it_shrinks_before_jobs_are_evicted_and_is_evicted_if_that_is_not_enough() {
     let queue = |name: &str| {
         let mut queue = QueueSpec::named(name);
         queue.quota.insert("h100".into(), 4);
@@ -136,120 +137,122 @@ fn it_shrinks_before_anybody_goes_and_goes_whole_when_that_is_not_enough() {
     let mut tree = QueueTree::single();
     tree.queues = vec![queue("owner"), queue("guest")];
     tree.default_queue = "owner".into();
-    let mut world = World::with_queues(&[node("n1", 8)], tree);
-    world.submit(job("rigid").gpus(2).queue("guest"));
-    world.submit(gang("elastic", 3, 6).queue("guest"));
-    assert_eq!(size(&world, "elastic"), 6);
-    world.submit(job("mine").gpus(3).queue("owner"));
-    settle(&mut world);
-    ["rigid", "elastic", "mine"].iter().for_each(|name| world.expect(name, State::Running));
-    assert_eq!(size(&world, "elastic"), 3);
-    // The guest still borrows one GPU: it gives that back whole, and the least is lost by whoever
-    // began last.
-    world.submit(job("also").gpus(1).queue("owner"));
-    settle(&mut world);
-    let last = went(&world).pop().unwrap();
+    let mut cluster = TestCluster::with_queues(&[node("n1", 8)], tree);
+    cluster.submit(job("rigid").gpus(2).queue("guest"));
+    cluster.submit(gang("elastic", 3, 6).queue("guest"));
+    assert_eq!(size(&cluster, "elastic"), 6);
+    cluster.submit(job("mine").gpus(3).queue("owner"));
+    end_evictions(&mut cluster);
+    ["rigid", "elastic", "mine"].iter().for_each(|name| cluster.expect(name, JobState::Running));
+    assert_eq!(size(&cluster, "elastic"), 3);
+    // The guest still borrows one GPU, which is reclaimed by evicting a whole job: the one that
+    // started last loses least.
+    cluster.submit(job("also").gpus(1).queue("owner"));
+    end_evictions(&mut cluster);
+    let last = evicted_jobs(&cluster).pop().unwrap();
     assert_eq!(last.1, EvictionCause::Reclaimed);
-    world.expect("also", State::Running);
+    cluster.expect("also", JobState::Running);
 }
 
 #[test]
-fn what_waits_in_idle_takes_nothing_of_it_and_nor_does_anybody_where_nothing_is_taken() {
-    let mut world = World::new(&[node("n1", 8)]);
-    world.submit(gang("elastic", 2, 8));
-    world.submit(job("idle").gpus(1).with(|spec| spec.tier = muster_model::Tier::Last));
-    world.expect("idle", State::Pending);
+fn opportunistic_jobs_shrink_no_gang_and_no_job_does_when_preemption_is_off() {
+    let mut cluster = TestCluster::new(&[node("n1", 8)]);
+    cluster.submit(gang("elastic", 2, 8));
+    cluster.submit(job("idle").gpus(1).with(|spec| spec.tier = muster_model::Tier::Opportunistic));
+    cluster.expect("idle", JobState::Pending);
     let mut tree = QueueTree::single();
     tree.preemption = Preemption::OFF;
-    let mut world = World::with_queues(&[node("n1", 8)], tree);
-    world.submit(gang("elastic", 2, 8));
-    world.submit(job("late").gpus(1));
-    world.expect("late", State::Pending);
+    let mut cluster = TestCluster::with_queues(&[node("n1", 8)], tree);
+    cluster.submit(gang("elastic", 2, 8));
+    cluster.submit(job("late").gpus(1));
+    cluster.expect("late", JobState::Pending);
 }
 
 #[test]
-fn it_grows_and_shrinks_by_whole_nodes_where_tasks_come_by_the_node() {
-    let mut world = World::new(&[node("n1", 2), node("n2", 2), node("n3", 2)]);
-    world.submit(job("one").gpus(1));
-    world.submit(gang("elastic", 2, 6).per_node(2));
-    assert_eq!(size(&world, "elastic"), 4);
-    world.submit(job("two").gpus(2));
-    settle(&mut world);
-    assert_eq!(size(&world, "elastic"), 2);
-    world.expect("two", State::Running);
+fn it_grows_and_shrinks_by_whole_nodes_with_tasks_per_node() {
+    let mut cluster = TestCluster::new(&[node("n1", 2), node("n2", 2), node("n3", 2)]);
+    cluster.submit(job("one").gpus(1));
+    cluster.submit(gang("elastic", 2, 6).per_node(2));
+    assert_eq!(size(&cluster, "elastic"), 4);
+    cluster.submit(job("two").gpus(2));
+    end_evictions(&mut cluster);
+    assert_eq!(size(&cluster, "elastic"), 2);
+    cluster.expect("two", JobState::Running);
 }
 
 #[test]
 fn a_gang_that_ends_by_itself_before_it_could_grow_has_ended() {
-    let mut world = World::new(&[node("n1", 8)]);
-    world.submit(job("other").gpus(4));
-    world.submit(gang("elastic", 2, 8));
-    world.advance("10m");
-    world.exit("other", 0);
-    assert_eq!(went(&world).len(), 1);
+    let mut cluster = TestCluster::new(&[node("n1", 8)]);
+    cluster.submit(job("other").gpus(4));
+    cluster.submit(gang("elastic", 2, 8));
+    cluster.advance("10m");
+    cluster.exit("other", 0);
+    assert_eq!(evicted_jobs(&cluster).len(), 1);
     for rank in 0..4 {
         let exit = muster_model::TaskExit::Code { code: 0 };
-        world.task(world.attempt("elastic", 0), rank, muster_model::Observation::Exited(exit));
+        cluster.task(cluster.attempt("elastic", 0), rank, muster_model::Observation::Exited(exit));
     }
-    world.submit(job("next").gpus(8));
-    world.expect("next", State::Running);
+    cluster.submit(job("next").gpus(8));
+    cluster.expect("next", JobState::Running);
 }
 
 #[test]
 fn a_gang_that_shrinks_and_loses_its_node_waits_with_its_fewest() {
-    let mut world = World::new(&[node("n1", 4), node("n2", 4)]);
-    world.submit(gang("elastic", 2, 8).restarts(3, "0s"));
-    world.submit(job("late").gpus(4));
+    let mut cluster = TestCluster::new(&[node("n1", 4), node("n2", 4)]);
+    cluster.submit(gang("elastic", 2, 8).restarts(3, "0s"));
+    cluster.submit(job("late").gpus(4));
     let lost = Event::NodeLost { node: "n1".into(), reason: "gone".into() };
-    world.step(vec![lost]);
-    settle(&mut world);
-    let running =
-        ["elastic", "late"].into_iter().filter(|name| world.state_of(name, 0) == State::Running);
+    cluster.step(vec![lost]);
+    end_evictions(&mut cluster);
+    let running = ["elastic", "late"]
+        .into_iter()
+        .filter(|name| cluster.state_of(name, 0) == JobState::Running);
     assert_eq!(running.collect::<Vec<_>>(), ["late"], "four GPUs are left, and they were promised");
-    assert_eq!(world.engine.sanity_check(), []);
+    assert_eq!(cluster.engine.sanity_check(), []);
 }
 
 #[test]
-fn the_judge_refuses_what_is_no_change_of_size() {
-    let mut world = World::new(&[node("n1", 8)]);
-    world.submit(gang("elastic", 2, 8));
-    let id = world.next_id();
-    world.skip_ids(1);
+fn the_checker_refuses_invalid_resizes() {
+    let mut cluster = TestCluster::new(&[node("n1", 8)]);
+    cluster.submit(gang("elastic", 2, 8));
+    let id = cluster.next_id();
+    cluster.skip_ids(1);
     let spec = std::sync::Arc::new(job("late").gpus(3).spec);
-    world.engine.apply(world.now, &Event::Submitted { job: id, spec });
-    let plan = world.engine.plan(world.now);
-    let [Decision::Claim { .. }, Decision::Claim { placement, evict, .. }] = &plan.decisions[..]
+    cluster.engine.apply(cluster.now, &Event::Submitted { job: id, spec });
+    let plan = cluster.engine.plan(cluster.now);
+    let [Decision::Nominate { .. }, Decision::Nominate { placement, evict, .. }] =
+        &plan.decisions[..]
     else {
         panic!("{plan:?}");
     };
     assert!(evict.is_empty() && placement.len() == 5);
-    assert_eq!(world.engine.check(world.now, &plan), Ok(()));
+    assert_eq!(cluster.engine.check(cluster.now, &plan), Ok(()));
     let judged = |edit: &dyn Fn(&mut Vec<Decision>)| {
         let mut plan = plan.clone();
         edit(&mut plan.decisions);
-        world.engine.check(world.now, &plan).expect_err("it is wrong")
+        cluster.engine.check(cluster.now, &plan).expect_err("it is wrong")
     };
-    // It goes on with nothing.
+    // It restarts with nothing.
     let nothing = judged(&|decisions| drop(decisions.pop()));
     assert!(nothing.iter().any(|one| matches!(one, Violation::NotEvictable(..))), "{nothing:?}");
-    // It goes on with less than its fewest.
+    // It restarts with less than its minimum.
     let less = judged(&|decisions| {
-        if let Decision::Claim { placement, .. } = &mut decisions[1] {
+        if let Decision::Nominate { placement, .. } = &mut decisions[1] {
             *placement = placement[..1].into();
         }
     });
     assert!(less.iter().any(|one| matches!(one, Violation::PartialGang { .. })), "{less:?}");
-    // It does so though the claimant needs no more room.
+    // It shrinks although the candidate needs no more capacity.
     let in_vain = judged(&|decisions| {
-        if let Decision::Claim { placement, .. } = &mut decisions[0] {
+        if let Decision::Nominate { placement, .. } = &mut decisions[0] {
             *placement = placement[..0].into();
         }
     });
     assert!(!in_vain.is_empty());
-    // It is told to grow, and has not run for long enough.
+    // It grows before it has run long enough.
     let grows = judged(&|decisions| {
         drop(decisions.remove(0));
-        if let Decision::Claim { evict, element, .. } = &mut decisions[0] {
+        if let Decision::Nominate { evict, element, .. } = &mut decisions[0] {
             let attempt = muster_model::Attempt(1);
             let id = muster_model::AttemptId { element: *element, attempt };
             evict.push(muster_model::Eviction { id, cause: EvictionCause::Grown });

@@ -1,12 +1,13 @@
-//! The life of jobs: start, restart, cancel, hold, requeue.
+//! Life of jobs: start, restart, cancel, hold, requeue.
 
-use muster_engine::{Engine, Refusal};
-use muster_model::view::{State, TaskStage};
+use muster_engine::{Engine, EventRefusal};
+use muster_model::view::{JobState, TaskStage};
 use muster_model::{
-    Effect, ElementId, Event, Observation, Outcome, Rank, Reason, StopCause, Target, TaskExit,
+    CommandTarget, Effect, ElementId, Event, Observation, Outcome, Rank, Reason, StopCause,
+    TaskExit,
 };
 
-use crate::world::{World, job, node, says, span, text};
+use crate::cluster::{TestCluster, job, node, span, task_event, text};
 
 fn lost(reason: &str) -> Observation {
     Observation::Lost { reason: reason.into() }
@@ -21,48 +22,48 @@ fn code(code: i32) -> Observation {
 }
 
 #[test]
-fn two_gangs_contend_and_start_whole_one_after_the_other() {
-    let mut world = World::new(&[node("n1", 8)]);
-    world.submit(job("left").tasks(5).gpus(1).limit("20s"));
-    world.submit(job("right").tasks(5).gpus(1).limit("20s"));
-    world.submit(job("quick").gpus(1).limit("3s"));
-    world.expect("left", State::Running);
-    world.expect("right", State::Pending);
-    world.expect("quick", State::Running);
-    let quick = world.engine.element(world.now, world.element("quick", 0)).unwrap();
+fn two_competing_gangs_start_one_after_the_other() {
+    let mut cluster = TestCluster::new(&[node("n1", 8)]);
+    cluster.submit(job("left").tasks(5).gpus(1).limit("20s"));
+    cluster.submit(job("right").tasks(5).gpus(1).limit("20s"));
+    cluster.submit(job("quick").gpus(1).limit("3s"));
+    cluster.expect("left", JobState::Running);
+    cluster.expect("right", JobState::Pending);
+    cluster.expect("quick", JobState::Running);
+    let quick = cluster.engine.element(cluster.now, cluster.element("quick", 0)).unwrap();
     assert!(quick.backfilled);
-    let right = world.engine.job(world.now, world.id("right")).unwrap();
-    assert_eq!(right.eta, Some(world.now + span("20s")));
-    world.exit("left", 0);
-    world.expect_ended("left", &Outcome::Succeeded);
-    world.expect("right", State::Running);
+    let right = cluster.engine.job(cluster.now, cluster.id("right")).unwrap();
+    assert_eq!(right.eta, Some(cluster.now + span("20s")));
+    cluster.exit("left", 0);
+    cluster.expect_ended("left", &Outcome::Succeeded);
+    cluster.expect("right", JobState::Running);
 }
 
 #[test]
 fn a_gang_starts_in_two_phases() {
-    let mut world = World::new(&[node("n1", 8)]);
-    world.obliging = false;
-    world.submit(job("gang").tasks(2).gpus(1));
-    world.expect("gang", State::Starting);
-    let id = world.attempt("gang", 0);
-    world.task(id, 0, Observation::Prepared);
-    world.task(id, 0, Observation::Prepared);
-    assert!(!world.effects.contains(&Effect::Go { id }), "one of two is not ready");
-    world.task(id, 1, Observation::Prepared);
-    assert!(world.effects.contains(&Effect::Go { id }));
-    assert_eq!(world.engine.outstanding(), [Effect::Go { id }]);
-    world.task(id, 1, Observation::Started);
-    world.expect("gang", State::Starting);
-    world.task(id, 0, Observation::Started);
-    world.expect("gang", State::Running);
-    assert_eq!(world.engine.outstanding(), []);
-    // A rank that is done early just ends; the others go on.
-    world.task(id, 0, code(0));
-    world.expect("gang", State::Running);
-    assert_eq!(world.engine.expected_tasks(), [(id, Rank(1), "n1".into())]);
-    world.task(id, 1, code(0));
-    world.expect_ended("gang", &Outcome::Succeeded);
-    assert_eq!(world.effects.last(), Some(&Effect::Forget { id }));
+    let mut cluster = TestCluster::new(&[node("n1", 8)]);
+    cluster.auto_respond = false;
+    cluster.submit(job("gang").tasks(2).gpus(1));
+    cluster.expect("gang", JobState::Starting);
+    let id = cluster.attempt("gang", 0);
+    cluster.task(id, 0, Observation::Prepared);
+    cluster.task(id, 0, Observation::Prepared);
+    assert!(!cluster.effects.contains(&Effect::Go { id }), "one of two is not ready");
+    cluster.task(id, 1, Observation::Prepared);
+    assert!(cluster.effects.contains(&Effect::Go { id }));
+    assert_eq!(cluster.engine.outstanding(), [Effect::Go { id }]);
+    cluster.task(id, 1, Observation::Started);
+    cluster.expect("gang", JobState::Starting);
+    cluster.task(id, 0, Observation::Started);
+    cluster.expect("gang", JobState::Running);
+    assert_eq!(cluster.engine.outstanding(), []);
+    // A rank that ends early with success just ends; the others continue.
+    cluster.task(id, 0, code(0));
+    cluster.expect("gang", JobState::Running);
+    assert_eq!(cluster.engine.expected_tasks(), [(id, Rank(1), "n1".into())]);
+    cluster.task(id, 1, code(0));
+    cluster.expect_ended("gang", &Outcome::Succeeded);
+    assert_eq!(cluster.effects.last(), Some(&Effect::Forget { id }));
 }
 
 #[test]
@@ -78,473 +79,483 @@ fn one_failure_stops_the_rest_and_the_first_failure_is_the_outcome() {
         (Observation::Exited(TaskExit::Stopped), Outcome::Signaled { rank: Rank(1), signal: 15 }),
         (lost("node gone"), Outcome::Lost { rank: Rank(1), reason: "node gone".into() }),
     ] {
-        let mut world = World::new(&[node("n1", 8)]);
-        world.submit(job("gang").tasks(3).gpus(1));
-        world.obliging = false;
-        let id = world.attempt("gang", 0);
-        world.task(id, 1, what);
-        world.expect("gang", State::Stopping);
-        assert!(world.effects.contains(&Effect::Stop { id, cause: StopCause::GangFailed }));
+        let mut cluster = TestCluster::new(&[node("n1", 8)]);
+        cluster.submit(job("gang").tasks(3).gpus(1));
+        cluster.auto_respond = false;
+        let id = cluster.attempt("gang", 0);
+        cluster.task(id, 1, what);
+        cluster.expect("gang", JobState::Stopping);
+        assert!(cluster.effects.contains(&Effect::Stop { id, cause: StopCause::GangFailed }));
         assert_eq!(
-            world.engine.nodes()[0].devices.iter().filter(|device| device.used.0 > 0).count(),
+            cluster.engine.nodes()[0].devices.iter().filter(|device| device.used.0 > 0).count(),
             3
         );
-        world.task(id, 0, code(7));
-        world.task(id, 2, Observation::Exited(TaskExit::Stopped));
-        world.expect_ended("gang", &expected);
+        cluster.task(id, 0, code(7));
+        cluster.task(id, 2, Observation::Exited(TaskExit::Stopped));
+        cluster.expect_ended("gang", &expected);
     }
 }
 
 #[test]
 fn a_failing_gang_restarts_with_doubling_back_off_until_its_restarts_are_used_up() {
-    let mut world = World::new(&[node("n1", 8)]);
-    world.submit(job("train").tasks(2).gpus(1).restarts(2, "10s"));
+    let mut cluster = TestCluster::new(&[node("n1", 8)]);
+    cluster.submit(job("train").tasks(2).gpus(1).restarts(2, "10s"));
     for (attempt, wait) in [(1, "10s"), (2, "20s")] {
-        assert_eq!(world.attempt("train", 0).attempt.0, attempt);
-        world.exit("train", 1);
-        world.expect("train", State::Pending);
-        assert_eq!(world.engine.next_wake(), Some(world.now + span(wait)));
-        world.advance("1s");
-        world.expect("train", State::Pending);
-        world.advance(wait);
-        world.expect("train", State::Running);
+        assert_eq!(cluster.attempt("train", 0).attempt.0, attempt);
+        cluster.exit("train", 1);
+        cluster.expect("train", JobState::Pending);
+        assert_eq!(cluster.engine.next_wake(), Some(cluster.now + span(wait)));
+        cluster.advance("1s");
+        cluster.expect("train", JobState::Pending);
+        cluster.advance(wait);
+        cluster.expect("train", JobState::Running);
     }
-    world.exit("train", 1);
-    world.expect_ended("train", &Outcome::Failed { rank: Rank(0), code: 1 });
+    cluster.exit("train", 1);
+    cluster.expect_ended("train", &Outcome::Failed { rank: Rank(0), code: 1 });
 }
 
 #[test]
 fn a_time_out_is_never_restarted() {
-    let mut world = World::new(&[node("n1", 8)]);
-    world.submit(job("train").gpus(1).restarts(5, "1s"));
-    let id = world.attempt("train", 0);
-    world.task(id, 0, Observation::Exited(TaskExit::TimedOut));
-    world.expect_ended("train", &Outcome::TimedOut);
+    let mut cluster = TestCluster::new(&[node("n1", 8)]);
+    cluster.submit(job("train").gpus(1).restarts(5, "1s"));
+    let id = cluster.attempt("train", 0);
+    cluster.task(id, 0, Observation::Exited(TaskExit::TimedOut));
+    cluster.expect_ended("train", &Outcome::TimedOut);
 }
 
 #[test]
 fn a_failed_start_is_tried_again_even_without_a_restart_policy() {
-    let mut world = World::new(&[node("n1", 8)]);
-    world.obliging = false;
-    world.submit(job("train").gpus(1));
+    let mut cluster = TestCluster::new(&[node("n1", 8)]);
+    cluster.auto_respond = false;
+    cluster.submit(job("train").gpus(1));
     for attempt in 1..=4 {
-        let id = world.attempt("train", 0);
+        let id = cluster.attempt("train", 0);
         assert_eq!(id.attempt.0, attempt);
-        world.task(id, 0, refused());
+        cluster.task(id, 0, refused());
         if attempt < 4 {
-            world.expect("train", State::Pending);
-            world.advance("10s");
+            cluster.expect("train", JobState::Pending);
+            cluster.advance("10s");
         }
     }
-    world
+    cluster
         .expect_ended("train", &Outcome::StartFailed { rank: Rank(0), reason: "no cgroup".into() });
 }
 
 #[test]
 fn a_node_that_refused_is_avoided_only_while_others_can_host_the_job() {
-    let mut world = World::new(&[node("a", 4), node("b", 4)]);
-    world.obliging = false;
-    world.submit(job("one").gpus(1));
-    assert_eq!(world.places("one")[0].0.as_str(), "a");
-    let id = world.attempt("one", 0);
-    world.task(id, 0, refused());
-    world.advance("1s");
-    assert_eq!(world.places("one")[0].0.as_str(), "b", "the other node is tried");
-    let id = world.attempt("one", 0);
-    world.task(id, 0, refused());
-    world.advance("10s");
-    assert_eq!(world.attempt("one", 0).attempt.0, 3, "with both refused, neither is excluded");
-    // A gang that needs both nodes comes back although one refused.
-    world.cancel("one");
-    let id = world.attempt("one", 0);
-    world.task(id, 0, Observation::Exited(TaskExit::Stopped));
-    world.submit(job("both").tasks(2).gpus(4));
-    let id = world.attempt("both", 0);
-    world.task(id, 0, refused());
-    world.task(id, 1, Observation::Exited(TaskExit::Stopped));
-    world.advance("1s");
-    world.expect("both", State::Starting);
+    let mut cluster = TestCluster::new(&[node("a", 4), node("b", 4)]);
+    cluster.auto_respond = false;
+    cluster.submit(job("one").gpus(1));
+    assert_eq!(cluster.places("one")[0].0.as_str(), "a");
+    let id = cluster.attempt("one", 0);
+    cluster.task(id, 0, refused());
+    cluster.advance("1s");
+    assert_eq!(cluster.places("one")[0].0.as_str(), "b", "the other node is tried");
+    let id = cluster.attempt("one", 0);
+    cluster.task(id, 0, refused());
+    cluster.advance("10s");
+    assert_eq!(cluster.attempt("one", 0).attempt.0, 3, "with both refused, neither is excluded");
+    // A gang that needs both nodes is placed again although one refused.
+    cluster.cancel("one");
+    let id = cluster.attempt("one", 0);
+    cluster.task(id, 0, Observation::Exited(TaskExit::Stopped));
+    cluster.submit(job("both").tasks(2).gpus(4));
+    let id = cluster.attempt("both", 0);
+    cluster.task(id, 0, refused());
+    cluster.task(id, 1, Observation::Exited(TaskExit::Stopped));
+    cluster.advance("1s");
+    cluster.expect("both", JobState::Starting);
 }
 
 #[test]
-fn a_lost_node_takes_its_gangs_down() {
-    let mut world = World::new(&[node("a", 4), node("b", 4)]);
-    world.submit(job("again").tasks(2).per_node(1).gpus(4).restarts(1, "1s"));
-    world.obliging = false;
-    let id = world.attempt("again", 0);
-    world.step(vec![Event::NodeLost { node: "a".into(), reason: "no heartbeat".into() }]);
-    assert!(world.effects.contains(&Effect::Stop { id, cause: StopCause::GangFailed }));
-    world.expect("again", State::Stopping);
-    world.task(id, 1, Observation::Exited(TaskExit::Stopped));
-    world.advance("1s");
-    world.expect("again", State::Pending);
-    world.step(vec![Event::NodeJoined(Box::new(node("a", 4)))]);
-    world.expect("again", State::Starting);
-    assert_eq!(world.attempt("again", 0).attempt.0, 2);
-    // Old news about the first attempt changes nothing.
-    world.task(id, 0, code(1));
-    world.expect("again", State::Starting);
+fn a_lost_node_stops_its_gangs() {
+    let mut cluster = TestCluster::new(&[node("a", 4), node("b", 4)]);
+    cluster.submit(job("again").tasks(2).per_node(1).gpus(4).restarts(1, "1s"));
+    cluster.auto_respond = false;
+    let id = cluster.attempt("again", 0);
+    cluster.step(vec![Event::NodeLost { node: "a".into(), reason: "no heartbeat".into() }]);
+    assert!(cluster.effects.contains(&Effect::Stop { id, cause: StopCause::GangFailed }));
+    cluster.expect("again", JobState::Stopping);
+    cluster.task(id, 1, Observation::Exited(TaskExit::Stopped));
+    cluster.advance("1s");
+    cluster.expect("again", JobState::Pending);
+    cluster.step(vec![Event::NodeJoined(Box::new(node("a", 4)))]);
+    cluster.expect("again", JobState::Starting);
+    assert_eq!(cluster.attempt("again", 0).attempt.0, 2);
+    // Late reports about the first attempt change nothing.
+    cluster.task(id, 0, code(1));
+    cluster.expect("again", JobState::Starting);
 }
 
 #[test]
 fn cancel_works_at_every_state() {
     let cancelled = Outcome::Cancelled { by: "ann".into() };
     // Waiting: at once.
-    let mut world = World::new(&[node("n1", 2)]);
-    world.submit(job("runs").gpus(2));
-    world.submit(job("waits").gpus(2));
-    world.cancel("waits");
-    world.expect_ended("waits", &cancelled);
-    // Running: when every task is over, and never restarted.
-    world.obliging = false;
-    let id = world.attempt("runs", 0);
-    world.cancel("runs");
-    world.cancel("runs");
-    world.expect("runs", State::Stopping);
-    let stops = world.effects.iter().filter(|effect| matches!(effect, Effect::Stop { .. })).count();
+    let mut cluster = TestCluster::new(&[node("n1", 2)]);
+    cluster.submit(job("runs").gpus(2));
+    cluster.submit(job("waits").gpus(2));
+    cluster.cancel("waits");
+    cluster.expect_ended("waits", &cancelled);
+    // Running: when every task has ended, and never restarted.
+    cluster.auto_respond = false;
+    let id = cluster.attempt("runs", 0);
+    cluster.cancel("runs");
+    cluster.cancel("runs");
+    cluster.expect("runs", JobState::Stopping);
+    let stops =
+        cluster.effects.iter().filter(|effect| matches!(effect, Effect::Stop { .. })).count();
     assert_eq!(stops, 1);
-    world.task(id, 0, Observation::Exited(TaskExit::Stopped));
-    world.expect_ended("runs", &cancelled);
+    cluster.task(id, 0, Observation::Exited(TaskExit::Stopped));
+    cluster.expect_ended("runs", &cancelled);
     // Starting: prepared tasks are dropped.
-    world.submit(job("starts").tasks(2).gpus(1).restarts(9, "1s"));
-    let id = world.attempt("starts", 0);
-    world.task(id, 0, Observation::Prepared);
-    world.cancel("starts");
-    world.task(id, 1, refused());
-    world.task(id, 0, Observation::Exited(TaskExit::Stopped));
-    world.expect_ended("starts", &cancelled);
-    // Stopping after a failure: the cancellation wins over the restart.
-    world.submit(job("fails").tasks(2).gpus(1).restarts(9, "1s"));
-    let id = world.attempt("fails", 0);
-    world.task(id, 0, Observation::Started);
-    world.task(id, 0, code(1));
-    world.cancel("fails");
-    world.task(id, 1, Observation::Exited(TaskExit::Stopped));
-    world.expect_ended("fails", &cancelled);
+    cluster.submit(job("starts").tasks(2).gpus(1).restarts(9, "1s"));
+    let id = cluster.attempt("starts", 0);
+    cluster.task(id, 0, Observation::Prepared);
+    cluster.cancel("starts");
+    cluster.task(id, 1, refused());
+    cluster.task(id, 0, Observation::Exited(TaskExit::Stopped));
+    cluster.expect_ended("starts", &cancelled);
+    // Stopping after a failure: the cancellation overrides the restart.
+    cluster.submit(job("fails").tasks(2).gpus(1).restarts(9, "1s"));
+    let id = cluster.attempt("fails", 0);
+    cluster.task(id, 0, Observation::Started);
+    cluster.task(id, 0, code(1));
+    cluster.cancel("fails");
+    cluster.task(id, 1, Observation::Exited(TaskExit::Stopped));
+    cluster.expect_ended("fails", &cancelled);
     // Waiting for its back-off.
-    world.obliging = true;
-    world.submit(job("backs-off").gpus(1).restarts(9, "1h"));
-    world.exit("backs-off", 1);
-    world.cancel("backs-off");
-    world.expect_ended("backs-off", &cancelled);
-    // What has ended cannot be cancelled.
-    let event = Event::Cancel { target: world.target("runs"), by: "ann".into() };
-    assert_eq!(world.engine.judge(&event), Err(Refusal::UnknownJob(world.id("runs"))));
+    cluster.auto_respond = true;
+    cluster.submit(job("backs-off").gpus(1).restarts(9, "1h"));
+    cluster.exit("backs-off", 1);
+    cluster.cancel("backs-off");
+    cluster.expect_ended("backs-off", &cancelled);
+    // An ended job cannot be cancelled.
+    let event = Event::Cancel { target: cluster.target("runs"), by: "ann".into() };
+    assert_eq!(cluster.engine.validate(&event), Err(EventRefusal::UnknownJob(cluster.id("runs"))));
 }
 
 #[test]
-fn hold_keeps_what_waits_from_starting_and_release_undoes_it() {
-    let mut world = World::new(&[node("n1", 2)]);
-    world.submit(job("held").gpus(1).held());
-    world.expect("held", State::Held);
-    world.step(vec![Event::Release(world.target("held"))]);
-    world.expect("held", State::Running);
-    let single = Target { index: Some(0), ..world.target("held") };
-    assert!(matches!(world.engine.judge(&Event::Hold(single)), Err(Refusal::NotWaiting(_))));
-    world.submit(job("second").gpus(2));
-    world.step(vec![Event::Hold(world.target("second"))]);
-    world.exit("held", 0);
-    world.expect("second", State::Held);
-    world.step(vec![Event::Release(world.target("second"))]);
-    world.expect("second", State::Running);
+fn a_hold_keeps_waiting_jobs_from_starting_until_release() {
+    let mut cluster = TestCluster::new(&[node("n1", 2)]);
+    cluster.submit(job("held").gpus(1).held());
+    cluster.expect("held", JobState::Held);
+    cluster.step(vec![Event::Release(cluster.target("held"))]);
+    cluster.expect("held", JobState::Running);
+    let single = CommandTarget { index: Some(0), ..cluster.target("held") };
+    assert!(matches!(
+        cluster.engine.validate(&Event::Hold(single)),
+        Err(EventRefusal::NotWaiting(_))
+    ));
+    cluster.submit(job("second").gpus(2));
+    cluster.step(vec![Event::Hold(cluster.target("second"))]);
+    cluster.exit("held", 0);
+    cluster.expect("second", JobState::Held);
+    cluster.step(vec![Event::Release(cluster.target("second"))]);
+    cluster.expect("second", JobState::Running);
     // A hold on a running job keeps it from restarting.
-    world.submit(job("third").gpus(2).restarts(3, "1s"));
-    world.exit("second", 0);
-    world.step(vec![Event::Hold(world.target("third"))]);
-    world.exit("third", 1);
-    world.advance("1h");
-    world.expect("third", State::Held);
+    cluster.submit(job("third").gpus(2).restarts(3, "1s"));
+    cluster.exit("second", 0);
+    cluster.step(vec![Event::Hold(cluster.target("third"))]);
+    cluster.exit("third", 1);
+    cluster.advance("1h");
+    cluster.expect("third", JobState::Held);
 }
 
-/// As in Slurm: a user cannot release what an administrator holds.
+/// As in Slurm: a user cannot release the hold of an administrator.
 #[test]
-fn the_hold_of_an_administrator_is_released_by_one() {
-    let mut world = World::new(&[node("n1", 2)]);
-    world.submit(job("waits").gpus(2).held());
-    world.submit(job("free").gpus(2).held());
-    let (waits, free) = (world.target("waits"), world.target("free"));
+fn an_administrators_hold_is_released_only_by_an_administrator() {
+    let mut cluster = TestCluster::new(&[node("n1", 2)]);
+    cluster.submit(job("waits").gpus(2).held());
+    cluster.submit(job("free").gpus(2).held());
+    let waits = cluster.target("waits");
+    let free = cluster.target("free");
     let hold = |target| Event::AdminHold { target, by: "root".into() };
     let lift = |target| Event::AdminRelease { target, by: "root".into() };
-    let refusal = |target| Err(Refusal::HeldByAdmin { target, by: "root".into() });
-    let reasons = |world: &mut World, target: Target| {
+    let refusal = |target| Err(EventRefusal::HeldByAdmin { target, by: "root".into() });
+    let reasons = |cluster: &mut TestCluster, target: CommandTarget| {
         let element = ElementId { job: target.job, index: 0 };
-        world.engine.explain(world.now, element).unwrap().reasons
+        cluster.engine.explain(cluster.now, element).unwrap().reasons
     };
-    assert_eq!(reasons(&mut world, waits), [Reason::Held]);
-    world.step(vec![hold(waits)]);
-    assert_eq!(reasons(&mut world, waits), [Reason::HeldByAdmin { by: "root".into() }]);
-    for target in [waits, Target { index: Some(0), ..waits }] {
-        assert_eq!(world.engine.judge(&Event::Release(target)), refusal(target));
+    assert_eq!(reasons(&mut cluster, waits), [Reason::Held]);
+    cluster.step(vec![hold(waits)]);
+    assert_eq!(reasons(&mut cluster, waits), [Reason::HeldByAdmin { by: "root".into() }]);
+    for target in [waits, CommandTarget { index: Some(0), ..waits }] {
+        assert_eq!(cluster.engine.validate(&Event::Release(target)), refusal(target));
     }
-    // It is durable, and a state without one is written as before.
-    let stored = text(&world.engine.snapshot());
+    // It is durable, and a state without one is serialised as before.
+    let stored = text(&cluster.engine.snapshot());
     let restored = Engine::restore(serde_json::from_str(&stored).unwrap()).unwrap();
-    assert_eq!(restored.judge(&Event::Release(waits)), refusal(waits));
-    assert_eq!(text(&world.replayed(muster_model::QueueTree::single()).snapshot()), stored);
+    assert_eq!(restored.validate(&Event::Release(waits)), refusal(waits));
+    assert_eq!(text(&cluster.replayed(muster_model::QueueTree::single()).snapshot()), stored);
     assert_eq!(stored.matches("admin").count(), 1, "{stored}");
-    // The user held it before, and does so after.
-    world.step(vec![lift(waits)]);
-    assert_eq!(reasons(&mut world, waits), [Reason::Held]);
-    world.step(vec![Event::Release(waits)]);
-    world.expect("waits", State::Running);
-    // A hold by the user under that of an administrator; what runs takes the hold along when it
-    // waits again.
-    world.step(vec![hold(waits), Event::Requeue(waits)]);
-    world.exit("waits", 0);
-    world.expect("waits", State::Held);
-    assert_eq!(world.engine.judge(&Event::Release(waits)), refusal(waits));
-    world.step(vec![Event::Hold(waits), lift(waits)]);
-    assert_eq!(reasons(&mut world, waits), [Reason::Held]);
-    // An administrator releases what a user holds.
-    world.step(vec![lift(free)]);
-    world.expect("free", State::Running);
+    // The user's hold from before stays.
+    cluster.step(vec![lift(waits)]);
+    assert_eq!(reasons(&mut cluster, waits), [Reason::Held]);
+    cluster.step(vec![Event::Release(waits)]);
+    cluster.expect("waits", JobState::Running);
+    // A hold by the user below that of an administrator; a running job keeps the hold when it waits
+    // again.
+    cluster.step(vec![hold(waits), Event::Requeue(waits)]);
+    cluster.exit("waits", 0);
+    cluster.expect("waits", JobState::Held);
+    assert_eq!(cluster.engine.validate(&Event::Release(waits)), refusal(waits));
+    cluster.step(vec![Event::Hold(waits), lift(waits)]);
+    assert_eq!(reasons(&mut cluster, waits), [Reason::Held]);
+    // An administrator releases the hold of a user.
+    cluster.step(vec![lift(free)]);
+    cluster.expect("free", JobState::Running);
 }
 
 #[test]
 fn an_administrator_holds_one_element_and_the_user_releases_the_others() {
-    let mut world = World::new(&[node("n1", 2)]);
-    world.submit(job("sweep").gpus(1).array(0, 3, None).held());
-    let sweep = world.target("sweep");
-    let one = |index| Target { index: Some(index), ..sweep };
-    world.step(vec![Event::AdminHold { target: one(0), by: "root".into() }]);
-    world.step(vec![Event::Release(sweep)]);
-    let state = |world: &World, index| {
-        world
+    let mut cluster = TestCluster::new(&[node("n1", 2)]);
+    cluster.submit(job("sweep").gpus(1).array(0, 3, None).held());
+    let sweep = cluster.target("sweep");
+    let one = |index| CommandTarget { index: Some(index), ..sweep };
+    cluster.step(vec![Event::AdminHold { target: one(0), by: "root".into() }]);
+    cluster.step(vec![Event::Release(sweep)]);
+    let state = |cluster: &TestCluster, index| {
+        cluster
             .engine
-            .element(world.now, ElementId { job: sweep.job, index })
+            .element(cluster.now, ElementId { job: sweep.job, index })
             .map(|element| element.state)
     };
     assert_eq!(
-        [0, 1, 2].map(|index| state(&world, index)),
-        [State::Held, State::Running, State::Running].map(Some)
+        [0, 1, 2].map(|index| state(&cluster, index)),
+        [JobState::Held, JobState::Running, JobState::Running].map(Some)
     );
-    assert!(world.engine.judge(&Event::Release(one(0))).is_err());
-    assert!(world.engine.judge(&Event::Release(one(3))).is_ok());
+    assert!(cluster.engine.validate(&Event::Release(one(0))).is_err());
+    assert!(cluster.engine.validate(&Event::Release(one(3))).is_ok());
 }
 
 #[test]
 fn requeue_runs_it_again_without_using_up_a_restart() {
-    let mut world = World::new(&[node("n1", 2)]);
-    world.submit(job("train").gpus(2).restarts(1, "1s"));
-    world.step(vec![Event::Requeue(world.target("train"))]);
-    world.expect("train", State::Running);
-    assert_eq!(world.attempt("train", 0).attempt.0, 2);
-    world.exit("train", 1);
-    world.advance("1s");
-    assert_eq!(world.attempt("train", 0).attempt.0, 3);
-    world.exit("train", 1);
-    world.expect_ended("train", &Outcome::Failed { rank: Rank(0), code: 1 });
+    let mut cluster = TestCluster::new(&[node("n1", 2)]);
+    cluster.submit(job("train").gpus(2).restarts(1, "1s"));
+    cluster.step(vec![Event::Requeue(cluster.target("train"))]);
+    cluster.expect("train", JobState::Running);
+    assert_eq!(cluster.attempt("train", 0).attempt.0, 2);
+    cluster.exit("train", 1);
+    cluster.advance("1s");
+    assert_eq!(cluster.attempt("train", 0).attempt.0, 3);
+    cluster.exit("train", 1);
+    cluster.expect_ended("train", &Outcome::Failed { rank: Rank(0), code: 1 });
 }
 
 #[test]
 fn requeue_ends_a_back_off_but_no_hold_and_no_begin_time() {
-    let mut world = World::new(&[node("n1", 4)]);
+    let mut cluster = TestCluster::new(&[node("n1", 4)]);
     // One element, and one of an array.
-    world.submit(job("train").gpus(1).restarts(9, "1h"));
-    world.submit(job("sweep").gpus(1).restarts(9, "1h").array(0, 1, None));
-    world.exit("train", 1);
-    world.exits("sweep", 1, 1);
-    world.expect("train", State::Pending);
-    assert!(world.engine.next_wake().is_some());
-    world.step(vec![Event::Requeue(world.target("train"))]);
-    world.expect("train", State::Running);
-    let single = Target { index: Some(1), ..world.target("sweep") };
-    world.step(vec![Event::Requeue(single)]);
-    assert_eq!(world.state_of("sweep", 1), State::Running);
-    assert_eq!(world.engine.next_wake(), None);
-    // A hold is somebody's word, too.
-    world.exit("train", 1);
-    world.step(vec![Event::Hold(world.target("train"))]);
-    world.step(vec![Event::Requeue(world.target("train"))]);
-    world.expect("train", State::Held);
-    world.step(vec![Event::Release(world.target("train"))]);
-    world.expect("train", State::Running);
-    // So is a begin time.
-    let begin = world.now + span("1h");
-    world.submit(job("later").gpus(1).begin(begin));
-    world.step(vec![Event::Requeue(world.target("later"))]);
-    world.expect("later", State::Pending);
+    cluster.submit(job("train").gpus(1).restarts(9, "1h"));
+    cluster.submit(job("sweep").gpus(1).restarts(9, "1h").array(0, 1, None));
+    cluster.exit("train", 1);
+    cluster.exits("sweep", 1, 1);
+    cluster.expect("train", JobState::Pending);
+    assert!(cluster.engine.next_wake().is_some());
+    cluster.step(vec![Event::Requeue(cluster.target("train"))]);
+    cluster.expect("train", JobState::Running);
+    let single = CommandTarget { index: Some(1), ..cluster.target("sweep") };
+    cluster.step(vec![Event::Requeue(single)]);
+    assert_eq!(cluster.state_of("sweep", 1), JobState::Running);
+    assert_eq!(cluster.engine.next_wake(), None);
+    // A requeue does not end a hold.
+    cluster.exit("train", 1);
+    cluster.step(vec![Event::Hold(cluster.target("train"))]);
+    cluster.step(vec![Event::Requeue(cluster.target("train"))]);
+    cluster.expect("train", JobState::Held);
+    cluster.step(vec![Event::Release(cluster.target("train"))]);
+    cluster.expect("train", JobState::Running);
+    // Nor does it end a begin time.
+    let begin = cluster.now + span("1h");
+    cluster.submit(job("later").gpus(1).begin(begin));
+    cluster.step(vec![Event::Requeue(cluster.target("later"))]);
+    cluster.expect("later", JobState::Pending);
 }
 
-/// Tells the engine what is overdue by now; how much that was.
-fn time_out(world: &mut World) -> usize {
-    let events = world.engine.overdue(world.now);
+/// Applies overdue events; returns their number.
+fn time_out(cluster: &mut TestCluster) -> usize {
+    let events = cluster.engine.due_events(cluster.now);
     let count = events.len();
-    world.step(events);
+    cluster.step(events);
     count
 }
 
 #[test]
 fn a_gang_that_is_not_ready_in_time_is_started_elsewhere() {
-    let mut world = World::new(&[node("a", 2), node("b", 2)]);
-    world.engine.watch_starts(world.now, span("2m"));
-    world.obliging = false;
-    world.submit(job("train").tasks(2).gpus(1).limit("1h"));
-    let first = world.attempt("train", 0);
-    world.task(first, 0, Observation::Prepared);
-    assert_eq!(world.engine.next_wake(), Some(world.now + span("2m")));
-    world.now = world.now + span("119999ms");
-    assert_eq!(time_out(&mut world), 0);
-    world.now = world.now + span("1ms");
-    assert_eq!(time_out(&mut world), 1);
-    world.expect("train", State::Stopping);
-    assert!(world.effects.contains(&Effect::Stop { id: first, cause: StopCause::GangFailed }));
-    // Both answer, late: it was a failed start, on a bad node.
+    let mut cluster = TestCluster::new(&[node("a", 2), node("b", 2)]);
+    cluster.engine.set_start_limit(cluster.now, span("2m"));
+    cluster.auto_respond = false;
+    cluster.submit(job("train").tasks(2).gpus(1).limit("1h"));
+    let first = cluster.attempt("train", 0);
+    cluster.task(first, 0, Observation::Prepared);
+    assert_eq!(cluster.engine.next_wake(), Some(cluster.now + span("2m")));
+    cluster.now = cluster.now + span("119999ms");
+    assert_eq!(time_out(&mut cluster), 0);
+    cluster.now = cluster.now + span("1ms");
+    assert_eq!(time_out(&mut cluster), 1);
+    cluster.expect("train", JobState::Stopping);
+    assert!(cluster.effects.contains(&Effect::Stop { id: first, cause: StopCause::GangFailed }));
+    // Both respond, late: it was a failed start, on a bad node.
     for rank in [0, 1] {
-        world.task(first, rank, Observation::Exited(TaskExit::Stopped));
+        cluster.task(first, rank, Observation::Exited(TaskExit::Stopped));
     }
-    world.advance("1h");
-    let second = world.attempt("train", 0);
+    cluster.advance("1h");
+    let second = cluster.attempt("train", 0);
     assert_eq!(second.attempt.0, 2);
-    assert_eq!(world.places("train")[0].0, "b".into());
-    // A report in time ends the wait; so does the end.
+    assert_eq!(cluster.places("train")[0].0, "b".into());
+    // A report in time ends the wait, and so does the end of the attempt.
     for rank in [0, 1] {
-        world.task(second, rank, Observation::Started);
+        cluster.task(second, rank, Observation::Started);
     }
-    assert_eq!(world.engine.next_wake(), None);
-    world.now = world.now + span("30m");
-    assert_eq!(time_out(&mut world), 0);
-    // An old time-out means nothing to a newer attempt, or to one that runs.
+    assert_eq!(cluster.engine.next_wake(), None);
+    cluster.now = cluster.now + span("30m");
+    assert_eq!(time_out(&mut cluster), 0);
+    // An old timeout does not affect a newer attempt, or one that runs.
     for id in [first, second] {
-        world.step(vec![Event::StartOverdue { id, after: span("2m") }]);
+        cluster.step(vec![Event::StartOverdue { id, after: span("2m") }]);
     }
-    world.expect("train", State::Running);
+    cluster.expect("train", JobState::Running);
 }
 
 #[test]
-fn a_task_that_is_never_heard_of_is_given_up_and_frees_what_it_held() {
-    let mut world = World::new(&[node("a", 2)]);
-    world.obliging = false;
-    world.submit(job("train").tasks(2).gpus(1).grace("10s").limit("1h"));
-    // The limit counts from when somebody began to watch, as after a restart.
-    world.advance("1h");
-    let stored = serde_json::to_string(&world.engine.snapshot()).unwrap();
-    world.engine = muster_engine::Engine::restore(serde_json::from_str(&stored).unwrap()).unwrap();
-    assert_eq!(world.engine.next_wake(), None);
-    world.engine.watch_starts(world.now, span("2m"));
-    assert_eq!(world.engine.next_wake(), Some(world.now + span("2m")));
+fn a_task_that_never_reports_is_given_up_and_its_gpus_are_released() {
+    let mut cluster = TestCluster::new(&[node("a", 2)]);
+    cluster.auto_respond = false;
+    cluster.submit(job("train").tasks(2).gpus(1).grace("10s").limit("1h"));
+    // The limit counts from the call of `watch_starts`, as after a restart.
+    cluster.advance("1h");
+    let stored = serde_json::to_string(&cluster.engine.snapshot()).unwrap();
+    cluster.engine =
+        muster_engine::Engine::restore(serde_json::from_str(&stored).unwrap()).unwrap();
+    assert_eq!(cluster.engine.next_wake(), None);
+    cluster.engine.set_start_limit(cluster.now, span("2m"));
+    assert_eq!(cluster.engine.next_wake(), Some(cluster.now + span("2m")));
     let mut refusals = 0;
     for attempt in 1..=4 {
-        let id = world.attempt("train", 0);
+        let id = cluster.attempt("train", 0);
         assert_eq!(id.attempt.0, attempt);
-        world.now = world.now + span("2m");
-        assert_eq!(time_out(&mut world), 1);
-        world.task(id, 0, refused());
-        // Rank 1 says nothing to the order to stop, either. What would be its last moment passes,
-        // and the limit again.
-        world.expect("train", State::Stopping);
-        assert_eq!(world.engine.next_wake(), Some(world.now + span("130s")));
-        world.now = world.now + span("130s");
-        assert_eq!(time_out(&mut world), 1);
+        cluster.now = cluster.now + span("2m");
+        assert_eq!(time_out(&mut cluster), 1);
+        cluster.task(id, 0, refused());
+        // Rank 1 does not respond to the stop, either. Its last moment passes, and then the limit
+        // again.
+        cluster.expect("train", JobState::Stopping);
+        assert_eq!(cluster.engine.next_wake(), Some(cluster.now + span("130s")));
+        cluster.now = cluster.now + span("130s");
+        assert_eq!(time_out(&mut cluster), 1);
         refusals += 1;
-        if world.engine.job(world.now, world.id("train")).is_some() {
-            world.expect("train", State::Pending);
-            world.advance("10m");
+        if cluster.engine.job(cluster.now, cluster.id("train")).is_some() {
+            cluster.expect("train", JobState::Pending);
+            cluster.advance("10m");
         }
     }
     assert_eq!(refusals, 4);
-    let outcome = world.outcome("train", 0);
+    let outcome = cluster.outcome("train", 0);
     assert!(matches!(outcome, Some(Outcome::StartFailed { rank: Rank(0), .. })), "{outcome:?}");
-    assert_eq!((world.engine.next_wake(), world.engine.counts().active), (None, 0));
-    // Replay needs no limit: what timed out is in the journal.
-    let replayed = world.replayed(muster_model::QueueTree::single());
+    assert_eq!((cluster.engine.next_wake(), cluster.engine.counts().active), (None, 0));
+    // Replay needs no limit: timeouts are in the journal.
+    let replayed = cluster.replayed(muster_model::QueueTree::single());
     assert_eq!(
-        crate::world::text(&replayed.snapshot()),
-        crate::world::text(&world.engine.snapshot())
+        crate::cluster::text(&replayed.snapshot()),
+        crate::cluster::text(&cluster.engine.snapshot())
     );
 }
 
 #[test]
 fn repeated_and_stale_reports_change_nothing() {
-    let mut world = World::new(&[node("n1", 2)]);
-    world.obliging = false;
-    world.submit(job("train").tasks(2).gpus(1).restarts(1, "1s"));
-    let id = world.attempt("train", 0);
+    let mut cluster = TestCluster::new(&[node("n1", 2)]);
+    cluster.auto_respond = false;
+    cluster.submit(job("train").tasks(2).gpus(1).restarts(1, "1s"));
+    let id = cluster.attempt("train", 0);
     for _ in 0..2 {
-        world.task(id, 0, Observation::Started);
-        world.task(id, 0, Observation::Prepared);
+        cluster.task(id, 0, Observation::Started);
+        cluster.task(id, 0, Observation::Prepared);
     }
-    let before = crate::world::text(&world.engine.snapshot());
+    let before = crate::cluster::text(&cluster.engine.snapshot());
     let mut stale = id;
     stale.attempt.0 += 1;
     for event in [
-        says(id, 0, Observation::Started),
-        says(id, 9, code(1)),
-        says(stale, 0, code(1)),
+        task_event(id, 0, Observation::Started),
+        task_event(id, 9, code(1)),
+        task_event(stale, 0, code(1)),
         Event::ForeignUse { node: "n1".into(), foreign: Default::default() },
     ] {
-        world.step(vec![event]);
-        assert_eq!(crate::world::text(&world.engine.snapshot()), before);
+        cluster.step(vec![event]);
+        assert_eq!(crate::cluster::text(&cluster.engine.snapshot()), before);
     }
 }
 
 #[test]
 fn a_later_stage_implies_the_earlier_ones() {
-    let mut world = World::new(&[node("n1", 2)]);
-    world.obliging = false;
-    world.submit(job("train").tasks(2).gpus(1));
-    let id = world.attempt("train", 0);
-    world.task(id, 0, code(0));
-    world.task(id, 1, Observation::Started);
-    world.expect("train", State::Running);
-    let view = world.engine.element(world.now, id.element).unwrap();
+    let mut cluster = TestCluster::new(&[node("n1", 2)]);
+    cluster.auto_respond = false;
+    cluster.submit(job("train").tasks(2).gpus(1));
+    let id = cluster.attempt("train", 0);
+    cluster.task(id, 0, code(0));
+    cluster.task(id, 1, Observation::Started);
+    cluster.expect("train", JobState::Running);
+    let view = cluster.engine.element(cluster.now, id.element).unwrap();
     assert_eq!(view.tasks[0].stage, TaskStage::Ended);
-    world.task(id, 1, code(0));
-    world.expect_ended("train", &Outcome::Succeeded);
+    cluster.task(id, 1, code(0));
+    cluster.expect_ended("train", &Outcome::Succeeded);
 }
 
 #[test]
-fn what_is_held_stays_held_when_a_node_shrinks_or_others_use_it() {
-    let mut world = World::new(&[node("n1", 4)]);
-    world.submit(job("runs").gpus(4).cpus(100));
+fn holdings_stay_when_a_node_shrinks_or_is_used_outside_muster() {
+    let mut cluster = TestCluster::new(&[node("n1", 4)]);
+    cluster.submit(job("runs").gpus(4).cpus(100));
     let foreign = muster_model::Foreign {
         devices: muster_model::DeviceSet::first(4),
         cpus: muster_model::CpuMilli(100_000),
         ..Default::default()
     };
-    world.step(vec![Event::ForeignUse { node: "n1".into(), foreign }]);
-    world.step(vec![Event::NodeJoined(Box::new(node("n1", 2)))]);
-    world.expect("runs", State::Running);
-    world.submit(job("next").gpus(1));
-    world.expect("next", State::Pending);
-    world.exit("runs", 0);
-    world.expect("next", State::Pending);
-    world.step(vec![Event::ForeignUse { node: "n1".into(), foreign: Default::default() }]);
-    world.expect("next", State::Running);
+    cluster.step(vec![Event::ForeignUse { node: "n1".into(), foreign }]);
+    cluster.step(vec![Event::NodeJoined(Box::new(node("n1", 2)))]);
+    cluster.expect("runs", JobState::Running);
+    cluster.submit(job("next").gpus(1));
+    cluster.expect("next", JobState::Pending);
+    cluster.exit("runs", 0);
+    cluster.expect("next", JobState::Pending);
+    cluster.step(vec![Event::ForeignUse { node: "n1".into(), foreign: Default::default() }]);
+    cluster.expect("next", JobState::Running);
 }
 
 #[test]
-fn a_drained_node_takes_nothing_new_and_keeps_what_runs() {
-    let mut world = World::new(&[node("n1", 4)]);
-    world.submit(job("runs").gpus(1));
-    world.step(vec![Event::NodeDrained { node: "n1".into(), drained: true, reason: "fan".into() }]);
-    world.submit(job("waits").gpus(1));
-    world.expect("runs", State::Running);
-    world.expect("waits", State::Pending);
-    world.step(vec![Event::NodeDrained { node: "n1".into(), drained: false, reason: "".into() }]);
-    world.expect("waits", State::Running);
+fn a_drained_node_gets_no_new_jobs_and_keeps_running_ones() {
+    let mut cluster = TestCluster::new(&[node("n1", 4)]);
+    cluster.submit(job("runs").gpus(1));
+    cluster.step(vec![Event::NodeDrained {
+        node: "n1".into(),
+        drained: true,
+        reason: "fan".into(),
+    }]);
+    cluster.submit(job("waits").gpus(1));
+    cluster.expect("runs", JobState::Running);
+    cluster.expect("waits", JobState::Pending);
+    cluster.step(vec![Event::NodeDrained { node: "n1".into(), drained: false, reason: "".into() }]);
+    cluster.expect("waits", JobState::Running);
     let unknown = Event::NodeDrained { node: "n9".into(), drained: true, reason: "".into() };
-    assert_eq!(world.engine.judge(&unknown), Err(Refusal::UnknownNode("n9".into())));
+    assert_eq!(cluster.engine.validate(&unknown), Err(EventRefusal::UnknownNode("n9".into())));
 }
 
 #[test]
 fn within_a_queue_priority_goes_first_then_the_users_share_then_age() {
-    let mut world = World::new(&[node("n1", 1)]);
-    // Of the highest priority, so that nobody makes it go.
-    world.submit(job("first").gpus(1).priority(7).limit("1h"));
-    world.now = world.now + span("1h");
+    let mut cluster = TestCluster::new(&[node("n1", 1)]);
+    // Of the highest priority, so that it is not preempted.
+    cluster.submit(job("first").gpus(1).priority(7).limit("1h"));
+    cluster.now = cluster.now + span("1h");
     for (name, user, priority) in
         [("old", "ann", 0), ("fresh", "bob", 0), ("older", "bob", 0), ("urgent", "ann", 7)]
     {
-        world.submit(job(name).gpus(1).user(user).priority(priority).limit("1h"));
+        cluster.submit(job(name).gpus(1).user(user).priority(priority).limit("1h"));
     }
-    // ann has used an hour, bob nothing; bob's second waits for ann's share to be the lower one.
+    // ann has used an hour, bob nothing; bob's second job waits until ann's share is the lower one.
     let mut order = Vec::new();
     for previous in ["first", "urgent", "fresh", "older", "old"] {
         order.push(previous);
-        world.now = world.now + span("1h");
-        world.exit(previous, 0);
+        cluster.now = cluster.now + span("1h");
+        cluster.exit(previous, 0);
     }
     assert_eq!(order, ["first", "urgent", "fresh", "older", "old"]);
-    assert_eq!(world.engine.counts().jobs, 0);
+    assert_eq!(cluster.engine.counts().jobs, 0);
 }

@@ -4,13 +4,14 @@
 
 mod arrays;
 mod bounds;
+mod check;
+mod cluster;
 mod defragment;
 mod drain;
 mod easy;
 mod elastic;
+mod evicted;
 mod explain;
-mod judge;
-mod leaving;
 mod life;
 mod patience;
 mod places;
@@ -20,4 +21,3 @@ mod random;
 mod review;
 mod score;
 mod topology;
-mod world;

@@ -1,187 +1,194 @@
-//! Patience: a gang that is first in its queue becomes whole although small jobs without a time
-//! limit keep coming.
+//! Patience: a gang at the head of its queue starts although small jobs without a time limit keep
+//! coming.
 
 use muster_engine::Violation;
 use muster_model::queue::Backfill;
-use muster_model::view::State;
+use muster_model::view::JobState;
 use muster_model::{
-    DeviceSet, Event, Kind, Plan, Preemption, QueueSpec, QueueTree, Replicas, Service, Span, Time,
+    DeviceSet, Event, Plan, Preemption, QueueSpec, QueueTree, Replicas, Service, Span, Time,
+    WorkloadKind,
 };
 
-use crate::world::{Ask, World, job, node, node_of, span};
+use crate::cluster::{JobBuilder, TestCluster, job, node, node_of, span};
 
 fn tree(patience: Option<&str>) -> QueueTree {
     QueueTree { patience: patience.map(span), ..QueueTree::single() }
 }
 
-/// One node with 8 GPUs, all held by jobs `s0` to `s7` of one GPU each without a time limit, and
-/// `wide` of 8 waits.
-fn crowded(tree: QueueTree) -> World {
-    let mut world = World::with_queues(&[node("a", 8)], tree);
+/// Returns one node with 8 GPUs, all held by jobs `s0` to `s7` of one GPU each without a time
+/// limit; `wide` of 8 waits.
+fn crowded(tree: QueueTree) -> TestCluster {
+    let mut cluster = TestCluster::with_queues(&[node("a", 8)], tree);
     for nth in 0..8 {
-        world.submit(small(nth));
+        cluster.submit(small(nth));
     }
-    world.submit(job("wide").tasks(8).gpus(1));
-    world.expect("wide", State::Pending);
-    world
+    cluster.submit(job("wide").tasks(8).gpus(1));
+    cluster.expect("wide", JobState::Pending);
+    cluster
 }
 
-fn small(nth: u32) -> Ask {
+fn small(nth: u32) -> JobBuilder {
     job(&format!("s{nth}")).gpus(1)
 }
 
-/// Every 10 s a small job is submitted and the oldest that runs ends. Returns after how many of
-/// these the gang started.
-fn starts_after(world: &mut World, rounds: u32) -> Option<u32> {
+/// Every 10 s submits a small job and ends the oldest running one. Returns the round in which the
+/// gang started.
+fn starts_after(cluster: &mut TestCluster, rounds: u32) -> Option<u32> {
     (0..rounds).find(|nth| {
-        world.submit(small(8 + nth));
-        world.advance("10s");
+        cluster.submit(small(8 + nth));
+        cluster.advance("10s");
         let oldest = (0..).map(|nth| format!("s{nth}"));
         let mut oldest = oldest.take_while(|name| name != &format!("s{}", 9 + nth));
         let runs = |name: &String| {
-            let id = world.element(name, 0);
-            world.engine.element(world.now, id).is_some_and(|view| view.state == State::Running)
+            let id = cluster.element(name, 0);
+            cluster
+                .engine
+                .element(cluster.now, id)
+                .is_some_and(|view| view.state == JobState::Running)
         };
         if let Some(name) = oldest.find(runs) {
-            world.exits(&name, 0, 0);
+            cluster.exits(&name, 0, 0);
         }
-        world.state_of("wide", 0) == State::Running
+        cluster.state_of("wide", 0) == JobState::Running
     })
 }
 
 #[test]
-fn a_gang_that_was_first_for_long_enough_keeps_what_becomes_free() {
+fn a_gang_that_waited_longer_than_patience_gets_freed_capacity() {
     for backfill in [Backfill::None, Backfill::Easy, Backfill::Conservative { depth: 16 }] {
-        let mut world = crowded(QueueTree { backfill, ..tree(Some("1m")) });
-        let after = starts_after(&mut world, 60);
-        // Strict order lets no job of its queue pass in the first place.
+        let mut cluster = crowded(QueueTree { backfill, ..tree(Some("1m")) });
+        let after = starts_after(&mut cluster, 60);
+        // With strict order no job of its queue starts before it anyway.
         let expected = if backfill == Backfill::None { 7 } else { 12 };
         assert_eq!(after, Some(expected), "{backfill:?}");
     }
 }
 
 #[test]
-fn without_patience_it_starves() {
+fn without_patience_the_gang_starves() {
     assert_eq!(starts_after(&mut crowded(tree(None)), 200), None);
 }
 
 #[test]
 fn patience_ends_without_an_event() {
-    let mut world = crowded(tree(Some("10m")));
-    assert_eq!(world.engine.next_wake(), Some(world.now + span("10m")));
-    world.advance("10m");
-    assert_eq!(world.engine.next_wake(), None);
+    let mut cluster = crowded(tree(Some("10m")));
+    assert_eq!(cluster.engine.next_wake(), Some(cluster.now + span("10m")));
+    cluster.advance("10m");
+    assert_eq!(cluster.engine.next_wake(), None);
 }
 
 #[test]
-fn where_all_jobs_have_limits_nothing_is_recorded_or_kept() {
-    let mut world = World::with_queues(&[node("a", 8)], tree(Some("0s")));
+fn jobs_with_time_limits_need_no_head_reservations() {
+    let mut cluster = TestCluster::with_queues(&[node("a", 8)], tree(Some("0s")));
     for nth in 0..8 {
-        world.submit(small(nth).limit("1h"));
+        cluster.submit(small(nth).limit("1h"));
     }
-    world.submit(job("wide").tasks(8).gpus(1).limit("1h"));
-    world.advance("2h");
-    for (_, _, plan) in &world.journal {
-        assert!(plan.heads.is_empty() && plan.keeps.is_empty(), "{plan:?}");
+    cluster.submit(job("wide").tasks(8).gpus(1).limit("1h"));
+    cluster.advance("2h");
+    for (_, _, plan) in &cluster.journal {
+        assert!(plan.heads.is_empty() && plan.head_reservations.is_empty(), "{plan:?}");
     }
 }
 
 #[test]
-fn a_gang_that_needs_what_a_service_holds_keeps_nothing() {
-    let replicas = Replicas { floor: 1, ceiling: 1 };
+fn a_gang_that_needs_gpus_of_a_service_gets_no_head_reservation() {
+    let replicas = Replicas { guaranteed: 1, max: 1 };
     let service = job("served").gpus(1).with(|spec| {
-        spec.kind = Kind::Service(Service { replicas, port: None });
+        spec.kind = WorkloadKind::Service(Service { replicas, port: None });
     });
-    let mut world = World::with_queues(&[node("a", 8)], tree(Some("1m")));
-    world.submit(service);
+    let mut cluster = TestCluster::with_queues(&[node("a", 8)], tree(Some("1m")));
+    cluster.submit(service);
     for nth in 0..7 {
-        world.submit(small(nth));
+        cluster.submit(small(nth));
     }
-    world.submit(job("wide").tasks(8).gpus(1));
-    world.submit(job("next").tasks(7).gpus(1));
-    world.advance("5m");
-    // The gang behind it could become whole, and waits as a head from now on.
-    world.advance("5m");
-    world.submit(small(100));
+    cluster.submit(job("wide").tasks(8).gpus(1));
+    cluster.submit(job("next").tasks(7).gpus(1));
+    cluster.advance("5m");
+    // The gang behind it could be placed, and becomes a queue head now.
+    cluster.advance("5m");
+    cluster.submit(small(100));
     for nth in 0..7 {
-        world.exits(&format!("s{nth}"), 0, 0);
+        cluster.exits(&format!("s{nth}"), 0, 0);
     }
-    world.expect("wide", State::Pending);
-    world.expect("next", State::Running);
-    world.expect("s100", State::Pending);
+    cluster.expect("wide", JobState::Pending);
+    cluster.expect("next", JobState::Running);
+    cluster.expect("s100", JobState::Pending);
 }
 
 #[test]
-fn only_what_its_queue_owns_is_kept() {
+fn only_own_quota_is_reserved_for_a_head() {
     let queue = |name: &str, gpus| QueueSpec {
         quota: [("h100".into(), gpus)].into(),
         ..QueueSpec::named(name)
     };
     let queues = vec![queue("default", 4), queue("other", 4)];
     let tree = QueueTree { queues, preemption: Preemption::OFF, ..tree(Some("1m")) };
-    let mut world = World::with_queues(&[node("a", 8)], tree);
+    let mut cluster = TestCluster::with_queues(&[node("a", 8)], tree);
     for nth in 0..8 {
-        world.submit(small(nth));
+        cluster.submit(small(nth));
     }
-    // It borrows, so what it waits for is not kept for it.
-    world.submit(job("wide").tasks(6).gpus(1));
-    world.advance("5m");
+    // It would borrow, so nothing is reserved for it.
+    cluster.submit(job("wide").tasks(6).gpus(1));
+    cluster.advance("5m");
     for nth in 0..5 {
-        world.exits(&format!("s{nth}"), 0, 0);
+        cluster.exits(&format!("s{nth}"), 0, 0);
     }
-    world.submit(job("owner").tasks(4).gpus(1).queue("other"));
-    world.expect("wide", State::Pending);
-    world.expect("owner", State::Running);
+    cluster.submit(job("owner").tasks(4).gpus(1).queue("other"));
+    cluster.expect("wide", JobState::Pending);
+    cluster.expect("owner", JobState::Running);
 }
 
 #[test]
 fn patience_outlasts_a_restart() {
     let tree = tree(Some("10m"));
-    let mut world = crowded(tree.clone());
-    world.advance("6m");
-    let mut again = world.replayed(tree);
-    assert_eq!(crate::world::text(&again.snapshot()), crate::world::text(&world.engine.snapshot()));
+    let mut cluster = crowded(tree.clone());
+    cluster.advance("6m");
+    let mut again = cluster.replayed(tree);
+    assert_eq!(
+        crate::cluster::text(&again.snapshot()),
+        crate::cluster::text(&cluster.engine.snapshot())
+    );
     let mut restored = {
-        let stored = crate::world::text(&world.engine.snapshot());
+        let stored = crate::cluster::text(&cluster.engine.snapshot());
         muster_engine::Engine::restore(serde_json::from_str(&stored).unwrap()).unwrap()
     };
     for engine in [&mut again, &mut restored] {
-        drop(engine.plan(world.now));
-        assert_eq!(engine.next_wake(), Some(Time(world.now.0) + span("4m")));
+        drop(engine.plan(cluster.now));
+        assert_eq!(engine.next_wake(), Some(Time(cluster.now.0) + span("4m")));
     }
 }
 
 #[test]
-fn a_hold_ends_it() {
-    let mut world = crowded(tree(Some("10m")));
-    world.advance("6m");
-    let wide = world.target("wide");
-    world.step(vec![Event::Hold(wide)]);
-    world.advance("1m");
-    world.step(vec![Event::Release(wide)]);
-    assert_eq!(world.engine.next_wake(), Some(world.now + span("10m")));
+fn a_hold_resets_the_waiting_time() {
+    let mut cluster = crowded(tree(Some("10m")));
+    cluster.advance("6m");
+    let wide = cluster.target("wide");
+    cluster.step(vec![Event::Hold(wide)]);
+    cluster.advance("1m");
+    cluster.step(vec![Event::Release(wide)]);
+    assert_eq!(cluster.engine.next_wake(), Some(cluster.now + span("10m")));
 }
 
-/// A plan at a moment at which seven GPUs are kept for a gang and a small job waits.
-fn kept() -> (World, Plan) {
-    let mut world = crowded(tree(Some("1m")));
-    world.advance("2m");
+/// Returns a plan at a time at which seven GPUs are reserved for a gang and a small job waits.
+fn with_head_reservation() -> (TestCluster, Plan) {
+    let mut cluster = crowded(tree(Some("1m")));
+    cluster.advance("2m");
     for nth in 0..7 {
-        world.exits(&format!("s{nth}"), 0, 0);
+        cluster.exits(&format!("s{nth}"), 0, 0);
     }
-    world.submit(small(20));
-    world.expect("s20", State::Pending);
-    let plan = world.engine.plan(world.now);
-    assert_eq!((plan.keeps.len(), plan.decisions.len()), (1, 0));
-    (world, plan)
+    cluster.submit(small(20));
+    cluster.expect("s20", JobState::Pending);
+    let plan = cluster.engine.plan(cluster.now);
+    assert_eq!((plan.head_reservations.len(), plan.decisions.len()), (1, 0));
+    (cluster, plan)
 }
 
 #[test]
-fn the_judge_refuses_to_give_away_what_is_kept() {
-    let (world, plan) = kept();
-    let id = world.attempt("s7", 0);
-    let (_, mut places) = world.engine.placement(id.element).unwrap();
-    let small = world.element("s20", 0);
+fn the_checker_refuses_starts_on_head_reservations() {
+    let (cluster, plan) = with_head_reservation();
+    let id = cluster.attempt("s7", 0);
+    let (_, mut places) = cluster.engine.placement(id.element).unwrap();
+    let small = cluster.element("s20", 0);
     std::sync::Arc::make_mut(&mut places)[0].devices = DeviceSet(1);
     let start = |keeps| Plan {
         decisions: vec![muster_model::Decision::Start {
@@ -189,51 +196,51 @@ fn the_judge_refuses_to_give_away_what_is_kept() {
             placement: places.clone(),
             backfilled: false,
         }],
-        keeps,
+        head_reservations: keeps,
         ..Plan::default()
     };
-    let found = world.engine.check(world.now, &start(plan.keeps.clone())).unwrap_err();
-    assert!(matches!(found[..], [Violation::Kept { .. }]), "{found:?}");
-    // Nor may what is to be kept be forgotten.
-    let found = world.engine.check(world.now, &start(Vec::new())).unwrap_err();
-    assert!(matches!(found[..], [Violation::Overtaken { .. }]), "{found:?}");
+    let found =
+        cluster.engine.check(cluster.now, &start(plan.head_reservations.clone())).unwrap_err();
+    assert!(matches!(found[..], [Violation::HeadReservationTaken { .. }]), "{found:?}");
+    // Nor may a reservation be omitted.
+    let found = cluster.engine.check(cluster.now, &start(Vec::new())).unwrap_err();
+    assert!(matches!(found[..], [Violation::HeadPassed { .. }]), "{found:?}");
 }
 
 #[test]
-fn the_judge_refuses_what_is_kept_too_early() {
-    let (_, plan) = kept();
-    let mut world = crowded(tree(Some("1m")));
-    let found = world.engine.check(world.now, &plan).unwrap_err();
-    assert!(matches!(found[..], [Violation::NotPatient(..)]), "{found:?}");
-    world.advance("2m");
-    assert_eq!(world.engine.check(world.now, &plan), Ok(()));
-    let twice = Plan { heads: vec![world.element("wide", 0)], ..plan };
-    let found = world.engine.check(world.now, &twice).unwrap_err();
-    assert!(matches!(found[..], [Violation::NotPatient(..)]), "{found:?}");
+fn the_checker_refuses_early_head_reservations() {
+    let (_, plan) = with_head_reservation();
+    let mut cluster = crowded(tree(Some("1m")));
+    let found = cluster.engine.check(cluster.now, &plan).unwrap_err();
+    assert!(matches!(found[..], [Violation::NoHeadReservation(..)]), "{found:?}");
+    cluster.advance("2m");
+    assert_eq!(cluster.engine.check(cluster.now, &plan), Ok(()));
+    let twice = Plan { heads: vec![cluster.element("wide", 0)], ..plan };
+    let found = cluster.engine.check(cluster.now, &twice).unwrap_err();
+    assert!(matches!(found[..], [Violation::NoHeadReservation(..)]), "{found:?}");
 }
 
 #[test]
 fn a_gang_on_whole_nodes_gets_the_nodes_whose_jobs_have_run_longest() {
     let nodes =
         [node_of("a", 4, "h100", 64), node_of("b", 4, "h100", 64), node_of("c", 4, "h100", 64)];
-    let mut world = World::with_queues(&nodes, tree(Some("1m")));
+    let mut cluster = TestCluster::with_queues(&nodes, tree(Some("1m")));
     for nth in 0..12 {
-        world.submit(small(nth));
-        world.now = world.now + Span::from_secs(1);
+        cluster.submit(small(nth));
+        cluster.now = cluster.now + Span::from_secs(1);
     }
-    world.submit(job("wide").tasks(2).per_node(1).gpus(4));
-    world.advance("2m");
-    // One of each node ends: on the nodes of the oldest jobs it is kept, on the third node it is
-    // not.
+    cluster.submit(job("wide").tasks(2).per_node(1).gpus(4));
+    cluster.advance("2m");
+    // One job ends on each node: the nodes with the oldest jobs are reserved, the third is not.
     for (ends, comes) in [(0, 20), (4, 21), (8, 22)] {
-        world.exits(&format!("s{ends}"), 0, 0);
-        world.submit(small(comes));
+        cluster.exits(&format!("s{ends}"), 0, 0);
+        cluster.submit(small(comes));
     }
-    world.expect("s20", State::Running);
-    assert_eq!(world.places("s20")[0].0.0.as_ref(), "c");
-    world.expect("s21", State::Pending);
+    cluster.expect("s20", JobState::Running);
+    assert_eq!(cluster.places("s20")[0].0.0.as_ref(), "c");
+    cluster.expect("s21", JobState::Pending);
     for nth in [1, 2, 3, 5, 6, 7] {
-        world.exits(&format!("s{nth}"), 0, 0);
+        cluster.exits(&format!("s{nth}"), 0, 0);
     }
-    world.expect("wide", State::Running);
+    cluster.expect("wide", JobState::Running);
 }

@@ -1,5 +1,5 @@
-//! The answer: a label, and all that stands behind it. Fields are in the order of the published
-//! JSON. What is empty is absent.
+//! Answer of the advice: a label with its reasons. Fields are in the order of the published JSON;
+//! empty fields are absent.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use super::{Fact, Facts, Label, Plane, SiteProof, Source, Value};
+use super::{Citation, ControlPlane, Fact, FactValue, Facts, Label, SiteProof};
 
 /// Advice on one workload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Advice {
-    /// What to take: `primary`, `addon`, `hybrid`.
+    /// Recommendation: `primary`, `addon`, `hybrid`.
     #[serde(flatten)]
     pub label: Label,
     /// Rules that fired, in order.
@@ -22,86 +22,86 @@ pub struct Advice {
     /// Failure modes that this choice invites.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Warning>,
-    /// What rides on what, from the top.
+    /// Layers of the recommended stack, from the top.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub composition: Vec<Layer>,
-    /// The smallest changes of facts that change the answer.
+    /// Smallest changes of facts that change the answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flips: Vec<Flip>,
-    /// Where the pages disagree on this very case.
+    /// Questions of this case on which the pages disagree.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disputes: Vec<Dispute>,
 }
 
-/// A rule that fired.
+/// Rule that fired for this case.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FiredRule {
-    /// Its id, an anchor of docs/advise.md.
+    /// Id of the rule, an anchor of docs/advise.md.
     pub id: &'static str,
-    /// What it did to the label.
+    /// Effect of the rule on the label.
     pub effect: RuleEffect,
-    /// Why, in one sentence.
+    /// Reason in one sentence.
     pub sentence: Cow<'static, str>,
-    /// Where it is from.
-    pub source: Source,
+    /// Source of the rule.
+    pub source: Citation,
 }
 
-/// What a rule that fired did to the label.
+/// Effect of a fired rule on the label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RuleEffect {
-    /// It chose the plane.
+    /// Choice of the control plane.
     Choice,
-    /// It put something in front that the rest cannot do without.
+    /// Addition of a component that the rest requires.
     Required,
-    /// It added something.
+    /// Addition of an optional component.
     Added,
-    /// It split the fleet.
+    /// Split of the fleet between two control planes.
     Split,
-    /// Nothing: it gives a reason.
+    /// No effect: it only gives a reason.
     Reason,
 }
 
-/// A failure mode that the choice invites.
+/// Failure mode that the choice invites.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Warning {
-    /// Its id, an anchor of docs/advise.md.
+    /// Id of the warning, an anchor of docs/advise.md.
     pub id: &'static str,
-    /// What goes wrong.
+    /// Description of the failure.
     pub sentence: Cow<'static, str>,
-    /// How it shows.
+    /// Symptom of the failure.
     pub tell: Cow<'static, str>,
-    /// What to do.
+    /// Advice to prevent or fix it.
     pub cure: Cow<'static, str>,
-    /// Where it is from.
-    pub source: Source,
+    /// Source of the warning.
+    pub source: Citation,
 }
 
-/// One layer of the stack, or one pool of a split fleet.
+/// Layer of the stack, or pool of a split fleet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Layer {
-    /// What it is.
+    /// Name of the layer.
     pub name: &'static str,
-    /// Names of the layers that it rides on; none at the bottom.
+    /// Names of the layers below that it runs on; empty at the bottom.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub on: Vec<&'static str>,
 }
 
-/// A change of facts that changes the answer.
+/// Change of facts that changes the answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Flip {
     /// Facts to change, with their new values.
-    pub change: Changes,
-    /// The answer it leads to.
+    pub change: FactChanges,
+    /// Label that the change leads to.
     #[serde(flatten)]
     pub label: Label,
 }
 
 /// New values of facts, in the order of facts; a mapping in JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Changes(pub Vec<(Fact, Value)>);
+pub struct FactChanges(pub Vec<(Fact, FactValue)>);
 
-impl Serialize for Changes {
+impl Serialize for FactChanges {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
         for (fact, value) in &self.0 {
@@ -111,9 +111,9 @@ impl Serialize for Changes {
     }
 }
 
-impl JsonSchema for Changes {
+impl JsonSchema for FactChanges {
     fn schema_name() -> Cow<'static, str> {
-        "Changes".into()
+        "FactChanges".into()
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
@@ -125,93 +125,93 @@ impl JsonSchema for Changes {
     }
 }
 
-/// Where pages disagree.
+/// Question on which the pages disagree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Dispute {
-    /// Its id, an anchor of docs/advise.md.
+    /// Id of the dispute, an anchor of docs/advise.md.
     pub id: &'static str,
-    /// Who disagrees with whom.
+    /// Kind of the disagreement.
     pub kind: DisputeKind,
-    /// The question that decides.
+    /// Question that decides between the sides.
     pub question: &'static str,
-    /// What each says.
-    pub positions: &'static [Position],
-    /// What Muster does here, and why.
+    /// Statement of each side.
+    pub positions: &'static [DisputePosition],
+    /// Choice of Muster, with the reason.
     pub muster: &'static str,
 }
 
-/// Who disagrees with whom.
+/// Kind of a disagreement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DisputeKind {
-    /// Two pages.
+    /// Two pages that disagree.
     Pages,
-    /// A page with itself.
+    /// Page that contradicts itself.
     Itself,
-    /// A page with what has become true since.
+    /// Page that is outdated.
     Aged,
 }
 
-/// One side of a dispute.
+/// Side of a dispute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Position {
-    /// Who says so.
-    pub source: Source,
-    /// What it comes to, in our words.
-    pub says: &'static str,
+pub struct DisputePosition {
+    /// Source of the statement.
+    pub source: Citation,
+    /// Summary of the statement.
+    #[serde(rename = "says")]
+    pub text: &'static str,
 }
 
 /// Advice on a site.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SiteAdvice {
-    /// The same answer as for one workload.
+    /// Answer in the same form as for one workload.
     #[serde(flatten)]
     pub advice: Advice,
-    /// How each kind of work in the mix runs there.
+    /// Each kind of work in the mix on the recommended stack.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workloads: Vec<WorkloadOnSite>,
-    /// How GPUs are shared, and what that isolates.
+    /// Ways to share GPUs, and their isolation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sharing: Vec<FiredRule>,
-    /// How notebooks are run.
+    /// Ways to run notebooks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notebooks: Vec<FiredRule>,
-    /// What it takes to run the recommended stack.
+    /// Effort of running the recommended stack.
     pub operations: Operations,
-    /// What a simulation shows beside it, where that was asked for. It changes nothing of the
-    /// above.
+    /// Simulation of the site's load, on request. It does not change the advice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<SiteProof>,
 }
 
-/// One kind of work on the recommended plane.
+/// Kind of work on the recommended stack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct WorkloadOnSite {
-    /// What the site calls it.
+    /// Name of the kind in the site file.
     pub name: Arc<str>,
-    /// Part of the GPU-hours, in percent.
+    /// Percentage of the GPU-hours; absent when the site does not give it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share_percent: Option<u32>,
-    /// Its facts.
-    #[schemars(with = "Changes")]
+    /// Facts about this kind of work.
+    #[schemars(with = "FactChanges")]
     pub facts: Facts,
-    /// What it would get if it were alone.
+    /// Label that it would get as the only workload.
     pub alone: Label,
-    /// Where it runs on this site.
-    pub runs_on: Plane,
-    /// How it runs there, and what that costs it.
+    /// Control plane that it runs on at this site.
+    pub runs_on: ControlPlane,
+    /// Way in which it runs there, and the drawbacks.
     pub how: Cow<'static, str>,
 }
 
-/// What it takes to run a stack.
+/// Effort of running a stack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Operations {
-    /// What must be installed, kept running and upgraded.
+    /// Components that must be installed, operated and upgraded.
     pub components: Vec<&'static str>,
-    /// People that it takes.
+    /// Staff that the stack requires.
     pub staff: &'static str,
-    /// What breaks first.
+    /// Component or process that fails first.
     pub breaks_first: &'static str,
-    /// Where that is from.
-    pub source: Source,
+    /// Source of these statements.
+    pub source: Citation,
 }

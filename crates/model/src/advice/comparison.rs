@@ -1,146 +1,146 @@
-//! Two control planes side by side, dimension by dimension. Which plane stands how is known in
-//! `advise`; nothing here judges.
+//! Comparison of two control planes, dimension by dimension. The entries are in `advise`; this
+//! module holds only values.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Changes, Fact, Facts, Label, Plane, Source};
+use super::{Citation, ControlPlane, Fact, FactChanges, Facts, Label};
 
-/// How well a plane does something.
+/// Degree to which a control plane supports a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Standing {
-    /// Not at all.
+pub enum SupportLevel {
+    /// Not supported at all.
     None,
-    /// It can be made to.
+    /// Possible with a workaround.
     Weak,
-    /// With something installed on top.
+    /// Supported by an add-on.
     AddOn,
-    /// As it comes.
+    /// Supported by the control plane itself.
     Native,
 }
 
-impl Standing {
-    /// The word in tables and in JSON.
+impl SupportLevel {
+    /// Returns the word in tables and in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Standing::None => "none",
-            Standing::Weak => "weak",
-            Standing::AddOn => "add-on",
-            Standing::Native => "native",
+            SupportLevel::None => "none",
+            SupportLevel::Weak => "weak",
+            SupportLevel::AddOn => "add-on",
+            SupportLevel::Native => "native",
         }
     }
 }
 
-/// Two planes compared.
+/// Two control planes compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Comparison {
-    /// The planes, as they were asked for.
-    pub planes: [Plane; 2],
-    /// The facts that weigh the dimensions; absent when none were given.
+    /// The two control planes, in the requested order.
+    pub planes: [ControlPlane; 2],
+    /// Facts that weight the dimensions; absent when none were given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Changes>")]
+    #[schemars(with = "Option<FactChanges>")]
     pub facts: Option<Facts>,
     /// Every dimension: those that matter for the facts first.
     pub dimensions: Vec<Compared>,
-    /// What it comes to for the facts.
+    /// Verdict for the facts; absent when none were given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<ComparisonVerdict>,
 }
 
-/// Two planes in one dimension.
+/// Comparison in one dimension.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Compared {
-    /// Its id; stays the same once published.
+    /// Id of the dimension; stable once published.
     pub id: &'static str,
-    /// What is compared, for people.
+    /// Title of the dimension.
     pub title: &'static str,
-    /// The facts that make it matter; empty when it does not matter for them, or when there are
-    /// none.
+    /// Facts that make the dimension matter; empty when it does not matter for them, or when there
+    /// are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub matters_for: Vec<Fact>,
-    /// The plane that stands better today; absent when both stand the same.
+    /// Control plane with the better support today; absent when both are equal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ahead: Option<Plane>,
-    /// Both planes, in the order of `planes`.
-    pub cells: [Cell; 2],
+    pub ahead: Option<ControlPlane>,
+    /// Both control planes, in the order of `planes`.
+    pub cells: [ComparisonCell; 2],
 }
 
-/// One plane in one dimension.
+/// One control plane in one dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Cell {
-    /// The plane.
-    pub plane: Plane,
-    /// How it stands, as the page has it.
-    pub standing: Standing,
-    /// Why, in our words.
+pub struct ComparisonCell {
+    /// Control plane that is rated.
+    pub plane: ControlPlane,
+    /// Degree of support according to the page.
+    pub standing: SupportLevel,
+    /// Reason for the rating.
     pub text: &'static str,
-    /// Where that was read.
-    pub source: Source,
-    /// What has become true since, where the page has aged.
+    /// Source of the rating.
+    pub source: Citation,
+    /// Present rating, when the page is outdated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub today: Option<Today>,
+    pub today: Option<CurrentSupport>,
 }
 
-impl Cell {
-    /// How it stands today.
+impl ComparisonCell {
+    /// Returns the degree of support today.
     #[must_use]
-    pub fn standing_today(&self) -> Standing {
+    pub fn standing_today(&self) -> SupportLevel {
         self.today.map_or(self.standing, |today| today.standing)
     }
 }
 
-/// What has become true since a page was written.
+/// Present rating where a page is outdated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Today {
-    /// How the plane stands now; often the same.
-    pub standing: Standing,
-    /// What is different.
+pub struct CurrentSupport {
+    /// Degree of support today; often the same.
+    pub standing: SupportLevel,
+    /// Description of the difference.
     pub text: &'static str,
-    /// Where that was read.
-    pub source: Source,
+    /// Source of the present rating.
+    pub source: Citation,
 }
 
-/// What a comparison comes to for given facts.
+/// Verdict of a comparison for given facts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Verdict {
-    /// What the advice says for these facts.
+pub struct ComparisonVerdict {
+    /// Label that the advice gives for these facts.
     pub advice: Label,
-    /// How each plane fares, in the order of `planes`.
-    pub fares: [Fare; 2],
+    /// Result of each control plane, in the order of `planes`.
+    pub fares: [PlaneResult; 2],
 }
 
-/// How a plane fares for given facts.
+/// Result of one control plane for given facts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Fare {
-    /// The plane.
-    pub plane: Plane,
-    /// Dimensions that matter in which it is ahead of the other.
+pub struct PlaneResult {
+    /// Control plane that is rated.
+    pub plane: ControlPlane,
+    /// Number of dimensions that matter in which it is better than the other.
     pub ahead_in: u32,
-    /// What the advice makes of it.
-    pub role: Role,
-    /// The smallest change of facts for which the advice chooses it; empty when it is chosen, or
-    /// when the facts of a workload never lead to it.
+    /// Role of the control plane in the advice.
+    pub role: PlaneRole,
+    /// Smallest change of facts for which the advice chooses it; empty when it is chosen, or when
+    /// the facts of a workload never lead to it.
     #[serde(default, skip_serializing_if = "is_unchanged")]
-    pub chosen_if: Changes,
+    pub chosen_if: FactChanges,
 }
 
-fn is_unchanged(changes: &Changes) -> bool {
+fn is_unchanged(changes: &FactChanges) -> bool {
     changes.0.is_empty()
 }
 
-/// What the advice makes of a plane.
+/// Role of a control plane in the advice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Role {
-    /// It is the answer.
+pub enum PlaneRole {
+    /// Chosen by the advice as the answer.
     Chosen,
-    /// It carries the answer: the host of Ray.
+    /// Host of the answer: Ray runs on it.
     Host,
-    /// It gets the other pool of a split fleet.
+    /// Control plane of the other pool of a split fleet.
     OtherPool,
-    /// It has no part in the answer.
+    /// No part of the answer.
     NotChosen,
 }

@@ -1,60 +1,60 @@
-//! Facts: what can be known of a workload or of a site, each a flag or a count. One closed table
-//! names, bounds and asks for them, so that files, options, questions, rules and documentation
-//! cannot disagree. What follows from a fact is not said here.
+//! Facts about a workload or a site, each a flag or a number. One table holds their names, bounds
+//! and questions, for files, options, dialogues, rules and documentation alike. The conclusions are
+//! in `advise`.
 
 use std::fmt;
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-/// What a fact's value can be.
+/// Type and bounds of a fact's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// True or false; false when not given.
+pub enum FactKind {
+    /// True or false; false by default.
     Flag,
-    /// A whole number within bounds, both included.
+    /// Whole number within bounds, both included.
     Count {
-        /// Smallest.
+        /// Smallest accepted value, included.
         min: u32,
-        /// Largest.
+        /// Largest accepted value, included.
         max: u32,
-        /// When not given.
+        /// Value when the fact is not given.
         default: u32,
     },
-    /// Hundredths of a whole, from 0 to this many: 25 is written 0.25.
+    /// Hundredths of a whole, from 0 to `max`: 25 is written 0.25.
     Hundredths {
-        /// Largest, in hundredths.
+        /// Largest accepted value, in hundredths.
         max: u32,
     },
 }
 
-/// A value as people write it.
+/// Value of a fact, as users write it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Value {
-    /// Of a flag.
+pub enum FactValue {
+    /// Value of a flag.
     Flag(bool),
-    /// Of a count.
+    /// Value of a whole number.
     Count(u32),
-    /// Of hundredths.
+    /// Value in hundredths of a whole.
     Hundredths(u32),
 }
 
-impl fmt::Display for Value {
+impl fmt::Display for FactValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Value::Flag(flag) => write!(f, "{flag}"),
-            Value::Count(count) => write!(f, "{count}"),
-            Value::Hundredths(value) => write!(f, "{}.{:02}", value / 100, value % 100),
+            FactValue::Flag(flag) => write!(f, "{flag}"),
+            FactValue::Count(count) => write!(f, "{count}"),
+            FactValue::Hundredths(value) => write!(f, "{}.{:02}", value / 100, value % 100),
         }
     }
 }
 
-impl Serialize for Value {
+impl Serialize for FactValue {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Value::Flag(flag) => serializer.serialize_bool(*flag),
-            Value::Count(count) => serializer.serialize_u32(*count),
-            Value::Hundredths(_) => {
+            FactValue::Flag(flag) => serializer.serialize_bool(*flag),
+            FactValue::Count(count) => serializer.serialize_u32(*count),
+            FactValue::Hundredths(_) => {
                 let number: serde_json::Number =
                     self.to_string().parse().expect("digits, a point, two digits");
                 number.serialize(serializer)
@@ -66,7 +66,7 @@ impl Serialize for Value {
 /// Declares [`Fact`] and its table from one list.
 macro_rules! facts {
     ($($(#[doc = $doc:literal])+ $variant:ident $name:literal $kind:expr, $question:literal;)+) => {
-        /// One thing that can be known.
+        /// Fact about a workload or a site.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Fact { $($(#[doc = $doc])+ $variant,)+ }
 
@@ -74,20 +74,20 @@ macro_rules! facts {
             /// Every fact, in the order of files and questions.
             pub const ALL: &'static [Fact] = &[$(Fact::$variant,)+];
 
-            /// The name in files, on the command line and in JSON; of a site's facts with its
-            /// section before a dot.
+            /// Returns the name in files, on the command line and in JSON; for a fact about a site
+            /// with its section before a dot.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Fact::$variant => $name,)+ }
             }
 
-            /// What its value can be.
+            /// Returns the type and bounds of its value.
             #[must_use]
-            pub const fn kind(self) -> Kind {
+            pub const fn kind(self) -> FactKind {
                 match self { $(Fact::$variant => $kind,)+ }
             }
 
-            /// The question that it answers, for people.
+            /// Returns the question that asks the user for it.
             #[must_use]
             pub const fn question(self) -> &'static str {
                 match self { $(Fact::$variant => $question,)+ }
@@ -96,136 +96,136 @@ macro_rules! facts {
     };
 }
 
-const fn count(min: u32, max: u32, default: u32) -> Kind {
-    Kind::Count { min, max, default }
+const fn count(min: u32, max: u32, default: u32) -> FactKind {
+    FactKind::Count { min, max, default }
 }
 
-/// More nodes, GPUs or people than any one site has; it keeps sums far from overflow.
+/// More nodes, GPUs or users than any site has; keeps sums far from overflow.
 const MANY: u32 = 10_000_000;
 
 facts! {
-    /// Nodes that a single job spans.
+    /// Number of nodes that a single job spans.
     Nodes "nodes" count(1, MANY, 1), "how many nodes does a single job span?";
-    /// NCCL or MPI collectives across nodes.
-    TightlyCoupled "tightly_coupled" Kind::Flag, "do its tasks synchronise with each other at every step (all-reduce, MPI)?";
-    /// Can run without a container platform.
-    BareMetal "bare_metal" Kind::Flag, "can it run on bare metal, without a container platform?";
-    /// Endpoints that stay up.
-    LongLivedServices "long_lived_services" Kind::Flag, "are there services beside it that must stay up (inference endpoints, databases)?";
-    /// Many teams share the fleet.
-    MultiTenant "multi_tenant" Kind::Flag, "do several teams share the fleet?";
+    /// Tasks synchronise across nodes at every step (NCCL or MPI collectives).
+    TightlyCoupled "tightly_coupled" FactKind::Flag, "do its tasks synchronise with each other at every step (all-reduce, MPI)?";
+    /// The workload can run without a container platform.
+    BareMetal "bare_metal" FactKind::Flag, "can it run on bare metal, without a container platform?";
+    /// Endpoints that must stay up run beside the workload.
+    LongLivedServices "long_lived_services" FactKind::Flag, "are there services beside it that must stay up (inference endpoints, databases)?";
+    /// Several teams share the fleet.
+    MultiTenant "multi_tenant" FactKind::Flag, "do several teams share the fleet?";
     /// Tasks and actors written in Python: RL, rollout and trainer, data pipelines.
-    PythonNativePipeline "python_native_pipeline" Kind::Flag, "is it a pipeline of Python tasks or actors (RL, Ray Data, tuning)?";
-    /// Small, continuous integration, or one node.
-    EdgeOrDev "edge_or_dev" Kind::Flag, "is it for the edge, for development or for CI, on few machines?";
+    PythonNativePipeline "python_native_pipeline" FactKind::Flag, "is it a pipeline of Python tasks or actors (RL, Ray Data, tuning)?";
+    /// Development, continuous integration, edge, or a single node.
+    EdgeOrDev "edge_or_dev" FactKind::Flag, "is it for the edge, for development or for CI, on few machines?";
 
-    /// Nodes of the fleet.
+    /// Number of nodes of the fleet.
     FleetNodes "fleet.nodes" count(1, MANY, 1), "how many nodes does the fleet have?";
-    /// GPUs of the fleet, all together.
+    /// Number of GPUs of the fleet, over all nodes.
     FleetGpus "fleet.gpus" count(1, MANY, 1), "how many GPUs does it have, all together?";
-    /// InfiniBand or RoCE between nodes.
-    FleetRdma "fleet.rdma" Kind::Flag, "is there InfiniBand or RoCE between the nodes?";
-    /// No hypervisor and no container platform is forced upon it.
-    FleetBareMetal "fleet.bare-metal" Kind::Flag, "does it run on bare metal, rather than on a cloud's machines?";
-    /// Nodes come and go with the load.
-    FleetElastic "fleet.elastic" Kind::Flag, "do nodes come and go with the load?";
-    /// Many small places rather than one room.
-    FleetEdge "fleet.edge" Kind::Flag, "is it at the edge: many small places, or one small box?";
-    /// For development or continuous integration only.
-    FleetDev "fleet.dev" Kind::Flag, "is it for development or CI only?";
-    /// Nobody else is on these machines.
-    FleetSingleTenant "fleet.single-tenant" Kind::Flag, "are the machines of one owner, with no other tenant on them?";
+    /// Nodes are connected by InfiniBand or RoCE.
+    FleetRdma "fleet.rdma" FactKind::Flag, "is there InfiniBand or RoCE between the nodes?";
+    /// Nodes run without a hypervisor or container platform.
+    FleetBareMetal "fleet.bare-metal" FactKind::Flag, "does it run on bare metal, rather than on a cloud's machines?";
+    /// Nodes are added and removed with the load.
+    FleetElastic "fleet.elastic" FactKind::Flag, "do nodes come and go with the load?";
+    /// The fleet consists of many small places, not of one data centre.
+    FleetEdge "fleet.edge" FactKind::Flag, "is it at the edge: many small places, or one small box?";
+    /// The fleet is for development or continuous integration only.
+    FleetDev "fleet.dev" FactKind::Flag, "is it for development or CI only?";
+    /// The machines have one owner and no other tenant.
+    FleetSingleTenant "fleet.single-tenant" FactKind::Flag, "are the machines of one owner, with no other tenant on them?";
     /// Two schedulers start work on the same nodes today.
-    FleetSharedNodes "fleet.shared-nodes" Kind::Flag, "do two orchestrators start work on the same nodes?";
-    /// Some GPU model can be cut into MIG slices. Follows from the models; nobody writes it.
-    FleetMig "fleet.mig" Kind::Flag, "can its GPUs be cut into hardware slices (MIG)?";
+    FleetSharedNodes "fleet.shared-nodes" FactKind::Flag, "do two orchestrators start work on the same nodes?";
+    /// A GPU model of the fleet can be cut into MIG slices. Derived from the models, never given.
+    FleetMig "fleet.mig" FactKind::Flag, "can its GPUs be cut into hardware slices (MIG)?";
 
-    /// People who start jobs.
+    /// Number of users who start jobs.
     Users "people.users" count(1, MANY, 1), "how many people start jobs?";
-    /// Teams that they are in.
+    /// Number of teams that the users are in.
     Teams "people.teams" count(1, MANY, 1), "in how many teams?";
-    /// They talk to each other every day.
-    Talk "people.talk" Kind::Flag, "do they all talk to each other?";
-    /// People wait for each other, or take each other's GPUs.
-    CoordinationFailing "people.coordination-failing" Kind::Flag, "is coordination failing: do people collide, or wait for someone who forgot?";
-    /// People who run the platform, steady state.
-    PlatformFte "people.platform-fte" Kind::Hundredths { max: 100_000 }, "how many full-time people can run the platform, steadily?";
-    /// Money for products.
-    ToolingBudget "people.tooling-budget" Kind::Flag, "is there a budget to buy scheduling software?";
-    /// Somebody else may run it.
-    Managed "people.managed" Kind::Flag, "may a provider run the orchestrator for you?";
-    /// Used to job scripts and MPI.
-    HpcFluent "people.hpc-fluent" Kind::Flag, "is the team at home in HPC tools and job scripts?";
-    /// Used to manifests and operators.
-    KubernetesFluent "people.kubernetes-fluent" Kind::Flag, "is the team at home in Kubernetes?";
-    /// Slurm runs there today.
-    OperatesSlurm "people.operates-slurm" Kind::Flag, "do you operate Slurm today?";
-    /// Kubernetes runs there today.
-    OperatesKubernetes "people.operates-kubernetes" Kind::Flag, "do you operate Kubernetes today?";
-    /// k3s runs there today.
-    OperatesK3s "people.operates-k3s" Kind::Flag, "do you operate k3s today?";
-    /// Ray clusters run there today, as a plane of their own.
-    OperatesRay "people.operates-ray" Kind::Flag, "do you operate Ray clusters today, beside any other scheduler?";
-    /// What runs there does what it should.
-    Works "people.works" Kind::Flag, "does what you operate work?";
-    /// Somebody wants to replace what works.
-    Modernise "people.modernise" Kind::Flag, "does somebody want to replace it, to be modern?";
+    /// All users talk to each other every day.
+    Talk "people.talk" FactKind::Flag, "do they all talk to each other?";
+    /// Users wait for each other, or take each other's GPUs.
+    CoordinationFailing "people.coordination-failing" FactKind::Flag, "is coordination failing: do people collide, or wait for someone who forgot?";
+    /// Full-time staff who can run the platform, steadily.
+    PlatformFte "people.platform-fte" FactKind::Hundredths { max: 100_000 }, "how many full-time people can run the platform, steadily?";
+    /// A budget to buy scheduling software exists.
+    ToolingBudget "people.tooling-budget" FactKind::Flag, "is there a budget to buy scheduling software?";
+    /// A provider may run the platform.
+    Managed "people.managed" FactKind::Flag, "may a provider run the orchestrator for you?";
+    /// The team is experienced with HPC tools and job scripts.
+    HpcFluent "people.hpc-fluent" FactKind::Flag, "is the team at home in HPC tools and job scripts?";
+    /// The team is experienced with Kubernetes.
+    KubernetesFluent "people.kubernetes-fluent" FactKind::Flag, "is the team at home in Kubernetes?";
+    /// The site operates Slurm today.
+    OperatesSlurm "people.operates-slurm" FactKind::Flag, "do you operate Slurm today?";
+    /// The site operates Kubernetes today.
+    OperatesKubernetes "people.operates-kubernetes" FactKind::Flag, "do you operate Kubernetes today?";
+    /// The site operates k3s today.
+    OperatesK3s "people.operates-k3s" FactKind::Flag, "do you operate k3s today?";
+    /// The site operates Ray clusters today, beside any other scheduler.
+    OperatesRay "people.operates-ray" FactKind::Flag, "do you operate Ray clusters today, beside any other scheduler?";
+    /// The control plane that the site operates works.
+    Works "people.works" FactKind::Flag, "does what you operate work?";
+    /// The site wants to replace a working control plane to be modern.
+    Modernise "people.modernise" FactKind::Flag, "does the team want to replace it, only to be modern?";
 
-    /// Training runs.
-    Training "needs.training" Kind::Flag, "do you train models?";
-    /// Training that couples GPUs across nodes.
-    CoupledTraining "needs.coupled-training" Kind::Flag, "do single training runs span several nodes?";
-    /// Most of the GPU-hours go to training that couples GPUs across nodes.
-    MainlyCoupled "needs.mainly-coupled" Kind::Flag, "does such training take most of the GPU-hours?";
-    /// Runs that start, end and answer nobody.
-    Batch "needs.batch" Kind::Flag, "do you run batch jobs (processing, offline inference, simulation)?";
-    /// Many short trials.
-    Sweeps "needs.sweeps" Kind::Flag, "do you run sweeps of many trials?";
-    /// Endpoints that must stay up.
-    Services "needs.services" Kind::Flag, "do you serve models or other endpoints that must stay up?";
-    /// Interactive sessions on GPUs.
-    Notebooks "needs.notebooks" Kind::Flag, "do people want notebooks on GPUs?";
-    /// Reinforcement learning.
-    Rl "needs.rl" Kind::Flag, "do you do reinforcement learning with rollouts and trainers?";
-    /// Tasks and actors written in Python, beside reinforcement learning.
-    DistributedPython "needs.distributed-python" Kind::Flag, "do you run distributed Python (Ray Data, actors, multi-stage pipelines)?";
-    /// MPI programs.
-    Mpi "needs.mpi" Kind::Flag, "do you run MPI programs?";
-    /// Isolation and audit demanded by law or contract.
-    Regulated "needs.regulated" Kind::Flag, "do rules or contracts demand strict isolation and audit trails?";
-    /// Hosted customers, who must not see each other.
-    HostileTenants "needs.hostile-tenants" Kind::Flag, "do customers share it who must be kept apart from each other?";
-    /// Quotas that are enforced.
-    StrictQuotas "needs.strict-quotas" Kind::Flag, "must teams' shares be enforced, not only agreed?";
-    /// Declared state in a repository.
-    Gitops "needs.gitops" Kind::Flag, "must the platform be declared in a repository (GitOps)?";
-    /// Services that follow the load.
-    Autoscaling "needs.autoscaling" Kind::Flag, "must services scale with their load?";
-    /// Jobs that change their size while they run.
-    Grow "needs.grow" Kind::Flag, "must running jobs grow or shrink?";
-    /// Slices of GPUs that are isolated by hardware.
-    IsolatedSlices "needs.isolated-slices" Kind::Flag, "must several tenants share one GPU, isolated by hardware?";
-    /// Slices of GPUs, isolated or not.
-    SharedGpus "needs.shared-gpus" Kind::Flag, "do small jobs that need less than one GPU share GPUs?";
-    /// Runs so short that the wait before them is felt.
-    ShortRuns "needs.short-runs" Kind::Flag, "are most runs over within minutes?";
-    /// Environments that are the same to the bit.
-    Reproducible "needs.reproducible" Kind::Flag, "must a run's environment be identical to the bit, today and next year?";
-    /// A dashboard of experiments.
-    Tracking "needs.tracking" Kind::Flag, "do you want experiment tracking in the same product?";
-    /// Several clusters behind one queue.
-    MultiCluster "needs.multi-cluster" Kind::Flag, "must the same jobs run in several clusters?";
+    /// The site trains models.
+    Training "needs.training" FactKind::Flag, "do you train models?";
+    /// Single training runs span several nodes.
+    CoupledTraining "needs.coupled-training" FactKind::Flag, "do single training runs span several nodes?";
+    /// Training across nodes takes most of the GPU-hours.
+    MainlyCoupled "needs.mainly-coupled" FactKind::Flag, "does such training take most of the GPU-hours?";
+    /// The site runs batch jobs (processing, offline inference, simulation).
+    Batch "needs.batch" FactKind::Flag, "do you run batch jobs (processing, offline inference, simulation)?";
+    /// The site runs sweeps of many short trials.
+    Sweeps "needs.sweeps" FactKind::Flag, "do you run sweeps of many trials?";
+    /// The site serves endpoints that must stay up.
+    Services "needs.services" FactKind::Flag, "do you serve models or other endpoints that must stay up?";
+    /// Users want notebooks on GPUs.
+    Notebooks "needs.notebooks" FactKind::Flag, "do people want notebooks on GPUs?";
+    /// The site does reinforcement learning.
+    Rl "needs.rl" FactKind::Flag, "do you do reinforcement learning with rollouts and trainers?";
+    /// The site runs distributed Python (tasks and actors), beside reinforcement learning.
+    DistributedPython "needs.distributed-python" FactKind::Flag, "do you run distributed Python (Ray Data, actors, multi-stage pipelines)?";
+    /// The site runs MPI programs.
+    Mpi "needs.mpi" FactKind::Flag, "do you run MPI programs?";
+    /// Law or contracts require isolation and audit.
+    Regulated "needs.regulated" FactKind::Flag, "do rules or contracts demand strict isolation and audit trails?";
+    /// Customers share the fleet and must be isolated from each other.
+    HostileTenants "needs.hostile-tenants" FactKind::Flag, "do customers share it who must be kept apart from each other?";
+    /// Quotas must be enforced.
+    StrictQuotas "needs.strict-quotas" FactKind::Flag, "must teams' shares be enforced, not only agreed?";
+    /// The platform must be declared in a repository (GitOps).
+    Gitops "needs.gitops" FactKind::Flag, "must the platform be declared in a repository (GitOps)?";
+    /// Services must scale with their load.
+    Autoscaling "needs.autoscaling" FactKind::Flag, "must services scale with their load?";
+    /// Running jobs must grow or shrink.
+    Grow "needs.grow" FactKind::Flag, "must running jobs grow or shrink?";
+    /// Several tenants must share one GPU, isolated by hardware.
+    IsolatedSlices "needs.isolated-slices" FactKind::Flag, "must several tenants share one GPU, isolated by hardware?";
+    /// Small jobs share GPUs, isolated or not.
+    SharedGpus "needs.shared-gpus" FactKind::Flag, "do small jobs that need less than one GPU share GPUs?";
+    /// Most runs last minutes, so that the wait before them matters.
+    ShortRuns "needs.short-runs" FactKind::Flag, "are most runs over within minutes?";
+    /// The environment of a run must be identical to the bit.
+    Reproducible "needs.reproducible" FactKind::Flag, "must a run's environment be identical to the bit, today and next year?";
+    /// Experiment tracking must be part of the product.
+    Tracking "needs.tracking" FactKind::Flag, "do you want experiment tracking in the same product?";
+    /// The same jobs must run in several clusters.
+    MultiCluster "needs.multi-cluster" FactKind::Flag, "must the same jobs run in several clusters?";
 }
 
 impl Fact {
-    /// The facts of one workload, in the order of the guide.
+    /// Facts about one workload, in the order of the guide.
     pub const WORKLOAD: &'static [Fact] = Fact::ALL.split_at(7).0;
 
-    /// The facts of a site.
+    /// Facts about a site.
     pub const SITE: &'static [Fact] = Fact::ALL.split_at(7).1;
 
-    /// Facts of a site that are only said where another holds too. What the other implies stands in
-    /// later entries.
+    /// Facts about a site that require another one. An implied fact is only used as `one` in later
+    /// entries.
     pub const IMPLIES: [Contradiction; 4] = [
         implies(
             Fact::MainlyCoupled,
@@ -237,28 +237,28 @@ impl Fact {
         implies(Fact::IsolatedSlices, Fact::SharedGpus, "a slice is a part of a shared GPU"),
     ];
 
-    /// Finds a fact by its name.
+    /// Returns the fact with this name; `None` when there is none.
     #[must_use]
     pub fn find(name: &str) -> Option<Fact> {
         Fact::ALL.iter().copied().find(|fact| fact.name() == name)
     }
 
-    /// Value when nobody gave one, as stored.
+    /// Returns the default value, as stored.
     #[must_use]
     pub const fn default(self) -> u32 {
         match self.kind() {
-            Kind::Count { default, .. } => default,
-            Kind::Flag | Kind::Hundredths { .. } => 0,
+            FactKind::Count { default, .. } => default,
+            FactKind::Flag | FactKind::Hundredths { .. } => 0,
         }
     }
 
-    /// A stored number as people write it.
+    /// Returns a stored number as a value.
     #[must_use]
-    pub const fn value(self, stored: u32) -> Value {
+    pub const fn value(self, stored: u32) -> FactValue {
         match self.kind() {
-            Kind::Flag => Value::Flag(stored != 0),
-            Kind::Count { .. } => Value::Count(stored),
-            Kind::Hundredths { .. } => Value::Hundredths(stored),
+            FactKind::Flag => FactValue::Flag(stored != 0),
+            FactKind::Count { .. } => FactValue::Count(stored),
+            FactKind::Hundredths { .. } => FactValue::Hundredths(stored),
         }
     }
 }
@@ -269,14 +269,14 @@ impl fmt::Display for Fact {
     }
 }
 
-/// As its name.
+/// Serialises as the name.
 impl Serialize for Fact {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
     }
 }
 
-/// A value for every fact.
+/// Values of all facts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Facts([u32; Fact::ALL.len()]);
 
@@ -291,44 +291,44 @@ impl Default for Facts {
 }
 
 impl Facts {
-    /// The number of a fact: 0 or 1 of a flag, hundredths of hundredths.
+    /// Returns the stored number of a fact: 0 or 1 for a flag, hundredths for hundredths.
     #[must_use]
     pub const fn get(&self, fact: Fact) -> u32 {
         self.0[fact as usize]
     }
 
-    /// Whether a flag is set, or a number is not 0.
+    /// Returns true when a flag is set, or a number is not 0.
     #[must_use]
     pub const fn is(&self, fact: Fact) -> bool {
         self.get(fact) != 0
     }
 
-    /// The value as people write it.
+    /// Returns the value of a fact.
     #[must_use]
-    pub const fn value(&self, fact: Fact) -> Value {
+    pub const fn value(&self, fact: Fact) -> FactValue {
         fact.value(self.get(fact))
     }
 
-    /// Sets the number of a fact, which must be within its bounds.
+    /// Sets the stored number of a fact, which must be within its bounds.
     pub fn set(&mut self, fact: Fact, stored: u32) {
         self.0[fact as usize] = stored;
     }
 
-    /// The same facts with one changed.
+    /// Returns the same facts with one changed.
     #[must_use]
     pub fn with(mut self, fact: Fact, stored: u32) -> Self {
         self.set(fact, stored);
         self
     }
 
-    /// Facts that differ from what they are when nobody gave them, in order.
-    pub fn given(&self) -> impl Iterator<Item = (Fact, Value)> + '_ {
+    /// Returns the facts that differ from their defaults, in order.
+    pub fn given(&self) -> impl Iterator<Item = (Fact, FactValue)> + '_ {
         let differs = |fact: &&Fact| self.get(**fact) != fact.default();
         Fact::ALL.iter().filter(differs).map(|fact| (*fact, self.value(*fact)))
     }
 
-    /// The first pair of facts that cannot both hold. Facts of one workload never contradict each
-    /// other: the guide answers every combination.
+    /// Returns the first pair of facts that cannot both hold; `None` when there is none. Facts of
+    /// one workload never contradict each other: the guide answers every combination.
     #[must_use]
     pub fn contradiction(&self) -> Option<Contradiction> {
         let operates =
@@ -346,7 +346,7 @@ impl Facts {
                 alone,
                 Fact::CoordinationFailing,
                 Fact::Users,
-                "one user has nobody to coordinate with",
+                "coordination cannot fail with a single user",
             ))
             .or(pair(
                 nothing && self.is(Fact::Works),
@@ -371,7 +371,7 @@ impl Facts {
 }
 
 impl Facts {
-    /// The first fact that holds without the one that it implies.
+    /// Returns the first fact that holds without one that it requires; `None` when there is none.
     fn unmet(&self) -> Option<Contradiction> {
         Fact::IMPLIES.into_iter().find(|pair| self.is(pair.one) && !self.is(pair.other))
     }
@@ -385,7 +385,7 @@ impl fmt::Debug for Facts {
     }
 }
 
-/// As a mapping of the facts that were given.
+/// Serialises as a mapping of the facts that differ from their defaults.
 impl Serialize for Facts {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
@@ -400,14 +400,13 @@ const fn implies(one: Fact, other: Fact, why: &'static str) -> Contradiction {
     Contradiction { one, other, why }
 }
 
-/// Two facts that cannot be as they are: the values of both at once, or the first without the
-/// second.
+/// Two facts that contradict each other: their values together, or the first without the second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contradiction {
-    /// The fact to complain about.
+    /// Fact that the error message is about.
     pub one: Fact,
-    /// The other.
+    /// Fact that contradicts it.
     pub other: Fact,
-    /// A lowercase fragment.
+    /// Reason, as a lowercase fragment.
     pub why: &'static str,
 }

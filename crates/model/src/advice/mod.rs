@@ -1,11 +1,10 @@
-//! The vocabulary of advice: facts, thresholds, control planes, sources, and the answer that people
-//! and programs are shown. Which facts lead to which answer is decided in `advise`; nothing here
-//! decides.
+//! Data types of advice: facts, thresholds, control planes, citations and answers. The rules that
+//! lead from facts to an answer are in `advise`.
 
 mod answer;
 mod comparison;
+mod control_plane;
 mod fact;
-mod plane;
 mod proof;
 mod schema;
 mod site;
@@ -13,14 +12,19 @@ mod source;
 mod threshold;
 
 pub use answer::{
-    Advice, Changes, Dispute, DisputeKind, FiredRule, Flip, Layer, Operations, Position,
+    Advice, Dispute, DisputeKind, DisputePosition, FactChanges, FiredRule, Flip, Layer, Operations,
     RuleEffect, SiteAdvice, Warning, WorkloadOnSite,
 };
-pub use comparison::{Cell, Compared, Comparison, Fare, Role, Standing, Today, Verdict};
-pub use fact::{Contradiction, Fact, Facts, Kind, Value};
-pub use plane::{Label, Plane, Ruleset};
-pub use proof::{PROVED, ProofSays, ProofVerdict, ProvedKind, ProvedPlane, ProvedRole, SiteProof};
+pub use comparison::{
+    Compared, Comparison, ComparisonCell, ComparisonVerdict, CurrentSupport, PlaneResult,
+    PlaneRole, SupportLevel,
+};
+pub use control_plane::{ControlPlane, Label, Ruleset};
+pub use fact::{Contradiction, Fact, FactKind, FactValue, Facts};
+pub use proof::{
+    PROVED, ProofConclusion, ProofVerdict, ProvedKind, ProvedPlane, ProvedRole, SiteProof,
+};
 pub use schema::answer_schema;
 pub use site::{MixEntry, SiteProfile};
-pub use source::{Page, Source};
+pub use source::{Citation, CitedPage};
 pub use threshold::{Threshold, Thresholds};

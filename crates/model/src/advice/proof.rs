@@ -1,146 +1,148 @@
-//! What a simulation of a site's work shows beside the advice on it: the load, what was assumed to
-//! make it, a row per control plane, and whether the figures agree with the advice. Values only;
-//! they change no advice. What gang admission is proved to do is elsewhere.
+//! Simulation of a site's load beside the advice on it: the load, the assumptions behind it, a row
+//! per control plane, and whether the figures agree with the advice. Values only; they do not
+//! change the advice. The proof of gang admission is in [`crate::proof`].
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::Changes;
-use crate::simulation::{Figure, Interval, Spread};
+use super::FactChanges;
+use crate::simulation::{ConfidenceInterval, Figure, Spread};
 
-/// Control planes on a site's work. With several seeds, what it says of the load is that of the
+/// Control planes on a site's load. With several seeds, the description of the load is that of the
 /// first.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SiteProof {
-    /// The trace that was replayed, as it was named; absent where the load was made from the mix.
+    /// Path of the replayed trace as the user gave it; absent when the load was made from the mix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
-    /// The cluster, as it was named; absent where it was made from the fleet of the site.
+    /// Path of the cluster file as the user gave it; absent when the cluster was made from the
+    /// fleet of the site.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
-    /// The queues, as they were named; absent where they were made from the teams of the site, or
-    /// one for a trace.
+    /// Path of the queue file as the user gave it; absent when the queues were made from the teams
+    /// of the site, or when a trace uses one queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queues: Option<String>,
-    /// What chance was drawn from, first.
+    /// First seed of the random numbers.
     pub seed: u64,
-    /// What it was drawn from in all, one run of each control plane for each; the mix was drawn
-    /// anew for each, a trace is the same.
+    /// All seeds, one run of each control plane per seed. The mix is drawn anew for each; a trace
+    /// is the same.
     pub seeds: Vec<u64>,
-    /// Nodes.
+    /// Number of nodes in the cluster.
     pub nodes: u64,
-    /// GPUs.
+    /// Number of GPUs in the cluster.
     pub gpus: u64,
-    /// Jobs that arrive.
+    /// Number of jobs that are submitted.
     pub jobs: u64,
-    /// Jobs that are left out, since they never ran where they come from.
+    /// Jobs that are left out because they never ran in the original system.
     pub never_ran: u64,
-    /// Jobs that are left out, since not even the idle cluster could host them.
+    /// Jobs that are left out because not even the idle cluster can host them.
     pub too_large: u64,
-    /// Jobs whose queue the site does not have; they wait in its default queue.
+    /// Jobs whose queue does not exist on the site; they use its default queue.
     pub strangers: u64,
-    /// Rows of the trace or the node list that could not be read.
+    /// Rows of the trace or the node list that could not be parsed.
     pub bad_rows: u64,
-    /// GPU-hours that all jobs ask for.
+    /// GPU-hours that all jobs request.
     pub asked_gpu_hours: f64,
-    /// Hours in which use and idleness are counted, from the first arrival on: until the last, or
-    /// until the GPUs could have done all the work where that is later. The same for all planes.
+    /// Hours over which use and idle time are counted, from the first submission: until the last,
+    /// or until the GPUs could have done all the work when that is later. The same for all planes.
     pub counted_hours: f64,
-    /// GPU-hours that there are in that time.
+    /// GPU-hours of the cluster in that time.
     pub gpu_hours: f64,
-    /// What a GPU-hour costs, in whatever it was given in.
+    /// Price of a GPU-hour, in the currency that the user gave it in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_hour_price: Option<f64>,
-    /// Kinds of work that the mix was made into; none of a trace.
+    /// Kinds of work that the mix was made into; empty for a trace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kinds: Vec<ProvedKind>,
-    /// What the site does not say, and was assumed.
+    /// Assumptions for facts that the site does not give.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub assumed: Vec<String>,
-    /// GPUs of the largest jobs that there are, such as `9 to 64`.
+    /// Size of the largest jobs in GPUs, such as `9 to 64`.
     pub largest: String,
-    /// A row per control plane: the advised one, those that flips lead to, the others that have a
+    /// Results per control plane: the advised one, those that flips lead to, the others that have a
     /// model, and Muster's own engine.
     pub planes: Vec<ProvedPlane>,
-    /// What the figures say of the advice.
+    /// Conclusion on the advice.
     pub verdict: ProofVerdict,
-    /// Reasons for the advice, by id, that these figures cannot see.
+    /// Ids of the reasons for the advice that these figures cannot confirm.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unseen: Vec<String>,
 }
 
-/// A kind of work as jobs.
+/// Kind of work of the mix, as jobs.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ProvedKind {
-    /// As the mix calls it.
+    /// Name of the kind in the mix.
     pub name: String,
-    /// How many jobs.
+    /// Number of jobs of this kind.
     pub jobs: u64,
-    /// Tasks of each.
+    /// Number of tasks of each job.
     pub tasks: u32,
     /// GPUs of each task.
     pub gpus_per_task: u32,
-    /// GPU-hours of all of them.
+    /// GPU-hours of all its jobs.
     pub gpu_hours: f64,
 }
 
-/// What one control plane made of the load. With several seeds these are the figures of the first
-/// one; `intervals` has the means of all.
+/// Results of one control plane on the load. With several seeds these are the figures of the first
+/// one; `intervals` has the means over all.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ProvedPlane {
-    /// What it is.
+    /// Name of the control plane.
     pub name: String,
-    /// Why it is here.
+    /// Role of the control plane in the comparison.
     pub role: ProvedRole,
-    /// The change of facts that leads to it, of a runner-up.
+    /// Change of facts that leads to it, when it is a runner-up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub change: Option<Changes>,
-    /// What stands for it in the simulation, as docs/models.md describes it.
+    pub change: Option<FactChanges>,
+    /// Scheduler that represents it in the simulation, as described in docs/models.md.
     pub scheduler: String,
-    /// Parts of its label that no model has.
+    /// Parts of its label that the simulation does not model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without_model: Vec<String>,
-    /// It was interrupted: its figures are about the runs that had ended by then, or what had
-    /// happened in the first.
+    /// True when the run was interrupted: the figures cover the runs that had ended by then, or the
+    /// first run until then.
     pub is_partial: bool,
-    /// Jobs that ended.
+    /// Number of jobs that ended.
     pub ended: u64,
-    /// Jobs that it did not take.
+    /// Number of jobs that were rejected.
     pub refused: u64,
-    /// Jobs that never end, however long one waits.
+    /// Number of jobs that never end.
     pub left: u64,
-    /// Seconds from submission to end, of all jobs that were taken; jobs that never end (`left`)
-    /// count up to the last instant of any plane with this seed, so where there are any the true
-    /// figures are larger.
+    /// Seconds from submission to end, of all jobs that were not rejected. Jobs that never end
+    /// (`left`) count up to the last event of any plane with this seed, so where there are any the
+    /// true figures are larger.
     pub turnaround_secs: Spread,
     /// Seconds between submission and end in which jobs did not run, before the first start and
-    /// after every stop; counted alike.
+    /// after every stop; jobs that never end count in the same way.
     pub waited_secs: Spread,
-    /// The mean of these of the largest jobs; absent where none of them was taken.
+    /// Mean of these seconds over the largest jobs; absent when none of them was accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub largest_waited_secs: Option<f64>,
-    /// Of the GPU-hours that there are, the percent in which jobs ran.
+    /// Percentage of the GPU-hours in which jobs ran.
     pub gpu_use_percent: f64,
     /// GPU-hours in which no job ran.
     pub idle_gpu_hours: f64,
-    /// Of them, held by jobs that did not run.
+    /// Part of the idle GPU-hours that were held by jobs which did not run.
     pub held_idle_gpu_hours: f64,
-    /// Of them, free and of use to jobs that waited: see `stranded` in a `FleetComparison`.
+    /// Part of the idle GPU-hours that were free and usable by pending jobs: see `stranded` in a
+    /// `FleetComparison`.
     pub stranded_gpu_hours: f64,
-    /// GPU-hours of work that were lost when jobs were made to go; they count as used.
+    /// GPU-hours of work that were lost by evictions; they count as used.
     pub lost_gpu_hours: f64,
-    /// What the idle GPU-hours cost.
+    /// Cost of the idle GPU-hours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_cost: Option<f64>,
-    /// Means over several seeds; empty with one, and where neither the load nor the control plane
-    /// leaves anything to chance. A figure that not every run has is left out.
+    /// Means over several seeds; empty with one seed, and when neither the load nor the control
+    /// plane is random. Figures that some runs lack are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub intervals: Vec<Interval>,
+    pub intervals: Vec<ConfidenceInterval>,
 }
 
 impl ProvedPlane {
-    /// The figure with this name in [`PROVED`], over all seeds; nothing where it is not known of
-    /// each of them.
+    /// Returns the figure with this name in [`PROVED`], over all seeds; `None` when some run lacks
+    /// it.
     #[must_use]
     pub fn figure(&self, name: &str) -> Option<Figure> {
         if !self.intervals.is_empty() {
@@ -151,12 +153,11 @@ impl ProvedPlane {
     }
 }
 
-/// How a figure is read; nothing where a run has none.
-type Reading = fn(&ProvedPlane) -> Option<f64>;
+/// Function that reads a figure from the results of a run; returns `None` when the run lacks it.
+type ProvedFigureReader = fn(&ProvedPlane) -> Option<f64>;
 
-/// Figures that intervals are made of, by name: where they stand in [`ProvedPlane`], or what they
-/// come to.
-pub const PROVED: [(&str, Reading); 12] = [
+/// Figures with confidence intervals, by name: the field of [`ProvedPlane`], or how it is computed.
+pub const PROVED: [(&str, ProvedFigureReader); 12] = [
     ("turnaround_secs.mean", |plane| taken(plane).then_some(plane.turnaround_secs.mean)),
     ("waited_secs.mean", |plane| taken(plane).then_some(plane.waited_secs.mean)),
     ("waited_secs.p95", |plane| taken(plane).then_some(plane.waited_secs.p95)),
@@ -171,46 +172,47 @@ pub const PROVED: [(&str, Reading); 12] = [
     ("undone", |plane| Some((plane.left + plane.refused) as f64)),
 ];
 
-/// It took jobs, so that there is something to count.
+/// Returns true when the plane accepted jobs, so that figures exist.
 fn taken(plane: &ProvedPlane) -> bool {
     plane.ended + plane.left > 0
 }
 
-/// Why a control plane is among those that are simulated.
+/// Role of a control plane in the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProvedRole {
-    /// It is what the site was advised to take.
+    /// Control plane that is advised.
     Advised,
-    /// A flip of the advice leads to it.
+    /// Control plane that a flip of the advice leads to.
     RunnerUp,
-    /// Neither, but it could be advised to another site.
+    /// Control plane that could be advised to another site.
     Other,
-    /// Muster's own engine.
+    /// Engine of Muster itself.
     Muster,
 }
 
-/// What figures say of advice.
+/// Verdict of the figures on the advice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ProofVerdict {
-    /// In a word.
-    pub says: ProofSays,
-    /// Schedulers of planes that do clearly better than the advised one.
+    /// Conclusion in one word.
+    #[serde(rename = "says")]
+    pub conclusion: ProofConclusion,
+    /// Schedulers of planes that do significantly better than the advised one.
     pub better: Vec<String>,
-    /// Schedulers of planes that do clearly worse.
+    /// Schedulers of planes that do significantly worse.
     pub worse: Vec<String>,
 }
 
-/// What figures say of advice, in a word.
+/// Conclusion on the advice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum ProofSays {
-    /// No other plane does clearly better, and one at least does clearly worse.
+pub enum ProofConclusion {
+    /// No other plane does significantly better, and at least one does significantly worse.
     Supports,
-    /// Another plane does clearly better.
+    /// Another plane does significantly better.
     Contradicts,
-    /// No plane does clearly better or worse.
+    /// No plane does significantly better or worse.
     Neither,
-    /// Runs were interrupted: nothing is said.
+    /// Runs were interrupted: no conclusion.
     Interrupted,
 }

@@ -1,10 +1,11 @@
-//! JSON Schemas of answers, made from the types that are written, for programs that read them.
+//! JSON Schemas of answers, generated from the types, for programs that read them.
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
-/// JSON Schema (2020-12) of an answer, as it is written: what is absent when empty is not required.
+/// Returns the JSON Schema (2020-12) of an answer as it is written: fields that are absent when
+/// empty are not required.
 #[must_use]
 pub fn answer_schema<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().for_serialize();

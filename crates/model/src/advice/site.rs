@@ -1,12 +1,12 @@
-//! A site as it describes itself: facts, GPU models, the mix of its work, and its own thresholds.
-//! Checked by `spec`.
+//! Site profile: facts, GPU models, the mix of workloads, and overridden thresholds. Parsed and
+//! checked by `spec`.
 
 use std::sync::Arc;
 
 use super::{Facts, Thresholds};
 use crate::node::GpuModel;
 
-/// What a site file says.
+/// Content of a site file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SiteProfile {
     /// Facts about fleet, people and needs.
@@ -15,17 +15,17 @@ pub struct SiteProfile {
     pub models: Vec<GpuModel>,
     /// Kinds of work, in the order of the file.
     pub mix: Vec<MixEntry>,
-    /// Numbers in rules, the site's own where it says so.
+    /// Thresholds of the rules, with the site's overrides.
     pub thresholds: Thresholds,
 }
 
-/// One kind of work.
+/// Kind of work in the mix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MixEntry {
-    /// What the site calls it.
+    /// Name of the kind in the site file.
     pub name: Arc<str>,
-    /// Part of the fleet's GPU-hours, in percent, when the site knows.
+    /// Percentage of the fleet's GPU-hours; `None` when the site does not give it.
     pub share_percent: Option<u32>,
-    /// Facts of this work.
+    /// Facts about this kind of work.
     pub facts: Facts,
 }

@@ -1,12 +1,12 @@
-//! Where a statement was read. The five pages are named as their readers know them.
+//! Citations of the pages that advice is based on.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A page that is cited.
+/// Page that is cited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Page {
+pub enum CitedPage {
     /// "GPU orchestration decision guide", ai-infrastructure.net.
     Guide,
     /// "Cluster orchestration: Kubernetes, k3s, Ray, Slurm", ai-infrastructure.net.
@@ -17,68 +17,70 @@ pub enum Page {
     Kentino,
     /// "Managed Kubernetes vs Managed SLURM", Hyperstack, 9 April 2026.
     Hyperstack,
-    /// A project's own documentation or source; the section names it, with its version or date.
+    /// The project's own documentation or source; the section names it, with its version or date.
     Upstream,
-    /// Muster's own judgement; the section says what it rests on.
+    /// Muster's own judgement; the section names its basis.
     Muster,
 }
 
-impl Page {
+impl CitedPage {
     /// Every page, in the order in which they are listed.
-    pub const ALL: [Page; 7] = [
-        Page::Guide,
-        Page::Overview,
-        Page::Comparison,
-        Page::Kentino,
-        Page::Hyperstack,
-        Page::Upstream,
-        Page::Muster,
+    pub const ALL: [CitedPage; 7] = [
+        CitedPage::Guide,
+        CitedPage::Overview,
+        CitedPage::Comparison,
+        CitedPage::Kentino,
+        CitedPage::Hyperstack,
+        CitedPage::Upstream,
+        CitedPage::Muster,
     ];
 
-    /// The word in JSON and in short citations.
+    /// Returns the word in JSON and in short citations.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Page::Guide => "guide",
-            Page::Overview => "overview",
-            Page::Comparison => "comparison",
-            Page::Kentino => "kentino",
-            Page::Hyperstack => "hyperstack",
-            Page::Upstream => "upstream",
-            Page::Muster => "muster",
+            CitedPage::Guide => "guide",
+            CitedPage::Overview => "overview",
+            CitedPage::Comparison => "comparison",
+            CitedPage::Kentino => "kentino",
+            CitedPage::Hyperstack => "hyperstack",
+            CitedPage::Upstream => "upstream",
+            CitedPage::Muster => "muster",
         }
     }
 
-    /// Title and publisher.
+    /// Returns title and publisher.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
-            Page::Guide => "GPU orchestration decision guide (ai-infrastructure.net)",
-            Page::Overview => {
+            CitedPage::Guide => "GPU orchestration decision guide (ai-infrastructure.net)",
+            CitedPage::Overview => {
                 "Cluster orchestration: Kubernetes, k3s, Ray, Slurm (ai-infrastructure.net)"
             }
-            Page::Comparison => "Slurm vs Kubernetes for GPUs (ai-infrastructure.net)",
-            Page::Kentino => "Job Scheduling for AI Clusters (Kentino Wiki)",
-            Page::Hyperstack => "Managed Kubernetes vs Managed SLURM (Hyperstack, 9 April 2026)",
-            Page::Upstream => "the project's own documentation",
-            Page::Muster => "Muster's own judgement",
+            CitedPage::Comparison => "Slurm vs Kubernetes for GPUs (ai-infrastructure.net)",
+            CitedPage::Kentino => "Job Scheduling for AI Clusters (Kentino Wiki)",
+            CitedPage::Hyperstack => {
+                "Managed Kubernetes vs Managed SLURM (Hyperstack, 9 April 2026)"
+            }
+            CitedPage::Upstream => "the project's own documentation",
+            CitedPage::Muster => "Muster's own judgement",
         }
     }
 }
 
-/// A place on a page.
+/// Place on a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
-pub struct Source {
-    /// The page.
-    pub page: Page,
-    /// Section of it, or what the statement rests on.
+pub struct Citation {
+    /// Page that is cited.
+    pub page: CitedPage,
+    /// Section of the page, or the basis of the statement.
     pub section: &'static str,
 }
 
-impl Source {
-    /// A place on a page.
+impl Citation {
+    /// Makes a citation of a section of a page.
     #[must_use]
-    pub const fn new(page: Page, section: &'static str) -> Self {
+    pub const fn new(page: CitedPage, section: &'static str) -> Self {
         Self { page, section }
     }
 }

@@ -1,13 +1,13 @@
-//! Thresholds: the numbers in rules that a site may set differently. One closed table; where each
-//! number is from stands beside it.
+//! Thresholds: numbers in rules that a site may override. One table holds them, each with its
+//! source.
 
-use super::fact::{Fact, Value};
-use super::source::{Page, Source};
+use super::fact::{Fact, FactValue};
+use super::source::{Citation, CitedPage};
 
 /// Declares [`Threshold`] and its table from one list.
 macro_rules! thresholds {
     ($($(#[doc = $doc:literal])+ $variant:ident $name:literal of $fact:ident = $default:literal, $page:ident $section:literal, $meaning:literal;)+) => {
-        /// A number in a rule.
+        /// Number in a rule that a site may override.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Threshold { $($(#[doc = $doc])+ $variant,)+ }
 
@@ -15,31 +15,31 @@ macro_rules! thresholds {
             /// Every threshold, in order.
             pub const ALL: &'static [Threshold] = &[$(Threshold::$variant,)+];
 
-            /// The name under `rules:`.
+            /// Returns the name under `rules:`.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Threshold::$variant => $name,)+ }
             }
 
-            /// The fact that it is compared with; it has its kind and bounds.
+            /// Returns the fact that it is compared with, which has the same type and bounds.
             #[must_use]
             pub const fn fact(self) -> Fact {
                 match self { $(Threshold::$variant => Fact::$fact,)+ }
             }
 
-            /// The number when no site says otherwise, as stored.
+            /// Returns the default number, as stored.
             #[must_use]
             pub const fn default(self) -> u32 {
                 match self { $(Threshold::$variant => $default,)+ }
             }
 
-            /// Where that number is from.
+            /// Returns the source of the default.
             #[must_use]
-            pub const fn source(self) -> Source {
-                match self { $(Threshold::$variant => Source::new(Page::$page, $section),)+ }
+            pub const fn source(self) -> Citation {
+                match self { $(Threshold::$variant => Citation::new(CitedPage::$page, $section),)+ }
             }
 
-            /// What begins at this number.
+            /// Returns the meaning of the threshold, as a fragment.
             #[must_use]
             pub const fn meaning(self) -> &'static str {
                 match self { $(Threshold::$variant => $meaning,)+ }
@@ -49,49 +49,49 @@ macro_rules! thresholds {
 }
 
 thresholds! {
-    /// Nodes from which a coupled job needs to be placed whole.
+    /// Nodes from which a coupled job needs gang scheduling.
     MultiNode "multi-node" of Nodes = 2, Guide "labeller, edge 2", "nodes from which a coupled job counts as multi-node";
-    /// Nodes from which k3s is past its envelope.
+    /// Nodes of one job from which k3s is unsuitable.
     K3sNodes "k3s-nodes" of Nodes = 9, Muster "the pages give no number; more nodes than a small cluster has", "nodes of one job from which k3s is past its envelope";
     /// GPUs from which a scheduler pays for itself.
     SchedulerGpus "scheduler-gpus" of FleetGpus = 16, Kentino "decision tree, step 1", "GPUs from which a scheduler pays for itself";
     /// Users from which a scheduler pays for itself.
     SchedulerUsers "scheduler-users" of Users = 8, Kentino "decision tree, step 1", "users from which a scheduler pays for itself";
-    /// GPUs above which nobody recommends conventions.
+    /// GPUs from which no page recommends conventions alone.
     ConventionGpus "convention-gpus" of FleetGpus = 33, Kentino "the honest small-team reality: 4 to 32 GPUs", "GPUs from which no page recommends conventions alone";
-    /// Users above which the looser statements do not hold.
+    /// Users from which the looser statements about conventions do not hold.
     ConventionUsers "convention-users" of Users = 7, Kentino "summary table: 2 to 6 users", "users from which the looser statements about conventions do not hold";
-    /// Nodes above which the looser statements do not hold.
+    /// Nodes from which the looser statements about conventions do not hold.
     ConventionNodes "convention-nodes" of FleetNodes = 5, Kentino "the honest small-team reality: 1 to 4 nodes", "nodes from which the looser statements about conventions do not hold";
-    /// Users from which GPUs are shared.
+    /// Users from which a fleet has more than one owner.
     SharedUsers "shared-users" of Users = 2, Kentino "Ray standalone: one person owns the cluster", "users from which a fleet has more than one owner";
     /// Teams from which a fleet is shared by teams.
     SeveralTeams "several-teams" of Teams = 2, Guide "labeller: many teams share the fleet", "teams from which a fleet counts as multi-tenant";
     /// Nodes from which a run can span nodes.
     SeveralNodes "several-nodes" of FleetNodes = 2, Guide "labeller, edge 2", "nodes from which a run can span nodes";
-    /// Steady platform staff that Kubernetes takes.
+    /// Steady platform staff that Kubernetes requires.
     PlatformFte "platform-fte" of PlatformFte = 25, Kentino "decision tree, step 3", "full-time people, steadily, that Kubernetes takes";
-    /// Staff that setting Kubernetes up takes.
+    /// Staff that the set-up of Kubernetes requires.
     PlatformBuildFte "platform-build-fte" of PlatformFte = 50, Kentino "decision tree, step 3", "full-time people that the first six months of Kubernetes take";
-    /// Teams from which Run:ai is evaluated.
+    /// Teams from which a commercial scheduler such as Run:ai is evaluated.
     CommercialTeams "commercial-teams" of Teams = 10, Kentino "summary table: 10+ teams", "teams from which a commercial scheduler is worth its price";
-    /// Teams from which the decision tree asks for Run:ai.
+    /// Teams from which the decision tree of the source asks for Run:ai.
     CommercialTeamsTree "commercial-teams-tree" of Teams = 11, Kentino "decision tree, step 4: more than 10 teams", "teams from which also the stricter statement asks for a commercial scheduler";
-    /// GPUs from which batch and services get a plane each.
+    /// GPUs from which batch and services get a control plane each.
     FederatedGpus "federated-gpus" of FleetGpus = 200, Kentino "summary table: 200+ GPUs", "GPUs from which batch and services get a control plane each";
-    /// Fleet nodes from which k3s is past its envelope.
+    /// Nodes of the fleet from which k3s is unsuitable.
     K3sFleetNodes "k3s-fleet-nodes" of FleetNodes = 9, Muster "the pages give no number; more nodes than a small cluster has", "nodes of the fleet from which k3s is past its envelope";
 }
 
 impl Threshold {
-    /// Finds a threshold by its name.
+    /// Returns the threshold with this name; `None` when there is none.
     #[must_use]
     pub fn find(name: &str) -> Option<Threshold> {
         Threshold::ALL.iter().copied().find(|threshold| threshold.name() == name)
     }
 }
 
-/// A number for every threshold.
+/// Values of all thresholds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Thresholds([u32; Threshold::ALL.len()]);
 
@@ -106,15 +106,15 @@ impl Default for Thresholds {
 }
 
 impl Thresholds {
-    /// The number, as stored.
+    /// Returns the stored number of a threshold.
     #[must_use]
     pub const fn get(&self, threshold: Threshold) -> u32 {
         self.0[threshold as usize]
     }
 
-    /// The number as people write it.
+    /// Returns the value of a threshold.
     #[must_use]
-    pub const fn value(&self, threshold: Threshold) -> Value {
+    pub const fn value(&self, threshold: Threshold) -> FactValue {
         threshold.fact().value(self.get(threshold))
     }
 
@@ -123,7 +123,7 @@ impl Thresholds {
         self.0[threshold as usize] = stored;
     }
 
-    /// Thresholds that a site set differently, in order.
+    /// Returns the thresholds that the site overrides, in order.
     pub fn overridden(&self) -> impl Iterator<Item = Threshold> + '_ {
         Threshold::ALL
             .iter()

@@ -1,241 +1,240 @@
-//! What control planes made of one trace on one fleet.
+//! Results of several control planes on one trace and one fleet.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Spread;
 
-/// Control planes compared on one fleet and one load.
+/// Control planes compared on one fleet and one trace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FleetComparison {
-    /// The trace, as it was named.
+    /// Path of the trace as the user gave it.
     pub trace: String,
-    /// The cluster, as it was named.
+    /// Path of the cluster file as the user gave it.
     pub cluster: String,
-    /// The queues, as they were named; `None` is one queue without limits.
+    /// Path of the queue file as the user gave it; `None` means one queue without limits.
     pub queues: Option<String>,
-    /// What was asked, as a command that asks it again.
+    /// Command that repeats this simulation.
     pub command: String,
-    /// Nodes.
+    /// Number of nodes in the fleet.
     pub nodes: u64,
-    /// GPUs, or CPUs where no node has a GPU.
+    /// Number of GPUs, or of CPUs when no node has a GPU.
     pub size: f64,
-    /// What sizes and hours are in.
+    /// Unit of sizes and hours.
     pub unit: FleetUnit,
-    /// Jobs that arrive.
+    /// Number of jobs that are submitted.
     pub jobs: u64,
-    /// Jobs of the trace that are left out, since they never ran where they come from.
+    /// Jobs of the trace that are left out because they never ran in the original system.
     pub never_ran: u64,
-    /// Jobs of the trace that are left out, since not even the idle cluster could host them.
+    /// Jobs of the trace that are left out because not even the idle cluster can host them.
     pub too_large: u64,
-    /// Jobs whose queue the site does not have; they wait in its default queue.
+    /// Jobs whose queue does not exist on the site; they use its default queue.
     pub strangers: u64,
-    /// Rows that could not be read.
+    /// Rows of the trace that could not be parsed.
     pub bad_rows: u64,
-    /// Where the time limits come from that schedulers plan by.
+    /// Source of the time limits that the schedulers use.
     pub limits: TimeLimits,
     /// Jobs without a time limit: schedulers that plan by limits assume one.
     pub without_limit: u64,
-    /// What chance came from, one run of each control plane for each.
+    /// Seeds of the random numbers, one run of each control plane per seed.
     pub seeds: Vec<u64>,
-    /// One per control plane, in the order in which they were asked for.
+    /// Results per control plane, in the requested order.
     pub runs: Vec<FleetFigures>,
 }
 
-/// What a fleet is measured in.
+/// Unit in which a fleet is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FleetUnit {
-    /// GPUs.
+    /// GPUs of the nodes.
     Gpu,
-    /// CPUs, where no node has a GPU.
+    /// CPUs, when no node has a GPU.
     Cpu,
 }
 
-/// Where time limits come from.
+/// Source of the time limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TimeLimits {
-    /// The users' own.
+    /// Limits that the users requested.
     Requested,
-    /// True runtimes, which no user knows.
+    /// True run times, which no user knows in advance.
     Actual,
-    /// Drawn: one to five times the runtime.
+    /// Random limits: one to five times the run time.
     Noisy,
 }
 
-/// What one control plane made of it. With several seeds these are the figures of the first one;
-/// `intervals` has the means of all.
+/// Results of one control plane. With several seeds these are the figures of the first one;
+/// `intervals` has the means over all.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FleetFigures {
-    /// Its name.
+    /// Name of the scheduler.
     pub scheduler: String,
-    /// The production engine decided; else a model.
+    /// True when the production engine decided; false for a model.
     pub is_engine: bool,
-    /// It was interrupted: what follows is about what had happened by then.
+    /// True when the run was interrupted: the figures cover only the time until then.
     pub is_partial: bool,
-    /// Jobs that arrived.
+    /// Number of jobs that were submitted.
     pub arrived: u64,
-    /// Jobs that ended.
+    /// Number of jobs that ended.
     pub ended: u64,
-    /// Jobs that it did not take, since they could never start or too many of their users waited.
+    /// Number of jobs that were rejected, because they could never start or their user had too many
+    /// pending jobs.
     pub refused: u64,
-    /// Jobs that never began, or were stopped and never went on, when nothing more happened.
+    /// Jobs that never started, or were stopped and never restarted, by the end of the run.
     pub left: u64,
-    /// Of those, jobs that held something when nothing more happened.
+    /// Jobs among `left` that held resources at the end of the run.
     pub left_holding: u64,
     /// GPUs, or CPUs, that these held.
     pub left_held: f64,
-    /// Seconds from submission to end. This and the next three are of all jobs that arrived and
-    /// were not refused; those that have not ended (`left`) count up to the horizon, so where there
-    /// are any the true figures are larger.
+    /// Seconds from submission to end. This figure and the next three cover all jobs that were
+    /// submitted and not rejected; jobs that have not ended (`left`) count up to the horizon, so
+    /// where there are any the true figures are larger.
     pub turnaround_secs: Spread,
     /// Seconds between submission and end in which jobs did not run: before the first start and
     /// after every stop.
     pub waited_secs: Spread,
-    /// Seconds from submission to the first start, however soon the job was stopped again.
+    /// Seconds from submission to the first start, even when the job was stopped again soon.
     pub first_start_secs: Spread,
-    /// Turnaround ÷ runtime, at least 1, runtimes below 10 seconds taken for 10 (Feitelson and
+    /// Turnaround ÷ run time, at least 1; run times below 10 seconds count as 10 (Feitelson and
     /// Rudolph 1998).
     pub bounded_slowdown: Spread,
     /// Seconds from the first submission to the instant up to which jobs that have not ended are
-    /// counted: the last instant of any run on this load, or that at which this one was
-    /// interrupted. Its own last instant where all jobs have ended.
+    /// counted: the last event of any run on this load, or the interruption of this run. The last
+    /// event of this run when all jobs have ended.
     pub horizon_secs: f64,
     /// Seconds from the first submission to the last end.
     pub makespan_secs: f64,
-    /// Where the time of the GPUs, or CPUs, went.
-    pub hours: Hours,
-    /// How often a job that ran was made to go for another.
+    /// Use of GPU time, or CPU time.
+    pub hours: FleetHours,
+    /// Number of evictions of running jobs.
     pub evictions: u64,
-    /// How often a job that ran lost a node or a GPU.
+    /// Number of times that a running job lost a node or a GPU.
     pub breakdowns: u64,
-    /// Nodes that jobs of several tasks ran on ÷ the fewest that could have hosted them; mean over
+    /// Nodes used by jobs with several tasks ÷ the fewest that could have hosted them; mean over
     /// these jobs, at least 1.
     pub node_spread: f64,
-    /// The same of the domains of each level of the network, widest first; empty where the cluster
+    /// The same ratio for the domains of each topology level, widest first; empty when the cluster
     /// has no levels.
     #[serde(default)]
     pub domain_spread: Vec<LevelSpread>,
-    /// Jain's index over users: 1 when the time that work took in the system ÷ the time that it ran
-    /// is the same for all of them (Jain, Chiu and Hawe 1984).
+    /// Jain's fairness index over users: 1 when turnaround ÷ run time, summed over jobs, is the
+    /// same for all of them (Jain, Chiu and Hawe 1984).
     pub user_fairness: f64,
-    /// The same over queues.
+    /// Jain's fairness index over queues, computed in the same way.
     pub queue_fairness: f64,
-    /// By size of job, from small to large; sizes of which there is none are left out.
+    /// Figures by size of job, ascending; sizes without jobs are left out.
     pub sizes: Vec<SizeFigures>,
-    /// By user, who used most first; at most fifty.
+    /// Figures by user, the largest usage first; at most fifty.
     pub users: Vec<OwnerFigures>,
-    /// By queue, in the order of their names.
+    /// Figures by queue, in the order of names.
     pub queues: Vec<OwnerFigures>,
-    /// How it went over time.
-    pub curve: Curve,
-    /// Means over several seeds; empty with one.
-    pub intervals: Vec<Interval>,
+    /// Load of the cluster over time.
+    pub curve: FleetCurve,
+    /// Means over several seeds; empty with one seed.
+    pub intervals: Vec<ConfidenceInterval>,
 }
 
-/// How far gangs were spread over the domains of a level.
+/// Spread of gangs over the domains of a topology level.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LevelSpread {
-    /// The level, such as `rack`.
+    /// Name of the level, such as `rack`.
     pub level: String,
-    /// Domains that jobs of several tasks ran in ÷ the fewest that could have hosted them; mean
-    /// over these jobs, at least 1.
+    /// Domains used by jobs with several tasks ÷ the fewest that could have hosted them; mean over
+    /// these jobs, at least 1.
     pub spread: f64,
 }
 
-/// Hours of GPUs, or CPUs, from the first submission to the last end, or to the horizon. What is
-/// none of these was idle and of no use to the jobs that waited.
+/// Hours of GPUs, or CPUs, from the first submission to the last end, or to the horizon. The
+/// remainder was idle and not usable by pending jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Hours {
-    /// There.
+pub struct FleetHours {
+    /// Hours of the cluster in total.
     pub all: f64,
-    /// Held by jobs that ran, as much as they asked for.
+    /// Hours held by running jobs, as much as they requested.
     pub ran: f64,
-    /// Of what ran: work that was lost when jobs were stopped, and time that they took to run
-    /// again.
+    /// Part of `ran` that was lost when jobs were stopped, including the time to run again.
     pub lost: f64,
-    /// Held and not used: by gangs that were not whole, more than was asked for, or kept when the
-    /// work was done.
+    /// Hours held but not used: by incomplete gangs, beyond the request, or after the end of the
+    /// work.
     pub held_idle: f64,
-    /// Idle, and of use to jobs that waited: at most what they lacked of models that they accept,
-    /// within the quota of their queues, wherever it lay. Jobs that lack more than was idle in all
-    /// do not count.
+    /// Hours idle but usable by pending jobs: at most the missing GPUs of accepted models within
+    /// the quota of their queues, on any node. Jobs that miss more than all idle GPUs do not count.
     pub stranded: f64,
-    /// Out of order.
+    /// Hours of failed nodes and GPUs.
     pub down: f64,
 }
 
-/// Jobs of one size.
+/// Figures of jobs of one size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SizeFigures {
-    /// Such as `2 to 8`.
+    /// Size class, such as `2 to 8`.
     pub size: String,
-    /// How many arrived and were not refused.
+    /// Number of jobs that were submitted and not rejected.
     pub jobs: u64,
     /// Seconds from submission to end, counted as in the figures of the run.
     pub turnaround_secs: Spread,
-    /// Seconds in which they waited, before the first start and after every stop.
+    /// Seconds for which they were pending, before the first start and after every stop.
     pub waited_secs: Spread,
-    /// So many percent of them waited at most so many seconds in all, by percent from 0 to 100.
+    /// Pending time in seconds by percentile, from 0 to 100.
     pub waited_quantiles: Vec<f64>,
 }
 
-/// Jobs of one user or queue.
+/// Figures of the jobs of one user or queue.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OwnerFigures {
-    /// Whose.
+    /// Name of the user or queue.
     pub name: String,
-    /// How many arrived.
+    /// Number of jobs that were submitted.
     pub jobs: u64,
-    /// Hours of GPUs, or CPUs, that those which ended ran.
+    /// Hours of GPUs, or CPUs, that its ended jobs ran.
     pub hours: f64,
     /// Mean seconds from submission to end, counted as in the figures of the run.
     pub turnaround_secs: f64,
-    /// Mean seconds in which jobs waited, before the first start and after every stop.
+    /// Mean seconds for which jobs were pending, before the first start and after every stop.
     pub waited_secs: f64,
-    /// Time that the work of all jobs took in the system, up to the horizon, ÷ the time that it
-    /// takes to run; 1 is as if no other job were there.
+    /// Sum of turnaround times, up to the horizon, ÷ sum of run times; 1 as on an otherwise empty
+    /// cluster.
     pub stretch: f64,
 }
 
-/// How it went, by stretches of equal length.
+/// Load over time, in bins of equal width.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Curve {
-    /// When it begins, in seconds of the trace.
+pub struct FleetCurve {
+    /// Start of the first bin, in seconds of the trace.
     pub start_secs: f64,
-    /// How long each is.
+    /// Width of a bin in seconds.
     pub width_secs: f64,
-    /// Share of the cluster that ran, from 0 to 1.
+    /// Fraction of the cluster that ran jobs, from 0 to 1.
     pub running: Vec<f64>,
-    /// Share of the cluster that was held.
+    /// Fraction of the cluster that was allocated, from 0 to 1.
     pub held: Vec<f64>,
-    /// Jobs that waited.
+    /// Number of pending jobs.
     pub waiting: Vec<f64>,
 }
 
-/// A figure over several seeds.
+/// Mean of a figure over several seeds, with its confidence interval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Interval {
-    /// Which figure, by its name in [`MEASURED`], or in `PROVED` where it is one of a proof.
+pub struct ConfidenceInterval {
+    /// Name of the figure in [`MEASURED`], or in `PROVED` when it belongs to a proof.
     pub figure: String,
-    /// Its mean.
+    /// Mean over the seeds.
     pub mean: f64,
-    /// The mean lies so near to the true one with 95 % confidence (Student's t).
+    /// Half width of the 95 % confidence interval (Student's t).
     pub margin: f64,
 }
 
-/// A figure, and how near it lies to the true one where there were several seeds.
+/// Figure, with its confidence interval when there were several seeds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figure {
-    /// The figure, or its mean over the seeds.
+    /// Value, or its mean over the seeds.
     pub value: f64,
-    /// So near, with 95 % confidence.
+    /// Half width of the 95 % confidence interval; `None` with one seed.
     pub margin: Option<f64>,
 }
 
 impl Figure {
-    /// The one of a run with this name in [`MEASURED`].
+    /// Returns the figure of a run with this name in [`MEASURED`].
     #[must_use]
     pub fn of(run: &FleetFigures, name: &str) -> Self {
         Self::among(&run.intervals, name).unwrap_or_else(|| {
@@ -244,15 +243,15 @@ impl Figure {
         })
     }
 
-    /// The one with this name among means over several seeds.
+    /// Returns the figure with this name among means over several seeds; `None` when there is none.
     #[must_use]
-    pub fn among(intervals: &[Interval], name: &str) -> Option<Self> {
+    pub fn among(intervals: &[ConfidenceInterval], name: &str) -> Option<Self> {
         let interval = intervals.iter().find(|interval| interval.figure == name)?;
         Some(Self { value: interval.mean, margin: Some(interval.margin) })
     }
 
-    /// They may well be equal: what is known of one does not exclude the other. Figures without
-    /// margins are known exactly.
+    /// Returns true when the difference is not significant: it does not exceed the sum of the
+    /// margins. Figures without margins are exact.
     #[must_use]
     pub fn may_equal(self, other: Figure) -> bool {
         match (self.margin, other.margin) {
@@ -265,12 +264,12 @@ impl Figure {
     }
 }
 
-/// How a figure is read.
-type Reading = fn(&FleetFigures) -> f64;
+/// Function that reads a figure from the results of a run.
+type FigureReader = fn(&FleetFigures) -> f64;
 
-/// Figures that intervals are made of, by name: where they stand in [`FleetFigures`], or what they
-/// come to.
-pub const MEASURED: [(&str, Reading); 21] = [
+/// Figures with confidence intervals, by name: the field of [`FleetFigures`], or how it is
+/// computed.
+pub const MEASURED: [(&str, FigureReader); 21] = [
     ("turnaround_secs.mean", |run| run.turnaround_secs.mean),
     ("turnaround_secs.p50", |run| run.turnaround_secs.p50),
     ("turnaround_secs.p95", |run| run.turnaround_secs.p95),

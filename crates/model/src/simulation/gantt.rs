@@ -1,63 +1,63 @@
-//! Who held which GPU of a simulated fleet from when to when, to be drawn. Values and how they are
-//! put together; nothing here decides what is drawn, or how.
+//! Gantt chart of a simulated fleet: allocations of GPUs over time, and how to build them. Drawing
+//! is elsewhere.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::node::DeviceSet;
 
-/// Everything that was held under one control plane. A row is a GPU, or a node that has none.
+/// All allocations under one control plane. A row is a GPU, or a node without GPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Gantt {
-    /// The control plane.
+    /// Name of the control plane.
     pub scheduler: String,
     /// Nodes, in order of their rows.
     pub nodes: Vec<GanttNode>,
-    /// Jobs, by the number that bars name them with.
+    /// Jobs; bars refer to them by index.
     pub jobs: Vec<GanttJob>,
     /// Bars, in any order.
     pub bars: Vec<GanttBar>,
 }
 
-/// A node and its rows.
+/// Node and its rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GanttNode {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// Its first row.
+    /// Index of its first row.
     pub first_row: u32,
-    /// How many it has: its GPUs, or 1.
+    /// Number of its rows: its GPUs, or 1 when it has none.
     pub rows: u32,
 }
 
-/// A job as it is called where it is drawn.
+/// Job as the chart labels it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GanttJob {
-    /// Its name in the trace.
+    /// Name of the job in the trace.
     pub id: String,
-    /// Whose it is.
+    /// User of the job.
     pub user: String,
 }
 
-/// A job held neighbouring rows.
+/// Allocation of neighbouring rows to a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GanttBar {
-    /// Which job.
+    /// Index of the job in [`Gantt::jobs`].
     pub job: u32,
-    /// From this row.
+    /// Index of the first row.
     pub first_row: u32,
-    /// To this one.
+    /// Index of the last row, included.
     pub last_row: u32,
-    /// From when, in milliseconds of the trace.
+    /// Start of the allocation, in milliseconds of the trace.
     pub from_ms: u64,
-    /// Until when.
+    /// End of the allocation, in milliseconds of the trace.
     pub to_ms: u64,
-    /// The job ran meanwhile; else they were held for it and did nothing.
+    /// True when the job ran; false when the rows were held for it without running.
     pub runs: bool,
 }
 
 impl Gantt {
-    /// Rows for nodes with so many GPUs each, and no bars yet.
+    /// Makes a chart with rows for nodes with these numbers of GPUs, without bars.
     #[must_use]
     pub fn new(
         scheduler: &str,
@@ -74,9 +74,9 @@ impl Gantt {
         gantt
     }
 
-    /// A job held devices of a node, by its index: a bar for each stretch of neighbours. `bar` says
-    /// all but the rows. Whoever holds none holds what else there is of the node, and is drawn on
-    /// its first row where the node has no GPU.
+    /// Adds an allocation of devices of a node, given by its index: one bar per run of neighbouring
+    /// devices. `bar` has all values but the rows. An allocation without devices is drawn only when
+    /// the node has a single row.
     pub fn hold(&mut self, node: usize, devices: DeviceSet, bar: GanttBar) {
         let Some(&GanttNode { first_row, rows, .. }) = self.nodes.get(node) else { return };
         if devices.is_empty() && rows == 1 {

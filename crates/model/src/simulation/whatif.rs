@@ -1,4 +1,4 @@
-//! What would become of a site if something about it were different.
+//! Effect of a hypothetical change on a site.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,79 +8,81 @@ use crate::id::{JobId, QueueName, UserName};
 use crate::reason::Reason;
 use crate::unit::{GpuMilli, Time};
 
-/// A question to a site, and its answer: as it is, and with the change.
+/// Answer to a what-if question: the site as it is, and with the changes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WhatIf {
-    /// When the site was looked at.
+    /// Instant at which the snapshot of the site was taken.
     pub taken: Time,
-    /// What is different, a few words each.
+    /// Changes in question, as fragments.
     pub changes: Vec<String>,
-    /// What waits now, and when it starts if nobody submits anything more.
-    pub waiting: Vec<Waiting>,
-    /// What has run, once more from an idle site. `None` where nothing has in that time.
-    pub past: Option<Past>,
-    /// It was interrupted: what is here is about what had been reached by then.
+    /// Jobs that are pending now, with their starts if no further jobs are submitted.
+    pub waiting: Vec<PendingJob>,
+    /// Past runs, replayed from an idle site. `None` when there were none in that time.
+    pub past: Option<PastReplay>,
+    /// True when the simulation was interrupted: results cover only what had been reached by then.
     pub is_partial: bool,
 }
 
-/// A job that waits.
+/// Pending job of the site.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Waiting {
-    /// Which.
+pub struct PendingJob {
+    /// Number of the job.
     pub job: JobId,
-    /// Its name; empty where the snapshot has none.
+    /// Name of the job; empty when the snapshot has none.
     pub name: String,
-    /// Whose.
+    /// User that submitted it.
     pub user: UserName,
-    /// Where.
+    /// Queue that it is in.
     pub queue: QueueName,
-    /// GPUs of one element.
+    /// GPUs of one element, in thousandths.
     pub gpus: GpuMilli,
-    /// When it was submitted.
+    /// Instant of the submission.
     pub submitted: Time,
-    /// Elements that wait.
+    /// Number of its pending elements.
     pub elements: u32,
-    /// As things are.
-    pub as_it_is: Starts,
-    /// With the change.
-    pub changed: Starts,
-    /// Why it does not start at once with the change.
+    /// Starts without the change.
+    pub as_it_is: StartTimes,
+    /// Starts with the change.
+    pub changed: StartTimes,
+    /// Reason why it does not start at once with the change; `None` when it does.
     pub still: Option<Reason>,
 }
 
-/// When elements of a job start that wait now.
+/// Starts of the pending elements of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Starts {
-    /// How many do; the others wait for what is not known to come.
+pub struct StartTimes {
+    /// Number of elements that start; the others wait for events that the simulation cannot
+    /// predict.
     pub begun: u32,
-    /// The first.
+    /// Start of the first element; `None` when none starts.
     pub first: Option<Time>,
-    /// The last.
+    /// Start of the last element; `None` when none starts.
     pub last: Option<Time>,
 }
 
-/// What has run, replayed.
+/// Replay of past runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Past {
-    /// When the first of it was submitted.
+pub struct PastReplay {
+    /// Submission of the first run.
     pub since: Time,
-    /// How many ran, or got as far as holding something.
+    /// Number of elements that ran, or at least held resources.
     pub runs: u64,
-    /// Those that are replayed, the same ones both times.
+    /// Number of elements that are replayed, the same ones without and with the change.
     pub replayed: u64,
-    /// Left out, since they never got to work.
+    /// Elements that are left out because they never ran.
     pub never_ran: u64,
-    /// Left out, since not even the idle site could host them.
+    /// Elements that are left out because not even the idle site can host them.
     pub too_large: u64,
-    /// Left out, since the changed site could not host them though the present one can.
+    /// Elements that are left out because the changed site cannot host them, though the present one
+    /// can.
     pub no_longer_fit: u64,
-    /// What sizes and hours are in.
+    /// Unit of sizes and hours.
     pub unit: FleetUnit,
-    /// Seconds from submission to the first start that those which are replayed took in fact; to be
-    /// compared with `first_start_secs` of the replays.
+    /// Measured seconds from submission to first start of the replayed elements, for comparison
+    /// with `first_start_secs` of the replays.
     pub first_start_secs: Spread,
-    /// As things are.
+    /// Figures without the change.
     pub as_it_is: FleetFigures,
-    /// With the change.
+    /// Figures with the change.
     pub changed: FleetFigures,
 }

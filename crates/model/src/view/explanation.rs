@@ -1,70 +1,74 @@
-//! What is said of an element when somebody asks why: what it waits for, who could make room, where
-//! it is. As with all views, fields may be added, never renamed or removed (ADR 0003).
+//! Explanation of an element's state: reasons for being pending, jobs that hold what it needs,
+//! preemption, placement. As with all views, fields may be added, never renamed or removed on the
+//! wire (ADR 0003).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{CheckpointView, State};
-use crate::id::{ElementId, NodeName, QueueName, WindowName};
+use super::{CheckpointView, JobState};
+use crate::id::{AdvanceReservationName, ElementId, NodeName, QueueName};
 use crate::node::{Drain, GpuModel};
 use crate::plan::EvictionCause;
-use crate::reason::{KeptOn, Reason};
+use crate::reason::{HeadReservedPlace, Reason};
 use crate::unit::{GpuMilli, Span, Time};
 
-/// Why an element waits, when it starts, and what would start it now.
+/// Explanation of an element: why it is pending, when it starts, and which changes would start it
+/// now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Explanation {
-    /// Which.
+    /// Id of the element.
     pub element: ElementId,
     /// Name of its job.
     pub name: String,
-    /// Its state.
-    pub state: State,
-    /// Everything that keeps it from starting, in the order of the engine's checks; empty when it
-    /// does not wait.
+    /// State of the element.
+    pub state: JobState,
+    /// Reasons that keep it from starting, in the order of the engine's checks; empty when it is
+    /// not pending.
     pub reasons: Vec<Reason>,
-    /// Its place among the elements waiting in its leaf queue, from 1, and how many wait.
+    /// Position among the pending elements of its leaf queue, from 1, and their number; `None` when
+    /// it is not pending.
     pub position: Option<(u32, u32)>,
-    /// Leaf queue.
+    /// Leaf queue that it is in.
     pub queue: QueueName,
-    /// Who holds what it waits for, soonest to end first; at most ten.
+    /// Elements that hold the resources that it needs, soonest to end first; at most ten.
     pub holders: Vec<Holder>,
-    /// What it could use and an administrator drained, when it is capacity that it waits for; at
-    /// most ten.
+    /// Drained nodes and devices that it could use, when it waits for capacity; at most ten.
     #[serde(default)]
     pub out_of_service: Vec<OutOfService>,
-    /// Where it is and how good a place that is, while it holds something.
+    /// Placement and its quality, while it holds resources; `None` otherwise.
     #[serde(default)]
     pub placement: Option<PlacementView>,
-    /// Who was told to go for it and is not gone; at most ten.
-    #[serde(default)]
-    pub leaving: Vec<LeavingView>,
-    /// Of those who hold what it could use, why each does not have to go for it; at most ten.
-    #[serde(default)]
-    pub stays: Vec<StaysView>,
-    /// Who made it go, when its last attempt, or the present one, was made to.
+    /// Elements that are being evicted for it and have not ended; at most ten.
+    #[serde(default, rename = "leaving")]
+    pub evictions: Vec<EvictionView>,
+    /// Elements that hold resources it could use but are not preempted for it, with the reason; at
+    /// most ten.
+    #[serde(default, rename = "stays")]
+    pub not_preempted: Vec<NotPreemptedView>,
+    /// Preemption of its present or last attempt; `None` when that was not preempted.
     #[serde(default)]
     pub preempted: Option<PreemptedView>,
-    /// Whom it would help to move together, and why that is not done.
+    /// Running jobs that could be moved so that it fits, and why they are not; `None` when no moves
+    /// would help.
     #[serde(default)]
     pub moves: Option<MovesView>,
-    /// What it could use and is set aside for others now, when it is capacity that it waits for; at
-    /// most ten.
+    /// Capacity that it could use but advance reservations set aside for other jobs now, when it
+    /// waits for capacity; at most ten.
     #[serde(default)]
-    pub set_aside: Vec<SetAside>,
-    /// Set while it is first in its queue and no start can be planned.
+    pub set_aside: Vec<ReservedCapacity>,
+    /// Wait as the head of its queue; `None` unless it is the head and no start can be planned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patience: Option<PatienceView>,
-    /// When it starts at the latest.
+    /// Planned start; `None` when unknown.
     pub eta: Option<Eta>,
-    /// Changes of which each alone would start it now; the engine tried them.
-    pub sooner: Vec<Change>,
+    /// Changes of the job that would each start it now, as tried by the engine.
+    pub sooner: Vec<JobChange>,
 }
 
 impl Explanation {
-    /// Of an element of which nothing is to be said but what it is.
+    /// Makes an explanation with only the id, name, state and queue; all else is empty.
     #[must_use]
-    pub fn blank(element: ElementId, name: String, state: State, queue: QueueName) -> Self {
+    pub fn blank(element: ElementId, name: String, state: JobState, queue: QueueName) -> Self {
         Self {
             element,
             name,
@@ -75,8 +79,8 @@ impl Explanation {
             holders: Vec::new(),
             out_of_service: Vec::new(),
             placement: None,
-            leaving: Vec::new(),
-            stays: Vec::new(),
+            evictions: Vec::new(),
+            not_preempted: Vec::new(),
             preempted: None,
             moves: None,
             set_aside: Vec::new(),
@@ -87,320 +91,330 @@ impl Explanation {
     }
 }
 
-/// How long an element has been first in its queue, and what is kept for it.
+/// Wait of a queue head, and the head reservation for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PatienceView {
-    /// Since when it is first.
+    /// Instant since which it has been the head of its queue.
     pub since: Time,
-    /// From when on it keeps what becomes free.
+    /// Instant from which free capacity is reserved for it.
     pub keeps_from: Time,
-    /// What is free and kept for it now; at most sixteen nodes.
-    pub kept: Vec<KeptOn>,
-    /// Its places were chosen: it becomes whole when the jobs that run there end.
+    /// Free resources that are reserved for it now; at most sixteen nodes.
+    pub kept: Vec<HeadReservedPlace>,
+    /// True when its head reservation is placed: it starts when the jobs that run there have ended.
     pub is_kept: bool,
 }
 
-/// Where an element is, as its placement and the cluster tell now.
+/// Placement of an element and its quality, as of now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlacementView {
-    /// Tasks.
+    /// Number of tasks that hold resources.
     pub tasks: u32,
-    /// Nodes that it is on.
+    /// Number of nodes that it uses.
     pub nodes: u32,
-    /// What it holds on each, by name of the node; at most sixteen.
+    /// Resources that it holds, by name of the node; at most sixteen nodes.
     pub places: Vec<PlacedOn>,
-    /// What it spans of the network, the widest level first, its nodes last.
+    /// Topology levels that it spans, the widest first, its nodes last.
     pub levels: Vec<LevelUse>,
-    /// Since when it holds its places.
+    /// Instant since which it holds its resources.
     pub since: Time,
-    /// It started before jobs that were ahead of it, without delaying them.
+    /// True when it was backfilled: it started before jobs ahead of it, without delaying them.
     pub backfilled: bool,
-    /// The first planned start on its nodes, which waits for it or for others there.
-    pub next: Option<Waiter>,
+    /// First planned start on its nodes; `None` when none is planned.
+    pub next: Option<NextStart>,
 }
 
-/// What an element holds on one node.
+/// Resources that an element holds on one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlacedOn {
-    /// The node.
+    /// Name of the node.
     pub node: NodeName,
-    /// Tasks on it.
+    /// Number of its tasks on the node.
     pub tasks: u32,
-    /// Devices by index.
+    /// Device indices on the node.
     pub devices: Vec<u16>,
-    /// Held per device.
+    /// Thousandths held of each device.
     pub share: GpuMilli,
 }
 
-/// What an element spans of one level of the network.
+/// Domains of one topology level that an element spans.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LevelUse {
-    /// The level; `node` is the narrowest.
+    /// Name of the level; `node` is the narrowest.
     pub level: String,
-    /// Domains that it is in; a node outside of all domains is one.
+    /// Number of domains that it uses; a node outside of all domains counts as one.
     pub domains: u32,
-    /// Their names; at most sixteen.
+    /// Names of the domains; at most sixteen.
     pub names: Vec<String>,
-    /// The fewest that would host it if nothing ran; `None` where several groups or slices make
-    /// that a search.
+    /// Fewest domains that could host it on an idle cluster; `None` when several groups or segments
+    /// would require a search.
     pub least: Option<u32>,
-    /// What the job says of this level.
-    pub asked: Option<LevelWish>,
+    /// Request of the job for this level; `None` when it has none.
+    pub asked: Option<LevelRequest>,
 }
 
-/// What a job says of a level of the network.
+/// Topology request of a job for one level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum LevelWish {
-    /// All in one domain.
+pub enum LevelRequest {
+    /// All tasks in one domain.
     Required,
-    /// As few domains as can be.
+    /// As few domains as possible.
     Preferred,
-    /// As many domains as can be.
+    /// As many domains as possible.
     Spread,
-    /// Each of its slices in one domain.
+    /// Each segment in one domain.
     Segments,
 }
 
-/// A planned start.
+/// Planned start of an element.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Waiter {
-    /// Who.
+pub struct NextStart {
+    /// Id of the element that starts.
     pub element: ElementId,
     /// Name of its job.
     pub name: String,
-    /// At the latest.
+    /// Latest start of the element.
     pub start: Time,
 }
 
-/// That an attempt was made to go.
+/// Preemption of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PreemptedView {
-    /// For whom.
+    /// Element that it was preempted for.
     pub by: ElementId,
-    /// Name of its job, while that is in memory.
+    /// Name of that element's job; `None` when it is no longer in memory.
     pub name: Option<String>,
-    /// Its queue, while it is in memory.
+    /// Queue of that element; `None` when it is no longer in memory.
     pub queue: Option<QueueName>,
-    /// By what right.
+    /// Rule that permitted the preemption.
     pub cause: EvictionCause,
-    /// When it was told to.
+    /// Instant of the preemption.
     pub at: Time,
-    /// It saves its progress until then at the latest.
+    /// Latest end of the checkpoint that it takes before it stops; `None` when it takes none.
     #[serde(default)]
     pub saves_until: Option<Time>,
-    /// The last checkpoint that the job acknowledged: what it keeps.
+    /// Last checkpoint that the job acknowledged, from which it resumes; `None` when there is none.
     pub checkpoint: Option<CheckpointView>,
 }
 
-/// An element that holds GPUs which another waits for.
+/// Element that holds GPUs which another one waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Holder {
-    /// Who.
+    /// Id of the holder.
     pub element: ElementId,
     /// Name of its job.
     pub name: String,
-    /// GPUs it holds.
+    /// GPUs that it holds, in thousandths.
     pub gpus: GpuMilli,
-    /// When it ends at the latest; `None` is endless.
+    /// Latest end of the holder; `None` means no time limit.
     pub ends_by: Option<Time>,
-    /// What that instant is.
+    /// Meaning of that instant.
     #[serde(default)]
     pub end: HolderEnd,
 }
 
-/// Why a holder has ended by an instant.
+/// Meaning of the latest end of a holder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HolderEnd {
-    /// Its time limit is reached then; it has no grace.
+    /// End of its time limit; it has no grace.
     #[default]
     TimeLimit,
-    /// Its time limit is reached before, and its grace is over then.
+    /// End of the grace that follows its time limit.
     Grace,
-    /// It is being stopped.
+    /// Expected end of its stop, which has begun.
     Stopping,
 }
 
-/// A node, or devices of one, that are drained or will be.
+/// Node, or devices of a node, with a present or future drain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OutOfService {
-    /// The node.
+    /// Name of the node.
     pub node: NodeName,
-    /// Only these devices, by index; empty is the node as a whole.
+    /// Indices of the drained devices; empty means the node as a whole.
     pub devices: Vec<u16>,
-    /// Since or from when, by whom and why.
+    /// Drain: its start, user and reason.
     pub drain: Drain,
 }
 
-/// A node, or devices of one, that an advance reservation of others keeps.
+/// Node, or devices of a node, that an advance reservation sets aside for other jobs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct SetAside {
-    /// The node.
+pub struct ReservedCapacity {
+    /// Name of the node.
     pub node: NodeName,
-    /// Only these devices, by index; empty is the node as a whole.
+    /// Indices of the reserved devices; empty means the node as a whole.
     pub devices: Vec<u16>,
-    /// The reservation.
-    pub window: WindowName,
-    /// When it ends.
+    /// Name of the advance reservation.
+    #[serde(rename = "window")]
+    pub advance_reservation: AdvanceReservationName,
+    /// End of the present occurrence.
     pub ends: Time,
 }
 
-/// An expected start.
+/// Expected start of a pending element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Eta {
-    /// At the latest, if every running job uses its whole time limit.
+    /// Latest start, if every running job uses its whole time limit.
     pub start: Time,
-    /// Held against backfill: no later job can delay it.
+    /// True when a reservation protects the start from backfill: no later job can delay it.
     pub reserved: bool,
 }
 
-/// Somebody who goes for what waits.
+/// Element that is being evicted for the pending element.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct LeavingView {
-    /// Who.
+pub struct EvictionView {
+    /// Id of the evicted element.
     pub element: ElementId,
     /// Name of its job.
     pub name: String,
-    /// Its leaf queue.
+    /// Leaf queue of the evicted element.
     pub queue: QueueName,
-    /// By what right it has to go.
+    /// Rule that permits the eviction.
     pub cause: EvictionCause,
-    /// It saves its progress until then at the latest; `None` when it is being stopped.
+    /// Latest end of the checkpoint that it takes before it stops; `None` when it is already being
+    /// stopped.
     pub saves_until: Option<Time>,
-    /// When it is gone at the latest.
+    /// Latest end of the eviction.
     pub by: Time,
-    /// No process in one of its tasks handles its checkpoint signal, so that it does not know of
-    /// the request there.
+    /// True when no process in one of its tasks handles the checkpoint signal, so that this task
+    /// saves nothing.
     #[serde(default)]
     pub undelivered: bool,
 }
 
-/// Somebody who does not have to go for what waits.
+/// Element that is not preempted for the pending element.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct StaysView {
-    /// Who.
+pub struct NotPreemptedView {
+    /// Id of the element.
     pub element: ElementId,
     /// Name of its job.
     pub name: String,
-    /// Why.
-    pub why: Stays,
-    /// Until when, where that is known.
+    /// Reason why it is not preempted.
+    pub why: NotPreemptedReason,
+    /// Instant until which the reason holds; `None` when unknown.
     pub until: Option<Time>,
 }
 
-/// Why somebody does not have to go.
+/// Reason why an element is not preempted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Stays {
-    /// It is of the same queue, and its priority is no lower.
-    NoLower,
-    /// Its job or its queue is protected.
+pub enum NotPreemptedReason {
+    /// Same queue, and its priority is not lower.
+    #[serde(rename = "no_lower")]
+    NotLowerPriority,
+    /// Protected from preemption by its job or its queue.
     Protected,
-    /// It is of another queue, which uses no more than its own quota.
+    /// Other queue, which is within its nominal quota.
     WithinQuota,
-    /// It is of another queue, and what waits would not stay within its own queue's quota.
-    NotItsOwn,
-    /// What waits runs in what is idle, behind everything else.
-    BehindAll,
-    /// The queue file rules it out.
-    Off,
-    /// It would have to, if that were enough.
-    InVain,
+    /// Other queue, and the pending element would exceed the nominal quota of its own queue.
+    #[serde(rename = "not_its_own")]
+    WouldExceedQuota,
+    /// The pending element is opportunistic: it runs only on idle resources.
+    #[serde(rename = "behind_all")]
+    OpportunisticCandidate,
+    /// The queue file turns this kind of preemption off.
+    #[serde(rename = "off")]
+    Disabled,
+    /// Could be preempted, but that would not free enough capacity.
+    #[serde(rename = "in_vain")]
+    NotSufficient,
 }
 
-/// Jobs that could go on elsewhere, so that what is free comes together for what waits.
+/// Running jobs that could move elsewhere so that the pending element fits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MovesView {
-    /// Who would be moved; at most ten.
-    pub jobs: Vec<Moved>,
-    /// How many.
+    /// Jobs to move; at most ten.
+    pub jobs: Vec<MovedJob>,
+    /// Number of jobs to move.
     pub count: u32,
-    /// GPU-seconds that are lost with it at most.
+    /// Most GPU-seconds of work that the moves would lose.
     pub cost_gpu_secs: u64,
-    /// Why it is not done.
-    pub why: Unmoved,
+    /// Reason why they are not moved.
+    pub why: NotMovedReason,
 }
 
-/// Somebody who could be moved.
+/// Running element that could be moved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Moved {
-    /// Who.
+pub struct MovedJob {
+    /// Id of the element.
     pub element: ElementId,
     /// Name of its job.
     pub name: String,
 }
 
-/// Why jobs are not moved together.
+/// Reason why running jobs are not moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "kind")]
-pub enum Unmoved {
-    /// The queue file does not ask for it.
-    Off,
-    /// The budget for moves has less left.
-    Spent {
-        /// Left of it, in GPU-seconds.
+pub enum NotMovedReason {
+    /// The queue file does not turn moves on.
+    #[serde(rename = "off")]
+    Disabled,
+    /// The remaining budget for moves is smaller than their cost.
+    #[serde(rename = "spent")]
+    BudgetSpent {
+        /// Remaining budget, in GPU-seconds.
         left_gpu_secs: u64,
-        /// When it is refilled; `None` where a whole budget is too little.
+        /// Next refill of the budget; `None` when even a whole budget is too small.
         refills_at: Option<Time>,
     },
-    /// What waits would lose less.
-    Dear {
-        /// What its GPUs would have done until it starts otherwise, in GPU-seconds.
+    /// The pending element would lose less GPU time by waiting than the moves cost.
+    #[serde(rename = "dear")]
+    TooCostly {
+        /// GPU-seconds that the pending element loses by waiting for its planned start.
         worth_gpu_secs: u64,
     },
 }
 
-/// A change of a job that would start it now.
+/// Change of a job that would start it now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "kind")]
-pub enum Change {
+pub enum JobChange {
     /// Fewer tasks in its (only) group.
     Tasks {
-        /// The largest number that starts now.
+        /// Largest number of tasks that starts now.
         tasks: u32,
     },
     /// Fewer GPUs per task.
     GpusPerTask {
-        /// The largest number that starts now.
+        /// Largest number of GPUs per task that starts now.
         gpus: u32,
-        /// So many on each node, where a job says that with `gpus`.
+        /// GPUs per node, for a job that sets `gpus` per node; `None` otherwise.
         #[serde(default)]
         per_node: Option<u32>,
     },
-    /// Fewer nodes, with as many tasks on each.
+    /// Fewer nodes, with the same number of tasks on each.
     Nodes {
-        /// The largest number that starts now.
+        /// Largest number of nodes that starts now.
         nodes: u32,
     },
-    /// A smaller part of a GPU per task.
+    /// Smaller share of a GPU per task.
     Share {
-        /// The largest that starts now.
+        /// Largest share that starts now, in thousandths.
         share: GpuMilli,
-        /// The job says it with `gpus`.
+        /// True when the job sets the share with `gpus`.
         #[serde(default)]
         per_node: bool,
     },
-    /// Any node, whatever its labels.
+    /// Any node, regardless of its labels.
     AnyNode,
-    /// A shorter time limit, to end before a reservation.
+    /// Shorter time limit, so that the job ends before a reservation.
     TimeLimit {
-        /// The longest that starts now.
+        /// Longest time limit that starts now.
         limit: Span,
     },
-    /// Another GPU model.
+    /// Another accepted GPU model.
     Model {
-        /// Which.
+        /// GPU model with which it starts now.
         model: GpuModel,
     },
-    /// Another queue.
+    /// Another queue of the tree.
     Queue {
-        /// Which.
+        /// Queue in which it starts now.
         queue: QueueName,
     },
-    /// Few domains of the network where it requires one.
+    /// Topology request `preferred` in place of `required`.
     PreferTopology {
-        /// At which level.
+        /// Topology level of the request.
         level: String,
     },
 }

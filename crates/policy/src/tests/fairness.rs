@@ -1,19 +1,19 @@
-//! Fair share in the long run: with everybody always waiting, use goes by weight.
+//! Fair share in the long run: if every user always has pending entries, use follows the weights.
 
 use muster_model::Time;
 
 use super::trees::{h100, leaf, policy, tree};
-use crate::{LeafId, ModelId, Policy, Slot, UserId};
+use crate::{EntrySlot, LeafId, ModelId, Policy, UserId};
 
 const HOUR_MS: u64 = 3_600_000;
-/// GPUs of the cluster.
+/// Number of GPUs of the cluster.
 const CAPACITY: u64 = 256;
-/// GPUs of the largest element.
+/// Number of GPUs of the largest element.
 const LARGEST: u64 = 4;
 
-/// A cluster in which every (leaf, user) always has an entry waiting. Elements take 1 to 4 GPUs for
-/// 1 to 12 hours, by a fixed sequence of numbers.
-struct Cluster {
+/// Cluster in which every (leaf, user) always has a pending entry. Elements take 1 to 4 GPUs for 1
+/// to 12 hours, by a fixed sequence of numbers.
+struct FairnessCluster {
     policy: Policy,
     model: ModelId,
     waiting: Vec<(LeafId, UserId)>,
@@ -25,21 +25,21 @@ struct Cluster {
     used: Vec<u64>,
 }
 
-impl Cluster {
+impl FairnessCluster {
     fn new(text: &str, users: &[(&str, &str)]) -> Self {
         let mut policy = policy(tree(text), CAPACITY, 0);
         let model = h100(&policy);
         let mut waiting = Vec::new();
         for (seq, (queue, user)) in users.iter().enumerate() {
             let pair = (leaf(&policy, queue), policy.intern_user(&(*user).into()));
-            policy.enqueue(pair.0, pair.1, 0, seq as u64, Slot(seq as u32));
+            policy.enqueue(pair.0, pair.1, 0, seq as u64, EntrySlot(seq as u32));
             waiting.push(pair);
         }
         let used = vec![0; waiting.len()];
         Self { policy, model, waiting, running: Vec::new(), free: CAPACITY, random: 1, used }
     }
 
-    /// A number below `bound` (Knuth's MMIX generator, its upper half).
+    /// Returns a number below `bound` (Knuth's MMIX generator, its upper half).
     fn random(&mut self, bound: u64) -> u64 {
         self.random = self
             .random
@@ -48,7 +48,7 @@ impl Cluster {
         (self.random >> 33) % bound
     }
 
-    /// One hour: ends, then starts in order until the first that does not fit.
+    /// Simulates one hour: ends, then starts in order until the first that does not fit.
     fn hour(&mut self, hour: u64) {
         let now = Time(hour * HOUR_MS);
         let ended: Vec<_> = self.running.extract_if(.., |(end, ..)| *end <= hour).collect();
@@ -73,17 +73,17 @@ impl Cluster {
     }
 }
 
-/// After 20 half-lives each (leaf, user) has used its part of all GPU-hours, given in permille,
-/// within a bound.
+/// Checks that after 20 half-lives each (leaf, user) has used its part of all GPU-hours, given in
+/// permille, within a bound.
 ///
-/// The bound: a start is given to the lowest share, so just after it a queue is ahead by at most
-/// one element of `g` GPUs. That lead is the same whatever the weight, and it counts as running and
-/// in time as usage, `1 + 1/ln 2 = 2.44` capacities in all. So the part differs by at most `g /
-/// (2.44 × capacity)`, here 6.4 permille; 2 more are allowed for the first weeks, in which no usage
-/// has settled. (On 16 GPUs the same lead is a tenth of the cluster: shares cannot be finer than
-/// what is started.)
+/// The bound: a start goes to the lowest share, so just after it a queue is ahead by at most one
+/// element of `g` GPUs. That lead is the same whatever the weight, and it counts as running and in
+/// time as usage, `1 + 1/ln 2 = 2.44` capacities in all. So the part differs by at most `g / (2.44
+/// × capacity)`, here 6.4 permille; 2 more are allowed for the first weeks, in which usage has not
+/// converged. (On 16 GPUs the same lead is a tenth of the cluster: shares cannot be finer than the
+/// elements.)
 fn check(text: &str, users: &[(&str, &str)], expected: &[u64]) {
-    let mut cluster = Cluster::new(text, users);
+    let mut cluster = FairnessCluster::new(text, users);
     for hour in 0..20 * 7 * 24 {
         cluster.hour(hour);
     }
@@ -119,17 +119,17 @@ fn users_of_a_leaf_use_the_same() {
     check("a\nb\n", &[("a", "u"), ("a", "v"), ("b", "u")], &[250, 250, 500]);
 }
 
-/// Who was away is not owed all of it: usage decays, so that after the return nobody starves for
-/// long.
+/// A queue that had no jobs is not compensated in full: usage decays, so that after its return no
+/// queue starves for long.
 #[test]
 fn a_queue_that_returns_catches_up_and_then_shares() {
-    let mut cluster = Cluster::new("a\nb\n", &[("a", "u"), ("b", "u")]);
+    let mut cluster = FairnessCluster::new("a\nb\n", &[("a", "u"), ("b", "u")]);
     let (b, user) = cluster.waiting[1];
     let week = 7 * 24;
     cluster.policy.dequeue(b, user, 0, 1);
     (0..4 * week).for_each(|hour| cluster.hour(hour));
     assert_eq!(cluster.used[1], 0);
-    cluster.policy.enqueue(b, user, 0, 1, Slot(1));
+    cluster.policy.enqueue(b, user, 0, 1, EntrySlot(1));
     (4 * week..24 * week).for_each(|hour| cluster.hour(hour));
     let before = cluster.used.clone();
     (24 * week..30 * week).for_each(|hour| cluster.hour(hour));

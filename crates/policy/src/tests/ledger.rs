@@ -1,19 +1,22 @@
-//! What runs and what was used: inverses, restores, and that looking changes nothing.
+//! Counters of running elements and usage: inverses, restores, and that reading changes nothing.
 
 use muster_model::{Span, Time};
 use proptest::prelude::*;
 
 use super::trees::{
-    Held, Step, WEEK_MS, any_steps, any_tree, element, h100, leaf, leaves, observable, policy, tree,
+    HeldElement, PolicyStep, WEEK_MS, any_steps, any_tree, element, h100, leaf, leaves, observable,
+    policy, tree,
 };
-use crate::{Inconsistency, Policy, Slot};
+use crate::{EntrySlot, Inconsistency, Policy};
 
 const HOUR_MS: u64 = 3_600_000;
 
 #[test]
 fn usage_is_gpu_seconds_while_little_time_has_passed_and_halves_later() {
     let mut policy = policy(tree("p\n a\n b\n"), 8, 0);
-    let (a, ada, model) = (leaf(&policy, "p/a"), policy.intern_user(&"ada".into()), h100(&policy));
+    let a = leaf(&policy, "p/a");
+    let ada = policy.intern_user(&"ada".into());
+    let model = h100(&policy);
     policy.hold(Time(0), a, ada, &[(model, 2000)]);
     assert_eq!(
         policy.decayed_usage(Time(1000), a, ada),
@@ -40,8 +43,10 @@ fn usage_is_gpu_seconds_while_little_time_has_passed_and_halves_later() {
 #[test]
 fn a_share_is_usage_and_what_runs_by_capacity_and_weight() {
     let mut policy = policy(tree("p weight 2\nq\n"), 8, 4);
-    let (p, q) = (leaf(&policy, "p"), leaf(&policy, "q"));
-    let (ada, model) = (policy.intern_user(&"ada".into()), h100(&policy));
+    let p = leaf(&policy, "p");
+    let q = leaf(&policy, "q");
+    let ada = policy.intern_user(&"ada".into());
+    let model = h100(&policy);
     let a100 = policy.intern_model(&"a100".into());
     let shares = |policy: &Policy, now| {
         policy.queue_views(now).iter().map(|view| view.share_ppm).collect::<Vec<_>>()
@@ -55,15 +60,17 @@ fn a_share_is_usage_and_what_runs_by_capacity_and_weight() {
     assert_eq!(shares(&policy, Time(WEEK_MS)), [430_336, 430_336]);
     policy.release(Time(WEEK_MS), q, ada, &[(a100, 1000)]);
     assert_eq!(shares(&policy, Time(WEEK_MS)), [430_336, 180_336]);
-    // A model that the cluster has no more of counts for nothing.
+    // A model that the cluster no longer has is ignored.
     policy.set_capacity(Time(WEEK_MS), &[8000]);
     assert_eq!(shares(&policy, Time(WEEK_MS)), [430_336, 0]);
 }
 
 #[test]
-fn what_came_to_nothing_is_as_if_it_never_was() {
+fn fully_decayed_usage_is_dropped() {
     let mut policy = policy(tree("p\n"), 4, 0);
-    let (p, ada, model) = (leaf(&policy, "p"), policy.intern_user(&"ada".into()), h100(&policy));
+    let p = leaf(&policy, "p");
+    let ada = policy.intern_user(&"ada".into());
+    let model = h100(&policy);
     policy.hold(Time(5), p, ada, &[]);
     policy.hold(Time(7), p, ada, &[(model, 1000)]);
     policy.release(Time(7), p, ada, &[(model, 1000)]);
@@ -74,9 +81,10 @@ fn what_came_to_nothing_is_as_if_it_never_was() {
 }
 
 #[test]
-fn a_new_model_finds_room_in_every_row() {
+fn a_new_model_extends_every_row() {
     let mut policy = policy(tree("p quota 4\n"), 4, 0);
-    let (p, ada) = (leaf(&policy, "p"), policy.intern_user(&"ada".into()));
+    let p = leaf(&policy, "p");
+    let ada = policy.intern_user(&"ada".into());
     policy.hold(Time(0), p, ada, &[]);
     let h200 = policy.intern_model(&"h200".into());
     assert_eq!(policy.judge_start(p, ada, &[(h200, 99_000)], None), Ok(()));
@@ -86,9 +94,15 @@ fn a_new_model_finds_room_in_every_row() {
     assert_eq!(policy.inconsistencies(), vec![]);
 }
 
-/// Drives a policy through starts and ends, whether admitted or not; `look` sees it after each.
-fn drive(policy: &mut Policy, steps: &[Step], look: impl Fn(&Policy, Time)) -> (Time, Vec<Held>) {
-    let (leaves, mut held, mut now) = (leaves(policy), Vec::<Held>::new(), Time(1));
+/// Drives a policy through starts and ends, admitted or not; calls `look` after each.
+fn drive(
+    policy: &mut Policy,
+    steps: &[PolicyStep],
+    look: impl Fn(&Policy, Time),
+) -> (Time, Vec<HeldElement>) {
+    let leaves = leaves(policy);
+    let mut held = Vec::<HeldElement>::new();
+    let mut now = Time(1);
     for step in steps {
         now.0 += step.wait_ms;
         if step.is_start || held.is_empty() {
@@ -112,14 +126,15 @@ proptest! {
         let mut policy = policy(tree, 16, 8);
         let (now, _) = drive(&mut policy, &past, |_, _| ());
         let leaves = leaves(&policy);
-        let tried: Vec<Held> = tries.iter().map(|step| element(&mut policy, &leaves, step)).collect();
-        let (before, stored) = (observable(&policy, now), serde_json::to_string(&policy).unwrap());
+        let tried: Vec<HeldElement> = tries.iter().map(|step| element(&mut policy, &leaves, step)).collect();
+        let before = observable(&policy, now);
+        let stored = serde_json::to_string(&policy).unwrap();
         for one in &tried {
             policy.try_hold(one.leaf, one.user, &one.gpus);
         }
         prop_assert_eq!(serde_json::to_string(&policy).unwrap(), stored);
         let running: u32 = policy.queue_views(now).iter().map(|view| view.running).sum();
-        prop_assert!(running >= tried.len() as u32, "a try is seen");
+        prop_assert!(running >= tried.len() as u32, "a try is counted");
         for one in &tried {
             policy.undo_hold(one.leaf, one.user, &one.gpus);
         }
@@ -127,7 +142,7 @@ proptest! {
     }
 
     #[test]
-    fn a_restored_policy_goes_on_as_if_nothing_had_happened(
+    fn a_restored_policy_continues_unchanged(
         tree in any_tree(),
         past in any_steps(20),
         future in any_steps(10),
@@ -151,7 +166,7 @@ proptest! {
     }
 
     #[test]
-    fn looking_changes_nothing_and_a_replay_is_exact(tree in any_tree(), steps in any_steps(20)) {
+    fn reading_changes_nothing_and_a_replay_is_exact(tree in any_tree(), steps in any_steps(20)) {
         let mut watched = policy(tree.clone(), 16, 8);
         let mut alone = policy(tree, 16, 8);
         let (now, _) = drive(&mut watched, &steps, |policy, now| {
@@ -164,13 +179,15 @@ proptest! {
         prop_assert_eq!(observable(&watched, now), observable(&alone, now));
     }
 
-    /// Others' starts and ends settle a queue's usage more often; that may move it by rounding
-    /// only.
+    /// Starts and ends of other queues update a queue's usage more often; that may change it by
+    /// rounding only.
     #[test]
     fn usage_does_not_depend_on_how_often_it_is_settled(moments in prop::collection::vec(0u64..WEEK_MS, 0..50)) {
         let mut busy = policy(tree("p\n"), 16, 0);
-        let (p, model) = (leaf(&busy, "p"), h100(&busy));
-        let (ada, bob) = (busy.intern_user(&"ada".into()), busy.intern_user(&"bob".into()));
+        let p = leaf(&busy, "p");
+        let model = h100(&busy);
+        let ada = busy.intern_user(&"ada".into());
+        let bob = busy.intern_user(&"bob".into());
         busy.hold(Time(0), p, ada, &[(model, 3000)]);
         let mut quiet = busy.clone();
         let mut moments = moments;
@@ -187,13 +204,15 @@ proptest! {
     }
 }
 
-/// Every invariant that the audit recomputes is reported once its number is bent.
+/// Every invariant that the audit recomputes is reported once its number is wrong.
 #[test]
-fn the_audit_finds_what_is_bent() {
+fn the_audit_finds_wrong_numbers() {
     let mut sound = policy(tree("p quota 4 per-user 4\n a\n b\n"), 8, 0);
-    let (a, ada, model) = (leaf(&sound, "p/a"), sound.intern_user(&"ada".into()), h100(&sound));
+    let a = leaf(&sound, "p/a");
+    let ada = sound.intern_user(&"ada".into());
+    let model = h100(&sound);
     sound.hold(Time(0), a, ada, &[(model, 1000)]);
-    sound.enqueue(a, ada, 0, 1, Slot(1));
+    sound.enqueue(a, ada, 0, 1, EntrySlot(1));
     assert_eq!(sound.inconsistencies(), vec![]);
     let at = usize::from(model.0);
     let check = |expected: Inconsistency, bend: &dyn Fn(&mut Policy)| {
@@ -205,7 +224,8 @@ fn the_audit_finds_what_is_bent() {
             bent.inconsistencies()
         );
     };
-    let (queue, name) = (|| "p".into(), || "h100".into());
+    let queue = || "p".into();
+    let name = || "h100".into();
     check(Inconsistency::Running { queue: queue() }, &|policy| policy.nodes[1].running += 1);
     check(Inconsistency::Pending { queue: queue() }, &|policy| policy.nodes[1].pending = 0);
     check(Inconsistency::Pending { queue: queue() }, &|policy| {
@@ -221,7 +241,7 @@ fn the_audit_finds_what_is_bent() {
         policy.nodes[1].quota[at].taken += 1
     });
     check(Inconsistency::Rate { queue: queue(), model: name() }, &|policy| {
-        policy.nodes[1].usage[at].resume(1)
+        policy.nodes[1].usage[at].restore_rate(1)
     });
     check(Inconsistency::Rate { queue: "p/a".into(), model: name() }, &|policy| {
         policy.try_hold(a, ada, &[(model, 1000)]);

@@ -1,10 +1,10 @@
-//! Limits and submission: rows.
+//! Limits and submissions: example rows.
 
 use std::sync::Arc;
 
 use muster_model::job::{GpuRequest, Resources};
 use muster_model::{
-    JobSpec, Kind, NodeConstraint, PayloadId, Reason, Restart, Span, TaskGroup, Tier, Time,
+    JobSpec, NodeConstraint, PayloadId, Reason, Restart, Span, TaskGroup, Tier, Time, WorkloadKind,
 };
 
 use super::trees::{h100, leaf, policy, tree};
@@ -36,7 +36,8 @@ fn check_start(held: &[(&str, &str, u64)], queue: &str, user: &str, gpus: u64, e
     let mut policy = policy(tree(LIMITED), 64, 64);
     let model = h100(&policy);
     for (queue, user, gpus) in held {
-        let (leaf, user) = (leaf(&policy, queue), policy.intern_user(&(*user).into()));
+        let leaf = leaf(&policy, queue);
+        let user = policy.intern_user(&(*user).into());
         policy.hold(Time(0), leaf, user, &[(model, gpus * 1000)]);
     }
     let user = policy.intern_user(&user.into());
@@ -95,17 +96,18 @@ fn job(time_secs: Option<u64>, priority: i32, groups: Vec<TaskGroup>) -> JobSpec
         begin: None,
         protect: muster_model::Protection::None,
         payload: PayloadId(0),
-        kind: Kind::Task,
-        tier: Tier::Usual,
+        kind: WorkloadKind::Task,
+        tier: Tier::Normal,
         grow_after: Some(JobSpec::GROW_AFTER),
     }
 }
 
 fn check_submission(text: &str, queue: &str, spec: &JobSpec, expected: &str) {
     let mut policy = policy(tree(text), 64, 64);
-    // What runs now must not matter: only what could ever be.
-    let (leaf, user, model) =
-        (leaf(&policy, queue), policy.intern_user(&"bob".into()), h100(&policy));
+    // Running elements must not matter: only what could ever start.
+    let leaf = leaf(&policy, queue);
+    let user = policy.intern_user(&"bob".into());
+    let model = h100(&policy);
     policy.hold(Time(0), leaf, user, &[(model, 1000)]);
     assert_eq!(word(policy.judge_submission(leaf, spec)), expected, "{text}");
 }
@@ -131,7 +133,8 @@ fn quota_that_can_never_be_met_is_refused_at_submission() {
     check_submission(quota, "p", &of(vec![group(11, 1, &["h100"])]), "p: 11 of 8 + 2");
     check_submission(quota, "q", &of(vec![group(16, 1, &["h100"])]), "ok");
     check_submission(quota, "q", &of(vec![group(17, 1, &["h100"])]), "q: 17 of 8 + 8");
-    // Two tasks of eight devices each fit no two models' quotas in part: 10 and 3 hold one of them.
+    // Two tasks of eight devices each do not fit partly on two models: the quotas of 10 and 3 admit
+    // one of them.
     check_submission(quota, "p", &of(vec![group(2, 8, &[])]), "p: 16 of 8 + 2");
     check_submission(quota, "p", &of(vec![group(13, 1, &[])]), "ok");
     check_submission(
@@ -147,21 +150,22 @@ fn quota_that_can_never_be_met_is_refused_at_submission() {
         "p: 11 of 8 + 2",
     );
     check_submission(quota, "p", &of(vec![group(6, 1, &["h100"]), group(5, 1, &[])]), "ok");
-    // A model that no quota names is not limited, nor is one that nobody has seen.
+    // A model without a quota is not limited, nor is an unknown one.
     check_submission(quota, "p", &of(vec![group(99, 1, &["h200"])]), "ok");
     check_submission("p\n", "p", &of(vec![group(9999, 8, &[])]), "ok");
 }
 
 #[test]
-fn jobs_that_wait_are_counted_per_user_in_every_queue_of_the_path() {
+fn pending_jobs_are_counted_per_user_in_every_queue_of_the_path() {
     let mut limited = tree("p\n a\n b\nq\n");
     limited.queues[0].limits.pending_jobs = Some(3);
     limited.queues[0].queues[0].limits.pending_jobs = Some(2);
     let mut policy = policy(limited.clone(), 64, 0);
     let [a, b, q] = ["p/a", "p/b", "q"].map(|name| leaf(&policy, name));
-    let (ada, bob) = (policy.intern_user(&"ada".into()), policy.intern_user(&"bob".into()));
+    let ada = policy.intern_user(&"ada".into());
+    let bob = policy.intern_user(&"bob".into());
     let check = |policy: &crate::Policy, leaf, user: &str, expected: &str| {
-        let verdict = match policy.judge_one_more(leaf, &user.into(), &[]) {
+        let verdict = match policy.judge_pending_limit(leaf, &user.into(), &[]) {
             Ok(()) => "ok".to_owned(),
             Err(Reason::PendingJobs { queue, user, pending, limit }) => {
                 format!("{queue}: {user} {pending} of {limit}")
@@ -171,26 +175,26 @@ fn jobs_that_wait_are_counted_per_user_in_every_queue_of_the_path() {
         assert_eq!(verdict, expected);
         assert_eq!(policy.inconsistencies(), vec![]);
     };
-    policy.job_waits(a, ada);
+    policy.add_pending_job(a, ada);
     check(&policy, a, "ada", "ok");
-    policy.job_waits(a, ada);
+    policy.add_pending_job(a, ada);
     check(&policy, a, "ada", "p/a: ada 2 of 2");
     check(&policy, a, "bob", "ok");
     check(&policy, a, "nobody", "ok");
     check(&policy, b, "ada", "ok");
-    policy.job_waits(b, ada);
+    policy.add_pending_job(b, ada);
     check(&policy, b, "ada", "p: ada 3 of 3");
     check(&policy, q, "ada", "ok");
-    // What is submitted with it counts where it goes, for somebody new, too.
+    // Jobs submitted together count in their queues, also for a new user.
     let beside = |user: &str, leaves: &[crate::LeafId]| {
-        policy.judge_one_more(a, &user.into(), leaves).is_ok()
+        policy.judge_pending_limit(a, &user.into(), leaves).is_ok()
     };
     assert!(beside("new", &[a, q]) && beside("new", &[b, q, q]) && !beside("new", &[a, q, a]));
     assert!(!beside("new", &[b, b, a]) && beside("bob", &[b, b]) && !beside("ada", &[]));
-    policy.job_waits_no_more(a, ada);
+    policy.remove_pending_job(a, ada);
     check(&policy, b, "ada", "ok");
-    // A new tree counts what waits, by its own limits.
-    policy.job_waits(b, bob);
+    // A new tree counts pending jobs by its own limits.
+    policy.add_pending_job(b, bob);
     limited.queues[0].limits.pending_jobs = Some(1);
     limited.queues[0].queues[0].limits.pending_jobs = None;
     policy.replace_tree(Time(1), limited).unwrap();

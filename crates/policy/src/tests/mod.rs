@@ -1,5 +1,5 @@
-//! Tests that span the files of this crate: rows per feature, and properties against slow, plain
-//! oracles.
+//! Tests that span the modules of this crate: example rows per feature, and properties against
+//! slow, plain oracles.
 
 mod budget;
 mod fairness;

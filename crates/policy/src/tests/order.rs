@@ -1,27 +1,31 @@
-//! Order: rows, and the lazy merge against a plain sort that starts over for every entry.
+//! Order: example rows, and the lazy merge against a plain sort that starts over for every entry.
 
 use std::collections::BTreeSet;
 
 use muster_model::{Tier, Time};
 use proptest::prelude::*;
 
-use super::trees::{Held, any_steps, any_tree, drain, element, h100, leaf, leaves, policy, tree};
+use super::trees::{
+    HeldElement, any_steps, any_tree, drain, element, h100, leaf, leaves, policy, tree,
+};
 use crate::tree::ROOT;
-use crate::{LeafId, Policy, Slot, UserId};
+use crate::{EntrySlot, LeafId, Policy, UserId};
 
-/// With so many GPUs held by (queue, user), and entries waiting as (queue, user, priority), in
-/// which order are they given? Entries are numbered from 0 in order of age.
+/// Checks the order of entries, given the GPUs held by (queue, user) and the pending (queue, user,
+/// priority). Entries are numbered from 0 in order of age.
 fn check(text: &str, held: &[(&str, &str, u64)], waiting: &[(&str, &str, i32)], expected: &[u32]) {
     let mut policy = policy(tree(text), 64, 0);
     let model = h100(&policy);
     for (queue, user, gpus) in held {
-        let (leaf, user) = (leaf(&policy, queue), policy.intern_user(&(*user).into()));
+        let leaf = leaf(&policy, queue);
+        let user = policy.intern_user(&(*user).into());
         policy.hold(Time(0), leaf, user, &[(model, gpus * 1000)]);
     }
     let mut keys = Vec::new();
     for (seq, (queue, user, priority)) in waiting.iter().enumerate() {
-        let (leaf, user) = (leaf(&policy, queue), policy.intern_user(&(*user).into()));
-        policy.enqueue(leaf, user, *priority, seq as u64, Slot(seq as u32));
+        let leaf = leaf(&policy, queue);
+        let user = policy.intern_user(&(*user).into());
+        policy.enqueue(leaf, user, *priority, seq as u64, EntrySlot(seq as u32));
         keys.push((leaf, user, *priority, seq as u64));
     }
     let order: Vec<u32> = drain(&policy, Time(0)).iter().map(|slot| slot.0).collect();
@@ -55,11 +59,10 @@ fn in_a_leaf_priority_then_share_then_age() {
     );
 }
 
-/// Whatever the shares of their queues and users: first all that waits in its turn, then what comes
-/// last.
+/// All normal entries come before opportunistic ones, whatever the shares of queues and users.
 #[test]
-fn the_last_tier_comes_after_all_queues() {
-    let last = |priority| Tier::Last.order(priority);
+fn opportunistic_entries_come_after_all_queues() {
+    let last = |priority| Tier::Opportunistic.order(priority);
     let two = "p\nq\n";
     check(two, &[], &[("p", "a", last(5)), ("q", "a", 0), ("p", "a", -9)], &[2, 1, 0]);
     check(
@@ -78,16 +81,21 @@ fn the_last_tier_comes_after_all_queues() {
 }
 
 #[test]
-fn who_is_skipped_stays_so_in_the_last_tier() {
+fn skipped_users_stay_skipped_for_opportunistic_entries() {
     let mut policy = policy(tree("p\n"), 64, 0);
     let p = leaf(&policy, "p");
-    let (ann, bob) = (policy.intern_user(&"ann".into()), policy.intern_user(&"bob".into()));
-    for (at, (user, priority)) in
-        [(ann, 0), (bob, 0), (ann, Tier::Last.order(0)), (bob, Tier::Last.order(0))]
-            .into_iter()
-            .enumerate()
+    let ann = policy.intern_user(&"ann".into());
+    let bob = policy.intern_user(&"bob".into());
+    for (at, (user, priority)) in [
+        (ann, 0),
+        (bob, 0),
+        (ann, Tier::Opportunistic.order(0)),
+        (bob, Tier::Opportunistic.order(0)),
+    ]
+    .into_iter()
+    .enumerate()
     {
-        policy.enqueue(p, user, priority, at as u64, Slot(at as u32));
+        policy.enqueue(p, user, priority, at as u64, EntrySlot(at as u32));
     }
     let mut pass = policy.begin_pass(Time(0));
     pass.skip_user(&policy, p, ann);
@@ -95,23 +103,25 @@ fn who_is_skipped_stays_so_in_the_last_tier() {
     assert_eq!(given, [1, 3]);
 }
 
-/// A user is skipped from the first entry on, or in the middle, and comes back at no priority.
+/// A user is skipped from the first entry on, or in the middle, at every priority.
 #[test]
-fn a_user_who_is_skipped_gives_no_more_entries_of_that_leaf() {
+fn a_skipped_user_has_no_more_entries_of_that_leaf() {
     let mut policy = policy(tree("p\nq\n"), 64, 0);
-    let (p, q) = (leaf(&policy, "p"), leaf(&policy, "q"));
-    let (ann, bob) = (policy.intern_user(&"ann".into()), policy.intern_user(&"bob".into()));
+    let p = leaf(&policy, "p");
+    let q = leaf(&policy, "q");
+    let ann = policy.intern_user(&"ann".into());
+    let bob = policy.intern_user(&"bob".into());
     let waiting = [(p, ann, 1), (p, ann, 1), (p, bob, 1), (p, ann, 0), (p, bob, 0), (q, ann, 0)];
     for (at, (leaf, user, priority)) in waiting.into_iter().enumerate() {
-        policy.enqueue(leaf, user, priority, at as u64, Slot(at as u32));
+        policy.enqueue(leaf, user, priority, at as u64, EntrySlot(at as u32));
     }
     for (after, expected) in [(0, vec![2, 4, 5]), (1, vec![0, 2, 4, 5]), (4, vec![0, 1, 2, 4, 5])] {
         let mut pass = policy.begin_pass(Time(0));
         let mut given: Vec<u32> = Vec::new();
         given.extend((0..after.min(3)).filter_map(|_| pass.next(&policy)).map(|slot| slot.0));
         if after == 4 {
-            // A start in between parks the leaf.
-            pass.started(&policy, p, bob);
+            // A start in between closes the leaf.
+            pass.note_start(&policy, p, bob);
         }
         pass.skip_user(&policy, p, ann);
         given.extend(std::iter::from_fn(|| pass.next(&policy)).map(|slot| slot.0));
@@ -149,12 +159,14 @@ fn equal_shares_go_by_running_elements_then_name() {
 }
 
 #[test]
-fn a_pass_follows_what_starts_and_skips_what_it_is_told() {
+fn a_pass_follows_starts_and_skips_leaves() {
     let mut policy = policy(tree("a\nb\n"), 8, 0);
-    let (a, b, model) = (leaf(&policy, "a"), leaf(&policy, "b"), h100(&policy));
+    let a = leaf(&policy, "a");
+    let b = leaf(&policy, "b");
+    let model = h100(&policy);
     let user = policy.intern_user(&"u".into());
     for seq in 0..6 {
-        policy.enqueue(if seq < 3 { a } else { b }, user, 0, seq, Slot(seq as u32));
+        policy.enqueue(if seq < 3 { a } else { b }, user, 0, seq, EntrySlot(seq as u32));
     }
     let mut pass = policy.begin_pass(Time(0));
     let mut order = Vec::new();
@@ -162,7 +174,7 @@ fn a_pass_follows_what_starts_and_skips_what_it_is_told() {
         order.push(slot.0);
         let leaf = if slot.0 < 3 { a } else { b };
         policy.try_hold(leaf, user, &[(model, 1000)]);
-        pass.started(&policy, leaf, user);
+        pass.note_start(&policy, leaf, user);
         if slot.0 == 1 {
             pass.skip_leaf(&policy, a);
         }
@@ -177,7 +189,7 @@ fn more_entries_than_a_chunk_come_in_order() {
     let a = leaf(&policy, "a");
     let users = [policy.intern_user(&"u".into()), policy.intern_user(&"v".into())];
     for seq in 0..1000u64 {
-        policy.enqueue(a, users[(seq % 3 == 0) as usize], 0, seq, Slot(seq as u32));
+        policy.enqueue(a, users[(seq % 3 == 0) as usize], 0, seq, EntrySlot(seq as u32));
     }
     assert!(drain(&policy, Time(0)).iter().map(|slot| slot.0).eq(0..1000));
     for seq in (0..1000).step_by(2) {
@@ -188,20 +200,20 @@ fn more_entries_than_a_chunk_come_in_order() {
     assert_eq!(policy.inconsistencies(), vec![]);
 }
 
-/// An entry as the oracle knows it.
+/// Entry of the oracle.
 #[derive(Clone, Debug)]
-struct Entry {
-    held: Held,
+struct OracleEntry {
+    held: HeldElement,
     priority: i32,
     seq: u64,
 }
 
-/// The oracle: with all entries at hand, descend from the root to the child of lowest rank that has
-/// an entry left, and there take the first in a full sort.
+/// Oracle: descends from the root to the child of lowest rank that has an entry left, and there
+/// takes the first in a full sort.
 fn first_of(
     policy: &Policy,
     now: Time,
-    left: &[Entry],
+    left: &[OracleEntry],
     skipped: &BTreeSet<LeafId>,
 ) -> Option<usize> {
     let is_below = |node: usize, leaf: LeafId| {
@@ -211,7 +223,7 @@ fn first_of(
         }
         at
     };
-    let left: Vec<(usize, &Entry)> =
+    let left: Vec<(usize, &OracleEntry)> =
         left.iter().enumerate().filter(|(_, entry)| !skipped.contains(&entry.held.leaf)).collect();
     let mut node = ROOT;
     while !policy.nodes[node].is_leaf() {
@@ -251,46 +263,48 @@ proptest! {
         }
         let mut left = Vec::new();
         for (seq, step) in waiting.iter().enumerate() {
-            let entry = Entry { held: element(&mut policy, &leaves, step), priority: (step.pick % 3) as i32 - 1, seq: (seq as u64) ^ 5 };
-            policy.enqueue(entry.held.leaf, entry.held.user, entry.priority, entry.seq, Slot(entry.seq as u32));
+            let entry = OracleEntry { held: element(&mut policy, &leaves, step), priority: (step.pick % 3) as i32 - 1, seq: (seq as u64) ^ 5 };
+            policy.enqueue(entry.held.leaf, entry.held.user, entry.priority, entry.seq, EntrySlot(entry.seq as u32));
             left.push(entry);
         }
         let now = Time(super::trees::WEEK_MS);
-        let (mut pass, mut skipped) = (policy.begin_pass(now), BTreeSet::new());
-        // Begun again, a pass knows nothing of what it was.
+        let mut pass = policy.begin_pass(now);
+        let mut skipped = BTreeSet::new();
+        // A restarted pass keeps nothing of its former state.
         for at in 0..moves.len() / 2 {
             pass.next(&policy);
             let leaf = leaves[at % leaves.len()];
             match at % 3 {
                 0 => pass.skip_user(&policy, leaf, UserId(at as u32 % 4)),
-                1 => pass.started(&policy, leaf, UserId(at as u32 % 4)),
+                1 => pass.note_start(&policy, leaf, UserId(at as u32 % 4)),
                 _ if at % 5 == 0 => pass.skip_leaf(&policy, leaf),
                 _ => {}
             }
         }
-        pass.begin_again(&policy, now);
+        pass.restart(&policy, now);
         for choice in moves {
             let expected = first_of(&policy, now, &left, &skipped);
             let given = pass.next(&policy);
-            prop_assert_eq!(given, expected.map(|index| Slot(left[index].seq as u32)));
+            prop_assert_eq!(given, expected.map(|index| EntrySlot(left[index].seq as u32)));
             let Some(index) = expected else { break };
-            let Entry { held: Held { leaf, user, gpus }, .. } = left.swap_remove(index);
+            let OracleEntry { held: HeldElement { leaf, user, gpus }, .. } = left.swap_remove(index);
             match choice {
                 0..=5 => {
                     policy.try_hold(leaf, user, &gpus);
-                    pass.started(&policy, leaf, user);
+                    pass.note_start(&policy, leaf, user);
                 }
                 6 => {
                     policy.try_hold(leaf, user, &gpus);
-                    pass.started(&policy, leaf, user);
+                    pass.note_start(&policy, leaf, user);
                     policy.undo_hold(leaf, user, &gpus);
-                    pass.started(&policy, leaf, user);
+                    pass.note_start(&policy, leaf, user);
                 }
                 7 => {
-                    // Something else starts than what was given.
-                    let (other, by) = (leaves[index % leaves.len()], UserId(user.0));
+                    // Another element starts than the one returned.
+                    let other = leaves[index % leaves.len()];
+                    let by = UserId(user.0);
                     policy.try_hold(other, by, &gpus);
-                    pass.started(&policy, other, by);
+                    pass.note_start(&policy, other, by);
                 }
                 8 => {
                     pass.skip_leaf(&policy, leaf);

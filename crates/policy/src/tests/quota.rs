@@ -1,4 +1,5 @@
-//! Quota: rows, and the walk along the path against an oracle that hands out every GPU as a token.
+//! Quota: example rows, and the walk along the path against an oracle that hands out every GPU as a
+//! token.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,17 +7,18 @@ use muster_model::{QueueSpec, QueueTree, Reason, Time};
 use proptest::prelude::*;
 
 use super::trees::{
-    self, Held, any_steps, any_tree, element, h100, leaf, leaves, policy, tree, use_by_leaf,
+    self, HeldElement, any_steps, any_tree, element, h100, leaf, leaves, policy, tree, use_by_leaf,
 };
 use crate::{Inconsistency, LeafId, ModelId, Policy};
 
 const EXAMPLE: &str = "research quota 32\n vision quota 16 borrow 8\n language quota 8 lend 2\n";
 
-/// With so many whole GPUs held, may `asked` more start in `queue`? Answers `ok`, or the refusal's
-/// numbers.
+/// Checks whether `asked` more GPUs may start in `queue`, with these whole GPUs held: `ok`, or the
+/// numbers of the refusal.
 fn check(text: &str, held: &[(&str, u64)], queue: &str, asked: u64, expected: &str) {
     let mut policy = policy(tree(text), 64, 64);
-    let (user, model) = (policy.intern_user(&"ada".into()), h100(&policy));
+    let user = policy.intern_user(&"ada".into());
+    let model = h100(&policy);
     for (queue, gpus) in held {
         let leaf = leaf(&policy, queue);
         policy.hold(Time(0), leaf, user, &[(model, gpus * 1000)]);
@@ -37,7 +39,8 @@ fn check(text: &str, held: &[(&str, u64)], queue: &str, asked: u64, expected: &s
 
 #[test]
 fn the_worked_example_of_the_definition() {
-    let (vision, language) = ("research/vision", "research/language");
+    let vision = "research/vision";
+    let language = "research/language";
     check(EXAMPLE, &[], vision, 24, "ok");
     check(EXAMPLE, &[], vision, 25, "research/vision: 0 of 16, borrowable 8, lent 0");
     check(EXAMPLE, &[(language, 10)], vision, 22, "ok");
@@ -97,7 +100,8 @@ fn a_queue_without_a_quota_is_bounded_by_the_nearest_above_that_has_one() {
 #[test]
 fn a_model_listed_twice_is_judged_as_one() {
     let policy = policy(tree("p quota 8\n"), 8, 0);
-    let (model, p) = (h100(&policy), leaf(&policy, "p"));
+    let model = h100(&policy);
+    let p = leaf(&policy, "p");
     let judge = |first, second| {
         policy.judge_start(p, crate::UserId(0), &[(model, first), (model, second)], None).is_ok()
     };
@@ -105,9 +109,9 @@ fn a_model_listed_twice_is_judged_as_one() {
     assert!(!judge(4000, 4001));
 }
 
-/// The oracle. Every GPU of a nominal quota is a token at the queue that it belongs to and to none
-/// of its children. A token may go up to the parent if the queue lends it and down to a child if
-/// that may borrow it; every GPU in use needs one. All uses can be covered exactly if the largest
+/// Oracle. Every GPU of a nominal quota is a token at the queue that it belongs to and to none of
+/// its children. A token may move up to the parent if the queue lends it and down to a child if
+/// that may borrow it; every GPU in use needs one. All uses can be covered exactly if the maximum
 /// flow covers them.
 fn tokens_cover(
     tree: &QueueTree,
@@ -115,7 +119,9 @@ fn tokens_cover(
     model: ModelId,
     used: &BTreeMap<LeafId, u64>,
 ) -> bool {
-    let (source, sink, root) = (0, 1, 2);
+    let source = 0;
+    let sink = 1;
+    let root = 2;
     let mut flow = Flow { edges: vec![Vec::new(); 3] };
     let mut needed = 0;
     let name = policy.models().name(model).as_str().to_owned();
@@ -172,7 +178,7 @@ impl Scene<'_> {
     }
 }
 
-/// A network of capacities: `edges[from]` lists (to, left). The reverse of an edge is the last one
+/// Network of capacities: `edges[from]` lists (to, left). The reverse of an edge is the last one
 /// listed the other way.
 struct Flow {
     edges: Vec<Vec<(usize, u64)>>,
@@ -228,7 +234,7 @@ impl Flow {
     }
 }
 
-fn covered(tree: &QueueTree, policy: &Policy, held: &[Held]) -> bool {
+fn covered(tree: &QueueTree, policy: &Policy, held: &[HeldElement]) -> bool {
     let models = policy.models();
     models.ids().all(|model| tokens_cover(tree, policy, model, &use_by_leaf(held, model)))
 }
@@ -249,7 +255,9 @@ proptest! {
     fn a_start_is_admitted_iff_tokens_cover_it(mut tree in any_tree(), steps in any_steps(40)) {
         without_limits(&mut tree.queues);
         let mut policy = policy(tree.clone(), 16, 16);
-        let (leaves, mut held, mut now) = (leaves(&policy), Vec::<Held>::new(), Time(0));
+        let leaves = leaves(&policy);
+        let mut held = Vec::<HeldElement>::new();
+        let mut now = Time(0);
         for step in &steps {
             now.0 += step.wait_ms;
             if !step.is_start && !held.is_empty() {
@@ -270,8 +278,8 @@ proptest! {
         }
     }
 
-    /// What a planner may remember for a pass: while holds only grow, admitted or not, a refusal
-    /// stands.
+    /// Justifies the limit cache of a pass: while holds only grow, admitted or not, a refusal stays
+    /// valid.
     #[test]
     fn what_is_refused_stays_refused_while_holds_grow(
         tree in any_tree(),
@@ -280,7 +288,7 @@ proptest! {
     ) {
         let mut policy = policy(tree, 16, 8);
         let leaves = leaves(&policy);
-        let asked: Vec<Held> = asked.iter().map(|step| element(&mut policy, &leaves, step)).collect();
+        let asked: Vec<HeldElement> = asked.iter().map(|step| element(&mut policy, &leaves, step)).collect();
         let mut refused = vec![false; asked.len()];
         for step in &starts {
             let started = element(&mut policy, &leaves, step);
@@ -293,13 +301,14 @@ proptest! {
         }
     }
 
-    /// The other way round: starts that nobody judged show up as an overdraft exactly if tokens do
-    /// not cover them.
+    /// Conversely, starts without a verdict show up as an overdraft exactly if tokens do not cover
+    /// them.
     #[test]
     fn an_overdraft_is_reported_iff_tokens_do_not_cover(mut tree in any_tree(), steps in any_steps(12)) {
         without_limits(&mut tree.queues);
         let mut policy = policy(tree.clone(), 16, 16);
-        let (leaves, mut held) = (leaves(&policy), Vec::new());
+        let leaves = leaves(&policy);
+        let mut held = Vec::new();
         for step in &steps {
             let forced = element(&mut policy, &leaves, step);
             policy.hold(Time(0), forced.leaf, forced.user, &forced.gpus);
@@ -310,8 +319,8 @@ proptest! {
         prop_assert_eq!(found.is_empty(), covered(&tree, &policy, &held));
     }
 
-    /// With every leaf within its nominal quota, a start that stays within it is admitted: reclaim
-    /// is always enough.
+    /// With every leaf within its nominal quota, a start that stays within it is admitted:
+    /// reclaiming always suffices.
     #[test]
     fn within_nominal_is_admitted_once_nobody_borrows(mut tree in any_tree(), steps in any_steps(40)) {
         without_limits(&mut tree.queues);

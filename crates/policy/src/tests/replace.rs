@@ -4,19 +4,20 @@ use muster_model::{Span, Time};
 use proptest::prelude::*;
 
 use super::trees::{
-    Held, WEEK_MS, any_steps, any_tree, drain, element, h100, leaf, leaves, observable, policy,
-    tree,
+    HeldElement, WEEK_MS, any_steps, any_tree, drain, element, h100, leaf, leaves, observable,
+    policy, tree,
 };
-use crate::{Inconsistency, Policy, Slot};
+use crate::{EntrySlot, Inconsistency, Policy};
 
 #[test]
 fn what_keeps_its_name_keeps_its_id_and_usage() {
     let mut policy = policy(tree("p\n a\n b\nq\n"), 8, 0);
     let [a, b, q] = ["p/a", "p/b", "q"].map(|name| leaf(&policy, name));
-    let (ada, model) = (policy.intern_user(&"ada".into()), h100(&policy));
+    let ada = policy.intern_user(&"ada".into());
+    let model = h100(&policy);
     for leaf in [a, b] {
         policy.hold(Time(0), leaf, ada, &[(model, 1000)]);
-        policy.enqueue(leaf, ada, 0, u64::from(leaf.0), Slot(leaf.0));
+        policy.enqueue(leaf, ada, 0, u64::from(leaf.0), EntrySlot(leaf.0));
     }
     policy.release(Time(WEEK_MS), a, ada, &[(model, 1000)]);
     let now = Time(2 * WEEK_MS);
@@ -24,7 +25,8 @@ fn what_keeps_its_name_keeps_its_id_and_usage() {
         let views = policy.queue_views(now);
         views.iter().find(|view| view.name.as_str() == "p").map(|view| view.usage_gpu_secs)
     };
-    let (used, used_by_p) = (policy.decayed_usage(now, a, ada), usage_of_p(&policy));
+    let used = policy.decayed_usage(now, a, ada);
+    let used_by_p = usage_of_p(&policy);
     // b goes, q becomes the default, the rest is turned around.
     let mut next = tree("q\np weight 2\n c\n a quota 1\n");
     next.half_life = Span(WEEK_MS / 7);
@@ -34,15 +36,15 @@ fn what_keeps_its_name_keeps_its_id_and_usage() {
         (a, q, None)
     );
     assert_eq!(
-        (policy.leaf_moved(a), policy.leaf_moved(b), policy.leaf_name(b).as_str()),
+        (policy.current_leaf(a), policy.current_leaf(b), policy.leaf_name(b).as_str()),
         (a, q, "p/b")
     );
     // Usage up to now was made under the old half-life; from now on it halves in a day.
     assert_eq!((policy.decayed_usage(now, a, ada), usage_of_p(&policy)), (used, used_by_p));
     assert_eq!(policy.decayed_usage(now + Span(WEEK_MS / 7), a, ada), used / 2);
-    // What ran and waited in b does so in q, and can be ended under either id. The same usage is
-    // seven times the share under the shorter half-life, so q is first.
-    assert_eq!(drain(&policy, now), [Slot(b.0), Slot(a.0)]);
+    // Running and pending elements of b are in q, and can be ended under either id. The same usage
+    // is seven times the share under the shorter half-life, so q is first.
+    assert_eq!(drain(&policy, now), [EntrySlot(b.0), EntrySlot(a.0)]);
     assert_eq!(policy.usage_rows(now)[1], ("ada".into(), "q".into(), 0));
     policy.release(now + Span(1000), b, ada, &[(model, 1000)]);
     policy.dequeue(b, ada, 0, u64::from(b.0));
@@ -61,7 +63,9 @@ fn a_tree_that_is_refused_changes_nothing() {
 #[test]
 fn smaller_quotas_stop_starts_but_nothing_that_runs() {
     let mut policy = policy(tree("p quota 8\nq\n"), 8, 0);
-    let (p, ada, model) = (leaf(&policy, "p"), policy.intern_user(&"ada".into()), h100(&policy));
+    let p = leaf(&policy, "p");
+    let ada = policy.intern_user(&"ada".into());
+    let model = h100(&policy);
     policy.hold(Time(0), p, ada, &[(model, 8000)]);
     policy.replace_tree(Time(0), tree("p quota 4\nq quota 2 lend 1\n")).unwrap();
     assert!(
@@ -70,7 +74,7 @@ fn smaller_quotas_stop_starts_but_nothing_that_runs() {
             .contains(&Inconsistency::Overdraft { queue: "".into(), model: "h100".into() })
     );
     policy.judge_start(p, ada, &[(model, 1)], None).unwrap_err();
-    // What q keeps is there all the same; what it lends is gone for now.
+    // What q keeps is available all the same; what it lends is used for now.
     let q = leaf(&policy, "q");
     assert_eq!(policy.judge_start(q, ada, &[(model, 1000)], None), Ok(()));
     policy.judge_start(q, ada, &[(model, 1001)], None).unwrap_err();
@@ -84,11 +88,13 @@ proptest! {
     #[test]
     fn any_tree_can_take_over_from_any_other(first in any_tree(), second in any_tree(), steps in any_steps(25)) {
         let mut policy = policy(first.clone(), 16, 8);
-        let (old, mut held, mut now) = (leaves(&policy), Vec::<Held>::new(), Time(0));
+        let old = leaves(&policy);
+        let mut held = Vec::<HeldElement>::new();
+        let mut now = Time(0);
         for (seq, step) in steps.iter().enumerate() {
             now.0 += step.wait_ms;
             let one = element(&mut policy, &old, step);
-            policy.enqueue(one.leaf, one.user, 0, seq as u64, Slot(seq as u32));
+            policy.enqueue(one.leaf, one.user, 0, seq as u64, EntrySlot(seq as u32));
             policy.hold(now, one.leaf, one.user, &one.gpus);
             held.push(one);
         }
@@ -98,9 +104,9 @@ proptest! {
         let mut given: Vec<u32> = drain(&policy, now).iter().map(|slot| slot.0).collect();
         given.sort_unstable();
         prop_assert!(given.iter().copied().eq(0..steps.len() as u32));
-        // All of it can be ended under the ids as they are now, and nothing is left.
+        // Everything can be ended under the present ids, and nothing is left.
         for (seq, one) in held.iter().enumerate() {
-            let leaf = policy.leaf_moved(one.leaf);
+            let leaf = policy.current_leaf(one.leaf);
             policy.release(now, leaf, one.user, &one.gpus);
             policy.dequeue(leaf, one.user, 0, seq as u64);
         }

@@ -1,4 +1,4 @@
-//! Which trees are refused, and what ids a good one gives: rows.
+//! Rejected trees, and the ids of a valid one: example rows.
 
 use muster_model::{QueueTree, Span};
 
@@ -11,7 +11,7 @@ fn check(tree: QueueTree, expected: &str) {
 }
 
 #[test]
-fn trees_that_promise_what_they_cannot_keep_are_refused() {
+fn trees_with_children_that_exceed_their_parent_are_rejected() {
     check(tree("p quota 8\n a quota 4\n b quota 4\n"), "ok");
     check(
         tree("p quota 8\n a quota 4\n b quota 5\n"),
@@ -25,14 +25,17 @@ fn trees_that_promise_what_they_cannot_keep_are_refused() {
 }
 
 #[test]
-fn settings_without_a_meaning_are_refused() {
+fn contradictory_settings_are_rejected() {
     check(tree(""), "the tree has no queue");
-    check(tree("p\n a\n a\n"), "queue `p/a` is there twice");
+    check(tree("p\n a\n a\n"), "queue `p/a` is defined twice");
     check(tree("p\n a\nq\n a\n"), "ok");
     check(tree("p borrow 1\n"), "queue `p` has a borrow limit but no quota");
     check(tree("p lend 1\n"), "queue `p` has a lend limit but no quota");
-    check(tree("p weight 0\n"), "queue `p` has weight 0; the least is 1");
-    check(tree("p priority 3..2\n"), "queue `p` admits priorities from 3 to 2, which is none");
+    check(tree("p weight 0\n"), "queue `p` has weight 0; the minimum is 1");
+    check(
+        tree("p priority 3..2\n"),
+        "queue `p` admits priorities from 3 to 2: the lowest is above the highest",
+    );
     check(tree("a/b\n"), "queue name `a/b` is empty or has a `/`");
     check(QueueTree { half_life: Span(0), ..tree("p\n") }, "the half-life is 0");
     check(
@@ -45,7 +48,7 @@ fn settings_without_a_meaning_are_refused() {
     );
     check(
         QueueTree { default_queue: "p".into(), ..tree("p\n a\n") },
-        "default queue `p` has queues under it; a job waits in one of those",
+        "default queue `p` has child queues; name one of them as the default",
     );
     let nested = |depth: usize| {
         tree(&(0..depth).map(|level| format!("{}q\n", " ".repeat(level))).collect::<String>())
@@ -62,7 +65,8 @@ fn ids_are_dense_and_found_by_name() {
     assert_eq!(policy.leaf(&"p".into()), None);
     assert_eq!(policy.leaf_name(policy.default_leaf()).as_str(), "p/b");
     assert_eq!(policy.models().len(), 2);
-    let (first, again) = (policy.intern_model(&"h200".into()), policy.intern_model(&"h200".into()));
+    let first = policy.intern_model(&"h200".into());
+    let again = policy.intern_model(&"h200".into());
     assert_eq!((first, first.0), (again, 2));
     assert_eq!(policy.models().name(first).as_str(), "h200");
     let ada = policy.intern_user(&"ada".into());

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use muster_model::{QueueSpec, QueueTree, Span, Time};
 use proptest::prelude::*;
 
-use crate::{LeafId, ModelId, Policy, Slot, UserId};
+use crate::{EntrySlot, LeafId, ModelId, Policy, UserId};
 
 pub(super) const WEEK_MS: u64 = 7 * 86_400_000;
 
-/// A tree of one queue per line, nested by one space per level: a name, then pairs of a word and a
-/// value. `quota` is for model `h100`, `quota-a100` for the other. The first leaf is the default
-/// queue.
+/// Parses a tree of one queue per line, nested by one space per level: a name, then pairs of a
+/// keyword and a value. `quota` is for model `h100`, `quota-a100` for the other. The first leaf is
+/// the default queue.
 pub(super) fn tree(text: &str) -> QueueTree {
     let lines: Vec<(usize, &str)> = text
         .lines()
@@ -81,7 +81,7 @@ fn queue(line: &str) -> QueueSpec {
     queue
 }
 
-/// A policy with both models known and capacities given in whole GPUs.
+/// Returns a policy with both models known and capacities given in whole GPUs.
 pub(super) fn policy(tree: QueueTree, h100: u64, a100: u64) -> Policy {
     let mut policy = Policy::new(tree).unwrap();
     let models =
@@ -102,7 +102,7 @@ pub(super) fn h100(policy: &Policy) -> ModelId {
     policy.models().find(&"h100".into()).unwrap()
 }
 
-/// Everything that can be seen of a policy at an instant.
+/// Returns all views of a policy at an instant, as text.
 pub(super) fn observable(policy: &Policy, now: Time) -> String {
     let stored = serde_json::to_string(policy).unwrap();
     let views = serde_json::to_string(&policy.queue_views(now)).unwrap();
@@ -114,13 +114,13 @@ pub(super) fn observable(policy: &Policy, now: Time) -> String {
     )
 }
 
-/// A whole pass in which nothing starts.
-pub(super) fn drain(policy: &Policy, now: Time) -> Vec<Slot> {
+/// Returns the entries of a whole pass in which nothing starts.
+pub(super) fn drain(policy: &Policy, now: Time) -> Vec<EntrySlot> {
     let mut pass = policy.begin_pass(now);
     std::iter::from_fn(|| pass.next(policy)).collect()
 }
 
-/// A random tree of up to three levels with quotas that add up, limits here and there.
+/// Generates a random tree of up to three levels with quotas that add up, and some limits.
 pub(super) fn any_tree() -> impl Strategy<Value = QueueTree> {
     let quota = || prop::option::weighted(0.6, 0u64..8);
     let small = || prop::option::weighted(0.4, 0u64..5);
@@ -165,7 +165,7 @@ fn spec(
     spec
 }
 
-/// What a queue is promised: its quota, or its children's.
+/// Returns the nominal quota of a queue: its own, or the sum of its children's.
 pub(super) fn nominal(queue: &QueueSpec, model: &str) -> u64 {
     let own = queue.quota.get(&model.into()).copied();
     own.unwrap_or_else(|| queue.queues.iter().map(|child| nominal(child, model)).sum())
@@ -180,18 +180,18 @@ fn name(queues: &mut [QueueSpec]) {
     }
 }
 
-/// Leaves of a tree by path.
+/// Returns the leaves of a tree by path.
 pub(super) fn leaves(policy: &Policy) -> Vec<LeafId> {
     let views = policy.queue_views(Time(0));
     views.iter().filter(|view| view.is_leaf).map(|view| policy.leaf(&view.name).unwrap()).collect()
 }
 
-/// Something that an engine does to a policy.
+/// Step that an engine applies to a policy.
 #[derive(Clone, Debug)]
-pub(super) struct Step {
+pub(super) struct PolicyStep {
     /// Milliseconds since the step before.
     pub(super) wait_ms: u64,
-    /// Start something, or end the one at `pick`.
+    /// True to start an element, false to end the one at `pick`.
     pub(super) is_start: bool,
     pub(super) pick: usize,
     pub(super) user: u32,
@@ -199,11 +199,11 @@ pub(super) struct Step {
     pub(super) milli: [u64; 2],
 }
 
-pub(super) fn any_steps(count: usize) -> impl Strategy<Value = Vec<Step>> {
+pub(super) fn any_steps(count: usize) -> impl Strategy<Value = Vec<PolicyStep>> {
     let milli = || prop_oneof![3 => Just(0u64), 3 => (1u64..4).prop_map(|gpus| gpus * 1000), 1 => Just(500u64)];
     let wait_ms = prop_oneof![Just(0u64), 1u64..5000, 1u64..WEEK_MS];
     let step = (wait_ms, prop::bool::weighted(0.65), 0usize..1000, 0u32..3, milli(), milli());
-    let step = step.prop_map(|(wait_ms, is_start, pick, user, h100, a100)| Step {
+    let step = step.prop_map(|(wait_ms, is_start, pick, user, h100, a100)| PolicyStep {
         wait_ms,
         is_start,
         pick,
@@ -213,24 +213,24 @@ pub(super) fn any_steps(count: usize) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..count)
 }
 
-/// What an element holds.
+/// Resources that an element holds.
 #[derive(Clone, Debug)]
-pub(super) struct Held {
+pub(super) struct HeldElement {
     pub(super) leaf: LeafId,
     pub(super) user: UserId,
     pub(super) gpus: Vec<(ModelId, u64)>,
 }
 
-/// The element that a step would start.
-pub(super) fn element(policy: &mut Policy, leaves: &[LeafId], step: &Step) -> Held {
+/// Returns the element that a step would start.
+pub(super) fn element(policy: &mut Policy, leaves: &[LeafId], step: &PolicyStep) -> HeldElement {
     let user = policy.intern_user(&format!("u{}", step.user).as_str().into());
     let models = ["h100", "a100"].map(|name| policy.intern_model(&name.into()));
     let gpus = models.into_iter().zip(step.milli).filter(|(_, milli)| *milli > 0).collect();
-    Held { leaf: leaves[step.pick % leaves.len()], user, gpus }
+    HeldElement { leaf: leaves[step.pick % leaves.len()], user, gpus }
 }
 
-/// Use per leaf of one model.
-pub(super) fn use_by_leaf(held: &[Held], model: ModelId) -> BTreeMap<LeafId, u64> {
+/// Returns the use of one model per leaf.
+pub(super) fn use_by_leaf(held: &[HeldElement], model: ModelId) -> BTreeMap<LeafId, u64> {
     let mut sums = BTreeMap::new();
     for element in held {
         for (_, milli) in element.gpus.iter().filter(|(of, _)| *of == model) {

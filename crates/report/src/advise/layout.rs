@@ -1,5 +1,5 @@
-//! Sections with a label on the left and items on the right, cut to a number of lines where that is
-//! asked for. Knows nothing of what the items say.
+//! Layout of advice: sections with a label on the left and items on the right, shortened to a
+//! number of lines if requested. Independent of the items' content.
 
 use crate::style::{Ink, Style, shorten, wrap};
 
@@ -7,80 +7,80 @@ use crate::style::{Ink, Style, shorten, wrap};
 pub(super) const INDENT: usize = 13;
 /// Text wider than this is hard to read, and files should not depend on a terminal.
 const MAX_WIDTH: usize = 100;
-/// The text never gets less, however narrow the terminal.
+/// Fewest columns for the text, even on a narrower terminal.
 const MIN_WIDTH: usize = 24;
 
 /// One entry of a section.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Item {
-    /// What it says.
+pub(super) struct SectionItem {
     pub(super) text: String,
-    /// Its anchor in the documentation, shown at the right.
+    /// Anchor in the documentation, shown at the right.
     pub(super) id: Option<&'static str>,
-    /// What is said below it, in detail.
+    /// Details, shown below the text.
     pub(super) below: Vec<String>,
 }
 
-impl Item {
-    /// An entry without more.
+impl SectionItem {
+    /// Returns an entry with neither anchor nor details.
     pub(super) fn new(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
 
-    /// The same with an anchor.
+    /// Returns the same entry with an anchor.
     pub(super) fn with_id(self, id: &'static str) -> Self {
         Self { id: Some(id), ..self }
     }
 }
 
-/// A labelled list.
+/// One labelled list of the page.
 #[derive(Clone, Debug)]
-pub(super) struct Section {
+pub(super) struct PageSection {
     pub(super) label: &'static str,
-    pub(super) items: Vec<Item>,
-    /// Lower ones get their lines first.
+    pub(super) items: Vec<SectionItem>,
+    /// Order in which sections get lines on a small screen, lowest first.
     pub(super) rank: u8,
-    /// Whether an empty line goes before it.
+    /// True for an empty line before the section.
     pub(super) apart: bool,
 }
 
-/// Where a page is written.
-pub(super) struct Page<'a> {
+/// Width and style of a page.
+pub(super) struct AdvicePage<'a> {
     style: &'a Style,
     width: usize,
 }
 
-impl<'a> Page<'a> {
-    /// A page as wide as the terminal, and no wider than people read.
+impl<'a> AdvicePage<'a> {
+    /// Returns a page as wide as the terminal, up to [`MAX_WIDTH`].
     pub(super) fn new(style: &'a Style) -> Self {
         let width = style.width.unwrap_or(MAX_WIDTH).clamp(INDENT + MIN_WIDTH, MAX_WIDTH);
         Self { style, width }
     }
 
-    /// Columns for what an item says.
+    /// Returns the number of columns for the text of an item.
     pub(super) fn room(&self) -> usize {
         self.width - INDENT
     }
 
-    /// Columns for what is not indented as items are.
+    /// Returns the number of columns for text that is not indented.
     pub(super) fn width(&self) -> usize {
         self.width
     }
 
-    /// A line of the page's width at most, wrapped; for headings.
+    /// Returns a heading, wrapped to the page's width.
     pub(super) fn heading(&self, text: &str) -> Vec<String> {
         wrap(text, self.width).iter().map(|line| self.style.paint(Ink::Strong, line)).collect()
     }
 
-    /// Every item of every section.
-    pub(super) fn whole(&self, sections: &[Section]) -> Vec<String> {
+    /// Returns every item of every section.
+    pub(super) fn whole(&self, sections: &[PageSection]) -> Vec<String> {
         let all: Vec<usize> = sections.iter().map(|section| section.items.len()).collect();
         self.lines(sections, &all)
     }
 
-    /// As many items as fit on so many lines: one of each section, then one more of each in turn,
-    /// as they rank. Where even one of each is too much, sections that rank last are only counted.
-    pub(super) fn fitting(&self, sections: &[Section], lines: usize) -> Vec<String> {
+    /// Returns as many items as fit in `lines`: one of each section, then one more of each in turn,
+    /// by rank. If even one of each does not fit, the sections with the highest rank are only
+    /// counted.
+    pub(super) fn fitting(&self, sections: &[PageSection], lines: usize) -> Vec<String> {
         let mut shown: Vec<usize> =
             sections.iter().map(|section| section.items.len().min(1)).collect();
         let mut order: Vec<usize> = (0..sections.len()).collect();
@@ -111,7 +111,7 @@ impl<'a> Page<'a> {
         self.lines(sections, &shown)
     }
 
-    fn lines(&self, sections: &[Section], shown: &[usize]) -> Vec<String> {
+    fn lines(&self, sections: &[PageSection], shown: &[usize]) -> Vec<String> {
         let mut lines = Vec::new();
         for (section, shown) in sections.iter().zip(shown) {
             if section.items.is_empty() {
@@ -122,8 +122,8 @@ impl<'a> Page<'a> {
             }
             let mut own: Vec<String> =
                 section.items[..*shown].iter().flat_map(|item| self.item(item)).collect();
-            // What is left out is counted beside the last line, where that has no label; else on a
-            // line of its own.
+            // Items left out are counted beside the last line if it has no label, else on a line of
+            // their own.
             let left = section.items.len() - shown;
             let note = (left > 0).then(|| format!("+{left} more"));
             if note.is_some() && own.len() < 2 {
@@ -155,7 +155,7 @@ impl<'a> Page<'a> {
         format!("  {}{pad}{line}", self.style.paint(ink, label)).trim_end().to_owned()
     }
 
-    fn item(&self, item: &Item) -> Vec<String> {
+    fn item(&self, item: &SectionItem) -> Vec<String> {
         let room = self.room();
         let mut lines: Vec<String> =
             item.text.split('\n').flat_map(|part| wrap(part, room)).collect();
@@ -186,10 +186,10 @@ impl<'a> Page<'a> {
 mod tests {
     use super::*;
 
-    fn sections(counts: &[usize]) -> Vec<Section> {
-        let section = |(rank, count): (usize, &usize)| Section {
+    fn sections(counts: &[usize]) -> Vec<PageSection> {
+        let section = |(rank, count): (usize, &usize)| PageSection {
             label: "list",
-            items: (0..*count).map(|number| Item::new(format!("item {number}"))).collect(),
+            items: (0..*count).map(|number| SectionItem::new(format!("item {number}"))).collect(),
             rank: u8::try_from(rank).unwrap(),
             apart: false,
         };
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn lists_are_cut_where_the_screen_ends_and_say_so() {
         let style = Style::plain();
-        let page = Page::new(&style);
+        let page = AdvicePage::new(&style);
         let check = |counts: &[usize], lines: usize, expected: &[&str]| {
             let shown = page.fitting(&sections(counts), lines);
             let shown: Vec<String> = shown.iter().map(|line| wrap(line, 99).join("")).collect();
@@ -221,10 +221,10 @@ mod tests {
     #[test]
     fn an_anchor_stands_at_the_right_or_on_a_line_of_its_own() {
         let style = Style::plain().with_width(INDENT + 24);
-        let page = Page::new(&style);
-        let shown = page.item(&Item::new("short").with_id("anchor"));
+        let page = AdvicePage::new(&style);
+        let shown = page.item(&SectionItem::new("short").with_id("anchor"));
         assert_eq!(shown, ["short           [anchor]"]);
-        let shown = page.item(&Item::new("words that take the line").with_id("anchor"));
+        let shown = page.item(&SectionItem::new("words that take the line").with_id("anchor"));
         assert_eq!(shown, ["words that take the line", "                [anchor]"]);
     }
 }

@@ -1,5 +1,5 @@
-//! Advice as people read it: one screen first, everything with `--details`. Nothing here decides or
-//! judges.
+//! Advice as text: one screen by default, everything with `--details`. Nothing here decides or
+//! evaluates.
 
 mod layout;
 mod proof;
@@ -7,38 +7,38 @@ mod site;
 mod stack;
 
 use muster_model::advice::{
-    Advice, Changes, Dispute, DisputeKind, FiredRule, Flip, Label, Layer, Plane, RuleEffect,
-    Source, Value, Warning,
+    Advice, Citation, ControlPlane, Dispute, DisputeKind, FactChanges, FactValue, FiredRule, Flip,
+    Label, Layer, RuleEffect, Warning,
 };
 
-use self::layout::{Item, Page, Section};
+use self::layout::{AdvicePage, PageSection, SectionItem};
 use crate::style::Style;
 
 pub use self::site::site;
 pub use self::stack::mermaid;
 
-/// Rows of a terminal that nobody made larger, less one for the prompt that follows.
+/// Rows of a terminal of the default size, less one for the prompt that follows.
 const SCREEN: usize = 23;
 
-/// What a required part of a label ends with; a label is an interface, so this is too.
+/// Suffix of a required part of a label; labels are a stable interface, so this is too.
 const REQUIRED: &str = " (REQUIRED)";
 
-/// How much is shown.
+/// Amount of detail, and the follow-up commands to show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Depth {
-    /// Everything, instead of what fits on one screen.
+pub struct AdviceOptions {
+    /// True to show everything instead of what fits on one screen.
     pub details: bool,
-    /// Commands that go on from here.
+    /// Commands to run next.
     pub next: Vec<String>,
 }
 
-/// Advice on one workload.
+/// Returns advice on one workload as text.
 #[must_use]
-pub fn advice(advice: &Advice, depth: &Depth, style: &Style) -> String {
+pub fn advice(advice: &Advice, depth: &AdviceOptions, style: &Style) -> String {
     compose(&advice.label, sections(advice, depth, style), depth, style)
 }
 
-/// The label as a phrase: `ray, with KubeRay on kubernetes, behind a Volcano/Kueue/KAI gang
+/// Returns the label as a phrase: `ray, with KubeRay on kubernetes, behind a Volcano/Kueue/KAI gang
 /// scheduler`.
 #[must_use]
 pub fn headline(label: &Label) -> String {
@@ -55,14 +55,14 @@ pub fn headline(label: &Label) -> String {
         .join(", ")
 }
 
-fn plane(plane: Plane) -> &'static str {
+fn plane(plane: ControlPlane) -> &'static str {
     match plane {
-        Plane::None => "no scheduler",
+        ControlPlane::None => "no scheduler",
         plane => plane.name(),
     }
 }
 
-/// What is added to the plane.
+/// Returns the add-ons of the control plane.
 fn parts(label: &Label) -> Vec<&str> {
     label.addon.split(" + ").filter(|part| !part.is_empty()).collect()
 }
@@ -78,53 +78,62 @@ fn with(part: &str) -> String {
     }
 }
 
-/// Another label beside the present one: the whole of it when the plane is another, else only what
-/// is different.
+/// Describes another label relative to the present one: all of it if the control plane differs,
+/// else only the differences.
 fn instead(label: &Label, present: &Label) -> String {
     if label.primary != present.primary {
         return headline(label);
     }
-    let (now, then) = (parts(present), parts(label));
+    let now = parts(present);
+    let then = parts(label);
     let gone = now.iter().filter(|part| !then.contains(part));
     let gone = gone.map(|part| format!("without {}", part.strip_suffix(REQUIRED).unwrap_or(part)));
     let come = then.iter().filter(|part| !now.contains(part)).map(|part| with(part));
     let split = match (&present.hybrid, &label.hybrid) {
-        (Some(_), None) => Some("in one piece".to_owned()),
+        (Some(_), None) => Some("without the split".to_owned()),
         (now, Some(then)) if now.as_ref() != Some(then) => Some(format!("split: {then}")),
         _ => None,
     };
     let changed: Vec<String> = gone.chain(come).chain(split).collect();
-    match changed.is_empty() {
-        true => headline(label),
-        false => format!("{} {}", plane(label.primary), changed.join(", ")),
+    if changed.is_empty() {
+        headline(label)
+    } else {
+        format!("{} {}", plane(label.primary), changed.join(", "))
     }
 }
 
-/// Heading and sections as text: cut to a screen, or whole.
-fn compose(label: &Label, mut sections: Vec<Section>, depth: &Depth, style: &Style) -> String {
+/// Returns heading and sections as text, shortened to a screen or complete.
+fn compose(
+    label: &Label,
+    mut sections: Vec<PageSection>,
+    depth: &AdviceOptions,
+    style: &Style,
+) -> String {
     sections.extend(next(depth));
     text(&cut(label, &sections, depth, style))
 }
 
-/// Commands that go on from here.
-fn next(depth: &Depth) -> Option<Section> {
+/// Returns the section with the commands to run next.
+fn next(depth: &AdviceOptions) -> Option<PageSection> {
     // Broken between commands only.
     let commands: Vec<String> =
         depth.next.iter().map(|command| command.replace(' ', "\u{a0}")).collect();
-    let items = vec![Item::new(commands.join("\u{a0}\u{a0}\u{a0} "))];
-    (!depth.next.is_empty()).then_some(Section { label: "next", items, rank: 0, apart: false })
+    let items = vec![SectionItem::new(commands.join("\u{a0}\u{a0}\u{a0} "))];
+    (!depth.next.is_empty()).then_some(PageSection { label: "next", items, rank: 0, apart: false })
 }
 
-/// Heading and sections as lines.
-fn cut(label: &Label, sections: &[Section], depth: &Depth, style: &Style) -> Vec<String> {
-    let page = Page::new(style);
+/// Returns heading and sections as lines.
+fn cut(
+    label: &Label,
+    sections: &[PageSection],
+    depth: &AdviceOptions,
+    style: &Style,
+) -> Vec<String> {
+    let page = AdvicePage::new(style);
     let mut lines = page.heading(&headline(label));
     lines.push(String::new());
     let left = SCREEN.saturating_sub(lines.len());
-    lines.extend(match depth.details {
-        true => page.whole(sections),
-        false => page.fitting(sections, left),
-    });
+    lines.extend(if depth.details { page.whole(sections) } else { page.fitting(sections, left) });
     lines
 }
 
@@ -132,14 +141,15 @@ fn text(lines: &[String]) -> String {
     lines.iter().map(|line| line.replace('\u{a0}', " ") + "\n").collect()
 }
 
-/// The sections that advice on a workload and on a site share.
-fn sections(advice: &Advice, depth: &Depth, style: &Style) -> Vec<Section> {
+/// Returns the sections that advice on a workload and on a site share.
+fn sections(advice: &Advice, depth: &AdviceOptions, style: &Style) -> Vec<PageSection> {
     let details = depth.details;
     let (required, because): (Vec<_>, Vec<_>) =
         advice.rules.iter().partition(|rule| rule.effect == RuleEffect::Required);
-    let split = advice.label.hybrid.iter().map(Item::new).collect();
-    let section = |label, rank, items: Vec<Item>| Section { label, items, rank, apart: false };
-    // Of a split fleet every pool is shown.
+    let split = advice.label.hybrid.iter().map(SectionItem::new).collect();
+    let section =
+        |label, rank, items: Vec<SectionItem>| PageSection { label, items, rank, apart: false };
+    // A split fleet shows every pool.
     let stack_rank = if advice.label.hybrid.is_some() { 0 } else { 6 };
     vec![
         section("split", 0, split),
@@ -156,39 +166,39 @@ fn sections(advice: &Advice, depth: &Depth, style: &Style) -> Vec<Section> {
             3,
             advice.warnings.iter().map(|warning| warning_item(warning, details)).collect(),
         ),
-        Section {
+        PageSection {
             apart: true,
             ..section("stack", stack_rank, stack_items(&advice.composition, style))
         },
     ]
 }
 
-fn rule_item(rule: &FiredRule, details: bool) -> Item {
+fn rule_item(rule: &FiredRule, details: bool) -> SectionItem {
     let below = if details { vec![reference(rule.id, rule.source)] } else { Vec::new() };
-    Item { below, ..Item::new(rule.sentence.as_ref()).with_id(rule.id) }
+    SectionItem { below, ..SectionItem::new(rule.sentence.as_ref()).with_id(rule.id) }
 }
 
-/// Small changes first, and of those the ones that lead to another plane.
-fn flip_items(advice: &Advice) -> Vec<Item> {
+/// Returns the flips, small changes first, and among equals those to another control plane.
+fn flip_items(advice: &Advice) -> Vec<SectionItem> {
     let mut flips: Vec<&Flip> = advice.flips.iter().collect();
     flips.sort_by_key(|flip| (flip.change.0.len(), flip.label.primary == advice.label.primary));
     let item = |flip: &Flip| {
         format!("{} → {}", changes(&flip.change), instead(&flip.label, &advice.label))
     };
-    flips.into_iter().map(|flip| Item::new(item(flip))).collect()
+    flips.into_iter().map(|flip| SectionItem::new(item(flip))).collect()
 }
 
-fn warning_item(warning: &Warning, details: bool) -> Item {
+fn warning_item(warning: &Warning, details: bool) -> SectionItem {
     let mut below = Vec::new();
     if details {
-        below.push(format!("tell: {}", warning.tell));
-        below.push(format!("cure: {}", warning.cure));
+        below.push(format!("symptom: {}", warning.tell));
+        below.push(format!("fix: {}", warning.cure));
         below.push(reference(warning.id, warning.source));
     }
-    Item { below, ..Item::new(warning.sentence.to_string()).with_id(warning.id) }
+    SectionItem { below, ..SectionItem::new(warning.sentence.to_string()).with_id(warning.id) }
 }
 
-fn dispute_item(dispute: &Dispute, details: bool) -> Item {
+fn dispute_item(dispute: &Dispute, details: bool) -> SectionItem {
     let mut below = Vec::new();
     if details {
         below.push(format!("{}:", parties(dispute)));
@@ -196,16 +206,16 @@ fn dispute_item(dispute: &Dispute, details: bool) -> Item {
             dispute
                 .positions
                 .iter()
-                .map(|position| format!("{}: {}", cited(position.source), position.says)),
+                .map(|position| format!("{}: {}", cited(position.source), position.text)),
         );
         below.push(format!("muster: {}", dispute.muster));
         below.push(anchor(dispute.id));
     }
-    Item { below, ..Item::new(dispute.question).with_id(dispute.id) }
+    SectionItem { below, ..SectionItem::new(dispute.question).with_id(dispute.id) }
 }
 
-/// Who disagrees: `guide against itself`, `guide, overview and kentino`, `kentino, and what is true
-/// by now`.
+/// Returns the sources that disagree: `guide contradicts itself`, `guide, overview and kentino`,
+/// `kentino, outdated since`.
 fn parties(dispute: &Dispute) -> String {
     let mut pages: Vec<&str> = Vec::new();
     for position in dispute.positions {
@@ -214,8 +224,8 @@ fn parties(dispute: &Dispute) -> String {
         }
     }
     match (dispute.kind, pages.as_slice()) {
-        (DisputeKind::Itself, [page, ..]) => format!("{page} against itself"),
-        (DisputeKind::Aged, [page, ..]) => format!("{page}, and what is true by now"),
+        (DisputeKind::Itself, [page, ..]) => format!("{page} contradicts itself"),
+        (DisputeKind::Aged, [page, ..]) => format!("{page}, outdated since"),
         (_, [others @ .., last]) if !others.is_empty() => {
             format!("{} and {last}", others.join(", "))
         }
@@ -223,34 +233,34 @@ fn parties(dispute: &Dispute) -> String {
     }
 }
 
-fn stack_items(layers: &[Layer], style: &Style) -> Vec<Item> {
-    let room = Page::new(style).room();
+fn stack_items(layers: &[Layer], style: &Style) -> Vec<SectionItem> {
+    let room = AdvicePage::new(style).room();
     let item = |chain: Vec<&str>| {
-        // Drawn to fit already: its blanks must not be where it breaks.
-        Item::new(stack::drawn(&chain, room).join("\n").replace(' ', "\u{a0}"))
+        // The chain is already wrapped, so its blanks must not be break points.
+        SectionItem::new(stack::drawn(&chain, room).join("\n").replace(' ', "\u{a0}"))
     };
     stack::chains(layers).into_iter().map(item).collect()
 }
 
-/// Changes as people say them: `bare metal`, `not multi tenant`, `nodes 1`.
-fn changes(changes: &Changes) -> String {
+/// Returns changes of facts as a phrase: `bare metal`, `not multi tenant`, `nodes 1`.
+fn changes(changes: &FactChanges) -> String {
     let words = changes.0.iter().map(|(fact, value)| {
         let name = fact.name().rsplit('.').next().unwrap_or_default().replace(['_', '-'], " ");
         match value {
-            Value::Flag(true) => name,
-            Value::Flag(false) => format!("not {name}"),
-            Value::Count(_) | Value::Hundredths(_) => format!("{name} {value}"),
+            FactValue::Flag(true) => name,
+            FactValue::Flag(false) => format!("not {name}"),
+            FactValue::Count(_) | FactValue::Hundredths(_) => format!("{name} {value}"),
         }
     });
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// Page and section, and the anchor of what is said.
-fn reference(id: &str, source: Source) -> String {
+/// Returns page and section of the source, and the anchor in the documentation.
+fn reference(id: &str, source: Citation) -> String {
     format!("{} · {}", cited(source), anchor(id))
 }
 
-fn cited(source: Source) -> String {
+fn cited(source: Citation) -> String {
     format!("{}, {}", source.page.name(), source.section)
 }
 
@@ -262,7 +272,7 @@ fn anchor(id: &str) -> String {
 mod tests {
     use super::*;
 
-    fn label(primary: Plane, addon: &str, hybrid: Option<&str>) -> Label {
+    fn label(primary: ControlPlane, addon: &str, hybrid: Option<&str>) -> Label {
         Label { primary, addon: addon.to_owned(), hybrid: hybrid.map(str::to_owned) }
     }
 
@@ -271,25 +281,28 @@ mod tests {
         let check = |primary, addon, hybrid, expected: &str| {
             assert_eq!(headline(&label(primary, addon, hybrid)), expected);
         };
-        check(Plane::None, "", None, "no scheduler");
-        check(Plane::K3s, "GPU Operator", None, "k3s, with GPU Operator");
-        check(Plane::Ray, "G (REQUIRED) + KubeRay", None, "ray, with KubeRay, behind a G");
-        check(Plane::Slurm, "T", Some("two pools"), "slurm, with T, in a split fleet");
+        check(ControlPlane::None, "", None, "no scheduler");
+        check(ControlPlane::K3s, "GPU Operator", None, "k3s, with GPU Operator");
+        check(ControlPlane::Ray, "G (REQUIRED) + KubeRay", None, "ray, with KubeRay, behind a G");
+        check(ControlPlane::Slurm, "T", Some("two pools"), "slurm, with T, in a split fleet");
     }
 
     #[test]
     fn a_flip_shows_what_it_changes() {
-        let present = label(Plane::Ray, "G (REQUIRED) + KubeRay on kubernetes", None);
+        let present = label(ControlPlane::Ray, "G (REQUIRED) + KubeRay on kubernetes", None);
         let check = |other: Label, expected: &str| assert_eq!(instead(&other, &present), expected);
-        check(label(Plane::Ray, "KubeRay on kubernetes", None), "ray without G");
+        check(label(ControlPlane::Ray, "KubeRay on kubernetes", None), "ray without G");
         check(
-            label(Plane::Ray, "G (REQUIRED) + KubeRay on k3s", None),
+            label(ControlPlane::Ray, "G (REQUIRED) + KubeRay on k3s", None),
             "ray without KubeRay on kubernetes, with KubeRay on k3s",
         );
-        check(label(Plane::Slurm, "T", None), "slurm, with T");
-        check(label(Plane::Ray, &present.addon, Some("two pools")), "ray split: two pools");
-        let split = label(Plane::Slurm, "T", Some("two pools"));
-        assert_eq!(instead(&label(Plane::Slurm, "T", None), &split), "slurm in one piece");
-        assert_eq!(instead(&label(Plane::Slurm, "T", Some("three")), &split), "slurm split: three");
+        check(label(ControlPlane::Slurm, "T", None), "slurm, with T");
+        check(label(ControlPlane::Ray, &present.addon, Some("two pools")), "ray split: two pools");
+        let split = label(ControlPlane::Slurm, "T", Some("two pools"));
+        assert_eq!(instead(&label(ControlPlane::Slurm, "T", None), &split), "slurm in one piece");
+        assert_eq!(
+            instead(&label(ControlPlane::Slurm, "T", Some("three")), &split),
+            "slurm split: three"
+        );
     }
 }

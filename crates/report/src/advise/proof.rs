@@ -1,29 +1,29 @@
-//! What a simulation shows beside advice: the load, a row per control plane, and what the figures
-//! say. The figures are made and judged elsewhere; here they become words.
+//! Simulation results shown with advice: the load, a row per control plane, and a verdict. The
+//! figures are computed and evaluated elsewhere.
 
 use std::collections::BTreeSet;
 
 use muster_model::Span;
-use muster_model::advice::{ProofSays, ProvedPlane, ProvedRole, SiteProof};
+use muster_model::advice::{ProofConclusion, ProvedPlane, ProvedRole, SiteProof};
 use muster_model::simulation::Figure;
 
 use super::changes;
-use super::layout::{Item, Page, Section};
+use super::layout::{AdvicePage, PageSection, SectionItem};
 use crate::amount::{grouped, grouped_count};
 use crate::fleet::findings::sized;
-use crate::fleet::words::{amount, told};
+use crate::fleet::words::{amount, with_margin};
 use crate::style::{Ink, Style, clean};
 use crate::table::{Align, Cell, Table};
 
 /// Blanks before a row of the table.
 const INDENT: usize = 2;
-/// Planes that are named in the verdict, beside how many more.
+/// Control planes named in the verdict; more are counted.
 const NAMED: usize = 3;
 
-/// A heading, how it lines up, and what stands below it; a column of nothing is left out.
-type Column = (&'static str, Align, fn(&ProvedPlane) -> String);
+/// Heading, alignment and cell text of a column; a column without text is left out.
+type ProofColumn = (&'static str, Align, fn(&ProvedPlane) -> String);
 
-const COLUMNS: [Column; 11] = [
+const COLUMNS: [ProofColumn; 11] = [
     ("MODEL", Align::Left, |plane| {
         format!("{}{}", plane.scheduler, if plane.is_partial { "*" } else { "" })
     }),
@@ -41,13 +41,13 @@ const COLUMNS: [Column; 11] = [
     ("IDLE", Align::Right, |plane| known(plane, "idle_gpu_hours", amount)),
     ("LOST", Align::Right, |plane| {
         let lost = plane.figure("lost_gpu_hours").filter(|hours| hours.value > 0.0);
-        lost.map(|hours| told(hours, amount)).unwrap_or_default()
+        lost.map(|hours| with_margin(hours, amount)).unwrap_or_default()
     }),
     ("COST", Align::Right, |plane| {
         plane.figure("idle_cost").map(|figure| amount(figure.value)).unwrap_or_default()
     }),
     ("UNDONE", Align::Right, |plane| {
-        undone(plane).map(|jobs| told(jobs, amount)).unwrap_or_default()
+        undone(plane).map(|jobs| with_margin(jobs, amount)).unwrap_or_default()
     }),
     ("STANDS FOR", Align::Left, |plane| match plane.role {
         ProvedRole::Advised => format!("advised: {}", plane.name),
@@ -55,39 +55,39 @@ const COLUMNS: [Column; 11] = [
         ProvedRole::Other | ProvedRole::Muster => plane.name.clone(),
     }),
 ];
-/// Columns that go first where there is no room for all.
+/// Columns that are left out first on a narrow terminal.
 const SPARED: [&str; 5] = ["LARGEST", "95 %", "GPU USE", "LOST", "COST"];
 
-/// Jobs that never end, or are not taken, where there are any; of a run that was interrupted nobody
-/// knows.
+/// Returns the number of jobs that never end or are refused, if any; `None` for an interrupted run,
+/// where it is unknown.
 fn undone(plane: &ProvedPlane) -> Option<Figure> {
     plane.figure("undone").filter(|jobs| jobs.value > 0.0 && !plane.is_partial)
 }
 
-/// A length of time over all jobs; at least that where some of them never end.
+/// Returns a duration over all jobs, marked `≥` if some of them never end.
 fn over_jobs(plane: &ProvedPlane, name: &str) -> String {
     let at_least = if plane.left > 0 && !plane.is_partial { "≥ " } else { "" };
     plane
         .figure(name)
-        .map_or_else(|| "-".to_owned(), |figure| format!("{at_least}{}", told(figure, span)))
+        .map_or_else(|| "-".to_owned(), |figure| format!("{at_least}{}", with_margin(figure, span)))
 }
 
-/// A length of time in whole seconds.
+/// Returns a duration in whole seconds.
 fn span(secs: f64) -> String {
     Span::from_secs(secs.round() as u64).to_string()
 }
 
-/// A figure that is not known of every run, as the wait where no job began, is not told of some.
+/// Returns a figure as text; `-` where the run does not have it, such as the wait if no job began.
 fn known(plane: &ProvedPlane, name: &str, words: fn(f64) -> String) -> String {
-    plane.figure(name).map_or_else(|| "-".to_owned(), |figure| told(figure, words))
+    plane.figure(name).map_or_else(|| "-".to_owned(), |figure| with_margin(figure, words))
 }
 
-/// Lines of the proof, to stand below the advice.
+/// Returns the lines of the proof, to be shown below the advice.
 pub(super) fn lines(proof: &SiteProof, style: &Style) -> Vec<String> {
-    let page = Page::new(style);
-    let section = |label, items: Vec<String>| Section {
+    let page = AdvicePage::new(style);
+    let section = |label, items: Vec<String>| PageSection {
         label,
-        items: items.into_iter().map(Item::new).collect(),
+        items: items.into_iter().map(SectionItem::new).collect(),
         rank: 0,
         apart: false,
     };
@@ -104,18 +104,19 @@ pub(super) fn lines(proof: &SiteProof, style: &Style) -> Vec<String> {
     lines
 }
 
-/// What arrives where, and what is left out of it.
+/// Describes the load and the cluster, and what is left out of the load.
 fn load(proof: &SiteProof) -> String {
     let of = proof.trace.as_deref().map_or("the mix".into(), clean);
     let jobs = grouped_count(proof.jobs, "job");
-    let (nodes, gpus) = (grouped_count(proof.nodes, "node"), grouped_count(proof.gpus, "GPU"));
+    let nodes = grouped_count(proof.nodes, "node");
+    let gpus = grouped_count(proof.gpus, "GPU");
     let mut text = format!(
         "{jobs} of {of} on {nodes} with {gpus}, {} GPU-hours",
         amount(proof.asked_gpu_hours)
     );
     let left_out = [
-        (proof.never_ran, "never ran where they come from"),
-        (proof.too_large, "not even the idle cluster could host"),
+        (proof.never_ran, "never ran in the trace"),
+        (proof.too_large, "do not fit the idle cluster"),
         (proof.bad_rows, "cannot be read"),
     ];
     for (number, why) in left_out.into_iter().filter(|(number, _)| *number > 0) {
@@ -123,12 +124,12 @@ fn load(proof: &SiteProof) -> String {
     }
     if proof.strangers > 0 {
         let jobs = grouped_count(proof.strangers, "job");
-        text.push_str(&format!("; in the default queue: {jobs} of queues that are not there"));
+        text.push_str(&format!("; in the default queue: {jobs} whose queue does not exist"));
     }
     text + "; " + &seeds(proof)
 }
 
-/// What chance came from, and what changes with it.
+/// Describes the random seeds, and what depends on them.
 fn seeds(proof: &SiteProof) -> String {
     let (first, last) = match proof.seeds.as_slice() {
         [first, .., last] => (first, last),
@@ -139,12 +140,12 @@ fn seeds(proof: &SiteProof) -> String {
             "seeds {first} to {last}, the mix drawn anew for each: jobs and GPU-hours are those of seed {first}"
         ),
         Some(_) => format!(
-            "seeds {first} to {last}: the jobs are the same, only what models leave to chance changes"
+            "seeds {first} to {last}: the jobs are the same, only random choices of the models differ"
         ),
     }
 }
 
-/// What the columns are.
+/// Explains the columns of the table.
 fn counted(proof: &SiteProof) -> String {
     let hours = amount(proof.gpu_hours);
     let time = span(proof.counted_hours * 3600.0);
@@ -157,19 +158,17 @@ fn counted(proof: &SiteProof) -> String {
         text.push_str(&format!("; cost: idle GPU-hours at {price} each"));
     }
     if proof.planes.iter().any(|plane| undone(plane).is_some()) {
-        text.push_str("; undone: jobs that never end, or are not taken; the former count until the last instant of any plane (≥)");
+        text.push_str("; undone: jobs that never end or are refused; the former count until the last instant of any plane (≥)");
     }
     if proof.planes.iter().any(|plane| !plane.intervals.is_empty()) {
-        text.push_str(
-            "; means over the seeds, ±: so near they lie to the true ones with 95 % confidence",
-        );
+        text.push_str("; means over the seeds, ±: half-width of the 95 % confidence interval");
     }
     text
 }
 
 fn table(proof: &SiteProof, width: usize, style: &Style) -> String {
     let of = |spared: &[&str], style: &Style| {
-        let columns: Vec<&Column> =
+        let columns: Vec<&ProofColumn> =
             COLUMNS.iter().filter(|(heading, ..)| !spared.contains(heading)).collect();
         let headings: Vec<(&str, Align)> =
             columns.iter().map(|(heading, align, _)| (*heading, *align)).collect();
@@ -185,20 +184,20 @@ fn table(proof: &SiteProof, width: usize, style: &Style) -> String {
     let fits = |spared: &&&[&str]| {
         lines_of(spared).lines().all(|line| is_within(line) && !line.contains('…'))
     };
-    // Names are cut before the last of these, the price, goes.
+    // Names are shortened before the last of these columns, the price, is left out.
     let choices = [0, 1, 2, 3, 4].map(|count| &SPARED[..count]);
     let cut = Some(&choices[4]).filter(|spared| lines_of(spared).lines().all(is_within));
     of(choices.iter().find(fits).or(cut).copied().unwrap_or(&SPARED), style)
 }
 
-/// What the figures say of the advice, in one sentence, and which of them.
+/// Returns one sentence on whether the figures support the advice, with the figures that do.
 fn verdict(proof: &SiteProof) -> String {
     let advised = proof.planes.iter().find(|plane| plane.role == ProvedRole::Advised);
     let Some(advised) = advised else { return String::new() };
     let shown = |plane: &ProvedPlane| {
-        let never = undone(plane).map(|jobs| format!(", {} never end", told(jobs, amount)));
-        let (takes, waited) =
-            (over_jobs(plane, "turnaround_secs.mean"), over_jobs(plane, "waited_secs.mean"));
+        let never = undone(plane).map(|jobs| format!(", {} never end", with_margin(jobs, amount)));
+        let takes = over_jobs(plane, "turnaround_secs.mean");
+        let waited = over_jobs(plane, "waited_secs.mean");
         let idle = known(plane, "idle_gpu_hours", amount);
         let never = never.unwrap_or_default();
         format!(
@@ -206,30 +205,32 @@ fn verdict(proof: &SiteProof) -> String {
             plane.scheduler
         )
     };
-    match proof.verdict.says {
-        ProofSays::Interrupted => {
-            "interrupted (*): they are about what had happened by then, and say nothing of the advice"
+    match proof.verdict.conclusion {
+        ProofConclusion::Interrupted => {
+            "interrupted (*): they cover only the simulated time so far and do not judge the advice"
                 .to_owned()
         }
-        ProofSays::Neither => {
+        ProofConclusion::Neither => {
             format!(
-                "speak neither for nor against the advice at this load: nothing does clearly better or worse than {}",
+                "neither support nor contradict the advice at this load: nothing does clearly better or worse than {}",
                 advised.scheduler
             )
         }
-        ProofSays::Supports => format!(
-            "speak for the advice at this load: nothing does clearly better than {}, and {} worse",
+        ProofConclusion::Supports => format!(
+            "support the advice at this load: nothing does clearly better than {}, and {} worse",
             advised.scheduler,
             named(&proof.verdict.worse)
         ),
-        ProofSays::Contradicts => {
+        ProofConclusion::Contradicts => {
             let better = |plane: &&ProvedPlane| proof.verdict.better.contains(&plane.scheduler);
-            let wait =
-                |plane: &ProvedPlane| plane.figure("turnaround_secs.mean").map_or(0.0, |figure| figure.value);
-            let by_wait = |one: &&ProvedPlane, other: &&ProvedPlane| wait(one).total_cmp(&wait(other));
+            let wait = |plane: &ProvedPlane| {
+                plane.figure("turnaround_secs.mean").map_or(0.0, |figure| figure.value)
+            };
+            let by_wait =
+                |one: &&ProvedPlane, other: &&ProvedPlane| wait(one).total_cmp(&wait(other));
             let best = proof.planes.iter().filter(better).min_by(by_wait).unwrap_or(advised);
             format!(
-                "speak against the advice at this load: {} clearly better; {}, {}. The rules decide, and the advice stays",
+                "contradict the advice at this load: {} clearly better; {}, {}. The advice follows the rules and does not change",
                 named(&proof.verdict.better),
                 shown(best),
                 shown(advised)
@@ -248,16 +249,17 @@ fn named(names: &[String]) -> String {
     }
 }
 
-/// What no simulation weighs, and what rests on it.
+/// Lists what no simulation covers, and the reasons of the advice that depend on it.
 fn unseen(proof: &SiteProof) -> Vec<String> {
-    let what = "what keeps services up, operations, people and what is there already";
+    let what = "service availability, operations, staff and existing systems";
     vec![match proof.unseen.as_slice() {
         [] => what.to_owned(),
         reasons => format!("{what}: {}", reasons.join(", ")),
     }]
 }
 
-/// Parts of labels that no model has, each once: of the advised plane, and of where flips lead.
+/// Lists the parts of labels that no model covers, each once: of the advised control plane and of
+/// those that flips lead to.
 fn without_model(proof: &SiteProof) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let mut items = Vec::new();
@@ -283,7 +285,7 @@ fn without_model(proof: &SiteProof) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use muster_model::advice::ProofVerdict;
-    use muster_model::simulation::{Interval, Spread};
+    use muster_model::simulation::{ConfidenceInterval, Spread};
 
     use super::*;
 
@@ -311,7 +313,7 @@ mod tests {
         }
     }
 
-    fn proof(says: ProofSays, better: &[&str], worse: &[&str]) -> SiteProof {
+    fn proof(says: ProofConclusion, better: &[&str], worse: &[&str]) -> SiteProof {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         SiteProof {
             trace: None,
@@ -341,14 +343,14 @@ mod tests {
                     ..plane("kube-default", ProvedRole::Other, 999_999.0, 21_000.0)
                 },
             ],
-            verdict: ProofVerdict { says, better: names(better), worse: names(worse) },
+            verdict: ProofVerdict { conclusion: says, better: names(better), worse: names(worse) },
             unseen: vec!["working-slurm-stays".to_owned()],
         }
     }
 
-    /// Nobody knows what would have become of jobs that were left.
+    /// Returns a proof of an interrupted run, where the outcome of the remaining jobs is unknown.
     fn interrupted() -> SiteProof {
-        let mut proof = proof(ProofSays::Interrupted, &[], &[]);
+        let mut proof = proof(ProofConclusion::Interrupted, &[], &[]);
         proof.planes.iter_mut().for_each(|plane| plane.is_partial = true);
         proof
     }
@@ -357,7 +359,7 @@ mod tests {
     fn rows_stand_in_any_width_and_the_advised_first() {
         for width in [80, 100] {
             let style = Style::plain().with_width(width);
-            let shown = lines(&proof(ProofSays::Contradicts, &["kai"], &[]), &style);
+            let shown = lines(&proof(ProofConclusion::Contradicts, &["kai"], &[]), &style);
             assert!(
                 shown.iter().all(|line| line.chars().count() <= width),
                 "{width}:\n{}",
@@ -385,10 +387,10 @@ mod tests {
 
     #[test]
     fn figures_of_several_seeds_have_margins() {
-        let mut proof = proof(ProofSays::Contradicts, &["kai"], &[]);
+        let mut proof = proof(ProofConclusion::Contradicts, &["kai"], &[]);
         proof.seeds = vec![1, 2, 3];
         let interval =
-            |name: &str, mean, margin| Interval { figure: name.to_owned(), mean, margin };
+            |name: &str, mean, margin| ConfidenceInterval { figure: name.to_owned(), mean, margin };
         for plane in &mut proof.planes[..2] {
             plane.intervals = vec![
                 interval("turnaround_secs.mean", 7290.0, 40.0),
@@ -417,7 +419,7 @@ mod tests {
         proof.trace = Some("jobs.csv".to_owned());
         assert_eq!(
             seeds(&proof),
-            "seeds 1 to 3: the jobs are the same, only what models leave to chance changes"
+            "seeds 1 to 3: the jobs are the same, only random choices of the models differ"
         );
     }
 
@@ -427,25 +429,27 @@ mod tests {
             assert_eq!(verdict(&proof(says, better, worse)), expected);
         };
         check(
-            ProofSays::Contradicts,
+            ProofConclusion::Contradicts,
             &["kai"],
             &[],
-            "speak against the advice at this load: kai does clearly better; under kai jobs take 2h01m, of which they wait \
-             1m, and 3,000 GPU-hours are idle, under slurm jobs take 3h, of which they wait 1h, and 4,032 GPU-hours are idle. The rules decide, and the advice stays",
+            "contradict the advice at this load: kai does clearly better; under kai jobs take 2h01m, of which they wait \
+             1m, and 3,000 GPU-hours are idle, under slurm jobs take 3h, of which they wait 1h, and 4,032 GPU-hours are idle. The advice follows the rules and does not change",
         );
         check(
-            ProofSays::Supports,
+            ProofConclusion::Supports,
             &[],
             &["ray", "none"],
-            "speak for the advice at this load: nothing does clearly better than slurm, and ray and none do worse",
+            "support the advice at this load: nothing does clearly better than slurm, and ray and none do worse",
         );
         check(
-            ProofSays::Neither,
+            ProofConclusion::Neither,
             &[],
             &[],
-            "speak neither for nor against the advice at this load: nothing does clearly better or worse than slurm",
+            "neither support nor contradict the advice at this load: nothing does clearly better or worse than slurm",
         );
-        assert!(verdict(&proof(ProofSays::Interrupted, &[], &[])).starts_with("interrupted (*)"));
+        assert!(
+            verdict(&proof(ProofConclusion::Interrupted, &[], &[])).starts_with("interrupted (*)")
+        );
         let four: Vec<String> = ["a", "b", "c", "d"].map(str::to_owned).to_vec();
         assert_eq!(
             (named(&four[..3]), named(&four)),

@@ -1,16 +1,16 @@
-//! Advice on a site: the sections of one workload, and what only a site has.
+//! Advice on a site: the sections of one workload, and the sections only a site has.
 
 use muster_model::advice::{FiredRule, Operations, SiteAdvice, WorkloadOnSite};
 
-use super::layout::{Item, Page, Section};
-use super::{Depth, cited, compose, cut, headline, next, proof, rule_item, sections, text};
+use super::layout::{AdvicePage, PageSection, SectionItem};
+use super::{AdviceOptions, cited, compose, cut, headline, next, proof, rule_item, sections, text};
 use crate::style::{Style, clean};
 
-/// Advice on a site.
+/// Returns advice on a site as text.
 #[must_use]
-pub fn site(advice: &SiteAdvice, depth: &Depth, style: &Style) -> String {
+pub fn site(advice: &SiteAdvice, depth: &AdviceOptions, style: &Style) -> String {
     let mut all = sections(&advice.advice, depth, style);
-    let own = |label, rank, items| Section { label, items, rank, apart: false };
+    let own = |label, rank, items| PageSection { label, items, rank, apart: false };
     let rules =
         |rules: &[FiredRule]| rules.iter().map(|rule| rule_item(rule, depth.details)).collect();
     all.push(own(
@@ -24,34 +24,34 @@ pub fn site(advice: &SiteAdvice, depth: &Depth, style: &Style) -> String {
     let Some(proof) = &advice.proof else {
         return compose(&advice.advice.label, all, depth, style);
     };
-    // What was asked for is shown whole, below what fits on a screen.
+    // A requested proof is shown completely, below what fits on a screen.
     let mut lines = cut(&advice.advice.label, &all, depth, style);
     lines.push(String::new());
     lines.extend(proof::lines(proof, style));
-    lines.extend(Page::new(style).whole(next(depth).as_slice()));
+    lines.extend(AdvicePage::new(style).whole(next(depth).as_slice()));
     text(&lines)
 }
 
-fn work_item(work: &WorkloadOnSite, details: bool) -> Item {
+fn work_item(work: &WorkloadOnSite, details: bool) -> SectionItem {
     let share = work.share_percent.map(|percent| format!(", {percent} %")).unwrap_or_default();
     let mut item =
-        Item::new(format!("{}{share}: {}; {}", clean(&work.name), work.runs_on, work.how));
+        SectionItem::new(format!("{}{share}: {}; {}", clean(&work.name), work.runs_on, work.how));
     if details {
         item.below.push(format!("alone it would get {}", headline(&work.alone)));
     }
     item
 }
 
-fn operation_items(operations: &Operations, details: bool) -> Vec<Item> {
+fn operation_items(operations: &Operations, details: bool) -> Vec<SectionItem> {
     let mut items = Vec::new();
     if !operations.staff.is_empty() {
-        items.push(Item::new(format!("people: {}", operations.staff)));
+        items.push(SectionItem::new(format!("people: {}", operations.staff)));
     }
     if !operations.breaks_first.is_empty() {
-        items.push(Item::new(format!("breaks first: {}", operations.breaks_first)));
+        items.push(SectionItem::new(format!("breaks first: {}", operations.breaks_first)));
     }
     if !operations.components.is_empty() {
-        items.push(Item::new(format!("to run: {}", operations.components.join(", "))));
+        items.push(SectionItem::new(format!("to run: {}", operations.components.join(", "))));
     }
     if let Some(last) = items.last_mut().filter(|_| details) {
         last.below.push(cited(operations.source));

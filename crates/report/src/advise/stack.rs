@@ -1,4 +1,5 @@
-//! What rides on what, as chains for a terminal and as a mermaid flow chart for a page.
+//! The software stack: which layer runs on which, as chains for a terminal and as a mermaid flow
+//! chart for a page.
 
 use std::fmt::Write as _;
 
@@ -6,11 +7,11 @@ use muster_model::advice::Layer;
 
 use crate::style::wrap;
 
-/// Between two layers, the upper one first.
+/// Separator of two layers, the upper one first.
 const ARROW: &str = " ─► ";
 
-/// One chain per way down from a layer that nothing rides on. A chain ends where it meets a layer
-/// that is drawn already.
+/// Returns one chain per path down from a top layer, on which no other layer runs. A chain ends at
+/// a layer that is already drawn.
 pub(super) fn chains(layers: &[Layer]) -> Vec<Vec<&'static str>> {
     let carries = |name: &str| layers.iter().any(|layer| layer.on.contains(&name));
     let mut drawn = Vec::new();
@@ -21,7 +22,7 @@ pub(super) fn chains(layers: &[Layer]) -> Vec<Vec<&'static str>> {
     chains
 }
 
-/// Goes down from the last layer of a chain.
+/// Extends a chain downwards from its last layer.
 fn descend(
     layers: &[Layer],
     chain: Vec<&'static str>,
@@ -44,7 +45,7 @@ fn descend(
     }
 }
 
-/// A chain in lines of at most so many columns, broken before an arrow; inside of a name only where
+/// Returns a chain as lines of at most `room` columns, broken before an arrow, or inside a name
 /// that alone is too long.
 pub(super) fn drawn(chain: &[&str], room: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
@@ -68,10 +69,10 @@ pub(super) fn drawn(chain: &[&str], room: usize) -> Vec<String> {
     lines
 }
 
-/// A mermaid flow chart from the top down.
+/// Returns a mermaid flow chart from the top down.
 #[must_use]
 pub fn mermaid(layers: &[Layer]) -> String {
-    // 1. Every name once, those that only carry included.
+    // 1. Every name once, including layers that occur only below others.
     let mut names: Vec<&str> = Vec::new();
     for name in layers.iter().flat_map(|layer| std::iter::once(&layer.name).chain(&layer.on)) {
         if !names.contains(name) {
@@ -94,8 +95,8 @@ pub fn mermaid(layers: &[Layer]) -> String {
     text
 }
 
-/// Inside of a quoted label only the quote itself and the sign that begins an entity mean
-/// something.
+/// Escapes a quoted label, in which only the quote itself and `#`, which begins an entity, are
+/// special.
 fn quoted(name: &str) -> String {
     name.replace('#', "#35;").replace('"', "#quot;")
 }

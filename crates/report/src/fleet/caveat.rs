@@ -1,30 +1,30 @@
-//! Which time limits a comparison rests on, where they are not the users' own. Schedulers that plan
-//! by limits (backfill, reservations) gain more from good limits than from any rule, so this stands
-//! where the figures are read.
+//! Warning about time limits that are not the users' own. Schedulers that plan by limits (backfill,
+//! reservations) gain more from good limits than from any rule, so this is shown with the figures.
 
 use muster_model::simulation::{FleetComparison, TimeLimits};
 
 use super::words::percent;
 use crate::amount::{grouped, grouped_count};
 
-/// The warning; `None` where every job brought a time limit of its user.
+/// Returns the warning; `None` if every job has a time limit set by its user.
 #[must_use]
 pub fn caveat(comparison: &FleetComparison) -> Option<String> {
     let FleetComparison { limits, without_limit, jobs, .. } = comparison;
-    let differ = "schedulers that plan by limits can differ several times less, or the other way round, with the limits that \
-                  users set";
+    let differ = "schedulers that plan by limits can differ several times less, or in the opposite direction, with the limits \
+                  that users set";
     match limits {
         TimeLimits::Requested if *without_limit == 0 => None,
         TimeLimits::Requested => {
             let share = percent(*without_limit as f64 / (*jobs).max(1) as f64);
-            let (without, all) = (grouped(*without_limit), grouped_count(*jobs, "job"));
+            let without = grouped(*without_limit);
+            let all = grouped_count(*jobs, "job");
             Some(format!(
-                "{without} of {all} ({share}) name no time limit, so what differs rests on assumed limits: slurm plans with one of \
-                 7 days unless told otherwise, muster with none; {differ}. Compare with `--estimates noisy` too"
+                "{without} of {all} ({share}) name no time limit, so differences depend on assumed limits: slurm plans with one of \
+                 7 days unless configured otherwise, muster with none; {differ}. Compare with `--estimates noisy` too"
             ))
         }
         TimeLimits::Actual => Some(format!(
-            "time limits are the true runtimes, which no user knows: what differs rests on that; {differ}. Compare with \
+            "time limits are the true runtimes, which no user knows: differences depend on that; {differ}. Compare with \
              `--estimates requested` or `noisy` too"
         )),
         TimeLimits::Noisy => Some(format!(

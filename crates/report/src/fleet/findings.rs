@@ -1,29 +1,30 @@
-//! What differs between control planes on one fleet, and why, in sentences. Each follows from the
-//! figures alone: nothing is known here of what a control plane is or does. What lies within the
-//! margins of several seeds is not called a difference.
+//! Findings: sentences on how control planes differ on one fleet. Each follows from the figures
+//! alone, independent of which control planes they are. A difference within the margins of several
+//! seeds is not reported.
 
 use muster_model::simulation::{Figure, FleetComparison, FleetFigures, SizeFigures};
 
 use super::unit;
-use super::words::{amount, at_least, percent, span, told};
+use super::words::{amount, at_least, percent, span, with_margin};
 use crate::amount::{grouped, grouped_count};
 
-/// Shares of all hours below this are not worth a sentence.
+/// Smallest share of all hours that is reported.
 const LEAST_SHARE: f64 = 0.005;
-/// Nor are ratios below this.
+/// Smallest ratio that is reported.
 const LEAST_RATIO: f64 = 1.01;
-/// Nor differences of Jain's index, or of how many times the fewest nodes jobs were spread over.
+/// Smallest reported differences of Jain's index, and of the number of nodes used relative to the
+/// fewest possible.
 const LEAST_FAIRNESS: f64 = 0.05;
 const LEAST_SPREAD: f64 = 0.1;
-/// Small jobs that wait longer under what is better on the whole are named when they do so by this
-/// much.
+/// Small jobs that wait longer under the scheduler that is better overall are reported if they wait
+/// this many times, and this many seconds, longer.
 const WORSE_RATIO: f64 = 1.5;
 const WORSE_SECS: f64 = 60.0;
 
-/// Sentences, the gravest first.
+/// Returns the findings, the most severe first.
 #[must_use]
 pub fn findings(comparison: &FleetComparison) -> Vec<String> {
-    let facts = Facts {
+    let facts = ComparedRuns {
         comparison,
         whole: comparison.runs.iter().filter(|run| !run.is_partial).collect(),
         unit: unit(comparison.unit),
@@ -34,11 +35,11 @@ pub fn findings(comparison: &FleetComparison) -> Vec<String> {
     sentences.extend(facts.turnarounds());
     sentences.extend(facts.hours(
         "hours.held_idle",
-        "were held and did nothing, by gangs that were not whole, beyond what was asked for or when the work was done",
+        "were held but idle: by incomplete gangs, beyond the request, or after the work was done",
     ));
     sentences.extend(facts.hours(
         "hours.stranded",
-        "were idle, wherever they lay, while jobs waited that could have used as many",
+        "were idle on any node while jobs waited that could have used as many",
     ));
     sentences.extend(facts.lost());
     sentences.extend(facts.spread());
@@ -50,15 +51,15 @@ pub fn findings(comparison: &FleetComparison) -> Vec<String> {
 /// A run, and its value of one figure.
 type Valued<'c> = (&'c FleetFigures, f64);
 
-/// What the sentences are made of.
-struct Facts<'c> {
+/// The runs that the sentences are derived from.
+struct ComparedRuns<'c> {
     comparison: &'c FleetComparison,
     /// Runs that were not interrupted.
     whole: Vec<&'c FleetFigures>,
     unit: &'static str,
 }
 
-impl<'c> Facts<'c> {
+impl<'c> ComparedRuns<'c> {
     fn refused(&self) -> Vec<String> {
         let refused = self.comparison.runs.iter().filter(|run| run.refused > 0);
         let sentence = |run: &FleetFigures| {
@@ -82,7 +83,7 @@ impl<'c> Facts<'c> {
         partial.map(sentence).collect()
     }
 
-    /// Of which seed figures are that have no mean, where there are several.
+    /// Returns the seed of figures that have no mean, if there are several seeds.
     fn seed(&self) -> String {
         match self.comparison.seeds[..] {
             [first, _, ..] => format!("with seed {first}, "),
@@ -90,7 +91,7 @@ impl<'c> Facts<'c> {
         }
     }
 
-    /// Jobs that will never go on.
+    /// Reports jobs that never end.
     fn stuck(&self) -> Vec<String> {
         let seed = self.seed();
         let left = self.whole.iter().filter(|run| run.left > 0);
@@ -103,11 +104,15 @@ impl<'c> Facts<'c> {
                 _ => format!(
                     "nothing more happens, and {} beside them never end{}",
                     grouped_count(others, "job"),
-                    s(others)
+                    verb_ending(others)
                 ),
             };
             match run.left_holding {
-                0 => format!("{begin}{} never end{}", grouped_count(run.left, "job"), s(run.left)),
+                0 => format!(
+                    "{begin}{} never end{}",
+                    grouped_count(run.left, "job"),
+                    verb_ending(run.left)
+                ),
                 1 => format!(
                     "{begin}1 gang holds {held} and waits for the rest of what it needs; {rest}"
                 ),
@@ -122,22 +127,23 @@ impl<'c> Facts<'c> {
         left.map(sentence).collect()
     }
 
-    /// Under which schedulers jobs take least and most time from submission to end, and which jobs
-    /// make the difference.
+    /// Reports the schedulers under which jobs take least and most time from submission to end, and
+    /// the size of job that contributes most to the difference.
     fn turnarounds(&self) -> Vec<String> {
         let turnaround = |run: &FleetFigures| mean(run, "turnaround_secs.mean");
         let by = |one: &&&FleetFigures, other: &&&FleetFigures| {
             turnaround(one).value.total_cmp(&turnaround(other).value)
         };
-        // A figure that is only known to be at least so much is not the least.
+        // A lower bound cannot be the least.
         let least = self.whole.iter().filter(|run| at_least(run).is_empty()).min_by(by);
         let most = self.whole.iter().max_by(by);
         let Some((least, most)) = least.zip(most).filter(|_| self.whole.len() > 1) else {
             return Vec::new();
         };
-        let (low, high) = (turnaround(least), turnaround(most));
+        let low = turnaround(least);
+        let high = turnaround(most);
         let takes = |run: &FleetFigures| {
-            let figure = |name| told(mean(run, name), span);
+            let figure = |name| with_margin(mean(run, name), span);
             let at_least = if at_least(run).is_empty() { "" } else { "at least " };
             format!(
                 "{at_least}{}, of which they wait {}",
@@ -145,7 +151,8 @@ impl<'c> Facts<'c> {
                 figure("waited_secs.mean")
             )
         };
-        let (under_least, under_most) = (&least.scheduler, &most.scheduler);
+        let under_least = &least.scheduler;
+        let under_most = &most.scheduler;
         let both =
             format!("under {under_least} {}; under {under_most} {}", takes(least), takes(most));
         if low.may_equal(high) {
@@ -162,12 +169,12 @@ impl<'c> Facts<'c> {
         }
         let mut sentences = vec![format!("from submission to end jobs take on average {both}")];
         sentences.extend(
-            whose(least, most, self.unit).into_iter().map(|sentence| self.seed() + &sentence),
+            by_size(least, most, self.unit).into_iter().map(|sentence| self.seed() + &sentence),
         );
         sentences
     }
 
-    /// Where such hours went most, and least.
+    /// Reports the schedulers with the most and the least of such hours.
     fn hours(&self, name: &str, how: &str) -> Option<String> {
         let most = self.most(name)?;
         let wasted = Figure::of(most, name).value;
@@ -180,7 +187,7 @@ impl<'c> Facts<'c> {
         Some(sentence + &self.elsewhere(most, name))
     }
 
-    /// Work that was lost.
+    /// Reports work that was lost.
     fn lost(&self) -> Option<String> {
         let most = self.most("hours.lost")?;
         let lost = Figure::of(most, "hours.lost").value;
@@ -195,7 +202,9 @@ impl<'c> Facts<'c> {
                 format!("{} {}", amount(number(name)), if number(name) == 1.0 { one } else { name })
             })
             .collect();
-        let (scheduler, unit, lost) = (&most.scheduler, self.unit, amount(lost));
+        let scheduler = &most.scheduler;
+        let unit = self.unit;
+        let lost = amount(lost);
         let sentence = format!(
             "under {scheduler} {lost} {unit}-hours of work were lost in {}",
             named.join(" and ")
@@ -203,13 +212,13 @@ impl<'c> Facts<'c> {
         Some(sentence + &self.elsewhere(most, "hours.lost"))
     }
 
-    /// The run with the most of a figure.
+    /// Returns the run with the highest value of a figure.
     fn most(&self, name: &str) -> Option<&'c FleetFigures> {
         let of = |run: &FleetFigures| Figure::of(run, name).value;
         self.whole.iter().copied().max_by(|one, other| of(one).total_cmp(&of(other)))
     }
 
-    /// `; under muster 3`: the least, where that is not the same.
+    /// Returns the run with the lowest value, as `; under muster 3`, if it differs.
     fn elsewhere(&self, most: &FleetFigures, name: &str) -> String {
         let of = |run: &FleetFigures| Figure::of(run, name);
         let least =
@@ -222,7 +231,7 @@ impl<'c> Facts<'c> {
         }
     }
 
-    /// Jobs that lay on more nodes than they need to.
+    /// Reports jobs that ran on more nodes than necessary.
     fn spread(&self) -> Option<String> {
         let (least, most) = self.apart("node_spread", LEAST_SPREAD)?;
         Some(format!(
@@ -231,12 +240,12 @@ impl<'c> Facts<'c> {
         ))
     }
 
-    /// Gangs that lay in more domains of the narrowest level than they need to.
+    /// Reports gangs that ran in more domains of the narrowest level than necessary.
     fn domains(&self) -> Option<String> {
         let (least, most) = self.apart("domain_spread", LEAST_SPREAD)?;
         let level = &most.0.domain_spread.last()?.level;
         Some(format!(
-            "under {} jobs of several tasks lay in {:.1} times the fewest {level}s that could host them, under {} in {:.1} times",
+            "under {} jobs of several tasks ran in {:.1} times the fewest {level}s that could host them, under {} in {:.1} times",
             most.0.scheduler, most.1, least.0.scheduler, least.1
         ))
     }
@@ -244,27 +253,31 @@ impl<'c> Facts<'c> {
     fn fairness(&self) -> Option<String> {
         let (least, most) = self.apart("user_fairness", LEAST_FAIRNESS)?;
         Some(format!(
-            "users fare most alike under {} ({:.2}, where 1 is equal), least under {} ({:.2})",
+            "users are treated most equally under {} ({:.2}, where 1 is equal), least under {} ({:.2})",
             most.0.scheduler, most.1, least.0.scheduler, least.1
         ))
     }
 
-    /// The least and the most of a figure, where they lie so far apart and that is not chance.
+    /// Returns the lowest and the highest value of a figure if they differ by at least `by`, and
+    /// not only by chance.
     fn apart(&self, name: &str, by: f64) -> Option<(Valued<'c>, Valued<'c>)> {
         let (least, most) = extremes(&self.whole, |run| Figure::of(run, name).value)?;
-        let (low, high) = (Figure::of(least, name), Figure::of(most, name));
+        let low = Figure::of(least, name);
+        let high = Figure::of(most, name);
         (high.value - low.value >= by && !low.may_equal(high))
             .then_some(((least, low.value), (most, high.value)))
     }
 }
 
-/// The first of the least and the last of the most, where there are two runs to compare.
+/// Returns the first run with the lowest and the last with the highest value, if there are two runs
+/// to compare.
 fn extremes<'c>(
     runs: &[&'c FleetFigures],
     of: impl Fn(&FleetFigures) -> f64,
 ) -> Option<(&'c FleetFigures, &'c FleetFigures)> {
     let by = |one: &&&FleetFigures, other: &&&FleetFigures| of(one).total_cmp(&of(other));
-    let (least, most) = (runs.iter().min_by(by)?, runs.iter().max_by(by)?);
+    let least = runs.iter().min_by(by)?;
+    let most = runs.iter().max_by(by)?;
     (runs.len() > 1).then_some((*least, *most))
 }
 
@@ -272,8 +285,9 @@ fn mean(run: &FleetFigures, name: &str) -> Figure {
     Figure::of(run, name)
 }
 
-/// Which size of job makes the most of the difference, and which has it the other way round.
-fn whose(least: &FleetFigures, most: &FleetFigures, unit: &str) -> Vec<String> {
+/// Reports the size of job that contributes most to the difference, and the one that differs most
+/// in the opposite direction.
+fn by_size(least: &FleetFigures, most: &FleetFigures, unit: &str) -> Vec<String> {
     let pairs: Vec<(&SizeFigures, &SizeFigures)> = least
         .sizes
         .iter()
@@ -286,7 +300,8 @@ fn whose(least: &FleetFigures, most: &FleetFigures, unit: &str) -> Vec<String> {
         (high.waited_secs.mean - low.waited_secs.mean) * low.jobs.min(high.jobs) as f64
     };
     let waits = |(low, high): &(&SizeFigures, &SizeFigures)| {
-        let (under_least, under_most) = (span(low.waited_secs.mean), span(high.waited_secs.mean));
+        let under_least = span(low.waited_secs.mean);
+        let under_most = span(high.waited_secs.mean);
         format!("{under_least} under {}, {under_most} under {}", least.scheduler, most.scheduler)
     };
     let mut sentences = Vec::new();
@@ -303,12 +318,13 @@ fn whose(least: &FleetFigures, most: &FleetFigures, unit: &str) -> Vec<String> {
         ));
     }
     let is_worse = |(low, high): &&(&SizeFigures, &SizeFigures)| {
-        let (here, there) = (low.waited_secs.mean, high.waited_secs.mean);
+        let here = low.waited_secs.mean;
+        let there = high.waited_secs.mean;
         here > there * WORSE_RATIO && here - there > WORSE_SECS
     };
     if let Some(worst) = pairs.iter().filter(is_worse).min_by(by) {
         let jobs = sized(&worst.0.size, unit);
-        sentences.push(format!("the other way round, {jobs} wait {}", waits(worst)));
+        sentences.push(format!("conversely, {jobs} wait {}", waits(worst)));
     }
     sentences
 }
@@ -323,7 +339,7 @@ fn plural(amount: f64) -> &'static str {
     if amount > 0.0 && amount <= 1.0 { "" } else { "s" }
 }
 
-/// The ending of a verb.
-fn s(number: u64) -> &'static str {
+/// Returns the ending of a verb.
+fn verb_ending(number: u64) -> &'static str {
     if number == 1 { "s" } else { "" }
 }

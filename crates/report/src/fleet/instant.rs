@@ -1,4 +1,4 @@
-//! How a simulated fleet stands at an instant: `muster simulate --at`.
+//! The state of a simulated fleet at an instant: `muster simulate --at`.
 
 use muster_model::Span;
 use muster_model::simulation::{FleetInstant, FleetWaiting};
@@ -7,7 +7,7 @@ use crate::amount::count;
 use crate::style::{Style, clean};
 use crate::table::{Align, Cell, Table};
 
-/// Who decides, what runs and is held, and who waits and why.
+/// Returns the scheduler, what runs and is held, and the waiting jobs with their reasons.
 #[must_use]
 pub fn instant(instant: &FleetInstant, after: Span, style: &Style) -> String {
     let FleetInstant {

@@ -4,15 +4,15 @@
 use muster_model::simulation::{Figure, FleetComparison, FleetFigures};
 
 use super::unit;
-use super::words::{amount, at_least, percent, span, told};
+use super::words::{amount, at_least, percent, span, with_margin};
 use crate::amount::grouped;
 use crate::style::Style;
 use crate::table::{Align, Cell, Table};
 
-/// A heading, and what stands below it; nothing where a figure has nothing to say.
-type Column = (&'static str, fn(&FleetFigures) -> String);
+/// Heading and cell text of a column; the text is empty where the figure does not apply.
+type RunColumn = (&'static str, fn(&FleetFigures) -> String);
 
-const COLUMNS: [Column; 16] = [
+const COLUMNS: [RunColumn; 16] = [
     ("DECIDED BY", |run| if run.is_engine { "the engine" } else { "a model" }.to_owned()),
     ("TURNAROUND", |run| over_jobs(run, "turnaround_secs.mean", span)),
     ("95 %", |run| over_jobs(run, "turnaround_secs.p95", span)),
@@ -20,35 +20,36 @@ const COLUMNS: [Column; 16] = [
     ("HALF", |run| over_jobs(run, "waited_secs.p50", span)),
     ("95 %", |run| over_jobs(run, "waited_secs.p95", span)),
     ("SLOWDOWN", |run| over_jobs(run, "bounded_slowdown.mean", |value| format!("{value:.2}"))),
-    ("USED", |run| told(Figure::of(run, "used_share"), percent)),
+    ("USED", |run| with_margin(Figure::of(run, "used_share"), percent)),
     ("HELD IDLE", |run| some(run, "hours.held_idle")),
     ("STRANDED", |run| some(run, "hours.stranded")),
     ("LOST", |run| some(run, "hours.lost")),
-    ("FAIR", |run| told(Figure::of(run, "user_fairness"), |value| format!("{value:.2}"))),
+    ("FAIR", |run| with_margin(Figure::of(run, "user_fairness"), |value| format!("{value:.2}"))),
     ("EVICTED", |run| some(run, "evictions")),
     ("REFUSED", |run| if run.refused > 0 { grouped(run.refused) } else { String::new() }),
     ("LEFT", |run| if run.is_partial { String::new() } else { some(run, "left") }),
     ("STUCK", |run| if run.is_partial { String::new() } else { some(run, "left_holding") }),
 ];
 
-/// A figure over all jobs that were taken; at least that where some of them never end. Nothing is
-/// known where none was taken.
+/// Returns a figure over all admitted jobs, marked `≥` if some of them never end; `-` if no job was
+/// admitted.
 fn over_jobs(run: &FleetFigures, name: &str, words: fn(f64) -> String) -> String {
-    match run.sizes.is_empty() {
-        true => "-".to_owned(),
-        false => format!("{}{}", at_least(run), told(Figure::of(run, name), words)),
+    if run.sizes.is_empty() {
+        "-".to_owned()
+    } else {
+        format!("{}{}", at_least(run), with_margin(Figure::of(run, name), words))
     }
 }
 
-/// What is nothing is not written, so that a column of nothing is not shown.
+/// Returns a figure as text, empty for zero, so that a column of zeros is not shown.
 fn some(run: &FleetFigures, name: &str) -> String {
     let figure = Figure::of(run, name);
-    if figure.value > 0.0 { told(figure, amount) } else { String::new() }
+    if figure.value > 0.0 { with_margin(figure, amount) } else { String::new() }
 }
 
-/// All figures; what does not fit beside each other stands below.
+/// Returns all figures, in several tables if they do not fit beside each other.
 pub(super) fn tables(comparison: &FleetComparison, width: usize, style: &Style) -> String {
-    let mut groups: Vec<Vec<Column>> = vec![Vec::new()];
+    let mut groups: Vec<Vec<RunColumn>> = vec![Vec::new()];
     for column in COLUMNS {
         if comparison.runs.iter().all(|run| column.1(run).is_empty()) {
             continue;
@@ -83,7 +84,7 @@ pub(super) fn tables(comparison: &FleetComparison, width: usize, style: &Style) 
     text
 }
 
-fn table(comparison: &FleetComparison, columns: &[Column], style: &Style) -> String {
+fn table(comparison: &FleetComparison, columns: &[RunColumn], style: &Style) -> String {
     let mut headings = vec![("SCHEDULER", Align::Left)];
     headings.extend(columns.iter().map(|(heading, _)| {
         (*heading, if *heading == "DECIDED BY" { Align::Left } else { Align::Right })
@@ -98,7 +99,7 @@ fn table(comparison: &FleetComparison, columns: &[Column], style: &Style) -> Str
     table.render(style)
 }
 
-/// Characters of the longest line.
+/// Returns the number of characters of the longest line.
 pub(super) fn widest(text: &str) -> usize {
     text.lines().map(|line| line.chars().count()).max().unwrap_or_default()
 }

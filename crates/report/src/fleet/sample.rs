@@ -2,8 +2,8 @@
 //! control planes.
 
 use muster_model::simulation::{
-    Curve, FleetComparison, FleetFigures, FleetUnit, Hours, Interval, OwnerFigures, SizeFigures,
-    Spread, TimeLimits,
+    ConfidenceInterval, FleetComparison, FleetCurve, FleetFigures, FleetHours, FleetUnit,
+    OwnerFigures, SizeFigures, Spread, TimeLimits,
 };
 
 pub(crate) fn spread(mean: f64) -> Spread {
@@ -52,7 +52,7 @@ pub(crate) fn run(scheduler: &str, wait_secs: f64) -> FleetFigures {
         horizon_secs: 864_000.0,
         bounded_slowdown: spread(1.0 + wait_secs / 1000.0),
         makespan_secs: 864_000.0,
-        hours: Hours { all: 23_040.0, ran: 15_800.5, ..Hours::default() },
+        hours: FleetHours { all: 23_040.0, ran: 15_800.5, ..FleetHours::default() },
         evictions: 0,
         breakdowns: 0,
         node_spread: 1.05,
@@ -66,7 +66,7 @@ pub(crate) fn run(scheduler: &str, wait_secs: f64) -> FleetFigures {
         ],
         users: vec![owner("ann", 900, 1.5), owner("bob", 300, 2.5)],
         queues: vec![owner("prod", 200, 1.1), owner("research", 1000, 2.0)],
-        curve: Curve {
+        curve: FleetCurve {
             start_secs: 60.0,
             width_secs: 432_000.0,
             running: vec![0.75, 0.5],
@@ -102,10 +102,10 @@ pub(crate) fn comparison(runs: Vec<FleetFigures>) -> FleetComparison {
 /// Two gangs of 5 on 8 GPUs, pod by pod.
 pub(crate) fn stuck(mut run: FleetFigures) -> FleetFigures {
     (run.ended, run.left, run.left_holding, run.left_held) = (0, 2, 2, 8.0);
-    run.hours = Hours { all: 0.08, held_idle: 0.08, ..Hours::default() };
+    run.hours = FleetHours { all: 0.08, held_idle: 0.08, ..FleetHours::default() };
     run
 }
 
-pub(crate) fn interval(figure: &str, mean: f64, margin: f64) -> Interval {
-    Interval { figure: figure.to_owned(), mean, margin }
+pub(crate) fn interval(figure: &str, mean: f64, margin: f64) -> ConfidenceInterval {
+    ConfidenceInterval { figure: figure.to_owned(), mean, margin }
 }

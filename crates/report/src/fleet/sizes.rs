@@ -1,5 +1,4 @@
-//! How long jobs waited in all, by their size, a column per control plane, where there is room for
-//! all of them.
+//! Mean waiting times by size of job, a column per control plane, if all columns fit.
 
 use muster_model::simulation::FleetComparison;
 
@@ -10,7 +9,7 @@ use crate::amount::grouped;
 use crate::style::{Ink, Style};
 use crate::table::{Align, Cell, Table};
 
-/// Means; `None` where all jobs are of one size, or where it does not fit.
+/// Returns the table of means; `None` if all jobs are of one size or the table does not fit.
 pub(super) fn table(comparison: &FleetComparison, width: usize, style: &Style) -> Option<String> {
     let sizes = names(comparison);
     if sizes.len() < 2 {
@@ -39,7 +38,7 @@ pub(super) fn table(comparison: &FleetComparison, width: usize, style: &Style) -
     fits.then(|| format!("{}\n{}", style.paint(Ink::Strong, &title), table.render(style)))
 }
 
-/// Sizes that any run has, from small to large. Each run names those that it has in this order.
+/// Returns the sizes of all runs, from small to large. Each run lists its sizes in this order.
 fn names(comparison: &FleetComparison) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for run in &comparison.runs {

@@ -1,4 +1,4 @@
-//! What is said of a fleet, as a whole: snapshots of the terminal text.
+//! Tests of the comparison on a fleet: snapshots of the terminal text.
 
 use super::sample::{interval, run, size, stuck};
 use super::*;
@@ -53,7 +53,8 @@ fn several_seeds_have_margins_and_what_lies_within_is_no_difference() {
 
 #[test]
 fn gangs_that_wait_for_each_other_come_first() {
-    let (mut muster, kube) = (run("muster", 45.0), stuck(run("kube-default", 0.0)));
+    let mut muster = run("muster", 45.0);
+    let kube = stuck(run("kube-default", 0.0));
     muster.sizes.truncate(1);
     let mut contention = sample::comparison(vec![kube, muster]);
     (contention.jobs, contention.nodes, contention.size) = (2, 1, 8.0);
@@ -93,7 +94,7 @@ fn one_run_or_equal_runs_have_little_to_say() {
 }
 
 #[test]
-fn who_lets_nobody_wait_is_not_infinitely_better() {
+fn a_run_without_waiting_is_not_infinitely_better() {
     let sentences = said(vec![run("muster", 0.0), run("kueue", 90.0)]);
     assert_eq!(
         sentences[0],

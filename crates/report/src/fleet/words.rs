@@ -1,20 +1,20 @@
-//! Figures of a fleet as words, with how near they lie to the truth where there were several seeds.
-//! Decides nothing about which figures matter.
+//! Figures of a fleet as text, with their confidence margins if there were several seeds. Does not
+//! decide which figures matter.
 
 use muster_model::Span;
 use muster_model::simulation::{Figure, FleetFigures};
 
 use crate::amount::grouped;
 
-/// A figure in words, and how near it lies to the true one; that is left out where it is nothing.
-pub(crate) fn told(figure: Figure, words: impl Fn(f64) -> String) -> String {
+/// Returns a figure as text, with its confidence margin unless that is zero.
+pub(crate) fn with_margin(figure: Figure, words: impl Fn(f64) -> String) -> String {
     match figure.margin {
         Some(margin) if margin > 0.0 => format!("{} ± {}", words(figure.value), words(margin)),
         _ => words(figure.value),
     }
 }
 
-/// `≥ ` before figures of a run over all jobs in which some never end: these are counted only up to
+/// Returns `≥ ` for figures over all jobs of a run in which some never end: those count only up to
 /// the horizon.
 pub(crate) fn at_least(run: &FleetFigures) -> &'static str {
     if !run.is_partial && Figure::of(run, "left").value > 0.0 { "≥ " } else { "" }
@@ -37,7 +37,7 @@ pub(crate) fn amount(value: f64) -> String {
     if value < 1e-6 {
         return "0".to_owned();
     }
-    // Two digits that say something.
+    // Two significant digits.
     let decimals = (1.0 - value.log10().floor()).max(2.0) as usize;
     let text = format!("{value:.decimals$}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -71,8 +71,8 @@ mod tests {
     #[test]
     fn a_margin_is_told_where_there_is_one() {
         let figure = |value, margin| Figure { value, margin };
-        assert_eq!(told(figure(1.5, None), amount), "1.5");
-        assert_eq!(told(figure(1.5, Some(0.0)), amount), "1.5");
-        assert_eq!(told(figure(1.5, Some(0.5)), amount), "1.5 ± 0.5");
+        assert_eq!(with_margin(figure(1.5, None), amount), "1.5");
+        assert_eq!(with_margin(figure(1.5, Some(0.0)), amount), "1.5");
+        assert_eq!(with_margin(figure(1.5, Some(0.5)), amount), "1.5 ± 0.5");
     }
 }

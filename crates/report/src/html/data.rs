@@ -1,37 +1,37 @@
-//! The data of the page as JSON that may stand in a `<script>`. It only carries: what is derived
-//! from it is derived by the scripts, except for the sentences, which are those of the terminal.
+//! The data of the page as JSON that is safe inside a `<script>`. The scripts derive everything
+//! from it, except for the findings, which are those of the terminal.
 
 use muster_model::simulation::{FleetComparison, Gantt, GanttBar, GanttJob, GanttNode};
 use serde::Serialize;
 
-/// More bars than this, in all Gantts together, make a page of more than 10 MB, for a picture of
-/// which nobody sees more than its pixels.
+/// Most bars in all Gantts together. More would make a page of more than 10 MB, for more detail
+/// than a screen has pixels.
 const MOST_BARS: usize = 250_000;
 
-/// Everything that the page shows.
+/// All data of the page.
 #[derive(Serialize)]
-pub(super) struct Data<'d> {
+pub(super) struct PageData<'d> {
     comparison: &'d FleetComparison,
-    /// What the figures rest on that must be read before them.
+    /// Warning to be read before the figures; `None` if there is nothing to warn about.
     caveat: Option<String>,
     findings: Vec<String>,
-    gantts: Vec<Drawn<'d>>,
+    gantts: Vec<DrawnGantt<'d>>,
 }
 
-/// A Gantt with its bars as rows of numbers, since names for each of them would be most of the
+/// A Gantt with its bars as rows of numbers, since field names for each bar would be most of the
 /// page.
 #[derive(Serialize)]
-struct Drawn<'d> {
+struct DrawnGantt<'d> {
     scheduler: &'d str,
     nodes: &'d [GanttNode],
     jobs: &'d [GanttJob],
-    /// Job, first row, last row, from and to in milliseconds, 1 where it ran; by `from`.
+    /// Job, first row, last row, start and end in milliseconds, 1 if it ran; ordered by start.
     bars: Vec<(u32, u32, u32, u64, u64, u8)>,
-    /// Later bars that are not among them, since there are too many.
+    /// Number of later bars that are left out, since there are too many.
     left_out: usize,
 }
 
-impl<'d> Data<'d> {
+impl<'d> PageData<'d> {
     pub(super) fn of(comparison: &'d FleetComparison, gantts: &'d [Gantt]) -> Self {
         let findings = crate::fleet::findings(comparison);
         let most = MOST_BARS / gantts.len().max(1);
@@ -44,14 +44,14 @@ impl<'d> Data<'d> {
         }
     }
 
-    /// Nothing in it can end the script that it stands in, or begin a comment there.
+    /// Returns the data as JSON that cannot end the enclosing script or begin a comment in it.
     pub(super) fn json(&self) -> String {
         let json = serde_json::to_string(self).expect("names and numbers are always JSON");
         json.replace('<', "\\u003c")
     }
 }
 
-fn drawn(gantt: &Gantt, most: usize) -> Drawn<'_> {
+fn drawn(gantt: &Gantt, most: usize) -> DrawnGantt<'_> {
     let row = |bar: &GanttBar| {
         (bar.job, bar.first_row, bar.last_row, bar.from_ms, bar.to_ms, u8::from(bar.runs))
     };
@@ -59,10 +59,10 @@ fn drawn(gantt: &Gantt, most: usize) -> Drawn<'_> {
     bars.sort_by_key(|bar| (bar.3, bar.1));
     let left_out = bars.len().saturating_sub(most);
     bars.truncate(most);
-    // Jobs are numbered as they arrive; of those behind the last that is drawn nobody asks.
+    // Jobs are numbered by arrival; those after the last one drawn are not needed.
     let last = bars.iter().map(|bar| bar.0 as usize + 1).max().unwrap_or(0);
     let jobs = &gantt.jobs[..last.min(gantt.jobs.len())];
-    Drawn { scheduler: &gantt.scheduler, nodes: &gantt.nodes, jobs, bars, left_out }
+    DrawnGantt { scheduler: &gantt.scheduler, nodes: &gantt.nodes, jobs, bars, left_out }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 (() => {
   "use strict";
 
-  /** From so many rows to a pixel on, or as soon as there are more bars than pixels, nobody can tell bars apart. */
+  /** Rows per pixel from which bars are drawn densely, as with more bars than pixels: single bars are indistinguishable then. */
   const ROWS = 2;
 
   function isDense(bars, view, width, height) {
@@ -23,7 +23,7 @@
     return sums.kept;
   }
 
-  /** A stretch of a row of pixels, as steps: whoever adds them up from the left has how much of each pixel it covers. */
+  /** A range of a row of pixels, as steps: their sum from the left is the covered part of each pixel. */
   function step(steps, row, from, to, weight) {
     const first = Math.floor(from);
     const last = Math.floor(to);

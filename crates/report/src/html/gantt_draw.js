@@ -10,7 +10,7 @@
   /** About so wide is a letter, and so high a line. */
   const LETTER = 6.4;
   const LINE = 13;
-  /** More names than this nobody reads, and they would cost more than the bars. */
+  /** Maximum number of names: more are unreadable, and cost more than the bars. */
   const MOST_NAMES = 400;
   /** Less of an id than this says nothing. */
   const LEAST_LETTERS = 5;

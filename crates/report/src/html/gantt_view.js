@@ -3,7 +3,7 @@
 (() => {
   "use strict";
 
-  /** Closer than this nobody looks, in seconds and rows. */
+  /** Smallest visible range, in seconds and rows. */
   const LEAST_SECS = 1;
   const LEAST_ROWS = 2;
 

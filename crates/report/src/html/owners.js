@@ -1,4 +1,4 @@
-// How users and queues fare under each run, as bars. It must not draw anybody's name other than as text.
+// How users and queues fare under each run, as bars. Names are drawn as text only.
 
 (() => {
   "use strict";

@@ -28,10 +28,10 @@
     parts.push(comparison.seeds.length > 1 ? "seeds " + comparison.seeds.join(", ") : "seed " + comparison.seeds.join());
     byId("load").textContent = parts.join(" · ");
     const left = [
-      [comparison.never_ran, "left out: ", " that never ran where they come from"],
-      [comparison.too_large, "left out: ", " that not even the idle cluster could host"],
+      [comparison.never_ran, "left out: ", " that never ran in the trace"],
+      [comparison.too_large, "left out: ", " that do not fit the idle cluster"],
       [comparison.bad_rows, "left out: ", " that cannot be read"],
-      [comparison.strangers, "in the default queue: ", " of queues that are not there"],
+      [comparison.strangers, "in the default queue: ", " whose queue does not exist"],
     ];
     const items = left.filter(([number]) => number > 0).map(([number, before, after]) => element("li", {}, before + grouped(number) + after));
     byId("left-out").replaceChildren(...items);
@@ -41,7 +41,7 @@
     document.querySelectorAll(".unit").forEach((place) => (place.textContent = unit));
     byId("seeds").hidden = comparison.seeds.length < 2;
     byId("seeds").textContent =
-      "± is how near a mean over the seeds lies to the true one with 95 % confidence. What has no ±, and every plot, is of the first seed.";
+      "± is the half-width of the 95 % confidence interval of a mean over the seeds. Figures without ±, and all plots, are of the first seed.";
   }
 
   function legend() {
@@ -102,7 +102,7 @@
       tell: (secs) => telling("at " + span(secs), said(secs, "waiting", grouped)),
     };
     charts.push(muster.chart(byId("used"), used, both), muster.chart(byId("queue"), queue, both));
-    byId("used").before(element("p", { className: "faint", hidden: !runs.some(held) }, "Dotted: held, whether it ran or not."));
+    byId("used").before(element("p", { className: "faint", hidden: !runs.some(held) }, "Dotted: held, running or not."));
     redraws.push(...charts.map((chart) => chart.draw));
   }
 
@@ -119,7 +119,7 @@
   function waits() {
     const sizes = [...new Set(runs.flatMap((run) => run.sizes.map((known) => known.size)))];
     if (sizes.length === 0) {
-      byId("waits").textContent = "No job was taken.";
+      byId("waits").textContent = "No job was admitted.";
       return;
     }
     const choice = byId("size");
@@ -129,7 +129,7 @@
     const longest = () => Math.max(...runs.map((run) => of(run)?.at(-1) ?? 0), 10);
     const x = { min: 1, max: longest(), words: span, ticks: (most) => muster.axis.logTime(1, x.max, most) };
     const spec = {
-      label: "share of jobs that waited at most so long in all",
+      label: "share of jobs that waited at most this long in all",
       height: HEIGHT,
       log: true,
       x,

@@ -1,5 +1,4 @@
-//! What the page must be whatever is in it: whole in itself, and safe from names that come from a
-//! trace.
+//! Tests that the page is self-contained, and safe against names that come from a trace.
 
 use muster_model::node::DeviceSet;
 use muster_model::simulation::{GanttBar, GanttJob};
@@ -86,10 +85,8 @@ fn scripts_ask_for_what_is_there_and_their_functions_are_short() {
 
 #[test]
 fn the_data_reads_back_as_it_was() {
-    let (gantts, shown) = (
-        [gantt("17", "ann")],
-        comparison(vec![run("muster", 90.0), stuck(run("kube-default", 0.0))]),
-    );
+    let gantts = [gantt("17", "ann")];
+    let shown = comparison(vec![run("muster", 90.0), stuck(run("kube-default", 0.0))]);
     let page = page(&shown, &gantts);
     let data = data(&page);
     let read: FleetComparison =

@@ -1,25 +1,25 @@
 //! Outcomes counted over all orders: of one pool, and as a grid over pool and gang sizes.
 
-use muster_model::proof::{GangOrders, GangSweep, OrderCounts, Share, SweepCell};
+use muster_model::proof::{GangOrders, GangSweep, OrderCounts, OrderShare, SweepCell};
 
 use super::{closing, line, needs, per_pod, pool};
 use crate::amount::count;
 use crate::style::{Ink, Style};
 use crate::table::{Align, Cell, Table};
 
-/// Which of the outcomes.
-type Pick = fn(&OrderCounts) -> &Share;
+/// Selects one of the outcomes.
+type OutcomeField = fn(&OrderCounts) -> &OrderShare;
 
-/// A fraction below this line is still read at a glance.
+/// Largest denominator of a fraction that is shown.
 const READABLE: u128 = 1_000_000;
-/// Longer counts are shown as a percentage only; `--json` has them all.
+/// Higher counts are shown as a percentage only; `--json` has them exactly.
 const LONG: u128 = 1_000_000_000_000;
 /// Columns of one pool in a grid.
 const COLUMN: usize = 4;
 /// Columns in front of a grid.
 const MARGIN: usize = 8;
 
-/// How many of all orders come to what, under both admissions.
+/// Returns the outcomes counted over all orders, under both kinds of admission.
 #[must_use]
 pub fn orders(found: &GangOrders, style: &Style) -> String {
     let asked = format!(
@@ -57,12 +57,12 @@ pub fn orders(found: &GangOrders, style: &Style) -> String {
     text
 }
 
-fn ink(share: &Share, ink: Ink) -> Ink {
+fn ink(share: &OrderShare, ink: Ink) -> Ink {
     if share.orders == 0 { Ink::Faint } else { ink }
 }
 
 /// `none`, `all 252`, `140 (5/9, 55.6%)`.
-fn share(share: &Share) -> String {
+fn share(share: &OrderShare) -> String {
     match (share.orders, share.numerator, share.denominator) {
         (0, ..) => "none".to_owned(),
         (LONG.., 1, 1) => "all".to_owned(),
@@ -75,8 +75,8 @@ fn share(share: &Share) -> String {
     }
 }
 
-/// A percentage with one decimal. What is not nothing or all does not look like it.
-fn tenths(share: &Share) -> String {
+/// Returns a percentage with one decimal, which reads as 0 % or 100 % only if it is exactly that.
+fn tenths(share: &OrderShare) -> String {
     match (share.ppm + 500) / 1000 {
         0 => "<0.1%".to_owned(),
         1000.. => ">99.9%".to_owned(),
@@ -84,7 +84,8 @@ fn tenths(share: &Share) -> String {
     }
 }
 
-/// Shares of all orders that deadlock and that waste, pod by pod, over pool and gang sizes.
+/// Returns the shares of all orders that deadlock and that waste GPUs, pod by pod, over pool and
+/// gang sizes.
 #[must_use]
 pub fn sweep(found: &GangSweep, style: &Style) -> String {
     let asked = format!(
@@ -93,7 +94,7 @@ pub fn sweep(found: &GangSweep, style: &Style) -> String {
         per_pod(found.gpus_per_pod)
     );
     let mut text = line(&asked, style);
-    let shares: [(&str, Pick); 2] = [
+    let shares: [(&str, OutcomeField); 2] = [
         ("deadlock, pod by pod: nothing ever runs", |counts| &counts.deadlock),
         ("waste, pod by pod: a gang that does not run holds GPUs", |counts| &counts.waste),
     ];
@@ -114,8 +115,9 @@ pub fn sweep(found: &GangSweep, style: &Style) -> String {
     text
 }
 
-/// Pools across, gang sizes down; as many pools beside each other as the terminal has room for.
-fn grid(cells: &[SweepCell], of: Pick, style: &Style) -> String {
+/// Returns a grid with pools across and gang sizes down, with as many pools per row as fit the
+/// terminal.
+fn grid(cells: &[SweepCell], of: OutcomeField, style: &Style) -> String {
     let Some(first) = cells.first() else { return String::new() };
     let pools = cells.iter().take_while(|cell| cell.need_pods == first.need_pods).count();
     let room =
@@ -138,8 +140,9 @@ fn grid(cells: &[SweepCell], of: Pick, style: &Style) -> String {
     text
 }
 
-/// A percentage in three characters. What is not nothing or all does not look like it.
-fn whole_percent(share: &Share) -> String {
+/// Returns a percentage in three characters, which reads as 0 % or 100 % only if it is exactly
+/// that.
+fn whole_percent(share: &OrderShare) -> String {
     match (share.orders, (share.ppm + 5000) / 10_000) {
         (0, _) => "·".to_owned(),
         (_, 0) => "<1".to_owned(),

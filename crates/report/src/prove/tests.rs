@@ -1,10 +1,10 @@
-//! How proofs read: the example, the other verdicts, counts of every length, grids on narrow
-//! terminals.
+//! Tests of the text of proofs: the example, the other verdicts, counts of every length, grids on
+//! narrow terminals.
 
 use std::collections::BTreeMap;
 
 use muster_model::GpuMilli;
-use muster_model::proof::{GangOrders, GangSweep, OrderCounts, Share, SweepCell};
+use muster_model::proof::{GangOrders, GangSweep, OrderCounts, OrderShare, SweepCell};
 use muster_model::reason::{CapacityGap, Limiting};
 
 use super::*;
@@ -26,11 +26,11 @@ fn gap(needed: u32, free: u32, total: u32) -> CapacityGap {
     }
 }
 
-fn placed(devices: &[u16]) -> Decided {
-    Decided::Placed { devices: devices.to_vec() }
+fn placed(devices: &[u16]) -> SubmissionDecision {
+    SubmissionDecision::Placed { devices: devices.to_vec() }
 }
 
-fn step(at: u32, gang: char, decided: Decided, held: &[u32], free: u32) -> ProofStep {
+fn step(at: u32, gang: char, decided: SubmissionDecision, held: &[u32], free: u32) -> ProofStep {
     let held_pods: BTreeMap<char, u32> = ('a'..).zip(held.iter().copied()).collect();
     ProofStep { at, gang, pods: 1, decided, held_pods, free_gpus: free }
 }
@@ -39,9 +39,9 @@ fn run(
     steps: Vec<ProofStep>,
     stands: &[(u32, u32, u32)],
     free: u32,
-    verdict: Verdict,
+    verdict: OrderVerdict,
 ) -> AdmissionRun {
-    let stand = |(gang, (need, arrived, held)): (char, &(u32, u32, u32))| GangStand {
+    let stand = |(gang, (need, arrived, held)): (char, &(u32, u32, u32))| GangStatus {
         gang,
         need_pods: *need,
         arrived_pods: *arrived,
@@ -68,8 +68,8 @@ fn proof(
     GangProof { gpus, gpus_per_pod: 1, gangs, order: order.into(), per_pod, gang }
 }
 
-fn waits(needed: u32, free: u32) -> Decided {
-    Decided::Waits { reason: Some(Reason::Capacity(Box::new(gap(needed, free, 3)))) }
+fn waits(needed: u32, free: u32) -> SubmissionDecision {
+    SubmissionDecision::Waits { reason: Some(Reason::Capacity(Box::new(gap(needed, free, 3)))) }
 }
 
 #[test]
@@ -81,14 +81,14 @@ fn a_waste_and_a_refusal() {
         step(4, 'b', waits(1, 0), &[2, 1], 0),
         step(5, 'b', waits(1, 0), &[2, 1], 0),
     ];
-    let refused = Decided::Refused { reason: Reason::NeverFits(Box::new(gap(4, 1, 3))) };
+    let refused = SubmissionDecision::Refused { reason: Reason::NeverFits(Box::new(gap(4, 1, 3))) };
     let gang = vec![step(1, 'a', placed(&[0, 1]), &[2, 0], 1), step(3, 'b', refused, &[2, 0], 1)];
     let proof = proof(
         3,
         &[2, 4],
         "aabbb",
-        run(per_pod, &[(2, 2, 2), (4, 3, 1)], 0, Verdict::Waste),
-        run(gang, &[(2, 2, 2), (4, 4, 0)], 1, Verdict::Whole),
+        run(per_pod, &[(2, 2, 2), (4, 3, 1)], 0, OrderVerdict::Waste),
+        run(gang, &[(2, 2, 2), (4, 4, 0)], 1, OrderVerdict::Whole),
     );
     insta::assert_snapshot!(super::gang(&proof, &Style::plain()), @r"
     pool of 3 GPUs; a needs 2 pods, b needs 4 pods; 1 GPU per pod; arrivals aabbb
@@ -100,7 +100,7 @@ fn a_waste_and_a_refusal() {
          3  b    aab   a 2 of 2, b 1 of 4     0  gets GPU 2
        4,5  bb   aab   a 2 of 2, b 1 of 4     0  waits: needs 1 GPU, none is free
 
-    gang admission: each gang is one job, placed whole or not at all
+    gang admission: each gang is one job, whose pods all start together
       STEP  GANG  POOL  HELD                FREE
          1  a     aa·   a 2 of 2, b 0 of 4     1  gets GPUs 0,1: a runs
          3  b     aa·   a 2 of 2, b 0 of 4     1  refused: needs 4 GPUs together, the pool has 3
@@ -109,7 +109,7 @@ fn a_waste_and_a_refusal() {
     pod by pod      a 2 of 2, b 1 of 4  a        0  waste
     gang admission  a 2 of 2, b 0 of 4  a        1  whole
 
-    why   b holds 1 GPU and cannot run; placed whole or not at all, what waits holds none
+    why   b holds 1 GPU and cannot run; under gang admission a waiting gang holds nothing
     next  muster prove gang --gpus 3 --need 2,4 --all-orders
     ");
 }
@@ -121,12 +121,12 @@ fn an_open_end_on_a_narrow_terminal() {
         40,
         &[2, 2],
         "a",
-        run(steps(), &[(2, 1, 1), (2, 0, 0)], 39, Verdict::Open),
+        run(steps(), &[(2, 1, 1), (2, 0, 0)], 39, OrderVerdict::Open),
         run(
             vec![step(1, 'a', placed(&[0, 1]), &[2, 0], 38)],
             &[(2, 2, 2), (2, 0, 0)],
             38,
-            Verdict::Open,
+            OrderVerdict::Open,
         ),
     );
     insta::assert_snapshot!(super::gang(&proof, &Style::plain().with_width(60)), @r"
@@ -138,8 +138,8 @@ fn an_open_end_on_a_narrow_terminal() {
       STEP  POD  HELD                FREE
          1  a    a 1 of 2, b 0 of 2    39  gets GPU 0
 
-    gang admission: each gang is one job, placed whole or not at
-    all
+    gang admission: each gang is one job, whose pods all start
+    together
       STEP  GANG  HELD                FREE
          1  a     a 2 of 2, b 0 of 2    38  gets GPUs 0,1: a
                                             runs
@@ -174,13 +174,13 @@ fn many_gangs_and_long_orders_stay_readable() {
         ('i'..='z').cycle().zip(9..=78).map(|(gang, at)| step(at, gang, waits(1, 0), &held(8), 0)),
     );
     let stands: Vec<(u32, u32, u32)> = held(8).into_iter().map(|held| (3, 3, held)).collect();
-    let nobody: Vec<(u32, u32, u32)> = vec![(3, 0, 0); 26];
+    let none_held: Vec<(u32, u32, u32)> = vec![(3, 0, 0); 26];
     let proof = proof(
         8,
         &[3; 26],
         &letters,
-        run(steps, &stands, 0, Verdict::Deadlock),
-        run(Vec::new(), &nobody, 8, Verdict::Open),
+        run(steps, &stands, 0, OrderVerdict::Deadlock),
+        run(Vec::new(), &none_held, 8, OrderVerdict::Open),
     );
     insta::assert_snapshot!(super::gang(&proof, &Style::plain()), @r"
     pool of 8 GPUs; a to z need 3 pods each; 1 GPU per pod; arrivals abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefg…
@@ -197,24 +197,24 @@ fn many_gangs_and_long_orders_stay_readable() {
          8  h             abcdefgh  8 pods of 8 gangs                                              0  gets GPU 7
       9-78  ijklmnopqrs…  abcdefgh  8 pods of 8 gangs                                              0  waits: needs 1 GPU, none is free
 
-    gang admission: each gang is one job, placed whole or not at all
+    gang admission: each gang is one job, whose pods all start together
 
     ADMISSION       HELD               RUNS     FREE  VERDICT
     pod by pod      8 pods of 8 gangs  nothing     0  deadlock
     gang admission  nothing            nothing     8  open
 
-    why   a pod keeps its GPU while the rest of its gang waits for one (8 gangs lack some), so nothing ever runs; a gang that is placed whole or not at all holds nothing while it waits
+    why   a pod keeps its GPU while the rest of its gang waits for one (8 gangs lack some), so nothing ever runs; under gang admission a waiting gang holds nothing
     next  muster prove gang --gpus 8 --need 3,3,3,3,3,3,3,3,3,3,3,3,3,3,3,3,3,3,3,3,3,3,3,3,3,3 --all-orders
     ");
 }
 
-fn part(orders: u128, numerator: u128, denominator: u128, ppm: u32) -> Share {
-    Share { orders, numerator, denominator, ppm }
+fn part(orders: u128, numerator: u128, denominator: u128, ppm: u32) -> OrderShare {
+    OrderShare { orders, numerator, denominator, ppm }
 }
 
-const NONE: Share = Share { orders: 0, numerator: 0, denominator: 1, ppm: 0 };
+const NONE: OrderShare = OrderShare { orders: 0, numerator: 0, denominator: 1, ppm: 0 };
 
-fn all(orders: u128) -> Share {
+fn all(orders: u128) -> OrderShare {
     part(orders, 1, 1, 1_000_000)
 }
 
@@ -268,7 +268,7 @@ fn counts_of_every_length() {
 
 #[test]
 fn a_grid_takes_the_room_there_is() {
-    let cell = |(gpus, deadlock): (u32, Share)| {
+    let cell = |(gpus, deadlock): (u32, OrderShare)| {
         let counts = |deadlock| OrderCounts { deadlock, waste: NONE, whole: NONE, engine_steps: 1 };
         SweepCell {
             gpus,

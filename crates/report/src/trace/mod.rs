@@ -1,5 +1,5 @@
-//! What is in a trace, for people: `muster trace summary`. Numbers are made in `sim`. Dates and
-//! hours are in UTC, as most traces have no zone and the reader's would shift them.
+//! Summary of a trace: `muster trace summary`. The figures are computed in `sim`. Dates and hours
+//! are in UTC, as most traces have no zone and the reader's would shift them.
 
 mod quantiles;
 mod words;
@@ -13,14 +13,14 @@ use crate::plot::{bar, columns, merged, per_column};
 use crate::style::{Ink, Style, clean, shorten, wrap};
 use crate::table::{Align, Cell, Table};
 
-/// Columns where there is no terminal, and at most.
+/// Columns if the output is not a terminal, and at most.
 const WIDTH: usize = 100;
 const MIN_WIDTH: usize = 40;
-/// What stands before a bar in its table. A bar that would be shorter than the least is left out.
+/// Columns before a bar in its table. A bar shorter than [`MIN_BAR`] is left out.
 const BEFORE_BAR: usize = 50;
 const MAX_BAR: usize = 40;
 const MIN_BAR: usize = 6;
-/// Characters of one column of a plot, at most.
+/// Most characters of one column of a plot.
 const MAX_WIDE: usize = 6;
 /// Lines of the plot of arrivals, and of that by hour of day.
 const ARRIVAL_LINES: usize = 4;
@@ -29,10 +29,10 @@ const HOUR_LINES: usize = 3;
 const LABEL: usize = 10;
 const NAMED: usize = 3;
 
-/// A trace in words, tables and plots. `name` is what the file is called.
+/// Returns a trace as sentences, tables and plots. `name` is the name of the file.
 #[must_use]
 pub fn summary(summary: &TraceSummary, name: &str, style: &Style) -> String {
-    let page = Page {
+    let page = SummaryPage {
         style,
         unit: unit(summary.unit),
         held: summary.held_unit_secs,
@@ -49,7 +49,7 @@ pub fn summary(summary: &TraceSummary, name: &str, style: &Style) -> String {
     text
 }
 
-/// `processor` or `GPU`.
+/// Returns the name of the unit, `processor` or `GPU`.
 fn unit(unit: TraceUnit) -> &'static str {
     match unit {
         TraceUnit::Gpus => "GPU",
@@ -57,15 +57,15 @@ fn unit(unit: TraceUnit) -> &'static str {
     }
 }
 
-/// What all parts need.
-struct Page<'a> {
+/// Style and totals that all parts of the summary need.
+struct SummaryPage<'a> {
     style: &'a Style,
     unit: &'static str,
     held: u64,
     jobs: u64,
 }
 
-impl Page<'_> {
+impl SummaryPage<'_> {
     fn width(&self) -> usize {
         self.style.width.unwrap_or(WIDTH).clamp(MIN_WIDTH, WIDTH)
     }
@@ -74,7 +74,7 @@ impl Page<'_> {
         format!("\n{}\n", self.style.paint(Ink::Strong, text))
     }
 
-    /// A label, and text that wraps behind it.
+    /// Returns a label with wrapped text beside it.
     fn fact(&self, label: &str, text: &str) -> String {
         let text = clean(text);
         let lines = wrap(&text, self.width() - LABEL);
@@ -93,7 +93,7 @@ impl Page<'_> {
         let mut jobs = grouped_count(rows.jobs, "job");
         for (number, what) in [
             (rows.without_runtime, "without a runtime"),
-            (rows.out_of_order, "behind a later one"),
+            (rows.out_of_order, "out of order"),
             (
                 rows.bad,
                 if rows.bad == 1 { "row that cannot be read" } else { "rows that cannot be read" },
@@ -110,7 +110,7 @@ impl Page<'_> {
             None => String::new(),
         };
         let mut held = format!("{} {}-hours", grouped(self.held / 3600), self.unit);
-        // Of jobs that all came at one instant there is no average.
+        // There is no average if all jobs were submitted at one instant.
         if summary.span.last_submit_ms > summary.span.first_submit_ms {
             held.push_str(&format!(
                 "; {} {}s on average from the first to the last submit",
@@ -176,7 +176,8 @@ impl Page<'_> {
         self.plot(&title, columns(&values, width, ARRIVAL_LINES))
     }
 
-    /// Three characters an hour where there is room, with every sixth hour named below.
+    /// Plots arrivals by hour, three characters wide if they fit, with every sixth hour named
+    /// below.
     fn hours(&self, by_hour: &[u64]) -> String {
         if by_hour.is_empty() {
             return String::new();
@@ -199,9 +200,10 @@ impl Page<'_> {
     fn sizes(&self, summary: &TraceSummary) -> String {
         let rows = summary.sizes.iter().map(|size| {
             let milli = |milli: u64| decimal(milli);
-            let name = match size.from_milli == size.to_milli {
-                true => milli(size.from_milli),
-                false => format!("{}-{}", milli(size.from_milli), milli(size.to_milli)),
+            let name = if size.from_milli == size.to_milli {
+                milli(size.from_milli)
+            } else {
+                format!("{}-{}", milli(size.from_milli), milli(size.to_milli))
             };
             (name, size.jobs, size.held_unit_secs)
         });
@@ -221,7 +223,7 @@ impl Page<'_> {
         self.bars("jobs by runtime", "RUNTIME", &rows.collect::<Vec<_>>())
     }
 
-    /// Rows of a name, jobs and held time, with a bar for the jobs.
+    /// Returns a table with rows of name, jobs and held time, and a bar for the jobs.
     fn bars(&self, title: &str, column: &'static str, rows: &[(String, u64, u64)]) -> String {
         if rows.is_empty() {
             return String::new();

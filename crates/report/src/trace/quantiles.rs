@@ -1,4 +1,4 @@
-//! The table of quantiles: runtimes, limits, and how much of them was used.
+//! The table of quantiles: runtimes, time limits, and the used part of the limits.
 
 use muster_model::Span;
 use muster_model::trace::{Quantiles, TraceSummary};
@@ -8,12 +8,12 @@ use crate::amount::grouped;
 use crate::style::Style;
 use crate::table::{Align, Cell, Table};
 
-/// Narrower than this, the quantiles that matter less are left out.
+/// Smallest width for all quantiles; below it, only those of [`FEW`] are shown.
 const ALL: usize = 84;
 
-/// A heading, and what stands below it.
-type Column = (&'static str, fn(&Quantiles) -> u64);
-const COLUMNS: [Column; 8] = [
+/// Heading and value of a column.
+type QuantileColumn = (&'static str, fn(&Quantiles) -> u64);
+const COLUMNS: [QuantileColumn; 8] = [
     ("MEAN", |of| of.mean),
     ("P5", |of| of.p5),
     ("P25", |of| of.p25),
@@ -25,10 +25,10 @@ const COLUMNS: [Column; 8] = [
 ];
 const FEW: [&str; 4] = ["MEAN", "P50", "P95", "MAX"];
 
-/// Rows of what there are values of.
+/// Returns the table, with a row for each quantity that has values.
 pub(super) fn table(summary: &TraceSummary, width: usize, style: &Style) -> String {
-    let shown = |column: &&Column| width >= ALL || FEW.contains(&column.0);
-    let columns: Vec<&Column> = COLUMNS.iter().filter(shown).collect();
+    let shown = |column: &&QuantileColumn| width >= ALL || FEW.contains(&column.0);
+    let columns: Vec<&QuantileColumn> = COLUMNS.iter().filter(shown).collect();
     let mut headings = vec![("", Align::Left), ("JOBS", Align::Right)];
     headings.extend(columns.iter().map(|(heading, _)| (*heading, Align::Right)));
     let mut table = Table::new(&headings);

@@ -1,4 +1,4 @@
-//! Numbers of a trace as words: lengths with dates, shares, thousandths.
+//! Numbers of a trace as text: durations with dates, shares, thousandths.
 
 use jiff::Timestamp;
 use muster_model::Span;
@@ -7,10 +7,10 @@ use muster_model::trace::TraceSpan;
 use crate::amount::{count, grouped, percent};
 
 const DAY_MS: u64 = 86_400_000;
-/// From so many days on, hours do not matter.
+/// From this many days on, hours are not shown.
 const LONG_DAYS: u64 = 10;
 
-/// `340 days, 1996-09-23 to 1997-08-29`, or only how long where there are no dates.
+/// `340 days, 1996-09-23 to 1997-08-29`, or only the duration if there are no dates.
 pub(super) fn span(span: &TraceSpan) -> String {
     let length = span.last_submit_ms.saturating_sub(span.first_submit_ms);
     let days = match length / DAY_MS {
@@ -27,7 +27,7 @@ pub(super) fn span(span: &TraceSpan) -> String {
     }
 }
 
-/// A part of a whole in percent; `-` of nothing.
+/// Returns a part of a whole in percent; `-` if the whole is 0.
 pub(super) fn share(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "-".to_owned();

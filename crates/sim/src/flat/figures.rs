@@ -1,23 +1,23 @@
-//! What a schedule comes to, in the measures of the literature, and as rows of a file.
+//! Figures of a schedule in the measures of the literature, and its rows as CSV.
 
 use std::fmt::Write;
 
 use muster_model::simulation::ScheduleFigures;
 use muster_model::{Span, Time};
 
-use super::{FlatJob, FlatScheduler, Ran};
+use super::{FlatJob, FlatScheduler, RunInterval};
 use crate::measure::{bounded_slowdown, secs, spread};
 
-/// The figures of a run. Jobs that have not begun are left out of all of them.
+/// Returns the figures of a run. Jobs that have not begun are left out.
 #[must_use]
 pub fn figures(
     scheduler: FlatScheduler,
     procs: u32,
     jobs: &[FlatJob],
-    ran: &[Option<Ran>],
+    ran: &[Option<RunInterval>],
     is_partial: bool,
 ) -> ScheduleFigures {
-    let begun: Vec<(&FlatJob, Ran)> =
+    let begun: Vec<(&FlatJob, RunInterval)> =
         jobs.iter().zip(ran).filter_map(|(job, ran)| Some((job, (*ran)?))).collect();
     let first = begun.iter().map(|(job, _)| job.submit).min().unwrap_or_default();
     let last = begun.iter().map(|(_, ran)| ran.end).max().unwrap_or_default();
@@ -40,25 +40,25 @@ pub fn figures(
     }
 }
 
-/// How long it was there and did not run.
-fn wait(job: &FlatJob, ran: Ran) -> Span {
+/// Returns the time that a job was in the system and did not run.
+fn wait(job: &FlatJob, ran: RunInterval) -> Span {
     Span(ran.end.since(job.submit).0.saturating_sub(job.runtime.0))
 }
 
 /// A schedule as CSV: `job_id,submit,wait,start,runtime,procs`, in seconds, in order of arrival.
 #[derive(Clone, Copy, Debug)]
-pub struct Rows<'s> {
+pub struct ScheduleRows<'s> {
     jobs: &'s [FlatJob],
-    ran: &'s [Option<Ran>],
+    ran: &'s [Option<RunInterval>],
 }
 
-/// The rows of a run; jobs that have not begun have none.
+/// Returns the rows of a run; jobs that have not begun have none.
 #[must_use]
-pub fn rows<'s>(jobs: &'s [FlatJob], ran: &'s [Option<Ran>]) -> Rows<'s> {
-    Rows { jobs, ran }
+pub fn rows<'s>(jobs: &'s [FlatJob], ran: &'s [Option<RunInterval>]) -> ScheduleRows<'s> {
+    ScheduleRows { jobs, ran }
 }
 
-impl std::fmt::Display for Rows<'_> {
+impl std::fmt::Display for ScheduleRows<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("job_id,submit,wait,start,runtime,procs\n")?;
         for (job, ran) in self.jobs.iter().zip(self.ran) {
@@ -75,15 +75,16 @@ impl std::fmt::Display for Rows<'_> {
     }
 }
 
-/// A field of CSV, in quotes where it must be (RFC 4180).
+/// Writes a CSV field, quoted if necessary (RFC 4180).
 fn write_field(f: &mut impl Write, text: &str) -> std::fmt::Result {
-    match text.contains(['"', ',', '\n', '\r']) {
-        true => write!(f, "\"{}\"", text.replace('"', "\"\"")),
-        false => f.write_str(text),
+    if text.contains(['"', ',', '\n', '\r']) {
+        write!(f, "\"{}\"", text.replace('"', "\"\""))
+    } else {
+        f.write_str(text)
     }
 }
 
-/// Whole seconds as such, others with their milliseconds.
+/// Writes whole seconds without, others with milliseconds.
 fn write_secs(f: &mut impl Write, span: Span) -> std::fmt::Result {
     match span.0 % 1000 {
         0 => write!(f, ",{}", span.0 / 1000),
@@ -105,7 +106,7 @@ mod tests {
             width: 3,
         };
         let jobs = [job("a,\"b\"", 1000, 2500), job("waits", 2000, 1), job("c", 61_000, 3000)];
-        let ran = |start, end| Some(Ran { start: Time(start), end: Time(end) });
+        let ran = |start, end| Some(RunInterval { start: Time(start), end: Time(end) });
         let text = rows(&jobs, &[ran(4000, 6500), None, ran(61_000, 64_000)]).to_string();
         let expected = "job_id,submit,wait,start,runtime,procs\n\"a,\"\"b\"\"\",1,3,4,2.500,3\nc,61,0,61,3,3\n";
         assert_eq!(text, expected);

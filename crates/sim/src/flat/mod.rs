@@ -1,10 +1,9 @@
-//! So many processors (or GPUs) that are all alike and in one place: the machine on which
-//! backfilling is defined in the literature, and on which published schedules can be compared wait
-//! by wait.
+//! Flat pool: identical processors (or GPUs) in one place, the machine on which the literature
+//! defines backfilling, and on which published schedules can be compared wait by wait.
 //!
-//! * `mod.rs`: what a row of a trace becomes there
-//! * `scheduler.rs`: who decides, the engine under a policy or a textbook
-//! * `figures.rs`: what a schedule comes to
+//! * `mod.rs`: jobs of a trace on the pool
+//! * `scheduler.rs`: the engine under a policy, or a textbook algorithm
+//! * `figures.rs`: figures of a schedule
 
 mod figures;
 mod scheduler;
@@ -15,58 +14,57 @@ use muster_model::{Span, Time};
 use muster_spec::TraceJob;
 
 use crate::arrivals;
-use crate::dice::Dice;
-pub use figures::{Rows, figures, rows};
-pub use scheduler::{FlatScheduler, Run, ran};
+use crate::rng::Rng;
+pub use figures::{ScheduleRows, figures, rows};
+pub use scheduler::{FlatRun, FlatScheduler, run_intervals};
 
-/// Whose word is taken for how long a job will run.
+/// Source of runtime estimates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Estimates {
-    /// The user's. Where there is none, the true runtime.
+    /// The user's time limit; the true runtime if there is none.
     Requested,
-    /// Nobody's: it is known.
+    /// The true runtime of the job.
     Actual,
 }
 
 /// A job on a flat pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlatJob {
-    /// As the trace calls it.
+    /// Identifier in the trace.
     pub id: Arc<str>,
-    /// When it arrives.
+    /// Time at which the job is submitted.
     pub submit: Time,
-    /// How long it runs. Never longer than it is believed to: who promised less is ended at the
-    /// limit.
+    /// Runtime, at most the estimate: a job that would run longer is ended there.
     pub runtime: Span,
-    /// How long it is believed to run.
+    /// Estimated runtime of the job.
     pub estimate: Span,
-    /// Processors, or GPUs.
+    /// Number of processors or GPUs.
     pub width: u32,
 }
 
-/// When a job ran.
+/// Interval in which a job ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ran {
-    /// From when.
+pub struct RunInterval {
+    /// Time at which it starts.
     pub start: Time,
-    /// Until when.
+    /// Time at which it ends.
     pub end: Time,
 }
 
-/// What of a trace can run on a pool, in order of arrival, and what cannot.
+/// Jobs of a trace that can run on a pool, in order of arrival, and counts of the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlatLoad {
-    /// Jobs that run.
+    /// Jobs that can run.
     pub jobs: Vec<FlatJob>,
-    /// Jobs that never ran where they come from.
+    /// Jobs that never ran in the trace.
     pub never_ran: u64,
     /// Jobs wider than the pool.
     pub too_wide: u64,
 }
 
 impl FlatLoad {
-    /// The load that a trace is on so many processors. Jobs that arrive at one instant stay in the
-    /// order of the trace.
+    /// Returns the load of a trace on `procs` processors. Jobs that arrive at one instant stay in
+    /// the order of the trace.
     #[must_use]
     pub fn of(trace: &[TraceJob], procs: u32, estimates: Estimates) -> Self {
         let mut load = Self::default();
@@ -95,30 +93,30 @@ impl FlatLoad {
         load
     }
 
-    /// The same where users promise too much: each says any time from its runtime to five times
-    /// that, drawn in order.
+    /// Replaces estimates by overestimates: each drawn from the runtime up to five times that, in
+    /// order.
     #[must_use]
     pub fn with_noise(mut self, seed: u64) -> Self {
-        let mut dice = Dice::new(seed);
+        let mut rng = Rng::new(seed);
         for job in &mut self.jobs {
-            job.estimate = arrivals::noisy(job.runtime, &mut dice);
+            job.estimate = arrivals::overestimated(job.runtime, &mut rng);
         }
         self
     }
 
-    /// The same with arrivals `factor` times as fast.
+    /// Makes arrivals `factor` times as fast.
     #[must_use]
     pub fn at(mut self, factor: f64) -> Self {
-        arrivals::hasten(self.jobs.iter_mut().map(|job| &mut job.submit), factor);
+        arrivals::shorten_intervals(self.jobs.iter_mut().map(|job| &mut job.submit), factor);
         self
     }
 }
 
-/// How many processors a job takes: its GPUs where it has any, in whole ones, else the CPUs of its
-/// tasks.
+/// Returns the width of a job: its GPUs, rounded up, else the CPUs of its tasks.
 fn width(job: &TraceJob) -> u64 {
     let all = |milli: u32| u64::from(job.tasks) * u64::from(milli);
-    let (gpus, cpus) = (all(job.task.gpu.milli().0), all(job.task.cpus.0));
+    let gpus = all(job.task.gpu.milli().0);
+    let cpus = all(job.task.cpus.0);
     let milli = if gpus > 0 { gpus } else { cpus };
     milli.div_ceil(1000).max(1)
 }

@@ -1,5 +1,5 @@
-//! Who decides on a flat pool: the production engine under a policy that the literature has a name
-//! for, or, for what the engine does not do, a model after the textbook.
+//! Schedulers of a flat pool: the production engine under a policy with a name in the literature,
+//! or a textbook model of what the engine does not implement.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,38 +8,41 @@ use muster_model::job::Resources;
 use muster_model::queue::{Backfill, Preemption};
 use muster_model::{Bytes, CpuMilli, NodeSpec, QueueName, QueueTree, UserName};
 
-use super::{FlatJob, Ran};
-use crate::fleet::{EnginePlane, Failures, Fleet, FleetJob, JobNo, PlaneError, Site, Terms};
+use super::{FlatJob, RunInterval};
+use crate::fleet::{
+    EngineScheduler, Failures, Fleet, FleetJob, FleetSite, JobNo, SchedulerError, StopCosts,
+};
 use crate::peers::textbook;
 
 /// A scheduler of a flat pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlatScheduler {
-    /// First come, first served; nothing passes a job that waits.
+    /// First come, first served, without backfilling.
     Fcfs,
-    /// A job may pass others if it does not delay the first that waits (Lifka 1995).
+    /// EASY backfilling: a job may pass others if it does not delay the first pending one (Lifka
+    /// 1995).
     Easy,
-    /// A job may pass others if it delays none that waits.
+    /// Conservative backfilling: a job may pass others if it delays no pending job.
     Conservative,
-    /// The job that is believed to be shortest goes first, and nothing passes it.
+    /// Shortest estimate first, without backfilling.
     Sjf,
-    /// EASY, of those that may pass the shortest first (Tsafrir, Etsion and Feitelson 2007).
+    /// EASY that tries shorter jobs first (Tsafrir, Etsion and Feitelson 2007).
     EasySjf,
-    /// What is believed to end soonest runs, and others are set aside for it at no cost.
+    /// Shortest remaining time first: others are suspended for it at no cost.
     Srtf,
 }
 
-/// A run on the engine or a model that has ended at once.
+/// A run on the engine, or the finished result of a model.
 #[derive(Debug)]
-pub enum Run {
-    /// The production engine, to be stepped to its end.
+pub enum FlatRun {
+    /// A run of the production engine, to be stepped to its end.
     Engine(Box<Fleet>),
-    /// A model's answer.
-    Model(Vec<Option<Ran>>),
+    /// Intervals of all jobs under a model.
+    Model(Vec<Option<RunInterval>>),
 }
 
 impl FlatScheduler {
-    /// Every one, by the name that users give.
+    /// All schedulers by the names that users write.
     pub const ALL: [(&'static str, FlatScheduler); 6] = [
         ("fcfs", FlatScheduler::Fcfs),
         ("easy", FlatScheduler::Easy),
@@ -49,14 +52,14 @@ impl FlatScheduler {
         ("srtf", FlatScheduler::Srtf),
     ];
 
-    /// The name that users give.
+    /// Returns the name that users write.
     #[must_use]
     pub fn name(self) -> &'static str {
         let own = Self::ALL.iter().find(|(_, scheduler)| *scheduler == self);
         own.map_or("", |(name, _)| name)
     }
 
-    /// The production engine decides.
+    /// Returns whether the production engine schedules.
     #[must_use]
     pub fn is_engine(self) -> bool {
         !matches!(self, FlatScheduler::EasySjf | FlatScheduler::Srtf)
@@ -65,49 +68,53 @@ impl FlatScheduler {
     /// Begins a run over jobs in order of arrival, none wider than the pool.
     ///
     /// # Errors
-    /// The engine does not accept the pool.
-    pub fn begin(self, procs: u32, jobs: &[FlatJob]) -> Result<Run, PlaneError> {
+    /// The engine rejects the pool.
+    pub fn begin(self, procs: u32, jobs: &[FlatJob]) -> Result<FlatRun, SchedulerError> {
         let backfill = match self {
             FlatScheduler::Fcfs | FlatScheduler::Sjf => Backfill::None,
             FlatScheduler::Easy => Backfill::Easy,
             FlatScheduler::Conservative => Backfill::Conservative { depth: u32::MAX },
             FlatScheduler::EasySjf => {
-                return Ok(Run::Model(textbook::easy(
+                return Ok(FlatRun::Model(textbook::easy(
                     procs,
                     jobs,
                     textbook::Passing::ShortestFirst,
                 )));
             }
-            FlatScheduler::Srtf => return Ok(Run::Model(textbook::srtf(procs, jobs))),
+            FlatScheduler::Srtf => return Ok(FlatRun::Model(textbook::srtf(procs, jobs))),
         };
         let tree = QueueTree { backfill, preemption: Preemption::OFF, ..QueueTree::single() };
-        let site = Site { nodes: vec![node(procs)], levels: Vec::new(), tree };
+        let site = FleetSite { nodes: vec![node(procs)], levels: Vec::new(), tree };
         let in_turn = |_: &FlatJob| 0;
         let jobs = match self {
             FlatScheduler::Sjf => fleet_jobs(jobs, shortest_first),
             _ => fleet_jobs(jobs, in_turn),
         };
-        let plane = Box::new(EnginePlane::new(&site)?);
-        let fleet = Fleet::new(&site, plane, jobs, Terms::default(), Failures::default());
-        Ok(Run::Engine(Box::new(fleet)))
+        let engine = Box::new(EngineScheduler::new(&site)?);
+        let fleet = Fleet::new(&site, engine, jobs, StopCosts::default(), Failures::default());
+        Ok(FlatRun::Engine(Box::new(fleet)))
     }
 
     /// Runs to the end.
     ///
     /// # Errors
-    /// The engine does not accept the pool or a job, or has a defect.
-    pub fn run(self, procs: u32, jobs: &[FlatJob]) -> Result<Vec<Option<Ran>>, PlaneError> {
+    /// The engine rejects the pool or a job, or has a defect.
+    pub fn run(
+        self,
+        procs: u32,
+        jobs: &[FlatJob],
+    ) -> Result<Vec<Option<RunInterval>>, SchedulerError> {
         match self.begin(procs, jobs)? {
-            Run::Model(ran) => Ok(ran),
-            Run::Engine(mut fleet) => {
+            FlatRun::Model(intervals) => Ok(intervals),
+            FlatRun::Engine(mut fleet) => {
                 while fleet.step()? {}
-                Ok(ran(&fleet, jobs))
+                Ok(run_intervals(&fleet, jobs))
             }
         }
     }
 }
 
-/// The pool as a node.
+/// Returns the pool as one node.
 fn node(procs: u32) -> NodeSpec {
     NodeSpec {
         name: "pool".into(),
@@ -124,16 +131,17 @@ fn milli(procs: u32) -> CpuMilli {
     CpuMilli(procs.saturating_mul(1000))
 }
 
-/// A second more is a step less of priority.
+/// Returns a priority that is lower by one for each second of the estimate.
 fn shortest_first(job: &FlatJob) -> i32 {
     -i32::try_from(job.estimate.as_secs()).unwrap_or(i32::MAX)
 }
 
-/// The jobs as a fleet takes them: one task as wide as the job, of one user like all others, since
-/// who submits plays no part in these policies.
+/// Converts jobs for a fleet: one task as wide as the job, all of one user, since these policies
+/// ignore users.
 fn fleet_jobs(jobs: &[FlatJob], priority: impl Fn(&FlatJob) -> i32) -> Vec<FleetJob> {
     let mut tasks: BTreeMap<u32, Arc<Resources>> = BTreeMap::new();
-    let (user, queue) = (UserName::from("all"), QueueName::from("default"));
+    let user = UserName::from("all");
+    let queue = QueueName::from("default");
     let fleet_job = |job: &FlatJob| FleetJob {
         id: Arc::clone(&job.id),
         submit: job.submit,
@@ -152,15 +160,16 @@ fn fleet_jobs(jobs: &[FlatJob], priority: impl Fn(&FlatJob) -> i32) -> Vec<Fleet
     jobs.iter().map(fleet_job).collect()
 }
 
-/// When each job ran; the end of one that runs lies ahead. `None` for one that has not begun.
+/// Returns when each job ran; the end of a running one is in the future. `None` for a job that has
+/// not begun.
 #[must_use]
-pub fn ran(fleet: &Fleet, jobs: &[FlatJob]) -> Vec<Option<Ran>> {
-    let arrived = fleet.desk().jobs().len();
-    let ran = |(at, job): (usize, &FlatJob)| {
-        let start = fleet.desk().fate(JobNo(at as u32)).began?;
-        Some(Ran { start, end: start + job.runtime })
+pub fn run_intervals(fleet: &Fleet, jobs: &[FlatJob]) -> Vec<Option<RunInterval>> {
+    let arrived = fleet.cluster().jobs().len();
+    let interval = |(at, job): (usize, &FlatJob)| {
+        let start = fleet.cluster().status(JobNo(at as u32)).began?;
+        Some(RunInterval { start, end: start + job.runtime })
     };
-    let mut ran: Vec<_> = jobs.iter().enumerate().take(arrived).map(ran).collect();
-    ran.resize(jobs.len(), None);
-    ran
+    let mut intervals: Vec<_> = jobs.iter().enumerate().take(arrived).map(interval).collect();
+    intervals.resize(jobs.len(), None);
+    intervals
 }

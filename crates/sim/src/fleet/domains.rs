@@ -1,5 +1,5 @@
-//! How nodes lie to each other in the network: racks, blocks, whatever levels a site has. It
-//! counts; who chooses places stands elsewhere.
+//! Topology domains of nodes: racks, blocks, any levels a site has. It only counts; placements are
+//! chosen elsewhere.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,25 +8,24 @@ use muster_model::NodeId;
 use muster_model::job::Resources;
 use muster_model::simulation::LevelSpread;
 
-use super::desk::Desk;
+use super::cluster::ClusterState;
 use super::load::JobNo;
 use super::pool::Pool;
-use super::site::Site;
+use super::site::FleetSite;
 
-/// The domains of a site.
+/// Topology domains of a site.
 #[derive(Clone, Debug, Default)]
 pub struct Domains {
     levels: Vec<Arc<str>>,
-    /// Of each node the number of its domain per level, widest first; empty without levels. Nodes
-    /// that say nothing of where they stand have a domain of their own together.
+    /// Domain numbers of each node by level, widest first; empty without levels. Nodes that name no
+    /// domain share one.
     paths: Vec<Vec<u32>>,
 }
 
 impl Domains {
-    /// A number for each domain of each level; domains of one name below different ones are
-    /// different ones.
+    /// Numbers the domains of each level; domains of the same name below different ones differ.
     #[must_use]
-    pub fn new(site: &Site) -> Self {
+    pub fn new(site: &FleetSite) -> Self {
         if site.levels.is_empty() {
             return Self::default();
         }
@@ -44,19 +43,19 @@ impl Domains {
         Self { levels: site.levels.clone(), paths }
     }
 
-    /// The domain of a level that a node lies in.
+    /// Returns the domain of a level that a node is in.
     #[must_use]
     pub fn of(&self, node: NodeId, level: usize) -> u32 {
         self.paths[node.0 as usize][level]
     }
 
-    /// How many levels there are.
+    /// Returns the number of levels.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.levels.len()
     }
 
-    /// Domains of each level that these nodes lie in.
+    /// Returns the number of domains of each level that these nodes are in.
     pub(super) fn spanned(&self, nodes: impl Iterator<Item = NodeId> + Clone) -> Vec<u32> {
         let at = |level: usize| {
             let mut domains: Vec<u32> = nodes.clone().map(|node| self.of(node, level)).collect();
@@ -67,8 +66,8 @@ impl Domains {
         (0..self.depth()).map(at).collect()
     }
 
-    /// Fewest domains of each level that could host so many tasks, were all idle: those with most
-    /// room first.
+    /// Returns the fewest domains of each level that could host the tasks if all were idle, taking
+    /// the roomiest first.
     fn fewest(&self, idle: &Pool, task: &Resources, tasks: u32) -> Vec<u32> {
         let at = |level: usize| {
             let mut rooms: BTreeMap<u32, u64> = BTreeMap::new();
@@ -87,20 +86,21 @@ impl Domains {
         (0..self.depth()).map(at).collect()
     }
 
-    /// Domains that jobs of several tasks ran in ÷ the fewest that could have hosted them, mean
-    /// over these jobs, by level.
-    pub(super) fn spreads(&self, desk: &Desk) -> Vec<LevelSpread> {
+    /// Returns, by level, domains that jobs of several tasks ran in ÷ the fewest that could have
+    /// hosted them, as the mean over these jobs.
+    pub(super) fn spreads(&self, cluster: &ClusterState) -> Vec<LevelSpread> {
         if self.levels.is_empty() {
             return Vec::new();
         }
         let idle = Pool::new(
-            &desk.pool().nodes().map(|(_, node)| (*node.spec).clone()).collect::<Vec<_>>(),
+            &cluster.pool().nodes().map(|(_, node)| (*node.spec).clone()).collect::<Vec<_>>(),
         );
         let mut known: BTreeMap<(u32, &Resources), Vec<u32>> = BTreeMap::new();
-        let (mut sums, mut count) = (vec![0.0; self.depth()], 0.0);
-        for job in (0..desk.jobs().len() as u32).map(JobNo) {
-            let spec = desk.job(job);
-            let spanned = &desk.fate(job).domains;
+        let mut sums = vec![0.0; self.depth()];
+        let mut count = 0.0;
+        for job in (0..cluster.jobs().len() as u32).map(JobNo) {
+            let spec = cluster.job(job);
+            let spanned = &cluster.status(job).domains;
             if spec.tasks < 2 || spanned.is_empty() {
                 continue;
             }
@@ -127,8 +127,8 @@ mod tests {
 
     use super::*;
 
-    /// Nodes with so many GPUs each, in these blocks and racks.
-    fn site(nodes: &[(usize, &str, &str)]) -> Site {
+    /// Nodes with this many GPUs each, in these blocks and racks.
+    fn site(nodes: &[(usize, &str, &str)]) -> FleetSite {
         let device = Device {
             model: "a100".into(),
             memory: Bytes(0),
@@ -146,11 +146,11 @@ mod tests {
             domains: vec![(*block).into(), (*rack).into()],
         };
         let levels = vec!["block".into(), "rack".into()];
-        Site { nodes: nodes.iter().map(node).collect(), levels, tree: QueueTree::single() }
+        FleetSite { nodes: nodes.iter().map(node).collect(), levels, tree: QueueTree::single() }
     }
 
     #[test]
-    fn racks_of_one_name_in_different_blocks_are_different_and_the_roomiest_count_first() {
+    fn racks_of_one_name_in_different_blocks_differ_and_the_emptiest_is_first() {
         let site = site(&[(8, "a", "r1"), (8, "a", "r1"), (8, "a", "r2"), (8, "b", "r1")]);
         let domains = Domains::new(&site);
         let spanned = |nodes: &[u32]| domains.spanned(nodes.iter().copied().map(NodeId));

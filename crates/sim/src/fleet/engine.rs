@@ -1,11 +1,11 @@
-//! The production engine as one of those who decide: what happens is told to it as the daemon
-//! would, its plans pass its judge, and its effects become orders. Tasks are ready as soon as they
-//! are placed, and gone a while after they are told. Nothing here chooses.
+//! The production engine as a scheduler: events reach it as from the daemon, its plans pass its
+//! judge, and its effects become actions on the cluster. Tasks are ready once placed, and gone a
+//! while after a stop order. It makes no decisions of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use muster_engine::{Engine, Refusal};
+use muster_engine::{Engine, EventRefusal};
 use muster_model::job::{AfterCheckpoint, Checkpoint, CheckpointBy, Restart};
 use muster_model::{
     AttemptId, DeviceSet, Effect, Event, Foreign, JobId, JobSpec, NodeConstraint, NodeId, NodeSpec,
@@ -14,44 +14,44 @@ use muster_model::{
 };
 use muster_report::style::Style;
 
-use super::desk::Desk;
+use super::cluster::ClusterState;
 use super::load::{FleetJob, JobNo};
-use super::plane::{Plane, PlaneError};
-use super::site::Site;
+use super::scheduler::{Scheduler, SchedulerError};
+use super::site::FleetSite;
 
 /// The engine, and what it runs.
 #[derive(Debug)]
-pub struct EnginePlane {
+pub struct EngineScheduler {
     engine: Engine,
-    /// What all jobs have in common.
+    /// Fields that all jobs share.
     plain: JobSpec,
     role: Arc<str>,
     now: Time,
-    /// The attempt of each job that was started last.
+    /// Last attempt of each job.
     attempts: Vec<Option<AttemptId>>,
-    /// Attempts that were told to stop, and when they are gone.
+    /// Attempts with a stop order, and when they are gone.
     stopping: BTreeSet<(Time, AttemptId)>,
-    /// What it would not take, and why.
+    /// Rejected jobs with the reasons.
     refused: BTreeMap<JobNo, Reason>,
 }
 
-impl EnginePlane {
-    /// The nodes and queues of a site.
+impl EngineScheduler {
+    /// Creates an engine with the nodes and queues of a site.
     ///
     /// # Errors
-    /// They are not accepted.
-    pub fn new(site: &Site) -> Result<Self, PlaneError> {
-        let refused = |what: String| move |refusal| PlaneError::Refused { what, refusal };
+    /// The engine rejects them.
+    pub fn new(site: &FleetSite) -> Result<Self, SchedulerError> {
+        let refused = |what: String| move |refusal| SchedulerError::Refused { what, refusal };
         let mut engine = Engine::new(site.tree.clone())
-            .map_err(Refusal::from)
+            .map_err(EventRefusal::from)
             .map_err(refused("the queues".to_owned()))?;
-        engine.stop_facts();
+        engine.disable_facts();
         if !site.levels.is_empty() {
             engine.apply(Time(0), &Event::LevelsSet(site.levels.clone()));
         }
         for node in &site.nodes {
             let event = Event::NodeJoined(Box::new(node.clone()));
-            engine.judge(&event).map_err(refused(format!("node {}", node.name)))?;
+            engine.validate(&event).map_err(refused(format!("node {}", node.name)))?;
             engine.apply(Time(0), &event);
         }
         Ok(Self {
@@ -65,11 +65,11 @@ impl EnginePlane {
         })
     }
 
-    /// A job as its user would have written it; it takes the signal to save if it can, and is to
-    /// lie close together where the site has levels.
+    /// Returns the job as its user would have written it: with a checkpoint signal if it saves when
+    /// evicted, and preferably close together where the site has levels.
     fn spec(&self, job: &FleetJob, saves_when_told: bool) -> JobSpec {
         let group = TaskGroup::of(Arc::clone(&self.role), job.tasks, (*job.task).clone());
-        // As the models of those who know of topology take it: close together if it can be.
+        // As the topology-aware models treat it: close together if possible.
         let narrowest = self.engine.levels().last().filter(|_| job.tasks > 1);
         let topology = narrowest.map(|narrowest| Topology {
             rule: TopologyRule::Preferred(Arc::clone(narrowest)),
@@ -95,7 +95,7 @@ impl EnginePlane {
         }
     }
 
-    /// Says the same of every task of a job's attempt.
+    /// Reports the same for every task of an attempt.
     fn report(&mut self, id: AttemptId, tasks: u32, what: &Observation) {
         for rank in 0..tasks {
             self.report_task(id, rank, what.clone());
@@ -103,26 +103,33 @@ impl EnginePlane {
     }
 
     fn report_task(&mut self, id: AttemptId, rank: u32, what: Observation) {
-        self.engine.apply(self.now, &Event::Task(TaskReport { id, rank: Rank(rank), what }));
+        self.engine
+            .apply(self.now, &Event::Task(TaskReport { id, rank: Rank(rank), observation: what }));
     }
 
-    /// One pass; true when what came of it calls for another at this instant.
-    fn pass(&mut self, desk: &mut Desk) -> Result<bool, PlaneError> {
+    /// Runs one pass; true if its effects require another at this instant.
+    fn pass(&mut self, cluster: &mut ClusterState) -> Result<bool, SchedulerError> {
         let plan = self.engine.plan(self.now);
-        self.engine.check(self.now, &plan).map_err(PlaneError::BadPlan)?;
+        self.engine.check(self.now, &plan).map_err(SchedulerError::BadPlan)?;
         self.engine.commit(self.now, &plan);
         let mut again = false;
         for effect in self.engine.take_effects() {
-            again |= self.carry_out(desk, effect)?;
+            again |= self.execute(cluster, effect)?;
         }
         Ok(again)
     }
 
-    fn carry_out(&mut self, desk: &mut Desk, effect: Effect) -> Result<bool, PlaneError> {
+    fn execute(
+        &mut self,
+        cluster: &mut ClusterState,
+        effect: Effect,
+    ) -> Result<bool, SchedulerError> {
         let id = effect.id();
         let job = job_no(id);
         match effect {
-            Effect::Prepare { placement, .. } => self.prepare(desk, id, &placement).map(|()| false),
+            Effect::Prepare { placement, .. } => {
+                self.prepare(cluster, id, &placement).map(|()| false)
+            }
             Effect::Checkpoint { request, .. } => {
                 let what = TaskCheckpoint {
                     count: request,
@@ -135,58 +142,58 @@ impl EnginePlane {
                 Ok(true)
             }
             Effect::Stop { cause, .. } => {
-                debug_assert!(cause != StopCause::Cancelled, "nobody cancels in a replay");
-                desk.halt(job);
-                self.stopping.insert((self.now + desk.terms().stopping, id));
+                debug_assert!(cause != StopCause::Cancelled, "a replay has no cancellations");
+                cluster.halt(job);
+                self.stopping.insert((self.now + cluster.terms().stopping, id));
                 Ok(false)
             }
-            // That they run was said with the order to prepare them.
+            // Their start was reported together with the order to prepare.
             Effect::Go { .. } | Effect::Forget { .. } => Ok(false),
         }
     }
 
     fn prepare(
         &mut self,
-        desk: &mut Desk,
+        cluster: &mut ClusterState,
         id: AttemptId,
         placement: &[TaskPlacement],
-    ) -> Result<(), PlaneError> {
+    ) -> Result<(), SchedulerError> {
         let job = job_no(id);
         self.attempts[job.at()] = Some(id);
         for (rank, place) in (0..).zip(placement) {
-            desk.place_on(job, rank, place.node, place.devices)?;
+            cluster.place_on(job, rank, place.node, place.devices)?;
         }
         self.report(id, placement.len() as u32, &Observation::Started);
         Ok(())
     }
 
-    /// Devices of a node that are out of order now.
-    fn set_broken(&mut self, desk: &Desk, node: NodeId) {
-        let node = desk.pool().node(node);
+    /// Reports the broken devices of a node.
+    fn set_broken(&mut self, cluster: &ClusterState, node: NodeId) {
+        let node = cluster.pool().node(node);
         let foreign = Foreign { drained: node.broken, ..Foreign::default() };
         let event = Event::ForeignUse { node: node.spec.name.clone(), foreign };
         self.engine.apply(self.now, &event);
     }
 }
 
-impl Plane for EnginePlane {
+impl Scheduler for EngineScheduler {
     fn turn(&mut self, now: Time) {
         self.now = now;
-        self.engine.turn(now);
+        self.engine.advance_time(now);
     }
 
-    fn arrived(&mut self, desk: &Desk, job: JobNo) -> Result<(), PlaneError> {
+    fn arrived(&mut self, cluster: &ClusterState, job: JobNo) -> Result<(), SchedulerError> {
         self.attempts.push(None);
-        let spec = self.spec(desk.job(job), desk.terms().saves_when_told);
+        let spec = self.spec(cluster.job(job), cluster.terms().saves_when_told);
         let event = Event::Submitted { job: JobId(u64::from(job.0) + 1), spec: spec.into() };
-        match self.engine.judge(&event) {
+        match self.engine.validate(&event) {
             Ok(()) => self.engine.apply(self.now, &event),
-            Err(Refusal::Never(reason) | Refusal::TooMany(reason)) => {
+            Err(EventRefusal::NeverStarts(reason) | EventRefusal::TooManyPending(reason)) => {
                 drop(self.refused.insert(job, reason))
             }
             Err(refusal) => {
-                return Err(PlaneError::Refused {
-                    what: format!("job {}", desk.job(job).id),
+                return Err(SchedulerError::Refused {
+                    what: format!("job {}", cluster.job(job).id),
                     refusal,
                 });
             }
@@ -198,20 +205,30 @@ impl Plane for EnginePlane {
         self.refused.contains_key(&job)
     }
 
-    fn ended(&mut self, desk: &Desk, job: JobNo) {
+    fn ended(&mut self, cluster: &ClusterState, job: JobNo) {
         if let Some(id) = self.attempts[job.at()] {
-            self.report(id, desk.job(job).tasks, &Observation::Exited(TaskExit::Code { code: 0 }));
+            self.report(
+                id,
+                cluster.job(job).tasks,
+                &Observation::Exited(TaskExit::Code { code: 0 }),
+            );
         }
     }
 
-    fn lost(&mut self, desk: &Desk, node: NodeId, device: Option<usize>, tasks: &[(JobNo, u32)]) {
+    fn lost(
+        &mut self,
+        cluster: &ClusterState,
+        node: NodeId,
+        device: Option<usize>,
+        tasks: &[(JobNo, u32)],
+    ) {
         match device {
             None => {
-                let node = desk.pool().node(node).spec.name.clone();
+                let node = cluster.pool().node(node).spec.name.clone();
                 self.engine.apply(self.now, &Event::NodeLost { node, reason: "it broke".into() });
             }
             Some(_) => {
-                self.set_broken(desk, node);
+                self.set_broken(cluster, node);
                 for (job, rank) in tasks {
                     let Some(id) = self.attempts[job.at()] else { continue };
                     self.report_task(id, *rank, Observation::Exited(TaskExit::Code { code: 1 }));
@@ -220,13 +237,13 @@ impl Plane for EnginePlane {
         }
     }
 
-    fn mended(&mut self, desk: &Desk, node: NodeId, device: Option<usize>) {
+    fn repaired(&mut self, cluster: &ClusterState, node: NodeId, device: Option<usize>) {
         if device.is_none() {
-            let spec = &desk.pool().node(node).spec;
+            let spec = &cluster.pool().node(node).spec;
             self.engine.apply(self.now, &Event::NodeJoined(Box::new(NodeSpec::clone(spec))));
         }
-        if device.is_some() || desk.pool().node(node).broken != DeviceSet::EMPTY {
-            self.set_broken(desk, node);
+        if device.is_some() || cluster.pool().node(node).broken != DeviceSet::EMPTY {
+            self.set_broken(cluster, node);
         }
     }
 
@@ -235,21 +252,21 @@ impl Plane for EnginePlane {
         [self.engine.next_wake(), gone].into_iter().flatten().min()
     }
 
-    fn decide(&mut self, desk: &mut Desk) -> Result<(), PlaneError> {
+    fn decide(&mut self, cluster: &mut ClusterState) -> Result<(), SchedulerError> {
         while let Some((_, id)) = self.stopping.first().copied().filter(|(at, _)| *at <= self.now) {
             self.stopping.pop_first();
             let job = job_no(id);
-            desk.evict(job);
-            self.report(id, desk.job(job).tasks, &Observation::Exited(TaskExit::Stopped));
+            cluster.evict(job);
+            self.report(id, cluster.job(job).tasks, &Observation::Exited(TaskExit::Stopped));
         }
-        for event in self.engine.overdue(self.now) {
+        for event in self.engine.due_events(self.now) {
             self.engine.apply(self.now, &event);
         }
-        while self.pass(desk)? {}
+        while self.pass(cluster)? {}
         Ok(())
     }
 
-    fn why(&mut self, _desk: &Desk, job: JobNo) -> String {
+    fn why(&mut self, _cluster: &ClusterState, job: JobNo) -> String {
         let reason = match self.refused.get(&job) {
             Some(reason) => Some(reason.clone()),
             None => {
@@ -263,12 +280,12 @@ impl Plane for EnginePlane {
     }
 }
 
-/// The job's number here; the engine counts from 1.
+/// Returns the job's number here; the engine counts from 1.
 fn job_no(id: AttemptId) -> JobNo {
     JobNo(id.element.job.0 as u32 - 1)
 }
 
-/// Of nobody and nothing: it restarts when a node is lost.
+/// Returns a job without owner and tasks, which restarts when a node is lost.
 fn plain() -> JobSpec {
     JobSpec {
         restart: Restart { on_failure: true, max_restarts: u32::MAX, ..Restart::NEVER },

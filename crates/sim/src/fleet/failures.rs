@@ -1,76 +1,76 @@
-//! What breaks, and when: nodes and devices, each at random times by its own mean, each mended
-//! after its own. Drawn from one number, node by node: as long as anything stirs (`run.rs`), what
-//! breaks does not depend on who decides.
+//! Random failures of nodes and devices, each kind with its own mean time between failures, and
+//! repairs. Drawn from one seed, node by node: as long as anything is active (`run.rs`), failures
+//! do not depend on the scheduler.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use muster_model::{NodeId, NodeSpec, Span, Time};
 
-use crate::dice::Dice;
+use crate::rng::Rng;
 
-/// How often things break. Times between failures are exponential, those to repair are always the
-/// same.
+/// Rates of failures. Times between failures are exponential, repair times constant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Failures {
-    /// Mean time between failures of a node. `None`: never.
+    /// Mean time between failures of a node; `None`: never.
     pub node_mtbf: Option<Span>,
-    /// Mean time between failures of a GPU. `None`: never.
+    /// Mean time between failures of a GPU; `None`: never.
     pub gpu_mtbf: Option<Span>,
-    /// Until it is there again.
+    /// Time from a failure to the repair.
     pub repair: Span,
-    /// What chance comes from.
+    /// Seed of the random times.
     pub seed: u64,
 }
 
-/// Something that breaks: a node, or one device of it.
+/// A node, or one device of it, that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Part {
+pub(super) struct FailedPart {
     pub(super) node: NodeId,
     pub(super) device: Option<usize>,
 }
 
-/// What comes next.
+/// Generator of the next failures and repairs.
 #[derive(Clone, Debug)]
-pub(super) struct Weather {
+pub(super) struct FailureGenerator {
     terms: Failures,
-    dice: Vec<Dice>,
-    breaks: BinaryHeap<Reverse<(Time, Part)>>,
-    mends: BinaryHeap<Reverse<(Time, Part)>>,
+    rng: Vec<Rng>,
+    breaks: BinaryHeap<Reverse<(Time, FailedPart)>>,
+    mends: BinaryHeap<Reverse<(Time, FailedPart)>>,
 }
 
-impl Weather {
-    /// Everything works at `start`.
+impl FailureGenerator {
+    /// Starts with everything working at `start`.
     pub(super) fn new(terms: Failures, nodes: &[NodeSpec], start: Time) -> Self {
-        // A stream of its own for each node: the odd constant keeps streams of neighbouring seeds
-        // apart.
-        let dice = (0..nodes.len() as u64)
-            .map(|at| Dice::new(terms.seed.wrapping_add(at << 32 | 0x5EED)))
+        // Each node has a random stream of its own: the odd constant separates the streams of
+        // neighbouring seeds.
+        let rng = (0..nodes.len() as u64)
+            .map(|at| Rng::new(terms.seed.wrapping_add(at << 32 | 0x5EED)))
             .collect();
-        let mut weather = Self { terms, dice, breaks: BinaryHeap::new(), mends: BinaryHeap::new() };
+        let mut failure_generator =
+            Self { terms, rng, breaks: BinaryHeap::new(), mends: BinaryHeap::new() };
         for (at, node) in nodes.iter().enumerate() {
             let node_id = NodeId(at as u32);
-            weather.draw(start, Part { node: node_id, device: None });
+            failure_generator.draw(start, FailedPart { node: node_id, device: None });
             for device in 0..node.devices.len() {
-                weather.draw(start, Part { node: node_id, device: Some(device) });
+                failure_generator.draw(start, FailedPart { node: node_id, device: Some(device) });
             }
         }
-        weather
+        failure_generator
     }
 
-    /// The next failure.
-    pub(super) fn next_break(&self) -> Option<Time> {
+    /// Returns the time of the next failure.
+    pub(super) fn next_failure(&self) -> Option<Time> {
         self.breaks.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// The next repair.
-    pub(super) fn next_mend(&self) -> Option<Time> {
+    /// Returns the time of the next repair.
+    pub(super) fn next_repair(&self) -> Option<Time> {
         self.mends.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// What breaks by now, one at a time.
-    pub(super) fn break_next(&mut self, now: Time) -> Option<Part> {
-        if self.next_break()? > now {
+    /// Returns the next part that fails by now.
+    pub(super) fn next_failed_part(&mut self, now: Time) -> Option<FailedPart> {
+        if self.next_failure()? > now {
             return None;
         }
         let Reverse((_, part)) = self.breaks.pop()?;
@@ -78,20 +78,20 @@ impl Weather {
         Some(part)
     }
 
-    /// Draws anew, from now on, what would have broken by now: nothing stirred, and nothing broke
-    /// meanwhile. Left as it is, it would break at the very instant at which what was mended starts
-    /// jobs again.
-    pub(super) fn put_off(&mut self, now: Time) {
-        while self.next_break().is_some_and(|at| at <= now) {
+    /// Draws failures that are due anew, from now on: nothing was active, so nothing failed
+    /// meanwhile. Otherwise they would happen at the very instant at which a repair starts jobs
+    /// again.
+    pub(super) fn delay_due(&mut self, now: Time) {
+        while self.next_failure().is_some_and(|at| at <= now) {
             if let Some(Reverse((_, part))) = self.breaks.pop() {
                 self.draw(now, part);
             }
         }
     }
 
-    /// What is mended by now, one at a time.
-    pub(super) fn mend_next(&mut self, now: Time) -> Option<Part> {
-        if self.next_mend()? > now {
+    /// Returns the next part that is repaired by now.
+    pub(super) fn mend_next(&mut self, now: Time) -> Option<FailedPart> {
+        if self.next_repair()? > now {
             return None;
         }
         let Reverse((_, part)) = self.mends.pop()?;
@@ -99,10 +99,10 @@ impl Weather {
         Some(part)
     }
 
-    fn draw(&mut self, now: Time, part: Part) {
+    fn draw(&mut self, now: Time, part: FailedPart) {
         let mean = if part.device.is_some() { self.terms.gpu_mtbf } else { self.terms.node_mtbf };
         let Some(mean) = mean else { return };
-        let unit = self.dice[part.node.0 as usize].unit();
+        let unit = self.rng[part.node.0 as usize].unit();
         // The inverse of the exponential distribution, at least a millisecond.
         let after = (-(1.0 - unit).ln() * mean.0 as f64).max(1.0);
         self.breaks.push(Reverse((now + Span(after as u64), part)));

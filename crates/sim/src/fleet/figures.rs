@@ -1,17 +1,17 @@
-//! What a run comes to.
+//! Figures of a fleet run.
 
 use std::collections::BTreeMap;
 
-use muster_model::simulation::{Curve, FleetFigures, Hours, OwnerFigures, SizeFigures};
+use muster_model::simulation::{FleetCurve, FleetFigures, FleetHours, OwnerFigures, SizeFigures};
 use muster_model::{Span, Time};
 
-use super::desk::Desk;
+use super::cluster::ClusterState;
 use super::load::JobNo;
-use super::plane::Scheduler;
-use super::record::{Record, Sums};
+use super::record::{FleetRecord, UsageSums};
+use super::scheduler::SchedulerKind;
 use crate::measure::{bounded_slowdown, quantile, secs, spread};
 
-/// Sizes that are told apart, in GPUs (or CPUs): up to each, and how it is called.
+/// Size classes of jobs in thousandths of GPUs (or CPUs): upper bound and name.
 const SIZES: [(u64, &str); 6] = [
     (999, "less than 1"),
     (1000, "1"),
@@ -20,7 +20,7 @@ const SIZES: [(u64, &str); 6] = [
     (512_000, "65 to 512"),
     (u64::MAX, "more than 512"),
 ];
-/// How the size of a job is called among [`SizeFigures`].
+/// Returns the name of a job's size class in [`SizeFigures`].
 #[must_use]
 pub fn size_name(width_milli: u64) -> &'static str {
     SIZES[size(width_milli)].1
@@ -30,73 +30,74 @@ fn size(width_milli: u64) -> usize {
     SIZES.iter().position(|(most, _)| width_milli <= *most).unwrap_or(0)
 }
 
-/// Users that are listed.
+/// Number of users that are listed.
 const MOST_USERS: usize = 50;
 
-/// The figures of a run as far as it has come. Jobs that have not ended count until now; jobs that
-/// were refused count nowhere.
+/// Returns the figures of a run so far. Unfinished jobs count until now; rejected jobs are not
+/// counted.
 #[must_use]
-pub fn figures(scheduler: Scheduler, desk: &Desk, is_partial: bool) -> FleetFigures {
-    let jobs = || (0..desk.jobs().len() as u32).map(JobNo);
-    let refused = |job: &JobNo| desk.fate(*job).is_refused;
+pub fn figures(scheduler: SchedulerKind, cluster: &ClusterState, is_partial: bool) -> FleetFigures {
+    let jobs = || (0..cluster.jobs().len() as u32).map(JobNo);
+    let refused = |job: &JobNo| cluster.status(*job).is_refused;
     let counted = || jobs().filter(|job| !refused(job));
-    let left = || counted().filter(|job| !desk.has_ended(*job));
-    let holding = || left().filter(|job| desk.placed(*job) > 0 && !desk.runs(*job));
-    let users = owners(desk, |job| desk.job(job).user.as_str());
-    let queues = owners(desk, |job| desk.job(job).queue.as_str());
-    let last = jobs().filter_map(|job| desk.fate(job).ended).max().unwrap_or_default();
-    let first = desk.record().first.unwrap_or_default();
-    let held = |job: JobNo| desk.width_milli(job) as f64 / 1000.0 * share_placed(desk, job);
+    let left = || counted().filter(|job| !cluster.has_ended(*job));
+    let holding = || left().filter(|job| cluster.placed(*job) > 0 && !cluster.runs(*job));
+    let users = owners(cluster, |job| cluster.job(job).user.as_str());
+    let queues = owners(cluster, |job| cluster.job(job).queue.as_str());
+    let last = jobs().filter_map(|job| cluster.status(job).ended).max().unwrap_or_default();
+    let first = cluster.record().first.unwrap_or_default();
+    let held = |job: JobNo| cluster.width_milli(job) as f64 / 1000.0 * share_placed(cluster, job);
     FleetFigures {
         scheduler: scheduler.name().to_owned(),
-        is_engine: scheduler == Scheduler::Muster,
+        is_engine: scheduler == SchedulerKind::Muster,
         is_partial,
-        arrived: desk.jobs().len() as u64,
-        ended: jobs().filter(|job| desk.has_ended(*job)).count() as u64,
+        arrived: cluster.jobs().len() as u64,
+        ended: jobs().filter(|job| cluster.has_ended(*job)).count() as u64,
         refused: jobs().filter(refused).count() as u64,
         left: left().count() as u64,
         left_holding: holding().count() as u64,
         left_held: holding().map(held).sum(),
-        turnaround_secs: spread(counted().map(|job| secs(desk.turnaround(job)))),
-        waited_secs: spread(counted().map(|job| secs(desk.waited(job)))),
-        first_start_secs: spread(counted().map(|job| secs(first_start(desk, job)))),
+        turnaround_secs: spread(counted().map(|job| secs(cluster.turnaround(job)))),
+        waited_secs: spread(counted().map(|job| secs(cluster.waited(job)))),
+        first_start_secs: spread(counted().map(|job| secs(first_start(cluster, job)))),
         bounded_slowdown: spread(
-            counted().map(|job| bounded_slowdown(desk.turnaround(job), desk.job(job).runtime)),
+            counted()
+                .map(|job| bounded_slowdown(cluster.turnaround(job), cluster.job(job).runtime)),
         ),
-        horizon_secs: secs(desk.now().since(first)),
+        horizon_secs: secs(cluster.now().since(first)),
         makespan_secs: secs(last.since(first)),
-        hours: hours(desk.record(), desk.size_milli()),
-        evictions: desk.record().evictions,
-        breakdowns: desk.record().breakdowns,
-        node_spread: node_spread(desk),
-        domain_spread: desk.domains().spreads(desk),
+        hours: hours(cluster.record(), cluster.size_milli()),
+        evictions: cluster.record().evictions,
+        breakdowns: cluster.record().breakdowns,
+        node_spread: node_spread(cluster),
+        domain_spread: cluster.domains().spreads(cluster),
         user_fairness: jain(users.iter().map(|user| user.stretch)),
         queue_fairness: jain(queues.iter().map(|queue| queue.stretch)),
-        sizes: sizes(desk),
+        sizes: sizes(cluster),
         users: most(users),
         queues,
-        curve: curve(desk.record(), desk.size_milli()),
+        curve: curve(cluster.record(), cluster.size_milli()),
         intervals: Vec::new(),
     }
 }
 
-/// From a job's submission to its first start, or until now.
-fn first_start(desk: &Desk, job: JobNo) -> Span {
-    desk.fate(job).began.unwrap_or(desk.now()).since(desk.job(job).submit)
+/// Returns the time from a job's submission to its first start, or until now.
+fn first_start(cluster: &ClusterState, job: JobNo) -> Span {
+    cluster.status(job).began.unwrap_or(cluster.now()).since(cluster.job(job).submit)
 }
 
-fn share_placed(desk: &Desk, job: JobNo) -> f64 {
-    f64::from(desk.placed(job)) / f64::from(desk.job(job).tasks)
+fn share_placed(cluster: &ClusterState, job: JobNo) -> f64 {
+    f64::from(cluster.placed(job)) / f64::from(cluster.job(job).tasks)
 }
 
-/// Thousandths × milliseconds as hours.
+/// Converts thousandths × milliseconds to hours.
 fn in_hours(milli_millis: u128) -> f64 {
     milli_millis as f64 / 3.6e9
 }
 
-fn hours(record: &Record, size: u64) -> Hours {
-    let Sums { running, held, down, stranded, millis, .. } = record.total;
-    Hours {
+fn hours(record: &FleetRecord, size: u64) -> FleetHours {
+    let UsageSums { running, held, down, stranded, millis, .. } = record.total;
+    FleetHours {
         all: in_hours(u128::from(size) * millis),
         ran: in_hours(running),
         lost: in_hours(record.lost),
@@ -106,20 +107,23 @@ fn hours(record: &Record, size: u64) -> Hours {
     }
 }
 
-fn node_spread(desk: &Desk) -> f64 {
-    let jobs = (0..desk.jobs().len() as u32).map(JobNo);
-    let wide = jobs.filter(|job| desk.job(*job).tasks > 1 && desk.fate(*job).began.is_some());
+fn node_spread(cluster: &ClusterState) -> f64 {
+    let jobs = (0..cluster.jobs().len() as u32).map(JobNo);
+    let wide =
+        jobs.filter(|job| cluster.job(*job).tasks > 1 && cluster.status(*job).began.is_some());
     let ratios = wide.map(|job| {
-        let fate = desk.fate(job);
-        f64::from(fate.nodes) / f64::from(desk.job(job).fewest_nodes.max(1))
+        let status = cluster.status(job);
+        f64::from(status.nodes) / f64::from(cluster.job(job).fewest_nodes.max(1))
     });
     let (sum, count) = ratios.fold((0.0, 0u32), |(sum, count), ratio| (sum + ratio, count + 1));
     if count == 0 { 1.0 } else { sum / f64::from(count) }
 }
 
-/// (Σx)² ÷ nΣx².
+/// Jain's fairness index, (Σx)² ÷ nΣx².
 fn jain(values: impl Iterator<Item = f64>) -> f64 {
-    let (mut sum, mut squares, mut count) = (0.0, 0.0, 0.0);
+    let mut sum = 0.0;
+    let mut squares = 0.0;
+    let mut count = 0.0;
     for value in values.filter(|value| *value > 0.0) {
         sum += value;
         squares += value * value;
@@ -128,13 +132,15 @@ fn jain(values: impl Iterator<Item = f64>) -> f64 {
     if squares == 0.0 { 1.0 } else { sum * sum / (count * squares) }
 }
 
-fn sizes(desk: &Desk) -> Vec<SizeFigures> {
+fn sizes(cluster: &ClusterState) -> Vec<SizeFigures> {
     let mut waits: [Vec<f64>; SIZES.len()] = Default::default();
     let mut turnarounds: [Vec<f64>; SIZES.len()] = Default::default();
-    for job in (0..desk.jobs().len() as u32).map(JobNo).filter(|job| !desk.fate(*job).is_refused) {
-        let size = size(desk.width_milli(job));
-        waits[size].push(secs(desk.waited(job)));
-        turnarounds[size].push(secs(desk.turnaround(job)));
+    for job in
+        (0..cluster.jobs().len() as u32).map(JobNo).filter(|job| !cluster.status(*job).is_refused)
+    {
+        let size = size(cluster.width_milli(job));
+        waits[size].push(secs(cluster.waited(job)));
+        turnarounds[size].push(secs(cluster.turnaround(job)));
     }
     let named = SIZES
         .iter()
@@ -155,8 +161,8 @@ fn sizes(desk: &Desk) -> Vec<SizeFigures> {
         .collect()
 }
 
-/// Sums of one owner: jobs, what they waited, work of those that ended, and work and work × time of
-/// all that were taken.
+/// Sums of one owner: jobs, waiting time, work of ended jobs, and work and work × time of all
+/// accepted jobs.
 #[derive(Default)]
 struct Owned {
     jobs: u64,
@@ -168,22 +174,22 @@ struct Owned {
     there: u128,
 }
 
-fn owners<'d>(desk: &'d Desk, owner: impl Fn(JobNo) -> &'d str) -> Vec<OwnerFigures> {
+fn owners<'d>(cluster: &'d ClusterState, owner: impl Fn(JobNo) -> &'d str) -> Vec<OwnerFigures> {
     let mut sums: BTreeMap<&str, Owned> = BTreeMap::new();
-    for job in (0..desk.jobs().len() as u32).map(JobNo) {
+    for job in (0..cluster.jobs().len() as u32).map(JobNo) {
         let sum = sums.entry(owner(job)).or_default();
         sum.jobs += 1;
-        if desk.fate(job).is_refused {
+        if cluster.status(job).is_refused {
             continue;
         }
         sum.counted += 1;
-        sum.waited += u128::from(desk.waited(job).0);
-        sum.turnaround += u128::from(desk.turnaround(job).0);
-        let width = u128::from(desk.width_milli(job));
-        let work = width * u128::from(desk.job(job).runtime.0);
+        sum.waited += u128::from(cluster.waited(job).0);
+        sum.turnaround += u128::from(cluster.turnaround(job).0);
+        let width = u128::from(cluster.width_milli(job));
+        let work = width * u128::from(cluster.job(job).runtime.0);
         sum.work += work;
-        sum.there += width * u128::from(desk.turnaround(job).0);
-        sum.ran += if desk.has_ended(job) { work } else { 0 };
+        sum.there += width * u128::from(cluster.turnaround(job).0);
+        sum.ran += if cluster.has_ended(job) { work } else { 0 };
     }
     let figures = sums.into_iter().map(|(name, sum)| {
         let mean = |millis: u128| millis as f64 / 1000.0 / sum.counted.max(1) as f64;
@@ -205,12 +211,12 @@ fn most(mut users: Vec<OwnerFigures>) -> Vec<OwnerFigures> {
     users
 }
 
-fn curve(record: &Record, size: u64) -> Curve {
-    let share = |of: fn(&Sums) -> u128| {
-        let there = |sums: &Sums| (size.max(1) as f64) * (sums.millis.max(1) as f64);
+fn curve(record: &FleetRecord, size: u64) -> FleetCurve {
+    let share = |of: fn(&UsageSums) -> u128| {
+        let there = |sums: &UsageSums| (size.max(1) as f64) * (sums.millis.max(1) as f64);
         record.curve.iter().map(|sums| of(sums) as f64 / there(sums)).collect()
     };
-    Curve {
+    FleetCurve {
         start_secs: secs(record.first.unwrap_or_default().since(Time(0))),
         width_secs: secs(record.width),
         running: share(|sums| sums.running),

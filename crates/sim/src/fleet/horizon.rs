@@ -1,43 +1,43 @@
-//! Until when jobs are counted that never end: the last instant of any of the runs that are
-//! compared. With an instant of its own for each run, a scheduler under which all jobs wait for
-//! ever from the start on would have the shortest waits.
+//! Common horizon of runs that are compared: unfinished jobs count until the last instant of any
+//! run. With a separate horizon for each run, a scheduler under which all jobs are pending for ever
+//! from the start would have the shortest waits.
 
 use muster_model::Time;
 use muster_model::simulation::FleetFigures;
 
 use super::figures::figures;
-use super::plane::Scheduler;
 use super::run::Fleet;
+use super::scheduler::SchedulerKind;
 
-/// A run that is over, or was interrupted, and its figures.
+/// A run that has ended or was interrupted, and its figures.
 #[derive(Debug)]
 pub struct Finished {
-    scheduler: Scheduler,
+    scheduler: SchedulerKind,
     figures: FleetFigures,
     until: Time,
-    /// The run itself, where jobs are left in it that wait for ever.
+    /// The run itself, if jobs are left in it that never start.
     stuck: Option<Box<Fleet>>,
 }
 
 impl Finished {
-    /// The figures of a run; its unfinished jobs are counted until its last instant so far.
+    /// Computes the figures of a run; its unfinished jobs count until its last instant.
     #[must_use]
-    pub fn of(scheduler: Scheduler, fleet: Fleet, is_partial: bool) -> Self {
-        let figures = figures(scheduler, fleet.desk(), is_partial);
+    pub fn of(scheduler: SchedulerKind, fleet: Fleet, is_partial: bool) -> Self {
+        let figures = figures(scheduler, fleet.cluster(), is_partial);
         let is_stuck = !is_partial && figures.left > 0;
-        let until = fleet.desk().now();
+        let until = fleet.cluster().now();
         Self { scheduler, figures, until, stuck: is_stuck.then(|| Box::new(fleet)) }
     }
 
-    /// The figures.
+    /// Returns the figures of the run.
     #[must_use]
     pub fn figures(&self) -> &FleetFigures {
         &self.figures
     }
 }
 
-/// Counts the unfinished jobs of all runs on one load until the same instant, the last of any of
-/// them. Runs that were interrupted stay as they are.
+/// Counts the unfinished jobs of all runs on one load until the last instant of any of them.
+/// Interrupted runs stay as they are.
 pub fn to_common_horizon<'f>(runs: impl IntoIterator<Item = &'f mut Finished>) {
     let mut runs: Vec<&mut Finished> =
         runs.into_iter().filter(|finished| !finished.figures.is_partial).collect();
@@ -45,7 +45,7 @@ pub fn to_common_horizon<'f>(runs: impl IntoIterator<Item = &'f mut Finished>) {
     for finished in &mut runs {
         if let Some(mut fleet) = finished.stuck.take() {
             fleet.rest_until(horizon);
-            finished.figures = figures(finished.scheduler, fleet.desk(), false);
+            finished.figures = figures(finished.scheduler, fleet.cluster(), false);
             finished.until = horizon;
         }
     }

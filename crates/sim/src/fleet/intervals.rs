@@ -1,10 +1,10 @@
-//! Runs of one control plane with several seeds: the figures of the first, and the means of all
-//! with how far they can be trusted.
+//! Runs of one scheduler with several seeds: the figures of the first, and confidence intervals of
+//! the means.
 
-use muster_model::simulation::{FleetFigures, Interval, MEASURED};
+use muster_model::simulation::{ConfidenceInterval, FleetFigures, MEASURED};
 
-/// Half of a 95 % interval in standard errors, by degrees of freedom from 1 (Student 1908); beyond
-/// these, that of the normal distribution.
+/// Half-width of a 95 % interval in standard errors, by degrees of freedom from 1 (Student 1908);
+/// beyond these, that of the normal distribution.
 const STUDENT: [f64; 30] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
     2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
@@ -12,8 +12,8 @@ const STUDENT: [f64; 30] = [
 ];
 const NORMAL: f64 = 1.960;
 
-/// The figures of the first run, with intervals over all of them where there are several. There is
-/// one at least.
+/// Returns the figures of the first run, with intervals over all if there are several. There is at
+/// least one.
 #[must_use]
 pub fn over_seeds(runs: &[FleetFigures]) -> FleetFigures {
     let mut first = runs[0].clone();
@@ -25,15 +25,19 @@ pub fn over_seeds(runs: &[FleetFigures]) -> FleetFigures {
     first
 }
 
-/// The mean of two values at least, and how far it can be trusted. Values that are all the same are
-/// their mean exactly.
-pub(crate) fn interval(figure: &str, values: impl Iterator<Item = f64>) -> Interval {
+/// Returns the mean of at least two values and its margin. Equal values are their own mean,
+/// exactly.
+pub(crate) fn interval(figure: &str, values: impl Iterator<Item = f64>) -> ConfidenceInterval {
     let values: Vec<f64> = values.collect();
     let count = values.len() as f64;
     let mean = values[0] + values.iter().map(|value| value - values[0]).sum::<f64>() / count;
     let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
     let times = STUDENT.get(values.len() - 2).copied().unwrap_or(NORMAL);
-    Interval { figure: figure.to_owned(), mean, margin: times * (variance / count).sqrt() }
+    ConfidenceInterval {
+        figure: figure.to_owned(),
+        mean,
+        margin: times * (variance / count).sqrt(),
+    }
 }
 
 #[cfg(test)]
@@ -41,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mean_of_few_is_trusted_less() {
+    fn few_values_give_a_wide_margin() {
         let of = |values: &[f64]| interval("x", values.iter().copied());
         let three = of(&[9.0, 10.0, 11.0]);
         assert!(

@@ -1,5 +1,5 @@
-//! What arrives: the jobs of a trace, as they can run on a site. What cannot is counted and left
-//! out, the same for whoever decides.
+//! Jobs of a trace that can run on a site. Others are counted and left out, the same for every
+//! scheduler.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,54 +9,53 @@ use muster_model::{Bytes, CpuMilli, QueueName, Span, Time, UserName};
 use muster_spec::TraceJob;
 
 use super::pool::Pool;
-use super::site::Site;
+use super::site::FleetSite;
 use crate::arrivals;
-use crate::dice::Dice;
 use crate::flat::Estimates;
+use crate::rng::Rng;
 
 /// Number of a job, from 0 in order of arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobNo(pub u32);
 
 impl JobNo {
-    /// As an index.
+    /// Returns the number as an index.
     #[must_use]
     pub fn at(self) -> usize {
         self.0 as usize
     }
 }
 
-/// A job of a fleet: so many tasks, all alike, that work together or not at all.
+/// A job of a fleet: a gang of identical tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FleetJob {
-    /// As the trace calls it.
+    /// Identifier in the trace.
     pub id: Arc<str>,
-    /// When it arrives.
+    /// Time at which it is submitted.
     pub submit: Time,
-    /// How long it works. Never longer than it is believed to: who promised less is ended at the
-    /// limit.
+    /// Time of work, at most the estimate: a job that would run longer is ended there.
     pub runtime: Span,
-    /// How long it is believed to run; `None` when nobody says.
+    /// Estimated runtime; `None` if unknown.
     pub estimate: Option<Span>,
-    /// Tasks.
+    /// Number of tasks of the gang.
     pub tasks: u32,
-    /// What each holds.
+    /// Resources of each task.
     pub task: Arc<Resources>,
-    /// GPUs that each asked for: less than it holds where only whole ones are given.
+    /// Thousandths of GPUs that each task asked for: less than it holds if the scheduler gives
+    /// whole GPUs only.
     pub asked_milli: u32,
-    /// Whose it is.
+    /// User who submitted it.
     pub user: UserName,
-    /// Where it waits.
+    /// Queue of the job.
     pub queue: QueueName,
-    /// Higher goes first.
+    /// Priority; higher goes first.
     pub priority: i32,
-    /// Fewest nodes that could host it, were all idle.
+    /// Fewest nodes that could host it in the idle cluster.
     pub fewest_nodes: u32,
 }
 
 impl FleetJob {
-    /// Its size in thousandths of GPUs as it asked for them, or of CPUs where the cluster has no
-    /// GPU.
+    /// Returns its size in thousandths of requested GPUs, or of CPUs where the cluster has no GPU.
     #[must_use]
     pub fn width_milli(&self, has_gpus: bool) -> u64 {
         u64::from(self.tasks)
@@ -64,53 +63,53 @@ impl FleetJob {
     }
 }
 
-/// Jobs in order of arrival, and what was left out.
+/// Jobs in order of arrival, and counts of those left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FleetLoad {
     /// Jobs that can run; runs share them.
     pub jobs: Arc<Vec<FleetJob>>,
-    /// Jobs that never ran where they come from.
+    /// Jobs that never ran in the trace.
     pub never_ran: u64,
-    /// Jobs that not even the idle cluster could host.
+    /// Jobs that exceed the idle cluster.
     pub too_large: u64,
-    /// Jobs of queues that the site does not have: they wait in its default queue.
+    /// Jobs of unknown queues, which go to the default queue.
     pub strangers: u64,
 }
 
 impl FleetLoad {
-    /// The load that a trace is on a site. Where the trace says how many GPUs or processors a job
-    /// had, and not how they lay (`as_tasks` is false), a job gets as few nodes as can host it,
-    /// with equally many on each.
+    /// Returns the load of a trace on a site. If the trace gives the total of GPUs or processors
+    /// but no placement (`as_tasks` is false), a job gets the fewest nodes that can host it, with
+    /// equally many on each.
     #[must_use]
-    pub fn of(trace: &[TraceJob], site: &Site, estimates: Estimates, as_tasks: bool) -> Self {
+    pub fn of(trace: &[TraceJob], site: &FleetSite, estimates: Estimates, as_tasks: bool) -> Self {
         let mut loading = Loading::new(site, estimates, as_tasks);
         trace.iter().for_each(|job| loading.add(job));
         loading.done()
     }
 
-    /// The same with arrivals `factor` times as fast.
+    /// Makes arrivals `factor` times as fast.
     #[must_use]
     pub fn at(mut self, factor: f64) -> Self {
-        arrivals::hasten(
+        arrivals::shorten_intervals(
             Arc::make_mut(&mut self.jobs).iter_mut().map(|job| &mut job.submit),
             factor,
         );
         self
     }
 
-    /// The same where users promise too much: each says any time from its runtime to five times
-    /// that, drawn in order.
+    /// Replaces estimates by overestimates: each drawn from the runtime up to five times that, in
+    /// order.
     #[must_use]
     pub fn with_noise(mut self, seed: u64) -> Self {
-        let mut dice = Dice::new(seed);
+        let mut rng = Rng::new(seed);
         for job in Arc::make_mut(&mut self.jobs) {
-            job.estimate = Some(arrivals::noisy(job.runtime, &mut dice));
+            job.estimate = Some(arrivals::overestimated(job.runtime, &mut rng));
         }
         self
     }
 
-    /// The jobs as they are where only whole GPUs are given: who asks for a share holds a whole
-    /// one.
+    /// Returns the jobs for schedulers that give whole GPUs only: a job that requests a share holds
+    /// a whole GPU.
     #[must_use]
     pub fn in_whole_gpus(&self) -> Arc<Vec<FleetJob>> {
         let asks_for_share = |job: &FleetJob| job.task.gpu.devices == 0 && job.task.gpu.share.0 > 0;
@@ -130,53 +129,53 @@ impl FleetLoad {
     }
 }
 
-/// A load that is put together job by job, so that a trace need not be in memory beside it.
+/// Builder of a load, job by job, so that a trace need not be in memory beside it.
 pub struct Loading<'s> {
-    site: &'s Site,
+    site: &'s FleetSite,
     estimates: Estimates,
     as_tasks: bool,
-    /// Whose jobs are that name nobody.
-    nobody: UserName,
+    /// User of jobs that name none.
+    default_user: UserName,
     leaves: BTreeMap<String, QueueName>,
-    shapes: Shapes,
+    shapes: JobShapes,
     jobs: Vec<FleetJob>,
     load: FleetLoad,
 }
 
 impl<'s> Loading<'s> {
-    /// Nothing yet; for the rest see [`FleetLoad::of`].
+    /// Starts without jobs; see [`FleetLoad::of`].
     #[must_use]
-    pub fn new(site: &'s Site, estimates: Estimates, as_tasks: bool) -> Self {
+    pub fn new(site: &'s FleetSite, estimates: Estimates, as_tasks: bool) -> Self {
         Self {
             site,
             estimates,
             as_tasks,
-            nobody: "all".into(),
+            default_user: "all".into(),
             leaves: leaves(site),
-            shapes: Shapes::new(Pool::new(&site.nodes)),
+            shapes: JobShapes::new(Pool::new(&site.nodes)),
             jobs: Vec::new(),
             load: FleetLoad::default(),
         }
     }
 
-    /// Another job, in any order.
+    /// Adds a job; the order does not matter.
     pub fn add(&mut self, job: &TraceJob) {
-        // 1. What it is.
+        // 1. Its runtime.
         let Some(runtime) = job.runtime else {
             self.load.never_ran += 1;
             return;
         };
-        // 2. Whether it fits.
+        // 2. Its shape, if it fits.
         let found = if self.as_tasks {
             self.shapes.fitting(job.tasks, &job.task).map(|fitting| (job.tasks, fitting))
         } else {
-            self.shapes.gathered(job.tasks, &job.task)
+            self.shapes.gather_tasks(job.tasks, &job.task)
         };
         let Some((tasks, (task, fewest_nodes))) = found else {
             self.load.too_large += 1;
             return;
         };
-        // 3. Whose it is and where it waits.
+        // 3. Its user and queue.
         let queue = job.queue.as_deref().and_then(|queue| self.leaves.get(queue));
         self.load.strangers += u64::from(job.queue.is_some() && queue.is_none());
         let estimate = match self.estimates {
@@ -192,14 +191,14 @@ impl<'s> Loading<'s> {
             tasks,
             asked_milli: task.gpu.milli().0,
             task,
-            user: user.map_or_else(|| self.nobody.clone(), |user| UserName(Arc::clone(user))),
+            user: user.map_or_else(|| self.default_user.clone(), |user| UserName(Arc::clone(user))),
             queue: queue.unwrap_or(&self.site.tree.default_queue).clone(),
             priority: job.priority,
             fewest_nodes,
         });
     }
 
-    /// All jobs, in order of arrival.
+    /// Returns all jobs, in order of arrival.
     #[must_use]
     pub fn done(mut self) -> FleetLoad {
         self.jobs.sort_by_key(|job| job.submit);
@@ -207,20 +206,19 @@ impl<'s> Loading<'s> {
     }
 }
 
-/// What fits: what each task holds, to be shared, and the fewest nodes.
+/// A shape that fits: shared resources of each task, and the fewest nodes.
 type Fitting = (Arc<Resources>, u32);
 
-/// What jobs ask for, each looked at once.
-struct Shapes {
-    /// All idle.
+/// Shapes of jobs, each computed once.
+struct JobShapes {
     pool: Pool,
-    /// By tasks and what each holds; `None` for what never fits.
+    /// Results by tasks and their resources; `None` if the shape never fits.
     known: BTreeMap<(u32, Resources), Option<Fitting>>,
-    /// By what was asked for one by one: so many tasks of it, gathered.
+    /// Results for totals of single units, gathered on few nodes.
     gathered: BTreeMap<(u32, Resources), Option<(u32, Fitting)>>,
 }
 
-impl Shapes {
+impl JobShapes {
     fn new(pool: Pool) -> Self {
         Self { pool, known: BTreeMap::new(), gathered: BTreeMap::new() }
     }
@@ -234,9 +232,9 @@ impl Shapes {
         shape.clone()
     }
 
-    /// One-GPU (or one-processor) tasks, on as few nodes as can host them with equally many on
-    /// each. Others stay as they are.
-    fn gathered(&mut self, tasks: u32, task: &Resources) -> Option<(u32, Fitting)> {
+    /// Gathers tasks of one GPU (or processor) on the fewest nodes that can host them with equally
+    /// many on each. Other tasks stay as they are.
+    fn gather_tasks(&mut self, tasks: u32, task: &Resources) -> Option<(u32, Fitting)> {
         if let Some(known) = self.gathered.get(&(tasks, task.clone())) {
             return known.clone();
         }
@@ -250,7 +248,7 @@ impl Shapes {
     }
 }
 
-/// So many tasks as one.
+/// Returns `count` tasks as one.
 fn times(task: &Resources, count: u32) -> Resources {
     let mut gpu = task.gpu.clone();
     gpu.devices = gpu.devices.saturating_mul(count);
@@ -259,11 +257,12 @@ fn times(task: &Resources, count: u32) -> Resources {
     Resources { gpu, cpus, memory, extras: task.extras.clone() }
 }
 
-/// Fewest nodes that could host it, were all idle: those with most room first.
+/// Returns the fewest nodes that could host the tasks if all were idle, taking the roomiest first.
 fn fewest(pool: &Pool, task: &Resources, tasks: u32) -> u32 {
     let mut rooms: Vec<u32> = pool.nodes().map(|(_, node)| node.room(task, tasks)).collect();
     rooms.sort_unstable_by(|one, other| other.cmp(one));
-    let (mut left, mut nodes) = (tasks, 0);
+    let mut left = tasks;
+    let mut nodes = 0;
     for room in rooms {
         if left == 0 {
             break;
@@ -273,8 +272,8 @@ fn fewest(pool: &Pool, task: &Resources, tasks: u32) -> u32 {
     nodes
 }
 
-/// Leaf queues by their path, and by their own name where it is the only one.
-fn leaves(site: &Site) -> BTreeMap<String, QueueName> {
+/// Returns leaf queues by path, and by name where it is unique.
+fn leaves(site: &FleetSite) -> BTreeMap<String, QueueName> {
     let mut paths = Vec::new();
     walk(&site.tree.queues, "", &mut paths);
     let mut leaves = BTreeMap::new();
@@ -294,9 +293,10 @@ fn walk(queues: &[muster_model::QueueSpec], above: &str, paths: &mut Vec<(String
         } else {
             format!("{above}/{}", queue.name)
         };
-        match queue.queues.is_empty() {
-            true => paths.push((path, queue.name.to_string())),
-            false => walk(&queue.queues, &path, paths),
+        if queue.queues.is_empty() {
+            paths.push((path, queue.name.to_string()))
+        } else {
+            walk(&queue.queues, &path, paths)
         }
     }
 }
@@ -307,8 +307,8 @@ mod tests {
 
     use super::*;
 
-    /// Nodes with so many GPUs and 64 CPUs each.
-    fn shapes(gpus: &[usize]) -> Shapes {
+    /// Nodes with this many GPUs and 64 CPUs each.
+    fn shapes(gpus: &[usize]) -> JobShapes {
         let device = Device {
             model: "a100".into(),
             memory: Bytes(0),
@@ -326,7 +326,7 @@ mod tests {
             domains: Vec::new(),
         };
         let nodes: Vec<NodeSpec> = gpus.iter().enumerate().map(node).collect();
-        Shapes::new(Pool::new(&nodes))
+        JobShapes::new(Pool::new(&nodes))
     }
 
     #[test]
@@ -350,7 +350,7 @@ mod tests {
             (&[8, 8], 100, task(0, 1_000), Some((2, 0, 50_000))),
             (&[8, 8], 17, task(1, 0), None),
         ] {
-            let got = shapes(nodes).gathered(tasks, &task);
+            let got = shapes(nodes).gather_tasks(tasks, &task);
             let got = got.map(|(nodes, (task, _))| (nodes, task.gpu.devices, task.cpus.0));
             assert_eq!(got, found, "{nodes:?}: {tasks} of {task:?}");
         }

@@ -1,55 +1,53 @@
-//! A fleet: nodes with GPUs, jobs that come from a trace, and a control plane that decides between
-//! them. The world is the same for all control planes: it keeps the clock, holds what is given,
-//! lets a job run once all of its tasks hold what they need, breaks nodes, and counts. Whoever
-//! decides sees the same desk and gives the same few orders, the production engine like a model of
-//! another.
+//! Fleet simulation: nodes with GPUs, jobs of a trace, and a scheduler. The simulation is the same
+//! for all schedulers: it keeps the clock, grants resources, runs a job once all of its tasks hold
+//! what they need, breaks nodes, and counts. Every scheduler, the engine or a model, sees the same
+//! cluster state and has the same few actions.
 //!
-//! * `site.rs`: what there is; `load.rs`: what arrives
-//! * `pool.rs`: what is free; `desk.rs`: orders and what follows from them at once
-//! * `domains.rs`: how nodes lie to each other
-//! * `waiting.rs`: what of the idle GPUs the waiting jobs could use
-//! * `kept.rs`: nodes that somebody keeps and does not use
-//! * `run.rs`: time passes
-//! * `failures.rs`: what breaks, and when
-//! * `record.rs`: what is counted while it runs; `figures.rs`: what that comes to; `intervals.rs`:
-//!   over several seeds
-//! * `horizon.rs`: until when unfinished jobs are counted
-//! * `told.rs`: events by name, what is drawn, how things stand at an instant
-//! * `engine.rs`: the production engine as one of those who decide
-//! * `plane.rs`: what whoever decides is told and asked; all of them by name
+//! * `site.rs`: nodes and queues; `load.rs`: jobs
+//! * `pool.rs`: free resources; `cluster.rs`: cluster state and actions
+//! * `domains.rs`: topology domains
+//! * `waiting.rs`: idle GPUs that pending jobs could use
+//! * `withheld.rs`: nodes withheld by their owner
+//! * `run.rs`: advances time
+//! * `failures.rs`: failures and repairs
+//! * `record.rs`: counts during a run; `figures.rs`: figures; `intervals.rs`: several seeds
+//! * `horizon.rs`: common horizon for unfinished jobs
+//! * `views.rs`: named events, Gantt charts, state at an instant
+//! * `engine.rs`: the production engine as a scheduler
+//! * `scheduler.rs`: the `Scheduler` trait, and all schedulers by name
 //!
-//! At one instant what ends does so first, then what is broken is mended and something else breaks,
-//! then jobs arrive, then whoever decides does. No scheduling logic stands here.
+//! At one instant jobs end first, then repairs and failures happen, then jobs arrive, then the
+//! scheduler decides.
 
-mod desk;
+mod cluster;
 mod domains;
 mod engine;
 mod failures;
 mod figures;
 mod horizon;
 mod intervals;
-mod kept;
 mod load;
-mod plane;
 mod pool;
 mod record;
 mod run;
+mod scheduler;
 mod site;
-mod told;
+mod views;
 mod waiting;
+mod withheld;
 
-pub use desk::{Desk, Fate, Terms};
+pub use cluster::{ClusterState, JobStatus, StopCosts};
 pub use domains::Domains;
-pub use engine::EnginePlane;
+pub use engine::EngineScheduler;
 pub use failures::Failures;
 pub use figures::{figures, size_name};
 pub use horizon::{Finished, to_common_horizon};
 pub(crate) use intervals::interval;
 pub use intervals::over_seeds;
 pub use load::{FleetJob, FleetLoad, JobNo, Loading};
-pub use plane::{Plane, PlaneError, Scheduler};
 pub use pool::{Pool, PoolNode};
-pub use record::{Bar, Happening, Record};
+pub use record::{AllocationBar, ClusterEvent, FleetRecord};
 pub use run::Fleet;
-pub use site::Site;
-pub use told::{event, gantt, instant};
+pub use scheduler::{Scheduler, SchedulerError, SchedulerKind};
+pub use site::FleetSite;
+pub use views::{event, gantt, instant};

@@ -1,43 +1,44 @@
-//! What is free on each node, and what a task may take of it. Nothing is ever held twice: who takes
-//! what is not free has a defect, and is told so.
+//! Free resources of each node, and what a task may take of them. Resources are never held twice:
+//! taking what is not free is a defect of the caller, which is reported.
 
 use std::sync::Arc;
 
 use muster_model::job::Resources;
 use muster_model::{DeviceSet, GpuMilli, NodeId, NodeSpec};
 
-/// Nodes, by their numbers.
+/// Nodes by their numbers.
 #[derive(Clone, Debug)]
 pub struct Pool {
     nodes: Vec<PoolNode>,
 }
 
-/// A node and what is free of it.
+/// A node and its free resources.
 #[derive(Clone, Debug)]
 pub struct PoolNode {
-    /// As it is when nothing runs on it; shared, since whoever decides tries on copies of the pool.
+    /// The node when nothing runs on it; shared, since schedulers plan on copies of the pool.
     pub spec: Arc<NodeSpec>,
-    /// It is there.
+    /// True while the node is up.
     pub is_up: bool,
-    /// Somebody keeps what is free of it from others.
-    pub is_kept: bool,
-    /// Devices of which nobody holds anything, broken ones not among them.
+    /// True while its free part is withheld from other jobs.
+    pub is_withheld: bool,
+    /// Wholly free devices, without broken ones.
     pub whole: DeviceSet,
-    /// Devices that are out of order.
+    /// Devices that are out of service.
     pub broken: DeviceSet,
-    /// Thousandths free, by device; what is broken keeps its number.
+    /// Free thousandths by device; broken devices keep their number.
     pub free: Vec<u16>,
-    /// Thousandths of CPUs.
+    /// Free thousandths of CPUs.
     pub cpus: u32,
-    /// Memory.
+    /// Free memory in bytes.
     pub memory_bytes: u64,
-    /// Tasks that hold something.
+    /// Number of tasks that hold something.
     pub tasks: u32,
-    /// Looked at once: names of models are long, and every task of every try asks.
+    /// True if all devices have one model. Cached: model names are long, and every placement
+    /// attempt compares them.
     is_of_one_model: bool,
 }
 
-/// Thousandths of a device.
+/// Thousandths of a whole device.
 const WHOLE: u16 = 1000;
 
 impl PoolNode {
@@ -45,7 +46,7 @@ impl PoolNode {
         let count = spec.devices.len();
         Self {
             is_up: true,
-            is_kept: false,
+            is_withheld: false,
             whole: DeviceSet::first(count),
             broken: DeviceSet::EMPTY,
             free: vec![WHOLE; count],
@@ -57,12 +58,12 @@ impl PoolNode {
         }
     }
 
-    /// Devices that a task may take, the usual way: the lowest whole ones of one model, or for a
-    /// share the device with the least room that is enough. `None` when it does not fit.
+    /// Returns the devices that a task takes by default: the lowest whole ones of one model, or for
+    /// a share the device with the least sufficient room. `None` if it does not fit.
     #[must_use]
     pub fn choose(&self, task: &Resources) -> Option<DeviceSet> {
         if !self.is_up
-            || self.is_kept
+            || self.is_withheld
             || self.cpus < task.cpus.0
             || self.memory_bytes < task.memory.0
         {
@@ -96,16 +97,16 @@ impl PoolNode {
         })
     }
 
-    /// How many such tasks fit, at most `most`. Asked for every node of every gang, so it counts
-    /// and tries nothing.
+    /// Returns how many such tasks fit, at most `most`. It is called for every node of every gang,
+    /// so it counts without trying.
     #[must_use]
     pub fn room(&self, task: &Resources, most: u32) -> u32 {
-        if self.is_kept { 0 } else { self.keepers_room(task, most) }
+        if self.is_withheld { 0 } else { self.holder_room(task, most) }
     }
 
-    /// The same for whoever keeps the node.
+    /// As [`Self::room`], for the job that withholds the node.
     #[must_use]
-    pub fn keepers_room(&self, task: &Resources, most: u32) -> u32 {
+    pub fn holder_room(&self, task: &Resources, most: u32) -> u32 {
         if !self.is_up {
             return 0;
         }
@@ -121,14 +122,14 @@ impl PoolNode {
         most.min(if task.gpu.devices == 0 { self.shares(task) } else { self.sets(task) })
     }
 
-    /// How often its devices have room for a task's share.
+    /// Returns how many shares of this size fit.
     fn shares(&self, task: &Resources) -> u32 {
         let fits = |at: &usize| !self.broken.contains(*at) && self.accepts(task, *at);
         let share = task.gpu.share.0;
         (0..self.free.len()).filter(fits).map(|at| u32::from(self.free[at]) / share).sum()
     }
 
-    /// How many sets of whole devices of one model there are.
+    /// Returns how many sets of whole devices of one model fit.
     fn sets(&self, task: &Resources) -> u32 {
         let gpu = &task.gpu;
         if gpu.models.is_empty() && self.is_of_one_model {
@@ -147,8 +148,7 @@ impl PoolNode {
         sets
     }
 
-    /// What of it nobody holds, in thousandths of GPUs or of CPUs; what is out of order does not
-    /// count.
+    /// Returns what is free of the node, in thousandths of GPUs or of CPUs, without broken devices.
     #[must_use]
     pub fn idle_milli(&self, has_gpus: bool) -> u64 {
         let free = || self.free.iter().enumerate().filter(|(at, _)| !self.broken.contains(*at));
@@ -164,11 +164,11 @@ impl PoolNode {
         models.is_empty() || models.contains(&self.spec.devices[device].model)
     }
 
-    /// Takes it; false, and nothing changed, where it is not free.
+    /// Takes resources; false, without a change, if they are not free.
     fn take(&mut self, task: &Resources, devices: DeviceSet) -> bool {
         let share = held_per_device(task);
         let is_free = self.is_up
-            && !self.is_kept
+            && !self.is_withheld
             && self.cpus >= task.cpus.0
             && self.memory_bytes >= task.memory.0
             && devices.iter().all(|at| at < self.free.len() && self.free[at] >= share)
@@ -200,7 +200,7 @@ impl PoolNode {
     }
 }
 
-/// Thousandths that a task holds of each of its devices.
+/// Returns the thousandths that a task holds of each of its devices.
 fn held_per_device(task: &Resources) -> u16 {
     match (task.gpu.devices, task.gpu.share) {
         (0, GpuMilli(share)) => share as u16,
@@ -209,24 +209,24 @@ fn held_per_device(task: &Resources) -> u16 {
 }
 
 impl Pool {
-    /// All idle.
+    /// Creates an idle pool.
     #[must_use]
     pub fn new(nodes: &[NodeSpec]) -> Self {
         Self { nodes: nodes.iter().cloned().map(PoolNode::new).collect() }
     }
 
-    /// The node with this number.
+    /// Returns the node with this number.
     #[must_use]
     pub fn node(&self, node: NodeId) -> &PoolNode {
         &self.nodes[node.0 as usize]
     }
 
-    /// All nodes with their numbers.
+    /// Returns all nodes with their numbers.
     pub fn nodes(&self) -> impl ExactSizeIterator<Item = (NodeId, &PoolNode)> {
         self.nodes.iter().enumerate().map(|(at, node)| (NodeId(at as u32), node))
     }
 
-    /// Would so many tasks find room if they were placed one after the other?
+    /// Returns whether these tasks fit, placed one after the other.
     #[must_use]
     pub fn has_room(&self, task: &Resources, tasks: u32) -> bool {
         let mut left = tasks;
@@ -239,19 +239,19 @@ impl Pool {
         left == 0
     }
 
-    /// Holds devices of a node, with CPUs and memory; false, and nothing changed, where they are
-    /// not free.
+    /// Takes devices of a node, with CPUs and memory; false, without a change, if they are not
+    /// free.
     #[must_use]
     pub fn take(&mut self, node: NodeId, task: &Resources, devices: DeviceSet) -> bool {
         self.nodes[node.0 as usize].take(task, devices)
     }
 
-    /// Gives back what was taken.
+    /// Frees what was taken.
     pub fn give(&mut self, node: NodeId, task: &Resources, devices: DeviceSet) {
         self.nodes[node.0 as usize].give(task, devices);
     }
 
-    /// What is out of order: nodes that are gone, and broken devices of the others.
+    /// Returns what is out of service: nodes that are down, and broken devices of the others.
     pub(super) fn down_milli(&self, has_gpus: bool) -> u64 {
         let of = |node: &PoolNode| match (node.is_up, has_gpus) {
             (true, true) => u64::from(node.broken.len()) * 1000,
@@ -262,30 +262,27 @@ impl Pool {
         self.nodes.iter().map(of).sum()
     }
 
-    /// A node goes or comes back.
+    /// Sets whether a node is up.
     pub(super) fn set_up(&mut self, node: NodeId, is_up: bool) {
         self.nodes[node.0 as usize].is_up = is_up;
     }
 
-    /// What is free of a node is kept from others, or no longer.
-    pub(super) fn set_kept(&mut self, node: NodeId, is_kept: bool) {
-        self.nodes[node.0 as usize].is_kept = is_kept;
+    /// Sets whether the free part of a node is withheld.
+    pub(super) fn set_withheld(&mut self, node: NodeId, is_withheld: bool) {
+        self.nodes[node.0 as usize].is_withheld = is_withheld;
     }
 
-    /// A device breaks or is mended.
+    /// Breaks or repairs a device.
     pub(super) fn set_broken(&mut self, node: NodeId, device: usize, is_broken: bool) {
         let node = &mut self.nodes[node.0 as usize];
         let one = DeviceSet::one(device);
-        match is_broken {
-            true => {
-                node.broken.insert(device);
-                node.whole = node.whole.minus(one);
-            }
-            false => {
-                node.broken = node.broken.minus(one);
-                if node.free[device] == WHOLE {
-                    node.whole.insert(device);
-                }
+        if is_broken {
+            node.broken.insert(device);
+            node.whole = node.whole.minus(one);
+        } else {
+            node.broken = node.broken.minus(one);
+            if node.free[device] == WHOLE {
+                node.whole.insert(device);
             }
         }
     }
@@ -324,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn counted_room_is_the_room_that_trying_finds() {
+    fn the_free_capacity_count_matches_an_exhaustive_placement() {
         let mixed = ["a", "a", "b", "a", "b", "b", "b", "a"];
         for models in [&["a"; 8], &mixed] {
             for held in [task(1, 0, &[], 0), task(0, 400, &[], 500), task(2, 0, &["a"], 3_000)] {

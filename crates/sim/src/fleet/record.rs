@@ -1,72 +1,71 @@
-//! What is counted while a fleet runs: sums over time, a curve that never grows beyond so many
-//! points, and, where asked for, who held what from when to when. Whole numbers only: GPUs in
-//! thousandths, time in milliseconds.
+//! Counts during a fleet run: sums over time, a curve of bounded length, and on request who held
+//! which devices when. Whole numbers only: GPUs in thousandths, time in milliseconds.
 
 use muster_model::{DeviceSet, NodeId, Span, Time};
 
 use super::load::JobNo;
 
-/// Somebody held devices of a node.
+/// A period in which a job held devices of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bar {
-    /// Who.
+pub struct AllocationBar {
+    /// The job that held them.
     pub job: JobNo,
-    /// Where.
+    /// Node of the devices.
     pub node: NodeId,
-    /// Which of its devices.
+    /// Devices of the node.
     pub devices: DeviceSet,
-    /// From when.
+    /// Begin of the period.
     pub from: Time,
-    /// Until when.
+    /// End of the period.
     pub to: Time,
-    /// The job ran meanwhile; else it held them and waited for the rest of what it needs.
+    /// True if the job ran meanwhile; else it held them and waited for the rest of its resources.
     pub runs: bool,
 }
 
-/// Something that happened, for whoever follows.
+/// An event in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Happening {
-    /// A job arrived.
+pub enum ClusterEvent {
+    /// A job arrived in its queue.
     Arrived(JobNo),
-    /// A task of it holds devices of a node.
+    /// A task of a job, by rank, holds devices of a node.
     Placed(JobNo, u32, NodeId, DeviceSet),
-    /// All of its tasks hold what they need: it runs.
+    /// All tasks of a job hold what they need: it runs.
     Began(JobNo),
-    /// It has done its work.
+    /// A job has done its work.
     Ended(JobNo),
-    /// It no longer runs, and so much of its work is lost.
+    /// A job stopped and lost this much work.
     Stopped(JobNo, Span),
-    /// A task of it no longer holds anything.
+    /// A task no longer holds anything.
     Removed(JobNo, u32, NodeId),
-    /// A node is gone.
+    /// A node failed with its tasks.
     NodeDown(NodeId),
-    /// It is back.
+    /// A node was repaired.
     NodeUp(NodeId),
-    /// A device of a node is out of order.
+    /// A device of a node failed.
     DeviceBroken(NodeId, usize),
-    /// It is mended.
+    /// A device of a node was repaired.
     DeviceMended(NodeId, usize),
 }
 
-/// Sums over a stretch of time, in thousandths of GPUs × milliseconds.
+/// Sums over a period, in thousandths of GPUs × milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sums {
-    /// Held by jobs that ran, as much as they asked for.
+pub struct UsageSums {
+    /// Held by running jobs, as much as they asked for.
     pub running: u128,
-    /// Held or kept, however.
+    /// Held by tasks, or withheld.
     pub held: u128,
-    /// Out of order.
+    /// Out of service after failures.
     pub down: u128,
-    /// Idle, and of use to jobs that waited: see `waiting.rs`.
+    /// Idle although pending jobs could use it: see `waiting.rs`.
     pub stranded: u128,
-    /// Jobs that waited × milliseconds.
+    /// Pending jobs × milliseconds.
     pub waiting: u128,
-    /// The stretch itself, in milliseconds.
+    /// Length of the period in milliseconds.
     pub millis: u128,
 }
 
-impl Sums {
-    fn add(&mut self, other: &Sums) {
+impl UsageSums {
+    fn add(&mut self, other: &UsageSums) {
         self.running += other.running;
         self.held += other.held;
         self.down += other.down;
@@ -76,62 +75,62 @@ impl Sums {
     }
 }
 
-/// How things stand between two instants.
+/// Amounts between two instants.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Levels {
+pub(super) struct UsageLevels {
     pub(super) running: u64,
     pub(super) held: u64,
-    /// Kept from others, and held by no task.
-    pub(super) kept: u64,
+    /// Withheld, and held by no task.
+    pub(super) withheld: u64,
     pub(super) down: u64,
-    /// Of what was idle, as much as waiting jobs could use.
+    /// Idle, and usable by pending jobs.
     pub(super) stranded: u64,
     pub(super) waiting: u64,
 }
 
-/// Most points of a curve. Where there would be more, two become one.
+/// Most points of a curve; beyond that, pairs of points are merged.
 const MOST_POINTS: usize = 512;
 
-/// Everything counted.
+/// All counts of a run.
 #[derive(Clone, Debug)]
-pub struct Record {
-    /// When the first job arrived.
+pub struct FleetRecord {
+    /// Time of the first arrival.
     pub first: Option<Time>,
-    /// Over all time since.
-    pub total: Sums,
-    /// The same by stretches of equal length from `first` on, the last of them unfinished.
-    pub curve: Vec<Sums>,
-    /// How long each is.
+    /// Sums over all time since then.
+    pub total: UsageSums,
+    /// Sums over periods of equal length from `first` on; the last is unfinished.
+    pub curve: Vec<UsageSums>,
+    /// Length of these periods.
     pub width: Span,
-    /// Work that was done and lost, and time to restart, in thousandths of GPUs × milliseconds.
+    /// Lost work and restart time, in thousandths of GPUs × milliseconds.
     pub lost: u128,
-    /// How often a job that ran was made to go for another.
+    /// Evictions of running jobs.
     pub evictions: u64,
-    /// How often a job that ran lost a node or a device.
+    /// Running jobs that lost a node or a device.
     pub breakdowns: u64,
-    /// Who held what; `None` where nobody asked.
-    pub bars: Option<Vec<Bar>>,
-    /// What happened since it was last taken; `None` where nobody follows.
-    pub happenings: Option<Vec<(Time, Happening)>>,
+    /// Periods in which devices were held; `None` unless recorded.
+    pub bars: Option<Vec<AllocationBar>>,
+    /// Events since they were last taken; `None` unless recorded.
+    pub events: Option<Vec<(Time, ClusterEvent)>>,
 }
 
-impl Record {
+impl FleetRecord {
     pub(super) fn new() -> Self {
         Self {
             first: None,
-            total: Sums::default(),
+            total: UsageSums::default(),
             curve: Vec::new(),
             width: Span(1000),
             lost: 0,
             evictions: 0,
             breakdowns: 0,
             bars: None,
-            happenings: None,
+            events: None,
         }
     }
 
-    /// Time passes while things stand like this.
-    pub(super) fn pass(&mut self, from: Time, to: Time, levels: &Levels) {
+    /// Adds a period in which the amounts did not change.
+    pub(super) fn pass(&mut self, from: Time, to: Time, levels: &UsageLevels) {
         let Some(first) = self.first else { return };
         let mut at = from;
         while at < to {
@@ -143,7 +142,7 @@ impl Record {
             let end = (first + Span(self.width.0 * (bucket as u64 + 1))).min(to);
             let part = sums(end.since(at), levels);
             if self.curve.len() <= bucket {
-                self.curve.resize(bucket + 1, Sums::default());
+                self.curve.resize(bucket + 1, UsageSums::default());
             }
             self.curve[bucket].add(&part);
             self.total.add(&part);
@@ -161,18 +160,18 @@ impl Record {
         self.curve = pairs.collect();
     }
 
-    pub(super) fn tell(&mut self, now: Time, what: Happening) {
-        if let Some(happenings) = &mut self.happenings {
+    pub(super) fn record_event(&mut self, now: Time, what: ClusterEvent) {
+        if let Some(happenings) = &mut self.events {
             happenings.push((now, what));
         }
     }
 }
 
-fn sums(span: Span, levels: &Levels) -> Sums {
+fn sums(span: Span, levels: &UsageLevels) -> UsageSums {
     let millis = u128::from(span.0);
-    Sums {
+    UsageSums {
         running: u128::from(levels.running) * millis,
-        held: u128::from(levels.held + levels.kept) * millis,
+        held: u128::from(levels.held + levels.withheld) * millis,
         down: u128::from(levels.down) * millis,
         stranded: u128::from(levels.stranded) * millis,
         waiting: u128::from(levels.waiting) * millis,
@@ -186,9 +185,10 @@ mod tests {
 
     #[test]
     fn the_curve_halves_and_keeps_its_sum() {
-        let mut record = Record::new();
+        let mut record = FleetRecord::new();
         record.first = Some(Time(5_000));
-        let levels = Levels { running: 3, held: 3, kept: 1, down: 1, stranded: 5, waiting: 2 };
+        let levels =
+            UsageLevels { running: 3, held: 3, withheld: 1, down: 1, stranded: 5, waiting: 2 };
         for step in 0..700 {
             let from = Time(5_000 + step * 1_700);
             record.pass(from, from + Span(1_700), &levels);
@@ -196,7 +196,7 @@ mod tests {
         let millis = 700 * 1_700;
         assert!(record.curve.len() <= MOST_POINTS && record.curve.len() > MOST_POINTS / 2);
         assert_eq!(record.width, Span(4_000));
-        let mut sum = Sums::default();
+        let mut sum = UsageSums::default();
         record.curve.iter().for_each(|part| sum.add(part));
         assert_eq!(sum, record.total);
         assert_eq!((sum.running, sum.stranded, sum.waiting), (3 * millis, 5 * millis, 2 * millis));

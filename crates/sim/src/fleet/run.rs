@@ -1,147 +1,147 @@
-//! Time passes: from one instant at which something happens to the next.
+//! Advances a fleet from one event to the next.
 
 use std::sync::Arc;
 
 use muster_model::{Span, Time};
 
-use super::desk::{Desk, Terms};
-use super::failures::{Failures, Weather};
+use super::cluster::{ClusterState, StopCosts};
+use super::failures::{FailureGenerator, Failures};
 use super::load::FleetJob;
-use super::plane::{Plane, PlaneError};
-use super::record::Happening;
-use super::site::Site;
+use super::record::ClusterEvent;
+use super::scheduler::{Scheduler, SchedulerError};
+use super::site::FleetSite;
 
-/// A run under way.
+/// A run in progress.
 #[derive(Debug)]
 pub struct Fleet {
-    desk: Desk,
-    plane: Box<dyn Plane>,
-    weather: Weather,
+    cluster: ClusterState,
+    scheduler: Box<dyn Scheduler>,
+    failure_generator: FailureGenerator,
     unfinished: usize,
 }
 
 impl Fleet {
-    /// An idle site, and jobs in order of arrival.
+    /// Creates a run on an idle site, with jobs in order of arrival.
     #[must_use]
     pub fn new(
-        site: &Site,
-        plane: Box<dyn Plane>,
+        site: &FleetSite,
+        scheduler: Box<dyn Scheduler>,
         jobs: impl Into<Arc<Vec<FleetJob>>>,
-        terms: Terms,
+        terms: StopCosts,
         failures: Failures,
     ) -> Self {
         let jobs = jobs.into();
         let start = jobs.first().map_or(Time(0), |job| job.submit);
         Self {
-            desk: Desk::new(site, terms, jobs),
-            plane,
-            weather: Weather::new(failures, &site.nodes, start),
+            cluster: ClusterState::new(site, terms, jobs),
+            scheduler,
+            failure_generator: FailureGenerator::new(failures, &site.nodes, start),
             unfinished: 0,
         }
     }
 
-    /// From here on it is kept who held what, and when.
-    pub fn keep_bars(&mut self) {
-        self.desk.record_mut().bars = Some(Vec::new());
+    /// Records from here on which devices are held when.
+    pub fn record_bars(&mut self) {
+        self.cluster.record_mut().bars = Some(Vec::new());
     }
 
-    /// From here on it is kept what happens, until it is taken.
-    pub fn follow(&mut self) {
-        self.desk.record_mut().happenings = Some(Vec::new());
+    /// Records events from here on, until they are taken.
+    pub fn record_events(&mut self) {
+        self.cluster.record_mut().events = Some(Vec::new());
     }
 
-    /// What happened since this was asked last.
-    pub fn take_happenings(&mut self) -> Vec<(Time, Happening)> {
-        self.desk.record_mut().happenings.as_mut().map(std::mem::take).unwrap_or_default()
+    /// Returns the events since the last call.
+    pub fn take_events(&mut self) -> Vec<(Time, ClusterEvent)> {
+        self.cluster.record_mut().events.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Goes on to the next instant at which something happens, and takes it whole. False when
-    /// nothing will: all jobs have ended, or those that are left wait for what never comes.
+    /// Advances to the next event and handles all of that instant. False if there is none: all jobs
+    /// have ended, or the others never start.
     ///
     /// # Errors
-    /// A defect of whoever decides.
-    pub fn step(&mut self) -> Result<bool, PlaneError> {
+    /// A defect of the scheduler.
+    pub fn step(&mut self) -> Result<bool, SchedulerError> {
         let Some((next, stirs)) = self.next() else { return Ok(false) };
-        let now = next.max(self.desk.now());
-        self.desk.pass(now);
-        self.plane.turn(now);
+        let now = next.max(self.cluster.now());
+        self.cluster.pass(now);
+        self.scheduler.turn(now);
         // 1. Ends.
-        while let Some(job) = self.desk.end_next() {
+        while let Some(job) = self.cluster.end_next() {
             self.unfinished -= 1;
-            self.plane.ended(&self.desk, job);
+            self.scheduler.ended(&self.cluster, job);
         }
-        // 2. What breaks and what is mended.
-        while let Some(part) = self.weather.mend_next(now) {
-            self.desk.mend(part.node, part.device);
-            self.plane.mended(&self.desk, part.node, part.device);
+        // 2. Repairs and failures.
+        while let Some(part) = self.failure_generator.mend_next(now) {
+            self.cluster.repair(part.node, part.device);
+            self.scheduler.repaired(&self.cluster, part.node, part.device);
         }
         if !stirs {
-            self.weather.put_off(now);
+            self.failure_generator.delay_due(now);
         }
-        while let Some(part) = self.weather.break_next(now) {
-            let lost = self.desk.break_down(part.node, part.device);
-            self.plane.lost(&self.desk, part.node, part.device, &lost);
+        while let Some(part) = self.failure_generator.next_failed_part(now) {
+            let lost = self.cluster.fail_part(part.node, part.device);
+            self.scheduler.lost(&self.cluster, part.node, part.device, &lost);
         }
         // 3. Arrivals.
-        while self.desk.next_arrival().is_some_and(|submit| submit <= now) {
-            let number = self.desk.arrive();
+        while self.cluster.next_arrival().is_some_and(|submit| submit <= now) {
+            let number = self.cluster.arrive();
             self.unfinished += 1;
-            self.plane.arrived(&self.desk, number)?;
-            if self.plane.refuses(number) {
-                self.desk.refuse(number);
+            self.scheduler.arrived(&self.cluster, number)?;
+            if self.scheduler.refuses(number) {
+                self.cluster.refuse(number);
                 self.unfinished -= 1;
             }
         }
         // 4. Decisions.
-        self.plane.decide(&mut self.desk)?;
+        self.scheduler.decide(&mut self.cluster)?;
         Ok(true)
     }
 
-    /// When something happens next.
+    /// Returns the time of the next event.
     pub fn next_instant(&mut self) -> Option<Time> {
         self.next().map(|(next, _)| next)
     }
 
-    /// When something happens next, and whether anything stirs. Where nothing runs or comes and
-    /// nobody wants to be asked, what is broken is still mended, but nothing breaks any more:
-    /// failures alone do not keep time going.
+    /// Returns the time of the next event, and whether anything is active. While no job runs or
+    /// arrives and the scheduler has no wake-up, repairs still happen, but no failures: failures
+    /// alone do not advance time.
     fn next(&mut self) -> Option<(Time, bool)> {
-        if self.desk.next_arrival().is_none() && self.unfinished == 0 {
+        if self.cluster.next_arrival().is_none() && self.unfinished == 0 {
             return None;
         }
-        let mend = self.weather.next_mend();
-        match self.next_stir() {
+        let mend = self.failure_generator.next_repair();
+        match self.next_event() {
             Some(stir) => {
-                let instants = [Some(stir), mend, self.weather.next_break()];
+                let instants = [Some(stir), mend, self.failure_generator.next_failure()];
                 instants.into_iter().flatten().min().map(|next| (next, true))
             }
             None => mend.map(|next| (next, false)),
         }
     }
 
-    /// When a job arrives or ends next, or whoever decides wants to be asked.
-    fn next_stir(&mut self) -> Option<Time> {
-        let now = self.desk.now();
-        let arrival = self.desk.next_arrival();
-        let wake = self.plane.next_wake(now).map(|wake| wake.max(now + Span(1)));
-        [arrival, self.desk.next_end(), wake].into_iter().flatten().min()
+    /// Returns the next arrival, end or wake-up of the scheduler.
+    fn next_event(&mut self) -> Option<Time> {
+        let now = self.cluster.now();
+        let arrival = self.cluster.next_arrival();
+        let wake = self.scheduler.next_wake(now).map(|wake| wake.max(now + Span(1)));
+        [arrival, self.cluster.next_end(), wake].into_iter().flatten().min()
     }
 
-    /// Time passes up to an instant before which nothing more happens.
+    /// Advances time to an instant before which no event happens.
     pub fn rest_until(&mut self, until: Time) {
-        if until > self.desk.now() {
-            self.desk.pass(until);
+        if until > self.cluster.now() {
+            self.cluster.pass(until);
         }
     }
 
-    /// What there is to see.
+    /// Returns the state of the cluster.
     #[must_use]
-    pub fn desk(&self) -> &Desk {
-        &self.desk
+    pub fn cluster(&self) -> &ClusterState {
+        &self.cluster
     }
 
-    /// Why a job waits, in the words of whoever decides.
+    /// Explains why a job is pending, in the scheduler's terms.
     pub fn why(&mut self, job: super::load::JobNo) -> String {
-        self.plane.why(&self.desk, job)
+        self.scheduler.why(&self.cluster, job)
     }
 }

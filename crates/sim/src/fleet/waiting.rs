@@ -1,12 +1,11 @@
-//! How much of what is idle the waiting jobs could use: the part of the idle GPUs that is stranded.
-//! It counts GPUs and ignores nodes, so what keeps a job from idle GPUs that would be enough for it
-//! is where they lie, or the scheduler.
+//! Stranded GPUs: how much of the idle GPUs the pending jobs could use. It counts GPUs and ignores
+//! nodes, so what keeps a job from enough idle GPUs is fragmentation or the scheduler.
 //!
-//! A waiting job counts if the idle GPUs of the models that it accepts are enough for all that it
-//! still lacks, and if its queue and every queue above may hold that much more: quota plus borrow
-//! limit, where the queue file sets both. All such jobs together could use what they lack, at most
-//! what is idle and what their queues may hold, per model. Two jobs that fit one at a time and not
-//! both count as one and a part: the sum is an upper bound.
+//! A pending job counts if the idle GPUs of the models that it accepts are enough for all that it
+//! lacks, and if its queue and every queue above may hold that much more: quota plus borrowing
+//! limit, where the queue file sets both. All such jobs together use what they lack, at most what
+//! is idle and what their queues may hold, per model. Two jobs that fit one at a time and not
+//! together count as one and a part: the sum is an upper bound.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,58 +15,57 @@ use muster_model::{DeviceSet, NodeId, QueueName, QueueSpec};
 
 use super::load::FleetJob;
 use super::pool::{Pool, PoolNode};
-use super::site::Site;
+use super::site::FleetSite;
 
-/// GPU models are counted in a word; further ones count as the last.
+/// Most GPU models, one bit each; further ones count as the last.
 const MOST_MODELS: usize = 64;
 
-/// Waiting jobs that could use the same. Jobs that accept the fewest models come first, of those
-/// the smallest.
+/// Pending jobs with equal demand. Jobs that accept the fewest models come first, among them the
+/// smallest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Class {
+struct DemandClass {
     count: u32,
-    /// A bit for each model that is accepted.
+    /// One bit for each accepted model.
     models: u64,
     lacks_milli: u64,
-    /// Index of the queue among [`Queues`]; 0 where no queue has a ceiling.
+    /// Index in [`QueueCeilings`]; 0 where no queue has a ceiling.
     queue: usize,
 }
 
-/// What a queue may hold, and holds, by model.
+/// Ceiling and use of a queue by model.
 #[derive(Clone, Debug)]
-struct Queue {
+struct QueueCeiling {
     parent: Option<usize>,
     ceiling_milli: Vec<Option<u64>>,
     held_milli: Vec<u64>,
 }
 
-/// Queues of a tree in which some queue has a ceiling; none else.
+/// Queues of a tree in which some queue has a ceiling; otherwise empty.
 #[derive(Clone, Debug, Default)]
-struct Queues {
-    all: Vec<Queue>,
+struct QueueCeilings {
+    all: Vec<QueueCeiling>,
     /// Shared, since the queues are copied for each count.
     leaves: Arc<BTreeMap<QueueName, usize>>,
 }
 
-/// Idle GPUs, waiting jobs, and what these could use of them.
+/// Idle GPUs, pending jobs, and what these could use.
 #[derive(Clone, Debug)]
-pub(super) struct Waiting {
+pub(super) struct WaitingJobs {
     has_gpus: bool,
     models: Vec<GpuModel>,
-    /// By node, and their sum: idle thousandths by model.
+    /// Idle thousandths by node and model, and their sums by model.
     idle_of: Vec<Vec<u64>>,
     idle: Vec<u64>,
     /// Nodes that changed since `idle` was counted.
     changed: Vec<NodeId>,
-    queues: Queues,
-    /// How many jobs wait, by what they could use. Jobs that lack nothing that could be idle are
-    /// not among them.
-    classes: BTreeMap<Class, u64>,
+    queues: QueueCeilings,
+    /// Number of pending jobs by demand, without jobs that lack nothing.
+    classes: BTreeMap<DemandClass, u64>,
     jobs: u64,
 }
 
-impl Waiting {
-    pub(super) fn new(site: &Site) -> Self {
+impl WaitingJobs {
+    pub(super) fn new(site: &FleetSite) -> Self {
         let devices = site.nodes.iter().flat_map(|node| &node.devices);
         let mut models: Vec<GpuModel> = devices.map(|device| device.model.clone()).collect();
         models.sort();
@@ -79,26 +77,26 @@ impl Waiting {
             idle_of: vec![vec![0; kinds]; site.nodes.len()],
             idle: vec![0; kinds],
             changed: (0..site.nodes.len() as u32).map(NodeId).collect(),
-            queues: Queues::new(&site.tree.queues, &models),
+            queues: QueueCeilings::new(&site.tree.queues, &models),
             models,
             classes: BTreeMap::new(),
             jobs: 0,
         }
     }
 
-    /// Jobs that wait.
+    /// Returns the number of pending jobs.
     pub(super) fn jobs(&self) -> u64 {
         self.jobs
     }
 
-    /// What is free of a node has changed.
+    /// Marks a node whose free resources have changed.
     pub(super) fn node_changed(&mut self, node: NodeId) {
         if self.changed.last() != Some(&node) {
             self.changed.push(node);
         }
     }
 
-    /// A task of a job begins or ceases to hold devices of a node.
+    /// Counts devices that a task of a job takes or frees.
     pub(super) fn holds(
         &mut self,
         job: &FleetJob,
@@ -117,8 +115,7 @@ impl Waiting {
         }
     }
 
-    /// A job that waits lacks so much now; `None` where it does not wait. It was counted as
-    /// `before`.
+    /// Changes what a job lacks from `before` to `now`; `None` while it is not pending.
     pub(super) fn change(&mut self, job: &FleetJob, before: Option<u64>, now: Option<u64>) {
         if let Some(lacks) = before {
             self.jobs -= 1;
@@ -139,17 +136,18 @@ impl Waiting {
         }
     }
 
-    /// `None` where the job asks for nothing that could be idle.
-    fn class(&self, job: &FleetJob, lacks_milli: u64) -> Option<Class> {
+    /// Returns the demand of a job; `None` if it lacks nothing that could be idle.
+    fn class(&self, job: &FleetJob, lacks_milli: u64) -> Option<DemandClass> {
         let wanted = &job.task.gpu.models;
-        let models = match self.has_gpus && !wanted.is_empty() {
-            true => wanted
+        let models = if self.has_gpus && !wanted.is_empty() {
+            wanted
                 .iter()
                 .filter(|model| self.models.contains(model))
-                .fold(0, |set, model| set | 1 << model_of(&self.models, model)),
-            false => u64::MAX >> (64 - self.idle.len()),
+                .fold(0, |set, model| set | 1 << model_of(&self.models, model))
+        } else {
+            u64::MAX >> (64 - self.idle.len())
         };
-        let class = Class {
+        let class = DemandClass {
             count: models.count_ones(),
             models,
             lacks_milli,
@@ -158,7 +156,7 @@ impl Waiting {
         (lacks_milli > 0 && models != 0).then_some(class)
     }
 
-    /// Idle thousandths that the waiting jobs could use.
+    /// Returns the idle thousandths that pending jobs could use.
     pub(super) fn stranded_milli(&mut self, pool: &Pool) -> u64 {
         for node in std::mem::take(&mut self.changed) {
             let now = idle_by_model(pool.node(node), &self.models, self.has_gpus);
@@ -201,11 +199,11 @@ fn model_of(models: &[GpuModel], model: &GpuModel) -> usize {
     models.iter().position(|known| known == model).unwrap_or(models.len().saturating_sub(1))
 }
 
-/// What of a node no task holds and no owner keeps, in thousandths by model, or of CPUs where no
+/// Returns what is free of a node and not withheld, in thousandths by model, or of CPUs where no
 /// node has a GPU.
 fn idle_by_model(node: &PoolNode, models: &[GpuModel], has_gpus: bool) -> Vec<u64> {
     let mut idle = vec![0; models.len().max(1)];
-    match (node.is_kept, has_gpus && models.len() > 1) {
+    match (node.is_withheld, has_gpus && models.len() > 1) {
         (true, _) => {}
         (false, false) => idle[0] = node.idle_milli(has_gpus),
         (false, true) if node.is_up => {
@@ -218,7 +216,7 @@ fn idle_by_model(node: &PoolNode, models: &[GpuModel], has_gpus: bool) -> Vec<u6
     idle
 }
 
-impl Queues {
+impl QueueCeilings {
     fn new(queues: &[QueueSpec], models: &[GpuModel]) -> Self {
         let mut made = Self::default();
         queues.iter().for_each(|queue| made.add(queue, None, "", models));
@@ -235,7 +233,7 @@ impl Queues {
         };
         let ceiling = |model: &GpuModel| Some((queue.quota.get(model)? + queue.borrow?) * 1000);
         let at = self.all.len();
-        self.all.push(Queue {
+        self.all.push(QueueCeiling {
             parent,
             ceiling_milli: models.iter().map(ceiling).collect(),
             held_milli: vec![0; models.len()],
@@ -250,9 +248,9 @@ impl Queues {
         self.leaves.get(queue).copied().unwrap_or(0)
     }
 
-    /// What a queue, and every queue above it, may hold beyond what it holds.
+    /// Returns what a queue and every queue above it may hold in addition.
     fn room(&self, leaf: usize, model: usize) -> u64 {
-        let rooms = self.upwards(leaf).filter_map(|at| {
+        let rooms = self.ancestors(leaf).filter_map(|at| {
             let queue = &self.all[at];
             (*queue.ceiling_milli.get(model)?)
                 .map(|most| most.saturating_sub(queue.held_milli[model]))
@@ -261,14 +259,14 @@ impl Queues {
     }
 
     fn hold(&mut self, leaf: usize, model: usize, milli: u64, does: bool) {
-        for at in self.upwards(leaf).collect::<Vec<_>>() {
+        for at in self.ancestors(leaf).collect::<Vec<_>>() {
             if let Some(held) = self.all[at].held_milli.get_mut(model) {
                 *held = if does { *held + milli } else { *held - milli };
             }
         }
     }
 
-    fn upwards(&self, leaf: usize) -> impl Iterator<Item = usize> {
+    fn ancestors(&self, leaf: usize) -> impl Iterator<Item = usize> {
         let first = (leaf < self.all.len()).then_some(leaf);
         std::iter::successors(first, |at| self.all[*at].parent)
     }

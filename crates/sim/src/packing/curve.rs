@@ -1,46 +1,45 @@
-//! What a run comes to, by the percent of the cluster's GPUs that pods have asked for so far. It
-//! adds up what it is told.
+//! Curves of a run by percent of the cluster's GPUs that the arrived pods request.
 
-/// The state after the arrivals of one percent, on average over them. All in millionths.
+/// Mean state after the arrivals of one percent, in millionths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Point {
-    /// GPUs that are held, of all.
+    /// Allocated part of all GPUs.
     pub allocated_ppm: u32,
-    /// What the usual pods cannot use, of the GPUs that are idle; 0 when none is.
+    /// Part of the idle GPUs that typical pods cannot use; 0 if none is idle.
     pub fragmented_ppm: u32,
 }
 
-/// Points by percent arrived, from 0 on. Where no arrival is nearest to a percent, it stays as it
-/// was before.
+/// Points by percent of requested GPUs, from 0 on. A percent without arrivals repeats the point
+/// before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Curve(Vec<Point>);
 
-/// A part of a whole in thousandths of devices, or in the unit that both have.
+/// A part of a whole, both in the same unit.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
+pub(super) struct Fraction {
     pub(super) some: u128,
     pub(super) all: u128,
 }
 
 impl Curve {
-    /// The points by percent.
+    /// Returns the points by percent.
     #[must_use]
     pub fn points(&self) -> &[Point] {
         &self.0
     }
 
-    /// The last point; `None` when nothing arrived.
+    /// Returns the last point; `None` if nothing arrived.
     #[must_use]
     pub fn last(&self) -> Option<Point> {
         self.0.last().copied()
     }
 }
 
-/// Adds up a curve.
+/// Builder of a curve.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Adding {
     points: Vec<Point>,
-    /// Sums of the percent that arrivals are nearest to now, and how many they are.
+    /// Current percent, sums over its arrivals, and their number.
     percent: usize,
     allocated_ppm: u64,
     fragmented_ppm: u64,
@@ -48,13 +47,13 @@ pub(super) struct Adding {
 }
 
 impl Adding {
-    /// The state after an arrival.
-    pub(super) fn arrived(&mut self, arrived: Part, allocated: Part, fragmented: Part) {
+    /// Adds the state after an arrival.
+    pub(super) fn arrived(&mut self, arrived: Fraction, allocated: Fraction, fragmented: Fraction) {
         // Rounded to the nearest percent, as the published analysis does.
         let percent = (2 * 100 * arrived.some + arrived.all) / (2 * arrived.all.max(1));
         let percent = usize::try_from(percent).unwrap_or(usize::MAX);
         if percent != self.percent {
-            self.settle();
+            self.finish_percent();
             self.percent = percent;
         }
         self.allocated_ppm += u64::from(allocated.ppm());
@@ -63,12 +62,12 @@ impl Adding {
     }
 
     pub(super) fn finish(mut self) -> Curve {
-        self.settle();
+        self.finish_percent();
         Curve(self.points)
     }
 
-    /// The percent is over.
-    fn settle(&mut self) {
+    /// Finishes the current percent.
+    fn finish_percent(&mut self) {
         if self.arrivals == 0 {
             return;
         }
@@ -83,7 +82,7 @@ impl Adding {
     }
 }
 
-impl Part {
+impl Fraction {
     fn ppm(self) -> u32 {
         u32::try_from(self.some * 1_000_000 / self.all.max(1)).unwrap_or(u32::MAX)
     }
@@ -96,7 +95,7 @@ mod tests {
     #[test]
     fn a_percent_is_the_mean_of_the_arrivals_nearest_to_it() {
         let mut adding = Adding::default();
-        let of = |some| Part { some, all: 1000 };
+        let of = |some| Fraction { some, all: 1000 };
         for (arrived, held, lost) in [(4, 4, 100), (14, 14, 200), (15, 14, 300), (40, 30, 500)] {
             adding.arrived(of(arrived), of(held), of(lost));
         }

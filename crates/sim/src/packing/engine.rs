@@ -1,31 +1,29 @@
-//! The production engine as the one that places pods: each is a job of one task, submitted when it
-//! arrives. One that does not start at once is taken back, as in the experiment. It decides
-//! nothing.
+//! The production engine as the placer of pods: each pod is a job of one task. One that does not
+//! start at once is withdrawn, as in the experiment.
 
-use muster_engine::Refusal;
+use muster_engine::EventRefusal;
 use muster_model::job::{GpuRequest, Resources};
 use muster_model::queue::{PlacementPolicy, Preemption};
 use muster_model::{
     Bytes, CpuMilli, Decision, DeviceSet, GpuMilli, JobSpec, NodeSpec, QueueTree, TaskGroup,
 };
 
-use crate::peers::packing::Pod;
+use crate::peers::packing::PackingPod;
 use crate::world::{World, WorldError};
 
 /// The engine in its world.
 #[derive(Debug)]
-pub(super) struct Placer {
+pub(super) struct EnginePlacer {
     world: World,
 }
 
-impl Placer {
-    /// Nodes, and the pods that this cluster usually gets: each was submitted once before and taken
-    /// back, so that the engine knows what is usual as one does that has been running there.
-    /// Nothing else stays of it.
+impl EnginePlacer {
+    /// Creates an engine with these nodes. Each pod of `history` is submitted and withdrawn once,
+    /// so that the engine's statistics are those of a running cluster. It has no other effect.
     pub(super) fn new(
         placement: PlacementPolicy,
         nodes: &[NodeSpec],
-        history: &[Pod],
+        history: &[PackingPod],
     ) -> Result<Self, WorldError> {
         let tree = QueueTree { placement, preemption: Preemption::OFF, ..QueueTree::single() };
         let mut world = World::with_queues(tree, nodes.iter().cloned())?;
@@ -40,8 +38,11 @@ impl Placer {
         Ok(Self { world })
     }
 
-    /// The node and the devices that a pod gets; `None` when it does not start at once.
-    pub(super) fn place(&mut self, pod: &Pod) -> Result<Option<(usize, DeviceSet)>, WorldError> {
+    /// Returns node and devices of a pod; `None` if it does not start at once.
+    pub(super) fn place(
+        &mut self,
+        pod: &PackingPod,
+    ) -> Result<Option<(usize, DeviceSet)>, WorldError> {
         let Some((id, decisions)) = accepted(self.world.submit(job(pod)))? else { return Ok(None) };
         for decision in decisions {
             if let Decision::Start { id: attempt, placement, .. } = decision
@@ -56,16 +57,16 @@ impl Placer {
     }
 }
 
-/// What the engine took; `None` when it says that no idle cluster like this could host it.
+/// Returns an accepted job; `None` if the engine rejects it because it never fits.
 fn accepted<T>(submitted: Result<T, WorldError>) -> Result<Option<T>, WorldError> {
     match submitted {
         Ok(submitted) => Ok(Some(submitted)),
-        Err(WorldError::Refused(Refusal::Never(_))) => Ok(None),
+        Err(WorldError::Refused(EventRefusal::NeverStarts(_))) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-fn job(pod: &Pod) -> JobSpec {
+fn job(pod: &PackingPod) -> JobSpec {
     let task = Resources {
         gpu: GpuRequest {
             devices: pod.devices,

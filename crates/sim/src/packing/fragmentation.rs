@@ -1,57 +1,58 @@
 //! The published measure of fragmentation (Weng et al., USENIX ATC 2023; `pkg/utils/frag.go` of
-//! their simulator): of what is idle, what can the usual pods not use? It judges every policy
-//! alike, and shares no code with the engine's own measure.
+//! their simulator): the part of the idle GPUs that typical pods cannot use. It is the same for
+//! every policy, and shares no code with the engine's own measure.
 //!
 //! F_n(m) is what is idle on node n and of no use to pod m: all of it when m wants no GPU, does not
 //! accept the model, or does not fit; else the devices with less room than m wants. F_n(M) is the
-//! sum over the usual pods, by how often they come. Memory is not looked at, nor is it there.
+//! sum over the typical pods, weighted by frequency. As published, it ignores memory.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::peers::packing::{Host, Pod};
+use crate::peers::packing::{PackingNode, PackingPod};
 
-/// The usual pods make up so many percent of all.
+/// Percentage of all pods that the typical pods make up.
 const USUAL_PERCENT: u64 = 95;
 
-/// The usual pods, each with how many of a list are like it.
+/// The typical pods, each with its number in a list.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Usual {
-    pods: Vec<(Pod, u64)>,
+pub(super) struct TypicalPods {
+    pods: Vec<(PackingPod, u64)>,
     total: u64,
 }
 
-impl Usual {
-    /// Of a list: the most frequent needs up to so many percent, pods without GPU among them.
-    pub(super) fn of(list: &[Pod]) -> Self {
-        let mut counts: BTreeMap<Pod, u64> = BTreeMap::new();
+impl TypicalPods {
+    /// Selects the most frequent requests of a list, up to this percentage, including pods without
+    /// GPU.
+    pub(super) fn of(list: &[PackingPod]) -> Self {
+        let mut counts: BTreeMap<PackingPod, u64> = BTreeMap::new();
         for pod in list {
-            *counts.entry(Pod { memory_bytes: 0, ..pod.clone() }).or_default() += 1;
+            *counts.entry(PackingPod { memory_bytes: 0, ..pod.clone() }).or_default() += 1;
         }
-        let mut pods: Vec<(Pod, u64)> = counts.into_iter().collect();
-        // Among equals those that want more, as published: the order of `Pod` is that of their
-        // sort.
+        let mut pods: Vec<(PackingPod, u64)> = counts.into_iter().collect();
+        // Among equally frequent ones those that want more, as published: the order of `PackingPod`
+        // is that of their sort.
         pods.sort_by(|(one, ones), (other, others)| {
             (Reverse(ones), other).cmp(&(Reverse(others), one))
         });
         let mut sum = 0;
-        let is_usual = |(_, count): &(Pod, u64)| {
+        let is_usual = |(_, count): &(PackingPod, u64)| {
             let is_short = sum * 100 < list.len() as u64 * USUAL_PERCENT;
             sum += count;
             is_short
         };
-        let pods: Vec<(Pod, u64)> = pods.into_iter().take_while(is_usual).collect();
+        let pods: Vec<(PackingPod, u64)> = pods.into_iter().take_while(is_usual).collect();
         let total = pods.iter().map(|(_, count)| count).sum();
         Self { pods, total }
     }
 
-    /// How many pods they are.
+    /// Returns the number of pods.
     pub(super) fn total(&self) -> u64 {
         self.total
     }
 
-    /// F_n(M) of a node, times [`Usual::total`].
-    pub(super) fn lost_on(&self, host: &Host) -> u64 {
+    /// Returns F_n(M) of a node, times [`TypicalPods::total`].
+    pub(super) fn lost_on(&self, host: &PackingNode) -> u64 {
         let idle = host.gpu_milli();
         if idle == 0 {
             return 0;
@@ -60,13 +61,14 @@ impl Usual {
     }
 }
 
-/// Idle thousandths of a node that a pod could use.
-fn useful(host: &Host, pod: &Pod) -> u64 {
+/// Returns the idle thousandths of a node that a pod could use.
+fn useful(host: &PackingNode, pod: &PackingPod) -> u64 {
     let (devices, least) = pod.per_device();
     if devices == 0 || host.cpus_milli < pod.cpus_milli || !pod.accepts(host.model.as_ref()) {
         return 0;
     }
-    let (mut count, mut sum) = (0, 0);
+    let mut count = 0;
+    let mut sum = 0;
     for room in host.rooms.iter().filter(|room| **room >= least) {
         count += 1;
         sum += u64::from(*room);
@@ -80,22 +82,26 @@ mod tests {
 
     use super::*;
 
-    fn pod(devices: u32, share_milli: u16, cpus_milli: u64, models: &[&str]) -> Pod {
+    fn pod(devices: u32, share_milli: u16, cpus_milli: u64, models: &[&str]) -> PackingPod {
         let models = models.iter().map(|model| (*model).into()).collect();
-        Pod { cpus_milli, share_milli, devices, models, memory_bytes: 7 }
+        PackingPod { cpus_milli, share_milli, devices, models, memory_bytes: 7 }
     }
 
     #[test]
-    fn what_is_lost_is_what_the_usual_pods_cannot_use() {
-        let host = Host {
+    fn fragmentation_is_what_typical_pods_cannot_use() {
+        let host = PackingNode {
             model: Some("t4".into()),
             rooms: vec![1000, 600, 200, 0],
             cpus_milli: 8000,
             memory_bytes: 0,
             kinds: BTreeMap::new(),
         };
-        let check = |pod: Pod, expected| {
-            assert_eq!(Usual::of(std::slice::from_ref(&pod)).lost_on(&host), expected, "{pod:?}")
+        let check = |pod: PackingPod, expected| {
+            assert_eq!(
+                TypicalPods::of(std::slice::from_ref(&pod)).lost_on(&host),
+                expected,
+                "{pod:?}"
+            )
         };
         check(pod(1, 0, 8000, &[]), 800);
         check(pod(2, 0, 0, &[]), 1800);
@@ -105,9 +111,12 @@ mod tests {
         check(pod(0, 500, 0, &["a10", "t4"]), 200);
         check(pod(0, 0, 1000, &[]), 1800);
         let both = [pod(1, 0, 0, &[]), pod(1, 0, 0, &[]), pod(0, 500, 0, &[])];
-        assert_eq!((Usual::of(&both).lost_on(&host), Usual::of(&both).total()), (2 * 800 + 200, 3));
-        let full = Host { rooms: vec![0, 0], ..host };
-        assert_eq!(Usual::of(&both).lost_on(&full), 0);
+        assert_eq!(
+            (TypicalPods::of(&both).lost_on(&host), TypicalPods::of(&both).total()),
+            (2 * 800 + 200, 3)
+        );
+        let full = PackingNode { rooms: vec![0, 0], ..host };
+        assert_eq!(TypicalPods::of(&both).lost_on(&full), 0);
     }
 
     #[test]
@@ -117,7 +126,7 @@ mod tests {
             list.resize(100, pod(8, 0, 0, &[]));
             list
         };
-        assert_eq!(Usual::of(&list(5)).total(), 95);
-        assert_eq!(Usual::of(&list(6)).total(), 100);
+        assert_eq!(TypicalPods::of(&list(5)).total(), 95);
+        assert_eq!(TypicalPods::of(&list(6)).total(), 100);
     }
 }

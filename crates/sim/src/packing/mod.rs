@@ -1,12 +1,12 @@
-//! How full does a cluster get? The experiment of FGD (Weng et al., "Beware of Fragmentation:
-//! Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent", USENIX ATC 2023): pods
-//! arrive one by one and none ever leaves; one that fits nowhere is turned away. What is allocated,
-//! and what of the rest is of no use, is noted after each.
+//! Packing experiment of FGD (Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing
+//! Workloads with Fragmentation Gradient Descent", USENIX ATC 2023): pods arrive one by one and
+//! none ever leaves; one that fits nowhere is rejected. Allocation and fragmentation are recorded
+//! after each.
 //!
-//! * `engine.rs`: the production engine places; `../peers/packing/`: models of others do
-//! * `account.rs`, `fragmentation.rs`, `curve.rs`: what it comes to
+//! * `engine.rs`: the production engine as placer; `../peers/packing/`: models of other policies
+//! * `account.rs`, `fragmentation.rs`, `curve.rs`: accounting and results
 //!
-//! It keeps its own account of every node, and refuses a place that is not free, whoever chose it.
+//! It keeps its own account of every node, and rejects a placement that is not free.
 
 mod account;
 mod curve;
@@ -20,41 +20,41 @@ use muster_model::queue::PlacementPolicy;
 use muster_model::simulation::PackingFigures;
 use muster_model::{NodeName, NodeSpec};
 
-use account::Account;
+use account::PackingAccount;
 
-use crate::peers::packing::{self, Host, Pod, Policy, WHOLE};
+use crate::peers::packing::{self, PackingNode, PackingPod, PackingPolicy, WHOLE};
 use crate::world::WorldError;
 
-/// Who places.
+/// The placer of pods in an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scheduler {
-    /// The production engine.
+pub enum PackingScheduler {
+    /// The production engine of Muster.
     Muster(PlacementPolicy),
-    /// A model of another.
-    Peer(Policy),
+    /// A model of another policy.
+    Peer(PackingPolicy),
 }
 
-impl Scheduler {
-    /// The one that users name so.
+impl PackingScheduler {
+    /// Returns the placer with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let muster = PlacementPolicy::ALL.iter().find(|(known, _)| *known == name);
-        let peer = Policy::ALL.iter().find(|(known, _)| *known == name);
+        let peer = PackingPolicy::ALL.iter().find(|(known, _)| *known == name);
         muster
             .map(|(_, policy)| Self::Muster(*policy))
             .or(peer.map(|(_, policy)| Self::Peer(*policy)))
     }
 
-    /// The name that users give.
+    /// Returns the name that users write.
     #[must_use]
     pub fn name(self) -> &'static str {
         Self::names().find(|name| Self::named(name) == Some(self)).unwrap_or_default()
     }
 
-    /// All names.
+    /// Returns the names of all placers.
     pub fn names() -> impl Iterator<Item = &'static str> {
         let muster = PlacementPolicy::ALL.iter().map(|(name, _)| *name);
-        muster.chain(Policy::ALL.iter().map(|(name, _)| *name))
+        muster.chain(PackingPolicy::ALL.iter().map(|(name, _)| *name))
     }
 }
 
@@ -62,33 +62,33 @@ impl Scheduler {
 #[derive(Clone, Debug)]
 pub struct Experiment {
     nodes: Vec<NodeSpec>,
-    hosts: Vec<Host>,
-    pods: Vec<Pod>,
+    hosts: Vec<PackingNode>,
+    pods: Vec<PackingPod>,
     order: Vec<usize>,
-    usual: fragmentation::Usual,
+    typical: fragmentation::TypicalPods,
 }
 
-/// What a run came to.
+/// Result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    /// By percent arrived.
+pub struct PackingOutcome {
+    /// Curve by percent of requested GPUs.
     pub curve: Curve,
-    /// Pods that were placed.
+    /// Number of placed pods.
     pub placed: u64,
-    /// Pods that fitted nowhere.
+    /// Number of pods that fitted nowhere.
     pub turned_away: u64,
 }
 
-impl Outcome {
-    /// As it is shown.
+impl PackingOutcome {
+    /// Converts the result for reports.
     #[must_use]
-    pub fn figures(&self, scheduler: Scheduler, is_partial: bool) -> PackingFigures {
+    pub fn figures(&self, scheduler: PackingScheduler, is_partial: bool) -> PackingFigures {
         let percent = |of: fn(&Point) -> u32| {
             self.curve.points().iter().map(|at| f64::from(of(at)) / 10_000.0).collect()
         };
         PackingFigures {
             scheduler: scheduler.name().to_owned(),
-            is_engine: matches!(scheduler, Scheduler::Muster(_)),
+            is_engine: matches!(scheduler, PackingScheduler::Muster(_)),
             is_partial,
             placed: self.placed,
             turned_away: self.turned_away,
@@ -98,46 +98,46 @@ impl Outcome {
     }
 }
 
-/// There is no experiment, or its run cannot go on.
+/// Invalid experiment, or failed run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PackingError {
-    /// Shares of nothing.
+    /// The cluster has no GPU.
     #[error("the cluster has no GPU")]
     NoGpus,
-    /// The models of others know one model per node.
+    /// A node has several models, which the other policies do not support.
     #[error("node {0} has GPUs of several models")]
     MixedNode(NodeName),
-    /// Who is meant?
+    /// Two nodes have the same name.
     #[error("two nodes are called {0}")]
     SameName(NodeName),
     /// The order names a pod that is not in the list.
     #[error("arrival {at} is pod {index}, of {pods}")]
     NoSuchPod {
-        /// From 1.
+        /// Number of the arrival, from 1.
         at: usize,
-        /// What it names.
+        /// Index of the pod.
         index: usize,
-        /// How many there are.
+        /// Number of pods in the list.
         pods: usize,
     },
-    /// The engine does not go on.
+    /// The engine failed on a pod.
     #[error(transparent)]
     World(#[from] WorldError),
-    /// A defect of the one that places.
-    #[error("arrival {at} was placed where there is no room for it: node {node}")]
+    /// A pod was placed where it does not fit: a defect of the placer.
+    #[error("arrival {at} was placed where it does not fit: node {node}")]
     NoRoom {
-        /// From 1.
+        /// Number of the arrival, from 1.
         at: usize,
-        /// Where.
+        /// Name of the node.
         node: NodeName,
     },
 }
 
 impl Experiment {
-    /// The cluster, what the pods ask for, and the arrivals as indices of pods.
+    /// Creates an experiment from nodes, the requests of pods, and arrivals as indices of pods.
     ///
     /// # Errors
-    /// What makes it no experiment.
+    /// The cluster or the order is invalid.
     pub fn new(
         mut nodes: Vec<NodeSpec>,
         pods: &[Resources],
@@ -149,7 +149,7 @@ impl Experiment {
             return Err(PackingError::SameName(pair[0].name.clone()));
         }
         let host = |node: &NodeSpec| {
-            Host::idle(node).ok_or_else(|| PackingError::MixedNode(node.name.clone()))
+            PackingNode::idle(node).ok_or_else(|| PackingError::MixedNode(node.name.clone()))
         };
         let hosts = nodes.iter().map(host).collect::<Result<Vec<_>, _>>()?;
         if hosts.iter().all(|host| host.rooms.is_empty()) {
@@ -159,66 +159,73 @@ impl Experiment {
         if let Some((at, index)) = (1..).zip(&order).find(|(_, index)| **index >= count) {
             return Err(PackingError::NoSuchPod { at, index: *index, pods: count });
         }
-        let pods: Vec<Pod> = pods.iter().map(pod).collect();
-        let usual = fragmentation::Usual::of(&pods);
-        Ok(Self { nodes, hosts, pods, order, usual })
+        let pods: Vec<PackingPod> = pods.iter().map(pod).collect();
+        let typical = fragmentation::TypicalPods::of(&pods);
+        Ok(Self { nodes, hosts, pods, order, typical })
     }
 
-    /// How many pods arrive.
+    /// Returns the number of arrivals.
     #[must_use]
     pub fn arrivals(&self) -> usize {
         self.order.len()
     }
 
-    /// Begins a run. What is left to chance comes from `seed`; the production engine leaves nothing
-    /// to it.
+    /// Begins a run. Random choices come from `seed`; the production engine makes none.
     ///
     /// # Errors
-    /// The engine does not accept a node.
-    pub fn begin(&self, scheduler: Scheduler, seed: u64) -> Result<Run<'_>, PackingError> {
+    /// The engine rejects a node.
+    pub fn begin(
+        &self,
+        scheduler: PackingScheduler,
+        seed: u64,
+    ) -> Result<PackingRun<'_>, PackingError> {
         let placer = match scheduler {
-            Scheduler::Muster(policy) => {
-                Placer::Engine(Box::new(engine::Placer::new(policy, &self.nodes, &self.pods)?))
-            }
-            Scheduler::Peer(policy) => {
-                Placer::Peer(packing::Placer::new(policy, &self.hosts, seed))
+            PackingScheduler::Muster(policy) => Placer::Engine(Box::new(
+                engine::EnginePlacer::new(policy, &self.nodes, &self.pods)?,
+            )),
+            PackingScheduler::Peer(policy) => {
+                Placer::Peer(packing::PeerPlacer::new(policy, &self.hosts, seed))
             }
         };
-        let account = Account::new(self.hosts.clone(), &self.usual);
-        Ok(Run { experiment: self, placer, account, next: 0 })
+        let account = PackingAccount::new(self.hosts.clone(), &self.typical);
+        Ok(PackingRun { experiment: self, placer, account, next: 0 })
     }
 
     /// Plays all arrivals.
     ///
     /// # Errors
-    /// As [`Experiment::begin`] and [`Run::step`].
-    pub fn run(&self, scheduler: Scheduler, seed: u64) -> Result<Outcome, PackingError> {
+    /// As [`Experiment::begin`] and [`PackingRun::step`].
+    pub fn run(
+        &self,
+        scheduler: PackingScheduler,
+        seed: u64,
+    ) -> Result<PackingOutcome, PackingError> {
         let mut run = self.begin(scheduler, seed)?;
         while run.step()? {}
         Ok(run.finish())
     }
 }
 
-/// Arrivals that are being played.
+/// A run in progress.
 #[derive(Debug)]
-pub struct Run<'a> {
+pub struct PackingRun<'a> {
     experiment: &'a Experiment,
     placer: Placer,
-    account: Account<'a>,
+    account: PackingAccount<'a>,
     next: usize,
 }
 
 #[derive(Debug)]
 enum Placer {
-    Engine(Box<engine::Placer>),
-    Peer(packing::Placer),
+    Engine(Box<engine::EnginePlacer>),
+    Peer(packing::PeerPlacer),
 }
 
-impl Run<'_> {
-    /// The next arrival; false when there is none.
+impl PackingRun<'_> {
+    /// Plays the next arrival; false if there is none.
     ///
     /// # Errors
-    /// A defect of the one that places.
+    /// A defect of the placer.
     pub fn step(&mut self) -> Result<bool, PackingError> {
         let Some(index) = self.experiment.order.get(self.next) else { return Ok(false) };
         self.next += 1;
@@ -237,15 +244,15 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// What it came to so far.
+    /// Returns the result so far.
     #[must_use]
-    pub fn finish(self) -> Outcome {
+    pub fn finish(self) -> PackingOutcome {
         self.account.finish()
     }
 }
 
-fn pod(task: &Resources) -> Pod {
-    Pod {
+fn pod(task: &Resources) -> PackingPod {
+    PackingPod {
         cpus_milli: u64::from(task.cpus.0),
         share_milli: u16::try_from(task.gpu.share.0).unwrap_or(WHOLE),
         devices: task.gpu.devices,

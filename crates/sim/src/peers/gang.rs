@@ -1,24 +1,24 @@
-//! Where the tasks of a gang go, and that they all go there: what the models of gang schedulers
-//! have in common. Which node is liked best is theirs to say.
+//! Placement of gangs, all tasks or none, shared by the models of gang schedulers. The score of a
+//! node is up to each model.
 
 use muster_model::NodeId;
 use muster_model::job::Resources;
 
-use crate::fleet::{Desk, JobNo, PlaneError, Pool, PoolNode};
+use crate::fleet::{ClusterState, JobNo, Pool, PoolNode, SchedulerError};
 
-/// A node with room for tasks of the gang.
-struct Seat {
+/// A node that can host tasks of the gang.
+struct CandidateNode {
     node: NodeId,
-    /// For so many more.
+    /// Number of further tasks that fit.
     room: u32,
-    /// Tasks of the gang that are there so far.
+    /// Tasks of the gang on the node so far.
     placed: u32,
     score: u64,
 }
 
-/// A node for each task, one task after the other to the node with the highest score: `score` is
-/// told how many tasks of the gang the node has already, and of several equals `tie` says which.
-/// `None` where not all have room.
+/// Returns a node for each task, one task after the other on the node with the highest score.
+/// `score` gets the number of tasks of the gang on the node so far; `tie` chooses among equals.
+/// `None` if not all fit.
 pub(super) fn places(
     pool: &Pool,
     task: &Resources,
@@ -48,31 +48,39 @@ pub(super) fn places(
     Some(places)
 }
 
-/// Nodes with room for tasks of a gang; `None` where all of them together have not enough.
-fn seats(pool: &Pool, task: &Resources, tasks: u32) -> Option<Vec<Seat>> {
+/// Returns the nodes that can host tasks of a gang; `None` if all of them together are not enough.
+fn seats(pool: &Pool, task: &Resources, tasks: u32) -> Option<Vec<CandidateNode>> {
     let of = |(node, there): (NodeId, &PoolNode)| {
         let room = there.room(task, tasks);
-        (room > 0).then_some(Seat { node, room, placed: 0, score: 0 })
+        (room > 0).then_some(CandidateNode { node, room, placed: 0, score: 0 })
     };
-    let seats: Vec<Seat> = pool.nodes().filter_map(of).collect();
+    let seats: Vec<CandidateNode> = pool.nodes().filter_map(of).collect();
     let room: u64 = seats.iter().map(|seat| u64::from(seat.room)).sum();
     (room >= u64::from(tasks)).then_some(seats)
 }
 
-/// Tasks of a job that hold nothing.
-pub(super) fn missing(desk: &Desk, job: JobNo) -> Vec<u32> {
-    (0..desk.job(job).tasks).filter(|rank| desk.place_of(job, *rank).is_none()).collect()
+/// Returns the ranks of a job that hold nothing.
+pub(super) fn missing_ranks(cluster: &ClusterState, job: JobNo) -> Vec<u32> {
+    (0..cluster.job(job).tasks).filter(|rank| cluster.place_of(job, *rank).is_none()).collect()
 }
 
 /// Places the tasks that hold nothing, in order of rank.
 ///
 /// # Errors
-/// There is no room: whoever made the plan has a defect.
-pub(super) fn seat(desk: &mut Desk, job: JobNo, places: &[NodeId]) -> Result<(), PlaneError> {
-    for (rank, node) in missing(desk, job).into_iter().zip(places) {
-        if !desk.place(job, rank, *node)? {
-            let node = desk.pool().node(*node).spec.name.to_string();
-            return Err(PlaneError::NotFree { job: desk.job(job).id.to_string(), rank, node });
+/// A task does not fit: a defect of the caller's plan.
+pub(super) fn seat(
+    cluster: &mut ClusterState,
+    job: JobNo,
+    places: &[NodeId],
+) -> Result<(), SchedulerError> {
+    for (rank, node) in missing_ranks(cluster, job).into_iter().zip(places) {
+        if !cluster.place(job, rank, *node)? {
+            let node = cluster.pool().node(*node).spec.name.to_string();
+            return Err(SchedulerError::NotFree {
+                job: cluster.job(job).id.to_string(),
+                rank,
+                node,
+            });
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
-//! Jobs that wait, by what they ask for. Real traces have thousands of jobs that wait and a few
-//! shapes among them: what did not fit once in a pass does not fit again, so a model asks for the
-//! first job of another shape.
+//! Pending jobs by shape. Real traces have thousands of pending jobs of a few shapes: a shape that
+//! did not fit once in a pass does not fit again, so a model asks for the first job of another
+//! shape.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,19 +10,19 @@ use muster_model::job::Resources;
 
 use crate::fleet::{FleetJob, JobNo};
 
-/// Number of a shape: so many tasks, and what each holds.
+/// Number of a shape: the number of tasks and the resources of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ShapeNo(usize);
 
-/// All shapes seen.
+/// All shapes so far.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Shapes {
+pub(super) struct ShapeIndex {
     known: BTreeMap<(u32, Arc<Resources>), ShapeNo>,
     shapes: Vec<(u32, Arc<Resources>)>,
 }
 
-impl Shapes {
-    /// The number of a shape.
+impl ShapeIndex {
+    /// Returns the number of a shape.
     pub(super) fn number(&mut self, tasks: u32, task: &Arc<Resources>) -> ShapeNo {
         let next = ShapeNo(self.shapes.len());
         let number = *self.known.entry((tasks, Arc::clone(task))).or_insert(next);
@@ -32,33 +32,33 @@ impl Shapes {
         number
     }
 
-    /// Tasks, and what each holds.
+    /// Returns the number of tasks and the resources of each.
     pub(super) fn get(&self, shape: ShapeNo) -> (u32, &Arc<Resources>) {
         let (tasks, task) = &self.shapes[shape.0];
         (*tasks, task)
     }
 }
 
-/// Place in a line: higher priority first, then who came first.
-pub(super) type Turn = (Reverse<i32>, JobNo);
+/// Position among pending jobs: higher priority first, then earlier arrival.
+pub(super) type LinePosition = (Reverse<i32>, JobNo);
 
-/// Where a job stands in a line.
-pub(super) fn turn(number: JobNo, job: &FleetJob) -> Turn {
+/// Returns the position of a job.
+pub(super) fn turn(number: JobNo, job: &FleetJob) -> LinePosition {
     (Reverse(job.priority), number)
 }
 
-/// A line.
+/// Pending jobs by shape.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Line {
-    jobs: BTreeMap<ShapeNo, BTreeSet<Turn>>,
+pub(super) struct WaitingLine {
+    jobs: BTreeMap<ShapeNo, BTreeSet<LinePosition>>,
 }
 
-impl Line {
-    pub(super) fn push(&mut self, shape: ShapeNo, turn: Turn) {
+impl WaitingLine {
+    pub(super) fn push(&mut self, shape: ShapeNo, turn: LinePosition) {
         self.jobs.entry(shape).or_default().insert(turn);
     }
 
-    pub(super) fn remove(&mut self, shape: ShapeNo, turn: Turn) {
+    pub(super) fn remove(&mut self, shape: ShapeNo, turn: LinePosition) {
         if let Some(jobs) = self.jobs.get_mut(&shape) {
             jobs.remove(&turn);
             if jobs.is_empty() {
@@ -67,16 +67,19 @@ impl Line {
         }
     }
 
-    /// Whoever is first among those with a shape that may still be tried.
-    pub(super) fn first(&self, may_try: impl Fn(ShapeNo) -> bool) -> Option<(ShapeNo, Turn)> {
+    /// Returns the first job whose shape may still be tried.
+    pub(super) fn first(
+        &self,
+        may_try: impl Fn(ShapeNo) -> bool,
+    ) -> Option<(ShapeNo, LinePosition)> {
         let firsts = self.jobs.iter().filter(|(shape, _)| may_try(**shape));
         firsts
             .filter_map(|(shape, jobs)| Some((*shape, *jobs.first()?)))
             .min_by_key(|(_, turn)| *turn)
     }
 
-    /// Shapes of those who wait, each with who waits.
-    pub(super) fn by_shape(&self) -> impl Iterator<Item = (ShapeNo, &BTreeSet<Turn>)> {
+    /// Returns the shapes of pending jobs, each with its jobs.
+    pub(super) fn by_shape(&self) -> impl Iterator<Item = (ShapeNo, &BTreeSet<LinePosition>)> {
         self.jobs.iter().map(|(shape, jobs)| (*shape, jobs))
     }
 

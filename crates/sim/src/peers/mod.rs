@@ -1,6 +1,5 @@
-//! Models of how others schedule, to be compared with the engine. Each file says what is modelled,
-//! from which source, and what is not; no constant in a model is taken from a number that it is to
-//! match.
+//! Models of other schedulers, to be compared with the engine. Each file says what is modelled,
+//! from which source, and what is not; no constant is fitted to a result.
 
 mod gang;
 pub mod kai;

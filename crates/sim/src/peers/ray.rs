@@ -1,10 +1,9 @@
-//! Ray as the whole control plane: one application that lives as long as the trace, and a placement
-//! group for each job. A group is placed whole; one that waits is tried again by the clock and
-//! keeps nobody behind it waiting. There are no priorities, no quotas and nobody is made to go, so
-//! none of that is read of a site.
+//! Ray as the only scheduler: one application that lives as long as the trace, with a placement
+//! group for each job. A group is placed as a whole; a pending one is retried on a timer and does
+//! not block later ones. Priorities, quotas and preemption do not exist, so the site's are ignored.
 //!
 //! Sources, for each constant beside it: ray-project/ray at 8e3f2f1 (src/ray/gcs) and 016b154
-//! (src/ray/raylet/scheduling). What is not modelled: autoscaling, bundles of unlike shape, and the
+//! (src/ray/raylet/scheduling). Not modelled: autoscaling, bundles of different shapes, and the
 //! time that a try and the two-phase commit take.
 
 use std::collections::BTreeSet;
@@ -13,8 +12,8 @@ use muster_model::job::Resources;
 use muster_model::{NodeId, Span, Time};
 
 use super::gang;
-use super::line::{Line, ShapeNo, Shapes, turn};
-use crate::fleet::{Desk, JobNo, Plane, PlaneError, Pool, PoolNode, Site};
+use super::line::{ShapeIndex, ShapeNo, WaitingLine, turn};
+use crate::fleet::{ClusterState, FleetSite, JobNo, Pool, PoolNode, Scheduler, SchedulerError};
 
 /// Pause after the first try, factor, and longest pause (src/ray/common/ray_config_def.h,
 /// gcs_create_placement_group_retry_min_interval_ms 100, _multiplier 1.5, _max_interval_ms 1000).
@@ -22,70 +21,71 @@ const FIRST_PAUSE_MICROS: u64 = 100_000;
 const FACTOR: (u64, u64) = (3, 2);
 const LONGEST_PAUSE_MICROS: u64 = 1_000_000;
 
-/// A group that waits.
+/// A pending placement group.
 #[derive(Clone, Copy, Debug)]
-struct Group {
+struct PlacementGroup {
     shape: ShapeNo,
-    /// When it was tried first; each later try has its time from this.
+    /// Time of its first try; later tries are timed from it.
     first_try: Time,
 }
 
-/// The model.
+/// Scheduler model of Ray.
 #[derive(Clone, Debug, Default)]
 pub struct Ray {
-    shapes: Shapes,
-    /// By job; `None` while it has all it needs.
-    groups: Vec<Option<Group>>,
-    waiting: Line,
+    shapes: ShapeIndex,
+    /// Pending group of each job; `None` while it has all it needs.
+    groups: Vec<Option<PlacementGroup>>,
+    waiting: WaitingLine,
     /// Groups that lost bundles at this instant: tried before all others
     /// (gcs_placement_group_manager.cc, OnNodeDead).
     recovering: BTreeSet<JobNo>,
     /// Groups that arrived at this instant.
     fresh: Vec<JobNo>,
-    /// Something was freed since it was known that nobody who waits fits.
+    /// True if resources were freed since no pending group fitted.
     is_freed: bool,
-    /// The next try that will find room, and whose.
+    /// The next try that will succeed, and its job.
     next: Option<(Time, JobNo)>,
 }
 
 impl Ray {
-    /// Stock settings. Ray has no word for queues.
+    /// Creates a model with stock settings. Ray has no queues.
     #[must_use]
-    pub fn new(_site: &Site) -> Self {
+    pub fn new(_site: &FleetSite) -> Self {
         Self::default()
     }
 
-    /// Tries to place a group whole; what it lacks waits otherwise, counted from now.
-    fn try_first(&mut self, desk: &mut Desk, job: JobNo) -> Result<(), PlaneError> {
-        self.leave(desk, job);
-        let (task, first_try) = (desk.job(job).task.clone(), desk.now());
-        let lacking = gang::missing(desk, job).len() as u32;
-        if let Some(places) = pack(desk.pool(), &task, lacking) {
-            return gang::seat(desk, job, &places);
+    /// Tries to place a whole group; otherwise its missing bundles are pending from now on.
+    fn try_first(&mut self, cluster: &mut ClusterState, job: JobNo) -> Result<(), SchedulerError> {
+        self.leave(cluster, job);
+        let task = cluster.job(job).task.clone();
+        let first_try = cluster.now();
+        let lacking = gang::missing_ranks(cluster, job).len() as u32;
+        if let Some(places) = pack(cluster.pool(), &task, lacking) {
+            return gang::seat(cluster, job, &places);
         }
         let shape = self.shapes.number(lacking, &task);
-        self.groups[job.at()] = Some(Group { shape, first_try });
-        self.waiting.push(shape, turn(job, desk.job(job)));
+        self.groups[job.at()] = Some(PlacementGroup { shape, first_try });
+        self.waiting.push(shape, turn(job, cluster.job(job)));
         Ok(())
     }
 
-    fn leave(&mut self, desk: &Desk, job: JobNo) {
+    fn leave(&mut self, cluster: &ClusterState, job: JobNo) {
         if let Some(group) = self.groups[job.at()].take() {
-            self.waiting.remove(group.shape, turn(job, desk.job(job)));
+            self.waiting.remove(group.shape, turn(job, cluster.job(job)));
         }
     }
 
-    /// The next try that finds room, this instant's among them: tries of those who do not fit
-    /// change nothing, so nobody wakes for them.
-    fn foresee(&mut self, desk: &Desk) {
+    /// Finds the next try that succeeds, this instant's included: failed tries change nothing, so
+    /// no wake-up is needed for them.
+    fn schedule_try(&mut self, cluster: &ClusterState) {
         self.next = None;
         if !self.is_freed {
             return;
         }
-        let now = desk.now();
+        let now = cluster.now();
         for (shape, turns) in self.waiting.by_shape() {
             let (tasks, task) = self.shapes.get(shape);
-            if desk.pool().has_room(task, tasks) {
+            if cluster.pool().has_room(task, tasks) {
                 let of = |job: JobNo| {
                     self.groups[job.at()].map(|group| (next_try(group.first_try, now), job))
                 };
@@ -96,17 +96,17 @@ impl Ray {
         self.is_freed = self.next.is_some();
     }
 
-    /// The group whose try is due now, if it finds room.
-    fn due(&mut self, desk: &Desk) -> Option<(JobNo, ShapeNo)> {
-        self.foresee(desk);
-        let (_, job) = self.next.filter(|(at, _)| *at == desk.now())?;
+    /// Returns the group whose try is due now, if it fits.
+    fn due(&mut self, cluster: &ClusterState) -> Option<(JobNo, ShapeNo)> {
+        self.schedule_try(cluster);
+        let (_, job) = self.next.filter(|(at, _)| *at == cluster.now())?;
         Some((job, self.groups[job.at()]?.shape))
     }
 }
 
-/// Bundles of one shape, packed: the node where most stays free gets as many as it can take, then
-/// the next (strategy PACK, bundle_scheduling_policy.cc and scorer.cc). Of equals Ray takes any;
-/// here it is the first.
+/// Packs bundles of one shape: the node that keeps most free gets as many as fit, then the next
+/// (strategy PACK, bundle_scheduling_policy.cc and scorer.cc). Among equals Ray takes any; the
+/// model takes the first.
 fn pack(pool: &Pool, task: &Resources, tasks: u32) -> Option<Vec<NodeId>> {
     if !pool.has_room(task, tasks) {
         return None;
@@ -122,8 +122,8 @@ fn pack(pool: &Pool, task: &Resources, tasks: u32) -> Option<Vec<NodeId>> {
     Some(each.take(tasks as usize).collect())
 }
 
-/// Of what is free on a node, the part that a bundle would leave, in millionths, summed over what
-/// it asks for.
+/// Returns the free part of a node that a bundle would leave, in millionths, summed over the
+/// resources it requests.
 fn score(node: &PoolNode, task: &Resources) -> u64 {
     let gpus = (0..node.free.len())
         .filter(|at| !node.broken.contains(*at))
@@ -140,11 +140,12 @@ fn score(node: &PoolNode, task: &Resources) -> u64 {
         .sum()
 }
 
-/// The first instant from `now` on at which a group is tried that was tried first at `first`.
+/// Returns the first retry, from `now` on, of a group that was first tried at `first`.
 fn next_try(first: Time, now: Time) -> Time {
     // Tries are rounded up to whole milliseconds: this is the earliest that is not before now.
     let waited_micros = now.since(first).0.saturating_mul(1000).saturating_sub(999);
-    let (mut at_micros, mut pause) = (FIRST_PAUSE_MICROS, FIRST_PAUSE_MICROS);
+    let mut at_micros = FIRST_PAUSE_MICROS;
+    let mut pause = FIRST_PAUSE_MICROS;
     while at_micros < waited_micros {
         pause = (pause * FACTOR.0 / FACTOR.1).min(LONGEST_PAUSE_MICROS);
         let pauses = match pause {
@@ -156,21 +157,21 @@ fn next_try(first: Time, now: Time) -> Time {
     first + Span(at_micros.div_ceil(1000))
 }
 
-impl Plane for Ray {
-    fn arrived(&mut self, _desk: &Desk, job: JobNo) -> Result<(), PlaneError> {
+impl Scheduler for Ray {
+    fn arrived(&mut self, _cluster: &ClusterState, job: JobNo) -> Result<(), SchedulerError> {
         self.groups.push(None);
         self.fresh.push(job);
         Ok(())
     }
 
-    fn ended(&mut self, _desk: &Desk, _job: JobNo) {
+    fn ended(&mut self, _cluster: &ClusterState, _job: JobNo) {
         self.is_freed = true;
     }
 
-    /// Bundles elsewhere stay where they are, and are held, until the lost ones have a place again.
+    /// Keeps the bundles on other nodes, which stay held until the lost ones are placed again.
     fn lost(
         &mut self,
-        _desk: &Desk,
+        _cluster: &ClusterState,
         _node: NodeId,
         _device: Option<usize>,
         tasks: &[(JobNo, u32)],
@@ -179,7 +180,7 @@ impl Plane for Ray {
         self.is_freed = true;
     }
 
-    fn mended(&mut self, _desk: &Desk, _node: NodeId, _device: Option<usize>) {
+    fn repaired(&mut self, _cluster: &ClusterState, _node: NodeId, _device: Option<usize>) {
         self.is_freed = true;
     }
 
@@ -187,34 +188,33 @@ impl Plane for Ray {
         self.next.map(|(at, _)| at)
     }
 
-    fn decide(&mut self, desk: &mut Desk) -> Result<(), PlaneError> {
-        // 1. Who lost bundles goes first.
+    fn decide(&mut self, cluster: &mut ClusterState) -> Result<(), SchedulerError> {
+        // 1. Groups that lost bundles.
         for job in std::mem::take(&mut self.recovering) {
-            self.try_first(desk, job)?;
+            self.try_first(cluster, job)?;
         }
-        // 2. Tries that are due now, in the order in which they came.
-        while let Some((job, shape)) = self.due(desk) {
+        // 2. Tries that are due now, in order.
+        while let Some((job, shape)) = self.due(cluster) {
             let (tasks, task) = self.shapes.get(shape);
-            let Some(places) = pack(desk.pool(), task, tasks) else { break };
-            self.leave(desk, job);
-            gang::seat(desk, job, &places)?;
+            let Some(places) = pack(cluster.pool(), task, tasks) else { break };
+            self.leave(cluster, job);
+            gang::seat(cluster, job, &places)?;
         }
-        // 3. Who came now is tried at once, whoever else waits.
+        // 3. New groups, tried at once.
         for job in std::mem::take(&mut self.fresh) {
-            self.try_first(desk, job)?;
+            self.try_first(cluster, job)?;
         }
         Ok(())
     }
 
-    fn why(&mut self, desk: &Desk, job: JobNo) -> String {
-        match (desk.placed(job), desk.job(job).tasks) {
+    fn why(&mut self, cluster: &ClusterState, job: JobNo) -> String {
+        match (cluster.placed(job), cluster.job(job).tasks) {
             (0, _) => {
-                "there is no room for all bundles of its placement group; it is tried once a second"
-                    .to_owned()
+                "not all bundles of its placement group fit; it is tried once a second".to_owned()
             }
             (placed, tasks) => {
                 format!(
-                    "{placed} of its {tasks} bundles hold their place; there is no room for those that were lost"
+                    "{placed} of its {tasks} bundles hold their places; the lost ones do not fit"
                 )
             }
         }

@@ -1,35 +1,34 @@
-//! Schedulers of the textbook on a flat pool of processors, as the literature defines them: EASY
-//! (Lifka 1995; Mu'alem and Feitelson 2001) with its queue for backfilling in order of arrival or
-//! shortest first (Tsafrir, Etsion and Feitelson 2007), first come first served, and shortest
-//! remaining time first.
+//! Textbook schedulers on a flat pool of processors, as the literature defines them: EASY (Lifka
+//! 1995; Mu'alem and Feitelson 2001) with backfilling in order of arrival or shortest first
+//! (Tsafrir, Etsion and Feitelson 2007), first come first served, and shortest remaining time
+//! first.
 //!
-//! At one instant what ends does so first, then jobs arrive, then there is one pass. Jobs that pass
-//! are taken once, in order: what fits now and is believed to end by the time at which the first
-//! that waits can start, or takes only what that one leaves over. Setting a job aside costs nothing
-//! in [`srtf`], which makes it a bound and no schedule that could be had.
+//! At one instant jobs end first, then jobs arrive, then there is one pass. Backfilled jobs are
+//! tried once, in order: a job that fits now and is estimated to end by the time at which the first
+//! pending job can start, or takes only what that one leaves over. Suspending a job costs nothing
+//! in [`srtf`], which makes it a bound and no achievable schedule.
 
 use std::collections::BTreeSet;
 
 use muster_model::{Span, Time};
 
-use crate::flat::{FlatJob, Ran};
+use crate::flat::{FlatJob, RunInterval};
 
-/// Who may pass the first job that waits.
+/// Jobs that may pass the first pending job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passing {
-    /// Nobody: first come, first served.
+    /// None: first come, first served.
     Nobody,
-    /// Who does not delay it, in order of arrival.
+    /// Jobs that do not delay it, in order of arrival.
     InTurn,
-    /// Who does not delay it, what is believed to be shortest first; among equals in order of
-    /// arrival.
+    /// Jobs that do not delay it, shortest estimate first; among equals in order of arrival.
     ShortestFirst,
 }
 
-/// When each job ran. Jobs are in order of arrival and none is wider than the pool.
+/// Returns when each job ran. Jobs are in order of arrival and none is wider than the pool.
 #[must_use]
-pub fn easy(procs: u32, jobs: &[FlatJob], passing: Passing) -> Vec<Option<Ran>> {
-    let mut pool = Pool {
+pub fn easy(procs: u32, jobs: &[FlatJob], passing: Passing) -> Vec<Option<RunInterval>> {
+    let mut pool = ProcessorPool {
         free: procs,
         ends: BTreeSet::new(),
         believed: BTreeSet::new(),
@@ -47,26 +46,26 @@ pub fn easy(procs: u32, jobs: &[FlatJob], passing: Passing) -> Vec<Option<Ran>> 
             waiting.push(next);
             next += 1;
         }
-        // 2. Who is next in turn, as long as it fits.
+        // 2. Start jobs in order, as long as they fit.
         let fitting = waiting.iter().take_while(|job| pool.start_if_fits(now, jobs, **job)).count();
         waiting.drain(..fitting);
-        // 3. Who may pass the first that waits.
+        // 3. Backfill.
         if passing != Passing::Nobody && waiting.len() > 1 && pool.free > 0 {
             pool.backfill(now, jobs, &mut waiting, passing);
         }
     }
 }
 
-struct Pool {
+struct ProcessorPool {
     free: u32,
-    /// What runs, by when it really ends.
+    /// Running jobs by their true ends.
     ends: BTreeSet<(Time, usize)>,
-    /// What runs, by when it is believed to end.
+    /// Running jobs by their estimated ends.
     believed: BTreeSet<(Time, usize)>,
-    ran: Vec<Option<Ran>>,
+    ran: Vec<Option<RunInterval>>,
 }
 
-impl Pool {
+impl ProcessorPool {
     fn end_until(&mut self, now: Time, jobs: &[FlatJob]) {
         while let Some(&(end, job)) = self.ends.first()
             && end <= now
@@ -86,15 +85,16 @@ impl Pool {
         self.free -= width;
         self.ends.insert((now + runtime, job));
         self.believed.insert((now + estimate, job));
-        self.ran[job] = Some(Ran { start: now, end: now + runtime });
+        self.ran[job] = Some(RunInterval { start: now, end: now + runtime });
         true
     }
 
-    /// When the first that waits can start as far as is known, and what it then leaves over.
-    fn shadow(&self, jobs: &[FlatJob], first: usize) -> (Time, u32) {
-        let (mut free, mut shadow) = (self.free, Time(0));
+    /// Returns when the first pending job can start by the estimates, and what it leaves over then.
+    fn head_reservation(&self, jobs: &[FlatJob], first: usize) -> (Time, u32) {
+        let mut free = self.free;
+        let mut shadow = Time(0);
         for &(end, job) in &self.believed {
-            // What ends at the same instant is free then, too.
+            // Jobs that end at the same instant free their processors, too.
             if free >= jobs[first].width && end > shadow {
                 break;
             }
@@ -110,7 +110,7 @@ impl Pool {
         waiting: &mut Vec<usize>,
         passing: Passing,
     ) {
-        let (shadow, mut extra) = self.shadow(jobs, waiting[0]);
+        let (shadow, mut extra) = self.head_reservation(jobs, waiting[0]);
         let mut candidates = waiting[1..].to_vec();
         if passing == Passing::ShortestFirst {
             candidates.sort_by_key(|job| jobs[*job].estimate);
@@ -129,27 +129,30 @@ impl Pool {
     }
 }
 
-/// When each job began and when it had run in full. At each arrival and end, whoever is believed to
-/// have least left runs, then the next as far as it fits; all others are set aside.
+/// Returns when each job began and when it had run in full. At each arrival and end, the job with
+/// the least estimated remaining time runs, then the next as far as it fits; all others are
+/// suspended.
 #[must_use]
-pub fn srtf(procs: u32, jobs: &[FlatJob]) -> Vec<Option<Ran>> {
-    let mut ran: Vec<Option<Ran>> = vec![None; jobs.len()];
+pub fn srtf(procs: u32, jobs: &[FlatJob]) -> Vec<Option<RunInterval>> {
+    let mut ran: Vec<Option<RunInterval>> = vec![None; jobs.len()];
     let mut done: Vec<Span> = vec![Span(0); jobs.len()];
-    // What is there, by what is believed to be left.
+    // Arrived jobs by their estimated remaining time.
     let mut present: BTreeSet<(Span, usize)> = BTreeSet::new();
     let mut running: Vec<usize> = Vec::new();
-    let (mut now, mut next) = (Time(0), 0);
+    let mut now = Time(0);
+    let mut next = 0;
     loop {
-        // 1. On to the next arrival or end; what ran is that much further.
+        // 1. Advance to the next arrival or end.
         let arrival = jobs.get(next).map(|job| job.submit);
         let end = running.iter().map(|job| now + left(jobs[*job].runtime, done[*job])).min();
         let Some(then) = arrival.into_iter().chain(end).min() else { return ran };
         for job in std::mem::take(&mut running) {
             present.remove(&(left(jobs[job].estimate, done[job]), job));
             done[job] = done[job] + then.since(now);
-            match done[job] >= jobs[job].runtime {
-                true => ran[job] = ran[job].map(|ran| Ran { end: then, ..ran }),
-                false => _ = present.insert((left(jobs[job].estimate, done[job]), job)),
+            if done[job] >= jobs[job].runtime {
+                ran[job] = ran[job].map(|ran| RunInterval { end: then, ..ran })
+            } else {
+                _ = present.insert((left(jobs[job].estimate, done[job]), job))
             }
         }
         now = then;
@@ -157,12 +160,12 @@ pub fn srtf(procs: u32, jobs: &[FlatJob]) -> Vec<Option<Ran>> {
             present.insert((jobs[next].estimate, next));
             next += 1;
         }
-        // 2. Who runs from here on.
+        // 2. Choose the jobs that run from here on.
         let mut free = procs;
         for &(_, job) in &present {
             if jobs[job].width <= free {
                 free -= jobs[job].width;
-                ran[job] = ran[job].or(Some(Ran { start: now, end: now }));
+                ran[job] = ran[job].or(Some(RunInterval { start: now, end: now }));
                 running.push(job);
             }
             if free == 0 {

@@ -1,47 +1,47 @@
-//! The outcomes of all orders of arrivals, counted exactly without walking through each: orders
-//! that lead to the same arrivals and holdings go on together, and from a state in which no arrival
-//! gets anything the rest is counted at once. Every step from one state to the next is a submission
-//! that the engine decides.
+//! Outcomes of all orders of arrivals, counted exactly without walking through each: orders that
+//! lead to the same arrivals and holdings are merged, and from a state in which no arrival gets
+//! anything the rest is counted at once. Every step from one state to the next is a submission to
+//! the engine.
 
 use std::collections::BTreeMap;
 
-use muster_model::proof::{GangOrders, OrderCounts, Verdict};
+use muster_model::proof::{GangOrders, OrderCounts, OrderVerdict};
 
-use super::scenario::Scenario;
-use super::trial::{Admission, Trial};
+use super::scenario::GangScenario;
+use super::trial::{Admission, GangTrial};
 use super::ways::{MAX_ORDERS, multinomial, share};
 use crate::world::WorldError;
 
-/// Submissions that one answer may take: a few seconds.
+/// Most submissions for one answer: a few seconds.
 pub const MAX_ENGINE_STEPS: u64 = 40_000;
 
-/// What was not counted, and why.
+/// Reason why the outcomes were not counted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CountError {
-    /// Their number is not held exactly.
+    /// The number of orders exceeds exact arithmetic.
     #[error("there are more than 10^37 orders of {pods} pods; exact counting stops there")]
     TooManyOrders {
         /// Pods of all gangs together.
         pods: u32,
     },
-    /// It would take long.
+    /// Counting would take too long.
     #[error("counting takes more than {MAX_ENGINE_STEPS} decisions of the engine, where it stops")]
     TooManySteps,
-    /// The engine failed.
+    /// The engine failed on a submission.
     #[error(transparent)]
     World(#[from] WorldError),
 }
 
-/// Decisions of the engine that are left for one answer.
+/// Remaining engine decisions for one answer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Budget(pub(super) u64);
+pub(super) struct StepBudget(pub(super) u64);
 
 /// Counts the outcomes of all orders of all pods under both admissions.
 ///
 /// # Errors
 /// There are too many to be counted exactly in a few seconds, or the engine failed.
-pub fn all_orders(scenario: &Scenario) -> Result<GangOrders, CountError> {
-    let mut budget = Budget(MAX_ENGINE_STEPS);
+pub fn all_orders(scenario: &GangScenario) -> Result<GangOrders, CountError> {
+    let mut budget = StepBudget(MAX_ENGINE_STEPS);
     let orders = orders(scenario)?;
     Ok(GangOrders {
         gpus: scenario.gpus(),
@@ -53,8 +53,8 @@ pub fn all_orders(scenario: &Scenario) -> Result<GangOrders, CountError> {
     })
 }
 
-/// How many orders of all pods there are.
-pub(super) fn orders(scenario: &Scenario) -> Result<u128, CountError> {
+/// Returns the number of orders of all pods.
+pub(super) fn orders(scenario: &GangScenario) -> Result<u128, CountError> {
     let pods = scenario.needs().iter().sum();
     let orders =
         multinomial(scenario.needs().iter().copied()).filter(|orders| *orders <= MAX_ORDERS);
@@ -63,14 +63,14 @@ pub(super) fn orders(scenario: &Scenario) -> Result<u128, CountError> {
 
 /// Counts the outcomes of all orders under one admission.
 pub(super) fn outcomes(
-    scenario: &Scenario,
+    scenario: &GangScenario,
     admission: Admission,
-    budget: &mut Budget,
+    budget: &mut StepBudget,
 ) -> Result<OrderCounts, CountError> {
     let all = orders(scenario)?;
     let before = budget.0;
-    let mut counts: BTreeMap<Verdict, u128> = BTreeMap::new();
-    let mut layer = BTreeMap::from([(Vec::new(), (Trial::new(scenario, admission)?, 1u128))]);
+    let mut counts: BTreeMap<OrderVerdict, u128> = BTreeMap::new();
+    let mut layer = BTreeMap::from([(Vec::new(), (GangTrial::new(scenario, admission)?, 1u128))]);
     while !layer.is_empty() {
         let mut next = BTreeMap::new();
         for (trial, ways) in layer.into_values() {
@@ -78,8 +78,8 @@ pub(super) fn outcomes(
             let branches = trial.branches()?;
             let steps = budget.0.checked_sub(branches.len() as u64);
             budget.0 = steps.ok_or(CountError::TooManySteps)?;
-            // 2. None gets anything: nor does any that comes after it, for nobody ends. The rest is
-            //    counted at once.
+            // 2. If none gets anything, no later one does, since no job ends. The rest is counted
+            // at once.
             if branches.iter().all(|(_, after)| after.held() == trial.held()) {
                 let left = (0..scenario.needs().len()).map(|gang| trial.left(gang));
                 let rest =
@@ -87,9 +87,11 @@ pub(super) fn outcomes(
                 *counts.entry(trial.verdict()).or_default() += ways * rest;
                 continue;
             }
-            // 3. Orders that lead to the same arrivals and holdings go on together.
+            // 3. Orders that lead to the same arrivals and holdings are merged.
             for (gang, after) in branches {
-                let more = trial.ways(gang).expect("a part of the orders that were counted before");
+                let more = trial
+                    .count_orders(gang)
+                    .expect("a part of the orders that were counted before");
                 let key = [after.arrived(), after.held()].concat();
                 next.entry(key).or_insert((after, 0)).1 += ways * more;
             }
@@ -98,9 +100,9 @@ pub(super) fn outcomes(
     }
     let count = |verdict| share(counts.get(&verdict).copied().unwrap_or(0), all);
     Ok(OrderCounts {
-        deadlock: count(Verdict::Deadlock),
-        waste: count(Verdict::Waste),
-        whole: count(Verdict::Whole),
+        deadlock: count(OrderVerdict::Deadlock),
+        waste: count(OrderVerdict::Waste),
+        whole: count(OrderVerdict::Whole),
         engine_steps: before - budget.0,
     })
 }

@@ -1,9 +1,8 @@
-//! What placing gangs pod by pod comes to, beside gang admission, on the production engine. Three
+//! Placement of gangs pod by pod, compared with gang admission, on the production engine. Three
 //! questions: one order of arrivals step by step ([`walk`]), the outcomes of all orders counted
 //! ([`all_orders`]), and that over pool and gang sizes ([`sweep()`]).
 //!
-//! Nobody ends here and nobody gives a GPU back: a pod that waits for the rest of its gang keeps
-//! what it holds.
+//! No job ends here: a pod that waits for the rest of its gang keeps what it holds.
 
 mod count;
 mod scenario;
@@ -13,7 +12,7 @@ mod walk;
 pub mod ways;
 
 pub use count::{CountError, MAX_ENGINE_STEPS, all_orders};
-pub use scenario::{MAX_GANGS, MAX_PODS, Order, Scenario, ScenarioError};
+pub use scenario::{ArrivalOrder, GangScenario, MAX_GANGS, MAX_PODS, ScenarioError};
 pub use sweep::{SweepError, sweep};
-pub use trial::{Admission, Trial};
-pub use walk::walk;
+pub use trial::{Admission, GangTrial};
+pub use walk::play_engine;

@@ -1,5 +1,4 @@
-//! Pool, gangs and order of arrivals, checked. Knows no engine; what the pods become as jobs is
-//! said here.
+//! Pool, gangs and order of arrivals, validated, and their jobs. It does not use the engine.
 
 use std::collections::BTreeMap;
 
@@ -8,81 +7,81 @@ use muster_model::node::Device;
 use muster_model::proof::GangNeed;
 use muster_model::{Bytes, CpuMilli, DeviceSet, GpuModel, JobSpec, NodeSpec, TaskGroup};
 
-/// Gangs are named by one letter.
+/// Most gangs, named by one letter each.
 pub const MAX_GANGS: usize = 26;
-/// Pods of all gangs together: a walk through them takes well under a second.
+/// Most pods of all gangs together: a walk through them takes well under a second.
 pub const MAX_PODS: u32 = 1000;
 
-/// One pool and the gangs that contend for it.
+/// A pool and the gangs that contend for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scenario {
+pub struct GangScenario {
     gpus: u32,
     gpus_per_pod: u32,
     needs: Vec<u32>,
 }
 
-/// Arrivals of pods: for each the index of its gang.
+/// Arrivals of pods, each as the index of its gang.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Order(Vec<usize>);
+pub struct ArrivalOrder(Vec<usize>);
 
-/// A scenario that is none.
+/// Invalid scenario or order.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScenarioError {
-    /// A pool of nothing.
+    /// The pool has no GPU.
     #[error("the pool has no GPU")]
     NoGpus,
-    /// More than one node can have.
+    /// The pool has more GPUs than a node can have.
     #[error("the pool is one node of {gpus} GPUs; a node has at most {}", DeviceSet::MAX_DEVICES)]
     TooManyGpus {
-        /// Asked for.
+        /// Requested number of GPUs.
         gpus: u32,
     },
     /// A pod without GPU contends for nothing.
     #[error("pods ask for no GPU")]
     NoGpuPerPod,
-    /// Not even one pod fits.
+    /// A pod does not fit in the pool.
     #[error("a pod asks for {gpus_per_pod} GPUs, and the pool has {gpus}")]
     PodNeverFits {
-        /// Of the pool.
+        /// GPUs of the pool.
         gpus: u32,
-        /// Of a pod.
+        /// GPUs of a pod.
         gpus_per_pod: u32,
     },
-    /// One gang contends with nobody, and letters end.
+    /// Too few gangs to contend, or too many for letters.
     #[error("gangs: {count}; there must be 2 to {MAX_GANGS}")]
     Gangs {
-        /// How many.
+        /// Number of gangs in the scenario.
         count: usize,
     },
-    /// A gang of nothing.
+    /// A gang without pods.
     #[error("gang {gang} needs no pod")]
     NeedsNothing {
-        /// Which.
+        /// Letter of the gang.
         gang: char,
     },
-    /// The walk would be long.
+    /// The walk would take too long.
     #[error("the gangs have {pods} pods together; at most {MAX_PODS} are walked through")]
     TooManyPods {
-        /// How many.
+        /// Number of pods of all gangs.
         pods: u64,
     },
-    /// Nobody arrives.
+    /// The order has no arrivals.
     #[error("the order is empty")]
     EmptyOrder,
     /// A letter that names no gang.
     #[error("the order names `{letter}` at place {at}, which is no gang")]
     UnknownGang {
-        /// The letter.
+        /// The letter without a gang.
         letter: char,
         /// Place in the order, from 1.
         at: usize,
-        /// The last gang there is.
+        /// Letter of the last gang.
         last: char,
     },
-    /// More pods than the gang has.
+    /// The order has more pods than the gang.
     #[error("the order has {letters} pods of gang {gang}, which needs {need}")]
     TooManyLetters {
-        /// Which gang.
+        /// Letter of the gang.
         gang: char,
         /// Letters in the order.
         letters: u32,
@@ -92,7 +91,7 @@ pub enum ScenarioError {
 }
 
 impl ScenarioError {
-    /// What to do about it.
+    /// Returns the next step for the user.
     #[must_use]
     pub fn hint(&self) -> String {
         match self {
@@ -127,12 +126,12 @@ impl ScenarioError {
     }
 }
 
-impl Scenario {
-    /// A pool of `gpus` and one gang per need; each pod asks for `gpus_per_pod`. A gang that is
-    /// larger than the pool is fine: the engine says what becomes of it.
+impl GangScenario {
+    /// Creates a pool of `gpus` and one gang per need; each pod asks for `gpus_per_pod`. A gang may
+    /// be larger than the pool: the engine decides about it.
     ///
     /// # Errors
-    /// What makes it no scenario.
+    /// The scenario is invalid.
     pub fn new(gpus: u32, gpus_per_pod: u32, needs: Vec<u32>) -> Result<Self, ScenarioError> {
         if gpus == 0 {
             return Err(ScenarioError::NoGpus);
@@ -159,29 +158,29 @@ impl Scenario {
         Ok(Self { gpus, gpus_per_pod, needs })
     }
 
-    /// GPUs of the pool.
+    /// Returns the GPUs of the pool.
     #[must_use]
     pub fn gpus(&self) -> u32 {
         self.gpus
     }
 
-    /// GPUs that each pod asks for.
+    /// Returns the GPUs of each pod.
     #[must_use]
     pub fn gpus_per_pod(&self) -> u32 {
         self.gpus_per_pod
     }
 
-    /// Pods that each gang needs.
+    /// Returns the pods that each gang needs.
     #[must_use]
     pub fn needs(&self) -> &[u32] {
         &self.needs
     }
 
-    /// Reads an order: one letter per pod, not more of a gang than it has; fewer is fine.
+    /// Parses an order: one letter per pod, at most as many of a gang as it has.
     ///
     /// # Errors
-    /// The first thing that is wrong with it.
-    pub fn order(&self, letters: &str) -> Result<Order, ScenarioError> {
+    /// The first mistake in it.
+    pub fn order(&self, letters: &str) -> Result<ArrivalOrder, ScenarioError> {
         let mut order = Vec::new();
         let mut counts = vec![0u32; self.needs.len()];
         for (place, name) in letters.chars().enumerate() {
@@ -201,25 +200,25 @@ impl Scenario {
                 });
             }
         }
-        if order.is_empty() { Err(ScenarioError::EmptyOrder) } else { Ok(Order(order)) }
+        if order.is_empty() { Err(ScenarioError::EmptyOrder) } else { Ok(ArrivalOrder(order)) }
     }
 
-    /// All pods, the gangs taking turns.
+    /// Returns all pods with the gangs in turn.
     #[must_use]
-    pub fn in_turns(&self) -> Order {
+    pub fn in_turns(&self) -> ArrivalOrder {
         let rounds = self.needs.iter().copied().max().unwrap_or(0);
         let round =
             |round: u32| (0..self.needs.len()).filter(move |gang| self.needs[*gang] > round);
-        Order((0..rounds).flat_map(round).collect())
+        ArrivalOrder((0..rounds).flat_map(round).collect())
     }
 
-    /// The gangs as they are shown.
+    /// Returns the gangs for reports.
     pub(super) fn gangs(&self) -> Vec<GangNeed> {
         let shown = |(gang, need): (usize, &u32)| GangNeed { gang: letter(gang), need_pods: *need };
         self.needs.iter().enumerate().map(shown).collect()
     }
 
-    /// The pool: GPUs alone decide, so there is no limit on anything else.
+    /// Returns the pool as a node: only GPUs limit it.
     pub(super) fn node(&self) -> NodeSpec {
         let device = Device {
             model: GpuModel::from("virtual"),
@@ -239,29 +238,29 @@ impl Scenario {
         }
     }
 
-    /// A job of so many pods of a gang, that must start together. All are one user's, so that age
-    /// alone orders them.
+    /// Returns a job of `pods` pods of a gang, which must start together. All have the same user,
+    /// so that only age orders them.
     pub(super) fn job(&self, gang: usize, pods: u32) -> JobSpec {
         let task = Resources { gpu: GpuRequest::whole(self.gpus_per_pod), ..Resources::default() };
         JobSpec::plain(letter(gang).to_string(), "anyone", vec![TaskGroup::of("main", pods, task)])
     }
 }
 
-impl Order {
-    /// Gangs by index, in order of arrival.
+impl ArrivalOrder {
+    /// Returns gangs by index, in order of arrival.
     #[must_use]
     pub fn gangs(&self) -> &[usize] {
         &self.0
     }
 
-    /// One letter per pod.
+    /// Returns one letter per pod.
     #[must_use]
     pub fn letters(&self) -> String {
         self.0.iter().map(|gang| letter(*gang)).collect()
     }
 }
 
-/// The letter of a gang.
+/// Returns the letter of a gang.
 pub(super) fn letter(gang: usize) -> char {
     char::from(b'a' + (gang % MAX_GANGS) as u8)
 }

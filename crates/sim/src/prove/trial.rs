@@ -1,27 +1,27 @@
-//! A scenario under way: what has arrived, submitted to a world, and what each gang holds there. It
-//! counts what the engine decided and decides nothing.
+//! A scenario in progress: the arrivals so far, submitted to a world, and what each gang holds
+//! there. It counts the engine's decisions and makes none.
 
-use muster_engine::Refusal;
-use muster_model::proof::{Decided, Verdict};
+use muster_engine::EventRefusal;
+use muster_model::proof::{OrderVerdict, SubmissionDecision};
 use muster_model::{Decision, JobId, Reason};
 
-use super::scenario::Scenario;
+use super::scenario::GangScenario;
 use super::ways;
 use crate::world::{World, WorldError};
 
-/// What is submitted when a pod arrives.
+/// Job that is submitted when a pod arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Admission {
     /// The pod, as a job of its own.
     PerPod,
-    /// With the first pod of a gang all of it, as one job; its other pods are part of that.
+    /// The whole gang as one job, with its first pod; its other pods are part of that.
     Gang,
 }
 
 /// Arrivals so far, and what they hold.
 #[derive(Clone, Debug)]
-pub struct Trial<'s> {
-    scenario: &'s Scenario,
+pub struct GangTrial<'s> {
+    scenario: &'s GangScenario,
     admission: Admission,
     world: World,
     /// Gang of every job, by number from 1.
@@ -30,25 +30,25 @@ pub struct Trial<'s> {
     held: Vec<u32>,
 }
 
-/// What one arrival came to.
+/// Result of one arrival.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Its job; none was made when it was refused.
+    /// Its job; `None` if it was refused.
     pub job: Option<JobId>,
-    /// Pods submitted.
+    /// Number of submitted pods.
     pub pods: u32,
-    /// Devices it got; empty when it waits.
+    /// Devices it got; empty if it is pending.
     pub devices: Vec<u16>,
-    /// Why it was refused.
+    /// Reason of a refusal.
     pub refused: Option<Reason>,
 }
 
-impl<'s> Trial<'s> {
-    /// An idle pool.
+impl<'s> GangTrial<'s> {
+    /// Creates an idle pool.
     ///
     /// # Errors
-    /// The engine does not accept the pool.
-    pub fn new(scenario: &'s Scenario, admission: Admission) -> Result<Self, WorldError> {
+    /// The engine rejects the pool.
+    pub fn new(scenario: &'s GangScenario, admission: Admission) -> Result<Self, WorldError> {
         let world = World::new([scenario.node()])?;
         let none = vec![0; scenario.needs().len()];
         Ok(Self {
@@ -61,11 +61,11 @@ impl<'s> Trial<'s> {
         })
     }
 
-    /// The next pod of a gang arrives (under gang admission: the gang), if any is left; answers
-    /// what it came to.
+    /// Submits the next pod of a gang (under gang admission: the gang), if any is left, and returns
+    /// the result.
     ///
     /// # Errors
-    /// The engine failed; that it refuses a gang that can never fit is an answer.
+    /// The engine failed; refusing a gang that can never fit is a result.
     pub fn arrive(&mut self, gang: usize) -> Result<Option<Arrival>, WorldError> {
         let left = self.left(gang);
         if left == 0 {
@@ -78,7 +78,7 @@ impl<'s> Trial<'s> {
         self.arrived[gang] += pods;
         let (job, decisions) = match self.world.submit(self.scenario.job(gang, pods)) {
             Ok(submitted) => submitted,
-            Err(WorldError::Refused(Refusal::Never(reason))) => {
+            Err(WorldError::Refused(EventRefusal::NeverStarts(reason))) => {
                 return Ok(Some(Arrival {
                     job: None,
                     pods,
@@ -91,7 +91,7 @@ impl<'s> Trial<'s> {
         self.owners.push(gang);
         let mut devices = Vec::new();
         for decision in decisions {
-            // Nobody makes anybody go here: all are of one queue and one priority.
+            // No evictions happen: all jobs have the same queue and priority.
             let Decision::Start { id, placement, .. } = decision else { continue };
             let owner = self.owners[id.element.job.0 as usize - 1];
             self.held[owner] += placement.len() as u32;
@@ -105,25 +105,25 @@ impl<'s> Trial<'s> {
         Ok(Some(Arrival { job: Some(job), pods, devices, refused: None }))
     }
 
-    /// The arrival as it is shown, with the engine's reason if it waits.
+    /// Returns the arrival for reports, with the engine's reason if it is pending.
     #[must_use]
-    pub fn decided(&self, arrival: &Arrival) -> Decided {
+    pub fn decided(&self, arrival: &Arrival) -> SubmissionDecision {
         match (&arrival.refused, arrival.devices.is_empty()) {
-            (Some(reason), _) => Decided::Refused { reason: reason.clone() },
-            (None, false) => Decided::Placed { devices: arrival.devices.clone() },
+            (Some(reason), _) => SubmissionDecision::Refused { reason: reason.clone() },
+            (None, false) => SubmissionDecision::Placed { devices: arrival.devices.clone() },
             (None, true) => {
                 let view =
                     arrival.job.and_then(|job| self.world.engine().job(self.world.now(), job));
-                Decided::Waits { reason: view.and_then(|view| view.waiting_for) }
+                SubmissionDecision::Waits { reason: view.and_then(|view| view.waiting_for) }
             }
         }
     }
 
-    /// What one more arrival of each gang would come to, for every gang of which some is left.
+    /// Returns the state after one more arrival of each gang that has pods left.
     ///
     /// # Errors
     /// The engine failed.
-    pub fn branches(&self) -> Result<Vec<(usize, Trial<'s>)>, WorldError> {
+    pub fn branches(&self) -> Result<Vec<(usize, GangTrial<'s>)>, WorldError> {
         let mut branches = Vec::new();
         for gang in (0..self.arrived.len()).filter(|gang| self.left(*gang) > 0) {
             let mut after = self.clone();
@@ -133,52 +133,52 @@ impl<'s> Trial<'s> {
         Ok(branches)
     }
 
-    /// Pods of a gang that have not arrived.
+    /// Returns the pods of a gang that have not arrived.
     #[must_use]
     pub fn left(&self, gang: usize) -> u32 {
         self.scenario.needs()[gang] - self.arrived[gang]
     }
 
-    /// Pods that arrived, by gang.
+    /// Returns the pods that arrived, by gang.
     #[must_use]
     pub fn arrived(&self) -> &[u32] {
         &self.arrived
     }
 
-    /// Pods that hold GPUs, by gang.
+    /// Returns the pods that hold GPUs, by gang.
     #[must_use]
     pub fn held(&self) -> &[u32] {
         &self.held
     }
 
-    /// All pods of a gang hold GPUs.
+    /// Returns whether all pods of a gang hold GPUs.
     #[must_use]
     pub fn runs(&self, gang: usize) -> bool {
         self.held[gang] == self.scenario.needs()[gang]
     }
 
-    /// GPUs that nobody holds.
+    /// Returns the free GPUs.
     #[must_use]
     pub fn free_gpus(&self) -> u32 {
         self.scenario.gpus() - self.held.iter().sum::<u32>() * self.scenario.gpus_per_pod()
     }
 
-    /// What it comes to, if nothing that is still to arrive gets a GPU.
+    /// Returns the outcome, if no later arrival gets a GPU.
     #[must_use]
-    pub fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> OrderVerdict {
         let gangs = 0..self.held.len();
         let is_part = |gang: usize| self.held[gang] > 0 && !self.runs(gang);
         match (gangs.clone().any(is_part), gangs.clone().any(|gang| self.runs(gang))) {
-            (false, _) => Verdict::Whole,
-            (true, true) => Verdict::Waste,
-            (true, false) => Verdict::Deadlock,
+            (false, _) => OrderVerdict::Whole,
+            (true, true) => OrderVerdict::Waste,
+            (true, false) => OrderVerdict::Deadlock,
         }
     }
 
-    /// In how many ways the letters of this arrival lie in what is left of an order. A pod is one
-    /// letter, the next. The first letter of a gang is the next one, too; its others lie anywhere
-    /// among the letters of gangs that are still to come. `None` beyond 128 bits.
-    pub(super) fn ways(&self, gang: usize) -> Option<u128> {
+    /// Returns in how many ways the letters of this arrival can lie in the rest of an order. A pod
+    /// is one letter, the next. The first letter of a gang is also the next one; its others lie
+    /// anywhere among the letters of gangs that are still to arrive. `None` beyond 128 bits.
+    pub(super) fn count_orders(&self, gang: usize) -> Option<u128> {
         match self.admission {
             Admission::PerPod => Some(1),
             Admission::Gang => {
@@ -188,7 +188,7 @@ impl<'s> Trial<'s> {
         }
     }
 
-    /// The world, to read.
+    /// Returns the world with its engine.
     #[must_use]
     pub fn world(&self) -> &World {
         &self.world

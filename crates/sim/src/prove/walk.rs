@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use muster_model::proof::{AdmissionRun, GangProof, GangStand, ProofStep, Verdict};
+use muster_model::proof::{AdmissionRun, GangProof, GangStatus, OrderVerdict, ProofStep};
 
-use super::scenario::{Order, Scenario, letter};
-use super::trial::{Admission, Trial};
+use super::scenario::{ArrivalOrder, GangScenario, letter};
+use super::trial::{Admission, GangTrial};
 use crate::world::WorldError;
 
 /// Walks through an order under both admissions.
 ///
 /// # Errors
 /// The engine failed.
-pub fn walk(scenario: &Scenario, order: &Order) -> Result<GangProof, WorldError> {
+pub fn play_engine(scenario: &GangScenario, order: &ArrivalOrder) -> Result<GangProof, WorldError> {
     Ok(GangProof {
         gpus: scenario.gpus(),
         gpus_per_pod: scenario.gpus_per_pod(),
@@ -24,12 +24,12 @@ pub fn walk(scenario: &Scenario, order: &Order) -> Result<GangProof, WorldError>
 }
 
 fn run(
-    scenario: &Scenario,
-    order: &Order,
+    scenario: &GangScenario,
+    order: &ArrivalOrder,
     admission: Admission,
 ) -> Result<AdmissionRun, WorldError> {
-    // 1. Every arrival, as far as it is submitted.
-    let mut trial = Trial::new(scenario, admission)?;
+    // 1. Every arrival that leads to a submission.
+    let mut trial = GangTrial::new(scenario, admission)?;
     let mut steps = Vec::new();
     for (at, gang) in order.gangs().iter().enumerate() {
         let Some(arrival) = trial.arrive(*gang)? else { continue };
@@ -42,9 +42,9 @@ fn run(
             free_gpus: trial.free_gpus(),
         });
     }
-    // 2. Would what has not arrived change anything?
+    // 2. Whether the remaining arrivals could change anything.
     let is_settled = trial.branches()?.iter().all(|(_, after)| after.held() == trial.held());
-    let stand = |gang: usize| GangStand {
+    let stand = |gang: usize| GangStatus {
         gang: letter(gang),
         need_pods: scenario.needs()[gang],
         arrived_pods: trial.arrived()[gang],
@@ -55,10 +55,10 @@ fn run(
         steps,
         gangs: (0..scenario.needs().len()).map(stand).collect(),
         free_gpus: trial.free_gpus(),
-        verdict: if is_settled { trial.verdict() } else { Verdict::Open },
+        verdict: if is_settled { trial.verdict() } else { OrderVerdict::Open },
     })
 }
 
-fn held(trial: &Trial) -> BTreeMap<char, u32> {
+fn held(trial: &GangTrial) -> BTreeMap<char, u32> {
     trial.held().iter().enumerate().map(|(gang, pods)| (letter(gang), *pods)).collect()
 }

@@ -1,13 +1,12 @@
-//! Counting orders exactly, in 128 bits; what does not fit is refused and never rounded. Knows no
-//! engine.
+//! Exact counts of orders in 128 bits; larger numbers are refused, never rounded.
 
-use muster_model::proof::Share;
+use muster_model::proof::OrderShare;
 
-/// Exact counting stops here, so that a share in millionths needs no wider number.
+/// Most orders that are counted exactly, so that a share in millionths needs no wider number.
 pub const MAX_ORDERS: u128 = 10_u128.pow(37);
 
-/// How many ways to choose `k` of `n`, by Pascal's rule: no step is larger than the result. `None`
-/// beyond 128 bits.
+/// Returns the number of ways to choose `k` of `n`, by Pascal's rule: no step is larger than the
+/// result. `None` beyond 128 bits.
 #[must_use]
 pub fn binomial(n: u32, k: u32) -> Option<u128> {
     let k = k.min(n.checked_sub(k)?) as usize;
@@ -21,10 +20,11 @@ pub fn binomial(n: u32, k: u32) -> Option<u128> {
     Some(row[k])
 }
 
-/// How many orders of so many letters of each kind there are. `None` beyond 128 bits.
+/// Returns the number of orders of these numbers of letters. `None` beyond 128 bits.
 #[must_use]
 pub fn multinomial(letters: impl IntoIterator<Item = u32>) -> Option<u128> {
-    let (mut all, mut orders) = (0u32, 1u128);
+    let mut all = 0u32;
+    let mut orders = 1u128;
     for count in letters {
         all = all.checked_add(count)?;
         orders = orders.checked_mul(binomial(all, count)?)?;
@@ -32,24 +32,26 @@ pub fn multinomial(letters: impl IntoIterator<Item = u32>) -> Option<u128> {
     Some(orders)
 }
 
-/// A count as a part of all; both at most [`MAX_ORDERS`], `all` not 0.
+/// Returns a count as a part of all; both at most [`MAX_ORDERS`], `all` not 0.
 #[must_use]
-pub fn share(orders: u128, all: u128) -> Share {
+pub fn share(orders: u128, all: u128) -> OrderShare {
     let divisor = gcd(orders, all);
-    let (numerator, denominator) = (orders / divisor, all / divisor);
+    let numerator = orders / divisor;
+    let denominator = all / divisor;
     // Long division, six digits: the remainder is below the denominator, so ten times it still
     // fits.
-    let (mut ppm, mut rest) =
-        (u32::try_from(numerator / denominator).unwrap_or(1), numerator % denominator);
+    let mut ppm = u32::try_from(numerator / denominator).unwrap_or(1);
+    let mut rest = numerator % denominator;
     for _ in 0..6 {
         ppm = ppm * 10 + (rest * 10 / denominator) as u32;
         rest = rest * 10 % denominator;
     }
-    Share { orders, numerator, denominator, ppm }
+    OrderShare { orders, numerator, denominator, ppm }
 }
 
 fn gcd(left: u128, right: u128) -> u128 {
-    let (mut left, mut right) = (left, right);
+    let mut left = left;
+    let mut right = right;
     while right != 0 {
         (left, right) = (right, left % right);
     }
@@ -96,7 +98,7 @@ mod tests {
             (252, 252, 1, 1, 1_000_000),
             (MAX_ORDERS - 1, MAX_ORDERS, MAX_ORDERS - 1, MAX_ORDERS, 999_999),
         ] {
-            assert_eq!(share(orders, all), Share { orders, numerator, denominator, ppm });
+            assert_eq!(share(orders, all), OrderShare { orders, numerator, denominator, ppm });
         }
     }
 }

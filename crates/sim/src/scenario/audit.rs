@@ -1,16 +1,15 @@
-//! What must hold after every line, whatever a scenario is about: the invariants of the state, a
-//! plan that planning again does not change, and a journal and a snapshot that give back the same
-//! state. It must not know what a line did.
+//! Invariants that hold after every line of any scenario: a consistent state, a plan that planning
+//! again does not change, and a journal and a snapshot that restore the same state.
 
 use muster_model::{Decision, Plan, QueueTree, Span, Time};
 use muster_runtime::engine::Engine;
 use muster_runtime::{MemStore, Runtime, SavedState, Store};
 
-/// So many plans, a millisecond apart, may still decide something that is excused.
+/// Most plans, a millisecond apart, that may still make excused decisions.
 const MOST_PLANS: u64 = 8;
 
-/// The first thing that does not hold. `durable` is a copy of what the store holds; what is excused
-/// may be left to decide, and what then follows from it.
+/// Checks all invariants and returns the first violation. `durable` is a copy of the store;
+/// `excused` decisions may be left to make, with those that follow from them.
 pub(crate) fn audit<S: Store>(
     runtime: &Runtime<S>,
     durable: MemStore,
@@ -23,7 +22,7 @@ pub(crate) fn audit<S: Store>(
     if let Some(violation) = engine.sanity_check().first() {
         return Err(format!("the state breaks an invariant: {violation}"));
     }
-    // 2. Nothing is left to decide, now as a second time.
+    // 2. Nothing is left to decide, now or in a second plan.
     let mut live = engine.clone();
     let plan = live.plan(now);
     if let Some(decision) = plan.decisions.first().filter(|decision| !excused(decision)) {
@@ -32,9 +31,9 @@ pub(crate) fn audit<S: Store>(
     if live.plan(now) != plan {
         return Err("planning twice gives two plans".to_owned());
     }
-    settles(live, now, &plan)?;
-    // 3. The journal gives the same state, and a snapshot of it plans the same and is woken at the
-    //    same time.
+    check_convergence(live, now, &plan)?;
+    // 3. The journal restores the same state, and a snapshot of it plans the same and wakes at the
+    // same time.
     let mut replayed = open(durable, tree)?;
     let mut restored = from_snapshot(runtime, tree)?;
     if let Some(difference) = difference(&form(&from_snapshot(&replayed, tree)?), &form(&restored))
@@ -58,8 +57,8 @@ pub(crate) fn audit<S: Store>(
     }
 }
 
-/// What is left to decide by excuse comes to an end, plan by plan, as the runtime would make them.
-fn settles(mut engine: Engine, now: Time, first: &Plan) -> Result<(), String> {
+/// Checks that excused decisions come to an end, plan by plan, as the runtime would make them.
+fn check_convergence(mut engine: Engine, now: Time, first: &Plan) -> Result<(), String> {
     let mut plan = first.clone();
     let mut at = now;
     for _ in 0..MOST_PLANS {
@@ -79,8 +78,7 @@ fn settles(mut engine: Engine, now: Time, first: &Plan) -> Result<(), String> {
     ))
 }
 
-/// A runtime that knows nothing but the snapshot of another: what is durable, and what can be made
-/// from it.
+/// Returns a runtime restored from the snapshot of another: from durable data alone.
 fn from_snapshot<S: Store>(
     runtime: &Runtime<S>,
     tree: &QueueTree,
@@ -88,7 +86,9 @@ fn from_snapshot<S: Store>(
     let (Some(engine), Some(queues)) = (runtime.engine(), runtime.queues()) else {
         return Err("the engine cannot be read".to_owned());
     };
-    let (at, next_job, queues) = (runtime.last(), runtime.next_job(), queues.clone());
+    let at = runtime.last();
+    let next_job = runtime.next_job();
+    let queues = queues.clone();
     let mut store = MemStore::default();
     let saved = SavedState { at, next_job, queues, engine: engine.snapshot() };
     store.save(&saved).map_err(|error| error.to_string())?;
@@ -99,7 +99,7 @@ fn open(store: MemStore, tree: &QueueTree) -> Result<Runtime<MemStore>, String> 
     Runtime::open(store, tree.clone()).map_err(|error| error.to_string())
 }
 
-/// Equal states have equal forms.
+/// Returns a canonical form of the state.
 fn form(runtime: &Runtime<MemStore>) -> String {
     runtime
         .engine()
@@ -108,7 +108,7 @@ fn form(runtime: &Runtime<MemStore>) -> String {
         .unwrap_or_default()
 }
 
-/// The first place where two forms differ, with what stands before it.
+/// Returns the first difference of two forms, with its context.
 fn difference(left: &str, right: &str) -> Option<String> {
     if left == right {
         return None;

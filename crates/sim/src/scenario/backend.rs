@@ -1,7 +1,7 @@
-//! The ideal backend: tasks become ready and run as soon as they are told (or as their node is
-//! arranged), end as the script says or at their time limit, and are reported truthfully. It
-//! outlives the daemon, as supervisors do. It judges its orders without asking the engine: no
-//! device twice, no process before every rank is ready. It must not schedule.
+//! Ideal backend: tasks become ready and run as soon as ordered (or as configured for their node),
+//! end as the script says or at their time limit, and are reported truthfully. It outlives the
+//! daemon, as supervisors do. It checks its orders without the engine: no device twice, no process
+//! before every rank is ready.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,62 +11,62 @@ use muster_model::{
     TaskExit, TaskPlacement, TaskReport, Time,
 };
 
-use super::command::{Age, Conduct, Save, Starts};
+use super::command::{SaveAge, ScriptCheckpoint, ScriptedBehaviour, StartBehaviour};
 
-/// All tasks that somebody was asked to prepare and nobody to forget.
+/// All tasks with an order to prepare and none to forget.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Backend {
-    attempts: BTreeMap<AttemptId, Attempt>,
+pub(crate) struct IdealBackend {
+    attempts: BTreeMap<AttemptId, BackendAttempt>,
     forgotten: BTreeSet<AttemptId>,
 }
 
-/// What a backend knows of a job when it is ordered.
+/// Terms of a job that the backend needs.
 #[derive(Clone, Debug)]
-pub(crate) struct Terms {
-    pub(crate) conduct: Conduct,
+pub(crate) struct TaskTerms {
+    pub(crate) behaviour: ScriptedBehaviour,
     pub(crate) limit: Option<Span>,
     pub(crate) grace: Span,
-    /// How long before the limit its tasks are warned of it.
+    /// Time before the limit at which its tasks are warned.
     pub(crate) warning: Option<Span>,
-    /// Its tasks answer on a port as soon as they run.
+    /// True if its tasks listen on a port as soon as they run.
     pub(crate) answers: bool,
 }
 
-impl Terms {
-    /// Of a job.
-    pub(crate) fn of(spec: &JobSpec, conduct: Conduct) -> Self {
+impl TaskTerms {
+    /// Returns the terms of a job.
+    pub(crate) fn of(spec: &JobSpec, behaviour: ScriptedBehaviour) -> Self {
         let answers = spec.service().is_some_and(|service| service.port.is_some());
         let warning = spec.checkpoint.map(|checkpoint| checkpoint.lead);
-        Self { conduct, limit: spec.time_limit, grace: spec.grace, warning, answers }
+        Self { behaviour, limit: spec.time_limit, grace: spec.grace, warning, answers }
     }
 }
 
 #[derive(Clone, Debug)]
-struct Attempt {
+struct BackendAttempt {
     placement: Arc<[TaskPlacement]>,
-    terms: Terms,
-    /// Requests for a checkpoint so far.
+    terms: TaskTerms,
+    /// Number of checkpoint requests so far.
     asked: u32,
-    tasks: Vec<Task>,
+    tasks: Vec<BackendTask>,
 }
 
 #[derive(Clone, Debug)]
-struct Task {
-    /// What was seen of it last.
+struct BackendTask {
+    /// Last observation of the task.
     seen: Option<Observation>,
-    /// What will be seen of it next, and when.
+    /// Next observation and its time.
     next: Option<(Time, Observation)>,
-    /// When it is warned of its limit.
+    /// Time at which it is warned of its limit.
     warned_at: Option<Time>,
-    /// The newest that it has saved.
+    /// Newest checkpoint that was saved.
     saved: Option<TaskCheckpoint>,
-    /// What it says of its progress and nobody has heard.
+    /// Checkpoints that are not reported yet.
     unheard: Vec<TaskCheckpoint>,
-    /// It says nothing and hears nothing, as on a host that hangs; no process of it runs.
+    /// True if it neither reports nor reacts, as on a host that hangs; no process of it runs.
     is_mute: bool,
 }
 
-impl Task {
+impl BackendTask {
     fn is_over(&self) -> bool {
         matches!(
             self.seen,
@@ -83,25 +83,25 @@ impl Task {
         self.seen == Some(Observation::Started)
     }
 
-    /// It says that its progress is saved, having been asked so often.
-    fn save(&mut self, now: Time, asked: u32, save: &Save) {
+    /// Saves a checkpoint; `asked` is the number of requests so far.
+    fn save(&mut self, now: Time, asked: u32, save: &ScriptCheckpoint) {
         let newest = self.saved.as_ref().map_or(0, |saved| saved.count);
         let told = TaskCheckpoint {
-            count: if save.age == Age::Old { newest.saturating_sub(1) } else { newest + 1 },
-            answers: if save.age == Age::Asked { asked } else { asked.saturating_sub(1) },
+            count: if save.age == SaveAge::Old { newest.saturating_sub(1) } else { newest + 1 },
+            answers: if save.age == SaveAge::Asked { asked } else { asked.saturating_sub(1) },
             warned: self.warned_at.is_some_and(|at| at <= now),
             at: Time(now.0.saturating_add_signed(save.clock)),
             label: Arc::clone(&save.label),
         };
-        if save.age != Age::Old {
+        if save.age != SaveAge::Old {
             self.saved = Some(told.clone());
         }
         self.unheard.push(told);
     }
 }
 
-impl Backend {
-    /// Tasks get ready, each as its node does.
+impl IdealBackend {
+    /// Prepares tasks, each as configured for its node.
     ///
     /// # Errors
     /// An order that no correct engine gives.
@@ -110,8 +110,8 @@ impl Backend {
         now: Time,
         id: AttemptId,
         placement: &Arc<[TaskPlacement]>,
-        terms: Terms,
-        starts: impl Fn(NodeId) -> Starts,
+        terms: TaskTerms,
+        starts: impl Fn(NodeId) -> StartBehaviour,
     ) -> Result<(), String> {
         if self.attempts.contains_key(&id) {
             return Ok(());
@@ -121,25 +121,28 @@ impl Backend {
         }
         let get_ready = |task: &TaskPlacement| {
             let next = match starts(task.node) {
-                Starts::Works => Some((now, Observation::Prepared)),
-                Starts::Takes(span) => Some((now + span, Observation::Prepared)),
-                Starts::Fails(reason) => Some((now, Observation::Refused { reason })),
-                Starts::Mute => None,
+                StartBehaviour::Works => Some((now, Observation::Prepared)),
+                StartBehaviour::Takes(span) => Some((now + span, Observation::Prepared)),
+                StartBehaviour::Fails(reason) => Some((now, Observation::Refused { reason })),
+                StartBehaviour::Mute => None,
             };
-            let (is_mute, unheard) = (next.is_none(), Vec::new());
-            Task { seen: None, is_mute, next, warned_at: None, saved: None, unheard }
+            let is_mute = next.is_none();
+            let unheard = Vec::new();
+            BackendTask { seen: None, is_mute, next, warned_at: None, saved: None, unheard }
         };
         let tasks = placement.iter().map(get_ready).collect();
-        self.attempts
-            .insert(id, Attempt { placement: Arc::clone(placement), terms, asked: 0, tasks });
+        self.attempts.insert(
+            id,
+            BackendAttempt { placement: Arc::clone(placement), terms, asked: 0, tasks },
+        );
         self.audit_devices()
     }
 
-    /// Carries out any other order; repeating one changes nothing.
+    /// Executes any other order; repeated ones change nothing.
     ///
     /// # Errors
     /// An order that no correct engine gives.
-    pub(crate) fn carry_out(&mut self, now: Time, effect: &Effect) -> Result<(), String> {
+    pub(crate) fn execute(&mut self, now: Time, effect: &Effect) -> Result<(), String> {
         let id = effect.id();
         let Some(attempt) = self.attempts.get_mut(&id) else { return Ok(()) };
         match effect {
@@ -169,20 +172,20 @@ impl Backend {
         }
     }
 
-    /// When something is seen next.
+    /// Returns the time of the next observation.
     pub(crate) fn next_due(&self) -> Option<Time> {
         let tasks = self.attempts.values().flat_map(|attempt| &attempt.tasks);
         tasks.filter_map(|task| task.next.as_ref().map(|(at, _)| *at)).min()
     }
 
-    /// Everything that is seen up to now, in order of attempt and rank.
+    /// Returns all observations up to now, in order of attempt and rank.
     pub(crate) fn take_due(&mut self, now: Time) -> Vec<TaskReport> {
         let mut reports = Vec::new();
         for (id, attempt) in &mut self.attempts {
             for (rank, task) in (0..).map(Rank).zip(&mut attempt.tasks) {
                 let saved =
                     std::mem::take(&mut task.unheard).into_iter().map(Observation::Checkpointed);
-                reports.extend(saved.map(|what| TaskReport { id: *id, rank, what }));
+                reports.extend(saved.map(|what| TaskReport { id: *id, rank, observation: what }));
                 let Some((_, what)) = task.next.take_if(|(at, _)| *at <= now) else { continue };
                 task.seen = Some(what.clone());
                 if what == Observation::Started {
@@ -190,54 +193,54 @@ impl Backend {
                     task.warned_at = attempt.terms.warns_at(now);
                 }
                 let answers = attempt.terms.answers && what == Observation::Started;
-                reports.push(TaskReport { id: *id, rank, what });
+                reports.push(TaskReport { id: *id, rank, observation: what });
                 reports.extend(answers.then_some(TaskReport {
                     id: *id,
                     rank,
-                    what: Observation::Ready,
+                    observation: Observation::Ready,
                 }));
             }
         }
         reports
     }
 
-    /// What is known of every task: told to a daemon that comes back.
-    pub(crate) fn recall(&self) -> Vec<TaskReport> {
+    /// Returns the known state of every task, for a daemon that restarts.
+    pub(crate) fn task_reports(&self) -> Vec<TaskReport> {
         let mut reports = Vec::new();
         for (id, attempt) in &self.attempts {
             for (rank, task) in (0..).map(Rank).zip(&attempt.tasks) {
                 let saved = task.saved.clone().map(Observation::Checkpointed);
-                reports.extend(saved.map(|what| TaskReport { id: *id, rank, what }));
+                reports.extend(saved.map(|what| TaskReport { id: *id, rank, observation: what }));
                 let what = task.seen.clone();
                 let answers = attempt.terms.answers && task.is_running();
-                reports.extend(what.map(|what| TaskReport { id: *id, rank, what }));
+                reports.extend(what.map(|what| TaskReport { id: *id, rank, observation: what }));
                 reports.extend(answers.then_some(TaskReport {
                     id: *id,
                     rank,
-                    what: Observation::Ready,
+                    observation: Observation::Ready,
                 }));
             }
         }
         reports
     }
 
-    /// Elements of a job with a task that runs.
+    /// Returns the elements of a job with a running task.
     pub(crate) fn running(&self, job: muster_model::JobId) -> Vec<ElementId> {
-        let runs = |attempt: &Attempt| attempt.tasks.iter().any(Task::is_running);
+        let runs = |attempt: &BackendAttempt| attempt.tasks.iter().any(BackendTask::is_running);
         let of_job =
             self.attempts.iter().filter(|(id, attempt)| id.element.job == job && runs(attempt));
         of_job.map(|(id, _)| id.element).collect()
     }
 
-    /// Ranks of an attempt that run.
+    /// Returns the running ranks of an attempt.
     pub(crate) fn running_ranks(&self, id: AttemptId) -> Vec<Rank> {
         let tasks = self.attempts.get(&id).map_or(&[][..], |attempt| &attempt.tasks);
         let running = (0..).map(Rank).zip(tasks).filter(|(_, task)| task.is_running());
         running.map(|(rank, _)| rank).collect()
     }
 
-    /// Something happens to running tasks of an element now; answers to how many. Without a rank,
-    /// to all.
+    /// Applies an observation to running tasks of an element now, without a rank to all; returns
+    /// their number.
     pub(crate) fn force(
         &mut self,
         now: Time,
@@ -256,14 +259,14 @@ impl Backend {
         forced
     }
 
-    /// Running tasks of an element say that their progress is saved; answers to how many. Without a
-    /// rank, to all.
+    /// Saves checkpoints of running tasks of an element, without a rank of all; returns their
+    /// number.
     pub(crate) fn save(
         &mut self,
         now: Time,
         element: ElementId,
         rank: Option<u32>,
-        save: &Save,
+        save: &ScriptCheckpoint,
     ) -> usize {
         let attempts = self.attempts.iter_mut().filter(|(id, _)| id.element == element);
         let mut saving = 0;
@@ -279,7 +282,7 @@ impl Backend {
         saving
     }
 
-    /// Every task on the node is gone without a word.
+    /// Loses every task on the node without a report.
     pub(crate) fn lose_node(&mut self, node: NodeId, reason: &Arc<str>) {
         for attempt in self.attempts.values_mut() {
             for (task, place) in attempt.tasks.iter_mut().zip(attempt.placement.iter()) {
@@ -291,26 +294,29 @@ impl Backend {
         }
     }
 
-    /// Attempts of which a task is ready, runs, or is getting ready.
-    pub(crate) fn live(&self) -> impl Iterator<Item = AttemptId> {
-        let is_live =
-            |attempt: &Attempt| attempt.tasks.iter().any(|task| !task.is_over() && !task.is_mute);
+    /// Returns attempts of which a task is ready, runs, or is getting ready.
+    pub(crate) fn live_attempts(&self) -> impl Iterator<Item = AttemptId> {
+        let is_live = |attempt: &BackendAttempt| {
+            attempt.tasks.iter().any(|task| !task.is_over() && !task.is_mute)
+        };
         self.attempts.iter().filter(move |(_, attempt)| is_live(attempt)).map(|(id, _)| *id)
     }
 
-    /// Drops what nobody stands for any more: the order to forget it was lost with a daemon.
-    pub(crate) fn drop_strays(&mut self, stands: impl Fn(AttemptId) -> bool) {
+    /// Drops attempts without a durable decision: the order to forget them was lost with a daemon.
+    pub(crate) fn drop_unrecorded(&mut self, stands: impl Fn(AttemptId) -> bool) {
         self.attempts.retain(|id, _| stands(*id));
     }
 
-    /// Attempts with a user's process that runs.
+    /// Returns attempts with a running process.
     pub(crate) fn busy(&self) -> Vec<AttemptId> {
-        let busy =
-            self.attempts.iter().filter(|(_, attempt)| attempt.tasks.iter().any(Task::is_running));
+        let busy = self
+            .attempts
+            .iter()
+            .filter(|(_, attempt)| attempt.tasks.iter().any(BackendTask::is_running));
         busy.map(|(id, _)| *id).collect()
     }
 
-    /// What would run for ever ends well at an instant.
+    /// Gives tasks that would run for ever a successful end.
     pub(crate) fn end_endless(&mut self, by: Time) {
         for task in self.attempts.values_mut().flat_map(|attempt| &mut attempt.tasks) {
             if task.is_running() && task.next.is_none() {
@@ -318,11 +324,11 @@ impl Backend {
             }
         }
         for attempt in self.attempts.values_mut() {
-            attempt.terms.conduct.lasts.get_or_insert(Span::from_secs(30));
+            attempt.terms.behaviour.lasts.get_or_insert(Span::from_secs(30));
         }
     }
 
-    /// No device is given to more than it is.
+    /// Checks that no device is given to more than one task, or more than its shares.
     fn audit_devices(&self) -> Result<(), String> {
         let mut held: BTreeMap<(NodeId, usize), u32> = BTreeMap::new();
         for attempt in self.attempts.values() {
@@ -342,18 +348,19 @@ impl Backend {
     }
 }
 
-impl Terms {
-    /// When a task that begins now is warned of its limit.
+impl TaskTerms {
+    /// Returns when a task that begins now is warned of its limit.
     fn warns_at(&self, now: Time) -> Option<Time> {
-        let (limit, warning) = (self.limit?, self.warning?);
+        let limit = self.limit?;
+        let warning = self.warning?;
         Some(now + Span(limit.0.saturating_sub(warning.0)))
     }
 
-    /// When and how a task that begins now ends by itself.
+    /// Returns when and how a task that begins now ends by itself.
     fn end(&self, now: Time) -> Option<(Time, Observation)> {
-        let grace = if self.conduct.stubborn { self.grace } else { Span(0) };
+        let grace = if self.behaviour.stubborn { self.grace } else { Span(0) };
         let limit = self.limit.map(|limit| (now + limit + grace, TaskExit::TimedOut));
-        let done = self.conduct.lasts.map(|span| (now + span, self.conduct.exit.clone()));
+        let done = self.behaviour.lasts.map(|span| (now + span, self.behaviour.exit.clone()));
         let end = match (done, limit) {
             (Some(done), Some(limit)) if limit.0 < done.0 => Some(limit),
             (done, limit) => done.or(limit),
@@ -362,10 +369,10 @@ impl Terms {
     }
 }
 
-impl Attempt {
-    /// Runs every task; answers the first that is not ready.
+impl BackendAttempt {
+    /// Starts every task; fails with the first that is not ready.
     fn go(&mut self, now: Time) -> Result<(), usize> {
-        let unready = |task: &Task| {
+        let unready = |task: &BackendTask| {
             task.seen.is_none() || matches!(task.seen, Some(Observation::Refused { .. }))
         };
         if let Some(rank) = self.tasks.iter().position(unready) {
@@ -377,9 +384,9 @@ impl Attempt {
         Ok(())
     }
 
-    /// Ends every task: what only was ready at once, what runs within its grace.
+    /// Ends every task: prepared ones at once, running ones within their grace.
     fn stop(&mut self, now: Time) {
-        let grace = if self.terms.conduct.stubborn { self.terms.grace } else { Span(0) };
+        let grace = if self.terms.behaviour.stubborn { self.terms.grace } else { Span(0) };
         for task in self.tasks.iter_mut().filter(|task| !task.is_over() && !task.is_mute) {
             let by = if task.is_running() { now + grace } else { now };
             let goes_on =

@@ -1,12 +1,12 @@
-//! What a line of a script can say. The words of the language stand here once: reader, errors and
-//! the check of the documentation use this table. It must not know how anything is carried out.
+//! Commands of a script line. The words of the language are defined once, here: reader, errors and
+//! the check of the documentation use this table.
 
 use std::sync::Arc;
 
-use muster_model::{DeviceSet, QueueTree, Replicas, Span, TaskExit, Window};
-use muster_spec::{Cluster, Document};
+use muster_model::{AdvanceReservation, DeviceSet, QueueTree, Replicas, Span, TaskExit};
+use muster_spec::{Cluster, ParsedJob};
 
-/// Every verb and how it is used.
+/// Every verb and its usage.
 pub const VERBS: [(&str, &str); 38] = [
     ("cluster", "cluster: {nodes: …}"),
     ("queues", "queues: {queues: …}, or `queues` alone to see them"),
@@ -54,49 +54,49 @@ pub const VERBS: [(&str, &str); 38] = [
     ("windows", "windows"),
 ];
 
-/// One line.
+/// Command of a line.
 #[derive(Clone, Debug)]
-pub(crate) enum Command {
-    /// Something that happens in the world; several can happen at one instant.
-    Happens(Happening),
-    /// How the world behaves from now on; nobody is told.
-    Arrange(Arrangement),
-    /// Time passes.
+pub(crate) enum ScriptCommand {
+    /// An event; several can happen at one instant.
+    Happens(WorldEvent),
+    /// A setting of the world from now on, without an event.
+    Arrange(WorldSetting),
+    /// Advances time by a span.
     Advance(Span),
-    /// Time passes up to the next such time of day, in seconds since midnight.
+    /// Advances time to the next such time of day, in seconds since midnight.
     Until(u64),
-    /// Time passes until nothing more is due.
+    /// Advances time until nothing more is due.
     UntilIdle,
-    /// The daemon comes back and reads its journal.
+    /// Restarts the daemon, which reads its journal.
     Restart,
-    /// Something is asked; nothing changes.
-    Ask(Question),
+    /// A query, which changes nothing.
+    Ask(ScriptQuestion),
 }
 
-/// Something that happens.
+/// An event of the script.
 #[derive(Clone, Debug)]
-pub(crate) enum Happening {
+pub(crate) enum WorldEvent {
     /// Nodes join, or come back with other capacity.
     Cluster(Cluster),
     /// The queue tree is set.
     Queues(QueueTree),
     /// A user submits jobs.
-    Submit { user: String, conduct: Conduct, documents: Vec<Document> },
-    /// A user asks for something about a job.
-    Request { verb: Request, who: Who },
-    /// Tasks do something by themselves.
-    Tasks { who: Who, deed: Deed },
-    /// Something happens to nodes.
+    Submit { user: String, behaviour: ScriptedBehaviour, documents: Vec<ParsedJob> },
+    /// A user request about a job.
+    JobRequest { verb: JobRequest, who: ScriptJobRef },
+    /// Tasks change by themselves.
+    Tasks { who: ScriptJobRef, task_event: TaskEvent },
+    /// Nodes change their state.
     Nodes { names: Vec<String>, change: NodeChange },
-    /// Something is set aside; `after` is how long it lies ahead.
-    Reserve { window: Box<Window>, after: Span },
-    /// And taken back.
+    /// A reservation is set; `after` is the time until it starts.
+    Reserve { window: Box<AdvanceReservation>, after: Span },
+    /// A reservation is dropped.
     Unreserve { name: String },
 }
 
-/// What a user asks for.
+/// Kinds of user requests.
 #[derive(Clone, Debug)]
-pub(crate) enum Request {
+pub(crate) enum JobRequest {
     Cancel { by: Option<String> },
     Hold,
     Release,
@@ -104,47 +104,46 @@ pub(crate) enum Request {
     Scale { replicas: Replicas, by: Option<String> },
 }
 
-/// What tasks do.
 #[derive(Clone, Debug)]
-pub(crate) enum Deed {
+pub(crate) enum TaskEvent {
     /// All of them exit with success.
     End,
-    /// They have done nothing for so long that they are stopped.
+    /// All of them are stopped for being idle.
     Idle,
-    /// One of them ends so.
+    /// One of them ends with this exit.
     Fail(TaskExit),
-    /// Nobody knows what became of one of them.
+    /// One of them is lost.
     Lose,
-    /// They say that their progress is saved.
-    Save(Save),
+    /// All of them save a checkpoint.
+    ScriptCheckpoint(ScriptCheckpoint),
 }
 
-/// What a task says of its progress.
+/// Checkpoint of a task.
 #[derive(Clone, Debug)]
-pub(crate) struct Save {
-    pub(crate) age: Age,
-    /// By how much the clock of its machine is wrong, in milliseconds.
+pub(crate) struct ScriptCheckpoint {
+    pub(crate) age: SaveAge,
+    /// Error of its machine's clock, in milliseconds.
     pub(crate) clock: i64,
     pub(crate) label: Arc<str>,
 }
 
-/// Since when what a task has saved is saved.
+/// Age of the saved state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Age {
-    /// Since it was last asked to.
+pub(crate) enum SaveAge {
+    /// Saved since the last request.
     Asked,
-    /// Since before it was last asked to.
+    /// Saved before the last request.
     Unasked,
-    /// Since before what it has said already.
+    /// Older than a checkpoint that was acknowledged already.
     Old,
 }
 
-/// What happens to a node.
+/// Changes of a node.
 #[derive(Clone, Debug)]
 pub(crate) enum NodeChange {
     Down,
     Up,
-    /// Without GPUs, the node as a whole.
+    /// Without GPUs, the whole node.
     Drain {
         gpus: Option<DeviceSet>,
         after: Span,
@@ -161,35 +160,35 @@ pub(crate) enum NodeChange {
     },
 }
 
-/// How the world behaves from now on.
+/// Settings of the world from now on.
 #[derive(Clone, Debug)]
-pub(crate) enum Arrangement {
-    /// How tasks become ready on nodes.
-    Starts { names: Vec<String>, how: Starts },
-    /// The daemon dies.
-    Crash(Crash),
-    /// Whether the store can be written.
+pub(crate) enum WorldSetting {
+    /// Sets how tasks become ready on nodes.
+    StartBehaviour { names: Vec<String>, how: StartBehaviour },
+    /// The daemon crashes at this point.
+    CrashPoint(CrashPoint),
+    /// Fills or frees the disk of the store.
     Disk { full: bool },
 }
 
-/// How tasks become ready on a node.
+/// Readiness of tasks on a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Starts {
-    /// At once.
+pub(crate) enum StartBehaviour {
+    /// Tasks are ready at once.
     #[default]
     Works,
-    /// After so long.
+    /// Tasks are ready after this time.
     Takes(Span),
-    /// Never, and says so.
+    /// The start is refused with this reason.
     Fails(Arc<str>),
-    /// Never, and says nothing. No line of a script arranges this; storms do.
+    /// Never, without a report. Only the DST uses it, no script does.
     Mute,
 }
 
-/// When the daemon dies.
+/// Instant at which the daemon crashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Crash {
-    /// Between two lines.
+pub(crate) enum CrashPoint {
+    /// At once, between two lines.
     Now,
     /// In the next line, before its first batch is durable.
     BeforeWrite,
@@ -197,14 +196,14 @@ pub(crate) enum Crash {
     AfterWrite,
 }
 
-/// Something asked.
+/// Queries of a script.
 #[derive(Clone, Debug)]
-pub(crate) enum Question {
-    Explain(Who),
-    /// What would become of jobs if they were submitted.
+pub(crate) enum ScriptQuestion {
+    Explain(ScriptJobRef),
+    /// Explains jobs without submitting them.
     Would {
         user: String,
-        documents: Vec<Document>,
+        documents: Vec<ParsedJob>,
     },
     Ps {
         all: bool,
@@ -216,20 +215,20 @@ pub(crate) enum Question {
     Windows,
 }
 
-/// How the tasks of a job behave by themselves.
+/// Behaviour of a job's tasks.
 #[derive(Clone, Debug)]
-pub(crate) struct Conduct {
-    /// They run so long; without it until they are told or reach their limit.
+pub(crate) struct ScriptedBehaviour {
+    /// Runtime; `None`: until they are stopped or reach their limit.
     pub(crate) lasts: Option<Span>,
-    /// And then end so.
+    /// Exit at the end of the runtime.
     pub(crate) exit: TaskExit,
-    /// When they are to end they use the whole grace; others end at once.
+    /// True if they use the whole grace when stopped; otherwise they end at once.
     pub(crate) stubborn: bool,
 }
 
 /// A job, an element of an array, or one task: `left`, `sweep[3]`, `left/1`.
 #[derive(Clone, Debug)]
-pub(crate) struct Who {
+pub(crate) struct ScriptJobRef {
     pub(crate) job: String,
     pub(crate) index: Option<u32>,
     pub(crate) rank: Option<u32>,

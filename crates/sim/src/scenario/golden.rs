@@ -1,21 +1,21 @@
-//! What a scenario printed beside what it is to print: the differences for people, and the text
-//! rewritten. It must not run anything.
+//! Comparison of printed and expected transcripts: the differences for people, and the rewritten
+//! script. It runs nothing.
 
-use super::script::{MARK, Script};
+use super::script::{MARK, ScenarioScript};
 
-/// A step that printed something else.
+/// A step that printed something unexpected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
     /// Line of the script, from 1.
     pub line: usize,
-    /// As written.
+    /// Transcript in the script.
     pub expected: Vec<String>,
-    /// As printed.
+    /// Transcript of the run.
     pub printed: Vec<String>,
 }
 
 impl Mismatch {
-    /// The lines that differ, with `-` what is written and with `+` what was printed.
+    /// Formats the lines that differ, with `-` for expected and `+` for printed ones.
     #[must_use]
     pub fn show(&self, file: &str) -> String {
         let same = self.expected.iter().zip(&self.printed).take_while(|(a, b)| a == b).count();
@@ -33,8 +33,12 @@ impl Mismatch {
     }
 }
 
-/// The script with the transcripts that were printed, step by step.
-pub(crate) fn blessed(text: &str, script: &Script, printed: &[Vec<String>]) -> String {
+/// Returns the script with the printed transcripts.
+pub(crate) fn with_transcripts(
+    text: &str,
+    script: &ScenarioScript,
+    printed: &[Vec<String>],
+) -> String {
     let mut after = script.steps.iter().zip(printed).peekable();
     let mut blessed = String::new();
     for (number, line) in (1..).zip(text.lines()) {

@@ -1,32 +1,33 @@
-//! A node as it is, whether the daemon knows it or not, and what a daemon that comes back does
-//! first. Shared with `storm/`. It must not decide when a node changes.
+//! State of a node, whether the daemon knows it or not, and the first orders of a daemon that
+//! restarts. Shared with `dst/`.
 
 use muster_model::{Effect, Event, Foreign, NodeSpec};
 use muster_runtime::engine::Engine;
 
-use super::command::Starts;
+use super::command::StartBehaviour;
 
-/// See the module's description.
+/// A node of the simulated cluster.
 #[derive(Clone, Debug)]
-pub(crate) struct Host {
+pub(crate) struct SimHost {
     pub(crate) spec: NodeSpec,
     pub(crate) up: bool,
     pub(crate) foreign: Foreign,
-    pub(crate) starts: Starts,
+    pub(crate) starts: StartBehaviour,
 }
 
-impl Host {
-    /// Up, with nothing of others on it.
+impl SimHost {
+    /// Creates a node that is up and unused by other processes.
     pub(crate) fn new(spec: NodeSpec) -> Self {
-        Self { spec, up: true, foreign: Foreign::default(), starts: Starts::Works }
+        Self { spec, up: true, foreign: Foreign::default(), starts: StartBehaviour::Works }
     }
 
-    /// What a daemon has to hear of it that last had it up or lost (`None`: never heard of it), or
-    /// as `another` spec.
+    /// Returns the event for a daemon that last knew the node as up or lost (`None`: not at all),
+    /// or with `another` spec.
     pub(crate) fn news(&self, was_up: Option<bool>, another: bool) -> Option<Event> {
         match (was_up, self.up) {
             (Some(true), false) => {
-                let (node, reason) = (self.spec.name.clone(), "it does not answer".into());
+                let node = self.spec.name.clone();
+                let reason = "it does not answer".into();
                 Some(Event::NodeLost { node, reason })
             }
             (Some(true), true) if !another => None,
@@ -36,8 +37,8 @@ impl Host {
     }
 }
 
-/// Orders that the state stands for: those to prepare, which come first as at the start of the
-/// daemon, and the others.
+/// Returns the outstanding orders: those to prepare, which come first as when the daemon starts,
+/// and the others.
 pub(crate) fn outstanding(engine: &Engine) -> (Vec<Effect>, Vec<Effect>) {
     engine.outstanding().into_iter().partition(|effect| matches!(effect, Effect::Prepare { .. }))
 }

@@ -1,24 +1,25 @@
-//! The store of the scenario's daemon: one in memory that also keeps what happened for the
-//! transcript, and fails when it is told to. It must not decide what a failure means.
+//! Store of the scenario's daemon: in memory, with facts for the transcript, and faults on request.
+//! It does not decide what a failure means.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use muster_model::{AttemptId, Event, JobId, Time, UserName};
-use muster_runtime::engine::Fact;
-use muster_runtime::{Batch, Loaded, MemStore, Receipt, Record, SavedState, Store, StoreError};
+use muster_runtime::engine::AccountingFact;
+use muster_runtime::{
+    JournalBatch, JournalRecord, Loaded, MemStore, Receipt, SavedState, Store, StoreError,
+};
 
-/// How appending goes.
+/// Fault of the next append.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Fault {
-    /// Well.
+pub(crate) enum JournalFault {
     #[default]
     None,
     /// The daemon dies before the batch is durable.
     BeforeWrite,
-    /// The daemon dies after it is.
+    /// The daemon dies after the batch is durable.
     AfterWrite,
-    /// There is no space.
+    /// No space is left.
     Full,
 }
 
@@ -26,66 +27,68 @@ pub(crate) enum Fault {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Journal {
     durable: MemStore,
-    pub(crate) fault: Fault,
+    pub(crate) fault: JournalFault,
     /// A fault has ended the daemon.
     pub(crate) died: bool,
-    /// What happened and was not told yet.
-    facts: Vec<Fact>,
-    /// Jobs that were accepted and not asked for yet, with their names.
+    /// Facts that are not reported yet.
+    facts: Vec<AccountingFact>,
+    /// Accepted jobs with their names, until they are taken.
     accepted: Vec<(JobId, Arc<str>)>,
-    /// Starts that passed somebody.
+    /// Starts that passed a blocked job.
     backfilled: BTreeSet<AttemptId>,
 }
 
 impl Journal {
-    /// What happened since the last call.
-    pub(crate) fn take_facts(&mut self) -> Vec<Fact> {
+    /// Returns the facts since the last call.
+    pub(crate) fn take_facts(&mut self) -> Vec<AccountingFact> {
         std::mem::take(&mut self.facts)
     }
 
-    /// Numbers and names of jobs accepted since the last call.
+    /// Returns numbers and names of jobs accepted since the last call.
     pub(crate) fn take_accepted(&mut self) -> Vec<(JobId, Arc<str>)> {
         std::mem::take(&mut self.accepted)
     }
 
-    /// Did this start pass somebody?
+    /// Returns whether this start passed a blocked job.
     pub(crate) fn is_backfilled(&self, id: AttemptId) -> bool {
         self.backfilled.contains(&id)
     }
 
-    /// A second store that holds the same.
+    /// Returns a second store with the same contents.
     pub(crate) fn copy(&self) -> MemStore {
         self.durable.clone()
     }
 
     fn die(&mut self) -> StoreError {
-        (self.fault, self.died) = (Fault::None, true);
+        (self.fault, self.died) = (JournalFault::None, true);
         StoreError::Io("the daemon dies here".to_owned())
     }
 }
 
 impl Store for Journal {
-    fn append(&mut self, batch: &Batch) -> Result<(), StoreError> {
+    fn append(&mut self, batch: &JournalBatch) -> Result<(), StoreError> {
         match self.fault {
-            Fault::BeforeWrite => return Err(self.die()),
-            Fault::Full => return Err(StoreError::Full("the disk of the scenario".to_owned())),
-            Fault::None | Fault::AfterWrite => self.durable.append(batch)?,
+            JournalFault::BeforeWrite => return Err(self.die()),
+            JournalFault::Full => {
+                return Err(StoreError::Full("the disk of the scenario".to_owned()));
+            }
+            JournalFault::None | JournalFault::AfterWrite => self.durable.append(batch)?,
         }
         self.facts.extend(batch.facts.iter().cloned());
         for record in &batch.records {
             match record {
-                Record::Event(Event::Submitted { job, spec }) => {
+                JournalRecord::Event(Event::Submitted { job, spec }) => {
                     self.accepted.push((*job, Arc::clone(&spec.name)));
                 }
-                Record::Event(_) => {}
-                Record::Plan(plan) => {
+                JournalRecord::Event(_) => {}
+                JournalRecord::Plan(plan) => {
                     for (id, _, backfilled) in plan.starts() {
                         self.backfilled.extend(backfilled.then_some(id));
                     }
                 }
             }
         }
-        if self.fault == Fault::AfterWrite { Err(self.die()) } else { Ok(()) }
+        if self.fault == JournalFault::AfterWrite { Err(self.die()) } else { Ok(()) }
     }
 
     fn load(&mut self) -> Result<Loaded, StoreError> {
@@ -102,13 +105,13 @@ impl Store for Journal {
 
     fn probe(&mut self) -> Result<(), StoreError> {
         match self.fault {
-            Fault::Full => Err(StoreError::Full("the disk of the scenario".to_owned())),
-            Fault::None | Fault::BeforeWrite | Fault::AfterWrite => Ok(()),
+            JournalFault::Full => Err(StoreError::Full("the disk of the scenario".to_owned())),
+            JournalFault::None | JournalFault::BeforeWrite | JournalFault::AfterWrite => Ok(()),
         }
     }
 }
 
-/// The instant at which every scenario begins: noon of 20 November 2026, UTC.
+/// Start of every scenario: noon of 20 November 2026, UTC.
 pub(crate) const NOON: Time = Time(1_795_176_000_000);
 
 #[cfg(test)]

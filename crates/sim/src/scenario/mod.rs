@@ -1,15 +1,15 @@
-//! Scenarios: one text that says what there is, what happens, and what comes of it, so that it is
+//! Scenarios: a text with a cluster, events and the expected transcript, so that it is
 //! documentation and test at once. The language is described in `scenarios/README.md`, its reasons
 //! in `docs/adr/0009-scenario-language.md`.
 //!
-//! * `script.rs`, `read.rs`, `command.rs`: text to commands; every mapping in it is a file shape
+//! * `script.rs`, `read.rs`, `command.rs`: text to commands; every mapping in it is a file format
 //!   that `muster-spec` reads
 //! * `world.rs`, `act.rs`: commands to the production runtime and engine, with `journal.rs` as its
 //!   store
-//! * `backend.rs`: tasks that do at once as they are told
-//! * `story.rs`, `question.rs`: what happened, as lines
-//! * `audit.rs`: what must hold after every line
-//! * `golden.rs`: printed beside written
+//! * `backend.rs`: tasks that obey at once
+//! * `transcript.rs`, `question.rs`: events and answers as lines
+//! * `audit.rs`: invariants after every line
+//! * `golden.rs`: printed and expected transcripts
 //!
 //! It must not hold scheduling logic, read a file or a clock: text in, text out.
 
@@ -20,47 +20,47 @@ pub(crate) mod command;
 mod golden;
 pub(crate) mod host;
 mod journal;
-mod mistake;
 mod question;
 mod read;
 mod script;
-mod story;
+mod script_error;
+mod transcript;
 mod world;
 
 pub use command::VERBS;
 pub use golden::Mismatch;
-pub use mistake::Mistake;
-pub use script::Script;
+pub use script::ScenarioScript;
+pub use script_error::ScriptError;
 
-use world::World;
+use world::ScenarioWorld;
 
-/// What running a scenario came to.
+/// Result of a scenario.
 #[derive(Clone, Debug)]
-pub struct Played {
-    /// Steps that printed something else than is written.
+pub struct ScenarioResult {
+    /// Steps that printed something unexpected.
     pub mismatches: Vec<Mismatch>,
-    /// The text as it would be if what was printed were right.
+    /// The script with the printed transcripts.
     pub blessed: String,
 }
 
-/// Reads and runs a scenario. `file` is what it is called in messages.
+/// Reads and runs a scenario. `file` is its name in messages.
 ///
 /// # Errors
-/// A line that cannot be read or carried out, or after which something does not hold that always
-/// must.
-pub fn play(text: &str, file: &str) -> Result<Played, Mistake> {
-    let script = Script::parse(text, file)?;
-    let mut world = World::new().map_err(|message| Mistake::at(1, message))?;
+/// A line that cannot be read or executed, or after which an invariant is violated.
+pub fn play(text: &str, file: &str) -> Result<ScenarioResult, ScriptError> {
+    let script = ScenarioScript::parse(text, file)?;
+    let mut world = ScenarioWorld::new().map_err(|message| ScriptError::at(1, message))?;
     let mut printed = Vec::with_capacity(script.steps.len());
     let mut mismatches = Vec::new();
     for step in &script.steps {
         let lines = world.perform(step)?;
         if lines != step.golden {
-            let (expected, printed) = (step.golden.clone(), lines.clone());
+            let expected = step.golden.clone();
+            let printed = lines.clone();
             mismatches.push(Mismatch { line: step.ends_at, expected, printed });
         }
         printed.push(lines);
     }
-    let blessed = golden::blessed(text, &script, &printed);
-    Ok(Played { mismatches, blessed })
+    let blessed = golden::with_transcripts(text, &script, &printed);
+    Ok(ScenarioResult { mismatches, blessed })
 }

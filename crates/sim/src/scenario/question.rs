@@ -1,5 +1,5 @@
-//! What scenarios ask: the same views and texts that `muster` prints, without width and colour, in
-//! UTC. It must not change anything.
+//! Answers to queries of a scenario: the same views and texts that `muster` prints, without width
+//! and colour, in UTC. It changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,26 +7,26 @@ use muster_model::view::{JobView, UsageView};
 use muster_model::{
     AttemptId, ElementId, Event, JobId, JobSpec, QueueName, TaskPlacement, Time, UserName,
 };
-use muster_report::timeline::Planned;
-use muster_report::{Style, explain, nodes, ps, queues, usage, windows};
-use muster_runtime::engine::{Engine, Fact};
+use muster_report::timeline::TimelineStart;
+use muster_report::{Style, advance_reservations, explain, nodes, ps, queues, usage};
+use muster_runtime::engine::{AccountingFact, Engine};
 
-use super::command::Question;
-use super::mistake::Mistake;
-use super::story::clock_of;
-use super::world::World;
+use super::command::ScriptQuestion;
+use super::script_error::ScriptError;
+use super::transcript::format_time;
+use super::world::ScenarioWorld;
 
-/// Who held how much: the sums that `usage` shows.
+/// Held GPU time, as `usage` shows it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Account {
+pub(crate) struct UsageAccount {
     /// Elements that held something, and thousandths of GPUs times milliseconds.
     rows: BTreeMap<(UserName, QueueName), (BTreeSet<ElementId>, u64)>,
-    open: BTreeMap<AttemptId, Open>,
+    open: BTreeMap<AttemptId, OpenAttempt>,
 }
 
-/// What an attempt holds that is not over.
+/// Resources of an attempt that has not ended.
 #[derive(Clone, Debug)]
-struct Open {
+struct OpenAttempt {
     whose: (UserName, QueueName),
     milli: u64,
     from: Time,
@@ -35,25 +35,25 @@ struct Open {
 /// Thousandths of a GPU times milliseconds in a GPU-second.
 const PER_GPU_SECOND: u64 = 1_000_000;
 
-impl Account {
-    /// Adds what happened. `spec` knows what jobs ask for.
+impl UsageAccount {
+    /// Adds facts. `spec` returns the spec of a job.
     pub(crate) fn enter<'a>(
         &mut self,
-        facts: &[Fact],
+        facts: &[AccountingFact],
         spec: impl Fn(JobId) -> Option<&'a JobSpec>,
     ) {
         for fact in facts {
             match fact {
-                Fact::Started { id, at, placement } => {
+                AccountingFact::Started { id, at, placement } => {
                     let Some(spec) = spec(id.element.job) else { continue };
                     let whose = (spec.user.clone(), spec.queue.clone());
                     let held = |task: &TaskPlacement| {
                         u64::from(task.devices.len()) * u64::from(task.share.0)
                     };
                     let milli = placement.iter().map(held).sum();
-                    self.open.insert(*id, Open { whose, milli, from: *at });
+                    self.open.insert(*id, OpenAttempt { whose, milli, from: *at });
                 }
-                Fact::AttemptEnded { id, at, .. } => {
+                AccountingFact::AttemptEnded { id, at, .. } => {
                     let Some(open) = self.open.remove(id) else { continue };
                     let (elements, held) = self.rows.entry(open.whose).or_default();
                     elements.insert(id.element);
@@ -64,7 +64,7 @@ impl Account {
         }
     }
 
-    /// Per user and queue: elements that ran or run, and what they held.
+    /// Returns the number of elements that have run and their GPU time, by user and queue.
     fn rows(&self, now: Time) -> BTreeMap<(UserName, QueueName), (u64, u64)> {
         let mut rows = self.rows.clone();
         for (id, open) in &self.open {
@@ -78,17 +78,17 @@ impl Account {
     }
 }
 
-impl World {
-    /// Answers a question, as lines.
+impl ScenarioWorld {
+    /// Answers a query with lines.
     pub(crate) fn answer(
         &mut self,
         line: usize,
-        question: &Question,
-    ) -> Result<Vec<String>, Mistake> {
+        question: &ScriptQuestion,
+    ) -> Result<Vec<String>, ScriptError> {
         let style = Style::plain();
         let text = match question {
-            Question::Explain(who) => return self.explain(line, self.element(line, who)?),
-            Question::Would { user, documents } => {
+            ScriptQuestion::Explain(who) => return self.explain(line, self.element(line, who)?),
+            ScriptQuestion::Would { user, documents } => {
                 let mut lines = Vec::new();
                 match self.checked(line, user, documents)? {
                     Ok(checked) => {
@@ -100,26 +100,29 @@ impl World {
                 }
                 return Ok(lines);
             }
-            Question::Ps { all } => {
+            ScriptQuestion::Ps { all } => {
                 let rows = self.rows(line, *all)?;
                 let planned = self.planned(line)?;
                 ps::jobs(&rows, &planned, self.now, &style)
             }
-            Question::Queues => {
+            ScriptQuestion::Queues => {
                 queues::queues(&self.engine(line)?.queues(self.now), self.now, &style)
             }
-            Question::Usage => usage::usage(&self.usage(line)?, &style),
-            Question::Nodes => nodes::nodes(&self.engine(line)?.nodes(), self.now, &style),
-            Question::Reservations => return self.reservations(line),
-            Question::Windows => {
-                windows::windows(&self.engine(line)?.windows(self.now), self.now, &style)
-            }
+            ScriptQuestion::Usage => usage::usage(&self.usage(line)?, &style),
+            ScriptQuestion::Nodes => nodes::nodes(&self.engine(line)?.nodes(), self.now, &style),
+            ScriptQuestion::Reservations => return self.reservations(line),
+            ScriptQuestion::Windows => advance_reservations::windows(
+                &self.engine(line)?.advance_reservations(self.now),
+                self.now,
+                &style,
+            ),
         };
         Ok(lines(&text))
     }
 
-    fn explain(&mut self, line: usize, element: ElementId) -> Result<Vec<String>, Mistake> {
-        let (now, name) = (self.now, self.called(element));
+    fn explain(&mut self, line: usize, element: ElementId) -> Result<Vec<String>, ScriptError> {
+        let now = self.now;
+        let name = self.element_name(element);
         let known = self.engine_mut(line)?.explain(now, element);
         Ok(match known {
             Some(known) => lines(&explain::explain(&known, now, &Style::plain())),
@@ -127,18 +130,18 @@ impl World {
         })
     }
 
-    fn would(&mut self, line: usize, spec: &JobSpec) -> Result<Vec<String>, Mistake> {
+    fn would(&mut self, line: usize, spec: &JobSpec) -> Result<Vec<String>, ScriptError> {
         let now = self.now;
         let number = JobId(u64::MAX);
         let event = Event::Submitted { job: number, spec: std::sync::Arc::new(spec.clone()) };
-        if let Err(refusal) = self.engine(line)?.judge(&event) {
+        if let Err(refusal) = self.engine(line)?.validate(&event) {
             return Ok(vec![self.refused(&refusal)]);
         }
         let known = self.engine_mut(line)?.explain_submission(now, spec);
         Ok(lines(&explain::dry_run(&known, now, &Style::plain())))
     }
 
-    fn rows(&self, line: usize, all: bool) -> Result<Vec<JobView>, Mistake> {
+    fn rows(&self, line: usize, all: bool) -> Result<Vec<JobView>, ScriptError> {
         let mut rows: BTreeMap<JobId, JobView> = BTreeMap::new();
         if all {
             rows.extend(self.ended.iter().map(|(job, view)| (*job, view.clone())));
@@ -147,30 +150,34 @@ impl World {
         Ok(rows.into_values().collect())
     }
 
-    fn planned(&self, line: usize) -> Result<Vec<Planned>, Mistake> {
-        let planned = self.engine(line)?.reservations().iter().map(|one| Planned {
+    fn planned(&self, line: usize) -> Result<Vec<TimelineStart>, ScriptError> {
+        let planned = self.engine(line)?.reservations().iter().map(|one| TimelineStart {
             element: one.element,
-            name: self.called(one.element),
+            name: self.element_name(one.element),
             start: one.start,
         });
         Ok(planned.collect())
     }
 
-    fn reservations(&self, line: usize) -> Result<Vec<String>, Mistake> {
+    fn reservations(&self, line: usize) -> Result<Vec<String>, ScriptError> {
         let engine = self.engine(line)?;
         let text = |one: &muster_model::Reservation| {
             let places = self.places(one.element.job, &one.placement);
             let until = match one.end {
                 Time::NEVER => "without an end".to_owned(),
-                end => format!("until {}", clock_of(end)),
+                end => format!("until {}", format_time(end)),
             };
-            format!("{} from {} {until} on {places}", self.called(one.element), clock_of(one.start))
+            format!(
+                "{} from {} {until} on {places}",
+                self.element_name(one.element),
+                format_time(one.start)
+            )
         };
         let lines: Vec<String> = engine.reservations().iter().map(text).collect();
         Ok(if lines.is_empty() { vec!["none".to_owned()] } else { lines })
     }
 
-    fn usage(&self, line: usize) -> Result<Vec<UsageView>, Mistake> {
+    fn usage(&self, line: usize) -> Result<Vec<UsageView>, ScriptError> {
         let engine: &Engine = self.engine(line)?;
         let decayed = engine.usage_decayed(self.now);
         let rows = self.account.rows(self.now).into_iter().map(|((user, queue), (jobs, held))| {

@@ -1,6 +1,5 @@
-//! What is in a trace, in numbers, and traces that are made from a recipe. Jobs are handed in one
-//! by one; what is kept of them does not grow with what they are, but for one number a job and
-//! quantile. It reads no file.
+//! Statistics of traces, and traces generated from a recipe. Jobs are added one by one; memory does
+//! not grow with them, but for one number per job and quantile. It reads no file.
 
 mod generate;
 mod names;
@@ -9,4 +8,4 @@ mod summary;
 
 pub(crate) use generate::draw;
 pub use generate::generate;
-pub use summary::{Source, Summary};
+pub use summary::{TraceSource, TraceSummarizer};

@@ -1,43 +1,40 @@
-//! Jobs and held time by name.
+//! Counts of jobs and held time by name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_model::trace::{NameShare, TraceNames};
 
-/// So many names are given back.
+/// Number of names that are reported.
 const TOP: usize = 10;
 
-/// What is counted of each name.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Names {
-    counts: BTreeMap<Arc<str>, (u64, Held)>,
+pub(super) struct NameCounts {
+    counts: BTreeMap<Arc<str>, (u64, HeldTime)>,
     jobs_without: u64,
 }
 
-/// What was held, in thousandths times milliseconds: of GPUs and of processors, until it is known
-/// which of them counts.
+/// Held thousandths times milliseconds, of GPUs and of processors, until the trace's unit is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Held {
+pub(super) struct HeldTime {
     pub(super) gpus: u128,
     pub(super) cpus: u128,
 }
 
-impl Held {
-    pub(super) fn add(&mut self, other: Held) {
+impl HeldTime {
+    pub(super) fn add(&mut self, other: HeldTime) {
         self.gpus += other.gpus;
         self.cpus += other.cpus;
     }
 
-    /// In whole unit-seconds.
     pub(super) fn secs(self, gpus: bool) -> u64 {
         let held = if gpus { self.gpus } else { self.cpus };
         u64::try_from(held / 1_000_000).unwrap_or(u64::MAX)
     }
 }
 
-impl Names {
-    pub(super) fn add(&mut self, name: Option<&Arc<str>>, held: Held) {
+impl NameCounts {
+    pub(super) fn add(&mut self, name: Option<&Arc<str>>, held: HeldTime) {
         let Some(name) = name else {
             self.jobs_without += 1;
             return;
@@ -52,7 +49,7 @@ impl Names {
 
     pub(super) fn finish(self, gpus: bool) -> TraceNames {
         let count = self.counts.len() as u64;
-        let share = |(name, (jobs, held)): (Arc<str>, (u64, Held))| NameShare {
+        let share = |(name, (jobs, held)): (Arc<str>, (u64, HeldTime))| NameShare {
             name: name.to_string(),
             jobs,
             held_unit_secs: held.secs(gpus),

@@ -2,7 +2,7 @@
 
 use muster_model::trace::Quantiles;
 
-/// Quantiles by nearest rank of all values.
+/// Returns the nearest-rank quantiles of all values.
 pub(super) fn quantiles(mut values: Vec<u64>) -> Quantiles {
     values.sort_unstable();
     let count = values.len();

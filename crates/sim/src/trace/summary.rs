@@ -1,4 +1,4 @@
-//! Counts the jobs of a trace. Nothing is drawn here.
+//! Statistics of a trace.
 
 use std::collections::BTreeMap;
 
@@ -7,65 +7,65 @@ use muster_model::trace::{
     TraceUnit,
 };
 use muster_model::{Span, Time};
-use muster_spec::{Ended, TraceJob};
+use muster_spec::{JobEnd, TraceJob};
 
-use super::names::{Held, Names};
+use super::names::{HeldTime, NameCounts};
 use super::quantiles::quantiles;
 
-/// Edges of runtimes, in seconds: those that people think in, and about as far from each other on a
-/// logarithmic scale.
+/// Edges of runtime classes in seconds: familiar values, about evenly spaced on a logarithmic
+/// scale.
 const RUNTIME_EDGES_SECS: [u64; 16] =
     [0, 1, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 43_200, 86_400, 172_800, 604_800];
 const HOUR_MS: u64 = 3_600_000;
 const MINUTE_MS: u64 = 60_000;
 const MINUTES_OF_DAY: u64 = 24 * 60;
-/// Bins of arrivals are as wide as it takes for no more than this many.
+/// Most bins of arrivals; their width follows.
 const MAX_BINS: u64 = 240;
-/// Widths of such bins, in hours: up to days and weeks; then they double.
+/// Widths of bins in hours, up to days and weeks; then they double.
 const BIN_HOURS: [u64; 8] = [1, 2, 3, 6, 12, 24, 48, 168];
-/// A trace that is this old since its zero has dates: seconds since the epoch, of 1980.
+/// Age since its zero from which a trace has dates: seconds since the epoch, of 1980.
 const DATED_MS: u64 = 10 * 365 * 24 * HOUR_MS;
 
-/// Where a trace comes from, and what is known of it beside its jobs.
+/// Origin of a trace, and what is known of it beside its jobs.
 #[derive(Clone, Debug, Default)]
-pub struct Source {
-    /// How it is written.
+pub struct TraceSource {
+    /// Name of the file format.
     pub format: String,
     /// Processors of the machine.
     pub machine_processors: Option<u32>,
-    /// The trace's zero in milliseconds since the epoch, where its header says so.
+    /// The trace's zero in milliseconds since the epoch, if its header names it.
     pub zero: Option<Time>,
-    /// Rows that cannot be read.
+    /// Number of rows that cannot be read.
     pub bad: u64,
-    /// The first of these.
+    /// The first of these rows.
     pub bad_shown: Vec<BadRow>,
 }
 
-/// A trace that is being counted.
+/// Builder of the statistics of a trace.
 #[derive(Clone, Debug, Default)]
-pub struct Summary {
+pub struct TraceSummarizer {
     rows: TraceRows,
     submits: Option<(Time, Time)>,
     latest: Time,
-    held: Held,
+    held: HeldTime,
     has_gpus: bool,
-    users: Names,
-    queues: Names,
-    by_gpus: BTreeMap<u64, (u64, Held)>,
-    by_cpus: BTreeMap<u64, (u64, Held)>,
+    users: NameCounts,
+    queues: NameCounts,
+    by_gpus: BTreeMap<u64, (u64, HeldTime)>,
+    by_cpus: BTreeMap<u64, (u64, HeldTime)>,
     runtimes_ms: Vec<u64>,
-    by_runtime: [(u64, Held); RUNTIME_EDGES_SECS.len()],
+    by_runtime: [(u64, HeldTime); RUNTIME_EDGES_SECS.len()],
     requested_ms: Vec<u64>,
     used_percent: Vec<u64>,
     over_requested: u64,
-    by_outcome: BTreeMap<Ended, (u64, Held)>,
+    by_outcome: BTreeMap<JobEnd, (u64, HeldTime)>,
     by_hour: BTreeMap<u64, u64>,
-    /// By minute of the day, counted from the trace's zero: what its hours are is known at the end.
+    /// Jobs by minute of the day, counted from the trace's zero: its hours are known at the end.
     by_minute: Vec<u64>,
 }
 
-impl Summary {
-    /// Counts a job.
+impl TraceSummarizer {
+    /// Adds a job to the statistics.
     pub fn add(&mut self, job: &TraceJob) {
         // 1. What it holds.
         let tasks = u64::from(job.tasks);
@@ -73,7 +73,7 @@ impl Summary {
             (u64::from(job.task.gpu.devices) * 1000 + u64::from(job.task.gpu.share.0)) * tasks;
         let cpus_milli = u64::from(job.task.cpus.0) * tasks;
         let runtime = job.runtime.unwrap_or_default();
-        let held = Held {
+        let held = HeldTime {
             gpus: u128::from(gpus_milli) * u128::from(runtime.0),
             cpus: u128::from(cpus_milli) * u128::from(runtime.0),
         };
@@ -85,7 +85,7 @@ impl Summary {
         count(self.by_cpus.entry(cpus_milli).or_default(), held);
         count(self.by_outcome.entry(job.ended).or_default(), held);
 
-        // 2. When.
+        // 2. Its submission.
         self.rows.jobs += 1;
         self.rows.out_of_order += u64::from(job.submit < self.latest);
         self.latest = self.latest.max(job.submit);
@@ -95,7 +95,7 @@ impl Summary {
         self.by_minute.resize(MINUTES_OF_DAY as usize, 0);
         self.by_minute[(job.submit.0 / MINUTE_MS % MINUTES_OF_DAY) as usize] += 1;
 
-        // 3. How long.
+        // 3. Its runtime.
         match job.runtime {
             Some(ran) => {
                 self.runtimes_ms.push(ran.0);
@@ -114,16 +114,16 @@ impl Summary {
         }
     }
 
-    /// What all of them came to.
+    /// Returns the statistics of all jobs.
     #[must_use]
-    pub fn finish(self, source: Source) -> TraceSummary {
+    pub fn finish(self, source: TraceSource) -> TraceSummary {
         let gpus = self.has_gpus;
         let (first, last) = self.submits.unwrap_or_default();
         let dated = (first.0 >= DATED_MS).then_some(Time(0));
         let zero_ms = source.zero.or(dated).map(|zero| zero.0);
         let all = if gpus { self.held.gpus } else { self.held.cpus };
         let span = u128::from(last.since(first).0).max(1);
-        let outcome = |(ended, (jobs, held)): (Ended, (u64, Held))| OutcomeShare {
+        let outcome = |(ended, (jobs, held)): (JobEnd, (u64, HeldTime))| OutcomeShare {
             outcome: word(ended).to_owned(),
             jobs,
             held_unit_secs: held.secs(gpus),
@@ -155,29 +155,29 @@ impl Summary {
     }
 }
 
-fn count(counted: &mut (u64, Held), held: Held) {
+fn count(counted: &mut (u64, HeldTime), held: HeldTime) {
     counted.0 += 1;
     counted.1.add(held);
 }
 
-fn word(ended: Ended) -> &'static str {
+fn word(ended: JobEnd) -> &'static str {
     match ended {
-        Ended::Completed => "completed",
-        Ended::Failed => "failed",
-        Ended::Cancelled => "cancelled",
-        Ended::Unknown => "unknown",
+        JobEnd::Completed => "completed",
+        JobEnd::Failed => "failed",
+        JobEnd::Cancelled => "cancelled",
+        JobEnd::Unknown => "unknown",
     }
 }
 
-/// Sizes by powers of two of whole units, none and shares of one for themselves. A class names what
-/// is in it, so that one that holds a single size says so.
-fn sizes(by_milli: BTreeMap<u64, (u64, Held)>, gpus: bool) -> Vec<SizeClass> {
+/// Returns size classes by powers of two of whole units, with separate classes for none and for
+/// shares of one. A class has the bounds of its jobs, so a class of a single size shows that size.
+fn sizes(by_milli: BTreeMap<u64, (u64, HeldTime)>, gpus: bool) -> Vec<SizeClass> {
     let class = |milli: u64| match milli {
         0 => 0,
         1..1000 => 1,
         _ => 2 + milli.div_ceil(1000).next_power_of_two().trailing_zeros(),
     };
-    let mut sizes: Vec<(SizeClass, Held)> = Vec::new();
+    let mut sizes: Vec<(SizeClass, HeldTime)> = Vec::new();
     for (milli, (jobs, held)) in by_milli {
         match sizes.last_mut().filter(|(last, _)| class(last.to_milli) == class(milli)) {
             Some((last, sum)) => {
@@ -196,8 +196,8 @@ fn sizes(by_milli: BTreeMap<u64, (u64, Held)>, gpus: bool) -> Vec<SizeClass> {
         .collect()
 }
 
-/// All classes from the shortest to the longest that has jobs.
-fn runtimes(by_runtime: &[(u64, Held)], gpus: bool) -> Vec<RuntimeClass> {
+/// Returns all classes from the shortest to the longest with jobs.
+fn runtimes(by_runtime: &[(u64, HeldTime)], gpus: bool) -> Vec<RuntimeClass> {
     let first = by_runtime.iter().position(|(jobs, _)| *jobs > 0);
     let last = by_runtime.iter().rposition(|(jobs, _)| *jobs > 0);
     let Some((first, last)) = first.zip(last) else { return Vec::new() };
@@ -211,7 +211,7 @@ fn runtimes(by_runtime: &[(u64, Held)], gpus: bool) -> Vec<RuntimeClass> {
         .collect()
 }
 
-/// Minutes since a zero as hours of the day in UTC.
+/// Converts minutes since a zero to hours of the day in UTC.
 fn hours_of_day(by_minute: &[u64], zero_ms: u64) -> Vec<u64> {
     let mut hours = vec![0; 24];
     for (minute, jobs) in (zero_ms / MINUTE_MS % MINUTES_OF_DAY..).zip(by_minute) {
@@ -220,7 +220,7 @@ fn hours_of_day(by_minute: &[u64], zero_ms: u64) -> Vec<u64> {
     hours
 }
 
-/// Bins of one width over the whole trace, aligned to its zero.
+/// Returns bins of equal width over the whole trace, aligned to its zero.
 fn arrivals(by_hour: &BTreeMap<u64, u64>) -> Arrivals {
     let (Some((first, _)), Some((last, _))) = (by_hour.first_key_value(), by_hour.last_key_value())
     else {
@@ -263,18 +263,18 @@ mod tests {
             user: Some(Arc::from(if tasks == 1 { "ann" } else { "bob" })),
             queue: None,
             priority: 0,
-            ended: Ended::Completed,
+            ended: JobEnd::Completed,
         }
     }
 
     fn summary(jobs: &[TraceJob]) -> TraceSummary {
-        let mut summary = Summary::default();
+        let mut summary = TraceSummarizer::default();
         jobs.iter().for_each(|job| summary.add(job));
-        summary.finish(Source { format: "csv".into(), ..Source::default() })
+        summary.finish(TraceSource { format: "csv".into(), ..TraceSource::default() })
     }
 
     #[test]
-    fn gpus_count_where_some_job_holds_one() {
+    fn the_unit_is_gpus_if_some_job_uses_one() {
         let share = GpuRequest { share: GpuMilli(500), ..GpuRequest::default() };
         let found = summary(&[
             job(0, Some(7200), GpuRequest::whole(8), 2),
@@ -329,9 +329,12 @@ mod tests {
         let noon_2026 = 1_772_366_400;
         let found = summary(&[job(noon_2026, None, GpuRequest::default(), 1)]);
         assert_eq!((found.span.zero_ms, found.arrivals.by_hour[12]), (Some(0), 1));
-        let mut started_later = Summary::default();
+        let mut started_later = TraceSummarizer::default();
         started_later.add(&job(1800, None, GpuRequest::default(), 1));
-        let source = Source { zero: Some(Time(noon_2026 * 1000 + 1_800_000)), ..Source::default() };
+        let source = TraceSource {
+            zero: Some(Time(noon_2026 * 1000 + 1_800_000)),
+            ..TraceSource::default()
+        };
         assert_eq!(started_later.finish(source).arrivals.by_hour[13], 1);
     }
 

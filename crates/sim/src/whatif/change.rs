@@ -1,4 +1,4 @@
-//! What is different: nodes that come or go, and other queues. A change enters the engine as the
+//! Changes of a site: added or drained nodes, and other queues. A change enters the engine as the
 //! events that would make it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,54 +9,54 @@ use muster_model::{
 
 use super::{Situation, WhatIfError};
 
-/// What is different.
+/// Changes of a site.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Change {
-    /// Nodes that are there too.
+pub struct SiteChange {
+    /// Nodes that are added.
     pub joined: Vec<NodeSpec>,
-    /// Nodes that take no new work; what runs there goes on.
+    /// Nodes that take no new work; what runs there continues.
     pub drained: Vec<NodeName>,
-    /// Other queues, quotas and policies.
+    /// Other queues, quotas and policies; `None`: unchanged.
     pub tree: Option<QueueTree>,
 }
 
-/// Nodes that are alike.
+/// A kind of nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeKind {
-    /// GPU model, and how many; `None` for nodes like most of those that are there.
+    /// GPU model and number; `None`: as most nodes of the site.
     pub gpus: Option<(GpuModel, u32)>,
 }
 
-/// Why something cannot be changed so.
+/// Reason why a change is impossible.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeError {
-    /// There is no node to take as a pattern.
+    /// The site has no node as a pattern.
     #[error("the site has no node to be like")]
     NoNodes,
-    /// Fewer are there than are to go.
+    /// Fewer nodes exist than are to be removed.
     #[error("of such nodes the site has {there} in service")]
     TooFew {
-        /// How many are.
+        /// Number of such nodes.
         there: usize,
     },
-    /// There is no such queue.
+    /// The queue does not exist.
     #[error("there is no queue `{name}`; the queues are {known}")]
     NoQueue {
-        /// Which.
+        /// Name of the queue.
         name: String,
-        /// Those that there are.
+        /// Names of the existing queues.
         known: String,
     },
-    /// A quota without a model where there are several, or of one that is not there.
+    /// A quota without a model where there are several, or of an unknown model.
     #[error("of which GPU model? there are {known}")]
     WhichModel {
-        /// Models that there are.
+        /// Names of the existing models.
         known: String,
     },
 }
 
-impl Change {
-    /// Nodes that are there too, by names that no other node has.
+impl SiteChange {
+    /// Adds nodes under new names.
     pub fn join(&mut self, nodes: Vec<NodeSpec>) {
         for node in nodes {
             let name = format!("new-{}", self.joined.len() + 1).into();
@@ -66,11 +66,11 @@ impl Change {
 }
 
 impl Situation {
-    /// The same with a change.
+    /// Returns the situation with a change.
     ///
     /// # Errors
-    /// The engine does not accept it.
-    pub fn with(&self, change: &Change) -> Result<Self, WhatIfError> {
+    /// The engine rejects it.
+    pub fn with(&self, change: &SiteChange) -> Result<Self, WhatIfError> {
         let mut changed = self.clone();
         let now = self.taken;
         let joined = change.joined.iter().map(|node| Event::NodeJoined(Box::new(node.clone())));
@@ -79,20 +79,20 @@ impl Situation {
             Event::DrainSet { node: node.clone(), devices: None, drain: Some(drain) }
         });
         let tree = change.tree.iter().map(|tree| Event::QueuesSet(Box::new(tree.clone())));
-        changed.engine.turn(now);
+        changed.engine.advance_time(now);
         for event in joined.chain(drained).chain(tree) {
             let refused = |refusal| WhatIfError::Refused { what: what(&event).to_owned(), refusal };
-            changed.engine.judge(&event).map_err(refused)?;
+            changed.engine.validate(&event).map_err(refused)?;
             changed.engine.apply(now, &event);
         }
         Ok(changed)
     }
 
-    /// So many more nodes of a kind, to be given names, side by side in a new domain of the
-    /// narrowest level. Where there is none of that kind, CPUs and memory are those of most nodes.
+    /// Returns nodes of a kind to be added, together in a new domain of the narrowest level. If no
+    /// node is of that kind, CPUs and memory are those of most nodes.
     ///
     /// # Errors
-    /// There is no node at all.
+    /// The site has no node.
     pub fn more(&self, count: u32, kind: &NodeKind) -> Result<Vec<NodeSpec>, ChangeError> {
         let nodes: Vec<&NodeSpec> = self.nodes().collect();
         let usual = most_common(&nodes).ok_or(ChangeError::NoNodes)?;
@@ -121,7 +121,7 @@ impl Situation {
         Ok(vec![NodeSpec { devices, domains, ..like.clone() }; count as usize])
     }
 
-    /// So many nodes of a kind, those on which least runs, besides those that are gone.
+    /// Returns nodes of a kind to be removed, those on which least runs, besides those in `gone`.
     ///
     /// # Errors
     /// There are fewer.
@@ -157,11 +157,11 @@ impl Situation {
         Ok(meant.into_iter().take(count as usize).cloned().collect())
     }
 
-    /// The tree with another nominal quota of a queue, on the site with more nodes. `None` takes
-    /// the quota away.
+    /// Returns the tree with another nominal quota of a queue, on the site with the added nodes.
+    /// `None` removes the quota.
     ///
     /// # Errors
-    /// There is no such queue, or it is not clear of which model.
+    /// The queue does not exist, or the model is ambiguous.
     pub fn with_quota(
         &self,
         mut tree: QueueTree,
@@ -207,7 +207,7 @@ impl NodeKind {
     }
 }
 
-/// Of which event a refusal speaks.
+/// Returns the subject of a rejection message.
 fn what(event: &Event) -> &'static str {
     match event {
         Event::NodeJoined(_) => "the nodes",
@@ -216,17 +216,17 @@ fn what(event: &Event) -> &'static str {
     }
 }
 
-/// What makes nodes alike. Memory does not: what is left of it for jobs differs between machines of
-/// one kind.
-type Looks<'a> = (Vec<&'a GpuModel>, CpuMilli);
+/// Properties that equal nodes share. Memory is not one: what is left of it for jobs differs
+/// between machines of one kind.
+type NodeLooks<'a> = (Vec<&'a GpuModel>, CpuMilli);
 
-fn looks(node: &NodeSpec) -> Looks<'_> {
+fn looks(node: &NodeSpec) -> NodeLooks<'_> {
     (node.devices.iter().map(|device| &device.model).collect(), node.cpus)
 }
 
-/// One of the kind that there is most of; of several the first.
+/// Returns a node of the most common kind; of several kinds the first.
 fn most_common<'a>(nodes: &[&'a NodeSpec]) -> Option<&'a NodeSpec> {
-    let mut kinds: BTreeMap<Looks<'_>, usize> = BTreeMap::new();
+    let mut kinds: BTreeMap<NodeLooks<'_>, usize> = BTreeMap::new();
     for node in nodes {
         *kinds.entry(looks(node)).or_default() += 1;
     }

@@ -1,59 +1,59 @@
-//! What waits now, and when it starts, if nobody submits anything more. The engine goes on from
-//! where it was: tasks start as soon as they are placed, end with success when jobs like theirs
-//! usually do, and are gone as soon as they are told. Who takes checkpoints has saved when he is
-//! made to go, and goes on from there; who asks to be queued again at his limit is.
+//! Forecast of when pending jobs start, if no more are submitted. The engine continues from its
+//! state: tasks start as soon as they are placed, end successfully when jobs like theirs usually
+//! do, and stop at once. Evicted jobs with checkpoints have saved and resume from there; jobs to be
+//! requeued at their limit are.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use muster_engine::Engine;
-use muster_model::simulation::Starts;
-use muster_model::view::{ElementView, JobView, State};
+use muster_model::simulation::StartTimes;
+use muster_model::view::{ElementView, JobState, JobView};
 use muster_model::{
     AfterCheckpoint, AttemptId, Effect, ElementId, Event, JobId, Observation, Rank, Reason, Span,
     TaskCheckpoint, TaskExit, TaskReport, Time,
 };
 
-use super::usual::Usual;
+use super::runtime_estimates::RuntimeEstimates;
 use super::{Situation, WhatIfError};
 
-/// Nobody is told of what lies further ahead.
+/// Furthest time that is forecast.
 const HORIZON: Span = Span::from_secs(400 * 86_400);
 
-/// A forecast under way.
+/// A forecast in progress.
 #[derive(Debug)]
-pub struct Forecast<'a> {
+pub struct StartForecast<'a> {
     engine: Engine,
-    usual: &'a Usual,
+    usual: &'a RuntimeEstimates,
     now: Time,
     until: Time,
     ends: BinaryHeap<Reverse<(Time, AttemptId)>>,
-    /// Attempts that run: since when, and what was saved before.
+    /// Start of running attempts, and the work saved before.
     running: BTreeMap<AttemptId, (Time, Span)>,
     /// Work that elements have saved.
     saved: BTreeMap<ElementId, Span>,
-    /// Elements that have started, then or before.
+    /// Elements that have started, now or before.
     begun: BTreeSet<ElementId>,
-    starts: BTreeMap<JobId, Starts>,
-    /// Elements that wait since the beginning.
+    starts: BTreeMap<JobId, StartTimes>,
+    /// Number of elements that are pending since the beginning.
     left: u64,
 }
 
-impl<'a> Forecast<'a> {
-    /// Everything as it is.
+impl<'a> StartForecast<'a> {
+    /// Creates a forecast from a situation.
     #[must_use]
-    pub fn of(situation: &Situation, usual: &'a Usual) -> Self {
+    pub fn of(situation: &Situation, usual: &'a RuntimeEstimates) -> Self {
         let mut engine = situation.engine().clone();
-        engine.stop_facts();
+        engine.disable_facts();
         let now = situation.taken;
         let jobs = engine.jobs(now);
         let waits = || {
             jobs.iter()
-                .map(|job| (job.job, engine.waiting(job.job)))
+                .map(|job| (job.job, engine.pending_unheld(job.job)))
                 .filter(|(_, count)| *count > 0)
         };
         let left = waits().map(|(_, count)| u64::from(count)).sum();
-        let starts = waits().map(|(job, _)| (job, Starts::default())).collect();
+        let starts = waits().map(|(job, _)| (job, StartTimes::default())).collect();
         let saved = jobs.iter().flat_map(|job| &job.elements).filter_map(saved).collect();
         let attempts: BTreeSet<AttemptId> =
             engine.expected_tasks().into_iter().map(|(attempt, _, _)| attempt).collect();
@@ -78,39 +78,38 @@ impl<'a> Forecast<'a> {
         forecast
     }
 
-    /// Elements that wait and have not started yet.
+    /// Returns the number of pending elements that have not started yet.
     #[must_use]
     pub fn left(&self) -> u64 {
         self.left
     }
 
-    /// When elements of the jobs that wait start, so far.
+    /// Returns when elements of pending jobs start, so far.
     #[must_use]
-    pub fn starts(&self) -> &BTreeMap<JobId, Starts> {
+    pub fn starts(&self) -> &BTreeMap<JobId, StartTimes> {
         &self.starts
     }
 
-    /// Why jobs wait, as far as the forecast has come.
+    /// Returns the reasons of pending jobs, as far as the forecast has come.
     #[must_use]
     pub fn reasons(&self) -> BTreeMap<JobId, Reason> {
         let waits = |job: JobView| Some((job.job, job.waiting_for?));
         self.engine.jobs(self.now).into_iter().filter_map(waits).collect()
     }
 
-    /// What is ordered already is carried out, and the first decisions are made.
+    /// Executes outstanding orders, and makes the first decisions.
     ///
     /// # Errors
     /// A defect of the engine.
     pub fn begin(&mut self) -> Result<(), WhatIfError> {
-        self.engine.turn(self.now);
+        self.engine.advance_time(self.now);
         for effect in self.engine.outstanding() {
-            self.carry_out(&effect);
+            self.execute(&effect);
         }
         self.decide()
     }
 
-    /// Goes on to the next instant at which something happens. False when there is none, or all
-    /// that waited has started.
+    /// Advances to the next event. False if there is none, or all pending elements have started.
     ///
     /// # Errors
     /// A defect of the engine.
@@ -125,12 +124,12 @@ impl<'a> Forecast<'a> {
             return Ok(false);
         }
         self.now = next.max(self.now);
-        self.engine.turn(self.now);
+        self.engine.advance_time(self.now);
         while let Some(Reverse((at, attempt))) = self.ends.peek().copied()
             && at <= self.now
         {
             self.ends.pop();
-            // One that was stopped, or went on from elsewhere, ends another time.
+            // An attempt that was stopped, or resumed elsewhere, ends at another time.
             if let Some((since, _)) = self.running.remove(&attempt) {
                 self.end(attempt, since);
             }
@@ -140,7 +139,7 @@ impl<'a> Forecast<'a> {
     }
 
     fn decide(&mut self) -> Result<(), WhatIfError> {
-        for event in self.engine.overdue(self.now) {
+        for event in self.engine.due_events(self.now) {
             self.engine.apply(self.now, &event);
         }
         loop {
@@ -148,8 +147,8 @@ impl<'a> Forecast<'a> {
             self.engine.check(self.now, &plan).map_err(WhatIfError::BadPlan)?;
             self.engine.commit(self.now, &plan);
             let effects = self.engine.take_effects();
-            effects.iter().for_each(|effect| self.carry_out(effect));
-            // What was given up or saved may be another's at this instant.
+            effects.iter().for_each(|effect| self.execute(effect));
+            // Stopped or saved attempts may free resources at this instant.
             let frees =
                 |effect: &Effect| matches!(effect, Effect::Stop { .. } | Effect::Checkpoint { .. });
             if !effects.iter().any(frees) {
@@ -158,23 +157,23 @@ impl<'a> Forecast<'a> {
         }
     }
 
-    /// What an attempt does when its time has come.
+    /// Ends an attempt at its time.
     fn end(&mut self, attempt: AttemptId, since: Time) {
         let Some(job) = self.engine.job_spec(attempt.element.job) else { return };
         let is_at_limit = job.time_limit.is_some_and(|limit| self.now.since(since) >= limit);
         let requeues =
             job.checkpoint.is_some_and(|checkpoint| checkpoint.then == AfterCheckpoint::Requeue);
         if is_at_limit && requeues {
-            // Nobody knows how much work is left: as much again.
+            // The remaining work is unknown: assume as much again.
             self.saved.remove(&attempt.element);
-            self.report(attempt, &Observation::Checkpointed(told(0, true, self.now)));
+            self.report(attempt, &Observation::Checkpointed(checkpoint_answer(0, true, self.now)));
             self.report(attempt, &Observation::Exited(TaskExit::TimedOut));
         } else {
             self.report(attempt, &Observation::Exited(TaskExit::Code { code: 0 }));
         }
     }
 
-    fn carry_out(&mut self, effect: &Effect) {
+    fn execute(&mut self, effect: &Effect) {
         let attempt = effect.id();
         match effect {
             Effect::Prepare { .. } | Effect::Go { .. } => {
@@ -188,7 +187,10 @@ impl<'a> Forecast<'a> {
                 if let Some((since, before)) = self.running.get(&attempt) {
                     self.saved.insert(attempt.element, *before + self.now.since(*since));
                 }
-                self.report(attempt, &Observation::Checkpointed(told(*request, false, self.now)));
+                self.report(
+                    attempt,
+                    &Observation::Checkpointed(checkpoint_answer(*request, false, self.now)),
+                );
             }
             Effect::Stop { .. } => {
                 self.running.remove(&attempt);
@@ -198,7 +200,7 @@ impl<'a> Forecast<'a> {
         }
     }
 
-    /// An attempt runs, and ends when jobs like it do.
+    /// Runs an attempt, until jobs like it end.
     fn runs(&mut self, attempt: AttemptId, since: Time) {
         let saved = self.saved.get(&attempt.element).copied().unwrap_or(Span(0));
         self.running.insert(attempt, (since, saved));
@@ -221,25 +223,25 @@ impl<'a> Forecast<'a> {
         }
     }
 
-    /// Says the same of every task of an attempt.
+    /// Reports the same for every task of an attempt.
     fn report(&mut self, id: AttemptId, what: &Observation) {
         let tasks = self.engine.placement(id.element).map_or(0, |(_, places)| places.len() as u32);
         for rank in 0..tasks {
-            let report = TaskReport { id, rank: Rank(rank), what: what.clone() };
+            let report = TaskReport { id, rank: Rank(rank), observation: what.clone() };
             self.engine.apply(self.now, &Event::Task(report));
         }
     }
 }
 
-/// An answer to so many requests, newer than any that a task has given.
-fn told(answers: u32, warned: bool, at: Time) -> TaskCheckpoint {
+/// Returns a checkpoint that answers this many requests, newer than any of the task's own.
+fn checkpoint_answer(answers: u32, warned: bool, at: Time) -> TaskCheckpoint {
     TaskCheckpoint { count: u32::MAX / 2 + answers, answers, warned, at, label: "".into() }
 }
 
-/// What an element that waits to go on has saved of its last attempt.
+/// Returns what a pending element has saved in its last attempt.
 fn saved(element: &ElementView) -> Option<(ElementId, Span)> {
     let checkpoint =
         element.checkpoint.as_ref().filter(|saved| saved.attempt == element.attempt)?;
-    let waits = matches!(element.state, State::Pending | State::Held);
+    let waits = matches!(element.state, JobState::Pending | JobState::Held);
     waits.then_some((element.element, checkpoint.at.since(element.started?)))
 }

@@ -1,46 +1,45 @@
-//! What would become of a site if something about it were different: more nodes, another quota,
-//! another policy. It begins with the state of a real engine, asks it what comes next, and asks the
-//! same again after the change.
+//! What-if forecasts of a site with other nodes, quotas or policies. It starts from the state of a
+//! real engine, forecasts, and repeats that after the change.
 //!
-//! * `change.rs`: what is different
-//! * `forecast.rs`: what waits now, and when it starts
-//! * `usual.rs`: how long jobs run, by what their users' jobs did
-//! * `past.rs`: what has run, once more
+//! * `change.rs`: changes
+//! * `forecast.rs`: when pending jobs start
+//! * `runtime_estimates.rs`: runtimes, estimated from the past jobs of each user
+//! * `past.rs`: replay of past jobs
 //!
-//! It decides nothing: the engine does, and its judge looks at every plan.
+//! It makes no decisions: the engine does, and its check validates every plan.
 
 mod change;
 mod forecast;
 mod past;
-mod usual;
+mod runtime_estimates;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use muster_engine::{Engine, Refusal, RestoreError, Snapshot, Violation};
+use muster_engine::{Engine, EventRefusal, RestoreError, Snapshot, Violation};
 use muster_model::{NodeId, NodeName, NodeSpec, PastRun, SiteSnapshot, Span, Time};
 use muster_runtime::JOURNAL_VERSION;
 
-use crate::fleet::Site;
+use crate::fleet::FleetSite;
 
-pub use change::{Change, ChangeError, NodeKind};
-pub use forecast::Forecast;
+pub use change::{ChangeError, NodeKind, SiteChange};
+pub use forecast::StartForecast;
 pub use past::Replays;
-pub use usual::Usual;
+pub use runtime_estimates::RuntimeEstimates;
 
 /// A site at an instant.
 #[derive(Clone, Debug)]
 pub struct Situation {
-    /// When.
+    /// Time of the snapshot.
     pub taken: Time,
-    /// What was submitted before is not in `past`.
+    /// Start of `past`: earlier submissions are not in it.
     pub since: Time,
-    /// What has run since.
+    /// Jobs that have run since then.
     pub past: Arc<[PastRun]>,
     engine: Engine,
 }
 
-/// Why there is no answer.
+/// Reason why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WhatIfError {
     /// The snapshot is of a later version.
@@ -48,25 +47,25 @@ pub enum WhatIfError {
         "it was written by a newer muster: version {found}, and this one knows up to {JOURNAL_VERSION}"
     )]
     Newer {
-        /// Which.
+        /// Version of the snapshot.
         found: u32,
     },
-    /// It is no snapshot, or is damaged.
+    /// The snapshot cannot be parsed.
     #[error("its state cannot be read: {0}")]
     Malformed(String),
-    /// It contradicts itself.
+    /// The snapshot is inconsistent.
     #[error("its state contradicts itself: {0}")]
     Contradicts(RestoreError),
-    /// The engine does not accept the change.
+    /// The engine rejects the change.
     #[error("{what}: {refusal}")]
     Refused {
-        /// What of it.
+        /// The rejected part of the change.
         what: String,
-        /// Why not.
-        refusal: Refusal,
+        /// Reason of the rejection.
+        refusal: EventRefusal,
     },
-    /// The engine's own judge does not accept the engine's plan: a defect of the engine.
-    #[error("the engine made a plan that its judge refuses: {0:?}")]
+    /// The engine's check rejects the engine's own plan: a defect of the engine.
+    #[error("the engine made a plan that its check rejects: {0:?}")]
     BadPlan(Vec<Violation>),
 }
 
@@ -74,7 +73,7 @@ impl Situation {
     /// Reads a snapshot.
     ///
     /// # Errors
-    /// It cannot be read, or contradicts itself.
+    /// It cannot be parsed, or is inconsistent.
     pub fn read(snapshot: SiteSnapshot) -> Result<Self, WhatIfError> {
         let SiteSnapshot { version, taken, since, state, past, names: _ } = snapshot;
         if version > JOURNAL_VERSION {
@@ -86,7 +85,7 @@ impl Situation {
         Ok(Self { taken, since, past: past.into(), engine })
     }
 
-    /// The same with no more of the past than was submitted so long ago, and since.
+    /// Restricts the past to submissions since this long ago.
     #[must_use]
     pub fn since(self, ago: Span) -> Self {
         let since = self.since.max(self.taken - ago);
@@ -94,26 +93,26 @@ impl Situation {
         Self { since, past, ..self }
     }
 
-    /// What it knows.
+    /// Returns the engine of the situation.
     #[must_use]
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// Its nodes that are there and in service, its levels and its queues.
+    /// Returns the nodes in service, the levels and the queues.
     #[must_use]
-    pub fn site(&self) -> Site {
+    pub fn site(&self) -> FleetSite {
         let views = self.engine.nodes().into_iter();
         let serving: BTreeSet<NodeName> =
             views.filter(|view| view.up && view.drained.is_none()).map(|view| view.name).collect();
-        Site {
+        FleetSite {
             nodes: self.nodes().filter(|node| serving.contains(&node.name)).cloned().collect(),
             levels: self.engine.levels().to_vec(),
             tree: self.engine.tree().clone(),
         }
     }
 
-    /// All nodes, by number.
+    /// Returns all nodes, by number.
     fn nodes(&self) -> impl Iterator<Item = &NodeSpec> {
         (0..).map_while(|node| self.engine.node_spec(NodeId(node)))
     }

@@ -1,6 +1,5 @@
-//! What has run, once more from an idle site, as it is and changed: the same runs both times, each
-//! as long as it was in fact, whatever the queue does to it. One that has not ended is as long as
-//! it has run by now.
+//! Replay of past jobs from an idle site, as it is and changed: the same jobs both times, each with
+//! its true runtime. A job that has not ended counts with its runtime so far.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,32 +8,32 @@ use muster_model::job::{GpuRequest, Resources};
 use muster_model::simulation::Spread;
 use muster_model::view::RoleView;
 use muster_model::{Bytes, CpuMilli, GpuMilli, PastRun, QueueSpec};
-use muster_spec::{Ended, TraceJob};
+use muster_spec::{JobEnd, TraceJob};
 
 use super::Situation;
 use crate::flat::Estimates;
-use crate::fleet::{FleetJob, FleetLoad, Site};
+use crate::fleet::{FleetJob, FleetLoad, FleetSite};
 use crate::measure::{secs, spread};
 
 /// Two replays of one past.
 #[derive(Clone, Debug)]
 pub struct Replays {
-    /// As it is: the site, and what arrives.
-    pub as_it_is: (Site, Arc<Vec<FleetJob>>),
-    /// With the change.
-    pub changed: (Site, Arc<Vec<FleetJob>>),
-    /// Runs that never got to work.
+    /// The site as it is, and its jobs.
+    pub as_it_is: (FleetSite, Arc<Vec<FleetJob>>),
+    /// The changed site, and its jobs.
+    pub changed: (FleetSite, Arc<Vec<FleetJob>>),
+    /// Jobs that never started.
     pub never_ran: u64,
-    /// Runs that not even the idle site could host.
+    /// Jobs that exceed the idle site as it is.
     pub too_large: u64,
-    /// Runs that the changed site could not host though the present one can.
+    /// Jobs that exceed the changed site only.
     pub no_longer_fit: u64,
-    /// Seconds from submission to the first start, as they were.
+    /// Seconds from submission to the first start in the past.
     pub first_start_secs: Spread,
 }
 
 impl Replays {
-    /// Of what has run on a site.
+    /// Creates the replays of a site's past.
     #[must_use]
     pub fn of(as_it_is: &Situation, changed: &Situation) -> Self {
         let past = &as_it_is.past;
@@ -48,7 +47,8 @@ impl Replays {
         let FleetLoad { mut jobs, never_ran, too_large, strangers: _ } = one;
         let ids =
             |jobs: &[FleetJob]| jobs.iter().map(|job| Arc::clone(&job.id)).collect::<BTreeSet<_>>();
-        let (fit, fit_then) = (ids(&jobs), ids(&other.jobs));
+        let fit = ids(&jobs);
+        let fit_then = ids(&other.jobs);
         Arc::make_mut(&mut jobs).retain(|job| fit_then.contains(&job.id));
         Arc::make_mut(&mut other.jobs).retain(|job| fit.contains(&job.id));
         let replayed = past.iter().filter(|run| {
@@ -66,8 +66,8 @@ impl Replays {
     }
 }
 
-/// The site without what would count elements of an array as jobs that a user has waiting.
-fn replayed(mut site: Site) -> Site {
+/// Returns the site without limits on pending jobs, which would count elements of an array as jobs.
+fn replayed(mut site: FleetSite) -> FleetSite {
     fn lift(queues: &mut [QueueSpec]) {
         for queue in queues {
             queue.limits.pending_jobs = None;
@@ -89,13 +89,12 @@ fn job(run: &PastRun) -> TraceJob {
         user: Some(run.user.0.clone()),
         queue: Some(run.queue.0.clone()),
         priority: run.priority,
-        ended: if run.is_over { Ended::Completed } else { Ended::Unknown },
+        ended: if run.is_over { JobEnd::Completed } else { JobEnd::Unknown },
     }
 }
 
-/// What each task holds. Jobs of the simulated world have tasks that are all alike: where there are
-/// several roles, each task counts with its part of what all of them hold, rounded up to whole
-/// GPUs.
+/// Returns the resources of each task. Tasks of a fleet job are identical: with several roles, each
+/// task counts with its part of the sum of all, rounded up to whole GPUs.
 fn task(roles: &[RoleView], tasks: u32) -> Resources {
     let gpu = |milli: u64, models: Vec<_>| match milli {
         share @ 1..=999 => GpuRequest { devices: 0, share: GpuMilli(share as u32), models },

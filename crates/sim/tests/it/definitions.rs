@@ -1,5 +1,5 @@
-//! What each figure of a fleet means, on loads of a few jobs whose figures are worked out by hand.
-//! The definitions stand in docs/simulate.md.
+//! Definition of each figure of a fleet, on loads of a few jobs whose figures are worked out by
+//! hand. The definitions are in docs/simulate.md.
 
 use muster_model::job::{GpuRequest, Resources};
 use muster_model::node::GpuModel;
@@ -7,16 +7,16 @@ use muster_model::queue::Preemption;
 use muster_model::simulation::FleetFigures;
 use muster_model::{NodeId, QueueSpec, QueueTree, Time};
 use muster_sim::fleet::{
-    Desk, Failures, Finished, Fleet, FleetJob, JobNo, Plane, PlaneError, Scheduler, Site, Terms,
-    figures, to_common_horizon,
+    ClusterState, Failures, Finished, Fleet, FleetJob, FleetSite, JobNo, Scheduler, SchedulerError,
+    SchedulerKind, StopCosts, figures, to_common_horizon,
 };
 use muster_sim::peers::kube::{Creation, KubeDefault};
 
 use crate::fleet::{gang, played, site};
 
-fn of(scheduler: Scheduler, site: &Site, jobs: &[FleetJob]) -> FleetFigures {
+fn of(scheduler: SchedulerKind, site: &FleetSite, jobs: &[FleetJob]) -> FleetFigures {
     let fleet = played(site, scheduler.begin(site, 1).unwrap(), jobs);
-    figures(scheduler, fleet.desk(), false)
+    figures(scheduler, fleet.cluster(), false)
 }
 
 fn near(found: f64, expected: f64) {
@@ -41,9 +41,9 @@ fn waiting_counts_after_an_eviction_too() {
         preemption: Preemption { reclaim: false, priority: true },
         ..QueueTree::single()
     };
-    let site = Site { tree, ..site(1, 4) };
+    let site = FleetSite { tree, ..site(1, 4) };
     let jobs = [gang("low", 0, 4, 300), FleetJob { priority: 9, ..gang("high", 100, 4, 100) }];
-    let found = of(Scheduler::Kueue, &site, &jobs);
+    let found = of(SchedulerKind::Kueue, &site, &jobs);
     assert_eq!((found.ended, found.left, found.evictions), (2, 0, 1));
     // Turnaround: 500 s and 100 s. Waited: 100 s (from 100 to 200) and 0. First start: 0 and 0.
     near(found.turnaround_secs.mean, (500.0 + 100.0) / 2.0);
@@ -57,25 +57,24 @@ fn waiting_counts_after_an_eviction_too() {
     near(found.hours.lost, hours(4.0 * 100.0));
 }
 
-/// Two gangs of five on eight GPUs, pods in turns: each holds four and waits for ever. The other
-/// plane runs one after the other: 0 to 600 and 600 to 1200. So the horizon of both is 1200 s.
+/// Two gangs of five on eight GPUs, pods in turns: each holds four and is pending for ever. Slurm
+/// runs one after the other: 0 to 600 and 600 to 1200. So the horizon of both is 1200 s.
 #[test]
 fn jobs_that_never_end_count_until_the_last_instant_of_any_run() {
     let site = site(1, 8);
     let jobs = [gang("a", 0, 5, 600), gang("b", 0, 5, 600)];
     let order = [0, 1].repeat(5).into_iter().map(JobNo).collect();
-    let stuck: Box<dyn Plane> =
+    let stuck: Box<dyn Scheduler> =
         Box::new(KubeDefault::new(&site, 1).creating(Creation::Given(order)));
-    let other = Scheduler::Slurm.begin(&site, 1).unwrap();
+    let other = SchedulerKind::Slurm.begin(&site, 1).unwrap();
     let mut runs = [
-        Finished::of(Scheduler::KubeDefault, played(&site, stuck, &jobs), false),
-        Finished::of(Scheduler::Slurm, played(&site, other, &jobs), false),
+        Finished::of(SchedulerKind::KubeDefault, played(&site, stuck, &jobs), false),
+        Finished::of(SchedulerKind::Slurm, played(&site, other, &jobs), false),
     ];
     near(runs[0].figures().turnaround_secs.mean, 0.0);
     to_common_horizon(&mut runs);
     let [stuck, other] = [0, 1].map(|run| runs[run].figures());
-    // Slurm's own clock starts the second a few seconds later: whatever that is, both count until
-    // then.
+    // Slurm's own clock starts the second a few seconds later: both count until then.
     let end = other.horizon_secs;
     assert!((1200.0..1320.0).contains(&end) && other.left == 0, "{end}");
     assert_eq!((stuck.left, stuck.left_holding, stuck.ended), (2, 2, 0));
@@ -90,29 +89,29 @@ fn jobs_that_never_end_count_until_the_last_instant_of_any_run() {
     near(stuck.hours.stranded, 0.0);
 }
 
-/// A run under no scheduler but a list of starts: the job of each number starts then, whole, on the
-/// first nodes that have room.
+/// A scheduler that follows a list of starts: the job of each number starts then, whole, on the
+/// first nodes with room.
 #[derive(Debug)]
-struct Starts(Vec<(u64, u32)>);
+struct StartList(Vec<(u64, u32)>);
 
-impl Plane for Starts {
-    fn arrived(&mut self, _: &Desk, _: JobNo) -> Result<(), PlaneError> {
+impl Scheduler for StartList {
+    fn arrived(&mut self, _: &ClusterState, _: JobNo) -> Result<(), SchedulerError> {
         Ok(())
     }
-    fn ended(&mut self, _: &Desk, _: JobNo) {}
-    fn lost(&mut self, _: &Desk, _: NodeId, _: Option<usize>, _: &[(JobNo, u32)]) {}
-    fn mended(&mut self, _: &Desk, _: NodeId, _: Option<usize>) {}
+    fn ended(&mut self, _: &ClusterState, _: JobNo) {}
+    fn lost(&mut self, _: &ClusterState, _: NodeId, _: Option<usize>, _: &[(JobNo, u32)]) {}
+    fn repaired(&mut self, _: &ClusterState, _: NodeId, _: Option<usize>) {}
     fn next_wake(&mut self, now: Time) -> Option<Time> {
         self.0.iter().map(|(at, _)| Time(at * 1000)).filter(|at| *at > now).min()
     }
-    fn decide(&mut self, desk: &mut Desk) -> Result<(), PlaneError> {
-        let now = desk.now();
+    fn decide(&mut self, cluster: &mut ClusterState) -> Result<(), SchedulerError> {
+        let now = cluster.now();
         for (_, job) in self.0.iter().filter(|(at, _)| Time(at * 1000) == now) {
             let job = JobNo(*job);
-            for rank in 0..desk.job(job).tasks {
-                let nodes: Vec<_> = desk.pool().nodes().map(|(id, _)| id).collect();
+            for rank in 0..cluster.job(job).tasks {
+                let nodes: Vec<_> = cluster.pool().nodes().map(|(id, _)| id).collect();
                 for node in nodes {
-                    if desk.place(job, rank, node)? {
+                    if cluster.place(job, rank, node)? {
                         break;
                     }
                 }
@@ -120,22 +119,23 @@ impl Plane for Starts {
         }
         Ok(())
     }
-    fn why(&mut self, _: &Desk, _: JobNo) -> String {
+    fn why(&mut self, _: &ClusterState, _: JobNo) -> String {
         String::new()
     }
 }
 
-fn stranded(site: &Site, starts: &[(u64, u32)], jobs: &[FleetJob]) -> f64 {
-    let plane = Box::new(Starts(starts.to_vec()));
-    let mut fleet = Fleet::new(site, plane, jobs.to_vec(), Terms::default(), Failures::default());
+fn stranded(site: &FleetSite, starts: &[(u64, u32)], jobs: &[FleetJob]) -> f64 {
+    let instance = Box::new(StartList(starts.to_vec()));
+    let mut fleet =
+        Fleet::new(site, instance, jobs.to_vec(), StopCosts::default(), Failures::default());
     while fleet.step().unwrap() {}
-    figures(Scheduler::Muster, fleet.desk(), false).hours.stranded
+    figures(SchedulerKind::Muster, fleet.cluster(), false).hours.stranded
 }
 
-/// Eight GPUs in two nodes. `a` holds two from 0 to 100; `b`, of two, waits from 0 to 1 and starts;
-/// `c`, of eight, waits from 0 to 100.
+/// Eight GPUs in two nodes. `a` holds two from 0 to 100; `b`, of two, is pending from 0 to 1 and
+/// starts; `c`, of eight, is pending from 0 to 100.
 #[test]
-fn stranded_is_what_waiting_jobs_could_use_and_no_more() {
+fn stranded_gpus_are_those_that_pending_jobs_could_use() {
     let jobs = [gang("a", 0, 2, 100), gang("b", 0, 2, 99), gang("c", 0, 8, 50)];
     // From 0 to 1 six are idle and `b` could use two: 2 GPU-seconds. `c` asks for more than is idle
     // until 100: nothing of what is idle is of use to it. (All that is idle would be 6 + 4 × 99
@@ -179,7 +179,7 @@ fn stranded_gpus_are_within_the_quota_of_the_queue() {
         ..QueueSpec::named("capped")
     };
     let tree = QueueTree { queues: vec![capped, QueueSpec::named("free")], ..QueueTree::single() };
-    let site = Site { tree, ..site(1, 8) };
+    let site = FleetSite { tree, ..site(1, 8) };
     let of = |queue: &str, job: FleetJob| FleetJob { queue: queue.into(), ..job };
     // `a` and `b` of `capped` ask for two each and could use two together; `c` asks for one and may
     // use it: from 0 to 10 three are stranded. Then `a` runs until 110, and `b` may hold nothing
@@ -194,13 +194,14 @@ fn stranded_gpus_are_within_the_quota_of_the_queue() {
 
 /// A gang that holds three of its five pods could use two more.
 #[test]
-fn stranded_is_what_a_gang_still_lacks() {
+fn stranded_gpus_are_at_most_what_a_gang_lacks() {
     let site = site(1, 8);
     let jobs = [gang("a", 0, 5, 600), gang("b", 1, 5, 600)];
     // `a` runs from 0 to 600; `b` holds three from 1 on: nothing is idle until 600, when five
     // become free and `b` takes two of them at once.
-    let plane = Scheduler::KubeDefault.begin(&site, 7).unwrap();
-    let found = figures(Scheduler::KubeDefault, played(&site, plane, &jobs).desk(), false);
+    let instance = SchedulerKind::KubeDefault.begin(&site, 7).unwrap();
+    let found =
+        figures(SchedulerKind::KubeDefault, played(&site, instance, &jobs).cluster(), false);
     near(found.hours.stranded, 0.0);
     near(found.hours.held_idle, hours(3.0 * 599.0));
     near(found.turnaround_secs.max, 1199.0);

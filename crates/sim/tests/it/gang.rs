@@ -1,9 +1,9 @@
 //! Gang admission: whole or nothing, never more than there is, and exactly what packing by hand in
 //! order gives.
 
-use muster_model::proof::{AdmissionRun, Decided, Verdict};
+use muster_model::proof::{AdmissionRun, OrderVerdict, SubmissionDecision};
 use muster_model::reason::Reason;
-use muster_sim::prove::{Admission, Scenario, Trial, walk};
+use muster_sim::prove::{Admission, GangScenario, GangTrial, play_engine};
 use proptest::prelude::*;
 
 use crate::oracle::{every_order, first_feasible, letters};
@@ -13,8 +13,8 @@ fn held(run: &AdmissionRun) -> Vec<u32> {
 }
 
 /// Submits whole gangs in an order and answers what each holds at the end.
-fn admit(scenario: &Scenario, order: &[usize]) -> Vec<u32> {
-    let mut trial = Trial::new(scenario, Admission::Gang).unwrap();
+fn admit(scenario: &GangScenario, order: &[usize]) -> Vec<u32> {
+    let mut trial = GangTrial::new(scenario, Admission::Gang).unwrap();
     for gang in order {
         trial.arrive(*gang).unwrap();
     }
@@ -23,28 +23,28 @@ fn admit(scenario: &Scenario, order: &[usize]) -> Vec<u32> {
 
 #[test]
 fn of_two_gangs_of_five_on_eight_gpus_one_runs_and_three_gpus_stay_free() {
-    let scenario = Scenario::new(8, 1, vec![5, 5]).unwrap();
-    let proof = walk(&scenario, &scenario.order("abababab").unwrap()).unwrap();
+    let scenario = GangScenario::new(8, 1, vec![5, 5]).unwrap();
+    let proof = play_engine(&scenario, &scenario.order("abababab").unwrap()).unwrap();
     assert_eq!(held(&proof.gang), [5, 0]);
-    assert_eq!((proof.gang.free_gpus, proof.gang.verdict), (3, Verdict::Whole));
+    assert_eq!((proof.gang.free_gpus, proof.gang.verdict), (3, OrderVerdict::Whole));
     let [first, second] = &proof.gang.steps[..] else { panic!("one submission per gang") };
     assert_eq!((first.at, first.pods, second.at), (1, 5, 2));
-    assert_eq!(first.decided, Decided::Placed { devices: vec![0, 1, 2, 3, 4] });
-    let Decided::Waits { reason: Some(Reason::Capacity(gap)) } = &second.decided else {
+    assert_eq!(first.decided, SubmissionDecision::Placed { devices: vec![0, 1, 2, 3, 4] });
+    let SubmissionDecision::Waits { reason: Some(Reason::Capacity(gap)) } = &second.decided else {
         panic!("{:?}", second.decided)
     };
     assert_eq!((gap.tasks_needed, gap.gpus_free.0), (5, 3000));
 }
 
-/// Some gang holds GPUs for part of its pods.
+/// Returns whether some gang holds GPUs for part of its pods.
 fn in_part(held: &[u32], needs: &[u32]) -> bool {
     held.iter().zip(needs).any(|(held, need)| *held != 0 && held != need)
 }
 
 #[test]
 fn the_check_for_parts_trips_on_placement_pod_by_pod() {
-    let scenario = Scenario::new(8, 1, vec![5, 5]).unwrap();
-    let mut trial = Trial::new(&scenario, Admission::PerPod).unwrap();
+    let scenario = GangScenario::new(8, 1, vec![5, 5]).unwrap();
+    let mut trial = GangTrial::new(&scenario, Admission::PerPod).unwrap();
     for gang in scenario.in_turns().gangs() {
         trial.arrive(*gang).unwrap();
     }
@@ -52,42 +52,44 @@ fn the_check_for_parts_trips_on_placement_pod_by_pod() {
 }
 
 #[test]
-fn where_both_gangs_fit_both_run_under_both_admissions() {
-    let scenario = Scenario::new(10, 1, vec![5, 5]).unwrap();
-    let proof = walk(&scenario, &scenario.in_turns()).unwrap();
+fn two_gangs_that_fit_run_under_both_admissions() {
+    let scenario = GangScenario::new(10, 1, vec![5, 5]).unwrap();
+    let proof = play_engine(&scenario, &scenario.in_turns()).unwrap();
     for run in [&proof.per_pod, &proof.gang] {
         assert_eq!(held(run), [5, 5]);
         assert!(run.gangs.iter().all(|gang| gang.runs));
-        assert_eq!((run.free_gpus, run.verdict), (0, Verdict::Whole));
+        assert_eq!((run.free_gpus, run.verdict), (0, OrderVerdict::Whole));
     }
-    // One GPU less, and pod by pod one of them holds four for nothing.
-    let scenario = Scenario::new(9, 1, vec![5, 5]).unwrap();
-    let proof = walk(&scenario, &scenario.in_turns()).unwrap();
-    assert_eq!((held(&proof.per_pod), proof.per_pod.verdict), (vec![5, 4], Verdict::Waste));
-    assert_eq!((held(&proof.gang), proof.gang.verdict), (vec![5, 0], Verdict::Whole));
+    // With one GPU less, and pod by pod, one of them holds four for nothing.
+    let scenario = GangScenario::new(9, 1, vec![5, 5]).unwrap();
+    let proof = play_engine(&scenario, &scenario.in_turns()).unwrap();
+    assert_eq!((held(&proof.per_pod), proof.per_pod.verdict), (vec![5, 4], OrderVerdict::Waste));
+    assert_eq!((held(&proof.gang), proof.gang.verdict), (vec![5, 0], OrderVerdict::Whole));
 }
 
 #[test]
-fn a_gang_larger_than_the_pool_is_refused_at_once_and_takes_all_of_it_pod_by_pod() {
-    let scenario = Scenario::new(4, 1, vec![5, 2]).unwrap();
-    let proof = walk(&scenario, &scenario.order("aaaaabb").unwrap()).unwrap();
-    assert_eq!((held(&proof.per_pod), proof.per_pod.verdict), (vec![4, 0], Verdict::Deadlock));
-    let Decided::Refused { reason: Reason::NeverFits(gap) } = &proof.gang.steps[0].decided else {
+fn a_gang_larger_than_the_pool_is_refused_whole_and_fills_the_pool_pod_by_pod() {
+    let scenario = GangScenario::new(4, 1, vec![5, 2]).unwrap();
+    let proof = play_engine(&scenario, &scenario.order("aaaaabb").unwrap()).unwrap();
+    assert_eq!((held(&proof.per_pod), proof.per_pod.verdict), (vec![4, 0], OrderVerdict::Deadlock));
+    let SubmissionDecision::Refused { reason: Reason::NeverFits(gap) } =
+        &proof.gang.steps[0].decided
+    else {
         panic!("{:?}", proof.gang.steps[0])
     };
     assert_eq!((gap.tasks_needed, gap.gpus_total.0), (5, 4000));
-    assert_eq!((held(&proof.gang), proof.gang.verdict), (vec![0, 2], Verdict::Whole));
+    assert_eq!((held(&proof.gang), proof.gang.verdict), (vec![0, 2], OrderVerdict::Whole));
 }
 
 #[test]
-fn it_is_packing_whole_gangs_in_order_for_every_small_pool_gangs_and_order() {
+fn gang_admission_packs_whole_gangs_in_order() {
     let mut cases = 0;
     let pairs = (1..=6).flat_map(|a| (1..=6).map(move |b| vec![a, b]));
     let triples = pairs.clone().flat_map(|pair| (1..=6).map(move |c| [&pair[..], &[c]].concat()));
     for needs in pairs.chain(triples) {
         let orders = every_order(&vec![1; needs.len()]);
         for gpus in 1..=12 {
-            let scenario = Scenario::new(gpus, 1, needs.clone()).unwrap();
+            let scenario = GangScenario::new(gpus, 1, needs.clone()).unwrap();
             for order in &orders {
                 let expected = first_feasible(gpus, 1, &needs, order);
                 assert_eq!(admit(&scenario, order), expected, "{gpus} GPUs, {needs:?}, {order:?}");
@@ -102,7 +104,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
     #[test]
-    fn it_never_places_part_of_a_gang_nor_more_than_the_pool(
+    fn gangs_are_placed_whole_and_within_the_pool(
         gpus in 1u32..=64,
         per_pod in 1u32..=4,
         needs in proptest::collection::vec(1u32..=24, 2..=26),
@@ -110,12 +112,12 @@ proptest! {
     ) {
         let per_pod = per_pod.min(gpus);
         let order = shuffled(needs.len(), seed);
-        let scenario = Scenario::new(gpus, per_pod, needs.clone()).unwrap();
-        let mut trial = Trial::new(&scenario, Admission::Gang).unwrap();
+        let scenario = GangScenario::new(gpus, per_pod, needs.clone()).unwrap();
+        let mut trial = GangTrial::new(&scenario, Admission::Gang).unwrap();
         for gang in &order {
             trial.arrive(*gang).unwrap();
             prop_assert!(!in_part(trial.held(), &needs));
-            // What is counted is what the engine holds: devices, and whole runs.
+            // The counts agree with what the engine holds: devices, and whole runs.
             let engine = trial.world().engine();
             let busy: usize = engine.nodes().iter().flat_map(|node| &node.devices)
                 .filter(|device| device.used.0 > 0).count();
@@ -124,11 +126,11 @@ proptest! {
             prop_assert_eq!(engine.sanity_check(), []);
         }
         prop_assert_eq!(trial.held(), first_feasible(gpus, per_pod, &needs, &order), "{}", letters(&order));
-        prop_assert_eq!(trial.verdict(), Verdict::Whole);
+        prop_assert_eq!(trial.verdict(), OrderVerdict::Whole);
     }
 }
 
-/// An order of so many gangs, one arrival each.
+/// A random order of gangs, one arrival each.
 fn shuffled(gangs: usize, seed: u64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..gangs).collect();
     let mut state = seed | 1;

@@ -1,16 +1,17 @@
 //! No scheduler starts a job and stops it again within one instant: on a real cluster nothing would
-//! have run. And what jobs waited, ran and lost comes to the time from submission to end, under
-//! every scheduler.
+//! have run. And waiting, running and lost time add up to the turnaround, under every scheduler.
 
 use std::collections::BTreeMap;
 
 use muster_model::queue::Preemption;
 use muster_model::{QueueSpec, QueueTree, Span, Time};
-use muster_sim::fleet::{Failures, Fleet, FleetJob, Happening, JobNo, Scheduler, Site, Terms};
+use muster_sim::fleet::{
+    ClusterEvent, Failures, Fleet, FleetJob, FleetSite, JobNo, SchedulerKind, StopCosts,
+};
 
 use crate::fleet::{gang, site};
 
-/// Numbers from a seed, as even as it takes (splitmix64).
+/// Random numbers from a seed (splitmix64).
 struct Draw(u64);
 
 impl Draw {
@@ -22,9 +23,9 @@ impl Draw {
     }
 }
 
-/// Four nodes of eight GPUs, three queues with quota that lend and take back, and jobs that come in
+/// Four nodes of eight GPUs, three queues with quota that lend and reclaim, and jobs that arrive in
 /// bursts with two priorities.
-fn story(seed: u64) -> (Site, Vec<FleetJob>) {
+fn bursts(seed: u64) -> (FleetSite, Vec<FleetJob>) {
     let mut draw = Draw(seed);
     let queue = |name: &str, weight, quota| QueueSpec {
         weight,
@@ -50,20 +51,25 @@ fn story(seed: u64) -> (Site, Vec<FleetJob>) {
         }
     });
     let jobs = jobs.collect();
-    (Site { tree, ..site(4, 8) }, jobs)
+    (FleetSite { tree, ..site(4, 8) }, jobs)
 }
 
-fn played(scheduler: Scheduler, seed: u64, failures: bool) -> Fleet {
-    let (site, jobs) = story(seed);
+fn played(scheduler: SchedulerKind, seed: u64, failures: bool) -> Fleet {
+    let (site, jobs) = bursts(seed);
     let failures = Failures {
         node_mtbf: failures.then(|| Span::from_secs(10_000)),
         repair: Span::from_secs(900),
         seed,
         ..Failures::default()
     };
-    let mut fleet =
-        Fleet::new(&site, scheduler.begin(&site, seed).unwrap(), jobs, Terms::default(), failures);
-    fleet.follow();
+    let mut fleet = Fleet::new(
+        &site,
+        scheduler.begin(&site, seed).unwrap(),
+        jobs,
+        StopCosts::default(),
+        failures,
+    );
+    fleet.record_events();
     while fleet.step().unwrap() {}
     fleet
 }
@@ -71,14 +77,14 @@ fn played(scheduler: Scheduler, seed: u64, failures: bool) -> Fleet {
 #[test]
 fn no_scheduler_starts_and_stops_a_job_within_one_instant() {
     let mut evictions: BTreeMap<&str, u64> = BTreeMap::new();
-    for (name, scheduler) in Scheduler::ALL {
+    for (name, scheduler) in SchedulerKind::ALL {
         for seed in 0..12 {
             let mut fleet = played(scheduler, seed, seed % 3 == 0);
             let mut began: BTreeMap<JobNo, Time> = BTreeMap::new();
-            for (at, what) in fleet.take_happenings() {
+            for (at, what) in fleet.take_events() {
                 match what {
-                    Happening::Began(job) => drop(began.insert(job, at)),
-                    Happening::Stopped(job, _) => {
+                    ClusterEvent::Began(job) => drop(began.insert(job, at)),
+                    ClusterEvent::Stopped(job, _) => {
                         assert!(
                             began.get(&job) < Some(&at),
                             "{name}, seed {seed}: job {job:?} at {at:?}"
@@ -87,10 +93,10 @@ fn no_scheduler_starts_and_stops_a_job_within_one_instant() {
                     _ => {}
                 }
             }
-            *evictions.entry(name).or_default() += fleet.desk().record().evictions;
+            *evictions.entry(name).or_default() += fleet.cluster().record().evictions;
         }
     }
-    // Where nothing is evicted there is nothing to see.
+    // A scheduler without evictions would prove nothing.
     for name in ["muster", "kai", "volcano", "kueue", "kueue-ready", "kueue-tas"] {
         assert!(evictions[name] > 20, "{name}: {evictions:?}");
     }
@@ -98,26 +104,28 @@ fn no_scheduler_starts_and_stops_a_job_within_one_instant() {
 
 #[test]
 fn waiting_and_running_come_to_the_turnaround() {
-    for (name, scheduler) in Scheduler::ALL {
+    for (name, scheduler) in SchedulerKind::ALL {
         for seed in [1, 3] {
             let mut fleet = played(scheduler, seed, true);
             let mut ran: BTreeMap<JobNo, (Option<Time>, u64)> = BTreeMap::new();
-            for (at, what) in fleet.take_happenings() {
+            for (at, what) in fleet.take_events() {
                 match what {
-                    Happening::Began(job) => ran.entry(job).or_default().0 = Some(at),
-                    Happening::Stopped(job, _) | Happening::Ended(job) => {
+                    ClusterEvent::Began(job) => ran.entry(job).or_default().0 = Some(at),
+                    ClusterEvent::Stopped(job, _) | ClusterEvent::Ended(job) => {
                         let (since, millis) = ran.get_mut(&job).unwrap();
                         *millis += at.since(since.take().unwrap()).0;
                     }
                     _ => {}
                 }
             }
-            let desk = fleet.desk();
-            for job in (0..desk.jobs().len() as u32).map(JobNo).filter(|job| desk.has_ended(*job)) {
+            let cluster = fleet.cluster();
+            for job in
+                (0..cluster.jobs().len() as u32).map(JobNo).filter(|job| cluster.has_ended(*job))
+            {
                 let ran = ran[&job].1;
                 assert_eq!(
-                    desk.waited(job).0 + ran,
-                    desk.turnaround(job).0,
+                    cluster.waited(job).0 + ran,
+                    cluster.turnaround(job).0,
                     "{name}, seed {seed}: {job:?}"
                 );
             }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use muster_model::job::{GpuRequest, Resources};
 use muster_model::queue::{Preemption, QueueSpec};
 use muster_model::{Bytes, CpuMilli, Device, NodeSpec, QueueTree, Span, Time};
-use muster_sim::fleet::{Failures, Fleet, FleetJob, JobNo, Scheduler, Site, Terms};
+use muster_sim::fleet::{Failures, Fleet, FleetJob, FleetSite, JobNo, SchedulerKind, StopCosts};
 
-/// Nodes with so many GPUs and 32 CPUs each, and queues with a quota each.
-fn site(gpus: &[usize], queues: &[(&str, u64)], preemption: Preemption) -> Site {
+/// Nodes with this many GPUs and 32 CPUs each, and queues with a quota each.
+fn site(gpus: &[usize], queues: &[(&str, u64)], preemption: Preemption) -> FleetSite {
     let device = Device {
         model: "a100".into(),
         memory: Bytes(0),
@@ -35,10 +35,10 @@ fn site(gpus: &[usize], queues: &[(&str, u64)], preemption: Preemption) -> Site 
         queues: queues.iter().map(queue).collect(),
         ..QueueTree::single()
     };
-    Site { nodes: gpus.iter().enumerate().map(node).collect(), levels: Vec::new(), tree }
+    FleetSite { nodes: gpus.iter().enumerate().map(node).collect(), levels: Vec::new(), tree }
 }
 
-/// `submit runtime tasks gpus-of-each cpus-of-each queue priority`.
+/// Jobs as `submit runtime tasks gpus-of-each cpus-of-each queue priority`.
 fn jobs(text: &str) -> Vec<FleetJob> {
     let job = |(at, line): (usize, &str)| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -65,71 +65,72 @@ fn jobs(text: &str) -> Vec<FleetJob> {
     text.trim().lines().enumerate().map(job).collect()
 }
 
-/// When each job began first, in seconds, and how often somebody was evicted.
-fn began(site: &Site, scheduler: Scheduler, text: &str) -> (Vec<u64>, u64) {
+/// Returns when each job began first, in seconds, and the number of evictions.
+fn began(site: &FleetSite, scheduler: SchedulerKind, text: &str) -> (Vec<u64>, u64) {
     let jobs = jobs(text);
     let count = jobs.len() as u32;
-    let plane = scheduler.begin(site, 0).unwrap();
-    let mut fleet = Fleet::new(site, plane, jobs, Terms::default(), Failures::default());
+    let instance = scheduler.begin(site, 0).unwrap();
+    let mut fleet = Fleet::new(site, instance, jobs, StopCosts::default(), Failures::default());
     while fleet.step().unwrap() {}
-    let began = |job| fleet.desk().fate(JobNo(job)).began.unwrap().0 / 1000;
-    ((0..count).map(began).collect(), fleet.desk().record().evictions)
+    let began = |job| fleet.cluster().status(JobNo(job)).began.unwrap().0 / 1000;
+    ((0..count).map(began).collect(), fleet.cluster().record().evictions)
 }
 
 #[test]
-fn what_is_borrowed_is_taken_back_and_no_more_than_is_needed() {
+fn only_as_much_borrowed_quota_as_needed_is_reclaimed() {
     let site = site(&[8], &[("a", 4), ("b", 4)], Preemption { reclaim: true, priority: false });
-    // b borrows what a does not use; of its jobs beyond its quota the last admitted goes for a's.
+    // b borrows what a does not use; of its jobs beyond its quota the last admitted is evicted for
+    // a's.
     let text = "0 1000 1 2 0 b 0\n1 1000 1 2 0 b 0\n2 1000 1 2 0 b 0\n3 1000 1 2 0 b 0\n10 100 1 2 0 a 0\n20 100 1 2 0 a 0";
-    let (began, evictions) = began(&site, Scheduler::Kueue, text);
+    let (began, evictions) = began(&site, SchedulerKind::Kueue, text);
     assert_eq!((began, evictions), (vec![0, 1, 2, 3, 10, 20], 2));
 }
 
 #[test]
-fn who_preempts_gets_what_is_given_back_and_nobody_else() {
+fn reclaimed_quota_goes_to_the_preemptor() {
     let site = site(&[8], &[("a", 4), ("b", 4)], Preemption { reclaim: false, priority: true });
-    // The third needs 4 and evicts the first for it; b's, which would borrow, comes at the same
-    // instant and waits.
+    // The third needs 4 and evicts the first for it; b's, which would borrow, arrives at the same
+    // instant and stays pending.
     let text = "0 1000 1 2 0 a 0\n0 1000 1 4 0 b 0\n5 50 1 4 0 a 9\n5 70 1 2 0 b 0";
-    let (began, evictions) = began(&site, Scheduler::Kueue, text);
+    let (began, evictions) = began(&site, SchedulerKind::Kueue, text);
     assert_eq!((began[2], evictions), (5, 1));
     assert!(began[3] >= 55, "{began:?}");
 }
 
 #[test]
-fn quota_does_not_see_that_nodes_are_full_and_topology_does() {
+fn quota_ignores_full_nodes_and_topology_does_not() {
     let site = site(&[4, 4], &[("a", 8)], Preemption::OFF);
     // One GPU of each node is taken; a pod of four fits on neither, and holds quota that the last
     // could have used.
     let text = "0 100 1 3 0 a 0\n0 100 1 3 0 a 0\n1 10 1 4 0 a 0\n2 10 1 1 0 a 0\n3 10 1 1 0 a 0";
-    let site_without = began(&site, Scheduler::KueueTas, text).0;
+    let site_without = began(&site, SchedulerKind::KueueTas, text).0;
     assert_eq!(site_without, [0, 0, 100, 2, 3]);
 }
 
 #[test]
-fn who_asks_for_less_of_something_else_is_another_case() {
+fn requests_with_less_of_another_resource_are_another_class() {
     let site = site(&[4], &[("a", 4)], Preemption::OFF);
     // 16 CPUs are left: not enough for the second, enough for the third, which asks for as many
     // GPUs.
     let text = "0 100 1 1 16 a 0\n1 10 1 1 24 a 0\n2 10 1 1 4 a 0";
-    assert_eq!(began(&site, Scheduler::KueueTas, text).0, [0, 100, 2]);
+    assert_eq!(began(&site, SchedulerKind::KueueTas, text).0, [0, 100, 2]);
 }
 
 #[test]
-fn nobody_is_admitted_until_pods_are_ready_and_who_is_late_goes() {
+fn admission_waits_for_ready_pods_and_evicts_after_the_timeout() {
     let site = site(&[4, 4], &[("a", 8)], Preemption::OFF);
-    // The third is admitted by its quota and finds no node. It keeps the fourth waiting until its
-    // time is up, and where nobody looks it holds the last of the quota until a node is free.
+    // The third is admitted by its quota and finds no node. It blocks the fourth until its time is
+    // up; without the check it holds the last of the quota until a node is free.
     let text = "0 1000 1 3 0 a 0\n0 1000 1 3 0 a 0\n1 10 1 2 0 a 0\n2 10 1 1 0 a 0";
-    let (ready, _) = began(&site, Scheduler::KueueReady, text);
+    let (ready, _) = began(&site, SchedulerKind::KueueReady, text);
     // The first two take a second each until they are ready.
     assert_eq!((ready[3], ready[2] >= 1000), (302, true), "{ready:?}");
-    assert_eq!(began(&site, Scheduler::Kueue, text).0[3], 1000);
+    assert_eq!(began(&site, SchedulerKind::Kueue, text).0[3], 1000);
 }
 
-/// A gang that loses a pod after hours has its time anew.
+/// A gang that loses a pod after hours gets the full timeout again.
 #[test]
-fn a_pod_that_is_lost_late_is_waited_for() {
+fn a_pod_that_is_lost_late_delays_its_job() {
     let site = site(&[1, 1, 1], &[("a", 3)], Preemption::OFF);
     let jobs = jobs("0 20000 2 1 0 a 0");
     let failures = Failures {
@@ -138,13 +139,15 @@ fn a_pod_that_is_lost_late_is_waited_for() {
         ..Failures::default()
     };
     for seed in 0..20 {
-        let plane = Scheduler::KueueReady.begin(&site, 0).unwrap();
-        let terms = Terms { checkpoint_every: Some(Span::from_secs(1)), ..Terms::default() };
+        let instance = SchedulerKind::KueueReady.begin(&site, 0).unwrap();
+        let terms =
+            StopCosts { checkpoint_every: Some(Span::from_secs(1)), ..StopCosts::default() };
         let mut fleet =
-            Fleet::new(&site, plane, jobs.clone(), terms, Failures { seed, ..failures });
+            Fleet::new(&site, instance, jobs.clone(), terms, Failures { seed, ..failures });
         while fleet.step().unwrap() {}
-        let fate = fleet.desk().fate(JobNo(0));
-        // A spare node is there at once, or one is mended after 100 s; 60 s of back-off would show.
+        let fate = fleet.cluster().status(JobNo(0));
+        // A spare node is there at once, or one is repaired after 100 s; 60 s of back-off would
+        // show.
         let longest = 20_000 + 101 * u64::from(fate.stops);
         assert!(fate.ended.unwrap().0 / 1000 <= longest, "{seed}: {fate:?}");
     }

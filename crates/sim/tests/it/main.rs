@@ -1,4 +1,4 @@
-//! What is proved about gangs, against plain oracles that share no code with the engine; and small
+//! Proofs about gangs, against plain oracles that share no code with the engine; and small
 //! experiments.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop there")]

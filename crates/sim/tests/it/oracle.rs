@@ -1,9 +1,9 @@
-//! Plain oracles: counters in a loop. They must not use the engine, nor anything of the library but
-//! its types.
+//! Plain oracles: counters in a loop. They must use neither the engine nor anything else of the
+//! library but its types.
 
-use muster_model::proof::Verdict;
+use muster_model::proof::OrderVerdict;
 
-/// A pod takes GPUs if they are free and its gang still wants one, in order of arrival.
+/// Gives a pod GPUs if they are free and its gang still needs one, in order of arrival.
 pub fn greedy_pods(gpus: u32, per_pod: u32, needs: &[u32], order: &[usize]) -> Vec<u32> {
     let mut held = vec![0; needs.len()];
     let mut free = gpus;
@@ -16,7 +16,7 @@ pub fn greedy_pods(gpus: u32, per_pod: u32, needs: &[u32], order: &[usize]) -> V
     held
 }
 
-/// A gang takes all it needs if that is free, in order of arrival; a later one may fit where an
+/// Gives a gang all it needs if that is free, in order of arrival; a later one may fit where an
 /// earlier did not.
 pub fn first_feasible(gpus: u32, per_pod: u32, needs: &[u32], order: &[usize]) -> Vec<u32> {
     let mut held = vec![0; needs.len()];
@@ -32,19 +32,19 @@ pub fn first_feasible(gpus: u32, per_pod: u32, needs: &[u32], order: &[usize]) -
     held
 }
 
-/// What holdings come to at the end.
-pub fn verdict(needs: &[u32], held: &[u32]) -> Verdict {
+/// Returns the verdict on the holdings at the end.
+pub fn verdict(needs: &[u32], held: &[u32]) -> OrderVerdict {
     let pairs = || needs.iter().zip(held);
     let parts = pairs().filter(|(need, held)| **held > 0 && held < need).count();
     let whole = pairs().filter(|(need, held)| held == need).count();
     match (parts, whole) {
-        (0, _) => Verdict::Whole,
-        (_, 0) => Verdict::Deadlock,
-        _ => Verdict::Waste,
+        (0, _) => OrderVerdict::Whole,
+        (_, 0) => OrderVerdict::Deadlock,
+        _ => OrderVerdict::Waste,
     }
 }
 
-/// Every distinct order of all pods.
+/// Returns every distinct order of all pods.
 pub fn every_order(needs: &[u32]) -> Vec<Vec<usize>> {
     if needs.iter().all(|need| *need == 0) {
         return vec![Vec::new()];
@@ -61,7 +61,7 @@ pub fn every_order(needs: &[u32]) -> Vec<Vec<usize>> {
     orders
 }
 
-/// Gangs as letters.
+/// Returns gangs as letters.
 pub fn letters(order: &[usize]) -> String {
     order.iter().map(|gang| (b'a' + *gang as u8) as char).collect()
 }

@@ -3,7 +3,7 @@
 
 use muster_model::job::Resources;
 use muster_model::queue::PlacementPolicy;
-use muster_sim::packing::{Experiment, Outcome, PackingError, Scheduler};
+use muster_sim::packing::{Experiment, PackingError, PackingOutcome, PackingScheduler};
 use muster_spec::{TraceFormat, TraceReader, openb};
 
 const NODES: &str = "sn,cpu_milli,memory_mib,gpu,model
@@ -45,13 +45,13 @@ fn experiment(order: &str) -> Result<Experiment, PackingError> {
     Experiment::new(nodes, &asked, order)
 }
 
-fn run(order: &str, name: &str, seed: u64) -> Outcome {
-    experiment(order).unwrap().run(Scheduler::named(name).unwrap(), seed).unwrap()
+fn run(order: &str, name: &str, seed: u64) -> PackingOutcome {
+    experiment(order).unwrap().run(PackingScheduler::named(name).unwrap(), seed).unwrap()
 }
 
 #[test]
-fn what_fits_is_placed_and_what_does_not_is_turned_away_under_every_policy() {
-    for name in Scheduler::names() {
+fn every_policy_places_pods_that_fit_and_rejects_others() {
+    for name in PackingScheduler::names() {
         // Five devices: `old` has one place, `huge` none, each pair a node, and then all is held.
         let outcome = run("old old huge pair pair-tuned-0 half", name, 7);
         assert_eq!((outcome.placed, outcome.turned_away), (3, 3), "{name}");
@@ -59,7 +59,7 @@ fn what_fits_is_placed_and_what_does_not_is_turned_away_under_every_policy() {
         assert_eq!(outcome.curve.points().len(), 151, "{name}");
         let last = outcome.curve.last().unwrap();
         assert_eq!((last.allocated_ppm, last.fragmented_ppm), (1_000_000, 0), "{name}");
-        let figures = outcome.figures(Scheduler::named(name).unwrap(), false);
+        let figures = outcome.figures(PackingScheduler::named(name).unwrap(), false);
         assert_eq!((figures.gpu_allocation_percent[150], figures.placed), (100.0, 3), "{name}");
         assert_eq!(
             run("half half pair whole", name, 3),
@@ -83,7 +83,7 @@ fn policies_differ_where_the_order_lets_them() {
 }
 
 #[test]
-fn what_is_no_experiment_says_why() {
+fn invalid_experiments_are_errors() {
     let error = |result: Result<Experiment, PackingError>| result.unwrap_err().to_string();
     assert_eq!(error(experiment("half nobody")), "arrival 2 is pod 99, of 6");
     assert_eq!(error(Experiment::new(Vec::new(), &[], Vec::new())), "the cluster has no GPU");
@@ -96,7 +96,12 @@ fn what_is_no_experiment_says_why() {
         error(Experiment::new(vec![node], &[], Vec::new())),
         "node n has GPUs of several models"
     );
-    assert_eq!(Scheduler::named("pack"), Some(Scheduler::Muster(PlacementPolicy::Pack)));
-    assert_eq!(Scheduler::named("best"), None);
-    assert!(Scheduler::names().all(|name| Scheduler::named(name).unwrap().name() == name));
+    assert_eq!(
+        PackingScheduler::named("pack"),
+        Some(PackingScheduler::Muster(PlacementPolicy::Pack))
+    );
+    assert_eq!(PackingScheduler::named("best"), None);
+    assert!(
+        PackingScheduler::names().all(|name| PackingScheduler::named(name).unwrap().name() == name)
+    );
 }

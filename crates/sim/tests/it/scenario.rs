@@ -1,16 +1,16 @@
-//! Scenarios that are none, each named with what to do about it.
+//! Invalid scenarios, each rejected with a hint.
 
-use muster_sim::prove::{Scenario, ScenarioError};
+use muster_sim::prove::{GangScenario, ScenarioError};
 
 fn check(gpus: u32, per_pod: u32, needs: &[u32], order: &str, message: &str, hint: &str) {
-    let made = Scenario::new(gpus, per_pod, needs.to_vec());
+    let made = GangScenario::new(gpus, per_pod, needs.to_vec());
     let error: ScenarioError = made.and_then(|scenario| scenario.order(order)).unwrap_err();
     assert_eq!(error.to_string(), message);
     assert!(error.hint().contains(hint), "{}", error.hint());
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn errors_name_the_cause_and_a_remedy() {
     check(0, 1, &[5, 5], "ab", "the pool has no GPU", "1 to 128 GPUs");
     check(
         129,
@@ -48,14 +48,14 @@ fn what_is_wrong_is_named() {
 }
 
 #[test]
-fn without_an_order_the_gangs_take_turns_until_each_is_complete() {
+fn without_an_order_gangs_alternate_until_complete() {
     for (needs, expected) in [
         (&[5, 5][..], "ababababab"),
         (&[1, 3], "abbb"),
         (&[2, 1, 3], "abcacc"),
         (&[1; 26], "abcdefghijklmnopqrstuvwxyz"),
     ] {
-        let scenario = Scenario::new(8, 1, needs.to_vec()).unwrap();
+        let scenario = GangScenario::new(8, 1, needs.to_vec()).unwrap();
         assert_eq!(scenario.in_turns().letters(), expected);
         assert_eq!(scenario.order(expected).unwrap(), scenario.in_turns());
     }

@@ -1,8 +1,7 @@
-//! The model of Slurm: who passes whom, who comes first, who is held back by a cap, and where gangs
-//! land.
+//! The model of Slurm: backfill, priority, caps, and placement of gangs.
 
 use muster_model::{GpuModel, QueueSpec, Span, Time};
-use muster_sim::fleet::{Failures, Fleet, FleetJob, JobNo, Scheduler, Site, Terms};
+use muster_sim::fleet::{Failures, Fleet, FleetJob, FleetSite, JobNo, SchedulerKind, StopCosts};
 
 use crate::fleet::{gang, played, site};
 
@@ -11,18 +10,18 @@ fn at(secs: u64) -> Option<Time> {
     Some(Time(secs * 1000))
 }
 
-/// When each job began first.
-fn began(site: &Site, jobs: &[FleetJob]) -> Vec<Option<Time>> {
-    let fleet = played(site, Scheduler::Slurm.begin(site, 1).unwrap(), jobs);
-    (0..jobs.len() as u32).map(|job| fleet.desk().fate(JobNo(job)).began).collect()
+/// Returns when each job began first.
+fn began(site: &FleetSite, jobs: &[FleetJob]) -> Vec<Option<Time>> {
+    let fleet = played(site, SchedulerKind::Slurm.begin(site, 1).unwrap(), jobs);
+    (0..jobs.len() as u32).map(|job| fleet.cluster().status(JobNo(job)).began).collect()
 }
 
-/// Of a user in a queue.
+/// Sets user and queue of a job.
 fn owned(job: FleetJob, user: &str, queue: &str) -> FleetJob {
     FleetJob { user: user.into(), queue: queue.into(), ..job }
 }
 
-fn with_queues(mut site: Site, queues: Vec<QueueSpec>) -> Site {
+fn with_queues(mut site: FleetSite, queues: Vec<QueueSpec>) -> FleetSite {
     site.tree.default_queue = queues[0].name.to_string().as_str().into();
     site.tree.queues = queues;
     site
@@ -30,7 +29,7 @@ fn with_queues(mut site: Site, queues: Vec<QueueSpec>) -> Site {
 
 #[test]
 fn backfill_fills_a_hole_and_delays_nobody_before_it() {
-    // Two nodes of four. The first holds one for 1,000 s; the second needs both and is promised
+    // Two nodes of four. The first holds one for 1,000 s; the second needs both and is planned at
     // second 1,020, the end of the first's limit in whole minutes. The third ends before that, the
     // fourth does not.
     let two = site(2, 4);
@@ -48,25 +47,25 @@ fn backfill_fills_a_hole_and_delays_nobody_before_it() {
 }
 
 #[test]
-fn the_main_scheduler_lets_nobody_pass_the_head() {
+fn the_main_scheduler_lets_no_job_pass_the_head() {
     let two = site(2, 4);
-    // An event a second, each with a main pass at most every three seconds: nobody passes before
+    // An event per second, each with a main pass at most every three seconds: no job passes before
     // second 30.
     let mut jobs = vec![gang("a", 0, 4, 3_000), gang("wide", 1, 8, 600)];
     jobs.extend((2..25).map(|second| gang(&format!("j{second}"), second, 1, 600)));
     let began = began(&two, &jobs);
     let passed = began[2..].iter().flatten().min();
     assert_eq!((began[1], passed), (at(3_000), at(30).as_ref()));
-    // Four fit beside the first; all are equal, and those who came first are first.
+    // Four fit beside the first; all are equal, and earlier ones are first.
     assert_eq!(began.iter().filter(|began| **began == at(30)).count(), 4);
     assert_eq!(began[2..6], [at(30); 4]);
 }
 
 #[test]
-fn who_has_used_less_goes_first_whoever_came_first() {
+fn the_account_with_less_usage_starts_first() {
     let one = with_queues(site(1, 1), vec![QueueSpec::named("a"), QueueSpec::named("b")]);
-    // The account a uses the GPU for an hour; then one job of each waits, that of a longer than
-    // that of b.
+    // Account a uses the GPU for an hour; then one job of each is pending, that of a for longer
+    // than that of b.
     let jobs = [
         owned(gang("a1", 0, 1, 3_600), "x", "a"),
         owned(gang("a2", 1, 1, 600), "y", "a"),
@@ -97,7 +96,7 @@ fn usage_is_forgotten_with_its_half_life() {
 }
 
 #[test]
-fn a_quota_is_a_cap_and_holds_up_nobody_else() {
+fn a_quota_is_a_limit_and_delays_no_other_account() {
     let capped =
         QueueSpec { quota: [(GpuModel::from("a100"), 2)].into(), ..QueueSpec::named("capped") };
     let one = with_queues(site(1, 8), vec![capped, QueueSpec::named("free")]);
@@ -107,22 +106,22 @@ fn a_quota_is_a_cap_and_holds_up_nobody_else() {
         owned(gang("c3", 1, 1, 600), "x", "capped"),
         owned(gang("f", 2, 1, 600), "y", "free"),
     ];
-    // Idle GPUs are not lent. The last is behind a job that waits, and the next main pass goes on
+    // Idle GPUs are not lent. The last is behind a pending job, and the next main pass continues
     // beyond that.
     assert_eq!(began(&one, &jobs), [at(0), at(0), at(600), at(3)]);
     let mut fleet = Fleet::new(
         &one,
-        Scheduler::Slurm.begin(&one, 1).unwrap(),
+        SchedulerKind::Slurm.begin(&one, 1).unwrap(),
         jobs.to_vec(),
-        Terms::default(),
+        StopCosts::default(),
         Failures::default(),
     );
-    while fleet.desk().now() < Time(10_000) && fleet.step().unwrap() {}
+    while fleet.cluster().now() < Time(10_000) && fleet.step().unwrap() {}
     assert!(fleet.why(JobNo(2)).starts_with("AssocGrpGRES"));
 }
 
 #[test]
-fn a_cap_on_users_is_held() {
+fn a_limit_per_user_is_respected() {
     let mut queue = QueueSpec::named("all");
     queue.limits.gpus_per_user = Some(3);
     let one = with_queues(site(1, 8), vec![queue]);
@@ -145,18 +144,18 @@ fn a_gang_gets_the_fewest_leaf_switches() {
     let jobs = [gang("two", 0, 2, 600), gang("three", 0, 3, 600), gang("rest", 0, 3, 600)];
     let mut fleet = Fleet::new(
         &racks,
-        Scheduler::Slurm.begin(&racks, 1).unwrap(),
+        SchedulerKind::Slurm.begin(&racks, 1).unwrap(),
         jobs.to_vec(),
-        Terms::default(),
+        StopCosts::default(),
         Failures::default(),
     );
     fleet.step().unwrap();
-    let desk = fleet.desk();
+    let cluster = fleet.cluster();
     let racks_of = |job: u32| {
         let nodes =
-            (0..jobs[job as usize].tasks).map(|rank| desk.place_of(JobNo(job), rank).unwrap().0);
+            (0..jobs[job as usize].tasks).map(|rank| cluster.place_of(JobNo(job), rank).unwrap().0);
         let mut racks: Vec<&str> =
-            nodes.map(|node| &*desk.pool().node(node).spec.domains[0]).collect();
+            nodes.map(|node| &*cluster.pool().node(node).spec.domains[0]).collect();
         racks.dedup();
         racks
     };
@@ -170,33 +169,37 @@ fn a_job_that_loses_a_node_is_requeued_whole_after_two_minutes() {
     let node_mtbf = Some(Span::from_secs(5_000));
     let failures =
         Failures { node_mtbf, repair: Span::from_secs(10), seed: 5, ..Failures::default() };
-    let plane = Scheduler::Slurm.begin(&two, 1).unwrap();
+    let instance = SchedulerKind::Slurm.begin(&two, 1).unwrap();
     let mut fleet =
-        Fleet::new(&two, plane, vec![gang("a", 0, 2, 5_000)], Terms::default(), failures);
+        Fleet::new(&two, instance, vec![gang("a", 0, 2, 5_000)], StopCosts::default(), failures);
     let mut broke = None;
     while fleet.step().unwrap() {
-        let desk = fleet.desk();
-        if desk.fate(JobNo(0)).stops == 1 && broke.is_none() {
-            broke = Some(desk.now());
-            assert_eq!(desk.placed(JobNo(0)), 0, "all of it is gone");
+        let cluster = fleet.cluster();
+        if cluster.status(JobNo(0)).stops == 1 && broke.is_none() {
+            broke = Some(cluster.now());
+            assert_eq!(cluster.placed(JobNo(0)), 0, "all of it is gone");
         }
-        if desk.fate(JobNo(0)).stops == 1 && desk.runs(JobNo(0)) {
-            assert_eq!(desk.fate(JobNo(0)).last_began, broke.map(|at| at + Span::from_secs(121)));
+        if cluster.status(JobNo(0)).stops == 1 && cluster.runs(JobNo(0)) {
+            assert_eq!(
+                cluster.status(JobNo(0)).last_began,
+                broke.map(|at| at + Span::from_secs(121))
+            );
         }
     }
     assert!(broke.is_some(), "with this seed a node breaks while it runs");
-    assert!(fleet.desk().has_ended(JobNo(0)));
-    let total = &fleet.desk().record().total;
+    assert!(fleet.cluster().has_ended(JobNo(0)));
+    let total = &fleet.cluster().record().total;
     assert_eq!(total.held, total.running, "nothing is held idle");
 }
 
-/// Many small gangs of three users, of sizes and lengths that follow from their number.
+/// Many small gangs of three users, with sizes and lengths derived from their number.
 fn many(count: u64) -> Vec<FleetJob> {
     let job = |number: u64| {
         let mixed = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33;
-        let (tasks, minutes) = (1 + mixed % 12, 1 + mixed / 12 % 90);
+        let tasks = 1 + mixed % 12;
+        let minutes = 1 + mixed / 12 % 90;
         let job = gang(&format!("j{number}"), number * 97, tasks as u32, minutes * 60);
-        // Some name no limit.
+        // Some have no limit.
         let estimate = job.estimate.filter(|_| !number.is_multiple_of(5));
         owned(FleetJob { estimate, ..job }, ["x", "y", "z"][(mixed % 3) as usize], "default")
     };
@@ -204,22 +207,27 @@ fn many(count: u64) -> Vec<FleetJob> {
 }
 
 #[test]
-fn whatever_breaks_every_job_ends_and_no_gang_holds_what_it_does_not_use() {
+fn every_job_ends_despite_failures_and_no_gang_holds_idle_nodes() {
     let six = site(6, 4);
-    let (node_mtbf, gpu_mtbf) = (Some(Span::from_secs(20_000)), Some(Span::from_secs(80_000)));
+    let node_mtbf = Some(Span::from_secs(20_000));
+    let gpu_mtbf = Some(Span::from_secs(80_000));
     for seed in 0..5 {
         let failures = Failures { node_mtbf, gpu_mtbf, repair: Span::from_secs(900), seed };
-        let terms = Terms { checkpoint_every: Some(Span::from_secs(600)), ..Terms::default() };
-        for scheduler in [Scheduler::Slurm, Scheduler::None] {
-            let plane = scheduler.begin(&six, 1).unwrap();
-            let mut fleet = Fleet::new(&six, plane, many(300), terms, failures);
+        let terms =
+            StopCosts { checkpoint_every: Some(Span::from_secs(600)), ..StopCosts::default() };
+        for scheduler in [SchedulerKind::Slurm, SchedulerKind::None] {
+            let instance = scheduler.begin(&six, 1).unwrap();
+            let mut fleet = Fleet::new(&six, instance, many(300), terms, failures);
             while fleet.step().unwrap() {}
-            let desk = fleet.desk();
-            assert!(desk.record().breakdowns > 0, "with this seed nothing breaks that runs");
-            assert!((0..300).all(|job| desk.has_ended(JobNo(job))), "{scheduler:?}, seed {seed}");
+            let cluster = fleet.cluster();
+            assert!(cluster.record().breakdowns > 0, "with this seed nothing breaks that runs");
             assert!(
-                scheduler == Scheduler::None
-                    || desk.record().total.held == desk.record().total.running
+                (0..300).all(|job| cluster.has_ended(JobNo(job))),
+                "{scheduler:?}, seed {seed}"
+            );
+            assert!(
+                scheduler == SchedulerKind::None
+                    || cluster.record().total.held == cluster.record().total.running
             );
         }
     }

@@ -1,10 +1,10 @@
-//! Scripts that cannot be read or carried out: each is refused at its line, with what is wrong and
-//! what was probably meant.
+//! Scripts that cannot be read or executed: each is rejected at its line, with the error and a
+//! suggestion.
 
-use muster_sim::scenario::{Script, play};
+use muster_sim::scenario::{ScenarioScript, play};
 use proptest::prelude::*;
 
-/// A script with these lines behind a sound beginning of five lines is refused with this.
+/// Checks the error of a script with these lines after a valid beginning of five lines.
 fn refused(lines: &str, expected: &str) {
     let begin = "# One job on one node.\n# catches: nothing\n\
                  cluster: {nodes: [{name: \"n[1-2]\", gpus: 4, gpu: h100, cpus: 8}]}\n\
@@ -46,7 +46,7 @@ fn words_that_are_not_of_the_language() {
     refused("fails one/x", "`x` is not a whole number");
     refused("crash before-wrote", "hint: did you mean `before-write`?");
     refused("saves one clock 2h step 7", "write `clock +2h` or `clock -2h`");
-    refused("foreign n1", "nothing is said to be held");
+    refused("foreign n1", "`foreign` names no resources");
     refused("foreign n1 gpus 3-1", "`3-1` is not a range of GPUs");
     refused("foreign n1 cpus many", "usage: foreign");
     refused("ps some", "`some` means nothing here");
@@ -54,7 +54,7 @@ fn words_that_are_not_of_the_language() {
 }
 
 #[test]
-fn mappings_are_answered_with_their_place_in_the_script() {
+fn errors_in_mappings_name_their_script_line() {
     refused("submit ann: {name: two, gpsu: 1}", "x.txt:6:25");
     refused("submit ann: {name: two, gpsu: 1}", "did you mean `gpus`?");
     refused("submit ann:\n  name: two\n  gpus: many", "x.txt:8:9");
@@ -65,7 +65,7 @@ fn mappings_are_answered_with_their_place_in_the_script() {
 }
 
 #[test]
-fn lines_that_say_nothing_at_this_point() {
+fn lines_without_meaning_at_their_place_are_errors() {
     refused("explain onee", "x.txt:6: no job is named `onee`\nhint: did you mean `one`?");
     refused("ends gone", "no job is named `gone`");
     refused("ends many[9]", "no such task of `many` runs now");
@@ -74,11 +74,8 @@ fn lines_that_say_nothing_at_this_point() {
     refused("node-down n9", "no node is named `n9`");
     refused("start-fails n9", "no node is named `n9`");
     refused("submit ann: {name: one, gpus: 1}", "two jobs of this scenario are named one");
-    refused(
-        "crash\nexplain one",
-        "x.txt:7: there is no daemon to tell this to\nhint: `restart` brings it back",
-    );
-    refused("crash\nsubmit ann: {name: two}", "there is no daemon to tell this to");
+    refused("crash\nexplain one", "x.txt:7: the daemon is down\nhint: `restart` brings it back");
+    refused("crash\nsubmit ann: {name: two}", "the daemon is down");
     refused("restart", "the daemon runs");
 }
 
@@ -100,7 +97,10 @@ fn the_form_of_a_script() {
     );
     for (text, expected) in [
         ("", "x.txt:1: the first line does not say what the scenario shows"),
-        ("# Shows something.\ncluster: {nodes: []}\n", "x.txt:1: nothing says which mistake"),
+        (
+            "# Shows something.\ncluster: {nodes: []}\n",
+            "x.txt:1: the scenario does not say which defect",
+        ),
         (
             "# Shows.\n# catches: it\n  > told\n",
             "x.txt:3: an indented line belongs to the one above",
@@ -115,16 +115,16 @@ fn the_form_of_a_script() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever is cut out of a scenario or put into it, the reader answers and does not fall over.
+    /// Cuts out or inserts any text: the parser returns without a panic.
     #[test]
-    fn any_text_is_answered(at in 0usize..2_000, cut in 0usize..40, put in "[ -~\n>#:\\[\\]/é ]{0,6}") {
+    fn any_text_gives_a_result_or_an_error_with_a_line(at in 0usize..2_000, cut in 0usize..40, put in "[ -~\n>#:\\[\\]/é ]{0,6}") {
         let text = include_str!("../../../../scenarios/explain/whose-quota-is-in-the-way.txt");
         let mut letters: Vec<char> = text.chars().collect();
         let from = at.min(letters.len());
         let to = (from + cut).min(letters.len());
         letters.splice(from..to, put.chars());
         let changed: String = letters.into_iter().collect();
-        if let Err(mistake) = Script::parse(&changed, "x.txt") {
+        if let Err(mistake) = ScenarioScript::parse(&changed, "x.txt") {
             prop_assert!(mistake.line >= 1 && mistake.line <= changed.lines().count().max(1), "{mistake:?}");
         }
     }

@@ -1,11 +1,11 @@
-//! The page about the language names every word of it.
+//! The documentation of the language names every verb.
 
 use std::fs;
 
 use muster_sim::scenario::VERBS;
 
 #[test]
-fn every_verb_stands_in_the_readme() {
+fn every_command_is_documented_in_the_readme() {
     let page = fs::read_to_string(super::root().join("README.md")).unwrap();
     for (verb, _) in VERBS {
         assert!(

@@ -1,6 +1,6 @@
-//! Every scenario of `scenarios/`, played and compared with the transcript that stands in it.
-//! `MUSTER_BLESS=1` rewrites the transcripts instead; `MUSTER_SCENARIO=borrow` plays only those
-//! whose path holds that.
+//! Every scenario of `scenarios/`, played and compared with the transcript in it. `MUSTER_BLESS=1`
+//! rewrites the transcripts instead; `MUSTER_SCENARIO=borrow` plays only those with this in their
+//! path.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop there")]
 #![allow(clippy::disallowed_methods, reason = "the language is pure; its test reads the files")]
@@ -13,7 +13,7 @@ use std::fs;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
-use muster_sim::scenario::{Script, play};
+use muster_sim::scenario::{ScenarioScript, play};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")
@@ -42,7 +42,8 @@ fn scenarios() -> Vec<(String, String)> {
 fn every_scenario_prints_what_is_written() {
     let bless = std::env::var_os("MUSTER_BLESS").is_some();
     let only = std::env::var("MUSTER_SCENARIO").unwrap_or_default();
-    let (mut complaints, mut played) = (Vec::new(), 0);
+    let mut complaints = Vec::new();
+    let mut played = 0;
     for (name, text) in scenarios().into_iter().filter(|(name, _)| name.contains(&only)) {
         let file = format!("scenarios/{name}");
         played += 1;
@@ -73,11 +74,11 @@ fn every_scenario_prints_what_is_written() {
 }
 
 #[test]
-fn every_scenario_shows_something_of_its_own() {
+fn every_scenario_has_a_title_of_its_own_and_prints() {
     let mut titles: BTreeMap<String, String> = BTreeMap::new();
     for (name, text) in scenarios() {
-        let script =
-            Script::parse(&text, &name).unwrap_or_else(|mistake| panic!("{}", mistake.show(&name)));
+        let script = ScenarioScript::parse(&text, &name)
+            .unwrap_or_else(|mistake| panic!("{}", mistake.show(&name)));
         assert!(
             script.title.ends_with('.') && script.title.len() > 20,
             "{name}: a sentence, please"
@@ -89,7 +90,7 @@ fn every_scenario_shows_something_of_its_own() {
 }
 
 #[test]
-fn a_transcript_that_is_not_what_happens_is_told_with_its_line() {
+fn a_transcript_mismatch_is_reported_with_its_line() {
     let text = "# One job runs.\n# catches: nothing starts\ncluster: {nodes: [{name: n1, gpus: 1, gpu: h100}]}\n\
                 submit ann: {name: one, gpus: 1}\n  > one waits\n";
     let played = play(text, "one.txt").unwrap();

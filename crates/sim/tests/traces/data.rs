@@ -1,10 +1,10 @@
-//! Public traces, where they are: in `shared/traces` beside the repository, or where
-//! `MUSTER_TRACES` says. They are too large, and not ours, to be kept in it.
+//! Public traces: in `shared/traces` beside the repository, or where `MUSTER_TRACES` says. They are
+//! too large, and not ours, to be kept in it.
 
 #![expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    reason = "the room is pure; its tests read files"
+    reason = "the crate is pure; its tests read files"
 )]
 
 use std::fs::File;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use flate2::read::MultiGzDecoder;
 use muster_spec::{TraceFormat, TraceJob, TraceReader};
 
-/// Where the traces lie; `None`, and said so, when they do not.
+/// Returns the folder of the traces; `None`, with a note, if it does not exist.
 pub fn traces() -> Option<PathBuf> {
     let above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3).unwrap();
     let dir = std::env::var_os("MUSTER_TRACES")
@@ -26,7 +26,7 @@ pub fn traces() -> Option<PathBuf> {
     Some(dir)
 }
 
-/// The text of a packed file of theirs.
+/// Returns the text of a compressed file.
 pub fn text(file: &str) -> Option<String> {
     let path = traces()?.join(file);
     let mut text = String::new();
@@ -34,19 +34,19 @@ pub fn text(file: &str) -> Option<String> {
     Some(text)
 }
 
-/// The text of a file of theirs that is not packed.
+/// Returns the text of an uncompressed file.
 pub fn plain(path: &Path) -> String {
     let mut text = String::new();
     File::open(path).unwrap().read_to_string(&mut text).unwrap();
     text
 }
 
-/// The jobs of a packed trace of theirs.
+/// Returns the jobs of a compressed trace.
 pub fn jobs(file: &str, format: TraceFormat) -> Option<Vec<TraceJob>> {
     Some(read(&text(file)?, format))
 }
 
-/// The jobs of a trace, all of whose rows can be read.
+/// Returns the jobs of a trace, all of whose rows can be read.
 pub fn read(text: &str, format: TraceFormat) -> Vec<TraceJob> {
     let mut reader = TraceReader::new(format);
     let mut jobs = Vec::new();

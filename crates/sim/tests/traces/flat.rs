@@ -27,14 +27,14 @@ fn load(text: &str) -> Vec<FlatJob> {
     text.lines().enumerate().map(job).collect()
 }
 
-/// Starts in seconds, job by job.
+/// Checks the starts in seconds, job by job.
 fn check(scheduler: FlatScheduler, procs: u32, jobs: &str, starts: &[u64]) {
     let ran = scheduler.run(procs, &load(jobs)).unwrap();
     let got: Vec<u64> = ran.iter().map(|ran| ran.unwrap().start.0 / 1000).collect();
     assert_eq!(got, starts, "{}", scheduler.name());
 }
 
-/// 0 holds 6 of 10 until 100; 1 needs all; the others come behind it.
+/// 0 holds 6 of 10 until 100; 1 needs all; the others arrive behind it.
 const BLOCKED: &str = "0 100 100 6
 1 10 10 10
 2 90 98 4
@@ -43,24 +43,24 @@ const BLOCKED: &str = "0 100 100 6
 5 5 5 2";
 
 #[test]
-fn each_policy_does_what_it_is_named_for() {
+fn each_policy_picks_the_expected_node() {
     // 2, 3 and 4 fill the pool behind 1; 5 follows 3.
     check(FlatScheduler::Fcfs, 10, BLOCKED, &[0, 100, 110, 110, 110, 120]);
-    // 2 is over by 100 as far as is known, and passes; when it ends at 92, 5 is over by 100, too,
-    // and 3 would not be.
+    // 2 is estimated to end by 100, and passes; when it ends at 92, 5 ends by 100, too, and 3 would
+    // not.
     check(FlatScheduler::Easy, 10, BLOCKED, &[0, 100, 2, 110, 110, 92]);
     check(FlatScheduler::Conservative, 10, BLOCKED, &[0, 100, 2, 110, 110, 92]);
-    // 3 is shorter than 2, then 5; 2 is not over in time any more.
+    // 3 is shorter than 2, then 5; 2 no longer ends in time.
     check(FlatScheduler::EasySjf, 10, BLOCKED, &[0, 100, 110, 2, 110, 12]);
-    // 5 is shorter than 1, which lets nobody else pass.
+    // 5 is shorter than 1, which blocks all others.
     check(FlatScheduler::Sjf, 10, BLOCKED, &[0, 100, 110, 110, 110, 5]);
-    // 1 sets 0 aside until 5 comes, with which 1 does not fit; 3 and 2 do. 4 begins when 5 has
+    // 1 suspends 0 until 5 arrives, with which 1 does not fit; 3 and 2 do. 4 begins when 5 has
     // ended.
     check(FlatScheduler::Srtf, 10, BLOCKED, &[0, 1, 5, 5, 10, 5]);
 }
 
 #[test]
-fn a_trace_is_run_as_it_stands_and_what_cannot_run_is_counted() {
+fn a_trace_is_run_unchanged_and_infeasible_jobs_are_counted() {
     let trace = "; MaxProcs: 4
 1 0 -1 50 2 -1 -1 2 40 -1 1 7 1 1 1 1 -1 -1
 2 0 -1 -1 2 -1 -1 2 40 -1 5 7 1 1 1 1 -1 -1
@@ -99,20 +99,20 @@ fn jobs() -> impl Strategy<Value = Vec<FlatJob>> {
 
 proptest! {
     #[test]
-    fn engine_and_textbook_agree(jobs in jobs()) {
+    fn engine_and_reference_schedulers_agree(jobs in jobs()) {
         for (scheduler, passing) in [(FlatScheduler::Fcfs, Passing::Nobody), (FlatScheduler::Easy, Passing::InTurn)] {
             prop_assert_eq!(scheduler.run(8, &jobs).unwrap(), textbook::easy(8, &jobs, passing));
         }
     }
 
     #[test]
-    fn nobody_is_left_and_nothing_is_held_twice(jobs in jobs()) {
+    fn every_job_ends_and_no_processor_is_allocated_twice(jobs in jobs()) {
         for (_, scheduler) in FlatScheduler::ALL {
             let ran = scheduler.run(8, &jobs).unwrap();
             for (job, one) in jobs.iter().zip(&ran) {
                 let one = one.unwrap();
                 prop_assert!(one.start >= job.submit && one.end >= one.start + job.runtime);
-                // Set aside, it holds less than the time between.
+                // A suspended job holds less than the time between.
                 if scheduler != FlatScheduler::Srtf {
                     prop_assert_eq!(one.end, one.start + job.runtime);
                     let held = jobs.iter().zip(&ran).filter_map(|(other, ran)| {
@@ -138,7 +138,7 @@ proptest! {
 }
 
 #[test]
-fn users_who_promise_too_much_promise_five_times_at_most() {
+fn overestimates_are_at_most_fivefold() {
     let exact = FlatLoad { jobs: load(BLOCKED), ..FlatLoad::default() };
     let noisy = exact.clone().with_noise(7);
     assert_eq!(noisy, exact.clone().with_noise(7));

@@ -1,6 +1,6 @@
-//! Kueue's own performance test as a load: what its generator creates, under the quotas that it
-//! sets. Quotas are in CPUs there and in GPUs here, one for one, and a workload may lie on any
-//! nodes, since its test has none.
+//! Kueue's own performance test as a load: the workloads of its generator, under its quotas. Quotas
+//! are in CPUs there and in GPUs here, one for one, and a workload may be on any nodes, since its
+//! test has none.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use muster_model::queue::{Preemption, QueueSpec};
 use muster_model::{Bytes, CpuMilli, Device, NodeSpec, QueueTree, Span};
 use muster_sim::flat::Estimates;
 use muster_sim::fleet::{
-    Desk, Failures, Fleet, FleetJob, FleetLoad, JobNo, Plane, Scheduler, Site, Terms,
+    ClusterState, Failures, Fleet, FleetJob, FleetLoad, FleetSite, JobNo, Scheduler, SchedulerKind,
+    StopCosts,
 };
 use muster_sim::peers::kueue::{Binding, Kueue};
 use muster_sim::trace::generate;
@@ -31,7 +32,7 @@ fn recipe() -> Option<Recipe> {
     Some(parse_recipe(&text, None).unwrap())
 }
 
-fn site(preemption: Preemption) -> Site {
+fn site(preemption: Preemption) -> FleetSite {
     let device = Device {
         model: "slot".into(),
         memory: Bytes(0),
@@ -65,10 +66,10 @@ fn site(preemption: Preemption) -> Site {
         queues: (0..COHORTS).map(cohort).collect(),
         ..QueueTree::single()
     };
-    Site { nodes: (0..COHORTS * QUEUES).map(node).collect(), levels: Vec::new(), tree }
+    FleetSite { nodes: (0..COHORTS * QUEUES).map(node).collect(), levels: Vec::new(), tree }
 }
 
-fn load(recipe: &Recipe, site: &Site) -> FleetLoad {
+fn load(recipe: &Recipe, site: &FleetSite) -> FleetLoad {
     let gang = |job: TraceJob| TraceJob {
         tasks: job.tasks * job.task.cpus.0 / 1000,
         task: Resources { gpu: GpuRequest::whole(1), ..Resources::default() },
@@ -81,35 +82,38 @@ fn load(recipe: &Recipe, site: &Site) -> FleetLoad {
 }
 
 fn played(
-    site: &Site,
-    plane: Box<dyn Plane>,
+    site: &FleetSite,
+    instance: Box<dyn Scheduler>,
     jobs: Arc<Vec<FleetJob>>,
     saves_when_told: bool,
 ) -> Fleet {
-    // As where Kueue's figures were taken: workloads without pods, so that nothing has to stop.
-    let terms = Terms { saves_when_told, stopping: Span(0), ..Terms::default() };
-    let mut fleet = Fleet::new(site, plane, jobs, terms, Failures::default());
+    // As where Kueue's figures were measured: workloads without pods, so that nothing has to stop.
+    let terms = StopCosts { saves_when_told, stopping: Span(0), ..StopCosts::default() };
+    let mut fleet = Fleet::new(site, instance, jobs, terms, Failures::default());
     while fleet.step().unwrap() {}
     fleet
 }
 
-/// Seconds from the first creation to the last end.
-fn makespan_secs(desk: &Desk) -> f64 {
-    let ends = (0..desk.jobs().len() as u32).map(|job| desk.fate(JobNo(job)).ended.unwrap());
+/// Returns the seconds from the first creation to the last end.
+fn makespan_secs(cluster: &ClusterState) -> f64 {
+    let ends =
+        (0..cluster.jobs().len() as u32).map(|job| cluster.status(JobNo(job)).ended.unwrap());
     ends.max().unwrap().0 as f64 / 1000.0
 }
 
-/// Mean time until a class began, in seconds. The class is in the place of the user.
-fn mean_wait_secs(desk: &Desk, class: &str) -> f64 {
-    let waits: Vec<f64> = (0..desk.jobs().len() as u32)
+/// Returns the mean time until a class began, in seconds. The class is in the place of the user.
+fn mean_wait_secs(cluster: &ClusterState, class: &str) -> f64 {
+    let waits: Vec<f64> = (0..cluster.jobs().len() as u32)
         .map(JobNo)
-        .filter(|job| desk.job(*job).user.as_str() == class)
-        .map(|job| desk.fate(job).began.unwrap().since(desk.job(job).submit).0 as f64 / 1000.0)
+        .filter(|job| cluster.job(*job).user.as_str() == class)
+        .map(|job| {
+            cluster.status(job).began.unwrap().since(cluster.job(job).submit).0 as f64 / 1000.0
+        })
         .collect();
     waits.iter().sum::<f64>() / waits.len() as f64
 }
 
-/// Without preemption, and with the generator's where what has to go saves its work first: then
+/// Without preemption, and with the generator's, where evicted jobs save their work first: then
 /// nothing is lost.
 #[test]
 fn muster_ends_kueues_baseline_within_a_twentieth_of_the_bound() {
@@ -118,8 +122,8 @@ fn muster_ends_kueues_baseline_within_a_twentieth_of_the_bound() {
         let site = site(preemption);
         let jobs = load(&recipe, &site).jobs;
         let fleet =
-            played(&site, Scheduler::Muster.begin(&site, 0).unwrap(), jobs, saves_when_told);
-        let secs = makespan_secs(fleet.desk());
+            played(&site, SchedulerKind::Muster.begin(&site, 0).unwrap(), jobs, saves_when_told);
+        let secs = makespan_secs(fleet.cluster());
         println!("{preemption:?}: {secs:.1} s");
         assert!((BOUND_SECS..BOUND_SECS * 1.05).contains(&secs), "{preemption:?}: {secs} s");
     }
@@ -127,25 +131,25 @@ fn muster_ends_kueues_baseline_within_a_twentieth_of_the_bound() {
 
 /// Published for the real controller: 15,000 workloads in 351.1 s, which is 42.7 a second; mean
 /// times to admission of large, medium and small 16.5, 76.8 and 215.5 s; 55.9 % of the quota used.
-/// Calibrated here is the time that the controller takes for an admission, from the rate; the order
-/// of the classes and what is used follow.
+/// Only the controller's time for an admission is calibrated here, from the rate; the order of the
+/// classes and the use follow.
 #[test]
 fn kueue_admits_the_classes_in_the_order_that_is_published() {
     let Some(recipe) = recipe() else { return };
     let site = site(Preemption::default());
     let jobs = load(&recipe, &site).jobs;
     let kueue = || Kueue::new(&site, 0, Binding::Topology);
-    // 1. A controller that takes no time: the policy alone.
+    // 1. A controller that needs no time: the policy alone.
     let ideal = played(&site, Box::new(kueue()), jobs.clone(), true);
-    let waits = ["large", "medium", "small"].map(|class| mean_wait_secs(ideal.desk(), class));
+    let waits = ["large", "medium", "small"].map(|class| mean_wait_secs(ideal.cluster(), class));
     assert!(waits.is_sorted(), "{waits:?}");
-    let ideal_secs = makespan_secs(ideal.desk());
+    let ideal_secs = makespan_secs(ideal.cluster());
     assert!((BOUND_SECS..BOUND_SECS * 1.2).contains(&ideal_secs), "{ideal_secs} s");
-    // 2. One that takes as long as the real one.
+    // 2. One as slow as the real one.
     let per_admission = Span(1000 * 3511 / 150_000);
     let slow = played(&site, Box::new(kueue().taking(per_admission)), jobs, true);
-    let waits = ["large", "medium", "small"].map(|class| mean_wait_secs(slow.desk(), class));
-    let secs = makespan_secs(slow.desk());
+    let waits = ["large", "medium", "small"].map(|class| mean_wait_secs(slow.cluster(), class));
+    let secs = makespan_secs(slow.cluster());
     assert!(waits.is_sorted(), "{waits:?}");
     assert!((345.0..365.0).contains(&secs), "{secs} s");
     println!(

@@ -1,5 +1,5 @@
-//! Schedules and placements that are known: of small loads that stand here, and, where the public
-//! traces lie beside the repository, those that others have published.
+//! Known schedules and placements: of small loads defined here, and, where the public traces are
+//! beside the repository, published ones.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop there")]
 

@@ -1,17 +1,17 @@
 //! The published runs of FGD (Weng et al., USENIX ATC 2023) on the openb trace: 1,213 nodes with
-//! 6,212 GPUs, pods that arrive in the published orders until 130 % of the GPUs are asked for, none
+//! 6,212 GPUs, pods that arrive in the published orders until 130 % of the GPUs are requested, none
 //! leaving.
 //!
-//! The rule: after each arrival, GPU allocation is what is held of all GPUs, and the fragmentation
-//! ratio is what the usual pods cannot use of what is idle. A percent is the mean over the arrivals
-//! that are nearest to it; what is compared is the mean of the seeds 42 to 46. `best-fit` and
-//! `fragmentation` are the production engine's, and leave nothing to chance; the published ones and
-//! the models of the others draw the order of equals.
+//! The rule: after each arrival, GPU allocation is the held part of all GPUs, and the fragmentation
+//! ratio is the part of the idle GPUs that typical pods cannot use. A percent is the mean over the
+//! arrivals that are nearest to it; the mean of the seeds 42 to 46 is compared. `best-fit` and
+//! `fragmentation` are the production engine's, without random choices; the published ones and the
+//! other models draw the order of equals.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use muster_sim::packing::{Experiment, Point, Scheduler};
+use muster_sim::packing::{Experiment, PackingScheduler, Point};
 use muster_spec::{TraceFormat, openb};
 
 use crate::data;
@@ -19,7 +19,7 @@ use crate::data;
 const SEEDS: std::ops::RangeInclusive<u64> = 42..=46;
 const LAST_PERCENT: usize = 130;
 
-/// Percents by percent arrived.
+/// Percentages by percent arrived.
 struct Means {
     allocated: Vec<f64>,
     fragmented: Vec<f64>,
@@ -44,13 +44,13 @@ static EXPERIMENTS: LazyLock<Option<Vec<(u64, Experiment)>>> = LazyLock::new(|| 
         .collect()
 });
 
-/// What a policy comes to here.
+/// Returns the means of a policy here.
 fn means(name: &str) -> Option<Means> {
     let runs: Vec<Vec<Point>> = EXPERIMENTS
         .as_ref()?
         .iter()
         .map(|(seed, experiment)| {
-            let outcome = experiment.run(Scheduler::named(name).unwrap(), *seed).unwrap();
+            let outcome = experiment.run(PackingScheduler::named(name).unwrap(), *seed).unwrap();
             assert_eq!(outcome.placed + outcome.turned_away, experiment.arrivals() as u64);
             outcome.curve.points().to_vec()
         })
@@ -67,7 +67,8 @@ fn means(name: &str) -> Option<Means> {
     Some(means)
 }
 
-/// What was published of a policy: a row per list of pods, policy and seed, a column per percent.
+/// Returns the published values of a policy: a row per list of pods, policy and seed, a column per
+/// percent.
 fn published(file: &str, policy: &str) -> Vec<f64> {
     let text = data::text(&format!("fgd-expected/{file}.csv.gz")).unwrap();
     let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
@@ -95,7 +96,7 @@ fn random_allocates_as_published() {
     assert!((allocated - 87.5).abs() <= 0.5, "{allocated}");
 }
 
-/// Within 0.8 of the published mean.
+/// Checks that the allocation is within 0.8 of the published mean.
 fn check_model(name: &str, policy: &str) {
     let Some(means) = means(name) else { return };
     let expected = published("analysis_allo_discrete", policy)[LAST_PERCENT];

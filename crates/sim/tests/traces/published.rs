@@ -1,7 +1,7 @@
 //! Published schedules, reproduced wait by wait.
 //!
 //! The rule, for all of them: at one instant ends come first, then arrivals, then one pass. The
-//! first job that waits is promised the time at which it fits by the limits of what runs; another
+//! first pending job is planned at the time at which it fits by the limits of running jobs; another
 //! may pass it if its own limit ends by then, or if it takes only what the first leaves over. A job
 //! that would run beyond its limit is ended there.
 
@@ -14,7 +14,7 @@ use crate::data;
 const KTH: &str = "swf/KTH-SP2-filtered-predictsim.swf.gz";
 const SDSC: &str = "swf/SDSC-SP2-last10k-ppt.swf.gz";
 
-/// Runs a trace and compares its schedule with a published one; answers its figures.
+/// Runs a trace and compares its schedule with a published one; returns its figures.
 fn compare(
     trace: &str,
     procs: u32,
@@ -24,7 +24,8 @@ fn compare(
 ) -> Option<ScheduleFigures> {
     let load = FlatLoad::of(&data::jobs(trace, TraceFormat::Swf)?, procs, estimates);
     let ran = scheduler.run(procs, &load.jobs).unwrap();
-    let (got, expected) = (rows(&load.jobs, &ran).to_string(), data::text(expected)?);
+    let got = rows(&load.jobs, &ran).to_string();
+    let expected = data::text(expected)?;
     let differ =
         got.lines().zip(expected.lines()).filter(|(got, expected)| got != expected).count();
     assert_eq!(
@@ -35,7 +36,7 @@ fn compare(
     Some(figures(scheduler, procs, &load.jobs, &ran, false))
 }
 
-/// To so many digits as were published.
+/// Compares to as many digits as were published.
 fn check(got: f64, published: f64, tolerance: f64) {
     assert!((got - published).abs() <= tolerance, "{got} is not {published}");
 }
@@ -96,7 +97,7 @@ fn easy_and_first_come_first_served_on_sdsc() {
     }
 }
 
-/// On one pool, GPUs without places, durations known. The table of the trace is in no order; the
+/// One pool, GPUs without placement, durations known. The table of the trace is not sorted; the
 /// figures are of jobs in order of submission, those of one second by duration (in the order of the
 /// table, the mean wait under FCFS is 33,166.7 s).
 #[test]

@@ -1,6 +1,6 @@
-//! What the parts of a site file say about each other: what cannot be true at once is refused, what
-//! one part implies is filled in for the other, so that nobody says a thing twice. What is unwise
-//! is for advice to say.
+//! Consistency of the parts of a site file: contradictions are refused, and facts that one part
+//! implies are filled in for the other, so that nothing is written twice. Unwise choices are left
+//! to the advice.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,8 @@ use crate::diagnostic::{Problem, Problems, show};
 use crate::field::Item;
 use crate::source::Place;
 
-/// A fact of work in the mix, and the needs of the site of which it is at least one; the first
-/// unless the site says otherwise.
+/// A fact of work in the mix, and the needs of the site of which it implies at least one: the
+/// first, unless the site says otherwise.
 const NEEDS: [(Fact, &[Fact], &str); 3] = [
     (Fact::LongLivedServices, &[Fact::Services], "this is a service"),
     (
@@ -30,7 +30,7 @@ const NEEDS: [(Fact, &[Fact], &str); 3] = [
     ),
 ];
 
-/// Complains about everything that cannot be true at once, and fills in what is implied.
+/// Reports contradictions, and fills in implied facts.
 pub(super) fn settle(site: &mut SiteDocument, problems: &mut Problems) {
     let SiteDocument { written, mix, .. } = site;
     let before = problems.len();
@@ -54,7 +54,7 @@ pub(super) fn settle(site: &mut SiteDocument, problems: &mut Problems) {
             written.set(other, 1, spot);
         }
     }
-    // Beside another complaint this one would mostly be its echo.
+    // After another problem, this one would mostly be a consequence of it.
     if let Some(found) = written.facts.contradiction().filter(|_| problems.len() == before) {
         problems.add(contradiction(written, found.one, found.why, found.other));
     }
@@ -62,7 +62,8 @@ pub(super) fn settle(site: &mut SiteDocument, problems: &mut Problems) {
 }
 
 fn contradiction(site: &Written, one: Fact, why: &str, other: Fact) -> Problem {
-    let (one_name, other_name) = (spelled(one), spelled(other));
+    let one_name = spelled(one);
+    let other_name = spelled(other);
     let problem = Problem::new(format!("`{one_name}` contradicts `{other_name}`"));
     match (site.spot(one), site.spot(other)) {
         (Some(one), Some(other)) => problem.at(one.value, why).also(other.value, "beside this"),
@@ -74,7 +75,7 @@ fn contradiction(site: &Written, one: Fact, why: &str, other: Fact) -> Problem {
     }
 }
 
-/// The field of a site file that says a fact.
+/// Returns the field of a site file that sets a fact.
 fn spelled(fact: Fact) -> &'static str {
     match fact {
         Fact::FleetRdma => "fleet.fabric",
@@ -85,10 +86,11 @@ fn spelled(fact: Fact) -> &'static str {
     }
 }
 
-/// A fixed fleet cannot hold more GPUs than its nodes have places for.
+/// Refuses more GPUs in a fixed fleet than its nodes can hold.
 fn devices(site: &Written, problems: &mut Problems) {
     let most = u64::from(site.facts.get(Fact::FleetNodes)) * DeviceSet::MAX_DEVICES as u64;
-    let (nodes, gpus) = (site.spot(Fact::FleetNodes), site.spot(Fact::FleetGpus));
+    let nodes = site.spot(Fact::FleetNodes);
+    let gpus = site.spot(Fact::FleetGpus);
     if let (Some(nodes), Some(gpus)) = (nodes, gpus)
         && u64::from(site.facts.get(Fact::FleetGpus)) > most
         && !site.facts.is(Fact::FleetElastic)
@@ -99,7 +101,7 @@ fn devices(site: &Written, problems: &mut Problems) {
     }
 }
 
-/// Every entry of the mix has a name of its own.
+/// Refuses two entries of the mix with the same name.
 fn names(mix: &[Item<MixDocument>], problems: &mut Problems) {
     let mut seen: BTreeMap<&str, Place> = BTreeMap::new();
     for name in mix.iter().filter_map(|item| item.value.name.as_ref()) {
@@ -114,14 +116,14 @@ fn names(mix: &[Item<MixDocument>], problems: &mut Problems) {
     }
 }
 
-/// Parts of a whole are no more than the whole.
+/// Refuses shares that add up to more than 100 %.
 fn shares(mix: &[Item<MixDocument>], problems: &mut Problems) {
     let mut sum = 0;
     for share in mix.iter().filter_map(|item| item.value.share.as_ref()) {
         sum += share.value.0;
         if sum > 100 {
             let hint =
-                "shares are parts of the fleet's GPU-hours; leave out what nobody knows".to_owned();
+                "shares are parts of the fleet's GPU-hours; leave out unknown ones".to_owned();
             let problem = Problem::new("the shares of the mix are more than 100%");
             problems.add(problem.at(share.place, format!("{sum}% up to here")).hint(hint));
             return;
@@ -129,7 +131,7 @@ fn shares(mix: &[Item<MixDocument>], problems: &mut Problems) {
     }
 }
 
-/// No job spans more nodes than a fixed fleet has.
+/// Refuses jobs that span more nodes than a fixed fleet has.
 fn spans(site: &Written, name: &str, work: &Written, problems: &mut Problems) {
     let fleet = site.facts.get(Fact::FleetNodes);
     if let (Some(nodes), Some(have)) = (work.spot(Fact::Nodes), site.spot(Fact::FleetNodes))
@@ -143,7 +145,8 @@ fn spans(site: &Written, name: &str, work: &Written, problems: &mut Problems) {
     }
 }
 
-/// Several teams are not one. Customers who are kept apart may still be served by one team.
+/// Refuses work shared by several teams on a site with one team. Isolated customers may still be
+/// served by one team.
 fn tenants(site: &Written, name: &str, work: &Written, problems: &mut Problems) {
     if let (Some(here), Some(teams)) = (work.spot(Fact::MultiTenant), site.spot(Fact::Teams))
         && work.facts.is(Fact::MultiTenant)
@@ -157,7 +160,7 @@ fn tenants(site: &Written, name: &str, work: &Written, problems: &mut Problems) 
     }
 }
 
-/// What work of the mix needs, the site needs.
+/// Sets the needs of the site that work of the mix implies, and refuses contradictions.
 fn needs(site: &mut Written, name: &str, work: &Written, problems: &mut Problems) {
     for (fact, needs, why) in NEEDS {
         let Some(spot) = work.spot(fact).filter(|_| means(&work.facts, fact)) else { continue };
@@ -179,15 +182,16 @@ fn needs(site: &mut Written, name: &str, work: &Written, problems: &mut Problems
     }
 }
 
-/// Whether a fact has the meaning that [`NEEDS`] takes it for: coupling on one node needs nothing
-/// of a site.
+/// Returns true if a fact implies the needs in [`NEEDS`]: coupling on one node implies none.
 fn means(facts: &Facts, fact: Fact) -> bool {
     facts.is(fact) && (fact != Fact::TightlyCoupled || facts.get(Fact::Nodes) > 1)
 }
 
-/// Shares tell whether coupled training takes most of the GPU-hours.
+/// Derives from the shares whether coupled training takes most of the GPU-hours.
 fn mainly(site: &mut Written, mix: &[Item<MixDocument>], problems: &mut Problems) {
-    let (mut coupled, mut all, mut widest) = (0, 0, None);
+    let mut coupled = 0;
+    let mut all = 0;
+    let mut widest = None;
     for MixDocument { share, facts, .. } in mix.iter().map(|item| &item.value) {
         let (Some(share), Some(facts)) = (share, facts) else { continue };
         all += share.value.0;
@@ -196,7 +200,8 @@ fn mainly(site: &mut Written, mix: &[Item<MixDocument>], problems: &mut Problems
             widest = widest.or(facts.value.0.spot(Fact::TightlyCoupled));
         }
     }
-    let (written, trains) = (site.spot(Fact::MainlyCoupled), site.facts.is(Fact::CoupledTraining));
+    let written = site.spot(Fact::MainlyCoupled);
+    let trains = site.facts.is(Fact::CoupledTraining);
     match (written, widest) {
         (None, Some(spot)) if coupled > 50 && trains => site.set(Fact::MainlyCoupled, 1, spot),
         (Some(spot), _)

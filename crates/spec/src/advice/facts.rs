@@ -1,5 +1,5 @@
-//! Facts of one workload: a YAML file, or one line of JSON. Both become the same tree, so that a
-//! line is refused for what a file is refused for. What the facts lead to is not known here.
+//! Facts of one workload: a YAML file, or one line of JSON. Both become the same tree, so that both
+//! are refused for the same reasons. The advice that follows is made elsewhere.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use muster_model::advice::{Fact, Facts, Threshold, Thresholds};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::IgnoredAny;
 
-use crate::advice::recognise::{Document, refuse_other};
+use crate::advice::recognise::{FileKind, refuse_other};
 use crate::advice::written::{Rules, WorkloadFacts};
 use crate::advice::{json, names};
 use crate::diagnostic::{Diagnostics, Problems};
@@ -19,7 +19,7 @@ use crate::yaml::{self, Node};
 /// Longest line that is read: far beyond all facts and thresholds.
 const MAX_LINE_BYTES: usize = 64 << 10;
 
-/// What a facts file says.
+/// Contents of a facts file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FactsFile {
     /// Facts of one workload; those that are not given have their default.
@@ -30,15 +30,15 @@ pub struct FactsFile {
     pub given: Vec<Fact>,
 }
 
-/// Why a line is refused: the first complaint about it.
+/// The first problem for which a line is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct LineError {
-    /// What is wrong, a lowercase fragment.
+    /// Description of the problem, a lowercase fragment.
     pub message: String,
-    /// The next step.
+    /// Next step; `None` if there is no obvious one.
     pub hint: Option<String>,
-    /// Column in characters, from 1; 0 when it is about the line as a whole.
+    /// Column in characters, from 1; 0 if the problem is about the line as a whole.
     pub column: u32,
 }
 
@@ -85,7 +85,7 @@ pub fn parse_facts_line(line: &str) -> Result<FactsFile, LineError> {
     }
 }
 
-/// The first complaint, on one line.
+/// Returns the first problem, on one line.
 fn first(complaints: Diagnostics) -> LineError {
     let first = complaints.iter().next().expect("a refusal holds a complaint");
     LineError { message: first.one_line(), hint: first.hint.clone(), column: first.column }
@@ -97,7 +97,7 @@ fn not_json(line: &str, error: &serde_json::Error) -> LineError {
     }
     let text = error.to_string();
     let message = text.split(" at line ").next().unwrap_or(&text);
-    // A line that a caller did not split has no columns worth telling.
+    // If the caller passed several lines, a column is of no use.
     let at = match error.line() {
         1 => column(line, error.column().saturating_sub(1).min(line.len())),
         _ => 0,
@@ -111,11 +111,11 @@ fn example() -> Option<String> {
     )
 }
 
-/// Column of a byte, in characters from 1, counted from the start of its line.
+/// Returns the column of a byte, in characters from 1, counted from the start of its line.
 fn column(text: &str, byte: usize) -> u32 {
     let before = &text.as_bytes()[..byte];
     let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-    // Bytes that continue a character are not counted, so that any byte will do.
+    // Continuation bytes are not counted, so the offset need not be a character boundary.
     let characters = before[line_start..].iter().filter(|byte| **byte & 0xC0 != 0x80).count();
     u32::try_from(characters).unwrap_or(u32::MAX).saturating_add(1)
 }
@@ -128,7 +128,8 @@ pub(crate) struct FactsDocument {
 }
 
 impl FactsDocument {
-    /// Numbers that are compared with a fact of a site change no answer about one workload.
+    /// Returns true for thresholds compared with a workload's fact; others cannot change advice on
+    /// one workload.
     fn matters(threshold: Threshold) -> bool {
         Fact::WORKLOAD.contains(&threshold.fact())
     }
@@ -137,7 +138,7 @@ impl FactsDocument {
 impl Field for FactsDocument {
     fn read(node: &Node, name: &str, problems: &mut Problems) -> Option<Self> {
         let before = problems.len();
-        refuse_other(node, Document::Facts, problems)?;
+        refuse_other(node, FileKind::Facts, problems)?;
         let entries = entries(node, name, problems)?;
         let mut document = Self::default();
         for entry in entries {

@@ -1,29 +1,29 @@
 //! JSON to the same tree of located values that YAML becomes, so that one reader serves both. The
-//! text was found to be JSON before; nothing is judged here but names that come twice, which JSON
-//! allows.
+//! caller has checked that the text is JSON; only duplicate names, which JSON allows, are refused
+//! here.
 
 use std::collections::BTreeMap;
 
 use crate::diagnostic::{Problem, Problems, show};
 use crate::source::{Place, Sources};
-use crate::yaml::{Entry, Node, Value};
+use crate::yaml::{Node, Value, YamlEntry};
 
-/// Nesting of lists and objects, as in YAML; facts need two.
+/// Largest nesting of lists and objects, as in YAML; facts need two levels.
 const MAX_DEPTH: usize = 64;
 
-/// The value that a text holds. The text must be JSON.
+/// Reads the value of a text, which must be valid JSON.
 pub(super) fn read(text: &str, problems: &mut Problems) -> Node {
-    Reader { text, at: 0, depth: 0, problems }.value()
+    JsonReader { text, at: 0, depth: 0, problems }.value()
 }
 
-struct Reader<'a> {
+struct JsonReader<'a> {
     text: &'a str,
     at: usize,
     depth: usize,
     problems: &'a mut Problems,
 }
 
-impl Reader<'_> {
+impl JsonReader<'_> {
     fn value(&mut self) -> Node {
         self.skip(|byte| byte.is_ascii_whitespace());
         let start = self.at;
@@ -45,7 +45,7 @@ impl Reader<'_> {
         Node { place: self.place(start), value, quoted }
     }
 
-    /// Complains, and leaves the rest unread.
+    /// Reports the problem, and skips the rest.
     fn too_deep(&mut self) -> Value {
         let here = Place { end: self.at + 1, ..self.place(self.at) };
         let label = format!("more than {MAX_DEPTH} levels");
@@ -55,7 +55,8 @@ impl Reader<'_> {
     }
 
     fn object(&mut self) -> Value {
-        let (mut entries, mut seen) = (Vec::new(), BTreeMap::new());
+        let mut entries = Vec::new();
+        let mut seen = BTreeMap::new();
         self.at += 1;
         self.depth += 1;
         while self.goes_on(b'}') {
@@ -72,7 +73,7 @@ impl Reader<'_> {
                 ),
                 None => {
                     seen.insert(key.clone(), key_place);
-                    entries.push(Entry { key, key_place, node });
+                    entries.push(YamlEntry { key, key_place, node });
                 }
             }
         }
@@ -91,7 +92,7 @@ impl Reader<'_> {
         Value::List(items)
     }
 
-    /// A string without its quotes, escapes replaced.
+    /// Reads a string, without its quotes, escapes replaced.
     fn string(&mut self) -> String {
         let start = self.at;
         let mut escaped = true;
@@ -103,14 +104,15 @@ impl Reader<'_> {
         self.at = (self.at + 1).min(self.text.len());
         let quoted = &self.text[start..self.at];
         let plain = quoted.trim_matches('"');
-        match plain.contains('\\') {
-            false => plain.to_owned(),
-            // Half of a surrogate pair passes for JSON and is no text: it stays as it was written.
-            true => serde_json::from_str(quoted).unwrap_or_else(|_| plain.to_owned()),
+        if plain.contains('\\') {
+            // Half of a surrogate pair is valid JSON but not text: it stays as it was written.
+            serde_json::from_str(quoted).unwrap_or_else(|_| plain.to_owned())
+        } else {
+            plain.to_owned()
         }
     }
 
-    /// Moves to the next item of a list or object, or past its end.
+    /// Moves to the next item of a list or object, or past its end. Returns true if there is one.
     fn goes_on(&mut self, end: u8) -> bool {
         self.skip(|byte| byte.is_ascii_whitespace() || byte == b',');
         let goes_on = self.peek().is_some_and(|byte| byte != end);
@@ -122,8 +124,8 @@ impl Reader<'_> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    /// Moves on while bytes are of a kind; never into a character, since every kind here is told by
-    /// ASCII bytes.
+    /// Skips bytes of a kind; stops only at character boundaries, since every kind here is defined
+    /// by ASCII bytes.
     fn skip(&mut self, mut kind: impl FnMut(u8) -> bool) {
         let rest = &self.text.as_bytes()[self.at..];
         self.at += rest.iter().position(|byte| !kind(*byte)).unwrap_or(rest.len());
@@ -154,7 +156,8 @@ mod tests {
                 )
             }
             Value::Map(entries) => {
-                let entry = |entry: &Entry| format!("{:?}:{}", entry.key, shown(&entry.node, text));
+                let entry =
+                    |entry: &YamlEntry| format!("{:?}:{}", entry.key, shown(&entry.node, text));
                 format!("{{{}}}", entries.iter().map(entry).collect::<Vec<_>>().join(","))
             }
         }

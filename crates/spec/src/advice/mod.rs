@@ -1,6 +1,6 @@
-//! Files behind advice: facts of one workload, and a site. Both are made from the tables of
-//! `muster_model::advice`, so that a fact that is added there can be written here. What facts lead
-//! to is `advise`'s.
+//! Input files of advice: facts of one workload, and a site. Both readers are made from the tables
+//! of `muster_model::advice`, so that a fact added there can be written here. The advice itself is
+//! made in the crate `advise`.
 
 mod agree;
 mod facts;
@@ -19,5 +19,5 @@ pub use site::parse_site;
 pub use value::parse_fact_value;
 
 pub(crate) use facts::FactsDocument;
-pub(crate) use recognise::{Document, refuse_other};
+pub(crate) use recognise::{FileKind, refuse_other};
 pub(crate) use site::SiteDocument;

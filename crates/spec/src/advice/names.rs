@@ -1,13 +1,13 @@
-//! Names of facts in files: how they are found, what people write instead, and what to say of an
-//! unknown one. No value is read here.
+//! Names of facts in files: lookup, common foreign names, and messages about unknown ones. No value
+//! is read here.
 
 use muster_model::advice::Fact;
 
 use crate::diagnostic::{Problem, show};
 use crate::suggest::nearest;
-use crate::yaml::Entry;
+use crate::yaml::YamlEntry;
 
-/// What others call the facts of a workload.
+/// Foreign names of the facts of a workload.
 const FOREIGN: &[(&str, Fact)] = &[
     ("node-count", Fact::Nodes),
     ("num-nodes", Fact::Nodes),
@@ -50,7 +50,7 @@ const FOREIGN: &[(&str, Fact)] = &[
     ("small", Fact::EdgeOrDev),
 ];
 
-/// What is no fact of a workload although people write it, and why.
+/// Names that users may write but that are no facts of a workload, and why.
 const NO_FACT: &[(&str, &str)] = &[
     ("gpus", "GPUs are counted for a site; `nodes` is what a single job spans"),
     ("users", "people are counted for a site; `multi_tenant` says that several teams share it"),
@@ -65,7 +65,7 @@ const NO_FACT: &[(&str, &str)] = &[
     ("hybrid", "this is part of an answer, not a fact"),
 ];
 
-/// What others call the fields of a site, by section; the top level has none.
+/// Foreign names of the fields of a site, by section; empty for the top level.
 const FOREIGN_SITE: &[(&str, &str, &str)] = &[
     ("", "cluster", "fleet"),
     ("", "hardware", "fleet"),
@@ -123,25 +123,26 @@ const FOREIGN_SITE: &[(&str, &str, &str)] = &[
     ("needs", "dashboard", "tracking"),
 ];
 
-/// Whether two names are the same: `-` and `_` are.
+/// Returns true if two names are the same; `-` and `_` are equal.
 pub(super) fn same(a: &str, b: &str) -> bool {
     let plain = |byte: u8| if byte == b'_' { b'-' } else { byte };
     a.bytes().map(plain).eq(b.bytes().map(plain))
 }
 
-/// Section and key of a site's fact in a site file. `None` for one that follows from another field.
+/// Returns section and key of a site's fact in a site file; `None` for one that follows from
+/// another field.
 pub(super) fn site_key(fact: Fact) -> Option<(&'static str, &'static str)> {
     let (section, key) = fact.name().split_once('.')?;
     let follows = matches!(fact, Fact::FleetRdma | Fact::FleetBareMetal | Fact::FleetMig);
     (!follows && operated(fact).is_none()).then_some((section, key))
 }
 
-/// The control plane that a fact says is operated.
+/// Returns the control plane that a fact says is operated.
 pub(super) fn operated(fact: Fact) -> Option<&'static str> {
     fact.name().strip_prefix("people.operates-")
 }
 
-/// Sections of a site file, in order.
+/// Returns the sections of a site file, in order.
 pub(super) fn sections() -> Vec<&'static str> {
     let mut sections: Vec<&str> = Fact::SITE
         .iter()
@@ -152,8 +153,8 @@ pub(super) fn sections() -> Vec<&'static str> {
     sections
 }
 
-/// What to say of a name that is no fact of a workload, as a lowercase fragment; `None` where
-/// nothing is near.
+/// Returns advice on a name that is no fact of a workload, as a lowercase fragment; `None` if no
+/// fact has a similar name.
 #[must_use]
 pub fn fact_meant_by(name: &str) -> Option<String> {
     let plain = name.to_lowercase();
@@ -166,17 +167,17 @@ pub fn fact_meant_by(name: &str) -> Option<String> {
     foreign.or_else(near).map(did_you_mean)
 }
 
-/// Complains about what is no fact of a workload.
+/// Returns the problem for a name that is no fact of a workload.
 ///
-/// `beside` are other keys that may stand there.
-pub(super) fn unknown_fact(entry: &Entry, facts: &[&str], beside: &[&str]) -> Problem {
+/// `beside` are other allowed keys.
+pub(super) fn unknown_fact(entry: &YamlEntry, facts: &[&str], beside: &[&str]) -> Problem {
     let label = fact_meant_by(&entry.key)
         .or_else(|| nearest(&entry.key, facts.iter().chain(beside).copied()).map(did_you_mean));
     unknown("fact", entry, None, label, facts)
 }
 
-/// Complains about what is no field of a section of a site file, or of the file.
-pub(super) fn unknown_field(section: &str, entry: &Entry, known: &[&str]) -> Problem {
+/// Returns the problem for a name that is no field of a section of a site file, or of the file.
+pub(super) fn unknown_field(section: &str, entry: &YamlEntry, known: &[&str]) -> Problem {
     let plain = entry.key.to_lowercase();
     let foreign =
         FOREIGN_SITE.iter().find(|(of, theirs, _)| *of == section && same(&plain, theirs));
@@ -190,14 +191,14 @@ pub(super) fn unknown_field(section: &str, entry: &Entry, known: &[&str]) -> Pro
     unknown("field", entry, meant, label, known)
 }
 
-/// Complains about what is no threshold.
-pub(super) fn unknown_rule(entry: &Entry, known: &[&str]) -> Problem {
+/// Returns the problem for a name that is no threshold.
+pub(super) fn unknown_rule(entry: &YamlEntry, known: &[&str]) -> Problem {
     unknown("threshold", entry, None, None, known)
 }
 
 fn unknown(
     what: &str,
-    entry: &Entry,
+    entry: &YamlEntry,
     meant: Option<&str>,
     label: Option<String>,
     known: &[&str],

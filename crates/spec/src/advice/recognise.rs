@@ -1,15 +1,15 @@
-//! Files that were meant for another reader: a cluster file handed over as a site is told so once,
-//! instead of once per field. What is in no other file either is for the reader to complain about.
+//! Recognition of files meant for another reader: a cluster file passed as a site file is reported
+//! once, instead of once per field. Fields of no known file are left to the reader.
 
 use muster_model::advice::Fact;
 
 use crate::advice::names::{same, sections};
 use crate::diagnostic::{Problem, Problems};
-use crate::yaml::{Entry, Node, Value};
+use crate::yaml::{Node, Value, YamlEntry};
 
-/// The files that Muster reads.
+/// A kind of file that Muster reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Document {
+pub(crate) enum FileKind {
     Facts,
     Site,
     Cluster,
@@ -17,50 +17,50 @@ pub(crate) enum Document {
     Job,
 }
 
-impl Document {
-    /// What it is called.
+impl FileKind {
+    /// Returns its name in messages.
     const fn name(self) -> &'static str {
         match self {
-            Document::Facts => "a facts file",
-            Document::Site => "a site file",
-            Document::Cluster => "a cluster file",
-            Document::Queues => "a queue file",
-            Document::Job => "a job file",
+            FileKind::Facts => "a facts file",
+            FileKind::Site => "a site file",
+            FileKind::Cluster => "a cluster file",
+            FileKind::Queues => "a queue file",
+            FileKind::Job => "a job file",
         }
     }
 
-    /// Whether an entry stands in no other file.
-    fn is_told_by(self, entry: &Entry) -> bool {
+    /// Returns true if an entry occurs in this kind of file only.
+    fn is_told_by(self, entry: &YamlEntry) -> bool {
         let key = entry.key.as_str();
         match self {
-            Document::Facts => {
+            FileKind::Facts => {
                 key != Fact::Nodes.name()
                     && Fact::WORKLOAD.iter().any(|fact| same(fact.name(), key))
             }
-            Document::Site => sections().contains(&key) || key == "mix",
-            Document::Cluster => {
+            FileKind::Site => sections().contains(&key) || key == "mix",
+            FileKind::Cluster => {
                 key == "levels" || (key == "nodes" && lists_mappings(&entry.node.value))
             }
-            Document::Queues => matches!(key, "queues" | "half-life" | "default-queue"),
-            Document::Job => matches!(key, "run" | "groups"),
+            FileKind::Queues => matches!(key, "queues" | "half-life" | "default-queue"),
+            FileKind::Job => matches!(key, "run" | "groups"),
         }
     }
 }
 
-/// Whether a value is a list of nodes rather than a mistyped number of them.
+/// Returns true if a value is a list of nodes rather than a mistyped number of them.
 fn lists_mappings(value: &Value) -> bool {
     matches!(value, Value::List(items) if items.iter().any(|item| matches!(item.value, Value::Map(_))))
 }
 
-/// Complains when the fields are those of another document and of none of the one that is read.
-pub(crate) fn refuse_other(node: &Node, reading: Document, problems: &mut Problems) -> Option<()> {
+/// Reports a file that has fields of another kind of file, and none of the kind that is read.
+pub(crate) fn refuse_other(node: &Node, reading: FileKind, problems: &mut Problems) -> Option<()> {
     let Value::Map(entries) = &node.value else { return Some(()) };
-    let told = |document: Document| entries.iter().find(|entry| document.is_told_by(entry));
+    let told = |document: FileKind| entries.iter().find(|entry| document.is_told_by(entry));
     if told(reading).is_some() {
         return Some(());
     }
     let others =
-        [Document::Site, Document::Cluster, Document::Queues, Document::Job, Document::Facts];
+        [FileKind::Site, FileKind::Cluster, FileKind::Queues, FileKind::Job, FileKind::Facts];
     let found = others.into_iter().find_map(|other| told(other).map(|entry| (other, entry)));
     let Some((other, entry)) = found else { return Some(()) };
     let message = format!("this looks like {}, not like {}", other.name(), reading.name());
@@ -69,20 +69,20 @@ pub(crate) fn refuse_other(node: &Node, reading: Document, problems: &mut Proble
     None
 }
 
-/// Who takes the file that was found, or what the file that is read holds.
-fn next_step(reading: Document, found: Document) -> String {
+/// Returns the command that takes the file that was found, or the contents of the expected file.
+fn next_step(reading: FileKind, found: FileKind) -> String {
     match (reading, found) {
-        (_, Document::Site) => "`muster advise --site` takes it".to_owned(),
-        (_, Document::Facts) => "`muster advise --facts` takes it".to_owned(),
-        (Document::Facts, Document::Job) => "`muster advise --job` takes it".to_owned(),
-        (Document::Cluster, _) => {
+        (_, FileKind::Site) => "`muster advise --site` takes it".to_owned(),
+        (_, FileKind::Facts) => "`muster advise --facts` takes it".to_owned(),
+        (FileKind::Facts, FileKind::Job) => "`muster advise --job` takes it".to_owned(),
+        (FileKind::Cluster, _) => {
             "a cluster file lists `nodes`; `muster inventory` writes one".to_owned()
         }
-        (Document::Site, _) => {
+        (FileKind::Site, _) => {
             "`muster advise --site` takes `fleet`, `people`, `needs` and `mix`".to_owned()
         }
-        (Document::Job, _) => "a job has `run`, which says what to run".to_owned(),
-        (Document::Facts | Document::Queues, _) => format!(
+        (FileKind::Job, _) => "a job has `run`, which says what to run".to_owned(),
+        (FileKind::Facts | FileKind::Queues, _) => format!(
             "facts are {}",
             Fact::WORKLOAD.iter().map(|fact| fact.name()).collect::<Vec<_>>().join(", ")
         ),

@@ -1,12 +1,12 @@
-//! The site file: fleet, people, needs, the mix of work, and the site's own thresholds. What its
-//! parts say about each other is in the sibling file; what follows for the site is not known here.
+//! The site file: fleet, people, needs, the mix of work, and the site's own thresholds. Consistency
+//! of its parts is checked in `agree.rs`; the advice that follows is made elsewhere.
 
 use std::sync::Arc;
 
 use muster_model::GpuModel;
 use muster_model::advice::{Fact, MixEntry, SiteProfile};
 
-use crate::advice::recognise::{Document, refuse_other};
+use crate::advice::recognise::{FileKind, refuse_other};
 use crate::advice::site_schema::known;
 use crate::advice::word::{FABRICS, HOSTINGS, word};
 use crate::advice::written::{Rules, Spot, WorkloadFacts, Written};
@@ -15,21 +15,20 @@ use crate::diagnostic::{Diagnostics, Problem, Problems};
 use crate::field::{Field, Item, Located, Many, OneOrMany, ROOT, Whole, document, entries};
 use crate::job::fields::{JobName, Model, duplicates, used_twice};
 use crate::source::{Place, Sources};
-use crate::yaml::{self, Entry, Node, Value};
+use crate::yaml::{self, Node, Value, YamlEntry};
 
-/// Without these no boundary of the rules can be judged.
+/// Facts without which no boundary of the rules can be evaluated.
 pub(super) const REQUIRED: [Fact; 3] = [Fact::FleetNodes, Fact::FleetGpus, Fact::Users];
 
-/// What is enough for advice, on one line.
+/// The smallest site file that is enough for advice, on one line.
 const SMALLEST: &str = "{fleet: {nodes: 1, gpus: 8}, people: {users: 2}}";
 
 document! {
     /// One kind of work that runs there.
     MixDocument ("mix") requires ["name", "facts"] foreign &[("workload", "name"), ("percent", "share"), ("weight", "share"), ("part", "share")] => {
-        /// What the site calls it, unique in the mix: at most 64 letters, digits, `.`, `_` or `-`.
+        /// Name of this work, unique in the mix: at most 64 letters, digits, `.`, `_` or `-`.
         "name" name: JobName,
-        /// Part of the fleet's GPU-hours that it takes, in whole percent. Left out where nobody
-        /// knows.
+        /// Share of the fleet's GPU-hours that it takes, in whole percent. Left out if unknown.
         "share" share: Whole<1, 100>,
         /// Facts of this work, as in a facts file.
         "facts" facts: WorkloadFacts,
@@ -41,15 +40,14 @@ document! {
 pub(crate) struct SiteDocument {
     /// Facts of the site.
     pub(super) written: Written,
-    /// GPU models.
+    /// GPU models of the fleet.
     pub(super) models: Vec<Item<Model>>,
-    /// Kinds of work.
+    /// Kinds of work that run there.
     pub(super) mix: Vec<Item<MixDocument>>,
     rules: Rules,
 }
 
-/// Reads a site file. Needs that the mix shows, and facts that another implies, need not be
-/// written: they are set.
+/// Reads a site file. Needs and facts that other parts imply need not be written: they are set.
 ///
 /// # Errors
 /// Everything that is wrong with it: single fields first, and what they say together once each is
@@ -68,7 +66,7 @@ impl Field for SiteDocument {
     fn read(node: &Node, name: &str, problems: &mut Problems) -> Option<Self> {
         // 1. Is it a site at all?
         let before = problems.len();
-        refuse_other(node, Document::Site, problems)?;
+        refuse_other(node, FileKind::Site, problems)?;
         let entries = entries(node, name, problems)?;
         // 2. Field by field.
         let mut site = Self::default();
@@ -93,7 +91,7 @@ impl Field for SiteDocument {
                 }
             }
         }
-        // 3. What is missing. Beside another complaint this one would mostly be its echo.
+        // 3. Missing facts. After another problem, this one would mostly be a consequence of it.
         if problems.len() == before {
             site.missing(node, entries, problems);
         }
@@ -102,7 +100,7 @@ impl Field for SiteDocument {
 }
 
 impl SiteDocument {
-    fn section(&mut self, section: &str, entry: &Entry, problems: &mut Problems) {
+    fn section(&mut self, section: &str, entry: &YamlEntry, problems: &mut Problems) {
         for entry in entries(&entry.node, section, problems).unwrap_or_default() {
             let fact = Fact::SITE.iter().find(|fact| {
                 names::site_key(**fact)
@@ -129,13 +127,13 @@ impl SiteDocument {
         }
     }
 
-    /// A word that stands for a flag.
+    /// Reads a word that sets a flag.
     fn choice(
         &mut self,
         fact: Fact,
         name: &str,
         words: &[(&str, bool)],
-        entry: &Entry,
+        entry: &YamlEntry,
         problems: &mut Problems,
     ) {
         let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
@@ -148,8 +146,8 @@ impl SiteDocument {
         );
     }
 
-    /// One control plane, or a list of them; an empty list says that none is operated.
-    fn operates(&mut self, entry: &Entry, problems: &mut Problems) {
+    /// Reads one control plane, or a list of them; an empty list means that none is operated.
+    fn operates(&mut self, entry: &YamlEntry, problems: &mut Problems) {
         let planes: Vec<(Fact, &str)> = Fact::SITE
             .iter()
             .filter_map(|fact| names::operated(*fact).map(|plane| (*fact, plane)))
@@ -178,7 +176,7 @@ impl SiteDocument {
         }
     }
 
-    fn missing(&self, node: &Node, entries: &[Entry], problems: &mut Problems) {
+    fn missing(&self, node: &Node, entries: &[YamlEntry], problems: &mut Problems) {
         let missing: Vec<Fact> =
             REQUIRED.into_iter().filter(|fact| self.written.spot(*fact).is_none()).collect();
         let Some(first) = missing.first() else { return };
@@ -191,7 +189,7 @@ impl SiteDocument {
         let hint = format!("the smallest site is `{SMALLEST}`");
         let problem = Problem::new(format!("{} {verb} missing", names.join(" and ")));
         problems
-            .add(problem.at(place, format!("no boundary can be judged without {them}")).hint(hint));
+            .add(problem.at(place, format!("no rule can be evaluated without {them}")).hint(hint));
     }
 }
 

@@ -11,7 +11,7 @@ use crate::advice::written::{Rules, describe, question};
 use crate::advice::{names, value};
 use crate::field::{Many, object_schema};
 
-/// Fields of a section, those that are no facts by themselves included.
+/// Returns the fields of a section, including those that are no facts by themselves.
 pub(super) fn known(section: &str) -> Vec<&'static str> {
     let mut known: Vec<&str> = Fact::SITE
         .iter()
@@ -23,19 +23,19 @@ pub(super) fn known(section: &str) -> Vec<&'static str> {
     known
 }
 
-/// Fields that are no facts by themselves: key, description and schema.
+/// Returns the fields that are no facts by themselves: key, description and schema.
 fn special(section: &str) -> Vec<(&'static str, &'static str, Schema)> {
     let planes: Vec<&str> = Fact::SITE.iter().filter_map(|fact| names::operated(*fact)).collect();
     match section {
         "fleet" => vec![
             (
                 "models",
-                "GPU models of the fleet, such as `h100`, one or a list. Whether they can be cut into MIG slices follows from them.",
+                "GPU models of the fleet, such as `h100`, one or a list. They determine whether GPUs can be partitioned by MIG.",
                 schemars::json_schema!({ "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" }, "minItems": 1 }] }),
             ),
             (
                 "fabric",
-                "What is between the nodes: `infiniband` and `roce` do RDMA, `ethernet` does not. `ethernet` by default.",
+                "Network between the nodes: `infiniband` and `roce` support RDMA, `ethernet` does not. `ethernet` by default.",
                 schemars::json_schema!({ "enum": FABRICS.map(|(word, _)| word), "default": "ethernet" }),
             ),
             (
@@ -46,7 +46,7 @@ fn special(section: &str) -> Vec<(&'static str, &'static str, Schema)> {
         ],
         "people" => vec![(
             "operates",
-            "What you operate today, one or a list of `slurm`, `kubernetes`, `k3s` and `ray`. Nothing by default.",
+            "Control planes that you operate today, one or a list of `slurm`, `kubernetes`, `k3s` and `ray`. None by default.",
             schemars::json_schema!({ "anyOf": [{ "enum": planes }, { "type": "array", "items": { "enum": planes } }] }),
         )],
         _ => Vec::new(),
@@ -71,16 +71,17 @@ impl JsonSchema for SiteDocument {
         ));
         fields.push(("rules", RULES.to_owned(), Rules::schema(|_| true)));
         object_schema(
-            "A site, for Muster's advice: what there is, who uses it, and what for.",
+            "A site, for Muster's advice: its fleet, its users, and its workloads.",
             fields,
             &["fleet", "people"],
         )
     }
 }
 
-/// Schema of a section: its facts, then what is no fact by itself.
+/// Returns the schema of a section: its facts, then the fields that are no facts by themselves.
 fn section(section: &str) -> Schema {
-    let (mut fields, mut required) = (Vec::new(), Vec::new());
+    let mut fields = Vec::new();
+    let mut required = Vec::new();
     for fact in Fact::SITE {
         let Some((_, key)) = names::site_key(*fact).filter(|(of, _)| *of == section) else {
             continue;
@@ -101,12 +102,12 @@ fn section(section: &str) -> Schema {
     object_schema(about(section), fields, &required)
 }
 
-/// Description of a section.
+/// Returns the description of a section.
 fn about(section: &str) -> &'static str {
     match section {
         "fleet" => "The machines.",
-        "people" => "Who starts jobs, and who runs the platform.",
-        "needs" => "What the work is and what it demands.",
+        "people" => "The users, and the staff that operates the platform.",
+        "needs" => "The work and its requirements.",
         _ => "Facts of the site.",
     }
 }

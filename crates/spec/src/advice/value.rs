@@ -1,8 +1,7 @@
-//! Values of facts and thresholds as they are written: flags, counts, hundredths. Stricter than
-//! other files, since a fact that is misread changes the advice and nothing else would show it.
-//! Which fact it is, is the caller's.
+//! Values of facts and thresholds: flags, counts, hundredths. Stricter than in other files, since a
+//! misread fact would change the advice without any other sign.
 
-use muster_model::advice::Kind;
+use muster_model::advice::FactKind;
 use schemars::Schema;
 
 use crate::diagnostic::{Problem, Problems};
@@ -11,8 +10,13 @@ use crate::quantity::{Malformed, parse_hundredths, parse_whole};
 use crate::suggest::nearest;
 use crate::yaml::{Node, Value};
 
-/// Reads a value; the answer is the number that [`muster_model::advice::Facts`] stores.
-pub(super) fn read(node: &Node, name: &str, kind: Kind, problems: &mut Problems) -> Option<u32> {
+/// Reads a value; returns the number that [`muster_model::advice::Facts`] stores.
+pub(super) fn read(
+    node: &Node,
+    name: &str,
+    kind: FactKind,
+    problems: &mut Problems,
+) -> Option<u32> {
     let expected = expected(kind);
     if let (true, Value::Scalar(text)) = (node.quoted, &node.value) {
         let plain = text.trim();
@@ -26,45 +30,45 @@ pub(super) fn read(node: &Node, name: &str, kind: Kind, problems: &mut Problems)
     parsed(node, name, &expected, problems, |text| parse_fact_value(text, kind))
 }
 
-/// What is allowed, for messages and descriptions.
-pub(super) fn expected(kind: Kind) -> String {
+/// Describes the allowed values, for messages and descriptions.
+pub(super) fn expected(kind: FactKind) -> String {
     match kind {
-        Kind::Flag => "true or false".to_owned(),
-        Kind::Count { min, max, .. } => format!("a whole number from {min} to {max}"),
-        Kind::Hundredths { max } => {
+        FactKind::Flag => "true or false".to_owned(),
+        FactKind::Count { min, max, .. } => format!("a whole number from {min} to {max}"),
+        FactKind::Hundredths { max } => {
             format!("a number from 0 to {} with at most two decimals", max / 100)
         }
     }
 }
 
-/// The same for programs.
-pub(super) fn schema(kind: Kind) -> Schema {
+/// Returns the JSON Schema of the allowed values.
+pub(super) fn schema(kind: FactKind) -> Schema {
     match kind {
-        Kind::Flag => schemars::json_schema!({ "type": "boolean", "default": false }),
-        Kind::Count { min, max, default } => {
+        FactKind::Flag => schemars::json_schema!({ "type": "boolean", "default": false }),
+        FactKind::Count { min, max, default } => {
             schemars::json_schema!({ "type": "integer", "minimum": min, "maximum": max, "default": default })
         }
-        Kind::Hundredths { max } => schemars::json_schema!({
+        FactKind::Hundredths { max } => schemars::json_schema!({
             "type": "number", "minimum": 0, "maximum": max / 100, "multipleOf": 0.01, "default": 0,
         }),
     }
 }
 
-/// Reads the text of a value; the answer is the number that [`muster_model::advice::Facts`] stores.
+/// Parses the text of a value; returns the number that [`muster_model::advice::Facts`] stores.
 /// Files use it, and so can options and questions.
 ///
 /// # Errors
-/// Anything else than `kind` allows; says what to write instead where that is clear.
-pub fn parse_fact_value(text: &str, kind: Kind) -> Result<u32, Malformed> {
+/// The text is not allowed by `kind`; the error says what to write instead if that is clear.
+pub fn parse_fact_value(text: &str, kind: FactKind) -> Result<u32, Malformed> {
     match kind {
-        Kind::Flag => flag(text),
-        Kind::Count { min, max, .. } => count(text, min, max),
-        Kind::Hundredths { max } => hundredths(text, max),
+        FactKind::Flag => flag(text),
+        FactKind::Count { min, max, .. } => count(text, min, max),
+        FactKind::Hundredths { max } => hundredths(text, max),
     }
 }
 
-/// Only what YAML 1.2 and JSON call a boolean: `yes` is one for some readers of YAML and text for
-/// others.
+/// Parses a boolean of YAML 1.2 or JSON only: `yes` is a boolean for some readers of YAML and text
+/// for others.
 fn flag(text: &str) -> Result<u32, Malformed> {
     let plain = text.to_lowercase();
     let meant = match plain.as_str() {
@@ -81,7 +85,7 @@ fn flag(text: &str) -> Result<u32, Malformed> {
     malformed(label)
 }
 
-/// The three spellings of YAML 1.2.
+/// Returns true for the three spellings of YAML 1.2.
 fn is_boolean(text: &str) -> bool {
     matches!(text, "true" | "True" | "TRUE" | "false" | "False" | "FALSE")
 }
@@ -113,7 +117,7 @@ fn count(text: &str, min: u32, max: u32) -> Result<u32, Malformed> {
     }
 }
 
-/// What to say of a count that is not only digits.
+/// Returns the label for a count that is not only digits.
 fn otherwise(text: &str) -> String {
     let plain = text.to_lowercase();
     let bare: String = plain.chars().filter(|c| !matches!(c, '_' | ',' | '\'' | ' ')).collect();

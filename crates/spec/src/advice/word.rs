@@ -1,19 +1,19 @@
-//! Words of a site file that stand for facts: fabrics, hostings, control planes, and what people
-//! write instead. Which field takes which is the reader's.
+//! Words of a site file that set facts: fabrics, hostings, control planes, and common foreign words
+//! for them.
 
 use crate::diagnostic::{Problem, Problems, show};
 use crate::field::scalar;
 use crate::suggest::nearest;
 use crate::yaml::Node;
 
-/// Fabrics between nodes, and whether they do RDMA.
+/// Fabrics between nodes, and whether they support RDMA.
 pub(super) const FABRICS: [(&str, bool); 3] =
     [("ethernet", false), ("roce", true), ("infiniband", true)];
 
-/// Where a fleet runs, and whether that is bare metal.
+/// Kinds of hosting of a fleet, and whether they are bare metal.
 pub(super) const HOSTINGS: [(&str, bool); 2] = [("bare-metal", true), ("cloud", false)];
 
-/// What people write for the words of these fields.
+/// Foreign words for the words of these fields.
 const FOREIGN_WORDS: &[(&str, &str)] = &[
     ("ib", "infiniband"),
     ("ndr", "infiniband"),
@@ -37,7 +37,7 @@ const FOREIGN_WORDS: &[(&str, &str)] = &[
     ("kuberay", "ray"),
 ];
 
-/// One of a few words.
+/// Reads one of a few words.
 pub(super) fn word<'a>(
     node: &Node,
     name: &str,
@@ -62,7 +62,7 @@ pub(super) fn word<'a>(
         Some(meant) => Some(format!("did you mean `{meant}`?")),
         None => None,
     };
-    let message = format!("`{name}` does not know {}", show(text));
+    let message = format!("`{name}` cannot be {}", show(text));
     problems.add(Problem::new(message).at(node.place, format!("expected {expected}")).hint(hint));
     None
 }

@@ -1,5 +1,5 @@
-//! Facts and thresholds that a text gives, each with the place where it does. Which may be given
-//! where is not known here.
+//! Facts and thresholds given in a text, each with its place. Independent of which may be given
+//! where.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +10,17 @@ use crate::advice::{names, value};
 use crate::diagnostic::{Problem, Problems};
 use crate::field::{Field, entries, object_schema};
 use crate::source::Place;
-use crate::yaml::{Entry, Node};
+use crate::yaml::{Node, YamlEntry};
 
 /// Facts with their places.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Written {
-    /// Values, of facts that are not given too.
+    /// Values, including those of facts that are not given.
     pub(super) facts: Facts,
     spots: BTreeMap<Fact, Spot>,
 }
 
-/// Where a fact stands.
+/// Places of a fact's key and value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spot {
     pub(super) key: Place,
@@ -28,47 +28,53 @@ pub(super) struct Spot {
 }
 
 impl Written {
-    /// Facts that the text gives, in the order of facts.
+    /// Returns the facts given in the text, in the order of facts.
     pub(super) fn given(&self) -> impl Iterator<Item = Fact> + '_ {
         self.spots.keys().copied()
     }
 
-    /// Where a fact is given.
+    /// Returns the place of a fact; `None` if it is not given.
     pub(super) fn spot(&self, fact: Fact) -> Option<Spot> {
         self.spots.get(&fact).copied()
     }
 
-    /// Whether the text itself says that a flag is not so.
+    /// Returns true if the text itself sets a flag to false.
     pub(super) fn denies(&self, fact: Fact) -> bool {
         self.spots.contains_key(&fact) && !self.facts.is(fact)
     }
 
-    /// Takes a fact over.
+    /// Sets a fact and the position that it was read from.
     pub(super) fn set(&mut self, fact: Fact, stored: u32, spot: Spot) {
         self.facts.set(fact, stored);
         self.spots.insert(fact, spot);
     }
 
-    /// Reads the value of a fact and takes it over. `name` is the fact's, for messages.
-    pub(super) fn read(&mut self, fact: Fact, name: &str, entry: &Entry, problems: &mut Problems) {
+    /// Reads and sets the value of a fact. `name` is the fact's, for messages.
+    pub(super) fn read(
+        &mut self,
+        fact: Fact,
+        name: &str,
+        entry: &YamlEntry,
+        problems: &mut Problems,
+    ) {
         if let Some(first) = self.spots.get(&fact) {
             problems.add(twice(name, entry.key_place, first.key));
             return;
         }
-        // A value that is refused counts as given: what follows from its absence would be an echo.
+        // A refused value counts as given: problems about its absence would only be consequences.
         let stored =
             value::read(&entry.node, name, fact.kind(), problems).unwrap_or(fact.default());
         self.set(fact, stored, Spot { key: entry.key_place, value: entry.node.place });
     }
 }
 
-/// The numbers in rules that a text sets.
+/// The thresholds of rules that a text sets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rules(pub(super) Thresholds);
 
 impl Rules {
-    /// Reads `rules:`. Of the thresholds only those that `matters` holds for may be set;
-    /// `elsewhere` says where the others belong.
+    /// Reads `rules:`. Only thresholds for which `matters` returns true may be set; `elsewhere`
+    /// says where the others belong.
     pub(super) fn read(
         node: &Node,
         matters: fn(Threshold) -> bool,
@@ -105,7 +111,7 @@ impl Rules {
         Some(Self(thresholds))
     }
 
-    /// Schema of `rules:`.
+    /// Returns the JSON Schema of `rules:`.
     pub(super) fn schema(matters: fn(Threshold) -> bool) -> Schema {
         let fields =
             Threshold::ALL.iter().filter(|threshold| matters(**threshold)).map(|threshold| {
@@ -125,8 +131,8 @@ impl Rules {
 pub(crate) struct WorkloadFacts(pub(super) Written);
 
 impl WorkloadFacts {
-    /// Takes one entry over; `false` when it is none of these facts.
-    pub(super) fn take(&mut self, entry: &Entry, problems: &mut Problems) -> bool {
+    /// Reads one entry; returns false if it is none of these facts.
+    pub(super) fn take(&mut self, entry: &YamlEntry, problems: &mut Problems) -> bool {
         let fact = Fact::WORKLOAD.iter().find(|fact| names::same(fact.name(), &entry.key));
         if let Some(fact) = fact {
             self.0.read(*fact, fact.name(), entry, problems);
@@ -134,12 +140,12 @@ impl WorkloadFacts {
         fact.is_some()
     }
 
-    /// Names of these facts.
+    /// Returns the names of these facts.
     pub(super) fn names() -> Vec<&'static str> {
         Fact::WORKLOAD.iter().map(|fact| fact.name()).collect()
     }
 
-    /// Their fields in a schema.
+    /// Returns their fields in a schema.
     pub(super) fn fields() -> impl Iterator<Item = (&'static str, String, Schema)> {
         Fact::WORKLOAD.iter().map(|fact| (fact.name(), describe(*fact), value::schema(fact.kind())))
     }
@@ -165,20 +171,21 @@ impl schemars::JsonSchema for WorkloadFacts {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         object_schema(
-            "Facts of one workload. What is not given is false, `nodes` is 1.",
+            "Facts of one workload. A fact that is not given is false; `nodes` is 1.",
             Self::fields(),
             &[],
         )
     }
 }
 
-/// Description of a fact: its question, what is allowed, and its default.
+/// Returns the description of a fact: its question, the allowed values, and its default.
 pub(super) fn describe(fact: Fact) -> String {
-    let (question, default) = (question(fact), fact.value(fact.default()));
+    let question = question(fact);
+    let default = fact.value(fact.default());
     format!("{}; {default} by default.", question.trim_end_matches('.'))
 }
 
-/// The question of a fact, and what is allowed.
+/// Returns the question of a fact, and the allowed values.
 pub(super) fn question(fact: Fact) -> String {
     format!("{} {}.", sentence(fact.question()), sentence(&value::expected(fact.kind())))
 }

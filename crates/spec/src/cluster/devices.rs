@@ -1,6 +1,5 @@
-//! The GPUs of a node in a cluster file: so many of one model, or a mapping where a node has
-//! several, such as whole GPUs beside MIG slices. A slice is a device of its own, under its own
-//! model.
+//! The GPUs of a node in a cluster file: a number of one model, or a mapping if a node has several
+//! models, such as whole GPUs and MIG slices. A slice is a device with a model of its own.
 
 use std::collections::BTreeMap;
 
@@ -18,21 +17,21 @@ use crate::yaml::{Node, Value};
 
 type Count = Whole<0, { DeviceSet::MAX_DEVICES as i64 }>;
 
-/// How many: of the model that `gpu` names, or by model.
+/// Number of devices, of the model that `gpu` names or by model.
 #[derive(Clone, Debug)]
-pub(crate) enum DeviceCounts {
+pub(crate) enum DeviceCountField {
     OfOne(usize),
     ByModel(Vec<NamedItem<Count>>),
 }
 
-/// How much memory each has: all the same, or by model.
+/// Memory of each device, the same for all or by model.
 #[derive(Clone, Debug)]
 pub(crate) enum DeviceMemory {
     Same(Bytes),
     ByModel(Vec<NamedItem<Size>>),
 }
 
-impl Field for DeviceCounts {
+impl Field for DeviceCountField {
     fn read(node: &Node, name: &str, problems: &mut Problems) -> Option<Self> {
         match &node.value {
             Value::Map(_) => Named::read(node, name, problems).map(|named| Self::ByModel(named.0)),
@@ -50,7 +49,7 @@ impl Field for DeviceMemory {
     }
 }
 
-impl JsonSchema for DeviceCounts {
+impl JsonSchema for DeviceCountField {
     fn inline_schema() -> bool {
         true
     }
@@ -79,11 +78,12 @@ impl JsonSchema for DeviceMemory {
 }
 
 fn one_or_by_model<T: Field>(generator: &mut SchemaGenerator) -> Schema {
-    let (one, by_model) = (generator.subschema_for::<T>(), generator.subschema_for::<Named<T>>());
+    let one = generator.subschema_for::<T>();
+    let by_model = generator.subschema_for::<Named<T>>();
     schemars::json_schema!({ "anyOf": [one, by_model] })
 }
 
-/// The devices of a node, in the order in which they are written.
+/// Returns the devices of a node, in the order in which they are written.
 pub(super) fn of(document: &NodesDocument, problems: &mut Problems) -> Vec<Device> {
     let counts = counts(document, problems);
     let sizes = document.gpu_memory.as_ref();
@@ -110,14 +110,14 @@ pub(super) fn of(document: &NodesDocument, problems: &mut Problems) -> Vec<Devic
     counts.iter().flat_map(|(model, count)| vec![device(model); *count]).collect()
 }
 
-/// Models and how many of each.
+/// Returns the models with their numbers of devices.
 fn counts(document: &NodesDocument, problems: &mut Problems) -> Vec<(GpuModel, usize)> {
     let Some(gpus) = &document.gpus else {
         return of_one(document, 0, problems);
     };
     let items = match &gpus.value {
-        DeviceCounts::OfOne(count) => return of_one(document, *count, problems),
-        DeviceCounts::ByModel(items) => items,
+        DeviceCountField::OfOne(count) => return of_one(document, *count, problems),
+        DeviceCountField::ByModel(items) => items,
     };
     if let Some(gpu) = &document.gpu {
         let problem = Problem::new("`gpu` beside models in `gpus`").at(gpu.key, "which of them?");
@@ -177,7 +177,7 @@ fn of_one(
     }
 }
 
-/// A size is of a model that the node has.
+/// Refuses a memory size of a model that the node does not have.
 fn check_known(item: &NamedItem<Size>, counts: &[(GpuModel, usize)], problems: &mut Problems) {
     let name = item.name.to_lowercase();
     if counts.iter().any(|(model, _)| model.as_str() == name) {
@@ -185,6 +185,6 @@ fn check_known(item: &NamedItem<Size>, counts: &[(GpuModel, usize)], problems: &
     }
     let near = nearest(&name, counts.iter().map(|(model, _)| model.as_str()));
     let hint = near.map(|near| format!("did you mean `{near}`?"));
-    let message = format!("{} is none of the GPUs of this node", show(&item.name));
+    let message = format!("{} is not a GPU model of this node", show(&item.name));
     problems.add(Problem::new(message).at(item.name_place, "not in `gpus`").hint(hint));
 }

@@ -1,7 +1,6 @@
-//! From the tree to typed fields: every field type knows how it is read and what its JSON Schema
-//! is, and `document!` makes a mapping of fields from one list, so that reader, schema and
-//! documentation cannot disagree. Only the shape of single fields is judged here; what fields mean
-//! together is not.
+//! Typed fields read from the tree. Every field type has its reader and its JSON Schema, and
+//! `document!` defines a mapping of fields from one list, so that reader, schema and documentation
+//! cannot disagree. Only single fields are checked here, not their combinations.
 
 mod types;
 
@@ -12,15 +11,15 @@ use crate::diagnostic::{Problem, Problems, show};
 use crate::quantity::Malformed;
 use crate::source::Place;
 use crate::suggest::nearest;
-use crate::yaml::{Entry, Node, Value};
+use crate::yaml::{Node, Value, YamlEntry};
 
-/// A type that a field can have.
+/// A type of a field.
 pub(crate) trait Field: Sized + JsonSchema {
-    /// Reads a value. `name` is the field's, for messages. `None` means that a complaint was added.
+    /// Reads a value. `name` is the field's, for messages. Returns `None` after adding a problem.
     fn read(node: &Node, name: &str, problems: &mut Problems) -> Option<Self>;
 }
 
-/// A value that was written, with the place of its key and its own.
+/// A value with the places of its key and its own.
 #[derive(Clone, Debug)]
 pub(crate) struct Located<T> {
     pub(crate) value: T,
@@ -29,23 +28,23 @@ pub(crate) struct Located<T> {
 }
 
 impl<T: Field> Located<T> {
-    /// The value of an entry.
-    pub(crate) fn read(entry: &Entry, problems: &mut Problems) -> Option<Self> {
+    /// Reads the value of an entry.
+    pub(crate) fn read(entry: &YamlEntry, problems: &mut Problems) -> Option<Self> {
         let value = T::read(&entry.node, &entry.key, problems)?;
         Some(Self { value, key: entry.key_place, place: entry.node.place })
     }
 }
 
-/// The name of a document as a whole, which is no field.
+/// Name of a document as a whole, which is no field.
 pub(crate) const ROOT: &str = "";
 
-/// What a mapping of fields is made of; implemented by `document!`.
+/// Field names of a mapping; implemented by `document!`.
 pub(crate) trait Document {
     /// Allowed field names, in the order of documentation.
     const KEYS: &'static [&'static str];
-    /// Names that people coming from other systems try, and the field that they mean.
+    /// Field names of other systems, and the field that they correspond to.
     const FOREIGN: &'static [(&'static str, &'static str)];
-    /// Names that a later version will know, and why this one does not.
+    /// Field names planned for a later version, and why this one does not have them.
     const LATER: &'static [(&'static str, &'static str)] = &[];
 }
 
@@ -84,8 +83,8 @@ macro_rules! document {
                 }
                 let required: &[&str] = &[$($required),*];
                 for required in required {
-                    // Beside another complaint this one would mostly be its echo: a misspelt field
-                    // is missing too.
+                    // After another problem, this one would mostly be a consequence of it: a
+                    // misspelt field is missing too.
                     if problems.len() == before && !entries.iter().any(|entry| entry.key == *required) {
                         problems.add($crate::field::missing(node.place, name, required));
                     }
@@ -110,12 +109,12 @@ macro_rules! document {
 pub(crate) use document;
 pub(crate) use types::{Flag, Item, Many, Named, NamedItem, OneOrMany, Text, Whole};
 
-/// The entries of a mapping, or a complaint.
+/// Returns the entries of a mapping, or adds a problem.
 pub(crate) fn entries<'a>(
     node: &'a Node,
     name: &str,
     problems: &mut Problems,
-) -> Option<&'a [Entry]> {
+) -> Option<&'a [YamlEntry]> {
     match &node.value {
         Value::Map(entries) => Some(entries),
         _ => {
@@ -125,7 +124,7 @@ pub(crate) fn entries<'a>(
     }
 }
 
-/// The items of a list, or a complaint.
+/// Returns the items of a list, or adds a problem.
 pub(crate) fn items<'a>(node: &'a Node, name: &str, problems: &mut Problems) -> Option<&'a [Node]> {
     match &node.value {
         Value::List(items) => Some(items),
@@ -136,7 +135,7 @@ pub(crate) fn items<'a>(node: &'a Node, name: &str, problems: &mut Problems) -> 
     }
 }
 
-/// The text of a scalar, or a complaint.
+/// Returns the text of a scalar, or adds a problem.
 pub(crate) fn scalar<'a>(
     node: &'a Node,
     name: &str,
@@ -171,7 +170,7 @@ pub(crate) fn parsed<T>(
     }
 }
 
-/// Complains that a value is of another kind than its field takes.
+/// Returns the problem for a value of the wrong kind.
 pub(crate) fn wrong_kind(node: &Node, name: &str, expected: &str) -> Problem {
     let found = match &node.value {
         Value::Null => {
@@ -187,8 +186,8 @@ pub(crate) fn wrong_kind(node: &Node, name: &str, expected: &str) -> Problem {
     Problem::new(format!("{name} is not {expected}")).at(node.place, format!("this is {found}"))
 }
 
-/// Complains about a field that does not exist: which one is nearest, and which there are.
-pub(crate) fn unknown<D: Document>(entry: &Entry) -> Problem {
+/// Returns the problem for an unknown field, with the nearest and all known ones.
+pub(crate) fn unknown<D: Document>(entry: &YamlEntry) -> Problem {
     let plain = entry.key.to_lowercase().replace('_', "-");
     if let Some((name, reason)) = D::LATER.iter().find(|(name, _)| *name == plain) {
         return Problem::new(format!("`{name}` is not supported yet")).at(entry.key_place, *reason);
@@ -204,13 +203,13 @@ pub(crate) fn unknown<D: Document>(entry: &Entry) -> Problem {
         .hint(format!("the fields are {}", D::KEYS.join(", ")))
 }
 
-/// Complains about a required field that is not there.
+/// Returns the problem for a missing required field.
 pub(crate) fn missing(place: Place, name: &str, required: &str) -> Problem {
     let name = if name == ROOT { "the document".to_owned() } else { format!("`{name}`") };
     Problem::new(format!("`{required}` is missing")).at(place, format!("{name} needs it"))
 }
 
-/// Schema of a mapping with known fields.
+/// Returns the JSON Schema of a mapping with known fields.
 pub(crate) fn object_schema<'a>(
     description: &str,
     fields: impl IntoIterator<Item = (&'a str, impl AsRef<str>, Schema)>,

@@ -1,4 +1,4 @@
-//! Field types that every document uses: text, flags, whole numbers, lists and mappings of free
+//! Field types of all documents: text, flags, whole numbers, lists, and mappings with arbitrary
 //! names.
 
 use std::borrow::Cow;
@@ -9,9 +9,9 @@ use crate::diagnostic::{Problem, Problems};
 use crate::field::{Field, entries, inline_schema, items, parsed, scalar};
 use crate::quantity::{Malformed, parse_whole};
 use crate::source::Place;
-use crate::yaml::{Entry, Node, Value};
+use crate::yaml::{Node, Value, YamlEntry};
 
-/// Any text.
+/// A field that takes any text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Text(pub(crate) String);
 
@@ -23,7 +23,7 @@ impl Field for Text {
     }
 }
 
-/// `true` or `false`.
+/// A boolean field: `true` or `false`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Flag(pub(crate) bool);
 
@@ -39,7 +39,7 @@ impl Field for Flag {
     }
 }
 
-/// A whole number of a range.
+/// A whole number within a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Whole<const MIN: i64, const MAX: i64>(pub(crate) i64);
 
@@ -73,7 +73,7 @@ impl<const MIN: i64, const MAX: i64> Field for Whole<MIN, MAX> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OneOrMany<T>(pub(crate) Vec<Item<T>>);
 
-/// An item of a list and where it stands.
+/// An item of a list with its place.
 #[derive(Clone, Debug)]
 pub(crate) struct Item<T> {
     pub(crate) value: T,
@@ -153,7 +153,7 @@ fn read_items<T: Field>(
     (read.len() == nodes.len()).then_some(read)
 }
 
-/// A mapping from free names to values of one type.
+/// A mapping from arbitrary names to values of one type.
 #[derive(Clone, Debug)]
 pub(crate) struct Named<T>(pub(crate) Vec<NamedItem<T>>);
 
@@ -184,9 +184,10 @@ impl<T: Field> JsonSchema for Named<T> {
 impl<T: Field> Field for Named<T> {
     fn read(node: &Node, name: &str, problems: &mut Problems) -> Option<Self> {
         let entries = entries(node, name, problems)?;
-        let item = |entry: &Entry, problems: &mut Problems| {
+        let item = |entry: &YamlEntry, problems: &mut Problems| {
             let value = T::read(&entry.node, &entry.key, problems)?;
-            let (name, name_place) = (entry.key.clone(), entry.key_place);
+            let name = entry.key.clone();
+            let name_place = entry.key_place;
             Some(NamedItem { name, name_place, value, place: entry.node.place })
         };
         let read: Vec<_> = entries.iter().filter_map(|entry| item(entry, problems)).collect();

@@ -3,11 +3,15 @@
 
 use crate::diagnostic::{Problem, Problems, show};
 use crate::job::fields::WaitTarget;
-use crate::job::{Checked, Document};
+use crate::job::{CheckedJob, ParsedJob};
 use crate::suggest::nearest;
 
-/// Fills in `after_documents` of jobs that were checked in the same order.
-pub(super) fn resolve(documents: &[Document], checked: &mut [Checked], problems: &mut Problems) {
+/// Fills in `after_documents` of jobs, which were checked in the same order.
+pub(super) fn resolve(
+    documents: &[ParsedJob],
+    checked: &mut [CheckedJob],
+    problems: &mut Problems,
+) {
     let names: Vec<String> = checked.iter().map(|job| job.spec.name.to_string()).collect();
     for (position, (document, job)) in documents.iter().zip(checked).enumerate() {
         for item in document.fields.after.iter().flat_map(|after| &after.value.0) {

@@ -1,67 +1,63 @@
-//! What a document means: its fields together, against the site. Complaints are collected; a
-//! document that has any yields no job.
+//! Checks of a job document: its fields together, against the site. Problems are collected; a
+//! document with any yields no job.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_model::job::{Dependency, JobSpec, NodeConstraint};
-use muster_model::{Kind, NodeName, PayloadId, Protection, QueueName, Span, TaskGroup, WindowName};
+use muster_model::{
+    AdvanceReservationName, NodeName, PayloadId, Protection, QueueName, Span, TaskGroup, Time,
+    WorkloadKind,
+};
 
 use crate::access;
 use crate::diagnostic::{Problem, Problems, show};
 use crate::job::document::{GroupDocument, JobDocument, MAX_TASKS};
 use crate::job::fields::{WaitTarget, duplicates, used_twice};
-use crate::job::fit::Ground;
-use crate::job::shape::{Shape, contradiction};
-use crate::job::{Checked, Document, elastic, ending, kind, payload, slurm, topology};
-use crate::quantity::{Begin, span_text};
-use crate::site::Site;
+use crate::job::fit::EligibleNodes;
+use crate::job::kind::KindValue;
+use crate::job::shape::{GroupFields, contradiction};
+use crate::job::{CheckedJob, ParsedJob, elastic, ending, kind, payload, slurm, topology};
+use crate::quantity::{EarliestStart, span_text};
+use crate::site::SubmissionSite;
 use crate::source::Place;
 use crate::suggest::nearest;
 
-/// Roles of one job.
+/// Most roles of one job.
 const MAX_GROUPS: usize = 100;
-/// Nodes that one job may exclude by name.
+/// Most nodes that one job may exclude by name.
 const MAX_EXCLUDED: usize = 1_000;
-/// The group of a job without `groups`.
+/// Name of the only group of a job without `groups`.
 pub(super) const ONLY_GROUP: &str = "main";
 
 /// Checks one document by itself.
 pub(super) fn check(
-    document: &Document,
-    site: &Site<'_>,
+    document: &ParsedJob,
+    site: &SubmissionSite<'_>,
     problems: &mut Problems,
-) -> Option<Checked> {
-    let (job, before) = (&document.fields, problems.len());
+) -> Option<CheckedJob> {
+    let job = &document.fields;
+    let before = problems.len();
     let mut warnings = Vec::new();
-    // 1. What it is, and how large it may become.
+    // 1. The kind of workload, and its range of sizes.
     elastic::check(job, problems);
     let word = kind::word(job, problems);
-    // 2. Roles, their sizes and programs.
+    // 2. Roles, their sizes, nodes and programs.
     let commands = payload::commands(document, problems);
-    let mut constraint = constraint(job, problems);
-    let groups = groups(document, site, &constraint, problems);
-    constraint.topology = job
-        .topology
-        .as_ref()
-        .and_then(|written| topology::topology(written, site, &groups, problems));
-    constraint.window = window(job, site, problems);
-    elastic::check_groups(job, word, &groups, constraint.topology.as_ref(), problems);
-    // 3. Everything that holds for the whole job.
+    let (groups, constraint) = sizes_and_nodes(document, word, site, problems);
+    // 3. Fields of the whole job.
     let queue = queue(job, site, problems);
     let kind = kind::kind(word, job, &groups, problems);
     let time_limit = ending::time_limit(job, problems);
     let time_limit = kind::time_limit(word, job, time_limit, problems);
     let time_limit = default_time(job, (&queue, &kind), site, &mut warnings).or(time_limit);
     let checkpoint = ending::checkpoint(job, time_limit, problems);
-    let env = job
-        .env
-        .as_ref()
-        .map(|env| payload::environment(env, &mut warnings, problems))
-        .unwrap_or_default();
+    let env = environment(job, &mut warnings, problems);
     let workdir = job.workdir.as_ref().and_then(|workdir| payload::directory(workdir, problems));
     let restart = kind::restart(word, job, ending::restart(job, problems), problems);
     let grace = ending::grace(job, problems);
-    let (files, slurm) = (payload::files(job, problems), slurm::of_job(job, problems));
+    let files = payload::files(job, problems);
+    let slurm = slurm::of_job(job, problems);
     if problems.len() > before {
         return None;
     }
@@ -82,21 +78,15 @@ pub(super) fn check(
         restart,
         checkpoint,
         held: job.hold.as_ref().is_some_and(|hold| hold.value.0),
-        begin: match begin {
-            Some(Begin::At(time)) => Some(time),
-            Some(Begin::After(_)) | None => None,
-        },
+        begin: begin.and_then(instant),
         protect: job.protect.as_ref().map_or(Protection::None, |protect| protect.value.0),
         payload: PayloadId(0),
         kind,
         tier: kind::tier(word, job),
-        grow_after: job
-            .grow_after
-            .as_ref()
-            .map_or(Some(JobSpec::GROW_AFTER), |after| after.value.0),
+        grow_after: grow_after(job),
     };
     let verify = job.verify.as_ref().is_some_and(|verify| verify.value.0);
-    Some(Checked {
+    Some(CheckedJob {
         spec,
         commands,
         env,
@@ -110,33 +100,75 @@ pub(super) fn check(
     })
 }
 
-/// The time limit that its queue gives a job whose file says nothing of one.
+/// Returns the task groups of a job, and the nodes that it may use.
+fn sizes_and_nodes(
+    document: &ParsedJob,
+    word: KindValue,
+    site: &SubmissionSite<'_>,
+    problems: &mut Problems,
+) -> (Vec<TaskGroup>, NodeConstraint) {
+    let job = &document.fields;
+    let mut constraint = constraint(job, problems);
+    let groups = groups(document, site, &constraint, problems);
+    constraint.topology = job
+        .topology
+        .as_ref()
+        .and_then(|written| topology::topology(written, site, &groups, problems));
+    constraint.advance_reservation = window(job, site, problems);
+    elastic::check_groups(job, word, &groups, constraint.topology.as_ref(), problems);
+    (groups, constraint)
+}
+
+/// Returns the environment variables of the document.
+fn environment(
+    job: &JobDocument,
+    warnings: &mut Vec<String>,
+    problems: &mut Problems,
+) -> BTreeMap<String, String> {
+    let env = job.env.as_ref();
+    env.map(|env| payload::environment(env, warnings, problems)).unwrap_or_default()
+}
+
+/// Returns the time at one size after which an elastic job may be restarted with more tasks.
+fn grow_after(job: &JobDocument) -> Option<Span> {
+    job.grow_after.as_ref().map_or(Some(JobSpec::GROW_AFTER), |after| after.value.0)
+}
+
+/// Returns the begin time if it is an instant; one relative to submission is resolved later.
+fn instant(begin: EarliestStart) -> Option<Time> {
+    match begin {
+        EarliestStart::At(time) => Some(time),
+        EarliestStart::After(_) => None,
+    }
+}
+
+/// Returns the default time limit of the queue for a job without a time limit, and adds a warning.
 fn default_time(
     job: &JobDocument,
-    (queue, kind): (&Option<QueueName>, &Kind),
-    site: &Site<'_>,
+    (queue, kind): (&Option<QueueName>, &WorkloadKind),
+    site: &SubmissionSite<'_>,
     warnings: &mut Vec<String>,
 ) -> Option<Span> {
-    let queue = queue.as_ref().filter(|_| *kind == Kind::Task && job.time.is_none())?;
+    let queue = queue.as_ref().filter(|_| *kind == WorkloadKind::Task && job.time.is_none())?;
     let (time, of) = access::default_time(site.queues?, queue)?;
     let from = of.map_or_else(|| "the queues".to_owned(), |of| format!("queue {of}"));
     warnings.push(format!(
-        "no time limit is given: it gets {}, the default of {from}; `time:` or --time sets another, `none` is none",
+        "no time limit is given: it gets {}, the default of {from}; `time:` or --time sets another, `none` sets none",
         span_text(time)
     ));
     Some(time)
 }
 
 fn groups(
-    document: &Document,
-    site: &Site<'_>,
+    document: &ParsedJob,
+    site: &SubmissionSite<'_>,
     constraint: &NodeConstraint,
     problems: &mut Problems,
 ) -> Vec<TaskGroup> {
     let job = &document.fields;
-    let ground = Ground::of(site, job, document.place, constraint, problems);
+    let ground = EligibleNodes::of(site, job, document.place, constraint, problems);
     let mut resolved = Vec::new();
-    let mut resolve = |shape: &Shape<'_>, name: &str, problems: &mut Problems| {
+    let mut resolve = |shape: &GroupFields<'_>, name: &str, problems: &mut Problems| {
         let Some(group) = shape.resolve(Arc::from(name), problems) else { return };
         if let Some(ground) = &ground {
             ground.check(shape, &group, problems);
@@ -144,7 +176,7 @@ fn groups(
         resolved.push(group);
     };
     let Some(groups) = &job.groups else {
-        resolve(&Shape::of_job(job, document.place), ONLY_GROUP, problems);
+        resolve(&GroupFields::of_job(job, document.place), ONLY_GROUP, problems);
         return resolved;
     };
     let before = problems.len();
@@ -158,7 +190,7 @@ fn groups(
         group.name.as_ref().map_or(String::new(), |name| name.value.0.clone())
     };
     for item in &groups.value.0 {
-        resolve(&Shape::of_group(item, job), &name_of(&item.value), problems);
+        resolve(&GroupFields::of_group(item, job), &name_of(&item.value), problems);
     }
     for pair in
         duplicates(&groups.value.0, |group| group.name.as_ref().map_or("", |name| &name.value.0))
@@ -218,8 +250,12 @@ fn constraint(job: &JobDocument, problems: &mut Problems) -> NodeConstraint {
     constraint
 }
 
-/// The leaf a job waits in: by path, or by its last component where only one leaf has it.
-fn queue(job: &JobDocument, site: &Site<'_>, problems: &mut Problems) -> Option<QueueName> {
+/// Returns the leaf queue of a job, named by path, or by its last component if that is unique.
+fn queue(
+    job: &JobDocument,
+    site: &SubmissionSite<'_>,
+    problems: &mut Problems,
+) -> Option<QueueName> {
     let Some(written) = &job.queue else { return Some(site.default_queue.clone()) };
     let name = written.value.0.as_str();
     let Some(leaves) = &site.leaves else { return Some(name.into()) };
@@ -259,11 +295,16 @@ fn queue(job: &JobDocument, site: &Site<'_>, problems: &mut Problems) -> Option<
     None
 }
 
-/// The advance reservation that a job names.
-fn window(job: &JobDocument, site: &Site<'_>, problems: &mut Problems) -> Option<WindowName> {
+/// Returns the advance reservation that a job names.
+fn window(
+    job: &JobDocument,
+    site: &SubmissionSite<'_>,
+    problems: &mut Problems,
+) -> Option<AdvanceReservationName> {
     let written = job.reservation.as_ref()?;
     let name = written.value.0.as_str();
-    let known = site.windows.as_deref().map(|known| known.iter().map(WindowName::as_str));
+    let known =
+        site.windows.as_deref().map(|known| known.iter().map(AdvanceReservationName::as_str));
     if known.clone().is_none_or(|mut known| known.any(|known| known == name)) {
         return Some(name.into());
     }

@@ -1,14 +1,14 @@
-//! Gangs with a range of sizes: what a range may stand beside. It must not know how they grow; that
-//! is the engine's.
+//! Checks of gangs with a range of sizes: which other fields a range may be combined with. Growing
+//! and shrinking is done by the engine.
 
 use muster_model::job::{TaskGroup, Topology, TopologyRule};
 
 use crate::diagnostic::{Problem, Problems};
 use crate::job::document::JobDocument;
-use crate::job::kind::Word;
+use crate::job::kind::KindValue;
 use crate::source::Place;
 
-/// What can be said of `min-nodes` before sizes are known.
+/// Checks `min-nodes` before sizes are known.
 pub(super) fn check(job: &JobDocument, problems: &mut Problems) {
     let Some(least) = &job.min_nodes else { return };
     match &job.nodes {
@@ -26,10 +26,10 @@ pub(super) fn check(job: &JobDocument, problems: &mut Problems) {
     }
 }
 
-/// One group of a job that ends has a range, by whole steps.
+/// Checks that at most one group has a range, in a job that runs to its end, by whole steps.
 pub(super) fn check_groups(
     job: &JobDocument,
-    word: Word,
+    word: KindValue,
     groups: &[TaskGroup],
     topology: Option<&Topology>,
     problems: &mut Problems,
@@ -54,7 +54,7 @@ pub(super) fn check_groups(
                 .hint("give all but one of them a number".to_owned()),
         );
     }
-    if word != Word::Task {
+    if word != KindValue::Task {
         let hint = "a service grows by `replicas: 2..6`; a notebook is one task".to_owned();
         let label = "its tasks have a range";
         problems.add(
@@ -65,7 +65,7 @@ pub(super) fn check_groups(
     }
     match topology {
         Some(Topology { rule: TopologyRule::Spread(_), .. }) => problems.add(
-            Problem::new("what is spread evenly has one size")
+            Problem::new("a job that is spread evenly has a fixed size")
                 .at(
                     job.topology.as_ref().map_or(place, |written| written.key),
                     "and its tasks have a range",
@@ -89,7 +89,7 @@ pub(super) fn check_groups(
     }
 }
 
-/// Where a range was written, or could have been.
+/// Returns the place where a range is written, or could be.
 fn written(job: &JobDocument) -> Place {
     let min_nodes = job.min_nodes.as_ref().map(|field| field.place);
     let tasks = job.tasks.as_ref().map(|field| field.place);

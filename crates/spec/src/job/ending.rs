@@ -1,4 +1,4 @@
-//! How a job ends: time limit, warning before it, grace, restarts.
+//! The end of a job: time limit, checkpoint before it, grace, restarts.
 
 use muster_model::Span;
 use muster_model::job::{AfterCheckpoint, Checkpoint, CheckpointBy, CheckpointTo, Restart};
@@ -6,7 +6,7 @@ use muster_model::job::{AfterCheckpoint, Checkpoint, CheckpointBy, CheckpointTo,
 use crate::diagnostic::{Problem, Problems};
 use crate::job::document::JobDocument;
 
-/// Time between SIGTERM and SIGKILL when none is said; as Slurm's `KillWait` and Kubernetes' pods.
+/// Default time between SIGTERM and SIGKILL; as Slurm's `KillWait` and Kubernetes' pods.
 const DEFAULT_GRACE: Span = Span::from_secs(30);
 
 /// Longest such time: resources stay held for as long.

@@ -1,11 +1,11 @@
-//! The types of a job's fields: how each is read from one value, and its schema. No field knows
-//! another.
+//! The types of a job's fields: how each is read from one value, and its schema. Fields are
+//! independent of each other.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use muster_model::job::{AfterCheckpoint, CheckpointBy, CheckpointTo, DependencyKind, Restart};
-use muster_model::payload::Command;
+use muster_model::payload::TaskCommand;
 use muster_model::{Array, Bytes, CpuMilli, GpuModel, JobId, Protection, Replicas, Span};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
@@ -14,14 +14,14 @@ use crate::field::{Field, Item, inline_schema, parsed, scalar, wrong_kind};
 use crate::job::document::{MAX_TASKS, RestartDocument};
 use crate::names::{MAX_NAME, NodePattern, check_name};
 use crate::quantity::{
-    Begin, GpuAmount, Malformed, parse_array, parse_begin, parse_bytes, parse_cpus, parse_gpus,
-    parse_limit, parse_range, parse_signal, parse_span,
+    EarliestStart, GpuAmount, Malformed, parse_array, parse_begin, parse_bytes, parse_cpus,
+    parse_gpus, parse_limit, parse_range, parse_signal, parse_span,
 };
 use crate::suggest::nearest;
 use crate::yaml::{Node, Value};
 
 /// Longest command line or script: the kernel takes no single argument of 128 KiB or more
-/// (`MAX_ARG_STRLEN`, execve(2)), and a script is handed to the shell as one.
+/// (`MAX_ARG_STRLEN`, execve(2)), and a script is passed to the shell as one.
 pub(crate) const MAX_ARGUMENT_BYTES: usize = (128 << 10) - 1;
 
 /// Declares a field type around a quantity parser.
@@ -46,15 +46,15 @@ quantity_field! {
     JobName(String), check_name, "a name", { "type": ["string", "integer"], "pattern": "^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$" }
 }
 quantity_field! {
-    /// GPUs.
+    /// A number of GPUs, or a share of one.
     Gpus(GpuAmount), parse_gpus, "a number of GPUs", { "type": "number", "minimum": 0, "maximum": 128, "examples": [8, 0.5] }
 }
 quantity_field! {
-    /// CPUs.
+    /// A number of CPUs, in thousandths.
     Cpus(CpuMilli), parse_cpus, "a number of CPUs", { "type": ["number", "string"], "minimum": 0, "examples": [8, 0.5] }
 }
 quantity_field! {
-    /// A size.
+    /// A size in bytes.
     Size(Bytes), parse_bytes, "a size", { "type": ["string", "integer"], "examples": ["64GB", "512MiB"] }
 }
 quantity_field! {
@@ -62,23 +62,23 @@ quantity_field! {
     Length(Span), parse_span, "a length of time", { "type": "string", "examples": ["60s", "10m"] }
 }
 quantity_field! {
-    /// A length of time that may be endless.
+    /// A length of time, or no limit.
     LengthOrNone(Option<Span>), parse_limit, "a length of time", { "type": "string", "examples": ["12h", "1-12:00:00", "none"] }
 }
 quantity_field! {
-    /// How long something is safe from being preempted.
+    /// Time for which a job cannot be preempted.
     Protect(Protection), protection, "a protection", { "type": "string", "examples": ["always", "30m", "none"] }
 }
 quantity_field! {
-    /// An array.
+    /// The indices of an array.
     ArrayRange(Array), parse_array, "an array", { "type": ["string", "integer"], "minimum": 1, "maximum": 100_000, "examples": ["0-199", "0-199%32", "1,3,7-9"] }
 }
 quantity_field! {
-    /// Not before when.
-    BeginTime(Begin), parse_begin, "a begin time", { "type": "string", "examples": ["+2h", "2026-08-01T06:00:00Z"] }
+    /// The earliest start of a job.
+    BeginTime(EarliestStart), parse_begin, "a begin time", { "type": "string", "examples": ["+2h", "2026-08-01T06:00:00Z"] }
 }
 quantity_field! {
-    /// A signal.
+    /// A signal, by name or number.
     SignalName(i32), parse_signal, "a signal", { "type": ["string", "integer"], "examples": ["USR1"] }
 }
 quantity_field! {
@@ -94,12 +94,11 @@ quantity_field! {
     ReplicaRange((u32, u32)), replicas, "a number of replicas", { "type": ["integer", "string"], "minimum": 1, "maximum": 1_000, "examples": [2, "2..6"] }
 }
 quantity_field! {
-    /// What kind of workload it is. Any word is read, so that what comes later can be refused by
-    /// name.
+    /// Kind of workload. Any word is read, so that planned kinds can be refused by name.
     KindWord(String), kind_word, "a kind", { "enum": ["task", "service", "notebook"] }
 }
 quantity_field! {
-    /// Node names.
+    /// One or several node names.
     NodeNames(NodePattern), NodePattern::parse, "a node name", { "type": "string", "examples": ["node07", "node[01-04]"] }
 }
 quantity_field! {
@@ -114,20 +113,21 @@ pub(crate) struct Wait {
     pub(crate) on: WaitTarget,
 }
 
-/// How the job to wait for is named.
+/// Reference to the job to wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WaitTarget {
     Job(JobId),
     Name(String),
 }
 
-/// A GPU model from its name.
+/// Parses the name of a GPU model.
 pub(crate) fn model(text: &str) -> Result<GpuModel, Malformed> {
     let word: String = text.trim().to_lowercase();
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    match !word.is_empty() && word.len() <= MAX_NAME && word.chars().all(allowed) {
-        true => Ok(GpuModel(word.into())),
-        false => Err(Malformed { label: "expected a word such as `h100`".to_owned(), hint: None }),
+    if !word.is_empty() && word.len() <= MAX_NAME && word.chars().all(allowed) {
+        Ok(GpuModel(word.into()))
+    } else {
+        Err(Malformed { label: "expected a word such as `h100`".to_owned(), hint: None })
     }
 }
 
@@ -144,20 +144,22 @@ fn protection(text: &str) -> Result<Protection, Malformed> {
 
 fn tasks(text: &str) -> Result<(u32, u32), Malformed> {
     let (low, high) = parse_range(text)?;
-    match 1 <= low && high <= MAX_TASKS {
-        true => Ok((low as u32, high as u32)),
-        false => Err(Malformed { label: format!("expected 1 to {MAX_TASKS}"), hint: None }),
+    if 1 <= low && high <= MAX_TASKS {
+        Ok((low as u32, high as u32))
+    } else {
+        Err(Malformed { label: format!("expected 1 to {MAX_TASKS}"), hint: None })
     }
 }
 
 fn replicas(text: &str) -> Result<(u32, u32), Malformed> {
     let (low, high) = parse_range(text)?;
-    match 0 <= low && 1 <= high && high <= i64::from(Replicas::MOST) {
-        true => Ok((low as u32, high as u32)),
-        false => Err(Malformed {
-            label: format!("expected 1 to {}, or a range such as `2..6`", Replicas::MOST),
+    if 0 <= low && 1 <= high && high <= i64::from(Replicas::LIMIT) {
+        Ok((low as u32, high as u32))
+    } else {
+        Err(Malformed {
+            label: format!("expected 1 to {}, or a range such as `2..6`", Replicas::LIMIT),
             hint: None,
-        }),
+        })
     }
 }
 
@@ -213,9 +215,9 @@ fn target(word: &str) -> Result<WaitTarget, Malformed> {
     Ok(WaitTarget::Name(name))
 }
 
-/// What to run.
+/// Program of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Program(pub(crate) Command);
+pub(crate) struct Program(pub(crate) TaskCommand);
 
 inline_schema!(Program, {
     "anyOf": [
@@ -228,7 +230,7 @@ inline_schema!(Program, {
 impl Field for Program {
     fn read(node: &Node, name: &str, problems: &mut Problems) -> Option<Self> {
         let command = match &node.value {
-            Value::Scalar(text) => Command::Script(text.clone()),
+            Value::Scalar(text) => TaskCommand::Script(text.clone()),
             Value::List(nodes) => {
                 let word = |node: &Node, problems: &mut Problems| {
                     scalar(node, name, "text, or a list of text", problems).map(str::to_owned)
@@ -237,7 +239,7 @@ impl Field for Program {
                 if words.len() < nodes.len() {
                     return None;
                 }
-                Command::Argv(words)
+                TaskCommand::Argv(words)
             }
             _ => {
                 problems.add(wrong_kind(node, name, "text, or a list of text"));
@@ -245,8 +247,8 @@ impl Field for Program {
             }
         };
         let (is_empty, longest) = match &command {
-            Command::Script(text) => (text.trim().is_empty(), text.len()),
-            Command::Argv(words) => (
+            TaskCommand::Script(text) => (text.trim().is_empty(), text.len()),
+            TaskCommand::Argv(words) => (
                 words.first().is_none_or(String::is_empty),
                 words.iter().map(String::len).max().unwrap_or(0),
             ),
@@ -270,16 +272,16 @@ impl Field for Program {
 }
 
 quantity_field! {
-    /// Whose answer counts for the gang.
+    /// Ranks that must acknowledge a checkpoint for the gang.
     CheckpointVoice(CheckpointBy), parse_voice, "a rule for gangs", { "enum": ["rank0", "all"] }
 }
 quantity_field! {
-    /// What follows a checkpoint before the limit.
+    /// Action after a checkpoint before the time limit.
     CheckpointSequel(AfterCheckpoint), parse_sequel, "what follows a checkpoint", { "enum": ["continue", "stop", "requeue"] }
 }
 
 quantity_field! {
-    /// Which processes of a task get the checkpoint signal.
+    /// Processes of a task that get the checkpoint signal.
     CheckpointReceivers(CheckpointTo), parse_receivers, "a choice of processes", { "enum": ["handlers", "outermost", "all"] }
 }
 
@@ -320,12 +322,12 @@ fn parse_sequel(text: &str) -> Result<AfterCheckpoint, Malformed> {
     }
 }
 
-/// Whether and how the gang is restarted.
+/// Rule for restarts of the gang.
 #[derive(Clone, Debug)]
 pub(crate) enum RestartRule {
     Never,
     OnFailure,
-    /// On failure, at most so many times.
+    /// On failure, at most this many times.
     AtMost(u32),
     Always,
     Detailed(Box<RestartDocument>),
@@ -384,12 +386,12 @@ impl Field for RestartRule {
 impl RestartRule {
     /// Most restarts that can be asked for.
     const MOST: u32 = 1_000;
-    /// Restarts when nothing else is said.
+    /// Default maximum number of restarts.
     const DEFAULT_MAX: u32 = 3;
-    /// First wait when nothing else is said.
+    /// Wait before the first restart by default.
     const DEFAULT_BACKOFF: Span = Span::from_secs(10);
 
-    /// The rule as the engine takes it.
+    /// Returns the rule for the engine.
     pub(crate) fn resolve(&self) -> Restart {
         let on_failure = Restart {
             on_failure: true,
@@ -422,13 +424,13 @@ impl RestartRule {
         }
     }
 
-    /// A mapping that says nothing of when, and nothing of how often.
+    /// Returns true for a mapping that sets neither `on-failure` nor `max`.
     pub(crate) fn says_only_how_fast(&self) -> bool {
         matches!(self, Self::Detailed(detail) if detail.on_failure.is_none() && detail.max.is_none())
     }
 }
 
-/// Pairs of items with the same name: the first, and each that repeats it.
+/// Returns pairs of items with the same name: the first, and each that repeats it.
 pub(crate) fn duplicates<'a, T>(
     items: &'a [Item<T>],
     key: impl Fn(&'a T) -> &'a str,
@@ -446,7 +448,7 @@ pub(crate) fn duplicates<'a, T>(
     twice
 }
 
-/// A complaint that a name is used twice.
+/// Returns the problem for a name that is used twice.
 pub(crate) fn used_twice<T>(
     what: &str,
     name: &str,

@@ -1,5 +1,5 @@
-//! Could it ever run here? Refuses, with what there is, a job that no idle site could host. This is
-//! for a good answer at the right line; the engine judges the same question exactly.
+//! Refuses jobs that do not fit the idle site, with what the site has. This gives a good message at
+//! the right line; the engine makes the exact check.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,25 +10,25 @@ use muster_model::{GpuModel, TaskGroup};
 use crate::diagnostic::{Problem, Problems, show};
 use crate::field::NamedItem;
 use crate::job::document::JobDocument;
-use crate::job::shape::Shape;
-use crate::site::{Host, Site};
+use crate::job::shape::GroupFields;
+use crate::site::{SiteNode, SubmissionSite};
 use crate::source::Place;
 use crate::suggest::nearest;
 
-/// Names listed in a label at most.
+/// Most names listed in a label.
 const MAX_LISTED: usize = 8;
 
-/// The nodes that a job may use at all, and how they are called in messages.
-pub(super) struct Ground<'a> {
-    site: &'a Site<'a>,
-    eligible: Vec<&'a Host<'a>>,
+/// The nodes that a job may use.
+pub(super) struct EligibleNodes<'a> {
+    site: &'a SubmissionSite<'a>,
+    eligible: Vec<&'a SiteNode<'a>>,
 }
 
-impl<'a> Ground<'a> {
-    /// Nodes that satisfy labels and exclusions; complains when that leaves none. `None` when the
-    /// site knows no nodes, or after a complaint.
+impl<'a> EligibleNodes<'a> {
+    /// Returns the nodes that satisfy labels and exclusions, or adds a problem if there are none.
+    /// `None` if the nodes of the site are unknown, or after a problem.
     pub(super) fn of(
-        site: &'a Site<'a>,
+        site: &'a SubmissionSite<'a>,
         job: &JobDocument,
         place: Place,
         constraint: &NodeConstraint,
@@ -43,7 +43,7 @@ impl<'a> Ground<'a> {
                 problems.add(problem);
             }
         }
-        let allowed = |host: &&Host<'_>| {
+        let allowed = |host: &&SiteNode<'_>| {
             let has = |(key, value)| host.node.labels.get(key) == Some(value);
             constraint.labels.iter().all(has)
                 && constraint.exclude.binary_search(&host.node.name).is_err()
@@ -59,8 +59,13 @@ impl<'a> Ground<'a> {
         (problems.len() == before).then_some(Self { site, eligible })
     }
 
-    /// Refuses a group that cannot be placed even when nothing else runs.
-    pub(super) fn check(&self, shape: &Shape<'_>, group: &TaskGroup, problems: &mut Problems) {
+    /// Refuses a group that does not fit the idle site.
+    pub(super) fn check(
+        &self,
+        shape: &GroupFields<'_>,
+        group: &TaskGroup,
+        problems: &mut Problems,
+    ) {
         let gpu = &group.task.gpu;
         let before = problems.len();
         self.check_models(shape, problems);
@@ -97,7 +102,7 @@ impl<'a> Ground<'a> {
         }
     }
 
-    fn check_models(&self, shape: &Shape<'_>, problems: &mut Problems) {
+    fn check_models(&self, shape: &GroupFields<'_>, problems: &mut Problems) {
         let models = &self.site.models;
         for item in shape.gpu.iter().flat_map(|gpu| &gpu.value.0) {
             if models.contains_key(&item.value.0) {
@@ -116,7 +121,7 @@ impl<'a> Ground<'a> {
         }
     }
 
-    fn check_extras(&self, shape: &Shape<'_>, problems: &mut Problems) {
+    fn check_extras(&self, shape: &GroupFields<'_>, problems: &mut Problems) {
         for item in shape.extras.iter().flat_map(|extras| &extras.value.0) {
             let name = item.name.as_str();
             let most = self.eligible.iter().filter_map(|host| host.node.extras.get(name)).max();
@@ -136,18 +141,17 @@ impl<'a> Ground<'a> {
         }
     }
 
-    /// One task, or the tasks of one node, against the largest node.
-    fn too_large_for_a_node(&self, shape: &Shape<'_>, group: &TaskGroup) -> Option<Problem> {
+    /// Checks one task, or the tasks of one node, against the largest node.
+    fn too_large_for_a_node(&self, shape: &GroupFields<'_>, group: &TaskGroup) -> Option<Problem> {
         let per_node = group.tasks_per_node.unwrap_or(1);
-        let (gpu, task) = (&group.task.gpu, &group.task);
+        let gpu = &group.task.gpu;
+        let task = &group.task;
         let most = self.eligible.iter().map(|host| hosts(host, gpu)).max().unwrap_or(0);
         if most < u64::from(per_node) {
             return Some(self.no_such_node(shape, gpu, per_node));
         }
-        let (cpus, asked) = (
-            self.eligible.iter().map(|host| host.node.cpus.0).max()?,
-            u64::from(task.cpus.0) * u64::from(per_node),
-        );
+        let cpus = self.eligible.iter().map(|host| host.node.cpus.0).max()?;
+        let asked = u64::from(task.cpus.0) * u64::from(per_node);
         if let Some(written) = shape.cpus.filter(|_| asked > u64::from(cpus)) {
             let label = format!("the largest node has {}", muster_model::CpuMilli(cpus));
             return Some(Problem::new("no node has that many CPUs").at(written.place, label));
@@ -161,7 +165,7 @@ impl<'a> Ground<'a> {
         None
     }
 
-    fn no_such_node(&self, shape: &Shape<'_>, gpu: &GpuRequest, per_node: u32) -> Problem {
+    fn no_such_node(&self, shape: &GroupFields<'_>, gpu: &GpuRequest, per_node: u32) -> Problem {
         let place = shape.gpu_place();
         let total = self.devices(gpu);
         if total == 0 {
@@ -191,8 +195,8 @@ impl<'a> Ground<'a> {
         })
     }
 
-    /// Blocks on different nodes against the number of nodes.
-    fn too_many_nodes(&self, shape: &Shape<'_>, group: &TaskGroup) -> Option<Problem> {
+    /// Checks the number of nodes needed against the number of suitable nodes.
+    fn too_many_nodes(&self, shape: &GroupFields<'_>, group: &TaskGroup) -> Option<Problem> {
         let per_node = group.tasks_per_node?;
         let asked = group.min_tasks / per_node;
         let fitting = self
@@ -227,10 +231,10 @@ impl<'a> Ground<'a> {
         Some(problem.hint((u64::from(tasks) <= self.hosted(&group.task.gpu)).then_some(hint)))
     }
 
-    /// All tasks against all nodes.
+    /// Checks all tasks against all nodes.
     fn too_many_tasks(
         &self,
-        shape: &Shape<'_>,
+        shape: &GroupFields<'_>,
         group: &TaskGroup,
         gpu: &GpuRequest,
     ) -> Option<Problem> {
@@ -252,12 +256,12 @@ impl<'a> Ground<'a> {
         )
     }
 
-    /// Tasks that all eligible nodes together host as far as GPUs go.
+    /// Returns the number of tasks that fit all eligible nodes together, by GPUs alone.
     fn hosted(&self, gpu: &GpuRequest) -> u64 {
         self.eligible.iter().fold(0, |sum: u64, host| sum.saturating_add(hosts(host, gpu)))
     }
 
-    /// Devices of acceptable models on eligible nodes.
+    /// Returns the number of devices of acceptable models on eligible nodes.
     fn devices(&self, gpu: &GpuRequest) -> u64 {
         self.eligible.iter().flat_map(|host| counts(host, gpu)).sum()
     }
@@ -270,19 +274,20 @@ impl<'a> Ground<'a> {
     }
 }
 
-/// Devices on a node of each acceptable model.
-fn counts<'a>(host: &'a Host<'_>, gpu: &'a GpuRequest) -> impl Iterator<Item = u64> + 'a {
+/// Returns the number of devices on a node, for each acceptable model.
+fn counts<'a>(host: &'a SiteNode<'_>, gpu: &'a GpuRequest) -> impl Iterator<Item = u64> + 'a {
     let accepted = |model: &GpuModel| gpu.models.is_empty() || gpu.models.contains(model);
     host.gpus.iter().filter(move |(model, _)| accepted(model)).map(|(_, count)| *count)
 }
 
-/// The most devices of one acceptable model on a node.
-fn largest(host: &Host<'_>, gpu: &GpuRequest) -> u64 {
+/// Returns the largest number of devices of one acceptable model on a node.
+fn largest(host: &SiteNode<'_>, gpu: &GpuRequest) -> u64 {
     counts(host, gpu).max().unwrap_or(0)
 }
 
-/// Tasks that an idle node hosts as far as GPUs go; all devices of a task are of one model.
-fn hosts(host: &Host<'_>, gpu: &GpuRequest) -> u64 {
+/// Returns the number of tasks that fit an idle node, by GPUs alone; all devices of a task are of
+/// one model.
+fn hosts(host: &SiteNode<'_>, gpu: &GpuRequest) -> u64 {
     if gpu.is_none() {
         return u64::MAX;
     }
@@ -308,7 +313,10 @@ fn listed(models: &BTreeMap<&GpuModel, u64>) -> String {
     }
 }
 
-fn unknown_label(site: &Site<'_>, item: &NamedItem<crate::field::Text>) -> Option<Problem> {
+fn unknown_label(
+    site: &SubmissionSite<'_>,
+    item: &NamedItem<crate::field::Text>,
+) -> Option<Problem> {
     let values: Vec<&Arc<str>> =
         site.hosts.iter().filter_map(|host| host.node.labels.get(item.name.as_str())).collect();
     if values.is_empty() {

@@ -1,8 +1,8 @@
-//! What kind of workload a job is: what only services and only notebooks take, and what goes
-//! without saying for them. It must not know sizes; those stand in `shape`.
+//! The kind of workload of a job: fields that only services or only notebooks take, and their
+//! defaults. Sizes are read in `shape`.
 
 use muster_model::Span;
-use muster_model::job::{Kind, Notebook, Replicas, Restart, Service, TaskGroup, Tier};
+use muster_model::job::{Notebook, Replicas, Restart, Service, TaskGroup, Tier, WorkloadKind};
 
 use crate::diagnostic::{Problem, Problems, show};
 use crate::field::Located;
@@ -11,37 +11,37 @@ use crate::job::shape::contradiction;
 use crate::source::Place;
 use crate::suggest::nearest;
 
-/// Hard limit of a notebook that names none: a working day.
+/// Default time limit of a notebook: a working day.
 const NOTEBOOK_TIME: Span = Span::from_secs(12 * 3600);
-/// A notebook that says nothing of it is stopped after so long without activity: longer than a meal
-/// or a meeting.
+/// Default time without activity after which a notebook is stopped: longer than a meal or a
+/// meeting.
 const NOTEBOOK_IDLE: Span = Span::from_secs(2 * 3600);
-/// Shorter pauses are part of work, and of waiting for a file.
+/// Shortest idle time: shorter pauses are part of work, and of waiting for a file.
 const SHORTEST_IDLE: Span = Span::from_secs(1);
 
-/// The words of `kind` that mean something.
+/// Supported values of `kind`.
 const KINDS: [&str; 3] = ["task", "service", "notebook"];
-/// The words that will.
+/// Values of `kind` that are planned.
 const LATER: [&str; 2] = ["sweep", "ray"];
 
-/// What a document says with `kind`, before anything else of it is known.
+/// Value of `kind`, read before any other field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Word {
+pub(super) enum KindValue {
     Task,
     Service,
     Notebook,
 }
 
-/// Reads `kind`, and complains about fields that belong to another one.
-pub(super) fn word(job: &JobDocument, problems: &mut Problems) -> Word {
+/// Reads `kind`, and refuses fields of other kinds.
+pub(super) fn word(job: &JobDocument, problems: &mut Problems) -> KindValue {
     let word = match job.kind.as_ref().map(|kind| kind.value.0.as_str()) {
-        None | Some("task") => Word::Task,
-        Some("service") => Word::Service,
-        Some("notebook") => Word::Notebook,
+        None | Some("task") => KindValue::Task,
+        Some("service") => KindValue::Service,
+        Some("notebook") => KindValue::Notebook,
         Some(other) => {
             problems
                 .add(unknown(other, job.kind.as_ref().map_or(Place::default(), |kind| kind.place)));
-            return Word::Task;
+            return KindValue::Task;
         }
     };
     let key = |place: Option<Place>, name: &'static str| place.map(|place| (name, place));
@@ -57,16 +57,16 @@ pub(super) fn word(job: &JobDocument, problems: &mut Problems) -> Word {
             problems.add(problem.at(*place, format!("only a {to} takes it")).hint(hint));
         }
     };
-    if word != Word::Service {
+    if word != KindValue::Service {
         belongs(&of_services, "service");
     }
-    if word != Word::Notebook {
+    if word != KindValue::Notebook {
         belongs(&of_notebooks, "notebook");
     }
-    if let (true, Some(array), Some(kind)) = (word != Word::Task, &job.array, &job.kind) {
+    if let (true, Some(array), Some(kind)) = (word != KindValue::Task, &job.array, &job.kind) {
         let hint = match word {
-            Word::Service => "`replicas: 4` runs it four times",
-            Word::Task | Word::Notebook => "submit it once for each",
+            KindValue::Service => "`replicas: 4` runs it four times",
+            KindValue::Task | KindValue::Notebook => "submit it once for each",
         };
         problems.add(contradiction("kind", kind.place, "array", array.key).hint(hint.to_owned()));
     }
@@ -74,9 +74,10 @@ pub(super) fn word(job: &JobDocument, problems: &mut Problems) -> Word {
 }
 
 fn unknown(text: &str, place: Place) -> Problem {
-    let message = match LATER.contains(&text) {
-        true => format!("jobs of kind {} are not supported yet", show(text)),
-        false => format!("there is no kind {}", show(text)),
+    let message = if LATER.contains(&text) {
+        format!("jobs of kind {} are not supported yet", show(text))
+    } else {
+        format!("there is no kind {}", show(text))
     };
     let hint = match nearest(text, KINDS) {
         Some(near) => format!("did you mean `{near}`?"),
@@ -85,24 +86,24 @@ fn unknown(text: &str, place: Place) -> Problem {
     Problem::new(message).at(place, "expected `task`, `service` or `notebook`").hint(hint)
 }
 
-/// The kind with everything that belongs to it.
+/// Returns the kind with its fields.
 pub(super) fn kind(
-    word: Word,
+    word: KindValue,
     job: &JobDocument,
     groups: &[TaskGroup],
     problems: &mut Problems,
-) -> Kind {
+) -> WorkloadKind {
     match word {
-        Word::Task => Kind::Task,
-        Word::Service => Kind::Service(service(job, problems)),
-        Word::Notebook => Kind::Notebook(notebook(job, groups, problems)),
+        KindValue::Task => WorkloadKind::Task,
+        KindValue::Service => WorkloadKind::Service(service(job, problems)),
+        KindValue::Notebook => WorkloadKind::Notebook(notebook(job, groups, problems)),
     }
 }
 
 fn service(job: &JobDocument, problems: &mut Problems) -> Service {
     let (floor, ceiling) = job.replicas.as_ref().map_or((1, 1), |replicas| replicas.value.0);
     let port = job.port.as_ref().map(|port| port.value.0 as u16);
-    let service = Service { replicas: Replicas { floor, ceiling }, port };
+    let service = Service { replicas: Replicas { guaranteed: floor, max: ceiling }, port };
     if let Some(written) = job.port.as_ref().filter(|_| service.port_of(ceiling - 1).is_none()) {
         let last = u32::from(u16::MAX) + 1 - ceiling;
         problems.add(
@@ -139,19 +140,19 @@ fn notebook(job: &JobDocument, groups: &[TaskGroup], problems: &mut Problems) ->
     Notebook { idle: written.value.0 }
 }
 
-/// The time limit; a notebook always has one.
+/// Returns the time limit; a notebook always has one.
 pub(super) fn time_limit(
-    word: Word,
+    word: KindValue,
     job: &JobDocument,
     limit: Option<Span>,
     problems: &mut Problems,
 ) -> Option<Span> {
     match (word, &job.time) {
-        (Word::Notebook, None) => Some(NOTEBOOK_TIME),
-        (Word::Notebook, Some(Located { place, .. })) if limit.is_none() => {
+        (KindValue::Notebook, None) => Some(NOTEBOOK_TIME),
+        (KindValue::Notebook, Some(Located { place, .. })) if limit.is_none() => {
             problems.add(
                 Problem::new("a notebook needs a time limit")
-                    .at(*place, "it is forgotten sooner or later")
+                    .at(*place, "a forgotten notebook would hold its GPUs forever")
                     .hint(format!("write `time: 3d`, or remove it for {NOTEBOOK_TIME}")),
             );
             None
@@ -160,20 +161,20 @@ pub(super) fn time_limit(
     }
 }
 
-/// Restarts: a service is always up again, unless it says how else.
+/// Returns the restart rule; a service is always restarted by default.
 pub(super) fn restart(
-    word: Word,
+    word: KindValue,
     job: &JobDocument,
     rule: Restart,
     problems: &mut Problems,
 ) -> Restart {
     let Some(written) = &job.restart else {
-        return if word == Word::Service { Restart::ALWAYS } else { rule };
+        return if word == KindValue::Service { Restart::ALWAYS } else { rule };
     };
-    if word == Word::Service && written.value.says_only_how_fast() {
+    if word == KindValue::Service && written.value.says_only_how_fast() {
         return Restart { backoff: rule.backoff, ..Restart::ALWAYS };
     }
-    if word != Word::Service && rule.always {
+    if word != KindValue::Service && rule.always {
         problems.add(
             Problem::new("`restart: always` needs `kind: service`")
                 .at(written.place, "it would never end")
@@ -183,7 +184,11 @@ pub(super) fn restart(
     rule
 }
 
-/// Behind everybody: a notebook, unless it names a priority of its own.
-pub(super) fn tier(word: Word, job: &JobDocument) -> Tier {
-    if word == Word::Notebook && job.priority.is_none() { Tier::Last } else { Tier::Usual }
+/// Returns the tier: a notebook is opportunistic unless it names a priority.
+pub(super) fn tier(word: KindValue, job: &JobDocument) -> Tier {
+    if word == KindValue::Notebook && job.priority.is_none() {
+        Tier::Opportunistic
+    } else {
+        Tier::Normal
+    }
 }

@@ -1,7 +1,5 @@
-//! The job document: text and options in, checked jobs out.
-//!
-//! Two steps, since they need different things: [`parse`] needs only the text; [`check`] needs the
-//! site too.
+//! The job document: converts text and options to checked jobs, in two steps: [`parse`] needs only
+//! the text, [`check`] also the site.
 
 mod after;
 mod check;
@@ -22,7 +20,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use muster_model::job::DependencyKind;
-use muster_model::payload::Command;
+use muster_model::payload::TaskCommand;
 use muster_model::slurm::SlurmOptions;
 use muster_model::{JobSpec, OutputFiles};
 use serde_json::{Map, Value};
@@ -30,16 +28,16 @@ use serde_json::{Map, Value};
 use crate::advice::{self, refuse_other};
 use crate::diagnostic::{Diagnostics, Problem, Problems};
 use crate::field::{Field, ROOT};
-use crate::quantity::Begin;
-use crate::site::Site;
+use crate::quantity::EarliestStart;
+use crate::site::SubmissionSite;
 use crate::source::{Place, Sources};
 use crate::yaml;
 
 pub(crate) use document::JobDocument;
 
-/// One job as written: every field is well-formed by itself; together they are not checked yet.
+/// One job as written: every field is well-formed; their combinations are not checked yet.
 #[derive(Clone, Debug)]
-pub struct Document {
+pub struct ParsedJob {
     pub(crate) fields: JobDocument,
     pub(crate) place: Place,
     pub(crate) sources: Arc<Sources>,
@@ -47,7 +45,7 @@ pub struct Document {
     pub(crate) position: (usize, usize),
 }
 
-impl Document {
+impl ParsedJob {
     /// Returns the name that the document gives its job.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
@@ -55,30 +53,29 @@ impl Document {
     }
 }
 
-/// A job that passed every check, and what lies behind it.
+/// A job that passed every check, with everything needed to run it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Checked {
-    /// The job's shape. `payload` is 0 until it is stored, `begin` is set only if the document
-    /// names an instant, and `after` holds only jobs named by number.
+pub struct CheckedJob {
+    /// Specification for the scheduler. `payload` is 0 until it is stored, `begin` is set only if
+    /// the document names an instant, and `after` holds only jobs named by number.
     pub spec: JobSpec,
-    /// What each group runs, by the group's name; the group of a job without `groups` is called
-    /// `main`.
-    pub commands: BTreeMap<Arc<str>, Command>,
-    /// Variables of the document's `env`, to be laid over the submitter's.
+    /// Commands by name of the group; the group of a job without `groups` is called `main`.
+    pub commands: BTreeMap<Arc<str>, TaskCommand>,
+    /// Variables of the document's `env`, which override the submitter's.
     pub env: BTreeMap<String, String>,
     /// Working directory; a relative one starts at the submitter's.
     pub workdir: Option<PathBuf>,
-    /// Files for its output.
+    /// Files for the job's output.
     pub files: OutputFiles,
-    /// What it says to Slurm alone.
+    /// Options for Slurm only.
     pub slurm: SlurmOptions,
-    /// Every rank checks its place before its program starts.
+    /// True if every rank checks its allocation before its program starts.
     pub verify: bool,
-    /// Not before when, as written.
-    pub begin: Option<Begin>,
+    /// Earliest start, as written.
+    pub begin: Option<EarliestStart>,
     /// Earlier documents of the same file to wait for, by position from 0.
     pub after_documents: Vec<(DependencyKind, usize)>,
-    /// Things the user should know; the job is fine all the same.
+    /// Warnings for the user; the job is valid.
     pub warnings: Vec<String>,
 }
 
@@ -92,7 +89,7 @@ pub fn parse(
     source: &str,
     file: Option<&str>,
     overrides: &Map<String, Value>,
-) -> Result<Vec<Document>, Diagnostics> {
+) -> Result<Vec<ParsedJob>, Diagnostics> {
     let mut sources = Sources::new(source, file);
     let mut problems = Problems::default();
     // 1. Text to trees, options to entries.
@@ -115,37 +112,40 @@ pub fn parse(
         );
         return Err(problems.into_diagnostics(&sources));
     }
-    // 2. Options over every document, then fields.
+    // 2. Merge options into every document, then read its fields.
     let count = nodes.len();
     let mut documents = Vec::with_capacity(count);
     for (index, mut node) in nodes.into_iter().enumerate() {
-        if refuse_other(&node, advice::Document::Job, &mut problems).is_none() {
+        if refuse_other(&node, advice::FileKind::Job, &mut problems).is_none() {
             continue;
         }
         overrides::merge(&mut node, &options);
         if let Some(fields) = JobDocument::read(&node, ROOT, &mut problems) {
-            let (place, sources) = (node.place, Arc::clone(&sources));
-            documents.push(Document { fields, place, sources, position: (index + 1, count) });
+            let place = node.place;
+            let sources = Arc::clone(&sources);
+            documents.push(ParsedJob { fields, place, sources, position: (index + 1, count) });
         }
     }
     problems.finish(documents, &sources)
 }
 
-/// Checks what one document means. Names of other documents cannot be resolved here; see
-/// [`check_all`].
+/// Checks one document. Names of other documents cannot be resolved here; see [`check_all`].
 ///
 /// # Errors
 /// Everything that is wrong with it at this site.
-pub fn check(document: &Document, site: &Site<'_>) -> Result<Checked, Diagnostics> {
+pub fn check(document: &ParsedJob, site: &SubmissionSite<'_>) -> Result<CheckedJob, Diagnostics> {
     let mut checked = check_all(std::slice::from_ref(document), site)?;
     Ok(checked.remove(0))
 }
 
-/// Checks what the documents of one text mean, each by itself and all together.
+/// Checks the documents of one text, each by itself and all together.
 ///
 /// # Errors
 /// Everything that is wrong with any of them at this site.
-pub fn check_all(documents: &[Document], site: &Site<'_>) -> Result<Vec<Checked>, Diagnostics> {
+pub fn check_all(
+    documents: &[ParsedJob],
+    site: &SubmissionSite<'_>,
+) -> Result<Vec<CheckedJob>, Diagnostics> {
     let Some(first) = documents.first() else { return Ok(Vec::new()) };
     let mut problems = Problems::default();
     let mut checked = Vec::with_capacity(documents.len());

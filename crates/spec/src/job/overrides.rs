@@ -1,40 +1,40 @@
-//! Fields given on the command line: JSON in, entries of the same tree as the file's out, each with
-//! the option as its place, so that a mistake in `--gpus` is shown as `--gpus`.
+//! Fields given on the command line: converts JSON to entries of the same tree as the file's, each
+//! with the option as its place, so that a mistake in `--gpus` is shown as `--gpus`.
 
 use serde_json::{Map, Value as Json};
 
 use crate::diagnostic::{Problem, Problems, show};
 use crate::source::{Place, Sources};
-use crate::yaml::{Entry, Node, Value};
+use crate::yaml::{Node, Value, YamlEntry};
 
-/// Nesting of an override; the deepest field (`groups`) needs four levels.
+/// Largest nesting of an override; the deepest field (`groups`) needs four levels.
 const MAX_DEPTH: usize = 8;
 /// Longest text of an option that diagnostics show.
 const MAX_SHOWN: usize = 200;
 
-/// Overrides as entries.
+/// Converts overrides to entries.
 pub(super) fn entries(
     overrides: &Map<String, Json>,
     sources: &mut Sources,
     problems: &mut Problems,
-) -> Vec<Entry> {
+) -> Vec<YamlEntry> {
     let mut entries = Vec::new();
     for (key, value) in overrides {
         match value {
-            // What is said to Slurm has an option of its own for each field.
+            // Each field of `slurm` has an option of its own.
             Json::Object(fields) if key == "slurm" => {
                 let options = fields.iter().map(|(field, value)| match field.as_str() {
                     "options" => (field, "sbatch", value),
                     option => (field, option, value),
                 });
-                let given: Vec<Entry> = options
+                let given: Vec<YamlEntry> = options
                     .filter_map(|(field, option, value)| {
                         entry(field, option, value, sources, problems)
                     })
                     .collect();
                 if let Some(place) = given.first().map(|first| first.key_place) {
                     let node = Node { value: Value::Map(given), place, quoted: false };
-                    entries.push(Entry { key: key.clone(), key_place: place, node });
+                    entries.push(YamlEntry { key: key.clone(), key_place: place, node });
                 }
             }
             value => entries.extend(entry(key, key, value, sources, problems)),
@@ -43,14 +43,14 @@ pub(super) fn entries(
     entries
 }
 
-/// One field with its option as the place.
+/// Returns one field with its option as the place.
 fn entry(
     key: &str,
     option: &str,
     value: &Json,
     sources: &mut Sources,
     problems: &mut Problems,
-) -> Option<Entry> {
+) -> Option<YamlEntry> {
     let prefix = match option {
         "run" => "-- ".to_owned(),
         _ => format!("--{} ", cleaned(option)),
@@ -58,7 +58,7 @@ fn entry(
     let place = sources.add_option(&prefix, &cleaned(&typed(value)));
     let key_place = Place { start: 0, end: prefix.trim_end().len(), ..place };
     match node(value, place, MAX_DEPTH) {
-        Ok(node) => Some(Entry { key: key.to_owned(), key_place, node }),
+        Ok(node) => Some(YamlEntry { key: key.to_owned(), key_place, node }),
         Err(reason) => {
             let problem = Problem::new(format!("{} cannot be read", show(prefix.trim_end())));
             problems.add(problem.at(place, reason));
@@ -67,8 +67,9 @@ fn entry(
     }
 }
 
-/// Lays options over a document. A document that is no mapping is left alone: reading it complains.
-pub(super) fn merge(node: &mut Node, options: &[Entry]) {
+/// Merges options into a document. A document that is no mapping is left unchanged: reading it
+/// reports that.
+pub(super) fn merge(node: &mut Node, options: &[YamlEntry]) {
     let Value::Map(entries) = &mut node.value else { return };
     for option in options {
         match entries.iter_mut().find(|entry| entry.key == option.key) {
@@ -95,8 +96,9 @@ fn node(value: &Json, place: Place, depth: usize) -> Result<Node, &'static str> 
         ),
         Json::Object(fields) => {
             let entry = |(key, value): (&String, &Json)| {
-                let (key, node) = (without_nul(key)?, node(value, place, depth - 1)?);
-                Ok(Entry { key, key_place: place, node })
+                let key = without_nul(key)?;
+                let node = node(value, place, depth - 1)?;
+                Ok(YamlEntry { key, key_place: place, node })
             };
             Value::Map(fields.iter().map(entry).collect::<Result<_, &'static str>>()?)
         }
@@ -105,13 +107,10 @@ fn node(value: &Json, place: Place, depth: usize) -> Result<Node, &'static str> 
 }
 
 fn without_nul(text: &str) -> Result<String, &'static str> {
-    match text.contains('\0') {
-        true => Err("this holds a NUL byte"),
-        false => Ok(text.to_owned()),
-    }
+    if text.contains('\0') { Err("this holds a NUL byte") } else { Ok(text.to_owned()) }
 }
 
-/// A value about as it was typed.
+/// Returns a value about as it was typed.
 fn typed(value: &Json) -> String {
     match value {
         Json::String(text) => text.clone(),
@@ -124,7 +123,7 @@ fn typed(value: &Json) -> String {
     }
 }
 
-/// One line without control characters, of bounded length.
+/// Returns text as one line without control characters, of bounded length.
 fn cleaned(text: &str) -> String {
     let mut line: String =
         text.chars().take(MAX_SHOWN).map(|c| if c.is_control() { ' ' } else { c }).collect();

@@ -1,16 +1,16 @@
-//! What lies behind a job: programs, environment, working directory, and the name that they give
-//! it.
+//! The payload of a job: programs, environment, working directory, and the default name derived
+//! from them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use muster_model::payload::Command;
+use muster_model::payload::TaskCommand;
 use muster_model::{OutputFiles, output};
 
 use crate::diagnostic::{Problem, Problems, show};
 use crate::field::{Located, Named, Text};
-use crate::job::Document;
+use crate::job::ParsedJob;
 use crate::job::check::ONLY_GROUP;
 use crate::job::document::JobDocument;
 use crate::job::fields::{MAX_ARGUMENT_BYTES, Program};
@@ -30,11 +30,11 @@ const OWN_VARIABLES: [&str; 10] = [
     "NODE_RANK",
 ];
 
-/// What each group runs.
+/// Returns the command of each group.
 pub(super) fn commands(
-    document: &Document,
+    document: &ParsedJob,
     problems: &mut Problems,
-) -> BTreeMap<Arc<str>, Command> {
+) -> BTreeMap<Arc<str>, TaskCommand> {
     let job = &document.fields;
     let mut commands = BTreeMap::new();
     let run = |program: &Located<Program>| program.value.0.clone();
@@ -111,7 +111,7 @@ pub(super) fn directory(workdir: &Located<Text>, problems: &mut Problems) -> Opt
     None
 }
 
-/// Files for the output.
+/// Returns the files for the output.
 pub(super) fn files(job: &JobDocument, problems: &mut Problems) -> OutputFiles {
     let mut one = |field: &Option<Located<Text>>, name: &str| {
         let field = field.as_ref()?;
@@ -128,9 +128,12 @@ pub(super) fn files(job: &JobDocument, problems: &mut Problems) -> OutputFiles {
     OutputFiles { output: one(&job.output, "output"), error: one(&job.error, "error") }
 }
 
-/// The name as written, or of the file (with the document's position when there are several), or of
-/// the program.
-pub(super) fn default_name(document: &Document, commands: &BTreeMap<Arc<str>, Command>) -> String {
+/// Returns the name as written, or that of the file (with the document's position if there are
+/// several), or that of the program.
+pub(super) fn default_name(
+    document: &ParsedJob,
+    commands: &BTreeMap<Arc<str>, TaskCommand>,
+) -> String {
     if let Some(name) = &document.fields.name {
         return name.value.0.clone();
     }
@@ -149,8 +152,8 @@ pub(super) fn default_name(document: &Document, commands: &BTreeMap<Arc<str>, Co
         (None, _) => {}
     }
     let program = match commands.values().next() {
-        Some(Command::Argv(words)) => words.first().map(|word| base(word)),
-        Some(Command::Script(text)) => {
+        Some(TaskCommand::Argv(words)) => words.first().map(|word| base(word)),
+        Some(TaskCommand::Script(text)) => {
             let words =
                 text.lines().filter(|line| !line.starts_with('#')).flat_map(str::split_whitespace);
             words.into_iter().next().map(base)

@@ -1,6 +1,6 @@
-//! How many tasks of which size: from the ways people say it (`nodes` × `gpus`, `tasks` ×
-//! `gpus-per-task`) to one task group. Contradictions are refused here; whether it fits the site is
-//! judged in `fit`.
+//! Number and size of tasks: converts the ways to write them (`nodes` × `gpus`, `tasks` ×
+//! `gpus-per-task`) to one task group. Contradictions are refused here; `fit` checks that it fits
+//! the site.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use crate::job::fields::{Cpus, Gpus, Model, Size, TaskRange, duplicates, used_tw
 use crate::quantity::GpuAmount;
 use crate::source::Place;
 
-/// Smallest memory that is taken for meant: a process does not start in less.
+/// Smallest accepted memory: a process does not start in less.
 const MIN_MEMORY: Bytes = Bytes(1 << 20);
 
-/// The fields that say how large a group is, wherever they stand.
-pub(super) struct Shape<'a> {
+/// The fields that set the size of a group, of the job or of a role.
+pub(super) struct GroupFields<'a> {
     pub(super) place: Place,
     pub(super) nodes: Option<&'a Located<Whole<1, MAX_TASKS>>>,
     pub(super) min_nodes: Option<&'a Located<Whole<1, MAX_TASKS>>>,
@@ -34,8 +34,8 @@ pub(super) struct Shape<'a> {
     pub(super) extras: Option<&'a Located<Named<Whole<1, 1_000_000_000>>>>,
 }
 
-impl<'a> Shape<'a> {
-    /// Of a job without groups.
+impl<'a> GroupFields<'a> {
+    /// Returns the fields of a job without groups.
     pub(super) fn of_job(job: &'a JobDocument, place: Place) -> Self {
         Self {
             place,
@@ -52,9 +52,10 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// Of one group; `gpu` of the job holds for groups that name no model.
+    /// Returns the fields of one group; `gpu` of the job applies to groups that name no model.
     pub(super) fn of_group(group: &'a Item<GroupDocument>, job: &'a JobDocument) -> Self {
-        let (place, group) = (group.place, &group.value);
+        let place = group.place;
+        let group = &group.value;
         let asks = group.gpus.is_some() || group.gpus_per_task.is_some();
         Self {
             place,
@@ -71,19 +72,19 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// Where the size of a task's GPU request was written.
+    /// Returns the place of the size of a task's GPU request.
     pub(super) fn gpu_place(&self) -> Place {
         let count = self.gpus.or(self.gpus_per_task).map(|gpus| gpus.place);
         count.or(self.gpu.map(|gpu| gpu.place)).unwrap_or(self.place)
     }
 
-    /// Where the number of tasks was written.
+    /// Returns the place of the number of tasks.
     pub(super) fn count_place(&self) -> Place {
         let tasks = self.nodes.map(|nodes| nodes.place).or(self.tasks.map(|tasks| tasks.place));
         tasks.unwrap_or_else(|| self.gpu_place())
     }
 
-    /// The group this describes; `None` after complaints.
+    /// Returns the task group; `None` after problems.
     pub(super) fn resolve(&self, name: Arc<str>, problems: &mut Problems) -> Option<TaskGroup> {
         let before = problems.len();
         self.refuse_contradictions(problems);
@@ -175,9 +176,10 @@ impl<'a> Shape<'a> {
             return Some((low, high));
         };
         let whole = |count: u32| count.div_ceil(per_node) * per_node;
-        let better = match low == high {
-            true => whole(low).to_string(),
-            false => format!("{}..{}", whole(low), whole(high)),
+        let better = if low == high {
+            whole(low).to_string()
+        } else {
+            format!("{}..{}", whole(low), whole(high))
         };
         problems.add(
             Problem::new("`tasks` does not divide into nodes of `tasks-per-node` each")
@@ -206,7 +208,7 @@ impl<'a> Shape<'a> {
         Some(GpuRequest { devices: amount.devices, share: amount.share, models })
     }
 
-    /// GPUs of a node divided among its tasks.
+    /// Divides the GPUs of a node among its tasks.
     fn divided(
         &self,
         gpus: &Located<Gpus>,
@@ -239,7 +241,7 @@ impl<'a> Shape<'a> {
                 problems.add(
                     Problem::new("`cpus` is 0")
                         .at(cpus.place, "the smallest is 0.001")
-                        .hint("to set no CPUs aside, remove the line".to_owned()),
+                        .hint("to allocate no CPUs, remove the line".to_owned()),
                 );
                 None
             }
@@ -263,7 +265,7 @@ impl<'a> Shape<'a> {
     }
 }
 
-/// A complaint that two fields exclude each other; points at both.
+/// Returns the problem for two fields that exclude each other, with both places.
 pub(super) fn contradiction(one: &str, at: Place, other: &str, also: Place) -> Problem {
     Problem::new(format!("`{one}` and `{other}` contradict each other"))
         .at(at, "this")

@@ -1,11 +1,10 @@
-//! What a job says to Slurm in Slurm's own words: the section `slurm`. Whether Slurm takes it is
-//! for Slurm to say; here only what could not stand in a script, or would say another thing than
-//! the job itself, is refused.
+//! The section `slurm` of a job: options in Slurm's own terms. Slurm itself validates them; refused
+//! here are only values that cannot be written to a script, or that contradict the job itself.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use muster_model::slurm::{Container, GroupOptions, SlurmOptions, Switches};
+use muster_model::slurm::{GroupOptions, LeafSwitches, SlurmContainer, SlurmOptions};
 
 use crate::diagnostic::{Problem, Problems, show};
 use crate::field::{Flag, Located, OneOrMany, Text, Whole, document};
@@ -13,8 +12,8 @@ use crate::job::document::JobDocument;
 use crate::job::fields::{Length, NodeNames};
 use crate::source::Place;
 
-/// Options of sbatch that Muster sets, by their long names, and what says the same in a job; empty:
-/// nothing does.
+/// Options of sbatch that Muster sets, by their long names, and the corresponding field of a job;
+/// empty if there is none.
 const OWN: &[(&str, &str)] = &[
     ("account", "slurm: {account: …}"),
     ("array", "array"),
@@ -61,20 +60,20 @@ const OWN: &[(&str, &str)] = &[
     ("wrap", "run"),
 ];
 
-/// Values of options that Muster sets which no field says, as they may be handed on: all memory of
-/// a node, and nodes that are shared with some.
+/// Values of such options that no field expresses, and that are passed on: all memory of a node,
+/// and nodes shared with some other jobs.
 const OWN_VALUES: [&str; 4] =
     ["--mem=0", "--exclusive=user", "--exclusive=mcs", "--exclusive=topo"];
 
 document! {
-    /// What a job says to Slurm in Slurm's own words.
+    /// Options of a job for Slurm, in Slurm's own terms.
     SlurmDocument ("slurm") requires [] foreign FOREIGN => {
-        /// Partition, or several of which Slurm takes the one that starts first.
+        /// Partition, or several, of which Slurm takes the one that starts first.
         "partition" partition: OneOrMany<Text>,
-        /// Account that pays. By default the last component of `queue`, or else the user's own
-        /// default.
+        /// Account that is charged. By default the last component of `queue`, or else the user's
+        /// own default.
         "account" account: Text,
-        /// Quality of service.
+        /// Quality of service of Slurm (QOS).
         "qos" qos: Text,
         /// Features of its nodes, as Slurm combines them: `a100&nvlink`, `[rack1|rack2]`.
         "constraint" constraint: Text,
@@ -82,21 +81,21 @@ document! {
         "licenses" licenses: OneOrMany<Text>,
         /// Nodes that must be among those of the job: `node07` or `node[01-04]`.
         "nodelist" nodelist: OneOrMany<NodeNames>,
-        /// Nobody else on its nodes.
+        /// No other jobs on its nodes.
         "exclusive" exclusive: Flag,
-        /// One job of this name and user at a time: it waits until those before it have ended.
+        /// Only one job of this name and user at a time: it waits until earlier ones have ended.
         "singleton" singleton: Flag,
-        /// At most so many leaf switches.
+        /// Maximum number of leaf switches.
         "switches" switches: Whole<1, 10_000>,
-        /// How long Slurm waits for that many switches before it takes more. By default as long as
+        /// Time that Slurm waits for that many switches before it takes more. By default as long as
         /// the cluster allows.
         "switches-wait" switches_wait: Length,
-        /// With topology/block: so many nodes together in one block.
+        /// With topology/block: number of nodes that are together in one block.
         "segment" segment: Whole<1, 10_000>,
-        /// It is queued again after a node failed or it was preempted. By default as the cluster
+        /// True to requeue the job after a node failure or preemption. By default as the cluster
         /// has it.
         "requeue" requeue: Flag,
-        /// Modules that are loaded before the program runs.
+        /// Modules to load before the program runs.
         "modules" modules: OneOrMany<Text>,
         /// Conda environment, by name or path, that is activated before the program runs.
         "conda" conda: Text,
@@ -105,7 +104,7 @@ document! {
         /// Image that the program runs in, by Pyxis where the cluster has it, else by Apptainer:
         /// `nvcr.io/nvidia/pytorch:24.05-py3`, or a file.
         "container" container: Text,
-        /// Folders that it sees, besides the working directory: `/data:/data`,
+        /// Directories mounted into the container, besides the working directory: `/data:/data`,
         /// `/models:/models:ro`.
         "container-mounts" container_mounts: OneOrMany<Text>,
         /// Shell text that every task runs before its program.
@@ -116,7 +115,7 @@ document! {
 }
 
 document! {
-    /// What one group of a job says to Slurm: where it takes the place of what the job says.
+    /// Options of one group for Slurm, which override those of the job.
     GroupSlurmDocument ("group's slurm") requires [] foreign FOREIGN => {
         /// Partition of this group, or several of which Slurm takes the one that starts first.
         "partition" partition: OneOrMany<Text>,
@@ -125,7 +124,7 @@ document! {
     }
 }
 
-/// What Slurm and others call these fields.
+/// Names of these fields in Slurm and other systems.
 const FOREIGN: &[(&str, &str)] = &[
     ("partitions", "partition"),
     ("features", "constraint"),
@@ -147,7 +146,7 @@ const FOREIGN: &[(&str, &str)] = &[
     ("volumes", "container-mounts"),
 ];
 
-/// The section as values.
+/// Converts the section to values.
 fn options(written: &SlurmDocument, problems: &mut Problems) -> SlurmOptions {
     let one = |field: &Option<Located<Text>>, name: &str, problems: &mut Problems| {
         let field = field.as_ref()?;
@@ -185,7 +184,7 @@ fn options(written: &SlurmDocument, problems: &mut Problems) -> SlurmOptions {
         nodelist: nodelist.flat_map(|item| item.value.0.names()).map(Arc::from).collect(),
         exclusive: written.exclusive.as_ref().is_some_and(|flag| flag.value.0),
         singleton: written.singleton.as_ref().is_some_and(|flag| flag.value.0),
-        switches: written.switches.as_ref().map(|count| Switches {
+        switches: written.switches.as_ref().map(|count| LeafSwitches {
             count: whole(count.value.0),
             wait: written.switches_wait.as_ref().map(|wait| wait.value.0),
         }),
@@ -194,7 +193,7 @@ fn options(written: &SlurmDocument, problems: &mut Problems) -> SlurmOptions {
         modules: many(&written.modules, "modules", problems),
         conda: one(&written.conda, "conda", problems),
         venv: one(&written.venv, "venv", problems),
-        container: one(&written.container, "container", problems).map(|image| Container {
+        container: one(&written.container, "container", problems).map(|image| SlurmContainer {
             image,
             mounts: mounts(written.container_mounts.as_ref(), problems),
         }),
@@ -206,14 +205,14 @@ fn options(written: &SlurmDocument, problems: &mut Problems) -> SlurmOptions {
     }
 }
 
-/// What the job and its groups say.
+/// Returns the options of the job and its groups.
 pub(super) fn of_job(job: &JobDocument, problems: &mut Problems) -> SlurmOptions {
     let of_all =
         job.slurm.as_ref().map(|slurm| options(&slurm.value, problems)).unwrap_or_default();
     SlurmOptions { groups: of_groups(job, problems), ..of_all }
 }
 
-/// What single groups say, by their names.
+/// Returns the options of single groups, by their names.
 fn of_groups(job: &JobDocument, problems: &mut Problems) -> BTreeMap<Arc<str>, GroupOptions> {
     let mut groups = BTreeMap::new();
     for item in job.groups.iter().flat_map(|groups| &groups.value.0) {
@@ -232,7 +231,7 @@ fn of_groups(job: &JobDocument, problems: &mut Problems) -> BTreeMap<Arc<str>, G
     groups
 }
 
-/// `SOURCE:TARGET` each, with absolute paths.
+/// Returns mounts, each `SOURCE:TARGET` with absolute paths.
 fn mounts(written: Option<&Located<OneOrMany<Text>>>, problems: &mut Problems) -> Vec<Arc<str>> {
     let mut mounts = Vec::new();
     for item in written.iter().flat_map(|field| &field.value.0) {
@@ -257,7 +256,7 @@ fn mounts(written: Option<&Located<OneOrMany<Text>>>, problems: &mut Problems) -
     mounts
 }
 
-/// A value that can stand in a line of a script as it is.
+/// Returns a value that can be written to a line of a script literally, or adds a problem.
 fn word(text: &str, name: &str, place: Place, problems: &mut Problems) -> Option<Arc<str>> {
     let label = match text {
         "" => "this is empty",
@@ -266,19 +265,20 @@ fn word(text: &str, name: &str, place: Place, problems: &mut Problems) -> Option
             c.is_control() || c.is_whitespace() || matches!(c, '"' | '\'' | '\\' | '#')
         }) =>
         {
-            "blanks, quotes, `#`, backslashes and control characters cannot stand here"
+            "blanks, quotes, `#`, backslashes and control characters are not allowed here"
         }
         _ => return Some(text.into()),
     };
-    problems.add(Problem::new(format!("`{name}` cannot be handed to Slurm")).at(place, label));
+    problems.add(Problem::new(format!("`{name}` cannot be passed to Slurm")).at(place, label));
     None
 }
 
-/// An option of sbatch that Muster does not set itself: `--name` or `--name=value`.
+/// Returns an option of sbatch that Muster does not set itself, `--name` or `--name=value`, or adds
+/// a problem.
 fn extra_option(text: &str, place: Place, problems: &mut Problems) -> Option<Arc<str>> {
     let mut refuse = |label: String, hint: Option<String>| {
         let problem =
-            Problem::new(format!("{} cannot be handed to sbatch", show(text))).at(place, label);
+            Problem::new(format!("{} cannot be passed to sbatch", show(text))).at(place, label);
         problems.add(match hint {
             Some(hint) => problem.hint(hint),
             None => problem,
@@ -303,15 +303,16 @@ fn extra_option(text: &str, place: Place, problems: &mut Problems) -> Option<Arc
     if OWN_VALUES.contains(&text) {
         return Some(text.into());
     }
-    // Slurm would add them to those that the job asks for, and Muster would know nothing of them.
+    // Slurm would add these GPUs to those that the job asks for, without Muster accounting for
+    // them.
     if asks_gpus(body) {
-        let hint = "in a job this is `gpus`, `gpus-per-task` and `gpu` for the model; resources of other kinds may stand here";
+        let hint = "in a job this is `gpus`, `gpus-per-task` and `gpu` for the model; other resources are allowed here";
         return refuse(
             "GPUs are asked for by the job's own fields".to_owned(),
             Some(hint.to_owned()),
         );
     }
-    // sbatch takes the beginning of a long option for it, where that is unique.
+    // sbatch accepts a unique prefix of a long option.
     let own = OWN
         .iter()
         .find(|(own, _)| *own == name)
@@ -326,7 +327,7 @@ fn extra_option(text: &str, place: Place, problems: &mut Problems) -> Option<Arc
     }
 }
 
-/// `gres=gpu:2`, `tres-per-task=cpu:8,gres/gpu:1`: resources by name, and GPUs among them.
+/// Returns true if an option asks for GPUs: `gres=gpu:2`, `tres-per-task=cpu:8,gres/gpu:1`.
 fn asks_gpus(option: &str) -> bool {
     let Some((name, value)) = option.split_once('=') else { return false };
     let is_gpu = |item: &str| {

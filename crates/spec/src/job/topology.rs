@@ -1,5 +1,5 @@
-//! How the nodes of a job lie to each other: one rule, perhaps slices, and levels that the site
-//! has. Whether a domain is large enough is for the engine to say.
+//! The topology request of a job: one rule, optional slices, and levels that the site has. The
+//! engine checks whether a domain is large enough.
 
 use std::sync::Arc;
 
@@ -9,19 +9,19 @@ use crate::diagnostic::{Problem, Problems, show};
 use crate::field::{Located, Text};
 use crate::job::document::{SegmentDocument, TopologyDocument};
 use crate::job::shape::contradiction;
-use crate::site::Site;
+use crate::site::SubmissionSite;
 use crate::suggest::nearest;
 
-/// A level as written, and its place from the widest; `None` when the site knows no nodes.
+/// A level as written, and its index from the widest; `None` if the nodes of the site are unknown.
 struct Level {
     name: Arc<str>,
     at: Option<usize>,
 }
 
-/// What a job asks of the network; `None` after a complaint.
+/// Returns the topology request of a job; `None` after a problem.
 pub(super) fn topology(
     written: &Located<TopologyDocument>,
-    site: &Site<'_>,
+    site: &SubmissionSite<'_>,
     groups: &[TaskGroup],
     problems: &mut Problems,
 ) -> Option<Topology> {
@@ -32,7 +32,7 @@ pub(super) fn topology(
     let rules: Vec<_> =
         rules.iter().filter_map(|(name, rule)| Some((*name, rule.as_ref()?))).collect();
     if let [(one, first), (other, second), ..] = &rules[..] {
-        let hint = "keep one; `required` uses few narrower domains, too".to_owned();
+        let hint = "keep one; `required` also uses few narrower domains".to_owned();
         problems.add(contradiction(other, second.key, one, first.key).hint(hint));
     }
     if rules.is_empty() && segment.is_none() {
@@ -42,7 +42,7 @@ pub(super) fn topology(
             Problem::new("`topology` says nothing").at(written.place, "of which level?").hint(hint),
         );
     }
-    // 2. Levels that are there.
+    // 2. Levels that exist.
     let rule = rules.first().map(|(name, rule)| (*name, *rule, level(rule, site, problems)));
     let segment =
         segment.as_ref().map(|segment| (segment, slices(segment, site, groups, problems)));
@@ -97,7 +97,11 @@ fn refuse_together(
     }
 }
 
-fn level(written: &Located<Text>, site: &Site<'_>, problems: &mut Problems) -> Option<Level> {
+fn level(
+    written: &Located<Text>,
+    site: &SubmissionSite<'_>,
+    problems: &mut Problems,
+) -> Option<Level> {
     let name: &str = &written.value.0;
     let found = |at| Some(Level { name: name.into(), at });
     if name == Topology::NODE {
@@ -110,29 +114,29 @@ fn level(written: &Located<Text>, site: &Site<'_>, problems: &mut Problems) -> O
         return found(None);
     }
     let problem = Problem::new(format!("there is no topology level {}", show(name)));
-    let problem = match site.levels.is_empty() {
-        true => problem
+    let problem = if site.levels.is_empty() {
+        problem
             .at(written.place, "this site has no levels but `node`")
-            .hint("levels are declared in the cluster file: `levels: [block, leaf]`".to_owned()),
-        false => {
-            let known = || site.levels.iter().map(|level| &**level).chain([Topology::NODE]);
-            let listed: Vec<_> = known().map(|level| format!("`{level}`")).collect();
-            let near = nearest(name, known()).map(|near| format!("did you mean `{near}`?"));
-            problem.at(written.place, format!("there is {}", listed.join(", "))).hint(near)
-        }
+            .hint("levels are declared in the cluster file: `levels: [block, leaf]`".to_owned())
+    } else {
+        let known = || site.levels.iter().map(|level| &**level).chain([Topology::NODE]);
+        let listed: Vec<_> = known().map(|level| format!("`{level}`")).collect();
+        let near = nearest(name, known()).map(|near| format!("did you mean `{near}`?"));
+        problem.at(written.place, format!("there is {}", listed.join(", "))).hint(near)
     };
     problems.add(problem);
     None
 }
 
-/// Slices that divide every group, and do not cut the tasks of a node in two.
+/// Returns the slices, which must divide every group, and must not split the tasks of a node.
 fn slices(
     written: &Located<SegmentDocument>,
-    site: &Site<'_>,
+    site: &SubmissionSite<'_>,
     groups: &[TaskGroup],
     problems: &mut Problems,
 ) -> Option<(u32, Level)> {
-    let (tasks, name) = (written.value.tasks.as_ref()?, written.value.level.as_ref()?);
+    let tasks = written.value.tasks.as_ref()?;
+    let name = written.value.level.as_ref()?;
     let count = tasks.value.0 as u32;
     if *name.value.0 == *Topology::NODE {
         let hint = format!("write `tasks-per-node: {count}` instead");
@@ -145,7 +149,8 @@ fn slices(
     }
     let level = level(name, site, problems)?;
     for group in groups {
-        let (all, block) = (group.min_tasks, group.tasks_per_node.unwrap_or(1));
+        let all = group.min_tasks;
+        let block = group.tasks_per_node.unwrap_or(1);
         let problem = match (all % count, count % block) {
             (0, 0) => continue,
             (0, _) => Problem::new("`segment` cuts the tasks of a node in two")
@@ -161,8 +166,8 @@ fn slices(
     Some((count, level))
 }
 
-/// The largest size of a segment below the written one that divides the tasks and is a multiple of
-/// a node's.
+/// Returns the largest size of a segment up to the written one that divides the tasks and is a
+/// multiple of the tasks of a node.
 fn divisor(tasks: u32, written: u32, block: u32) -> Option<u32> {
     (1..=written)
         .rev()

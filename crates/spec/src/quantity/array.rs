@@ -4,17 +4,16 @@ use muster_model::{Array, IndexRange};
 
 use super::Malformed;
 
-/// Most elements of one array. Each is an entry in the queue; a million belongs into a loop inside
-/// the job.
+/// Most elements of one array. Each is an entry in the queue; a million should be a loop inside the
+/// job.
 pub const MAX_ELEMENTS: u64 = 100_000;
-/// Most ranges of a list: each start looks through them.
+/// Most ranges of a list: each start searches them.
 const MAX_RANGES: usize = 1000;
-/// Largest index; fits a signed 32-bit integer, which is what shells and most programs read it
-/// into.
+/// Largest index; fits a signed 32-bit integer, as shells and most programs use.
 const MAX_INDEX: u64 = i32::MAX as u64;
 
-/// An array: `first-last`, with `:step` and `%cap` (how many may run at once) as in Slurm, several
-/// such ranges or single indices with commas, or a count `n` for `0-(n-1)`.
+/// Parses an array: `first-last`, with `:step` and `%cap` (how many may run at once) as in Slurm,
+/// several such ranges or single indices with commas, or a count `n` for `0-(n-1)`.
 ///
 /// # Errors
 /// Anything else; no element; more than [`MAX_ELEMENTS`]; an index above 2147483647.
@@ -37,10 +36,11 @@ pub fn parse_array(text: &str) -> Result<Array, Malformed> {
         check_elements(indices.len() as u64)?;
     }
     let list = Array::list(indices, cap).ok_or_else(expected)?;
-    match list.more.len() < MAX_RANGES {
-        true => Ok(list),
-        false => Err(Malformed::new(format!("a list of more than {MAX_RANGES} ranges"))
-            .hint("name the inputs in a file, and let the index be a line of it")),
+    if list.more.len() < MAX_RANGES {
+        Ok(list)
+    } else {
+        Err(Malformed::new(format!("a list of more than {MAX_RANGES} ranges"))
+            .hint("name the inputs in a file, and let the index be a line of it"))
     }
 }
 
@@ -50,7 +50,7 @@ fn expected() -> Malformed {
     )
 }
 
-/// One range; `alone` says what a number without a `-` means.
+/// Parses one range; `alone` interprets a number without a `-`.
 fn range(
     text: &str,
     alone: impl Fn(u64) -> Result<(u64, u64), Malformed>,
@@ -79,10 +79,11 @@ fn range(
 }
 
 fn check_elements(elements: u64) -> Result<(), Malformed> {
-    match elements > MAX_ELEMENTS {
-        true => Err(Malformed::new(format!("{elements} elements; at most {MAX_ELEMENTS}"))
-            .hint("let each element handle several indices")),
-        false => Ok(()),
+    if elements > MAX_ELEMENTS {
+        Err(Malformed::new(format!("{elements} elements; at most {MAX_ELEMENTS}"))
+            .hint("let each element handle several indices"))
+    } else {
+        Ok(())
     }
 }
 
@@ -97,6 +98,6 @@ fn checked_cap(cap: u64) -> Result<u32, Malformed> {
 fn number(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    // More digits than fit are a number all the same, and too large for every check that follows.
+    // More digits than fit are still a number, too large for every check that follows.
     digits.then(|| text.parse().unwrap_or(u64::MAX / 2))
 }

@@ -8,8 +8,8 @@ use super::{Malformed, decimal, split_unit};
 /// A bare number below this is taken for a forgotten unit, not for bytes.
 const SMALLEST_BARE: u128 = 1 << 20;
 
-/// A size in bytes. `80GB` is 80 × 10⁹, `80GiB` and `80G` are 80 × 2³⁰, a bare number of at least
-/// 1048576 is bytes. Letters may be of either case; a fraction is cut to whole bytes, so that
+/// Parses a size in bytes. `80GB` is 80 × 10⁹, `80GiB` and `80G` are 80 × 2³⁰, a bare number of at
+/// least 1048576 is bytes. Letters may be of either case; a fraction is cut to whole bytes, so that
 /// `4.1TiB`, as views print sizes, can be given back.
 ///
 /// # Errors

@@ -1,57 +1,61 @@
-//! Instants: RFC 3339 with an offset, and begin times relative to submission. No clock and no time
-//! zone is known here, so a local time without offset is refused rather than guessed.
+//! Instants: RFC 3339 with an offset, and begin times relative to submission. There is no clock or
+//! time zone here, so a local time without offset is refused rather than guessed.
 
 use muster_model::{Span, Time};
 
 use super::{Malformed, parse_span};
 
-/// Not before when.
+/// Earliest start of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Begin {
-    /// This long after submission.
+pub enum EarliestStart {
+    /// Relative to the submission.
     After(Span),
-    /// At this instant.
+    /// Absolute, at an instant.
     At(Time),
 }
 
-impl Begin {
-    /// The instant, for a submission at `now`.
+impl EarliestStart {
+    /// Returns the instant, for a submission at `now`.
     #[must_use]
     pub fn at(self, now: Time) -> Time {
         match self {
-            Begin::After(span) => now + span,
-            Begin::At(time) => time,
+            EarliestStart::After(span) => now + span,
+            EarliestStart::At(time) => time,
         }
     }
 }
 
-/// A begin time: `+2h` or `now+2h` after submission, or an instant.
+/// Parses a begin time: `+2h` or `now+2h` after submission, or an instant.
 ///
 /// # Errors
 /// As [`parse_span`] and [`parse_instant`].
-pub fn parse_begin(text: &str) -> Result<Begin, Malformed> {
+pub fn parse_begin(text: &str) -> Result<EarliestStart, Malformed> {
     let text = text.trim();
     let relative = text.strip_prefix("now").map_or(text, str::trim_start).strip_prefix('+');
     match relative {
-        Some(span) => parse_span(span).map(Begin::After),
-        None => parse_instant(text).map(Begin::At).map_err(|error| match parse_span(text) {
-            Ok(_) => Malformed::new("from when on?")
-                .hint(format!("write `+{text}` to count from submission")),
-            Err(_) => error,
-        }),
+        Some(span) => parse_span(span).map(EarliestStart::After),
+        None => {
+            parse_instant(text).map(EarliestStart::At).map_err(|error| match parse_span(text) {
+                Ok(_) => Malformed::new("from when on?")
+                    .hint(format!("write `+{text}` to count from submission")),
+                Err(_) => error,
+            })
+        }
     }
 }
 
-/// An instant as in RFC 3339, in UTC, to the millisecond where it has any. What is written is read
-/// as the same.
+/// Returns an instant as in RFC 3339, in UTC, with milliseconds if it has any. It reads back as the
+/// same.
 #[must_use]
 pub fn instant_text(time: Time) -> String {
     // The day of the year 0 in a calendar whose years begin in March, in eras of 400 years.
     const ERA_DAYS: u64 = 146_097;
     const TO_EPOCH_DAYS: u64 = 719_468;
-    let (millis, secs) = (time.0 % 1000, time.0 / 1000);
+    let millis = time.0 % 1000;
+    let secs = time.0 / 1000;
     let days = secs / 86_400 + TO_EPOCH_DAYS;
-    let (era, day_of_era) = (days / ERA_DAYS, days % ERA_DAYS);
+    let era = days / ERA_DAYS;
+    let day_of_era = days % ERA_DAYS;
     let year_of_era =
         (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
@@ -59,13 +63,15 @@ pub fn instant_text(time: Time) -> String {
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
     let month = (month_from_march + 2) % 12 + 1;
     let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute, second) = (secs / 3600 % 24, secs / 60 % 60, secs % 60);
+    let hour = secs / 3600 % 24;
+    let minute = secs / 60 % 60;
+    let second = secs % 60;
     let fraction = if millis > 0 { format!(".{millis:03}") } else { String::new() };
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z")
 }
 
-/// An instant as in RFC 3339: `2026-08-01T06:00:00Z`, `2026-08-01T08:00+02:00`. Seconds may be left
-/// out; a space may stand for the `T`; finer than milliseconds is cut off.
+/// Parses an instant as in RFC 3339: `2026-08-01T06:00:00Z`, `2026-08-01T08:00+02:00`. Seconds may
+/// be left out; a space may stand for the `T`; finer than milliseconds is cut off.
 ///
 /// # Errors
 /// Anything else: no offset, a date that does not exist, a year before 1970 or after 9999.
@@ -77,7 +83,9 @@ pub fn parse_instant(text: &str) -> Result<Time, Malformed> {
         return Err(expected());
     }
     // 1. Date: YYYY-MM-DD
-    let (year, month, day) = (field(text, 0, 4), field(text, 5, 2), field(text, 8, 2));
+    let year = field(text, 0, 4);
+    let month = field(text, 5, 2);
+    let day = field(text, 8, 2);
     let shape =
         [(4, "-"), (7, "-"), (13, ":")].iter().all(|(at, mark)| &text[*at..at + 1] == *mark);
     let (Some(year), Some(month), Some(day), true) = (year, month, day, shape) else {
@@ -103,10 +111,11 @@ pub fn parse_instant(text: &str) -> Result<Time, Malformed> {
     }
     // 3. Offset, and all together.
     let Some(offset_minutes) = offset_minutes(offset) else {
-        return Err(match offset.is_empty() {
-            true => Malformed::new("in which time zone?")
-                .hint("end it with `Z` for UTC, or with an offset such as `+02:00`"),
-            false => expected(),
+        return Err(if offset.is_empty() {
+            Malformed::new("in which time zone?")
+                .hint("end it with `Z` for UTC, or with an offset such as `+02:00`")
+        } else {
+            expected()
         });
     };
     let days = days_from_epoch(year, month, day);
@@ -117,13 +126,13 @@ pub fn parse_instant(text: &str) -> Result<Time, Malformed> {
     }
 }
 
-/// `len` digits at `at` as a number.
+/// Parses `len` digits at `at` as a number.
 fn field(text: &str, at: usize, len: usize) -> Option<i64> {
     let digits = text.get(at..at + len)?;
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
 }
 
-/// Seconds, milliseconds and what is left of `:SS.fff+02:00`.
+/// Returns seconds, milliseconds and the rest of `:SS.fff+02:00`.
 fn seconds(rest: &str) -> Option<(i64, i64, &str)> {
     if !rest.starts_with(':') {
         return Some((0, 0, rest));
@@ -163,8 +172,8 @@ fn days_in(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Days since 1970-01-01 in the Gregorian calendar, counted in 400-year eras that start in March
-/// (Howard Hinnant, "chrono-compatible low-level date algorithms", `days_from_civil`).
+/// Returns the days since 1970-01-01 in the Gregorian calendar, counted in 400-year eras that start
+/// in March (Howard Hinnant, "chrono-compatible low-level date algorithms", `days_from_civil`).
 fn days_from_epoch(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year / 400;

@@ -1,8 +1,8 @@
-//! Quantities as people write them: `12h`, `80GB`, `0-199%32`, `USR1`. Text in, exact integers out.
+//! Parsers of quantities as users write them, to exact integers: `12h`, `80GB`, `0-199%32`, `USR1`.
 //!
-//! One file per kind. Every parser takes any text, never panics, and answers what it expected;
-//! nothing is rounded but fractions of a byte and of a millisecond of an instant, which are cut;
-//! which field the text came from, and what range that field allows, is its caller's business.
+//! One file per kind. Every parser takes any text, never panics, and says what it expected. Nothing
+//! is rounded, except that fractions of a byte, and of a millisecond of an instant, are cut. The
+//! range that a field allows is checked by the caller.
 
 mod array;
 mod bytes;
@@ -13,19 +13,19 @@ mod span;
 
 pub use array::{MAX_ELEMENTS, parse_array};
 pub use bytes::parse_bytes;
-pub use instant::{Begin, instant_text, parse_begin, parse_instant};
+pub use instant::{EarliestStart, instant_text, parse_begin, parse_instant};
 pub use number::{GpuAmount, parse_cpus, parse_gpus, parse_hundredths, parse_range, parse_whole};
 pub use signal::parse_signal;
 pub(crate) use span::parse_slurm_span;
 pub use span::{MAX_SPAN, parse_limit, parse_span, span_text};
 
-/// Why a text is not the quantity it should be. Both parts are lowercase fragments for people.
+/// Error of a text that is not the expected quantity. Both parts are lowercase fragments.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{label}")]
 pub struct Malformed {
-    /// What was expected, or what is wrong.
+    /// Expected text, or the problem.
     pub label: String,
-    /// The next step, when there is an obvious one.
+    /// Next step; `None` if there is no obvious one.
     pub hint: Option<String>,
 }
 
@@ -40,15 +40,16 @@ impl Malformed {
     }
 }
 
-/// A decimal number without sign as an integer and how many of its digits stand behind the point.
-/// `None` when the text is anything else, or has more digits than an exact calculation can hold.
+/// Parses a decimal number without sign: an integer, and its number of digits after the point.
+/// `None` for any other text, or for more digits than an exact calculation can hold.
 pub(crate) fn decimal(text: &str) -> Option<(u128, u32)> {
     const MAX_WHOLE_DIGITS: usize = 20;
     const MAX_FRACTION_DIGITS: usize = 9;
     if text.len() > MAX_WHOLE_DIGITS + 1 + MAX_FRACTION_DIGITS {
         return None;
     }
-    let (mut number, mut point) = (0, None);
+    let mut number = 0;
+    let mut point = None;
     for (at, byte) in text.bytes().enumerate() {
         match byte {
             b'0'..=b'9' => number = number * 10 + u128::from(byte - b'0'),

@@ -4,10 +4,10 @@ use muster_model::{CpuMilli, DeviceSet, GpuMilli};
 
 use super::{Malformed, decimal};
 
-/// Most CPUs that a task can ask for; beyond any machine, and thousandths of it fit 32 bits.
+/// Most CPUs that a task can ask for; more than any machine has, and its thousandths fit 32 bits.
 const MAX_CPUS: u128 = 1_000_000;
 
-/// A whole number, `-3` and `+3` included.
+/// Parses a whole number, including `-3` and `+3`.
 ///
 /// # Errors
 /// Anything else, and what does not fit 64 bits.
@@ -24,7 +24,7 @@ pub fn parse_whole(text: &str) -> Result<i64, Malformed> {
     text.parse().map_err(|_| Malformed::new("this number is far too large"))
 }
 
-/// A count or a range of counts: `5`, `2..16`. Both ends are inclusive.
+/// Parses a count or a range of counts: `5`, `2..16`. Both ends are inclusive.
 ///
 /// # Errors
 /// Anything else, and a range that runs backwards.
@@ -32,19 +32,21 @@ pub fn parse_range(text: &str) -> Result<(i64, i64), Malformed> {
     let Some((low, high)) = text.split_once("..") else {
         return parse_whole(text).map(|count| (count, count));
     };
-    let (low, high) = (parse_whole(low)?, parse_whole(high)?);
-    match low <= high {
-        true => Ok((low, high)),
-        false => Err(Malformed::new(format!("this range runs backwards; write `{high}..{low}`"))),
+    let low = parse_whole(low)?;
+    let high = parse_whole(high)?;
+    if low <= high {
+        Ok((low, high))
+    } else {
+        Err(Malformed::new(format!("this range runs backwards; write `{high}..{low}`")))
     }
 }
 
-/// Hundredths of a whole, exact: `0.25` is 25.
+/// Parses exact hundredths: `0.25` is 25.
 ///
 /// # Errors
 /// Anything else: negative, finer than a hundredth, more than 12 digits before the point.
 pub fn parse_hundredths(text: &str) -> Result<u64, Malformed> {
-    /// A million millions; far from overflow after the multiplication below.
+    /// Largest whole part, 10¹²; far from overflow after the multiplication below.
     const MAX_WHOLE: u128 = 1_000_000_000_000;
     let text = text.trim();
     if let Some((value, scale)) =
@@ -82,7 +84,7 @@ pub struct GpuAmount {
     pub share: GpuMilli,
 }
 
-/// GPUs: a whole number up to 128, or a share of one device such as `0.5`.
+/// Parses GPUs: a whole number up to 128, or a share of one device such as `0.5`.
 ///
 /// # Errors
 /// Anything else: negative, more than a node can have, above one and not whole, finer than a
@@ -90,7 +92,8 @@ pub struct GpuAmount {
 pub fn parse_gpus(text: &str) -> Result<GpuAmount, Malformed> {
     let text = text.trim();
     if let Some((model, count)) = text.split_once(':') {
-        let (model, count) = (model.trim(), count.trim());
+        let model = model.trim();
+        let count = count.trim();
         let word = !model.is_empty()
             && model.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
         if word && model.len() <= 64 && count.len() <= 4 && parse_gpus(count).is_ok() {
@@ -119,7 +122,7 @@ pub fn parse_gpus(text: &str) -> Result<GpuAmount, Malformed> {
     }
 }
 
-/// CPUs: a whole number, a fraction such as `0.5`, or thousandths such as `500m`.
+/// Parses CPUs: a whole number, a fraction such as `0.5`, or thousandths such as `500m`.
 ///
 /// # Errors
 /// Anything else: negative, finer than a thousandth, more than 1,000,000.
@@ -132,7 +135,8 @@ pub fn parse_cpus(text: &str) -> Result<CpuMilli, Malformed> {
         None => (text, 1000),
     };
     let (value, scale) = decimal(number).ok_or_else(expected)?;
-    let (milli, divisor) = (value * thousandths, 10u128.pow(scale));
+    let milli = value * thousandths;
+    let divisor = 10u128.pow(scale);
     match milli / divisor {
         _ if milli % divisor != 0 => {
             Err(Malformed::new("CPUs are counted in thousandths: no finer"))

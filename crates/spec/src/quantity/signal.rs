@@ -35,7 +35,7 @@ const SIGNALS: [(&str, i32); 29] = [
     ("SYS", 31),
 ];
 
-/// A signal number from `USR1`, `SIGUSR1` or `10`.
+/// Parses a signal: `USR1`, `SIGUSR1` or `10`.
 ///
 /// # Errors
 /// Unknown names, and numbers outside 1..=31.

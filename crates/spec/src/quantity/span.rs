@@ -27,7 +27,7 @@ const UNITS: [(&[&str], u128); 6] = [
     (&["w", "week", "weeks"], 7 * DAY),
 ];
 
-/// A length of time. Accepts descending units with an optional fraction in the last (`12h`,
+/// Parses a length of time. Accepts descending units with an optional fraction in the last (`12h`,
 /// `1h30m`, `1.5h`, `1d 12h`, `500ms`) and Slurm's `HH:MM:SS`, `D-HH`, `D-HH:MM`, `D-HH:MM:SS`.
 ///
 /// # Errors
@@ -48,17 +48,15 @@ pub fn parse_span(text: &str) -> Result<Span, Malformed> {
             "write `{large}h{small}m` or `{large}m{small}s` (Slurm would read minutes and seconds)"
         )));
     }
-    let millis = match text.contains(':') || is_days_and_hours(text) {
-        true => clock(text)?,
-        false => units(text)?,
-    };
+    let millis =
+        if text.contains(':') || is_days_and_hours(text) { clock(text)? } else { units(text)? };
     match u64::try_from(millis) {
         Ok(millis) if millis <= MAX_SPAN.0 => Ok(Span(millis)),
         _ => Err(Malformed::new("longer than 36525 days").hint("write `none` for no limit")),
     }
 }
 
-/// A length of time as Slurm prints it, where `MM:SS` is what it says.
+/// Parses a length of time as Slurm prints it, where two numbers are `MM:SS`.
 ///
 /// # Errors
 /// As [`parse_span`].
@@ -71,7 +69,7 @@ pub(crate) fn parse_slurm_span(text: &str) -> Result<Span, Malformed> {
     }
 }
 
-/// A length of time, or `none`, `infinite`, `unlimited` for no end.
+/// Parses a length of time, or `none`, `infinite`, `unlimited` for no limit.
 ///
 /// # Errors
 /// As [`parse_span`].
@@ -82,14 +80,14 @@ pub fn parse_limit(text: &str) -> Result<Option<Span>, Malformed> {
     }
 }
 
-/// A span exactly, in the fewest units that say it: `7d`, `1h30m`, `500ms`. What is written is read
-/// as the same.
+/// Returns a span exactly, in the fewest units: `7d`, `1h30m`, `500ms`. It reads back as the same.
 #[must_use]
 pub fn span_text(span: Span) -> String {
     if span == Span(0) {
         return "0s".to_owned();
     }
-    let (mut rest, mut text) = (u128::from(span.0), String::new());
+    let mut rest = u128::from(span.0);
+    let mut text = String::new();
     for (unit, word) in [(DAY, "d"), (HOUR, "h"), (MINUTE, "m"), (SECOND, "s"), (1, "ms")] {
         if rest >= unit {
             text.push_str(&format!("{}{word}", rest / unit));
@@ -103,7 +101,7 @@ fn expected() -> Malformed {
     Malformed::new("expected a length of time such as `12h`, `90m`, `1h30m` or `1-12:00:00`")
 }
 
-/// `1:30`: two numbers of at most so many digits that both can be read.
+/// Parses two numbers of at most four digits: `1:30`.
 fn two_numbers(text: &str) -> Option<(u32, u32)> {
     let number = |part: &str| {
         let is_number =
@@ -119,7 +117,7 @@ fn is_days_and_hours(text: &str) -> bool {
     text.split_once('-').is_some_and(|(days, hours)| number(days) && number(hours))
 }
 
-/// `HH:MM:SS`, `D-HH`, `D-HH:MM`, `D-HH:MM:SS`, as in sbatch(1).
+/// Parses `HH:MM:SS`, `D-HH`, `D-HH:MM`, `D-HH:MM:SS`, as in sbatch(1).
 fn clock(text: &str) -> Result<u128, Malformed> {
     let (days, rest) = match text.split_once('-') {
         Some((days, rest)) => (Some(days), rest),
@@ -146,8 +144,8 @@ fn clock(text: &str) -> Result<u128, Malformed> {
     };
     for (position, (part, unit)) in parts.iter().zip(units).enumerate() {
         let value = number(part).ok_or_else(expected)?;
-        let (leads, ceiling) =
-            (position == 0 && days.is_none(), if *unit == HOUR { 24 } else { 60 });
+        let leads = position == 0 && days.is_none();
+        let ceiling = if *unit == HOUR { 24 } else { 60 };
         if !leads && value >= ceiling {
             let word = if *unit == HOUR {
                 "hours"
@@ -165,7 +163,9 @@ fn clock(text: &str) -> Result<u128, Malformed> {
 
 fn units(text: &str) -> Result<u128, Malformed> {
     let mut rest = text;
-    let (mut millis, mut smallest, mut fraction_seen) = (0u128, u128::MAX, false);
+    let mut millis = 0u128;
+    let mut smallest = u128::MAX;
+    let mut fraction_seen = false;
     while !rest.is_empty() {
         let (number, tail) = split_unit(rest);
         let end = tail.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(tail.len());

@@ -1,5 +1,4 @@
-//! The fields of a queue file as they may be written. What they mean together is in the parent
-//! module.
+//! The fields of a queue file. Their combinations are checked in the parent module.
 
 use muster_model::queue::PlacementPolicy;
 use muster_model::{Preemption, Time};
@@ -13,48 +12,48 @@ use crate::suggest::nearest;
 use crate::yaml::{Node, Value};
 
 document! {
-    /// Queues for Muster: who may use how much of what.
+    /// Queues for Muster: shares, quotas, limits and access.
     QueuesDocument ("queues") requires ["queues"] foreign &[("tree", "queues"), ("default", "default-queue")] => {
-        /// Usage counts half after this time. 7d by default.
+        /// Half-life of usage in fair share: usage counts half after this time. 7d by default.
         "half-life" half_life: Length,
-        /// How blocked jobs are protected from later ones: `easy` (default) reserves for the first
-        /// of each leaf, `conservative` for several, `none` keeps strict order.
+        /// Protection of blocked jobs from later ones: `easy` (default) reserves for the first of
+        /// each leaf, `conservative` for several, `none` keeps strict order.
         "backfill" backfill: BackfillRule,
         /// Blocked jobs of each leaf that hold a reservation under conservative backfill. 16 by
         /// default.
         "backfill-depth" backfill_depth: Whole<1, 10_000>,
-        /// Who may make others go: `reclaim` (a queue within its quota takes back what others
-        /// borrow), `priority` (within a leaf, higher takes from lower), `all` (the default) or
+        /// Allowed preemption: `reclaim` (a queue within its quota reclaims GPUs that others
+        /// borrow), `priority` (within a leaf, higher preempts lower), `all` (the default) or
         /// `none`.
         "preemption" preemption: PreemptionRule,
-        /// Which of the places that would do is taken: `pack` (default) keeps whole nodes free,
-        /// `spread` loads all alike, `best-fit` leaves the least over, `fragmentation` keeps most
-        /// of use to the usual jobs.
+        /// Choice among suitable nodes: `pack` (default) keeps whole nodes free, `spread` loads all
+        /// equally, `best-fit` leaves the least unused, `fragmentation` keeps the most capacity
+        /// usable for typical jobs.
         "placement" placement: PlacementRule,
-        /// Moves running jobs that save checkpoints together for a gang that only scattered GPUs
-        /// keep waiting, where that costs less GPU time than its wait. Off by default.
-        "defragment" defragment: DefragmentDocument,
-        /// A gang that has been the first of its queue for so long, behind jobs without a time
-        /// limit, keeps the GPUs that become free until it starts: `10m`, or `none`. 15m by
+        /// Moves running jobs that save checkpoints, to free adjacent GPUs for a gang that waits
+        /// only because of fragmentation, if that costs less GPU time than its wait. Off by
         /// default.
+        "defragment" defragment: DefragmentDocument,
+        /// Time after which GPUs that become free are kept for a gang that is first in its queue,
+        /// behind jobs without a time limit, until it starts: `10m`, or `none`. 15m by default.
         "patience" patience: LengthOrNone,
-        /// Time limit of jobs that say nothing of one. None by default.
+        /// Time limit of jobs that do not set one. None by default.
         "default-time" default_time: Length,
         /// Leaf that a job without `queue` waits in. By default the leaf named `default`, or else
         /// the first leaf.
         "default-queue" default_queue: Text,
-        /// Top-level queues.
+        /// Queues at the top level.
         "queues" queues: Many<Queue>,
     }
 }
 
 document! {
-    /// GPU-hours that moving running jobs together may cost in a window of time.
+    /// Budget for moving running jobs to reduce fragmentation.
     DefragmentDocument ("defragment") requires ["gpu-hours", "every"] foreign &[("hours", "gpu-hours"), ("budget", "gpu-hours"), ("window", "every"), ("period", "every")] => {
-        /// GPU-hours in each window: for each job that is moved, the GPU time since its last
-        /// checkpoint and until it has gone.
+        /// GPU-hours in each period: for each job that is moved, the GPU time since its last
+        /// checkpoint and until it has stopped.
         "gpu-hours" gpu_hours: Whole<1, 1_000_000_000>,
-        /// How long a window is.
+        /// Length of a period.
         "every" every: Length,
     }
 }
@@ -66,70 +65,70 @@ document! {
         "name" name: JobName,
         /// Share of its parent relative to its siblings. 1 by default.
         "weight" weight: Whole<1, 1_000_000>,
-        /// GPUs per model that are its own: `{h100: 16}`.
+        /// Nominal quota of GPUs per model: `{h100: 16}`.
         "quota" quota: Named<Whole<0, 1_000_000_000>>,
-        /// GPUs per model that it may use beyond its quota while others leave them unused. By
-        /// default as many as are lent.
+        /// GPUs per model that it may borrow beyond its quota while other queues do not use them.
+        /// By default as many as are lent.
         "borrow" borrow: Whole<0, 1_000_000_000>,
-        /// GPUs per model of its quota that others may use while it does not. By default all.
+        /// GPUs per model of its quota that it lends while it does not use them. By default all.
         "lend" lend: Whole<0, 1_000_000_000>,
         /// Lowest and highest priority of its jobs: `[0, 100]`.
         "priority" priority: PriorityRange,
-        /// Ceilings for its whole subtree.
+        /// Limits of its whole subtree.
         "limits" limits: LimitsDocument,
-        /// GPU-hours that its jobs may take in a window of time.
+        /// GPU-hours that its jobs may use per period.
         "budget" budget: BudgetDocument,
-        /// How long its jobs are safe from being preempted once they hold their GPUs: `always`, a
-        /// time such as 30m, or `none`. By default as the queue above says, or not at all.
+        /// Time for which its jobs cannot be preempted once they hold their GPUs: `always`, a time
+        /// such as 30m, or `none`. By default as set by the parent queue, or `none`.
         "protect" protect: Protect,
-        /// How long users of a shared daemon may protect single jobs here: `always`, a time such as
-        /// 30m, or `none`. By default as the queue above says, or as long as `protect`.
+        /// Longest protection that users of a shared daemon may set for single jobs here: `always`,
+        /// a time such as 30m, or `none`. By default as set by the parent queue, or as `protect`.
         "max-protect" max_protect: Protect,
-        /// Time limit of jobs that say nothing of one. By default as the queue above says.
+        /// Time limit of jobs that do not set one. By default as set by the parent queue.
         "default-time" default_time: Length,
-        /// Users of a shared daemon who may submit here, beside members of `groups`. Without both,
-        /// as the queue above says.
+        /// Users of a shared daemon who may submit here, in addition to members of `groups`.
+        /// Without both, as set by the parent queue.
         "users" users: OneOrMany<Text>,
         /// Unix groups whose members may submit here.
         "groups" groups: OneOrMany<Text>,
-        /// Queues below it.
+        /// Child queues of this queue.
         "queues" queues: Many<Queue>,
     }
 }
 
 document! {
-    /// Ceilings of a queue.
+    /// Limits of a queue.
     LimitsDocument ("limits") requires [] foreign &[("max-jobs", "running-jobs"), ("jobs", "running-jobs"), ("gpus", "gpus-per-user"), ("walltime", "time"), ("submit-jobs", "pending-jobs"), ("borrow-time", "borrowed-time"), ("borrowing-time", "borrowed-time")] => {
         /// Jobs (array elements) running at once.
         "running-jobs" running_jobs: Whole<1, 1_000_000_000>,
         /// GPUs that one user may hold at once.
         "gpus-per-user" gpus_per_user: Whole<1, 1_000_000_000>,
-        /// Jobs of one user that may wait at once; an array is one. What would be more is refused.
+        /// Pending jobs of one user; an array counts as one. Further submissions are refused.
         "pending-jobs" pending_jobs: Whole<1, 1_000_000_000>,
-        /// Longest time limit that a job may have; one without a limit is refused then.
+        /// Longest time limit of a job; jobs without a time limit are then refused.
         "time" time: LengthOrNone,
-        /// Longest that a job may hold GPUs beyond the queue's quota, time limit and grace
-        /// together; one that may last longer starts within the quota only.
+        /// Longest time that a job may hold borrowed GPUs, time limit and grace together; a job
+        /// that may run longer starts only within the quota.
         "borrowed-time" borrowed_time: Length,
     }
 }
 
 document! {
-    /// GPU-hours of a queue in a window of time; each window has its own.
+    /// GPU-hours of a queue per period, refilled at the start of each period.
     BudgetDocument ("budget") requires ["every"] foreign &[("hours", "gpu-hours"), ("per-user", "gpu-hours-per-user"), ("window", "every"), ("period", "every"), ("from", "start")] => {
         /// GPU-hours of all jobs of the subtree together.
         "gpu-hours" gpu_hours: Whole<1, 1_000_000_000>,
         /// GPU-hours of each user's jobs in the subtree.
         "gpu-hours-per-user" gpu_hours_per_user: Whole<1, 1_000_000_000>,
-        /// How long a window is.
+        /// Length of a period.
         "every" every: Length,
-        /// A window begins then, and others before and after it; a day is meant in UTC. By default
+        /// Start of one period, from which the others follow; a day is in UTC. By default
         /// 1970-01-01.
         "start" start: WindowStart,
     }
 }
 
-/// When a window begins: a day, or an instant.
+/// Start of a budget period: a day, or an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WindowStart(pub(crate) Time);
 
@@ -153,7 +152,7 @@ impl Field for WindowStart {
     }
 }
 
-/// A queue below another. A type of its own, so that the tree has a finite schema.
+/// A queue in the list of another. A separate type, so that the tree has a finite schema.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queue(pub(crate) QueueDocument);
 
@@ -177,7 +176,7 @@ impl Field for Queue {
     }
 }
 
-/// `none`, `easy` or `conservative`.
+/// Kind of backfill: `none`, `easy` or `conservative`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BackfillRule {
     None,
@@ -202,7 +201,7 @@ impl Field for BackfillRule {
     }
 }
 
-/// `none`, `reclaim`, `priority` or `all`.
+/// Allowed preemption: `none`, `reclaim`, `priority` or `all`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PreemptionRule(pub(crate) Preemption);
 
@@ -224,7 +223,7 @@ impl Field for PreemptionRule {
     }
 }
 
-/// `pack`, `spread`, `best-fit` or `fragmentation`.
+/// Placement policy: `pack`, `spread`, `best-fit` or `fragmentation`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PlacementRule(pub(crate) PlacementPolicy);
 
@@ -243,7 +242,7 @@ impl Field for PlacementRule {
     }
 }
 
-/// `[0, 100]`.
+/// Lowest and highest priority: `[0, 100]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PriorityRange(pub(crate) i32, pub(crate) i32);
 
@@ -274,8 +273,10 @@ impl Field for PriorityRange {
                 })
             })
         };
-        let (low, high) = (end(&ends[0], problems), end(&ends[1], problems));
-        let (low, high) = (low?, high?);
+        let low = end(&ends[0], problems);
+        let high = end(&ends[1], problems);
+        let low = low?;
+        let high = high?;
         if low > high {
             let label = format!("this range runs backwards; write `[{high}, {low}]`");
             problems.add(Problem::new(format!("`{name}` admits nothing")).at(node.place, label));

@@ -1,12 +1,12 @@
-//! The queue file: text in, queue tree out. What quotas and weights do is `policy`'s; here a tree
-//! is refused that says nothing sensible, at the line that says it.
+//! Reader of the queue file. Refuses trees that make no sense, at the line that causes it; the
+//! effect of quotas and weights is in the crate `policy`.
 
 mod document;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use muster_model::queue::{Backfill, Budget, Defragment, Limits, QueueSpec, QueueTree};
+use muster_model::queue::{Backfill, Defragment, QueueBudget, QueueLimits, QueueSpec, QueueTree};
 use muster_model::{GpuModel, QueueName, Span, Time};
 
 use crate::diagnostic::{Diagnostics, Problem, Problems, show};
@@ -22,14 +22,13 @@ use document::{
     BackfillRule, BudgetDocument, DefragmentDocument, LimitsDocument, Queue, QueueDocument,
 };
 
-/// Queues of one tree, parents included.
+/// Most queues of one tree, parents included.
 const MAX_QUEUES: usize = 10_000;
-/// Usage halves in this time when the file does not say; as Slurm's `PriorityDecayHalfLife`.
+/// Default half-life of usage; as Slurm's `PriorityDecayHalfLife`.
 const DEFAULT_HALF_LIFE: Span = Span::from_secs(7 * 86_400);
-/// Blocked jobs per leaf that hold a reservation under conservative backfill when the file does not
-/// say.
+/// Default number of blocked jobs per leaf that hold a reservation under conservative backfill.
 const DEFAULT_DEPTH: u32 = 16;
-/// A budget's window is no shorter: a planning pass follows each refill that somebody waits for.
+/// Shortest period of a budget: each refill that a job waits for causes a planning pass.
 const SHORTEST_WINDOW: Span = Span::from_secs(60);
 
 /// Reads a queue file.
@@ -148,7 +147,7 @@ fn queue(document: &QueueDocument, queues: Vec<QueueSpec>, problems: &mut Proble
     }
 }
 
-/// A time limit that jobs get.
+/// Returns the default time limit of jobs.
 fn time(written: &Located<Length>, problems: &mut Problems) -> Option<Span> {
     if written.value.0 < Span::from_secs(1) {
         problems.add(
@@ -159,7 +158,7 @@ fn time(written: &Located<Length>, problems: &mut Problems) -> Option<Span> {
     Some(written.value.0)
 }
 
-/// Users or groups; an account's name has no blank in it.
+/// Returns users or groups; the name of an account has no blanks.
 fn names<'d>(
     written: Option<&'d Located<OneOrMany<Text>>>,
     what: &str,
@@ -196,7 +195,7 @@ fn quota(document: &QueueDocument, problems: &mut Problems) -> BTreeMap<GpuModel
     quota
 }
 
-/// Borrowing and lending are relative to a quota, so they mean nothing without one.
+/// Refuses borrowing and lending without a quota, to which they are relative.
 fn check_cohort(document: &QueueDocument, problems: &mut Problems) {
     let Some(quota) = &document.quota else {
         let limits = document.limits.as_ref();
@@ -216,7 +215,7 @@ fn check_cohort(document: &QueueDocument, problems: &mut Problems) {
                     Problem::new(format!("`{name}` needs `quota`"))
                         .at(key, "beyond or of which quota?")
                         .hint(
-                            "add `quota: {h100: 8}`, or remove it: without quota nothing is limited"
+                            "add `quota: {h100: 8}`, or remove it: a queue without quota is not limited"
                                 .to_owned(),
                         ),
                 );
@@ -235,12 +234,12 @@ fn check_cohort(document: &QueueDocument, problems: &mut Problems) {
     }
 }
 
-fn ceilings(document: &LimitsDocument, problems: &mut Problems) -> Limits {
+fn ceilings(document: &LimitsDocument, problems: &mut Problems) -> QueueLimits {
     let time = document.time.as_ref().and_then(|time| time.value.0);
     if let Some(written) = document.time.as_ref().filter(|_| time == Some(Span(0))) {
         problems.add(Problem::new("`time` is 0").at(written.place, "no job could run"));
     }
-    Limits {
+    QueueLimits {
         running_jobs: document.running_jobs.as_ref().map(|limit| limit.value.0 as u32),
         gpus_per_user: document.gpus_per_user.as_ref().map(|limit| limit.value.0 as u64),
         pending_jobs: document.pending_jobs.as_ref().map(|limit| limit.value.0 as u32),
@@ -249,7 +248,7 @@ fn ceilings(document: &LimitsDocument, problems: &mut Problems) -> Limits {
     }
 }
 
-fn budget(written: &Located<BudgetDocument>, problems: &mut Problems) -> Option<Budget> {
+fn budget(written: &Located<BudgetDocument>, problems: &mut Problems) -> Option<QueueBudget> {
     let document = &written.value;
     if document.gpu_hours.is_none() && document.gpu_hours_per_user.is_none() {
         problems.add(
@@ -260,7 +259,7 @@ fn budget(written: &Located<BudgetDocument>, problems: &mut Problems) -> Option<
     }
     let every = window(document.every.as_ref()?, problems);
     let hours = |written: &Located<Whole<1, 1_000_000_000>>| written.value.0 as u64;
-    Some(Budget {
+    Some(QueueBudget {
         gpu_hours: document.gpu_hours.as_ref().map(hours),
         gpu_hours_per_user: document.gpu_hours_per_user.as_ref().map(hours),
         every,
@@ -273,7 +272,7 @@ fn defragment(document: &DefragmentDocument, problems: &mut Problems) -> Option<
     Some(Defragment { gpu_hours: document.gpu_hours.as_ref()?.value.0 as u64, every })
 }
 
-/// How long a window of a budget is.
+/// Returns the length of a budget period.
 fn window(every: &Located<Length>, problems: &mut Problems) -> Span {
     if every.value.0 < SHORTEST_WINDOW {
         let label = format!("the smallest is {SHORTEST_WINDOW}");
@@ -288,7 +287,7 @@ fn backfill(document: &QueuesDocument, problems: &mut Problems) -> Backfill {
     if let Some(depth) = depth.filter(|_| rule != Some(BackfillRule::Conservative)) {
         problems.add(
             Problem::new("`backfill-depth` needs conservative backfill")
-                .at(depth.key, "it means nothing otherwise")
+                .at(depth.key, "it has no effect otherwise")
                 .hint("add `backfill: conservative`".to_owned()),
         );
     }
@@ -329,8 +328,8 @@ fn default_queue(
     None
 }
 
-/// Nominal GPUs per model that queues have together; complains where children were promised more
-/// than their parent has. A queue that sets none for a model has what its children have.
+/// Returns the nominal GPUs per model of queues together, and refuses children with more quota than
+/// their parent. A queue without quota for a model has the quota of its children.
 fn promised(items: &[Item<Queue>], problems: &mut Problems) -> BTreeMap<String, i64> {
     let mut together: BTreeMap<String, i64> = BTreeMap::new();
     for item in items {

@@ -1,5 +1,5 @@
-//! The fields of a recipe, and of a generator of Kueue's performance tests. Only their shape; what
-//! they mean together is judged beside.
+//! The fields of a recipe, and of a generator of Kueue's performance tests. Their combinations are
+//! checked in the parent module.
 
 use std::borrow::Cow;
 
@@ -11,88 +11,88 @@ use crate::job::fields::{BeginTime, Cpus, Gpus, JobName, Length, Model, Size};
 use crate::yaml::{Node, Value};
 
 document! {
-    /// A recipe for a trace: what jobs are submitted, how often, and how long they run.
-    MixDocument ("trace-recipe") requires ["every", "classes"] foreign &[("count", "jobs"), ("duration", "length"), ("interval", "every"), ("mix", "classes")] => {
-        /// How many jobs; where the length is given, too, whichever is reached first.
+    /// A recipe for a trace: the jobs, their arrival rate, and their runtimes.
+    RecipeDocument ("trace-recipe") requires ["every", "classes"] foreign &[("count", "jobs"), ("duration", "length"), ("interval", "every"), ("mix", "classes")] => {
+        /// Number of jobs; with `length`, whichever is reached first.
         "jobs" jobs: Whole<1, 100_000_000>,
-        /// How long jobs are submitted, such as 7d.
+        /// Length of time in which jobs are submitted, such as 7d.
         "length" length: Length,
-        /// When the first may be submitted: `2026-03-02T00:00:00Z`; without it the trace has no
-        /// dates, and starts on a Monday.
+        /// Start of the trace: `2026-03-02T00:00:00Z`; without it the trace has no dates, and
+        /// starts on a Monday.
         "start" start: BeginTime,
         /// Mean time between two submits, such as 90s.
         "every" every: Length,
-        /// `poisson`, where submits do not know of each other, or `regular`; poisson by default.
+        /// `poisson`, with independent submits, or `regular`; poisson by default.
         "arrivals" arrivals: Text,
-        /// How busy each hour of the day is, from midnight UTC: 24 numbers, only their proportions
-        /// count.
+        /// Arrival rate in each hour of the day, from midnight UTC: 24 numbers, only their
+        /// proportions count.
         "hours" hours: Many<Whole<0, 1_000_000>>,
-        /// How busy Saturday and Sunday are, in percent of other days; 100 by default.
+        /// Arrival rate on Saturday and Sunday, in percent of other days; 100 by default.
         "weekend" weekend: Whole<0, 1_000>,
-        /// How many users there are; 1 by default.
+        /// Number of users; 1 by default.
         "users" users: Whole<1, 100_000>,
-        /// How unequal they are: user k submits in proportion to 1/k^(skew/100). 100 by default, 0
+        /// Inequality of users: user k submits in proportion to 1/k^(skew/100). 100 by default, 0
         /// makes them equal.
         "skew" skew: Whole<0, 400>,
-        /// What kinds of jobs there are.
+        /// Classes of jobs, chosen by weight.
         "classes" classes: Many<ClassDocument>,
     }
 }
 
 document! {
-    /// Jobs of one kind.
+    /// One class of jobs.
     ClassDocument ("trace-class") requires ["name", "runtime"] foreign &[("share", "weight"), ("nodes", "tasks"), ("duration", "runtime"), ("time", "requested"), ("model", "gpu"), ("mem", "memory")] => {
-        /// What they are called; the beginning of their ids.
+        /// Name of the class; prefix of the ids of its jobs.
         "name" name: JobName,
-        /// How many there are, in proportion to the other classes; 1 by default.
+        /// Number of jobs in proportion to the other classes; 1 by default.
         "weight" weight: Whole<1, 1_000_000>,
-        /// Tasks that run together; of several numbers, each is as likely. 1 by default.
+        /// Tasks of a job; several numbers are equally likely. 1 by default.
         "tasks" tasks: OneOrMany<Whole<1, 10_000>>,
         /// GPUs of each task, or a share of one.
         "gpus" gpus: Gpus,
-        /// Models of GPU that will do.
+        /// Acceptable GPU models. All by default.
         "gpu" gpu: OneOrMany<Model>,
         /// CPUs of each task.
         "cpus" cpus: Cpus,
         /// Memory of each task.
         "memory" memory: Size,
-        /// How long they run: `10m`, `{from: 1m, to: 2h}`, or `{median: 10m, p95: 6h, max: 2d}`.
-        "runtime" runtime: Runtime,
-        /// The time limit that they ask for; those that would run longer end there.
+        /// Runtime: `10m`, `{from: 1m, to: 2h}`, or `{median: 10m, p95: 6h, max: 2d}`.
+        "runtime" runtime: RuntimeField,
+        /// Time limit; jobs that would run longer end there.
         "requested" requested: Length,
-        /// They ask for between once and so many times what they run.
+        /// Largest ratio of the time limit to the runtime; the ratio is drawn between 1 and this.
         "overestimate" overestimate: Whole<1, 1_000>,
-        /// Where they are submitted.
+        /// Queue that the jobs are submitted to.
         "queue" queue: Text,
-        /// How many fail, in percent.
+        /// Share of jobs that fail, in percent.
         "failed" failed: Whole<0, 100>,
     }
 }
 
 document! {
-    /// Lengths of time that are drawn.
+    /// Distribution of the runtimes of a class.
     RuntimeDocument ("trace-runtime") requires [] foreign &[("min", "from"), ("mean", "median")] => {
-        /// The shortest; every order of magnitude up to the longest is as likely.
+        /// Shortest runtime of a log-uniform distribution.
         "from" from: Length,
-        /// The longest.
+        /// Longest runtime of a log-uniform distribution.
         "to" to: Length,
-        /// Half of them are shorter: a log-normal distribution.
+        /// Median of a log-normal distribution.
         "median" median: Length,
-        /// All but 5 % of them are shorter.
+        /// 95th percentile of a log-normal distribution.
         "p95" p95: Length,
-        /// None of them is longer.
+        /// Longest runtime, at which the distribution is cut.
         "max" max: Length,
     }
 }
 
-/// One length of time, or how it is drawn.
+/// A fixed runtime, or its distribution.
 #[derive(Clone, Debug)]
-pub(crate) enum Runtime {
+pub(crate) enum RuntimeField {
     Fixed(Length),
     Drawn(Box<RuntimeDocument>),
 }
 
-impl Field for Runtime {
+impl Field for RuntimeField {
     fn read(node: &Node, name: &str, problems: &mut Problems) -> Option<Self> {
         match &node.value {
             Value::Map(_) => {
@@ -103,7 +103,7 @@ impl Field for Runtime {
     }
 }
 
-impl JsonSchema for Runtime {
+impl JsonSchema for RuntimeField {
     fn inline_schema() -> bool {
         true
     }
@@ -113,13 +113,13 @@ impl JsonSchema for Runtime {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let (fixed, drawn) =
-            (generator.subschema_for::<Length>(), generator.subschema_for::<RuntimeDocument>());
+        let fixed = generator.subschema_for::<Length>();
+        let drawn = generator.subschema_for::<RuntimeDocument>();
         schemars::json_schema!({ "anyOf": [fixed, drawn] })
     }
 }
 
-/// What is in a file and does not matter here.
+/// A field that is ignored.
 #[derive(Clone, Debug)]
 pub(crate) struct Ignored;
 
@@ -134,23 +134,23 @@ impl Field for Ignored {
 document! {
     /// A generator of Kueue's performance tests.
     KueueDocument ("kueue-generator") requires ["cohorts"] foreign &[] => {
-        /// Sets of cohorts.
+        /// Sets of identical cohorts.
         "cohorts" cohorts: Many<CohortDocument>,
-        /// Not read: what nodes there are.
+        /// Nodes; ignored by Muster.
         "topology" topology: Ignored,
-        /// Not read.
+        /// Resource flavor; ignored by Muster.
         "resourceFlavor" flavor: Ignored,
-        /// Not read.
+        /// Dynamic resource allocation; ignored by Muster.
         "dra" dra: Ignored,
     }
 }
 
 document! {
-    /// Equal cohorts.
+    /// A set of identical cohorts.
     CohortDocument ("kueue-cohort") requires ["className", "count", "queuesSets"] foreign &[] => {
-        /// Beginning of their names.
+        /// Prefix of their names.
         "className" class: Text,
-        /// How many there are.
+        /// Number of cohorts to create.
         "count" count: Whole<0, 10_000>,
         /// Sets of their queues.
         "queuesSets" queues: Many<QueuesSetDocument>,
@@ -158,25 +158,25 @@ document! {
 }
 
 document! {
-    /// Equal queues.
+    /// A set of identical queues.
     QueuesSetDocument ("kueue-queues") requires ["className", "count", "workloadsSets"] foreign &[] => {
-        /// Beginning of their names.
+        /// Prefix of their names.
         "className" class: Text,
-        /// How many there are.
+        /// Number of queues to create.
         "count" count: Whole<0, 10_000>,
-        /// Not read: a queue file says it.
+        /// Nominal quota; ignored, since a queue file sets it.
         "nominalQuota" nominal: Ignored,
-        /// Not read.
+        /// Borrowing limit; ignored, since a queue file sets it.
         "borrowingLimit" borrowing: Ignored,
-        /// Not read.
+        /// Preemption in the cohort; ignored, since a queue file sets it.
         "reclaimWithinCohort" reclaim: Ignored,
-        /// Not read.
+        /// Preemption in the queue; ignored, since a queue file sets it.
         "withinClusterQueue" within: Ignored,
-        /// Not read.
+        /// Nominal quota of devices; ignored, since a queue file sets it.
         "deviceNominalQuota" device_nominal: Ignored,
-        /// Not read.
+        /// Borrowing limit of devices; ignored, since a queue file sets it.
         "deviceBorrowingLimit" device_borrowing: Ignored,
-        /// What is submitted to each.
+        /// Sets of workloads that are submitted to each queue.
         "workloadsSets" sets: Many<WorkloadsSetDocument>,
     }
 }
@@ -184,33 +184,33 @@ document! {
 document! {
     /// Workloads that are created one after the other.
     WorkloadsSetDocument ("kueue-workloads") requires ["count", "creationIntervalMs", "workloads"] foreign &[] => {
-        /// How often all of them are created.
+        /// Number of times that all of them are created.
         "count" count: Whole<0, 10_000_000>,
         /// Time before each creation.
         "creationIntervalMs" interval_ms: Whole<0, 1_000_000_000>,
-        /// What is created.
+        /// Workloads to create in each set.
         "workloads" workloads: Many<WorkloadDocument>,
     }
 }
 
 document! {
-    /// One workload.
+    /// A workload of a set.
     WorkloadDocument ("kueue-workload") requires ["className", "runtimeMs", "request"] foreign &[] => {
-        /// What it is called.
+        /// Name of its class.
         "className" class: Text,
-        /// How long it runs once admitted.
+        /// Runtime once admitted, in milliseconds.
         "runtimeMs" runtime_ms: Whole<0, 1_000_000_000_000>,
-        /// Higher goes first.
+        /// Priority; higher is scheduled first.
         "priority" priority: Whole<-1_000_000_000, 1_000_000_000>,
         /// CPUs of each pod.
         "request" request: Cpus,
-        /// Pods; read where the level is given, as Kueue has it.
+        /// Number of pods; used only if `tasLevel` is set, as in Kueue.
         "podCount" pods: Whole<0, 1_000_000>,
-        /// Not read: a trace has no wishes for places.
+        /// Topology constraint; ignored, since a trace has none.
         "tasConstraint" constraint: Ignored,
         /// Level of the topology.
         "tasLevel" level: Ignored,
-        /// Not read.
+        /// Size of a slice; ignored by Muster.
         "sliceSize" slice: Ignored,
         /// Devices of each pod.
         "devices" devices: Whole<0, 128>,

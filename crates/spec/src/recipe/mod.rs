@@ -1,5 +1,5 @@
-//! Recipes for traces: text in, a checked recipe out. A recipe is ours, or a generator of Kueue's
-//! performance tests, which is told by its `cohorts`. Nothing is drawn here.
+//! Reader of recipes for traces: Muster's own, or a generator of Kueue's performance tests, which
+//! is recognised by its `cohorts`. Nothing is drawn here.
 
 mod document;
 
@@ -10,23 +10,23 @@ use muster_model::{Span, Time};
 
 use crate::diagnostic::{Diagnostics, Problem, Problems};
 use crate::field::{Field, Located, Many, ROOT, Whole};
-use crate::quantity::Begin;
+use crate::quantity::EarliestStart;
 use crate::source::Sources;
 use crate::yaml::{self, Value};
-pub(crate) use document::MixDocument;
+pub(crate) use document::RecipeDocument;
 use document::{
-    ClassDocument, KueueDocument, QueuesSetDocument, Runtime, RuntimeDocument, WorkloadsSetDocument,
+    ClassDocument, KueueDocument, QueuesSetDocument, RuntimeDocument, RuntimeField,
+    WorkloadsSetDocument,
 };
 
 const HOURS: usize = 24;
-/// Four days after the epoch, a Thursday, was a Monday: weekends fall where they do in a week that
-/// starts with one.
+/// Start of traces without dates: a Monday, four days after the epoch, which was a Thursday.
 const MONDAY: Time = Time(4 * 86_400_000);
 
-/// How a trace is made.
+/// A recipe for a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Recipe {
-    /// Jobs that are drawn.
+    /// Jobs that are drawn from a mix of classes.
     Mix(Mix),
     /// Workloads that are created at fixed times, per queue.
     Kueue(Vec<KueueQueue>),
@@ -35,57 +35,57 @@ pub enum Recipe {
 /// A mix of classes that arrive at random.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mix {
-    /// At most so many.
+    /// Most jobs; `None` for no limit.
     pub jobs: Option<u64>,
-    /// Submitted for so long.
+    /// Length of time in which jobs are submitted; `None` for no limit.
     pub length: Option<Span>,
-    /// Where the time of the trace starts.
+    /// Start of the trace.
     pub start: Time,
-    /// Subtracted from submit times: where there are no dates, a trace starts at 0.
+    /// Instant subtracted from submit times, so that a trace without dates starts at 0.
     pub zero: Time,
     /// Mean time between submits.
     pub every: Span,
-    /// Whether submits keep that time exactly.
+    /// True if the time between submits is constant.
     pub regular: bool,
     /// Weight of each hour of the day.
     pub hours: Vec<u64>,
     /// Weight of weekends in percent.
     pub weekend_percent: u64,
-    /// Users.
+    /// Number of users that submit jobs.
     pub users: u32,
     /// Exponent of their inequality, in hundredths.
     pub skew_percent: u32,
-    /// Kinds of jobs.
+    /// Classes of jobs, chosen by weight.
     pub classes: Vec<Class>,
 }
 
-/// Jobs of one kind.
+/// One class of jobs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Class {
-    /// Beginning of their ids.
+    /// Prefix of the ids of its jobs.
     pub name: String,
-    /// Share among classes.
+    /// Weight among the classes.
     pub weight: u64,
-    /// Numbers of tasks, each as likely.
+    /// Numbers of tasks, equally likely.
     pub tasks: Vec<u32>,
-    /// What each task holds.
+    /// Resources of each task.
     pub task: Resources,
-    /// How long they run.
-    pub runtime: Lengths,
-    /// What they ask for.
-    pub requested: Asked,
-    /// Where they are submitted.
+    /// Distribution of the runtimes.
+    pub runtime: RuntimeDistribution,
+    /// Time limits of the jobs.
+    pub requested: LimitDistribution,
+    /// Queue that they are submitted to; `None` for the default.
     pub queue: Option<Arc<str>>,
-    /// How many fail.
+    /// Share of jobs that fail, in percent.
     pub failed_percent: u64,
 }
 
-/// Lengths of time that are drawn.
+/// Distribution of lengths of time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Lengths {
-    /// Always the same.
+pub enum RuntimeDistribution {
+    /// The same runtime for every job.
     Fixed(Span),
-    /// Between two, uniform in the logarithm.
+    /// Log-uniform between two lengths.
     LogUniform(Span, Span),
     /// Log-normal, by median and 95th percentile, cut at the longest.
     LogNormal(Span, Span, Option<Span>),
@@ -93,32 +93,32 @@ pub enum Lengths {
 
 /// Time limits that are asked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Asked {
-    /// None.
+pub enum LimitDistribution {
+    /// Jobs without a time limit.
     Nothing,
-    /// Always the same.
+    /// A constant time limit.
     Fixed(Span),
-    /// Up to so many times the runtime.
+    /// Up to this many times the runtime.
     Times(u32),
 }
 
-/// A queue of Kueue and what is created in it.
+/// A queue of Kueue and the workloads created in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KueueQueue {
-    /// As Kueue's generator names it.
+    /// Name, as Kueue's generator forms it.
     pub name: Arc<str>,
-    /// Sets that are created beside each other.
+    /// Sets of workloads, created in parallel.
     pub sets: Vec<KueueSet>,
 }
 
 /// Workloads that are created one after the other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KueueSet {
-    /// How often all of them are.
+    /// Number of times that all of them are created.
     pub count: u64,
-    /// Time before each.
+    /// Time before each creation.
     pub interval: Span,
-    /// Class, pods, what each pod holds, how long they run, priority.
+    /// Class, number of pods, resources of each pod, runtime, and priority.
     pub workloads: Vec<(Arc<str>, u32, Resources, Span, i32)>,
 }
 
@@ -131,14 +131,17 @@ pub fn parse_recipe(source: &str, file: Option<&str>) -> Result<Recipe, Diagnost
     let mut problems = Problems::default();
     let smallest = "{jobs: 10, every: 1m, classes: [{name: a, gpus: 1, runtime: 10m}]}";
     let recipe = yaml::read_one(&sources, "recipes", smallest, &mut problems).and_then(|node| {
-        let is_kueue =
-            matches!(&node.value, Value::Map(entries) if entries.iter().any(|entry| entry.key == "cohorts"));
-        match is_kueue {
-            true => KueueDocument::read(&node, ROOT, &mut problems)
-                .map(|document| Recipe::Kueue(kueue(&document))),
-            false => MixDocument::read(&node, ROOT, &mut problems)
+        let is_kueue = match &node.value {
+            Value::Map(entries) => entries.iter().any(|entry| entry.key == "cohorts"),
+            _ => false,
+        };
+        if is_kueue {
+            KueueDocument::read(&node, ROOT, &mut problems)
+                .map(|document| Recipe::Kueue(kueue(&document)))
+        } else {
+            RecipeDocument::read(&node, ROOT, &mut problems)
                 .and_then(|document| mix(&document, &mut problems))
-                .map(Recipe::Mix),
+                .map(Recipe::Mix)
         }
     });
     match recipe {
@@ -147,7 +150,7 @@ pub fn parse_recipe(source: &str, file: Option<&str>) -> Result<Recipe, Diagnost
     }
 }
 
-/// A whole number as written, or what it is without being written.
+/// Returns a whole number as written, or its default.
 fn whole<const MIN: i64, const MAX: i64>(
     written: &Option<Located<Whole<MIN, MAX>>>,
     default: u64,
@@ -155,26 +158,25 @@ fn whole<const MIN: i64, const MAX: i64>(
     written.as_ref().and_then(|written| u64::try_from(written.value.0).ok()).unwrap_or(default)
 }
 
-fn mix(document: &MixDocument, problems: &mut Problems) -> Option<Mix> {
+fn mix(document: &RecipeDocument, problems: &mut Problems) -> Option<Mix> {
     let before = problems.len();
     let every = document.every.as_ref()?;
     if document.jobs.is_none() && document.length.is_none() {
         problems.add(
-            Problem::new("nothing says where the trace ends")
-                .at(every.key, "jobs arrive every so often, for ever")
+            Problem::new("the trace has no end")
+                .at(every.key, "jobs would arrive forever")
                 .hint("add `jobs: 1000`, or `length: 7d`".to_owned()),
         );
     }
     if every.value.0 == Span(0) {
         problems.add(
-            Problem::new("`every` is nothing")
-                .at(every.place, "expected a length of time above zero"),
+            Problem::new("`every` is 0").at(every.place, "expected a length of time above zero"),
         );
     }
     let regular = regular(document, problems);
     let (start, zero) = match document.start.as_ref().map(|start| start.value.0) {
-        Some(Begin::At(time)) => (time, Time(0)),
-        Some(Begin::After(span)) => (MONDAY + span, MONDAY),
+        Some(EarliestStart::At(time)) => (time, Time(0)),
+        Some(EarliestStart::After(span)) => (MONDAY + span, MONDAY),
         None => (MONDAY, MONDAY),
     };
     let classes = document.classes.iter().flat_map(|classes| &classes.value.0);
@@ -195,7 +197,7 @@ fn mix(document: &MixDocument, problems: &mut Problems) -> Option<Mix> {
     (problems.len() == before).then_some(mix)
 }
 
-fn regular(document: &MixDocument, problems: &mut Problems) -> bool {
+fn regular(document: &RecipeDocument, problems: &mut Problems) -> bool {
     let Some(written) = &document.arrivals else { return false };
     match (written.value.0.as_str(), document.hours.as_ref().map(|hours| hours.key)) {
         ("poisson", _) => false,
@@ -205,7 +207,7 @@ fn regular(document: &MixDocument, problems: &mut Problems) -> bool {
                 .or(document.weekend.as_ref().map(|weekend| weekend.key))
                 .unwrap_or(written.place);
             problems.add(
-                Problem::new("arrivals that are regular have no busy hours")
+                Problem::new("regular arrivals cannot have busy hours")
                     .at(written.place, "the same time between all submits")
                     .also(busy, "busier at some times than at others"),
             );
@@ -213,7 +215,7 @@ fn regular(document: &MixDocument, problems: &mut Problems) -> bool {
         }
         (_, _) => {
             problems.add(
-                Problem::new("`arrivals` is not a way to arrive")
+                Problem::new("`arrivals` is not a known distribution")
                     .at(written.place, "expected `poisson` or `regular`"),
             );
             false
@@ -255,9 +257,9 @@ fn class(document: &ClassDocument, problems: &mut Problems) -> Option<Class> {
             );
             return None;
         }
-        (Some(fixed), None) => Asked::Fixed(fixed.value.0),
-        (None, Some(times)) => Asked::Times(u32::try_from(times.value.0).unwrap_or(1)),
-        (None, None) => Asked::Nothing,
+        (Some(fixed), None) => LimitDistribution::Fixed(fixed.value.0),
+        (None, Some(times)) => LimitDistribution::Times(u32::try_from(times.value.0).unwrap_or(1)),
+        (None, None) => LimitDistribution::Nothing,
     };
     let tasks: Vec<u32> = document
         .tasks
@@ -282,11 +284,14 @@ fn class(document: &ClassDocument, problems: &mut Problems) -> Option<Class> {
     })
 }
 
-/// Exactly one of the ways to say how long.
-fn lengths(written: &Located<Runtime>, problems: &mut Problems) -> Option<Lengths> {
+/// Returns the distribution, which must be given in exactly one of the ways.
+fn lengths(
+    written: &Located<RuntimeField>,
+    problems: &mut Problems,
+) -> Option<RuntimeDistribution> {
     let drawn = match &written.value {
-        Runtime::Fixed(length) => return Some(Lengths::Fixed(length.0)),
-        Runtime::Drawn(drawn) => drawn,
+        RuntimeField::Fixed(length) => return Some(RuntimeDistribution::Fixed(length.0)),
+        RuntimeField::Drawn(drawn) => drawn,
     };
     let RuntimeDocument { from, to, median, p95, max } = drawn.as_ref();
     let [from, to, median, p95, max] =
@@ -294,10 +299,10 @@ fn lengths(written: &Located<Runtime>, problems: &mut Problems) -> Option<Length
     let in_order = |low: Span, high: Span| Span(0) < low && low <= high;
     let lengths = match (from, to, median, p95, max) {
         (Some(from), Some(to), None, None, None) if in_order(from, to) => {
-            Lengths::LogUniform(from, to)
+            RuntimeDistribution::LogUniform(from, to)
         }
         (None, None, Some(median), Some(p95), max) if in_order(median, p95) => {
-            Lengths::LogNormal(median, p95, max)
+            RuntimeDistribution::LogNormal(median, p95, max)
         }
         _ => {
             let label = "expected a shorter `from` and a longer `to`, or a `median` and a longer `p95`, with a `max` or without";
@@ -323,7 +328,8 @@ fn kueue(document: &KueueDocument) -> Vec<KueueQueue> {
     queues
 }
 
-/// Named as Kueue's generator does (test/performance/scheduler/runner/generator, generateQueue).
+/// Returns queues, named as Kueue's generator does (test/performance/scheduler/runner/generator,
+/// generateQueue).
 fn kueue_queues(document: &QueuesSetDocument, set: usize, cohort: &str) -> Vec<KueueQueue> {
     let class = document.class.as_ref().map_or("", |class| class.value.0.as_str());
     let sets: Vec<KueueSet> = document
@@ -339,7 +345,8 @@ fn kueue_queues(document: &QueuesSetDocument, set: usize, cohort: &str) -> Vec<K
     (0..whole(&document.count, 0)).map(queue).collect()
 }
 
-/// Without a level of the topology, Kueue's generator makes one pod whatever the count says.
+/// Returns a set of workloads. Without a level of the topology, Kueue's generator ignores the count
+/// and makes one pod.
 fn kueue_set(document: &WorkloadsSetDocument) -> KueueSet {
     let workloads =
         document.workloads.iter().flat_map(|workloads| &workloads.value.0).map(|item| {

@@ -1,59 +1,57 @@
-//! Tables in text: a header that names the columns, then a row a line. Columns are found by name,
-//! in whatever order they stand; those that nobody asks for are passed over. It knows no format.
+//! Text tables: a header that names the columns, then one row per line. Columns are found by name,
+//! in any order; others are ignored. Independent of the trace formats.
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 
 use super::TraceJob;
-use super::names::Names;
+use super::names::NameCache;
 use super::value::given;
 
-/// What makes a job of a row; `None` where the row is a part of another job.
-pub(super) type ReadRow = fn(&Row<'_>, &mut Names) -> Result<Option<TraceJob>, String>;
+/// Reader of a row, which returns a job, or `None` if the row is part of another job.
+pub(super) type ReadRow = fn(&CsvRow<'_>, &mut NameCache) -> Result<Option<TraceJob>, String>;
 
-/// How the tables of a format are written.
+/// Layout of the tables of a format.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Layout {
-    /// Between fields.
+pub(super) struct CsvLayout {
+    /// Separator between two fields.
     pub(super) separator: u8,
-    /// Columns that are read, in the order of [`Row::fields`]; a table may have them in another
-    /// one.
+    /// Columns that are read, in the order of [`CsvRow::fields`]; a table may have another order.
     pub(super) columns: &'static [&'static str],
-    /// Columns without which nothing can be read.
+    /// Columns that must be present.
     pub(super) needed: &'static [&'static str],
-    /// What makes a job of a row.
+    /// Reader of a row.
     pub(super) read: ReadRow,
 }
 
 /// A table that is being read.
 #[derive(Clone, Debug)]
-pub(super) struct Table {
-    layout: Layout,
+pub(super) struct CsvTable {
+    layout: CsvLayout,
     splitter: Splitter,
-    /// What every field of a row is, among the columns of the layout; `None` for those that nobody
-    /// asks for.
+    /// Column of the layout for every field of a row; `None` for ignored fields.
     header: Option<Vec<Option<usize>>>,
 }
 
-/// What is wrong with a table.
+/// Problem of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Wrong {
-    /// A column is missing: nothing can be read.
+pub(super) enum TableError {
+    /// A required column is missing: nothing can be read.
     Column(&'static str),
-    /// One row.
+    /// One row cannot be read.
     Row(String),
 }
 
-impl Table {
-    pub(super) fn new(layout: Layout) -> Self {
+impl CsvTable {
+    pub(super) fn new(layout: CsvLayout) -> Self {
         Self { layout, splitter: Splitter::new(layout.separator), header: None }
     }
 
-    /// The next line.
+    /// Reads the next line.
     pub(super) fn read(
         &mut self,
         text: &str,
-        names: &mut Names,
-    ) -> Result<Option<TraceJob>, Wrong> {
+        names: &mut NameCache,
+    ) -> Result<Option<TraceJob>, TableError> {
         if text.starts_with('#') || text.chars().all(char::is_whitespace) {
             return Ok(None);
         }
@@ -61,31 +59,32 @@ impl Table {
             self.header = Some(self.header_of(text)?);
             return Ok(None);
         };
-        let (mut count, mut row) =
-            (0, Row { columns: self.layout.columns, texts: [None; MAX_COLUMNS] });
+        let mut count = 0;
+        let mut row = CsvRow { columns: self.layout.columns, texts: [None; MAX_COLUMNS] };
         let each = |field| {
             if let Some(Some(column)) = header.get(count) {
                 row.texts[*column] = given(field);
             }
             count += 1;
         };
-        self.splitter.split(text, each).map_err(Wrong::Row)?;
+        self.splitter.split(text, each).map_err(TableError::Row)?;
         if count != header.len() {
-            return Err(Wrong::Row(format!(
+            return Err(TableError::Row(format!(
                 "{count} fields where the header has {}",
                 header.len()
             )));
         }
-        (self.layout.read)(&row, names).map_err(Wrong::Row)
+        (self.layout.read)(&row, names).map_err(TableError::Row)
     }
 
-    /// Where the columns of a table go. Of two with one name, the first counts.
-    fn header_of(&mut self, text: &str) -> Result<Vec<Option<usize>>, Wrong> {
+    /// Maps the columns of a table to those of the layout. Of two with the same name, the first
+    /// counts.
+    fn header_of(&mut self, text: &str) -> Result<Vec<Option<usize>>, TableError> {
         let mut names = Vec::new();
-        self.splitter.split(text, |name| names.push(name.trim())).map_err(Wrong::Row)?;
-        let Layout { columns, needed, .. } = self.layout;
+        self.splitter.split(text, |name| names.push(name.trim())).map_err(TableError::Row)?;
+        let CsvLayout { columns, needed, .. } = self.layout;
         if let Some(name) = needed.iter().find(|name| !names.contains(name)) {
-            return Err(Wrong::Column(name));
+            return Err(TableError::Column(name));
         }
         let first = |at| !names[..at].contains(&names[at]);
         let column =
@@ -94,39 +93,39 @@ impl Table {
     }
 }
 
-/// No format reads more columns than this.
+/// Most columns that a format reads.
 const MAX_COLUMNS: usize = 20;
 
 /// A row, by the columns of the layout.
 #[derive(Clone, Debug)]
-pub(super) struct Row<'a> {
+pub(super) struct CsvRow<'a> {
     columns: &'static [&'static str],
     texts: [Option<&'a str>; MAX_COLUMNS],
 }
 
-impl<'a> Row<'a> {
-    /// The fields of all columns, in the order of the layout. There must be `N` of them.
-    pub(super) fn fields<const N: usize>(&self) -> [Field<'a>; N] {
+impl<'a> CsvRow<'a> {
+    /// Returns the fields of all columns, in the order of the layout. There must be `N` of them.
+    pub(super) fn fields<const N: usize>(&self) -> [CsvField<'a>; N] {
         debug_assert_eq!(self.columns.len(), N, "a layout has as many columns as its reader takes");
-        std::array::from_fn(|at| Field { name: self.columns[at], text: self.texts[at] })
+        std::array::from_fn(|at| CsvField { name: self.columns[at], text: self.texts[at] })
     }
 }
 
-/// A field and the column that it stands in.
+/// A field and its column.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Field<'a> {
+pub(super) struct CsvField<'a> {
     name: &'static str,
-    /// `None` where there is no such column or nothing in it.
+    /// Text of the field; `None` if there is no such column or it is empty.
     pub(super) text: Option<&'a str>,
 }
 
-impl<'a> Field<'a> {
-    /// A field that cannot be missing.
+impl<'a> CsvField<'a> {
+    /// Returns the text of a required field.
     pub(super) fn needed(self) -> Result<&'a str, String> {
         self.text.ok_or_else(|| format!("`{}` is missing", self.name))
     }
 
-    /// A field as `read` reads it.
+    /// Returns a field as parsed by `read`.
     pub(super) fn value<T>(
         self,
         what: &str,
@@ -136,7 +135,7 @@ impl<'a> Field<'a> {
         read(text).map(Some).ok_or_else(|| self.bad(what))
     }
 
-    /// A field as `read` reads it, that cannot be missing.
+    /// Returns a required field as parsed by `read`.
     pub(super) fn needed_value<T>(
         self,
         what: &str,
@@ -150,16 +149,16 @@ impl<'a> Field<'a> {
     }
 }
 
-/// So much of a field as a message can take.
+/// Returns a field for a message: at most 40 characters, escaped.
 pub(super) fn shown(text: &str) -> String {
     let cut: String = text.chars().take(40).collect();
     cut.escape_debug().to_string()
 }
 
-/// What some write before everything else, and nobody means.
+/// Byte order mark that some programs write at the start of a file.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// Splits one line after the other.
+/// Splits lines, one after the other.
 #[derive(Clone, Debug)]
 struct Splitter {
     separator: u8,
@@ -169,23 +168,25 @@ struct Splitter {
 }
 
 impl Splitter {
-    /// With commas, fields may be in quotes; other separators, as `sacct` writes them, have none.
+    /// Returns a splitter. With commas, fields may be in quotes; with other separators, as `sacct`
+    /// writes them, there are none.
     fn new(separator: u8) -> Self {
         let reader = ReaderBuilder::new().delimiter(separator).quoting(separator == b',').build();
         Self { separator, reader, bytes: Vec::new(), ends: Vec::new() }
     }
 
-    /// Hands every field of a line to `each`; none of a line that cannot be split.
+    /// Passes every field of a line to `each`; none of a line that cannot be split.
     fn split<'t>(&'t mut self, text: &'t str, mut each: impl FnMut(&'t str)) -> Result<(), String> {
-        // Most lines have nothing in them that is not as it seems. All bytes are looked at without
-        // a way out of the loop, which the compiler makes sixteen at a time of.
+        // Most lines have no special characters. All bytes are checked without an early exit, so
+        // that the compiler can vectorise the loop.
         let quote = if self.separator == b',' { b'"' } else { b'\n' };
         let is_special = |byte| (byte == quote) | (byte == b'\r') | (byte == b'\n');
         let has_special = text.bytes().fold(false, |found, byte| found | is_special(byte));
         if has_special || text.starts_with(BYTE_ORDER_MARK) {
             return self.split_special(text, each);
         }
-        let (separator, mut start) = (self.separator, 0);
+        let separator = self.separator;
+        let mut start = 0;
         for (at, byte) in text.as_bytes().iter().enumerate() {
             if *byte == separator {
                 each(&text[start..at]);
@@ -249,7 +250,7 @@ mod tests {
         assert_eq!(split(b'|', "a\nb").unwrap_err(), "a line end in the middle of the line");
         assert_eq!(split(b',', "\u{feff}a,b\u{feff}").unwrap(), ["a", "b\u{feff}"]);
         assert_eq!(split(b',', " a ,é,").unwrap(), [" a ", "é", ""]);
-        // Longer than what is looked at together, with what is special at its end.
+        // Longer than a vector, with a special character at its end.
         assert_eq!(
             split(b',', &format!("{},\"é\"", "a".repeat(40))).unwrap(),
             ["a".repeat(40).as_str(), "é"]
@@ -263,11 +264,11 @@ mod tests {
             let count = b.needed_value("a number", super::super::value::count)?;
             Err(format!("{:?} {count} {:?}", a.text, z.text))
         };
-        let layout = Layout { separator: b',', columns: &["a", "b", "z"], needed: &["b"], read };
-        let mut table = Table::new(layout);
-        assert_eq!(table.read(" a , x,b", &mut Names::new()), Ok(None));
-        let mut row = |text| match table.read(text, &mut Names::new()) {
-            Err(Wrong::Row(message)) => message,
+        let layout = CsvLayout { separator: b',', columns: &["a", "b", "z"], needed: &["b"], read };
+        let mut table = CsvTable::new(layout);
+        assert_eq!(table.read(" a , x,b", &mut NameCache::new()), Ok(None));
+        let mut row = |text| match table.read(text, &mut NameCache::new()) {
+            Err(TableError::Row(message)) => message,
             other => format!("{other:?}"),
         };
         assert_eq!(row("1,,8.0"), "Some(\"1\") 8 None");
@@ -281,11 +282,11 @@ mod tests {
         assert_eq!(row("\" é, f \",NaN,\"8\""), "Some(\"é, f\") 8 None");
         assert_eq!(row("1,\"2,8"), "a quote is not closed on its line");
         // Of two columns with one name the first counts.
-        let mut table = Table::new(layout);
-        assert_eq!(table.read("z,b,y,b,a,z", &mut Names::new()), Ok(None));
-        let twice = table.read("4,5,6,7,8,9", &mut Names::new());
-        assert_eq!(twice, Err(Wrong::Row("Some(\"8\") 5 Some(\"4\")".to_owned())));
-        let mut table = Table::new(layout);
-        assert_eq!(table.read("a,c", &mut Names::new()), Err(Wrong::Column("b")));
+        let mut table = CsvTable::new(layout);
+        assert_eq!(table.read("z,b,y,b,a,z", &mut NameCache::new()), Ok(None));
+        let twice = table.read("4,5,6,7,8,9", &mut NameCache::new());
+        assert_eq!(twice, Err(TableError::Row("Some(\"8\") 5 Some(\"4\")".to_owned())));
+        let mut table = CsvTable::new(layout);
+        assert_eq!(table.read("a,c", &mut NameCache::new()), Err(TableError::Column("b")));
     }
 }

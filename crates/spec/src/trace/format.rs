@@ -1,13 +1,13 @@
-//! Which formats there are, by the names that users give, and which of them a text looks like. It
-//! must not read rows.
+//! The trace formats, with their names for users, and detection of the format of a text. Rows are
+//! not read here.
 
-use super::csv::Layout;
+use super::csv::CsvLayout;
 use super::{helios, muster, openb, philly, slurm};
 
-/// How a trace is written.
+/// Format of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceFormat {
-    /// This project's own table.
+    /// Muster's own CSV table.
     Csv,
     /// Standard Workload Format 2.2 of the Parallel Workloads Archive.
     Swf,
@@ -21,15 +21,15 @@ pub enum TraceFormat {
     Acme,
     /// A pod list of the openb trace (Alibaba, cluster-trace-gpu-v2023).
     Openb,
-    /// What `sacct --parsable2` prints.
+    /// Output of `sacct --parsable2`.
     Sacct,
-    /// What `sacct --json` prints.
+    /// Output of `sacct --json`.
     SacctJson,
-    /// What `kubectl get pods,jobs -o json` prints.
+    /// Output of `kubectl get pods,jobs -o json`.
     Kubernetes,
 }
 
-/// Texts by which a list in JSON is known: the one that stands first decides.
+/// Texts by which a list in JSON is recognised: the first one in the text decides.
 const MARKS: [(&str, TraceFormat); 5] = [
     ("\"apiVersion\"", TraceFormat::Kubernetes),
     ("\"attempts\"", TraceFormat::PhillyJson),
@@ -39,7 +39,7 @@ const MARKS: [(&str, TraceFormat); 5] = [
 ];
 
 impl TraceFormat {
-    /// Every format, by the name that users give.
+    /// Every format, with its name for users.
     pub const ALL: [(&str, TraceFormat); 10] = [
         ("csv", TraceFormat::Csv),
         ("swf", TraceFormat::Swf),
@@ -53,16 +53,16 @@ impl TraceFormat {
         ("kubernetes", TraceFormat::Kubernetes),
     ];
 
-    /// Its jobs say of what tasks they are made. Else they say how many processors or GPUs they had
-    /// in all, and at best on how many nodes.
+    /// Returns true if jobs name their tasks. In other formats they name only their processors or
+    /// GPUs in all, and perhaps the number of nodes.
     #[must_use]
     pub fn names_tasks(self) -> bool {
         matches!(self, TraceFormat::Csv | TraceFormat::Openb | TraceFormat::Kubernetes)
     }
 
-    /// The format that the first lines of a text are in; `None` when they are in none of them. A
-    /// table that lacks a column, but has most of those that a format needs, is taken for it, so
-    /// that reading it can say which.
+    /// Returns the format of the first lines of a text; `None` if there is none. A table that has
+    /// most of the required columns of a format is taken for it, so that reading it reports the
+    /// missing one.
     #[must_use]
     pub fn detect(head: &[&str]) -> Option<Self> {
         let mut lines = head.iter().map(|line| line.trim()).filter(|line| !line.is_empty());
@@ -90,14 +90,14 @@ impl TraceFormat {
         (percent > 50).then_some(format)
     }
 
-    /// The name that users give.
+    /// Returns the name for users.
     #[must_use]
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(_, format)| *format == self).map_or("?", |(name, _)| name)
     }
 
-    /// How its table is written; `None` where it is none.
-    pub(super) fn layout(self) -> Option<Layout> {
+    /// Returns the layout of its table; `None` if it is no table.
+    pub(super) fn layout(self) -> Option<CsvLayout> {
         match self {
             Self::Csv => Some(muster::TABLE),
             Self::Philly => Some(philly::TABLE),

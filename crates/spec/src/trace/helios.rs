@@ -1,35 +1,36 @@
-//! The traces of Helios (Hu et al., SC 2021) and of Acme (Hu et al., NSDI 2024): tables that were
-//! made from Slurm's accounting, and for Acme's cluster Kalos from that of Kubernetes. They do not
-//! have time limits. Helios writes dates without a zone, which are taken for UTC; Acme writes the
-//! offset.
+//! The traces of Helios (Hu et al., SC 2021) and of Acme (Hu et al., NSDI 2024): tables made from
+//! Slurm's accounting, and for Acme's cluster Kalos from that of Kubernetes. They have no time
+//! limits. Helios writes dates without a zone, which are taken as UTC; Acme writes the offset.
 
 use muster_model::Bytes;
 
 use super::TraceJob;
-use super::csv::{Layout, Row};
-use super::names::Names;
-use super::value::{Held, count, ended, instant, seconds};
+use super::csv::{CsvLayout, CsvRow};
+use super::names::NameCache;
+use super::value::{JobResources, count, ended, instant, seconds};
 
+/// Layout of Helios:
 /// `job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue`;
-/// the last is a wait.
-pub(super) const HELIOS: Layout = Layout {
+/// the last is the waiting time.
+pub(super) const HELIOS: CsvLayout = CsvLayout {
     separator: b',',
     columns: &columns("vc"),
     needed: &["job_id", "gpu_num", "node_num", "state", "submit_time", "duration"],
     read: row,
 };
 
+/// Layout of Acme:
 /// `job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time`;
-/// of Kalos with `mem_per_pod_GB` and more. The kind of work, `type`, stands in for the queue,
-/// which is not recorded.
-pub(super) const ACME: Layout = Layout {
+/// Kalos adds `mem_per_pod_GB` and more. The kind of work, `type`, is taken as the queue, which is
+/// not recorded.
+pub(super) const ACME: CsvLayout = CsvLayout {
     separator: b',',
     columns: &columns("type"),
     needed: &["job_id", "gpu_num", "node_num", "type", "state", "submit_time", "duration"],
     read: row,
 };
 
-/// What is read of both, with what each of them calls the queue.
+/// Returns the columns that are read of both, with the column of the queue.
 const fn columns(queue: &'static str) -> [&'static str; 11] {
     [
         "job_id",
@@ -46,12 +47,12 @@ const fn columns(queue: &'static str) -> [&'static str; 11] {
     ]
 }
 
-fn row(row: &Row<'_>, names: &mut Names) -> Result<Option<TraceJob>, String> {
+fn row(row: &CsvRow<'_>, names: &mut NameCache) -> Result<Option<TraceJob>, String> {
     let [id, user, queue, gpus, cpus, nodes, memory, state, submit, start, duration] = row.fields();
     let nodes = nodes.value("a number of nodes", count)?;
     let memory_gb = memory.value("gigabytes", |text| text.parse::<f64>().ok())?;
     let memory = memory_gb.unwrap_or(0.0).max(0.0) * 1e9 * f64::from(nodes.unwrap_or(1));
-    let held = Held {
+    let held = JobResources {
         nodes,
         gpus: gpus.value("a number of GPUs", count)?.unwrap_or(0),
         cpus: cpus.value("a number of CPUs", count)?.unwrap_or(0),
@@ -77,7 +78,7 @@ fn row(row: &Row<'_>, names: &mut Names) -> Result<Option<TraceJob>, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Ended, TraceFormat, tests::jobs};
+    use super::super::{JobEnd, TraceFormat, tests::jobs};
     use muster_model::Span;
 
     #[test]
@@ -87,7 +88,7 @@ mod tests {
              2,uA,vc1,1,1,1,CANCELLED,2020-06-09 18:41:01,,,0,5\n";
         let (jobs, bad) = jobs(TraceFormat::Helios, text);
         assert_eq!((jobs[0].tasks, jobs[0].task.gpu.devices, jobs[0].task.cpus.0), (2, 8, 16_000));
-        assert_eq!((jobs[0].queue.as_deref(), jobs[0].ended), (Some("vc1"), Ended::Completed));
+        assert_eq!((jobs[0].queue.as_deref(), jobs[0].ended), (Some("vc1"), JobEnd::Completed));
         assert_eq!((jobs[1].runtime, bad.len()), (None, 0));
 
         let text = "job_id,user,node_num,gpu_num,cpu_num,mem_per_pod_GB,shared_mem_per_pod,type,state,submit_time,\
@@ -99,7 +100,7 @@ mod tests {
             (jobs[0].tasks, jobs[0].task.gpu.devices, jobs[0].task.memory.0),
             (8, 8, 1_000_000_000_000)
         );
-        assert_eq!((jobs[0].queue.as_deref(), jobs[0].ended), (Some("Pretrain"), Ended::Failed));
+        assert_eq!((jobs[0].queue.as_deref(), jobs[0].ended), (Some("Pretrain"), JobEnd::Failed));
         assert_eq!((jobs[0].runtime, bad.len()), (Some(Span(18_000)), 0));
     }
 }

@@ -1,53 +1,53 @@
-//! Cuts a list in JSON into its objects, so that it may be larger than memory: the list at the top,
-//! or one under a name. What stands in an object is not looked at here.
+//! Splits a list in JSON into its objects, so that it may be larger than memory: the list at the
+//! top, or one under a name. The objects themselves are not parsed here.
 
 use serde::de::DeserializeOwned;
 
 /// Largest object that is read; a pod of Kubernetes has some 10 KB.
 const MAX_OBJECT_BYTES: usize = 16 << 20;
 
-/// Cuts text that is handed in line by line.
+/// Splits text that is passed in line by line.
 #[derive(Clone, Debug)]
-pub(super) struct Objects {
+pub(super) struct ObjectSplitter {
     /// Name of the list in an object at the top.
     under: &'static str,
-    /// Open brackets and braces.
+    /// Number of open brackets and braces.
     depth: usize,
-    /// The depth at which the list's objects lie, once it was found.
+    /// Depth of the list's objects; `None` until the list is found.
     list: Option<usize>,
-    /// What the list was, once it has ended.
+    /// True once the list has ended.
     is_over: bool,
-    text: Text,
+    text: StringState,
     /// The last text at depth 1: a name, if a list follows.
     name: String,
     object: String,
     object_line: u64,
 }
 
-/// Where in a text the last byte stood.
+/// Position of the last byte relative to a JSON string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Text {
+enum StringState {
     Outside,
     Inside,
     Escaped,
 }
 
-impl Objects {
+impl ObjectSplitter {
     pub(super) fn new(under: &'static str) -> Self {
         Self {
             under,
             depth: 0,
             list: None,
             is_over: false,
-            text: Text::Outside,
+            text: StringState::Outside,
             name: String::new(),
             object: String::new(),
             object_line: 0,
         }
     }
 
-    /// Takes a line, and hands every object that ends in it to `found`, with the line on which it
-    /// began.
+    /// Reads a line, and passes every object that ends in it to `found`, with the number of the
+    /// line on which it began.
     pub(super) fn read(
         &mut self,
         line: u64,
@@ -75,13 +75,14 @@ impl Objects {
             self.object.push_str(&text[taken..]);
             self.object.push('\n');
         }
-        match self.object.len() > MAX_OBJECT_BYTES {
-            true => Err(format!("an object of more than {} MiB", MAX_OBJECT_BYTES >> 20)),
-            false => Ok(()),
+        if self.object.len() > MAX_OBJECT_BYTES {
+            Err(format!("an object of more than {} MiB", MAX_OBJECT_BYTES >> 20))
+        } else {
+            Ok(())
         }
     }
 
-    /// After the last line.
+    /// Checks, after the last line, that the list was found and has ended.
     pub(super) fn finish(&self) -> Result<(), String> {
         match (self.list, self.depth) {
             (_, 1..) => Err("it ends in the middle of the list".to_owned()),
@@ -97,24 +98,24 @@ impl Objects {
     }
 
     fn step(&mut self, byte: u8) -> Result<(), String> {
-        // 1. Texts, in which no bracket counts.
+        // 1. Strings, in which brackets do not count.
         match (self.text, byte) {
-            (Text::Escaped, _) => self.text = Text::Inside,
-            (Text::Inside, b'\\') => self.text = Text::Escaped,
-            (Text::Inside, b'"') => self.text = Text::Outside,
-            (Text::Inside, _) if self.depth == 1 && self.list.is_none() => {
+            (StringState::Escaped, _) => self.text = StringState::Inside,
+            (StringState::Inside, b'\\') => self.text = StringState::Escaped,
+            (StringState::Inside, b'"') => self.text = StringState::Outside,
+            (StringState::Inside, _) if self.depth == 1 && self.list.is_none() => {
                 self.name.push(char::from(byte))
             }
-            (Text::Inside, _) => {}
-            (Text::Outside, b'"') => {
-                self.text = Text::Inside;
+            (StringState::Inside, _) => {}
+            (StringState::Outside, b'"') => {
+                self.text = StringState::Inside;
                 if self.depth == 1 {
                     self.name.clear();
                 }
             }
-            (Text::Outside, b'{' | b'[' | b'}' | b']') => return self.bracket(byte),
-            (Text::Outside, b',') if self.depth == 1 => self.name.clear(),
-            (Text::Outside, _) => {}
+            (StringState::Outside, b'{' | b'[' | b'}' | b']') => return self.bracket(byte),
+            (StringState::Outside, b',') if self.depth == 1 => self.name.clear(),
+            (StringState::Outside, _) => {}
         }
         Ok(())
     }
@@ -141,7 +142,7 @@ impl Objects {
     }
 }
 
-/// An object as a value.
+/// Parses a JSON object; the error is a plain sentence.
 pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     let plain = |error: serde_json::Error| {
         let text = error.to_string();
@@ -155,7 +156,7 @@ mod tests {
     use super::*;
 
     fn cut(text: &str) -> (Vec<(u64, String)>, Result<(), String>) {
-        let mut objects = Objects::new("items");
+        let mut objects = ObjectSplitter::new("items");
         let mut all = Vec::new();
         for (line, text) in (1..).zip(text.lines()) {
             let result = objects

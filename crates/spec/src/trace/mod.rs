@@ -1,6 +1,6 @@
-//! Traces: what jobs were submitted somewhere, when, and how long they really ran. One module per
-//! format; all of them end in [`TraceJob`]. Text is handed in line by line, so that a trace may be
-//! larger than memory; nothing here opens a file.
+//! Traces: records of the jobs of a cluster, with their submit times and actual runtimes. One
+//! module per format; all of them produce [`TraceJob`]. Text is passed in line by line, so that a
+//! trace may be larger than memory; nothing here opens a file.
 
 mod csv;
 mod format;
@@ -29,39 +29,39 @@ pub use reader::{RowError, TraceReader, TraceRefusal};
 /// A job as a trace records it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceJob {
-    /// As the trace calls it.
+    /// Id in the trace.
     pub id: Arc<str>,
-    /// When it was submitted, since the trace's own zero or the epoch.
+    /// Submit time, since the trace's own zero or the epoch.
     pub submit: Time,
-    /// How long it really ran; `None` when it never did, or nobody knows.
+    /// Actual runtime; `None` if it never ran, or if it is unknown.
     pub runtime: Option<Span>,
-    /// The time limit that its user asked for.
+    /// Time limit that its user requested; `None` for none, or if it is unknown.
     pub requested: Option<Span>,
-    /// Tasks that must run together, at least 1.
+    /// Number of tasks that must run together, at least 1.
     pub tasks: u32,
-    /// What each of them holds.
+    /// Resources of each task.
     pub task: Resources,
-    /// Whose it is; `None` where the trace does not say.
+    /// User who submitted it; `None` if it is unknown.
     pub user: Option<Arc<str>>,
-    /// The queue, partition or virtual cluster that it was submitted to.
+    /// Queue, partition or virtual cluster that it was submitted to; `None` if it is unknown.
     pub queue: Option<Arc<str>>,
-    /// Higher goes first; 0 where the trace does not say, or says it in numbers that only its own
-    /// scheduler understands.
+    /// Priority, higher first; 0 if it is unknown, or in numbers specific to the original
+    /// scheduler.
     pub priority: i32,
-    /// How it ended.
-    pub ended: Ended,
+    /// End state of the job.
+    pub ended: JobEnd,
 }
 
-/// How a job of a trace ended.
+/// End state of a job of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Ended {
-    /// With success.
+pub enum JobEnd {
+    /// Ended without an error.
     Completed,
-    /// With an error, a lost node or out of time.
+    /// Ended with an error, by a lost node, or at its time limit.
     Failed,
-    /// Somebody ended it.
+    /// Ended by a user, an administrator or the scheduler.
     Cancelled,
-    /// The trace does not say.
+    /// Not recorded in the trace.
     Unknown,
 }
 
@@ -69,9 +69,10 @@ pub enum Ended {
 mod tests {
     use super::*;
 
-    /// All jobs of a text, and what is wrong with the others.
+    /// Returns all jobs of a text, and the errors of unreadable rows.
     pub(super) fn jobs(format: TraceFormat, text: &str) -> (Vec<TraceJob>, Vec<String>) {
-        let (mut jobs, mut bad) = (Vec::new(), Vec::new());
+        let mut jobs = Vec::new();
+        let mut bad = Vec::new();
         let mut reader = TraceReader::new(format);
         let mut found = |row: Result<TraceJob, RowError>| match row {
             Ok(job) => jobs.push(job),

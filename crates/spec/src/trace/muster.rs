@@ -1,6 +1,5 @@
-//! This project's own table, read and written: what a trace can say, one job a line, in units that
-//! nobody must guess. It is what generators write and what is given away after redaction.
-//! docs/traces.md has its columns.
+//! Muster's own table, read and written: one job per line, with explicit units. Generators and
+//! redaction write it. docs/traces.md describes its columns.
 
 use std::fmt::Write as _;
 
@@ -8,15 +7,14 @@ use muster_model::job::{GpuRequest, Resources};
 use muster_model::node::GpuModel;
 use muster_model::{Bytes, CpuMilli, GpuMilli, Span};
 
-use super::csv::{Layout, Row};
-use super::names::Names;
+use super::csv::{CsvLayout, CsvRow};
+use super::names::NameCache;
 use super::value::{count, instant, seconds};
-use super::{Ended, TraceJob};
+use super::{JobEnd, TraceJob};
 use crate::quantity::{parse_bytes, parse_cpus, parse_span};
 
-/// Only the submit time is needed; a column that is missing, or a field that is empty, says that
-/// the trace does not know.
-pub(super) const TABLE: Layout = Layout {
+/// Layout of the table. A missing column or an empty field means that the value is unknown.
+pub(super) const TABLE: CsvLayout = CsvLayout {
     separator: b',',
     columns: &[
         "id",
@@ -38,14 +36,17 @@ pub(super) const TABLE: Layout = Layout {
     read: row,
 };
 
-/// What ended is called, both ways.
-const ENDED: [(&str, Ended); 3] =
-    [("completed", Ended::Completed), ("failed", Ended::Failed), ("cancelled", Ended::Cancelled)];
+/// Names of the end states, for reading and writing.
+const ENDED: [(&str, JobEnd); 3] = [
+    ("completed", JobEnd::Completed),
+    ("failed", JobEnd::Failed),
+    ("cancelled", JobEnd::Cancelled),
+];
 
 /// The first line of the table.
 pub const TRACE_HEADER: &str = "id,submit,runtime,requested,tasks,cpus,memory,gpus,gpu_share,models,user,queue,ended,priority\n";
 
-fn row(row: &Row<'_>, names: &mut Names) -> Result<Option<TraceJob>, String> {
+fn row(row: &CsvRow<'_>, names: &mut NameCache) -> Result<Option<TraceJob>, String> {
     let [
         id,
         submit,
@@ -93,17 +94,17 @@ fn row(row: &Row<'_>, names: &mut Names) -> Result<Option<TraceJob>, String> {
         user: user.text.map(|name| names.shared(name)),
         queue: queue.text.map(|name| names.shared(name)),
         priority: priority.value("a whole number", |text| text.parse().ok())?.unwrap_or(0),
-        ended: ended.value("completed, failed or cancelled", end)?.unwrap_or(Ended::Unknown),
+        ended: ended.value("completed, failed or cancelled", end)?.unwrap_or(JobEnd::Unknown),
     }))
 }
 
-/// A share in thousandths: `0.25` is 250. Nothing is no share; a whole GPU is none either.
+/// Parses a share in thousandths: `0.25` is 250; `None` for a whole GPU or more.
 fn share(text: &str) -> Option<GpuMilli> {
     let CpuMilli(milli) = parse_cpus(text).ok()?;
     (milli < 1000).then_some(GpuMilli(milli))
 }
 
-/// A job as a line of the table; after [`TRACE_HEADER`], it reads back as the same.
+/// Returns a job as a line of the table; after [`TRACE_HEADER`], it reads back as the same.
 #[must_use]
 pub fn write_trace_job(job: &TraceJob) -> String {
     let mut text = field(&job.id);
@@ -135,22 +136,20 @@ pub fn write_trace_job(job: &TraceJob) -> String {
     text
 }
 
-/// Seconds with as many digits as they need.
+/// Returns seconds with as many decimals as needed.
 fn secs(span: Span) -> String {
-    let (whole, millis) = (span.0 / 1000, span.0 % 1000);
+    let whole = span.0 / 1000;
+    let millis = span.0 % 1000;
     match millis {
         0 => whole.to_string(),
         _ => format!("{whole}.{millis:03}").trim_end_matches('0').to_owned(),
     }
 }
 
-/// In quotes where it must be, as RFC 4180 has it. What would end the line is left out.
+/// Returns a field, quoted if necessary, as in RFC 4180. Line ends are left out.
 fn field(text: &str) -> String {
     let text: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
-    match text.contains([',', '"']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text,
-    }
+    if text.contains([',', '"']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
 }
 
 #[cfg(test)]

@@ -1,19 +1,18 @@
-//! Names that stand in row after row, of users and queues: a long trace has few of them, and does
-//! not hold each once a row.
+//! Interned names of users and queues: a long trace has few of them, and should not allocate one
+//! per row.
 
 use std::sync::Arc;
 
-/// So many names are remembered; sites have some hundreds of users.
+/// Number of names that are kept; sites have some hundreds of users.
 const SLOTS: usize = 256;
 
-/// Names that came last. One that comes again is the same text in memory, unless another took its
-/// slot.
+/// Recent names. A repeated name shares its memory, unless another name has replaced it.
 #[derive(Clone, Debug)]
-pub(super) struct Names {
+pub(super) struct NameCache {
     slots: Vec<Arc<str>>,
 }
 
-impl Names {
+impl NameCache {
     pub(super) fn new() -> Self {
         Self { slots: vec![Arc::default(); SLOTS] }
     }
@@ -35,7 +34,7 @@ mod tests {
 
     #[test]
     fn a_name_is_held_once_and_never_taken_for_another() {
-        let mut names = Names::new();
+        let mut names = NameCache::new();
         assert!(Arc::ptr_eq(&names.shared("ann"), &names.shared("ann")));
         // Far more than there are slots.
         for number in 0..10 * SLOTS {

@@ -7,14 +7,15 @@ use muster_model::job::{GpuRequest, Resources};
 use muster_model::node::Device;
 use muster_model::{Bytes, CpuMilli, DeviceSet, GpuMilli, GpuModel, NodeSpec, Time};
 
-use super::csv::{Layout, Row};
-use super::names::Names;
+use super::csv::{CsvLayout, CsvRow};
+use super::names::NameCache;
 use super::value::{count, ended, instant};
 use super::{RowError, TraceJob};
 
+/// Layout of a pod list:
 /// `name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time`;
-/// lists that were drawn from the first have no times, and all their pods are there from the start.
-pub(super) const TABLE: Layout = Layout {
+/// sampled lists have no times, and all their pods exist from the start.
+pub(super) const TABLE: CsvLayout = CsvLayout {
     separator: b',',
     columns: &[
         "name",
@@ -32,12 +33,12 @@ pub(super) const TABLE: Layout = Layout {
     needed: &["name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"],
     read: pod,
 };
-/// Columns of a node: `sn,cpu_milli,memory_mib,gpu,model`.
+/// Number of columns of a node: `sn,cpu_milli,memory_mib,gpu,model`.
 const NODE_COLUMNS: usize = 5;
-/// How an arrival order names a further copy of a pod: its name, this, and a number.
+/// Separator in the name of a copy of a pod in an arrival order, between its name and a number.
 const COPY: &str = "-tuned-";
 
-fn pod(row: &Row<'_>, names: &mut Names) -> Result<Option<TraceJob>, String> {
+fn pod(row: &CsvRow<'_>, names: &mut NameCache) -> Result<Option<TraceJob>, String> {
     let [name, cpus, memory, gpus, milli, models, qos, phase, created, deleted, scheduled] =
         row.fields();
     let started = scheduled.value("seconds", instant)?;
@@ -65,7 +66,7 @@ fn pod(row: &Row<'_>, names: &mut Names) -> Result<Option<TraceJob>, String> {
     }))
 }
 
-/// What a pod asks of GPUs. Of one GPU it may ask for thousandths; of several it has each whole.
+/// Returns the GPU request of a pod: thousandths of one GPU, or whole GPUs.
 fn request(devices: u32, milli: u32, models: &str) -> Result<GpuRequest, String> {
     let models: Vec<GpuModel> =
         models.split('|').filter(|model| !model.is_empty()).map(model_of).collect();
@@ -86,16 +87,16 @@ pub struct NodeReader {
 }
 
 impl NodeReader {
-    /// Before the first line.
+    /// Returns a reader at the first line.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes the next line, without its end. `None` for the header and for empty lines.
+    /// Reads the next line, without its end. `None` for the header and for empty lines.
     ///
     /// # Errors
-    /// The row cannot be read; those after it may be.
+    /// The row cannot be read; later ones may be.
     pub fn read(&mut self, text: &str) -> Result<Option<NodeSpec>, RowError> {
         self.line += 1;
         node(text).map_err(|message| RowError { line: self.line, message })
@@ -143,8 +144,8 @@ fn node(text: &str) -> Result<Option<NodeSpec>, String> {
     }))
 }
 
-/// The pod that a line of an arrival order stands for: its own name, or that of the pod it is a
-/// copy of. `None` for empty lines.
+/// Returns the pod of a line of an arrival order: its name, or that of the pod it is a copy of.
+/// `None` for empty lines.
 #[must_use]
 pub fn arriving_pod(line: &str) -> Option<&str> {
     let line = line.trim();
@@ -163,7 +164,7 @@ fn mebibytes(mib: u64) -> Bytes {
     Bytes(mib.saturating_mul(1 << 20))
 }
 
-/// A model as users name it.
+/// Returns a model as users name it.
 fn model_of(text: &str) -> GpuModel {
     GpuModel::from(text.trim().to_ascii_lowercase().as_str())
 }
@@ -172,12 +173,12 @@ fn model_of(text: &str) -> GpuModel {
 mod tests {
     use muster_model::Span;
 
-    use super::super::{Ended, TraceFormat, tests::jobs};
+    use super::super::{JobEnd, TraceFormat, tests::jobs};
     use super::*;
 
     const HEADER: &str = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time";
 
-    /// The pod of a row, or what is wrong with it.
+    /// Returns the pod of a row, or its error.
     fn read(row: &str) -> Result<TraceJob, String> {
         let (jobs, bad) = jobs(TraceFormat::Openb, &format!("{HEADER}\n{row}\n"));
         jobs.into_iter().next().ok_or_else(|| bad.concat())
@@ -190,7 +191,7 @@ mod tests {
             assert_eq!(job.task.gpu, expected, "{columns}");
             assert_eq!((job.task.cpus, job.task.memory), (CpuMilli(6000), Bytes(12_288 << 20)));
             assert_eq!((job.submit, job.runtime), (Time(100_000), Some(Span(50_000))));
-            assert_eq!((job.queue.as_deref(), job.ended), (Some("LS"), Ended::Unknown));
+            assert_eq!((job.queue.as_deref(), job.ended), (Some("LS"), JobEnd::Unknown));
         };
         let models =
             |names: &[&str]| names.iter().map(|name| GpuModel::from(*name)).collect::<Vec<_>>();
@@ -208,9 +209,9 @@ mod tests {
     #[test]
     fn what_never_started_or_ended_has_no_runtime() {
         let job = read("pod-1,6000,12288,0,0,,BE,Pending,100,160,").unwrap();
-        assert_eq!((job.runtime, job.ended), (None, Ended::Unknown));
+        assert_eq!((job.runtime, job.ended), (None, JobEnd::Unknown));
         let job = read("pod-1,6000,12288,0,0,,BE,Failed,100,,100").unwrap();
-        assert_eq!((job.runtime, job.ended), (None, Ended::Failed));
+        assert_eq!((job.runtime, job.ended), (None, JobEnd::Failed));
     }
 
     #[test]

@@ -1,29 +1,29 @@
-//! The Philly trace of Microsoft (Jeon et al., ATC 2019): the job log as it was published, in JSON,
-//! and the table that the simulators of Pollux and Sia made of it. Times carry no zone and are
-//! taken for UTC.
+//! The Philly trace of Microsoft (Jeon et al., ATC 2019): the job log as published, in JSON, and
+//! the table that the simulators of Pollux and Sia made of it. Times have no zone and are taken as
+//! UTC.
 
 use serde::Deserialize;
 
 use muster_model::{Span, Time};
 
-use super::csv::{Layout, Row};
-use super::names::Names;
-use super::value::{Held, MAX_COUNT, ended, given, instant, seconds};
-use super::{Ended, TraceJob};
+use super::csv::{CsvLayout, CsvRow};
+use super::names::NameCache;
+use super::value::{JobResources, MAX_COUNT, ended, given, instant, seconds};
+use super::{JobEnd, TraceJob};
 
-/// `timestamp,duration,num_gpus,gpu_time,cluster`: the last is the virtual cluster. There is no
-/// user, and no id.
-pub(super) const TABLE: Layout = Layout {
+/// Layout of the table: `timestamp,duration,num_gpus,gpu_time,cluster`; the last is the virtual
+/// cluster. There is no user, and no id.
+pub(super) const TABLE: CsvLayout = CsvLayout {
     separator: b',',
     columns: &["job_id", "timestamp", "duration", "num_gpus", "user", "cluster"],
     needed: &["timestamp", "duration", "num_gpus"],
     read: row,
 };
 
-fn row(row: &Row<'_>, names: &mut Names) -> Result<Option<TraceJob>, String> {
+fn row(row: &CsvRow<'_>, names: &mut NameCache) -> Result<Option<TraceJob>, String> {
     let [id, submit, duration, gpus, user, cluster] = row.fields();
     let gpus = gpus.needed_value("a number of GPUs", super::value::count)?;
-    let (tasks, task) = Held { gpus, ..Held::default() }.tasks();
+    let (tasks, task) = JobResources { gpus, ..JobResources::default() }.tasks();
     Ok(Some(TraceJob {
         id: id.text.unwrap_or_default().into(),
         submit: submit.needed_value("a date", instant)?,
@@ -34,13 +34,13 @@ fn row(row: &Row<'_>, names: &mut Names) -> Result<Option<TraceJob>, String> {
         user: user.text.map(|name| names.shared(name)),
         queue: cluster.text.map(|name| names.shared(name)),
         priority: 0,
-        ended: Ended::Unknown,
+        ended: JobEnd::Unknown,
     }))
 }
 
 /// An entry of `cluster_job_log`.
 #[derive(Deserialize)]
-struct Job {
+struct PhillyJob {
     status: String,
     vc: Option<String>,
     jobid: String,
@@ -64,11 +64,11 @@ struct Server {
     gpus: Vec<String>,
 }
 
-/// A job of the log. Its runtime is that of all attempts together, without the gaps between them;
-/// unknown when one of them did not end. Its GPUs are those of the last attempt that held some, one
-/// task per server where the servers gave equally many.
+/// Reads a job of the log. Its runtime is that of all attempts together, without the gaps between
+/// them; unknown if one of them did not end. Its GPUs are those of the last attempt with any, one
+/// task per server if all servers have the same number.
 pub(super) fn object(text: &str) -> Result<Option<TraceJob>, String> {
-    let job: Job = super::json::parse(text)?;
+    let job: PhillyJob = super::json::parse(text)?;
     let submitted =
         job.submitted_time.as_deref().and_then(given).ok_or("`submitted_time` is missing")?;
     let date = |text: &str| {
@@ -88,7 +88,7 @@ pub(super) fn object(text: &str) -> Result<Option<TraceJob>, String> {
     let gpus = u32::try_from(counts.iter().sum::<usize>()).unwrap_or(MAX_COUNT).min(MAX_COUNT);
     let even = counts.windows(2).all(|pair| pair[0] == pair[1]);
     let nodes = u32::try_from(counts.len()).ok().filter(|_| even);
-    let (tasks, task) = Held { nodes, gpus, ..Held::default() }.tasks();
+    let (tasks, task) = JobResources { nodes, gpus, ..JobResources::default() }.tasks();
     Ok(Some(TraceJob {
         id: job.jobid.into(),
         submit: date(submitted)?,
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_has_gpus_that_nobody_knows_the_nodes_of() {
+    fn the_table_has_gpus_without_their_nodes() {
         let text = "timestamp,duration,num_gpus,gpu_time,cluster\n2017-10-09 07:01:55,66.5,4,264.0,11cb48\n\
                     2017-10-09 07:01:55,66,x,264.0,11cb48\n2017-10-09,66,1,264.0,11cb48\n";
         let (jobs, bad) = jobs(TraceFormat::Philly, text);
@@ -139,7 +139,7 @@ mod tests {
                {{"status": "Failed", "jobid": "a4", "submitted_time": "None"}}]"#
         );
         let (jobs, bad) = jobs(TraceFormat::PhillyJson, &text);
-        assert_eq!((jobs[0].runtime, jobs[0].ended), (Some(Span(90_000)), Ended::Cancelled));
+        assert_eq!((jobs[0].runtime, jobs[0].ended), (Some(Span(90_000)), JobEnd::Cancelled));
         assert_eq!((jobs[0].tasks, jobs[0].task.gpu.devices), (2, 2));
         assert_eq!((jobs[1].runtime, jobs[2].runtime, jobs.len()), (None, None, 3));
         assert_eq!(bad, ["line 8: `submitted_time` is missing"]);

@@ -1,34 +1,34 @@
-//! Hands the lines of a trace to the module of its format, and counts them. A row that cannot be
-//! read is an answer like another: whoever asked decides whether to go on.
+//! Passes the lines of a trace to the module of its format, and counts them. A row that cannot be
+//! read is returned as an error; the caller decides whether to continue.
 
 use muster_model::Time;
 
-use super::csv::{Table, Wrong};
-use super::json::Objects;
-use super::kube::Groups;
-use super::names::Names;
+use super::csv::{CsvTable, TableError};
+use super::json::ObjectSplitter;
+use super::kube::PodGroups;
+use super::names::NameCache;
 use super::value::decimal_text;
 use super::{TraceFormat, TraceJob, philly, slurm_json, swf};
 
-/// What is wrong with a row.
+/// Error of a row that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {message}")]
 pub struct RowError {
-    /// From 1.
+    /// Number of the line, from 1.
     pub line: u64,
-    /// A lowercase fragment that names the field.
+    /// Lowercase fragment that names the field.
     pub message: String,
 }
 
-/// Why nothing of a trace can be read.
+/// Error of a trace that cannot be read at all.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {message}")]
 pub struct TraceRefusal {
-    /// From 1.
+    /// Number of the line, from 1.
     pub line: u64,
-    /// A lowercase fragment.
+    /// Description of the problem, a lowercase fragment.
     pub message: String,
-    /// What to do about it.
+    /// Next step for the user.
     pub hint: String,
 }
 
@@ -36,43 +36,52 @@ pub struct TraceRefusal {
 #[derive(Clone, Debug)]
 pub struct TraceReader {
     format: TraceFormat,
-    rows: Rows,
+    rows: RowReader,
     line: u64,
     jobs: u64,
     header: swf::Header,
-    names: Names,
+    names: NameCache,
 }
 
-/// How jobs stand in lines.
+/// State of the reader of a format.
 #[derive(Clone, Debug)]
-enum Rows {
+enum RowReader {
     Swf,
-    Table(Box<Table>),
-    Objects(Box<Objects>, ReadObject),
-    Kubernetes(Box<Objects>, Groups),
+    Table(Box<CsvTable>),
+    Objects(Box<ObjectSplitter>, ReadObject),
+    Kubernetes(Box<ObjectSplitter>, PodGroups),
 }
 
-/// What makes a job of an object.
+/// Reader of an object, which returns a job, or `None` if the object is none.
 type ReadObject = fn(&str) -> Result<Option<TraceJob>, String>;
 
 impl TraceReader {
-    /// Before the first line.
+    /// Returns a reader at the first line.
     #[must_use]
     pub fn new(format: TraceFormat) -> Self {
-        let objects = |under| Box::new(Objects::new(under));
+        let objects = |under| Box::new(ObjectSplitter::new(under));
         let rows = match (format, format.layout()) {
-            (_, Some(layout)) => Rows::Table(Box::new(Table::new(layout))),
-            (TraceFormat::PhillyJson, _) => Rows::Objects(objects("jobs"), philly::object),
-            (TraceFormat::SacctJson, _) => Rows::Objects(objects("jobs"), slurm_json::object),
-            (TraceFormat::Kubernetes, _) => Rows::Kubernetes(objects("items"), Groups::default()),
-            (_, None) => Rows::Swf,
+            (_, Some(layout)) => RowReader::Table(Box::new(CsvTable::new(layout))),
+            (TraceFormat::PhillyJson, _) => RowReader::Objects(objects("jobs"), philly::object),
+            (TraceFormat::SacctJson, _) => RowReader::Objects(objects("jobs"), slurm_json::object),
+            (TraceFormat::Kubernetes, _) => {
+                RowReader::Kubernetes(objects("items"), PodGroups::default())
+            }
+            (_, None) => RowReader::Swf,
         };
-        Self { format, rows, line: 0, jobs: 0, header: swf::Header::default(), names: Names::new() }
+        Self {
+            format,
+            rows,
+            line: 0,
+            jobs: 0,
+            header: swf::Header::default(),
+            names: NameCache::new(),
+        }
     }
 
-    /// Takes the next line, without its end, and hands every job that is complete with it to
-    /// `found`: none for comments, headers and empty lines; one or several where a format has them.
-    /// Jobs that cannot be read are handed over as errors.
+    /// Reads the next line, without its end, and passes every job that is complete with it to
+    /// `found`: none for comments, headers and empty lines; several in some formats. Jobs that
+    /// cannot be read are passed as errors.
     ///
     /// # Errors
     /// Nothing of this trace can be read in this format.
@@ -82,12 +91,13 @@ impl TraceReader {
         found: &mut dyn FnMut(Result<TraceJob, RowError>),
     ) -> Result<(), TraceRefusal> {
         self.line += 1;
-        let (line, jobs) = (self.line, &mut self.jobs);
+        let line = self.line;
+        let jobs = &mut self.jobs;
         let mut answer = |line, row: Result<Option<TraceJob>, String>| match row {
             Ok(None) => {}
             Ok(Some(mut job)) => {
                 *jobs += 1;
-                // A job of a trace without ids is called by its number, from 1.
+                // In a trace without ids, a job gets its number, from 1.
                 if job.id.is_empty() {
                     job.id = decimal_text(*jobs, &mut [0; _]).into();
                 }
@@ -96,13 +106,13 @@ impl TraceReader {
             Err(message) => found(Err(RowError { line, message })),
         };
         let read = match &mut self.rows {
-            Rows::Swf => {
+            RowReader::Swf => {
                 answer(line, swf::read(text, &mut self.header, &mut self.names));
                 Ok(())
             }
-            Rows::Table(table) => match table.read(text, &mut self.names) {
-                Err(Wrong::Column(name)) => Err(format!("the header has no column `{name}`")),
-                Err(Wrong::Row(message)) => {
+            RowReader::Table(table) => match table.read(text, &mut self.names) {
+                Err(TableError::Column(name)) => Err(format!("the header has no column `{name}`")),
+                Err(TableError::Row(message)) => {
                     answer(line, Err(message));
                     Ok(())
                 }
@@ -111,17 +121,17 @@ impl TraceReader {
                     Ok(())
                 }
             },
-            Rows::Objects(objects, read) => {
+            RowReader::Objects(objects, read) => {
                 objects.read(line, text, &mut |line, text| answer(line, read(text)))
             }
-            Rows::Kubernetes(objects, groups) => {
+            RowReader::Kubernetes(objects, groups) => {
                 objects.read(line, text, &mut |line, text| answer(line, groups.object(text)))
             }
         };
         read.map_err(|message| self.refusal(message))
     }
 
-    /// Takes note that there are no more lines; what was waiting for them is handed to `found`.
+    /// Ends the trace, and passes jobs that were waiting for more lines to `found`.
     ///
     /// # Errors
     /// Nothing of this trace can be read in this format, or it is cut off.
@@ -130,9 +140,9 @@ impl TraceReader {
         found: &mut dyn FnMut(Result<TraceJob, RowError>),
     ) -> Result<(), TraceRefusal> {
         let end = match &mut self.rows {
-            Rows::Swf | Rows::Table(_) => Ok(()),
-            Rows::Objects(objects, _) => objects.finish(),
-            Rows::Kubernetes(objects, groups) => {
+            RowReader::Swf | RowReader::Table(_) => Ok(()),
+            RowReader::Objects(objects, _) => objects.finish(),
+            RowReader::Kubernetes(objects, groups) => {
                 groups.finish().for_each(|job| found(Ok(job)));
                 objects.finish()
             }
@@ -140,14 +150,14 @@ impl TraceReader {
         end.map_err(|message| self.refusal(message))
     }
 
-    /// Processors of the machine, where the header of the trace said so.
+    /// Returns the number of processors of the machine; `None` if the header does not name it.
     #[must_use]
     pub fn procs(&self) -> Option<u32> {
         self.header.procs
     }
 
-    /// The trace's zero since the epoch, where its header said so; other traces count from the
-    /// epoch, or nobody knows.
+    /// Returns the trace's zero since the epoch; `None` if the header does not name it. Other
+    /// traces count from the epoch, or their zero is unknown.
     #[must_use]
     pub fn zero(&self) -> Option<Time> {
         self.header.zero

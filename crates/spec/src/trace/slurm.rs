@@ -1,20 +1,20 @@
-//! What `sacct` prints of ended and waiting jobs: with `--parsable2`, a table of the columns that
-//! were asked for, and with `--json`. Dates of the table are those of the cluster and carry no
-//! zone: they are taken for UTC (`SLURM_TIME_FORMAT=%s` has sacct print seconds since the epoch). A
-//! job holds what it was given, or what it asked for where it never ran.
+//! Output of `sacct --parsable2`: a table of the requested columns. Its dates are in the cluster's
+//! zone, but do not name it, and are taken as UTC (with `SLURM_TIME_FORMAT=%s` sacct prints seconds
+//! since the epoch). The resources of a job are those allocated, or those requested if it never
+//! ran.
 
 use muster_model::node::GpuModel;
 use muster_model::{Bytes, Span};
 
 use super::TraceJob;
-use super::csv::{Field, Layout, Row};
-use super::names::Names;
-use super::value::{Held, count, ended, instant, seconds};
+use super::csv::{CsvField, CsvLayout, CsvRow};
+use super::names::NameCache;
+use super::value::{JobResources, count, ended, instant, seconds};
 use crate::quantity::{parse_bytes, parse_slurm_span};
 
-/// `JobID`, `Submit`, `State` and one of `Elapsed` and `ElapsedRaw`; `AllocTRES` or `ReqTRES` for
-/// GPUs. Steps of a job are passed over.
-pub(super) const TABLE: Layout = Layout {
+/// Layout of the table: `JobID`, `Submit`, `State` and one of `Elapsed` and `ElapsedRaw`;
+/// `AllocTRES` or `ReqTRES` for GPUs. Steps of a job are ignored.
+pub(super) const TABLE: CsvLayout = CsvLayout {
     separator: b'|',
     columns: &[
         "JobID",
@@ -39,7 +39,7 @@ pub(super) const TABLE: Layout = Layout {
     read: row,
 };
 
-fn row(row: &Row<'_>, names: &mut Names) -> Result<Option<TraceJob>, String> {
+fn row(row: &CsvRow<'_>, names: &mut NameCache) -> Result<Option<TraceJob>, String> {
     let [
         id,
         submit,
@@ -67,7 +67,7 @@ fn row(row: &Row<'_>, names: &mut Names) -> Result<Option<TraceJob>, String> {
     let is_over =
         !["PENDING", "RUNNING", "SUSPENDED", "REQUEUED"].iter().any(|word| state.starts_with(word));
 
-    // 1. Times. Without a start the job was over before it ran.
+    // 1. Times. Without a start the job ended before it ran.
     let started = start.text.is_some();
     let clock = clock.value("a time such as 1-02:03:04", |text| parse_slurm_span(text).ok())?;
     let raw = raw.value("seconds", seconds)?;
@@ -77,15 +77,15 @@ fn row(row: &Row<'_>, names: &mut Names) -> Result<Option<TraceJob>, String> {
     let requested =
         limit.or(limit_minutes.map(|minutes| Span::from_secs(minutes.saturating_mul(60))));
 
-    // 2. What it holds.
+    // 2. Resources.
     let asked = asked.text.map(tres).unwrap_or_default();
     let given = given.text.map(tres).unwrap_or_default();
-    let column = |field: Field<'_>| field.value("a number", count);
+    let column = |field: CsvField<'_>| field.value("a number", count);
     let cpus =
         column(alloc_cpus)?.or(column(ncpus)?).filter(|cpus| *cpus > 0).or(column(req_cpus)?);
     let nodes = column(nnodes)?.or(column(alloc_nodes)?).filter(|nodes| *nodes > 0);
     let held = if given.cpus > 0 || given.gpus > 0 { &given } else { &asked };
-    let held = Held {
+    let held = JobResources {
         nodes: held.nodes.or(nodes),
         gpus: held.gpus,
         cpus: if held.cpus > 0 { held.cpus } else { cpus.unwrap_or(0) },
@@ -118,8 +118,7 @@ pub(super) struct Tres {
 }
 
 impl Tres {
-    /// Adds a GRES of GPUs: `gpu` counts all of them, `gpu:h100` those of a model, which are among
-    /// them.
+    /// Adds a GRES of GPUs: `gpu` counts all of them, `gpu:h100` only those of a model.
     pub(super) fn gpu(&mut self, name: &str, number: u32) {
         match name.split_once(':') {
             None => self.gpus = number,
@@ -131,7 +130,7 @@ impl Tres {
     }
 }
 
-/// `billing=8,cpu=8,gres/gpu=1,gres/gpu:h100=1,mem=64G,node=1`.
+/// Parses trackable resources: `billing=8,cpu=8,gres/gpu=1,gres/gpu:h100=1,mem=64G,node=1`.
 fn tres(text: &str) -> Tres {
     let mut held = Tres::default();
     for (name, value) in text.split(',').filter_map(|part| part.split_once('=')) {
@@ -149,14 +148,14 @@ fn tres(text: &str) -> Tres {
     held
 }
 
-/// `gpu` and `gpu:h100`, not `gpumem`.
+/// Returns true for `gpu` and `gpu:h100`, not for `gpumem`.
 pub(super) fn is_gpu(gres: &str) -> bool {
     gres == "gpu" || gres.starts_with("gpu:")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Ended, TraceFormat, tests::jobs};
+    use super::super::{JobEnd, TraceFormat, tests::jobs};
     use super::*;
 
     const HEADER: &str = "JobID|User|Partition|State|Submit|Start|Elapsed|Timelimit|NNodes|AllocCPUS|ReqTRES|AllocTRES\n";
@@ -180,15 +179,15 @@ mod tests {
         );
         assert_eq!(
             (first.runtime, first.requested, first.ended),
-            (Some(Span::from_secs(86_430)), Some(Span::from_secs(172_800)), Ended::Completed)
+            (Some(Span::from_secs(86_430)), Some(Span::from_secs(172_800)), JobEnd::Completed)
         );
         let cancelled = &jobs[1];
         assert_eq!((&*cancelled.id, cancelled.runtime, cancelled.requested), ("72_3", None, None));
-        assert_eq!((cancelled.task.cpus.0, cancelled.ended), (4000, Ended::Cancelled));
+        assert_eq!((cancelled.task.cpus.0, cancelled.ended), (4000, JobEnd::Cancelled));
         assert_eq!(
             (jobs[2].runtime, jobs[2].ended),
-            (None, Ended::Unknown),
-            "nobody knows how long it will run"
+            (None, JobEnd::Unknown),
+            "its runtime is not known yet"
         );
     }
 
@@ -197,6 +196,6 @@ mod tests {
         let text = "JobID|State|Submit|Start|ElapsedRaw|TimelimitRaw\n5|TIMEOUT|1700000000|1700000000|60|1\n";
         let (jobs, _) = jobs(TraceFormat::Sacct, text);
         assert_eq!((jobs[0].runtime, jobs[0].requested), (Some(Span(60_000)), Some(Span(60_000))));
-        assert_eq!((jobs[0].submit.0, jobs[0].ended), (1_700_000_000_000, Ended::Failed));
+        assert_eq!((jobs[0].submit.0, jobs[0].ended), (1_700_000_000_000, JobEnd::Failed));
     }
 }

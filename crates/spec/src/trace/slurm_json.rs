@@ -1,6 +1,6 @@
-//! Jobs as `sacct --json` prints them, in the data formats v0.0.38 to v0.0.42: numbers stand bare
-//! or as `{"set": true, "infinite": false, "number": 60}`, states bare or as a list. Times are
-//! seconds since the epoch.
+//! Output of `sacct --json`, in the data formats v0.0.38 to v0.0.42: numbers are bare or
+//! `{"set": true, "infinite": false, "number": 60}`, states are bare or a list. Times are seconds
+//! since the epoch.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -9,15 +9,15 @@ use muster_model::{Bytes, Span, Time};
 
 use super::TraceJob;
 use super::slurm::{Tres, is_gpu};
-use super::value::{Held, MAX_COUNT, ended};
+use super::value::{JobResources, MAX_COUNT, ended};
 
 #[derive(Deserialize)]
-struct Job {
+struct SacctJob {
     job_id: Value,
     #[serde(default)]
-    array: Array,
+    array: SacctArray,
     #[serde(default)]
-    state: State,
+    state: SacctState,
     time: Times,
     #[serde(default)]
     tres: AllTres,
@@ -27,7 +27,7 @@ struct Job {
 }
 
 #[derive(Default, Deserialize)]
-struct Array {
+struct SacctArray {
     #[serde(default)]
     job_id: Value,
     #[serde(default)]
@@ -35,7 +35,7 @@ struct Array {
 }
 
 #[derive(Default, Deserialize)]
-struct State {
+struct SacctState {
     #[serde(default)]
     current: Value,
 }
@@ -55,13 +55,13 @@ struct Times {
 #[derive(Default, Deserialize)]
 struct AllTres {
     #[serde(default)]
-    allocated: Vec<Entry>,
+    allocated: Vec<TresEntry>,
     #[serde(default)]
-    requested: Vec<Entry>,
+    requested: Vec<TresEntry>,
 }
 
 #[derive(Deserialize)]
-struct Entry {
+struct TresEntry {
     #[serde(rename = "type")]
     kind: String,
     name: Option<String>,
@@ -69,9 +69,9 @@ struct Entry {
     count: Value,
 }
 
-/// A job of the list.
+/// Reads a job of the list.
 pub(super) fn object(text: &str) -> Result<Option<TraceJob>, String> {
-    let job: Job = super::json::parse(text)?;
+    let job: SacctJob = super::json::parse(text)?;
     let id = number(&job.job_id).ok_or("`job_id` is missing")?;
     let id = match (number(&job.array.job_id), number(&job.array.task_id)) {
         (Some(array @ 1..), Some(task)) => format!("{array}_{task}"),
@@ -92,7 +92,7 @@ pub(super) fn object(text: &str) -> Result<Option<TraceJob>, String> {
     let held = if given.cpus > 0 || given.gpus > 0 { &given } else { &asked };
     let nodes =
         job.allocation_nodes.as_ref().and_then(number).and_then(|nodes| u32::try_from(nodes).ok());
-    let (tasks, mut task) = Held {
+    let (tasks, mut task) = JobResources {
         nodes: held.nodes.or(nodes.filter(|nodes| *nodes > 0)),
         gpus: held.gpus,
         cpus: held.cpus,
@@ -115,7 +115,7 @@ pub(super) fn object(text: &str) -> Result<Option<TraceJob>, String> {
     }))
 }
 
-/// A number, bare or with whether it is set.
+/// Returns a number, bare or in an object; `None` if it is not set.
 fn number(value: &Value) -> Option<u64> {
     let Value::Object(fields) = value else { return value.as_u64() };
     let is = |name: &str| fields.get(name).and_then(Value::as_bool).unwrap_or(false);
@@ -125,8 +125,8 @@ fn number(value: &Value) -> Option<u64> {
     fields.get("number")?.as_u64()
 }
 
-/// Entries of one list. Memory is counted in MiB.
-fn tres(entries: &[Entry]) -> Tres {
+/// Returns the resources of one list. Memory is in MiB.
+fn tres(entries: &[TresEntry]) -> Tres {
     let mut held = Tres::default();
     for entry in entries {
         let amount = number(&entry.count).unwrap_or(0);
@@ -144,7 +144,7 @@ fn tres(entries: &[Entry]) -> Tres {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Ended, TraceFormat, tests::jobs};
+    use super::super::{JobEnd, TraceFormat, tests::jobs};
     use super::*;
 
     #[test]
@@ -164,13 +164,14 @@ mod tests {
         ], "errors": [{}]}"#;
         let (jobs, bad) = jobs(TraceFormat::SacctJson, text);
         assert_eq!(bad, ["line 12: missing field `time`"]);
-        let (first, second) = (&jobs[0], &jobs[1]);
+        let first = &jobs[0];
+        let second = &jobs[1];
         assert_eq!((&*first.id, first.tasks, first.task.gpu.devices), ("5_2", 2, 4));
         assert_eq!((first.runtime, first.requested), (Some(Span(60_000)), Some(Span(1_800_000))));
         assert_eq!((first.task.cpus.0, first.task.memory), (8000, Bytes(1 << 30)));
         assert_eq!(
             (&*second.id, second.runtime, second.requested, second.ended),
-            ("8", None, None, Ended::Cancelled)
+            ("8", None, None, JobEnd::Cancelled)
         );
         assert_eq!((second.task.gpu.models[0].as_str(), second.user.as_deref()), ("a100", None));
     }

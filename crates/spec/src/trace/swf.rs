@@ -4,18 +4,18 @@
 use muster_model::job::Resources;
 use muster_model::{Bytes, CpuMilli, Span, Time};
 
-use super::names::Names;
+use super::names::NameCache;
 use super::value::decimal_text;
-use super::{Ended, TraceJob};
+use super::{JobEnd, TraceJob};
 
-/// Fields of a row. Later versions may add some at its end.
+/// Number of fields of a row. Later versions may add some at its end.
 const FIELDS: usize = 18;
-/// What stands for a number that nobody knows.
+/// Text of an unknown number.
 const UNKNOWN: &[u8] = b"-1";
-/// Any number of so many digits fits 64 bits.
+/// Number of digits with which any number fits 64 bits.
 const MAX_DIGITS: usize = 18;
 
-/// What comments at the top say of the whole trace.
+/// Values for the whole trace from comments at its top.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Header {
     /// Processors of the machine.
@@ -37,11 +37,11 @@ impl Header {
     }
 }
 
-/// A row; `None` for a comment. What it says of the whole trace is noted in `header`.
+/// Reads a row; `None` for a comment, whose values are stored in `header`.
 pub(super) fn read(
     text: &str,
     header: &mut Header,
-    names: &mut Names,
+    names: &mut NameCache,
 ) -> Result<Option<TraceJob>, String> {
     let text = text.trim();
     if let Some(comment) = text.strip_prefix(';') {
@@ -74,7 +74,7 @@ pub(super) fn read(
         ..,
     ] = numbers(text)?;
 
-    // 2. What cannot be missing.
+    // 2. Required fields.
     let id = id.ok_or("field 1, the number of the job, is missing")?;
     let submit = submit.ok_or("field 2, the submit time, is missing")?;
     let runtime = run.map(Span::from_secs);
@@ -97,16 +97,15 @@ pub(super) fn read(
         queue: queue.or(partition).map(&mut name),
         priority: 0,
         ended: match status {
-            Some(1) => Ended::Completed,
-            Some(0) => Ended::Failed,
-            Some(5) => Ended::Cancelled,
-            _ => Ended::Unknown,
+            Some(1) => JobEnd::Completed,
+            Some(0) => JobEnd::Failed,
+            Some(5) => JobEnd::Cancelled,
+            _ => JobEnd::Unknown,
         },
     }))
 }
 
-/// The numbers of a row. Nearly all are digits alone or not known, which is seen without looking
-/// twice.
+/// Parses the numbers of a row, with a fast path for the usual case: only digits, or unknown.
 fn numbers(text: &str) -> Result<[Option<u64>; FIELDS], String> {
     let mut fields = [None; FIELDS];
     let mut rest = text.as_bytes();
@@ -130,9 +129,10 @@ fn numbers(text: &str) -> Result<[Option<u64>; FIELDS], String> {
     Ok(fields)
 }
 
-/// How many digits text begins with, and what they come to where that fits.
+/// Returns the number of leading digits, and their value if it fits.
 fn leading_digits(text: &[u8]) -> (usize, u64) {
-    let (mut digits, mut whole) = (0, 0u64);
+    let mut digits = 0;
+    let mut whole = 0u64;
     for byte in text.iter().take_while(|byte| byte.is_ascii_digit()) {
         whole = whole.wrapping_mul(10).wrapping_add(u64::from(byte - b'0'));
         digits += 1;
@@ -140,7 +140,7 @@ fn leading_digits(text: &[u8]) -> (usize, u64) {
     (digits, whole)
 }
 
-/// A number, rounded down; `Some(None)` for -1 and other negative ones, which stand for unknown.
+/// Parses a number, rounded down; `Some(None)` for negative ones, which mean unknown.
 fn number(word: &str) -> Option<Option<u64>> {
     if let Ok(whole) = word.parse::<i64>() {
         return Some(u64::try_from(whole).ok());
@@ -156,7 +156,8 @@ mod tests {
 
     #[test]
     fn a_row_is_read_with_what_is_unknown_left_open() {
-        let (mut header, mut names) = (Header::default(), Names::new());
+        let mut header = Header::default();
+        let mut names = NameCache::new();
         assert_eq!(read("; MaxProcs: 128", &mut header, &mut names), Ok(None));
         assert_eq!(read(";UnixStartTime: 843480031", &mut header, &mut names), Ok(None));
         assert_eq!(header, Header { procs: Some(128), zero: Some(Time(843_480_031_000)) });
@@ -170,7 +171,7 @@ mod tests {
         assert_eq!((job.runtime, job.requested), (Some(Span(38_000)), Some(Span(600_000))));
         assert_eq!(
             (job.user.as_deref(), job.queue.as_deref(), job.ended),
-            (Some("3"), Some("3"), Ended::Completed)
+            (Some("3"), Some("3"), JobEnd::Completed)
         );
         let never =
             read("1 0 -1 -1 -1 -1 -1 8 -1 -1 5 -1 -1 -1 -1 -1 -1 -1", &mut header, &mut names)
@@ -181,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_row_that_is_none_says_why() {
-        let read = |text| read(text, &mut Header::default(), &mut Names::new()).unwrap_err();
+        let read = |text| read(text, &mut Header::default(), &mut NameCache::new()).unwrap_err();
         assert_eq!(read("1 2 3"), "3 fields of 18");
         assert_eq!(read("1 0 x 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1"), "field 3 is `x`, not a number");
         assert_eq!(
@@ -198,7 +199,7 @@ mod tests {
     fn numbers_are_read_alike_however_they_are_written() {
         let check = |word: &str, expected: Option<u64>| {
             let row = format!("1\t0 0  {word} 1 -1 -1 1 1 -1 1 1 1 -1 1 -1 -1 {word}");
-            let job = read(&row, &mut Header::default(), &mut Names::new()).unwrap().unwrap();
+            let job = read(&row, &mut Header::default(), &mut NameCache::new()).unwrap().unwrap();
             assert_eq!(job.runtime, expected.map(Span::from_secs), "{word}");
             assert_eq!(number(word), Some(expected), "{word}");
         };
@@ -214,7 +215,7 @@ mod tests {
         check("9999999999999999", Some(9_999_999_999_999_999));
         let id = |word: &str| {
             let row = format!("{word} 0 0 1 1 -1 -1 1 1 -1 1 1 1 -1 1 -1 -1 -1");
-            read(&row, &mut Header::default(), &mut Names::new())
+            read(&row, &mut Header::default(), &mut NameCache::new())
                 .map(|job| job.unwrap().id.to_string())
         };
         assert_eq!(id("0012").unwrap(), "12");

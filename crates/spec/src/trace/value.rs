@@ -1,20 +1,22 @@
-//! Values that several formats write alike: instants, seconds, counts, states. Knows no format.
+//! Values common to several formats: instants, seconds, counts, states.
 
 use muster_model::job::{GpuRequest, Resources};
 use muster_model::{Bytes, CpuMilli, Span, Time};
 
-use super::Ended;
+use super::JobEnd;
 use crate::quantity::{decimal, parse_instant};
 
-/// The text, unless it says that there is none.
+/// Returns the text; `None` if it is one of the words for a missing value.
 pub(super) fn given(text: &str) -> Option<&str> {
     let is_trimmed = |end: Option<&u8>| end.is_none_or(u8::is_ascii_graphic);
-    let (first, last) = (text.as_bytes().first(), text.as_bytes().last());
+    let first = text.as_bytes().first();
+    let last = text.as_bytes().last();
     let text = if is_trimmed(first) && is_trimmed(last) { text } else { text.trim() };
     (!matches!(text, "" | "None" | "Unknown" | "NaN" | "nan" | "null" | "N/A")).then_some(text)
 }
 
-/// Seconds since the trace's own zero or the epoch, or a date; one without a zone is taken for UTC.
+/// Parses seconds since the trace's own zero or the epoch, or a date; a date without a zone is
+/// taken as UTC.
 pub(super) fn instant(text: &str) -> Option<Time> {
     if let Some(span) = seconds(text) {
         return Some(Time(0) + span);
@@ -22,9 +24,9 @@ pub(super) fn instant(text: &str) -> Option<Time> {
     parse_instant(text).or_else(|_| parse_instant(&format!("{text}Z"))).ok()
 }
 
-/// Seconds with an optional fraction, to the millisecond.
+/// Parses seconds with an optional fraction, to the millisecond.
 pub(super) fn seconds(text: &str) -> Option<Span> {
-    // So many digits come to the same in any way of reading them.
+    // With this few digits, the result equals that of floating point.
     if let Some((number, places @ 0..=3)) =
         decimal(text).filter(|(number, _)| *number < 1_000_000_000_000)
     {
@@ -38,9 +40,10 @@ pub(super) fn seconds(text: &str) -> Option<Span> {
     (0.0..1e18).contains(&millis).then_some(Span(millis as u64))
 }
 
-/// A number as text. It is written to `digits`, which `to_string` would ask memory for.
+/// Returns a number as text, written to `digits`, without an allocation.
 pub(super) fn decimal_text(number: u64, digits: &mut [u8; 20]) -> &str {
-    let (mut at, mut rest) = (digits.len(), number);
+    let mut at = digits.len();
+    let mut rest = number;
     loop {
         at -= 1;
         digits[at] = b'0' + (rest % 10) as u8;
@@ -51,32 +54,31 @@ pub(super) fn decimal_text(number: u64, digits: &mut [u8; 20]) -> &str {
     }
 }
 
-/// More GPUs, CPUs or nodes than this are taken for a mistake; sums of thousandths of so many still
-/// fit.
+/// Most GPUs, CPUs or nodes of a job; more are taken for a mistake. Sums of thousandths still fit.
 pub(super) const MAX_COUNT: u32 = 1_000_000;
 
-/// A whole number, which some tools write as `8.0`.
+/// Parses a whole number, which some tools write as `8.0`.
 pub(super) fn count(text: &str) -> Option<u32> {
     let count = text.strip_suffix(".0").unwrap_or(text).parse().ok()?;
     (count <= MAX_COUNT).then_some(count)
 }
 
-/// What a whole job holds, as most traces have it.
+/// Resources of a whole job, as most traces record them.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Held {
-    /// Nodes, where the trace says.
+pub(super) struct JobResources {
+    /// Number of nodes; `None` if it is unknown.
     pub(super) nodes: Option<u32>,
-    /// GPUs in all.
+    /// Total number of GPUs.
     pub(super) gpus: u32,
-    /// CPUs in all.
+    /// Total number of CPUs.
     pub(super) cpus: u32,
-    /// Memory in all.
+    /// Total amount of memory.
     pub(super) memory: Bytes,
 }
 
-impl Held {
-    /// As equal tasks: one per node where the nodes share the GPUs evenly, else one per GPU;
-    /// without GPUs and nodes, one.
+impl JobResources {
+    /// Splits the resources into equal tasks: one per node if the GPUs divide evenly, else one per
+    /// GPU; without GPUs and nodes, one.
     pub(super) fn tasks(self) -> (u32, Resources) {
         let nodes = self.nodes.filter(|nodes| *nodes > 0);
         let tasks = match nodes {
@@ -95,17 +97,16 @@ impl Held {
     }
 }
 
-/// How a job ended, in the words of Slurm, Philly, Kubernetes and this project. A job that is out
-/// of time, memory or its node failed; one that gave way to another did not fail, but somebody
-/// ended it.
-pub(super) fn ended(state: &str) -> Ended {
+/// Parses an end state of Slurm, Philly, Kubernetes or Muster. A job that ran out of time or memory
+/// or lost its node failed; a preempted job is cancelled, not failed.
+pub(super) fn ended(state: &str) -> JobEnd {
     let word = state.split_whitespace().next().unwrap_or_default().to_ascii_uppercase();
     match word.as_str() {
-        "COMPLETED" | "PASS" | "SUCCEEDED" => Ended::Completed,
-        "CANCELLED" | "KILLED" | "REVOKED" | "PREEMPTED" => Ended::Cancelled,
+        "COMPLETED" | "PASS" | "SUCCEEDED" => JobEnd::Completed,
+        "CANCELLED" | "KILLED" | "REVOKED" | "PREEMPTED" => JobEnd::Cancelled,
         "FAILED" | "TIMEOUT" | "NODE_FAIL" | "OUT_OF_MEMORY" | "BOOT_FAIL" | "DEADLINE"
-        | "LAUNCH_FAILED" => Ended::Failed,
-        _ => Ended::Unknown,
+        | "LAUNCH_FAILED" => JobEnd::Failed,
+        _ => JobEnd::Unknown,
     }
 }
 
@@ -180,7 +181,7 @@ mod tests {
     #[test]
     fn what_a_job_holds_is_split_evenly_or_by_gpu() {
         let check = |nodes, gpus, cpus, expected| {
-            let (tasks, task) = Held { nodes, gpus, cpus, memory: Bytes(1000) }.tasks();
+            let (tasks, task) = JobResources { nodes, gpus, cpus, memory: Bytes(1000) }.tasks();
             assert_eq!((tasks, task.gpu.devices, task.cpus.0), expected);
             assert_eq!(task.memory.0, 1000 / u64::from(tasks));
         };

@@ -1,4 +1,4 @@
-//! Documents from parser events, within budgets.
+//! Builds documents from parser events, within limits.
 
 use std::collections::BTreeMap;
 
@@ -6,25 +6,25 @@ use granit_parser::{Event, ScalarStyle};
 
 use crate::diagnostic::{Problem, Problems, show};
 use crate::source::Place;
-use crate::yaml::{Entry, MAX_DEPTH, Node, Value, too_deep};
+use crate::yaml::{MAX_DEPTH, Node, Value, YamlEntry, too_deep};
 
-/// Values in all documents of a text, aliases expanded.
+/// Most values in all documents of a text, aliases expanded.
 const MAX_VALUES: usize = 200_000;
-/// Bytes of all values, aliases expanded.
+/// Most bytes of all values, aliases expanded.
 const MAX_VALUE_BYTES: usize = 8 << 20;
-/// Documents in one text; many similar jobs are an array.
+/// Most documents in one text; many similar jobs should be an array.
 const MAX_DOCUMENTS: usize = 1_000;
 
 /// Builds documents from parser events with a stack of its own: no recursion, whatever the input.
 pub(super) struct Builder<'a> {
     documents: Vec<Node>,
-    open: Vec<Open>,
+    open: Vec<OpenCollection>,
     anchors: BTreeMap<usize, (Node, Cost)>,
     spent: Cost,
     problems: &'a mut Problems,
 }
 
-/// What a tree costs, aliases expanded.
+/// Size of a tree, aliases expanded.
 #[derive(Clone, Copy, Default)]
 struct Cost {
     values: usize,
@@ -33,7 +33,7 @@ struct Cost {
 }
 
 /// A list or mapping whose end has not been seen.
-struct Open {
+struct OpenCollection {
     place: Place,
     anchor: usize,
     kind: OpenKind,
@@ -41,11 +41,11 @@ struct Open {
 
 enum OpenKind {
     List(Vec<Node>),
-    Map { entries: Vec<Entry>, seen: BTreeMap<String, Place>, key: Option<(String, Place)> },
+    Map { entries: Vec<YamlEntry>, seen: BTreeMap<String, Place>, key: Option<(String, Place)> },
 }
 
 impl<'a> Builder<'a> {
-    /// Nothing read yet.
+    /// Returns a builder that has read nothing yet.
     pub(super) fn new(problems: &'a mut Problems) -> Self {
         Self {
             documents: Vec::new(),
@@ -56,7 +56,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Takes the next event.
+    /// Processes the next event.
     pub(super) fn take(&mut self, event: Event<'_>, place: Place) -> Result<(), Problem> {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
@@ -66,20 +66,21 @@ impl<'a> Builder<'a> {
                         Problem::new("a value holds a NUL byte").at(place, "`\\0` is not allowed")
                     );
                 }
-                let value = match is_null(&text, style) {
-                    true => Value::Null,
-                    false => Value::Scalar(text.into_owned()),
+                let value = if is_null(&text, style) {
+                    Value::Null
+                } else {
+                    Value::Scalar(text.into_owned())
                 };
                 self.finish(Node { place, value, quoted: style != ScalarStyle::Plain }, anchor)
             }
             Event::SequenceStart(_, anchor, tag) => {
                 refuse_tag(tag.is_some(), place)?;
-                self.push(Open { place, anchor, kind: OpenKind::List(Vec::new()) })
+                self.push(OpenCollection { place, anchor, kind: OpenKind::List(Vec::new()) })
             }
             Event::MappingStart(_, anchor, tag) => {
                 refuse_tag(tag.is_some(), place)?;
                 let kind = OpenKind::Map { entries: Vec::new(), seen: BTreeMap::new(), key: None };
-                self.push(Open { place, anchor, kind })
+                self.push(OpenCollection { place, anchor, kind })
             }
             Event::SequenceEnd | Event::MappingEnd => self.pop(place),
             Event::Alias(anchor) => self.alias(anchor, place),
@@ -91,17 +92,17 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// What is complete.
+    /// Returns the documents that are complete.
     pub(super) fn into_documents(self) -> Vec<Node> {
         self.documents
     }
 
-    /// Adds a complaint.
+    /// Adds a problem to the list.
     pub(super) fn complain(&mut self, problem: Problem) {
         self.problems.add(problem);
     }
 
-    fn push(&mut self, open: Open) -> Result<(), Problem> {
+    fn push(&mut self, open: OpenCollection) -> Result<(), Problem> {
         if self.open.len() >= MAX_DEPTH {
             return Err(too_deep(open.place));
         }
@@ -127,7 +128,7 @@ impl<'a> Builder<'a> {
 
     fn alias(&mut self, anchor: usize, place: Place) -> Result<(), Problem> {
         let Some((node, cost)) = self.anchors.get(&anchor) else {
-            return Err(Problem::new("an alias stands inside what it names")
+            return Err(Problem::new("an alias is inside the value that it refers to")
                 .at(place, "this would never end"));
         };
         // The cost is checked before the copy is made: this is what stops an alias bomb. Depth
@@ -143,7 +144,7 @@ impl<'a> Builder<'a> {
         self.attach(node)
     }
 
-    /// A value is complete: count it, remember its anchor, hand it to its parent.
+    /// Completes a value: counts it, stores its anchor, and attaches it to its parent.
     fn finish(&mut self, node: Node, anchor: usize) -> Result<(), Problem> {
         self.spent.values += 1;
         if let Value::Scalar(text) = &node.value {
@@ -173,7 +174,7 @@ impl<'a> Builder<'a> {
                 Some((name, name_place)) => match seen.get(&name) {
                     None => {
                         seen.insert(name.clone(), name_place);
-                        entries.push(Entry { key: name, key_place: name_place, node });
+                        entries.push(YamlEntry { key: name, key_place: name_place, node });
                     }
                     Some(first) => self.problems.add(
                         Problem::new(format!("{} is written twice", show(&name)))
@@ -210,11 +211,12 @@ fn key_text(node: Node) -> Result<(String, Place), Problem> {
 }
 
 fn refuse_tag(tagged: bool, place: Place) -> Result<(), Problem> {
-    match tagged {
-        true => Err(Problem::new("YAML tags (`!…`) are not supported")
+    if tagged {
+        Err(Problem::new("YAML tags (`!…`) are not supported")
             .at(place, "remove the tag before this value")
-            .hint("quote a value to keep it text; its meaning comes from its field".to_owned())),
-        false => Ok(()),
+            .hint("quote a value to keep it text; its meaning comes from its field".to_owned()))
+    } else {
+        Ok(())
     }
 }
 

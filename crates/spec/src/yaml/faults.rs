@@ -1,22 +1,21 @@
-//! Faults of YAML that its parser sees somewhere else than they are: spaces that are none, tabs,
-//! and quotes that are not closed. It must not refuse what YAML allows; text in quotes, blocks and
-//! comments may hold any of these characters.
+//! Mistakes in YAML that the parser reports at another place: non-ASCII spaces, tabs, and unclosed
+//! quotes. Valid YAML is never refused here; text in quotes, blocks and comments may have any of
+//! these characters.
 
 use granit_parser::{ErrorKind, ScanError};
 
 use crate::diagnostic::Problem;
 use crate::source::{Place, Sources};
 
-/// Returns a complaint about the first character that looks like a space where a space is meant and
-/// is none: in the indentation, or behind `key:` and `-`. YAML would take it for part of a name or
-/// of a value.
+/// Returns a problem for the first non-ASCII space where a space is meant: in the indentation, or
+/// after `key:` and `-`. YAML would take it for part of a name or of a value.
 pub(super) fn false_space(text: &str) -> Option<Problem> {
     let mut block: Option<usize> = None;
     let mut start = 0;
     for line in text.split_inclusive('\n') {
         let indent = line.len() - line.trim_start_matches(' ').len();
         let is_blank = line.trim().is_empty();
-        // A block of text goes on as long as its lines are further in.
+        // A block of text continues while its lines are indented further.
         block = block.filter(|outer| is_blank || indent > *outer);
         if block.is_none() && !is_blank {
             if let Some(at) = in_line(line) {
@@ -30,7 +29,7 @@ pub(super) fn false_space(text: &str) -> Option<Problem> {
     None
 }
 
-/// Returns where a line holds a space that is none.
+/// Returns the offset of a non-ASCII space in a line.
 fn in_line(line: &str) -> Option<usize> {
     let content = line.trim_start();
     let lead = line.len() - content.len();
@@ -56,7 +55,7 @@ fn is_false_space(c: char) -> bool {
     c.is_whitespace() && !c.is_ascii()
 }
 
-/// `run: |`, `- >-`.
+/// Returns true for a line that begins a block: `run: |`, `- >-`.
 fn begins_block(line: &str) -> bool {
     let line = line.split(" #").next().unwrap_or(line).trim_end();
     let head = line.trim_end_matches(|c: char| matches!(c, '+' | '-') || c.is_ascii_digit());
@@ -67,17 +66,15 @@ fn complaint(at: usize, character: char, column: usize) -> Problem {
     let name = match character {
         '\u{a0}' | '\u{202f}' => "a no-break space",
         '\u{3000}' => "an ideographic space",
-        _ => "a space that is not the one of the keyboard",
+        _ => "a non-ASCII space",
     };
     let place = Place { source: Sources::FILE, start: at, end: at + character.len_utf8() };
     Problem::new(format!("{name} (U+{:04X}) in column {column}", character as u32))
         .at(place, "YAML takes only plain spaces here")
-        .hint(
-            "it often comes along when text is copied from a page: type the space again".to_owned(),
-        )
+        .hint("it is often copied from a web page: type the space again".to_owned())
 }
 
-/// Returns what is wrong where the parser says less, and the place where it began.
+/// Returns a more precise problem than the parser's error, at the place where it began.
 pub(super) fn explained(text: &str, error: &ScanError) -> Option<Problem> {
     let seen = error.marker().byte_offset()?.min(text.len());
     match error.kind() {
@@ -90,8 +87,8 @@ pub(super) fn explained(text: &str, error: &ScanError) -> Option<Problem> {
     }
 }
 
-/// Returns a complaint about the quote that was open where the parser failed, if it stands on an
-/// earlier line or nothing closes it.
+/// Returns a problem for the quote that was open where the parser failed, if it is on an earlier
+/// line or is never closed.
 fn unclosed(text: &str, seen: usize) -> Option<Problem> {
     let seen = text.char_indices().map(|(at, _)| at).take_while(|at| *at <= seen).last()?;
     let end = text[seen..].chars().next().map_or(seen, |c| seen + c.len_utf8());
@@ -104,7 +101,7 @@ fn unclosed(text: &str, seen: usize) -> Option<Problem> {
     let (open, quote) = quotes.next_back()?;
     let line = &text[open..];
     let line = line.split('\n').next().unwrap_or(line);
-    // Closed on its own line: the fault is another.
+    // Closed on its own line: the mistake is another one.
     if line.matches(quote).count() > 1 {
         return None;
     }
@@ -116,8 +113,8 @@ fn unclosed(text: &str, seen: usize) -> Option<Problem> {
     )
 }
 
-/// Returns a complaint about a tab in the indentation of the line where the parser failed, of the
-/// one before or of the one behind.
+/// Returns a problem for a tab in the indentation of the line where the parser failed, of the one
+/// before it or of the one after it.
 fn tab(text: &str, seen: usize) -> Option<Problem> {
     let ends = text.match_indices('\n').map(|(at, _)| at + 1);
     let starts: Vec<usize> = std::iter::once(0).chain(ends).collect();

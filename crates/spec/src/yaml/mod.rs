@@ -1,9 +1,6 @@
-//! YAML text to a tree of located values. The only file that knows the YAML parser.
-//!
-//! Scalars keep their text: whether `0.5` is a share or `1-12:00:00` a time is for whoever reads
-//! the field. One tree type serves jobs, queues and clusters, so that no document pays for its own
-//! deserialiser. Every limit below is a budget against hostile input; the tree never costs more
-//! than they allow.
+//! YAML text to a tree of located values; the only module that uses the YAML parser. Scalars keep
+//! their text: whether `0.5` is a share or `1-12:00:00` a time is decided by the reader of the
+//! field. One tree type serves all documents. The limits below bound the cost of hostile input.
 
 mod builder;
 mod faults;
@@ -14,44 +11,45 @@ use crate::diagnostic::{Problem, Problems};
 use crate::source::{Place, Sources};
 use crate::yaml::builder::Builder;
 
-/// Largest text that is read at all.
+/// Largest text that is read.
 const MAX_SOURCE_BYTES: usize = 1 << 20;
-/// Nesting of lists and mappings. The deepest document, a queue tree, needs two levels per queue.
+/// Largest nesting of lists and mappings. The deepest document, a queue tree, needs two levels per
+/// queue.
 const MAX_DEPTH: usize = 64;
 
-/// A value and where it stands.
+/// A value with its place.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) place: Place,
     pub(crate) value: Value,
-    /// A scalar in quotes or written as a block: text, whatever it looks like. Most fields do not
-    /// ask.
+    /// True for a scalar in quotes or in a block, which is text whatever it looks like. Most fields
+    /// ignore it.
     pub(crate) quoted: bool,
 }
 
-/// What YAML distinguishes without a schema.
+/// A value of YAML, without a schema.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
-    /// Nothing, `~` or `null`.
+    /// An empty value, `~` or `null`.
     Null,
     /// Any other scalar, as text.
     Scalar(String),
-    /// A list.
+    /// A list of values.
     List(Vec<Node>),
     /// A mapping, in order, keys distinct.
-    Map(Vec<Entry>),
+    Map(Vec<YamlEntry>),
 }
 
 /// One key of a mapping with its value.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct YamlEntry {
     pub(crate) key: String,
     pub(crate) key_place: Place,
     pub(crate) node: Node,
 }
 
-/// Reads every document that is not empty. Complaints go to `problems`; the first one about syntax
-/// ends the reading, since what follows would only echo it.
+/// Reads every document that is not empty. Problems are added to `problems`; the first one about
+/// syntax ends the reading, since later ones would mostly be consequences of it.
 pub(crate) fn read(text: &str, problems: &mut Problems) -> Vec<Node> {
     if let Err(problem) = admit(text) {
         problems.add(problem);
@@ -75,8 +73,8 @@ pub(crate) fn read(text: &str, problems: &mut Problems) -> Vec<Node> {
     builder.into_documents()
 }
 
-/// Reads a file that must hold one document; complains otherwise. `smallest` is one such document,
-/// for people.
+/// Reads a file that must have exactly one document, or adds a problem. `smallest` is an example
+/// for the message.
 pub(crate) fn read_one(
     sources: &Sources,
     what: &str,
@@ -105,7 +103,7 @@ pub(crate) fn read_one(
     }
 }
 
-/// Size and characters, before any parsing.
+/// Checks size and characters, before any parsing.
 fn admit(text: &str) -> Result<(), Problem> {
     if text.len() > MAX_SOURCE_BYTES {
         let bytes = muster_model::Bytes(text.len() as u64);

@@ -11,7 +11,7 @@ use muster_spec::{
 };
 use proptest::prelude::*;
 
-/// What YAML could take for something else than text.
+/// Words that YAML could read as something other than text.
 const WORDS: [&str; 14] = [
     "null", "~", "yes", "1e3", "0x10", "a: b", "- a", "\"", "\\", "#", "{}", "\u{7}", "\u{85}",
     "\u{feff}",
@@ -28,7 +28,7 @@ fn text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// What all nodes of a run have in common.
+/// Generates the properties that all nodes of a run share.
 fn spec() -> impl Strategy<Value = NodeSpec> {
     let devices =
         (0..10usize, "[a-z0-9][a-z0-9.-]{0,9}", 0..200u64, any::<u64>(), 0..4usize, 0..20u64);

@@ -2,7 +2,7 @@
 //! it.
 
 use insta::assert_snapshot;
-use muster_model::advice::{Fact, Facts, Kind, Threshold, Thresholds};
+use muster_model::advice::{Fact, FactKind, Facts, Threshold, Thresholds};
 use muster_spec::{Colour, FactsFile, parse_fact_value, parse_facts, parse_facts_line};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -328,7 +328,7 @@ fn names_rules_and_other_files() {
 
 #[test]
 fn hundredths_are_exact() {
-    let kind = Kind::Hundredths { max: 1_000 };
+    let kind = FactKind::Hundredths { max: 1_000 };
     for (text, expected) in [
         ("0", 0),
         ("0.25", 25),
@@ -514,9 +514,9 @@ fn mistakes_as_they_are_shown() {
 /// Any value of a fact, as it is stored.
 fn stored(fact: Fact) -> BoxedStrategy<u32> {
     match fact.kind() {
-        Kind::Flag => (0..=1u32).boxed(),
-        Kind::Count { min, max, .. } => prop_oneof![min..=20, min..=max].boxed(),
-        Kind::Hundredths { max } => (0..=max).boxed(),
+        FactKind::Flag => (0..=1u32).boxed(),
+        FactKind::Count { min, max, .. } => prop_oneof![min..=20, min..=max].boxed(),
+        FactKind::Hundredths { max } => (0..=max).boxed(),
     }
 }
 

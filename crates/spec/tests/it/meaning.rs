@@ -5,15 +5,15 @@ use std::fmt::Write as _;
 use muster_model::queue::PlacementPolicy;
 use muster_model::unit::{Span, Time};
 use muster_model::{
-    CheckpointTo, GpuModel, Kind, Notebook, QueueTree, Replicas, Restart, Service, Tier,
+    CheckpointTo, GpuModel, Notebook, QueueTree, Replicas, Restart, Service, Tier, WorkloadKind,
 };
-use muster_spec::{Begin, Checked, Cluster, parse_cluster, parse_queues};
+use muster_spec::{CheckedJob, Cluster, EarliestStart, parse_cluster, parse_queues};
 use serde_json::json;
 
 use crate::support::{check, check_on, node, nodes};
 
 /// A job on one line: groups as `name:tasks[/per-node]×gpus`, then what differs from the defaults.
-fn short(job: &Checked) -> String {
+fn short(job: &CheckedJob) -> String {
     let spec = &job.spec;
     let mut line = spec.name.to_string();
     for group in &spec.groups {
@@ -134,7 +134,7 @@ fn documents_mean_what_they_say() {
     }
 }
 
-/// Which processes get the checkpoint signal, where that is not as usual.
+/// Names the processes that get the checkpoint signal; empty for the default.
 fn receivers(to: CheckpointTo) -> &'static str {
     match to {
         CheckpointTo::Handlers => "",
@@ -147,61 +147,71 @@ fn receivers(to: CheckpointTo) -> &'static str {
 #[test]
 fn kinds_and_what_goes_without_saying() {
     let service = |floor, ceiling, port| {
-        Kind::Service(Service { replicas: Replicas { floor, ceiling }, port })
+        WorkloadKind::Service(Service {
+            replicas: Replicas { guaranteed: floor, max: ceiling },
+            port,
+        })
     };
-    let notebook = |idle: Option<u64>| Kind::Notebook(Notebook { idle: idle.map(Span::from_secs) });
+    let notebook =
+        |idle: Option<u64>| WorkloadKind::Notebook(Notebook { idle: idle.map(Span::from_secs) });
     let hours = |hours: u64| Some(Span::from_secs(hours * 3600));
     let backoff = |secs| Restart { backoff: Span::from_secs(secs), ..Restart::ALWAYS };
     for (source, kind, tier, time, restart) in [
-        ("run: a", Kind::Task, Tier::Usual, None, Restart::NEVER),
-        ("kind: service\nrun: a", service(1, 1, None), Tier::Usual, None, Restart::ALWAYS),
+        ("run: a", WorkloadKind::Task, Tier::Normal, None, Restart::NEVER),
+        ("kind: service\nrun: a", service(1, 1, None), Tier::Normal, None, Restart::ALWAYS),
         (
             "kind: service\nreplicas: 2..6\nport: 8000\ntime: 12h\nrun: a",
             service(2, 6, Some(8000)),
-            Tier::Usual,
+            Tier::Normal,
             hours(12),
             Restart::ALWAYS,
         ),
         (
             "kind: service\nreplicas: 0..4\nrun: a",
             service(0, 4, None),
-            Tier::Usual,
+            Tier::Normal,
             None,
             Restart::ALWAYS,
         ),
         (
             "kind: service\nrestart: {backoff: 1m}\nrun: a",
             service(1, 1, None),
-            Tier::Usual,
+            Tier::Normal,
             None,
             backoff(60),
         ),
         (
             "kind: service\nrestart: never\nrun: a",
             service(1, 1, None),
-            Tier::Usual,
+            Tier::Normal,
             None,
             Restart::NEVER,
         ),
         (
             "kind: service\nrestart: always\nrun: a",
             service(1, 1, None),
-            Tier::Usual,
+            Tier::Normal,
             None,
             Restart::ALWAYS,
         ),
-        ("kind: notebook\nrun: a", notebook(Some(7200)), Tier::Last, hours(12), Restart::NEVER),
+        (
+            "kind: notebook\nrun: a",
+            notebook(Some(7200)),
+            Tier::Opportunistic,
+            hours(12),
+            Restart::NEVER,
+        ),
         (
             "kind: notebook\nidle: none\ntime: 3h\nrun: a",
             notebook(None),
-            Tier::Last,
+            Tier::Opportunistic,
             hours(3),
             Restart::NEVER,
         ),
         (
             "kind: notebook\nidle: 30m\npriority: 0\nrun: a",
             notebook(Some(1800)),
-            Tier::Usual,
+            Tier::Normal,
             hours(12),
             Restart::NEVER,
         ),
@@ -217,7 +227,7 @@ fn names_come_from_file_or_program() {
     let name = |source: &str, file: Option<&str>, overrides: serde_json::Value| {
         let documents = muster_spec::parse(source, file, overrides.as_object().unwrap()).unwrap();
         let queues = QueueTree::single();
-        let site = muster_spec::Site::new("ada".into(), [], &queues);
+        let site = muster_spec::SubmissionSite::new("ada".into(), [], &queues);
         let jobs = muster_spec::check_all(&documents, &site).unwrap();
         jobs.iter().map(|job| job.spec.name.to_string()).collect::<Vec<_>>()
     };
@@ -249,7 +259,7 @@ fn what_lies_behind_a_job_is_kept() {
     assert_eq!(command, json!({"main": {"argv": ["python", "train.py", "3", "true"]}}));
     assert_eq!(serde_json::to_value(&job.env).unwrap(), json!({"A": "1", "B": "x=y", "RANK": "7"}));
     assert_eq!(job.workdir.unwrap().to_str(), Some("sub/dir"));
-    assert_eq!((job.begin, job.spec.begin), (Some(Begin::After(Span(7_200_000))), None));
+    assert_eq!((job.begin, job.spec.begin), (Some(EarliestStart::After(Span(7_200_000))), None));
     assert_eq!(job.spec.constraint.labels.len(), 1);
     assert_eq!(job.spec.constraint.exclude, ["n3".into()]);
     assert_eq!(job.spec.user, "ada".into());

@@ -122,8 +122,7 @@ fn fields_that_do_not_exist_or_come_twice() {
     ");
 }
 
-/// What looks like a space and is none is named with its column; where YAML allows it, it is left
-/// alone.
+/// A character that looks like a space is reported with its column, except where YAML allows it.
 #[test]
 fn spaces_that_are_none_and_quotes_that_stay_open() {
     let first = |text: &str| complaint(text).lines().take(2).collect::<Vec<_>>().join("");
@@ -329,7 +328,7 @@ fn quantities_that_are_none() {
     1 | cpus: 0
       |       ^ the smallest is 0.001
       |
-    hint: to set no CPUs aside, remove the line
+    hint: to allocate no CPUs, remove the line
     ");
     assert_snapshot!(complaint("nodes: 0\nrun: a"), @r"
     error: `nodes` is not a whole number from 1 to 10000
@@ -694,7 +693,7 @@ fn names_and_queues() {
      --> train.yaml:1:7
       |
     1 | name: ../../etc
-      |       ^^^^^^^^^ a name holds no path separators
+      |       ^^^^^^^^^ a name has no path separators
     ");
     assert_snapshot!(complaint("name: -rf\nrun: a"), @r"
     error: `name` is not a name
@@ -823,7 +822,7 @@ fn services_and_notebooks() {
      --> train.yaml:3:7
       |
     3 | time: none
-      |       ^^^^ it is forgotten sooner or later
+      |       ^^^^ a forgotten notebook would hold its GPUs forever
       |
     hint: write `time: 3d`, or remove it for 12h
 
@@ -1016,7 +1015,7 @@ fn queue_files() {
     1 | queues: [{name: a, borrow: 8}]
       |                    ^^^^^^ beyond or of which quota?
       |
-    hint: add `quota: {h100: 8}`, or remove it: without quota nothing is limited
+    hint: add `quota: {h100: 8}`, or remove it: a queue without quota is not limited
     ");
     assert_snapshot!(queues_complaint("queues: [{name: a, quota: {h100: 8}, lend: 16}]"), @r"
     error: `lend` is more than the quota
@@ -1074,7 +1073,7 @@ fn queue_files() {
      --> queues.yaml:2:17
       |
     2 | queues: [{name: a/b}]
-      |                 ^^^ a name holds no path separators
+      |                 ^^^ a name has no path separators
     ");
     assert_snapshot!(queues_complaint("backfill: eager\nqueues: [{name: a}]"), @r"
     error: `backfill` is not a kind of backfill
@@ -1114,7 +1113,7 @@ fn queue_files() {
     1 | queues: [{name: a, limits: {borrowed-time: 4h}}]
       |                             ^^^^^^^^^^^^^ beyond or of which quota?
       |
-    hint: add `quota: {h100: 8}`, or remove it: without quota nothing is limited
+    hint: add `quota: {h100: 8}`, or remove it: a queue without quota is not limited
     ");
     assert_snapshot!(queues_complaint("queues: [{name: a}]\n---\nqueues: []"), @r"
     error: more than one document of queues
@@ -1165,7 +1164,7 @@ fn cluster_files() {
         1 | nodes: [{name: n1, gpu: a, gpus: {h100: 2, h100-1g.10gb: 127, H100: 0}, gpu-memory: {h10: 80GB}}]
           |                                   ---- first here             ^^^^ again here
 
-        error: `h10` is none of the GPUs of this node
+        error: `h10` is not a GPU model of this node
          --> cluster.yaml:1:86
           |
         1 | nodes: [{name: n1, gpu: a, gpus: {h100: 2, h100-1g.10gb: 127, H100: 0}, gpu-memory: {h10: 80GB}}]
@@ -1211,7 +1210,7 @@ fn cluster_files() {
      --> cluster.yaml:2:28
       |
     2 | nodes: [{name: n1, domain: {block: b, laef: l}}]
-      |                            ^^^^^^^^^^^^^^^^^^^ a node stands in one domain of every level
+      |                            ^^^^^^^^^^^^^^^^^^^ a node is in one domain of every level
 
     error: `laef` is not a level of this cluster
      --> cluster.yaml:2:39
@@ -1222,7 +1221,7 @@ fn cluster_files() {
     hint: did you mean `leaf`?
     ");
     assert_snapshot!(cluster_complaint("levels: [block, leaf]\nnodes:\n- {name: n1, domain: {block: b1, leaf: l}}\n- {name: n2, domain: {block: b2, leaf: l}}"), @r"
-    error: leaf `l` lies in two domains
+    error: leaf `l` is in two domains
      --> cluster.yaml:4:22
       |
     3 | - {name: n1, domain: {block: b1, leaf: l}}
@@ -1278,7 +1277,7 @@ fn ranges_of_sizes() {
     hint: a service grows by `replicas: 2..6`; a notebook is one task
     ");
     assert_snapshot!(complaint("tasks: 2..4\ntopology: {spread: node}\nrun: a"), @r"
-    error: what is spread evenly has one size
+    error: a job that is spread evenly has a fixed size
      --> train.yaml:2:1
       |
     2 | topology: {spread: node}

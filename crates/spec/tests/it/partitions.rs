@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use muster_model::NodeSpec;
-use muster_spec::{Choice, Cluster, Partition, PartitionError, partition};
+use muster_spec::{Cluster, ClusterPartition, PartitionError, ServiceNodes, partition};
 use proptest::prelude::*;
 
 /// Nodes `n0, n1, ...` in the given domains.
@@ -33,12 +33,12 @@ fn names(pool: &Cluster) -> Vec<&str> {
     pool.nodes.iter().map(|node| node.name.as_str()).collect()
 }
 
-fn broken(partition: &Partition) -> Vec<String> {
+fn broken(partition: &ClusterPartition) -> Vec<String> {
     partition.broken.iter().map(|(level, domain)| format!("{level} {domain}")).collect()
 }
 
 fn check(cluster: Cluster, count: usize, services: &str, expected: &[&str]) {
-    let parts = partition(cluster, &Choice::Count(count)).unwrap();
+    let parts = partition(cluster, &ServiceNodes::Count(count)).unwrap();
     assert_eq!(names(&parts.services).join(" "), services);
     assert_eq!(broken(&parts), expected);
 }
@@ -66,7 +66,7 @@ fn a_node_without_a_domain_breaks_none() {
 #[test]
 fn bounds_names_and_labels_are_told_with_their_numbers() {
     let refused = |choice| partition(blocks(&[&[2, 2]]), &choice).unwrap_err().to_string();
-    let count = |count| refused(Choice::Count(count));
+    let count = |count| refused(ServiceNodes::Count(count));
     assert_eq!(
         count(0),
         "0 of 4 nodes are for services; at least 1 is needed, else there is nothing to partition"
@@ -82,7 +82,7 @@ fn bounds_names_and_labels_are_told_with_their_numbers() {
             usize::MAX
         )
     );
-    let list = |list: &str| refused(Choice::Names(list.to_owned()));
+    let list = |list: &str| refused(ServiceNodes::Names(list.to_owned()));
     assert_eq!(
         list("n[0-3]"),
         "4 of 4 nodes for services leaves none for batch; at most 3 can be chosen"
@@ -93,7 +93,7 @@ fn bounds_names_and_labels_are_told_with_their_numbers() {
         "`n[0` is not a list of nodes: expected a name such as `node07`, or a range such as `node[01-04]`"
     );
     let label = |name: &str, value: &str| {
-        refused(Choice::Label { name: name.to_owned(), value: value.to_owned() })
+        refused(ServiceNodes::Label { name: name.to_owned(), value: value.to_owned() })
     };
     assert_eq!(
         label("pool", "train"),
@@ -107,10 +107,11 @@ fn bounds_names_and_labels_are_told_with_their_numbers() {
         label("role", "services"),
         "none of 4 nodes has the label `role: services`; they have the labels `pool`"
     );
-    let parts = partition(blocks(&[&[2, 2]]), &Choice::Names("n2,n[2-3]".to_owned())).unwrap();
+    let parts =
+        partition(blocks(&[&[2, 2]]), &ServiceNodes::Names("n2,n[2-3]".to_owned())).unwrap();
     assert_eq!(names(&parts.services), ["n2", "n3"]);
     assert!(matches!(
-        partition(Cluster { levels: Vec::new(), nodes: Vec::new() }, &Choice::Count(0)),
+        partition(Cluster { levels: Vec::new(), nodes: Vec::new() }, &ServiceNodes::Count(0)),
         Err(PartitionError::NoServices { nodes: 0 })
     ));
 }
@@ -155,8 +156,9 @@ fn random_cluster(most: usize) -> impl Strategy<Value = Cluster> {
     })
 }
 
-fn is_a_partition(whole: &Cluster, parts: &Partition) -> Result<(), TestCaseError> {
-    let (batch, services) = (names(&parts.batch), names(&parts.services));
+fn is_a_partition(whole: &Cluster, parts: &ClusterPartition) -> Result<(), TestCaseError> {
+    let batch = names(&parts.batch);
+    let services = names(&parts.services);
     prop_assert!(!batch.is_empty() && !services.is_empty());
     let both: Vec<_> = batch.iter().filter(|name| services.contains(name)).collect();
     prop_assert!(both.is_empty(), "in both: {:?}", both);
@@ -175,7 +177,7 @@ proptest! {
     #[test]
     fn the_fewest_domains_are_broken(cluster in random_cluster(9), count in 1..9usize) {
         let count = count.min(cluster.nodes.len() - 1);
-        let parts = partition(cluster.clone(), &Choice::Count(count)).unwrap();
+        let parts = partition(cluster.clone(), &ServiceNodes::Count(count)).unwrap();
         is_a_partition(&cluster, &parts)?;
         prop_assert_eq!(parts.services.nodes.len(), count);
         prop_assert_eq!(parts.broken.len(), fewest(&cluster, count));
@@ -189,10 +191,10 @@ proptest! {
         for index in &picked {
             labelled.nodes[*index].labels.insert("pool".into(), "services".into());
         }
-        let label = Choice::Label { name: "pool".to_owned(), value: "services".to_owned() };
+        let label = ServiceNodes::Label { name: "pool".to_owned(), value: "services".to_owned() };
         for (cluster, choice) in [
-            (&cluster, Choice::Count(picked.len())),
-            (&cluster, Choice::Names(list.join(","))),
+            (&cluster, ServiceNodes::Count(picked.len())),
+            (&cluster, ServiceNodes::Names(list.join(","))),
             (&labelled, label),
         ] {
             match partition(cluster.clone(), &choice) {

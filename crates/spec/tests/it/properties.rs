@@ -213,7 +213,8 @@ fn print_instant(time: Time) -> String {
     let leap = |year: u64| {
         year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
     };
-    let (mut days, millis) = (time.0 / 86_400_000, time.0 % 86_400_000);
+    let mut days = time.0 / 86_400_000;
+    let millis = time.0 % 86_400_000;
     let mut year = 1970;
     while days >= 365 + u64::from(leap(year)) {
         days -= 365 + u64::from(leap(year));
@@ -226,7 +227,9 @@ fn print_instant(time: Time) -> String {
         month += 1;
     }
     let secs = millis / 1000;
-    let (hour, minute, second) = (secs / 3600, secs / 60 % 60, secs % 60);
+    let hour = secs / 3600;
+    let minute = secs / 60 % 60;
+    let second = secs % 60;
     format!(
         "{year}-{:02}-{:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z",
         month + 1,

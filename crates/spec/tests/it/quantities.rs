@@ -3,8 +3,8 @@
 use muster_model::Array;
 use muster_model::unit::{Bytes, CpuMilli, GpuMilli, Span, Time};
 use muster_spec::quantity::{
-    Begin, MAX_SPAN, Malformed, parse_array, parse_begin, parse_bytes, parse_cpus, parse_gpus,
-    parse_instant, parse_limit, parse_range, parse_signal, parse_span, parse_whole,
+    EarliestStart, MAX_SPAN, Malformed, parse_array, parse_begin, parse_bytes, parse_cpus,
+    parse_gpus, parse_instant, parse_limit, parse_range, parse_signal, parse_span, parse_whole,
 };
 
 const MINUTE: u64 = 60_000;
@@ -256,10 +256,10 @@ fn instants() {
     ] {
         assert!(parse_instant(text).is_err(), "{text:?}");
     }
-    assert_eq!(parse_begin("+2h"), Ok(Begin::After(Span(2 * HOUR))));
-    assert_eq!(parse_begin("now+90m"), Ok(Begin::After(Span(90 * MINUTE))));
-    assert_eq!(parse_begin("1970-01-01T00:01Z"), Ok(Begin::At(Time(MINUTE))));
-    assert_eq!(Begin::After(Span(5)).at(Time(7)), Time(12));
+    assert_eq!(parse_begin("+2h"), Ok(EarliestStart::After(Span(2 * HOUR))));
+    assert_eq!(parse_begin("now+90m"), Ok(EarliestStart::After(Span(90 * MINUTE))));
+    assert_eq!(parse_begin("1970-01-01T00:01Z"), Ok(EarliestStart::At(Time(MINUTE))));
+    assert_eq!(EarliestStart::After(Span(5)).at(Time(7)), Time(12));
     let error: Malformed = parse_begin("2h").unwrap_err();
     assert_eq!(error.hint.as_deref(), Some("write `+2h` to count from submission"));
 }

@@ -3,7 +3,7 @@
 
 use muster_model::Span;
 use muster_spec::Colour;
-use muster_spec::recipe::{Asked, Lengths, Recipe, parse_recipe};
+use muster_spec::recipe::{LimitDistribution, Recipe, RuntimeDistribution, parse_recipe};
 use proptest::prelude::*;
 
 #[test]
@@ -18,8 +18,8 @@ fn what_is_not_written_has_its_default() {
     );
     let class = &mix.classes[0];
     assert_eq!((class.weight, class.tasks.as_slice(), class.task.gpu.share.0), (1, &[1][..], 500));
-    assert_eq!(class.runtime, Lengths::LogNormal(Span(600_000), Span(3_600_000), None));
-    assert_eq!((class.requested, class.failed_percent), (Asked::Nothing, 0));
+    assert_eq!(class.runtime, RuntimeDistribution::LogNormal(Span(600_000), Span(3_600_000), None));
+    assert_eq!((class.requested, class.failed_percent), (LimitDistribution::Nothing, 0));
 }
 
 #[test]
@@ -32,8 +32,8 @@ fn what_says_nothing_sensible_is_refused_where_it_stands() {
     let with = |fields: &str| {
         format!("{{jobs: 1, every: 1m, {fields}, classes: [{{name: a, runtime: 1m}}]}}")
     };
-    check("{every: 1m, classes: [{name: a, runtime: 1m}]}", "nothing says where the trace ends");
-    check("{jobs: 1, every: 0s, classes: [{name: a, runtime: 1m}]}", "`every` is nothing");
+    check("{every: 1m, classes: [{name: a, runtime: 1m}]}", "the trace has no end");
+    check("{jobs: 1, every: 0s, classes: [{name: a, runtime: 1m}]}", "`every` is 0");
     check("{jobs: 1, every: 1m, classes: [{name: a}]}", "`runtime` is missing");
     check("{jobs: 1, every: 1m, clases: []}", "did you mean `classes`?");
     check(&with("hours: [1, 2]"), "2 numbers; a day has 24 hours");

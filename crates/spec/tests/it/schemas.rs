@@ -59,8 +59,9 @@ fn the_fields_of_the_schema_are_the_fields_that_are_read() {
 /// that is read.
 #[test]
 fn the_schemas_of_advice_follow_the_tables() {
-    use muster_model::advice::{Fact, Kind, Threshold};
-    let (facts, site) = (muster_spec::facts_schema(), muster_spec::site_schema());
+    use muster_model::advice::{Fact, FactKind, Threshold};
+    let facts = muster_spec::facts_schema();
+    let site = muster_spec::site_schema();
     for fact in Fact::WORKLOAD {
         let described = &facts["properties"][fact.name()];
         assert_eq!(described, &site["$defs"]["workload"]["properties"][fact.name()], "{fact}");
@@ -72,15 +73,15 @@ fn the_schemas_of_advice_follow_the_tables() {
                 .starts_with(&fact.question().to_lowercase())
         );
         match fact.kind() {
-            Kind::Flag => assert_eq!(described["type"], "boolean"),
-            Kind::Count { min, max, default } => {
+            FactKind::Flag => assert_eq!(described["type"], "boolean"),
+            FactKind::Count { min, max, default } => {
                 assert_eq!(
                     (&described["minimum"], &described["maximum"]),
                     (&min.into(), &max.into())
                 );
                 assert_eq!(described["default"], default);
             }
-            Kind::Hundredths { .. } => assert_eq!(described["multipleOf"], 0.01),
+            FactKind::Hundredths { .. } => assert_eq!(described["multipleOf"], 0.01),
         }
     }
     for threshold in Threshold::ALL {

@@ -1,7 +1,7 @@
 //! Site files: what is read, what is implied, and every mistake as people are told it.
 
 use insta::assert_snapshot;
-use muster_model::advice::{Fact, Facts, Kind, Threshold};
+use muster_model::advice::{Fact, FactKind, Facts, Threshold};
 use muster_spec::{Colour, parse_facts, parse_site};
 use proptest::prelude::*;
 
@@ -167,15 +167,15 @@ fn fleets_that_are_refused() {
         ("F, nodes: 1", "1:29 `nodes` is written twice | again here"),
         (
             "F, fabric: ib",
-            "1:37 `fleet.fabric` does not know `ib` | expected `ethernet`, `roce`, `infiniband` | did you mean `infiniband`?",
+            "1:37 `fleet.fabric` cannot be `ib` | expected `ethernet`, `roce`, `infiniband` | did you mean `infiniband`?",
         ),
         (
             "F, fabric: nvlink",
-            "1:37 `fleet.fabric` does not know `nvlink` | expected `ethernet`, `roce`, `infiniband`",
+            "1:37 `fleet.fabric` cannot be `nvlink` | expected `ethernet`, `roce`, `infiniband`",
         ),
         (
             "F, fabric: Infiniband",
-            "1:37 `fleet.fabric` does not know `Infiniband` | expected `ethernet`, `roce`, `infiniband` | did you mean `infiniband`?",
+            "1:37 `fleet.fabric` cannot be `Infiniband` | expected `ethernet`, `roce`, `infiniband` | did you mean `infiniband`?",
         ),
         (
             "F, fabric: [roce, ethernet]",
@@ -187,19 +187,19 @@ fn fleets_that_are_refused() {
         ),
         (
             "F, hosting: vm",
-            "1:38 `fleet.hosting` does not know `vm` | expected `bare-metal` or `cloud` | did you mean `cloud`?",
+            "1:38 `fleet.hosting` cannot be `vm` | expected `bare-metal` or `cloud` | did you mean `cloud`?",
         ),
         (
             "F, hosting: on-prem",
-            "1:38 `fleet.hosting` does not know `on-prem` | expected `bare-metal` or `cloud` | did you mean `bare-metal`?",
+            "1:38 `fleet.hosting` cannot be `on-prem` | expected `bare-metal` or `cloud` | did you mean `bare-metal`?",
         ),
         (
             "F, hosting: bare_metal",
-            "1:38 `fleet.hosting` does not know `bare_metal` | expected `bare-metal` or `cloud` | did you mean `bare-metal`?",
+            "1:38 `fleet.hosting` cannot be `bare_metal` | expected `bare-metal` or `cloud` | did you mean `bare-metal`?",
         ),
         (
             "F, hosting: moon",
-            "1:38 `fleet.hosting` does not know `moon` | expected `bare-metal` or `cloud`",
+            "1:38 `fleet.hosting` cannot be `moon` | expected `bare-metal` or `cloud`",
         ),
         ("F, rdma: true", "1:29 there is no field `rdma` | did you mean `fabric`? | (list)"),
         (
@@ -280,16 +280,16 @@ fn people_that_are_refused() {
         ("P, fte: 1", "2:20 there is no field `fte` | did you mean `platform-fte`? | (list)"),
         (
             "P, operates: k8s",
-            "2:30 `people.operates` does not know `k8s` | expected `slurm`, `kubernetes`, `k3s`, `ray` | did you mean `kubernetes`?",
+            "2:30 `people.operates` cannot be `k8s` | expected `slurm`, `kubernetes`, `k3s`, `ray` | did you mean `kubernetes`?",
         ),
         (
             "P, operates: none",
-            "2:30 `people.operates` does not know `none` | expected `slurm`, `kubernetes`, `k3s`, `ray` | write `operates: []`",
+            "2:30 `people.operates` cannot be `none` | expected `slurm`, `kubernetes`, `k3s`, `ray` | write `operates: []`",
         ),
         ("P, operates: [slurm, slurm]", "2:38 `slurm` is listed twice | again here"),
         (
             "P, operates: [slurm, eks, nomad]",
-            "2:38 `people.operates` does not know `eks` | expected `slurm`, `kubernetes`, `k3s`, `ray` | did you mean `kubernetes`?\n2:43 `people.operates` does not know `nomad` | expected `slurm`, `kubernetes`, `k3s`, `ray`",
+            "2:38 `people.operates` cannot be `eks` | expected `slurm`, `kubernetes`, `k3s`, `ray` | did you mean `kubernetes`?\n2:43 `people.operates` cannot be `nomad` | expected `slurm`, `kubernetes`, `k3s`, `ray`",
         ),
         (
             "P, operates: {slurm: true}",
@@ -378,7 +378,7 @@ fn mixes_that_are_refused() {
         ),
         (
             "M {name: a, share: 60, facts: {}}, {name: b, share: 41, facts: {}}",
-            "3:57 the shares of the mix are more than 100% | 101% up to here | shares are parts of the fleet's GPU-hours; leave out what nobody knows",
+            "3:57 the shares of the mix are more than 100% | 101% up to here | shares are parts of the fleet's GPU-hours; leave out unknown ones",
         ),
         (
             "M {name: a, facts: {}}, {name: a, facts: {}}",
@@ -423,7 +423,7 @@ fn contradictions() {
         ),
         (
             "fleet: {nodes: 1, gpus: 8}\npeople: {users: 1, coordination-failing: true}",
-            "2:42 `people.coordination-failing` contradicts `people.users` | one user has nobody to coordinate with",
+            "2:42 `people.coordination-failing` contradicts `people.users` | coordination cannot fail with a single user",
         ),
         (
             "fleet: {nodes: 1, gpus: 8}\npeople: {users: 2}\nneeds: {coupled-training: true}",
@@ -489,15 +489,15 @@ fn what_is_missing_and_other_files() {
         ),
         (
             "fleet: {nodes: 4}",
-            "1:1 `fleet.gpus` and `people.users` are missing | no boundary can be judged without them | the smallest site is `{fleet: {nodes: 1, gpus: 8}, people: {users: 2}}`",
+            "1:1 `fleet.gpus` and `people.users` are missing | no rule can be evaluated without them | the smallest site is `{fleet: {nodes: 1, gpus: 8}, people: {users: 2}}`",
         ),
         (
             "people: {users: 4}",
-            "1:1 `fleet.nodes` and `fleet.gpus` are missing | no boundary can be judged without them | the smallest site is `{fleet: {nodes: 1, gpus: 8}, people: {users: 2}}`",
+            "1:1 `fleet.nodes` and `fleet.gpus` are missing | no rule can be evaluated without them | the smallest site is `{fleet: {nodes: 1, gpus: 8}, people: {users: 2}}`",
         ),
         (
             "needs: {}",
-            "1:1 `fleet.nodes` and `fleet.gpus` and `people.users` are missing | no boundary can be judged without them | the smallest site is `{fleet: {nodes: 1, gpus: 8}, people: {users: 2}}`",
+            "1:1 `fleet.nodes` and `fleet.gpus` and `people.users` are missing | no rule can be evaluated without them | the smallest site is `{fleet: {nodes: 1, gpus: 8}, people: {users: 2}}`",
         ),
         (
             "fleet:\npeople: {users: 1}",
@@ -505,7 +505,7 @@ fn what_is_missing_and_other_files() {
         ),
         (
             "fleet: {nodes: 4, gpus: 32}\npeople: {teams: 2}",
-            "2:1 `people.users` is missing | no boundary can be judged without it | the smallest site is `{fleet: {nodes: 1, gpus: 8}, people: {users: 2}}`",
+            "2:1 `people.users` is missing | no rule can be evaluated without it | the smallest site is `{fleet: {nodes: 1, gpus: 8}, people: {users: 2}}`",
         ),
         ("fleet: 4", "1:8 `fleet` is not a mapping (`field: value`) | this is `4`"),
         ("- fleet", "1:1 the document is not a mapping (`field: value`) | this is a list"),
@@ -552,7 +552,7 @@ fn mistakes_as_they_are_shown() {
      --> site.yaml:1:1
       |
     1 | fleet: {nodes: 4}
-      | ^^^^^ no boundary can be judged without them
+      | ^^^^^ no rule can be evaluated without them
       |
     hint: the smallest site is `{fleet: {nodes: 1, gpus: 8}, people: {users: 2}}`
     ");
@@ -596,7 +596,7 @@ fn mistakes_as_they_are_shown() {
       |                                                 ^^^^ this is a service
     ");
     assert_snapshot!(shown("F, fabric: ib"), @r"
-    error: `fleet.fabric` does not know `ib`
+    error: `fleet.fabric` cannot be `ib`
      --> site.yaml:1:37
       |
     1 | fleet: {nodes: 4, gpus: 32, fabric: ib}
@@ -624,9 +624,9 @@ proptest! {
         let fact = Fact::SITE[index];
         let (section, key) = fact.name().split_once('.').unwrap();
         let stored = match fact.kind() {
-            Kind::Flag => seed % 2,
-            Kind::Count { min, max, .. } => min + seed % (max - min),
-            Kind::Hundredths { max } => seed % (max + 1),
+            FactKind::Flag => seed % 2,
+            FactKind::Count { min, max, .. } => min + seed % (max - min),
+            FactKind::Hundredths { max } => seed % (max + 1),
         };
         let mut lines = vec![
             ("fleet", "nodes", "4".to_owned()),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use muster_model::node::Device;
 use muster_model::unit::{Bytes, CpuMilli};
 use muster_model::{NodeSpec, QueueTree};
-use muster_spec::{Checked, Colour, Diagnostics, Site};
+use muster_spec::{CheckedJob, Colour, Diagnostics, SubmissionSite};
 use serde_json::{Map, Value};
 
 /// A node with devices of the given models.
@@ -41,7 +41,7 @@ pub fn nodes() -> Vec<NodeSpec> {
 }
 
 /// Parses and checks against [`nodes`] and [`queues`].
-pub fn check(source: &str) -> Result<Vec<Checked>, Diagnostics> {
+pub fn check(source: &str) -> Result<Vec<CheckedJob>, Diagnostics> {
     check_on(source, &nodes(), &Value::Null)
 }
 
@@ -50,14 +50,14 @@ pub fn check_on(
     source: &str,
     nodes: &[NodeSpec],
     overrides: &Value,
-) -> Result<Vec<Checked>, Diagnostics> {
+) -> Result<Vec<CheckedJob>, Diagnostics> {
     let overrides = overrides.as_object().cloned().unwrap_or_else(Map::new);
     let documents = muster_spec::parse(source, Some("train.yaml"), &overrides)?;
     let queues = queues();
-    muster_spec::check_all(&documents, &Site::new("ada".into(), nodes, &queues))
+    muster_spec::check_all(&documents, &SubmissionSite::new("ada".into(), nodes, &queues))
 }
 
-/// What a user sees of a text that is refused.
+/// Returns the diagnostics of a rejected job file.
 pub fn complaint(source: &str) -> String {
     complaint_on(source, &nodes(), &Value::Null)
 }
@@ -67,12 +67,12 @@ pub fn complaint_on(source: &str, nodes: &[NodeSpec], overrides: &Value) -> Stri
     check_on(source, nodes, overrides).unwrap_err().render(Colour::Never)
 }
 
-/// What a user sees of a queue file that is refused.
+/// Returns the diagnostics of a rejected queue file.
 pub fn queues_complaint(source: &str) -> String {
     muster_spec::parse_queues(source, Some("queues.yaml")).unwrap_err().render(Colour::Never)
 }
 
-/// What a user sees of a cluster file that is refused.
+/// Returns the diagnostics of a rejected cluster file.
 pub fn cluster_complaint(source: &str) -> String {
     muster_spec::parse_cluster(source, Some("cluster.yaml")).unwrap_err().render(Colour::Never)
 }

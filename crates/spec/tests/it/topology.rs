@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use muster_model::{NodeSpec, Segment, Topology, TopologyRule};
-use muster_spec::{Colour, Site};
+use muster_spec::{Colour, SubmissionSite};
 use serde_json::Map;
 
 use crate::support::{nodes, queues};
 
-/// What a job's topology becomes on a site with these levels, or the complaint.
+/// Returns the topology of a job on a site with these levels, or the diagnostics.
 fn read(levels: &[&str], nodes: &[NodeSpec], job: &str) -> Result<Option<Topology>, String> {
     let queues = queues();
-    let site = Site::new("ada".into(), nodes, &queues)
+    let site = SubmissionSite::new("ada".into(), nodes, &queues)
         .with_levels(levels.iter().map(|level| Arc::from(*level)));
     let documents = muster_spec::parse(job, Some("train.yaml"), &Map::new());
     let checked = documents.and_then(|documents| muster_spec::check_all(&documents, &site));

@@ -4,9 +4,9 @@
 use muster_spec::{RowError, TRACE_HEADER, TraceFormat, TraceJob, TraceReader, write_trace_job};
 use proptest::prelude::*;
 
-type Rows = Vec<Result<TraceJob, RowError>>;
+type TraceRows = Vec<Result<TraceJob, RowError>>;
 
-fn read(format: TraceFormat, text: &str) -> Rows {
+fn read(format: TraceFormat, text: &str) -> TraceRows {
     let mut rows = Vec::new();
     let mut reader = TraceReader::new(format);
     for line in text.lines() {

@@ -1,6 +1,6 @@
-//! Dimensions: what it is to run the plane itself. Data only.
+//! Dimensions: operating the plane itself. Data only.
 
-use muster_model::advice::{Fact, Standing};
+use muster_model::advice::{Fact, SupportLevel};
 
 use super::super::dimension::{
     Dimension, SMALL_TEAM, absent, addon, comparison, guide, hyperstack, kentino, muster, native,
@@ -9,13 +9,13 @@ use super::super::dimension::{
 use crate::condition::Condition::Is;
 use crate::workload::terms::COUPLED;
 
-/// How it is kept.
+/// Dimensions of operation, in the order in which they are shown.
 pub(crate) const FLEET: &[Dimension] = &[
     Dimension {
         id: "operations",
         title: "people and parts to run it",
         matters: &[Is(Fact::EdgeOrDev), Is(Fact::FleetEdge), Is(Fact::FleetDev)],
-        none: native("nothing to install, a page to keep", SMALL_TEAM),
+        none: native("nothing to install; a page of conventions to maintain", SMALL_TEAM),
         slurm: native("one part-time SRE", kentino("SLURM is right when")),
         kubernetes: weak(
             "20 components at least, 0.5 to 1.0 FTE for six months, then 0.25: 5 to 10 times Slurm for pure batch",
@@ -37,7 +37,7 @@ pub(crate) const FLEET: &[Dimension] = &[
         none: native("ssh, tmux, python", SMALL_TEAM),
         slurm: native("sbatch and srun: imperative, bare metal first", comparison("table: operating model")),
         kubernetes: weak(
-            "containers first, desired state in YAML; a fluent team elsewhere pays a real tax",
+            "containers first, desired state in YAML; a real cost for a team fluent in another model",
             comparison("table: operating model"),
         ),
         k3s: None,
@@ -73,10 +73,10 @@ pub(crate) const FLEET: &[Dimension] = &[
         id: "elasticity",
         title: "nodes that come and go",
         matters: &[Is(Fact::FleetElastic), Is(Fact::Autoscaling), Is(Fact::LongLivedServices)],
-        none: absent("somebody buys a machine", SMALL_TEAM),
+        none: absent("only by buying a machine", SMALL_TEAM),
         slurm: weak("a fixed pool; bursting to a cloud by plugins", comparison("table: node elasticity")),
         kubernetes: addon("Cluster Autoscaler or Karpenter grow node groups", comparison("table: node elasticity")),
-        k3s: Some(weak("joining a node is one command, and nobody types it by itself", overview("Kubernetes & k3s"))),
+        k3s: Some(weak("joining a node is one command, but no controller runs it", overview("Kubernetes & k3s"))),
         ray: native(
             "scales workers on pending tasks, as far as its host has nodes",
             kentino("Ray and KubeRay"),
@@ -92,7 +92,7 @@ pub(crate) const FLEET: &[Dimension] = &[
             hyperstack("Slurm failure modes"),
         )
         .today(
-            Standing::Weak,
+            SupportLevel::Weak,
             "a job can give nodes back, and take more with permit_job_expansion; 26.05 gives memory back. The program must cope",
             upstream("Slurm FAQ: job size; 26.05 release notes"),
         ),
@@ -107,13 +107,13 @@ pub(crate) const FLEET: &[Dimension] = &[
         id: "recovery",
         title: "a training run after a node is lost",
         matters: &[COUPLED, Is(Fact::CoupledTraining)],
-        none: absent("whoever notices starts it again from the checkpoint", SMALL_TEAM),
+        none: absent("restarted by hand from the checkpoint", SMALL_TEAM),
         slurm: weak(
             "the job fails and is requeued; checkpoints are the program's own",
             hyperstack("fault tolerance and job recovery"),
         )
         .today(
-            Standing::Weak,
+            SupportLevel::Weak,
             "--requeue with torchrun's --max-restarts is common; 25.11 adds an expedited requeue on the same nodes",
             upstream("Slurm 25.11 release notes"),
         ),
@@ -133,7 +133,7 @@ pub(crate) const FLEET: &[Dimension] = &[
         matters: &[COUPLED, Is(Fact::CoupledTraining)],
         none: native("its terminal is open in tmux", SMALL_TEAM),
         slurm: native(
-            "topology and node health are in the open: scripts must be solid, nothing hides where it failed",
+            "topology, node health and the place of a failure are visible; scripts must be solid",
             hyperstack("conclusion"),
         ),
         kubernetes: weak(
@@ -147,19 +147,19 @@ pub(crate) const FLEET: &[Dimension] = &[
         id: "state",
         title: "what its failure takes down",
         matters: &[Is(Fact::LongLivedServices), Is(Fact::Services)],
-        none: native("no state in the middle that could fail", SMALL_TEAM),
+        none: native("no central state that could fail", SMALL_TEAM),
         slurm: addon(
             "slurmctld, with a backup if you set one up, and slurmdbd",
             comparison("table: state / SPOF"),
         )
         .today(
-            Standing::AddOn,
+            SupportLevel::AddOn,
             "the backup needs a shared file system; what was acknowledged seconds before a crash may be lost",
             muster("slurmctld 22.05 killed two seconds after sbatch, November 2026"),
         ),
         kubernetes: native("etcd quorum behind the api-server", comparison("table: state / SPOF")),
         k3s: Some(addon(
-            "SQLite on one server; embedded etcd on three when you ask for it",
+            "SQLite on one server; embedded etcd on three if configured",
             upstream("k3s documentation 2026: architecture"),
         )),
         ray: weak(

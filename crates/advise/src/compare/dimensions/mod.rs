@@ -1,6 +1,6 @@
 //! Every dimension of a comparison, as a closed list in four groups. Data only: the rows of the
 //! comparison page's table, of Kentino's workload table, Hyperstack's factors and behaviours, and
-//! what the pages say of each plane beyond their tables.
+//! further statements of the pages about each plane.
 
 mod fleet;
 mod people;
@@ -9,11 +9,11 @@ mod work;
 
 use super::dimension::Dimension;
 
-/// The groups, in the order in which they are shown.
+/// Groups of dimensions, in the order in which they are shown.
 pub(crate) const GROUPS: [&[Dimension]; 4] =
     [work::WORK, placement::PLACEMENT, people::PEOPLE, fleet::FLEET];
 
-/// Every dimension, in the order in which they are shown.
+/// Returns every dimension, in the order in which they are shown.
 pub(crate) fn all() -> impl Iterator<Item = &'static Dimension> {
     GROUPS.into_iter().flatten()
 }

@@ -1,13 +1,13 @@
-//! Dimensions: who may use how much, and what keeps people apart. Data only.
+//! Dimensions: quotas, accounting and isolation between users. Data only.
 
-use muster_model::advice::{Fact, Standing};
+use muster_model::advice::{Fact, SupportLevel};
 
 use super::super::dimension::{
     Dimension, SMALL_TEAM, absent, addon, comparison, guide, kentino, native, upstream, weak,
 };
 use crate::condition::Condition::Is;
 
-/// Who gets it.
+/// Dimensions of users and teams, in the order in which they are shown.
 pub(crate) const PEOPLE: &[Dimension] = &[
     Dimension {
         id: "tenancy",
@@ -24,7 +24,7 @@ pub(crate) const PEOPLE: &[Dimension] = &[
         ),
         k3s: None,
         ray: absent(
-            "everybody may do everything; Ray advises a cluster per user",
+            "every user may do everything; Ray advises a cluster per user",
             upstream("Ray documentation 2026: FAQ"),
         ),
     },
@@ -38,7 +38,7 @@ pub(crate) const PEOPLE: &[Dimension] = &[
             kentino("where SLURM hits its ceiling"),
         )
         .today(
-            Standing::Weak,
+            SupportLevel::Weak,
             "with ConstrainDevices=yes (off by default) the kernel refuses other GPUs, as the page's own slurm.conf says",
             upstream("Slurm documentation: cgroup.conf"),
         ),
@@ -47,13 +47,13 @@ pub(crate) const PEOPLE: &[Dimension] = &[
             kentino("where SLURM hits its ceiling"),
         )
         .today(
-            Standing::AddOn,
+            SupportLevel::AddOn,
             "pods on one node share kernel and GPU driver: for customers nodes of their own, or a virtual machine per pod",
             upstream("Kubernetes documentation 2026: multi-tenancy"),
         ),
         k3s: None,
         ray: absent(
-            "whoever reaches its ports runs code on all of it",
+            "anyone who reaches its ports can run code on all of it",
             upstream("Ray documentation 2026: security"),
         ),
     },
@@ -61,7 +61,7 @@ pub(crate) const PEOPLE: &[Dimension] = &[
         id: "quota",
         title: "quota and fair share",
         matters: &[Is(Fact::MultiTenant), Is(Fact::StrictQuotas)],
-        none: absent("a message, and patience", SMALL_TEAM),
+        none: absent("by asking and waiting", SMALL_TEAM),
         slurm: native(
             "multifactor priority with fair share that decays; needs slurmdbd and GPU accounting switched on",
             comparison("table: quota / queue fairness"),
@@ -80,7 +80,7 @@ pub(crate) const PEOPLE: &[Dimension] = &[
         id: "accounting",
         title: "who used how many GPU-hours",
         matters: &[Is(Fact::MultiTenant), Is(Fact::StrictQuotas), Is(Fact::Regulated)],
-        none: absent("nobody knows", SMALL_TEAM),
+        none: absent("not recorded", SMALL_TEAM),
         slurm: native(
             "every GPU-second in sacct, once AccountingStorageTRES has gres/gpu",
             kentino("SLURM: what you get for free"),

@@ -1,6 +1,6 @@
-//! Dimensions: what goes where, and when. Data only.
+//! Dimensions: placement and start of jobs. Data only.
 
-use muster_model::advice::{Fact, Standing};
+use muster_model::advice::{Fact, SupportLevel};
 
 use super::super::dimension::{
     Dimension, SMALL_TEAM, absent, addon, comparison, guide, hyperstack, kentino, muster, native,
@@ -9,7 +9,7 @@ use super::super::dimension::{
 use crate::condition::Condition::Is;
 use crate::workload::terms::COUPLED;
 
-/// Where it goes.
+/// Dimensions of placement, in the order in which they are shown.
 pub(crate) const PLACEMENT: &[Dimension] = &[
     Dimension {
         id: "gang",
@@ -25,7 +25,7 @@ pub(crate) const PLACEMENT: &[Dimension] = &[
             comparison("table: gang / co-allocation"),
         )
         .today(
-            Standing::AddOn,
+            SupportLevel::AddOn,
             "a gang API of its own (Workload, PodGroup) is beta in 1.37, alpha in 1.35 and 1.36, off by default; queue and quota stay add-ons",
             upstream("Kubernetes blog, 8 September 2026: workload-aware scheduling in 1.37"),
         ),
@@ -55,13 +55,13 @@ pub(crate) const PLACEMENT: &[Dimension] = &[
         id: "topology",
         title: "ranks close on the fabric",
         matters: &[COUPLED, Is(Fact::CoupledTraining)],
-        none: weak("whoever knows the cabling picks the nodes", SMALL_TEAM),
+        none: weak("nodes picked by hand, by their cabling", SMALL_TEAM),
         slurm: native(
             "topology.conf, tree or block: fewest leaf switches",
             comparison("table: topology placement"),
         )
         .today(
-            Standing::Native,
+            SupportLevel::Native,
             "ring and torus3d as well",
             upstream("Slurm 26.05 release notes"),
         ),
@@ -70,12 +70,12 @@ pub(crate) const PLACEMENT: &[Dimension] = &[
             comparison("table: topology placement"),
         )
         .today(
-            Standing::AddOn,
+            SupportLevel::AddOn,
             "Kueue places by topology too; PodGroups can ask for one level since 1.36 (alpha then)",
             upstream("KEP-5732; Kueue documentation 2026: topology-aware scheduling"),
         ),
         k3s: None,
-        ray: weak("packs or spreads over nodes; knows no switches", upstream("Ray documentation 2026: placement groups")),
+        ray: weak("packs or spreads over nodes, without regard to switches", upstream("Ray documentation 2026: placement groups")),
     },
     Dimension {
         id: "interconnect",
@@ -106,7 +106,7 @@ pub(crate) const PLACEMENT: &[Dimension] = &[
             hyperstack("factors: scheduling"),
         )
         .today(
-            Standing::Native,
+            SupportLevel::Native,
             "cons_tres gives out cores, memory and single GPUs; the comparison page says so, against Hyperstack's",
             upstream("Slurm documentation: cons_tres"),
         ),
@@ -115,12 +115,12 @@ pub(crate) const PLACEMENT: &[Dimension] = &[
             hyperstack("scheduling model"),
         )
         .today(
-            Standing::Weak,
+            SupportLevel::Weak,
             "as shipped it spreads Pods (LeastAllocated), which fragments 8-GPU nodes; packing must be switched on",
             upstream("kube-scheduler 1.36: NodeResourcesFit"),
         ),
         k3s: None,
-        ray: weak("packs by declared numbers; nothing holds a task to them", upstream("Ray documentation 2026: FAQ")),
+        ray: weak("packs by declared numbers; tasks are not confined to them", upstream("Ray documentation 2026: FAQ")),
     },
     Dimension {
         id: "gpus",
@@ -132,11 +132,11 @@ pub(crate) const PLACEMENT: &[Dimension] = &[
             comparison("table: GPU model"),
         ),
         kubernetes: addon(
-            "GPU Operator with device plugin or DRA; core Kubernetes knows no GPU",
+            "GPU Operator with device plugin or DRA; core Kubernetes has no GPU support",
             comparison("table: GPU model"),
         )
         .today(
-            Standing::AddOn,
+            SupportLevel::AddOn,
             "DRA is stable since 1.34, its drivers are still installed; slices cut on demand are beta since 1.36",
             upstream("Kubernetes blog, 27 April 2026: DRA in 1.36"),
         ),
@@ -147,7 +147,7 @@ pub(crate) const PLACEMENT: &[Dimension] = &[
         id: "sharing",
         title: "several jobs on one GPU",
         matters: &[Is(Fact::SharedGpus), Is(Fact::IsolatedSlices), Is(Fact::Notebooks)],
-        none: weak("two processes, one GPU, and the larger one wins", SMALL_TEAM),
+        none: weak("two processes on one GPU, without isolation", SMALL_TEAM),
         slurm: native(
             "MIG slices by AutoDetect; shards and MPS without isolation",
             kentino("SLURM: gres.conf"),
@@ -157,8 +157,8 @@ pub(crate) const PLACEMENT: &[Dimension] = &[
             kentino("MIG and GPU sharing"),
         )
         .today(
-            Standing::AddOn,
-            "RTX PRO 6000 Blackwell has MIG after all, up to 4 slices",
+            SupportLevel::AddOn,
+            "RTX PRO 6000 Blackwell has MIG, up to 4 slices",
             crate::gpus::MIG_SOURCE,
         ),
         k3s: None,
@@ -168,7 +168,7 @@ pub(crate) const PLACEMENT: &[Dimension] = &[
         id: "backfill",
         title: "short jobs in the gaps (backfill)",
         matters: &[Is(Fact::MultiTenant), Is(Fact::Batch), Is(Fact::Training)],
-        none: absent("an idle GPU is idle until somebody looks", SMALL_TEAM),
+        none: absent("none: idle GPUs are found by hand", SMALL_TEAM),
         slurm: native(
             "comes with it, from time limits: a reservation is never delayed",
             kentino("SLURM: what you get for free"),
@@ -184,7 +184,7 @@ pub(crate) const PLACEMENT: &[Dimension] = &[
         id: "latency",
         title: "time from submission to start",
         matters: &[Is(Fact::ShortRuns), Is(Fact::Sweeps), Is(Fact::EdgeOrDev)],
-        none: native("no time at all, when a GPU is free", SMALL_TEAM),
+        none: native("at once, if a GPU is free", SMALL_TEAM),
         slurm: native(
             "an order of queues; short runs slip into gaps",
             hyperstack("things that break: scheduling latency"),

@@ -1,4 +1,4 @@
-//! Dimensions: what kind of work a plane was built for. Data only.
+//! Dimensions: the kinds of work that a plane was built for. Data only.
 
 use muster_model::advice::Fact;
 
@@ -8,7 +8,7 @@ use super::super::dimension::{
 };
 use crate::condition::Condition::{All, Is};
 
-/// What runs.
+/// Dimensions of work, in the order in which they are shown.
 pub(crate) const WORK: &[Dimension] = &[
     Dimension {
         id: "batch",
@@ -49,7 +49,7 @@ pub(crate) const WORK: &[Dimension] = &[
         id: "serving",
         title: "endpoints that stay up",
         matters: &[Is(Fact::LongLivedServices), Is(Fact::Services), Is(Fact::Autoscaling)],
-        none: weak("a server in tmux, for as long as nobody closes it", SMALL_TEAM),
+        none: weak("a server in tmux, until the session ends", SMALL_TEAM),
         slurm: weak(
             "as a job without end: no ingress, health checks or scaling; it holds nodes that batch waits for",
             comparison("table: online serving"),
@@ -68,7 +68,7 @@ pub(crate) const WORK: &[Dimension] = &[
         id: "restart",
         title: "a crashed service comes back",
         matters: &[Is(Fact::LongLivedServices), Is(Fact::Services)],
-        none: absent("whoever notices starts it again", SMALL_TEAM),
+        none: absent("restarted by hand", SMALL_TEAM),
         slurm: absent(
             "no notion of it: a job that ends has ended",
             kentino("workload table: auto-restart crashed services"),
@@ -90,9 +90,9 @@ pub(crate) const WORK: &[Dimension] = &[
             All(&[Is(Fact::LongLivedServices), Is(Fact::TightlyCoupled)]),
             All(&[Is(Fact::Services), Is(Fact::Training)]),
         ],
-        none: absent("who came first has the GPU", SMALL_TEAM),
+        none: absent("first come, first served", SMALL_TEAM),
         slurm: weak(
-            "painful: services get a partition of their own, or starve what queues behind them",
+            "painful: services get a partition of their own, or starve the jobs behind them",
             kentino("workload table: mixed"),
         ),
         kubernetes: native(
@@ -150,7 +150,7 @@ pub(crate) const WORK: &[Dimension] = &[
             All(&[Is(Fact::LongLivedServices), Is(Fact::MultiTenant)]),
             All(&[Is(Fact::Services), Is(Fact::Gitops)]),
         ],
-        none: absent("scripts and good will", SMALL_TEAM),
+        none: absent("scripts, run by hand", SMALL_TEAM),
         slurm: weak(
             "made for batch; continuous or event-driven pipelines need tools around it",
             hyperstack("factors: workload fit"),

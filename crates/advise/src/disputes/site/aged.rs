@@ -1,8 +1,8 @@
-//! What the pages say, and what has become true since they were written. Every entry gives the date
-//! at which Muster looked. Data only.
+//! Statements of the pages that changed since they were written. Every entry gives the date at
+//! which Muster checked. Data only.
 
+use muster_model::advice::CitedPage::{Comparison, Guide, Hyperstack, Kentino, Upstream};
 use muster_model::advice::DisputeKind::Aged;
-use muster_model::advice::Page::{Comparison, Guide, Hyperstack, Kentino, Upstream};
 use muster_model::advice::{Fact, Threshold};
 
 use super::{dispute, says};
@@ -12,7 +12,7 @@ use crate::site::terms::{
     COUNTED_SHARES, COUPLED, FINITE, KUBERNETES, MIXED, ON_KUBERNETES, RUNAI, SLURM, TRAINS,
 };
 
-/// In the order of what they would change.
+/// Outdated statements, in the order of the decisions that they would change.
 pub(super) const AGED: &[Disagreement] = &[
     dispute(
         "native-gang",

@@ -1,8 +1,8 @@
 //! Disagreements about which plane owns the nodes. Data only.
 
+use muster_model::advice::CitedPage::{Comparison, Guide, Hyperstack, Kentino, Overview};
 use muster_model::advice::DisputeKind::{Itself, Pages};
-use muster_model::advice::Page::{Comparison, Guide, Hyperstack, Kentino, Overview};
-use muster_model::advice::{Fact, Plane, Threshold};
+use muster_model::advice::{ControlPlane, Fact, Threshold};
 
 use super::{dispute, says};
 use crate::condition::Condition::{All, Any, Below, Chosen, Is, Never, Not};
@@ -11,7 +11,7 @@ use crate::site::terms::{
     COUPLED, FINITE, KUBERNETES, MIXED, ON_KUBERNETES, PURE_SERVICES, PYTHON, SLURM, STAFFED,
 };
 
-/// In the order of the rules that they touch.
+/// Disagreements in the order of the rules that they concern.
 pub(super) const BASE: &[Disagreement] = &[
     dispute(
         "working-slurm-and-services",
@@ -90,13 +90,13 @@ pub(super) const BASE: &[Disagreement] = &[
                 "on the existing platform, not as a parallel stack",
             ),
         ],
-        "Ray alone for one person with several nodes and no services; on one node it is a library under the person's own hands; for \
-         anybody else it is a guest of the base plane",
+        "Ray alone for one person with several nodes and no services; on one node it is a library of that person; for \
+         more users it runs on the base plane",
     ),
     dispute(
         "ray-as-primary",
         Pages,
-        All(&[PYTHON, Chosen(&[Plane::Slurm, Plane::Kubernetes, Plane::K3s])]),
+        All(&[PYTHON, Chosen(&[ControlPlane::Slurm, ControlPlane::Kubernetes, ControlPlane::K3s])]),
         "do you ask for a programming model, or for something that owns the nodes?",
         &[
             says(
@@ -151,7 +151,7 @@ pub(super) const BASE: &[Disagreement] = &[
             says(
                 Kentino,
                 "decision tree, step 2",
-                "services as well as training: Kubernetes is the base, and the first yes ends the conversation",
+                "services as well as training: Kubernetes is the base, and the first yes of the tree decides",
             ),
             says(Kentino, "decision tree, step 3", "no platform team: Slurm regardless of the mix"),
             says(
@@ -170,7 +170,7 @@ pub(super) const BASE: &[Disagreement] = &[
                 "mixed work with a platform or infrastructure team: Kubernetes",
             ),
         ],
-        "Slurm with a partition for services: a plane that nobody runs is worse than one that fits less; what works already stays",
+        "Slurm with a partition for services: a plane without operators is worse than one that fits less; what works already stays",
     ),
     dispute(
         "where-the-tree-ends",
@@ -178,7 +178,7 @@ pub(super) const BASE: &[Disagreement] = &[
         All(&[MIXED, STAFFED, Any(&[Is(Fact::StrictQuotas), PYTHON, Is(Fact::IsolatedSlices)])]),
         "does a yes at step 2 answer the later questions too?",
         &[
-            says(Kentino, "decision tree, introduction", "the first yes ends the conversation"),
+            says(Kentino, "decision tree, introduction", "the first yes of the tree decides"),
             says(
                 Kentino,
                 "decision tree, steps 3 to 6",
@@ -257,7 +257,7 @@ pub(super) const BASE: &[Disagreement] = &[
             ),
             says(Kentino, "summary table, row 4", "mixed: Kubernetes, Kueue, Volcano, Kubeflow"),
         ],
-        "Kubernetes while coupled training is not the main work (needs.mainly-coupled) and Slurm is nobody's home; the labeller asks \
+        "Kubernetes while coupled training is not the main work (needs.mainly-coupled) and Slurm is not established; the labeller asks \
          about one workload, this answer about all of them",
     ),
     dispute(

@@ -1,8 +1,8 @@
-//! Disagreements about how small is too small for a scheduler, and how large for one plane. Data
-//! only.
+//! Disagreements about the sizes below which no scheduler is needed, and above which one plane is
+//! not enough. Data only.
 
+use muster_model::advice::CitedPage::{Guide, Hyperstack, Kentino, Muster, Upstream};
 use muster_model::advice::DisputeKind::{Itself, Pages};
-use muster_model::advice::Page::{Guide, Hyperstack, Kentino, Muster, Upstream};
 use muster_model::advice::{Fact, Threshold};
 
 use super::{dispute, says};
@@ -10,7 +10,7 @@ use crate::condition::Condition::{All, Any, Below, Is, Never, Not, Reaches};
 use crate::rule::Disagreement;
 use crate::site::terms::{AGREE, EDGE, ENFORCED, FEDERATED, NOTHING, SMALL, SMALL_BAND};
 
-/// In the order of the first question.
+/// Disagreements in order of size.
 pub(super) const SIZE: &[Disagreement] = &[
     dispute(
         "no-scheduler-boundary",
@@ -52,7 +52,7 @@ pub(super) const SIZE: &[Disagreement] = &[
             AGREE,
             Never(&ENFORCED),
         ]),
-        "does everybody still talk to everybody?",
+        "do all users still talk to each other?",
         &[
             says(Kentino, "decision tree, step 1", "fewer than 8 users: no scheduler"),
             says(Kentino, "summary table, row 1", "2 to 6 users: no scheduler"),
@@ -77,7 +77,7 @@ pub(super) const SIZE: &[Disagreement] = &[
                 "beyond a single team: quotas, fair share, preemption and accounting",
             ),
         ],
-        "no scheduler while everybody talks to everybody; a share that one team claims is the sign that it is time",
+        "no scheduler while all users talk to each other; install one when a team claims a share",
     ),
     dispute(
         "working-scheduler-on-few-gpus",
@@ -102,7 +102,7 @@ pub(super) const SIZE: &[Disagreement] = &[
         "edge-or-nothing",
         Pages,
         All(&[SMALL, EDGE]),
-        "does anybody log in to these machines?",
+        "do users log in to these machines?",
         &[
             says(
                 Kentino,
@@ -111,7 +111,7 @@ pub(super) const SIZE: &[Disagreement] = &[
             ),
             says(Guide, "constraint table, row 3", "edge, small, CI or development: k3s"),
         ],
-        "k3s: what nobody logs in to cannot be run by people who talk",
+        "k3s: conventions between people need users who log in",
     ),
     dispute(
         "endpoint-on-few-gpus",
@@ -131,13 +131,13 @@ pub(super) const SIZE: &[Disagreement] = &[
             ),
             says(Kentino, "the big split", "a service must come back after a crash by itself"),
         ],
-        "no scheduler, the endpoint under systemd: the first yes ends the conversation; with autoscaling or tenants it is Kubernetes",
+        "no scheduler, the endpoint under systemd: the first yes of the tree decides; with autoscaling or tenants it is Kubernetes",
     ),
     dispute(
         "conventions-cannot-enforce",
         Itself,
         All(&[Any(&[SMALL, SMALL_BAND]), ENFORCED]),
-        "what happens to somebody who does not keep to it?",
+        "what happens to a user who breaks the convention?",
         &[
             says(
                 Kentino,
@@ -155,7 +155,7 @@ pub(super) const SIZE: &[Disagreement] = &[
                 "shares, tenants, audit and declared state need something that refuses",
             ),
         ],
-        "a scheduler, however small the fleet: agreement cannot refuse",
+        "a scheduler, however small the fleet: an agreement cannot reject a job",
     ),
     dispute(
         "one-large-fleet",

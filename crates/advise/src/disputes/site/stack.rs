@@ -1,11 +1,11 @@
-//! Disagreements about what is added to the base plane, how it is configured, and who does it. Data
+//! Disagreements about add-ons of the base plane, their configuration and their operators. Data
 //! only.
 
-use muster_model::advice::DisputeKind::{Itself, Pages};
-use muster_model::advice::Page::{
+use muster_model::advice::CitedPage::{
     Comparison, Guide, Hyperstack, Kentino, Muster, Overview, Upstream,
 };
-use muster_model::advice::{Fact, Plane, Threshold};
+use muster_model::advice::DisputeKind::{Itself, Pages};
+use muster_model::advice::{ControlPlane, Fact, Threshold};
 
 use super::{dispute, says};
 use crate::condition::Condition::{All, Any, Chosen, Gang, Is, Never, Not, Reaches};
@@ -15,7 +15,7 @@ use crate::site::terms::{
     SUBSTRATE, TRAINS,
 };
 
-/// In the order of labels.
+/// Disagreements in the order of the parts of labels.
 pub(super) const STACK: &[Disagreement] = &[
     dispute(
         "volcano-without-gangs",
@@ -177,7 +177,7 @@ pub(super) const STACK: &[Disagreement] = &[
         "what-gang-means",
         Pages,
         All(&[SLURM, COUPLED]),
-        "whose word is it: Slurm's manual, or everybody else's?",
+        "is the term used as in Slurm's manual, or as elsewhere?",
         &[
             says(Kentino, "Slurm: what you get for free", "gang scheduling is built in"),
             says(Overview, "Slurm", "partitions, gang scheduling, topology.conf"),
@@ -193,13 +193,13 @@ pub(super) const STACK: &[Disagreement] = &[
     dispute(
         "who-recovers",
         Pages,
-        All(&[TRAINS, Chosen(&[Plane::Slurm, Plane::Kubernetes])]),
-        "has anybody killed a rank on purpose, and watched?",
+        All(&[TRAINS, Chosen(&[ControlPlane::Slurm, ControlPlane::Kubernetes])]),
+        "has recovery been tested by killing a rank?",
         &[
             says(
                 Kentino,
                 "Slurm: what a user submits",
-                "max-restarts with requeue recovers from the last checkpoint; everybody runs it so",
+                "max-restarts with requeue recovers from the last checkpoint; the usual set-up",
             ),
             says(Kentino, "Volcano", "an evicted pod restarts the job"),
             says(
@@ -213,7 +213,10 @@ pub(super) const STACK: &[Disagreement] = &[
     dispute(
         "provider-or-you",
         Itself,
-        All(&[Is(Fact::Managed), Chosen(&[Plane::Slurm, Plane::Kubernetes, Plane::K3s])]),
+        All(&[
+            Is(Fact::Managed),
+            Chosen(&[ControlPlane::Slurm, ControlPlane::Kubernetes, ControlPlane::K3s]),
+        ]),
         "who upgrades the scheduler, and who is called when it is down?",
         &[
             says(
@@ -251,8 +254,8 @@ pub(super) const STACK: &[Disagreement] = &[
                 "SUNK and the managed offerings of 2026 run Slurm on Kubernetes",
             ),
         ],
-        "counts on the fabric only after nccl-tests inside a job says GDRDMA: a slurmd in a pod has a pod's network unless somebody \
-         gave it the host's",
+        "counts on the fabric only after nccl-tests inside a job says GDRDMA: a slurmd in a pod has a pod's network unless it was \
+         given the host's",
     ),
     dispute(
         "managed-kubernetes-for-training",
@@ -306,7 +309,7 @@ pub(super) const STACK: &[Disagreement] = &[
     dispute(
         "which-looks-simpler",
         Pages,
-        All(&[Chosen(&[Plane::Slurm, Plane::Kubernetes]), COUPLED]),
+        All(&[Chosen(&[ControlPlane::Slurm, ControlPlane::Kubernetes]), COUPLED]),
         "when a run is slow at night, where will you look first?",
         &[
             says(
@@ -362,7 +365,7 @@ pub(super) const STACK: &[Disagreement] = &[
             says(
                 Muster,
                 "node failures grow with the number of nodes",
-                "from some hundreds of GPUs failures are daily, and somebody is on call",
+                "from some hundreds of GPUs failures are daily, and an operator is on call",
             ),
         ],
         "takes the part-time person below that size, a provider or a rota above it",

@@ -1,8 +1,7 @@
-//! Disagreements about whom the fleet is for: teams that share it, what they pay and enforce, and
-//! what people are used to. Data only.
+//! Disagreements about teams that share the fleet: their budgets, quotas and habits. Data only.
 
+use muster_model::advice::CitedPage::{Comparison, Guide, Hyperstack, Kentino, Upstream};
 use muster_model::advice::DisputeKind::{Itself, Pages};
-use muster_model::advice::Page::{Comparison, Guide, Hyperstack, Kentino, Upstream};
 use muster_model::advice::{Fact, Threshold};
 
 use super::{dispute, says};
@@ -12,7 +11,7 @@ use crate::site::terms::{
     COMMERCIAL, COUPLED, DECLARED, FINITE, ON_KUBERNETES, RUNAI, SLURM, STAFFED,
 };
 
-/// In the order of the rules that they touch.
+/// Disagreements in the order of the rules that they concern.
 pub(super) const TEAMS: &[Disagreement] = &[
     dispute(
         "teams-on-slurm",
@@ -57,7 +56,7 @@ pub(super) const TEAMS: &[Disagreement] = &[
             ),
             says(Kentino, "decision tree, step 3", "no platform team: Slurm regardless"),
         ],
-        "Slurm until somebody can run Kubernetes; its configuration can live in a repository too",
+        "Slurm until there is staff to run Kubernetes; its configuration can live in a repository too",
     ),
     dispute(
         "declared-or-coupled",
@@ -160,7 +159,7 @@ pub(super) const TEAMS: &[Disagreement] = &[
                 "Slurm: multifactor priority, fair share, QOS limits",
             ),
         ],
-        "Run:ai on Kubernetes when somebody runs it and coupled training is not the main work: guaranteed quotas that lend are what \
+        "Run:ai on Kubernetes if there is staff to run it and coupled training is not the main work: guaranteed quotas that lend are what \
          Slurm lacks",
     ),
     dispute(

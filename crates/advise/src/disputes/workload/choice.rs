@@ -1,13 +1,13 @@
-//! Disagreements about which plane one workload gets. Data only.
+//! Disagreements about the plane of one workload. Data only.
 
-use muster_model::advice::{DisputeKind, Fact, Page, Plane, Threshold};
+use muster_model::advice::{CitedPage, ControlPlane, DisputeKind, Fact, Threshold};
 
 use super::{RAY, says};
 use crate::condition::Condition::{All, Any, Chosen, Is, Never, Not, Reaches};
 use crate::rule::Disagreement;
 use crate::workload::terms::{COUPLED, ON_K3S, ON_KUBERNETES_OR_K3S, ON_SLURM};
 
-/// Those that would change the label.
+/// Disagreements that would change the label.
 pub(super) const CHOICE: &[Disagreement] = &[
     Disagreement {
         id: "tenancy-before-python",
@@ -16,12 +16,12 @@ pub(super) const CHOICE: &[Disagreement] = &[
         question: "do your users write actors, or do they submit containers?",
         positions: &[
             says(
-                Page::Guide,
+                CitedPage::Guide,
                 "labeller, rule 2",
                 "asks for a Python pipeline first, and never for tenancy: ray",
             ),
             says(
-                Page::Guide,
+                CitedPage::Guide,
                 "decision flow",
                 "asks for tenancy and services before Python: kubernetes",
             ),
@@ -34,14 +34,18 @@ pub(super) const CHOICE: &[Disagreement] = &[
         when: All(&[RAY, Is(Fact::LongLivedServices)]),
         question: "do the services belong to the pipeline, or would they be there without it?",
         positions: &[
-            says(Page::Guide, "labeller, rule 2", "a Python pipeline is ray, also beside services"),
             says(
-                Page::Guide,
+                CitedPage::Guide,
+                "labeller, rule 2",
+                "a Python pipeline is ray, also beside services",
+            ),
+            says(
+                CitedPage::Guide,
                 "decision flow; matrix, row 5",
                 "services come first: kubernetes, with Ray Serve or KServe on it",
             ),
             says(
-                Page::Kentino,
+                CitedPage::Kentino,
                 "decision tree, steps 2 and 5",
                 "services make kubernetes the base; Ray is added to it afterwards",
             ),
@@ -54,14 +58,14 @@ pub(super) const CHOICE: &[Disagreement] = &[
         when: RAY,
         question: "what owns the nodes and the quota while no Ray job runs?",
         positions: &[
-            says(Page::Guide, "labeller, rule 2", "ray is the primary, its host an addon"),
+            says(CitedPage::Guide, "labeller, rule 2", "ray is the primary, its host an addon"),
             says(
-                Page::Guide,
+                CitedPage::Guide,
                 "composition stack",
                 "Ray is a runtime, and needs a resource manager underneath",
             ),
             says(
-                Page::Kentino,
+                CitedPage::Kentino,
                 "Ray and KubeRay",
                 "not a cluster scheduler: never at the top, always inside a Slurm job or a namespace",
             ),
@@ -75,17 +79,17 @@ pub(super) const CHOICE: &[Disagreement] = &[
         question: "is it the trainer that fills the nodes, or the rollouts?",
         positions: &[
             says(
-                Page::Guide,
+                CitedPage::Guide,
                 "labeller, rule 1",
                 "coupling on bare metal comes first: slurm, and Ray leaves the label",
             ),
             says(
-                Page::Guide,
+                CitedPage::Guide,
                 "matrix, row 4",
                 "a Python pipeline is ray, on Kubernetes or on Slurm",
             ),
             says(
-                Page::Kentino,
+                CitedPage::Kentino,
                 "Ray and KubeRay",
                 "actors map onto Ray cleanly, and onto batch jobs poorly",
             ),
@@ -96,10 +100,14 @@ pub(super) const CHOICE: &[Disagreement] = &[
         id: "slurm-at-the-edge",
         kind: DisputeKind::Itself,
         when: All(&[ON_SLURM, Is(Fact::EdgeOrDev)]),
-        question: "is this the small cluster's only work, or a large job that somebody develops?",
+        question: "is this the small cluster's only work, or is a large job developed on it?",
         positions: &[
-            says(Page::Guide, "labeller, rule 1", "asks for coupling on bare metal first: slurm"),
-            says(Page::Guide, "matrix, row 3", "edge, small, CI or development: k3s"),
+            says(
+                CitedPage::Guide,
+                "labeller, rule 1",
+                "asks for coupling on bare metal first: slurm",
+            ),
+            says(CitedPage::Guide, "matrix, row 3", "edge, small, CI or development: k3s"),
         ],
         muster: "follows the labeller's order; its own edge case of a contradiction covers one node only, where k3s wins",
     },
@@ -110,16 +118,16 @@ pub(super) const CHOICE: &[Disagreement] = &[
         question: "must this run in containers, or does it merely do so today?",
         positions: &[
             says(
-                Page::Guide,
+                CitedPage::Guide,
                 "decision flow",
                 "only the arrow for bare metal leaves the question about coupling: no answer",
             ),
             says(
-                Page::Guide,
+                CitedPage::Guide,
                 "labeller, rules 2 to 4",
                 "goes on with the other questions, and adds a gang scheduler",
             ),
-            says(Page::Guide, "matrix, row 1", "names coupled training on bare metal only"),
+            says(CitedPage::Guide, "matrix, row 1", "names coupled training on bare metal only"),
         ],
         muster: "follows the labeller: it is the only one of the three with an answer, and the invariant makes it safe",
     },
@@ -127,7 +135,7 @@ pub(super) const CHOICE: &[Disagreement] = &[
         id: "batch-in-containers",
         kind: DisputeKind::Pages,
         when: All(&[
-            Chosen(&[Plane::Kubernetes]),
+            Chosen(&[ControlPlane::Kubernetes]),
             Not(Fact::LongLivedServices),
             Not(Fact::MultiTenant),
             Never(&COUPLED),
@@ -135,22 +143,22 @@ pub(super) const CHOICE: &[Disagreement] = &[
         question: "does anything else on this fleet need Kubernetes, and who operates it?",
         positions: &[
             says(
-                Page::Guide,
+                CitedPage::Guide,
                 "labeller, rule 4; decision flow",
                 "simple batch, in containers: kubernetes",
             ),
             says(
-                Page::Comparison,
+                CitedPage::Comparison,
                 "rule of thumb",
                 "what ends and is known in size: slurm; what stays and is elastic: kubernetes",
             ),
             says(
-                Page::Kentino,
+                CitedPage::Kentino,
                 "decision tree, steps 2 and 3",
                 "no services, or no platform team: slurm",
             ),
             says(
-                Page::Hyperstack,
+                CitedPage::Hyperstack,
                 "workload profiles, 2; scheduling model",
                 "HPC-style batch: slurm; batch of varying shapes: kubernetes has the finer control",
             ),
@@ -164,22 +172,22 @@ pub(super) const CHOICE: &[Disagreement] = &[
         question: "does training crowd out the services, or the other way round, often enough to fence them off?",
         positions: &[
             says(
-                Page::Guide,
+                CitedPage::Guide,
                 "matrix, row 6",
                 "batch training and services on one fleet: split it",
             ),
             says(
-                Page::Guide,
+                CitedPage::Guide,
                 "labeller, last rule; edge 4",
                 "splits only where slurm is the primary",
             ),
             says(
-                Page::Kentino,
+                CitedPage::Kentino,
                 "summary table, rows 4 and 8",
                 "one Kubernetes for a mixed cluster; two planes from 200 GPUs",
             ),
             says(
-                Page::Hyperstack,
+                CitedPage::Hyperstack,
                 "workload profiles, 3 and 4",
                 "training and serving on a shared cluster: kubernetes",
             ),
@@ -192,10 +200,10 @@ pub(super) const CHOICE: &[Disagreement] = &[
         when: All(&[RAY, Is(Fact::BareMetal)]),
         question: "which of the two do you operate already?",
         positions: &[
-            says(Page::Guide, "labeller, rule 2", "always through KubeRay"),
-            says(Page::Guide, "matrix, row 4", "on Kubernetes through KubeRay, or on Slurm"),
+            says(CitedPage::Guide, "labeller, rule 2", "always through KubeRay"),
+            says(CitedPage::Guide, "matrix, row 4", "on Kubernetes through KubeRay, or on Slurm"),
             says(
-                Page::Kentino,
+                CitedPage::Kentino,
                 "decision tree, step 5; Ray standalone",
                 "KubeRay, or Ray inside an salloc; alone where one person owns the cluster",
             ),
@@ -206,18 +214,22 @@ pub(super) const CHOICE: &[Disagreement] = &[
         id: "k3s-for-tenants",
         kind: DisputeKind::Itself,
         when: All(&[
-            Chosen(&[Plane::K3s]),
+            Chosen(&[ControlPlane::K3s]),
             Any(&[Is(Fact::MultiTenant), Is(Fact::LongLivedServices)]),
         ]),
-        question: "would an hour without this cluster hurt anybody but its owners?",
+        question: "would an outage of an hour affect anyone but its owners?",
         positions: &[
-            says(Page::Guide, "labeller, rule 3", "small comes before services and tenants: k3s"),
             says(
-                Page::Guide,
+                CitedPage::Guide,
+                "labeller, rule 3",
+                "small comes before services and tenants: k3s",
+            ),
+            says(
+                CitedPage::Guide,
                 "matrix, row 2",
                 "a platform of many tenants with online services: kubernetes",
             ),
-            says(Page::Guide, "decision flow", "services or tenants: either of the two"),
+            says(CitedPage::Guide, "decision flow", "services or tenants: either of the two"),
         ],
         muster: "follows the labeller: it is the same API, so that manifests move when the cluster grows",
     },
@@ -227,13 +239,21 @@ pub(super) const CHOICE: &[Disagreement] = &[
         when: All(&[ON_K3S, Reaches(Threshold::MultiNode)]),
         question: "how many nodes does the cluster have, whatever one job spans?",
         positions: &[
-            says(Page::Guide, "labeller, its facts", "this fact means small, CI or a single node"),
             says(
-                Page::Overview,
+                CitedPage::Guide,
+                "labeller, its facts",
+                "this fact means small, CI or a single node",
+            ),
+            says(
+                CitedPage::Overview,
                 "Kubernetes and k3s",
                 "edge nodes, small clusters, CI and development",
             ),
-            says(Page::Guide, "failure modes, 6", "not a large datacentre; no number is given"),
+            says(
+                CitedPage::Guide,
+                "failure modes, 6",
+                "not a large datacentre; no number is given",
+            ),
         ],
         muster: "warns from a number of nodes of its own, which a site can set (k3s-nodes)",
     },

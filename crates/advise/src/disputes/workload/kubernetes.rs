@@ -1,13 +1,13 @@
-//! Disagreements about what stands on Kubernetes or k3s for one workload. Data only.
+//! Disagreements about add-ons of Kubernetes or k3s for one workload. Data only.
 
-use muster_model::advice::{DisputeKind, Fact, Page, Plane};
+use muster_model::advice::{CitedPage, ControlPlane, DisputeKind, Fact};
 
 use super::{RAY, says};
 use crate::condition::Condition::{All, Chosen, Is, Not};
 use crate::rule::Disagreement;
 use crate::workload::terms::{COUPLED, COUPLED_INSIDE, ON_KUBERNETES_OR_K3S};
 
-/// Those about what is added, first what the invariant rests on.
+/// Disagreements about add-ons, those about gang scheduling first.
 pub(super) const KUBERNETES: &[Disagreement] = &[
     Disagreement {
         id: "ray-on-k3s-gang",
@@ -16,12 +16,12 @@ pub(super) const KUBERNETES: &[Disagreement] = &[
         question: "can two such jobs want the cluster at the same time?",
         positions: &[
             says(
-                Page::Guide,
+                CitedPage::Guide,
                 "labeller, its comment; the load-bearing invariant",
                 "Ray on k3s is under kube-scheduler too: a gang scheduler is required",
             ),
             says(
-                Page::Guide,
+                CitedPage::Guide,
                 "labeller, its code; edge 7",
                 "leaves out Ray at the edge, and so does the oracle that checks it",
             ),
@@ -35,17 +35,17 @@ pub(super) const KUBERNETES: &[Disagreement] = &[
         question: "is the job on its one node one pod, or several?",
         positions: &[
             says(
-                Page::Guide,
+                CitedPage::Guide,
                 "labeller; edge 2",
                 "on one node there is nothing to place together: no gang scheduler",
             ),
             says(
-                Page::Guide,
+                CitedPage::Guide,
                 "failure modes, 1; the proof, where a pod is a GPU",
                 "a gang scheduler for every job of several pods",
             ),
             says(
-                Page::Kentino,
+                CitedPage::Kentino,
                 "batch against services, table",
                 "already an 8-hour training run needs Kueue or Volcano",
             ),
@@ -59,24 +59,24 @@ pub(super) const KUBERNETES: &[Disagreement] = &[
         question: "what places the pods once the quota is granted?",
         positions: &[
             says(
-                Page::Guide,
+                CitedPage::Guide,
                 "labeller",
                 "Volcano, Kueue or KAI: any of them satisfies the requirement",
             ),
             says(
-                Page::Comparison,
+                CitedPage::Comparison,
                 "how it is set up",
                 "Volcano or KAI place gangs; Kueue admits by quota, all or nothing",
             ),
             says(
-                Page::Kentino,
+                CitedPage::Kentino,
                 "why naive Kubernetes is wrong",
                 "Kueue admits jobs, Volcano places pods: both, one above the other",
             ),
             says(
-                Page::Upstream,
+                CitedPage::Upstream,
                 "Kueue: all-or-nothing with ready pods, kubernetes-sigs/kueue issue 2796",
-                "admission reserves quota, not nodes: a job was admitted with room for a part of it; topology-aware scheduling looks at nodes, waitForPodsReady gives up late",
+                "admission reserves quota, not nodes: a job was admitted with free GPUs for a part of it only; topology-aware scheduling looks at nodes, waitForPodsReady gives up late",
             ),
         ],
         muster: "keeps the label, which names all three, and in the stack puts Kueue above a scheduler that places gangs, never in its place",
@@ -88,17 +88,17 @@ pub(super) const KUBERNETES: &[Disagreement] = &[
         question: "does your training operator create a PodGroup, and does its scheduler read it?",
         positions: &[
             says(
-                Page::Hyperstack,
+                CitedPage::Hyperstack,
                 "multi-node coordination",
                 "no native equivalent: operators for MPI or training coordinate the pods",
             ),
             says(
-                Page::Guide,
+                CitedPage::Guide,
                 "how to integrate",
                 "only a gang scheduler makes the set whole; operators ride on it",
             ),
             says(
-                Page::Upstream,
+                CitedPage::Upstream,
                 "kubeflow/trainer, shipped torch runtime, August 2026",
                 "the operator's default runtime asks for no pod group",
             ),
@@ -112,27 +112,27 @@ pub(super) const KUBERNETES: &[Disagreement] = &[
         question: "which Kubernetes version runs there, with which feature gates?",
         positions: &[
             says(
-                Page::Guide,
+                CitedPage::Guide,
                 "why use it; note 1",
                 "the stock scheduler has no gang scheduling: an add-on is required",
             ),
             says(
-                Page::Kentino,
+                CitedPage::Kentino,
                 "why naive Kubernetes is wrong",
                 "first in, first out, with no gang semantics",
             ),
             says(
-                Page::Kentino,
+                CitedPage::Kentino,
                 "what a scheduler actually does",
                 "every scheduler in the article places, queues and starts all ranks at once",
             ),
             says(
-                Page::Upstream,
+                CitedPage::Upstream,
                 "KEP-4671 and kube_features.go: alpha in 1.35 and 1.36, beta in 1.37 of August 2026, off by default in all three",
                 "kube-scheduler places a PodGroup whole where the GenericWorkload feature and its API are switched on; it has neither queues nor quota",
             ),
             says(
-                Page::Upstream,
+                CitedPage::Upstream,
                 "kubernetes.io: pod priority and preemption, stable since 1.14",
                 "not first in, first out: pods are ordered by priority, and the highest preempt; between equals that helps no gang",
             ),
@@ -146,17 +146,17 @@ pub(super) const KUBERNETES: &[Disagreement] = &[
         question: "does the job need certain GPUs of a node, or any of them?",
         positions: &[
             says(
-                Page::Hyperstack,
+                CitedPage::Hyperstack,
                 "what separates them: scheduling",
                 "topology comes from device plugins and affinity rules, written by hand",
             ),
             says(
-                Page::Kentino,
+                CitedPage::Kentino,
                 "MIG and GPU sharing",
-                "the device plugin gives whole GPUs, and knows no more of them",
+                "the device plugin gives whole GPUs, and has no more information about them",
             ),
             says(
-                Page::Comparison,
+                CitedPage::Comparison,
                 "how it is set up",
                 "jobs describe devices, the scheduler picks them: DRA, stable since Kubernetes 1.34",
             ),
@@ -167,21 +167,25 @@ pub(super) const KUBERNETES: &[Disagreement] = &[
         id: "inference-at-scale",
         kind: DisputeKind::Pages,
         when: All(&[
-            Chosen(&[Plane::Kubernetes]),
+            Chosen(&[ControlPlane::Kubernetes]),
             Is(Fact::LongLivedServices),
             Not(Fact::TightlyCoupled),
         ]),
         question: "how many models and replicas, and does one replica span nodes?",
         positions: &[
             says(
-                Page::Guide,
+                CitedPage::Guide,
                 "labeller, rule 4",
                 "kubernetes with the GPU Operator, and no serving layer",
             ),
-            says(Page::Guide, "matrix, row 5", "Kubernetes with Ray Serve or KServe"),
-            says(Page::Overview, "decision matrix", "Ray Serve, KServe or Dynamo on Kubernetes"),
+            says(CitedPage::Guide, "matrix, row 5", "Kubernetes with Ray Serve or KServe"),
             says(
-                Page::Kentino,
+                CitedPage::Overview,
+                "decision matrix",
+                "Ray Serve, KServe or Dynamo on Kubernetes",
+            ),
+            says(
+                CitedPage::Kentino,
                 "summary table, row 3",
                 "Kubernetes and the GPU Operator; no batch scheduler",
             ),
@@ -195,12 +199,12 @@ pub(super) const KUBERNETES: &[Disagreement] = &[
         question: "does each pod ask for as many GPUs as it starts processes?",
         positions: &[
             says(
-                Page::Comparison,
+                CitedPage::Comparison,
                 "Volcano manifest",
                 "16 pods of one GPU, each of which starts eight processes and knows of no other pod",
             ),
             says(
-                Page::Kentino,
+                CitedPage::Kentino,
                 "Volcano manifest",
                 "16 pods of one GPU, one process each, 16 nodes to torchrun",
             ),

@@ -1,14 +1,14 @@
-//! Disagreements about Slurm for one workload, about the pool beside it, and about what lies under
-//! either plane. Data only.
+//! Disagreements about Slurm for one workload, about the Kubernetes pool beside it, and about the
+//! nodes under either plane. Data only.
 
-use muster_model::advice::{DisputeKind, Fact, Page};
+use muster_model::advice::{CitedPage, DisputeKind, Fact};
 
 use super::says;
 use crate::condition::Condition::{All, Hybrid, Is, Not};
 use crate::rule::Disagreement;
 use crate::workload::terms::{COUPLED, ON_SLURM};
 
-/// Those about Slurm, first how the fleet is split; last what the nodes hold under any plane.
+/// Disagreements about Slurm: first the split of the fleet, last the nodes under any plane.
 pub(super) const SLURM: &[Disagreement] = &[
     Disagreement {
         id: "split-or-nest",
@@ -16,19 +16,23 @@ pub(super) const SLURM: &[Disagreement] = &[
         when: Hybrid,
         question: "does capacity have to move between batch and services within a day?",
         positions: &[
-            says(Page::Guide, "labeller, last rule", "partition the nodes, with a clear boundary"),
             says(
-                Page::Guide,
+                CitedPage::Guide,
+                "labeller, last rule",
+                "partition the nodes, with a clear boundary",
+            ),
+            says(
+                CitedPage::Guide,
                 "how to scale it",
                 "two pools, or Slurm as pods through Slinky or Soperator",
             ),
             says(
-                Page::Comparison,
+                CitedPage::Comparison,
                 "hybrid",
                 "Slurm on Kubernetes is the answer for both; pools are the simpler split",
             ),
             says(
-                Page::Kentino,
+                CitedPage::Kentino,
                 "where Slurm hits its ceiling",
                 "two small clusters are often simpler; managed offerings nest them",
             ),
@@ -41,9 +45,9 @@ pub(super) const SLURM: &[Disagreement] = &[
         when: All(&[ON_SLURM, Is(Fact::LongLivedServices), Is(Fact::PythonNativePipeline)]),
         question: "which part of the Ray program is coupled, and which part serves?",
         positions: &[
-            says(Page::Guide, "how to integrate", "Ray on Slurm where Slurm is the primary"),
+            says(CitedPage::Guide, "how to integrate", "Ray on Slurm where Slurm is the primary"),
             says(
-                Page::Guide,
+                CitedPage::Guide,
                 "how to scale it",
                 "Ray inside KubeRay, in the Kubernetes pool, so that there is no third plane",
             ),
@@ -57,17 +61,17 @@ pub(super) const SLURM: &[Disagreement] = &[
         question: "are the tenants colleagues who compete, or customers who must not see each other?",
         positions: &[
             says(
-                Page::Guide,
+                CitedPage::Guide,
                 "how to scale it",
                 "accounts, fair share and QOS are Slurm's multi-tenancy",
             ),
             says(
-                Page::Guide,
+                CitedPage::Guide,
                 "decision flow; labeller, rule 1",
                 "coupling is asked before tenancy, which changes nothing: slurm",
             ),
             says(
-                Page::Kentino,
+                CitedPage::Kentino,
                 "where Slurm hits its ceiling",
                 "fine for a lab, not for a hosted service of many customers",
             ),
@@ -81,17 +85,17 @@ pub(super) const SLURM: &[Disagreement] = &[
         question: "does nvidia-smi -L in a one-GPU job list one GPU?",
         positions: &[
             says(
-                Page::Kentino,
+                CitedPage::Kentino,
                 "where Slurm hits its ceiling",
                 "GPUs are kept apart by CUDA_VISIBLE_DEVICES, and by code that respects it",
             ),
             says(
-                Page::Kentino,
+                CitedPage::Kentino,
                 "slurm.conf",
                 "cgroups isolate the GPUs that a job may see, by proctrack/cgroup",
             ),
             says(
-                Page::Upstream,
+                CitedPage::Upstream,
                 "Slurm cgroup.conf: ConstrainDevices",
                 "devices are fenced by task/cgroup with ConstrainDevices=yes; tracking processes alone fences nothing",
             ),
@@ -105,17 +109,17 @@ pub(super) const SLURM: &[Disagreement] = &[
         question: "what does one job of eight GPUs and one core add to RawUsage in sshare?",
         positions: &[
             says(
-                Page::Kentino,
+                CitedPage::Kentino,
                 "slurm.conf: GPU accounting",
                 "two lines, slurmdbd and tracked gres/gpu, without which fair share runs on CPU-seconds",
             ),
             says(
-                Page::Comparison,
+                CitedPage::Comparison,
                 "slurm.conf: fairness",
                 "priority weights and enforced limits; no word of GPUs",
             ),
             says(
-                Page::Upstream,
+                CitedPage::Upstream,
                 "slurm.schedmd.com, tres.html: billing TRES, November 2026",
                 "usage is billed by allocated CPUs until TRESBillingWeights says otherwise; tracking a GPU does not charge for it",
             ),
@@ -129,12 +133,12 @@ pub(super) const SLURM: &[Disagreement] = &[
         question: "does the program itself survive a change of its size?",
         positions: &[
             says(
-                Page::Hyperstack,
+                CitedPage::Hyperstack,
                 "Slurm failure modes, 1",
                 "the allocation is fixed at submission",
             ),
             says(
-                Page::Upstream,
+                CitedPage::Upstream,
                 "Slurm FAQ: change a job's size; SchedulerParameters=permit_job_expansion",
                 "a running job can give nodes back, and can take over another job's where expansion is permitted",
             ),
@@ -148,12 +152,12 @@ pub(super) const SLURM: &[Disagreement] = &[
         question: "how many processes does one GPU of the running job have?",
         positions: &[
             says(
-                Page::Comparison,
+                CitedPage::Comparison,
                 "Slurm job script",
                 "one task per node, which starts one process per GPU",
             ),
             says(
-                Page::Kentino,
+                CitedPage::Kentino,
                 "Slurm job script",
                 "eight tasks per node, each of which starts eight processes",
             ),
@@ -167,13 +171,13 @@ pub(super) const SLURM: &[Disagreement] = &[
         question: "does the sentence speak of one job's tasks, or of several jobs on one node?",
         positions: &[
             says(
-                Page::Overview,
+                CitedPage::Overview,
                 "Slurm",
                 "lists gang scheduling among what Slurm has, for training",
             ),
-            says(Page::Kentino, "Slurm", "gang scheduling is built in"),
+            says(CitedPage::Kentino, "Slurm", "gang scheduling is built in"),
             says(
-                Page::Guide,
+                CitedPage::Guide,
                 "failure modes, 2",
                 "in Slurm the term means time-slicing of jobs; whole allocation is plain behaviour there",
             ),
@@ -187,22 +191,22 @@ pub(super) const SLURM: &[Disagreement] = &[
         question: "which NCCL does a rank load, and who put it there?",
         positions: &[
             says(
-                Page::Guide,
+                CitedPage::Guide,
                 "composition stack",
                 "every path lands on the same: driver, GPU Operator, DRA, NCCL, RDMA fabric; Slurm's, too",
             ),
             says(
-                Page::Guide,
+                CitedPage::Guide,
                 "labeller, rules 1 and 4",
                 "the GPU Operator belongs to Kubernetes alone",
             ),
             says(
-                Page::Kentino,
+                CitedPage::Kentino,
                 "Kubernetes for AI: the 2026 stack",
                 "the GPU Operator brings drivers, CUDA and NCCL",
             ),
             says(
-                Page::Upstream,
+                CitedPage::Upstream,
                 "NVIDIA GPU Operator 26.3, 2026: component matrix",
                 "driver, container toolkit, device plugin, discovery, DCGM and MIG manager; CUDA's libraries and NCCL are the image's",
             ),

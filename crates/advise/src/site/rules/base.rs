@@ -1,5 +1,5 @@
-//! The base plane: what owns the nodes. Ordered; the first rule that holds chooses. Data only, with
-//! the argument for the order.
+//! The base plane, which owns the nodes. The first rule that holds chooses. Data only, with the
+//! argument for the order.
 //!
 //! The pages ask in different orders: the tree of Kentino by size first, the flow of the guide by
 //! coupling first, the table of Hyperstack by team. This order keeps each of their answers where it
@@ -10,9 +10,9 @@
 //! 2. One owner with more than one node and dynamic Python: the one case for which a page allows
 //!    Ray to own nodes. It stands before the question of size, because its premise (one person) is
 //!    narrower than "few people".
-//! 3. The edge, before size: a place that nobody logs in to cannot be run by talking.
-//! 4. Size: the tree's first question, and its first "yes" ends the conversation; unless something
-//!    must be enforced, which agreement cannot do.
+//! 3. The edge, before size: conventions between people need people who log in.
+//! 4. Size: the tree's first question, where the first "yes" decides; unless something must be
+//!    enforced, which an agreement cannot do.
 //! 5. Tenants who must be kept apart, before staff: neither conventions nor Slurm can do it with
 //!    any staff.
 //! 6. Services, alone or mixed; for mixed work the question of staff stands before the wish, as in
@@ -20,30 +20,31 @@
 //! 7. Coupled training on bare metal, before declared state: the labeller asks for coupling first.
 //! 8. What is left is work that starts and ends.
 
-use muster_model::advice::{Fact, Page, Plane, Source, Threshold};
+use muster_model::advice::{Citation, CitedPage, ControlPlane, Fact, Threshold};
 
 use crate::condition::Condition::{All, Always, Any, Below, Is, Never, Not, Reaches};
-use crate::rule::{Effect, Rule};
+use crate::rule::{Rule, RuleChange};
 use crate::site::terms::{
     COMMERCIAL, COUPLED, DECLARED, EDGE, ENFORCED, FEDERATED, FINITE, MIXED, PLATFORM_NEEDS,
     PURE_SERVICES, PYTHON, SMALL, SMALL_BAND, STAFFED, SUBSTRATE,
 };
 
-const CONVENTIONS: Effect = Effect::Choose {
-    primary: Plane::None,
+const CONVENTIONS: RuleChange = RuleChange::Choose {
+    primary: ControlPlane::None,
     addon: "ssh, tmux, nvidia-smi and a page of conventions",
 };
-const SLURM: Effect = Effect::Choose { primary: Plane::Slurm, addon: "" };
-const KUBERNETES: Effect = Effect::Choose { primary: Plane::Kubernetes, addon: "GPU Operator" };
-const K3S: Effect = Effect::Choose { primary: Plane::K3s, addon: "GPU Operator" };
-const RAY: Effect =
-    Effect::Choose { primary: Plane::Ray, addon: "standalone, started by its owner" };
+const SLURM: RuleChange = RuleChange::Choose { primary: ControlPlane::Slurm, addon: "" };
+const KUBERNETES: RuleChange =
+    RuleChange::Choose { primary: ControlPlane::Kubernetes, addon: "GPU Operator" };
+const K3S: RuleChange = RuleChange::Choose { primary: ControlPlane::K3s, addon: "GPU Operator" };
+const RAY: RuleChange =
+    RuleChange::Choose { primary: ControlPlane::Ray, addon: "standalone, started by its owner" };
 
-/// Choosing rules, in order.
+/// Choosing rules, in order of evaluation.
 pub(super) const BASE: &[Rule] = &[
     Rule {
         id: "working-slurm-stays",
-        source: Source::new(Page::Guide, "when not to switch; failure modes, 4"),
+        source: Citation::new(CitedPage::Guide, "when not to switch; failure modes, 4"),
         when: All(&[
             Is(Fact::OperatesSlurm),
             Is(Fact::Works),
@@ -51,20 +52,20 @@ pub(super) const BASE: &[Rule] = &[
             Any(&[Never(&PLATFORM_NEEDS), Is(Fact::Services)]),
         ]),
         effect: SLURM,
-        sentence: "Slurm is there, works, and has work that it was built for: it stays, and what it lacks goes beside it",
+        sentence: "Slurm is there, works, and has work that it was built for: it stays, and unmet needs are served beside it",
     },
     Rule {
         id: "slurm-on-working-kubernetes",
-        source: Source::new(Page::Comparison, "hybrid: real Slurm on Kubernetes"),
+        source: Citation::new(CitedPage::Comparison, "hybrid: real Slurm on Kubernetes"),
         when: SUBSTRATE,
         effect: SLURM,
-        sentence: "Kubernetes is there and works, and people at home in Slurm bring coupled runs: a real Slurm inside it \
+        sentence: "Kubernetes is there and works, and people who know Slurm bring coupled runs: a real Slurm inside it \
                    schedules those",
     },
     Rule {
         id: "working-kubernetes-stays",
-        source: Source::new(
-            Page::Muster,
+        source: Citation::new(
+            CitedPage::Muster,
             "the guide's \"when not to switch\", applied to Kubernetes",
         ),
         when: All(&[Is(Fact::OperatesKubernetes), Is(Fact::Works)]),
@@ -73,8 +74,8 @@ pub(super) const BASE: &[Rule] = &[
     },
     Rule {
         id: "working-k3s-stays",
-        source: Source::new(
-            Page::Muster,
+        source: Citation::new(
+            CitedPage::Muster,
             "the guide's \"when not to switch\", applied to k3s within its envelope",
         ),
         when: All(&[Is(Fact::OperatesK3s), Is(Fact::Works), Below(Threshold::K3sFleetNodes)]),
@@ -83,7 +84,7 @@ pub(super) const BASE: &[Rule] = &[
     },
     Rule {
         id: "ray-standalone",
-        source: Source::new(Page::Kentino, "when Ray standalone is right"),
+        source: Citation::new(CitedPage::Kentino, "when Ray standalone is right"),
         when: All(&[
             PYTHON,
             Below(Threshold::SharedUsers),
@@ -104,21 +105,21 @@ pub(super) const BASE: &[Rule] = &[
     },
     Rule {
         id: "edge-k3s",
-        source: Source::new(Page::Guide, "constraint table, row 3; labeller, rule 3"),
+        source: Citation::new(CitedPage::Guide, "constraint table, row 3; labeller, rule 3"),
         when: All(&[EDGE, Never(&All(&[COUPLED, Is(Fact::FleetBareMetal)]))]),
         effect: K3S,
         sentence: "edge, development or CI: the API of Kubernetes with a smaller footprint",
     },
     Rule {
         id: "no-scheduler",
-        source: Source::new(Page::Kentino, "decision tree, step 1"),
+        source: Citation::new(CitedPage::Kentino, "decision tree, step 1"),
         when: All(&[SMALL, Not(Fact::CoordinationFailing), Never(&ENFORCED)]),
         effect: CONVENTIONS,
         sentence: "few GPUs, few people, and they talk: a scheduler costs more than it saves",
     },
     Rule {
         id: "no-scheduler-while-it-works",
-        source: Source::new(Page::Kentino, "the honest small-team reality"),
+        source: Citation::new(CitedPage::Kentino, "the honest small-team reality"),
         when: All(&[SMALL_BAND, Not(Fact::CoordinationFailing), Never(&ENFORCED)]),
         effect: CONVENTIONS,
         sentence: "more GPUs than the first question allows, but few people on few nodes who still coordinate: install a \
@@ -126,35 +127,35 @@ pub(super) const BASE: &[Rule] = &[
     },
     Rule {
         id: "tenants-apart",
-        source: Source::new(Page::Kentino, "where Slurm hits its ceiling, third place"),
+        source: Citation::new(CitedPage::Kentino, "where Slurm hits its ceiling, third place"),
         when: Is(Fact::HostileTenants),
         effect: KUBERNETES,
         sentence: "customers must be kept apart: namespaces, network policy and admission per tenant, none of which Slurm has",
     },
     Rule {
         id: "small-inference-k3s",
-        source: Source::new(Page::Guide, "constraint table, row 3"),
+        source: Citation::new(CitedPage::Guide, "constraint table, row 3"),
         when: All(&[PURE_SERVICES, Never(&STAFFED), Below(Threshold::K3sFleetNodes)]),
         effect: K3S,
         sentence: "endpoints only, few nodes and no platform team: the smallest thing that restarts and updates them is k3s",
     },
     Rule {
         id: "pure-inference",
-        source: Source::new(Page::Kentino, "summary table, row 3"),
+        source: Citation::new(CitedPage::Kentino, "summary table, row 3"),
         when: PURE_SERVICES,
         effect: KUBERNETES,
         sentence: "endpoints only: restart, rolling update, address and scaling are what Kubernetes was built for",
     },
     Rule {
         id: "no-platform-team",
-        source: Source::new(Page::Kentino, "decision tree, step 3"),
+        source: Citation::new(CitedPage::Kentino, "decision tree, step 3"),
         when: All(&[MIXED, Never(&STAFFED)]),
         effect: SLURM,
-        sentence: "services beside training, but nobody to run Kubernetes: Slurm regardless of the mix",
+        sentence: "services beside training, but no platform team to run Kubernetes: Slurm regardless of the mix",
     },
     Rule {
         id: "commercial-scheduler",
-        source: Source::new(Page::Kentino, "summary table, row 6; decision tree, step 4"),
+        source: Citation::new(CitedPage::Kentino, "summary table, row 6; decision tree, step 4"),
         when: All(&[COMMERCIAL, STAFFED, Not(Fact::MainlyCoupled)]),
         effect: KUBERNETES,
         sentence: "many teams, enforced shares and a budget: buying the queue is cheaper than building it, and it is sold for \
@@ -162,15 +163,15 @@ pub(super) const BASE: &[Rule] = &[
     },
     Rule {
         id: "federated",
-        source: Source::new(Page::Kentino, "summary table, row 8"),
+        source: Citation::new(CitedPage::Kentino, "summary table, row 8"),
         when: FEDERATED,
         effect: SLURM,
         sentence: "a large fleet of several teams with both kinds of work can afford the right plane for each",
     },
     Rule {
         id: "coupled-comes-first",
-        source: Source::new(
-            Page::Guide,
+        source: Citation::new(
+            CitedPage::Guide,
             "labeller, rule 1 and last rule; constraint table, rows 1 and 6",
         ),
         when: All(&[
@@ -180,20 +181,20 @@ pub(super) const BASE: &[Rule] = &[
             Any(&[Is(Fact::MainlyCoupled), Is(Fact::OperatesSlurm), Is(Fact::HpcFluent)]),
         ]),
         effect: SLURM,
-        sentence: "coupled training on bare metal is the main work, or Slurm is at home here: it keeps Slurm, and services get \
+        sentence: "coupled training on bare metal is the main work, or Slurm is established here: it keeps Slurm, and services get \
                    nodes of their own",
     },
     Rule {
         id: "mixed-cluster",
-        source: Source::new(Page::Kentino, "summary table, row 4; decision tree, step 2"),
+        source: Citation::new(CitedPage::Kentino, "summary table, row 4; decision tree, step 2"),
         when: MIXED,
         effect: KUBERNETES,
-        sentence: "services and work that ends on one fleet, with somebody to run it: one substrate holds both",
+        sentence: "services and work that ends on one fleet, with staff to run it: one substrate holds both",
     },
     Rule {
         id: "coupled-before-declared",
-        source: Source::new(
-            Page::Guide,
+        source: Citation::new(
+            CitedPage::Guide,
             "labeller, rule 1; decision flow: coupling is asked first",
         ),
         when: All(&[
@@ -204,22 +205,22 @@ pub(super) const BASE: &[Rule] = &[
             Any(&[Is(Fact::MainlyCoupled), Is(Fact::OperatesSlurm), Is(Fact::HpcFluent)]),
         ]),
         effect: SLURM,
-        sentence: "coupled training on bare metal is the main work, or Slurm is at home here: that is asked before declared \
+        sentence: "coupled training on bare metal is the main work, or Slurm is established here: that is asked before declared \
                    state, and Slurm's configuration can live in a repository, too",
     },
     Rule {
         id: "declared-platform",
-        source: Source::new(
-            Page::Guide,
+        source: Citation::new(
+            CitedPage::Guide,
             "constraint table, row 2; kentino: Kubernetes is the right choice when",
         ),
         when: All(&[DECLARED, STAFFED]),
         effect: KUBERNETES,
-        sentence: "declared state or several clusters, with somebody to run it: native on Kubernetes, foreign to Slurm",
+        sentence: "declared state or several clusters, with staff to run it: native on Kubernetes, not on Slurm",
     },
     Rule {
         id: "slurm-base",
-        source: Source::new(Page::Kentino, "decision tree, step 2; summary table, row 2"),
+        source: Citation::new(CitedPage::Kentino, "decision tree, step 2; summary table, row 2"),
         when: Always,
         effect: SLURM,
         sentence: "work that starts and ends: Slurm is the base",

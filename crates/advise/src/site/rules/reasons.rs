@@ -1,7 +1,7 @@
-//! Reasons: what the pages say for or about the answer, where it applies. They change nothing. Data
-//! only.
+//! Reasons: statements of the pages for or about the answer, where they apply. They change nothing.
+//! Data only.
 
-use muster_model::advice::{Fact, Page, Plane, Source, Threshold};
+use muster_model::advice::{Citation, CitedPage, ControlPlane, Fact, Threshold};
 
 use crate::condition::Condition::{self, All, Any, Below, Chosen, Is, Never, Not, Reaches};
 use crate::rule::Rule;
@@ -10,37 +10,40 @@ use crate::site::terms::{
     SMALL_BAND, SUBSTRATE, TRAINS,
 };
 
-/// Reasons, in the order in which they are told.
+/// Reasons, in the order in which they are shown.
 pub(super) const REASONS: &[Rule] = &[
     Rule::reason(
         "modern-is-no-need",
-        Source::new(Page::Guide, "failure modes, 4"),
+        Citation::new(CitedPage::Guide, "failure modes, 4"),
         All(&[Is(Fact::Modernise), Is(Fact::Works)]),
         "wanting something modern is not a need: services, tenants to be kept apart or declared state would be",
     ),
     Rule::reason(
         "revisit-conventions",
-        Source::new(Page::Kentino, "the honest small-team reality; decision tree, step 1"),
+        Citation::new(CitedPage::Kentino, "the honest small-team reality; decision tree, step 1"),
         All(&[NOTHING, SMALL]),
         "write the conventions down, and ask again when coordination breaks, at 16 GPUs or at 8 users",
     ),
     Rule::reason(
         "revisit-conventions-soon",
-        Source::new(Page::Kentino, "the honest small-team reality: 4 to 32 GPUs, 2 to 6 users"),
+        Citation::new(
+            CitedPage::Kentino,
+            "the honest small-team reality: 4 to 32 GPUs, 2 to 6 users",
+        ),
         All(&[NOTHING, SMALL_BAND]),
         "write the conventions down, and ask again at the first collision: this is already past the first question, and no \
          page goes further than 32 GPUs on 4 nodes with 6 users",
     ),
     Rule::reason(
         "whole-allocation",
-        Source::new(Page::Hyperstack, "multi-node coordination behaviour"),
+        Citation::new(CitedPage::Hyperstack, "multi-node coordination behaviour"),
         All(&[SLURM, COUPLED]),
         "Slurm reserves every node of a job before any of its ranks starts",
     ),
     Rule::reason(
         "known-hardware",
-        Source::new(
-            Page::Hyperstack,
+        Citation::new(
+            CitedPage::Hyperstack,
             "how to map your workload: performance-sensitive single-tenant deployments",
         ),
         All(&[
@@ -54,49 +57,49 @@ pub(super) const REASONS: &[Rule] = &[
     ),
     Rule::reason(
         "part-time-operator",
-        Source::new(Page::Kentino, "Slurm is right when"),
+        Citation::new(CitedPage::Kentino, "Slurm is right when"),
         All(&[SLURM, Not(Fact::Services), Below(Threshold::FederatedGpus)]),
         "one part-time person can operate it",
     ),
     Rule::reason(
         "job-scripts",
-        Source::new(Page::Kentino, "Slurm is right when; hyperstack: row 2"),
+        Citation::new(CitedPage::Kentino, "Slurm is right when; hyperstack: row 2"),
         All(&[SLURM, Is(Fact::HpcFluent)]),
-        "people who write job scripts are at home at once",
+        "people who write job scripts can use it at once",
     ),
     Rule::reason(
         "arrays-for-sweeps",
-        Source::new(Page::Kentino, "batch jobs and services table, row 2"),
+        Citation::new(CitedPage::Kentino, "batch jobs and services table, row 2"),
         All(&[SLURM, Is(Fact::Sweeps)]),
         "a sweep without early stopping is one job array; Ray Tune pays where bad trials are stopped early",
     ),
     Rule::reason(
         "no-batch-scheduler",
-        Source::new(Page::Kentino, "when you do not need Volcano"),
+        Citation::new(CitedPage::Kentino, "when you do not need Volcano"),
         All(&[KUBERNETES, PURE_SERVICES]),
         "no batch scheduler: every pod owns its GPUs and none waits for another, so the default scheduler is enough",
     ),
     Rule::reason(
         "one-substrate",
-        Source::new(Page::Hyperstack, "how to map your workload, rows 3 and 4"),
+        Citation::new(CitedPage::Hyperstack, "how to map your workload, rows 3 and 4"),
         All(&[KUBERNETES, MIXED]),
         "on shared machines with diverse work, flexibility outweighs the simpler scheduler",
     ),
     Rule::reason(
         "images-are-structural",
-        Source::new(Page::Hyperstack, "environment and dependency control"),
+        Citation::new(CitedPage::Hyperstack, "environment and dependency control"),
         All(&[KUBERNETES, Is(Fact::Reproducible)]),
         "images pinned by digest make the same environment everywhere, by structure and not by discipline",
     ),
     Rule::reason(
         "queue-above-gang",
-        Source::new(Page::Kentino, "why naive Kubernetes is wrong for AI"),
+        Citation::new(CitedPage::Kentino, "why naive Kubernetes is wrong for AI"),
         All(&[KUBERNETES, Condition::Gang, Never(&RUNAI)]),
         "Kueue on top decides who may start, the gang scheduler below places all or nothing: neither replaces the other",
     ),
     Rule::reason(
         "cohorts-borrow",
-        Source::new(Page::Kentino, "Kueue and quota borrowing; decision tree, step 4"),
+        Citation::new(CitedPage::Kentino, "Kueue and quota borrowing; decision tree, step 4"),
         All(&[
             KUBERNETES,
             FINITE,
@@ -108,26 +111,26 @@ pub(super) const REASONS: &[Rule] = &[
     ),
     Rule::reason(
         "limits-without-lending",
-        Source::new(Page::Upstream, "Slurm 26.05: QOS and association limits"),
+        Citation::new(CitedPage::Upstream, "Slurm 26.05: QOS and association limits"),
         All(&[SLURM, Is(Fact::StrictQuotas)]),
         "Slurm enforces caps per team and fair share by past use; it cannot guarantee a quota and lend it while it is idle",
     ),
     Rule::reason(
         "regulated-either",
-        Source::new(Page::Hyperstack, "how to map your workload, row 5"),
+        Citation::new(CitedPage::Hyperstack, "how to map your workload, row 5"),
         Is(Fact::Regulated),
         "for isolation and audit either plane will do, on machines with no other tenant",
     ),
     Rule::reason(
         "whole-gpus",
-        Source::new(Page::Kentino, "decision tree, step 6"),
+        Citation::new(CitedPage::Kentino, "decision tree, step 6"),
         All(&[Is(Fact::IsolatedSlices), Not(Fact::FleetMig)]),
         "no GPU of this fleet is known to be cut by hardware: give each tenant whole GPUs",
     ),
     Rule::reason(
         "tracking-is-a-library",
-        Source::new(
-            Page::Muster,
+        Citation::new(
+            CitedPage::Muster,
             "Determined is no longer developed; its parts exist apart from it",
         ),
         Is(Fact::Tracking),
@@ -135,13 +138,13 @@ pub(super) const REASONS: &[Rule] = &[
     ),
     Rule::reason(
         "jobs-stay-yours",
-        Source::new(Page::Hyperstack, "what Hyperstack manages, what you manage"),
-        All(&[Chosen(&[Plane::Slurm, Plane::Kubernetes]), PROVIDED]),
+        Citation::new(CitedPage::Hyperstack, "what Hyperstack manages, what you manage"),
+        All(&[Chosen(&[ControlPlane::Slurm, ControlPlane::Kubernetes]), PROVIDED]),
         "yours remain: queues and quotas, images and environments, checkpoints, and why a run is slow",
     ),
     Rule::reason(
         "many-need-both",
-        Source::new(Page::Comparison, "rule of thumb"),
+        Citation::new(CitedPage::Comparison, "rule of thumb"),
         All(&[Condition::Hybrid, MIXED, TRAINS, Reaches(Threshold::FederatedGpus)]),
         "most large sites end up with both planes",
     ),

@@ -1,150 +1,155 @@
-//! What stands on the base plane, and how the fleet is split. Data only. The words are labels:
-//! programs compare them, and none contains the separator of labels.
+//! Add-ons of the base plane, and the split of the fleet. Data only. The words are labels: programs
+//! compare them, and none contains the separator of labels.
 
-use muster_model::advice::{Fact, Page, Plane, Source, Threshold};
+use muster_model::advice::{Citation, CitedPage, ControlPlane, Fact, Threshold};
 
 use crate::condition::Condition::{All, Any, Chosen, Is, Never, Reaches};
-use crate::rule::{Effect, Rule};
+use crate::rule::{Rule, RuleChange};
 use crate::site::terms::{
     BOTH_OPERATED, COUPLED, FEDERATED, FINITE, GANGS, KUBERNETES, MIXED, NOTHING, ON_KUBERNETES,
     PROVIDED, PYTHON, QUEUED, RUNAI, SLURM, STAFFED, SUBSTRATE, TRAINS,
 };
 
-/// Requiring, adding and splitting rules, in the order of labels.
+/// Rules that require, add and split, in the order of the parts of labels.
 pub(super) const STACK: &[Rule] = &[
     Rule {
         id: "runai-gang",
-        source: Source::new(
-            Page::Guide,
+        source: Citation::new(
+            CitedPage::Guide,
             "the load-bearing invariant; Run:ai places gangs with the scheduler that KAI came from",
         ),
         when: All(&[RUNAI, GANGS]),
-        effect: Effect::Require("Run:ai gang scheduling (REQUIRED)"),
+        effect: RuleChange::Require("Run:ai gang scheduling (REQUIRED)"),
         sentence: "coupled runs under a scheduler that binds pod by pod: every one of them goes through the gang scheduler that \
                    was bought",
     },
     Rule {
         id: "site-gang-required",
-        source: Source::new(Page::Guide, "the load-bearing invariant; kentino: Volcano"),
+        source: Citation::new(CitedPage::Guide, "the load-bearing invariant; kentino: Volcano"),
         when: All(&[ON_KUBERNETES, GANGS, Never(&RUNAI)]),
-        effect: Effect::Require("Volcano gang scheduler (REQUIRED)"),
-        sentence: "coupled runs under a scheduler that binds pod by pod: placed partly, they hold GPUs and wait for ever",
+        effect: RuleChange::Require("Volcano gang scheduler (REQUIRED)"),
+        sentence: "coupled runs under a scheduler that binds pod by pod: placed partly, they hold GPUs and wait forever",
     },
     Rule {
         id: "runai",
-        source: Source::new(Page::Kentino, "Run:ai and Determined; decision tree, step 4"),
+        source: Citation::new(CitedPage::Kentino, "Run:ai and Determined; decision tree, step 4"),
         when: RUNAI,
-        effect: Effect::Add("Run:ai"),
+        effect: RuleChange::Add("Run:ai"),
         sentence: "departments, projects, quotas and fractions in one product, instead of Kueue with parts of your own",
     },
     Rule {
         id: "kueue",
-        source: Source::new(Page::Kentino, "decision tree, step 2; Kueue and quota borrowing"),
+        source: Citation::new(
+            CitedPage::Kentino,
+            "decision tree, step 2; Kueue and quota borrowing",
+        ),
         when: QUEUED,
-        effect: Effect::Add("Kueue"),
+        effect: RuleChange::Add("Kueue"),
         sentence: "work that ends needs a queue with quotas, which Kubernetes does not have",
     },
     Rule {
         id: "multikueue",
-        source: Source::new(Page::Kentino, "Kueue and quota borrowing: MultiKueue"),
+        source: Citation::new(CitedPage::Kentino, "Kueue and quota borrowing: MultiKueue"),
         when: All(&[KUBERNETES, FINITE, Is(Fact::MultiCluster), Never(&RUNAI)]),
-        effect: Effect::Add("MultiKueue"),
+        effect: RuleChange::Add("MultiKueue"),
         sentence: "the same jobs in several clusters: one queue dispatches to all",
     },
     Rule {
         id: "kubeflow",
-        source: Source::new(Page::Kentino, "summary table, row 4"),
+        source: Citation::new(CitedPage::Kentino, "summary table, row 4"),
         when: All(&[KUBERNETES, MIXED, TRAINS, Never(&RUNAI)]),
-        effect: Effect::Add("Kubeflow"),
+        effect: RuleChange::Add("Kubeflow"),
         sentence: "training beside services and tools: Kubeflow turns a training script into pods that find each other",
     },
     Rule {
         id: "serving-layer",
-        source: Source::new(Page::Guide, "constraint table, row 5"),
+        source: Citation::new(CitedPage::Guide, "constraint table, row 5"),
         when: All(&[ON_KUBERNETES, Is(Fact::Services), Is(Fact::Autoscaling)]),
-        effect: Effect::Add("KServe or Ray Serve"),
+        effect: RuleChange::Add("KServe or Ray Serve"),
         sentence: "endpoints that follow their load need a serving layer that scales them on queue depth; for language models \
                    Dynamo is a third",
     },
     Rule {
         id: "kuberay",
-        source: Source::new(Page::Kentino, "decision tree, step 5; guide: how to integrate"),
+        source: Citation::new(CitedPage::Kentino, "decision tree, step 5; guide: how to integrate"),
         when: All(&[ON_KUBERNETES, PYTHON]),
-        effect: Effect::Add("KubeRay"),
+        effect: RuleChange::Add("KubeRay"),
         sentence: "reinforcement learning, search or distributed Python: Ray as a guest of the platform, under its quota",
     },
     Rule {
         id: "ray-on-slurm",
-        source: Source::new(Page::Kentino, "decision tree, step 5; overview: Ray-on-Slurm"),
+        source: Citation::new(CitedPage::Kentino, "decision tree, step 5; overview: Ray-on-Slurm"),
         when: All(&[SLURM, PYTHON]),
-        effect: Effect::Add("Ray inside a Slurm allocation"),
+        effect: RuleChange::Add("Ray inside a Slurm allocation"),
         sentence: "reinforcement learning, search or distributed Python: Ray starts inside an allocation and ends with it",
     },
     Rule {
         id: "ray-by-hand",
-        source: Source::new(Page::Kentino, "decision tree, steps 1 and 5"),
+        source: Citation::new(CitedPage::Kentino, "decision tree, steps 1 and 5"),
         when: All(&[NOTHING, PYTHON]),
-        effect: Effect::Add("Ray, started by hand for the run"),
-        sentence: "Ray is a library here, not a plane: whoever agreed on the GPUs starts it on them",
+        effect: RuleChange::Add("Ray, started by hand for the run"),
+        sentence: "Ray is a library here, not a plane: started by hand on the agreed GPUs",
     },
     Rule {
         id: "autoscaled-nodes",
-        source: Source::new(Page::Comparison, "comparison table: node elasticity"),
+        source: Citation::new(CitedPage::Comparison, "comparison table: node elasticity"),
         when: All(&[KUBERNETES, Is(Fact::FleetElastic)]),
-        effect: Effect::Add("Karpenter or Cluster Autoscaler"),
-        sentence: "nodes that come and go are asked for by pods that wait",
+        effect: RuleChange::Add("Karpenter or Cluster Autoscaler"),
+        sentence: "pending pods request nodes, which are returned when idle",
     },
     Rule {
         id: "rail-aware",
-        source: Source::new(Page::Guide, "labeller, rule 1"),
+        source: Citation::new(CitedPage::Guide, "labeller, rule 1"),
         when: All(&[SLURM, COUPLED]),
-        effect: Effect::Add("topology.conf for rail-aware placement"),
-        sentence: "coupled runs slow down with every switch between them: Slurm packs them only when it knows the switches",
+        effect: RuleChange::Add("topology.conf for rail-aware placement"),
+        sentence: "coupled runs slow down with every switch between them: Slurm packs them only if the switches are configured",
     },
     Rule {
         id: "slurm-accounting",
-        source: Source::new(Page::Comparison, "how it's set up: multi-tenancy"),
+        source: Citation::new(CitedPage::Comparison, "how it's set up: multi-tenancy"),
         when: All(&[SLURM, Any(&[Reaches(Threshold::SeveralTeams), Is(Fact::StrictQuotas)])]),
-        effect: Effect::Add("slurmdbd for fair share and limits"),
+        effect: RuleChange::Add("slurmdbd for fair share and limits"),
         sentence: "teams share by recorded usage, and usage is recorded in the accounting database",
     },
     Rule {
         id: "run-by-a-provider",
-        source: Source::new(
-            Page::Hyperstack,
+        source: Citation::new(
+            CitedPage::Hyperstack,
             "how to map your workload, row 1; what Hyperstack manages",
         ),
-        when: All(&[Chosen(&[Plane::Slurm, Plane::Kubernetes]), PROVIDED]),
-        effect: Effect::Add("run by a provider"),
+        when: All(&[Chosen(&[ControlPlane::Slurm, ControlPlane::Kubernetes]), PROVIDED]),
+        effect: RuleChange::Add("run by a provider"),
         sentence: "no team for it and a provider may do it: hardware, drivers, fabric and the life of the cluster are the \
                    provider's, jobs and their failures stay yours",
     },
     Rule {
         id: "split-slurm-on-kubernetes",
-        source: Source::new(Page::Comparison, "hybrid: real Slurm on Kubernetes"),
+        source: Citation::new(CitedPage::Comparison, "hybrid: real Slurm on Kubernetes"),
         when: All(&[SLURM, SUBSTRATE]),
-        effect: Effect::Split("Slurm on Kubernetes: Slinky or Soperator, one substrate for both"),
+        effect: RuleChange::Split(
+            "Slurm on Kubernetes: Slinky or Soperator, one substrate for both",
+        ),
         sentence: "Slurm runs as pods on nodes that Kubernetes lends it: batch keeps its scheduler, services keep theirs",
     },
     Rule {
         id: "split-federated",
-        source: Source::new(Page::Kentino, "summary table, row 8"),
+        source: Citation::new(CitedPage::Kentino, "summary table, row 8"),
         when: All(&[SLURM, FEDERATED, STAFFED]),
-        effect: Effect::Split("federated: Slurm for batch, Kubernetes for services"),
+        effect: RuleChange::Split("federated: Slurm for batch, Kubernetes for services"),
         sentence: "batch and services each get a cluster, and teams get a share in both",
     },
     Rule {
         id: "split-partition",
-        source: Source::new(Page::Guide, "constraint table, row 6; how to scale it"),
+        source: Citation::new(CitedPage::Guide, "constraint table, row 6; how to scale it"),
         when: All(&[SLURM, Any(&[All(&[Is(Fact::Services), STAFFED]), BOTH_OPERATED])]),
-        effect: Effect::Split("partition nodes: Slurm pool + K8s pool, clear boundary"),
+        effect: RuleChange::Split("partition nodes: Slurm pool + K8s pool, clear boundary"),
         sentence: "two planes on one fleet: every node belongs to exactly one of them",
     },
     Rule {
         id: "split-services-partition",
-        source: Source::new(Page::Hyperstack, "SLURM failure modes: serving"),
+        source: Citation::new(CitedPage::Hyperstack, "SLURM failure modes: serving"),
         when: All(&[SLURM, Is(Fact::Services)]),
-        effect: Effect::Split("a Slurm partition of its own for services"),
-        sentence: "services that must live on Slurm get nodes of their own, so that batch does not queue behind jobs that never end",
+        effect: RuleChange::Split("a Slurm partition of its own for services"),
+        sentence: "services that must run on Slurm get nodes of their own, so that batch does not queue behind jobs that never end",
     },
 ];

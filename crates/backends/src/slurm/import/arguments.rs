@@ -1,16 +1,16 @@
-//! Arguments of a script, which stand on sbatch's command line and not in the script: which of them
-//! its body reads, and how those that are named reach it.
+//! Arguments of a script, which are on sbatch's command line: finds those that the body reads, and
+//! passes on those that were given.
 
 use super::super::script::quote;
-use super::read::Script;
-use super::shell::{Command, Part, Then, Word, commands, expansions};
+use super::read::BatchScript;
+use super::shell::{ShellCommand, ShellWord, Then, WordPart, commands, expansions};
 
-/// How scripts for other interpreters than a shell come by their arguments.
+/// Expressions by which scripts in other languages read their arguments.
 const ELSEWHERE: [&str; 7] =
     ["sys.argv", "argparse", "@ARGV", "$ARGV", "commandArgs(", "$argv", "$1"];
 
-/// What the body reads of them, in order of the first use, with its line in the body.
-pub(super) fn used(script: &Script<'_>, all: &[Command]) -> Vec<(String, u32)> {
+/// Returns the arguments that the body reads, in order of first use, with their line in the body.
+pub(super) fn used(script: &BatchScript<'_>, all: &[ShellCommand]) -> Vec<(String, u32)> {
     let mut found = Vec::new();
     if !script.is_shell() {
         for (line, number) in script.lines.iter().skip(script.body).zip(1..) {
@@ -23,7 +23,7 @@ pub(super) fn used(script: &Script<'_>, all: &[Command]) -> Vec<(String, u32)> {
     let mut before = Then::Next;
     for command in all {
         let behind = std::mem::replace(&mut before, command.then);
-        let words: Vec<String> = command.words.iter().map(Word::shown).collect();
+        let words: Vec<String> = command.words.iter().map(ShellWord::shown).collect();
         if command.is_in_function {
             continue;
         }
@@ -34,13 +34,13 @@ pub(super) fn used(script: &Script<'_>, all: &[Command]) -> Vec<(String, u32)> {
             _ => {}
         }
         let targets = command.redirects.iter().map(|(_, target)| target);
-        let mut parts: Vec<Part> =
+        let mut parts: Vec<WordPart> =
             command.words.iter().chain(targets).flat_map(|word| word.parts.clone()).collect();
         if let Some(document) = command.document.as_ref().filter(|document| !document.is_quoted) {
             parts.extend(expansions(&document.text));
         }
         parts.iter().for_each(|part| of_part(part, command.line, &mut found));
-        // From here on they are those that the script names itself.
+        // From here on the script sets the arguments itself.
         let is_named =
             command.program().as_deref() == Some("set") && words.iter().any(|word| word == "--");
         if is_named && always_runs(command, behind) {
@@ -50,26 +50,26 @@ pub(super) fn used(script: &Script<'_>, all: &[Command]) -> Vec<(String, u32)> {
     found
 }
 
-/// It runs once in the script's own shell, whatever happens before it.
-fn always_runs(command: &Command, behind: Then) -> bool {
+/// Returns whether a command always runs once in the script's own shell.
+fn always_runs(command: &ShellCommand, behind: Then) -> bool {
     let is_own = !command.is_piped && !matches!(command.then, Then::Pipe | Then::Background);
     command.depth == 0 && is_own && !matches!(behind, Then::And | Then::Or)
 }
 
-/// What a piece of a word reads, also in `$( … )` and `$(( … ))`.
-fn of_part(part: &Part, line: u32, found: &mut Vec<(String, u32)>) {
+/// Collects the arguments that a part of a word reads, even in `$( … )` and `$(( … ))`.
+fn of_part(part: &WordPart, line: u32, found: &mut Vec<(String, u32)>) {
     match part {
-        Part::Text(..) => {}
-        Part::Variable { name, .. } => {
+        WordPart::Text(..) => {}
+        WordPart::Variable { name, .. } => {
             let is_one = name.bytes().all(|byte| byte.is_ascii_digit()) && name.as_str() != "0";
             if !name.is_empty() && is_one || matches!(name.as_str(), "@" | "*" | "#") {
                 add(found, format!("${name}"), line);
             }
         }
-        Part::Arithmetic(text) => {
+        WordPart::Arithmetic(text) => {
             expansions(text).iter().for_each(|part| of_part(part, line, found))
         }
-        Part::Substitution(text) => {
+        WordPart::Substitution(text) => {
             for command in commands(text) {
                 let words = command.words.iter().flat_map(|word| &word.parts);
                 words.for_each(|part| of_part(part, line, found));
@@ -84,7 +84,7 @@ fn add(found: &mut Vec<(String, u32)>, name: String, line: u32) {
     }
 }
 
-/// Makes those that are named the ones of a shell.
+/// Returns the command that sets the shell's arguments.
 pub(super) fn set(arguments: &[String]) -> String {
     match arguments {
         [] => String::new(),
@@ -92,7 +92,7 @@ pub(super) fn set(arguments: &[String]) -> String {
     }
 }
 
-/// As words of a shell.
+/// Quotes the arguments as words of a shell.
 pub(super) fn words(arguments: &[String]) -> String {
     arguments.iter().map(|argument| quote::word(argument)).collect::<Vec<_>>().join(" ")
 }

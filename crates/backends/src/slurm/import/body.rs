@@ -1,22 +1,22 @@
-//! What the tasks of the job run, made of the body of a script. Slurm runs a body once, on the
-//! first node; a job of Muster runs its program in every task. Where both come to the same the one
-//! `srun` is taken away; else the first task alone runs the body as it is.
+//! Converts the body of a script to the program of the tasks. Slurm runs a body once, on the first
+//! node; Muster runs a program in every task. Where both are equivalent the only `srun` is removed,
+//! else the first task alone runs the unchanged body.
 
-use muster_model::imported::{Becomes, ImportedOption, LaunchMode};
+use muster_model::imported::{ImportOutcome, ImportedOption, LaunchMode};
 use muster_model::{OutputFiles, output};
 
-use super::draft::Program;
+use super::draft::DraftProgram;
 use super::geometry::Geometry;
-use super::launch::{Srun, Starter, Step};
-use super::option::{Given, PYXIS, SBATCH, SRUN, options};
+use super::launch::{LaunchCommand, Srun, Starter};
+use super::option::{GivenOption, PYXIS, SBATCH, SRUN, options};
 use super::own_node;
 use super::program::text;
-use super::read::Script;
-use super::shell::{Command, Part, Then, Word, assignment, commands};
-use super::sizes::{Memory, Shape, Sizes};
+use super::read::BatchScript;
+use super::shell::{ShellCommand, ShellWord, Then, WordPart, assignment, commands};
+use super::sizes::{Memory, RequestedSizes, TaskLayout};
 use super::value;
 
-/// Commands that every task may repeat: they look, or change nothing beyond their own process.
+/// Commands that every task may repeat: they only read, or change only their own process.
 const REPEATABLE: &[&str] = &[
     ".",
     ":",
@@ -93,7 +93,7 @@ const REPEATABLE: &[&str] = &[
     "sinfo",
 ];
 
-/// Options of srun that say again what the job says, or what Muster's own does.
+/// Options of srun that repeat the job's or are Muster's defaults.
 const SAME: &[&str] = &[
     "cpus-per-task",
     "exact",
@@ -116,7 +116,7 @@ const SAME: &[&str] = &[
     "quiet",
 ];
 
-/// Options of srun that it also takes from its environment (srun(1), INPUT ENVIRONMENT VARIABLES).
+/// Options of srun that it also reads from its environment (srun(1), INPUT ENVIRONMENT VARIABLES).
 const VARIABLES: &[(&str, &str)] = &[
     ("cpu-bind", "SLURM_CPU_BIND"),
     ("distribution", "SLURM_DISTRIBUTION"),
@@ -129,14 +129,14 @@ const VARIABLES: &[(&str, &str)] = &[
     ("wait", "SLURM_WAIT"),
 ];
 
-/// Commands in `$( … )` that say the same on every node.
+/// Commands in `$( … )` that print the same on every node.
 const SAME_EVERYWHERE: &[&str] = &[
     "awk", "basename", "cat", "cut", "dirname", "echo", "expr", "grep", "head", "paste", "printf",
     "pwd", "readlink", "realpath", "scontrol", "sed", "seq", "sort", "tail", "tr", "uniq", "wc",
     "which",
 ];
 
-/// Variables that differ from node to node, or from one time to the next.
+/// Variables that differ between nodes, or between calls.
 const OF_THE_NODE: &[&str] = &[
     "$",
     "BASHPID",
@@ -150,17 +150,16 @@ const OF_THE_NODE: &[&str] = &[
     "SLURM_PROCID",
 ];
 
-/// Makes the job's own step overlap those that the script starts: a step that overlaps holds
-/// nothing, so that each `srun` gets nodes, GPUs and memory of its own, as from a batch script.
-/// Were it the script's steps that overlap, all would land on the first node and GPU (both tried on
+/// Variable that makes the job's own step overlap those that the script starts: an overlapping step
+/// holds no resources, so that each `srun` gets nodes, GPUs and memory as from a batch script. If
+/// the script's steps overlapped instead, all would run on the first node and GPU (both tested on
 /// 22.05).
 const OVERLAP: (&str, &str) = ("SLURM_OVERLAP", "1");
 
-/// Makes the first task alone go on, as if Slurm had started it as a batch script. GPUs of a node
-/// are the job's way to ask; a step that inherited them would take all of them in place of what its
-/// own options say. Masks of CPUs and memory are those of the job's own step, to which each `srun`
-/// of the script would be bound.
-const FIRST_TASK: &str = r#"# Slurm runs this script once, on the first node: so does the first task alone. Its `srun`s get their share of the job.
+/// Shell code that lets only the first task continue, in the environment of a batch script. The
+/// job's variables for GPUs per node and for CPU and memory masks are unset: an inherited one would
+/// override or restrict each `srun` of the script.
+const FIRST_TASK: &str = r#"# Slurm runs this script once, on the first node; here only the first task runs it. Its `srun`s get their share of the job.
 [ "${RANK:-0}" = 0 ] || exit 0
 unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK MASTER_ADDR MASTER_PORT
 unset PET_NNODES PET_NODE_RANK PET_NPROC_PER_NODE PET_RDZV_BACKEND PET_RDZV_ENDPOINT PET_RDZV_ID PET_MASTER_ADDR PET_MASTER_PORT
@@ -169,9 +168,9 @@ unset SLURM_CPU_BIND SLURM_CPU_BIND_LIST SLURM_CPU_BIND_TYPE SLURM_CPU_BIND_VERB
 unset SLURM_MEM_BIND SLURM_MEM_BIND_LIST SLURM_MEM_BIND_PREFER SLURM_MEM_BIND_SORT SLURM_MEM_BIND_TYPE SLURM_MEM_BIND_VERBOSE
 "#;
 
-/// Gives the script's `srun`s the shares that sbatch would hand on to them: the job asks for the
-/// same by other options, of which a step that says nothing itself would take all.
-fn shares(sizes: &[Sizes]) -> String {
+/// Sets the variables by which sbatch passes sizes on to the script's `srun`s: the job requests the
+/// same by other options, and a step without options would take all of it.
+fn shares(sizes: &[RequestedSizes]) -> String {
     let [sizes] = sizes else { return String::new() };
     let mut lines = String::new();
     let (all, own) = match sizes.memory {
@@ -192,26 +191,26 @@ fn shares(sizes: &[Sizes]) -> String {
     lines
 }
 
-/// Said of a script whose own `srun`s remain.
+/// Added for a script whose own `srun`s remain.
 const NEEDS_SLURM: &str = "; its `srun`s need Slurm (`--on slurm`)";
 
-/// What the body became.
-pub(super) struct Understood {
+/// Result of the conversion.
+pub(super) struct BodyTranslation {
     pub(super) how: LaunchMode,
     pub(super) says: String,
-    /// One for each group.
-    pub(super) programs: Vec<Program>,
+    /// Program of each group.
+    pub(super) programs: Vec<DraftProgram>,
     pub(super) env: Vec<(String, String)>,
-    /// Files that its `srun` names for the output.
+    /// Output files that its `srun` names.
     pub(super) files: OutputFiles,
-    /// Options of `srun`, and where they went.
+    /// Options of `srun`, with what they became.
     pub(super) options: Vec<ImportedOption>,
-    /// One task has what all tasks of its node would have.
+    /// Set when one task gets the resources of all tasks on its node.
     pub(super) is_merged: bool,
 }
 
-impl Understood {
-    fn new(how: LaunchMode, says: impl Into<String>, programs: Vec<Program>) -> Self {
+impl BodyTranslation {
+    fn new(how: LaunchMode, says: impl Into<String>, programs: Vec<DraftProgram>) -> Self {
         let env = match how {
             LaunchMode::FirstTask => vec![(OVERLAP.0.to_owned(), OVERLAP.1.to_owned())],
             LaunchMode::EachTask | LaunchMode::Roles | LaunchMode::Exported => Vec::new(),
@@ -228,28 +227,28 @@ impl Understood {
     }
 }
 
-/// Understands the body.
-pub(super) fn understand(
-    script: &Script<'_>,
-    all: &[Command],
-    steps: &[(Step, Geometry)],
-    sizes: &[Sizes],
-) -> Understood {
+/// Converts the body to the programs of the groups.
+pub(super) fn translate_body(
+    script: &BatchScript<'_>,
+    all: &[ShellCommand],
+    steps: &[(LaunchCommand, Geometry)],
+    sizes: &[RequestedSizes],
+) -> BodyTranslation {
     let body = script.body();
     let groups = script.components.len();
     let first = &sizes[0];
-    // 1. What cannot be read here.
+    // 1. Bodies in another language.
     if !script.is_shell() {
         return foreign(script, &body, first);
     }
-    // 2. Components, each with a step of its own.
+    // 2. Components with one step each.
     if groups > 1
         && let Some(programs) = roles(script, all, steps, groups)
     {
-        let says = "every component runs what `srun --het-group` starts in it";
-        return Understood::new(LaunchMode::Roles, says, programs);
+        let says = "every component runs the program that `srun --het-group` starts in it";
+        return BodyTranslation::new(LaunchMode::Roles, says, programs);
     }
-    // 3. One task runs everything, and srun would only start it once more.
+    // 3. A single task runs everything, and its srun is not needed.
     let is_one = groups == 1 && first.task_count() == Some(1);
     let are_single = steps.iter().all(|(step, geometry)| {
         step.srun.as_ref().is_none_or(|srun| geometry.tasks == Some(1) && is_removable(srun))
@@ -259,13 +258,13 @@ pub(super) fn understand(
     if is_one && are_single && !is_farm {
         let sruns: Vec<(&Srun, u32)> =
             steps.iter().filter_map(|(step, _)| Some((step.srun.as_ref()?, step.line))).collect();
-        return without(script, first, &sruns, "the one task runs the script");
+        return without(script, first, &sruns, "the only task runs the script");
     }
-    // 4. Nothing starts tasks: one task of each node can have what all of them would have there.
+    // 4. Nothing starts tasks: one task per node gets the resources of all of them.
     if groups == 1 && own_node::is_for_one_task(first, &code(all), steps) {
         return merged(script, &body, first);
     }
-    // 5. One srun over all tasks, and nothing beside it that must not be repeated.
+    // 5. One srun over all tasks, and no other command that must not be repeated.
     let obstacle = obstacle(all, steps, first, groups);
     match (obstacle, steps) {
         (None, [(step, _)]) => {
@@ -273,31 +272,34 @@ pub(super) fn understand(
             let says = match step.srun {
                 Some(_) => "every task runs the script without its `srun`: Muster starts the tasks",
                 None => {
-                    "a task on every node runs the script, as it needs; Slurm would run it on the first node only"
+                    "one task per node runs the script, as its launcher requires; Slurm would run it on the first node only"
                 }
             };
             without(script, first, &sruns, says)
         }
         (obstacle, _) => {
-            let farm = || {
-                "it starts steps with a share of the job each, perhaps several at once".to_owned()
-            };
+            let farm =
+                || "it starts steps on parts of the job, possibly several at once".to_owned();
             let why = is_farm.then(farm).or(obstacle);
             let why = why.unwrap_or_else(|| "it starts nothing with srun".to_owned());
             let before = format!("{FIRST_TASK}{}", shares(sizes));
             let has_steps = is_elsewhere || steps.iter().any(|(step, _)| step.srun.is_some());
             let needs = if has_steps { NEEDS_SLURM } else { "" };
-            let says = format!("the first task alone runs the script, as Slurm does: {why}{needs}");
-            Understood::new(LaunchMode::FirstTask, says, vec![text(script, &before, &body); groups])
+            let says = format!("the first task alone runs the script, as in Slurm: {why}{needs}");
+            BodyTranslation::new(
+                LaunchMode::FirstTask,
+                says,
+                vec![text(script, &before, &body); groups],
+            )
         }
     }
 }
 
-/// Returns true where steps run beside each other: without their `srun` all of them would find the
-/// same GPUs and CPUs.
-fn is_farm(all: &[Command], steps: &[(Step, Geometry)]) -> bool {
+/// Returns whether steps run concurrently: without their `srun` all of them would use the same GPUs
+/// and CPUs.
+fn is_farm(all: &[ShellCommand], steps: &[(LaunchCommand, Geometry)]) -> bool {
     let has_background = all.iter().any(|command| command.then == Then::Background);
-    let is_beside = |step: &Step| {
+    let is_beside = |step: &LaunchCommand| {
         let Some(command) = all.get(step.command) else { return false };
         command.then == Then::Background || command.is_in_function && has_background
     };
@@ -306,13 +308,13 @@ fn is_farm(all: &[Command], steps: &[(Step, Geometry)]) -> bool {
     several > 1
 }
 
-/// Returns true where another program starts `srun`, such as `parallel`, `xargs` or `$( … )`.
-fn starts_srun_elsewhere(all: &[Command], steps: &[(Step, Geometry)]) -> bool {
+/// Returns whether another program starts `srun`, such as `parallel`, `xargs` or `$( … )`.
+fn starts_srun_elsewhere(all: &[ShellCommand], steps: &[(LaunchCommand, Geometry)]) -> bool {
     let is_step = |index: usize| steps.iter().any(|(step, _)| step.command == index);
-    let in_substitution = |word: &Word| {
+    let in_substitution = |word: &ShellWord| {
         word.parts
             .iter()
-            .any(|part| matches!(part, Part::Substitution(text) if text.contains("srun")))
+            .any(|part| matches!(part, WordPart::Substitution(text) if text.contains("srun")))
     };
     all.iter().enumerate().filter(|(index, _)| !is_step(*index)).any(|(_, command)| {
         let is_quiet = command.program().is_some_and(|name| REPEATABLE.contains(&name.as_str()));
@@ -323,108 +325,122 @@ fn starts_srun_elsewhere(all: &[Command], steps: &[(Step, Geometry)]) -> bool {
     })
 }
 
-/// What a shell runs of a script, without comments.
-fn code(all: &[Command]) -> String {
+/// Returns a script without comments.
+fn code(all: &[ShellCommand]) -> String {
     let words = all.iter().flat_map(|command| &command.words).map(|word| word.raw.as_str());
     let documents = all.iter().filter_map(|command| Some(command.document.as_ref()?.text.as_str()));
     words.chain(documents).collect::<Vec<_>>().join("\n")
 }
 
-/// A script that starts no tasks, with all that the job has on its node. On several nodes the first
-/// alone runs it, as Slurm does.
-fn merged(script: &Script<'_>, body: &str, sizes: &Sizes) -> Understood {
+/// Converts a script that starts no tasks: one task gets all resources of its node. With several
+/// nodes only the first task runs the script, as in Slurm.
+fn merged(script: &BatchScript<'_>, body: &str, sizes: &RequestedSizes) -> BodyTranslation {
     let variables = own_node::variables(sizes, body);
-    let (how, before, says) = match sizes.node_count() == Some(1)
-        || matches!(sizes.shape(), Shape::Anywhere { .. })
-    {
-        true => (
+    let is_on_one_node =
+        sizes.node_count() == Some(1) || matches!(sizes.shape(), TaskLayout::Anywhere { .. });
+    let (how, before, says) = if is_on_one_node {
+        (
             LaunchMode::EachTask,
             variables,
-            "one task with all that the job has on its node runs the script, which starts its processes itself",
-        ),
-        false => (
+            "one task with all of the job's resources on its node runs the script, which starts its processes itself",
+        )
+    } else {
+        (
             LaunchMode::FirstTask,
             format!("{FIRST_TASK}{variables}"),
-            "the first task alone runs the script, as Slurm does, with all that the job has on the first node: it starts nothing with srun",
-        ),
+            "the first task alone runs the script, as in Slurm, with all of the job's resources on the first node: it starts nothing with srun",
+        )
     };
     let program = text(script, &before, body);
-    // It starts nothing with srun.
-    Understood { is_merged: true, env: Vec::new(), ..Understood::new(how, says, vec![program]) }
+    // Without srun no variables need to be set for it.
+    BodyTranslation {
+        is_merged: true,
+        env: Vec::new(),
+        ..BodyTranslation::new(how, says, vec![program])
+    }
 }
 
-/// A script for another interpreter than a shell, of which is known only what it names.
-fn foreign(script: &Script<'_>, body: &str, sizes: &Sizes) -> Understood {
+/// Converts a script in another language than shell, whose commands are unknown.
+fn foreign(script: &BatchScript<'_>, body: &str, sizes: &RequestedSizes) -> BodyTranslation {
     let groups = script.components.len();
     let has_launcher = own_node::names_launcher(body);
     if groups == 1 && own_node::is_for_one_task(sizes, body, &[]) {
         return merged(script, body, sizes);
     }
     if groups == 1 && sizes.task_count() == Some(1) && !has_launcher {
-        let says = "the one task runs the script";
-        return Understood::new(LaunchMode::EachTask, says, vec![text(script, "", body)]);
+        let says = "the only task runs the script";
+        return BodyTranslation::new(LaunchMode::EachTask, says, vec![text(script, "", body)]);
     }
     let says = format!(
-        "the first task alone runs the script, as Slurm does: it is for {}, and what it starts is not known",
+        "the first task alone runs the script, as in Slurm: it is for {}, and the programs that it starts are unknown",
         script.interpreter()
     );
     let before = format!(
         "{FIRST_TASK}{}",
         if groups == 1 { shares(std::slice::from_ref(sizes)) } else { String::new() }
     );
-    Understood::new(LaunchMode::FirstTask, says, vec![text(script, &before, body); groups])
+    BodyTranslation::new(LaunchMode::FirstTask, says, vec![text(script, &before, body); groups])
 }
 
-/// Why not every task can run the body; `None`: it can.
+/// Returns why not every task can run the body; `None` where all of them can.
 fn obstacle(
-    all: &[Command],
-    steps: &[(Step, Geometry)],
-    sizes: &Sizes,
+    all: &[ShellCommand],
+    steps: &[(LaunchCommand, Geometry)],
+    sizes: &RequestedSizes,
     groups: usize,
 ) -> Option<String> {
     if groups > 1 {
-        return Some("which component runs what is not certain".to_owned());
+        return Some("the program of each component is uncertain".to_owned());
     }
     let (step, geometry) = match steps {
-        [] => return Some("no srun is seen that starts a program".to_owned()),
+        [] => return Some("no srun that starts a program was found".to_owned()),
         [one] => one,
         several => {
-            let lines: Vec<String> =
-                several.iter().map(|(step, _)| step.line.to_string()).collect();
             return Some(format!(
-                "it starts {} programs, one after or beside the other",
-                lines.len()
+                "it starts {} programs, in sequence or concurrently",
+                several.len()
             ));
         }
     };
     let command = all.get(step.command)?;
+    obstacle_in_launch(step, geometry, sizes)
+        .or_else(|| obstacle_in_command(command))
+        .or_else(|| obstacle_in_body(all, step))
+}
+
+/// Returns why the launch of the program cannot be left to Muster.
+fn obstacle_in_launch(
+    step: &LaunchCommand,
+    geometry: &Geometry,
+    sizes: &RequestedSizes,
+) -> Option<String> {
     match &step.srun {
-        None if step.mpirun.is_some() => {
-            return Some("mpirun starts the processes itself".to_owned());
-        }
+        None if step.mpirun.is_some() => Some("mpirun starts the processes itself".to_owned()),
         None if !step.started.as_ref().is_some_and(|started| started.by != Starter::Deepspeed)
             || sizes.per_node() != Some(1) =>
         {
-            return Some("what it starts is not started by srun".to_owned());
+            Some("srun does not start its program".to_owned())
         }
-        None => {}
-        Some(srun) if !srun.unknown.is_empty() => {
-            return Some(format!(
-                "srun has `{}`, which nobody can tell before it runs",
-                srun.unknown.join(" ")
-            ));
-        }
+        None => None,
+        Some(srun) if !srun.unknown.is_empty() => Some(format!(
+            "srun has `{}`, whose value is unknown before it runs",
+            srun.unknown.join(" ")
+        )),
         Some(srun) if !is_removable(srun) => {
             let name =
                 srun.given.iter().find(|one| !is_known(one)).map_or("", |one| one.written.as_str());
-            return Some(format!("`srun {name}` has no counterpart in a job"));
+            Some(format!("`srun {name}` has no counterpart in a job"))
         }
         Some(_) if geometry.tasks != sizes.task_count() => {
-            return Some("srun starts another number of tasks than the job asks for".to_owned());
+            Some("srun starts another number of tasks than the job requests".to_owned())
         }
-        Some(srun) if srun.program.is_empty() => return Some("srun has no program".to_owned()),
-        Some(_) => {}
+        Some(srun) if srun.program.is_empty() => Some("srun has no program".to_owned()),
+        Some(_) => None,
     }
+}
+
+/// Returns why the command with the program must run once for all tasks.
+fn obstacle_in_command(command: &ShellCommand) -> Option<String> {
     if command.depth > 0 {
         return Some("the program is started in a loop, a condition or a function".to_owned());
     }
@@ -437,9 +453,14 @@ fn obstacle(
     if command.document.as_ref().is_some_and(|document| !document.is_quoted) {
         return Some("its here-document is expanded once, on the first node".to_owned());
     }
+    None
+}
+
+/// Returns which other command or expansion of the body must not be repeated in every task.
+fn obstacle_in_body(all: &[ShellCommand], step: &LaunchCommand) -> Option<String> {
     if let Some(word) = all.iter().flat_map(|command| &command.words).find_map(of_the_node) {
         return Some(format!(
-            "`{word}` is filled in on the first node, and would be another thing on every node"
+            "`{word}` is expanded on the first node, and differs on every other node"
         ));
     }
     let not_repeatable = all
@@ -448,18 +469,18 @@ fn obstacle(
         .find(|(index, command)| *index != step.command && !is_repeatable(command));
     not_repeatable.map(|(_, command)| {
         let shown: String =
-            command.words.iter().take(3).map(Word::shown).collect::<Vec<_>>().join(" ");
+            command.words.iter().take(3).map(ShellWord::shown).collect::<Vec<_>>().join(" ");
         format!("`{shown}` must not run once for every task")
     })
 }
 
-/// What the shell fills into a word that is not the same everywhere.
-fn of_the_node(word: &Word) -> Option<String> {
+/// Returns the first expansion in a word that differs between nodes.
+fn of_the_node(word: &ShellWord) -> Option<String> {
     word.parts.iter().find_map(|part| match part {
-        Part::Variable { name, .. } if OF_THE_NODE.contains(&name.as_str()) => {
+        WordPart::Variable { name, .. } if OF_THE_NODE.contains(&name.as_str()) => {
             Some(format!("${name}"))
         }
-        Part::Substitution(text) => {
+        WordPart::Substitution(text) => {
             let differs = commands(text).iter().any(|command| {
                 let name = command.program();
                 name.is_none_or(|name| !SAME_EVERYWHERE.contains(&name.as_str()))
@@ -471,9 +492,9 @@ fn of_the_node(word: &Word) -> Option<String> {
     })
 }
 
-/// Whether its output goes to a file: `> x`, `2>> x`, `&> x`, `>& x`; not `2>&1` and not `>
+/// Returns whether the output goes to a file: `> x`, `2>> x`, `&> x`, `>& x`; not `2>&1` and not `>
 /// /dev/null`.
-fn writes_file(command: &Command) -> bool {
+fn writes_file(command: &ShellCommand) -> bool {
     command.redirects.iter().any(|(sign, target)| {
         let target = target.shown();
         let is_descriptor = sign.ends_with('&')
@@ -482,8 +503,8 @@ fn writes_file(command: &Command) -> bool {
     })
 }
 
-/// Whether every task may run it, since it changes nothing beyond its own process.
-pub(super) fn is_repeatable(command: &Command) -> bool {
+/// Returns whether every task may run the command, since it changes only its own process.
+pub(super) fn is_repeatable(command: &ShellCommand) -> bool {
     let name = command.program();
     let is_quiet = match name.as_deref() {
         None => true,
@@ -493,7 +514,7 @@ pub(super) fn is_repeatable(command: &Command) -> bool {
     is_quiet && !writes_file(command)
 }
 
-fn is_known(one: &Given) -> bool {
+fn is_known(one: &GivenOption) -> bool {
     one.name.is_some_and(|name| {
         SAME.contains(&name)
             || VARIABLES.iter().any(|(known, _)| *known == name)
@@ -506,13 +527,19 @@ fn is_removable(srun: &Srun) -> bool {
     srun.given.iter().all(is_known)
 }
 
-/// The body without `srun` and its options, which are answered for one by one.
-fn without(script: &Script<'_>, sizes: &Sizes, sruns: &[(&Srun, u32)], says: &str) -> Understood {
+/// Returns the body without `srun` and its options, each of which is reported.
+fn without(
+    script: &BatchScript<'_>,
+    sizes: &RequestedSizes,
+    sruns: &[(&Srun, u32)],
+    says: &str,
+) -> BodyTranslation {
     let mut kept = script.body();
     for (srun, _) in sruns.iter().rev() {
         kept.replace_range(srun.cut.clone(), "");
     }
-    let mut understood = Understood::new(LaunchMode::EachTask, says, vec![text(script, "", &kept)]);
+    let mut understood =
+        BodyTranslation::new(LaunchMode::EachTask, says, vec![text(script, "", &kept)]);
     let first_line = u32::try_from(script.body).unwrap_or(u32::MAX);
     understood.env = for_srun(&script.body(), sruns);
     for (srun, line) in sruns {
@@ -527,15 +554,15 @@ fn without(script: &Script<'_>, sizes: &Sizes, sruns: &[(&Srun, u32)], says: &st
                 written: format!("srun {}", one.written),
                 option: format!("srun --{name}"),
                 becomes,
-                says,
+                text: says,
             });
         }
     }
     understood
 }
 
-/// Variables that the script sets for an srun that is taken away: Muster's own is to read them, and
-/// starts before the script does.
+/// Returns the variables that the script sets for a removed srun: they must be set for Muster's
+/// srun, which starts before the script.
 fn for_srun(body: &str, sruns: &[(&Srun, u32)]) -> Vec<(String, String)> {
     let first = sruns.iter().map(|(_, line)| *line).min().unwrap_or(0);
     let mut env: Vec<(String, String)> = Vec::new();
@@ -553,54 +580,58 @@ fn for_srun(body: &str, sruns: &[(&Srun, u32)]) -> Vec<(String, String)> {
     env
 }
 
-/// A file that the step writes into is the job's where that names none itself.
+/// Makes an output file of the step the job's, unless the job has one.
 fn file_of_srun(
-    script: &Script<'_>,
-    one: &Given,
+    script: &BatchScript<'_>,
+    one: &GivenOption,
     name: &str,
     files: &mut OutputFiles,
-) -> (Becomes, String) {
+) -> (ImportOutcome, String) {
     let text = one.value.clone().unwrap_or_default();
     match (script.last(name), output::parts(&text)) {
         (Some(own), _) => (
-            Becomes::NotMapped,
+            ImportOutcome::NotMapped,
             format!("the output of its tasks goes with the rest: {}", own.written),
         ),
         (None, Err(why)) => {
-            (Becomes::NotMapped, format!("{why}; Muster keeps the output (`muster logs`)"))
+            (ImportOutcome::NotMapped, format!("{why}; Muster stores the output (`muster logs`)"))
         }
         (None, Ok(_)) => {
             match name {
                 "output" => files.output = Some(text),
                 _ => files.error = Some(text),
             }
-            (Becomes::Near, format!("{name} of the job, with what else the script says"))
+            (ImportOutcome::Near, format!("{name} of the job, with the other output of the script"))
         }
     }
 }
 
-fn of_srun(one: &Given, sizes: &Sizes, env: &mut Vec<(String, String)>) -> (Becomes, String) {
+fn of_srun(
+    one: &GivenOption,
+    sizes: &RequestedSizes,
+    env: &mut Vec<(String, String)>,
+) -> (ImportOutcome, String) {
     let name = one.name.unwrap_or_default();
     if let Some((_, variable)) = VARIABLES.iter().find(|(known, _)| *known == name) {
         let value = one.value.clone().unwrap_or_else(|| "1".to_owned());
         env.retain(|(known, _)| known != variable);
         env.push(((*variable).to_owned(), value));
-        return (Becomes::Field, format!("env: {variable}, which srun reads"));
+        return (ImportOutcome::Field, format!("env: {variable}, which srun reads"));
     }
     match of_job(name, one.value.as_deref().unwrap_or_default(), sizes) {
         Some((wants, has)) if wants != has => (
-            Becomes::NotMapped,
+            ImportOutcome::NotMapped,
             format!(
-                "the job's own counts, and is another: {}",
+                "the job's own value applies, and differs: {}",
                 has.map_or("none".to_owned(), |has| has.to_string())
             ),
         ),
-        _ => (Becomes::Field, "as the job itself has it".to_owned()),
+        _ => (ImportOutcome::Field, "same as the job's".to_owned()),
     }
 }
 
-/// What srun asks for and what the job has of it, for options that can be compared.
-fn of_job(name: &str, text: &str, sizes: &Sizes) -> Option<(Option<u64>, Option<u64>)> {
+/// Returns srun's value and the job's, for options that can be compared.
+fn of_job(name: &str, text: &str, sizes: &RequestedSizes) -> Option<(Option<u64>, Option<u64>)> {
     let gpus = || value::gpus(text).map(|gpus| gpus.count);
     Some(match name {
         "gpus-per-task" => (gpus(), sizes.gpus_of_task()),
@@ -611,18 +642,18 @@ fn of_job(name: &str, text: &str, sizes: &Sizes) -> Option<(Option<u64>, Option<
     })
 }
 
-/// The program of each component, behind what all of them prepare.
+/// Returns the program of each component, after the commands that all of them run.
 fn roles(
-    script: &Script<'_>,
-    all: &[Command],
-    steps: &[(Step, Geometry)],
+    script: &BatchScript<'_>,
+    all: &[ShellCommand],
+    steps: &[(LaunchCommand, Geometry)],
     groups: usize,
-) -> Option<Vec<Program>> {
+) -> Option<Vec<DraftProgram>> {
     let mut programs: Vec<Option<String>> = vec![None; groups];
-    // 1. What is started where: a step each, or one step with `:` between its parts.
+    // 1. Find the program of each component: one step each, or one step with `:` between its parts.
     for (step, _) in steps {
         let srun = step.srun.as_ref().filter(|srun| is_removable_in_group(srun))?;
-        // What is behind the program's words would be lost.
+        // Redirections and pipes after the program would be lost.
         let command = all.get(step.command)?;
         if writes_file(command) || command.then == Then::Pipe || command.is_piped {
             return None;
@@ -632,7 +663,7 @@ fn roles(
         for (nth, part) in srun.program.split(|word| word.raw == ":").enumerate() {
             let mut words = part;
             if nth > 0 {
-                let texts: Vec<String> = part.iter().map(Word::shown).collect();
+                let texts: Vec<String> = part.iter().map(ShellWord::shown).collect();
                 let (given, rest) = options(&[SRUN, SBATCH, PYXIS], &texts, step.line, false);
                 let named = given
                     .iter()
@@ -649,7 +680,7 @@ fn roles(
             *slot = Some(line.join(" "));
         }
     }
-    // 2. What stands before them, if every task may repeat it.
+    // 2. Add the commands before it, if every task may repeat them.
     let first = steps.iter().map(|(step, _)| step.command).min()?;
     let is_step = |index: usize| steps.iter().any(|(step, _)| step.command == index);
     if all.iter().flat_map(|command| &command.words).any(|word| of_the_node(word).is_some()) {

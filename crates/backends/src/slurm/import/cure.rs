@@ -1,19 +1,18 @@
-//! Cures of findings that can be written into the job where they are chosen: the script's options,
-//! changed as its author would. It decides nothing; without a choice a job is what the script says,
-//! also where that is wrong.
+//! Fixes of findings that can be applied to the job on request: the script's options, changed as
+//! its author would. Without a request the job follows the script, even where it is wrong.
 
-use super::option::Given;
-use super::read::Script;
-use super::sizes::Sizes;
+use super::option::GivenOption;
+use super::read::BatchScript;
+use super::sizes::RequestedSizes;
 
-/// Tasks of srun that each start workers for all GPUs of their node.
+/// Rule: each task of srun starts workers for all GPUs of its node.
 pub(super) const SQUARED: &str = "processes-squared";
 
-/// The same script with one task on each node, which has what all had there.
-pub(super) fn one_task_a_node<'a>(script: &Script<'a>) -> Script<'a> {
+/// Returns the script with one task per node, which gets the resources of all tasks there.
+pub(super) fn one_task_a_node<'a>(script: &BatchScript<'a>) -> BatchScript<'a> {
     let mut cured = script.clone();
     for given in &mut cured.components {
-        let sizes = Sizes::of(given);
+        let sizes = RequestedSizes::of(given);
         let Some(per_node) =
             sizes.per_node().or_else(|| sizes.task_count()).filter(|tasks| *tasks > 1)
         else {
@@ -30,7 +29,7 @@ pub(super) fn one_task_a_node<'a>(script: &Script<'a>) -> Script<'a> {
                     Some(all) => ("cpus-per-task", all.to_string()),
                     None => continue,
                 },
-                // Perhaps with a type before the number.
+                // The number may follow a type.
                 Some("gpus-per-task") => {
                     let (kind, each) =
                         value.rsplit_once(':').map_or(("", value), |(kind, each)| (kind, each));
@@ -40,7 +39,7 @@ pub(super) fn one_task_a_node<'a>(script: &Script<'a>) -> Script<'a> {
                 }
                 _ => continue,
             };
-            *one = Given {
+            *one = GivenOption {
                 written: format!("{} → --{name}={new}", one.written),
                 name: Some(name),
                 value: Some(new),

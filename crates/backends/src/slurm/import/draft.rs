@@ -1,13 +1,12 @@
-//! The job file that is being made: its fields, and how they stand in YAML. It decides nothing
-//! about a script.
+//! Job file under construction: its fields, and their output as YAML. Independent of the script.
 
 use std::fmt::Write as _;
 
 use muster_model::OutputFiles;
 
-/// One role, or the whole job where it has one.
+/// Role of a job, or the whole job where it has one role.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Group {
+pub(super) struct DraftGroup {
     pub(super) name: Option<String>,
     pub(super) nodes: Option<u64>,
     pub(super) min_nodes: Option<u64>,
@@ -17,30 +16,30 @@ pub(super) struct Group {
     pub(super) gpus_per_task: Option<u64>,
     pub(super) gpu: Option<String>,
     pub(super) cpus: Option<u64>,
-    /// MiB of each task.
+    /// Memory per task in MiB.
     pub(super) memory: Option<u64>,
-    /// Of each task.
+    /// Extra resources per task.
     pub(super) extras: Vec<(String, u64)>,
-    /// Where it waits, where the groups differ in that.
+    /// Partitions of the group, where they differ between groups.
     pub(super) partition: Vec<String>,
     pub(super) constraint: Option<String>,
-    pub(super) run: Program,
+    pub(super) run: DraftProgram,
 }
 
-/// What a role runs.
+/// Program of a role.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Program {
+pub(super) enum DraftProgram {
     Text(String),
     Words(Vec<String>),
 }
 
-impl Default for Program {
+impl Default for DraftProgram {
     fn default() -> Self {
         Self::Text(String::new())
     }
 }
 
-/// What is said to Slurm alone.
+/// Options for Slurm only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SlurmDraft {
     pub(super) partition: Vec<String>,
@@ -52,7 +51,7 @@ pub(super) struct SlurmDraft {
     pub(super) exclusive: bool,
     pub(super) singleton: bool,
     pub(super) switches: Option<u64>,
-    /// Minutes.
+    /// Maximum wait for switches in minutes.
     pub(super) switches_wait: Option<u64>,
     pub(super) segment: Option<u64>,
     pub(super) requeue: Option<bool>,
@@ -65,57 +64,57 @@ pub(super) struct SlurmDraft {
     pub(super) options: Vec<String>,
 }
 
-/// A service that `muster export slurm` wrote as an array of replicas.
+/// Service that `muster export slurm` wrote as an array of replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Service {
+pub(super) struct DraftService {
     pub(super) replicas: u64,
     pub(super) port: Option<u64>,
 }
 
-/// It is asked to save before its limit.
+/// Checkpoint request before the time limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Checkpoint {
+pub(super) struct DraftCheckpoint {
     pub(super) signal: String,
-    /// Seconds before the limit.
+    /// Time before the limit, in seconds.
     pub(super) lead_secs: u64,
-    /// Once it has saved it goes back into the queue.
-    pub(super) takes_turns: bool,
-    /// Each rank saves, not the first alone.
+    /// Set when the job is requeued after the checkpoint.
+    pub(super) then_requeue: bool,
+    /// Set when each rank saves, not the first alone.
     pub(super) by_all: bool,
-    /// Which processes get the signal, where that is not as usual.
+    /// Processes that get the signal, where not the default.
     pub(super) to: Option<String>,
 }
 
-/// A job file.
+/// Job file with its fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Draft {
+pub(super) struct ImportedJob {
     pub(super) name: String,
-    pub(super) service: Option<Service>,
-    pub(super) groups: Vec<Group>,
-    /// Minutes.
+    pub(super) service: Option<DraftService>,
+    pub(super) groups: Vec<DraftGroup>,
+    /// Time limit in minutes.
     pub(super) time: Option<u64>,
     pub(super) array: Option<String>,
     pub(super) after: Vec<String>,
-    /// Seconds after submission.
+    /// Earliest start in seconds after submission.
     pub(super) begin: Option<u64>,
     pub(super) hold: bool,
     pub(super) priority: Option<i64>,
     pub(super) workdir: Option<String>,
     pub(super) files: OutputFiles,
     pub(super) env: Vec<(String, String)>,
-    pub(super) checkpoint: Option<Checkpoint>,
-    /// Restarts at most.
+    pub(super) checkpoint: Option<DraftCheckpoint>,
+    /// Maximum number of restarts.
     pub(super) restart: Option<u64>,
     pub(super) exclude: Vec<String>,
     pub(super) reservation: Option<String>,
     pub(super) slurm: SlurmDraft,
 }
 
-impl Draft {
-    /// As YAML.
+impl ImportedJob {
+    /// Formats the job file as YAML.
     pub(super) fn yaml(&self) -> String {
-        let mut lines = Lines::default();
-        // 1. What it is, and how large.
+        let mut lines = YamlWriter::default();
+        // 1. Name and sizes.
         lines.text("name", &self.name);
         if let Some(service) = &self.service {
             lines.plain("kind", "service");
@@ -125,7 +124,7 @@ impl Draft {
         if let [group] = self.groups.as_slice() {
             sizes(&mut lines, group);
         }
-        // 2. When and where it runs.
+        // 2. Time, queue and placement.
         lines.shown("time", self.time.map(super::value::minutes));
         lines.optional("array", self.array.as_deref());
         lines.list("after", &self.after);
@@ -137,7 +136,9 @@ impl Draft {
         lines.optional("workdir", self.workdir.as_deref());
         lines.optional("output", self.files.output.as_deref());
         lines.optional("error", self.files.error.as_deref());
-        if let Some(Checkpoint { signal, lead_secs, takes_turns, by_all, to }) = &self.checkpoint {
+        if let Some(DraftCheckpoint { signal, lead_secs, then_requeue: takes_turns, by_all, to }) =
+            &self.checkpoint
+        {
             let then = if *takes_turns { ", then: requeue" } else { "" };
             let by = if *by_all { ", by: all" } else { "" };
             let to = to.as_ref().map_or_else(String::new, |to| format!(", to: {to}"));
@@ -158,9 +159,9 @@ impl Draft {
             }
             lines.close();
         }
-        // 3. What Slurm alone has words for.
+        // 3. Options for Slurm only.
         self.slurm(&mut lines);
-        // 4. What it runs.
+        // 4. Programs.
         match self.groups.as_slice() {
             [group] => lines.program(&group.run),
             groups => {
@@ -177,7 +178,7 @@ impl Draft {
         lines.text
     }
 
-    fn slurm(&self, lines: &mut Lines) {
+    fn slurm(&self, lines: &mut YamlWriter) {
         let slurm = &self.slurm;
         if *slurm == SlurmDraft::default() {
             return;
@@ -212,7 +213,7 @@ impl Draft {
     }
 }
 
-fn sizes(lines: &mut Lines, group: &Group) {
+fn sizes(lines: &mut YamlWriter, group: &DraftGroup) {
     lines.shown("nodes", group.nodes);
     lines.shown("min-nodes", group.min_nodes);
     lines.shown("tasks-per-node", group.tasks_per_node);
@@ -237,16 +238,16 @@ fn sizes(lines: &mut Lines, group: &Group) {
     }
 }
 
-/// Lines of YAML with their depth.
+/// Writer of YAML lines with their depth.
 #[derive(Default)]
-struct Lines {
+struct YamlWriter {
     text: String,
     depth: usize,
-    /// The next line begins an item of a list.
+    /// Set when the next line begins an item of a list.
     is_item: bool,
 }
 
-impl Lines {
+impl YamlWriter {
     fn start(&mut self, name: &str) {
         let mut indent = "  ".repeat(self.depth);
         if std::mem::take(&mut self.is_item) {
@@ -295,7 +296,7 @@ impl Lines {
     }
 
     fn close(&mut self) {
-        // Items of a list lie one deeper than the list itself.
+        // Items of a list are one level deeper than the list itself.
         self.depth = 0;
     }
 
@@ -303,17 +304,17 @@ impl Lines {
         (self.depth, self.is_item) = (2, true);
     }
 
-    fn program(&mut self, program: &Program) {
+    fn program(&mut self, program: &DraftProgram) {
         match program {
-            Program::Text(text) => self.block("run", text),
-            Program::Words(words) => {
+            DraftProgram::Text(text) => self.block("run", text),
+            DraftProgram::Words(words) => {
                 let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
                 self.plain("run", &format!("[{}]", words.join(", ")));
             }
         }
     }
 
-    /// Several lines as they are, where YAML can have them so.
+    /// Writes several lines literally, where YAML allows it.
     fn block(&mut self, name: &str, text: &str) {
         let is_plain = text.ends_with('\n')
             && !text.ends_with("\n\n")
@@ -329,17 +330,16 @@ impl Lines {
         self.plain(name, "|");
         let indent = "  ".repeat(self.depth + 1);
         for line in text.lines() {
-            match line.is_empty() {
-                true => self.text.push('\n'),
-                false => {
-                    let _ = writeln!(self.text, "{indent}{line}");
-                }
+            if line.is_empty() {
+                self.text.push('\n');
+            } else {
+                let _ = writeln!(self.text, "{indent}{line}");
             }
         }
     }
 }
 
-/// A value as a YAML scalar: plain where nobody can take it for another thing, else in quotes.
+/// Formats a YAML scalar: plain where that is unambiguous, else in quotes.
 fn scalar(text: &str) -> String {
     let is_word = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/')
         && text
@@ -355,7 +355,7 @@ fn scalar(text: &str) -> String {
     if is_word || is_range { text.to_owned() } else { quoted(text) }
 }
 
-/// In double quotes, which YAML has in common with JSON.
+/// Formats text in double quotes, in the syntax that YAML shares with JSON.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

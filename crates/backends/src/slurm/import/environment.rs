@@ -1,31 +1,29 @@
-//! What sbatch's environment would change in a script. Its command line counts most, then its
-//! environment, then the script (tried on 22.05): what is not in the script is not in the job, and
-//! of the environment only what is set here can be told.
+//! Effects of sbatch's environment on a script. The command line takes precedence over the
+//! environment, and that over the script (tested on 22.05). The job only has what is in the script;
+//! of the environment only variables that are set here are reported.
 
 use muster_model::imported::ImportReport;
 
 use super::super::variables;
-use super::draft::Draft;
+use super::draft::ImportedJob;
 use super::meaning::normal;
-use super::option::{Given, SBATCH, Takes};
+use super::option::{GivenOption, OptionArity, SBATCH};
 
-/// Options of the script that a variable would overrule with another value, a sentence each. `set`
-/// says what a variable holds.
+/// Returns a message for each option of the script that a variable would override with another
+/// value. `set` returns the value of a variable.
 pub fn overruled(report: &ImportReport, set: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let differs = |(option, variable): (&'static str, &'static str)| {
         let value = set(variable)?;
         let given =
             report.options.iter().rev().find(|one| variables::replaces(option, &one.option))?;
-        let is_same = match given.option == option {
-            _ if is_flag(option) && !is_on(&value) => true,
-            false => false,
-            true => {
-                is_flag(option) || one_way(option, &value) == one_way(option, text(&given.written))
-            }
-        };
+        let is_unset_flag = is_flag(option) && !is_on(&value);
+        let is_equal = given.option == option
+            && (is_flag(option)
+                || one_way(option, &value) == one_way(option, text(&given.written)));
+        let is_same = is_unset_flag || is_equal;
         (!is_same).then(|| {
             format!(
-                "{variable}={value} is set here: sbatch takes it in place of {} on line {}, which the job has",
+                "{variable}={value} is set here: sbatch uses it instead of {} on line {}, which the job has",
                 given.written, given.line
             )
         })
@@ -33,17 +31,17 @@ pub fn overruled(report: &ImportReport, set: impl Fn(&str) -> Option<String>) ->
     variables::all().filter_map(differs).collect()
 }
 
-/// An option that takes no value.
+/// Returns whether an option takes no value.
 fn is_flag(option: &str) -> bool {
-    SBATCH.iter().any(|known| known.name == option && known.takes == Takes::Nothing)
+    SBATCH.iter().any(|known| known.name == option && known.takes == OptionArity::Nothing)
 }
 
-/// What sets a flag (sbatch(1), INPUT ENVIRONMENT VARIABLES); every other value leaves it.
+/// Returns whether a value sets a flag (sbatch(1), INPUT ENVIRONMENT VARIABLES); all others do not.
 fn is_on(value: &str) -> bool {
     matches!(value, "" | "yes") || value.parse::<i64>().is_ok_and(|number| number != 0)
 }
 
-/// The value of an option as it was written.
+/// Returns the value of an option as written.
 fn text(written: &str) -> &str {
     match written.strip_prefix("--") {
         Some(long) => long.split_once(['=', ' ']).map_or("", |(_, value)| value),
@@ -51,12 +49,13 @@ fn text(written: &str) -> &str {
     }
 }
 
-/// A value in one way of writing.
+/// Normalises a value for comparison.
 fn one_way(option: &'static str, text: &str) -> String {
-    let (written, value) = (format!("--{option}={text}"), Some(text.to_owned()));
+    let written = format!("--{option}={text}");
+    let value = Some(text.to_owned());
     normal(
-        &mut Draft::default(),
-        &Given { line: 0, written, name: Some(option), value },
+        &mut ImportedJob::default(),
+        &GivenOption { line: 0, written, name: Some(option), value },
         option,
         text,
     )
@@ -64,14 +63,14 @@ fn one_way(option: &'static str, text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Submission, import};
+    use super::super::{ImportInput, import};
     use super::*;
 
     #[test]
     fn what_the_environment_would_change_is_told_and_nothing_else() {
         let script =
             "#!/bin/bash\n#SBATCH --time=60 -p gpu -N 2\n#SBATCH --partition=batch\nhostname\n";
-        let report = import(script, "x", &Submission::default()).unwrap();
+        let report = import(script, "x", &ImportInput::default()).unwrap();
         let check = |variable: &str, value: &str, expected: &[&str]| {
             let told = overruled(&report, |name| (name == variable).then(|| value.to_owned()));
             assert_eq!(told, expected, "{variable}={value}");
@@ -79,15 +78,15 @@ mod tests {
         check("SBATCH_TIMELIMIT", "1:00:00", &[]);
         check("SBATCH_PARTITION", "batch", &[]);
         check("SBATCH_QOS", "high", &[]);
-        let told = "SBATCH_PARTITION=gpu is set here: sbatch takes it in place of --partition=batch on line 3, which the job has";
+        let told = "SBATCH_PARTITION=gpu is set here: sbatch uses it instead of --partition=batch on line 3, which the job has";
         check("SBATCH_PARTITION", "gpu", &[told]);
         let script = "#!/bin/bash\n#SBATCH --requeue --mem-per-cpu=4G\n#SBATCH --hint=nomultithread\nhostname\n";
-        let report = import(script, "x", &Submission::default()).unwrap();
+        let report = import(script, "x", &ImportInput::default()).unwrap();
         let check = |variable: &str, value: &str, expected: Option<&str>| {
             let told = overruled(&report, |name| (name == variable).then(|| value.to_owned()));
             let expected = expected.map(|given| {
                 format!(
-                    "{variable}={value} is set here: sbatch takes it in place of {given}, which the job has"
+                    "{variable}={value} is set here: sbatch uses it instead of {given}, which the job has"
                 )
             });
             assert_eq!(told, Vec::from_iter(expected), "{variable}={value}");

@@ -1,49 +1,49 @@
-//! Findings: what is wrong with a script, by a closed list of rules. A rule is data with a function
-//! that says what it saw; it never guesses, and is silent where something is not certain.
+//! Findings: problems of a script, from a closed list of rules. A rule is data with a function that
+//! returns what it found; it never guesses, and reports nothing that is uncertain.
 
 use muster_model::check::Severity;
 use muster_model::imported::{ImportFinding, ImportedOption, LaunchMode};
 
-use super::draft::Group;
+use super::draft::DraftGroup;
 use super::geometry::Geometry;
-use super::known::Variables;
-use super::launch::Step;
-use super::read::Script;
-use super::rules::{asking, launching, meeting, moving, shape};
-use super::shell::Command;
-use super::sizes::Sizes;
+use super::launch::LaunchCommand;
+use super::read::BatchScript;
+use super::rules::{launching, losses, rendezvous, requests, shape};
+use super::shell::ShellCommand;
+use super::sizes::RequestedSizes;
+use super::variables::ShellVariables;
 
-/// What rules look at.
-pub(super) struct Facts<'a> {
-    pub(super) script: &'a Script<'a>,
-    /// Of the first component.
-    pub(super) sizes: &'a Sizes,
-    pub(super) commands: &'a [Command],
-    /// What became of every option.
+/// Facts about a script that rules examine.
+pub(super) struct ScriptFacts<'a> {
+    pub(super) script: &'a BatchScript<'a>,
+    /// Sizes of the first component.
+    pub(super) sizes: &'a RequestedSizes,
+    pub(super) commands: &'a [ShellCommand],
+    /// Results for all options.
     pub(super) options: &'a [ImportedOption],
-    /// What the job asks for.
-    pub(super) groups: &'a [Group],
-    /// How the job's tasks come to run the script.
+    /// Resources of the job's groups.
+    pub(super) groups: &'a [DraftGroup],
+    /// Mode in which the job's tasks run the script.
     pub(super) how: LaunchMode,
-    pub(super) steps: &'a [(Step, Geometry)],
-    /// At the end of the script.
-    pub(super) variables: &'a Variables,
+    pub(super) steps: &'a [(LaunchCommand, Geometry)],
+    /// Variables at the end of the script.
+    pub(super) variables: &'a ShellVariables,
 }
 
-impl Facts<'_> {
-    /// The line of the script for a line of its body.
+impl ScriptFacts<'_> {
+    /// Converts a line of the body to a line of the script.
     pub(super) fn line(&self, of_body: u32) -> u32 {
         u32::try_from(self.script.body).unwrap_or(u32::MAX).saturating_add(of_body)
     }
 
-    /// More than one node, for certain.
+    /// Returns whether it certainly has more than one node.
     pub(super) fn is_multi_node(&self) -> bool {
         self.sizes.nodes.is_some_and(|(fewest, _)| fewest > 1) && self.sizes.task_count() != Some(1)
             || self.sizes.node_count().is_some_and(|nodes| nodes > 1)
     }
 
-    /// Every variable that the script sets, with its value as written and its line.
-    pub(super) fn settings(&self) -> impl Iterator<Item = (String, super::shell::Word, u32)> {
+    /// Returns every variable that the script sets, with its value as written and its line.
+    pub(super) fn settings(&self) -> impl Iterator<Item = (String, super::shell::ShellWord, u32)> {
         self.commands.iter().flat_map(move |command| {
             let words = match command.program().as_deref() {
                 None => &command.words[..],
@@ -59,36 +59,36 @@ impl Facts<'_> {
     }
 }
 
-/// What a rule saw: a line, and what stands there.
-pub(super) type Seen = (Option<u32>, String);
+/// Match of a rule: a line, and the evidence there.
+pub(super) type RuleHit = (Option<u32>, String);
 
-/// One rule.
-pub(super) struct Rule {
+/// Rule about a script.
+pub(super) struct ImportRule {
     pub(super) id: &'static str,
     pub(super) severity: Severity,
-    /// What is wrong in general.
+    /// Problem in general terms.
     pub(super) title: &'static str,
-    /// What to do.
+    /// Next step for the user.
     pub(super) cure: &'static str,
-    pub(super) find: fn(&Facts<'_>) -> Vec<Seen>,
+    pub(super) find: fn(&ScriptFacts<'_>) -> Vec<RuleHit>,
 }
 
-fn rules() -> impl Iterator<Item = &'static Rule> {
-    asking::RULES
+fn rules() -> impl Iterator<Item = &'static ImportRule> {
+    requests::RULES
         .iter()
         .chain(launching::RULES)
-        .chain(meeting::RULES)
+        .chain(rendezvous::RULES)
         .chain(shape::RULES)
-        .chain(moving::RULES)
+        .chain(losses::RULES)
 }
 
-/// Every rule: id, severity, title.
+/// Returns id, severity and title of every rule.
 pub fn ids() -> impl Iterator<Item = (&'static str, Severity, &'static str)> {
     rules().map(|rule| (rule.id, rule.severity, rule.title))
 }
 
-/// Everything that is wrong, the most severe first, then by line.
-pub(super) fn findings(facts: &Facts<'_>) -> Vec<ImportFinding> {
+/// Returns all findings, most severe first, then by line.
+pub(super) fn findings(facts: &ScriptFacts<'_>) -> Vec<ImportFinding> {
     let mut findings: Vec<ImportFinding> = rules()
         .flat_map(|rule| {
             (rule.find)(facts).into_iter().map(|(line, evidence)| ImportFinding {

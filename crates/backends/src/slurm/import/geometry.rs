@@ -1,42 +1,43 @@
-//! How many processes a script starts, multiplied out: nodes, tasks of a step, workers of each
-//! task. Where a factor is not certain, the product is not, and that is said.
+//! Number of processes that a script starts: nodes × tasks of a step × workers per task. Where a
+//! factor is uncertain, the product is unknown and the reason is reported.
 
 use muster_model::imported::LaunchStep;
 
-use super::launch::{Started, Starter, Step, Value};
-use super::sizes::Sizes;
+use super::launch::{LaunchCommand, OptionValue, Started, Starter};
+use super::sizes::RequestedSizes;
 
-/// What a step comes to.
+/// Process counts of a step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Geometry {
-    /// Nodes on which it starts something.
+    /// Number of nodes on which it starts processes.
     pub(super) nodes: Option<u64>,
-    /// Copies of its program.
+    /// Number of copies of its program.
     pub(super) tasks: Option<u64>,
-    /// Copies on each node.
+    /// Number of copies per node.
     pub(super) on_node: Option<u64>,
-    /// Processes of each copy.
+    /// Number of processes per copy.
     pub(super) per_task: Option<u64>,
-    /// It may be started several times, or never.
+    /// Set when it may run several times, or never.
     pub(super) is_repeated: bool,
-    /// What is not certain.
+    /// Reasons for uncertain counts.
     pub(super) unknown: Vec<String>,
 }
 
 impl Geometry {
-    /// Processes in all.
+    /// Returns the total number of processes.
     pub(super) fn processes(&self) -> Option<u64> {
-        let (tasks, per_task) = (self.tasks?, self.per_task?);
+        let tasks = self.tasks?;
+        let per_task = self.per_task?;
         tasks.checked_mul(per_task).filter(|_| !self.is_repeated)
     }
 
-    /// Processes on each node.
+    /// Returns the number of processes per node.
     pub(super) fn processes_on_node(&self) -> Option<u64> {
         self.on_node?.checked_mul(self.per_task?)
     }
 
-    /// As it is answered.
-    pub(super) fn answer(&self, step: &Step, first_line: u32) -> LaunchStep {
+    /// Converts the counts for the report.
+    pub(super) fn answer(&self, step: &LaunchCommand, first_line: u32) -> LaunchStep {
         LaunchStep {
             line: first_line + step.line - 1,
             launchers: step.launchers.clone(),
@@ -48,30 +49,30 @@ impl Geometry {
     }
 }
 
-/// Multiplies a step out.
-pub(super) fn geometry(step: &Step, sizes: &Sizes) -> Geometry {
+/// Computes the counts of a step.
+pub(super) fn geometry(step: &LaunchCommand, sizes: &RequestedSizes) -> Geometry {
     let mut geometry = Geometry::default();
-    // 1. Copies.
+    // 1. Number of copies.
     if step.srun.is_some() {
         copies_of_srun(step, sizes, &mut geometry);
     } else if let Some(mpirun) = &step.mpirun {
-        let number = mpirun.processes.as_ref().map_or(sizes.task_count(), Value::number);
+        let number = mpirun.processes.as_ref().map_or(sizes.task_count(), OptionValue::number);
         geometry.tasks = number;
         geometry.nodes = sizes.node_count();
         geometry.on_node = number
             .zip(geometry.nodes)
             .and_then(|(tasks, nodes)| (tasks % nodes == 0).then_some(tasks / nodes));
         if number.is_none() {
-            geometry.unknown.push("how many mpirun starts".to_owned());
+            geometry.unknown.push("how many processes mpirun starts".to_owned());
         }
     } else if step.started.as_ref().is_some_and(is_on_hosts) {
-        geometry.unknown.push("on which hosts deepspeed starts".to_owned());
+        geometry.unknown.push("the hosts on which deepspeed starts".to_owned());
     } else {
         (geometry.nodes, geometry.tasks, geometry.on_node) = (Some(1), Some(1), Some(1));
     }
-    // 2. What each of them starts.
+    // 2. Processes of each copy.
     geometry.per_task = workers(step, sizes, &mut geometry);
-    // 3. How often.
+    // 3. Repetitions.
     geometry.is_repeated = step.is_repeated;
     if step.is_repeated {
         geometry.unknown.push("how often a loop or a function starts it".to_owned());
@@ -79,13 +80,13 @@ pub(super) fn geometry(step: &Step, sizes: &Sizes) -> Geometry {
     geometry
 }
 
-/// Whether deepspeed goes to other hosts by itself, which its own files name.
+/// Returns whether deepspeed starts processes on other hosts itself, from its own hostfile.
 fn is_on_hosts(started: &Started) -> bool {
     let names = ["hostfile", "H", "include", "i", "exclude", "e", "num-nodes"];
     started.by == Starter::Deepspeed && started.has(&names)
 }
 
-fn copies_of_srun(step: &Step, sizes: &Sizes, geometry: &mut Geometry) {
+fn copies_of_srun(step: &LaunchCommand, sizes: &RequestedSizes, geometry: &mut Geometry) {
     let Some(srun) = &step.srun else { return };
     if step.component().is_none() {
         return geometry.unknown.push("how many tasks the components have together".to_owned());
@@ -104,7 +105,7 @@ fn copies_of_srun(step: &Step, sizes: &Sizes, geometry: &mut Geometry) {
                 .push(format!("srun --{name}={}", srun.value(name).unwrap_or_default()));
         }
     }
-    let first = srun.program.first().map(super::shell::Word::shown);
+    let first = srun.program.first().map(super::shell::ShellWord::shown);
     geometry.unknown.extend(
         first.filter(|first| srun.unknown.contains(first)).map(|first| format!("srun {first}")),
     );
@@ -117,7 +118,7 @@ fn copies_of_srun(step: &Step, sizes: &Sizes, geometry: &mut Geometry) {
     let tasks = match (given("ntasks"), per_node, given("nodes")) {
         (Some(tasks), ..) => Some(tasks),
         (None, Some(per_node), _) => nodes.map(|nodes| nodes * per_node),
-        // What sbatch was told comes through the environment.
+        // sbatch's options reach srun through the environment.
         (None, None, Some(nodes)) => match (sizes.tasks_per_node, sizes.tasks) {
             (Some(per_node), _) => Some(nodes * per_node),
             (None, Some(tasks)) => Some(tasks),
@@ -140,8 +141,9 @@ fn copies_of_srun(step: &Step, sizes: &Sizes, geometry: &mut Geometry) {
     }
 }
 
-/// GPUs that a task of a step can see: its own where they are bound to it, else those of its node.
-fn visible(step: &Step, sizes: &Sizes) -> Option<u64> {
+/// Returns the GPUs that a task of a step sees: its own where they are bound to it, else those of
+/// its node.
+fn visible(step: &LaunchCommand, sizes: &RequestedSizes) -> Option<u64> {
     let own = step
         .srun
         .as_ref()
@@ -151,7 +153,7 @@ fn visible(step: &Step, sizes: &Sizes) -> Option<u64> {
     bound.map(|gpus| gpus.count).or_else(|| sizes.gpus_on_node()).filter(|count| *count > 0)
 }
 
-fn workers(step: &Step, sizes: &Sizes, geometry: &mut Geometry) -> Option<u64> {
+fn workers(step: &LaunchCommand, sizes: &RequestedSizes, geometry: &mut Geometry) -> Option<u64> {
     let Some(started) = &step.started else {
         let hidden = step.hidden.as_ref().map(|what| format!("what `{what}` starts"));
         let is_certain = hidden.is_none();
@@ -180,9 +182,9 @@ fn workers(step: &Step, sizes: &Sizes, geometry: &mut Geometry) -> Option<u64> {
                 Some(value) => value.number().filter(|count| *count > 0),
             };
             let all = started.value(&["num-processes"]);
-            match (all.map(Value::number), machines) {
+            match (all.map(OptionValue::number), machines) {
                 (Some(Some(all)), Some(machines)) if all % machines == 0 => Some(all / machines),
-                (None, _) => not_known("what accelerate's own configuration says".to_owned()),
+                (None, _) => not_known("accelerate's own configuration".to_owned()),
                 _ => not_known("--num_processes over --num_machines".to_owned()),
             }
         }
@@ -191,7 +193,7 @@ fn workers(step: &Step, sizes: &Sizes, geometry: &mut Geometry) -> Option<u64> {
                 value.number().or_else(|| not_known(format!("--num_gpus={}", value.shown)))
             }
             None if is_on_hosts(started) => {
-                not_known("how many GPUs deepspeed takes there".to_owned())
+                not_known("how many GPUs deepspeed uses there".to_owned())
             }
             None => visible(step, sizes)
                 .or_else(|| not_known("how many GPUs deepspeed will see".to_owned())),

@@ -1,12 +1,12 @@
-//! What the commands of a script start: `srun`, `torchrun`, `accelerate`, `deepspeed`, `mpirun`,
-//! also in one another and in containers, with the options that say how many. How many that comes
-//! to is in `geometry.rs`.
+//! Finds the launchers in the commands of a script: `srun`, `torchrun`, `accelerate`, `deepspeed`,
+//! `mpirun`, also nested and in containers, with their size options. `geometry.rs` computes the
+//! counts.
 
-use super::known::Variables;
-use super::option::{Given, PYXIS, SBATCH, SRUN, options};
-use super::shell::{Command, Part, Quote, Word, assignment, commands};
+use super::option::{GivenOption, PYXIS, SBATCH, SRUN, options};
+use super::shell::{Quote, ShellCommand, ShellWord, WordPart, assignment, commands};
+use super::variables::ShellVariables;
 
-/// Programs that start another one, whose options are passed over.
+/// Programs that start another one; their options are skipped.
 const WRAPPERS: &[&str] = &[
     "apptainer",
     "command",
@@ -33,11 +33,11 @@ const WRAPPERS: &[&str] = &[
     "shifter",
 ];
 
-/// Options of torchrun and its like that no value follows.
+/// Options of torchrun and its variants without a value.
 const ELASTIC_FLAGS: &[&str] =
     &["standalone", "no-python", "module", "m", "use-env", "run-path", "help", "h"];
 
-/// Options of `accelerate launch` that no value follows.
+/// Options of `accelerate launch` without a value.
 const ACCELERATE_FLAGS: &[&str] = &[
     "multi-gpu",
     "cpu",
@@ -63,7 +63,7 @@ const ACCELERATE_FLAGS: &[&str] = &[
     "h",
 ];
 
-/// Options of deepspeed that no value follows.
+/// Options of deepspeed without a value.
 const DEEPSPEED_FLAGS: &[&str] = &[
     "no-ssh",
     "no-ssh-check",
@@ -76,54 +76,54 @@ const DEEPSPEED_FLAGS: &[&str] = &[
     "h",
 ];
 
-/// What starts the processes of a task.
+/// Launcher of the processes of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Starter {
-    /// torchrun, or the module of that name.
+    /// torchrun, or the module with this name.
     Torchrun,
-    /// `torch.distributed.launch`, which torchrun took the place of.
+    /// `torch.distributed.launch`, the predecessor of torchrun.
     OldLaunch,
     Accelerate,
     Deepspeed,
 }
 
-/// An option's value: as it stands there, and what it holds where that is certain.
+/// Value of an option: as written, and its value where certain.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Value {
+pub(super) struct OptionValue {
     pub(super) shown: String,
     pub(super) known: Option<String>,
-    pub(super) word: Word,
+    pub(super) word: ShellWord,
 }
 
-impl Value {
-    /// As a number.
+impl OptionValue {
+    /// Returns the value as a number.
     pub(super) fn number(&self) -> Option<u64> {
         self.known.as_deref()?.parse().ok()
     }
 }
 
-/// A starter with its options; names have `-` for `_`.
+/// Launcher with its options; names have `-` for `_`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Started {
     pub(super) by: Starter,
-    pub(super) options: Vec<(String, Option<Value>)>,
+    pub(super) options: Vec<(String, Option<OptionValue>)>,
 }
 
 impl Started {
-    /// The value of the first of these options.
-    pub(super) fn value(&self, names: &[&str]) -> Option<&Value> {
+    /// Returns the value of the first of these options.
+    pub(super) fn value(&self, names: &[&str]) -> Option<&OptionValue> {
         self.options
             .iter()
             .find(|(name, _)| names.contains(&name.as_str()))
             .and_then(|(_, value)| value.as_ref())
     }
 
-    /// Whether one of these options is given.
+    /// Returns whether one of these options is given.
     pub(super) fn has(&self, names: &[&str]) -> bool {
         self.options.iter().any(|(name, _)| names.contains(&name.as_str()))
     }
 
-    /// Where the processes of all nodes meet: host and port as they stand there.
+    /// Returns host and port of the rendezvous as written.
     pub(super) fn endpoint(&self) -> Option<(String, Option<String>)> {
         if let Some(endpoint) = self.value(&["rdzv-endpoint"]) {
             let text = endpoint.known.clone().unwrap_or_else(|| endpoint.shown.clone());
@@ -134,25 +134,25 @@ impl Started {
         }
         let host = self.value(&["master-addr", "main-process-ip"])?;
         let port = self.value(&["master-port", "main-process-port"]);
-        let text = |value: &Value| value.known.clone().unwrap_or_else(|| value.shown.clone());
+        let text = |value: &OptionValue| value.known.clone().unwrap_or_else(|| value.shown.clone());
         Some((text(host), port.map(text)))
     }
 }
 
-/// An `srun`.
+/// An `srun` command with its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Srun {
-    pub(super) given: Vec<Given>,
-    /// Options whose value nobody can tell.
+    pub(super) given: Vec<GivenOption>,
+    /// Options whose value is uncertain.
     pub(super) unknown: Vec<String>,
-    /// Bytes of the text from `srun` to its program.
+    /// Range of bytes from `srun` to its program.
     pub(super) cut: std::ops::Range<usize>,
     /// Words of its program that the batch script's shell expands.
-    pub(super) program: Vec<Word>,
+    pub(super) program: Vec<ShellWord>,
 }
 
 impl Srun {
-    /// The value of an option.
+    /// Returns the value of an option.
     pub(super) fn value(&self, name: &str) -> Option<&str> {
         self.given
             .iter()
@@ -162,16 +162,16 @@ impl Srun {
     }
 }
 
-/// An `mpirun`, and how many it starts.
+/// An `mpirun` command and its number of processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mpirun {
-    pub(super) processes: Option<Value>,
+    pub(super) processes: Option<OptionValue>,
 }
 
-/// A command that starts what the job is for.
+/// Command that starts the job's program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Step {
-    /// Which command of the script.
+pub(super) struct LaunchCommand {
+    /// Index of the command in the script.
     pub(super) command: usize,
     /// Line in the text, from 1.
     pub(super) line: u32,
@@ -179,17 +179,17 @@ pub(super) struct Step {
     pub(super) srun: Option<Srun>,
     pub(super) mpirun: Option<Mpirun>,
     pub(super) started: Option<Started>,
-    /// Its program stands in quotes behind `bash -c`, where every task expands it by itself.
+    /// Program in quotes after `bash -c`, which every task expands itself.
     pub(super) inner: Option<String>,
-    /// What its program is cannot be told: a variable, or a script of its own.
+    /// Reason why the program is unknown: a variable, or a separate script.
     pub(super) hidden: Option<String>,
-    /// It stands in a loop or a function.
+    /// Set when it is in a loop or a function.
     pub(super) is_repeated: bool,
 }
 
-impl Step {
-    /// Which component it runs in, where that is one alone: `srun --het-group=0,1` and `srun a : b`
-    /// are in several.
+impl LaunchCommand {
+    /// Returns the component in which it runs; `None` for several, as in `srun --het-group=0,1` and
+    /// `srun a : b`.
     pub(super) fn component(&self) -> Option<usize> {
         let Some(srun) = &self.srun else { return Some(0) };
         let is_several = srun.program.iter().any(|word| word.raw == ":");
@@ -197,8 +197,11 @@ impl Step {
     }
 }
 
-/// Everything that the commands start, and what variables hold before each of them.
-pub(super) fn steps(all: &[Command], variables: &Variables) -> (Vec<Step>, Variables) {
+/// Returns all launch commands, and the variables after the last of them.
+pub(super) fn steps(
+    all: &[ShellCommand],
+    variables: &ShellVariables,
+) -> (Vec<LaunchCommand>, ShellVariables) {
     let mut variables = variables.clone();
     let mut steps = Vec::new();
     for (index, command) in all.iter().enumerate() {
@@ -208,10 +211,10 @@ pub(super) fn steps(all: &[Command], variables: &Variables) -> (Vec<Step>, Varia
     (steps, variables)
 }
 
-fn step(index: usize, command: &Command, variables: &Variables) -> Option<Step> {
-    let words: Vec<Word> =
+fn step(index: usize, command: &ShellCommand, variables: &ShellVariables) -> Option<LaunchCommand> {
+    let words: Vec<ShellWord> =
         command.words.iter().skip_while(|word| assignment(word).is_some()).cloned().collect();
-    let mut step = Step {
+    let mut step = LaunchCommand {
         command: index,
         line: command.line,
         launchers: Vec::new(),
@@ -222,7 +225,7 @@ fn step(index: usize, command: &Command, variables: &Variables) -> Option<Step> 
         hidden: None,
         is_repeated: command.is_repeated,
     };
-    peel(&words, &mut step, variables);
+    unwrap_launchers(&words, &mut step, variables);
     if step.srun.is_some()
         && step.started.is_none()
         && let Some(document) = &command.document
@@ -232,14 +235,14 @@ fn step(index: usize, command: &Command, variables: &Variables) -> Option<Step> 
     (step.srun.is_some() || step.mpirun.is_some() || step.started.is_some()).then_some(step)
 }
 
-/// The name of a program, also of one in a folder that a variable names.
-fn base(word: &Word) -> String {
+/// Returns the name of a program, also of one in a directory from a variable.
+fn base(word: &ShellWord) -> String {
     word.shown().rsplit('/').next().unwrap_or_default().to_owned()
 }
 
-/// The words of a variable that holds a command, as it was set.
-fn held(word: &Word, variables: &Variables) -> Option<Vec<Word>> {
-    let [Part::Variable { name, plain: true }] = word.parts.as_slice() else { return None };
+/// Returns the words of a variable that holds a command.
+fn words_of_variable(word: &ShellWord, variables: &ShellVariables) -> Option<Vec<ShellWord>> {
+    let [WordPart::Variable { name, plain: true }] = word.parts.as_slice() else { return None };
     match commands(variables.written(name)?).as_slice() {
         [one] if one.words.first().is_some_and(|first| !base(first).contains('$')) => {
             Some(one.words.clone())
@@ -248,23 +251,22 @@ fn held(word: &Word, variables: &Variables) -> Option<Vec<Word>> {
     }
 }
 
-/// Whether a word of srun that begins no option may turn into some: a variable without quotes, of
-/// which that is not known.
-fn may_be_options(word: &Word, variables: &Variables) -> bool {
-    let [Part::Variable { name, .. }] = word.parts.as_slice() else { return false };
+/// Returns whether a word of srun may expand to options: an unquoted variable of unknown value.
+fn may_be_options(word: &ShellWord, variables: &ShellVariables) -> bool {
+    let [WordPart::Variable { name, .. }] = word.parts.as_slice() else { return false };
     word.raw.starts_with('$')
         && variables.written(name).is_none_or(|text| text.trim_start().starts_with('-'))
 }
 
-/// Takes launchers off the front, one after the other.
-fn peel(words: &[Word], step: &mut Step, variables: &Variables) {
+/// Removes launchers from the front, one after the other.
+fn unwrap_launchers(words: &[ShellWord], step: &mut LaunchCommand, variables: &ShellVariables) {
     let Some(first) = words.first() else { return };
     let name = base(first);
     match name.as_str() {
-        _ if name.contains('$') => match held(first, variables) {
+        _ if name.contains('$') => match words_of_variable(first, variables) {
             Some(held) if held.first().is_some_and(|first| base(first) != "srun") => {
-                let words: Vec<Word> = held.iter().chain(&words[1..]).cloned().collect();
-                peel(&words, step, variables);
+                let words: Vec<ShellWord> = held.iter().chain(&words[1..]).cloned().collect();
+                unwrap_launchers(&words, step, variables);
             }
             _ => step.hidden = Some(first.shown()),
         },
@@ -272,7 +274,7 @@ fn peel(words: &[Word], step: &mut Step, variables: &Variables) {
         "srun" if step.srun.is_none() => {
             let rest = srun(words, step, variables);
             step.launchers.push(name);
-            peel(&rest, step, variables);
+            unwrap_launchers(&rest, step, variables);
         }
         "mpirun" | "mpiexec" | "orterun" | "mpiexec.hydra" | "prterun" if step.mpirun.is_none() => {
             step.launchers.push(name);
@@ -283,26 +285,11 @@ fn peel(words: &[Word], step: &mut Step, variables: &Variables) {
         "accelerate" if words.get(1).is_some_and(|word| base(word) == "launch") => {
             started(Starter::Accelerate, ACCELERATE_FLAGS, &words[2..], step, variables);
         }
-        "bash" | "sh" => {
-            let script = words.windows(2).find(|pair| {
-                pair[0].literal().is_some_and(|text| text.starts_with('-') && text.ends_with('c'))
-            });
-            if let Some(script) = script {
-                let is_single =
-                    script[1].parts.iter().all(|part| matches!(part, Part::Text(_, Quote::Single)));
-                let text = script[1].literal().unwrap_or_else(|| script[1].shown());
-                inner(&text, step, variables);
-                step.inner = is_single.then_some(text);
-            } else {
-                let file =
-                    words[1..].iter().map(Word::shown).find(|text| !text.starts_with(['-', '+']));
-                step.hidden = file;
-            }
-        }
+        "bash" | "sh" => shell(words, step, variables),
         name if name.starts_with("python") => python(words, step, variables),
-        // Options of wrappers are theirs: what they start is the next known name.
+        // Options of wrappers are skipped: the program is the next known name.
         name if WRAPPERS.contains(&name) => {
-            let known = |word: &Word| {
+            let known = |word: &ShellWord| {
                 let name = base(word);
                 matches!(
                     name.as_str(),
@@ -323,27 +310,49 @@ fn peel(words: &[Word], step: &mut Step, variables: &Variables) {
                 ) {
                     step.launchers.push(name.to_owned());
                 }
-                peel(&words[at + 1..], step, variables);
+                unwrap_launchers(&words[at + 1..], step, variables);
             }
         }
         _ => {}
     }
 }
 
-/// The first command of a text for a shell that starts something.
-fn inner(text: &str, step: &mut Step, variables: &Variables) {
+/// Analyses the program of a shell: the text after `-c`, else an unknown script.
+fn shell(words: &[ShellWord], step: &mut LaunchCommand, variables: &ShellVariables) {
+    let script = words.windows(2).find(|pair| {
+        pair[0].literal().is_some_and(|text| text.starts_with('-') && text.ends_with('c'))
+    });
+    if let Some(script) = script {
+        let is_single =
+            script[1].parts.iter().all(|part| matches!(part, WordPart::Text(_, Quote::Single)));
+        let text = script[1].literal().unwrap_or_else(|| script[1].shown());
+        inner(&text, step, variables);
+        step.inner = is_single.then_some(text);
+    } else {
+        let file =
+            words[1..].iter().map(ShellWord::shown).find(|text| !text.starts_with(['-', '+']));
+        step.hidden = file;
+    }
+}
+
+/// Analyses the first command in the text for a shell that starts something.
+fn inner(text: &str, step: &mut LaunchCommand, variables: &ShellVariables) {
     let mut variables = variables.clone();
     for command in commands(text) {
-        let words: Vec<Word> =
+        let words: Vec<ShellWord> =
             command.words.iter().skip_while(|word| assignment(word).is_some()).cloned().collect();
         if step.started.is_none() {
-            peel(&words, step, &variables);
+            unwrap_launchers(&words, step, &variables);
         }
         variables.take(&command);
     }
 }
 
-fn srun(words: &[Word], step: &mut Step, variables: &Variables) -> Vec<Word> {
+fn srun(
+    words: &[ShellWord],
+    step: &mut LaunchCommand,
+    variables: &ShellVariables,
+) -> Vec<ShellWord> {
     let texts: Vec<String> = words[1..]
         .iter()
         .map(|word| variables.resolve(word).unwrap_or_else(|| word.shown()))
@@ -353,37 +362,37 @@ fn srun(words: &[Word], step: &mut Step, variables: &Variables) -> Vec<Word> {
     let mut unknown: Vec<String> = words[1..at]
         .iter()
         .filter(|word| variables.resolve(word).is_none())
-        .map(Word::shown)
+        .map(ShellWord::shown)
         .collect();
     let program = words[at..].to_vec();
     let first = program.first().filter(|first| may_be_options(first, variables));
-    unknown.extend(first.map(Word::shown));
+    unknown.extend(first.map(ShellWord::shown));
     let cut = words[0].start..program.first().map_or(words[0].start, |word| word.start);
     step.srun = Some(Srun { given, unknown, cut, program: program.clone() });
     program
 }
 
-fn mpirun(words: &[Word], step: &mut Step, variables: &Variables) {
+fn mpirun(words: &[ShellWord], step: &mut LaunchCommand, variables: &ShellVariables) {
     let texts: Vec<String> = words.iter().map(|word| word.literal().unwrap_or_default()).collect();
     let at =
         texts.iter().position(|text| matches!(text.as_str(), "-np" | "-n" | "--np" | "--n" | "-c"));
     let processes = at.and_then(|at| words.get(at + 1)).map(|word| value(word, variables));
     step.mpirun = Some(Mpirun { processes });
-    let known = |word: &Word| {
+    let known = |word: &ShellWord| {
         matches!(base(word).as_str(), "torchrun" | "accelerate" | "deepspeed" | "bash" | "sh")
     };
     if let Some(at) = words[1..].iter().position(known) {
-        peel(&words[at + 1..], step, variables);
+        unwrap_launchers(&words[at + 1..], step, variables);
     }
 }
 
-/// `python -u -m torch.distributed.run …`.
-fn python(words: &[Word], step: &mut Step, variables: &Variables) {
+/// Analyses `python -u -m torch.distributed.run …`.
+fn python(words: &[ShellWord], step: &mut LaunchCommand, variables: &ShellVariables) {
     let mut at = 1;
-    while let Some(text) = words.get(at).and_then(Word::literal) {
+    while let Some(text) = words.get(at).and_then(ShellWord::literal) {
         match text.as_str() {
             "-m" => {
-                let module = words.get(at + 1).and_then(Word::literal).unwrap_or_default();
+                let module = words.get(at + 1).and_then(ShellWord::literal).unwrap_or_default();
                 let rest = words.get(at + 2..).unwrap_or_default();
                 match module.as_str() {
                     "torch.distributed.run" | "torch.distributed.elastic.run" => {
@@ -409,7 +418,13 @@ fn python(words: &[Word], step: &mut Step, variables: &Variables) {
     }
 }
 
-fn started(by: Starter, flags: &[&str], words: &[Word], step: &mut Step, variables: &Variables) {
+fn started(
+    by: Starter,
+    flags: &[&str],
+    words: &[ShellWord],
+    step: &mut LaunchCommand,
+    variables: &ShellVariables,
+) {
     let mut options = Vec::new();
     let mut at = 0;
     while let Some((name, own)) = words.get(at).and_then(option) {
@@ -431,19 +446,19 @@ fn started(by: Starter, flags: &[&str], words: &[Word], step: &mut Step, variabl
     step.started = Some(Started { by, options });
 }
 
-/// The name of an option with `-` for `_`, and the value behind its `=`.
-fn option(word: &Word) -> Option<(String, Option<Word>)> {
-    let Some(Part::Text(text, Quote::None)) = word.parts.first() else { return None };
+/// Returns the name of an option with `-` for `_`, and the value after `=`.
+fn option(word: &ShellWord) -> Option<(String, Option<ShellWord>)> {
+    let Some(WordPart::Text(text, Quote::None)) = word.parts.first() else { return None };
     let body = text.strip_prefix("--").or_else(|| text.strip_prefix('-'))?;
     let (name, rest) = body.split_once('=').map_or((body, None), |(name, rest)| (name, Some(rest)));
     let value = rest.map(|rest| {
         let mut parts = word.parts.clone();
-        parts[0] = Part::Text(rest.to_owned(), Quote::None);
-        Word { raw: rest.to_owned(), parts, start: word.start }
+        parts[0] = WordPart::Text(rest.to_owned(), Quote::None);
+        ShellWord { raw: rest.to_owned(), parts, start: word.start }
     });
     Some((name.replace('_', "-"), value))
 }
 
-fn value(word: &Word, variables: &Variables) -> Value {
-    Value { shown: word.shown(), known: variables.resolve(word), word: word.clone() }
+fn value(word: &ShellWord, variables: &ShellVariables) -> OptionValue {
+    OptionValue { shown: word.shown(), known: variables.resolve(word), word: word.clone() }
 }

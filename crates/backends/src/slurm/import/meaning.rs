@@ -1,5 +1,5 @@
-//! What each option of a script becomes in a job file: a field, an option that is handed on as it
-//! is, or nothing with the reason. No option is left out of the answer.
+//! Translation of each option of a script to the job file: a field, a raw option, or nothing with
+//! the reason. Every option is in the report.
 
 pub(super) mod container;
 mod early;
@@ -7,60 +7,65 @@ mod size;
 
 use std::collections::BTreeMap;
 
-use muster_model::imported::{Becomes, ImportedOption};
+use muster_model::imported::{ImportOutcome, ImportedOption};
 use muster_model::{Array, IndexRange};
 
-use super::draft::{Checkpoint, Draft, Group};
-use super::option::Given;
-use super::read::Script;
-use super::sizes::{Memory, Sizes};
+use super::draft::{DraftCheckpoint, DraftGroup, ImportedJob};
+use super::option::GivenOption;
+use super::read::BatchScript;
+use super::sizes::{Memory, RequestedSizes};
 use super::value::{self, Limit};
 
 pub(super) use early::normal;
 
-/// Longest name of a job.
+/// Maximum length of a job's name.
 const NAME_CHARACTERS: usize = 64;
-/// `--nice` without a number (sbatch(1)).
+/// Value of `--nice` without a number (sbatch(1)).
 const NICE: i64 = 100;
 /// Seconds of `--signal` without a time (sbatch(1)).
 const LEAD_SECS: u64 = 60;
-/// Signals that a job file can ask for, which a program can answer.
+/// Signals that a job file accepts, which a program can handle.
 const SIGNALS: [&str; 9] = ["ALRM", "CONT", "HUP", "INT", "QUIT", "TERM", "USR1", "USR2", "WINCH"];
-/// Most elements of an array in a job file.
+/// Maximum number of elements of an array in a job file.
 const ARRAY_ELEMENTS: u64 = 100_000;
 
-/// What became of an option.
-type Verdict = (Becomes, String);
+/// Result of the translation of an option.
+type Translation = (ImportOutcome, String);
 
-fn field(name: impl Into<String>) -> Verdict {
-    (Becomes::Field, name.into())
+fn field(name: impl Into<String>) -> Translation {
+    (ImportOutcome::Field, name.into())
 }
 
-fn near(says: impl Into<String>) -> Verdict {
-    (Becomes::Near, says.into())
+fn near(says: impl Into<String>) -> Translation {
+    (ImportOutcome::Near, says.into())
 }
 
-fn nothing(why: impl Into<String>) -> Verdict {
-    (Becomes::NotMapped, why.into())
+fn nothing(why: impl Into<String>) -> Translation {
+    (ImportOutcome::NotMapped, why.into())
 }
 
-/// Makes the job without its programs, and says what became of every option.
-pub(super) fn draft(script: &Script<'_>, name: &str) -> (Draft, Vec<ImportedOption>, Vec<Sizes>) {
-    let mut draft =
-        Draft { name: job_name(name).unwrap_or_else(|| "job".to_owned()), ..Draft::default() };
+/// Builds the job without its programs, and the result for every option.
+pub(super) fn draft(
+    script: &BatchScript<'_>,
+    name: &str,
+) -> (ImportedJob, Vec<ImportedOption>, Vec<RequestedSizes>) {
+    let mut draft = ImportedJob {
+        name: job_name(name).unwrap_or_else(|| "job".to_owned()),
+        ..ImportedJob::default()
+    };
     let mut answers = Vec::new();
     let mut all_sizes = Vec::new();
     let is_het = script.components.len() > 1;
     for (index, given) in script.components.iter().enumerate() {
-        // 1. Sizes are understood together.
-        let sizes = Sizes::of(given);
+        // 1. Sizes are translated together.
+        let sizes = RequestedSizes::of(given);
         let (mut group, verdicts) = size::group(&sizes, given, is_het);
         group.name = is_het.then(|| format!("part{index}"));
         if sizes.memory == Some(Memory::WholeNode) && !is_het {
             draft.slurm.options.push("--mem=0".to_owned());
         }
         draft.groups.push(group);
-        // 2. Each option by itself; of one that is given twice the last counts.
+        // 2. Each other option by itself; of a repeated one the last counts.
         for (at, one) in given.iter().enumerate() {
             let again =
                 given[at + 1..].iter().any(|later| later.name.is_some() && later.name == one.name);
@@ -76,7 +81,7 @@ pub(super) fn draft(script: &Script<'_>, name: &str) -> (Draft, Vec<ImportedOpti
                     (None, Some(verdict)) => verdict.clone(),
                     (None, None) if is_het && matches!(name, "partition" | "constraint") => {
                         let group = draft.groups.last_mut().expect("the group was just pushed");
-                        where_to(group, name, one.value.as_deref().unwrap_or_default())
+                        group_placement(group, name, one.value.as_deref().unwrap_or_default())
                     }
                     (None, None) if index > 0 => of_later(script, one, name),
                     (None, None) if container::is_one(name) => {
@@ -90,7 +95,7 @@ pub(super) fn draft(script: &Script<'_>, name: &str) -> (Draft, Vec<ImportedOpti
         all_sizes.push(sizes);
     }
     same_everywhere(&mut draft);
-    // 3. What is no option, and what sbatch never reads.
+    // 3. Directives without an option, and those that sbatch never reads.
     for (line, word) in &script.hets {
         let says = "groups: one per component".to_owned();
         let written = (*word).to_owned();
@@ -98,18 +103,18 @@ pub(super) fn draft(script: &Script<'_>, name: &str) -> (Draft, Vec<ImportedOpti
             line: *line,
             written,
             option: "hetjob".to_owned(),
-            becomes: Becomes::Field,
-            says,
+            becomes: ImportOutcome::Field,
+            text: says,
         });
     }
     for (line, text) in &script.late {
-        let says = "it stands after the first command: sbatch does not read it".to_owned();
+        let says = "it is after the first command: sbatch does not read it".to_owned();
         answers.push(ImportedOption {
             line: *line,
             written: (*text).to_owned(),
             option: String::new(),
-            becomes: Becomes::NotMapped,
-            says,
+            becomes: ImportOutcome::NotMapped,
+            text: says,
         });
     }
     answers.sort_by_key(|answer| answer.line);
@@ -117,26 +122,27 @@ pub(super) fn draft(script: &Script<'_>, name: &str) -> (Draft, Vec<ImportedOpti
     (draft, answers, all_sizes)
 }
 
-fn answer(one: &Given, (becomes, says): Verdict) -> ImportedOption {
+fn answer(one: &GivenOption, (becomes, says): Translation) -> ImportedOption {
     let option = one.name.unwrap_or_default().to_owned();
-    ImportedOption { line: one.line, written: one.written.clone(), option, becomes, says }
+    ImportedOption { line: one.line, written: one.written.clone(), option, becomes, text: says }
 }
 
 fn unknown(written: &str) -> String {
     match written {
         _ if written.starts_with("--") => {
-            "sbatch itself has no such option: a plugin of the site may have it, else sbatch refuses the script"
+            "sbatch itself has no such option: a plugin of the site may have it, else sbatch rejects the script"
                 .to_owned()
         }
-        _ if written.starts_with('-') => "sbatch has no such option, and refuses the script".to_owned(),
-        _ => "it is no option: sbatch passes over it".to_owned(),
+        _ if written.starts_with('-') => "sbatch has no such option, and rejects the script".to_owned(),
+        _ => "not an option: sbatch ignores it".to_owned(),
     }
 }
 
-/// Where a component waits. sbatch hands neither on to the components that do not say it.
-fn where_to(group: &mut Group, name: &str, text: &str) -> Verdict {
+/// Sets the partition or constraint of a component. sbatch does not inherit them between
+/// components.
+fn group_placement(group: &mut DraftGroup, name: &str, text: &str) -> Translation {
     if !is_word(text) {
-        return nothing("blanks, quotes, `#` and backslashes cannot stand in this field");
+        return nothing("this field cannot contain blanks, quotes, `#` or backslashes");
     }
     match name {
         "partition" => group.partition = value::list(text),
@@ -145,8 +151,8 @@ fn where_to(group: &mut Group, name: &str, text: &str) -> Verdict {
     field(format!("slurm: {{{name}}}, of its group where groups differ"))
 }
 
-/// What all groups say alike is said by the job.
-fn same_everywhere(draft: &mut Draft) {
+/// Moves options that all groups share to the job.
+fn same_everywhere(draft: &mut ImportedJob) {
     let Some((first, rest)) = draft.groups.split_first() else { return };
     if rest.is_empty() {
         return;
@@ -162,20 +168,21 @@ fn same_everywhere(draft: &mut Draft) {
     }
 }
 
-/// Options of a component after the first: what is of the whole job counts there.
-fn of_later(script: &Script<'_>, one: &Given, name: &str) -> Verdict {
+/// Translates an option of a component after the first: options of the whole job count only in the
+/// first.
+fn of_later(script: &BatchScript<'_>, one: &GivenOption, name: &str) -> Translation {
     match script.last(name) {
         Some(first) if first.value == one.value => field("the same for all groups"),
-        _ => nothing("a group has sizes of its own, and the rest is of the whole job"),
+        _ => nothing("a group has only its own sizes; other options are for the whole job"),
     }
 }
 
-/// An option that stands for itself.
-fn single(draft: &mut Draft, one: &Given, name: &'static str) -> Verdict {
+/// Translates a single option.
+fn single(draft: &mut ImportedJob, one: &GivenOption, name: &'static str) -> Translation {
     let text = one.value.as_deref().unwrap_or_default();
     let is_word = is_word(text);
     let slurm = &mut draft.slurm;
-    let no_word = || nothing("blanks, quotes, `#` and backslashes cannot stand in this field");
+    let no_word = || nothing("this field cannot contain blanks, quotes, `#` or backslashes");
     let set = |field_of: &mut Option<String>, says: &str| {
         *field_of = Some(text.to_owned());
         field(says)
@@ -230,68 +237,69 @@ fn single(draft: &mut Draft, one: &Given, name: &'static str) -> Verdict {
                 slurm.segment = Some(count);
                 field("slurm: {segment}")
             }
-            _ => nothing("no number of nodes"),
+            _ => nothing("not a number of nodes"),
         },
         "export" => export(draft, text),
         _ => own_or_raw(draft, one, name, text),
     }
 }
 
-/// A file for the output. sbatch writes it anew, which would take away what an element or a start
-/// before has written.
-fn output(draft: &mut Draft, name: &str, text: &str) -> Verdict {
+/// Sets an output file. sbatch truncates it by default, which would remove the output of earlier
+/// elements or starts.
+fn output(draft: &mut ImportedJob, name: &str, text: &str) -> Translation {
     if let Err(why) = muster_model::output::parts(text) {
-        return nothing(format!("{why}; Muster keeps the output itself (`muster logs`)"));
+        return nothing(format!("{why}; Muster stores the output itself (`muster logs`)"));
     }
     match name {
         "output" => draft.files.output = Some(text.to_owned()),
         _ => draft.files.error = Some(text.to_owned()),
     }
-    near(format!("{name}; it is appended to, and its folder is made where it is not there"))
+    near(format!("{name}; output is appended, and a missing directory is created"))
 }
 
-/// What Muster does by itself, what is about the submission, and the rest, which is handed on.
-fn own_or_raw(draft: &mut Draft, one: &Given, name: &str, text: &str) -> Verdict {
+/// Translates options that are Muster's defaults, that concern only the submission, and all others,
+/// which are passed on.
+fn own_or_raw(draft: &mut ImportedJob, one: &GivenOption, name: &str, text: &str) -> Translation {
     match name {
         "output" | "error" => output(draft, name, text),
-        "open-mode" if text == "append" => {
-            near("output that goes into a file is always appended to")
+        "open-mode" if text == "append" => near("output to a file is always appended"),
+        "open-mode" => {
+            nothing("output is always appended: a new start keeps the output of the one before")
         }
-        "open-mode" => nothing(
-            "output is always appended to: a new start takes away nothing of the one before",
-        ),
-        "comment" => nothing("Muster marks its jobs in the comment"),
+        "comment" => nothing("Muster uses the comment for its job id"),
         "kill-on-invalid-dep" if text == "yes" => {
-            field("a job whose dependency cannot be met ends")
+            field("a job whose dependency cannot be met is cancelled")
         }
-        "kill-on-invalid-dep" => nothing("a job whose dependency cannot be met always ends"),
-        "wait" => nothing("about the submission, not the job: `muster run --wait`"),
-        "test-only" => nothing("about the submission, not the job: `muster run --dry-run`"),
+        "kill-on-invalid-dep" => {
+            nothing("a job whose dependency cannot be met is always cancelled")
+        }
+        "wait" => nothing("concerns the submission, not the job: `muster run --wait`"),
+        "test-only" => nothing("concerns the submission, not the job: `muster run --dry-run`"),
         "parsable" | "quiet" | "verbose" | "help" | "usage" | "version" | "ignore-pbs"
-        | "immediate" => nothing("about the submission, not the job"),
+        | "immediate" => nothing("concerns the submission, not the job"),
         "exclusive" if !matches!(text, "user" | "mcs" | "topo") => {
             nothing("sbatch has no such value")
         }
         "wrap" => nothing("a script has its own commands"),
-        "uid" | "gid" => nothing("a job runs as its submitter"),
+        "uid" | "gid" => nothing("a job runs as the user who submits it"),
         _ => raw(draft, one, name),
     }
 }
 
-/// Hands an option on as it is.
-fn raw(draft: &mut Draft, one: &Given, name: &str) -> Verdict {
+/// Passes an option on unchanged.
+fn raw(draft: &mut ImportedJob, one: &GivenOption, name: &str) -> Translation {
     let option = match one.value.as_deref() {
         None | Some("") => format!("--{name}"),
         Some(value) => format!("--{name}={value}"),
     };
     if option.chars().any(|c| c.is_control() || matches!(c, '"' | '\'' | '\\' | '#')) {
-        return nothing("quotes, `#` and backslashes cannot be handed on");
+        return nothing("quotes, `#` and backslashes cannot be passed on");
     }
     draft.slurm.options.push(option.clone());
-    (Becomes::Raw, format!("slurm: {{options: {option}}}"))
+    (ImportOutcome::Raw, format!("slurm: {{options: {option}}}"))
 }
 
-fn named(draft: &mut Draft, text: &str) -> Verdict {
+fn named(draft: &mut ImportedJob, text: &str) -> Translation {
     match job_name(text) {
         Some(name) if name == text => {
             draft.name = name;
@@ -299,16 +307,16 @@ fn named(draft: &mut Draft, text: &str) -> Verdict {
         }
         Some(name) => {
             let says = format!(
-                "name: `{name}`; a name has letters, digits, `.`, `_`, `-`, at most {NAME_CHARACTERS}"
+                "name: `{name}`; a name has at most {NAME_CHARACTERS} letters, digits, `.`, `_`, `-`"
             );
             draft.name = name;
             near(says)
         }
-        None => nothing("no letter or digit of it can stand in a name"),
+        None => nothing("it has no letter or digit for a name"),
     }
 }
 
-/// A name that a job can have, of any text.
+/// Derives a valid job name from any text.
 pub(super) fn job_name(text: &str) -> Option<String> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     let name: String =
@@ -317,8 +325,8 @@ pub(super) fn job_name(text: &str) -> Option<String> {
     name.contains(|c: char| c.is_ascii_alphanumeric()).then(|| name.to_owned())
 }
 
-/// Names, perhaps with one list of numbers in brackets each.
-fn nodes(draft: &mut Draft, name: &str, text: &str) -> Verdict {
+/// Translates node names, each with at most one list of numbers in brackets.
+fn nodes(draft: &mut ImportedJob, name: &str, text: &str) -> Translation {
     let parts = value::list(text);
     let is_name = |part: &String| {
         let brackets = part.matches('[').count();
@@ -330,7 +338,7 @@ fn nodes(draft: &mut Draft, name: &str, text: &str) -> Verdict {
     };
     if parts.is_empty() || !parts.iter().all(is_name) {
         return nothing(
-            "names of nodes such as `node[01-04]` can stand in a job, files and other patterns cannot",
+            "a job accepts node names such as `node[01-04]`, but no files and other patterns",
         );
     }
     match name {
@@ -345,23 +353,25 @@ fn nodes(draft: &mut Draft, name: &str, text: &str) -> Verdict {
     }
 }
 
-fn time(draft: &mut Draft, text: &str) -> Verdict {
+fn time(draft: &mut ImportedJob, text: &str) -> Translation {
     match value::limit(text) {
         Some(Limit::Minutes(count)) => {
             draft.time = Some(count);
             field(format!("time: {}", value::minutes(count)))
         }
-        Some(Limit::None) => near("no `time`: the partition's default limit counts, not endless"),
-        None => nothing("no time of Slurm: minutes, HH:MM:SS, D-HH:MM:SS"),
+        Some(Limit::None) => {
+            near("no `time`: the partition's default limit applies, not unlimited")
+        }
+        None => nothing("not a time of Slurm: minutes, HH:MM:SS, D-HH:MM:SS"),
     }
 }
 
-fn array(draft: &mut Draft, text: &str) -> Verdict {
+fn array(draft: &mut ImportedJob, text: &str) -> Translation {
     let (list, cap) = text.split_once('%').map_or((text, None), |(list, cap)| (list, Some(cap)));
     let ranges: Option<Vec<IndexRange>> = list.split(',').map(range).collect();
     let cap = cap.map(|cap| cap.parse().ok().filter(|cap| *cap > 0));
     let (Some(ranges), None | Some(Some(_))) = (ranges, cap) else {
-        return nothing("no indices that an array can have");
+        return nothing("not a valid index list");
     };
     let elements: u64 = ranges.iter().map(|range| u64::from(range.count())).sum();
     if elements > ARRAY_ELEMENTS {
@@ -375,7 +385,7 @@ fn array(draft: &mut Draft, text: &str) -> Verdict {
     field("array")
 }
 
-/// `7`, `0-199`, `1-9:2`.
+/// Parses an index range: `7`, `0-199`, `1-9:2`.
 fn range(text: &str) -> Option<IndexRange> {
     let (ends, step) = text.split_once(':').unwrap_or((text, "1"));
     let (first, last) = ends.split_once('-').unwrap_or((ends, ends));
@@ -387,13 +397,12 @@ fn range(text: &str) -> Option<IndexRange> {
     (range.step > 0 && range.first <= range.last && range.last <= i32::MAX as u32).then_some(range)
 }
 
-fn dependency(draft: &mut Draft, text: &str) -> Verdict {
+fn dependency(draft: &mut ImportedJob, text: &str) -> Translation {
     if text.contains('?') {
-        return nothing(
-            "with `?` the first of them that holds is enough, and a job waits for all of them",
-        );
+        return nothing("with `?` one met dependency is enough, but a job waits for all of them");
     }
-    let (mut after, mut is_single) = (Vec::new(), false);
+    let mut after = Vec::new();
+    let mut is_single = false;
     for part in text.split(',') {
         let mut words = part.split(':');
         let kind = words.next().unwrap_or_default();
@@ -403,7 +412,7 @@ fn dependency(draft: &mut Draft, text: &str) -> Verdict {
         }
         if !matches!(kind, "after" | "afterany" | "afterok" | "afternotok") {
             return nothing(format!(
-                "a job waits by after, afterok, afterany and afternotok of all, and by singleton, not by `{part}`"
+                "a job supports after, afterok, afterany and afternotok, and singleton, but not `{part}`"
             ));
         }
         for job in words {
@@ -415,15 +424,15 @@ fn dependency(draft: &mut Draft, text: &str) -> Verdict {
                     if is_number(job) && is_number(minutes) && part.contains('+') =>
                 {
                     return nothing(format!(
-                        "a job waits for {job} alone, not {minutes} minutes more"
+                        "a job waits for {job} only, not for {minutes} minutes more"
                     ));
                 }
                 Some((whole, _)) if is_number(whole) && job.contains('_') => {
                     return nothing(format!(
-                        "a job waits for all of an array, not for `{job}` of it"
+                        "a job waits for a whole array, not for `{job}` of it"
                     ));
                 }
-                _ => return nothing(format!("`{job}` is no number of a job")),
+                _ => return nothing(format!("`{job}` is not a job number")),
             }
         }
     }
@@ -436,7 +445,7 @@ fn dependency(draft: &mut Draft, text: &str) -> Verdict {
     field(says)
 }
 
-fn nice(draft: &mut Draft, text: Option<&str>) -> Verdict {
+fn nice(draft: &mut ImportedJob, text: Option<&str>) -> Translation {
     match text.map_or(Ok(NICE), str::parse::<i64>) {
         Ok(0) => field("priority: 0, as by default"),
         Ok(nice) if (1..=1_000_000).contains(&nice) => {
@@ -447,7 +456,7 @@ fn nice(draft: &mut Draft, text: Option<&str>) -> Verdict {
     }
 }
 
-fn signal(draft: &mut Draft, text: &str) -> Verdict {
+fn signal(draft: &mut ImportedJob, text: &str) -> Translation {
     let (whom, rest) = match text.split_once(':') {
         Some((whom, rest)) => (whom, rest),
         None => ("", text),
@@ -465,29 +474,30 @@ fn signal(draft: &mut Draft, text: &str) -> Verdict {
         _ => name,
     };
     let Some(lead) = lead.filter(|lead| *lead > 0) else {
-        return nothing("no time before the limit");
+        return nothing("not a time before the limit");
     };
     if !SIGNALS.contains(&name.as_str()) {
-        return nothing(format!("a checkpoint is asked for by one of {}", SIGNALS.join(", ")));
+        return nothing(format!("a checkpoint is requested by one of {}", SIGNALS.join(", ")));
     }
-    draft.checkpoint = Some(Checkpoint { signal: name, lead_secs: lead, ..Checkpoint::default() });
+    draft.checkpoint =
+        Some(DraftCheckpoint { signal: name, lead_secs: lead, ..DraftCheckpoint::default() });
     match whom {
         "" => field("checkpoint"),
         _ if whom.contains('B') => {
             near("checkpoint: every task gets the signal, not the batch shell alone")
         }
-        _ => near("checkpoint; the job of a reservation that ends is not signalled"),
+        _ => near("checkpoint; there is no signal when a reservation ends"),
     }
 }
 
-fn switches(draft: &mut Draft, text: &str) -> Verdict {
+fn switches(draft: &mut ImportedJob, text: &str) -> Translation {
     let (count, wait) = text
         .split_once('@')
         .map_or((text, None), |(count, wait)| (count, Some(value::limit(wait))));
     let (Some(count), None | Some(Some(_))) =
         (value::count(count).filter(|count| *count > 0), wait)
     else {
-        return nothing("no number of switches");
+        return nothing("not a number of switches");
     };
     draft.slurm.switches = Some(count);
     if let Some(Some(Limit::Minutes(wait))) = wait {
@@ -496,11 +506,11 @@ fn switches(draft: &mut Draft, text: &str) -> Verdict {
     field("slurm: {switches}")
 }
 
-/// `ALL` is what Muster does; variables that it sets are the job's own.
-fn export(draft: &mut Draft, text: &str) -> Verdict {
+/// Translates `--export`: `ALL` is Muster's default, variables in it become the job's own.
+fn export(draft: &mut ImportedJob, text: &str) -> Translation {
     let parts: Vec<&str> = text.split(',').collect();
     if parts == ["ALL"] {
-        return field("a job gets its submitter's environment");
+        return field("a job gets the environment of its submission");
     }
     let is_pair = |part: &&str| {
         part.split_once('=').is_some_and(|(name, _)| super::super::script::quote::is_variable(name))
@@ -512,12 +522,12 @@ fn export(draft: &mut Draft, text: &str) -> Verdict {
             field("env")
         }
         _ if text.contains('=') => {
-            nothing("variables are set by `env`, beside all of the submitter's")
+            nothing("variables are set by `env`, in addition to those of the submission")
         }
         _ => {
             let option = format!("--export={text}");
             draft.slurm.options.push(option.clone());
-            (Becomes::Raw, format!("slurm: {{options: {option}}}"))
+            (ImportOutcome::Raw, format!("slurm: {{options: {option}}}"))
         }
     }
 }
@@ -535,18 +545,22 @@ fn is_plain_name(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))
 }
 
-/// What the options ask for, in one way of writing, so that two scripts can be compared.
-pub(super) fn asks(script: &Script<'_>, sizes: &[Sizes]) -> BTreeMap<String, String> {
+/// Returns the requested options in a normal form, so that two scripts can be compared.
+pub(super) fn requested(
+    script: &BatchScript<'_>,
+    sizes: &[RequestedSizes],
+) -> BTreeMap<String, String> {
     let mut asks = BTreeMap::new();
     for (index, (given, sizes)) in script.components.iter().zip(sizes).enumerate() {
-        let mut scratch = Draft { groups: vec![Group::default()], ..Draft::default() };
+        let mut scratch =
+            ImportedJob { groups: vec![DraftGroup::default()], ..ImportedJob::default() };
         let prefix = if index > 0 { format!("{index}:") } else { String::new() };
         let mut put = |name: &str, value: String| asks.insert(format!("{prefix}{name}"), value);
-        size::asks(sizes, &mut put);
+        size::requested(sizes, &mut put);
         for one in given {
             let Some(name) = one.name.filter(|name| !size::NAMES.contains(name)) else { continue };
             let text = one.value.as_deref().unwrap_or_default();
-            // What Muster always does; variables beside it are the job's, and no option.
+            // Muster's default; variables in it are the job's.
             if name == "export" && text.split(',').next() == Some("ALL") {
                 continue;
             }

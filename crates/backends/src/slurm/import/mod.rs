@@ -1,19 +1,17 @@
-//! A batch script of Slurm as a job file, and what is wrong with the script. Pure: text in, one
-//! answer out, in which every option of the script is accounted for. What a job file means is
-//! checked by whoever prints it.
+//! Import of a Slurm batch script: a job file, and the problems of the script. Pure: text in, one
+//! report out, which covers every option of the script. The caller validates the job file.
 
 mod arguments;
 mod body;
 mod cure;
 mod draft;
 mod environment;
+mod exported;
 mod finding;
 mod geometry;
-mod known;
 mod launch;
 mod meaning;
 mod option;
-mod own;
 mod own_node;
 mod program;
 mod read;
@@ -21,6 +19,7 @@ mod rules;
 mod shell;
 mod sizes;
 mod value;
+mod variables;
 
 use muster_model::imported::{ImportReport, ImportedLaunch, LaunchMode};
 
@@ -28,31 +27,32 @@ pub use environment::overruled;
 pub use finding::ids;
 pub use read::NotAScript;
 
-use finding::Facts;
+use finding::ScriptFacts;
 use geometry::geometry;
-use known::Variables;
-use read::Script;
+use read::BatchScript;
+use variables::ShellVariables;
 
-/// What sbatch is given beside a script.
+/// Input of the import beside the script.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Submission {
-    /// Behind the script's name.
+pub struct ImportInput {
+    /// Arguments after the script's name.
     pub arguments: Vec<String>,
-    /// Rules whose cure is to be written into the job, of [`CURES`].
+    /// Rules whose fix is applied to the job, out of [`CURES`].
     pub cures: Vec<String>,
 }
 
-/// Rules whose cure can be chosen.
+/// Rules with a fix that can be applied on request.
 pub const CURES: [&str; 1] = [cure::SQUARED];
 
-/// Reads a script. `file` is what to call it; a job without a name gets that of the file.
+/// Imports a script. `file` is its name, which names a job without a name.
 ///
 /// # Errors
-/// What is no script for sbatch.
-pub fn import(text: &str, file: &str, given: &Submission) -> Result<ImportReport, NotAScript> {
-    let script = Script { arguments: &given.arguments, ..read::read(text)? };
+///
+/// When the text is not a script for sbatch.
+pub fn import(text: &str, file: &str, given: &ImportInput) -> Result<ImportReport, NotAScript> {
+    let script = BatchScript { arguments: &given.arguments, ..read::read(text)? };
     let report = imported(&script, text, file);
-    // A cure changes what the script asks for, and all that follows from it.
+    // A fix changes the requested sizes, and everything derived from them.
     let is_found = report.findings.iter().any(|finding| finding.rule == cure::SQUARED);
     if is_found && given.cures.iter().any(|rule| rule == cure::SQUARED) {
         return Ok(imported(&cure::one_task_a_node(&script), text, file));
@@ -60,15 +60,15 @@ pub fn import(text: &str, file: &str, given: &Submission) -> Result<ImportReport
     Ok(report)
 }
 
-fn imported(script: &Script<'_>, text: &str, file: &str) -> ImportReport {
-    // 1. Its options.
+fn imported(script: &BatchScript<'_>, text: &str, file: &str) -> ImportReport {
+    // 1. Translate its options.
     let stem = file.rsplit('/').next().unwrap_or(file).split('.').next().unwrap_or_default();
     let (mut draft, mut options, sizes) = meaning::draft(script, stem);
-    let asks = meaning::asks(script, &sizes);
-    // 2. What it starts, and how many that are.
+    let asks = meaning::requested(script, &sizes);
+    // 2. Find what it starts, and the number of processes.
     let body = script.body();
     let commands = if script.is_shell() { shell::commands(&body) } else { Vec::new() };
-    let (steps, variables) = launch::steps(&commands, &Variables::of_job(&sizes[0]));
+    let (steps, variables) = launch::steps(&commands, &ShellVariables::of_job(&sizes[0]));
     let steps: Vec<_> = steps
         .into_iter()
         .map(|step| {
@@ -76,16 +76,17 @@ fn imported(script: &Script<'_>, text: &str, file: &str) -> ImportReport {
             (step, geometry)
         })
         .collect();
-    // 3. What the tasks run: a script of Muster's own says that by itself.
+    // 3. Convert the body; a script exported by Muster is read back.
     let mut launch = ImportedLaunch {
         how: LaunchMode::Exported,
-        says: "it was made by `muster export slurm`, and is the job that it was made of".to_owned(),
+        text: "exported by `muster export slurm`; it becomes the original job".to_owned(),
         steps: Vec::new(),
     };
-    let is_own = own::is_exported(text) && own::read(text, &mut draft, &mut options).is_some();
+    let is_own =
+        exported::is_exported(text) && exported::read(text, &mut draft, &mut options).is_some();
     let mut findings = Vec::new();
     if !is_own {
-        let understood = body::understand(script, &commands, &steps, &sizes);
+        let understood = body::translate_body(script, &commands, &steps, &sizes);
         for (group, program) in draft.groups.iter_mut().zip(understood.programs) {
             group.run = program;
         }
@@ -99,11 +100,11 @@ fn imported(script: &Script<'_>, text: &str, file: &str) -> ImportReport {
         let first_line = u32::try_from(script.body + 1).unwrap_or(u32::MAX);
         launch = ImportedLaunch {
             how: understood.how,
-            says: understood.says,
+            text: understood.says,
             steps: steps.iter().map(|(step, geometry)| geometry.answer(step, first_line)).collect(),
         };
-        // 4. What is wrong with it.
-        let facts = Facts {
+        // 4. Check the rules.
+        let facts = ScriptFacts {
             script,
             sizes: &sizes[0],
             commands: &commands,
@@ -115,12 +116,15 @@ fn imported(script: &Script<'_>, text: &str, file: &str) -> ImportReport {
         };
         findings = finding::findings(&facts);
     }
-    // Files have variables in order of their names.
+    // Variables are sorted by name, as in job files.
     draft.env.sort();
     ImportReport { script: file.to_owned(), job: draft.yaml(), options, asks, launch, findings }
 }
 
-/// The component in which a step runs.
-fn sizes_of<'a>(step: &launch::Step, sizes: &'a [sizes::Sizes]) -> &'a sizes::Sizes {
+/// Returns the sizes of the component in which a step runs.
+fn sizes_of<'a>(
+    step: &launch::LaunchCommand,
+    sizes: &'a [sizes::RequestedSizes],
+) -> &'a sizes::RequestedSizes {
     step.component().and_then(|component| sizes.get(component)).unwrap_or(&sizes[0])
 }

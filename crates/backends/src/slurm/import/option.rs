@@ -1,35 +1,35 @@
-//! The options that sbatch(1) and srun(1) have: long and short names, and whether a value follows.
-//! A table and no more; what an option means is in `draft.rs`.
+//! Options of sbatch(1) and srun(1): long and short names, and whether they take a value. A table
+//! only; `meaning.rs` translates the options.
 
-/// Whether a value follows an option.
+/// Number of values that an option takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Takes {
-    /// None.
+pub(super) enum OptionArity {
+    /// The option takes no value.
     Nothing,
-    /// One, after `=` or a blank.
+    /// Required value, after `=` or a blank.
     Value,
-    /// One after `=`, or none.
+    /// Optional value, after `=`.
     Perhaps,
 }
 
-use Takes::{Nothing, Perhaps, Value};
+use OptionArity::{Nothing, Perhaps, Value};
 
-/// One option.
+/// Option in the tables.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Known {
-    /// The name that is used today.
+pub(super) struct SbatchOption {
+    /// Long name in current releases.
     pub(super) name: &'static str,
-    /// Its letter.
+    /// One-letter name, if any.
     pub(super) short: Option<char>,
-    pub(super) takes: Takes,
+    pub(super) takes: OptionArity,
 }
 
-const fn known(name: &'static str, short: char, takes: Takes) -> Known {
-    Known { name, short: if short == ' ' { None } else { Some(short) }, takes }
+const fn known(name: &'static str, short: char, takes: OptionArity) -> SbatchOption {
+    SbatchOption { name, short: if short == ' ' { None } else { Some(short) }, takes }
 }
 
-/// Options of sbatch, of 20.11 to 25.05.
-pub(super) const SBATCH: &[Known] = &[
+/// Options of sbatch 20.11 to 25.05.
+pub(super) const SBATCH: &[SbatchOption] = &[
     known("account", 'A', Value),
     known("acctg-freq", ' ', Value),
     known("array", 'a', Value),
@@ -144,8 +144,8 @@ pub(super) const SBATCH: &[Known] = &[
     known("x11", ' ', Perhaps),
 ];
 
-/// Options of srun that sbatch lacks, or that take a value there and none here.
-pub(super) const SRUN: &[Known] = &[
+/// Options of srun that sbatch lacks, or that take a value in srun only.
+pub(super) const SRUN: &[SbatchOption] = &[
     known("accel-bind", ' ', Value),
     known("bcast", ' ', Perhaps),
     known("compress", ' ', Perhaps),
@@ -179,8 +179,8 @@ pub(super) const SRUN: &[Known] = &[
     known("whole", ' ', Nothing),
 ];
 
-/// Options that Pyxis, a plugin of many sites, adds to sbatch and srun.
-pub(super) const PYXIS: &[Known] = &[
+/// Options of Pyxis, a common plugin for sbatch and srun.
+pub(super) const PYXIS: &[SbatchOption] = &[
     known("container-entrypoint", ' ', Nothing),
     known("container-entrypoint-log", ' ', Nothing),
     known("container-env", ' ', Value),
@@ -198,7 +198,7 @@ pub(super) const PYXIS: &[Known] = &[
     known("no-container-remap-root", ' ', Nothing),
 ];
 
-/// Names that sbatch took or takes for another one.
+/// Earlier names of options.
 const OLD: &[(&str, &str)] = &[
     ("cluster", "clusters"),
     ("mincores", "cores-per-socket"),
@@ -208,11 +208,11 @@ const OLD: &[(&str, &str)] = &[
     ("workdir", "chdir"),
 ];
 
-/// Names that are as good as the one in the table.
+/// Alternative names of options.
 const ALIASES: &[(&str, &str)] =
     &[("tasks-per-node", "ntasks-per-node"), ("extra-node-info", "extra-node-info")];
 
-/// Options that Slurm knows and warns of, and what takes their place.
+/// Options that Slurm deprecates, with their replacement.
 pub(super) const DEPRECATED: &[(&str, &str)] = &[
     ("batch", "nothing: heterogeneous jobs came in its place"),
     ("cluster", "--clusters"),
@@ -228,8 +228,8 @@ pub(super) const DEPRECATED: &[(&str, &str)] = &[
     ("workdir", "--chdir"),
 ];
 
-/// An option by its long name or the beginning of one that no other begins with.
-pub(super) fn by_name(tables: &[&'static [Known]], name: &str) -> Option<Known> {
+/// Finds an option by its long name or an unambiguous prefix.
+pub(super) fn by_name(tables: &[&'static [SbatchOption]], name: &str) -> Option<SbatchOption> {
     let name = OLD.iter().chain(ALIASES).find(|(old, _)| *old == name).map_or(name, |(_, new)| new);
     let all = || tables.iter().flat_map(|table| table.iter());
     if let Some(exact) = all().find(|one| one.name == name) {
@@ -242,99 +242,119 @@ pub(super) fn by_name(tables: &[&'static [Known]], name: &str) -> Option<Known> 
     }
 }
 
-/// An option by its letter.
-pub(super) fn by_letter(tables: &[&'static [Known]], letter: char) -> Option<Known> {
+/// Finds an option by its letter.
+pub(super) fn by_letter(tables: &[&'static [SbatchOption]], letter: char) -> Option<SbatchOption> {
     tables.iter().flat_map(|table| table.iter()).find(|one| one.short == Some(letter)).copied()
 }
 
-/// An option as it was given.
+/// Option as given in the script.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Given {
-    /// Line, from 1.
+pub(super) struct GivenOption {
+    /// Line in the script, from 1.
     pub(super) line: u32,
-    /// As it was written, without quotes.
+    /// Text as written, without quotes.
     pub(super) written: String,
-    /// Its long name; `None`: there is no such option.
+    /// Long name; `None` where there is no such option.
     pub(super) name: Option<&'static str>,
-    /// Its value; `None` for a flag.
+    /// Value of the option; `None` for a flag.
     pub(super) value: Option<String>,
 }
 
-/// Options among words, up to the first word that is none; answers the words that are left. With
-/// `permute`, words that are no option are options without a name, as sbatch skips them.
+/// Parses options up to the first word that is not one, and returns the remaining words. With
+/// `permute`, such words become options without a name, as sbatch skips them.
 pub(super) fn options<'a>(
-    tables: &[&'static [Known]],
+    tables: &[&'static [SbatchOption]],
     words: &'a [String],
     line: u32,
     permute: bool,
-) -> (Vec<Given>, &'a [String]) {
-    let (mut given, mut at) = (Vec::new(), 0);
+) -> (Vec<GivenOption>, &'a [String]) {
+    let mut given = Vec::new();
+    let mut at = 0;
     while let Some(word) = words.get(at) {
         if word == "--" {
             return (given, &words[at + 1..]);
         }
-        let (mut next, is_option) = (at + 1, word.starts_with('-') && word.len() > 1);
+        let is_option = word.starts_with('-') && word.len() > 1;
         if !is_option && !permute {
             break;
         }
-        let mut one = |name, value: Option<String>, written: String| {
-            given.push(Given { line, written, name, value });
-        };
-        if let Some(long) = word.strip_prefix("--") {
-            let (name, value) =
-                long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
-            match by_name(tables, name) {
-                Some(found) if found.takes == Value && value.is_none() => {
-                    let follows = words.get(next);
-                    next += usize::from(follows.is_some());
-                    let written =
-                        [Some(word), follows].into_iter().flatten().cloned().collect::<Vec<_>>();
-                    one(
-                        Some(found.name),
-                        Some(follows.cloned().unwrap_or_default()),
-                        written.join(" "),
-                    );
-                }
-                Some(found) => one(Some(found.name), value.map(str::to_owned), word.clone()),
-                None => one(None, value.map(str::to_owned), word.clone()),
-            }
+        let follows = words.get(at + 1);
+        let takes_next = if let Some(long) = word.strip_prefix("--") {
+            let (one, takes_next) = long_option(tables, word, long, follows, line);
+            given.push(one);
+            takes_next
         } else if is_option {
-            let letters: Vec<char> = word.chars().skip(1).collect();
-            let mut index = 0;
-            while let Some(letter) = letters.get(index) {
-                let rest: String = letters[index + 1..].iter().collect();
-                match by_letter(tables, *letter) {
-                    Some(found) if found.takes == Nothing => {
-                        one(Some(found.name), None, format!("-{letter}"))
-                    }
-                    Some(found) if found.takes == Value && rest.is_empty() => {
-                        let follows = words.get(next).cloned();
-                        next += usize::from(follows.is_some());
-                        let value = follows.unwrap_or_default();
-                        one(Some(found.name), Some(value.clone()), format!("-{letter} {value}"));
-                        break;
-                    }
-                    Some(found) => {
-                        // getopt takes what stands right behind the letter, a `=` too; people mean
-                        // it without.
-                        let value = rest.strip_prefix('=').unwrap_or(&rest);
-                        let value = (!value.is_empty()).then(|| value.to_owned());
-                        one(Some(found.name), value, format!("-{letter}{rest}"));
-                        break;
-                    }
-                    None => {
-                        one(None, None, word.clone());
-                        break;
-                    }
-                }
-                index += 1;
-            }
+            short_options(tables, word, follows, line, &mut given)
         } else {
-            one(None, None, word.clone());
-        }
-        at = next;
+            given.push(GivenOption { line, written: word.clone(), name: None, value: None });
+            false
+        };
+        at += 1 + usize::from(takes_next && follows.is_some());
     }
     (given, &words[at.min(words.len())..])
+}
+
+/// Parses a word that begins with `--`; the second result is true where the next word, `follows`,
+/// is its value.
+fn long_option(
+    tables: &[&'static [SbatchOption]],
+    word: &str,
+    long: &str,
+    follows: Option<&String>,
+    line: u32,
+) -> (GivenOption, bool) {
+    let (name, value) =
+        long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
+    let found = by_name(tables, name);
+    let name = found.map(|found| found.name);
+    if found.is_some_and(|found| found.takes == Value) && value.is_none() {
+        let written =
+            follows.map_or_else(|| word.to_owned(), |follows| format!("{word} {follows}"));
+        let value = Some(follows.cloned().unwrap_or_default());
+        return (GivenOption { line, written, name, value }, true);
+    }
+    (GivenOption { line, written: word.to_owned(), name, value: value.map(str::to_owned) }, false)
+}
+
+/// Parses a word of one-letter options; returns true where the next word, `follows`, is the value
+/// of the last one.
+fn short_options(
+    tables: &[&'static [SbatchOption]],
+    word: &str,
+    follows: Option<&String>,
+    line: u32,
+    given: &mut Vec<GivenOption>,
+) -> bool {
+    let mut one = |name, value: Option<String>, written: String| {
+        given.push(GivenOption { line, written, name, value });
+    };
+    let letters: Vec<char> = word.chars().skip(1).collect();
+    for (index, letter) in letters.iter().enumerate() {
+        let rest: String = letters[index + 1..].iter().collect();
+        match by_letter(tables, *letter) {
+            Some(found) if found.takes == Nothing => {
+                one(Some(found.name), None, format!("-{letter}"));
+            }
+            Some(found) if found.takes == Value && rest.is_empty() => {
+                let value = follows.cloned().unwrap_or_default();
+                one(Some(found.name), Some(value.clone()), format!("-{letter} {value}"));
+                return true;
+            }
+            Some(found) => {
+                // getopt takes everything after the letter, even a `=`; the author means it
+                // without.
+                let value = rest.strip_prefix('=').unwrap_or(&rest);
+                let value = (!value.is_empty()).then(|| value.to_owned());
+                one(Some(found.name), value, format!("-{letter}{rest}"));
+                return false;
+            }
+            None => {
+                one(None, None, word.to_owned());
+                return false;
+            }
+        }
+    }
+    false
 }
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
-//! A script that starts its processes itself, on nodes of several tasks: the job has one task on
-//! each node with all that these tasks would have there. With several, the task that runs the
-//! script would see its own share alone, where a batch script sees the whole of its node.
+//! Conversion of scripts that start their processes themselves on nodes with several tasks: the job
+//! has one task per node with the resources of all of them. With several tasks, the one that runs
+//! the script would see only its own share, while a batch script sees the whole node.
 
-use muster_model::imported::{Becomes, ImportedOption};
+use muster_model::imported::{ImportOutcome, ImportedOption};
 
-use super::draft::{Draft, Group};
+use super::draft::{DraftGroup, ImportedJob};
 use super::geometry::Geometry;
-use super::known::Variables;
-use super::launch::Step;
-use super::sizes::{Memory, Shape, Sizes};
+use super::launch::LaunchCommand;
+use super::sizes::{Memory, RequestedSizes, TaskLayout};
+use super::variables::ShellVariables;
 
-/// Options of which something else is made than of those of several tasks.
+/// Options that are translated differently than for several tasks.
 const MERGED: [&str; 12] = [
     "cpus-per-task",
     "gpus",
@@ -26,7 +26,7 @@ const MERGED: [&str; 12] = [
     "tres-per-task",
 ];
 
-/// Variables of Slurm that would say something else in a job of one task.
+/// Variables of Slurm that would differ in a job with one task.
 const COUNTS: [&str; 7] = [
     "SLURM_CPUS_PER_TASK",
     "SLURM_GPUS",
@@ -37,30 +37,34 @@ const COUNTS: [&str; 7] = [
     "SLURM_NTASKS_PER_NODE",
 ];
 
-/// What starts several tasks.
+/// Programs that start several tasks.
 const LAUNCHERS: [&str; 5] = ["srun", "mpirun", "mpiexec", "orterun", "prterun"];
 
-/// Whether a body names what starts tasks, in whatever language.
+/// Returns whether a body names a launcher, in any language.
 pub(super) fn names_launcher(body: &str) -> bool {
     LAUNCHERS.iter().any(|name| body.contains(name))
 }
 
-/// Whether one task can have all of its node: it is certain what that is, and neither `srun` nor
-/// `mpirun` is to find several tasks.
-pub(super) fn is_for_one_task(sizes: &Sizes, body: &str, steps: &[(Step, Geometry)]) -> bool {
+/// Returns whether one task can have the resources of its node: they are certain, and neither
+/// `srun` nor `mpirun` needs several tasks.
+pub(super) fn is_for_one_task(
+    sizes: &RequestedSizes,
+    body: &str,
+    steps: &[(LaunchCommand, Geometry)],
+) -> bool {
     let is_known = match sizes.shape() {
-        Shape::One => false,
-        Shape::Anywhere { .. } => sizes.gpus_per_node.is_some(),
-        Shape::Nodes { per_node, .. } => per_node > 1,
-        Shape::Uneven { nodes, .. } => nodes == 1,
+        TaskLayout::One => false,
+        TaskLayout::Anywhere { .. } => sizes.gpus_per_node.is_some(),
+        TaskLayout::Nodes { per_node, .. } => per_node > 1,
+        TaskLayout::Uneven { nodes, .. } => nodes == 1,
     };
     let starts_tasks = steps.iter().any(|(step, _)| step.srun.is_some() || step.mpirun.is_some());
     is_known && !starts_tasks && !names_launcher(body)
 }
 
-/// What Slurm would tell the script, where it asks.
-pub(super) fn variables(sizes: &Sizes, body: &str) -> String {
-    let known = Variables::of_job(sizes);
+/// Sets those of Slurm's variables that the script reads.
+pub(super) fn variables(sizes: &RequestedSizes, body: &str) -> String {
+    let known = ShellVariables::of_job(sizes);
     let lines: String = COUNTS
         .iter()
         .filter(|name| body.contains(*name))
@@ -69,15 +73,19 @@ pub(super) fn variables(sizes: &Sizes, body: &str) -> String {
     if lines.is_empty() {
         lines
     } else {
-        format!("# What Slurm says of the tasks that were asked for.\n{lines}")
+        format!("# Slurm's variables for the requested tasks.\n{lines}")
     }
 }
 
-/// Gives one task what all have, and says so for every option of theirs.
-pub(super) fn merge(sizes: &Sizes, draft: &mut Draft, options: &mut [ImportedOption]) {
+/// Merges the tasks of a node into one, and updates the results of their options.
+pub(super) fn merge(
+    sizes: &RequestedSizes,
+    draft: &mut ImportedJob,
+    options: &mut [ImportedOption],
+) {
     let Some(tasks) = sizes.per_node().or(sizes.task_count()) else { return };
     let Some(group) = draft.groups.first_mut() else { return };
-    // 1. One task, with GPUs, CPUs, memory and the rest of the node.
+    // 1. One task, with all GPUs, CPUs, memory and other resources of the node.
     let cpus = match (sizes.cpus_per_task, sizes.cpus_per_gpu) {
         (None, Some(_)) => None,
         (each, _) => Some(tasks * each.unwrap_or(1)),
@@ -90,7 +98,7 @@ pub(super) fn merge(sizes: &Sizes, draft: &mut Draft, options: &mut [ImportedOpt
         }
         Some(Memory::WholeNode | Memory::Gpu(_)) | None => None,
     };
-    *group = Group {
+    *group = DraftGroup {
         name: group.name.take(),
         nodes: group.nodes.filter(|nodes| *nodes > 1),
         min_nodes: group.min_nodes,
@@ -100,27 +108,27 @@ pub(super) fn merge(sizes: &Sizes, draft: &mut Draft, options: &mut [ImportedOpt
         memory: memory.filter(|all| *all > 0),
         extras: sizes.extras.clone(),
         run: std::mem::take(&mut group.run),
-        ..Group::default()
+        ..DraftGroup::default()
     };
-    // 2. What that means for each option.
+    // 2. Update the results of the options.
     let is_one_node = group.nodes.is_none();
     for answer in options.iter_mut().filter(|answer| MERGED.contains(&answer.option.as_str())) {
-        let is_said_again = answer.says.contains("is given again");
+        let is_said_again = answer.text.contains("is given again");
         if is_said_again
-            || answer.becomes == Becomes::Raw
+            || answer.becomes == ImportOutcome::Raw
             || answer.option == "nodes" && !is_one_node
         {
             continue;
         }
         let says = match answer.option.as_str() {
-            "nodes" => "one node, which is what a job without `nodes` has".to_owned(),
+            "nodes" => "one node, the default of a job".to_owned(),
             "ntasks" | "ntasks-per-node" | "ntasks-per-gpu" => {
                 let each = if is_one_node { "one task" } else { "one task of each node" };
-                format!("{each} with what {tasks} would have: nothing in the script starts tasks")
+                format!("{each} with the resources of {tasks}: nothing in the script starts tasks")
             }
-            "cpus-per-task" => format!("cpus of {tasks} tasks, for the one"),
-            "mem" | "mem-per-cpu" => "memory of the node, for the one task".to_owned(),
-            _ => "what the node gives all tasks, for the one".to_owned(),
+            "cpus-per-task" => format!("cpus of {tasks} tasks, for the only one"),
+            "mem" | "mem-per-cpu" => "memory of the node, for the only task".to_owned(),
+            _ => "the resources of all tasks on the node, for the only one".to_owned(),
         };
         let is_understood = match answer.option.as_str() {
             "gpus" | "gpus-per-node" | "gpus-per-task" => gpus.is_some(),
@@ -129,7 +137,7 @@ pub(super) fn merge(sizes: &Sizes, draft: &mut Draft, options: &mut [ImportedOpt
             _ => true,
         };
         if is_understood {
-            (answer.becomes, answer.says) = (Becomes::Near, says);
+            (answer.becomes, answer.text) = (ImportOutcome::Near, says);
         }
     }
 }

@@ -1,30 +1,32 @@
-//! The text that tasks run, made of the body of a script: its interpreter, what Muster puts before
-//! it, and the arguments. What Muster adds is for `sh`; a script for another interpreter stands in
-//! a document of its own behind it.
+//! Text that tasks run: the script's interpreter, Muster's lines before the body, and the
+//! arguments. Muster's lines are for `sh`; a script for another interpreter follows in a
+//! here-document.
 
 use super::super::script::quote;
 use super::arguments;
-use super::draft::Program;
+use super::draft::DraftProgram;
 use super::meaning::container;
-use super::read::Script;
+use super::read::BatchScript;
 
-/// A program for the interpreter of the script.
-pub(super) fn text(script: &Script<'_>, before: &str, body: &str) -> Program {
+/// Returns the program for the script's interpreter.
+pub(super) fn text(script: &BatchScript<'_>, before: &str, body: &str) -> DraftProgram {
     let shebang = script.shebang.unwrap_or("#!/bin/bash");
     let body = body.trim_end();
     let folder =
         container::folder(script).map(|path| format!("cd {} || exit 1\n", quote::word(path)));
     let before = format!("{}{before}", folder.unwrap_or_default());
-    Program::Text(match (script.is_shell(), before.is_empty() && script.arguments.is_empty()) {
-        (true, _) => format!("{shebang}\n{}{before}{body}\n", arguments::set(script.arguments)),
-        (false, true) => format!("{shebang}\n{body}\n"),
-        (false, false) => behind_sh(script, &before, body),
-    })
+    DraftProgram::Text(
+        match (script.is_shell(), before.is_empty() && script.arguments.is_empty()) {
+            (true, _) => format!("{shebang}\n{}{before}{body}\n", arguments::set(script.arguments)),
+            (false, true) => format!("{shebang}\n{body}\n"),
+            (false, false) => behind_sh(script, &before, body),
+        },
+    )
 }
 
-/// Behind lines for `sh`. The script is read by a number of its own, as its standard input belongs
-/// to what it starts.
-fn behind_sh(script: &Script<'_>, before: &str, body: &str) -> String {
+/// Appends the script to lines for `sh`. It is read from a separate file descriptor, as the
+/// standard input belongs to the programs that it starts.
+fn behind_sh(script: &BatchScript<'_>, before: &str, body: &str) -> String {
     let mark = quote::end_mark(body);
     let interpreter =
         script.shebang.unwrap_or_default().trim_start_matches("#!").split_whitespace();
@@ -45,8 +47,8 @@ mod tests {
     fn a_script_for_another_interpreter_runs_behind_what_is_put_before_it() {
         let arguments = ["it's".to_owned(), "b c".to_owned()];
         let source = "#!/usr/bin/env -S awk -f\n#SBATCH -n1\nBEGIN { print ENVIRON[\"A\"], ARGC, ARGV[1], ARGV[2] }\n";
-        let script = read::Script { arguments: &arguments, ..read::read(source).unwrap() };
-        let Program::Text(text) = text(&script, "export A=1\n", &script.body()) else {
+        let script = read::BatchScript { arguments: &arguments, ..read::read(source).unwrap() };
+        let DraftProgram::Text(text) = text(&script, "export A=1\n", &script.body()) else {
             panic!("a text")
         };
         let output = Command::new("sh").args(["-c", &text]).output().unwrap();

@@ -1,45 +1,45 @@
-//! A script as sbatch reads it: which lines are directives, which are too late, and where the body
-//! begins. What is no script for Slurm is refused with what it is.
+//! Reads a script as sbatch does: directives, late directives, and the beginning of the body. Texts
+//! that are not scripts for Slurm are rejected with what they are.
 
-use super::option::{Given, PYXIS, SBATCH, options};
+use super::option::{GivenOption, PYXIS, SBATCH, options};
 
-/// Why a text is not imported.
+/// Reason why a text is not imported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAScript {
-    /// Nothing in it.
-    #[error("there is nothing in it")]
+    /// The text is empty.
+    #[error("it is empty")]
     Empty,
-    /// Line ends of DOS.
-    #[error("its lines end as on DOS, in CR LF: sbatch refuses such a script")]
+    /// The text has DOS line ends.
+    #[error("its lines end in CR LF, as on DOS: sbatch rejects such a script")]
     DosLines,
-    /// It is in Python and has no directives.
+    /// The text is Python without directives.
     #[error("it is a Python program, not a script for sbatch")]
     Python,
-    /// It is a job of Muster already.
-    #[error("it is a job file of Muster already")]
+    /// The text is already a job file of Muster.
+    #[error("it is already a job file of Muster")]
     JobFile,
-    /// For another queue.
-    #[error("it is a script for {0}, with `{1}` lines; only those of Slurm are read")]
+    /// The script is for another scheduler.
+    #[error("it is a script for {0}, with `{1}` lines; only Slurm's scripts can be imported")]
     Other(&'static str, &'static str),
-    /// Neither `#!` nor directives.
-    #[error("it does not begin with `#!` and has no `#SBATCH` line: sbatch would refuse it")]
+    /// The text has neither `#!` nor directives.
+    #[error("it does not begin with `#!` and has no `#SBATCH` line: sbatch would reject it")]
     NotAScript,
 }
 
 impl NotAScript {
-    /// What to do.
+    /// Returns the next step.
     #[must_use]
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Empty | Self::NotAScript => {
                 "a script begins with `#!/bin/bash`, then `#SBATCH` lines"
             }
-            Self::DosLines => "`sed -i 's/\\r$//' FILE` takes the CRs away",
+            Self::DosLines => "`sed -i 's/\\r$//' FILE` removes the CRs",
             Self::Python => {
                 "`muster run --gpus 1 -- python FILE` runs a program; import reads the script that starts it"
             }
             Self::JobFile => {
-                "`muster run FILE` runs it, `muster export slurm FILE` makes a script of it"
+                "`muster run FILE` runs it, `muster export slurm FILE` converts it to a script"
             }
             Self::Other(..) => {
                 "write the same sizes as `#SBATCH` lines, or as a job file: docs/jobs.md"
@@ -48,44 +48,44 @@ impl NotAScript {
     }
 }
 
-/// A script.
+/// Script with its directives.
 #[derive(Clone, Debug)]
-pub(super) struct Script<'a> {
-    /// Its first line, when that begins with `#!`.
+pub(super) struct BatchScript<'a> {
+    /// First line, if it begins with `#!`.
     pub(super) shebang: Option<&'a str>,
-    /// Every line.
+    /// Lines of the script.
     pub(super) lines: Vec<&'a str>,
-    /// Components, each with its options; one, where it is not heterogeneous.
-    pub(super) components: Vec<Vec<Given>>,
-    /// Lines that begin the next component, with their word.
+    /// Options of each component; a job that is not heterogeneous has one.
+    pub(super) components: Vec<Vec<GivenOption>>,
+    /// Separators of components, with line and word.
     pub(super) hets: Vec<(u32, &'a str)>,
     /// Directives after the first command.
     pub(super) late: Vec<(u32, &'a str)>,
-    /// Lines that look like directives and are comments.
+    /// Comments that look like directives.
     pub(super) misspelled: Vec<(u32, &'a str)>,
     /// Index of the first line of the body.
     pub(super) body: usize,
-    /// What it is given behind its name.
+    /// Arguments after the script's name.
     pub(super) arguments: &'a [String],
 }
 
-impl Script<'_> {
-    /// All options.
-    pub(super) fn given(&self) -> impl Iterator<Item = &Given> {
+impl BatchScript<'_> {
+    /// Returns the options of all components.
+    pub(super) fn given(&self) -> impl Iterator<Item = &GivenOption> {
         self.components.iter().flatten()
     }
 
-    /// The last value of an option of the first component, as sbatch takes it.
-    pub(super) fn last(&self, name: &str) -> Option<&Given> {
+    /// Returns the last value of an option in the first component, which sbatch uses.
+    pub(super) fn last(&self, name: &str) -> Option<&GivenOption> {
         self.components.first()?.iter().rev().find(|one| one.name == Some(name))
     }
 
-    /// The body as text, from its first command on.
+    /// Returns the body, from its first command on.
     pub(super) fn body(&self) -> String {
         self.lines.get(self.body..).unwrap_or_default().join("\n")
     }
 
-    /// The interpreter's name: `bash`, `python3`.
+    /// Returns the interpreter's name: `bash`, `python3`.
     pub(super) fn interpreter(&self) -> &str {
         let words =
             self.shebang.unwrap_or("#!/bin/bash").trim_start_matches("#!").split_whitespace();
@@ -99,18 +99,18 @@ impl Script<'_> {
         }
     }
 
-    /// Whether the body is for a shell that is understood here.
+    /// Returns whether the body is for a supported shell.
     pub(super) fn is_shell(&self) -> bool {
         matches!(self.interpreter(), "sh" | "bash" | "dash" | "zsh" | "ksh")
     }
 }
 
-/// Reads a script.
-pub(super) fn read(text: &str) -> Result<Script<'_>, NotAScript> {
+/// Parses a script as sbatch does.
+pub(super) fn read(text: &str) -> Result<BatchScript<'_>, NotAScript> {
     refuse_others(text)?;
     let lines: Vec<&str> = text.lines().collect();
     let shebang = lines.first().copied().filter(|line| line.starts_with("#!"));
-    let mut script = Script {
+    let mut script = BatchScript {
         shebang,
         components: vec![Vec::new()],
         hets: Vec::new(),
@@ -128,7 +128,7 @@ pub(super) fn read(text: &str) -> Result<Script<'_>, NotAScript> {
             Some(rest) => directive(&mut script, number, rest),
             None if looks_like_one(line) => script.misspelled.push((number, line)),
             None if line.trim().is_empty() || line.starts_with('#') => {}
-            // Slurm reads on over comments that are indented, too.
+            // Slurm skips indented comments, too.
             None if line.trim_start().starts_with('#') => {}
             None if !is_body => {
                 (is_body, script.body) = (true, index);
@@ -137,7 +137,7 @@ pub(super) fn read(text: &str) -> Result<Script<'_>, NotAScript> {
         }
     }
     script.lines = lines;
-    // What a script writes elsewhere, in a here-document or in quotes, is not for sbatch.
+    // Text in here-documents and quotes is not for sbatch.
     if script.is_shell() {
         let first = u32::try_from(script.body).unwrap_or(u32::MAX);
         let comments = super::shell::comments(&script.body());
@@ -148,7 +148,7 @@ pub(super) fn read(text: &str) -> Result<Script<'_>, NotAScript> {
     Ok(script)
 }
 
-fn directive<'a>(script: &mut Script<'a>, line: u32, rest: &'a str) {
+fn directive<'a>(script: &mut BatchScript<'a>, line: u32, rest: &'a str) {
     let words = words(rest);
     if let Some(word @ ("hetjob" | "packjob")) = rest.split_whitespace().next() {
         script.hets.push((line, word));
@@ -158,16 +158,22 @@ fn directive<'a>(script: &mut Script<'a>, line: u32, rest: &'a str) {
     let (given, rest) = options(&[SBATCH, PYXIS], &words, line, true);
     let component = script.components.last_mut().expect("there is one from the start");
     component.extend(given);
-    let more =
-        rest.iter().map(|word| Given { line, written: word.clone(), name: None, value: None });
+    let more = rest.iter().map(|word| GivenOption {
+        line,
+        written: word.clone(),
+        name: None,
+        value: None,
+    });
     component.extend(more);
 }
 
-/// Words of a directive: blanks part them, quotes and backslashes keep blanks, `#` begins a
-/// comment.
+/// Splits a directive: at blanks, except in quotes or after a backslash; `#` begins a comment.
 fn words(rest: &str) -> Vec<String> {
-    let (mut words, mut word, mut is_open) = (Vec::new(), String::new(), false);
-    let (mut quote, mut is_escaped) = (None, false);
+    let mut words = Vec::new();
+    let mut word = String::new();
+    let mut is_open = false;
+    let mut quote = None;
+    let mut is_escaped = false;
     for letter in rest.chars() {
         match letter {
             _ if is_escaped => {
@@ -193,8 +199,8 @@ fn words(rest: &str) -> Vec<String> {
     words
 }
 
-/// `# SBATCH --time=1:00:00`, `#sbatch …`, ` #SBATCH`, `#SBACTH`: meant as directives. `##SBATCH`
-/// is how people take one away.
+/// Returns whether a comment was meant as a directive: `# SBATCH --time=1:00:00`, `#sbatch …`, `
+/// #SBATCH`, `#SBACTH`. `##SBATCH` is a directive commented out.
 fn looks_like_one(line: &str) -> bool {
     let Some(rest) = line.trim_start().strip_prefix('#') else { return false };
     if rest.starts_with('#') {
@@ -207,7 +213,7 @@ fn looks_like_one(line: &str) -> bool {
     next.starts_with('-') && letters == ['A', 'B', 'C', 'H', 'S', 'T']
 }
 
-/// What was given by mistake, by what it is.
+/// Rejects other kinds of texts.
 fn refuse_others(text: &str) -> Result<(), NotAScript> {
     if text.trim().is_empty() {
         return Err(NotAScript::Empty);

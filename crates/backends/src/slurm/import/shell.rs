@@ -1,8 +1,8 @@
-//! The commands of a shell script with their words, as far as that can be told without running it:
-//! quotes, line continuation, here-documents, pipes, and how deep in loops and conditions a command
-//! stands. It runs nothing and expands nothing.
+//! Parser for the commands of a shell script, as far as possible without running it: words, quotes,
+//! line continuation, here-documents, pipes, and the nesting in loops and conditions. Nothing is
+//! run or expanded.
 
-/// How a piece of a word was quoted.
+/// Quoting of a part of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Quote {
     None,
@@ -10,152 +10,153 @@ pub(super) enum Quote {
     Double,
 }
 
-/// A piece of a word.
+/// Part of a word.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Part {
-    /// Letters as they are.
+pub(super) enum WordPart {
+    /// Literal characters, with their quoting.
     Text(String, Quote),
-    /// `$NAME` and `${NAME}`; `plain` is false for `${NAME:-8}` and its like, which nobody can
-    /// tell.
+    /// `$NAME` and `${NAME}`; `plain` is false for forms such as `${NAME:-8}`, whose value is
+    /// uncertain.
     Variable { name: String, plain: bool },
-    /// What stands in `$(( … ))`.
+    /// Content of `$(( … ))`.
     Arithmetic(String),
-    /// What stands in `$( … )` or backticks.
+    /// Content of `$( … )` or backticks.
     Substitution(String),
 }
 
-/// A word of a command.
+/// Word of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Word {
-    /// As it stands in the script.
+pub(super) struct ShellWord {
+    /// Text as in the script.
     pub(super) raw: String,
-    pub(super) parts: Vec<Part>,
-    /// Where it begins, in bytes of the text.
+    pub(super) parts: Vec<WordPart>,
+    /// Offset of its first byte in the text.
     pub(super) start: usize,
 }
 
-impl Word {
-    /// Its text, where nothing in it is expanded.
+impl ShellWord {
+    /// Returns its text, if nothing in it is expanded.
     pub(super) fn literal(&self) -> Option<String> {
         self.parts
             .iter()
             .map(|part| match part {
-                Part::Text(text, _) => Some(text.as_str()),
+                WordPart::Text(text, _) => Some(text.as_str()),
                 _ => None,
             })
             .collect()
     }
 
-    /// Its text with what is expanded as it was written.
+    /// Returns its text, with expansions as written.
     pub(super) fn shown(&self) -> String {
-        let show = |part: &Part| match part {
-            Part::Text(text, _) => text.clone(),
-            Part::Variable { name, plain: true } => format!("${name}"),
-            Part::Variable { name, plain: false } => format!("${{{name}…}}"),
-            Part::Arithmetic(text) => format!("$(({text}))"),
-            Part::Substitution(text) => format!("$({text})"),
+        let show = |part: &WordPart| match part {
+            WordPart::Text(text, _) => text.clone(),
+            WordPart::Variable { name, plain: true } => format!("${name}"),
+            WordPart::Variable { name, plain: false } => format!("${{{name}…}}"),
+            WordPart::Arithmetic(text) => format!("$(({text}))"),
+            WordPart::Substitution(text) => format!("$({text})"),
         };
         self.parts.iter().map(show).collect()
     }
 
-    /// Variables that the shell puts in before the program starts.
+    /// Returns the variables that the shell expands before the program starts.
     pub(super) fn variables(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Variable { name, .. } => Some(name.as_str()),
+            WordPart::Variable { name, .. } => Some(name.as_str()),
             _ => None,
         })
     }
 }
 
-/// A here-document.
+/// Here-document of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Document {
-    /// Nothing in it is expanded.
+pub(super) struct HereDocument {
+    /// Set when nothing in it is expanded.
     pub(super) is_quoted: bool,
     pub(super) text: String,
     end: String,
     strips_tabs: bool,
 }
 
-/// What stands between a command and the next.
+/// Separator between a command and the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
-    /// A line end, or `;`.
+    /// Line end, or `;`.
     Next,
-    /// `&&`.
+    /// `&&`, which continues on success.
     And,
-    /// `||`.
+    /// `||`, which continues on failure.
     Or,
-    /// `|`.
+    /// `|`, which connects output and input.
     Pipe,
-    /// `&`.
+    /// `&`, which starts it in the background.
     Background,
 }
 
-/// A command.
+/// Command of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Command {
+pub(super) struct ShellCommand {
     /// Line of the text, from 1.
     pub(super) line: u32,
-    pub(super) words: Vec<Word>,
-    /// Loops, conditions, functions and groups around it.
+    pub(super) words: Vec<ShellWord>,
+    /// Number of loops, conditions, functions and groups around it.
     pub(super) depth: usize,
-    /// It stands in a loop or a function: how often it runs is not said.
+    /// Set in a loop or a function: it may run any number of times.
     pub(super) is_repeated: bool,
-    /// It stands in a function, whose arguments are its own.
+    /// Set in a function, which has its own arguments.
     pub(super) is_in_function: bool,
-    /// Where its output goes: `>`, `2>>`, with the target.
-    pub(super) redirects: Vec<(String, Word)>,
-    pub(super) document: Option<Document>,
+    /// Redirections of its output: operator, such as `>` or `2>>`, and target.
+    pub(super) redirects: Vec<(String, ShellWord)>,
+    pub(super) document: Option<HereDocument>,
     pub(super) then: Then,
-    /// It reads what the command before it writes.
+    /// Set when it reads the output of the command before it.
     pub(super) is_piped: bool,
 }
 
-impl Command {
-    /// Its first word as text, behind variables that it sets.
+impl ShellCommand {
+    /// Returns its first word after assignments, as text.
     pub(super) fn program(&self) -> Option<String> {
-        self.words.iter().find(|word| assignment(word).is_none()).and_then(Word::literal)
+        self.words.iter().find(|word| assignment(word).is_none()).and_then(ShellWord::literal)
     }
 }
 
-/// `NAME=` of a word that sets a variable, and the rest of it.
-pub(super) fn assignment(word: &Word) -> Option<(String, Word)> {
-    let Part::Text(text, Quote::None) = word.parts.first()? else { return None };
+/// Splits `NAME=` off a word that sets a variable.
+pub(super) fn assignment(word: &ShellWord) -> Option<(String, ShellWord)> {
+    let WordPart::Text(text, Quote::None) = word.parts.first()? else { return None };
     let set = text.split_once('=').filter(|(name, _)| {
         super::super::script::quote::is_variable(name.strip_suffix('+').unwrap_or(name))
     });
     let Some((name, rest)) = set else { return element(word) };
     let mut parts = word.parts.clone();
-    parts[0] = Part::Text(rest.to_owned(), Quote::None);
+    parts[0] = WordPart::Text(rest.to_owned(), Quote::None);
     let raw = word.raw.split_once('=').map_or(String::new(), |(_, rest)| rest.to_owned());
-    Some((name.to_owned(), Word { raw, parts, start: word.start }))
+    Some((name.to_owned(), ShellWord { raw, parts, start: word.start }))
 }
 
-/// `NAME[3]=` or `NAME[$i]=` of a word that sets one element of an array, and the rest of it as
-/// written.
-fn element(word: &Word) -> Option<(String, Word)> {
+/// Splits `NAME[3]=` or `NAME[$i]=` off a word that sets an element of an array.
+fn element(word: &ShellWord) -> Option<(String, ShellWord)> {
     let (name, rest) = word.raw.split_once('=')?;
     let (array, index) =
         name.strip_suffix('+').unwrap_or(name).strip_suffix(']')?.split_once('[')?;
     let is_element = super::super::script::quote::is_variable(array) && !index.is_empty();
-    let parts = vec![Part::Text(rest.to_owned(), Quote::None)];
-    is_element.then(|| (name.to_owned(), Word { raw: rest.to_owned(), parts, start: word.start }))
+    let parts = vec![WordPart::Text(rest.to_owned(), Quote::None)];
+    is_element
+        .then(|| (name.to_owned(), ShellWord { raw: rest.to_owned(), parts, start: word.start }))
 }
 
-/// The commands of a text.
-pub(super) fn commands(text: &str) -> Vec<Command> {
+/// Parses the commands of a text.
+pub(super) fn commands(text: &str) -> Vec<ShellCommand> {
     scanned(text).commands
 }
 
-/// Lines on which a comment begins; what looks like one in quotes or in a here-document is none.
+/// Returns the lines on which a comment begins, outside quotes and here-documents.
 pub(super) fn comments(text: &str) -> Vec<u32> {
     scanned(text).comments
 }
 
-/// What the shell fills into a text that is expanded as in double quotes, such as a here-document.
-pub(super) fn expansions(text: &str) -> Vec<Part> {
-    let (mut scanner, mut parts) = (Scanner::new(text), Vec::new());
+/// Returns the expansions in a text that is expanded as in double quotes, such as a here-document.
+pub(super) fn expansions(text: &str) -> Vec<WordPart> {
+    let mut scanner = Scanner::new(text);
+    let mut parts = Vec::new();
     while let Some(letter) = scanner.peek(0) {
         match letter {
             '\\' => scanner.at += 2,
@@ -176,15 +177,14 @@ struct Scanner {
     letters: Vec<(usize, char)>,
     at: usize,
     line: u32,
-    commands: Vec<Command>,
-    words: Vec<Word>,
-    redirects: Vec<(String, Word)>,
-    /// Here-documents whose lines have not come yet, with the command that they belong to.
-    documents: Vec<(usize, Document)>,
-    /// Words that an end is still to come of: `if`, `for`, `{`, `(`, `case`, and those of
-    /// functions.
+    commands: Vec<ShellCommand>,
+    words: Vec<ShellWord>,
+    redirects: Vec<(String, ShellWord)>,
+    /// Here-documents whose lines follow, with the index of their command.
+    documents: Vec<(usize, HereDocument)>,
+    /// Open words that need an end: `if`, `for`, `{`, `(`, `case`, and those of functions.
     open: Vec<&'static str>,
-    /// What comes next is the body of a function.
+    /// Set when the body of a function follows.
     is_function: bool,
     comments: Vec<u32>,
     first_line: u32,
@@ -258,7 +258,7 @@ impl Scanner {
         self.end(Then::Next);
     }
 
-    /// Whether the last word ends right here and sets a variable: `NAMES=(a b)` is a list, and no
+    /// Returns whether the last word ends here and sets a variable: `NAMES=(a b)` is a list, not a
     /// subshell.
     fn is_behind_assignment(&self) -> bool {
         let is_near =
@@ -266,7 +266,7 @@ impl Scanner {
         is_near && self.words.last().is_some_and(|word| assignment(word).is_some())
     }
 
-    /// Passes over the elements of a list, with what the shell fills into them.
+    /// Skips the elements of a list, but records their expansions.
     fn elements(&mut self) {
         let list = self.balanced('(', ')');
         let filled = expansions(&list);
@@ -288,7 +288,7 @@ impl Scanner {
         self.at += length;
     }
 
-    /// A command is over.
+    /// Ends a command at its separator.
     fn end(&mut self, then: Then) {
         let words = std::mem::take(&mut self.words);
         let redirects = std::mem::take(&mut self.redirects);
@@ -297,7 +297,7 @@ impl Scanner {
             return;
         }
         let is_in_function = self.open.iter().any(|open| open.starts_with("function"));
-        let command = Command {
+        let command = ShellCommand {
             line: self.first_line,
             words,
             depth: self.open.len(),
@@ -311,7 +311,7 @@ impl Scanner {
         self.commands.push(command);
     }
 
-    /// `>`, `>>`, `2>&1`, `<`, `<<EOF`, `<<<`, behind an optional number.
+    /// Parses a redirection: `>`, `>>`, `2>&1`, `<`, `<<EOF`, `<<<`, after an optional number.
     fn redirect(&mut self, mut sign: String) {
         while let Some(letter @ ('>' | '<' | '&' | '|' | '-')) = self.peek(0) {
             if letter == '-' && sign != "<<" {
@@ -329,13 +329,13 @@ impl Scanner {
             let is_quoted = target.raw.contains(['\'', '"', '\\']);
             let strips_tabs = sign.ends_with('-');
             let end = target.literal().unwrap_or_default();
-            let document = Document { is_quoted, text: String::new(), end, strips_tabs };
+            let document = HereDocument { is_quoted, text: String::new(), end, strips_tabs };
             self.documents.push((self.commands.len(), document));
         }
         self.redirects.push((sign, target));
     }
 
-    /// The lines of here-documents that were announced on the line before.
+    /// Reads the lines of here-documents that began on the line before.
     fn documents(&mut self) {
         for (owner, mut document) in std::mem::take(&mut self.documents) {
             while self.at < self.letters.len() {
@@ -360,7 +360,7 @@ impl Scanner {
         }
     }
 
-    /// A word, a number before a redirection, or a word of the shell's own.
+    /// Parses a word, a number before a redirection, or a keyword of the shell.
     fn word(&mut self) {
         let is_first = self.words.is_empty();
         if is_first && self.redirects.is_empty() {
@@ -386,7 +386,7 @@ impl Scanner {
             return;
         }
         if !is_first {
-            // `in` and patterns of a case are words like others; `do` and `then` follow a sign.
+            // `in` and the patterns of a case are plain words; `do` and `then` follow a separator.
             self.words.push(word);
             return;
         }
@@ -411,7 +411,7 @@ impl Scanner {
         }
     }
 
-    /// A group, or the body of a function.
+    /// Begins a group, or the body of a function.
     fn begin(&mut self, group: &'static str, function: &'static str) {
         self.open.push(if std::mem::take(&mut self.is_function) { function } else { group });
     }
@@ -428,7 +428,7 @@ impl Scanner {
         }
     }
 
-    /// Passes over `()`, if that comes next.
+    /// Skips `()`, if that follows.
     fn brackets(&mut self) -> bool {
         let before = self.at;
         self.blanks();
@@ -440,14 +440,15 @@ impl Scanner {
         false
     }
 
-    /// Reads one word.
-    fn scan(&mut self) -> Word {
+    /// Reads one word of a command.
+    fn scan(&mut self) -> ShellWord {
         let begin = self.at;
         let start = self.letters.get(begin).map_or(0, |(start, _)| *start);
-        let (mut parts, mut text) = (Vec::new(), String::new());
-        let flush = |text: &mut String, parts: &mut Vec<Part>, quote: Quote| {
+        let mut parts = Vec::new();
+        let mut text = String::new();
+        let flush = |text: &mut String, parts: &mut Vec<WordPart>, quote: Quote| {
             if !text.is_empty() || quote != Quote::None {
-                parts.push(Part::Text(std::mem::take(text), quote));
+                parts.push(WordPart::Text(std::mem::take(text), quote));
             }
         };
         while let Some(letter) = self.peek(0) {
@@ -493,11 +494,11 @@ impl Scanner {
         flush(&mut text, &mut parts, Quote::None);
         self.at = self.at.min(self.letters.len());
         let raw = self.letters[begin..self.at].iter().map(|(_, letter)| *letter).collect();
-        Word { raw, parts, start }
+        ShellWord { raw, parts, start }
     }
 
-    /// What stands in double quotes.
-    fn double(&mut self, parts: &mut Vec<Part>) {
+    /// Reads the content of double quotes.
+    fn double(&mut self, parts: &mut Vec<WordPart>) {
         let mut text = String::new();
         let mut is_empty = true;
         while let Some(letter) = self.peek(0).filter(|letter| *letter != '"') {
@@ -515,7 +516,7 @@ impl Scanner {
                 '$' | '`' => match self.expansion() {
                     Some(part) => {
                         if !text.is_empty() {
-                            parts.push(Part::Text(std::mem::take(&mut text), Quote::Double));
+                            parts.push(WordPart::Text(std::mem::take(&mut text), Quote::Double));
                         }
                         parts.push(part);
                     }
@@ -530,12 +531,12 @@ impl Scanner {
         }
         self.at += 1;
         if !text.is_empty() || is_empty {
-            parts.push(Part::Text(text, Quote::Double));
+            parts.push(WordPart::Text(text, Quote::Double));
         }
     }
 
-    /// At `$` or a backtick: what is put in there. `None` for a `$` that stands for itself.
-    fn expansion(&mut self) -> Option<Part> {
+    /// Parses an expansion at `$` or a backtick. `None` for a literal `$`.
+    fn expansion(&mut self) -> Option<WordPart> {
         let is_backtick = self.peek(0) == Some('`');
         self.at += 1;
         if is_backtick {
@@ -545,7 +546,7 @@ impl Scanner {
                 self.at += 1;
             }
             self.at += 1;
-            return Some(Part::Substitution(text));
+            return Some(WordPart::Substitution(text));
         }
         match (self.peek(0), self.peek(1)) {
             (Some('('), Some('(')) => {
@@ -554,9 +555,9 @@ impl Scanner {
                     .strip_prefix('(')
                     .and_then(|inner| inner.strip_suffix(')'))
                     .unwrap_or(&inner);
-                Some(Part::Arithmetic(inner.to_owned()))
+                Some(WordPart::Arithmetic(inner.to_owned()))
             }
-            (Some('('), _) => Some(Part::Substitution(self.balanced('(', ')'))),
+            (Some('('), _) => Some(WordPart::Substitution(self.balanced('(', ')'))),
             (Some('{'), _) => {
                 let inner = self.balanced('{', '}');
                 let mut name: String =
@@ -569,7 +570,7 @@ impl Scanner {
                     name = inner.chars().take(1).collect();
                 }
                 let plain = name == inner;
-                Some(Part::Variable { name, plain })
+                Some(WordPart::Variable { name, plain })
             }
             (Some(letter), _) if letter.is_ascii_alphabetic() || letter == '_' => {
                 let mut name = String::new();
@@ -579,19 +580,21 @@ impl Scanner {
                     name.push(letter);
                     self.at += 1;
                 }
-                Some(Part::Variable { name, plain: true })
+                Some(WordPart::Variable { name, plain: true })
             }
             (Some(letter), _) if letter.is_ascii_digit() || "?@*#!-$".contains(letter) => {
                 self.at += 1;
-                Some(Part::Variable { name: letter.to_string(), plain: true })
+                Some(WordPart::Variable { name: letter.to_string(), plain: true })
             }
             _ => None,
         }
     }
 
-    /// From an opening letter to its end; quotes keep what is in them.
+    /// Reads up to the matching closing character, except in quotes.
     fn balanced(&mut self, open: char, close: char) -> String {
-        let (mut depth, mut text, mut quote) = (0_u32, String::new(), None);
+        let mut depth = 0_u32;
+        let mut text = String::new();
+        let mut quote = None;
         while let Some(letter) = self.peek(0) {
             self.at += 1;
             self.line += u32::from(letter == '\n');
@@ -626,7 +629,7 @@ mod tests {
             let lines: Vec<String> = commands(text)
                 .iter()
                 .map(|command| {
-                    let words: Vec<String> = command.words.iter().map(Word::shown).collect();
+                    let words: Vec<String> = command.words.iter().map(ShellWord::shown).collect();
                     format!("{}:{} {}", command.line, command.depth, words.join("|"))
                 })
                 .collect();

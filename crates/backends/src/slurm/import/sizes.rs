@@ -1,25 +1,25 @@
-//! What one component asks for, as Slurm counts it: nodes, tasks, GPUs, CPUs, memory, and what
-//! follows from them. Both the job file and what is found wrong are made from this one reading.
+//! Sizes that one component requests in Slurm's terms: nodes, tasks, GPUs, CPUs, memory, and what
+//! follows from them. Both the job file and the findings use them.
 
-use super::option::Given;
+use super::option::GivenOption;
 use super::value::{self, Gpus};
 
-/// Memory, by what it is counted.
+/// Requested memory by its unit of counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Memory {
-    /// MiB of each node.
+    /// Memory per node in MiB.
     Node(u64),
-    /// All that a node has.
+    /// All memory of a node.
     WholeNode,
-    /// MiB of each CPU.
+    /// Memory per CPU in MiB.
     Cpu(u64),
-    /// MiB of each GPU.
+    /// Memory per GPU in MiB.
     Gpu(u64),
 }
 
-/// Sizes as they were asked for; what could not be read is as if it had not been said.
+/// Sizes as requested; unreadable values count as unset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sizes {
+pub(super) struct RequestedSizes {
     pub(super) nodes: Option<(u64, u64)>,
     pub(super) tasks: Option<u64>,
     pub(super) tasks_per_node: Option<u64>,
@@ -33,27 +33,27 @@ pub(super) struct Sizes {
     pub(super) extras: Vec<(String, u64)>,
 }
 
-/// How many, and where.
+/// Layout of the tasks on nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
-    /// One task, on one node.
+pub(super) enum TaskLayout {
+    /// One task on one node.
     One,
-    /// So many on each of so many nodes.
+    /// The same number of tasks on each node.
     Nodes { fewest: u64, most: u64, per_node: u64 },
-    /// Wherever they fit.
+    /// Tasks wherever they fit.
     Anywhere { tasks: u64 },
-    /// So many tasks on so many nodes, which do not divide evenly.
+    /// Tasks that do not divide evenly among the nodes.
     Uneven { nodes: u64, tasks: u64 },
 }
 
-impl Sizes {
-    /// Of the options of a component; of one that is given twice the last counts.
-    pub(super) fn of(given: &[Given]) -> Self {
+impl RequestedSizes {
+    /// Reads the options of a component; of a repeated one the last counts.
+    pub(super) fn of(given: &[GivenOption]) -> Self {
         let mut sizes = Self::default();
         for (at, one) in given.iter().enumerate() {
             let Some(name) = one.name else { continue };
-            // Settled before it is understood: what was replaced does not come back where the last
-            // value is refused.
+            // Replaced values are dropped before parsing: an earlier value does not return where
+            // the last one is invalid.
             if given[at + 1..].iter().any(|later| later.name == one.name) {
                 continue;
             }
@@ -62,7 +62,7 @@ impl Sizes {
         sizes
     }
 
-    /// Takes one option; also of a step, whose options change those of its job.
+    /// Applies one option; also one of a step, whose options override those of its job.
     pub(super) fn take(&mut self, name: &str, text: &str) {
         match name {
             "nodes" => self.nodes = value::nodes(text).or(self.nodes),
@@ -96,7 +96,7 @@ impl Sizes {
         }
     }
 
-    /// `cpu:4,gres/gpu:h100:1`, also with `=`.
+    /// Parses `cpu:4,gres/gpu:h100:1`, also with `=`.
     fn take_per_task(&mut self, text: &str) {
         for part in text.split(',') {
             let part = part.replace('=', ":");
@@ -108,35 +108,39 @@ impl Sizes {
         }
     }
 
-    /// How many tasks, and where, as Slurm takes it.
-    pub(super) fn shape(&self) -> Shape {
+    /// Returns the layout of tasks that Slurm would choose.
+    pub(super) fn shape(&self) -> TaskLayout {
         let tasks = self.tasks.or_else(|| self.tasks_of_gpus());
         let nodes =
-            |count: u64, per_node: u64| Shape::Nodes { fewest: count, most: count, per_node };
+            |count: u64, per_node: u64| TaskLayout::Nodes { fewest: count, most: count, per_node };
         match (self.nodes, tasks, self.tasks_per_node) {
-            (None, None | Some(1), None) => Shape::One,
-            (None, Some(tasks), None) => Shape::Anywhere { tasks },
+            (None, None | Some(1), None) => TaskLayout::One,
+            (None, Some(tasks), None) => TaskLayout::Anywhere { tasks },
             (None, None, Some(per_node)) => nodes(1, per_node),
             (None, Some(tasks), Some(per_node)) if tasks % per_node == 0 => {
                 nodes(tasks / per_node, per_node)
             }
             (None, Some(tasks), Some(per_node)) => {
-                Shape::Uneven { nodes: tasks.div_ceil(per_node), tasks }
+                TaskLayout::Uneven { nodes: tasks.div_ceil(per_node), tasks }
             }
             (Some((fewest, most)), None, per_node) => {
-                Shape::Nodes { fewest, most, per_node: per_node.unwrap_or(1) }
+                TaskLayout::Nodes { fewest, most, per_node: per_node.unwrap_or(1) }
             }
-            // Slurm takes nodes away that would have no task, and says so.
+            // Slurm drops nodes without a task, with a warning.
             (Some((_, most)), Some(tasks), _) if tasks < most => nodes(tasks, 1),
             (Some((fewest, most)), Some(tasks), _) if tasks % most == 0 => {
                 let per_node = tasks / most;
-                Shape::Nodes { fewest: if fewest == most { most } else { fewest }, most, per_node }
+                TaskLayout::Nodes {
+                    fewest: if fewest == most { most } else { fewest },
+                    most,
+                    per_node,
+                }
             }
-            (Some((_, most)), Some(tasks), _) => Shape::Uneven { nodes: most, tasks },
+            (Some((_, most)), Some(tasks), _) => TaskLayout::Uneven { nodes: most, tasks },
         }
     }
 
-    /// `--ntasks-per-gpu` makes tasks of GPUs.
+    /// Returns the tasks that `--ntasks-per-gpu` implies.
     fn tasks_of_gpus(&self) -> Option<u64> {
         let per_gpu = self.tasks_per_gpu?;
         let nodes = self.nodes.map_or(1, |(_, most)| most);
@@ -148,35 +152,37 @@ impl Sizes {
         Some(gpus * per_gpu)
     }
 
-    /// Nodes, where that is certain.
+    /// Returns the number of nodes, if certain.
     pub(super) fn node_count(&self) -> Option<u64> {
         match self.shape() {
-            Shape::One => Some(1),
-            Shape::Nodes { fewest, most, .. } => (fewest == most).then_some(most),
-            Shape::Anywhere { .. } => None,
-            Shape::Uneven { nodes, .. } => Some(nodes),
+            TaskLayout::One => Some(1),
+            TaskLayout::Nodes { fewest, most, .. } => (fewest == most).then_some(most),
+            TaskLayout::Anywhere { .. } => None,
+            TaskLayout::Uneven { nodes, .. } => Some(nodes),
         }
     }
 
-    /// Tasks, where that is certain.
+    /// Returns the number of tasks, if certain.
     pub(super) fn task_count(&self) -> Option<u64> {
         match self.shape() {
-            Shape::One => Some(1),
-            Shape::Nodes { fewest, most, per_node } => (fewest == most).then_some(most * per_node),
-            Shape::Anywhere { tasks } | Shape::Uneven { tasks, .. } => Some(tasks),
+            TaskLayout::One => Some(1),
+            TaskLayout::Nodes { fewest, most, per_node } => {
+                (fewest == most).then_some(most * per_node)
+            }
+            TaskLayout::Anywhere { tasks } | TaskLayout::Uneven { tasks, .. } => Some(tasks),
         }
     }
 
-    /// Tasks on each node, where that is certain.
+    /// Returns the number of tasks per node, if certain.
     pub(super) fn per_node(&self) -> Option<u64> {
         match self.shape() {
-            Shape::One => Some(1),
-            Shape::Nodes { per_node, .. } => Some(per_node),
-            Shape::Anywhere { .. } | Shape::Uneven { .. } => None,
+            TaskLayout::One => Some(1),
+            TaskLayout::Nodes { per_node, .. } => Some(per_node),
+            TaskLayout::Anywhere { .. } | TaskLayout::Uneven { .. } => None,
         }
     }
 
-    /// Whether any GPU is asked for.
+    /// Returns whether any GPU is requested.
     pub(super) fn has_gpus(&self) -> bool {
         [&self.gpus_per_node, &self.gpus_per_task, &self.gpus]
             .into_iter()
@@ -184,13 +190,13 @@ impl Sizes {
             .any(|gpus| gpus.count > 0)
     }
 
-    /// The model, where one is named.
+    /// Returns the GPU model, if one is named.
     pub(super) fn model(&self) -> Option<&str> {
         let all = [&self.gpus_per_node, &self.gpus_per_task, &self.gpus];
         all.into_iter().flatten().find_map(|gpus| gpus.model.as_deref())
     }
 
-    /// GPUs of each node, where that is certain.
+    /// Returns the GPUs per node, if certain.
     pub(super) fn gpus_on_node(&self) -> Option<u64> {
         if !self.has_gpus() {
             return Some(0);
@@ -201,11 +207,12 @@ impl Sizes {
         if let Some(gpus) = &self.gpus_per_task {
             return Some(gpus.count * self.per_node()?);
         }
-        let (all, nodes) = (self.gpus.as_ref()?.count, self.node_count()?);
+        let all = self.gpus.as_ref()?.count;
+        let nodes = self.node_count()?;
         (all % nodes == 0).then_some(all / nodes)
     }
 
-    /// GPUs in all, where that is certain.
+    /// Returns the total number of GPUs, if certain.
     pub(super) fn gpu_count(&self) -> Option<u64> {
         match (&self.gpus, &self.gpus_per_task) {
             _ if !self.has_gpus() => Some(0),
@@ -215,7 +222,7 @@ impl Sizes {
         }
     }
 
-    /// GPUs of each task, where they divide.
+    /// Returns the GPUs per task, if they divide evenly.
     pub(super) fn gpus_of_task(&self) -> Option<u64> {
         if let Some(gpus) = &self.gpus_per_task {
             return Some(gpus.count);
@@ -227,7 +234,7 @@ impl Sizes {
         (gpus % over == 0).then_some(gpus / over)
     }
 
-    /// CPUs of each task, where that is certain.
+    /// Returns the CPUs per task, if certain.
     pub(super) fn cpus_of_task(&self) -> Option<u64> {
         match (self.cpus_per_task, self.cpus_per_gpu.filter(|_| self.has_gpus())) {
             (Some(cpus), _) => Some(cpus),
@@ -236,7 +243,7 @@ impl Sizes {
         }
     }
 
-    /// MiB of each task, where that divides.
+    /// Returns the memory per task in MiB, if it divides evenly.
     pub(super) fn memory_of_task(&self) -> Option<u64> {
         match self.memory? {
             Memory::Node(all) => {

@@ -1,19 +1,19 @@
-//! Values of sbatch's options as numbers: times, sizes, counts, nodes. What is not such a value is
-//! `None`; nothing is guessed.
+//! Parsers for the values of sbatch's options: times, sizes, counts, nodes. `None` for anything
+//! invalid.
 
-/// Bytes of what sbatch calls `M`.
+/// Factor between sbatch's units `K`, `M`, `G` and `T`.
 const KIBIBYTE: u64 = 1 << 10;
 
-/// Minutes of a time limit, rounded up as Slurm does; `Limit::None` for no limit.
+/// Time limit, in minutes rounded up as in Slurm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Limit {
-    /// So many minutes.
+    /// Limit as a number of minutes.
     Minutes(u64),
-    /// No limit.
+    /// Explicitly without a time limit.
     None,
 }
 
-/// `90`, `30:00`, `12:00:00`, `1-12`, `1-12:30`, `1-12:30:00`, `UNLIMITED`.
+/// Parses a time limit: `90`, `30:00`, `12:00:00`, `1-12`, `1-12:30`, `1-12:30:00`, `UNLIMITED`.
 pub(super) fn limit(text: &str) -> Option<Limit> {
     let text = text.trim();
     if ["unlimited", "infinite", "-1", "0"].contains(&text.to_ascii_lowercase().as_str()) {
@@ -36,7 +36,7 @@ pub(super) fn limit(text: &str) -> Option<Limit> {
     Some(if minutes == 0 { Limit::None } else { Limit::Minutes(minutes) })
 }
 
-/// `1d`, `12h`, `1h30m`: minutes as a job file has them.
+/// Formats minutes for a job file: `1d`, `12h`, `1h30m`.
 pub(super) fn minutes(count: u64) -> String {
     match (count / 60, count % 60) {
         (0, minutes) => format!("{minutes}m"),
@@ -45,7 +45,7 @@ pub(super) fn minutes(count: u64) -> String {
     }
 }
 
-/// `64G` in MiB; without a unit MiB.
+/// Parses a memory size to MiB, the default unit: `64G`.
 pub(super) fn mebibytes(text: &str) -> Option<u64> {
     let text = text.trim().trim_end_matches(['b', 'B']);
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -59,7 +59,7 @@ pub(super) fn mebibytes(text: &str) -> Option<u64> {
     }
 }
 
-/// MiB as a job file has them.
+/// Formats MiB for a job file.
 pub(super) fn memory(mebibytes: u64) -> String {
     match mebibytes % KIBIBYTE {
         0 => format!("{}GiB", mebibytes / KIBIBYTE),
@@ -67,14 +67,15 @@ pub(super) fn memory(mebibytes: u64) -> String {
     }
 }
 
-/// `4`, `2-8`, `1k`: fewest and most.
+/// Parses minimum and maximum number of nodes: `4`, `2-8`, `1k`.
 pub(super) fn nodes(text: &str) -> Option<(u64, u64)> {
     let (fewest, most) = text.split_once('-').unwrap_or((text, text));
-    let (fewest, most) = (count(fewest)?, count(most)?);
+    let fewest = count(fewest)?;
+    let most = count(most)?;
     (fewest > 0 && fewest <= most).then_some((fewest, most))
 }
 
-/// `8`, `1k`.
+/// Parses a count: `8`, `1k`.
 pub(super) fn count(text: &str) -> Option<u64> {
     let text = text.trim();
     match text.strip_suffix(['k', 'K']) {
@@ -83,14 +84,14 @@ pub(super) fn count(text: &str) -> Option<u64> {
     }
 }
 
-/// GPUs, perhaps of a model.
+/// Number of GPUs, with an optional model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Gpus {
     pub(super) model: Option<String>,
     pub(super) count: u64,
 }
 
-/// `8`, `h100:8`; several models are none that a job file has a word for.
+/// Parses `8` or `h100:8`; `None` for several models, which a job file cannot express.
 pub(super) fn gpus(text: &str) -> Option<Gpus> {
     match text.split_once(':') {
         None => match count(text) {
@@ -106,7 +107,7 @@ pub(super) fn gpus(text: &str) -> Option<Gpus> {
     }
 }
 
-/// A model, also a part of one as MIG names it: `h100`, `1g.10gb`, `a100_1g.5gb`.
+/// Returns whether a word is a model, or a MIG profile of one: `h100`, `1g.10gb`, `a100_1g.5gb`.
 fn is_model(text: &str) -> bool {
     let is_part = text.split_once("g.").is_some_and(|(slices, rest)| {
         !slices.is_empty()
@@ -120,9 +121,10 @@ fn is_model(text: &str) -> bool {
 /// Resources other than GPUs, with their counts.
 pub(super) type Extras = Vec<(String, u64)>;
 
-/// Of `--gres`: GPUs, and the rest with its counts; `None` where a part is not understood.
+/// Parses `--gres`: GPUs, and the other resources; `None` where a part is invalid.
 pub(super) fn gres(text: &str) -> Option<(Option<Gpus>, Extras)> {
-    let (mut found, mut rest) = (None, Vec::new());
+    let mut found = None;
+    let mut rest = Vec::new();
     for part in text.split(',') {
         let part = part.trim().trim_start_matches("gres:").trim_start_matches("gres/");
         let (name, value) = part.split_once(':').unwrap_or((part, "1"));
@@ -136,9 +138,10 @@ pub(super) fn gres(text: &str) -> Option<(Option<Gpus>, Extras)> {
     Some((found, rest))
 }
 
-/// Names parted by commas that are not in brackets.
+/// Splits a list at commas outside brackets.
 pub(super) fn list(text: &str) -> Vec<String> {
-    let (mut depth, mut parts) = (0_u32, vec![String::new()]);
+    let mut depth = 0_u32;
+    let mut parts = vec![String::new()];
     for letter in text.chars() {
         match letter {
             '[' | '(' => depth += 1,
@@ -154,7 +157,7 @@ pub(super) fn list(text: &str) -> Vec<String> {
     parts.into_iter().map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
 }
 
-/// How many nodes a name with one list in brackets stands for: 3 of `node[01-02,7]`.
+/// Returns the number of nodes in a name with one list in brackets: 3 for `node[01-02,7]`.
 pub(super) fn named(part: &str) -> Option<u64> {
     let Some((_, rest)) = part.split_once('[') else { return Some(1) };
     let (numbers, _) = rest.split_once(']')?;
@@ -162,13 +165,14 @@ pub(super) fn named(part: &str) -> Option<u64> {
         .split(',')
         .map(|range| {
             let (first, last) = range.split_once('-').unwrap_or((range, range));
-            let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
+            let first: u64 = first.parse().ok()?;
+            let last: u64 = last.parse().ok()?;
             last.checked_sub(first)?.checked_add(1)
         })
         .sum()
 }
 
-/// Seconds of `now+2hours`; units as sbatch has them.
+/// Parses `now+2hours` to seconds, with sbatch's units.
 pub(super) fn from_now(text: &str) -> Option<u64> {
     let rest = text.trim().strip_prefix("now")?;
     let Some(rest) = rest.strip_prefix('+') else { return rest.is_empty().then_some(0) };

@@ -1,11 +1,13 @@
-//! The queue tree in Slurm's terms: accounts with shares and caps, and qualities of service that
-//! say whose jobs go for whose. What has no such term is listed. It writes no text of a file.
+//! Converts the queue tree to Slurm's accounting: accounts with shares and limits, and QOS that
+//! decide which jobs preempt which. Queue settings that Slurm cannot express are listed. Writes no
+//! text of a file.
 //!
-//! * A queue is an account, its weight the account's shares, its limits those of the account.
-//! * A quota with `preemption: reclaim` is a quality of service, `NAME-own`, in which at most the
-//!   quota runs; what is beyond it runs in `idle` (or `NAME-idle`, where a queue has rules of its
-//!   own), which goes when an owner wants its GPUs back.
-//! * `quota` and `borrow` together are a cap of the account.
+//! * A queue is an account: its weight becomes the account's shares, its limits those of the
+//!   account.
+//! * A quota with `preemption: reclaim` is a QOS, `NAME-own`, with the quota as its limit; jobs
+//!   beyond it run in the QOS `idle` (or `NAME-idle` for a queue with rules of its own), which
+//!   owners can preempt.
+//! * `quota` and `borrow` together are the limit of the account.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,60 +16,58 @@ use muster_model::queue::{Backfill, PlacementPolicy};
 use muster_model::{GpuModel, QueueSpec, Span};
 
 use super::nodes::types;
-use super::qos::{Qos, Tres};
-use super::{Order, Unfit, clock};
+use super::qos::{GeneratedQos, TresLimits};
+use super::{InitError, InitInput, clock};
 use crate::slurm::conf::kind;
 
-/// Words in the names of queues where people sit and wait; the check knows partitions by the same.
+/// Words in the names of queues for interactive use, the same as the check uses for partitions.
 const INTERACTIVE: [&str; 7] =
     ["interactive", "inter", "debug", "dev", "devel", "notebook", "jupyter"];
-/// Of jobs in a queue's own quality of service; those of `idle` have 0, and come behind all of
-/// them.
+/// Priority of jobs in a queue's own QOS; jobs in `idle` have 0, and come after all of them.
 const OWN_PRIORITY: u32 = 1000;
 
-/// An account.
+/// Account of the new cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Account {
+pub(super) struct GeneratedAccount {
     pub(super) name: String,
-    /// `root` at the top.
+    /// Parent account; `root` at the top.
     pub(super) parent: String,
     /// Path of the queue.
     pub(super) path: String,
     pub(super) shares: u32,
-    pub(super) gpus: Tres,
+    pub(super) gpus: TresLimits,
     pub(super) running_jobs: Option<u32>,
     pub(super) max_wall: Option<Span>,
     pub(super) max_submit: Option<u32>,
-    /// Qualities of service that its jobs may ask for, the default first; empty for a queue with
-    /// others below it.
+    /// QOS that its jobs may request, the default first; empty for a queue with child queues.
     pub(super) qos: Vec<String>,
 }
 
-/// All of it.
+/// Accounts, QOS and scheduling settings for a queue tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Accounting {
-    /// Parents first.
-    pub(super) accounts: Vec<Account>,
-    pub(super) qos: Vec<Qos>,
-    /// Jobs may be made to go for others.
+pub(super) struct GeneratedAccounting {
+    /// Accounts, parents before children.
+    pub(super) accounts: Vec<GeneratedAccount>,
+    pub(super) qos: Vec<GeneratedQos>,
+    /// Set when some jobs may preempt others.
     pub(super) preempts: bool,
-    /// Places are taken on the least loaded node.
+    /// Set when tasks are placed on the least loaded node.
     pub(super) spreads: bool,
-    /// Nothing passes a blocked job.
+    /// Set when no job may overtake a blocked one.
     pub(super) in_order: bool,
-    /// Accounts of people who sit and wait, with the limit of their queue.
+    /// Accounts for interactive use, with the time limit of their queue.
     pub(super) interactive: Vec<(String, Option<Span>)>,
-    /// The longest time limit of any other queue.
+    /// Longest time limit of the other queues.
     pub(super) longest: Option<Span>,
-    /// Every other queue has one.
+    /// Set when every other queue has a time limit.
     pub(super) all_limited: bool,
-    /// What Slurm cannot express, or does otherwise.
+    /// Queue settings that Slurm cannot express, or handles differently.
     pub(super) lost: Vec<String>,
 }
 
-/// What counts for a queue from those above it, nearest first.
+/// Limits that a queue inherits from its ancestors, nearest first.
 #[derive(Clone, Copy)]
-struct Above<'a> {
+struct InheritedLimits<'a> {
     account: &'a str,
     path: &'a str,
     owner: Option<(&'a str, &'a QueueSpec)>,
@@ -79,9 +79,9 @@ struct Above<'a> {
     protect: Option<Protection>,
 }
 
-impl Accounting {
-    /// Reads the tree.
-    pub(super) fn of(order: &Order<'_>) -> Result<Self, Unfit> {
+impl GeneratedAccounting {
+    /// Converts the queue tree.
+    pub(super) fn of(order: &InitInput<'_>) -> Result<Self, InitError> {
         let tree = order.queues;
         let names = names(&tree.queues)?;
         let has_quota = tree.queues.iter().any(any_quota);
@@ -92,7 +92,7 @@ impl Accounting {
             all_limited: true,
             ..Self::default()
         };
-        let top = Above {
+        let top = InheritedLimits {
             account: "root",
             path: "",
             owner: None,
@@ -106,7 +106,7 @@ impl Accounting {
         accounting.enter(order, &names, &tree.queues, top);
         accounting.of_tree(order, has_quota);
 
-        // Owners take from all that can be made to go.
+        // Owners may preempt all jobs in preemptible QOS.
         let victims: Vec<String> = accounting
             .qos
             .iter()
@@ -127,7 +127,7 @@ impl Accounting {
                 accounting.accounts.iter().any(|own| own.path == *queue && !own.qos.is_empty())
             };
             if let Some(queue) = member.queues.iter().find(|queue| !known(queue)) {
-                return Err(Unfit::UnknownQueue {
+                return Err(InitError::UnknownQueue {
                     user: member.user.clone(),
                     queue: queue.clone(),
                 });
@@ -136,23 +136,23 @@ impl Accounting {
         Ok(accounting)
     }
 
-    /// The account of a queue.
-    pub(super) fn account_of(&self, path: &str) -> Option<&Account> {
+    /// Returns the account of a queue.
+    pub(super) fn account_of(&self, path: &str) -> Option<&GeneratedAccount> {
         self.accounts.iter().find(|account| account.path == path)
     }
 
     fn enter(
         &mut self,
-        order: &Order<'_>,
+        order: &InitInput<'_>,
         names: &BTreeMap<String, String>,
         queues: &[QueueSpec],
-        above: Above<'_>,
+        above: InheritedLimits<'_>,
     ) {
         for queue in queues {
             let path = join(above.path, &queue.name);
             let name = names.get(&path).expect("every queue was named").clone();
             let limits = &queue.limits;
-            let own = Above {
+            let own = InheritedLimits {
                 account: &name,
                 path: &path,
                 owner: if queue.quota.is_empty() { above.owner } else { Some((&name, queue)) },
@@ -165,14 +165,14 @@ impl Accounting {
             };
             if name != queue.name.to_lowercase() {
                 self.lost.push(format!(
-                    "{path}: its account is {name}, as another queue has its name; a job of Muster says so with `slurm: {{account: {name}}}`"
+                    "{path}: its account is {name}, as another queue has the same name; in a job write `slurm: {{account: {name}}}`"
                 ));
             }
             self.cannot(&path, queue);
             let qos =
                 if queue.queues.is_empty() { self.leaf(order, &own, queue) } else { Vec::new() };
             let gpus = self.cap(order, &path, queue);
-            self.accounts.push(Account {
+            self.accounts.push(GeneratedAccount {
                 parent: above.account.to_owned(),
                 shares: queue.weight,
                 gpus,
@@ -183,13 +183,18 @@ impl Accounting {
                 path: path.clone(),
                 name: name.clone(),
             });
-            self.enter(order, names, &queue.queues, Above { account: &name, ..own });
+            self.enter(order, names, &queue.queues, InheritedLimits { account: &name, ..own });
         }
     }
 
-    /// Qualities of service of a leaf, made where they are not there yet; the default first.
-    fn leaf(&mut self, order: &Order<'_>, own: &Above<'_>, queue: &QueueSpec) -> Vec<String> {
-        // 1. Times of partitions.
+    /// Returns the QOS of a leaf, created where needed; the default first.
+    fn leaf(
+        &mut self,
+        order: &InitInput<'_>,
+        own: &InheritedLimits<'_>,
+        queue: &QueueSpec,
+    ) -> Vec<String> {
+        // 1. Time limits of partitions.
         let name = own.account.to_owned();
         let words = name.split(['-', '_']);
         if words.into_iter().any(|word| INTERACTIVE.contains(&word)) {
@@ -199,7 +204,7 @@ impl Accounting {
             self.all_limited &= own.time.is_some();
         }
 
-        // 2. What it owns.
+        // 2. The QOS of its quota.
         let budget = queue.budget.as_ref().and_then(|budget| budget.gpu_hours);
         let mut qos = Vec::new();
         let owner = own.owner.filter(|_| self.preempts);
@@ -208,11 +213,11 @@ impl Accounting {
             let of = owner
                 .map_or(name.as_str(), |(owner, _)| if is_own { name.as_str() } else { owner });
             let gpus = gpus(order, owner.map(|(_, queue)| &queue.quota), 0);
-            self.add(Qos {
+            self.add(GeneratedQos {
                 name: format!("{of}-own"),
                 about: match owner {
                     Some((owner, _)) => {
-                        format!("what is {owner}'s own: its quota, taken back from {IDLE} when it is wanted")
+                        format!("quota of {owner}: its jobs preempt those in {IDLE}")
                     }
                     None => format!("limits of {of}"),
                 },
@@ -220,48 +225,53 @@ impl Accounting {
                 gpus,
                 gpus_per_user: own.gpus_per_user,
                 gpu_hours: budget,
-                ..Qos::default()
+                ..GeneratedQos::default()
             });
             qos.push(format!("{of}-own"));
         }
 
-        // 3. What it may use beyond.
+        // 3. The QOS for use beyond the quota.
         if self.preempts && own.borrows {
             qos.push(self.idle(order, own, budget.is_some()));
         } else if qos.is_empty() {
-            self.add(Qos {
+            self.add(GeneratedQos {
                 name: NORMAL.to_owned(),
                 about: "all other jobs".to_owned(),
                 priority: OWN_PRIORITY,
                 gpus: gpus(order, None, 0),
-                ..Qos::default()
+                ..GeneratedQos::default()
             });
             qos.push(NORMAL.to_owned());
         }
         qos
     }
 
-    /// The quality of service in which a leaf uses what others leave idle.
-    fn idle(&mut self, order: &Order<'_>, own: &Above<'_>, has_budget: bool) -> String {
+    /// Returns the QOS in which a leaf uses GPUs that are idle elsewhere.
+    fn idle(
+        &mut self,
+        order: &InitInput<'_>,
+        own: &InheritedLimits<'_>,
+        has_budget: bool,
+    ) -> String {
         let protect = own.protect.filter(|protect| *protect != Protection::None);
         let is_own =
             own.borrowed_time.is_some() || protect.is_some() || own.gpus_per_user.is_some();
         let name = if is_own { format!("{}-{IDLE}", own.account) } else { IDLE.to_owned() };
         if has_budget {
             self.lost.push(format!(
-                "{}: what runs in the QOS {name} is not charged to its budget",
+                "{}: jobs in the QOS {name} are not charged to its budget",
                 own.path
             ));
         }
         if own.gpus_per_user.is_some() {
             self.lost.push(format!(
-                "{}: gpus-per-user counts in each QOS by itself, own and {name}",
+                "{}: gpus-per-user counts separately in each QOS, its own and {name}",
                 own.path
             ));
         }
-        self.add(Qos {
+        self.add(GeneratedQos {
             name: name.clone(),
-            about: "what others leave unused: may be made to go, and is queued again".to_owned(),
+            about: "idle GPUs of other queues: jobs may be preempted, and are requeued".to_owned(),
             is_preempted: protect != Some(Protection::Always),
             exempt: match protect {
                 Some(Protection::For(span)) => Some(span),
@@ -270,19 +280,19 @@ impl Accounting {
             gpus: gpus(order, None, 0),
             gpus_per_user: own.gpus_per_user,
             max_wall: own.borrowed_time,
-            ..Qos::default()
+            ..GeneratedQos::default()
         });
         name
     }
 
-    fn add(&mut self, qos: Qos) {
+    fn add(&mut self, qos: GeneratedQos) {
         if !self.qos.iter().any(|known| known.name == qos.name) {
             self.qos.push(qos);
         }
     }
 
-    /// The cap of an account: quota and borrowing together, where borrowing has a bound.
-    fn cap(&mut self, order: &Order<'_>, path: &str, queue: &QueueSpec) -> Tres {
+    /// Returns the limit of an account: quota plus borrowing, where borrowing is bounded.
+    fn cap(&mut self, order: &InitInput<'_>, path: &str, queue: &QueueSpec) -> TresLimits {
         if queue.quota.is_empty() {
             return gpus(order, None, 0);
         }
@@ -290,18 +300,18 @@ impl Accounting {
         for model in
             queue.quota.keys().filter(|model| !known.iter().any(|own| own == kind(model.as_str())))
         {
-            self.lost.push(format!("{path}: quota of {model}, of which no node has any"));
+            self.lost.push(format!("{path}: quota of {model}, which no node has"));
         }
         match queue.borrow {
             Some(borrow) => gpus(order, Some(&queue.quota), borrow),
             None => {
                 if !queue.queues.is_empty() {
                     self.lost.push(format!(
-                        "{path}: its quota is only what the queues below have of it; without `borrow` Slurm has no cap for it"
+                        "{path}: its quota is only the sum of its child queues; without `borrow` Slurm has no limit for it"
                     ));
                 } else if !self.preempts {
                     self.lost.push(format!(
-                        "{path}: without preemption a quota that may borrow without bound is no limit; only shares are kept"
+                        "{path}: without preemption a quota with unbounded borrowing is no limit; only shares are kept"
                     ));
                 }
                 gpus(order, None, 0)
@@ -309,29 +319,27 @@ impl Accounting {
         }
     }
 
-    /// Fields of a queue for which there is no term.
+    /// Lists settings of a queue that Slurm cannot express.
     fn cannot(&mut self, path: &str, queue: &QueueSpec) {
         let mut say = |what: String| self.lost.push(format!("{path}: {what}"));
         if let Some(lend) = queue.lend {
             say(format!(
-                "`lend: {lend}` keeps the rest unused; in Slurm all that is idle is lent, and taken back"
+                "`lend: {lend}` reserves the rest; in Slurm all idle GPUs are lent, and reclaimed"
             ));
         }
         if queue.priority.is_some() {
-            say(
-                "`priority`: users of Slurm can only lower the priority of their jobs, with --nice"
-                    .to_owned(),
-            );
+            say("`priority`: Slurm's users can only lower the priority of their jobs, with --nice"
+                .to_owned());
         }
         if queue.limits.pending_jobs.is_some() {
-            say("`pending-jobs` is MaxSubmitJobs, which also counts what runs, and each element of an array"
+            say("`pending-jobs` is MaxSubmitJobs, which also counts running jobs, and each element of an array"
                 .to_owned());
         }
         if let Some(budget) = &queue.budget {
             let every = clock(budget.every);
             match (budget.gpu_hours, queue.queues.is_empty()) {
                 (Some(_), true) => say(format!(
-                    "`budget`: Slurm knows no windows; every {every} somebody runs the command that accounts.sh shows beside it"
+                    "`budget`: Slurm has no budget periods; run the command in accounts.sh every {every}"
                 )),
                 (Some(_), false) => {
                     say("`budget` of several queues together has no counterpart".to_owned())
@@ -343,37 +351,37 @@ impl Accounting {
             }
         }
         if queue.limits.gpus_per_user.is_some() && !queue.queues.is_empty() {
-            say("`gpus-per-user` of several queues together: each of them has it for itself"
+            say("`gpus-per-user` of several queues together: the limit applies to each of them separately"
                 .to_owned());
         }
     }
 
-    /// Fields of the whole tree for which there is no term.
-    fn of_tree(&mut self, order: &Order<'_>, has_quota: bool) {
+    /// Lists settings of the whole tree that Slurm cannot express.
+    fn of_tree(&mut self, order: &InitInput<'_>, has_quota: bool) {
         let tree = order.queues;
         if self.preempts {
             self.lost.push(
-                "borrowing: a job does not borrow by itself; beyond its quota it waits, unless its user submits it with --qos=idle"
+                "borrowing: jobs do not borrow automatically; beyond the quota a job is pending unless it is submitted with --qos=idle"
                     .to_owned(),
             );
         }
         if has_quota && types(order.nodes).len() > 1 {
             self.lost.push(
-                "quotas by model hold for jobs that name the model (--gpus=h100:8); of others only the sum counts".to_owned(),
+                "quotas by model apply to jobs that request the model (--gpus=h100:8); for other jobs only the sum counts".to_owned(),
             );
         }
         if tree.preemption.priority {
             self.lost.push(
-                "`preemption: priority`: within an account nobody goes for a job of higher priority"
+                "`preemption: priority`: within an account no job is preempted by one of higher priority"
                     .to_owned(),
             );
         }
         match tree.backfill {
             Backfill::Easy => self.lost.push(
-                "`backfill: easy`: Slurm plans a start for every job that a pass looks at, not for the first of each queue".to_owned(),
+                "`backfill: easy`: Slurm plans a start for every job that a pass considers, not for the first of each queue only".to_owned(),
             ),
             Backfill::None => self.lost.push(
-                "`backfill: none` is SchedulerType=sched/builtin, which the check names (no-backfill)".to_owned(),
+                "`backfill: none` is SchedulerType=sched/builtin, which the check reports (no-backfill)".to_owned(),
             ),
             Backfill::Conservative { .. } => {}
         }
@@ -381,24 +389,24 @@ impl Accounting {
             PlacementPolicy::Pack | PlacementPolicy::Spread => {}
             PlacementPolicy::BestFit | PlacementPolicy::Fragmentation => {
                 self.lost.push(
-                    "`placement`: Slurm fills nodes by its own order, as with `pack`".to_owned(),
+                    "`placement`: Slurm fills nodes in its own order, as with `pack`".to_owned(),
                 );
             }
         }
         if tree.defragment.is_some() {
-            self.lost.push("`defragment`: Slurm moves no jobs".to_owned());
+            self.lost.push("`defragment`: Slurm does not move jobs".to_owned());
         }
     }
 }
 
-/// The shared quality of service of what is borrowed.
+/// Shared QOS for borrowed GPUs.
 pub(super) const IDLE: &str = "idle";
-/// Slurm's own, which every cluster has.
+/// Slurm's default QOS, which every cluster has.
 const NORMAL: &str = "normal";
 
-/// A limit per name that Slurm counts GPUs by. With one type of GPU in the cluster there is one
-/// name: a limit on a type holds against jobs that name it only.
-fn gpus(order: &Order<'_>, quota: Option<&BTreeMap<GpuModel, u64>>, more: u64) -> Tres {
+/// Returns the limit for each TRES of GPUs. With one type of GPU in the cluster there is one TRES:
+/// a limit on a type applies only to jobs that request the type.
+fn gpus(order: &InitInput<'_>, quota: Option<&BTreeMap<GpuModel, u64>>, more: u64) -> TresLimits {
     let types = types(order.nodes);
     let of = |name: &str| {
         let mut own = quota?
@@ -409,7 +417,7 @@ fn gpus(order: &Order<'_>, quota: Option<&BTreeMap<GpuModel, u64>>, more: u64) -
         Some(own.fold(first, |sum, gpus| sum + gpus))
     };
     let each: Vec<Option<u64>> = types.iter().map(|name| of(name)).collect();
-    // A type without a quota is not limited, nor is then the sum.
+    // A type without a quota is not limited, and then neither is the sum.
     let sum = each.iter().copied().sum::<Option<u64>>().filter(|_| !types.is_empty());
     let mut tres = vec![("gres/gpu".to_owned(), sum)];
     if types.len() > 1 {
@@ -435,8 +443,9 @@ fn join(parent: &str, name: &str) -> String {
     if parent.is_empty() { name.to_owned() } else { format!("{parent}/{name}") }
 }
 
-/// Accounts by the path of their queue: its own name, or its path where others have that name, too.
-fn names(queues: &[QueueSpec]) -> Result<BTreeMap<String, String>, Unfit> {
+/// Names accounts by the path of their queue: the queue's own name, or its path where the name is
+/// not unique.
+fn names(queues: &[QueueSpec]) -> Result<BTreeMap<String, String>, InitError> {
     fn paths(queues: &[QueueSpec], above: &str, found: &mut Vec<(String, String)>) {
         for queue in queues {
             let path = join(above, &queue.name);
@@ -458,7 +467,7 @@ fn names(queues: &[QueueSpec]) -> Result<BTreeMap<String, String>, Unfit> {
     for (path, name) in found {
         let name = if twice.contains(&name) { path.to_lowercase().replace('/', "-") } else { name };
         if let Some(other) = owner.insert(name.clone(), path.clone()) {
-            return Err(Unfit::SameAccount(other, path, name));
+            return Err(InitError::SameAccount(other, path, name));
         }
         names.insert(path, name);
     }

@@ -1,13 +1,13 @@
-//! accounts.sh: accounts, qualities of service and users as commands of `sacctmgr`, to be run again
-//! whenever the queues change. What there is to say was decided in `accounting`.
+//! Generates accounts.sh: accounts, QOS and users as commands of `sacctmgr`, to be run again after
+//! each change of the queues. The content comes from `accounting`.
 
 use std::fmt::Write as _;
 
-use super::accounting::{Account, Accounting};
+use super::accounting::{GeneratedAccount, GeneratedAccounting};
 use super::qos::{or_none, tres, wall};
-use super::{Order, clock};
+use super::{InitInput, clock};
 
-/// What makes a second run change only what has changed.
+/// Shell functions that make a repeated run change only the differences.
 const FUNCTIONS: &str = r#"
 set -eu
 
@@ -37,21 +37,21 @@ member() {
 }
 "#;
 
-/// The file.
-pub(super) fn text(order: &Order<'_>, accounting: &Accounting) -> String {
+/// Generates the text of accounts.sh.
+pub(super) fn text(order: &InitInput<'_>, accounting: &GeneratedAccounting) -> String {
     let name = &order.choices.name;
     let mut text = format!(
         "\
 #!/bin/sh
-# accounts.sh: who may use how much of {name}. Run it as root or {} where sacctmgr reaches slurmdbd, once for a new cluster and again
-# whenever the queues have changed; a run that finds nothing to change changes nothing. It removes no account and no user.
+# accounts.sh: accounts, limits and users of {name}. Run it as root or {} where sacctmgr reaches slurmdbd, once for a new cluster and
+# after each change of the queues; a run without differences changes nothing. It removes no account and no user.
 #
-# For a new cluster: start slurmdbd, then run this; it makes the cluster known and says to start slurmctld. Then run it again.
+# For a new cluster: start slurmdbd, then run this; it registers the cluster. Then start slurmctld, and run it again.
 ",
         order.choices.slurm_user
     );
     if !accounting.lost.is_empty() {
-        text.push_str("#\n# What Slurm does otherwise than the queue file says:\n");
+        text.push_str("#\n# Differences between Slurm and the queue file:\n");
         for lost in &accounting.lost {
             let _ = writeln!(text, "#  * {lost}");
         }
@@ -72,15 +72,15 @@ fn cluster(text: &mut String, name: &str) {
 add cluster {name}
 # slurmdbd learns of GPUs from slurmctld, and refuses limits on what it does not know.
 if ! sacctmgr -nP show tres format=Type,Name | grep -qx 'gres|gpu'; then
-    echo "the cluster is known; now start slurmctld, then run $0 again" >&2
+    echo "the cluster is registered; now start slurmctld, then run $0 again" >&2
     exit 3
 fi
 "#
     );
 }
 
-fn qualities(text: &mut String, order: &Order<'_>, accounting: &Accounting) {
-    text.push_str("\n# Qualities of service (QOS). With DenyOnLimit a job that could never fit is refused, and does not wait for ever.\n");
+fn qualities(text: &mut String, order: &InitInput<'_>, accounting: &GeneratedAccounting) {
+    text.push_str("\n# QOS. With DenyOnLimit a job that could never fit is rejected instead of pending forever.\n");
     for qos in &accounting.qos {
         let _ = writeln!(text, "add qos {}", qos.name);
     }
@@ -89,16 +89,17 @@ fn qualities(text: &mut String, order: &Order<'_>, accounting: &Accounting) {
     }
 }
 
-fn accounts(text: &mut String, accounts: &[Account]) {
+fn accounts(text: &mut String, accounts: &[GeneratedAccount]) {
     text.push_str(
         "
-# Accounts: a queue each. Fairshare is the part of the parent's share, beside its siblings. GrpTRES is a cap of the account and all
+# Accounts: one per queue. Fairshare is the share among the siblings below the parent. GrpTRES limits the account and all accounts
 # below it.
 ",
     );
     for account in accounts {
-        let Account { name, parent, path, shares, running_jobs, max_wall, max_submit, .. } =
-            account;
+        let GeneratedAccount {
+            name, parent, path, shares, running_jobs, max_wall, max_submit, ..
+        } = account;
         let _ = writeln!(text, "add account {name} parent={parent} Description={path}");
         let _ = write!(
             text,
@@ -115,8 +116,8 @@ fn accounts(text: &mut String, accounts: &[Account]) {
     }
 }
 
-/// Windows of budgets, which somebody has to begin.
-fn budgets(text: &mut String, order: &Order<'_>, accounting: &Accounting) {
+/// Writes the commands that begin a new budget period.
+fn budgets(text: &mut String, order: &InitInput<'_>, accounting: &GeneratedAccounting) {
     let budgets: Vec<String> = accounting
         .accounts
         .iter()
@@ -132,7 +133,7 @@ fn budgets(text: &mut String, order: &Order<'_>, accounting: &Accounting) {
         })
         .collect();
     if !budgets.is_empty() {
-        text.push_str("\n# Budgets: what was used counts until somebody sets it back, such as cron at the start of each window.\n");
+        text.push_str("\n# Budgets: usage counts until it is reset, for example by cron at the start of each period.\n");
         text.push_str(&budgets.concat());
     }
 }
@@ -147,8 +148,8 @@ fn find<'a>(
     rest.map_or(Some(queue), |rest| find(&queue.queues, rest))
 }
 
-fn members(text: &mut String, order: &Order<'_>, accounting: &Accounting) {
-    text.push_str("\n# Users. A job of somebody who is in no account is refused (AccountingStorageEnforce=associations).\n");
+fn members(text: &mut String, order: &InitInput<'_>, accounting: &GeneratedAccounting) {
+    text.push_str("\n# Users. A job of a user without an account is rejected (AccountingStorageEnforce=associations).\n");
     if order.members.is_empty() {
         let leaf = accounting.accounts.iter().find(|account| !account.qos.is_empty());
         let leaf = leaf.map_or("ACCOUNT", |account| account.name.as_str());

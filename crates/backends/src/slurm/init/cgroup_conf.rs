@@ -1,8 +1,8 @@
-//! cgroup.conf: what keeps a job to what it was given.
+//! Generates cgroup.conf, which confines jobs to their allocations.
 
 use super::Release;
 
-/// The file.
+/// Generates the text of cgroup.conf.
 pub(super) fn text(release: Release) -> String {
     let mut text = String::from(
         "\
@@ -18,17 +18,17 @@ pub(super) fn text(release: Release) -> String {
     }
     text.push_str(
         "\
-# A job opens the GPUs that it was given and no others. Without this CUDA_VISIBLE_DEVICES is a request that a program can ignore.
+# A job can open only its allocated GPUs. Without this CUDA_VISIBLE_DEVICES is a request that a program can ignore.
 ConstrainDevices=yes
 
-# Memory is counted in slurm.conf (CR_Core_Memory); this holds a job to what it was counted with, so that it is the job that
-# fails, and not the node.
+# Memory is a consumable resource in slurm.conf (CR_Core_Memory); this enforces it, so that a job that exceeds its memory fails
+# rather than the node.
 ConstrainRAMSpace=yes
 
-# Data loaders of one job do not take the cores of its neighbour.
+# Data loaders of one job cannot use the cores of another.
 ConstrainCores=yes
 
-# Swap is left as it is: ConstrainSwapSpace=yes needs a kernel that counts swap by group.
+# Swap is not limited: ConstrainSwapSpace=yes needs a kernel with swap accounting per cgroup.
 ",
     );
     text

@@ -1,23 +1,23 @@
-//! gres.conf: the device files behind the GPUs that slurm.conf names, and resources that are only
+//! Generates gres.conf: the device files of the GPUs in slurm.conf, and resources that are only
 //! counted.
 
 use std::fmt::Write as _;
 
 use muster_model::NodeSpec;
 
-use super::Order;
+use super::InitInput;
 use super::nodes::{alike, extras, shares};
 use crate::gpu::model;
 use crate::slurm::conf::{kind, kinds};
 
-/// The file.
-pub(super) fn text(order: &Order<'_>) -> String {
+/// Generates the text of gres.conf.
+pub(super) fn text(order: &InitInput<'_>) -> String {
     let mut text = String::from(
         "\
-# gres.conf: the same file on every machine. What is here must agree with Gres= in slurm.conf: a node that has fewer GPUs, or GPUs
-# of another type, is drained when it registers.
-# Device files are counted, not looked at: compare with `ls /dev/nvidia*` on a node. AutoDetect=off keeps what is written here from
-# being compared with what a library finds; with nvml or rsmi the node finds its GPUs itself, also which core is near which of them.
+# gres.conf: the same file on every machine. It must agree with Gres= in slurm.conf: a node with fewer GPUs, or GPUs of another
+# type, is drained when it registers.
+# The device files are derived from the number of GPUs: compare with `ls /dev/nvidia*` on a node. AutoDetect=off disables the
+# comparison with detected GPUs; with nvml or rsmi the node detects its GPUs itself, and the cores close to each of them.
 ",
     );
     let mut lines = |say: &dyn Fn(&NodeSpec) -> String| {
@@ -40,8 +40,8 @@ pub(super) fn text(order: &Order<'_>) -> String {
     text
 }
 
-/// Which file is of which model only the vendor's library knows, and slices have none of their own:
-/// such nodes detect theirs.
+/// Returns the device lines of a node. Only the vendor's library maps files to models, and slices
+/// have no device files: such nodes use AutoDetect.
 fn devices(node: &NodeSpec) -> String {
     let kinds = kinds(node);
     let Some((name, count)) = kinds.first().copied() else { return String::new() };

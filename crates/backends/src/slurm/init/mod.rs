@@ -1,6 +1,6 @@
-//! Configuration of a new Slurm cluster as text, from nodes, a queue tree and what a site has
-//! decided: a file of this folder per file of Slurm. Pure. What Slurm cannot express is listed for
-//! people, never left out in silence, and no secret is invented.
+//! Generates the configuration of a new Slurm cluster from nodes, a queue tree and a site's
+//! choices: one module per file. Pure functions. Settings that Slurm cannot express are listed,
+//! never dropped silently, and no secret is made up.
 
 mod accounting;
 mod accounts_sh;
@@ -17,179 +17,179 @@ use std::sync::Arc;
 use muster_model::{NodeSpec, QueueTree, Span};
 
 use super::conf::Fold;
-use accounting::Accounting;
+use accounting::GeneratedAccounting;
 
 pub use topology_conf::{LEVELS, ROOT_SWITCH, UNPLACED_SWITCH};
 
-/// What stands where a site has to write something in before the file is complete; `muster check
-/// slurm` names what still has it.
+/// Placeholder for values that the site has to fill in; `muster check slurm` reports the lines that
+/// still contain it.
 pub const FILL_IN: &str = "FILL_IN";
 
-/// How daemons and commands know each other.
+/// Authentication between daemons and commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Auth {
     /// munge, with its daemon on every machine.
     Munge,
-    /// Slurm's own, with a key file; from 23.11 on.
+    /// Slurm's own plugin with a key file, from 23.11 on.
     Slurm,
 }
 
-/// A release of Slurm by year and month, such as 22.05.
+/// Release of Slurm by year and month, such as 22.05.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Release(pub u16, pub u8);
 
 impl Release {
-    /// The first whose files are written: `jobacct_gather/cgroup`, `AccountingStoreFlags` and
-    /// preemption by QOS are as here.
+    /// First release that the generated files support: `jobacct_gather/cgroup`,
+    /// `AccountingStoreFlags` and preemption by QOS have their present form.
     pub const OLDEST: Release = Release(21, 8);
-    /// The first with `auth/slurm`.
+    /// First release with `auth/slurm`.
     pub const OWN_AUTH: Release = Release(23, 11);
-    /// The first with shards, and with `CgroupPlugin=autodetect`.
+    /// First release with shards and `CgroupPlugin=autodetect`.
     pub const SHARDS: Release = Release(22, 5);
 }
 
-/// A user and the queues in whose accounts it is; the first is its default.
+/// User with the queues in whose accounts it is; the first is its default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Name on every machine of the cluster.
+    /// Name of the user on every machine.
     pub user: String,
     /// Paths of leaf queues.
     pub queues: Vec<String>,
 }
 
-/// What neither nodes nor queues say.
+/// Choices of the site beyond nodes and queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choices {
-    /// ClusterName.
+    /// Name of the cluster (ClusterName).
     pub name: String,
-    /// Controllers, the first in charge; each may be `host(address)`.
+    /// Controllers, the primary first; each may be `host(address)`.
     pub controllers: Vec<String>,
-    /// Where slurmdbd runs.
+    /// Name of the host that runs slurmdbd.
     pub dbd_host: String,
-    /// Where its database runs, as slurmdbd sees it.
+    /// Host of the database, as seen from slurmdbd.
     pub db_host: String,
-    /// Database user.
+    /// Name of the database user.
     pub db_user: String,
-    /// Database.
+    /// Name of the database.
     pub db_name: String,
-    /// Password of the database user; without one the line is left open.
+    /// Password of the database user; without it the line has a placeholder.
     pub db_password: Option<String>,
-    /// Who slurmctld and slurmdbd run as.
+    /// User that runs slurmctld and slurmdbd.
     pub slurm_user: String,
-    /// StateSaveLocation.
+    /// Directory of the controller's state (StateSaveLocation).
     pub state_dir: String,
-    /// SlurmdSpoolDir.
+    /// Spool directory of slurmd (SlurmdSpoolDir).
     pub spool_dir: String,
-    /// Where logs go.
+    /// Directory of the logs.
     pub log_dir: String,
-    /// AuthType.
+    /// Authentication between daemons and commands (AuthType).
     pub auth: Auth,
-    /// What runs, so that no file says what it does not know.
+    /// Installed release, so that no file has settings that it lacks.
     pub release: Release,
-    /// GraceTime of what can be preempted.
+    /// Grace time of preempted jobs (GraceTime).
     pub grace: Span,
-    /// DefaultTime.
+    /// Default time limit (DefaultTime).
     pub default_time: Span,
-    /// MaxTime of partitions for batch work.
+    /// Maximum time limit (MaxTime) of batch partitions.
     pub max_time: Span,
-    /// MaxTime of partitions where people sit and wait.
+    /// Maximum time limit (MaxTime) of interactive partitions.
     pub interactive_time: Span,
-    /// HealthCheckProgram.
+    /// Program that checks the health of a node (HealthCheckProgram).
     pub health_check: Option<String>,
-    /// Shards of each GPU; 0 for none.
+    /// Number of shards per GPU; 0 for none.
     pub shards: u32,
-    /// Sockets of a node; without them only CPUs are written.
+    /// Number of sockets per node; without it only CPUs are written.
     pub sockets: Option<u32>,
-    /// Hardware threads of a core.
+    /// Number of hardware threads per core.
     pub threads_per_core: u32,
 }
 
-/// Everything that the files are made of.
+/// Input of the generated files.
 #[derive(Clone, Copy)]
-pub struct Order<'a> {
-    /// Nodes, in order.
+pub struct InitInput<'a> {
+    /// Nodes in the order of the cluster file.
     pub nodes: &'a [NodeSpec],
     /// Topology levels, widest first.
     pub levels: &'a [Arc<str>],
-    /// Who may use how much.
+    /// Tree of queues with quotas and limits.
     pub queues: &'a QueueTree,
     /// Users and their queues.
     pub members: &'a [Member],
-    /// What the site has decided.
+    /// Choices of the site.
     pub choices: &'a Choices,
-    /// How names are folded.
+    /// Function that folds lists of names.
     pub fold: Fold<'a>,
 }
 
-/// The files, and what people should know.
+/// Generated files, with notes for the administrator.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Files {
-    /// Name and text, in the order in which a person reads them.
+pub struct GeneratedFiles {
+    /// Names and texts, in reading order.
     pub files: Vec<(&'static str, String)>,
-    /// What Slurm cannot express of the queue file, and what it does otherwise.
-    pub lost: Vec<String>,
-    /// What still has to be decided or filled in.
+    /// Settings of the queue file that Slurm cannot express, or handles differently.
+    pub unsupported: Vec<String>,
+    /// Open choices, and values to fill in.
     pub open: Vec<String>,
 }
 
-/// Why no files can be written.
+/// Reason why no files can be generated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unfit {
-    /// Memory is counted, and of a node nobody knows how much it has.
+pub enum InitError {
+    /// The memory or the CPUs of some nodes are unknown.
     #[error("{0} nodes have no `{1}`, such as {2}")]
     Unmeasured(usize, &'static str, String),
-    /// Slurm takes no such value in a file.
+    /// Slurm's files cannot contain the value.
     #[error(
-        "{what} `{value}` cannot stand in a file of Slurm: blanks, quotes, `#` and `=` mean something there"
+        "{what} `{value}` cannot be written into Slurm's files: blanks, quotes, `#` and `=` have a meaning there"
     )]
     Unwritable {
-        /// Which.
+        /// Name of the setting.
         what: &'static str,
-        /// As it was given.
+        /// Value as the user gave it.
         value: String,
     },
-    /// Two queues would have the same account.
+    /// Two queues have the same account name.
     #[error("queues `{0}` and `{1}` would both be the account `{2}`")]
     SameAccount(String, String, String),
-    /// A member's queue is none.
+    /// The queue of a user does not exist.
     #[error("user {user} is in `{queue}`, which is not a leaf of the queue file")]
     UnknownQueue {
-        /// Who.
+        /// Name of the user.
         user: String,
-        /// Where.
+        /// Path of the queue.
         queue: String,
     },
-    /// Two controllers need one state.
-    #[error("two controllers, and the state in {0}, which is a folder of each machine's own")]
+    /// Two controllers need shared state.
+    #[error("two controllers, but their state is in {0}, a local directory of each machine")]
     StateNotShared(String),
-    /// The release is too old for that.
+    /// The release lacks a feature.
     #[error("{what} needs Slurm {}.{:02}; this is for {}.{:02}", needs.0, needs.1, is.0, is.1)]
     TooOld {
-        /// What.
+        /// Name of the feature.
         what: &'static str,
-        /// From when on there is such.
+        /// First release with the feature.
         needs: Release,
-        /// What was said.
+        /// Release as the user gave it.
         is: Release,
     },
-    /// Processors do not divide.
+    /// The CPUs do not divide into sockets and threads.
     #[error(
         "node {node} has {cpus} CPUs, which are not {sockets} sockets of cores with {threads} threads each"
     )]
     Sockets {
-        /// Which.
+        /// Name of the node.
         node: String,
-        /// Its CPUs.
+        /// Number of its CPUs.
         cpus: u32,
-        /// As given.
+        /// Number of sockets as given.
         sockets: u32,
-        /// As given.
+        /// Number of threads per core as given.
         threads: u32,
     },
 }
 
-impl Unfit {
-    /// What to do about it.
+impl InitError {
+    /// Returns the next step.
     #[must_use]
     pub fn hint(&self) -> String {
         match self {
@@ -199,33 +199,34 @@ impl Unfit {
             ),
             Self::Unwritable { .. } => "give a plain word or path".to_owned(),
             Self::SameAccount(..) => {
-                "accounts have one name each in the whole cluster, in lower case, and `root` is Slurm's own; rename a queue".to_owned()
+                "account names are unique in the cluster and in lower case, and `root` is reserved; rename a queue".to_owned()
             }
-            Self::UnknownQueue { .. } => "write the queue's whole path, such as alice=research/vision".to_owned(),
+            Self::UnknownQueue { .. } => "write the full path of the queue, such as alice=research/vision".to_owned(),
             Self::StateNotShared(_) => {
-                "--state-dir names a folder on a file system that both controllers write".to_owned()
+                "set --state-dir to a directory that both controllers can write to".to_owned()
             }
-            Self::TooOld { .. } => "--slurm-version says what runs".to_owned(),
+            Self::TooOld { .. } => "set the installed release with --slurm-version".to_owned(),
             Self::Sockets { .. } => "`slurmd -C` on the node prints Sockets, CoresPerSocket and ThreadsPerCore".to_owned(),
         }
     }
 }
 
-/// Makes all files.
+/// Generates all files.
 ///
 /// # Errors
-/// See [`Unfit`]; a finding of the check that no file can explain away is one of them.
-pub fn render(order: &Order<'_>) -> Result<Files, Unfit> {
-    // 1. What cannot be written at all.
+///
+/// See [`InitError`]; it includes findings of the check that no choice in the files avoids.
+pub fn render(order: &InitInput<'_>) -> Result<GeneratedFiles, InitError> {
+    // 1. Reject input that cannot be written.
     check(order)?;
 
-    // 2. Queues in Slurm's terms, and where its nodes hang.
-    let accounting = Accounting::of(order)?;
+    // 2. Convert queues and topology.
+    let accounting = GeneratedAccounting::of(order)?;
     let topology = topology_conf::text(order);
     let mut lost = accounting.lost.clone();
     lost.extend(topology.as_ref().and_then(|topology| topology.note.clone()));
 
-    // 3. Files.
+    // 3. Generate the files.
     let mut files = vec![
         ("slurm.conf", slurm_conf::text(order, &accounting, topology.is_some())),
         ("gres.conf", gres_conf::text(order)),
@@ -234,13 +235,13 @@ pub fn render(order: &Order<'_>) -> Result<Files, Unfit> {
     files.extend(topology.map(|topology| ("topology.conf", topology.text)));
     files.push(("slurmdbd.conf", slurmdbd_conf::text(order.choices)));
     files.push(("accounts.sh", accounts_sh::text(order, &accounting)));
-    Ok(Files { files, lost, open: open(order) })
+    Ok(GeneratedFiles { files, unsupported: lost, open: open_items(order) })
 }
 
-/// Folders that are each machine's own, as the rule `state-not-shared` of the check has them.
+/// Directories on local disks, as in the rule `state-not-shared` of the check.
 const OWN_FOLDERS: [&str; 6] = ["/var/", "/tmp/", "/run/", "/dev/shm/", "/root/", "/etc/"];
 
-fn check(order: &Order<'_>) -> Result<(), Unfit> {
+fn check(order: &InitInput<'_>) -> Result<(), InitError> {
     let choices = order.choices;
     for (field, lacks) in [
         ("cpus", (|node| node.cpus.0 < 1000) as fn(&NodeSpec) -> bool),
@@ -248,7 +249,7 @@ fn check(order: &Order<'_>) -> Result<(), Unfit> {
     ] {
         let lacking: Vec<&NodeSpec> = order.nodes.iter().filter(|node| lacks(node)).collect();
         if let Some(first) = lacking.first() {
-            return Err(Unfit::Unmeasured(lacking.len(), field, first.name.to_string()));
+            return Err(InitError::Unmeasured(lacking.len(), field, first.name.to_string()));
         }
     }
     let words = [
@@ -268,9 +269,9 @@ fn check(order: &Order<'_>) -> Result<(), Unfit> {
     for (what, value) in words.into_iter().chain(more) {
         let bad = |c: char| c.is_whitespace() || c.is_control() || "\"'#=\\".contains(c);
         if value.is_empty() || value.contains(bad) {
-            // What is secret is not repeated.
+            // A secret is not repeated in the message.
             let shown = if what == "the password" { "…".to_owned() } else { value.clone() };
-            return Err(Unfit::Unwritable { what, value: shown });
+            return Err(InitError::Unwritable { what, value: shown });
         }
     }
     for (what, needs, wanted) in [
@@ -279,33 +280,33 @@ fn check(order: &Order<'_>) -> Result<(), Unfit> {
         ("a share of a GPU (shard)", Release::SHARDS, choices.shards > 0),
     ] {
         if wanted && choices.release < needs {
-            return Err(Unfit::TooOld { what, needs, is: choices.release });
+            return Err(InitError::TooOld { what, needs, is: choices.release });
         }
     }
     if choices.controllers.len() > 1
         && OWN_FOLDERS.iter().any(|own| choices.state_dir.starts_with(own))
     {
-        return Err(Unfit::StateNotShared(choices.state_dir.clone()));
+        return Err(InitError::StateNotShared(choices.state_dir.clone()));
     }
     nodes::check(order)
 }
 
-fn open(order: &Order<'_>) -> Vec<String> {
+fn open_items(order: &InitInput<'_>) -> Vec<String> {
     let mut open = Vec::new();
     if order.choices.db_password.is_none() {
         open.push(format!(
-            "slurmdbd.conf has StoragePass={FILL_IN}: write the password of the database user there; --db-password-file reads it"
+            "slurmdbd.conf has StoragePass={FILL_IN}: write the database user's password there, or use --db-password-file"
         ));
     }
     if order.choices.health_check.is_none() {
         open.push(
-            "no HealthCheckProgram: a node with a dead GPU stays in service; --health-check PATH names yours"
+            "no HealthCheckProgram: a node with a dead GPU stays in service; set one with --health-check PATH"
                 .to_owned(),
         );
     }
     if order.members.is_empty() {
         open.push(
-            "no users: a job of somebody without an account is refused; --user NAME=QUEUE or --users FILE"
+            "no users: jobs of users without an account are rejected; add them with --user NAME=QUEUE or --users FILE"
                 .to_owned(),
         );
     }
@@ -318,17 +319,19 @@ fn open(order: &Order<'_>) -> Vec<String> {
     open
 }
 
-/// A time as Slurm writes it, in whole minutes, rounded up: `7-00:00:00`.
+/// Formats a time as Slurm does, in whole minutes, rounded up: `7-00:00:00`.
 fn clock(span: Span) -> String {
     let all = minutes(span);
-    let (days, hours, minutes) = (all / 1440, all / 60 % 24, all % 60);
+    let days = all / 1440;
+    let hours = all / 60 % 24;
+    let minutes = all % 60;
     match days {
         0 => format!("{hours:02}:{minutes:02}:00"),
         _ => format!("{days}-{hours:02}:{minutes:02}:00"),
     }
 }
 
-/// Whole minutes, rounded up.
+/// Returns whole minutes, rounded up.
 fn minutes(span: Span) -> u64 {
     span.as_secs().div_ceil(60)
 }

@@ -1,23 +1,23 @@
-//! Nodes and partitions as lines of slurm.conf: equal nodes share a line, and what a partition
-//! bills and gives by default is computed from its nodes. It decides nothing about queues.
+//! Generates the node and partition lines of slurm.conf: equal nodes share a line, and a
+//! partition's billing weights and defaults are computed from its nodes.
 
 use std::fmt::Write as _;
 
 use muster_model::{NodeSpec, Span};
 
-use super::accounting::Accounting;
-use super::{Order, Unfit, clock};
+use super::accounting::GeneratedAccounting;
+use super::{InitError, InitInput, clock};
 use crate::gpu::model;
 use crate::slurm::conf::{is_word, kind, kinds};
 
-/// Partition of nodes that have no label `partition`.
+/// Partition of nodes without a label `partition`.
 const BATCH: &str = "batch";
-/// Partition of nodes without GPUs, where others have some: a job that needs none must not take
-/// their processors.
+/// Partition of nodes without GPUs, where other nodes have some: jobs without GPUs must not take
+/// the processors of GPU nodes.
 const CPU: &str = "cpu";
 
-/// Refuses nodes whose processors are not as was said.
-pub(super) fn check(order: &Order<'_>) -> Result<(), Unfit> {
+/// Rejects nodes whose CPUs do not match the given sockets and threads.
+pub(super) fn check(order: &InitInput<'_>) -> Result<(), InitError> {
     let Some(sockets) = order.choices.sockets else { return Ok(()) };
     let threads = order.choices.threads_per_core;
     let wrong = order.nodes.iter().find(|node| {
@@ -25,14 +25,17 @@ pub(super) fn check(order: &Order<'_>) -> Result<(), Unfit> {
         of_core.is_none_or(|product| !cpus(node).is_multiple_of(product))
     });
     match wrong {
-        Some(node) => {
-            Err(Unfit::Sockets { node: node.name.to_string(), cpus: cpus(node), sockets, threads })
-        }
+        Some(node) => Err(InitError::Sockets {
+            node: node.name.to_string(),
+            cpus: cpus(node),
+            sockets,
+            threads,
+        }),
         None => Ok(()),
     }
 }
 
-/// Nodes of which the same is to be said, in the order in which the first of each was seen.
+/// Groups nodes with the same line, in order of their first member.
 pub(super) fn alike<'a>(
     nodes: &'a [NodeSpec],
     say: &dyn Fn(&NodeSpec) -> String,
@@ -48,8 +51,8 @@ pub(super) fn alike<'a>(
     groups
 }
 
-/// The `NodeName` lines.
-pub(super) fn lines(order: &Order<'_>) -> String {
+/// Generates the `NodeName` lines.
+pub(super) fn lines(order: &InitInput<'_>) -> String {
     let mut text = String::new();
     for (names, settings) in alike(order.nodes, &|node| settings(order, node)) {
         let _ = writeln!(text, "NodeName={}{settings} State=UNKNOWN", (order.fold)(&names));
@@ -57,7 +60,7 @@ pub(super) fn lines(order: &Order<'_>) -> String {
     text
 }
 
-/// GPU types, each once, as `gres/gpu:TYPE` has them.
+/// Returns the GPU types, each once, as in `gres/gpu:TYPE`.
 pub(super) fn types(nodes: &[NodeSpec]) -> Vec<String> {
     let mut types: Vec<String> = Vec::new();
     for (name, _) in nodes.iter().flat_map(kinds) {
@@ -68,7 +71,7 @@ pub(super) fn types(nodes: &[NodeSpec]) -> Vec<String> {
     types
 }
 
-/// Names of generic resources beside GPUs that nodes have.
+/// Returns the names of generic resources other than GPUs.
 pub(super) fn extras(nodes: &[NodeSpec]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for name in nodes.iter().flat_map(|node| node.extras.keys()).filter(|name| is_word(name)) {
@@ -79,8 +82,9 @@ pub(super) fn extras(nodes: &[NodeSpec]) -> Vec<String> {
     names
 }
 
-/// Whether GPUs of a node can be shared: whole ones of one model, since slices are shares already.
-pub(super) fn shares(order: &Order<'_>, node: &NodeSpec) -> Option<u64> {
+/// Returns the number of shards of a node; `None` where its GPUs cannot be shared: only whole GPUs
+/// of one model can, as slices are shares already.
+pub(super) fn shares(order: &InitInput<'_>, node: &NodeSpec) -> Option<u64> {
     let is_whole = |(name, _): &(&str, usize)| !model::is_slice(name);
     let kinds = kinds(node);
     let can = order.choices.shards > 0 && kinds.len() == 1 && kinds.iter().all(is_whole);
@@ -91,12 +95,12 @@ fn cpus(node: &NodeSpec) -> u32 {
     node.cpus.0 / 1000
 }
 
-/// Megabytes in Slurm's sense.
+/// Returns the memory in Slurm's megabytes.
 fn memory_mib(node: &NodeSpec) -> u64 {
     node.memory.0 >> 20
 }
 
-fn settings(order: &Order<'_>, node: &NodeSpec) -> String {
+fn settings(order: &InitInput<'_>, node: &NodeSpec) -> String {
     let threads = order.choices.threads_per_core;
     let mut text = match order.choices.sockets {
         Some(sockets) => format!(
@@ -122,14 +126,14 @@ fn settings(order: &Order<'_>, node: &NodeSpec) -> String {
     text
 }
 
-/// The partition that a node is in.
+/// Returns the partition of a node.
 fn partition_of(node: &NodeSpec, some_have_gpus: bool) -> &str {
     let label = node.labels.get("partition").map(AsRef::as_ref).filter(|name| is_word(name));
     label.unwrap_or(if node.devices.is_empty() && some_have_gpus { CPU } else { BATCH })
 }
 
-/// Partitions by name, the one with the most GPUs first.
-fn partitions<'a>(order: &Order<'a>) -> Vec<(&'a str, Vec<&'a NodeSpec>)> {
+/// Groups nodes by partition, the one with the most GPUs first.
+fn partitions<'a>(order: &InitInput<'a>) -> Vec<(&'a str, Vec<&'a NodeSpec>)> {
     let some_have_gpus = order.nodes.iter().any(|node| !node.devices.is_empty());
     let mut found: Vec<(&str, Vec<&NodeSpec>)> = Vec::new();
     for node in order.nodes {
@@ -147,14 +151,12 @@ fn gpus(nodes: &[&NodeSpec]) -> u64 {
     nodes.iter().map(|node| node.devices.len() as u64).sum()
 }
 
-/// The `PartitionName` lines, with what explains them.
-pub(super) fn partition_lines(order: &Order<'_>, accounting: &Accounting) -> String {
+/// Generates the `PartitionName` lines, with comments.
+pub(super) fn partition_lines(order: &InitInput<'_>, accounting: &GeneratedAccounting) -> String {
     let choices = order.choices;
-    let max_time =
-        accounting.longest.map_or(choices.max_time, |longest| match accounting.all_limited {
-            true => longest,
-            false => longest.max(choices.max_time),
-        });
+    let max_time = accounting.longest.map_or(choices.max_time, |longest| {
+        if accounting.all_limited { longest } else { longest.max(choices.max_time) }
+    });
     let spread = if accounting.spreads { " LLN=YES" } else { "" };
     let mut text = String::new();
     let all = partitions(order);
@@ -173,7 +175,7 @@ pub(super) fn partition_lines(order: &Order<'_>, accounting: &Accounting) -> Str
     };
     text.push_str(
         "
-# Where people sit and wait: the same nodes, short times, ahead of batch work. A session that was forgotten ends by itself.
+# Interactive partitions: the same nodes, short time limits, higher priority than batch jobs. A forgotten session ends by itself.
 ",
     );
     for (account, limit) in &accounting.interactive {
@@ -190,8 +192,8 @@ pub(super) fn partition_lines(order: &Order<'_>, accounting: &Accounting) -> Str
     text
 }
 
-/// The longest that a job may run anywhere, in minutes.
-pub(super) fn longest_minutes(order: &Order<'_>, accounting: &Accounting) -> u64 {
+/// Returns the longest time limit of any partition, in minutes.
+pub(super) fn longest_minutes(order: &InitInput<'_>, accounting: &GeneratedAccounting) -> u64 {
     super::minutes(
         accounting
             .longest
@@ -199,7 +201,7 @@ pub(super) fn longest_minutes(order: &Order<'_>, accounting: &Accounting) -> u64
     )
 }
 
-fn folded(order: &Order<'_>, nodes: &[&NodeSpec]) -> String {
+fn folded(order: &InitInput<'_>, nodes: &[&NodeSpec]) -> String {
     let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
     (order.fold)(&names)
 }
@@ -208,10 +210,10 @@ fn times(default_time: Span, max_time: Span) -> String {
     format!(" DefaultTime={} MaxTime={}", clock(default_time.min(max_time)), clock(max_time))
 }
 
-/// What a partition bills, and what a job that says nothing gets. With PriorityFlags=MAX_TRES a job
-/// pays for the largest of its parts: a weight is a GPU's part of the CPUs and of the memory, so
-/// that one GPU with its part of both pays for one.
-fn shape(order: &Order<'_>, nodes: &[&NodeSpec]) -> String {
+/// Returns the billing weights and defaults of a partition. With PriorityFlags=MAX_TRES a job pays
+/// for its largest part: weights are a GPU's part of the CPUs and of the memory, so that a GPU with
+/// its parts of both costs as much as one GPU.
+fn shape(order: &InitInput<'_>, nodes: &[&NodeSpec]) -> String {
     let cpus_all: u64 = nodes.iter().map(|node| u64::from(cpus(node))).sum();
     let mib_all: u64 = nodes.iter().map(|node| memory_mib(node)).sum();
     let memory =
@@ -220,18 +222,16 @@ fn shape(order: &Order<'_>, nodes: &[&NodeSpec]) -> String {
     if gpus == 0 {
         return format!("TRESBillingWeights=\"CPU=1.0\" DefMemPerCPU={}", memory.max(1));
     }
-    // Rounded down: a job that takes GPUs with all that goes with them pays for the GPUs.
+    // Rounded down: a job with GPUs and their parts of CPUs and memory pays for the GPUs.
     let weight = |amount: u64, unit: u64| millionths(gpus * 1_000_000 * unit / amount.max(1));
     let with_gpus = nodes.iter().filter(|node| !node.devices.is_empty());
     let of_gpu =
         with_gpus.map(|node| u64::from(cpus(node)) / node.devices.len() as u64).min().unwrap_or(1);
-    // A GPU's shares together cost what the GPU costs.
-    let shards = match nodes.iter().any(|node| shares(order, node).is_some()) {
-        true => format!(
-            ",GRES/shard={}",
-            millionths(1_000_000 / u64::from(order.choices.shards.max(1)))
-        ),
-        false => String::new(),
+    // All shards of a GPU cost as much as the GPU.
+    let shards = if nodes.iter().any(|node| shares(order, node).is_some()) {
+        format!(",GRES/shard={}", millionths(1_000_000 / u64::from(order.choices.shards.max(1))))
+    } else {
+        String::new()
     };
     format!(
         "TRESBillingWeights=\"CPU={},Mem={}G,GRES/gpu=1.0{shards}\" DefMemPerCPU={} DefCpuPerGPU={}",
@@ -242,7 +242,7 @@ fn shape(order: &Order<'_>, nodes: &[&NodeSpec]) -> String {
     )
 }
 
-/// `0.0625` for 62500.
+/// Formats millionths: `0.0625` for 62500.
 fn millionths(amount: u64) -> String {
     let text = format!("{}.{:06}", amount / 1_000_000, amount % 1_000_000);
     let short = text.trim_end_matches('0');

@@ -1,36 +1,36 @@
-//! Qualities of service as `sacctmgr` takes them. Which there are is decided in `accounting`.
+//! QOS as `sacctmgr` accepts them; `accounting` decides which ones exist.
 
-use super::{Order, clock};
+use super::{InitInput, clock};
 use muster_model::Span;
 
-/// Limits on GPUs as Slurm counts them, `gres/gpu` and `gres/gpu:h100`; each that there could be,
-/// so that none of before stays.
-pub(super) type Tres = Vec<(String, Option<u64>)>;
+/// Limits on GPUs by TRES, `gres/gpu` and `gres/gpu:h100`, with an entry for each GPU type, so that
+/// a repeated run removes old limits.
+pub(super) type TresLimits = Vec<(String, Option<u64>)>;
 
-/// A quality of service. What is `None` is set to nothing, so that a second run of the script takes
-/// back what the first set.
+/// QOS of the new cluster. `None` clears a setting, so that a repeated run of the script removes
+/// old ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Qos {
+pub(super) struct GeneratedQos {
     pub(super) name: String,
-    /// Why it is there, for people.
+    /// Purpose of the QOS, as a comment.
     pub(super) about: String,
     pub(super) priority: u32,
-    /// Names of those whose jobs may be made to go for its own.
+    /// Names of the QOS whose jobs its jobs may preempt.
     pub(super) preempts: Vec<String>,
-    /// Its jobs may be made to go.
+    /// Set when its jobs may be preempted.
     pub(super) is_preempted: bool,
-    /// Its jobs cannot be made to go until they have run so long.
+    /// Run time during which its jobs cannot be preempted.
     pub(super) exempt: Option<Span>,
-    pub(super) gpus: Tres,
+    pub(super) gpus: TresLimits,
     pub(super) gpus_per_user: Option<u64>,
     pub(super) max_wall: Option<Span>,
-    /// GPU-hours that do not decay; whoever keeps the windows sets the usage back.
+    /// GPU-hours without decay; the usage is reset at the start of each budget period.
     pub(super) gpu_hours: Option<u64>,
 }
 
-impl Qos {
-    /// What `sacctmgr modify qos NAME set` takes.
-    pub(super) fn settings(&self, order: &Order<'_>) -> String {
+impl GeneratedQos {
+    /// Returns the arguments of `sacctmgr modify qos NAME set`.
+    pub(super) fn settings(&self, order: &InitInput<'_>) -> String {
         let decays = if self.gpu_hours.is_some() { "DenyOnLimit,NoDecay" } else { "DenyOnLimit" };
         let mut words = vec![
             format!("Priority={}", self.priority),
@@ -55,19 +55,19 @@ impl Qos {
     }
 }
 
-/// `gres/gpu=16,gres/gpu:h100=-1`; -1 clears.
-pub(super) fn tres(limits: &Tres) -> String {
+/// Formats limits by TRES: `gres/gpu=16,gres/gpu:h100=-1`; -1 clears.
+pub(super) fn tres(limits: &TresLimits) -> String {
     let each: Vec<String> =
         limits.iter().map(|(name, limit)| format!("{name}={}", or_none(*limit))).collect();
     each.join(",")
 }
 
-/// A limit as `sacctmgr` takes it; -1 clears.
+/// Formats a limit for `sacctmgr`; -1 clears.
 pub(super) fn or_none(limit: Option<u64>) -> String {
     limit.map_or("-1".to_owned(), |limit| limit.to_string())
 }
 
-/// A time as `sacctmgr` takes it; -1 clears.
+/// Formats a time limit for `sacctmgr`; -1 clears.
 pub(super) fn wall(limit: Option<Span>) -> String {
     limit.map_or("-1".to_owned(), clock)
 }

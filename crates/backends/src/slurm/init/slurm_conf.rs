@@ -1,20 +1,25 @@
-//! slurm.conf: each setting that is not obvious with its reason. What depends on nodes is in
-//! `nodes`, on queues in `accounting`.
+//! Generates slurm.conf, with the reason for each setting that is not obvious. `nodes` and
+//! `accounting` contribute what depends on nodes and queues.
 
 use std::fmt::Write as _;
 
 use muster_model::queue::Backfill;
 
-use super::accounting::Accounting;
+use super::accounting::GeneratedAccounting;
 use super::nodes::{extras, lines, longest_minutes, partition_lines, types};
-use super::{Auth, Choices, Order, clock};
+use super::{Auth, Choices, InitInput, clock};
 use crate::gpu::model;
 
-/// Windows longer than this are planned in coarser steps, or a backfill pass takes too long.
+/// Longest time limit in minutes for which the backfill plans in fine steps; longer ones need
+/// coarser steps, or a pass takes too long.
 const FINE_MINUTES: u64 = 1440;
 
-/// The file.
-pub(super) fn text(order: &Order<'_>, accounting: &Accounting, has_topology: bool) -> String {
+/// Generates the text of slurm.conf.
+pub(super) fn text(
+    order: &InitInput<'_>,
+    accounting: &GeneratedAccounting,
+    has_topology: bool,
+) -> String {
     let mut text = String::new();
     identity(&mut text, order.choices);
     isolation(&mut text, order);
@@ -27,14 +32,14 @@ pub(super) fn text(order: &Order<'_>, accounting: &Accounting, has_topology: boo
         text,
         "
 # ---- Nodes and partitions ----
-# `slurmd -C` on a node prints its true processors and RealMemory; a node that has less than is written here is drained. Less
-# RealMemory than it prints leaves some to the system.
+# `slurmd -C` on a node prints its actual processors and RealMemory; a node that has less than configured here is drained. Less
+# RealMemory than printed leaves some to the system.
 {}
-# TRESBillingWeights: what a job is charged in the fair share. With MAX_TRES above it pays for the largest of its parts, so that one
-# GPU with its part of processors and memory is one, and a job that takes all processors beside one GPU pays for the GPUs that it
-# keeps from others. All models are billed alike; give dearer ones more.
-# DefMemPerCPU and DefCpuPerGPU: a job that names neither gets its GPUs' part of both.
-# DefaultTime is short so that people name their own: backfill lives on time limits.
+# TRESBillingWeights: charge of a job in the fair share. With MAX_TRES above it is the maximum over its resources, so that one GPU
+# with its part of processors and memory costs 1, and a job with one GPU and all processors pays for the GPUs that it blocks.
+# All models cost the same; give expensive ones a higher weight.
+# DefMemPerCPU and DefCpuPerGPU: a job without --mem and --cpus-per-gpu gets its GPUs' part of both.
+# DefaultTime is short so that users set their own: backfill needs time limits.
 {}",
         lines(order),
         partition_lines(order, accounting)
@@ -47,7 +52,7 @@ fn identity(text: &mut String, choices: &Choices) {
     let _ = write!(
         text,
         "\
-# slurm.conf of {name}: the same file on every machine of the cluster, also where jobs are only submitted.
+# slurm.conf of {name}: the same file on every machine of the cluster, login nodes included.
 ClusterName={name}
 "
     );
@@ -57,8 +62,8 @@ ClusterName={name}
     let _ = write!(
         text,
         "
-# The controller needs no right that root has. The user exists on all machines with one number, and owns the folder of the state:
-# all jobs are in there, so it stays over a restart, and with two controllers both write it.
+# The controller needs no root privileges. The user exists on all machines with the same id, and owns the state directory: it contains
+# all jobs, must survive a reboot, and with two controllers both write to it.
 SlurmUser={slurm_user}
 StateSaveLocation={state_dir}
 SlurmdSpoolDir={spool_dir}
@@ -69,11 +74,11 @@ SlurmdLogFile={log_dir}/slurmd.log
     );
     text.push_str(match choices.auth {
         Auth::Munge => "\
-# Who is who is told by munge: its key, /etc/munge/munge.key, is the same on all machines, and their clocks agree.
+# Authentication by munge: its key, /etc/munge/munge.key, must be the same on all machines, and their clocks must agree.
 AuthType=auth/munge
 ",
         Auth::Slurm => "\
-# Who is who is told by a key of Slurm's own: slurm.key beside this file, of 32 random bytes or more, the same on all machines, of the
+# Authentication by Slurm's own key: slurm.key beside this file, 32 random bytes or more, the same on all machines, owned by the
 # user above, mode 600.
 AuthType=auth/slurm
 CredType=cred/slurm
@@ -81,28 +86,28 @@ CredType=cred/slurm
     });
 }
 
-fn isolation(text: &mut String, order: &Order<'_>) {
+fn isolation(text: &mut String, order: &InitInput<'_>) {
     let mut gres = vec!["gpu".to_owned()];
     gres.extend((order.choices.shards > 0).then(|| "shard".to_owned()));
     gres.extend(extras(order.nodes));
     let _ = write!(
         text,
         "
-# ---- What a job is given, and held to ----
-# Single GPUs, cores and memory, not whole nodes; only cons_tres understands --gpus. Memory is counted, since it is held, too.
+# ---- Allocation and isolation ----
+# Single GPUs, cores and memory rather than whole nodes; only cons_tres supports --gpus. Memory is counted, as it is enforced, too.
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 GresTypes={}
 
-# cgroup.conf says what is held. Processes that leave their parent still belong to their job, and end with it.
+# cgroup.conf sets what is enforced. Processes that leave their parent still belong to their job, and end with it.
 ProctrackType=proctrack/cgroup
 TaskPlugin=task/affinity,task/cgroup
 
-# A container per job, made before its first task: pam_slurm_adopt on the nodes puts an ssh session into it, where it sees the job's
-# GPUs and no others.
+# A container per job, created before its first task: pam_slurm_adopt on the nodes puts ssh sessions into it, where they see only the
+# job's GPUs.
 PrologFlags=Contain
 
-# The login node's small limit of locked memory does not come along; RDMA cannot register memory under it. slurmd itself needs
+# Jobs do not inherit the login node's low limit on locked memory, with which RDMA cannot register memory. slurmd itself needs
 # LimitMEMLOCK=infinity.
 PropagateResourceLimitsExcept=MEMLOCK
 ",
@@ -115,18 +120,23 @@ PropagateResourceLimitsExcept=MEMLOCK
         .any(|device| model::is_slice(device.model.as_str()))
     {
         text.push_str(
-            "# MIG slices are GPUs of a type of their own: `nvidia-smi mig` makes them before slurmd starts, and slurmd finds them.\n",
+            "# MIG slices are GPUs of their own type: create them with `nvidia-smi mig` before slurmd starts; slurmd detects them.\n",
         );
     }
 }
 
-fn scheduling(text: &mut String, order: &Order<'_>, accounting: &Accounting, has_topology: bool) {
+fn scheduling(
+    text: &mut String,
+    order: &InitInput<'_>,
+    accounting: &GeneratedAccounting,
+    has_topology: bool,
+) {
     let window = longest_minutes(order, accounting);
     let resolution = if window > FINE_MINUTES { 600 } else { 60 };
-    text.push_str("\n# ---- Who starts when, and where ----\n");
+    text.push_str("\n# ---- Scheduling ----\n");
     let depth = match (accounting.in_order, order.queues.backfill) {
         (true, _) => {
-            text.push_str("# As the queue file has it (`backfill: none`): nothing passes a job that is blocked.\nSchedulerType=sched/builtin\n");
+            text.push_str("# As in the queue file (`backfill: none`): no job overtakes a blocked one.\nSchedulerType=sched/builtin\n");
             None
         }
         (_, Backfill::Conservative { depth }) => Some(u64::from(depth).max(1000)),
@@ -138,44 +148,45 @@ fn scheduling(text: &mut String, order: &Order<'_>, accounting: &Accounting, has
         let _ = write!(
             text,
             "\
-# Small jobs run in the holes before a large one, where they do not delay it. bf_window is the longest MaxTime in minutes: a large job
-# behind long ones is planned for, and not overtaken for ever. bf_resolution, in seconds, keeps so long a plan cheap. bf_continue goes
-# on after letting others in. max_switch_wait: --switches=1 means it, for a day.
+# Small jobs are backfilled before a large one where they do not delay it. bf_window is the longest MaxTime in minutes: a large job
+# behind long ones gets a planned start, and cannot be overtaken without limit. bf_resolution, in seconds, keeps such a long plan cheap.
+# bf_continue resumes a pass after releasing the locks. max_switch_wait: --switches=1 waits up to a day.
 SchedulerType=sched/backfill
 SchedulerParameters=bf_window={window},bf_resolution={resolution},bf_max_job_test={depth},bf_continue{busy},default_queue_depth=500,max_switch_wait=86400{youngest}
 "
         );
     }
-    match has_topology {
-        true => text.push_str("# Gangs lie below as few switches as can be; topology.conf has them.\nTopologyPlugin=topology/tree\n"),
-        false => text.push_str("# No TopologyPlugin: nothing is known of switches. With several, write topology.conf and TopologyPlugin=topology/tree.\n"),
+    if has_topology {
+        text.push_str("# Gangs are placed below as few switches as possible; see topology.conf.\nTopologyPlugin=topology/tree\n");
+    } else {
+        text.push_str("# No TopologyPlugin: switches are unknown. With several, write topology.conf and TopologyPlugin=topology/tree.\n");
     }
     text.push_str(
         "
-# What can never start is refused, so that nobody waits for it: beyond a partition's limits, or after a job that failed.
+# Jobs that can never start are rejected or cancelled: beyond a partition's limits, or with a dependency that can never be met.
 EnforcePartLimits=ALL
 DependencyParameters=kill_invalid_depend
 
-# Each element of an array is a job. Far more jobs than one array may have elements, or a few arrays fill the queue for everybody.
+# Each element of an array is a job. Far more jobs than elements per array, or a few arrays fill the queue for all users.
 MaxArraySize=10001
 MaxJobCount=100000
 
-# An allocation without a script (salloc) begins on its node, not on the login node.
+# An allocation without a script (salloc) starts its shell on the allocated node, not on the login node.
 LaunchParameters=use_interactive_step
 ",
     );
 }
 
-fn priority(text: &mut String, order: &Order<'_>, accounting: &Accounting) {
+fn priority(text: &mut String, order: &InitInput<'_>, accounting: &GeneratedAccounting) {
     let qos = if accounting.preempts { 20_000 } else { 0 };
     let partition = if accounting.interactive.is_empty() { 0 } else { 5_000 };
     let _ = write!(
         text,
         "
-# ---- Order ----
-# Who used less of its share goes first, account by account down the tree (fair tree, which multifactor does by default); age breaks
-# ties, and lifts what waits long. Use counts half after the half-life of the queue file. No weight may be larger than that of fair
-# share, or shares mean little; only that of the QOS is, so that what is borrowed comes after what is owned.
+# ---- Priority ----
+# Accounts that used less of their share come first, level by level down the tree (fair tree, the default of multifactor); age breaks
+# ties, and raises jobs that wait long. Usage decays with the half-life of the queue file. No weight may exceed that of fair share, or
+# shares have little effect, except that of the QOS, so that borrowing jobs come after those within their quota.
 PriorityType=priority/multifactor
 PriorityFlags=MAX_TRES
 PriorityDecayHalfLife={}
@@ -190,14 +201,14 @@ PriorityWeightQOS={qos}
     );
 }
 
-fn preemption(text: &mut String, accounting: &Accounting, choices: &Choices) {
-    text.push_str("\n# ---- Who makes room for whom ----\n");
+fn preemption(text: &mut String, accounting: &GeneratedAccounting, choices: &Choices) {
+    text.push_str("\n# ---- Preemption ----\n");
     if accounting.preempts {
         let _ = write!(
             text,
             "\
-# What is borrowed (QOS idle) goes when its owner wants it: the job gets SIGTERM, or the signal that it asked for with --signal, has the
-# GraceTime of its QOS ({} here, set by accounts.sh) to save, and is queued again. Of those that could go, the youngest goes first
+# Borrowing jobs (QOS idle) are preempted when the owner needs the GPUs: such a job gets SIGTERM, or its signal of --signal, has the
+# GraceTime of its QOS ({} here, set by accounts.sh) for a checkpoint, and is requeued. The youngest job is preempted first
 # (preempt_youngest_first above).
 PreemptType=preempt/qos
 PreemptMode=REQUEUE
@@ -206,14 +217,14 @@ SlurmctldParameters=preempt_send_user_signal
             clock(choices.grace)
         );
     } else {
-        text.push_str("# The queues lend nothing that could be taken back, so that nobody is made to go.\nPreemptType=preempt/none\n");
+        text.push_str("# The queues lend no GPUs that could be reclaimed, so that no job is preempted.\nPreemptType=preempt/none\n");
     }
     text.push_str(
-        "# After a node failed, and after preemption, a job is queued again; one that must not run twice says --no-requeue.\nJobRequeue=1\n",
+        "# Jobs are requeued after a node failure and after preemption; submit a job that must not run twice with --no-requeue.\nJobRequeue=1\n",
     );
 }
 
-fn accounting_section(text: &mut String, order: &Order<'_>) {
+fn accounting_section(text: &mut String, order: &InitInput<'_>) {
     let mut tres = vec!["gres/gpu".to_owned()];
     tres.extend(types(order.nodes).iter().map(|kind| format!("gres/gpu:{kind}")));
     tres.extend((order.choices.shards > 0).then(|| "gres/shard".to_owned()));
@@ -221,13 +232,13 @@ fn accounting_section(text: &mut String, order: &Order<'_>) {
         text,
         "
 # ---- Accounting ----
-# Shares, limits and reports live in slurmdbd. GPUs are recorded because they are named here; then limits on them can be set.
+# Shares, limits and reports are kept by slurmdbd. GPUs are recorded only if they are listed here; only then limits on them can be set.
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost={}
 AccountingStorageTRES={}
-# Without an account no job; limits and qualities of service hold; safe: a job starts only if its limit lets it end.
+# Jobs need an account; limits and QOS are enforced; safe: a job starts only if its limit allows it to run to its end.
 AccountingStorageEnforce=associations,limits,qos,safe
-# Comments are kept with the record; Muster's own name of a job is there.
+# Comments are kept in the job record; they contain Muster's id of a job.
 AccountingStoreFlags=job_comment
 JobAcctGatherType=jobacct_gather/cgroup
 JobAcctGatherFrequency=30
@@ -240,12 +251,13 @@ JobAcctGatherFrequency=30
 fn operations(text: &mut String, choices: &Choices) {
     text.push_str(
         "
-# ---- When something breaks ----
+# ---- Failures ----
 # A node that does not answer is DOWN after five minutes, and back in service when it answers again.
 SlurmdTimeout=300
 SlurmctldTimeout=120
 ReturnToService=1
-# Between SIGTERM and SIGKILL at a time limit: time to save. A process that the driver holds is waited for before its node is drained.
+# KillWait is the time for a checkpoint between SIGTERM and SIGKILL at a time limit. UnkillableStepTimeout waits for a process that the
+# driver blocks before its node is drained.
 KillWait=30
 UnkillableStepTimeout=180
 BatchStartTimeout=120
@@ -257,12 +269,12 @@ SlurmdDebug=info
     );
     match &choices.health_check {
         Some(program) => {
-            let _ = write!(text, "# Drains a node that is not well; runs every five minutes.\nHealthCheckProgram={program}\nHealthCheckInterval=300\n");
+            let _ = write!(text, "# Drains unhealthy nodes; runs every five minutes.\nHealthCheckProgram={program}\nHealthCheckInterval=300\n");
         }
         None => text.push_str(
             "\
-# Yours to decide, and `muster check slurm` says so until it is (no-health-check): a program that looks at the node's GPUs and drains it
-# when one is lost. Without it a broken node fails one job after the other.
+# To be set by the site; `muster check slurm` reports it until then (no-health-check): a program that checks the node's GPUs and drains
+# the node when one is lost. Without it a broken node fails one job after another.
 #HealthCheckProgram=/usr/sbin/nhc
 #HealthCheckInterval=300
 ",

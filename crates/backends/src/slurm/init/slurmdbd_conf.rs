@@ -1,10 +1,10 @@
-//! slurmdbd.conf: where accounting is kept. It holds a password, or says that one is missing.
+//! Generates slurmdbd.conf, which contains the database password or a placeholder for it.
 
 use std::fmt::Write as _;
 
 use super::{Auth, Choices, FILL_IN};
 
-/// The file.
+/// Generates the text of slurmdbd.conf.
 pub(super) fn text(choices: &Choices) -> String {
     let Choices { dbd_host, db_host, db_user, db_name, slurm_user, log_dir, .. } = choices;
     let mut text = format!(
@@ -20,7 +20,7 @@ SlurmUser={slurm_user}
         Auth::Munge => "AuthType=auth/munge\n",
         Auth::Slurm => "AuthType=auth/slurm\n",
     });
-    // The database sees its client come from there.
+    // The host from which the database sees its client connect.
     let client = if db_host == "localhost" { "localhost" } else { dbd_host };
     let _ = write!(
         text,
@@ -41,13 +41,13 @@ StorageLoc={db_name}
         Some(password) => writeln!(text, "StoragePass={password}"),
         None => writeln!(
             text,
-            "# Not known here. `muster check slurm` names this line until it is filled in.\nStoragePass={FILL_IN}"
+            "# Unknown here. `muster check slurm` reports this line until it is filled in.\nStoragePass={FILL_IN}"
         ),
     };
     let _ = write!(
         text,
         "
-# Without a purge the database grows for ever, and sacct and upgrades of slurmdbd become slow. Keep what you report on.
+# Without a purge the database grows without limit, and sacct and upgrades of slurmdbd become slow. Keep the records that you report on.
 PurgeJobAfter=24month
 PurgeStepAfter=12month
 PurgeEventAfter=24month

@@ -1,36 +1,34 @@
-//! topology.conf: the levels of a cluster file as a tree of switches with one root. It places
-//! nothing.
+//! Generates topology.conf: the levels of a cluster file as a tree of switches with one root.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::Order;
+use super::InitInput;
 
-/// The switch above all, where the cluster file has several widest domains: without a common root
-/// no job can have nodes of two of them.
+/// Root switch above several widest domains: without a common root no job can use nodes of two of
+/// them.
 pub const ROOT_SWITCH: &str = "all-nodes";
-/// The switch of nodes whose place nobody has said: a node below no switch is left out of every
-/// gang.
+/// Switch of nodes without a known place: nodes below no switch are left out of every gang.
 pub const UNPLACED_SWITCH: &str = "unplaced";
 
-/// What the comment begins with that names the levels, the widest first: switches have none.
+/// Beginning of the comment that names the levels, widest first, as switches have none.
 pub const LEVELS: &str = "# Levels of the cluster file, widest first: ";
 
-/// The file, and what people should know of it.
+/// Text of the file, and a note for the administrator.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Topology {
+pub(super) struct TopologyFile {
     pub(super) text: String,
     pub(super) note: Option<String>,
 }
 
 /// The file; none where no node has a place.
-pub(super) fn text(order: &Order<'_>) -> Option<Topology> {
+pub(super) fn text(order: &InitInput<'_>) -> Option<TopologyFile> {
     // 1. Domains in order of first sight, each with what is directly below it.
     let placed = order.nodes.iter().filter(|node| !node.domains.is_empty());
     let mut leaves: Vec<(Arc<str>, Vec<&str>)> = Vec::new();
     let mut above: Vec<(usize, Arc<str>, Vec<String>)> = Vec::new();
-    let names = Names::of(order);
+    let names = SwitchNames::of(order);
     for node in placed {
         let leaf = node.domains.last().expect("a placed node has a domain of every level");
         match leaves.iter_mut().find(|(known, _)| known == leaf) {
@@ -61,15 +59,10 @@ pub(super) fn text(order: &Order<'_>) -> Option<Topology> {
         let _ =
             writeln!(text, "SwitchName={} Nodes={}", names.switch(last, leaf), (order.fold)(nodes));
     }
-    let lost: Vec<&str> = order
-        .nodes
-        .iter()
-        .filter(|node| node.domains.is_empty())
-        .map(|node| node.name.as_str())
-        .collect();
+    let lost = unplaced(order);
     if !lost.is_empty() {
         text.push_str(
-            "# The cluster file does not say where these are; move them to their switch.\n",
+            "# The cluster file has no place for these nodes; move them to their switch.\n",
         );
         let _ = writeln!(text, "SwitchName={UNPLACED_SWITCH} Nodes={}", (order.fold)(&lost));
     }
@@ -82,6 +75,26 @@ pub(super) fn text(order: &Order<'_>) -> Option<Topology> {
             (order.fold)(&switches)
         );
     }
+    let roots = roots(order, &names);
+    if roots.len() > 1 {
+        let roots: Vec<&str> = roots.iter().map(String::as_str).collect();
+        text.push_str("# Root switch, so that a job can use nodes of all of them.\n");
+        let _ = writeln!(text, "SwitchName={ROOT_SWITCH} Switches={}", (order.fold)(&roots));
+    }
+    let note = (!lost.is_empty()).then(|| {
+        format!("topology: {} nodes have no domain in the cluster file; they are below a separate switch, `{UNPLACED_SWITCH}`", lost.len())
+    });
+    Some(TopologyFile { text, note })
+}
+
+/// Returns the nodes without a place in the topology.
+fn unplaced<'a>(order: &InitInput<'a>) -> Vec<&'a str> {
+    let unplaced = order.nodes.iter().filter(|node| node.domains.is_empty());
+    unplaced.map(|node| node.name.as_str()).collect()
+}
+
+/// Returns the switches without a parent, in order of their first node.
+fn roots(order: &InitInput<'_>, names: &SwitchNames<'_>) -> Vec<String> {
     let mut roots: Vec<String> = Vec::new();
     for node in order.nodes {
         let root = match node.domains.first() {
@@ -92,26 +105,18 @@ pub(super) fn text(order: &Order<'_>) -> Option<Topology> {
             roots.push(root);
         }
     }
-    if roots.len() > 1 {
-        let roots: Vec<&str> = roots.iter().map(String::as_str).collect();
-        text.push_str("# What joins all of them, so that a job may have nodes of several.\n");
-        let _ = writeln!(text, "SwitchName={ROOT_SWITCH} Switches={}", (order.fold)(&roots));
-    }
-    let note = (!lost.is_empty()).then(|| {
-        format!("topology: {} nodes have no domain in the cluster file; they are below a switch of their own, `{UNPLACED_SWITCH}`", lost.len())
-    });
-    Some(Topology { text, note })
+    roots
 }
 
-/// Switches have one name each, domains one per level: where two levels have the same, the level is
-/// put before it.
-struct Names<'a> {
+/// Names of switches, which are unique, while domains are unique per level only: a domain name that
+/// two levels share is prefixed with the level.
+struct SwitchNames<'a> {
     levels: &'a [Arc<str>],
     twice: BTreeSet<Arc<str>>,
 }
 
-impl<'a> Names<'a> {
-    fn of(order: &Order<'a>) -> Self {
+impl<'a> SwitchNames<'a> {
+    fn of(order: &InitInput<'a>) -> Self {
         let mut levels_of: BTreeMap<Arc<str>, BTreeSet<usize>> = BTreeMap::new();
         for node in order.nodes {
             for (level, domain) in node.domains.iter().enumerate() {
@@ -127,9 +132,10 @@ impl<'a> Names<'a> {
     }
 
     fn switch(&self, level: usize, domain: &Arc<str>) -> String {
-        match self.twice.contains(domain) {
-            true => format!("{}-{domain}", self.levels[level]),
-            false => domain.to_string(),
+        if self.twice.contains(domain) {
+            format!("{}-{domain}", self.levels[level])
+        } else {
+            domain.to_string()
         }
     }
 }

@@ -1,25 +1,26 @@
-//! What a script does once Slurm has started it: marks the start, prepares what all ranks share,
-//! and starts every rank with its place in the gang. Rank 0 is the master; a program finds the
-//! variables that the local backend gives it (`env.rs`).
+//! Body of a batch script: records the start, prepares what the ranks share, and starts each rank
+//! with its place in the gang. Rank 0 is the master; programs find the same variables as with the
+//! local backend (`env.rs`).
 
 use std::fmt::Write as _;
 
-use muster_model::Kind;
-use muster_model::payload::Command;
+use muster_model::WorkloadKind;
+use muster_model::payload::TaskCommand;
 
-use super::shape::{Component, Role};
+use super::shape::{Component, RankRange};
 use super::{
-    Kept, MADE, PROGRAM, SETUP, Source, VARIABLES, container, listener, output, quote, saving,
+    JobDirectory, MADE, PROGRAM, SETUP, ScriptInput, VARIABLES, checkpoint, container, listener,
+    output, quote,
 };
 
-/// Below the ports that systems give away by themselves (from 32768 on,
-/// net.ipv4.ip_local_port_range): jobs whose numbers lie near each other get different ones.
+/// First port and number of ports of the rendezvous, below the ephemeral ports (from 32768 on,
+/// net.ipv4.ip_local_port_range): jobs with close numbers get different ports.
 const PORTS: (u32, u32) = (20_000, 12_000);
 
-/// Everything below the directives.
-pub(super) fn body(source: &Source<'_>, components: &[Component]) -> String {
+/// Generates everything below the directives.
+pub(super) fn body(source: &ScriptInput<'_>, components: &[Component]) -> String {
     let mut text = String::new();
-    match &source.kept {
+    match &source.directory {
         Some(kept) => start(&mut text, source, components, kept),
         None => alone(&mut text, source, components),
     }
@@ -38,12 +39,17 @@ pub(super) fn body(source: &Source<'_>, components: &[Component]) -> String {
     text
 }
 
-/// Where it keeps what it writes, and the mark that it has started.
-fn start(text: &mut String, source: &Source<'_>, components: &[Component], kept: &Kept<'_>) {
+/// Sets the job's directories and records the start.
+fn start(
+    text: &mut String,
+    source: &ScriptInput<'_>,
+    components: &[Component],
+    kept: &JobDirectory<'_>,
+) {
     let _ = write!(
         text,
         r#"
-# Where this attempt keeps its output, and the mark that it has started.
+# Directory for the output of this attempt, and the mark of its start.
 export MUSTER_JOB_ID=${{SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}} MUSTER_JOB_NAME={name}
 export MUSTER_RESTART_COUNT=${{SLURM_RESTART_COUNT:-0}}
 export MUSTER_ATTEMPT=$((MUSTER_RESTART_COUNT + 1))
@@ -60,13 +66,12 @@ export MUSTER_CHECKPOINT_FILE=$muster_dir/checkpoint
         name = quote::word(&source.spec.name),
         dir = quote::word(kept.dir),
     );
-    saving::last(text, source, components);
+    checkpoint::last(text, source, components);
     text.push_str(FENCE);
 }
 
-/// What a script that runs without Muster has of this: which start it is, and a folder of its own
-/// where something needs one.
-fn alone(text: &mut String, source: &Source<'_>, components: &[Component]) {
+/// Sets the attempt number in a script without Muster, and creates a directory where one is needed.
+fn alone(text: &mut String, source: &ScriptInput<'_>, components: &[Component]) {
     let _ = write!(text, "\n{MADE}\n");
     for one in left_out(source) {
         let _ = writeln!(text, "# Left out: {one}.");
@@ -82,16 +87,16 @@ export MUSTER_ATTEMPT=$((MUSTER_RESTART_COUNT + 1))
     );
     if needs_folder(source) {
         text.push_str(FOLDER);
-        saving::last(text, source, components);
+        checkpoint::last(text, source, components);
     }
 }
 
-/// Roles that find each other, saved progress, and programs in files of their own need a place that
-/// all nodes see.
-fn needs_folder(source: &Source<'_>) -> bool {
-    let in_file = |command: &Command| match command {
-        Command::Script(script) => script.starts_with("#!") && shell(script).is_none(),
-        Command::Argv(_) => false,
+/// Returns whether the job needs a shared directory: for roles that find each other, saved
+/// progress, or programs in separate files.
+fn needs_folder(source: &ScriptInput<'_>) -> bool {
+    let in_file = |command: &TaskCommand| match command {
+        TaskCommand::Script(script) => script.starts_with("#!") && shell(script).is_none(),
+        TaskCommand::Argv(_) => false,
     };
     source.spec.groups.len() > 1
         || source.spec.checkpoint.is_some()
@@ -103,8 +108,8 @@ export MUSTER_LOGS=$muster_dir/$MUSTER_ATTEMPT MUSTER_CHECKPOINT_FILE=$muster_di
 mkdir -p "$MUSTER_LOGS" || exit 1
 "#;
 
-/// What a script without Muster lacks.
-pub(super) fn left_out(source: &Source<'_>) -> Vec<&'static str> {
+/// Returns the features that a script without Muster lacks.
+pub(super) fn left_out(source: &ScriptInput<'_>) -> Vec<&'static str> {
     let mut left_out = vec![
         "a file for the output of each rank: all of it goes to the file of the job",
         "the fence against a second start where a node or the controller died",
@@ -115,7 +120,7 @@ pub(super) fn left_out(source: &Source<'_>) -> Vec<&'static str> {
     left_out
 }
 
-/// The shell of a `#!` line with its options, when it takes text behind `-c`.
+/// Returns the shell of a `#!` line with its options, if it accepts a script after `-c`.
 fn shell(script: &str) -> Option<&str> {
     let line = script.lines().next()?.strip_prefix("#!")?.trim();
     let name =
@@ -124,32 +129,32 @@ fn shell(script: &str) -> Option<&str> {
     matches!(name, "sh" | "bash" | "dash" | "zsh" | "ksh").then_some(line)
 }
 
-/// Where it runs, and as which of several.
-fn place(text: &mut String, source: &Source<'_>) {
-    // Slurm itself goes on in /tmp where the folder is not there. A relative one begins where
-    // sbatch runs, which Slurm alone knows.
+/// Sets the working directory and the index of the element.
+fn place(text: &mut String, source: &ScriptInput<'_>) {
+    // Slurm itself continues in /tmp where the directory is missing. A relative one starts at
+    // sbatch's directory, which only Slurm has.
     if let Some(workdir) = source.workdir.filter(|workdir| workdir.starts_with('/')) {
         let _ = writeln!(text, "cd {} || exit 1", quote::word(workdir));
     }
     match &source.spec.kind {
-        Kind::Service(service) => {
+        WorkloadKind::Service(service) => {
             text.push_str("export MUSTER_REPLICA=$SLURM_ARRAY_TASK_ID\n");
             if let Some(port) = service.port {
                 let _ = writeln!(text, "export PORT=$(({port} + SLURM_ARRAY_TASK_ID))");
             }
         }
-        Kind::Task | Kind::Notebook(_) if source.spec.array.is_some() => {
+        WorkloadKind::Task | WorkloadKind::Notebook(_) if source.spec.array.is_some() => {
             text.push_str("export MUSTER_ARRAY_INDEX=$SLURM_ARRAY_TASK_ID\n");
         }
-        Kind::Task | Kind::Notebook(_) => {}
+        WorkloadKind::Task | WorkloadKind::Notebook(_) => {}
     }
 }
 
-/// A node whose slurmd died, or a controller that forgot, lets Slurm start a job again that still
-/// runs. The locks of the shared file system hold the second start back until the first is over:
-/// the script's own, and one that all ranks share.
+/// Lock against a second start: after the failure of slurmd or of the controller, Slurm may start a
+/// job again that still runs. Locks on the shared file system block the second start until the
+/// first has ended: one of the script, and one shared by all ranks.
 const FENCE: &str = r#"
-# One start of this job at a time, also where Slurm starts it again because a node or its controller died.
+# One start of this job at a time, even where Slurm starts it again after the failure of a node or the controller.
 exec 9>> "$muster_dir/lock"
 export MUSTER_FENCE=$muster_dir/ranks
 flock --conflict-exit-code 75 --nonblock 9 2> /dev/null
@@ -159,10 +164,10 @@ case $? in
     echo "muster: an earlier start of this job still runs; waiting for its end" >&2
     flock 9
     ;;
-  *) echo "muster: no locks on this file system: nothing holds back a second start" >&2 ;;
+  *) echo "muster: this file system has no locks: a second start cannot be prevented" >&2 ;;
 esac
 flock "$MUSTER_FENCE" true 2> /dev/null
-# A controller that was away when a start ended queues it again: what ended well is not run twice.
+# A controller that was down when a start ended queues the job again: a start that ended well is not repeated.
 case $(tail -n 1 "$muster_dir/ends" 2> /dev/null) in
   *" 0")
     echo "muster: an earlier start of this job ended well; not run twice (muster requeue does)" >&2
@@ -170,16 +175,16 @@ case $(tail -n 1 "$muster_dir/ends" 2> /dev/null) in
     exit 0
     ;;
 esac
-# A controller that forgot a start makes it again, under the same count: it is the one that has run.
+# A controller that lost a start repeats it under the same restart count: that start has run already.
 muster_end=$(sed -n "s/^$MUSTER_ATTEMPT //p" "$muster_dir/ends" 2> /dev/null | tail -n 1)
 if [ -n "$muster_end" ]; then
-  echo "muster: this start has run, and ended with $muster_end; not run twice" >&2
+  echo "muster: this start has already run and ended with $muster_end; not run twice" >&2
   exit "$muster_end"
 fi
 "#;
 
-/// Where the ranks meet.
-fn shared(text: &mut String, source: &Source<'_>, components: &[Component]) {
+/// Sets the rendezvous of the ranks.
+fn shared(text: &mut String, source: &ScriptInput<'_>, components: &[Component]) {
     let nodes = if components.len() > 1 {
         "$SLURM_JOB_NODELIST_HET_GROUP_0"
     } else {
@@ -205,8 +210,8 @@ export MASTER_ADDR MASTER_PORT=$(({first} + SLURM_JOB_ID % {range}))
     }
 }
 
-/// Modules and environments, once for all ranks.
-fn surroundings(text: &mut String, source: &Source<'_>) {
+/// Loads modules and environments, once for all ranks.
+fn surroundings(text: &mut String, source: &ScriptInput<'_>) {
     let slurm = source.slurm;
     if !slurm.modules.is_empty() {
         text.push_str("\ntype module > /dev/null 2>&1 || . /etc/profile\n");
@@ -227,15 +232,15 @@ fn surroundings(text: &mut String, source: &Source<'_>) {
     }
 }
 
-/// The script of every rank of a component, as a variable of the batch script.
+/// Generates the script of a component's ranks, as a variable of the batch script.
 fn ranks(
     text: &mut String,
-    source: &Source<'_>,
+    source: &ScriptInput<'_>,
     component: &Component,
     index: usize,
     world: Option<u32>,
 ) {
-    // 1. Its place in the gang.
+    // 1. Set its place in the gang.
     let mut rank = String::new();
     let first = component.roles.first().map_or(0, |role| role.first_rank);
     let own =
@@ -256,11 +261,11 @@ fn ranks(
         }
         None => rank.push_str(LOCAL_WORLD_SIZE),
     }
-    if source.kept.is_some() {
+    if source.directory.is_some() {
         rank.push_str("exec 8>> \"$MUSTER_FENCE\" && flock --shared 8 2> /dev/null\n");
         rank.push_str(&output::of_rank(source));
     }
-    if source.kept.is_some() || needs_folder(source) {
+    if source.directory.is_some() || needs_folder(source) {
         rank.push_str(
             "[ \"$RANK\" = 0 ] || MUSTER_CHECKPOINT_FILE=$MUSTER_CHECKPOINT_FILE-$RANK\n",
         );
@@ -270,13 +275,13 @@ fn ranks(
     }
     devices(&mut rank, component);
     if let Some(setup) = &source.slurm.setup {
-        let mark = if source.kept.is_none() { SETUP } else { "" };
+        let mark = if source.directory.is_none() { SETUP } else { "" };
         let _ = writeln!(rank, "{mark}{}", setup.trim_end());
     }
-    if source.kept.is_none() {
+    if source.directory.is_none() {
         rank.push_str(PROGRAM);
     }
-    // 2. Its program, by its role.
+    // 2. Run its program, by its role.
     match component.roles.as_slice() {
         [role] => program(&mut rank, source, role, component.gpus_per_task, ""),
         roles => {
@@ -288,13 +293,13 @@ fn ranks(
             }
         }
     }
-    // 3. No line of it ends the document that it stands in.
+    // 3. Choose an end mark that is not a line of the text.
     let mark = quote::end_mark(&rank);
-    let what = if index == 0 { "\n# What every rank runs.\n" } else { "\n" };
+    let what = if index == 0 { "\n# Script of every rank.\n" } else { "\n" };
     let _ = write!(text, "{what}ranks_{index}=$(cat <<'{mark}'\n{rank}{mark}\n)\n");
 }
 
-/// Tasks of this node, of `2(x3),1`.
+/// Computes the tasks of this node from `2(x3),1`.
 const LOCAL_WORLD_SIZE: &str = r#"muster_node=0
 for muster_part in ${SLURM_STEP_TASKS_PER_NODE//,/ }; do
   muster_times=1
@@ -305,9 +310,9 @@ done
 export LOCAL_WORLD_SIZE=${muster_part%%(*}
 "#;
 
-/// A task sees its own devices only. Slurm shows each all of the job's on its node: its own binding
-/// of GPUs to tasks is another one in every version, and where GPUs have a type it leaves a task
-/// without any (tried on 22.05).
+/// Restricts each task to its own devices: Slurm shows each task all of the job's devices on the
+/// node, its own binding of GPUs to tasks differs between versions, and with GPU types it leaves a
+/// task without any (tested on 22.05).
 fn devices(rank: &mut String, component: &Component) {
     match (component.gpus_per_task, component.tasks_per_node) {
         (0, _) => rank.push_str("export CUDA_VISIBLE_DEVICES= ROCR_VISIBLE_DEVICES=\n"),
@@ -327,18 +332,19 @@ done
     }
 }
 
-/// Says how this node is reached: by its name, or where that does not resolve by the address that
-/// Slurm uses itself.
+/// Prints the address of this node: its name, or where that does not resolve the address that Slurm
+/// uses.
 const ADDRESS: &str = r#"{ getent hosts "$SLURMD_NODENAME" > /dev/null && echo "$SLURMD_NODENAME" || scontrol --oneliner show node "$SLURMD_NODENAME" | sed 's/.*NodeAddr=\([^ ]*\).*/\1/'; }"#;
 
-/// The role's variables and its program, which takes the place of the shell.
-fn program(rank: &mut String, source: &Source<'_>, role: &Role, gpus: u32, indent: &str) {
+/// Sets the role's variables and runs its program in place of the shell.
+fn program(rank: &mut String, source: &ScriptInput<'_>, role: &RankRange, gpus: u32, indent: &str) {
     let several = source.spec.groups.len() > 1;
-    let (agents, place) = match several {
-        true => (role.tasks.to_string(), format!("$((RANK - {}))", role.first_rank)),
-        false => ("$WORLD_SIZE".to_owned(), "$RANK".to_owned()),
+    let (agents, place) = if several {
+        (role.tasks.to_string(), format!("$((RANK - {}))", role.first_rank))
+    } else {
+        ("$WORLD_SIZE".to_owned(), "$RANK".to_owned())
     };
-    // Two roles that both use torchrun meet at ports of their own, each where its first rank is.
+    // Two roles that both use torchrun have separate ports, each on the node of its first rank.
     let nth =
         source.spec.groups.iter().position(|group| group.name.as_ref() == role.name).unwrap_or(0);
     let (address, port) = match nth {
@@ -372,20 +378,22 @@ fn program(rank: &mut String, source: &Source<'_>, role: &Role, gpus: u32, inden
         let _ = writeln!(rank, "{indent}[ -z \"$MUSTER_PROBE\" ] || {probe}");
     }
     let line = match source.commands.get(role.name.as_str()) {
-        Some(Command::Argv(words)) => {
+        Some(TaskCommand::Argv(words)) => {
             words.iter().map(|word| quote::word(word)).collect::<Vec<_>>().join(" ")
         }
-        Some(Command::Script(script)) if source.kept.is_none() && shell(script).is_some() => {
+        Some(TaskCommand::Script(script))
+            if source.directory.is_none() && shell(script).is_some() =>
+        {
             format!("{} -c {}", shell(script).unwrap_or_default(), quote::word(script))
         }
-        Some(Command::Script(script)) if script.starts_with("#!") => {
+        Some(TaskCommand::Script(script)) if script.starts_with("#!") => {
             let _ = writeln!(rank, "{indent}muster_program=$MUSTER_LOGS/program-$RANK");
             let _ =
                 writeln!(rank, "{indent}printf %s {} > \"$muster_program\"", quote::word(script));
             let _ = writeln!(rank, "{indent}chmod 700 \"$muster_program\"");
             "\"$muster_program\"".to_owned()
         }
-        Some(Command::Script(script)) => format!("/bin/sh -c {}", quote::word(script)),
+        Some(TaskCommand::Script(script)) => format!("/bin/sh -c {}", quote::word(script)),
         None => "false".to_owned(),
     };
     let is_asked = source.spec.checkpoint.is_some();
@@ -400,52 +408,52 @@ fn program(rank: &mut String, source: &Source<'_>, role: &Role, gpus: u32, inden
     }
 }
 
-/// Starts the ranks, and passes on how they ended.
-fn run(text: &mut String, source: &Source<'_>, components: &[Component]) {
+/// Starts the ranks, and returns their exit status.
+fn run(text: &mut String, source: &ScriptInput<'_>, components: &[Component]) {
     text.push('\n');
     if components
         .iter()
         .any(|component| component.gpus_per_task > 0 && component.tasks_per_node.is_none())
     {
         text.push_str(
-            "# Every task takes its own GPUs from those of its node: srun must not bind them, too.\n",
+            "# Every task selects its own GPUs of its node: srun must not bind them, too.\n",
         );
         text.push_str("unset ${!SLURM_GPUS_PER_TASK*}\n");
     }
-    // The ranks are told to end by Slurm itself; this script outlives them to say how.
+    // Slurm itself signals the ranks to end; this script outlives them to report how.
     text.push_str("muster_told=\ntrap muster_told=1 TERM\n");
     text.push_str(SELF);
     text.push_str(PATH);
-    if source.spec.restart.on_failure || saving::takes_turns(source) {
-        text.push_str(saving::IS_ENDING);
+    if source.spec.restart.on_failure || checkpoint::has_time_slices(source) {
+        text.push_str(checkpoint::IS_ENDING);
     }
     if let Some(program) = source.verify {
         preflight(text, source, program, components);
-        text.push_str("# Told to end before it began: its program does not start.\nif [ -n \"$muster_told\" ]; then\n  status=143\nelse\n");
+        text.push_str("# Signalled before the start: the program is not started.\nif [ -n \"$muster_told\" ]; then\n  status=143\nelse\n");
     }
-    let takes_turns = saving::takes_turns(source);
+    let takes_turns = checkpoint::has_time_slices(source);
     if takes_turns {
         text.push_str("(\ntrap : TERM USR1\n");
     }
     steps(text, source, components);
     if takes_turns {
         text.push_str("exit \"$status\"\n) &\nmuster_step=$!\n");
-        saving::turn(text, components);
+        checkpoint::turn(text, components);
     }
     if source.verify.is_some() {
         text.push_str("fi\n");
     }
-    if source.kept.is_some() {
+    if source.directory.is_some() {
         text.push_str(FIRST);
     }
     text.push_str(PREEMPTED);
     restart(text, source);
-    text.push_str(if source.kept.is_some() { END } else { "exit \"$status\"\n" });
+    text.push_str(if source.directory.is_some() { END } else { "exit \"$status\"\n" });
 }
 
-/// Every component's ranks as a step, to the end of them all.
-fn steps(text: &mut String, source: &Source<'_>, components: &[Component]) {
-    let heard = if source.kept.is_some() { " 2>> \"$MUSTER_LOGS/srun.log\"" } else { "" };
+/// Starts the ranks of each component as a step, and waits for all of them.
+fn steps(text: &mut String, source: &ScriptInput<'_>, components: &[Component]) {
+    let heard = if source.directory.is_some() { " 2>> \"$MUSTER_LOGS/srun.log\"" } else { "" };
     match components {
         [component] => {
             let _ = writeln!(text, "{}{heard}", srun(source, component, 0, false));
@@ -453,7 +461,7 @@ fn steps(text: &mut String, source: &Source<'_>, components: &[Component]) {
         }
         several => {
             text.push_str(
-                "# Roles that need different resources: a step each, and the first failure ends them all.\n",
+                "# Roles with different resources: one step each; the first failure ends all of them.\n",
             );
             for (index, component) in several.iter().enumerate() {
                 let _ = writeln!(text, "{}{heard} &", srun(source, component, index, true));
@@ -466,22 +474,22 @@ fn steps(text: &mut String, source: &Source<'_>, components: &[Component]) {
     }
 }
 
-/// By the number of an element alone scontrol means that element; by the number that it has beside
-/// that of its array, all of it.
+/// Job number for scontrol: an element's own job number means that element only, the number of its
+/// array all elements.
 const SELF: &str = "muster_self=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_}${SLURM_ARRAY_TASK_ID:-$SLURM_JOB_ID}\n";
 
-/// With `--export=NONE` there is none, and srun finds no bash for the ranks.
+/// With `--export=NONE` PATH is unset, and srun finds no bash for the ranks.
 const PATH: &str = "[ -n \"$(printenv PATH)\" ] || export PATH=/usr/local/bin:/usr/bin:/bin\n";
 
-/// Who was told to end has not come to its own end: it may be queued again, and then runs again.
+/// A job that was signalled to end has not completed: it may be requeued, and then runs again.
 const END: &str = r#"echo "$MUSTER_ATTEMPT $status" >> "$muster_dir/ends"
 [ -z "$muster_told" ] || echo again >> "$muster_dir/ends"
 exit "$status"
 "#;
 
-/// Every rank first starts as a probe, in its own place: what is found wrong ends the job with code
-/// 78. Where the program that looks is not there, nothing was tested, and that is said.
-fn preflight(text: &mut String, source: &Source<'_>, program: &str, components: &[Component]) {
+/// Starts every rank as a probe first, in its own place: a failed check ends the job with code 78.
+/// Where the probe's program is missing, nothing is tested, and a message says so.
+fn preflight(text: &mut String, source: &ScriptInput<'_>, program: &str, components: &[Component]) {
     let world: u32 =
         components.iter().flat_map(|component| &component.roles).map(|role| role.tasks).sum();
     let is_heterogeneous = components.len() > 1;
@@ -492,18 +500,18 @@ fn preflight(text: &mut String, source: &Source<'_>, program: &str, components: 
     let _ = write!(
         text,
         r#"
-# Is this place as it was asked for?
+# Verify the allocation before the program starts.
 export MUSTER_PROBE={program}
 if [ -x "$MUSTER_PROBE" ]; then
   timeout 60 "$MUSTER_PROBE" __preflight --job "$MUSTER_JOB_ID" ${{SLURM_ARRAY_TASK_ID:+--index "$SLURM_ARRAY_TASK_ID"}} --ranks {world} --report "$MUSTER_LOGS/verify.json" -- {start} >&2
   muster_found=$?
   if [ "$muster_found" = 78 ] && [ -z "$muster_told" ]; then
-    echo "muster: the place is not as it was asked for; the program is not started" >&2
+    echo "muster: verification failed; the program is not started" >&2
     echo "$MUSTER_ATTEMPT 78" >> "$muster_dir/ends"
     exit 78
   fi
 else
-  echo "muster: $MUSTER_PROBE is not there on $(hostname): nothing was verified" >&2
+  echo "muster: $MUSTER_PROBE is missing on $(hostname): nothing was verified" >&2
 fi
 export -n MUSTER_PROBE
 unset MUSTER_PROBE
@@ -513,9 +521,9 @@ unset MUSTER_PROBE
     );
 }
 
-/// srun passes on the highest code of all tasks, and those that are ended for another's failure
-/// have one above that.
-const FIRST: &str = r#"# The code of who failed first, not of those that were ended for it.
+/// Selects the exit code of the first failed task: srun returns the highest code of all tasks, and
+/// tasks killed after another's failure have a higher one.
+const FIRST: &str = r#"# Exit code of the first failed task, not of those that were killed after it.
 cat "$MUSTER_LOGS/srun.log" >&2 2> /dev/null
 muster_first=$(grep -m 1 -E ': tasks? [^:]*: ' "$MUSTER_LOGS/srun.log" 2> /dev/null)
 case $muster_first in
@@ -523,16 +531,16 @@ case $muster_first in
 esac
 "#;
 
-/// Who is preempted and ends within the grace has failed in Slurm's eyes, and is not queued again:
-/// it waits to be ended.
+/// Waits for the end of a preempted job: one that ends within its grace time counts as failed, and
+/// is not requeued.
 const PREEMPTED: &str = r#"if [ "$status" != 0 ] && scontrol --oneliner show job "$muster_self" | grep -q 'PreemptTime=[0-9]'; then
-  echo "muster: preempted; Slurm ends it or queues it again" >&2
+  echo "muster: preempted; Slurm cancels or requeues it" >&2
   sleep infinity
 fi
 "#;
 
 fn srun(
-    source: &Source<'_>,
+    source: &ScriptInput<'_>,
     component: &Component,
     index: usize,
     is_heterogeneous: bool,
@@ -552,36 +560,37 @@ fn srun(
         }),
         Some(_) | None => {}
     }
-    // From 22.05 on srun does not take this over from the job.
+    // From 22.05 on srun does not inherit this option from the job.
     if component.cpus_per_task > 0 {
         words.push(format!("--cpus-per-task={}", component.cpus_per_task));
     }
-    if source.kept.is_none() {
+    if source.directory.is_none() {
         words.extend(output::of_srun(source.files));
     }
     words.push(format!("bash -c \"$ranks_{index}\""));
     words.join(" ")
 }
 
-/// A failure of its own is not what Slurm's `--requeue` is for: the script asks for that itself.
-/// What is being ended has not failed.
-fn restart(text: &mut String, source: &Source<'_>) {
+/// Requeues the job after a failure of the program, which Slurm's `--requeue` does not cover. A job
+/// that is being cancelled has not failed.
+fn restart(text: &mut String, source: &ScriptInput<'_>) {
     let restart = &source.spec.restart;
     if !restart.on_failure {
         return;
     }
-    // Slurm's own count has preemptions, lost nodes and turns in it, too.
-    let (count, note) = match source.kept.is_some() || saving::takes_turns(source) {
-        true => (
+    // Slurm's count includes preemptions, lost nodes and time slices.
+    let (count, note) = if source.directory.is_some() || checkpoint::has_time_slices(source) {
+        (
             "$(cat \"$muster_dir/failures\" 2> /dev/null | wc -l)",
             "  echo \"$status\" >> \"$muster_dir/failures\"\n",
-        ),
-        false => ("$MUSTER_RESTART_COUNT", ""),
+        )
+    } else {
+        ("$MUSTER_RESTART_COUNT", "")
     };
     let _ = write!(
         text,
         r#"if [ "$status" != 0 ] && [ "{count}" -lt {} ] && ! muster_is_ending; then
-  echo "muster: failed with $status; queued again" >&2
+  echo "muster: failed with $status; requeued" >&2
 {note}  scontrol requeue "$muster_self" && wait
 fi
 "#,

@@ -1,32 +1,32 @@
-//! Containers of a script: by Pyxis where srun has it, else by Apptainer. Which of them is there is
-//! known only where the job runs, so the script itself looks.
+//! Containers in a script: Pyxis where srun has it, else Apptainer. The script itself selects one,
+//! as it is known only on the node.
 
 use std::fmt::Write as _;
 
-use muster_model::slurm::Container;
+use muster_model::slurm::SlurmContainer;
 
-use super::{Source, quote};
+use super::{ScriptInput, quote};
 
-/// Looks which there is, before any rank starts. Pyxis mounts nothing by itself: the folders that a
-/// rank needs are named.
-pub(super) fn choose(text: &mut String, source: &Source<'_>) {
+/// Selects Pyxis or Apptainer before any rank starts. Pyxis mounts no directories by default, so
+/// those that a rank needs are listed.
+pub(super) fn choose(text: &mut String, source: &ScriptInput<'_>) {
     let Some(container) = &source.slurm.container else { return };
-    // A script without Muster runs where it is submitted, unless the job says otherwise.
+    // A script without Muster runs where it is submitted, unless the job sets a directory.
     let work = work(source);
-    let kept = source.kept.map(|kept| quote::word(&format!("{}:{}", kept.dir, kept.dir)));
+    let kept = source.directory.map(|kept| quote::word(&format!("{}:{}", kept.dir, kept.dir)));
     let mut mounts: Vec<String> = kept.into_iter().chain([format!("{work}:{work}")]).collect();
     mounts.extend(source.verify.map(|program| quote::word(&format!("{program}:{program}:ro"))));
     mounts.extend(container.mounts.iter().map(|mount| quote::word(mount)));
     let _ = write!(
         text,
         r#"
-# The container: by Pyxis where srun has it, else by Apptainer.
+# The container: Pyxis where srun has it, else Apptainer.
 muster_srun=()
 export MUSTER_APPTAINER=
 if srun --help 2> /dev/null | grep -q -e --container-image; then
   muster_srun=(--container-image={image} --container-mounts={mounts} --container-workdir={work})
 elif ! MUSTER_APPTAINER=$(command -v apptainer || command -v singularity); then
-  echo "muster: a container is asked for, and neither Pyxis nor Apptainer is here" >&2
+  echo "muster: the job needs a container, but neither Pyxis nor Apptainer is installed here" >&2
   exit 1
 fi
 "#,
@@ -35,21 +35,25 @@ fi
     );
 }
 
-/// The folder in which ranks run, as a word of the shell.
-fn work(source: &Source<'_>) -> String {
+/// Returns the working directory of the ranks, as a word of the shell.
+fn work(source: &ScriptInput<'_>) -> String {
     source
         .workdir
         .filter(|workdir| workdir.starts_with('/'))
         .map_or_else(|| "\"$PWD\"".to_owned(), quote::word)
 }
 
-/// What stands before the words of a rank's program.
-pub(super) fn inside(container: &Container, source: &Source<'_>, has_gpus: bool) -> String {
+/// Returns the command that precedes a rank's program.
+pub(super) fn inside(
+    container: &SlurmContainer,
+    source: &ScriptInput<'_>,
+    has_gpus: bool,
+) -> String {
     let mut words = vec!["\"$MUSTER_APPTAINER\" exec".to_owned()];
     if has_gpus {
         words.push("--nv".to_owned());
     }
-    if source.kept.is_some() {
+    if source.directory.is_some() {
         words.push("--bind \"${MUSTER_FENCE%/*}\"".to_owned());
     }
     words.extend(container.mounts.iter().map(|mount| format!("--bind {}", quote::word(mount))));
@@ -62,7 +66,7 @@ fn is_file(image: &str) -> bool {
     image.starts_with(['/', '.']) || image.contains("://")
 }
 
-/// Pyxis has `#` between a registry and the rest.
+/// Converts an image name: Pyxis has `#` between the registry and the rest.
 fn for_pyxis(image: &str) -> String {
     match image.split_once('/') {
         Some((registry, rest)) if !is_file(image) && registry.contains(['.', ':']) => {

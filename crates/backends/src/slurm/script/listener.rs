@@ -1,34 +1,35 @@
-//! How a request for a checkpoint reaches the program of a rank: the job's own signal would end
-//! shells and launchers. So Slurm sends one that ends none, and a listener beside the program
-//! passes the job's own on to processes that handle it, as the supervisor of a task does on a
-//! machine without Slurm (`supervise/signal.rs`).
+//! Delivers checkpoint requests to the program of a rank. The job's own signal would kill shells
+//! and launchers, so Slurm sends a harmless one, and a listener beside the program passes the job's
+//! own signal to processes that handle it, as the supervisor does without Slurm
+//! (`supervise/signal.rs`).
 
 use std::fmt::Write as _;
 
 use muster_model::{Checkpoint, CheckpointTo};
 
-/// The signal that Slurm sends: SIGWINCH, whose default action is to do nothing. By its number:
-/// sbatch and scancel refuse its name.
+/// Signal that Slurm sends: SIGWINCH, which by default is ignored. Given as a number, as sbatch and
+/// scancel refuse its name.
 pub(super) const WAKE: &str = "28";
 
-/// Before the number of the job's own signal, by which an import knows it.
+/// Text before the number of the job's own signal, by which an import recognises it.
 pub(in super::super) const PASSES_ON: &str = "  muster_signal=";
 
-/// Before the program, which runs beside the shell of its rank. What runs in the background would
-/// ignore these signals.
+/// Shell code before the program, which runs in the background. Background processes ignore these
+/// signals by default.
 pub(super) const BEFORE: &str = "(\ntrap - INT QUIT";
 
-/// Behind the program: its input is that of the rank.
+/// Shell code after the program: its input is that of the rank.
 pub(super) const AFTER: &str = ") <&0 &\nmuster_stay";
 
-/// The functions of the listener.
+/// Generates the functions of the listener.
 pub(super) fn functions(text: &mut String, checkpoint: &Checkpoint) {
     let to = match checkpoint.to {
         CheckpointTo::Handlers => "handlers",
         CheckpointTo::Outermost => "outermost",
         CheckpointTo::All => "all",
     };
-    let (signal, lead) = (checkpoint.signal, checkpoint.lead.0.div_ceil(1000));
+    let signal = checkpoint.signal;
+    let lead = checkpoint.lead.0.div_ceil(1000);
     text.push_str(STAY);
     text.push_str(LOOK);
     let _ = write!(
@@ -36,10 +37,10 @@ pub(super) fn functions(text: &mut String, checkpoint: &Checkpoint) {
         r#"muster_listen() {{
 {PASSES_ON}{signal} muster_to={to} muster_main=$1 muster_until=0 muster_asked=
   declare -A muster_got=()
-  # Where Slurm signals every process, this one is still asked only once.
+  # Slurm may signal every process; the listener must get one request only.
   trap '' WINCH
   trap muster_asked=1 USR1
-  # Who has not begun does not hear that it is to save.
+  # Mark of the start: a rank that has not started cannot receive the signal.
   : > "$MUSTER_LOGS/begun-$RANK"
   while kill -0 "$muster_main" 2> /dev/null; do
     if [ -n "$muster_asked" ]; then
@@ -62,10 +63,10 @@ pub(super) fn functions(text: &mut String, checkpoint: &Checkpoint) {
     );
 }
 
-/// Stays as the first process of the rank, and ends as the program does. The locks of the script
-/// are not for the listener to hold.
-const STAY: &str = r#"# Slurm signals the first process of a rank, and where it uses control groups no other. This one stays beside the program and passes
-# on what it gets: SIGWINCH to the listener, other signals to the program.
+/// Keeps the shell as the first process of the rank, which exits with the program. The listener
+/// must not hold the script's locks.
+const STAY: &str = r#"# Slurm signals the first process of a rank, and with cgroups no other one. This process stays beside the program and passes signals
+# on: SIGWINCH to the listener, others to the program.
 muster_stay() {
   muster_program=$! muster_name=
   for muster_name in HUP INT QUIT USR1 USR2 TERM; do
@@ -79,9 +80,9 @@ muster_stay() {
 }
 "#;
 
-/// Signals each process of this rank that is to get it once.
-const LOOK: &str = r#"# Asked by SIGWINCH, which ends no process, this passes the job's own signal on to the processes of this rank that handle it, and to
-# no others: it would end a shell or a launcher. Programs install handlers late, so it looks again until its time is over.
+/// Signals each process of this rank that handles the signal once.
+const LOOK: &str = r#"# On SIGWINCH, which is harmless, passes the job's own signal on to the processes of this rank that handle it, and to no others, as it
+# would kill a shell or a launcher. Programs install handlers late, so this is repeated until the deadline.
 muster_look() {
   local pid stat name mask above fields
   local -A parent=() image=() born=() handles=()
@@ -96,20 +97,20 @@ muster_look() {
     done < "/proc/$pid/status"
     mask=$((16#${mask:-0}))
     ((mask & 1 << (muster_signal - 1))) || continue
-    # A bash with an EXIT trap handles all there are, and ends.
+    # A bash with an EXIT trap handles all signals, and exits.
     [ "$muster_to" != handlers ] || (((mask & 0x42000ec8) != 0x42000ec8)) || continue
     handles[$pid]=1
   done 2> /dev/null
-  # The shell that stays beside the program passes on what it handles.
+  # The shell beside the program passes on the signals that it handles.
   unset "handles[$$]"
   for pid in "${!handles[@]}"; do
-    # Of this rank?
+    # Skip processes of other ranks.
     above=$pid
     while [ "${above:-0}" -gt 1 ] && [ "$above" != "$muster_main" ]; do above=${parent[$above]}; done
     [ "$above" = "$muster_main" ] || continue
     above=${parent[$pid]}
     case $muster_to in
-      # A copy that one of them forked has inherited the handler.
+      # A forked copy of such a process has inherited the handler.
       handlers) [ -z "${handles[$above]}" ] || [ "${image[$above]}" != "${image[$pid]}" ] || continue ;;
       outermost)
         while [ "${above:-0}" -gt 1 ] && [ -z "${handles[$above]}" ]; do above=${parent[$above]}; done

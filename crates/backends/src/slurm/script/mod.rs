@@ -1,110 +1,111 @@
-//! A job as the script that a careful user of Slurm would have typed: directives from the job's own
-//! fields, then what every rank runs. Pure. What Slurm cannot promise is refused or said in a
-//! warning, never left out in silence.
+//! Generates a batch script from a job: directives, then the commands of every rank. Pure
+//! functions. Anything that Slurm cannot do is refused or reported in a warning, never dropped
+//! silently.
 
 mod body;
+mod checkpoint;
 mod container;
 mod listener;
 mod output;
 pub mod quote;
 mod request;
-mod saving;
 mod shape;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use muster_model::payload::Command;
+use muster_model::payload::TaskCommand;
 use muster_model::slurm::SlurmOptions;
 use muster_model::{JobSpec, OutputFiles, Time};
 
-pub use request::{Directive, Unfit};
+pub use request::{Directive, Unsupported};
 
-/// Everything that a script is made of.
+/// Input of a generated script.
 #[derive(Clone, Copy, Debug)]
-pub struct Source<'a> {
-    /// The job; dependencies are numbers of Slurm.
+pub struct ScriptInput<'a> {
+    /// Job specification; dependencies are Slurm job numbers.
     pub spec: &'a JobSpec,
-    /// What each group runs, by name.
-    pub commands: &'a BTreeMap<Arc<str>, Command>,
-    /// Variables of the job's own.
+    /// Command of each group, by name.
+    pub commands: &'a BTreeMap<Arc<str>, TaskCommand>,
+    /// Environment variables of the job.
     pub env: &'a BTreeMap<String, String>,
-    /// Where it runs; `None` is where it is submitted.
+    /// Working directory; `None` is the directory of the submission.
     pub workdir: Option<&'a str>,
-    /// Files for its output, as patterns.
+    /// Patterns of the output files.
     pub files: &'a OutputFiles,
-    /// What it says to Slurm alone.
+    /// Options for Slurm only.
     pub slurm: &'a SlurmOptions,
-    /// Where Muster keeps what the job leaves; `None` for a script that runs without Muster.
-    pub kept: Option<Kept<'a>>,
-    /// This program, by a path that the nodes see, where every rank is to check its place before
-    /// its program starts.
+    /// Muster's directory of the job; `None` for a script that runs without Muster.
+    pub directory: Option<JobDirectory<'a>>,
+    /// Path of this program on the nodes, if every rank is to be verified before its program
+    /// starts.
     pub verify: Option<&'a str>,
-    /// Now: begin times are handed over as so long from now.
+    /// Current time: begin times are passed on relative to it.
     pub now: Time,
 }
 
-/// What Muster keeps of a job.
+/// Directory in which Muster keeps a job's files.
 #[derive(Clone, Copy, Debug)]
-pub struct Kept<'a> {
-    /// Muster's own id of it: letters and digits.
+pub struct JobDirectory<'a> {
+    /// Muster's job id: letters and digits.
     pub id: &'a str,
-    /// Where its output and marks go; an absolute path that every node sees.
+    /// Absolute path for output and marks, which every node sees.
     pub dir: &'a str,
 }
 
-/// A script, and what its user should know.
+/// Generated script, with notes for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Script {
-    /// For sbatch.
+pub struct GeneratedScript {
+    /// Text of the batch script.
     pub text: String,
-    /// The options that it sets, by their long names: variables of sbatch's environment must not
-    /// overrule them.
+    /// Long names of the options that it sets: variables of sbatch's environment must not override
+    /// them.
     pub options: Vec<&'static str>,
-    /// What Slurm does otherwise than the job says.
+    /// Settings of the job that Slurm handles differently.
     pub warnings: Vec<String>,
-    /// What a script without Muster lacks; empty for others.
+    /// Features that a script without Muster lacks; empty for others.
     pub left_out: Vec<&'static str>,
 }
 
-// By these marks an import knows what each part of an exported script is for.
+// An import recognises the parts of an exported script by these marks.
 
-/// The first line below the directives of a script that runs without Muster.
+/// First line below the directives of a script that runs without Muster.
 pub(super) const MADE: &str =
     "# Made by `muster export slurm`. It needs Slurm and bash, not Muster.";
-/// Above the job's own variables.
+/// Mark above the job's own variables.
 pub(super) const VARIABLES: &str = "\n# The job's own variables.\n";
-/// Above what every task runs before its program.
+/// Mark above the set-up of every task.
 pub(super) const SETUP: &str = "# Before the program.\n";
-/// Above the program of a task.
+/// Mark above the program of a task.
 pub(super) const PROGRAM: &str = "# The program.\n";
 
-/// Above what counts as saved where each rank saves.
+/// Mark above the evaluation of checkpoints where each rank saves.
 pub(super) const ALL_SAVE: &str =
     "# All ranks save: the oldest of their words counts, once each has said one.\n";
-/// Where a script that takes turns asks its ranks to save.
+/// Mark where a script with time slices requests a checkpoint.
 pub(super) const ASKS: &str = "  scancel --signal=";
 pub(super) use listener::PASSES_ON;
 
-/// The name of a signal, as sbatch takes it.
+/// Returns the name of a signal, as sbatch takes it.
 pub(super) fn signal_named(number: i32) -> Option<&'static str> {
     request::SIGNALS.iter().find(|(known, _)| *known == number).map(|(_, name)| *name)
 }
 
-/// Makes the script.
+/// Generates the script.
 ///
 /// # Errors
-/// Everything that Slurm cannot do for this job.
-pub fn render(source: &Source<'_>) -> Result<Script, Vec<Unfit>> {
-    // 1. What is asked of Slurm.
+///
+/// All settings of the job that Slurm cannot support.
+pub fn render(source: &ScriptInput<'_>) -> Result<GeneratedScript, Vec<Unsupported>> {
+    // 1. Generate the directives.
     let request = request::request(source)?;
-    // 2. What every rank runs.
+    // 2. Generate the body.
     let mut text = String::from("#!/bin/bash\n");
     for directive in &request.directives {
         text.push_str(&directive.line());
     }
     text.push_str(&body::body(source, &request.roles));
     let options = request.directives.iter().map(|directive| directive.name).collect();
-    let left_out = if source.kept.is_none() { body::left_out(source) } else { Vec::new() };
-    Ok(Script { text, options, warnings: request.warnings, left_out })
+    let left_out = if source.directory.is_none() { body::left_out(source) } else { Vec::new() };
+    Ok(GeneratedScript { text, options, warnings: request.warnings, left_out })
 }

@@ -1,15 +1,15 @@
-//! Files that a job's user names for its output: as lines of a rank's script, which opens them as
-//! the user on its own node, or as options of Slurm where the script runs without Muster.
+//! Output files that the user named: opened by a rank's script as the user on its own node, or as
+//! options of Slurm where the script runs without Muster.
 
-use muster_model::output::{self, Mark, Part};
-use muster_model::{Kind, OutputFiles};
+use muster_model::output::{self, OutputMark, PatternPart};
+use muster_model::{OutputFiles, WorkloadKind};
 
 use super::request::Directive;
-use super::{Source, quote};
+use super::{ScriptInput, quote};
 
-/// What a rank's output goes into: the file that its user named, which Muster's own name of the
-/// rank's output links to, or that alone.
-pub(super) fn of_rank(source: &Source<'_>) -> String {
+/// Redirects a rank's output to the user's file, to which Muster's own file name links, or to
+/// Muster's file.
+pub(super) fn of_rank(source: &ScriptInput<'_>) -> String {
     let is_probed = source.verify.is_some();
     let Some(file) = &source.files.output else {
         let as_probe = if is_probed { "[ -n \"$MUSTER_PROBE\" ] || " } else { "" };
@@ -41,7 +41,8 @@ pub(super) fn of_rank(source: &Source<'_>) -> String {
     unless_probed(is_probed, &lines)
 }
 
-/// Names a file by its whole path and makes it, or says where `muster logs` looks why that fails.
+/// Shell function that resolves a file to its full path and creates it, or writes the error where
+/// `muster logs` reads.
 const FILE: &str = r#"muster_open() {
   case $1 in /*) muster_file=$1 ;; *) muster_file=$PWD/$1 ;; esac
   if ! { mkdir -p "${muster_file%/*}/" && [ ! -d "$muster_file" ] && : >> "$muster_file"; } 2>> "$MUSTER_LOGS/rank-$RANK.log"; then
@@ -51,11 +52,11 @@ const FILE: &str = r#"muster_open() {
 }
 "#;
 
-fn opened(source: &Source<'_>, pattern: &str) -> String {
+fn opened(source: &ScriptInput<'_>, pattern: &str) -> String {
     format!("muster_open {}\n", word(pattern, is_array(source)))
 }
 
-/// A probe looks at the place before the program starts, and answers on its own output.
+/// Skips the lines for a probe, which runs before the program and answers on its own output.
 fn unless_probed(is_probed: bool, lines: &str) -> String {
     if is_probed {
         format!("if [ -z \"$MUSTER_PROBE\" ]; then\n{lines}fi\n")
@@ -64,27 +65,28 @@ fn unless_probed(is_probed: bool, lines: &str) -> String {
     }
 }
 
-fn is_array(source: &Source<'_>) -> bool {
-    source.spec.array.is_some() || matches!(source.spec.kind, Kind::Service(_))
+fn is_array(source: &ScriptInput<'_>) -> bool {
+    source.spec.array.is_some() || matches!(source.spec.kind, WorkloadKind::Service(_))
 }
 
-/// A pattern as a word of the shell of a rank.
+/// Returns a pattern as a word of the shell of a rank.
 fn word(pattern: &str, is_array: bool) -> String {
-    let parts = output::parts(pattern).unwrap_or_else(|_| vec![Part::Text(pattern.to_owned())]);
+    let parts =
+        output::parts(pattern).unwrap_or_else(|_| vec![PatternPart::Text(pattern.to_owned())]);
     let pieces = parts.into_iter().map(|part| match part {
-        Part::Text(text) => quote::word(&text),
-        Part::Mark(mark, width) => {
+        PatternPart::Text(text) => quote::word(&text),
+        PatternPart::Mark(mark, width) => {
             let value = match mark {
-                // Of an array its element's own number, as sbatch has it.
-                Mark::Job if is_array => "$SLURM_JOB_ID",
-                Mark::Job | Mark::Array => "$MUSTER_JOB_ID",
-                Mark::Index => "${SLURM_ARRAY_TASK_ID:-0}",
-                Mark::Rank => "$RANK",
-                Mark::Name => "$MUSTER_JOB_NAME",
-                Mark::User => "${SLURM_JOB_USER:-$USER}",
+                // As in sbatch, the job number of an array is that of the element.
+                OutputMark::Job if is_array => "$SLURM_JOB_ID",
+                OutputMark::Job | OutputMark::Array => "$MUSTER_JOB_ID",
+                OutputMark::Index => "${SLURM_ARRAY_TASK_ID:-0}",
+                OutputMark::Rank => "$RANK",
+                OutputMark::Name => "$MUSTER_JOB_NAME",
+                OutputMark::User => "${SLURM_JOB_USER:-$USER}",
             };
             match mark {
-                Mark::Name | Mark::User => format!("\"{value}\""),
+                OutputMark::Name | OutputMark::User => format!("\"{value}\""),
                 _ if width == 0 => format!("\"{value}\""),
                 _ => format!("\"$(printf %0{width}d \"{value}\")\""),
             }
@@ -93,7 +95,8 @@ fn word(pattern: &str, is_array: bool) -> String {
     pieces.collect()
 }
 
-/// Options of sbatch for a script that runs without Muster; files of each rank are srun's.
+/// Returns the options of sbatch for a script without Muster; files of each rank are options of
+/// srun.
 pub(super) fn directives(files: &OutputFiles) -> Vec<Directive> {
     let named = [("output", &files.output), ("error", &files.error)];
     let mut directives: Vec<Directive> = named
@@ -109,7 +112,7 @@ pub(super) fn directives(files: &OutputFiles) -> Vec<Directive> {
     directives
 }
 
-/// Options of srun for a script that runs without Muster, where each rank has a file of its own.
+/// Returns the options of srun for a script without Muster, where each rank has its own file.
 pub(super) fn of_srun(files: &OutputFiles) -> Vec<String> {
     let named = [("output", &files.output), ("error", &files.error)];
     let mut words: Vec<String> = named
@@ -125,7 +128,7 @@ pub(super) fn of_srun(files: &OutputFiles) -> Vec<String> {
     words
 }
 
-/// Folders that must be there before sbatch, which makes none.
+/// Returns the directories that must exist before sbatch, which creates none.
 pub(super) fn folders(files: &OutputFiles) -> Option<String> {
     let folder = |file: &String| {
         let (folder, _) = file.rsplit_once('/')?;

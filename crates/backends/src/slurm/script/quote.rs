@@ -1,19 +1,20 @@
-//! Text as a word of a shell script. Whatever the text is, it stays one word and nothing else.
+//! Quotes text as one word of a shell script.
 
-/// As it is where that is safe, else in single quotes.
+/// Returns the text unchanged where that is safe, else in single quotes.
 #[must_use]
 pub fn word(text: &str) -> String {
     let is_plain = |c: char| {
         c.is_ascii_alphanumeric()
             || matches!(c, '_' | '-' | '.' | '/' | ':' | '=' | ',' | '+' | '@' | '%')
     };
-    match !text.is_empty() && text.chars().all(is_plain) {
-        true => text.to_owned(),
-        false => format!("'{}'", text.replace('\'', r"'\''")),
+    if !text.is_empty() && text.chars().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
     }
 }
 
-/// A word that ends a here-document and is no line of the text.
+/// Returns an end mark of a here-document that is not a line of the text.
 #[must_use]
 pub fn end_mark(text: &str) -> String {
     let mut mark = String::from("MUSTER");
@@ -23,7 +24,7 @@ pub fn end_mark(text: &str) -> String {
     mark
 }
 
-/// A name that a shell can export.
+/// Returns whether a shell can export a variable of this name.
 #[must_use]
 pub fn is_variable(name: &str) -> bool {
     let mut letters = name.chars();

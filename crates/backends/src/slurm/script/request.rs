@@ -1,20 +1,19 @@
-//! What a job asks of Slurm, as options of sbatch (sbatch(1)), in the order in which people write
-//! them.
+//! Options of sbatch for a job (sbatch(1)), in the usual order.
 
 use muster_model::job::{AfterCheckpoint, Dependency, DependencyKind, Protection};
 use muster_model::slurm::{GroupOptions, SlurmOptions};
-use muster_model::{JobSpec, Kind, Span, Topology, TopologyRule};
+use muster_model::{JobSpec, Span, Topology, TopologyRule, WorkloadKind};
 
 use super::shape::{Component, components};
-use super::{Source, listener, output, quote, saving};
+use super::{ScriptInput, checkpoint, listener, output, quote};
 
-/// `KillWait` of slurm.conf where a site sets none.
+/// Default of `KillWait` in slurm.conf.
 const KILL_WAIT: Span = Span::from_secs(30);
 
-/// Waits before a restart that nobody wrote: of tasks and of services (docs/jobs.md).
+/// Default delays before a restart: of tasks and of services (docs/jobs.md).
 const BACKOFFS: [Span; 2] = [Span::from_secs(10), Span::from_secs(1)];
 
-/// Names of signals as sbatch takes them; others go by number.
+/// Names of signals that sbatch accepts; others are given by number.
 pub(super) const SIGNALS: [(i32, &str); 8] = [
     (1, "HUP"),
     (2, "INT"),
@@ -26,12 +25,12 @@ pub(super) const SIGNALS: [(i32, &str); 8] = [
     (28, "WINCH"),
 ];
 
-/// An option of sbatch.
+/// Option of sbatch with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Directive {
-    /// Long name; empty for an option of the user's own, and for what begins the next component.
+    /// Long name; empty for an option of the user, and for the separator of components.
     pub name: &'static str,
-    /// Its value; empty for a flag.
+    /// Value of the option; empty for a flag.
     pub value: String,
 }
 
@@ -40,7 +39,7 @@ impl Directive {
         Self { name, value: value.into() }
     }
 
-    /// As a line of a script.
+    /// Formats the option as a line of a script.
     pub(super) fn line(&self) -> String {
         match (self.name, self.value.as_str()) {
             ("", own) => format!("#SBATCH {own}\n"),
@@ -50,69 +49,72 @@ impl Directive {
     }
 }
 
-/// sbatch splits directives at blanks and takes quotes away.
+/// Quotes a value, as sbatch splits directives at blanks and removes quotes.
 fn directive_value(value: &str) -> String {
-    match value.contains(|c: char| c.is_whitespace() || matches!(c, '\'' | '#' | '\\' | '"')) {
-        false => value.to_owned(),
-        true => format!("\"{}\"", value.replace('\\', r"\\").replace('"', "\\\"")),
+    if value.contains(|c: char| c.is_whitespace() || matches!(c, '\'' | '#' | '\\' | '"')) {
+        format!("\"{}\"", value.replace('\\', r"\\").replace('"', "\\\""))
+    } else {
+        value.to_owned()
     }
 }
 
-/// Something that Slurm cannot do.
+/// Setting that Slurm does not support.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unfit {
-    /// What, one fragment.
+pub struct Unsupported {
+    /// The setting and the reason, as one fragment.
     pub what: String,
-    /// What would do.
+    /// Alternative for the user.
     pub hint: String,
 }
 
-impl Unfit {
+impl Unsupported {
     pub(super) fn new(what: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { what: what.into(), hint: hint.into() }
     }
 }
 
-/// What is asked for.
-pub(super) struct Request {
+/// Options of a job, with its components.
+pub(super) struct SbatchRequest {
     pub(super) directives: Vec<Directive>,
     pub(super) roles: Vec<Component>,
     pub(super) warnings: Vec<String>,
 }
 
-/// All of it.
-pub(super) fn request(source: &Source<'_>) -> Result<Request, Vec<Unfit>> {
-    let (spec, slurm) = (source.spec, source.slurm);
-    let (mut warnings, mut unfit) = (Vec::new(), Vec::new());
-    // 1. What Slurm cannot do, or does otherwise.
+/// Converts the whole job.
+pub(super) fn request(source: &ScriptInput<'_>) -> Result<SbatchRequest, Vec<Unsupported>> {
+    let spec = source.spec;
+    let slurm = source.slurm;
+    let mut warnings = Vec::new();
+    let mut unfit = Vec::new();
+    // 1. Collect what Slurm cannot do, or does differently.
     kinds(spec, &mut warnings, &mut unfit);
     let needs_requeue = [
         (spec.restart.on_failure, "`restart`"),
-        (saving::takes_turns(source), "`checkpoint: {then: requeue}`"),
+        (checkpoint::has_time_slices(source), "`checkpoint: {then: requeue}`"),
     ];
     for (_, what) in
         needs_requeue.iter().filter(|(needs, _)| *needs && slurm.requeue == Some(false))
     {
-        unfit.push(Unfit::new(
+        unfit.push(Unsupported::new(
             format!(
-                "{what} with `slurm: {{requeue: false}}`: what may not be queued again cannot start again"
+                "{what} with `slurm: {{requeue: false}}`: a job that may not be requeued cannot start again"
             ),
-            "leave one of them out",
+            "remove one of them",
         ));
     }
     differences(spec, &mut warnings);
     variables(source, &mut unfit);
-    if let (None, Some(folders)) = (&source.kept, output::folders(source.files)) {
+    if let (None, Some(folders)) = (&source.directory, output::folders(source.files)) {
         warnings.push(format!(
-            "{folders} must be there before sbatch, which makes no folder for the output"
+            "{folders} must exist before sbatch, which creates no directory for the output"
         ));
     }
-    // 2. What is one for the whole job.
+    // 2. Options of the whole job.
     let mut directives = identity(source);
-    whose(spec, slurm, &mut directives);
+    accounting_options(spec, slurm, &mut directives);
     when(source, &mut directives);
     ending(source, &mut directives);
-    // 3. Its sizes: of each component after the first, on lines of its own.
+    // 3. Sizes; components after the first are on their own lines.
     let mut roles = components(spec, slurm, &mut warnings, &mut unfit);
     let mut shared = resources(spec, slurm);
     shared.extend(placing(spec, slurm, &mut unfit));
@@ -126,45 +128,43 @@ pub(super) fn request(source: &Source<'_>) -> Result<Request, Vec<Unfit>> {
             component.directives.insert(0, Directive::new("nodes", "1"));
         }
         directives.append(&mut component.directives);
-        // What one label says wrong is said once.
+        // A problem with a label is reported once.
         let unfit = if index == 0 { &mut unfit } else { &mut Vec::new() };
-        directives.extend(where_to(spec, slurm, &component.own, unfit));
+        directives.extend(partition_options(spec, slurm, &component.own, unfit));
         directives.extend(shared.iter().cloned());
     }
-    match unfit.is_empty() {
-        true => Ok(Request { directives, roles, warnings }),
-        false => Err(unfit),
-    }
+    if unfit.is_empty() { Ok(SbatchRequest { directives, roles, warnings }) } else { Err(unfit) }
 }
 
 fn roles_tasks(component: &Component) -> u32 {
     component.roles.iter().map(|role| role.tasks).sum()
 }
 
-/// A service would end at its limit; what nobody enforces is said.
-fn kinds(spec: &JobSpec, warnings: &mut Vec<String>, unfit: &mut Vec<Unfit>) {
+/// Checks the kind of the job: a service would end at its limit, and settings that are not enforced
+/// cause warnings.
+fn kinds(spec: &JobSpec, warnings: &mut Vec<String>, unfit: &mut Vec<Unsupported>) {
     match (&spec.kind, spec.time_limit) {
-        (Kind::Task, _) => {}
-        (Kind::Service(_), None) => unfit.push(Unfit::new(
-            "a service: Slurm runs jobs that end, and neither keeps a service up nor gives it an address",
-            "with `time: 24h` it is taken as an array of replicas that all end after that; `muster advise` says what suits a service",
+        (WorkloadKind::Task, _) => {}
+        (WorkloadKind::Service(_), None) => unfit.push(Unsupported::new(
+            "a service: Slurm neither keeps a service running nor gives it an address",
+            "with `time: 24h` it becomes an array of replicas that all end after that time; `muster advise` recommends schedulers for services",
         )),
-        (Kind::Service(service), Some(limit)) => {
+        (WorkloadKind::Service(service), Some(limit)) => {
             let replicas = service.replicas;
-            let each = match replicas.floor {
+            let each = match replicas.guaranteed {
                 0 | 1 => "its replica ends".to_owned(),
                 floor => format!("each of {floor} replicas ends"),
             };
             warnings.push(format!(
-                "Slurm does not keep a service up: {each} for good after {limit}, at the latest, or when its program ends"
+                "Slurm does not keep a service running: {each} for good when its program ends, or after {limit}"
             ));
-            if replicas.ceiling > replicas.floor {
-                warnings.push("replicas above the floor are not started: Slurm has no tier for what is idle".to_owned());
+            if replicas.max > replicas.guaranteed {
+                warnings.push("opportunistic replicas are not started: Slurm has no tier for idle GPUs".to_owned());
             }
         }
-        (Kind::Notebook(notebook), _) => {
+        (WorkloadKind::Notebook(notebook), _) => {
             if let Some(idle) = notebook.idle {
-                warnings.push(format!("nobody stops it when it has been idle for {idle}; it ends at its time limit"));
+                warnings.push(format!("it is not stopped after being idle for {idle}; it ends at its time limit"));
             }
         }
     }
@@ -173,55 +173,56 @@ fn kinds(spec: &JobSpec, warnings: &mut Vec<String>, unfit: &mut Vec<Unfit>) {
 fn differences(spec: &JobSpec, warnings: &mut Vec<String>) {
     if spec.priority > 0 {
         warnings.push(
-            "`priority` above 0 is not handed on: in Slurm only operators raise one; below 0 it is `--nice`"
+            "`priority` above 0 is ignored: in Slurm only operators can raise a priority; below 0 it becomes `--nice`"
                 .to_owned(),
         );
     }
-    if spec.time_limit.is_none() && matches!(spec.kind, Kind::Task) {
+    if spec.time_limit.is_none() && matches!(spec.kind, WorkloadKind::Task) {
         warnings.push(
-            "without `time` the partition's default limit counts; backfill needs a short one"
+            "without `time` the partition's default limit applies; backfill needs a short one"
                 .to_owned(),
         );
     }
     if spec.grace > KILL_WAIT {
         warnings.push(format!(
-            "`grace: {}` is not handed on: between SIGTERM and SIGKILL Slurm leaves its KillWait, usually 30s",
+            "`grace: {}` is ignored: Slurm waits for its KillWait between SIGTERM and SIGKILL, usually 30s",
             spec.grace
         ));
     }
     if let Some(limit) = spec.time_limit.filter(|limit| limit.0 % 60_000 != 0) {
-        warnings
-            .push(format!("Slurm counts minutes: its limit is {}, not {limit}", minutes(limit)));
+        warnings.push(format!(
+            "Slurm counts whole minutes: the limit is {}, not {limit}",
+            minutes(limit)
+        ));
     }
     if spec.restart.on_failure && !BACKOFFS.contains(&spec.restart.backoff) {
         warnings.push(format!(
-            "`backoff: {}` is not handed on: Slurm waits for `cred_expire` before it starts a job again, 2m where a site sets none",
+            "`backoff: {}` is ignored: Slurm delays a requeued job by `cred_expire`, 2m by default",
             spec.restart.backoff
         ));
     }
     if spec.protect != Protection::None {
         warnings.push(
-            "`protect` is not handed on: whom Slurm makes go is for its QOS and partitions; `slurm: {qos: …}` names one".to_owned(),
+            "`protect` is ignored: in Slurm the QOS and partitions decide which jobs can be preempted; `slurm: {qos: …}` sets one".to_owned(),
         );
     }
     if spec.checkpoint.is_some_and(|checkpoint| checkpoint.then == AfterCheckpoint::Stop) {
         warnings.push(
-            "`checkpoint: {then: stop}` is not handed on: a job that has saved goes on to its limit; a script cannot end as timed out"
+            "`checkpoint: {then: stop}` is ignored: after the checkpoint the job continues to its limit, as a script cannot end as timed out"
                 .to_owned(),
         );
     }
     if spec.restart.always {
         warnings.push(
-            "`restart: always` is not handed on: Slurm starts nothing again that ended well"
-                .to_owned(),
+            "`restart: always` is ignored: Slurm does not restart a job that ended well".to_owned(),
         );
     }
 }
 
-/// The shell exports them: not every name will do.
-fn variables(source: &Source<'_>, unfit: &mut Vec<Unfit>) {
+/// Rejects names that a shell cannot export.
+fn variables(source: &ScriptInput<'_>, unfit: &mut Vec<Unsupported>) {
     for name in source.env.keys().filter(|name| !quote::is_variable(name)) {
-        unfit.push(Unfit::new(
+        unfit.push(Unsupported::new(
             format!(
                 "the variable `{}` of `env`: no shell can export that name",
                 name.escape_debug()
@@ -231,17 +232,17 @@ fn variables(source: &Source<'_>, unfit: &mut Vec<Unfit>) {
     }
 }
 
-/// Who it is, and where its output goes.
-fn identity(source: &Source<'_>) -> Vec<Directive> {
+/// Returns the options for the name and the output.
+fn identity(source: &ScriptInput<'_>) -> Vec<Directive> {
     let mut directives = vec![Directive::new("job-name", source.spec.name.as_ref())];
     let mut set = |name, value: String| directives.push(Directive::new(name, value));
-    if let Some(kept) = &source.kept {
+    if let Some(kept) = &source.directory {
         set("comment", format!("muster:{}", kept.id));
     }
     if let Some(workdir) = source.workdir {
         set("chdir", workdir.to_owned());
     }
-    match &source.kept {
+    match &source.directory {
         Some(kept) => {
             let file = if elements(source.spec).is_some() { "%A_%a" } else { "%j" };
             set("output", format!("{}/batch-{file}.log", kept.dir.replace('%', "%%")));
@@ -250,8 +251,10 @@ fn identity(source: &Source<'_>) -> Vec<Directive> {
         }
         None => {
             let named = output::directives(source.files);
-            // A start after the first must not take away what the first has written.
-            if named.is_empty() && (source.spec.restart.on_failure || saving::takes_turns(source)) {
+            // A later start must not truncate the output of the first.
+            if named.is_empty()
+                && (source.spec.restart.on_failure || checkpoint::has_time_slices(source))
+            {
                 set("open-mode", "append".to_owned());
             }
             directives.extend(named);
@@ -260,18 +263,18 @@ fn identity(source: &Source<'_>) -> Vec<Directive> {
     directives
 }
 
-/// `0-199%32`; of a service its replicas.
+/// Returns the array indices, `0-199%32`; of a service its replicas.
 fn elements(spec: &JobSpec) -> Option<String> {
-    if let Kind::Service(service) = &spec.kind {
-        return Some(format!("0-{}", service.replicas.floor.max(1) - 1));
+    if let WorkloadKind::Service(service) = &spec.kind {
+        return Some(format!("0-{}", service.replicas.guaranteed.max(1) - 1));
     }
     Some(spec.array.as_ref()?.to_string())
 }
 
-/// Whose it is, and before whom.
-fn whose(spec: &JobSpec, slurm: &SlurmOptions, directives: &mut Vec<Directive>) {
+/// Adds account, QOS and priority.
+fn accounting_options(spec: &JobSpec, slurm: &SlurmOptions, directives: &mut Vec<Directive>) {
     let mut set = |name, value: String| directives.push(Directive::new(name, value));
-    // As said to Slurm, else the last component of the queue.
+    // The account for Slurm, else the last component of the queue.
     let queue = spec.queue.as_str();
     let account = slurm.account.as_deref().or_else(|| {
         let last = queue.rsplit('/').next();
@@ -288,16 +291,16 @@ fn whose(spec: &JobSpec, slurm: &SlurmOptions, directives: &mut Vec<Directive>) 
     }
 }
 
-/// Where a component waits: as is said of it alone, else as the job says.
-fn where_to(
+/// Returns the partitions and constraints of a component: its own, else those of the job.
+fn partition_options(
     spec: &JobSpec,
     slurm: &SlurmOptions,
     own: &GroupOptions,
-    unfit: &mut Vec<Unfit>,
+    unfit: &mut Vec<Unsupported>,
 ) -> Vec<Directive> {
     let mut directives = Vec::new();
     let mut set = |name, value: String| directives.push(Directive::new(name, value));
-    // Labels that Slurm's inventory has.
+    // Labels that an inventory of Slurm has.
     let mut partitions: Vec<&str> = slurm.partitions.iter().map(AsRef::as_ref).collect();
     let mut constraint: Vec<&str> = slurm.constraint.iter().map(AsRef::as_ref).collect();
     if !own.partitions.is_empty() {
@@ -311,7 +314,7 @@ fn where_to(
             "partition" if !own.partitions.is_empty() => {}
             "partition" => partitions.push(value),
             "features" => constraint.extend(value.split(',')),
-            other => unfit.push(Unfit::new(
+            other => unfit.push(Unsupported::new(
                 format!("the label `{other}`: nodes of Slurm have partitions and features"),
                 "write `slurm: {partition: …}` or `slurm: {constraint: …}`",
             )),
@@ -326,11 +329,11 @@ fn where_to(
     directives
 }
 
-/// What every component of a heterogeneous job asks for.
+/// Returns the resources that every component of a heterogeneous job requests.
 fn resources(spec: &JobSpec, slurm: &SlurmOptions) -> Vec<Directive> {
     let mut directives = Vec::new();
     let mut set = |name, value: String| directives.push(Directive::new(name, value));
-    if let Some(window) = &spec.constraint.window {
+    if let Some(window) = &spec.constraint.advance_reservation {
         set("reservation", window.to_string());
     }
     if !slurm.licenses.is_empty() {
@@ -339,8 +342,8 @@ fn resources(spec: &JobSpec, slurm: &SlurmOptions) -> Vec<Directive> {
     directives
 }
 
-/// When it may start, and how often.
-fn when(source: &Source<'_>, directives: &mut Vec<Directive>) {
+/// Adds begin time, dependencies and requeue options.
+fn when(source: &ScriptInput<'_>, directives: &mut Vec<Directive>) {
     let spec = source.spec;
     let mut set = |name, value: String| directives.push(Directive::new(name, value));
     if let Some(limit) = spec.time_limit {
@@ -373,27 +376,30 @@ fn dependency(one: &Dependency) -> String {
     format!("{kind}:{}", one.job)
 }
 
-/// `1-12:00:00`, rounded up to the minutes that Slurm counts in.
+/// Formats a time limit, rounded up to Slurm's minutes: `1-12:00:00`.
 fn minutes(limit: Span) -> String {
     let minutes = limit.0.div_ceil(60_000);
-    let (days, hours, minutes) = (minutes / 1440, minutes / 60 % 24, minutes % 60);
+    let days = minutes / 1440;
+    let hours = minutes / 60 % 24;
+    let minutes = minutes % 60;
     match days {
         0 => format!("{hours:02}:{minutes:02}:00"),
         days => format!("{days}-{hours:02}:{minutes:02}:00"),
     }
 }
 
-/// What happens before its limit and after a failure that is not its own.
-fn ending(source: &Source<'_>, directives: &mut Vec<Directive>) {
-    let (spec, slurm) = (source.spec, source.slurm);
+/// Adds the options for the time before the limit, and for failures other than the program's.
+fn ending(source: &ScriptInput<'_>, directives: &mut Vec<Directive>) {
+    let spec = source.spec;
+    let slurm = source.slurm;
     let mut set = |name, value: String| directives.push(Directive::new(name, value));
     if let Some(checkpoint) = &spec.checkpoint {
-        // The listeners of the ranks are told, and the script itself where something follows the
-        // answer.
-        let who = if saving::takes_turns(source) { "B:USR1" } else { listener::WAKE };
+        // The listeners of the ranks receive the signal, or the script itself where the job is
+        // requeued after the checkpoint.
+        let who = if checkpoint::has_time_slices(source) { "B:USR1" } else { listener::WAKE };
         set("signal", format!("{who}@{}", checkpoint.lead.0.div_ceil(1000)));
     }
-    let comes_again = spec.restart.on_failure || saving::takes_turns(source);
+    let comes_again = spec.restart.on_failure || checkpoint::has_time_slices(source);
     let is_requeued = slurm.requeue.or(comes_again.then_some(true));
     match is_requeued {
         Some(true) => set("requeue", String::new()),
@@ -402,8 +408,8 @@ fn ending(source: &Source<'_>, directives: &mut Vec<Directive>) {
     }
 }
 
-/// Which nodes.
-fn placing(spec: &JobSpec, slurm: &SlurmOptions, unfit: &mut Vec<Unfit>) -> Vec<Directive> {
+/// Returns the options for the selection of nodes.
+fn placing(spec: &JobSpec, slurm: &SlurmOptions, unfit: &mut Vec<Unsupported>) -> Vec<Directive> {
     let mut directives = Vec::new();
     let mut set = |name, value: String| directives.push(Directive::new(name, value));
     if !slurm.nodelist.is_empty() {
@@ -422,22 +428,22 @@ fn placing(spec: &JobSpec, slurm: &SlurmOptions, unfit: &mut Vec<Unfit>) -> Vec<
             let wait = switches.wait.map_or(String::new(), |wait| format!("@{}", minutes(wait)));
             set("switches", format!("{}{wait}", switches.count));
         }
-        // The longest wait that sbatch can write down: the cluster's max_switch_wait still ends it,
-        // which `explain` says.
+        // The longest wait that sbatch accepts; the cluster's max_switch_wait still limits it,
+        // which `explain` reports.
         (None, Some(TopologyRule::Required(level))) if level.as_ref() != Topology::NODE => {
             set("switches", "1@365-00:00:00".to_owned());
         }
-        (None, Some(TopologyRule::Spread(level))) => unfit.push(Unfit::new(
-            format!("`topology: {{spread: {level}}}`: Slurm spreads over nodes only"),
-            "leave it out, or write `slurm: {options: [--spread-job]}`",
+        (None, Some(TopologyRule::Spread(level))) => unfit.push(Unsupported::new(
+            format!("`topology: {{spread: {level}}}`: Slurm can spread over nodes only"),
+            "remove it, or write `slurm: {options: [--spread-job]}`",
         )),
-        // topology/tree takes as few leaf switches as it can by itself.
+        // topology/tree uses as few leaf switches as possible by default.
         _ => {}
     }
     if let Some(nodes) = slurm.segment_nodes {
         set("segment", nodes.to_string());
     } else if spec.constraint.topology.as_ref().is_some_and(|topology| topology.segment.is_some()) {
-        unfit.push(Unfit::new(
+        unfit.push(Unsupported::new(
             "`topology: {segment: …}`: Slurm counts nodes, and only with topology/block",
             "write `slurm: {segment: 4}` for segments of 4 nodes",
         ));
@@ -450,7 +456,7 @@ fn is_on_one_node(spec: &JobSpec) -> bool {
     matches!(rule, Some(TopologyRule::Required(level)) if level.as_ref() == Topology::NODE)
 }
 
-/// `--name=value`, with the value in quotes where sbatch would split it.
+/// Formats `--name=value`, with the value in quotes where sbatch would split it.
 fn own_option(option: &str) -> String {
     match option.split_once('=') {
         Some((name, value)) => format!("{name}={}", directive_value(value)),

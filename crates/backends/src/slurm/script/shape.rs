@@ -1,52 +1,95 @@
-//! The sizes of a gang in Slurm's words: nodes, tasks per node, GPUs per node or task. One request
-//! for roles that need the same; roles that differ are components of a heterogeneous job.
+//! Sizes of a gang in Slurm's terms: nodes, tasks per node, GPUs per node or task. Roles with the
+//! same request share one component; roles that differ are components of a heterogeneous job.
 
 use muster_model::slurm::{GroupOptions, SlurmOptions};
-use muster_model::{JobSpec, Kind, TaskGroup};
+use muster_model::{JobSpec, TaskGroup, WorkloadKind};
 
-use super::request::{Directive, Unfit};
+use super::request::{Directive, Unsupported};
 
-/// Bytes of what sbatch calls `M`.
+/// Bytes of sbatch's unit `M`.
 const MEBIBYTE: u64 = 1 << 20;
 
-/// One component of a job: roles that ask for the same, in one allocation.
+/// Component of a job: roles with the same request, in one allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Component {
-    /// Its roles: name, first rank, tasks.
-    pub(super) roles: Vec<Role>,
-    /// Tasks on each node, where that is fixed.
+    /// Roles with their ranks.
+    pub(super) roles: Vec<RankRange>,
+    /// Number of tasks per node, where fixed.
     pub(super) tasks_per_node: Option<u32>,
-    /// GPUs of each task.
+    /// Number of GPUs per task.
     pub(super) gpus_per_task: u32,
-    /// CPUs of each task; 0 is what the cluster gives.
+    /// Number of CPUs per task; 0 is the cluster's default.
     pub(super) cpus_per_task: u32,
-    /// What is asked for.
+    /// Options of the component.
     pub(super) directives: Vec<Directive>,
-    /// Where it waits, where that is said of it alone.
+    /// Partition and constraint options of this component only.
     pub(super) own: GroupOptions,
 }
 
-/// Ranks that run the same.
+/// Consecutive ranks with the same program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Role {
+pub(super) struct RankRange {
     pub(super) name: String,
     pub(super) first_rank: u32,
     pub(super) tasks: u32,
 }
 
-/// The components of a gang.
+/// Returns the components of a gang.
 pub(super) fn components(
     spec: &JobSpec,
     slurm: &SlurmOptions,
     warnings: &mut Vec<String>,
-    unfit: &mut Vec<Unfit>,
+    unfit: &mut Vec<Unsupported>,
 ) -> Vec<Component> {
+    let mut components = merged_roles(spec, slurm);
+    let elastic = spec.elastic();
+    let is_alone =
+        components.len() == 1 && components.iter().all(|(_, component)| component.roles.len() == 1);
+    for (group, component) in &mut components {
+        if !is_alone {
+            group.max_tasks = group.min_tasks;
+        }
+        // A single task is on one node.
+        component.tasks_per_node = component.tasks_per_node.or((group.max_tasks == 1).then_some(1));
+    }
+    // sbatch refuses memory per node in one component together with memory per CPU in another
+    // (tested on 22.05).
+    let is_by_cpu = components
+        .iter()
+        .any(|(group, component)| component.tasks_per_node.is_none() && group.task.memory.0 > 0);
+    for (group, component) in &mut components {
+        component.directives = sizes(group, component, is_by_cpu, unfit);
+    }
+    if let Some(elastic) = elastic.filter(|_| {
+        components
+            .iter()
+            .any(|(group, _)| group.min_tasks == group.max_tasks || group.tasks_per_node.is_none())
+    }) {
+        warnings.push(format!(
+            "Slurm fixes the number of tasks at submission: the job runs with {} instead of up to {}; use `nodes` with `min-nodes` to leave \
+             the choice to Slurm",
+            elastic.min, elastic.max
+        ));
+    }
+    if let WorkloadKind::Service(_) = spec.kind {
+        // A replica is an element of an array; Slurm has no arrays of heterogeneous jobs.
+        refuse_several(&components, "a service", unfit);
+    }
+    if spec.array.is_some() {
+        refuse_several(&components, "an array", unfit);
+    }
+    components.into_iter().map(|(_, component)| component).collect()
+}
+
+/// Merges adjacent roles with the same request into components, each with the group of its sizes.
+fn merged_roles(spec: &JobSpec, slurm: &SlurmOptions) -> Vec<(TaskGroup, Component)> {
     let mut components: Vec<(TaskGroup, Component)> = Vec::new();
     let mut rank = 0;
     for group in &spec.groups {
-        let role = Role { name: group.name.to_string(), first_rank: rank, tasks: group.min_tasks };
+        let role =
+            RankRange { name: group.name.to_string(), first_rank: rank, tasks: group.min_tasks };
         rank += group.min_tasks;
-        // Roles side by side that need the same are one allocation; their ranks stay in order.
+        // Adjacent roles with the same request share an allocation; their ranks stay in order.
         let own = slurm.groups.get(&group.name).cloned().unwrap_or_default();
         let same = |known: &TaskGroup| {
             known.task == group.task && known.tasks_per_node == group.tasks_per_node
@@ -54,8 +97,8 @@ pub(super) fn components(
         match components.last_mut().filter(|(known, component)| same(known) && component.own == own)
         {
             Some((known, component)) => {
-                (known.min_tasks, known.max_tasks) =
-                    (known.min_tasks + group.min_tasks, known.max_tasks + group.max_tasks);
+                known.min_tasks += group.min_tasks;
+                known.max_tasks += group.max_tasks;
                 component.roles.push(role);
             }
             None => components.push((
@@ -71,50 +114,14 @@ pub(super) fn components(
             )),
         }
     }
-    let elastic = spec.elastic();
-    let is_alone =
-        components.len() == 1 && components.iter().all(|(_, component)| component.roles.len() == 1);
-    for (group, component) in &mut components {
-        if !is_alone {
-            group.max_tasks = group.min_tasks;
-        }
-        // A task by itself lies on one node.
-        component.tasks_per_node = component.tasks_per_node.or((group.max_tasks == 1).then_some(1));
-    }
-    // sbatch refuses memory by node in one component beside memory by CPU in another (tried on
-    // 22.05).
-    let is_by_cpu = components
-        .iter()
-        .any(|(group, component)| component.tasks_per_node.is_none() && group.task.memory.0 > 0);
-    for (group, component) in &mut components {
-        component.directives = sizes(group, component, is_by_cpu, unfit);
-    }
-    if let Some(elastic) = elastic.filter(|_| {
-        components
-            .iter()
-            .any(|(group, _)| group.min_tasks == group.max_tasks || group.tasks_per_node.is_none())
-    }) {
-        warnings.push(format!(
-            "Slurm fixes the number of tasks at submission: it runs with {}, not with up to {}; `nodes` with `min-nodes` leaves \
-             the choice to Slurm",
-            elastic.min, elastic.max
-        ));
-    }
-    if let Kind::Service(_) = spec.kind {
-        // A replica is an element of an array; arrays of several components do not exist in Slurm.
-        refuse_several(&components, "a service", unfit);
-    }
-    if spec.array.is_some() {
-        refuse_several(&components, "an array", unfit);
-    }
-    components.into_iter().map(|(_, component)| component).collect()
+    components
 }
 
-fn refuse_several(components: &[(TaskGroup, Component)], what: &str, unfit: &mut Vec<Unfit>) {
+fn refuse_several(components: &[(TaskGroup, Component)], what: &str, unfit: &mut Vec<Unsupported>) {
     if components.len() > 1 {
-        unfit.push(Unfit::new(
+        unfit.push(Unsupported::new(
             format!("{what} whose roles need different resources: Slurm has no arrays of heterogeneous jobs"),
-            "submit its elements one by one, or give every role the same resources",
+            "submit the elements separately, or request the same resources for every role",
         ));
     }
 }
@@ -123,7 +130,7 @@ fn sizes(
     group: &TaskGroup,
     component: &Component,
     is_by_cpu: bool,
-    unfit: &mut Vec<Unfit>,
+    unfit: &mut Vec<Unsupported>,
 ) -> Vec<Directive> {
     let mut directives = Vec::new();
     let mut set = |name, value: String| directives.push(Directive::new(name, value));
@@ -149,9 +156,9 @@ fn sizes(
     // 2. GPUs.
     let gpu = &group.task.gpu;
     if gpu.share.0 > 0 {
-        unfit.push(Unfit::new(
-            "a share of a GPU: what Slurm counts as `shard` or `mps` differs from site to site",
-            "ask for whole GPUs, or for shards with `extras: {shard: 4}` where the site has them",
+        unfit.push(Unsupported::new(
+            "a share of a GPU: Slurm's `shard` and `mps` differ from site to site",
+            "request whole GPUs, or shards with `extras: {shard: 4}` where the site has them",
         ));
     }
     let typed = |count: u32| match gpu.models.as_slice() {
@@ -159,9 +166,9 @@ fn sizes(
         [model, ..] => format!("{model}:{count}"),
     };
     if gpu.models.len() > 1 {
-        unfit.push(Unfit::new(
+        unfit.push(Unsupported::new(
             "several GPU models: Slurm takes one type per request",
-            "name one model, or leave `gpu` out and choose by `slurm: {constraint: \"[a100|h100]\"}` where nodes have such features",
+            "name one model, or omit `gpu` and select by `slurm: {constraint: \"[a100|h100]\"}` where nodes have such features",
         ));
     }
     match (gpu.devices, component.tasks_per_node) {
@@ -169,7 +176,7 @@ fn sizes(
         (devices, Some(per_node)) => set("gpus-per-node", typed(devices * per_node)),
         (devices, None) => set("gpus-per-task", typed(devices)),
     }
-    // 3. Memory, rounded up to what sbatch counts in.
+    // 3. Memory, rounded up to sbatch's unit.
     let mebibytes = group.task.memory.0.div_ceil(MEBIBYTE);
     match component.tasks_per_node {
         _ if mebibytes == 0 => {}
@@ -184,13 +191,17 @@ fn sizes(
     directives
 }
 
-/// Other resources, which Slurm counts per node.
-fn gres(group: &TaskGroup, component: &Component, unfit: &mut Vec<Unfit>) -> Option<Directive> {
+/// Returns the option for other resources, which Slurm counts per node.
+fn gres(
+    group: &TaskGroup,
+    component: &Component,
+    unfit: &mut Vec<Unsupported>,
+) -> Option<Directive> {
     let Some(per_node) = component.tasks_per_node else {
         let (name, count) = group.task.extras.first_key_value()?;
-        unfit.push(Unfit::new(
-            format!("`extras: {{{name}: {count}}}` of tasks that go anywhere: Slurm counts them per node"),
-            "say how many tasks a node gets: `nodes` and `tasks-per-node`",
+        unfit.push(Unsupported::new(
+            format!("`extras: {{{name}: {count}}}` of tasks without a fixed node count: Slurm counts them per node"),
+            "set the tasks per node with `nodes` and `tasks-per-node`",
         ));
         return None;
     };

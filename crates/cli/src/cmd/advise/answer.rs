@@ -1,4 +1,4 @@
-//! What an answer is printed as: text, JSON, chosen fields, a flow chart. Nothing here decides.
+//! Serialisation of an answer: whole or selected fields as JSON.
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -10,149 +10,160 @@ use serde_json::Value;
 /// Advice on one workload or on a site.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
-pub enum Answer {
-    /// On one workload.
+pub enum AdviceAnswer {
+    /// Advice on one workload.
     Workload(Box<Advice>),
-    /// On a site.
+    /// Advice on a site.
     Site(Box<SiteAdvice>),
 }
 
-impl Answer {
-    /// What both have.
+impl AdviceAnswer {
+    /// Returns the part that both kinds have in common.
     pub fn advice(&self) -> &Advice {
         match self {
-            Answer::Workload(advice) => advice,
-            Answer::Site(site) => &site.advice,
+            AdviceAnswer::Workload(advice) => advice,
+            AdviceAnswer::Site(site) => &site.advice,
         }
     }
 
-    /// As JSON, to compare.
+    /// Returns the answer as a JSON value, to compare.
     pub fn value(&self) -> Result<Value> {
         Ok(serde_json::to_value(self)?)
     }
 }
 
-/// A key of the answer, in the order of JSON.
+/// Key of the answer, in the order of the JSON output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 #[value(rename_all = "lowercase")]
-pub enum Field {
-    /// The control plane
+pub enum AnswerField {
+    /// Control plane that is recommended
     Primary,
-    /// What must stand on or beside it
+    /// Add-ons that it needs
     Addon,
-    /// How the fleet is split
+    /// Division of the fleet between two control planes
     Hybrid,
-    /// Rules that fired
+    /// Rules that led to the answer
     Rules,
-    /// Failure modes that this choice invites
+    /// Failure modes of this choice
     Warnings,
-    /// What rides on what
+    /// Layers of the stack and what each runs on
     Composition,
     /// Changes of facts that change the answer
     Flips,
-    /// Where the pages disagree on this case
+    /// Points on which the pages disagree for this case
     Disputes,
-    /// Of a site: how each kind of its work runs
+    /// For a site: how each kind of its workloads runs
     Workloads,
-    /// Of a site: how GPUs are shared
+    /// For a site: how GPUs are shared
     Sharing,
-    /// Of a site: how notebooks run
+    /// For a site: how notebooks run
     Notebooks,
-    /// Of a site: what it takes to run
+    /// For a site: what its operation requires
     Operations,
 }
 
-impl Field {
-    /// The key in JSON.
+impl AnswerField {
+    /// Returns the key in JSON.
     pub fn key(self) -> &'static str {
         match self {
-            Field::Primary => "primary",
-            Field::Addon => "addon",
-            Field::Hybrid => "hybrid",
-            Field::Rules => "rules",
-            Field::Warnings => "warnings",
-            Field::Composition => "composition",
-            Field::Flips => "flips",
-            Field::Disputes => "disputes",
-            Field::Workloads => "workloads",
-            Field::Sharing => "sharing",
-            Field::Notebooks => "notebooks",
-            Field::Operations => "operations",
+            AnswerField::Primary => "primary",
+            AnswerField::Addon => "addon",
+            AnswerField::Hybrid => "hybrid",
+            AnswerField::Rules => "rules",
+            AnswerField::Warnings => "warnings",
+            AnswerField::Composition => "composition",
+            AnswerField::Flips => "flips",
+            AnswerField::Disputes => "disputes",
+            AnswerField::Workloads => "workloads",
+            AnswerField::Sharing => "sharing",
+            AnswerField::Notebooks => "notebooks",
+            AnswerField::Operations => "operations",
         }
     }
 
-    /// Whether the label alone has it.
+    /// Returns whether the field is part of the label.
     pub fn is_of_label(self) -> bool {
-        self <= Field::Hybrid
+        self <= AnswerField::Hybrid
     }
 }
 
-/// Some fields of an answer, in the order of JSON, whatever the order they were asked for in.
-pub struct Picked<'a> {
+/// Selected fields of an answer. They serialise in the order of JSON, independent of the order in
+/// which they were requested.
+pub struct SelectedFields<'a> {
     label: &'a Label,
-    answer: Option<&'a Answer>,
-    fields: &'a [Field],
+    answer: Option<&'a AdviceAnswer>,
+    fields: &'a [AnswerField],
 }
 
-impl<'a> Picked<'a> {
-    /// Fields of an answer.
-    pub fn of(answer: &'a Answer, fields: &'a [Field]) -> Self {
+impl<'a> SelectedFields<'a> {
+    /// Selects fields of an answer.
+    pub fn of(answer: &'a AdviceAnswer, fields: &'a [AnswerField]) -> Self {
         Self { label: &answer.advice().label, answer: Some(answer), fields }
     }
 
-    /// Fields of a label.
-    pub fn of_label(label: &'a Label, fields: &'a [Field]) -> Self {
+    /// Selects fields of a label.
+    pub fn of_label(label: &'a Label, fields: &'a [AnswerField]) -> Self {
         Self { label, answer: None, fields }
     }
 }
 
-impl Serialize for Picked<'_> {
+impl Serialize for SelectedFields<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        let mut wanted: Vec<Field> = self.fields.to_vec();
+        let mut wanted: Vec<AnswerField> = self.fields.to_vec();
         wanted.sort_unstable();
         wanted.dedup();
-        let advice = self.answer.map(Answer::advice);
+        let advice = self.answer.map(AdviceAnswer::advice);
         let site = self.answer.and_then(|answer| match answer {
-            Answer::Workload(_) => None,
-            Answer::Site(site) => Some(site),
+            AdviceAnswer::Workload(_) => None,
+            AdviceAnswer::Site(site) => Some(site),
         });
         for field in wanted {
             match field {
-                Field::Primary => map.serialize_entry(field.key(), &self.label.primary)?,
-                Field::Addon => some(&mut map, field, Some(&self.label.addon), String::is_empty)?,
-                Field::Hybrid => {
+                AnswerField::Primary => map.serialize_entry(field.key(), &self.label.primary)?,
+                AnswerField::Addon => {
+                    some(&mut map, field, Some(&self.label.addon), String::is_empty)?
+                }
+                AnswerField::Hybrid => {
                     some(&mut map, field, self.label.hybrid.as_ref(), String::is_empty)?
                 }
-                Field::Rules => some(&mut map, field, advice.map(|a| &a.rules), Vec::is_empty)?,
-                Field::Warnings => {
+                AnswerField::Rules => {
+                    some(&mut map, field, advice.map(|a| &a.rules), Vec::is_empty)?
+                }
+                AnswerField::Warnings => {
                     some(&mut map, field, advice.map(|a| &a.warnings), Vec::is_empty)?
                 }
-                Field::Composition => {
+                AnswerField::Composition => {
                     some(&mut map, field, advice.map(|a| &a.composition), Vec::is_empty)?
                 }
-                Field::Flips => some(&mut map, field, advice.map(|a| &a.flips), Vec::is_empty)?,
-                Field::Disputes => {
+                AnswerField::Flips => {
+                    some(&mut map, field, advice.map(|a| &a.flips), Vec::is_empty)?
+                }
+                AnswerField::Disputes => {
                     some(&mut map, field, advice.map(|a| &a.disputes), Vec::is_empty)?
                 }
-                Field::Workloads => {
+                AnswerField::Workloads => {
                     some(&mut map, field, site.map(|s| &s.workloads), Vec::is_empty)?
                 }
-                Field::Sharing => some(&mut map, field, site.map(|s| &s.sharing), Vec::is_empty)?,
-                Field::Notebooks => {
+                AnswerField::Sharing => {
+                    some(&mut map, field, site.map(|s| &s.sharing), Vec::is_empty)?
+                }
+                AnswerField::Notebooks => {
                     some(&mut map, field, site.map(|s| &s.notebooks), Vec::is_empty)?
                 }
-                Field::Operations => some(&mut map, field, site.map(|s| &s.operations), |_| false)?,
+                AnswerField::Operations => {
+                    some(&mut map, field, site.map(|s| &s.operations), |_| false)?
+                }
             }
         }
         map.end()
     }
 }
 
-/// Writes what is there and not empty.
+/// Serialises a field unless it is absent or empty.
 fn some<M: SerializeMap, T: Serialize>(
     map: &mut M,
-    field: Field,
+    field: AnswerField,
     value: Option<&T>,
     is_empty: impl Fn(&T) -> bool,
 ) -> Result<(), M::Error> {
@@ -173,11 +184,12 @@ mod tests {
         let facts = Facts::default().with(Fact::Nodes, 4).with(Fact::TightlyCoupled, 1);
         let advice = muster_advise::advise(&facts, &Thresholds::default(), Ruleset::Corrected);
         let site = muster_advise::advise_site(&SiteProfile::default(), Ruleset::Corrected);
-        for answer in [Answer::Workload(Box::new(advice)), Answer::Site(Box::new(site))] {
+        for answer in [AdviceAnswer::Workload(Box::new(advice)), AdviceAnswer::Site(Box::new(site))]
+        {
             let whole = serde_json::to_string(&answer).unwrap();
-            let mut all = Field::value_variants().to_vec();
+            let mut all = AnswerField::value_variants().to_vec();
             all.reverse();
-            assert_eq!(serde_json::to_string(&Picked::of(&answer, &all)).unwrap(), whole);
+            assert_eq!(serde_json::to_string(&SelectedFields::of(&answer, &all)).unwrap(), whole);
         }
     }
 }

@@ -1,24 +1,24 @@
-//! `--ask`: questions one by one on stderr, answers from stdin. Which question is worth asking is
-//! decided in `questions`.
+//! `--ask`: asks for facts one by one on stderr and reads the answers from stdin. `questions`
+//! selects the next question.
 
 use std::io::{self, BufRead};
 
 use anyhow::Result;
-use muster_model::advice::{Fact, Kind, Plane, Ruleset, Value};
+use muster_model::advice::{ControlPlane, Fact, FactKind, FactValue, Ruleset};
 
 use super::questions::Questions;
 use crate::app::App;
-use crate::facts::{RuleArgs, Workload, stored};
+use crate::facts::{RuleArgs, Workload, parse_value};
 
-/// What an interview came to.
-pub enum End {
-    /// Everything that matters is known.
+/// Outcome of an interview.
+pub enum InterviewEnd {
+    /// All facts that matter are known.
     Answered,
-    /// The person left.
+    /// The user quit before that.
     Left,
 }
 
-/// What was typed.
+/// Parsed line of the user's input.
 enum Typed {
     Value(u32),
     Help,
@@ -26,41 +26,41 @@ enum Typed {
     Wrong(String),
 }
 
-/// Asks what can still change the label, and sets the answers.
-pub fn interview(app: &App, workload: &mut Workload, rules: &RuleArgs) -> Result<End> {
+/// Asks for the facts that can still change the label, and sets them.
+pub fn interview(app: &App, workload: &mut Workload, rules: &RuleArgs) -> Result<InterviewEnd> {
     let thresholds = workload.thresholds;
     let questions = Questions { thresholds: &thresholds, ruleset: rules.ruleset() };
     let mut open: Vec<Fact> =
         Fact::WORKLOAD.iter().copied().filter(|fact| !workload.given.contains(fact)).collect();
-    app.ui.status("Enter takes what is in brackets or in capitals; ? explains, q ends");
+    app.ui.status("Enter takes the default, in brackets or capitals; ? explains, q quits");
     let mut input = io::stdin().lock();
     while let Some(fact) = questions.next(&workload.facts, &open) {
         app.ui.prompt(&prompt(fact));
-        match typed(&mut input, fact)? {
+        match read_answer(&mut input, fact)? {
             Typed::Value(value) => {
-                workload.give(fact, value);
+                workload.set_given(fact, value);
                 open.retain(|other| *other != fact);
             }
-            Typed::Help => app.ui.status(&explained(fact, &questions, workload, &open)),
+            Typed::Help => app.ui.status(&explain(fact, &questions, workload, &open)),
             Typed::Wrong(why) => app.ui.status(&format!("  {why}")),
-            Typed::Quit => return Ok(End::Left),
+            Typed::Quit => return Ok(InterviewEnd::Left),
         }
     }
     if !open.is_empty() {
         let names: Vec<&str> = open.iter().map(|fact| fact.name()).collect();
         app.ui
-            .status(&format!("not asked, the label is the same either way: {}", names.join(", ")));
+            .status(&format!("not asked, as they do not change the answer: {}", names.join(", ")));
     }
-    Ok(End::Answered)
+    Ok(InterviewEnd::Answered)
 }
 
-/// The options that say the same again.
+/// Returns the options that give the same facts without questions.
 pub fn as_options(workload: &Workload, ruleset: Ruleset) -> String {
     let said = workload.given.iter().filter(|fact| workload.facts.get(**fact) != fact.default());
     let mut words: Vec<String> =
         said.map(|fact| option(*fact, workload.facts.value(*fact))).collect();
     if words.is_empty() {
-        // Without any fact there would be questions again.
+        // Without any fact the command would ask again.
         words.push(option(Fact::Nodes, workload.facts.value(Fact::Nodes)));
     }
     for threshold in workload.thresholds.overridden() {
@@ -72,32 +72,32 @@ pub fn as_options(workload: &Workload, ruleset: Ruleset) -> String {
     words.join(" ")
 }
 
-fn option(fact: Fact, value: Value) -> String {
+fn option(fact: Fact, value: FactValue) -> String {
     let name = fact.name().replace('_', "-");
     match value {
-        Value::Flag(true) => format!("--{name}"),
-        Value::Flag(false) => format!("--{name}=false"),
-        Value::Count(_) | Value::Hundredths(_) => format!("--{name} {value}"),
+        FactValue::Flag(true) => format!("--{name}"),
+        FactValue::Flag(false) => format!("--{name}=false"),
+        FactValue::Count(_) | FactValue::Hundredths(_) => format!("--{name} {value}"),
     }
 }
 
-/// The question, and what Enter answers.
+/// Returns the question of a fact with its default.
 fn prompt(fact: Fact) -> String {
     match fact.kind() {
-        Kind::Flag => format!("{} [y/N] ", fact.question()),
-        Kind::Count { .. } | Kind::Hundredths { .. } => {
+        FactKind::Flag => format!("{} [y/N] ", fact.question()),
+        FactKind::Count { .. } | FactKind::Hundredths { .. } => {
             format!("{} [{}] ", fact.question(), fact.value(fact.default()))
         }
     }
 }
 
-fn typed(input: &mut impl BufRead, fact: Fact) -> io::Result<Typed> {
+fn read_answer(input: &mut impl BufRead, fact: Fact) -> io::Result<Typed> {
     let mut line = String::new();
     match input.read_line(&mut line) {
         Ok(0) => return Ok(Typed::Quit),
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-            return Ok(Typed::Wrong("this is not text".to_owned()));
+            return Ok(Typed::Wrong("not UTF-8 text".to_owned()));
         }
         Err(error) => return Err(error),
     }
@@ -107,21 +107,21 @@ fn typed(input: &mut impl BufRead, fact: Fact) -> io::Result<Typed> {
         ("", _) => Typed::Value(fact.default()),
         ("?" | "h" | "help", _) => Typed::Help,
         ("q" | "quit" | "exit", _) => Typed::Quit,
-        ("y" | "yes" | "true", Kind::Flag) => Typed::Value(1),
-        ("n" | "no" | "false", Kind::Flag) => Typed::Value(0),
-        (_, Kind::Flag) => Typed::Wrong("y or n".to_owned()),
-        _ => match stored(fact, word) {
+        ("y" | "yes" | "true", FactKind::Flag) => Typed::Value(1),
+        ("n" | "no" | "false", FactKind::Flag) => Typed::Value(0),
+        (_, FactKind::Flag) => Typed::Wrong("answer y or n".to_owned()),
+        _ => match parse_value(fact, word) {
             Ok(value) => Typed::Value(value),
             Err(failure) => Typed::Wrong(failure.message),
         },
     })
 }
 
-/// What a fact is called, and where each answer can lead.
-fn explained(fact: Fact, questions: &Questions<'_>, workload: &Workload, open: &[Fact]) -> String {
+/// Explains a fact: its option, and the control planes that each answer can lead to.
+fn explain(fact: Fact, questions: &Questions<'_>, workload: &Workload, open: &[Fact]) -> String {
     let others: Vec<Fact> = open.iter().copied().filter(|other| *other != fact).collect();
     let leads = |values: &[u32]| {
-        let mut planes: Vec<Plane> = Vec::new();
+        let mut planes: Vec<ControlPlane> = Vec::new();
         for value in values {
             planes.extend(questions.reachable(&workload.facts.with(fact, *value), &others));
         }
@@ -130,18 +130,19 @@ fn explained(fact: Fact, questions: &Questions<'_>, workload: &Workload, open: &
         planes.iter().map(|plane| plane.name()).collect::<Vec<_>>().join(", ")
     };
     match fact.kind() {
-        Kind::Flag => {
-            let option = option(fact, Value::Flag(true));
+        FactKind::Flag => {
+            let option = option(fact, FactValue::Flag(true));
             format!(
                 "  {fact}, as an option {option}\n  yes can lead to {}; no to {}",
                 leads(&[1]),
                 leads(&[0])
             )
         }
-        Kind::Count { .. } | Kind::Hundredths { .. } => {
+        FactKind::Count { .. } | FactKind::Hundredths { .. } => {
             let values = questions.values(fact);
             let (least, more) = values.split_at(1);
-            let (option, smallest) = (option(fact, fact.value(least[0])), fact.value(least[0]));
+            let option = option(fact, fact.value(least[0]));
+            let smallest = fact.value(least[0]);
             format!(
                 "  {fact}, as an option {option}\n  {smallest} can lead to {}; more to {}",
                 leads(least),

@@ -1,5 +1,6 @@
-//! `--batch`: facts as lines of JSON on stdin, an answer per line on stdout, in the same order. A
-//! line that cannot be read is answered in its place, and the others are answered all the same.
+//! `--batch`: reads facts as lines of JSON from stdin and writes one line per answer to stdout, in
+//! the same order. A line that cannot be parsed gets an error as its answer; the others are not
+//! affected.
 
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::Path;
@@ -9,23 +10,23 @@ use muster_model::advice::Ruleset;
 use muster_spec::{LineError, parse_facts_line};
 use serde::Serialize;
 
-use super::answer::{Answer, Field, Picked};
+use super::answer::{AdviceAnswer, AnswerField, SelectedFields};
 use crate::facts::{RuleArgs, Workload};
-use crate::source::{self, without_mark};
+use crate::source::{self, without_byte_order_mark};
 
-/// Longest line that is read; facts take less than a hundredth of it.
+/// Longest line in bytes that is read; facts take less than a hundredth of it.
 const MAX_LINE: u64 = 64 << 10;
 
-/// Why a line has no answer.
+/// Answer to a line that cannot be parsed.
 #[derive(Debug, Serialize)]
-struct Refused {
+struct RefusedLine {
     error: Complaint,
 }
 
 #[derive(Debug, Serialize)]
 struct Complaint {
     line: usize,
-    /// In characters, from 1; absent when it is about the line as a whole.
+    /// Column in characters, from 1; absent if the error is about the whole line.
     #[serde(skip_serializing_if = "Option::is_none")]
     column: Option<u32>,
     message: String,
@@ -33,32 +34,32 @@ struct Complaint {
     hint: Option<String>,
 }
 
-/// How lines are answered.
-pub struct Batch<'a> {
+/// Settings for the answers of a batch.
+pub struct AdviseBatch<'a> {
     rules: &'a RuleArgs,
     ruleset: Ruleset,
-    /// All of them when `None`.
-    fields: Option<&'a [Field]>,
+    /// Fields of the answers; `None` is all.
+    fields: Option<&'a [AnswerField]>,
 }
 
-/// What a batch came to.
+/// Counts of a finished batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
-    /// Lines.
+pub struct BatchCounts {
+    /// Number of lines read.
     pub lines: usize,
-    /// Lines that were refused.
+    /// Number of lines that could not be parsed.
     pub refused: usize,
 }
 
-impl<'a> Batch<'a> {
-    /// A batch whose answers have these fields.
-    pub fn new(rules: &'a RuleArgs, fields: Option<&'a [Field]>) -> Self {
+impl<'a> AdviseBatch<'a> {
+    /// Returns a batch whose answers have these fields.
+    pub fn new(rules: &'a RuleArgs, fields: Option<&'a [AnswerField]>) -> Self {
         Self { rules, ruleset: rules.ruleset(), fields }
     }
 
-    /// Answers every line of stdin on stdout. What was read so far is answered before more is
-    /// waited for.
-    pub fn print(&self) -> Result<Count> {
+    /// Answers every line of stdin on stdout. All lines read so far are answered before the next
+    /// blocking read.
+    pub fn print(&self) -> Result<BatchCounts> {
         let mut stdout = BufWriter::with_capacity(1 << 16, io::stdout().lock());
         self.each(|answer, waits| {
             stdout.write_all(answer.as_bytes())?;
@@ -70,11 +71,11 @@ impl<'a> Batch<'a> {
         })
     }
 
-    /// Calls `see` with the answer to every line of stdin, and whether the next one has to be
-    /// waited for.
-    pub fn each(&self, mut see: impl FnMut(&str, bool) -> Result<()>) -> Result<Count> {
+    /// Calls `see` with the answer to every line of stdin, and whether reading the next line may
+    /// block.
+    pub fn each(&self, mut see: impl FnMut(&str, bool) -> Result<()>) -> Result<BatchCounts> {
         let mut stdin = BufReader::with_capacity(1 << 16, io::stdin().lock());
-        let mut count = Count::default();
+        let mut count = BatchCounts::default();
         let unreadable = |error: io::Error| source::unreadable(Path::new("stdin"), &error);
         while let Some(line) = next_line(&mut stdin).map_err(unreadable)? {
             count.lines += 1;
@@ -85,20 +86,22 @@ impl<'a> Batch<'a> {
         Ok(count)
     }
 
-    /// The answer to a line, and whether it is one.
+    /// Returns the answer to a line, and false if it is an error.
     fn answer(&self, number: usize, line: Result<String, &'static str>) -> Result<(String, bool)> {
         let whole =
             |message: &str| LineError { message: message.to_owned(), hint: None, column: 0 };
         let read = line.map_err(whole).and_then(|line| {
-            // Only at the start of a text is a byte order mark one.
-            parse_facts_line(without_mark(&line).filter(|_| number == 1).unwrap_or(&line))
+            // A byte order mark is only one at the start of the input.
+            parse_facts_line(
+                without_byte_order_mark(&line).filter(|_| number == 1).unwrap_or(&line),
+            )
         });
         let mut workload: Workload = match read {
             Ok(file) => file.into(),
             Err(LineError { message, hint, column }) => {
                 let column = (column > 0).then_some(column);
                 let error = Complaint { line: number, column, message, hint };
-                return Ok((serde_json::to_string(&Refused { error })?, false));
+                return Ok((serde_json::to_string(&RefusedLine { error })?, false));
             }
         };
         self.rules.apply(&mut workload.thresholds)?;
@@ -106,18 +109,19 @@ impl<'a> Batch<'a> {
     }
 
     fn answer_to(&self, workload: &Workload) -> Result<String> {
-        let (facts, thresholds) = (&workload.facts, &workload.thresholds);
+        let facts = &workload.facts;
+        let thresholds = &workload.thresholds;
         match self.fields {
-            // What stands behind the label takes most of the time.
+            // Computing the label alone is much faster than the whole advice.
             Some(fields) if fields.iter().all(|field| field.is_of_label()) => {
                 let label = muster_advise::label(facts, thresholds, self.ruleset);
-                Ok(serde_json::to_string(&Picked::of_label(&label, fields))?)
+                Ok(serde_json::to_string(&SelectedFields::of_label(&label, fields))?)
             }
             fields => {
                 let advice = muster_advise::advise(facts, thresholds, self.ruleset);
-                let answer = Answer::Workload(Box::new(advice));
+                let answer = AdviceAnswer::Workload(Box::new(advice));
                 Ok(match fields {
-                    Some(fields) => serde_json::to_string(&Picked::of(&answer, fields))?,
+                    Some(fields) => serde_json::to_string(&SelectedFields::of(&answer, fields))?,
                     None => serde_json::to_string(&answer)?,
                 })
             }
@@ -125,7 +129,8 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// The next line without its end, or why it cannot be read; `None` at the end of the input.
+/// Returns the next line without its newline, or why it cannot be used; `None` at the end of the
+/// input.
 fn next_line(input: &mut impl BufRead) -> io::Result<Option<Result<String, &'static str>>> {
     let mut bytes = Vec::new();
     input.by_ref().take(MAX_LINE).read_until(b'\n', &mut bytes)?;
@@ -141,7 +146,7 @@ fn next_line(input: &mut impl BufRead) -> io::Result<Option<Result<String, &'sta
     Ok(Some(String::from_utf8(bytes).map_err(|_| "the line is not UTF-8 text")))
 }
 
-/// Reads to the end of a line and keeps nothing of it.
+/// Skips the rest of a line.
 fn skip_line(input: &mut impl BufRead) -> io::Result<()> {
     loop {
         let buffer = input.fill_buf()?;

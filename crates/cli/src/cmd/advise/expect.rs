@@ -1,5 +1,4 @@
-//! `--expect`: a committed answer against the present one. Says what differs, and where; it judges
-//! nothing.
+//! `--expect`: compares a committed answer with the present one, and lists the differences.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -10,48 +9,48 @@ use clap::ValueEnum;
 use muster_report::style::shorten;
 use serde_json::{Map, Value};
 
-use super::answer::Field;
+use super::answer::AnswerField;
 use crate::exit::{FAILURE, Failure};
 use crate::source;
 
-/// Differences that are shown; more are only counted.
+/// Largest number of differences that are shown; more are only counted.
 const SHOWN: usize = 20;
-/// Characters of a value that are shown.
+/// Largest number of characters of a value that are shown.
 const VALUE: usize = 70;
 
-/// One answer that is expected.
+/// Reads one expected answer.
 pub fn read(path: &Path) -> Result<Value> {
     let text = source::read(path)?;
     let name = text.file.as_deref().unwrap_or("the file");
     parse(
         &text.source,
         name,
-        "it holds what `muster advise … --json` or `--fields` printed; lines need --batch",
+        "--expect takes the output of `muster advise … --json` or `--fields`; for lines, add --batch",
     )
 }
 
-/// Answers that are expected, one per line. Read as they are needed: a batch may have any length.
-pub struct Lines {
+/// Expected answers, one per line, read lazily: a batch may have any length.
+pub struct ExpectedLines {
     path: PathBuf,
     lines: io::Lines<BufReader<File>>,
     number: usize,
-    /// Keys that are compared; see [`differences`].
-    fields: Option<Vec<Field>>,
-    /// What differed so far.
+    /// Keys to compare; see [`differences`].
+    fields: Option<Vec<AnswerField>>,
+    /// Differences found so far.
     pub differences: Differences,
-    /// The first answer that was expected.
+    /// First expected answer, whose keys determine the suggested command.
     pub first: Value,
 }
 
-impl Lines {
+impl ExpectedLines {
     /// Opens a file of answers.
-    pub fn open(path: &Path, fields: Option<&[Field]>) -> Result<Self> {
+    pub fn open(path: &Path, fields: Option<&[AnswerField]>) -> Result<Self> {
         let file = File::open(path).map_err(|error| source::unreadable(path, &error))?;
         Ok(Self {
             path: path.to_owned(),
             lines: BufReader::new(file).lines(),
             number: 0,
-            fields: fields.map(<[Field]>::to_vec),
+            fields: fields.map(<[AnswerField]>::to_vec),
             differences: Differences::default(),
             first: Value::Null,
         })
@@ -75,7 +74,7 @@ impl Lines {
         Ok(())
     }
 
-    /// Takes the lines that no answer came for as differences.
+    /// Adds the remaining expected lines as differences.
     pub fn finish(&mut self) -> Result<()> {
         while let Some(expected) = self.next()? {
             let line = format!("line {}", self.number);
@@ -89,12 +88,13 @@ impl Lines {
         self.number += 1;
         let Some(line) = self.lines.next() else { return Ok(None) };
         let line = line.map_err(|error| source::unreadable(&self.path, &error))?;
-        let line = source::without_mark(&line).filter(|_| self.number == 1).unwrap_or(&line);
+        let line =
+            source::without_byte_order_mark(&line).filter(|_| self.number == 1).unwrap_or(&line);
         let name = format!("line {} of {}", self.number, self.path.display());
         let value = parse(
             line,
             &name,
-            "it holds what `muster advise --batch` printed, an answer per line",
+            "--expect takes the output of `muster advise --batch`, one answer per line",
         )?;
         if self.number == 1 {
             self.first = value.clone();
@@ -103,7 +103,7 @@ impl Lines {
     }
 }
 
-/// What differs: the first, and how many.
+/// Differences: the first ones, and the number of all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Differences {
     shown: Vec<String>,
@@ -118,7 +118,7 @@ impl Differences {
         }
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no differences.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -135,26 +135,31 @@ impl From<Vec<String>> for Differences {
 fn parse(text: &str, name: &str, hint: &str) -> Result<Value> {
     match serde_json::from_str(text) {
         Ok(value @ Value::Object(_)) => Ok(value),
-        Ok(_) => Err(Failure::usage(format!("{name} is JSON, but no answer")).hint(hint).into()),
+        Ok(_) => {
+            Err(Failure::usage(format!("{name} is JSON, but not an answer")).hint(hint).into())
+        }
         Err(error) => Err(Failure::usage(format!("{name} is not JSON: {error}")).hint(hint).into()),
     }
 }
 
-/// What differs between an expected answer and the present one, a line each. Keys that the expected
-/// answer does not hold are not compared, but those of the label always are; with `fields`, of the
-/// keys of an answer only those.
-pub fn differences(expected: &Value, present: &Value, fields: Option<&[Field]>) -> Vec<String> {
+/// Returns the differences between an expected answer and the present one, one line each. Only keys
+/// of the expected answer and of the label are compared; with `fields`, only those keys.
+pub fn differences(
+    expected: &Value,
+    present: &Value,
+    fields: Option<&[AnswerField]>,
+) -> Vec<String> {
     let mut found = Vec::new();
     let empty = Map::new();
-    let (expected, present) =
-        (expected.as_object().unwrap_or(&empty), present.as_object().unwrap_or(&empty));
-    let all = Field::value_variants();
-    let is_compared = |field: &&Field| match fields {
+    let expected = expected.as_object().unwrap_or(&empty);
+    let present = present.as_object().unwrap_or(&empty);
+    let all = AnswerField::value_variants();
+    let is_compared = |field: &&AnswerField| match fields {
         Some(fields) => fields.contains(field),
         None => field.is_of_label() || expected.contains_key(field.key()),
     };
     let known = all.iter().filter(is_compared).map(|field| field.key());
-    // A refused line, or a key that is misspelt.
+    // Keys that no answer has: an error line, or a misspelt key.
     let others = expected
         .keys()
         .map(String::as_str)
@@ -174,7 +179,7 @@ fn compare(path: &str, expected: Option<&Value>, present: Option<&Value>, found:
             }
         }
         (Some(Value::Array(expected)), Some(Value::Array(present))) => {
-            lists(path, expected, present, found);
+            compare_lists(path, expected, present, found);
         }
         (expected, present) if expected == present => {}
         (expected, present) => {
@@ -183,11 +188,11 @@ fn compare(path: &str, expected: Option<&Value>, present: Option<&Value>, found:
     }
 }
 
-/// Entries with ids are matched by id, so that one that comes or goes is one difference; others by
-/// place.
-fn lists(path: &str, expected: &[Value], present: &[Value], found: &mut Vec<String>) {
+/// Compares two lists. Entries with ids are matched by id, so that an added or removed entry is one
+/// difference; others are matched by position.
+fn compare_lists(path: &str, expected: &[Value], present: &[Value], found: &mut Vec<String>) {
     let all_named = expected.iter().chain(present).all(|value| id(value).is_some());
-    if !all_named || has_twins(expected) || has_twins(present) {
+    if !all_named || has_duplicate_ids(expected) || has_duplicate_ids(present) {
         for place in 0..expected.len().max(present.len()) {
             compare(&format!("{path}[{place}]"), expected.get(place), present.get(place), found);
         }
@@ -203,7 +208,8 @@ fn lists(path: &str, expected: &[Value], present: &[Value], found: &mut Vec<Stri
         compare(&entry(path, value), None, Some(value), found);
     }
     let order = |list: &[Value]| list.iter().filter_map(id).map(str::to_owned).collect::<Vec<_>>();
-    let (before, now) = (order(expected), order(present));
+    let before = order(expected);
+    let now = order(present);
     let mut sorted = (before.clone(), now.clone());
     sorted.0.sort_unstable();
     sorted.1.sort_unstable();
@@ -220,7 +226,7 @@ fn id(value: &Value) -> Option<&str> {
     value.get("id").or_else(|| value.get("name"))?.as_str()
 }
 
-fn has_twins(list: &[Value]) -> bool {
+fn has_duplicate_ids(list: &[Value]) -> bool {
     let mut ids: Vec<Option<&str>> = list.iter().map(id).collect();
     ids.sort_unstable();
     ids.windows(2).any(|pair| pair[0] == pair[1])
@@ -237,11 +243,10 @@ fn shown(value: Option<&Value>) -> String {
     }
 }
 
-/// The failure that says so.
+/// Returns the failure that lists the differences.
 pub fn failure(path: &Path, differences: &Differences, again: &str) -> Failure {
     let count = muster_report::amount::count(differences.count as u64, "difference");
-    let mut lines =
-        vec![format!("error: the answer is not what {} expects: {count}", path.display())];
+    let mut lines = vec![format!("error: the answer differs from {}: {count}", path.display())];
     lines.extend(differences.shown.iter().map(|line| format!("  {line}")));
     if differences.count > differences.shown.len() {
         lines.push(format!("  and {} more", differences.count - differences.shown.len()));
@@ -250,8 +255,8 @@ pub fn failure(path: &Path, differences: &Differences, again: &str) -> Failure {
     failure.hint(format!("to accept it: {again} > {}", path.display()))
 }
 
-/// The present command line, as it would print an answer with the keys of the expected one.
-pub fn again(expected: &Value) -> String {
+/// Returns the present command line, changed to print an answer with the keys of the expected one.
+pub fn command_line(expected: &Value) -> String {
     let mut words = vec!["muster".to_owned()];
     let mut given = std::env::args().skip(1);
     let mut has_form = false;
@@ -268,7 +273,7 @@ pub fn again(expected: &Value) -> String {
         }
     }
     let of_label = |key: &String| {
-        Field::value_variants().iter().any(|field| field.is_of_label() && field.key() == key)
+        AnswerField::value_variants().iter().any(|field| field.is_of_label() && field.key() == key)
     };
     if !has_form {
         let only_label = expected.as_object().is_some_and(|object| object.keys().all(of_label));
@@ -280,12 +285,13 @@ pub fn again(expected: &Value) -> String {
     words.join(" ")
 }
 
-/// As a shell reads it back.
+/// Quotes a word for a shell.
 fn quoted(word: String) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_=./,:@%+".contains(&byte);
-    match !word.is_empty() && word.bytes().all(is_plain) {
-        true => word,
-        false => format!("'{}'", word.replace('\'', "'\\''")),
+    if !word.is_empty() && word.bytes().all(is_plain) {
+        word
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
     }
 }
 
@@ -341,12 +347,12 @@ mod tests {
 
     #[test]
     fn fields_that_are_asked_for_are_compared_and_no_others() {
-        let (expected, present) =
-            (json!({"primary": "ray"}), json!({"primary": "ray", "addon": "a", "hybrid": "h"}));
-        let check = |fields: &[Field], lines: &[&str]| {
+        let expected = json!({"primary": "ray"});
+        let present = json!({"primary": "ray", "addon": "a", "hybrid": "h"});
+        let check = |fields: &[AnswerField], lines: &[&str]| {
             assert_eq!(differences(&expected, &present, Some(fields)), lines, "{fields:?}");
         };
-        check(&[Field::Primary], &[]);
-        check(&[Field::Primary, Field::Addon], &["addon: expected nothing, now \"a\""]);
+        check(&[AnswerField::Primary], &[]);
+        check(&[AnswerField::Primary, AnswerField::Addon], &["addon: expected nothing, now \"a\""]);
     }
 }

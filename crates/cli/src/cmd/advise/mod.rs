@@ -1,5 +1,5 @@
-//! `muster advise`: facts in, the control plane that fits out. Decided in `muster-advise`, written
-//! in `muster-report`.
+//! `muster advise`: recommends a control plane for a workload or site. `muster-advise` decides,
+//! `muster-report` renders the answer.
 
 mod answer;
 mod ask;
@@ -15,58 +15,59 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use muster_model::QueueTree;
 use muster_model::advice::{Facts, SiteAdvice, SiteProfile};
-use muster_report::advise::Depth;
+use muster_report::advise::AdviceOptions;
 use serde_json::json;
 
-use self::answer::{Answer, Field, Picked};
-use self::batch::{Batch, Count};
-use self::prove::ProveArgs;
+use self::answer::{AdviceAnswer, AnswerField, SelectedFields};
+use self::batch::{AdviseBatch, BatchCounts};
+use self::prove::AdviseProveArgs;
 use crate::app::App;
-use crate::args::Format;
+use crate::args::OutputFormat;
 use crate::exit::{Failure, INTERRUPTED, USAGE};
 use crate::facts::{FactArgs, RuleArgs, Workload};
 use crate::source;
 
-/// What help ends with.
+/// Last section of the help.
 const EXAMPLES: &str = "\
 Examples:
   muster advise                                              asks, one question at a time
   muster advise --nodes 4 --tightly-coupled --bare-metal
-  muster advise --facts facts.yaml --multi-tenant=false      options win over the file
-  muster advise --job train.yaml --bare-metal                what the job does not tell
+  muster advise --facts facts.yaml --multi-tenant=false      options override the file
+  muster advise --job train.yaml --bare-metal                a fact that the job does not show
   muster advise --site site.yaml --details
   muster advise --site site.yaml --prove --gpu-hour-price 2.5
   muster advise --batch --fields primary,addon,hybrid < facts.jsonl
   muster advise --facts facts.yaml --json > decision.json    commit both; then, in CI:
   muster advise --facts facts.yaml --expect decision.json
 
-A facts file has the names of the facts, `nodes: 4`, and may set numbers of rules under `rules:`. \
-`muster schema` describes what goes in and out: facts, site, advice, site-advice. Every [id] is \
+A facts file has the facts by name, such as `nodes: 4`, and may set thresholds of rules under `rules:`. \
+`muster schema` prints the schemas of input and output: facts, site, advice, site-advice. Every [id] is \
 explained in docs/advise.md.
 
-Exit codes: 1 when the answer is not what --expect names, 2 when facts are wrong (in a batch, those of any line).";
+Exit codes: 1 if the answer differs from --expect, 2 if facts are invalid (in a batch, those of any line).";
 
-/// Say which control plane fits a workload or a site, why, and what would change the answer
+/// Recommend a control plane for a workload or a site, with the reasons and what would change the
+/// answer
 ///
-/// Slurm, Kubernetes, k3s, Ray on one of them, or, for a site, none. Facts that are not given are
-/// false, and one node. The same facts always get the same answer; no daemon is needed. Without any
-/// facts, on a terminal, they are asked for.
+/// The answer is Slurm, Kubernetes, k3s, Ray on one of them, or, for a site, none. By default a
+/// workload has one node and all other facts are false. The same facts always give the same answer;
+/// no daemon is needed. Without any facts, on a terminal, the command asks for them.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
-pub struct Args {
+pub struct AdviseArgs {
     #[command(flatten)]
     facts: FactArgs,
 
-    /// Read what a Muster job file tells of its job, nodes and coupling; - is stdin
+    /// Take the number of nodes and the coupling from a Muster job file; - is stdin
     #[arg(long, value_name = "FILE", conflicts_with = "facts", help_heading = "Other inputs")]
     job: Option<PathBuf>,
-    /// Advise a site, described in a YAML file: fleet, people, needs and mix of work; - is stdin
+    /// Advise a site, described in a YAML file: fleet, people, needs and workload mix; - is stdin
     #[arg(long, value_name = "FILE", group = "input", conflicts_with_all = ["facts", "job"], help_heading = "Other inputs")]
     site: Option<PathBuf>,
-    /// Read facts as lines of JSON from stdin and answer each with a line of JSON
+    /// Read facts from stdin, one JSON object per line, and answer each with a line of JSON
     #[arg(long, group = "input", conflicts_with_all = ["facts", "job"], help_heading = "Other inputs")]
     batch: bool,
-    /// Ask for the facts that are not given, as far as they can still change the answer
+    /// Ask for the facts that are not given and can still change the answer
     #[arg(long, group = "input", help_heading = "Other inputs")]
     ask: bool,
 
@@ -74,20 +75,20 @@ pub struct Args {
     rules: RuleArgs,
 
     #[command(flatten)]
-    prove: ProveArgs,
+    prove: AdviseProveArgs,
 
-    /// Show everything: sources, how failures show and what cures them, what each page says where
-    /// they disagree
+    /// Show everything: sources, symptoms and fixes of failures, and what each page says where
+    /// pages disagree
     #[arg(long, conflicts_with = "form", conflicts_with = "batch", help_heading = "Output")]
     details: bool,
-    /// Write JSON, as docs/schema/advice.schema.json describes it
+    /// Write JSON, as described by docs/schema/advice.schema.json
     #[arg(long, group = "form", help_heading = "Output")]
     json: bool,
-    /// Write in this format
+    /// Format of the output
     #[arg(short = 'o', long, value_enum, value_name = "FORMAT", help_heading = "Output")]
-    output: Option<Format>,
+    output: Option<OutputFormat>,
     /// Write only these keys, as one line of JSON, in the order of the answer: primary, addon,
-    /// hybrid, rules, warnings, composition, flips, disputes; of a site also workloads, sharing,
+    /// hybrid, rules, warnings, composition, flips, disputes; for a site also workloads, sharing,
     /// notebooks, operations
     #[arg(
         long,
@@ -98,31 +99,31 @@ pub struct Args {
         hide_possible_values = true,
         help_heading = "Output"
     )]
-    fields: Option<Vec<Field>>,
-    /// Draw what rides on what as a mermaid flow chart
+    fields: Option<Vec<AnswerField>>,
+    /// Write the composition (which layer runs on which) as a mermaid flow chart
     #[arg(long, conflicts_with_all = ["form", "output", "batch", "expect"], help_heading = "Output")]
     mermaid: bool,
-    /// Compare with an answer that --json or --fields printed (in a batch, with such lines); exit 1
-    /// with what differs
+    /// Compare with an answer that --json or --fields wrote (in a batch, with such lines); if they
+    /// differ, print the differences and exit with 1
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     expect: Option<PathBuf>,
 
-    /// Words that belong to no option.
+    /// Positional arguments, which are errors.
     #[arg(hide = true, value_name = "WORD")]
     stray: Vec<String>,
 }
 
-/// Runs the verb.
-pub async fn run(app: &App, args: &Args) -> Result<u8> {
+/// Runs `muster advise`; returns its exit code.
+pub async fn run(app: &App, args: &AdviseArgs) -> Result<u8> {
     if let Some(word) = args.stray.first() {
-        return Err(stray(word).into());
+        return Err(unexpected_argument(word).into());
     }
     if args.prove.prove {
-        return proved(app, args).await;
+        return advise_with_proof(app, args).await;
     }
     if args.expect.as_ref().is_some_and(|path| path.as_os_str() == "-") && args.reads_stdin() {
-        return Err(Failure::usage("stdin cannot hold the facts and what is expected, too")
-            .hint("--expect takes a file")
+        return Err(Failure::usage("facts and --expect cannot both be read from stdin")
+            .hint("give --expect a file")
             .into());
     }
     if args.batch {
@@ -138,26 +139,26 @@ pub async fn run(app: &App, args: &Args) -> Result<u8> {
     }
 }
 
-/// Advice on a site, and what a simulation shows beside it.
-async fn proved(app: &App, args: &Args) -> Result<u8> {
+/// Prints advice on a site with a simulation of it.
+async fn advise_with_proof(app: &App, args: &AdviseArgs) -> Result<u8> {
     let Some(path) = &args.site else {
         return Err(Failure::usage(
-            "`--prove` takes a site: one workload says nothing of a fleet or of its load",
+            "`--prove` needs a site: a single workload does not describe the fleet or its load",
         )
-        .hint("`muster advise --site site.yaml --prove`; docs/site.md has what stands in it")
+        .hint("`muster advise --site site.yaml --prove`; docs/site.md describes the file")
         .into());
     };
     if path.as_os_str() == "-" && args.prove.reads_stdin() {
-        return Err(Failure::usage("stdin cannot hold the site and the trace, too").into());
+        return Err(Failure::usage("--site and --trace cannot both be read from stdin").into());
     }
     let (profile, mut advice) = site(args, path)?;
     let is_whole = prove::run(app, &args.prove, &profile, &mut advice).await?;
-    print(app, args, &Answer::Site(Box::new(advice)))?;
+    print(app, args, &AdviceAnswer::Site(Box::new(advice)))?;
     Ok(if is_whole { 0 } else { INTERRUPTED })
 }
 
-impl Args {
-    /// Whether facts come from stdin.
+impl AdviseArgs {
+    /// Returns whether facts are read from stdin.
     fn reads_stdin(&self) -> bool {
         let is_stdin =
             |path: &Option<PathBuf>| path.as_ref().is_some_and(|path| path.as_os_str() == "-");
@@ -169,65 +170,64 @@ impl Args {
     }
 }
 
-/// A word that belongs to no option, and what it may have been meant for.
-fn stray(word: &str) -> Failure {
-    let failure = Failure::usage(format!("`{word}` belongs to no option"));
+/// Returns an error for a positional argument, with the option that was probably meant.
+fn unexpected_argument(word: &str) -> Failure {
+    let failure = Failure::usage(format!("unexpected argument `{word}`"));
     let is_flag = |word: &str| ["true", "false", "yes", "no", "on", "off"].contains(&word);
     let is_file = |word: &str| Path::new(word).extension().is_some() || Path::new(word).exists();
     match word {
         word if is_flag(&word.to_lowercase()) => {
-            failure.hint("a flag takes its value after `=`: --bare-metal=false")
+            failure.hint("the value of a flag follows `=`: --bare-metal=false")
         }
         word if word.parse::<f64>().is_ok() => {
-            failure.hint(format!("how many nodes a job spans is --nodes {word}"))
+            failure.hint(format!("for the number of nodes of a job: --nodes {word}"))
         }
-        word if is_file(word) => failure.hint("a file comes after --facts, --site or --job"),
+        word if is_file(word) => failure.hint("a file follows --facts, --site or --job"),
         _ => failure
             .hint("facts are options, such as --bare-metal; `muster advise --help` lists them"),
     }
 }
 
-/// The answer to whatever was given; `None` when somebody left the interview.
-fn answer(app: &App, args: &Args) -> Result<Option<Answer>> {
+/// Returns the advice on the given workload or site; `None` if the user left the interview.
+fn answer(app: &App, args: &AdviseArgs) -> Result<Option<AdviceAnswer>> {
     if let Some(path) = &args.site {
         let (_, advice) = site(args, path)?;
-        return Ok(Some(Answer::Site(Box::new(advice))));
+        return Ok(Some(AdviceAnswer::Site(Box::new(advice))));
     }
     let nothing = args.facts.is_empty() && args.job.is_none();
-    let (mut workload, ask) = match nothing && !args.ask {
-        false => (workload(app, args)?, args.ask),
-        true if io::stdin().is_terminal() && app.ui.status_is_terminal() => {
-            (Workload::default(), true)
-        }
-        true => {
-            return Err(Failure::usage("nothing is known of the workload")
-                .hint("such as `muster advise --nodes 4 --tightly-coupled`; `muster advise --help` has every fact")
-                .hint("`muster advise --ask` asks for them")
-                .into());
-        }
+    let is_interactive = io::stdin().is_terminal() && app.ui.status_is_terminal();
+    let (mut workload, ask) = if !nothing || args.ask {
+        (workload(app, args)?, args.ask)
+    } else if is_interactive {
+        (Workload::default(), true)
+    } else {
+        return Err(Failure::usage("no facts of the workload are given")
+            .hint("for example `muster advise --nodes 4 --tightly-coupled`; `muster advise --help` lists the facts")
+            .hint("`muster advise --ask` asks for them")
+            .into());
     };
     args.rules.apply(&mut workload.thresholds)?;
     if ask {
         let end = ask::interview(app, &mut workload, &args.rules)?;
         let again = ask::as_options(&workload, args.rules.ruleset());
         match end {
-            ask::End::Answered => {
-                app.ui.status(&format!("the same without questions: muster advise {again}\n"))
+            ask::InterviewEnd::Answered => {
+                app.ui.status(&format!("same answer without questions: muster advise {again}\n"))
             }
-            ask::End::Left => {
-                app.ui.status("\nleft; nothing was advised");
-                app.ui.hint(&format!("`muster advise {again}` takes what is not given as no"));
+            ask::InterviewEnd::Left => {
+                app.ui.status("\nquit; no advice was given");
+                app.ui.hint(&format!("`muster advise {again}` takes the other facts as false"));
                 return Ok(None);
             }
         }
     }
     let advice = muster_advise::advise(&workload.facts, &workload.thresholds, args.rules.ruleset());
-    Ok(Some(Answer::Workload(Box::new(advice))))
+    Ok(Some(AdviceAnswer::Workload(Box::new(advice))))
 }
 
-fn site(args: &Args, path: &Path) -> Result<(SiteProfile, SiteAdvice)> {
+fn site(args: &AdviseArgs, path: &Path) -> Result<(SiteProfile, SiteAdvice)> {
     if !args.facts.is_empty() {
-        return Err(Failure::usage("facts of a workload say nothing of a site")
+        return Err(Failure::usage("facts of a workload cannot be combined with --site")
             .hint("write them under `mix:` in the site file")
             .into());
     }
@@ -239,12 +239,12 @@ fn site(args: &Args, path: &Path) -> Result<(SiteProfile, SiteAdvice)> {
     Ok((site, advice))
 }
 
-/// The facts from files and options.
-fn workload(app: &App, args: &Args) -> Result<Workload> {
+/// Reads the facts from files and options.
+fn workload(app: &App, args: &AdviseArgs) -> Result<Workload> {
     let Some(path) = &args.job else { return args.facts.read() };
     let mut workload = Workload::default();
     for (fact, why) in job_facts(path, &mut workload.facts)? {
-        workload.give(fact, workload.facts.get(fact));
+        workload.set_given(fact, workload.facts.get(fact));
         let value = workload.facts.value(fact);
         app.ui.status(&format!("{}: {fact} {value}: {why}", path.display()));
     }
@@ -252,32 +252,35 @@ fn workload(app: &App, args: &Args) -> Result<Workload> {
     let open = muster_advise::UNSEEN.iter().filter(|fact| !workload.given.contains(fact));
     let open: Vec<&str> = open.map(|fact| fact.name()).collect();
     if !open.is_empty() && !args.ask {
-        app.ui.status(&format!("a job does not tell, so no unless given: {}", open.join(", ")));
+        app.ui.status(&format!(
+            "not in a job file, so false unless given as options: {}",
+            open.join(", ")
+        ));
     }
     Ok(workload)
 }
 
-/// Sets the facts of the one job in a file, and answers which it tells and why.
+/// Sets the facts of the one job in a file. Returns the facts that it shows, each with the reason.
 fn job_facts(
     path: &Path,
     facts: &mut Facts,
 ) -> Result<Vec<(muster_model::advice::Fact, &'static str)>> {
     let text = source::read(path)?;
-    // Which queues there are is the daemon's to know, and tells nothing of the job's shape.
+    // Only the daemon has the queues, and they do not matter for these facts.
     let queues = QueueTree::single();
     let queue = json!({ "queue": queues.default_queue.0 });
     let overrides = queue.as_object().cloned().unwrap_or_default();
     let documents = muster_spec::parse(&text.source, text.file.as_deref(), &overrides)
         .map_err(Failure::from)?;
-    let site = muster_spec::Site::new("advise".into(), [], &queues);
+    let site = muster_spec::SubmissionSite::new("advise".into(), [], &queues);
     let checked = muster_spec::check_all(&documents, &site).map_err(Failure::from)?;
     let [job] = checked.as_slice() else {
         return Err(Failure::usage(format!(
-            "{} holds {} jobs, and advice is on one",
+            "{} holds {} jobs, but advice takes one",
             path.display(),
             checked.len()
         ))
-        .hint("one job per file, or one line of facts per job with --batch")
+        .hint("use one job per file, or --batch with one line of facts per job")
         .into());
     };
     let (read, told) = muster_advise::facts_of(&job.spec);
@@ -285,33 +288,33 @@ fn job_facts(
     Ok(told)
 }
 
-fn print(app: &App, args: &Args, answer: &Answer) -> Result<()> {
+fn print(app: &App, args: &AdviseArgs, answer: &AdviceAnswer) -> Result<()> {
     if let Some(fields) = &args.fields {
-        return Ok(app
-            .ui
-            .bytes((serde_json::to_string(&Picked::of(answer, fields))? + "\n").as_bytes())?);
+        return Ok(app.ui.bytes(
+            (serde_json::to_string(&SelectedFields::of(answer, fields))? + "\n").as_bytes(),
+        )?);
     }
-    if args.json || args.output == Some(Format::Json) {
+    if args.json || args.output == Some(OutputFormat::Json) {
         return app.ui.json(answer);
     }
     if args.mermaid {
         return Ok(app.ui.data(&muster_report::advise::mermaid(&answer.advice().composition))?);
     }
-    let is_site = matches!(answer, Answer::Site(_));
+    let is_site = matches!(answer, AdviceAnswer::Site(_));
     let next = next::steps(answer.advice(), is_site, args.details);
-    let depth = Depth { details: args.details, next };
+    let depth = AdviceOptions { details: args.details, next };
     let style = app.ui.style();
     let text = match answer {
-        Answer::Workload(advice) => muster_report::advise::advice(advice, &depth, &style),
-        Answer::Site(advice) => muster_report::advise::site(advice, &depth, &style),
+        AdviceAnswer::Workload(advice) => muster_report::advise::advice(advice, &depth, &style),
+        AdviceAnswer::Site(advice) => muster_report::advise::site(advice, &depth, &style),
     };
     Ok(app.ui.data(&text)?)
 }
 
-/// Says whether the answer is the committed one.
-fn compare(app: &App, args: &Args, answer: &Answer, path: &Path) -> Result<u8> {
+/// Compares the answer with a committed one.
+fn compare(app: &App, args: &AdviseArgs, answer: &AdviceAnswer, path: &Path) -> Result<u8> {
     let mut expected = expect::read(path)?;
-    // A decision is committed with the figures that stood beside it; they are no part of it.
+    // The figures of a proof are committed with a decision but are not part of it.
     if let Some(answer) = expected.as_object_mut() {
         answer.remove("proof");
     }
@@ -322,43 +325,43 @@ fn compare(app: &App, args: &Args, answer: &Answer, path: &Path) -> Result<u8> {
         app.ui.status(&format!("as {} expects: {headline}", path.display()));
         return Ok(0);
     }
-    Err(expect::failure(path, &differences, &expect::again(&expected)).into())
+    Err(expect::failure(path, &differences, &expect::command_line(&expected)).into())
 }
 
-fn batch(app: &App, args: &Args) -> Result<u8> {
+fn batch(app: &App, args: &AdviseArgs) -> Result<u8> {
     if !args.facts.is_empty() {
-        return Err(Failure::usage("in a batch every line brings its own facts")
+        return Err(Failure::usage("in a batch every line has its own facts")
             .hint("--rule and --ruleset apply to all lines")
             .into());
     }
-    // A mistake in `--rule` is told once, and before anything is read.
+    // An error in `--rule` is reported once, before any line is read.
     args.rules.apply(&mut Workload::default().thresholds)?;
-    let batch = Batch::new(&args.rules, args.fields.as_deref());
+    let batch = AdviseBatch::new(&args.rules, args.fields.as_deref());
     if io::stdin().is_terminal() {
         app.ui.status("one JSON object per line, such as {\"nodes\": 4}; Ctrl-D ends");
     }
     let Some(path) = &args.expect else {
         let count = batch.print()?;
-        say_refused(app, count);
+        warn_of_refused(app, count);
         return Ok(if count.refused > 0 { USAGE } else { 0 });
     };
-    let mut expected = expect::Lines::open(path, args.fields.as_deref())?;
+    let mut expected = expect::ExpectedLines::open(path, args.fields.as_deref())?;
     let count = batch.each(|answer, _| expected.compare(answer))?;
     expected.finish()?;
-    say_refused(app, count);
+    warn_of_refused(app, count);
     if expected.differences.is_empty() {
         let lines = muster_report::amount::count(count.lines as u64, "line");
         app.ui.status(&format!("as {} expects: {lines}", path.display()));
         return Ok(0);
     }
-    Err(expect::failure(path, &expected.differences, &expect::again(&expected.first)).into())
+    Err(expect::failure(path, &expected.differences, &expect::command_line(&expected.first)).into())
 }
 
-fn say_refused(app: &App, count: Count) {
+fn warn_of_refused(app: &App, count: BatchCounts) {
     if count.refused > 0 {
         let lines = muster_report::amount::count(count.lines as u64, "line");
         app.ui.warning(&format!(
-            "{} of {lines} refused; the answer in its place says why",
+            "{} of {lines} rejected; its line of the output says why",
             count.refused
         ));
     }
@@ -371,7 +374,7 @@ mod tests {
 
     use super::*;
 
-    /// Every answer to one workload fits one screen, with everything that must be seen at once.
+    /// Every answer to one workload fits on one screen.
     #[test]
     fn every_answer_fits_one_screen() {
         let flags = &Fact::WORKLOAD[1..];
@@ -384,7 +387,8 @@ mod tests {
                 }
                 let advice =
                     muster_advise::advise(&facts, &Thresholds::default(), Ruleset::Corrected);
-                let depth = Depth { details: false, next: next::steps(&advice, false, false) };
+                let depth =
+                    AdviceOptions { details: false, next: next::steps(&advice, false, false) };
                 for width in [80, 100] {
                     let style = Style::plain().with_width(width);
                     let text = muster_report::advise::advice(&advice, &depth, &style);

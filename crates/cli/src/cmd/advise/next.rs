@@ -1,8 +1,8 @@
-//! Commands that go on from an answer. Only what there is: each is a verb of this binary.
+//! Commands that are suggested after an answer. Each is a subcommand of this binary.
 
-use muster_model::advice::{Advice, Plane};
+use muster_model::advice::{Advice, ControlPlane};
 
-/// What somebody would type next, shortest way first.
+/// Returns the suggested next commands, the shortest path first.
 pub fn steps(advice: &Advice, is_site: bool, details: bool) -> Vec<String> {
     let primary = advice.label.primary;
     let mut steps = Vec::new();
@@ -10,10 +10,11 @@ pub fn steps(advice: &Advice, is_site: bool, details: bool) -> Vec<String> {
         steps.push("muster advise … --details".to_owned());
     }
     match primary {
-        Plane::None => steps.push("muster init none --gpus N".to_owned()),
+        ControlPlane::None => steps.push("muster init none --gpus N".to_owned()),
         plane => {
             let other = advice.flips.iter().map(|flip| flip.label.primary);
-            let other = other.into_iter().find(|other| *other != plane && *other != Plane::None);
+            let other =
+                other.into_iter().find(|other| *other != plane && *other != ControlPlane::None);
             steps.extend(other.map(|other| format!("muster compare {plane} {other}")));
         }
     }

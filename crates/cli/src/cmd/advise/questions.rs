@@ -1,23 +1,25 @@
-//! Which question is worth asking: one whose answer can still change the label, whatever the open
-//! ones are answered. Found by asking the rules; no rule is known here.
+//! Selects the next question: one whose answer can still change the label for some answers to the
+//! other open questions. Found by evaluating the rules for all answers.
 
-use muster_model::advice::{Fact, Facts, Kind, Label, Plane, Ruleset, Threshold, Thresholds};
+use muster_model::advice::{
+    ControlPlane, Fact, FactKind, Facts, Label, Ruleset, Threshold, Thresholds,
+};
 
-/// The rules that answers go to.
+/// Rules that the answers are evaluated with.
 pub struct Questions<'a> {
-    /// Numbers in them.
+    /// Thresholds of the rules.
     pub thresholds: &'a Thresholds,
-    /// Which of them.
+    /// Rule set that is evaluated.
     pub ruleset: Ruleset,
 }
 
 impl Questions<'_> {
-    /// The first of the open facts that can still change the label.
+    /// Returns the first of the open facts that can still change the label.
     pub fn next(&self, known: &Facts, open: &[Fact]) -> Option<Fact> {
         open.iter().copied().find(|fact| self.matters(*fact, known, open))
     }
 
-    /// Whether the label depends on a fact for some answers to the other open questions.
+    /// Returns whether the label depends on a fact for some answers to the other open questions.
     pub fn matters(&self, fact: Fact, known: &Facts, open: &[Fact]) -> bool {
         let others: Vec<Fact> = open.iter().copied().filter(|other| *other != fact).collect();
         let mut matters = false;
@@ -30,8 +32,8 @@ impl Questions<'_> {
         matters
     }
 
-    /// Planes that can still come out.
-    pub fn reachable(&self, known: &Facts, open: &[Fact]) -> Vec<Plane> {
+    /// Returns the control planes that are still possible.
+    pub fn reachable(&self, known: &Facts, open: &[Fact]) -> Vec<ControlPlane> {
         let mut planes = Vec::new();
         self.for_each(known, open, &mut |facts| planes.push(self.label(facts).primary));
         planes.sort_unstable();
@@ -43,13 +45,13 @@ impl Questions<'_> {
         muster_advise::label(facts, self.thresholds, self.ruleset)
     }
 
-    /// One value of each kind that the rules can tell apart, smallest first: a number is only ever
-    /// compared with thresholds.
+    /// Returns one value of each class that the rules distinguish, smallest first. For a number the
+    /// classes are the ranges between thresholds, since rules only compare it with these.
     pub fn values(&self, fact: Fact) -> Vec<u32> {
         let smallest = match fact.kind() {
-            Kind::Flag => return vec![0, 1],
-            Kind::Count { min, .. } => min,
-            Kind::Hundredths { .. } => 0,
+            FactKind::Flag => return vec![0, 1],
+            FactKind::Count { min, .. } => min,
+            FactKind::Hundredths { .. } => 0,
         };
         let edges = Threshold::ALL.iter().filter(|threshold| threshold.fact() == fact);
         let mut values: Vec<u32> = edges.map(|threshold| self.thresholds.get(*threshold)).collect();
@@ -59,7 +61,7 @@ impl Questions<'_> {
         values
     }
 
-    /// Calls `see` with every way to answer the open questions.
+    /// Calls `see` with every combination of answers to the open questions.
     fn for_each(&self, known: &Facts, open: &[Fact], see: &mut impl FnMut(&Facts)) {
         match open.split_first() {
             None => see(known),
@@ -76,19 +78,20 @@ impl Questions<'_> {
 mod tests {
     use super::*;
 
-    /// Facts that would be asked, when `yes` are answered with yes and everything else with no.
+    /// Returns the facts that are asked if `yes` are answered with yes and all others with no.
     fn asked(nodes: u32, yes: &[Fact], ruleset: Ruleset) -> Vec<Fact> {
         let thresholds = Thresholds::default();
         let questions = Questions { thresholds: &thresholds, ruleset };
-        let (mut known, mut open, mut asked) =
-            (Facts::default(), Fact::WORKLOAD.to_vec(), Vec::new());
+        let mut known = Facts::default();
+        let mut open = Fact::WORKLOAD.to_vec();
+        let mut asked = Vec::new();
         while let Some(fact) = questions.next(&known, &open) {
             let value = if fact == Fact::Nodes { nodes } else { u32::from(yes.contains(&fact)) };
             known.set(fact, value);
             open.retain(|other| *other != fact);
             asked.push(fact);
         }
-        // Whatever the others are: the label is settled.
+        // The label does not depend on the open facts any more.
         let label = questions.label(&known);
         questions.for_each(&known, &open, &mut |facts| assert_eq!(questions.label(facts), label));
         asked
@@ -140,8 +143,11 @@ mod tests {
         let thresholds = Thresholds::default();
         let questions = Questions { thresholds: &thresholds, ruleset: Ruleset::Corrected };
         let all = questions.reachable(&Facts::default(), Fact::WORKLOAD);
-        assert_eq!(all, [Plane::Slurm, Plane::Kubernetes, Plane::K3s, Plane::Ray]);
+        assert_eq!(
+            all,
+            [ControlPlane::Slurm, ControlPlane::Kubernetes, ControlPlane::K3s, ControlPlane::Ray]
+        );
         let python = Facts::default().with(Fact::PythonNativePipeline, 1);
-        assert_eq!(questions.reachable(&python, &[Fact::EdgeOrDev]), [Plane::Ray]);
+        assert_eq!(questions.reachable(&python, &[Fact::EdgeOrDev]), [ControlPlane::Ray]);
     }
 }

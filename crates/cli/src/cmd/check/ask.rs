@@ -1,4 +1,4 @@
-//! Programs of Slurm, asked with a deadline. It understands nothing of what they print.
+//! Runs Slurm's programs with a deadline. Their output is not parsed here.
 
 use std::io::ErrorKind;
 use std::process::Stdio;
@@ -8,25 +8,26 @@ use anyhow::Result;
 
 use crate::exit::Failure;
 
-/// Longer than a busy controller of a large cluster takes; one that is down takes longer.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Deadline of a program: longer than a busy slurmctld of a large cluster takes, shorter than the
+/// program's own timeout if slurmctld is down.
+const DEADLINE: Duration = Duration::from_secs(60);
 
-/// What a program prints.
+/// Returns the output of a program.
 pub async fn ask(words: &[&str]) -> Result<String> {
-    said(words, PATIENCE).await.map_err(|failure| failure.hint(OFFLINE).into())
+    run_with_deadline(words, DEADLINE).await.map_err(|failure| failure.hint(OFFLINE).into())
 }
 
-/// The same with another deadline.
-pub async fn said(words: &[&str], patience: Duration) -> Result<String, Failure> {
+/// Returns the output of a program, with another deadline.
+pub async fn run_with_deadline(words: &[&str], patience: Duration) -> Result<String, Failure> {
     let shown = words.join(" ");
     let mut command = tokio::process::Command::new(words[0]);
     command.args(&words[1..]).stdin(Stdio::null()).kill_on_drop(true);
-    // Times and numbers are read by programs here.
+    // The output is parsed, so it must not depend on the locale or on the user's time format.
     command.env("LC_ALL", "C").env_remove("SLURM_TIME_FORMAT");
     let output = match tokio::time::timeout(patience, command.output()).await {
         Err(_) => {
             return Err(Failure::new(format!(
-                "`{shown}` did not end within {} s",
+                "`{shown}` did not finish within {} s",
                 patience.as_secs()
             )));
         }
@@ -42,9 +43,8 @@ pub async fn said(words: &[&str], patience: Duration) -> Result<String, Failure>
     }
     let stderr = String::from_utf8_lossy(&output.stderr);
     let why =
-        stderr.lines().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing").trim();
+        stderr.lines().find(|line| !line.trim().is_empty()).unwrap_or("no error message").trim();
     Err(Failure::new(format!("`{shown}` failed: {why}")))
 }
 
-const OFFLINE: &str =
-    "--conf reads configuration files, or what `scontrol show config` printed elsewhere";
+const OFFLINE: &str = "without Slurm here, --conf reads configuration files or saved output of `scontrol show config`";

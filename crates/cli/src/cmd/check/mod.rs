@@ -1,4 +1,4 @@
-//! `muster check`: what is wrong with a cluster. One file per kind of cluster.
+//! `muster check`: finds problems of a cluster. One file per kind of cluster.
 
 mod ask;
 pub(super) mod collect;
@@ -10,23 +10,23 @@ use clap::Subcommand;
 
 use crate::app::App;
 
-/// Find what is wrong with a cluster that others run
+/// Check the configuration of an existing cluster
 ///
-/// No daemon is needed, and nothing is changed. docs/check.md has all rules.
+/// No daemon is needed and nothing is changed. docs/check.md lists all rules.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct CheckArgs {
     #[command(subcommand)]
-    cluster: Cluster,
+    cluster: CheckCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Cluster {
-    Slurm(Box<slurm::Args>),
+enum CheckCommand {
+    Slurm(Box<slurm::CheckSlurmArgs>),
 }
 
-/// Runs the verb.
-pub async fn run(app: &App, args: Args) -> Result<u8> {
+/// Runs `muster check`; returns its exit code.
+pub async fn run(app: &App, args: CheckArgs) -> Result<u8> {
     match args.cluster {
-        Cluster::Slurm(args) => slurm::run(app, &args).await,
+        CheckCommand::Slurm(args) => slurm::run(app, &args).await,
     }
 }

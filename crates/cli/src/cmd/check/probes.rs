@@ -1,5 +1,5 @@
-//! Runs probe jobs on the cluster, as the user who asks. What to run and what it means is known in
-//! `muster-doctor`.
+//! Runs probe jobs on the cluster as the calling user. `muster-doctor` defines the jobs and
+//! evaluates their output.
 
 use std::time::{Duration, Instant};
 
@@ -9,34 +9,35 @@ use muster_doctor::prove::{
 };
 use muster_model::check::{CheckProbe, ProbeOutcome};
 
-use super::ask::said;
+use super::ask::run_with_deadline;
 use crate::app::App;
 
-/// A probe that finds no room within this many seconds is given up, so that nobody waits behind it.
-const ROOM_SECS: &str = "--immediate=30";
-/// Room, a prolog, and the job itself.
+/// Option by which a probe that does not start within 30 seconds is cancelled, so that it does not
+/// delay other jobs.
+const IMMEDIATE: &str = "--immediate=30";
+/// Deadline of a probe: allocation, prolog, and the job itself.
 const PATIENCE: Duration = Duration::from_secs(180);
-/// Records reach the database through slurmctld and slurmdbd, which both collect first.
+/// Deadline for an accounting record: slurmctld and slurmdbd both buffer records.
 const RECORDED: Duration = Duration::from_secs(60);
-/// Between two looks at the records.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// Time between two queries of the accounting records.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Where probes run, where the defaults of Slurm do not do.
+/// Partition and account of the probe jobs; by default Slurm's defaults.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub struct Where {
-    /// With --prove: the partition
+pub struct ProbePlacement {
+    /// With --prove: partition of the probe jobs
     #[arg(long, value_name = "NAME", requires = "prove")]
     partition: Option<String>,
-    /// With --prove: the account
+    /// With --prove: account of the probe jobs
     #[arg(long, value_name = "NAME", requires = "prove")]
     account: Option<String>,
 }
 
 /// Runs each probe to its end, one after the other.
-pub async fn run(app: &App, evidence: &Evidence, place: &Where) -> Vec<CheckProbe> {
+pub async fn run(app: &App, evidence: &Evidence, place: &ProbePlacement) -> Vec<CheckProbe> {
     let mut probes = Vec::new();
 
-    // 1. One GPU, and what the database says of it.
+    // 1. Run a job with one GPU, and check its accounting record.
     app.ui.status("probe: a job with one GPU");
     let script = one_gpu_script(evidence);
     match srun(place, &["--nodes=1", "--ntasks=1", "--gpus=1"], &script).await {
@@ -51,7 +52,7 @@ pub async fn run(app: &App, evidence: &Evidence, place: &Where) -> Vec<CheckProb
             .extend(PROBES[..2].iter().map(|id| probe(id, ProbeOutcome::NotTested, why.clone()))),
     }
 
-    // 2. A gang.
+    // 2. Run a job on several nodes.
     probes.push(match gang_size(evidence) {
         Err(needed) => probe(PROBES[2], ProbeOutcome::NotTested, needed),
         Ok(size) => {
@@ -67,11 +68,11 @@ pub async fn run(app: &App, evidence: &Evidence, place: &Where) -> Vec<CheckProb
     probes
 }
 
-/// What a small job prints; why it did not run, else.
-async fn srun(place: &Where, words: &[&str], script: &str) -> Result<String, String> {
+/// Returns the output of a small job, or why it did not run.
+async fn srun(place: &ProbePlacement, words: &[&str], script: &str) -> Result<String, String> {
     let mut all = vec![
         "srun",
-        ROOM_SECS,
+        IMMEDIATE,
         "--time=2",
         "--cpus-per-task=1",
         "--mem=200M",
@@ -87,20 +88,20 @@ async fn srun(place: &Where, words: &[&str], script: &str) -> Result<String, Str
     all.extend(places.iter().map(String::as_str));
     all.extend(words);
     all.extend(["sh", "-c", script]);
-    // The script is long, and says nothing to whoever reads why it did not run.
+    // The error message quotes the command; the script in it is long and no help.
     let short = |failure: crate::exit::Failure| {
         let why = failure.message.rsplit("` ").next().unwrap_or_default().to_owned();
         format!("a probe job: srun {why}")
     };
-    said(&all, PATIENCE).await.map_err(short)
+    run_with_deadline(&all, PATIENCE).await.map_err(short)
 }
 
-/// Waits until the database has the job.
+/// Waits until the accounting database has the job, and checks its record.
 async fn recorded(job: &str) -> CheckProbe {
     let start = Instant::now();
     loop {
         let words = ["sacct", "-X", "-n", "-P", "-j", job, "-o", "State,ElapsedRaw,AllocTRES"];
-        match said(&words, RECORDED).await {
+        match run_with_deadline(&words, RECORDED).await {
             Err(failure) => return probe(PROBES[1], ProbeOutcome::NotTested, failure.message),
             Ok(text) => {
                 if let Some(judged) = judge_recorded(job, text.lines().next().unwrap_or_default()) {
@@ -112,6 +113,6 @@ async fn recorded(job: &str) -> CheckProbe {
             let says = format!("job {job} is not in sacct after {} s", RECORDED.as_secs());
             return probe(PROBES[1], ProbeOutcome::Failed, says);
         }
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }

@@ -1,5 +1,5 @@
-//! `muster check slurm`: options, where evidence comes from, and what the answer looks like. Rules
-//! are in `muster-doctor`.
+//! `muster check slurm`: options, sources of evidence, and output. The rules are in
+//! `muster-doctor`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -16,7 +16,7 @@ use crate::exit::{FAILURE, Failure};
 use crate::output_files;
 use crate::source::text;
 
-/// Largest list of nodes of Kubernetes, as in `muster inventory`.
+/// Largest list of Kubernetes nodes in bytes, as in `muster inventory`.
 const MAX_BYTES: u64 = 256 << 20;
 
 const EXAMPLES: &str = "\
@@ -30,64 +30,64 @@ Examples:
   muster check slurm --baseline accepted.txt --fail-on high
   kubectl get nodes -o name | muster check slurm --kubernetes-nodes -";
 
-/// Find what is wrong with a Slurm cluster
+/// Check the configuration of a Slurm cluster
 ///
-/// Asks the cluster that this machine belongs to, and reads the files that it names; with --conf it
-/// reads files only. Each rule has one of three outcomes: passed, failed, or not tested, when what
-/// it needs was not given. With --prove probe jobs run, too.
+/// Queries the cluster that this machine belongs to, and reads its configuration files; with
+/// --conf, reads files only. Each rule passes, fails, or is not tested if its input is missing.
+/// With --prove, probe jobs are run in addition.
 ///
-/// Exits 0 when nothing at or above --fail-on is wrong that the baseline does not hold, 1 when
-/// something is or a probe failed, 2 when the command line or a file is wrong.
+/// Exits with 0 if there is no finding at or above --fail-on that is not in the baseline, with 1 if
+/// there is one or a probe failed, with 2 if the command line or a file is wrong.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
-pub struct Args {
-    /// Read this file, or the files of this folder, in place of asking the cluster; `-` is stdin;
+pub struct CheckSlurmArgs {
+    /// Read this file, or the files of this folder, in place of querying the cluster; `-` is stdin;
     /// may be repeated
     #[arg(long, value_name = "PATH")]
     conf: Vec<PathBuf>,
-    /// Nodes that Kubernetes has: `kubectl get nodes -o json`, `-o name`, or a name a line; `-` is
-    /// stdin
+    /// Nodes of a Kubernetes cluster: output of `kubectl get nodes -o json` or `-o name`, or one
+    /// name per line; `-` is stdin
     #[arg(long, value_name = "FILE")]
     kubernetes_nodes: Option<PathBuf>,
-    /// Findings that are accepted, as --write-baseline wrote them
+    /// File of accepted findings, as written by --write-baseline
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
-    /// Write all findings to this file, to be accepted from now on, and exit 0; `-` is stdout
+    /// Write all findings to this file, for use with --baseline, and exit with 0; `-` is stdout
     #[arg(long, value_name = "FILE", conflicts_with_all = ["baseline", "json", "format"])]
     write_baseline: Option<PathBuf>,
-    /// Exit 1 on findings of this severity and above
+    /// Exit with 1 on findings of this severity or above
     #[arg(long, value_enum, value_name = "SEVERITY", default_value_t = FailOn::Medium)]
     fail_on: FailOn,
-    /// Also list what passed, and what the rest needs to be tested
+    /// Also list rules that passed, and what is needed to test the others
     #[arg(long)]
     all: bool,
-    /// The same as --format json
+    /// Same as --format json
     #[arg(long, conflicts_with = "format")]
     json: bool,
-    /// How to answer
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Text)]
-    format: Format,
-    /// Also run probe jobs where no configuration is proof; each takes seconds, and none waits for
-    /// room
+    /// Format of the report
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = CheckFormat::Text)]
+    format: CheckFormat,
+    /// Also run probe jobs to test what configuration files cannot show; each takes seconds, and is
+    /// cancelled if it does not start at once
     #[arg(long, conflicts_with_all = ["conf", "write_baseline"])]
     prove: bool,
     #[command(flatten)]
-    place: probes::Where,
-    /// List the rules, and check nothing
+    place: probes::ProbePlacement,
+    /// List the rules, without checking
     #[arg(long, conflicts_with = "explain")]
     rules: bool,
-    /// Say what a rule is about, and check nothing
+    /// Explain a rule, without checking
     #[arg(long, value_name = "RULE")]
     explain: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum FailOn {
-    /// Only what breaks a promise of the cluster
+    /// Only findings that break a guarantee of the cluster
     High,
-    /// Also what treats jobs or people wrongly now and then
+    /// Also findings that sometimes treat jobs or users wrongly
     Medium,
-    /// Anything
+    /// Findings of any severity
     Low,
 }
 
@@ -102,20 +102,20 @@ impl FailOn {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// For people
+enum CheckFormat {
+    /// Text and tables for people
     Text,
-    /// For programs: a `CheckReport`
+    /// JSON for programs: a `CheckReport`
     Json,
-    /// For code hosts: SARIF 2.1.0
+    /// SARIF 2.1.0 for code hosts
     Sarif,
 }
 
-/// Runs the verb.
-pub async fn run(app: &App, args: &Args) -> Result<u8> {
-    // 1. Questions on the rules themselves.
+/// Runs `muster check slurm`; returns its exit code.
+pub async fn run(app: &App, args: &CheckSlurmArgs) -> Result<u8> {
+    // 1. List or explain rules.
     if args.rules {
-        app.ui.data(&listed())?;
+        app.ui.data(&rule_list())?;
         return Ok(0);
     }
     if let Some(id) = &args.explain {
@@ -127,11 +127,12 @@ pub async fn run(app: &App, args: &Args) -> Result<u8> {
         return Ok(0);
     }
 
-    // 2. Evidence.
-    let known = args.baseline.as_ref().map_or(Ok(BTreeSet::new()), |path| accepted(path))?;
-    let sources = match args.conf.is_empty() {
-        true => collect::live(app).await?,
-        false => collect::offline(&args.conf)?,
+    // 2. Collect evidence.
+    let known = args.baseline.as_ref().map_or(Ok(BTreeSet::new()), |path| read_baseline(path))?;
+    let sources = if args.conf.is_empty() {
+        collect::live(app).await?
+    } else {
+        collect::offline(&args.conf)?
     };
     let mut evidence = Evidence::of(&sources);
     if let Some((name, mode)) = collect::dbd_mode(&sources) {
@@ -145,11 +146,11 @@ pub async fn run(app: &App, args: &Args) -> Result<u8> {
     if let Some(path) = &args.kubernetes_nodes {
         let (name, text) = text(path, MAX_BYTES)?;
         let unread =
-            || Failure::usage(format!("{name} names no node")).hint("kubectl get nodes -o name");
+            || Failure::usage(format!("{name} lists no node")).hint("kubectl get nodes -o name");
         evidence = evidence.with_kubernetes(&name, kubernetes_nodes(&text).ok_or_else(unread)?);
     }
 
-    // 3. The answer.
+    // 3. Check and print the report.
     let mut report = check(&evidence, &known);
     if args.prove {
         report.probes = probes::run(app, &evidence, &args.place).await;
@@ -157,18 +158,18 @@ pub async fn run(app: &App, args: &Args) -> Result<u8> {
     if let Some(path) = &args.write_baseline {
         return write_baseline(app, path, &report);
     }
-    match if args.json { Format::Json } else { args.format } {
-        Format::Text => {
+    match if args.json { CheckFormat::Json } else { args.format } {
+        CheckFormat::Text => {
             app.ui.data(&muster_report::check::check(&report, args.all, &app.ui.style()))?
         }
-        Format::Json => app.ui.json(&report)?,
-        Format::Sarif => app.ui.json(&sarif(&report, env!("CARGO_PKG_VERSION")))?,
+        CheckFormat::Json => app.ui.json(&report)?,
+        CheckFormat::Sarif => app.ui.json(&sarif(&report, env!("CARGO_PKG_VERSION")))?,
     }
     Ok(code(&report, args.fail_on.severity()))
 }
 
-/// A rule a line.
-fn listed() -> String {
+/// Returns the list of rules, one per line.
+fn rule_list() -> String {
     let width = ids().map(|(id, ..)| id.len()).max().unwrap_or_default();
     let mut text = String::new();
     for (id, severity, title) in ids() {
@@ -177,24 +178,25 @@ fn listed() -> String {
     text
 }
 
-fn accepted(path: &Path) -> Result<BTreeSet<String>> {
+fn read_baseline(path: &Path) -> Result<BTreeSet<String>> {
     let (name, text) = text(path, MAX_BYTES)?;
     let wrong = |line| {
-        Failure::usage(format!("{name}:{line} does not begin with a fingerprint"))
+        Failure::usage(format!("{name}:{line} does not start with a fingerprint"))
             .hint("`muster check slurm --write-baseline FILE` writes such a file")
     };
     Ok(known_in(&text).map_err(wrong)?)
 }
 
-/// Over what is there: a baseline is written anew whenever findings change.
+/// Writes the baseline, overwriting an existing one: it is rewritten whenever findings change.
 fn write_baseline(app: &App, path: &Path, report: &CheckReport) -> Result<u8> {
     let text = baseline(report);
-    match path.as_os_str() == "-" {
-        true => app.ui.data(&text)?,
-        false => output_files::write(path, &text, true)?,
+    if path.as_os_str() == "-" {
+        app.ui.data(&text)?
+    } else {
+        output_files::write(path, &text, true)?
     }
     app.ui.status(&format!(
-        "{} findings are accepted from now on, with --baseline",
+        "{} findings written; --baseline accepts them from now on",
         report.findings.len()
     ));
     Ok(0)

@@ -1,5 +1,5 @@
-//! `muster import`: job files, cluster files and queue files of what others have. One file per kind
-//! of source; what is read is understood elsewhere.
+//! `muster import`: converts sbatch scripts to job files, and Slurm configurations to cluster and
+//! queue files. One file per kind of source.
 
 pub mod script;
 mod slurm_conf;
@@ -8,24 +8,25 @@ use anyhow::Result;
 
 use crate::app::App;
 
-/// Make a job file of a Slurm script, and say what is wrong with the script; or a cluster file and
-/// a queue file of a Slurm cluster
+/// Convert an sbatch script to a job file and report problems in it; or convert a Slurm
+/// configuration to a cluster file and a queue file
 ///
-/// Every `#SBATCH` option becomes a field of the job, or is handed on to sbatch as it is, or is
-/// listed with why not. The job file goes to stdout, everything else to stderr. Nothing is run and
-/// no Slurm is needed. With --slurm-conf a whole cluster is read in place of a script: what of it a
-/// queue file cannot say is listed. docs/slurm.md says more.
+/// Every `#SBATCH` option becomes a field of the job, is passed on to sbatch, or is listed with the
+/// reason why it cannot be converted. The job file goes to stdout, everything else to stderr.
+/// Nothing is run and Slurm is not needed. With --slurm-conf the configuration of a cluster is
+/// converted in place of a script, and settings that a queue file cannot express are listed. See
+/// docs/slurm.md.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = script::EXAMPLES)]
-pub struct Args {
+pub struct ImportArgs {
     #[command(flatten)]
     script: script::ScriptArgs,
     #[command(flatten)]
     cluster: slurm_conf::SlurmConfArgs,
 }
 
-/// Runs the verb.
-pub fn run(app: &App, args: &Args) -> Result<u8> {
+/// Runs `muster import`; returns its exit code.
+pub fn run(app: &App, args: &ImportArgs) -> Result<u8> {
     match args.cluster.path() {
         Some(path) => {
             slurm_conf::run(app, path, &args.cluster, args.script.output(), args.script.force())

@@ -1,45 +1,45 @@
-//! `BOUNDARY.md`: which node is whose, and who moves one how. One page, for the people on both
-//! sides.
+//! `BOUNDARY.md`: the assignment of nodes to Slurm and Kubernetes, and the procedure to move one.
 
 use std::fmt::Write as _;
 
 use muster_model::NodeSpec;
-use muster_spec::{Partition, fold_names};
+use muster_spec::{ClusterPartition, fold_names};
 
 use crate::cmd::inventory::summary;
 
-/// This page.
+/// Name of this page.
 pub const DOCUMENT: &str = "BOUNDARY.md";
-/// Lines for slurm.conf.
+/// File with the nodes for slurm.conf.
 pub const SLURM_NODES: &str = "slurm-nodes.conf";
-/// Lines for gres.conf.
+/// File with the GPUs for gres.conf.
 pub const SLURM_GRES: &str = "slurm-gres.conf";
-/// Commands for the services pool.
+/// Script that labels and taints the nodes of the services pool.
 pub const KUBERNETES: &str = "kubernetes-nodes.sh";
-/// The batch pool as a cluster file.
+/// Cluster file of the batch pool.
 pub const BATCH: &str = "cluster-batch.yaml";
-/// The services pool as a cluster file.
+/// Cluster file of the services pool.
 pub const SERVICES: &str = "cluster-services.yaml";
-/// Every node, by which --check knows that none is missing.
+/// Cluster file of all nodes, by which `--check` finds missing ones.
 pub const ALL: &str = "cluster-all.yaml";
 
-/// Domains with nodes in both pools: `leaf l2, leaf l3`; empty when there is none.
-pub fn broken(parts: &Partition) -> String {
+/// Returns the topology domains with nodes in both pools, such as `leaf l2, leaf l3`; empty if
+/// there are none.
+pub fn split_domains(parts: &ClusterPartition) -> String {
     let words: Vec<String> =
         parts.broken.iter().map(|(level, domain)| format!("{level} {domain}")).collect();
     words.join(", ")
 }
 
-/// The page.
-pub fn document(parts: &Partition) -> String {
+/// Returns the text of the page.
+pub fn document(parts: &ClusterPartition) -> String {
     let mut text = String::from(
         "\
 # The boundary between Slurm and Kubernetes
 
-Every node is in one pool. Slurm starts jobs on the batch pool only, Kubernetes pods on the services pool only. Neither knows
-what the other has given away, so that a node in both is given away twice.
+Every node is in one pool. Slurm starts jobs on the batch pool only, Kubernetes starts pods on the services pool only. Neither sees
+the allocations of the other, so a node in both pools would be allocated twice.
 
-| pool | control plane | what | nodes |
+| pool | control plane | hardware | nodes |
 |---|---|---|---|
 ",
     );
@@ -48,13 +48,14 @@ what the other has given away, so that a node in both is given away twice.
     {
         let _ = writeln!(text, "| {pool} | {plane} | {} | {} |", summary(nodes), list(nodes));
     }
-    let broken = broken(parts);
-    let _ = match broken.is_empty() {
-        true => writeln!(text, "\nNo topology domain has nodes in both pools."),
-        false => writeln!(
+    let broken = split_domains(parts);
+    let _ = if broken.is_empty() {
+        writeln!(text, "\nNo topology domain has nodes in both pools.")
+    } else {
+        writeln!(
             text,
-            "\nTopology domains with nodes in both pools: {broken}. A gang that asks for one of them finds fewer nodes."
-        ),
+            "\nTopology domains with nodes in both pools: {broken}. A gang that needs one of them finds fewer nodes there."
+        )
     };
     text.push_str(FIXED);
     text
@@ -65,7 +66,7 @@ fn list(nodes: &[NodeSpec]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" ")
 }
 
-/// What does not depend on the nodes.
+/// Part of the page that does not depend on the nodes.
 const FIXED: &str = "
 ## Files
 
@@ -75,34 +76,34 @@ const FIXED: &str = "
 | `slurm-gres.conf` | every Slurm node; `include` it in gres.conf |
 | `kubernetes-nodes.sh` | read it, then run it once with a kubeconfig of the cluster |
 | `cluster-batch.yaml`, `cluster-services.yaml` | the pools, for `muster` |
-| `cluster-all.yaml` | every node of the site; the check compares with it |
+| `cluster-all.yaml` | all nodes of the site; the check compares with it |
 
-## Who moves a node
+## Owner
 
-One team owns these files: ____________ . Nobody else moves a node, and no script does on its own. Keep the files in version
-control and run the check there on every change:
+One team owns these files: ____________ . Only this team moves nodes, and no script does so automatically. Keep the files in
+version control and run the check on every change:
 
     muster init hybrid --check .
 
-It exits with 1 when a node is in both pools, in neither, or moved by half.
+It exits with 1 if a node is in both pools, in neither, or partially moved.
 
-## How a node moves
+## How to move a node
 
-1. Drain it where it is, and wait until nothing runs on it.
+1. Drain it in its present pool, and wait until nothing runs on it.
    From Slurm: `scontrol update nodename=NODE state=drain reason=moves`, until `squeue -w NODE` is empty.
    From Kubernetes: `kubectl drain NODE --ignore-daemonsets --delete-emptydir-data`.
-2. Write the files anew: `muster init hybrid --cluster cluster-all.yaml --services-nodes 'LIST' -o . --force`, where LIST is
-   the services pool as it will be. Or by hand, in all of them: its entry in the two pools, its lines in both Slurm files, its
-   commands and the list at the top of `kubernetes-nodes.sh`, the table above.
+2. Write the files again: `muster init hybrid --cluster cluster-all.yaml --services-nodes 'LIST' -o . --force`, where LIST is
+   the new services pool. Or edit all of them by hand: the node's entry in the two pools, its lines in both Slurm files, its
+   commands and the list at the top of `kubernetes-nodes.sh`, and the table above.
 3. Check: `muster init hybrid --check .`
 4. Stop the old side: slurmd on the node (and restart slurmctld with the new files), or `kubectl delete node NODE` and the
    kubelet on the node.
 5. Only then start the new side: slurmd with the new files, or join the node and run `kubernetes-nodes.sh`.
 
-A new node comes into `cluster-all.yaml` first, a removed one leaves it last.
+Add a new node to `cluster-all.yaml` first; remove a node from it last.
 
-## Instead of a boundary
+## Alternatives to a boundary
 
-Slinky (SchedMD's slurm-operator) and Soperator run Slurm inside Kubernetes: one substrate holds all nodes, and an operator moves
-them.
+Slinky (SchedMD's slurm-operator) and Soperator run Slurm inside Kubernetes: Kubernetes has all nodes, and an operator moves them
+between the two.
 ";

@@ -1,5 +1,5 @@
-//! Whether the files of a boundary agree: no node in both pools, none in neither, none moved by
-//! half. Texts in, findings out; what people changed by hand is read as they may write it.
+//! Checks that the files of a boundary are consistent: no node in both pools, in neither, or
+//! partially moved. The files may have been edited by hand.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,12 +13,12 @@ use super::hybrid::expand;
 use crate::exit::Failure;
 use crate::source;
 
-/// Texts by the name of their file.
+/// Contents of the files, by file name.
 pub type Texts = BTreeMap<&'static str, String>;
 
-/// Files that are looked at.
+/// Files that are checked.
 pub const FILES: [&str; 6] = [ALL, BATCH, SERVICES, SLURM_NODES, SLURM_GRES, KUBERNETES];
-/// Largest file that is read: a cluster of as many nodes as a cluster file can hold, an entry each.
+/// Largest file in bytes that is read: enough for as many nodes as a cluster file can hold.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// Files that name a node of the batch pool.
@@ -32,7 +32,7 @@ pub fn read(dir: &Path) -> Result<Texts> {
     for name in FILES {
         let path = dir.join(name);
         if path.symlink_metadata().is_err() {
-            return Err(Failure::new(format!("{} is not there", path.display()))
+            return Err(Failure::new(format!("{} does not exist", path.display()))
                 .hint("`muster init hybrid --cluster cluster.yaml --services N -o DIR` writes the files of a boundary")
                 .into());
         }
@@ -41,33 +41,34 @@ pub fn read(dir: &Path) -> Result<Texts> {
     Ok(texts)
 }
 
-/// What is wrong, a line per node, by name.
+/// Returns the findings, one line per node, ordered by name.
 pub fn findings(texts: &Texts) -> Result<Vec<String>> {
-    // 1. Which file names which node.
+    // 1. Collect the files that name each node.
     let mut findings = Vec::new();
     let mut named: BTreeMap<String, BTreeSet<&'static str>> = BTreeMap::new();
     for (file, text) in texts {
         let mut once = BTreeSet::new();
         for node in nodes_of(file, text)? {
             if !once.insert(node.clone()) && *file != SLURM_GRES {
-                findings.push(format!("{node} is named twice in {file}"));
+                findings.push(format!("{node} is listed twice in {file}"));
             }
             named.entry(node).or_default().insert(file);
         }
     }
 
-    // 2. Each node by itself.
+    // 2. Check each node.
     for (node, files) in &named {
         let of = |pool: &[&'static str]| -> Vec<&'static str> {
             pool.iter().copied().filter(|file| files.contains(file)).collect()
         };
-        let (batch, services) = (of(&OF_BATCH), of(&OF_SERVICES));
+        let batch = of(&OF_BATCH);
+        let services = of(&OF_SERVICES);
         let all_of = |found: &[&str], pool: &[&str]| -> Option<String> {
             let missing: Vec<&str> =
                 pool.iter().copied().filter(|file| !found.contains(file)).collect();
             (!missing.is_empty()).then(|| {
                 format!(
-                    "{node} moved by half: in {}, missing in {}",
+                    "{node} is partially moved: in {}, missing in {}",
                     found.join(", "),
                     missing.join(", ")
                 )
@@ -87,17 +88,17 @@ pub fn findings(texts: &Texts) -> Result<Vec<String>> {
             (true, false) => findings.extend(all_of(&services, &OF_SERVICES)),
         }
         if batch.is_empty() && files.contains(SLURM_GRES) {
-            findings.push(format!("{node} has GPUs in {SLURM_GRES} and is not of the batch pool"));
+            findings.push(format!("{node} has GPUs in {SLURM_GRES} but is not in the batch pool"));
         }
         if !files.contains(ALL) {
             let files: Vec<&str> = files.iter().copied().collect();
-            findings.push(format!("{node} is in {} and not in {ALL}", files.join(", ")));
+            findings.push(format!("{node} is in {} but not in {ALL}", files.join(", ")));
         }
     }
     Ok(findings)
 }
 
-/// The nodes that a file names, in order.
+/// Returns the nodes that a file names, in order.
 fn nodes_of(file: &'static str, text: &str) -> Result<Vec<String>> {
     let lists = match file {
         SLURM_NODES | SLURM_GRES => slurm::conf::node_lists(text),

@@ -1,6 +1,6 @@
-//! Files that are made again from the same description: each says in its head what it was when it
-//! was written, so that one that nobody touched may be written anew, and one that somebody changed
-//! is kept.
+//! Files that are regenerated from the same description. Each has a fingerprint of its content in
+//! its header, so that an unchanged file can be overwritten and one that was edited by hand is
+//! kept.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -10,32 +10,33 @@ use std::path::Path;
 use anyhow::Result;
 
 use crate::exit::{FAILURE, Failure};
-use crate::source::{self, plain};
+use crate::source::{self, error_text};
 use crate::unified;
 
-/// What the line begins with that holds the fingerprint of all other lines.
+/// Start of the line with the fingerprint of all other lines.
 const HEAD: &str = "# Written by `muster init slurm`, fingerprint ";
-/// What follows it. Who reads the file should know what happens to changes.
+/// Rest of that line, which says what happens to changes. It is part of what is compared, so a new
+/// text would make files of older versions look edited.
 const TAIL: &str =
     ". Changed by hand it is kept, unless --force is given; --diff shows what would change.";
-/// Largest file that is compared: a cluster of as many nodes as a cluster file can hold.
+/// Largest file in bytes that is compared: enough for as many nodes as a cluster file can hold.
 const MAX_BYTES: u64 = 64 << 20;
-/// The key whose value is never shown.
+/// Key whose value is never shown.
 const SECRET: &str = "StoragePass=";
 
-/// A file to be: name, text without its head, and who may read it.
+/// File to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Generated {
+pub struct GeneratedFile {
     /// Name in its folder.
     pub name: &'static str,
-    /// Text with its head.
+    /// Text including the line with the fingerprint.
     pub text: String,
-    /// Permissions.
+    /// Permissions, as for chmod.
     pub mode: u32,
 }
 
-impl Generated {
-    /// A file with its head, which goes below the line of an interpreter.
+impl GeneratedFile {
+    /// Returns a file with a fingerprint line, which follows a `#!` line if there is one.
     pub fn new(name: &'static str, body: &str) -> Self {
         let head = format!("{HEAD}{:016x}{TAIL}\n", fingerprint(body));
         let text = match body.split_once('\n') {
@@ -51,22 +52,21 @@ impl Generated {
     }
 }
 
-/// Whether a text is as it was written.
-fn is_untouched(text: &str) -> bool {
+/// Returns whether a text was not changed since it was written.
+fn is_unedited(text: &str) -> bool {
     let Some(line) = text.lines().take(2).find(|line| line.starts_with(HEAD)) else { return false };
     let body = text.replacen(&format!("{line}\n"), "", 1);
     line == format!("{HEAD}{:016x}{TAIL}", fingerprint(&body))
 }
 
-/// FNV-1a of 64 bits: it tells a change by hand from none, and is no proof against anybody who
-/// means to deceive.
+/// Returns the 64-bit FNV-1a hash: it detects edits by hand, but is not cryptographically secure.
 fn fingerprint(text: &str) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
-/// What lies in a folder under these names, where something does.
-fn there(dir: &Path, file: &Generated) -> Result<Option<String>> {
+/// Returns the present text of a file in a folder; `None` if it does not exist.
+fn existing(dir: &Path, file: &GeneratedFile) -> Result<Option<String>> {
     let path = dir.join(file.name);
     match path.symlink_metadata() {
         Err(_) => Ok(None),
@@ -74,20 +74,20 @@ fn there(dir: &Path, file: &Generated) -> Result<Option<String>> {
     }
 }
 
-/// What writing would change, as `diff -u` shows it; empty where it would change nothing. Secrets
-/// are not shown.
-pub fn diff(dir: &Path, files: &[Generated]) -> Result<String> {
+/// Returns what writing would change, as a unified diff; empty if nothing. Secrets are not shown.
+pub fn diff(dir: &Path, files: &[GeneratedFile]) -> Result<String> {
     let mut text = String::new();
     for file in files {
-        let now = there(dir, file)?;
+        let now = existing(dir, file)?;
         let path = dir.join(file.name).display().to_string();
         let old_name = if now.is_some() { path.clone() } else { "/dev/null".to_owned() };
         let now = now.unwrap_or_default();
-        let shown = unified::diff(&old_name, &path, &veiled(&now), &veiled(&file.text));
-        // A change of the password alone must not look like none.
+        let shown =
+            unified::diff(&old_name, &path, &without_secrets(&now), &without_secrets(&file.text));
+        // A change of the password alone must be visible, too.
         if shown.is_empty() && now != file.text {
             text.push_str(&format!(
-                "--- {old_name}\n+++ {path}\n{SECRET} differs, and is not shown\n"
+                "--- {old_name}\n+++ {path}\n{SECRET} differs; the values are not shown\n"
             ));
         }
         text.push_str(&shown);
@@ -95,8 +95,8 @@ pub fn diff(dir: &Path, files: &[Generated]) -> Result<String> {
     Ok(text)
 }
 
-/// A text without the values of secrets, nor the fingerprint, which is made of them, too.
-fn veiled(text: &str) -> String {
+/// Returns a text without the values of secrets and without the fingerprint, which depends on them.
+fn without_secrets(text: &str) -> String {
     let veil = |line: &str| {
         if line.starts_with(SECRET) && !line.ends_with(muster_backends::slurm::init::FILL_IN) {
             format!("{SECRET}(not shown)\n")
@@ -109,20 +109,20 @@ fn veiled(text: &str) -> String {
     text.lines().map(veil).collect()
 }
 
-/// Writes all files, or none: not over one that was changed by hand, unless that is asked for.
-/// Answers how many were new or changed.
-pub fn write(dir: &Path, files: &[Generated], force: bool) -> Result<usize> {
-    // 1. What is there, and whose.
+/// Writes all files, or none if one was edited by hand and `force` is not set. Returns the number
+/// of files that were new or changed.
+pub fn write(dir: &Path, files: &[GeneratedFile], force: bool) -> Result<usize> {
+    // 1. Compare with the existing files.
     if dir.exists() && !dir.is_dir() {
         return Err(Failure::usage(format!("{} is a file, not a directory", dir.display()))
-            .hint("-o names another place")
+            .hint("-o names another directory")
             .into());
     }
     let mut changed = Vec::new();
     let mut touched = Vec::new();
     for file in files {
-        let now = there(dir, file)?;
-        if now.as_ref().is_some_and(|now| !is_untouched(now) && *now != file.text) {
+        let now = existing(dir, file)?;
+        if now.as_ref().is_some_and(|now| !is_unedited(now) && *now != file.text) {
             touched.push(file.name);
         }
         if now.as_ref() != Some(&file.text) {
@@ -131,23 +131,25 @@ pub fn write(dir: &Path, files: &[Generated], force: bool) -> Result<usize> {
     }
     if !touched.is_empty() && !force {
         let what = format!(
-            "{} holds {} that somebody changed; nothing was written",
+            "{} contains files edited by hand: {}; nothing was written",
             dir.display(),
             touched.join(", ")
         );
         return Err(Failure { code: FAILURE, ..Failure::new(what) }
-            .hint("--diff shows what would change, --force writes over it, -o names another place")
+            .hint("--diff shows what would change, --force overwrites, -o names another directory")
             .into());
     }
 
-    // 2. Each beside its place first, so that nobody reads half of one.
+    // 2. Write each file under a temporary name and rename it, so that a partial file is never
+    //    read.
     let failed = |path: &Path, error: &std::io::Error| {
-        Failure::new(format!("cannot write {}: {}", path.display(), plain(error)))
-            .hint("-o names another place")
+        Failure::new(format!("cannot write {}: {}", path.display(), error_text(error)))
+            .hint("-o names another directory")
     };
     fs::create_dir_all(dir).map_err(|error| failed(dir, &error))?;
     for file in &changed {
-        let (path, new) = (dir.join(file.name), dir.join(format!(".{}.new", file.name)));
+        let path = dir.join(file.name);
+        let new = dir.join(format!(".{}.new", file.name));
         let made = || -> std::io::Result<()> {
             let mut open = OpenOptions::new()
                 .write(true)
@@ -171,15 +173,15 @@ mod tests {
     #[test]
     fn a_change_by_hand_is_seen() {
         for body in ["A=1\nB=2\n", "#!/bin/sh\necho\n", ""] {
-            let file = Generated::new("slurm.conf", body);
-            assert!(is_untouched(&file.text), "{}", file.text);
-            assert!(!is_untouched(&format!("{}#\n", file.text)));
-            assert!(!is_untouched(body));
+            let file = GeneratedFile::new("slurm.conf", body);
+            assert!(is_unedited(&file.text), "{}", file.text);
+            assert!(!is_unedited(&format!("{}#\n", file.text)));
+            assert!(!is_unedited(body));
         }
-        let file = Generated::new("slurm.conf", "A=1\n");
-        assert!(!is_untouched(&file.text.replace("A=1", "A=2")));
+        let file = GeneratedFile::new("slurm.conf", "A=1\n");
+        assert!(!is_unedited(&file.text.replace("A=1", "A=2")));
         assert!(
-            Generated::new("accounts.sh", "#!/bin/sh\necho\n")
+            GeneratedFile::new("accounts.sh", "#!/bin/sh\necho\n")
                 .text
                 .starts_with("#!/bin/sh\n# Written")
         );
@@ -188,12 +190,12 @@ mod tests {
     #[test]
     fn a_password_is_not_shown() {
         let dir = tempfile::tempdir().unwrap();
-        let file = Generated::new("slurmdbd.conf", "A=1\nStoragePass=old\n");
+        let file = GeneratedFile::new("slurmdbd.conf", "A=1\nStoragePass=old\n");
         write(dir.path(), &[file], false).unwrap();
-        let file = Generated::new("slurmdbd.conf", "A=1\nStoragePass=new\n");
+        let file = GeneratedFile::new("slurmdbd.conf", "A=1\nStoragePass=new\n");
         let shown = diff(dir.path(), std::slice::from_ref(&file)).unwrap();
         assert!(
-            shown.contains("is not shown") && !shown.contains("new\n") && !shown.contains("old"),
+            shown.contains("not shown") && !shown.contains("new\n") && !shown.contains("old"),
             "{shown}"
         );
         let mode = fs::metadata(dir.path().join("slurmdbd.conf")).unwrap().permissions().mode();

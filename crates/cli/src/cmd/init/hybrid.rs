@@ -1,5 +1,5 @@
-//! `muster init hybrid`: one cluster in two pools, a Slurm one for batch and a Kubernetes one for
-//! services, and the files that tell each of its own nodes only.
+//! `muster init hybrid`: divides a cluster into a Slurm pool for batch jobs and a Kubernetes pool
+//! for services, and writes the configuration of each with its own nodes only.
 
 use std::path::PathBuf;
 
@@ -7,13 +7,13 @@ use anyhow::{Context, Result};
 use muster_backends::{kube, slurm};
 use muster_model::NodeSpec;
 use muster_spec::{
-    Choice, Cluster, ClusterNotes, Partition, PartitionError, expand_names, fold_names,
-    parse_cluster, partition, write_cluster,
+    Cluster, ClusterNotes, ClusterPartition, PartitionError, ServiceNodes, expand_names,
+    fold_names, parse_cluster, partition, write_cluster,
 };
 
 use super::{boundary, check};
 use crate::app::App;
-use crate::args::whole;
+use crate::args::whole_number;
 use crate::cmd::inventory::{summary, unwritable};
 use crate::exit::{FAILURE, Failure, USAGE};
 use crate::output_files;
@@ -26,29 +26,28 @@ Examples:
   muster init hybrid --cluster cluster.yaml --label pool=services --dry-run
   muster init hybrid --check site";
 
-/// Divide a cluster into a Slurm pool for batch and a Kubernetes pool for services
+/// Divide a cluster into a Slurm pool for batch jobs and a Kubernetes pool for services
 ///
-/// No node is ever in both: each is moved from one list into the other. With --services the nodes
-/// are chosen so that as few topology domains as possible have nodes in both pools; whole domains
-/// go first. The files are for you to read and put in place; BOUNDARY.md says where, and how a node
-/// moves later.
+/// Each node is in exactly one pool. With --services the nodes are chosen so that as few topology
+/// domains as possible have nodes in both pools, whole domains first. Read the files and install
+/// them; BOUNDARY.md says where, and how to move a node later.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
-pub struct Args {
-    /// The cluster file; `muster inventory` writes one. With --check: what there is, in place of
-    /// cluster-all.yaml
+pub struct InitHybridArgs {
+    /// Cluster file; `muster inventory` writes one. With --check: all nodes of the site, in place
+    /// of cluster-all.yaml
     #[arg(long, value_name = "FILE", required_unless_present = "check")]
     cluster: Option<PathBuf>,
-    /// So many nodes for services
-    #[arg(long, value_name = "N", group = "choice", allow_negative_numbers = true, value_parser = whole(0, u32::MAX))]
+    /// Number of nodes for services
+    #[arg(long, value_name = "N", group = "choice", allow_negative_numbers = true, value_parser = whole_number(0, u32::MAX))]
     services: Option<u32>,
-    /// These nodes for services, such as 'node[01-02],node07'
+    /// Nodes for services, such as 'node[01-02],node07'
     #[arg(long, value_name = "LIST", group = "choice")]
     services_nodes: Option<String>,
-    /// Nodes with this label for services
+    /// Label of the nodes for services
     #[arg(long, value_name = "NAME=VALUE", group = "choice", value_parser = label)]
     label: Option<(String, String)>,
-    /// Where the files go
+    /// Directory for the files
     #[arg(
         short = 'o',
         long,
@@ -57,14 +56,14 @@ pub struct Args {
         conflicts_with = "check"
     )]
     output: PathBuf,
-    /// Write over files that are there
+    /// Overwrite files that exist
     #[arg(long, conflicts_with = "check")]
     force: bool,
-    /// Print the files and write none
+    /// Print the files without writing them
     #[arg(long, conflicts_with = "check")]
     dry_run: bool,
-    /// Only look at the files in this directory: exit code 1 when a node is in both pools, in
-    /// neither, or moved by half
+    /// Only check the files in this directory: exit with 1 if a node is in both pools, in neither,
+    /// or partially moved
     #[arg(long, value_name = "DIR", conflicts_with = "choice")]
     check: Option<PathBuf>,
 }
@@ -75,8 +74,8 @@ fn label(text: &str) -> Result<(String, String), String> {
         .ok_or_else(|| "expected a label and its value, such as pool=services".to_owned())
 }
 
-/// Runs the verb.
-pub fn run(app: &App, args: &Args) -> Result<u8> {
+/// Runs `muster init hybrid`; returns its exit code.
+pub fn run(app: &App, args: &InitHybridArgs) -> Result<u8> {
     let given = args.cluster.as_ref().map(|path| source::read(path)).transpose()?;
     if let Some(dir) = &args.check {
         let mut texts = check::read(dir)?;
@@ -87,30 +86,30 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
     }
 
     if args.output.as_os_str() == "-" {
-        return Err(Failure::usage("-o names a directory: there are several files")
+        return Err(Failure::usage("-o takes a directory, since there are several files")
             .hint("--dry-run prints them")
             .into());
     }
 
-    // 1. Two pools.
+    // 1. Divide the nodes.
     let given = given.context("--cluster is required without --check")?;
     let cluster = parse_cluster(&given.source, given.file.as_deref()).map_err(Failure::from)?;
     let whole = cluster_text(&cluster, "every node of the site")?;
-    let parts = partition(cluster, &choice(args)?).map_err(refused)?;
+    let parts = partition(cluster, &choice(args)?).map_err(partition_failure)?;
 
-    // 2. Their files, looked at as --check will.
+    // 2. Render the files, and check them as --check does.
     let files = files(&parts, whole)?;
     let texts = files.iter().filter(|(name, _)| check::FILES.contains(name));
     let texts = texts.map(|(name, text)| (*name, text.clone())).collect();
     let findings = check::findings(&texts)?;
     if let Some(finding) = findings.first() {
         return Err(Failure::new(format!(
-            "a defect of muster: its own files do not agree: {finding}"
+            "bug in muster: the files that it renders are inconsistent: {finding}"
         ))
         .into());
     }
 
-    // 3. Out.
+    // 3. Write the files.
     if args.dry_run {
         for (name, text) in &files {
             app.ui.data(&format!("==> {name} <==\n{text}\n"))?;
@@ -118,48 +117,49 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
     } else {
         output_files::write_all(&args.output, &files, args.force)?;
     }
-    tell(app, &parts);
+    print_pools(app, &parts);
     if !args.dry_run {
         let dir = args.output.display();
         app.ui.status(&format!("wrote {} files to {dir}; nothing was run", files.len()));
         app.ui.hint(&format!(
-            "read {dir}/{}; it says what goes where, and how a node moves",
+            "read {dir}/{}; it says where each file goes and how to move a node",
             boundary::DOCUMENT
         ));
     }
     Ok(0)
 }
 
-fn choice(args: &Args) -> Result<Choice> {
+fn choice(args: &InitHybridArgs) -> Result<ServiceNodes> {
     match (args.services, &args.services_nodes, &args.label) {
-        (Some(count), ..) => Ok(Choice::Count(count as usize)),
-        (_, Some(list), _) => Ok(Choice::Names(list.clone())),
+        (Some(count), ..) => Ok(ServiceNodes::Count(count as usize)),
+        (_, Some(list), _) => Ok(ServiceNodes::Names(list.clone())),
         (_, _, Some((name, value))) => {
-            Ok(Choice::Label { name: name.clone(), value: value.clone() })
+            Ok(ServiceNodes::Label { name: name.clone(), value: value.clone() })
         }
-        _ => Err(Failure::usage("which nodes are for services is not said")
-            .hint("--services 2, --services-nodes 'node[01-02]', or --label pool=services")
+        _ => Err(Failure::usage("the nodes for services are not given")
+            .hint("add --services 2, --services-nodes 'node[01-02]', or --label pool=services")
             .into()),
     }
 }
 
-fn refused(error: PartitionError) -> Failure {
+fn partition_failure(error: PartitionError) -> Failure {
     let failure = Failure { code: USAGE, ..Failure::new(error.to_string()) };
     match error {
         PartitionError::NoBatch { .. } => {
-            failure.hint("services alone need no Slurm pool, and no boundary")
+            failure.hint("services alone need no Slurm pool and no boundary")
         }
         PartitionError::NoServices { .. } => {
-            failure.hint("batch alone needs no Kubernetes pool, and no boundary")
+            failure.hint("batch jobs alone need no Kubernetes pool and no boundary")
         }
         PartitionError::Names { why, .. } => why.hint.into_iter().fold(failure, Failure::hint),
         PartitionError::UnknownNode { .. } | PartitionError::UnknownLabel { .. } => failure,
     }
 }
 
-/// Every file with its name, in the order in which a person reads them.
-fn files(parts: &Partition, whole: String) -> Result<Vec<(&'static str, String)>> {
-    let (batch, services) = (&parts.batch.nodes, &parts.services.nodes);
+/// Returns all files by name, in reading order.
+fn files(parts: &ClusterPartition, whole: String) -> Result<Vec<(&'static str, String)>> {
+    let batch = &parts.batch.nodes;
+    let services = &parts.services.nodes;
     let fold: slurm::conf::Fold<'_> = &|names: &[&str]| fold_names(names.iter().copied()).join(",");
     Ok(vec![
         (boundary::DOCUMENT, boundary::document(parts)),
@@ -181,14 +181,13 @@ fn cluster_text(cluster: &Cluster, what: &str) -> Result<String> {
     Ok(write_cluster(cluster, &notes).map_err(unwritable)?)
 }
 
-fn tell(app: &App, parts: &Partition) {
+fn print_pools(app: &App, parts: &ClusterPartition) {
     for (pool, nodes) in [("batch", &parts.batch.nodes), ("services", &parts.services.nodes)] {
         app.ui.status(&format!("{pool:9} {}: {}", summary(nodes), names(nodes)));
     }
-    let broken = boundary::broken(parts);
-    match broken.is_empty() {
-        true => {}
-        false => app.ui.warning(&format!("topology domains with nodes in both pools: {broken}")),
+    let broken = boundary::split_domains(parts);
+    if !broken.is_empty() {
+        app.ui.warning(&format!("topology domains with nodes in both pools: {broken}"));
     }
 }
 
@@ -207,22 +206,23 @@ fn report(app: &App, dir: &str, texts: &check::Texts) -> Result<u8> {
                 parse_cluster(texts.get(name).map_or("", String::as_str), None)
                     .map_or(0, |it| it.nodes.len())
             };
-            let (batch, services) = (count(boundary::BATCH), count(boundary::SERVICES));
+            let batch = count(boundary::BATCH);
+            let services = count(boundary::SERVICES);
             app.ui.status(&format!(
-                "{dir}: {} nodes, {batch} batch and {services} services; none in both, none in neither",
+                "{dir}: {} nodes, {batch} batch and {services} services; each is in exactly one pool",
                 batch + services
             ));
             Ok(0)
         }
         count => {
             app.ui.error(&format!("{dir}: {count} finding{}", if count == 1 { "" } else { "s" }));
-            app.ui.hint(&format!("{} says how a node moves", boundary::DOCUMENT));
+            app.ui.hint(&format!("{} says how to move a node", boundary::DOCUMENT));
             Ok(FAILURE)
         }
     }
 }
 
-/// Names of a list as Slurm writes them.
+/// Expands a host list in Slurm's notation.
 pub(super) fn expand(list: &str) -> Result<Vec<String>, String> {
     expand_names(list).map_err(|error| format!("`{list}`: {error}"))
 }

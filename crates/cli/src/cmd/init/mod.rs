@@ -1,5 +1,5 @@
-//! `muster init`: the files with which a control plane starts, a file of this folder per plane.
-//! They are written for people to read and put in place; nothing is installed or run.
+//! `muster init`: writes the files to set up a control plane; one file of this folder per control
+//! plane. The user reads the files and installs them; nothing is installed or run here.
 
 mod boundary;
 mod check;
@@ -13,25 +13,25 @@ use clap::Subcommand;
 
 use crate::app::App;
 
-/// Write the files to start a control plane with
+/// Write the files to set up a control plane
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct InitArgs {
     #[command(subcommand)]
-    plane: Plane,
+    plane: InitCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Plane {
-    None(none::Args),
-    Hybrid(Box<hybrid::Args>),
-    Slurm(Box<slurm::Args>),
+enum InitCommand {
+    None(none::InitNoneArgs),
+    Hybrid(Box<hybrid::InitHybridArgs>),
+    Slurm(Box<slurm::InitSlurmArgs>),
 }
 
-/// Runs the verb.
-pub fn run(app: &App, args: &Args) -> Result<u8> {
+/// Runs `muster init`; returns its exit code.
+pub fn run(app: &App, args: &InitArgs) -> Result<u8> {
     match &args.plane {
-        Plane::None(args) => none::run(app, args),
-        Plane::Hybrid(args) => hybrid::run(app, args),
-        Plane::Slurm(args) => slurm::run(app, args),
+        InitCommand::None(args) => none::run(app, args),
+        InitCommand::Hybrid(args) => hybrid::run(app, args),
+        InitCommand::Slurm(args) => slurm::run(app, args),
     }
 }

@@ -1,24 +1,25 @@
-//! `muster init slurm`: the configuration of a new Slurm cluster. What the files say is made in
-//! `muster-backends`; here are options for what neither the cluster file nor the queue file says,
-//! and which files are written.
+//! `muster init slurm`: writes the configuration of a new Slurm cluster. `muster-backends` renders
+//! the files; here are the options for what is in neither the cluster file nor the queue file.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use muster_backends::slurm::init::{self, Auth, Choices, Files, Member, Order, Release, Unfit};
+use muster_backends::slurm::init::{
+    self, Auth, Choices, GeneratedFiles, InitError, InitInput, Member, Release,
+};
 use muster_model::unit::{Bytes, CpuMilli};
 use muster_model::{NodeSpec, QueueTree, Span};
 use muster_spec::quantity::{parse_bytes, parse_span};
 use muster_spec::{fold_names, parse_cluster, parse_queues};
 
-use super::generated::{self, Generated};
+use super::generated::{self, GeneratedFile};
 use crate::app::App;
-use crate::args::whole;
+use crate::args::whole_number;
 use crate::cmd::inventory::summary;
 use crate::exit::{FAILURE, Failure, USAGE};
 use crate::source;
 
-/// Longest list of users that is read.
+/// Largest list of users in bytes that is read.
 const MAX_BYTES: u64 = 16 << 20;
 
 const EXAMPLES: &str = "\
@@ -33,39 +34,39 @@ Examples:
 /// Write the configuration of a new Slurm cluster: slurm.conf, gres.conf, cgroup.conf,
 /// topology.conf, slurmdbd.conf, accounts.sh
 ///
-/// Nodes, GPUs and switches come from the cluster file, accounts, shares, limits and preemption
-/// from the queue file. What Slurm cannot express of the queues is told, and stands in accounts.sh.
-/// The files are for you to read and put in place; nothing is run. Run again after a change, it
-/// writes anew what nobody touched; a file that somebody changed is kept. docs/slurm.md says more.
+/// Nodes, GPUs and switches come from the cluster file; accounts, shares, limits and preemption
+/// come from the queue file. Properties of queues that Slurm cannot express are printed, and listed
+/// in accounts.sh. Read the files and install them; nothing is run. On a later run, files that were
+/// edited by hand are kept and all others are overwritten. See docs/slurm.md.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
-pub struct Args {
-    /// The cluster file; `muster inventory` writes one
+pub struct InitSlurmArgs {
+    /// Cluster file; `muster inventory` writes one
     #[arg(long, value_name = "FILE")]
     cluster: PathBuf,
-    /// The queue file; without one there is one account, `default`
+    /// Queue file; by default there is one account, `default`
     #[arg(long, value_name = "FILE")]
     queues: Option<PathBuf>,
-    /// Where the files go; - prints them and writes none
+    /// Directory for the files; - prints them without writing
     #[arg(short = 'o', long, value_name = "DIR", default_value = "slurm")]
     output: PathBuf,
-    /// Write also over files that somebody changed
+    /// Also overwrite files that were edited by hand
     #[arg(long)]
     force: bool,
-    /// Show what would change, and write nothing; exit code 1 when anything would
+    /// Show what would change, without writing; exit with 1 if anything would
     #[arg(long, conflicts_with = "force")]
     diff: bool,
 
-    /// ClusterName
+    /// Name of the cluster (ClusterName)
     #[arg(long, value_name = "NAME", default_value = "cluster", help_heading = "The site")]
     name: String,
-    /// Host of slurmctld, or host(address); again for one that takes over [default: this machine]
+    /// Host of slurmctld, or host(address); repeat for a backup controller [default: this machine]
     #[arg(long, value_name = "HOST", help_heading = "The site")]
     controller: Vec<String>,
     /// Host of slurmdbd [default: the first controller]
     #[arg(long, value_name = "HOST", help_heading = "The site")]
     dbd_host: Option<String>,
-    /// Host of the database, as slurmdbd reaches it
+    /// Host of the database, as seen by slurmdbd
     #[arg(long, value_name = "HOST", default_value = "localhost", help_heading = "The site")]
     db_host: String,
     /// User of the database
@@ -74,14 +75,13 @@ pub struct Args {
     /// Name of the database
     #[arg(long, value_name = "NAME", default_value = "slurm_acct_db", help_heading = "The site")]
     db_name: String,
-    /// Password of that user, the first line of this file; without it a line is left to be filled
-    /// in
+    /// File whose first line is the password of that user; by default a placeholder is written
     #[arg(long, value_name = "FILE", help_heading = "The site")]
     db_password_file: Option<PathBuf>,
-    /// Who slurmctld and slurmdbd run as
+    /// User that slurmctld and slurmdbd run as
     #[arg(long, value_name = "NAME", default_value = "slurm", help_heading = "The site")]
     slurm_user: String,
-    /// Folder of the controller's state; with two controllers one that both write
+    /// Folder of the controller's state; with two controllers it must be shared by both
     #[arg(
         long,
         value_name = "DIR",
@@ -97,54 +97,53 @@ pub struct Args {
         help_heading = "The site"
     )]
     spool_dir: String,
-    /// Folder of logs
+    /// Folder of the log files
     #[arg(long, value_name = "DIR", default_value = "/var/log/slurm", help_heading = "The site")]
     log_dir: String,
-    /// How daemons know each other: munge, or Slurm's own key from 23.11 on
+    /// Authentication between daemons: munge, or Slurm's own key from 23.11 on
     #[arg(long, value_enum, value_name = "KIND", default_value_t = AuthKind::Munge, help_heading = "The site")]
     auth: AuthKind,
-    /// Slurm that will read the files, from 21.08 on
+    /// Version of Slurm that the files are for, from 21.08 on
     #[arg(long, value_name = "YY.MM", default_value = "22.05", value_parser = release, help_heading = "The site")]
     slurm_version: Release,
-    /// HealthCheckProgram; without it the check has a finding, as it should
+    /// HealthCheckProgram; without it `muster check slurm` reports a finding
     #[arg(long, value_name = "PATH", help_heading = "The site")]
     health_check: Option<String>,
 
-    /// A user and the leaf queues of its accounts, the first by default; may be repeated
+    /// User and the leaf queues that become its accounts, the first as the default; may be repeated
     #[arg(long, value_name = "NAME=QUEUE,..", value_parser = member, help_heading = "Users")]
     user: Vec<Member>,
-    /// Such users from a file, one a line
+    /// File of such users, one per line
     #[arg(long, value_name = "FILE", help_heading = "Users")]
     users: Option<PathBuf>,
 
-    /// Time that a preempted job has to save
+    /// Grace period of preempted jobs
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = span, help_heading = "Jobs")]
     grace: Span,
-    /// Time limit of a job that names none
+    /// Default time limit of jobs
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = span, help_heading = "Jobs")]
     default_time: Span,
-    /// Longest time limit of a job whose queue sets none
+    /// Maximum time limit of jobs whose queue sets none
     #[arg(long, value_name = "TIME", default_value = "7d", value_parser = span, help_heading = "Jobs")]
     max_time: Span,
-    /// Longest time limit in queues for people who sit and wait: those named interactive, debug,
-    /// dev or notebook
+    /// Maximum time limit in interactive queues: those named interactive, debug, dev or notebook
     #[arg(long, value_name = "TIME", default_value = "8h", value_parser = span, help_heading = "Jobs")]
     interactive_time: Span,
 
-    /// CPUs of nodes for which the cluster file says none
-    #[arg(long, value_name = "N", value_parser = whole(1, 1_000_000), help_heading = "Nodes")]
+    /// CPUs of nodes whose CPUs are not in the cluster file
+    #[arg(long, value_name = "N", value_parser = whole_number(1, 1_000_000), help_heading = "Nodes")]
     cpus: Option<u32>,
-    /// Memory of nodes for which the cluster file says none, such as 1000GiB
+    /// Memory of nodes whose memory is not in the cluster file, such as 1000GiB
     #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Nodes")]
     memory: Option<Bytes>,
-    /// Sockets of each node, for binding tasks near their GPUs; `slurmd -C` prints them
-    #[arg(long, value_name = "N", value_parser = whole(1, 64), help_heading = "Nodes")]
+    /// Sockets per node, to bind tasks near their GPUs; `slurmd -C` prints them
+    #[arg(long, value_name = "N", value_parser = whole_number(1, 64), help_heading = "Nodes")]
     sockets: Option<u32>,
-    /// Hardware threads of each core, with --sockets
-    #[arg(long, value_name = "N", default_value = "1", value_parser = whole(1, 8), requires = "sockets", help_heading = "Nodes")]
+    /// Hardware threads per core, with --sockets
+    #[arg(long, value_name = "N", default_value = "1", value_parser = whole_number(1, 8), requires = "sockets", help_heading = "Nodes")]
     threads_per_core: u32,
-    /// Shards of each GPU, for jobs that ask for a part of one (--gres=shard:1); from 22.05 on
-    #[arg(long, value_name = "N", default_value = "0", value_parser = whole(0, 1024), help_heading = "Nodes")]
+    /// Shards per GPU, for jobs that request a part of a GPU (--gres=shard:1); from 22.05 on
+    #[arg(long, value_name = "N", default_value = "0", value_parser = whole_number(0, 1024), help_heading = "Nodes")]
     shards: u32,
 }
 
@@ -152,13 +151,13 @@ pub struct Args {
 enum AuthKind {
     /// munge, with its daemon on every machine
     Munge,
-    /// Slurm's own key
+    /// Slurm's own authentication with a shared key
     Slurm,
 }
 
 fn release(text: &str) -> Result<Release, String> {
     let parts = text.split_once('.').and_then(|(year, month)| {
-        // 22.05.8 is a 22.05.
+        // A third number is ignored: 22.05.8 is a 22.05.
         let month = month.split('.').next().unwrap_or_default();
         Some(Release(
             year.parse().ok()?,
@@ -187,22 +186,23 @@ fn member(text: &str) -> Result<Member, String> {
     let wrong =
         || "expected a user and queues, such as alice=research/vision,research/language".to_owned();
     let (user, queues) = text.split_once('=').ok_or_else(wrong)?;
-    let (user, queues) =
-        (user.trim(), queues.split(',').map(|queue| queue.trim().to_owned()).collect::<Vec<_>>());
+    let user = user.trim();
+    let queues = queues.split(',').map(|queue| queue.trim().to_owned()).collect::<Vec<_>>();
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '@');
     let is_name = !user.is_empty() && !user.starts_with('-') && user.chars().all(allowed);
-    match is_name && queues.iter().all(|queue| !queue.is_empty()) {
-        true => Ok(Member { user: user.to_owned(), queues }),
-        false => Err(wrong()),
+    if is_name && queues.iter().all(|queue| !queue.is_empty()) {
+        Ok(Member { user: user.to_owned(), queues })
+    } else {
+        Err(wrong())
     }
 }
 
-/// Runs the verb.
-pub fn run(app: &App, args: &Args) -> Result<u8> {
-    // 1. What there is, and what was decided.
+/// Runs `muster init slurm`; returns its exit code.
+pub fn run(app: &App, args: &InitSlurmArgs) -> Result<u8> {
+    // 1. Read the cluster, the queues and the users.
     let given = source::read(&args.cluster)?;
     let mut cluster = parse_cluster(&given.source, given.file.as_deref()).map_err(Failure::from)?;
-    complete(&mut cluster.nodes, args);
+    fill_in_resources(&mut cluster.nodes, args);
     let queues = match &args.queues {
         Some(path) => {
             let text = source::read(path)?;
@@ -214,14 +214,14 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
     let choices = choices(args)?;
     if args.controller.is_empty() {
         app.ui.warning(&format!(
-            "the controller is {}, this machine; --controller names another",
+            "the controller is {}, this machine; --controller sets another",
             choices.controllers[0]
         ));
     }
 
-    // 2. The files.
+    // 2. Render the files.
     let fold = |names: &[&str]| fold_names(names.iter().copied()).join(",");
-    let order = Order {
+    let order = InitInput {
         nodes: &cluster.nodes,
         levels: &cluster.levels,
         queues: &queues,
@@ -229,11 +229,11 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
         choices: &choices,
         fold: &fold,
     };
-    let made = init::render(&order).map_err(refused)?;
-    let files: Vec<Generated> =
-        made.files.iter().map(|(name, text)| Generated::new(name, text)).collect();
+    let made = init::render(&order).map_err(init_failure)?;
+    let files: Vec<GeneratedFile> =
+        made.files.iter().map(|(name, text)| GeneratedFile::new(name, text)).collect();
 
-    // 3. Out.
+    // 3. Write them.
     if args.output == Path::new("-") {
         for file in &files {
             app.ui.data(&format!("==> {} <==\n{}\n", file.name, file.text))?;
@@ -250,17 +250,17 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
             files.len(),
             summary(&cluster.nodes),
             match changed {
-                0 => "all are as they were".to_owned(),
-                changed => format!("{changed} written, nothing was run"),
+                0 => "all unchanged".to_owned(),
+                changed => format!("{changed} written; nothing was run"),
             }
         ));
     }
-    tell(app, args, &made);
+    print_notes(app, args, &made);
     Ok(0)
 }
 
-/// What the cluster file leaves out.
-fn complete(nodes: &mut [NodeSpec], args: &Args) {
+/// Fills in what is not in the cluster file.
+fn fill_in_resources(nodes: &mut [NodeSpec], args: &InitSlurmArgs) {
     for node in nodes {
         if let (0, Some(cpus)) = (node.cpus.0, args.cpus) {
             node.cpus = CpuMilli(cpus * 1000);
@@ -271,7 +271,7 @@ fn complete(nodes: &mut [NodeSpec], args: &Args) {
     }
 }
 
-fn members(args: &Args) -> Result<Vec<Member>> {
+fn members(args: &InitSlurmArgs) -> Result<Vec<Member>> {
     let mut members: Vec<Member> = Vec::new();
     if let Some(path) = &args.users {
         let (name, text) = source::text(path, MAX_BYTES)?;
@@ -298,7 +298,7 @@ fn members(args: &Args) -> Result<Vec<Member>> {
     }
 }
 
-fn choices(args: &Args) -> Result<Choices> {
+fn choices(args: &InitSlurmArgs) -> Result<Choices> {
     let db_password = match &args.db_password_file {
         None => None,
         Some(path) => {
@@ -306,7 +306,7 @@ fn choices(args: &Args) -> Result<Choices> {
             let first = text.lines().next().unwrap_or_default();
             if first.is_empty() {
                 return Err(
-                    Failure::usage(format!("{name} has no password in its first line")).into()
+                    Failure::usage(format!("the first line of {name} has no password")).into()
                 );
             }
             Some(first.to_owned())
@@ -344,18 +344,18 @@ fn choices(args: &Args) -> Result<Choices> {
     })
 }
 
-/// `head1` of `head1(10.0.0.1)`.
+/// Returns the host name of a controller: `head1` of `head1(10.0.0.1)`.
 fn host(controller: &str) -> &str {
     controller.split('(').next().unwrap_or(controller)
 }
 
-fn refused(error: Unfit) -> Failure {
+fn init_failure(error: InitError) -> Failure {
     Failure { code: USAGE, ..Failure::new(error.to_string()) }.hint(error.hint())
 }
 
-/// What people should know beside the files.
-fn tell(app: &App, args: &Args, made: &Files) {
-    for lost in &made.lost {
+/// Prints what is not in the files, and the next step.
+fn print_notes(app: &App, args: &InitSlurmArgs, made: &GeneratedFiles) {
+    for lost in &made.unsupported {
         app.ui.warning(&format!("Slurm: {lost}"));
     }
     for open in &made.open {
@@ -364,7 +364,7 @@ fn tell(app: &App, args: &Args, made: &Files) {
     if args.output != Path::new("-") {
         let dir = args.output.display();
         app.ui.hint(&format!(
-            "read them, then `muster check slurm --conf {dir}`; accounts.sh says in its head in which order things start"
+            "read them, then run `muster check slurm --conf {dir}`; the header of accounts.sh has the order in which to start services"
         ));
     }
 }

@@ -1,5 +1,5 @@
-//! `--after NAME`: names of jobs that are submitted already become their numbers. Names of
-//! documents in the same file stay.
+//! `--after NAME`: replaces names of jobs that are already submitted by their numbers. Names of
+//! documents in the same file are kept.
 
 use std::collections::BTreeSet;
 
@@ -8,15 +8,15 @@ use muster_api::Client;
 use serde_json::{Map, Value};
 
 use crate::exit::Failure;
-use crate::jobref::{self, Owner};
+use crate::jobref::{self, JobOwner};
 
-/// What may stand before the jobs.
+/// Kinds of dependency that may precede the jobs, as in `afterok:12`.
 const KINDS: [&str; 4] = ["afterok", "afternotok", "afterany", "after"];
 
-/// Replaces the names of the field `after` that no document has.
+/// Replaces the names in the field `after` that are not names of documents.
 ///
 /// # Errors
-/// When no job of this user has a name, or several that have not ended.
+/// When no job of this user has such a name, or several that have not ended have it.
 pub async fn resolve(
     client: &Client,
     fields: &mut Map<String, Value>,
@@ -32,10 +32,7 @@ pub async fn resolve(
         let mut numbers = Vec::new();
         for job in jobs.split(':') {
             let is_known = job.parse::<u64>().is_ok() || documents.contains(job) || job.is_empty();
-            numbers.push(match is_known {
-                true => job.to_owned(),
-                false => number_of(client, job).await?,
-            });
+            numbers.push(if is_known { job.to_owned() } else { number_of(client, job).await? });
         }
         let jobs = numbers.join(":");
         *text = kind.map_or(jobs.clone(), |kind| format!("{kind}:{jobs}"));
@@ -44,10 +41,10 @@ pub async fn resolve(
 }
 
 async fn number_of(client: &Client, name: &str) -> Result<String> {
-    let found = jobref::by_name(client, name, Owner::Own).await?;
+    let found = jobref::by_name(client, name, JobOwner::Own).await?;
     let job = found.ok_or_else(|| {
-        Failure::not_found(format!("none of your jobs is called `{name}`, which --after names"))
-            .hint("`muster ps -a` lists them; a number is taken as it is")
+        Failure::not_found(format!("--after {name}: none of your jobs has this name"))
+            .hint("`muster ps -a` lists your jobs")
     })?;
     Ok(job.to_string())
 }

@@ -1,4 +1,4 @@
-//! `muster run`: from files or a command to jobs, and what to do then.
+//! `muster run`: submits jobs from files or a command, and optionally waits for them.
 
 mod after;
 mod overrides;
@@ -21,81 +21,82 @@ use crate::connect;
 use crate::dashes;
 use crate::exit::{Failure, INTERRUPTED};
 use crate::follow;
-use crate::jobref::Target;
-use crate::source::Text;
-use crate::terminal::{self, OwnEnd};
+use crate::jobref::JobTarget;
+use crate::source::SourceText;
+use crate::terminal::{self, InteractiveEnd};
 use crate::track::{self, Tracker};
-use crate::watch::{Until, Watch};
+use crate::watch::{JobWatch, Until};
 
-/// Submit jobs from files, or run a command
+/// Submit jobs from files, or submit a command as a job
 ///
-/// Files hold one or more YAML documents; `muster schema` describes them. A script with `#SBATCH`
-/// lines is submitted as the job that `muster import` makes of it, and what that finds wrong is
-/// shown. A command is run as it is, without a shell, with the present environment and working
-/// directory. Without another option `run` submits and returns; --wait, --watch, --follow and -it
-/// stay until the jobs have ended and pass on their exit code. With no daemon running, one is
-/// started for this user. JSON: a `SubmitResponse`; of several files, a list of them.
+/// A file holds one or more YAML documents, one per job; `muster schema` prints their schema. A
+/// script with `#SBATCH` lines is converted as by `muster import`, whose findings are shown, and
+/// submitted. A command runs without a shell, with the current environment and working directory.
+/// `run` submits and returns; with --wait, --watch, --follow or -it it waits until the jobs have
+/// ended and returns their exit code. If no daemon is running, one is started for this user. JSON:
+/// a `SubmitResponse`; for several files, a list of them.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "muster run [OPTIONS] FILE...\n       muster run [OPTIONS] -- COMMAND [ARG]...",
     after_long_help = "Examples:\n  muster run train.yaml\n  muster run train.sbatch\n  muster run --gpus 2 --time 12h -- python train.py\n  \
                        muster run --tasks 5 --gpus-per-task 1 --watch job.yaml\n  muster run --gpus 1 -it -- bash"
 )]
-pub struct Args {
-    /// Job files, or scripts for sbatch; - is stdin
+pub struct RunArgs {
+    /// Job files or sbatch scripts; - is stdin
     #[arg(value_name = "FILE", required_unless_present = "command")]
     files: Vec<PathBuf>,
-    /// Program and its arguments
+    /// Program to run as a job, and its arguments
     #[arg(last = true, value_name = "COMMAND", conflicts_with = "files")]
     command: Vec<String>,
 
     /// Wait until the jobs have ended
     #[arg(short = 'W', long, group = "mode")]
     wait: bool,
-    /// Show jobs and a timeline while they run; Ctrl-C leaves them running
+    /// Show jobs and a timeline until they have ended; Ctrl-C detaches and leaves them running
     #[arg(short, long, group = "mode", conflicts_with = "json")]
     watch: bool,
-    /// Show the output of the job while it runs (of rank 0)
+    /// Show the output of the job (rank 0) while it runs
     #[arg(short, long, group = "mode", conflicts_with = "json")]
     follow: bool,
-    /// Run on a terminal, connected to this one; -it works as in docker
+    /// Run the job on a terminal that is connected to this one; -it works as in docker
     #[arg(short, long, group = "mode", conflicts_with = "json")]
     interactive: bool,
-    /// The same as --interactive
+    /// Same as --interactive, for -it
     #[arg(short, long, conflicts_with_all = ["json", "wait", "watch", "follow"])]
     tty: bool,
-    /// Say what would happen, and do nothing
+    /// Show what would happen, without submitting
     #[arg(long, conflicts_with_all = ["wait", "watch", "follow", "interactive", "tty"])]
     dry_run: bool,
-    /// Start the daemon with this many GPUs that do not exist: 8, 8:h100, or 2:a100,7:a100-1g.10gb
+    /// Simulated GPUs of the daemon, if it has to be started: 8, 8:h100, or 2:a100,7:a100-1g.10gb
     #[arg(long, value_name = "N[:MODEL],..")]
     virtual_gpus: Option<VirtualGpus>,
-    /// Of a script for sbatch: submit it with the cure of this finding; without it the job is what
-    /// the script says
+    /// For an sbatch script: apply the fix of this finding; by default the script is converted as
+    /// it is
     #[arg(long, value_name = "RULE", value_parser = clap::builder::PossibleValuesParser::new(import::CURES))]
     cure: Vec<String>,
-    /// Write JSON; docs/openapi.json and docs/schema have its shapes
+    /// Write JSON; docs/openapi.json and docs/schema describe it
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     overrides: overrides::Overrides,
 }
 
-impl Args {
-    /// The job files.
+impl RunArgs {
+    /// Returns the job files.
     pub fn files(&self) -> &[PathBuf] {
         &self.files
     }
 
-    /// Findings whose cures are chosen.
+    /// Returns the findings whose fixes are to be applied.
     pub fn cures(&self) -> &[String] {
         &self.cure
     }
 }
 
-/// Runs the verb.
-pub async fn run(app: &App, args: Args) -> Result<u8> {
-    // 1. Read and check what can be checked without a daemon: a bad file must not start one.
+/// Runs `muster run`; returns its exit code.
+pub async fn run(app: &App, args: RunArgs) -> Result<u8> {
+    // 1. Read the files and check them as far as possible without a daemon: an invalid file must
+    //    not start one.
     let interactive = args.interactive || args.tty;
     if interactive {
         terminal::require()?;
@@ -105,7 +106,7 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
         fields.insert("run".to_owned(), serde_json::json!(args.command));
     }
     if args.files.iter().any(|file| !file.exists())
-        && let Some(offer) = dashes::offered(&dashes::own_words())
+        && let Some(offer) = dashes::suggestion(&dashes::own_words())
     {
         return Err(offer.into());
     }
@@ -120,12 +121,12 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
     // 2. Submit.
     let client = connect::find_or_start(&app.global, args.virtual_gpus.as_ref(), &app.ui).await?;
     after::resolve(&client, &mut fields, &names).await?;
-    let order = submit::Order { fields, interactive, dry_run: args.dry_run };
+    let order = submit::SubmitOptions { fields, interactive, dry_run: args.dry_run };
     let responses = submit::submit(app, &client, &texts, &order).await?;
     let jobs: Vec<JobId> =
         responses.iter().flat_map(|response| &response.jobs).map(|job| job.job).collect();
 
-    // 3. Say so, and stay where that was asked for.
+    // 3. Report the jobs, and wait for them if requested.
     match () {
         () if args.dry_run => submit::print_dry_run(app, &client, &responses, args.json).await,
         () if args.watch => {
@@ -133,7 +134,7 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
             watch(app, &client, &jobs).await
         }
         () if args.follow => follow_one(app, &client, &responses).await,
-        () if interactive => converse(app, &client, &jobs).await,
+        () if interactive => run_interactive(app, &client, &jobs).await,
         () if args.wait => {
             submit::print(app, &responses, args.json, false)?;
             wait(app, &client, &jobs).await
@@ -145,16 +146,17 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
     }
 }
 
-/// The files; for a command one empty document, since it is the field `run` of the options.
-fn read(app: &App, args: &Args) -> Result<Vec<Text>> {
+/// Reads the files. For a command returns one empty document: the command is the field `run` of the
+/// overrides.
+fn read(app: &App, args: &RunArgs) -> Result<Vec<SourceText>> {
     match args.files.as_slice() {
-        [] => Ok(vec![Text { source: String::new(), file: None }]),
+        [] => Ok(vec![SourceText { source: String::new(), file: None }]),
         files => files.iter().map(|file| texts::read(app, file, &args.cure)).collect(),
     }
 }
 
-/// `4 jobs from examples/contention.yaml`.
-fn announce(app: &App, texts: &[Text], jobs: usize) {
+/// Prints how many jobs were submitted, as in `4 jobs from examples/contention.yaml`.
+fn announce(app: &App, texts: &[SourceText], jobs: usize) {
     let files: Vec<&str> = texts.iter().filter_map(|text| text.file.as_deref()).collect();
     if !files.is_empty() {
         let count = muster_report::amount::count(jobs as u64, "job");
@@ -163,17 +165,17 @@ fn announce(app: &App, texts: &[Text], jobs: usize) {
 }
 
 async fn watch(app: &App, client: &Client, jobs: &[JobId]) -> Result<u8> {
-    Watch::new(app, client, Tracker::of(client, jobs), Until::Ended).run().await
+    JobWatch::new(app, client, Tracker::of(client, jobs), Until::Ended).run().await
 }
 
-/// Waits in silence; Ctrl-C leaves the jobs running.
+/// Waits without output until the jobs have ended; Ctrl-C leaves them running.
 async fn wait(app: &App, client: &Client, jobs: &[JobId]) -> Result<u8> {
     let mut tracker = Tracker::of(client, jobs);
     tokio::select! {
         list = tracker.until_ended() => {
             let rows = list?.jobs;
             app.ui.status(summary(&rows).trim_end());
-            follow::say_end(app, &rows);
+            follow::print_failures(app, &rows);
             Ok(track::exit_code(&rows))
         }
         _ = tokio::signal::ctrl_c() => {
@@ -183,12 +185,13 @@ async fn wait(app: &App, client: &Client, jobs: &[JobId]) -> Result<u8> {
     }
 }
 
-/// Says that jobs outlive their watcher.
+/// Prints that the jobs keep running after this command has returned.
 pub fn detach(app: &App, jobs: &[JobId]) {
     let numbers: Vec<String> = jobs.iter().map(JobId::to_string).collect();
-    let go_on = if jobs.len() == 1 { "job goes on" } else { "jobs go on" };
-    app.ui.status(&format!("\ndetached; the {go_on}"));
-    app.ui.hint(&format!("`muster ps` lists, `muster cancel {}` ends", numbers.join(" ")));
+    let keep_running = if jobs.len() == 1 { "job keeps running" } else { "jobs keep running" };
+    app.ui.status(&format!("\ndetached; the {keep_running}"));
+    app.ui
+        .hint(&format!("`muster ps` lists jobs, `muster cancel {}` ends them", numbers.join(" ")));
 }
 
 async fn follow_one(app: &App, client: &Client, responses: &[SubmitResponse]) -> Result<u8> {
@@ -196,57 +199,59 @@ async fn follow_one(app: &App, client: &Client, responses: &[SubmitResponse]) ->
     let [job] = submitted.as_slice() else {
         submit::print(app, responses, false, true)?;
         return Err(Failure::usage(
-            "--follow shows the output of one job, and several were submitted",
+            "--follow shows the output of one job, but several were submitted",
         )
         .hint("`muster logs -f JOB` follows one of them")
         .into());
     };
     if job.elements > 1 {
         submit::print(app, responses, false, true)?;
-        return Err(Failure::usage("--follow shows the output of one task, and this is an array")
+        return Err(Failure::usage("--follow shows the output of one task, but this is an array")
             .hint(format!("`muster logs -f {}[INDEX]` follows one element", job.job))
             .into());
     }
-    let target = Target { job: job.job, index: None };
+    let target = JobTarget { job: job.job, index: None };
     tokio::select! {
-        shown = follow::follow(app, client, target, follow::Which::default()) => shown?,
+        shown = follow::follow(app, client, target, follow::OutputSelection::default()) => shown?,
         _ = tokio::signal::ctrl_c() => {
             detach(app, &[job.job]);
             return Ok(INTERRUPTED);
         }
     }
     let rows = Tracker::of(client, &[job.job]).until_ended().await?.jobs;
-    follow::say_end(app, &rows);
+    follow::print_failures(app, &rows);
     Ok(track::exit_code(&rows))
 }
 
-/// Connects this terminal to the job's. Ctrl-C before it runs cancels it: it was wanted here and
-/// now.
-async fn converse(app: &App, client: &Client, jobs: &[JobId]) -> Result<u8> {
+/// Connects this terminal to the job's. Ctrl-C before the job runs cancels it: an interactive job
+/// is of no use without its terminal.
+async fn run_interactive(app: &App, client: &Client, jobs: &[JobId]) -> Result<u8> {
     let [job] = jobs else {
-        return Err(Failure::usage("-it runs one job, and several were submitted").into());
+        return Err(Failure::usage("-it runs one job, but several were submitted").into());
     };
-    let target = Target { job: *job, index: None };
-    // Once connected the terminal is raw, and Ctrl-C is a key like any other.
+    let target = JobTarget { job: *job, index: None };
+    // Once connected, the terminal is in raw mode and Ctrl-C is sent to the job.
     let end = tokio::select! {
         end = terminal::run_own(app, client, target) => end?,
         _ = tokio::signal::ctrl_c() => {
-            super::act_on(client, target, muster_api::Action::Cancel).await?;
+            super::act_on(client, target, muster_api::JobAction::Cancel).await?;
             app.ui.status("\ncancelled");
             return Ok(INTERRUPTED);
         }
     };
     match end {
-        OwnEnd::Shown => {}
-        // What it wrote is in its log.
-        OwnEnd::Missed => follow::print(app, client, target, follow::Which::default()).await?,
-        OwnEnd::Left => {
-            app.ui.status(&format!("left; job {job} goes on"));
-            app.ui.hint(&format!("`muster attach {job}` comes back to it"));
+        InteractiveEnd::Shown => {}
+        // The job ended before this terminal was connected; its output is in its log.
+        InteractiveEnd::Missed => {
+            follow::print(app, client, target, follow::OutputSelection::default()).await?
+        }
+        InteractiveEnd::Left => {
+            app.ui.status(&format!("detached; job {job} keeps running"));
+            app.ui.hint(&format!("`muster attach {job}` connects to it again"));
             return Ok(0);
         }
     }
     let rows = Tracker::of(client, &[*job]).until_ended().await?.jobs;
-    follow::say_end(app, &rows);
+    follow::print_failures(app, &rows);
     Ok(track::exit_code(&rows))
 }

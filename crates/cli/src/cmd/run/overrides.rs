@@ -1,50 +1,50 @@
-//! Options that describe a job, as fields of a spec. Values are passed on as typed: `spec` reads
-//! them and complains about them in the same words as about a file.
+//! Options that describe a job, as fields of a job file. Values are passed on as typed:
+//! `muster-spec` parses them, so that its errors are the same as for a file.
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 
 use crate::exit::Failure;
 
-/// What the job asks for and how it is treated; each wins over the same field of every document.
+/// Options of the job; each overrides the same field in every document.
 #[derive(Debug, Default, clap::Args)]
-#[command(next_help_heading = "Job (each wins over the field of the same name in the file)")]
+#[command(next_help_heading = "Job (each option overrides the field of the same name in the file)")]
 pub struct Overrides {
-    /// Name for people
+    /// Name of the job
     #[arg(short = 'J', long, alias = "job-name", value_name = "NAME")]
     name: Option<String>,
     /// Kind of workload: task, service or notebook
     #[arg(long, value_name = "KIND")]
     kind: Option<String>,
-    /// Of a service: how many times it runs, 2, or 2..6 for two of its own and four more in what is
-    /// idle
+    /// For a service: number of replicas: 2, or 2..6 for 2 guaranteed and up to 4 opportunistic
+    /// ones on idle GPUs
     #[arg(long, value_name = "RANGE", allow_negative_numbers = true)]
     replicas: Option<String>,
-    /// Of a service: port of its first replica; each further one has the next
+    /// For a service: port of its first replica; each further replica has the next port
     #[arg(long, value_name = "PORT", allow_negative_numbers = true)]
     port: Option<String>,
-    /// Of a notebook: stop it after so long without activity, or none
+    /// For a notebook: stop it after this time without activity, or `none`
     #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
     idle: Option<String>,
-    /// GPUs per node, or of the one task without --nodes: 8, or 0.5 for a share
+    /// GPUs per node, or of the single task without --nodes: 8, or 0.5 for half a GPU
     #[arg(short = 'G', long, value_name = "N", allow_negative_numbers = true)]
     gpus: Option<String>,
-    /// GPU model, or several that will do: h100 or h100,a100
+    /// GPU model, or several acceptable ones: h100 or h100,a100
     #[arg(long, value_name = "MODEL", value_delimiter = ',')]
     gpu: Vec<String>,
-    /// Nodes; all start together or none does
+    /// Number of nodes; all start together (gang scheduling)
     #[arg(short = 'N', long, value_name = "N", allow_negative_numbers = true)]
     nodes: Option<String>,
-    /// Tasks, placed wherever they fit; all start together or none does
+    /// Number of tasks, on any nodes; all start together (gang scheduling)
     #[arg(short = 'n', long, alias = "ntasks", value_name = "N", allow_negative_numbers = true)]
     tasks: Option<String>,
-    /// GPUs of each task
+    /// Number of GPUs per task
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     gpus_per_task: Option<String>,
-    /// Tasks on each node; they divide the GPUs of the node
+    /// Tasks per node; the GPUs of the node are divided among them
     #[arg(long, alias = "ntasks-per-node", value_name = "N", allow_negative_numbers = true)]
     tasks_per_node: Option<String>,
-    /// CPUs per task
+    /// Number of CPUs per task
     #[arg(
         short = 'c',
         long,
@@ -53,92 +53,123 @@ pub struct Overrides {
         allow_negative_numbers = true
     )]
     cpus: Option<String>,
-    /// Memory per task: 64GB
+    /// Memory per task, such as 64GB
     #[arg(long, alias = "mem", value_name = "SIZE", allow_negative_numbers = true)]
     memory: Option<String>,
-    /// Time limit: 12h, 90m, 1-12:00:00 or none; backfill relies on it
+    /// Time limit: 12h, 90m, 1-12:00:00 or none; backfill uses it
     #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
     time: Option<String>,
-    /// Time between SIGTERM and SIGKILL when it is stopped
+    /// Time between SIGTERM and SIGKILL when the job is stopped
     #[arg(long, value_name = "TIME")]
     grace: Option<String>,
-    /// Queue to wait in; on Slurm its last component is the account
+    /// Queue; on Slurm its last component is the account
     #[arg(short, long, value_name = "QUEUE")]
     queue: Option<String>,
-    /// On Slurm: partition, or several of which the first to start counts
+    /// On Slurm: partition, or several; the job runs in the one where it starts first
     #[arg(short, long, value_name = "NAME", value_delimiter = ',')]
     partition: Vec<String>,
-    /// On Slurm: account
+    /// On Slurm: account to charge
     #[arg(short = 'A', long, value_name = "NAME")]
     account: Option<String>,
-    /// On Slurm: quality of service
+    /// On Slurm: quality of service (QOS)
     #[arg(long, value_name = "NAME")]
     qos: Option<String>,
-    /// On Slurm: features of its nodes, such as a100&nvlink
+    /// On Slurm: required node features, such as a100&nvlink
     #[arg(short = 'C', long, value_name = "FEATURES")]
     constraint: Option<String>,
-    /// On Slurm: a further option of sbatch, such as --mail-type=END
+    /// On Slurm: an additional sbatch option, such as --mail-type=END
     #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
     sbatch: Vec<String>,
-    /// Advance reservation in which it runs, and only in it
+    /// Advance reservation; the job runs only inside it
     #[arg(long, value_name = "NAME")]
     reservation: Option<String>,
-    /// Higher goes first within its queue
+    /// Priority within the queue; higher starts first
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     priority: Option<String>,
-    /// Run once per index: 0-199, 0-199%32 for 32 at a time, 1-9:2 in steps, 1,3,7-9 as a list
+    /// Array job, one element per index: 0-199, 0-199%32 for at most 32 at a time, 1-9:2 with a
+    /// step, 1,3,7-9 as a list
     #[arg(short, long, value_name = "RANGE", allow_negative_numbers = true)]
     array: Option<String>,
-    /// Wait for a job: 12, or the name of one of yours; alone or as afterok:12, afternotok:12,
-    /// afterany:12, after:12
+    /// Dependency on a job, by number or by the name of one of yours: 12, afterok:12,
+    /// afternotok:12, afterany:12, after:12
     #[arg(short = 'd', long, alias = "dependency", value_name = "JOB")]
     after: Vec<String>,
-    /// Submit on hold; `muster release` lets it start
+    /// Submit the job held; `muster release` lets it start
     #[arg(short = 'H', long)]
     hold: bool,
-    /// Not before: +2h, or 2026-08-01T06:00:00Z
+    /// Earliest start: +2h, or 2026-08-01T06:00:00Z
     #[arg(short = 'b', long, value_name = "WHEN")]
     begin: Option<String>,
-    /// Environment variable, on top of the present ones
+    /// Environment variable, in addition to those of the current environment
     #[arg(short, long, value_name = "NAME=VALUE")]
     env: Vec<String>,
-    /// Working directory; by default the present one
+    /// Working directory; by default the current one
     #[arg(short = 'D', long, alias = "chdir", value_name = "DIR")]
     workdir: Option<String>,
-    /// File for the output, which is appended to: %j job, %A and %a array and index, %t rank, %x
-    /// name, %u user
+    /// File that output is appended to; %j is the job, %A the array job, %a the array index, %t the
+    /// rank, %x the name, %u the user
     #[arg(short, long, value_name = "PATH")]
     output: Option<String>,
-    /// File for standard error; without it that goes where the output goes
+    /// File for standard error; by default the same as for the output
     #[arg(long, value_name = "PATH")]
     error: Option<String>,
-    /// When a task fails or is lost: never, on-failure, or how many times the gang is restarted at
-    /// most
+    /// Restart policy when a task fails or is lost: never, on-failure, or the maximum number of
+    /// restarts of the gang
     #[arg(long, value_name = "RULE", allow_negative_numbers = true)]
     restart: Option<String>,
-    /// Send a signal some time before the limit: USR1@60s
+    /// Checkpoint signal and how long before the time limit it is sent: USR1@60s
     #[arg(long, alias = "signal", value_name = "SIGNAL@TIME")]
     checkpoint: Option<String>,
-    /// Label that its nodes must carry
+    /// Node label that is required
     #[arg(long, value_name = "NAME=VALUE")]
     label: Vec<String>,
-    /// Nodes that must not be used: node07 or node[01-04]
+    /// Nodes to exclude: node07 or node[01-04]
     #[arg(short = 'x', long, value_name = "NODES")]
     exclude: Vec<String>,
 }
 
 impl Overrides {
-    /// Fields of a spec document, by their names there.
+    /// Returns the options as fields of a job document, by their names there.
     pub fn fields(&self) -> Result<Map<String, Value>> {
-        let mut fields = Map::new();
-        if let Some(format @ ("json" | "text")) = self.output.as_deref() {
-            return Err(Failure::usage(format!(
-                "--output of `run` names a file, and `{format}` is a format"
-            ))
-            .hint(format!("`--json` writes JSON; `--output ./{format}` names a file"))
-            .into());
+        self.check_output()?;
+        let mut fields = self.scalars();
+        self.add_lists(&mut fields)?;
+        let slurm = self.slurm();
+        if !slurm.is_empty() {
+            fields.insert("slurm".to_owned(), Value::Object(slurm));
         }
-        let plain = [
+        if self.hold {
+            fields.insert("hold".to_owned(), json!(true));
+        }
+        if let Some(rule) = &self.restart {
+            let value =
+                if rule.parse::<i64>().is_ok() { json!({ "max": rule }) } else { json!(rule) };
+            fields.insert("restart".to_owned(), value);
+        }
+        if let Some(checkpoint) = &self.checkpoint {
+            let (signal, grace) = checkpoint.split_once('@').ok_or_else(|| {
+                Failure::usage(format!("`--checkpoint {checkpoint}` has no time"))
+                    .hint("for example: --checkpoint USR1@60s")
+            })?;
+            fields.insert("checkpoint".to_owned(), json!({ "signal": signal, "grace": grace }));
+        }
+        Ok(fields)
+    }
+
+    /// Rejects `--output json` and `--output text`, which other subcommands take for formats.
+    fn check_output(&self) -> Result<(), Failure> {
+        match self.output.as_deref() {
+            Some(format @ ("json" | "text")) => Err(Failure::usage(format!(
+                "--output of `run` takes a file, but `{format}` is a format"
+            ))
+            .hint(format!("`--json` writes JSON; `--output ./{format}` names a file"))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the fields with a single value.
+    fn scalars(&self) -> Map<String, Value> {
+        let options = [
             ("name", &self.name),
             ("kind", &self.kind),
             ("replicas", &self.replicas),
@@ -162,11 +193,14 @@ impl Overrides {
             ("output", &self.output),
             ("error", &self.error),
         ];
-        for (name, value) in plain {
-            if let Some(value) = value {
-                fields.insert(name.to_owned(), json!(value));
-            }
-        }
+        let given = |(name, value): (&str, &Option<String>)| {
+            value.as_ref().map(|value| (name.to_owned(), json!(value)))
+        };
+        options.into_iter().filter_map(given).collect()
+    }
+
+    /// Adds the fields with lists and mappings.
+    fn add_lists(&self, fields: &mut Map<String, Value>) -> Result<()> {
         for (name, values) in
             [("gpu", &self.gpu), ("after", &self.after), ("exclude", &self.exclude)]
         {
@@ -181,31 +215,10 @@ impl Overrides {
                 fields.insert(name.to_owned(), Value::Object(mapping(option, pairs)?));
             }
         }
-        let slurm = self.slurm();
-        if !slurm.is_empty() {
-            fields.insert("slurm".to_owned(), Value::Object(slurm));
-        }
-        if self.hold {
-            fields.insert("hold".to_owned(), json!(true));
-        }
-        if let Some(rule) = &self.restart {
-            let value =
-                if rule.parse::<i64>().is_ok() { json!({ "max": rule }) } else { json!(rule) };
-            fields.insert("restart".to_owned(), value);
-        }
-        if let Some(checkpoint) = &self.checkpoint {
-            let (signal, grace) = checkpoint.split_once('@').ok_or_else(|| {
-                Failure::usage(format!("`--checkpoint {checkpoint}` names no time"))
-                    .hint("such as USR1@60s")
-            })?;
-            fields.insert("checkpoint".to_owned(), json!({ "signal": signal, "grace": grace }));
-        }
-        Ok(fields)
+        Ok(())
     }
-}
 
-impl Overrides {
-    /// What is said to Slurm in its own words.
+    /// Returns the fields of `slurm:`, which only apply on Slurm.
     fn slurm(&self) -> Map<String, Value> {
         let mut slurm = Map::new();
         for (name, value) in
@@ -228,7 +241,7 @@ fn mapping(option: &str, pairs: &[String]) -> Result<Map<String, Value>> {
             text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
                 let failure = Failure::usage(format!("`{option} {text}` is not NAME=VALUE"));
                 match option {
-                    "--env" => failure.hint("a job has the present environment anyway"),
+                    "--env" => failure.hint("the current environment is passed to the job anyway"),
                     _ => failure,
                 }
             })?;
@@ -244,13 +257,13 @@ mod tests {
     use super::*;
 
     #[derive(Parser)]
-    struct Probe {
+    struct OverridesCommand {
         #[command(flatten)]
         overrides: Overrides,
     }
 
     fn check(words: &[&str], expected: Value) {
-        let probe = Probe::try_parse_from([&["probe"], words].concat()).unwrap();
+        let probe = OverridesCommand::try_parse_from([&["probe"], words].concat()).unwrap();
         assert_eq!(Value::Object(probe.overrides.fields().unwrap()), expected);
     }
 
@@ -301,7 +314,8 @@ mod tests {
             ["--checkpoint", "USR1"],
             ["-o", "json"],
         ] {
-            let probe = Probe::try_parse_from([&["probe"], &words[..]].concat()).unwrap();
+            let probe =
+                OverridesCommand::try_parse_from([&["probe"], &words[..]].concat()).unwrap();
             assert!(probe.overrides.fields().is_err(), "{words:?}");
         }
     }

@@ -1,4 +1,5 @@
-//! Sends what was read to the daemon with this process's surroundings, and prints the answer.
+//! Submits job texts with the environment, working directory and umask of this process, and prints
+//! the response.
 
 use std::collections::BTreeMap;
 
@@ -13,27 +14,28 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::app::App;
 use crate::exit::Failure;
-use crate::source::Text;
+use crate::source::SourceText;
 
-/// How the texts are to be taken.
-pub struct Order {
-    /// Fields that win over those of every document.
+/// Options that apply to all texts of a submission.
+pub struct SubmitOptions {
+    /// Fields that override those of every document.
     pub fields: Map<String, Value>,
-    /// Rank 0 gets a terminal.
+    /// True if rank 0 gets a terminal.
     pub interactive: bool,
-    /// Change nothing.
+    /// True to return what would happen, without submitting.
     pub dry_run: bool,
 }
 
-/// Submits every text, in order. A text is accepted as a whole or not at all.
+/// Submits every text, in order. The jobs of one text are accepted all or none.
 pub async fn submit(
     app: &App,
     client: &Client,
-    texts: &[Text],
-    order: &Order,
+    texts: &[SourceText],
+    order: &SubmitOptions,
 ) -> Result<Vec<SubmitResponse>> {
     let env = environment(app);
-    let workdir = std::env::current_dir().context("the working directory is gone")?;
+    let workdir =
+        std::env::current_dir().context("the working directory does not exist any more")?;
     let workdir = workdir
         .into_os_string()
         .into_string()
@@ -62,12 +64,13 @@ pub async fn submit(
                 let before = responses.iter().flat_map(|response| &response.jobs);
                 let before: Vec<String> = before.map(|job| job.job.to_string()).collect();
                 let failure = Failure::from(error);
-                return Err(match before.is_empty() {
-                    true => failure,
-                    false => failure.hint(format!(
-                        "jobs {} of the files before were submitted",
+                return Err(if before.is_empty() {
+                    failure
+                } else {
+                    failure.hint(format!(
+                        "jobs {} of the preceding files were submitted",
                         before.join(" ")
-                    )),
+                    ))
                 }
                 .into());
             }
@@ -76,7 +79,7 @@ pub async fn submit(
     Ok(responses)
 }
 
-/// Sends once more when the connection breaks: the key makes both one submission.
+/// Sends a submission, and once more if the connection breaks: both have the same idempotency key.
 async fn send(client: &Client, request: &SubmitRequest) -> Result<SubmitResponse, ClientError> {
     if client.socket().is_none() {
         return send_here(client, request).await;
@@ -87,8 +90,8 @@ async fn send(client: &Client, request: &SubmitRequest) -> Result<SubmitResponse
     }
 }
 
-/// Submits to what answers in this process. Ctrl-C and SIGTERM withdraw the submission: it is
-/// answered soon, and nothing of it runs.
+/// Submits through the client in this process, without a daemon. Ctrl-C and SIGTERM withdraw the
+/// submission; no job of it runs then.
 async fn send_here(
     client: &Client,
     request: &SubmitRequest,
@@ -105,7 +108,7 @@ async fn send_here(
     answer.await
 }
 
-/// The environment, as far as it is text.
+/// Returns the environment variables that are UTF-8, and warns of the others.
 fn environment(app: &App) -> BTreeMap<String, String> {
     let mut env = BTreeMap::new();
     for (name, value) in std::env::vars_os() {
@@ -125,23 +128,23 @@ fn environment(app: &App) -> BTreeMap<String, String> {
     env
 }
 
-/// The file mode creation mask. It can only be read by setting it, and nothing else runs here that
-/// could notice.
+/// Returns the file mode creation mask. It can only be read by setting it; no other thread runs
+/// here that could create a file meanwhile.
 fn mask() -> u32 {
     let mask = umask(Mode::from_raw_mode(0o077));
     umask(mask);
     mask.as_raw_mode()
 }
 
-/// 128 random bits in hexadecimal: no other submission has the same.
+/// Returns 128 random bits in hexadecimal, a key that no other submission has.
 fn random_key() -> Result<String> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)
-        .map_err(|error| Failure::new(format!("no random numbers: {error}")))?;
+        .map_err(|error| Failure::new(format!("cannot get random numbers: {error}")))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Lists what was accepted.
+/// Lists the submitted jobs.
 pub fn print(app: &App, responses: &[SubmitResponse], is_json: bool, hint: bool) -> Result<()> {
     if is_json {
         return json(app, responses);
@@ -162,7 +165,7 @@ pub fn print(app: &App, responses: &[SubmitResponse], is_json: bool, hint: bool)
     Ok(())
 }
 
-/// Says what would happen.
+/// Prints what a submission would do.
 pub async fn print_dry_run(
     app: &App,
     client: &Client,

@@ -1,24 +1,24 @@
-//! The texts of a submission: job files as they are, and scripts for sbatch as the job files that
-//! they become. What an import finds wrong with a script is shown before it is submitted.
+//! Texts of a submission: job files as they are, sbatch scripts converted to job files. Findings of
+//! the conversion are printed before the job is submitted.
 
 use std::path::Path;
 
 use anyhow::Result;
-use muster_backends::slurm::import::Submission;
+use muster_backends::slurm::import::ImportInput;
 
 use crate::app::App;
 use crate::cmd::import::script;
-use crate::source::{self, Content, Text};
+use crate::source::{self, Content, SourceText};
 
-/// Reads a file of either kind.
-pub fn read(app: &App, path: &Path, cures: &[String]) -> Result<Text> {
+/// Reads a job file, or converts an sbatch script to one.
+pub fn read(app: &App, path: &Path, cures: &[String]) -> Result<SourceText> {
     let script = match source::jobs_or_script(path)? {
         Content::Jobs(text) => return Ok(text),
         Content::Script(script) => script,
     };
     let name = script.file.unwrap_or_default();
-    let given = Submission { cures: cures.to_vec(), ..Submission::default() };
-    let report = script::imported(app, &script.source, &name, &given)?;
+    let given = ImportInput { cures: cures.to_vec(), ..ImportInput::default() };
+    let report = script::convert(app, &script.source, &name, &given)?;
     app.ui.status(muster_report::imported::import(&report, &app.ui.status_style()).trim_end());
-    Ok(Text { source: report.job, file: Some(format!("{name}, imported")) })
+    Ok(SourceText { source: report.job, file: Some(format!("{name}, imported")) })
 }

@@ -1,5 +1,5 @@
-//! `muster simulate --no-departures`: a cluster is filled pod by pod until nothing more fits.
-//! Decided in `muster-sim`, written in `muster-report`; here are files and the thread.
+//! `muster simulate --no-departures`: fills a cluster pod by pod until nothing more fits.
+//! `muster-sim` simulates, `muster-report` renders the results; here are files and the thread.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,20 +8,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anyhow::Result;
 use muster_model::simulation::{PackingComparison, PackingFigures};
-use muster_sim::packing::{Experiment, PackingError, Scheduler};
+use muster_sim::packing::{Experiment, PackingError, PackingScheduler};
 use muster_spec::{TraceJob, openb};
 
-use super::cluster::{self, Given};
+use super::cluster::{self, ClusterInput};
 use super::watch;
 use crate::app::App;
 use crate::exit::{Failure, INTERRUPTED};
 use crate::trace_file;
 
-/// Arrivals between two looks at whether to go on.
+/// Number of arrivals between two checks whether to stop.
 const STRIDE: usize = 64;
 
-/// Options of other simulations.
-const ELSEWHERE: [&str; 15] = [
+/// Options that apply to other kinds of simulation only.
+const OTHER_OPTIONS: [&str; 15] = [
     "procs",
     "estimates",
     "load",
@@ -39,39 +39,43 @@ const ELSEWHERE: [&str; 15] = [
     "at",
 ];
 
-/// What is asked of a cluster that is filled.
+/// Options for filling a cluster.
 #[derive(Debug, clap::Args)]
-pub struct Packing {
-    /// Fill the cluster with the pods of the trace one by one; none leaves, and one that fits
-    /// nowhere is turned away
-    #[arg(long, requires = "cluster", conflicts_with_all = ELSEWHERE)]
+pub struct PackingArgs {
+    /// Fill the cluster with the pods of the trace one by one; no pod ends, and pods that do not
+    /// fit are rejected
+    #[arg(long, requires = "cluster", conflicts_with_all = OTHER_OPTIONS)]
     pub no_departures: bool,
-    /// Names of pods in the order in which they arrive, one a line, NAME-tuned-N for a copy;
-    /// without it, as in the trace
+    /// File with the names of pods in order of arrival, one per line, NAME-tuned-N for a copy; by
+    /// default the order of the trace
     #[arg(long, value_name = "FILE", requires = "no_departures")]
     arrival_order: Option<PathBuf>,
 }
 
-/// Runs it.
-pub async fn run(app: &App, args: &super::Args) -> Result<u8> {
+/// Runs `muster simulate --no-departures`; returns its exit code.
+pub async fn run(app: &App, args: &super::SimulateArgs) -> Result<u8> {
     let hint = format!(
-        "with `--no-departures` it takes {}",
-        Scheduler::names().collect::<Vec<_>>().join(", ")
+        "with `--no-departures` the policies are {}",
+        PackingScheduler::names().collect::<Vec<_>>().join(", ")
     );
-    let schedulers =
-        super::named(&args.scheduler, "best-fit,fragmentation", &hint, Scheduler::named)?;
-    // 1. Nodes, pods, and their order.
-    let Packing { arrival_order, .. } = &args.packing;
+    let schedulers = super::select_schedulers(
+        &args.scheduler,
+        "best-fit,fragmentation",
+        &hint,
+        PackingScheduler::named,
+    )?;
+    // 1. Read nodes, pods and their order.
+    let PackingArgs { arrival_order, .. } = &args.packing;
     let seed = args.seed;
     let cluster_path = args.cluster.as_deref().unwrap_or(Path::new("-"));
-    let Given { nodes, bad: bad_nodes, .. } = cluster::read(cluster_path, args.strict)?;
+    let ClusterInput { nodes, bad: bad_nodes, .. } = cluster::read(cluster_path, args.strict)?;
     let read = trace_file::read(&args.trace, args.format, args.strict)?;
     let order = match arrival_order {
-        Some(path) => order(path, &read.jobs)?,
+        Some(path) => read_order(path, &read.jobs)?,
         None => (0..read.jobs.len()).collect(),
     };
     for bad in bad_nodes.iter().chain(&read.bad).take(1) {
-        app.ui.warning(&format!("rows that cannot be read are left out; the first is {bad}"));
+        app.ui.warning(&format!("skipped rows that cannot be parsed; the first is {bad}"));
     }
     let comparison = PackingComparison {
         cluster: cluster_path.display().to_string(),
@@ -84,36 +88,35 @@ pub async fn run(app: &App, args: &super::Args) -> Result<u8> {
         runs: Vec::new(),
     };
     let tasks: Vec<_> = read.jobs.into_iter().map(|job| job.task).collect();
-    let experiment = Experiment::new(nodes, &tasks, order).map_err(wrong)?;
+    let experiment = Experiment::new(nodes, &tasks, order).map_err(packing_failure)?;
 
-    // 2. The runs.
-    let runs = played(app, experiment, schedulers, seed).await?;
+    // 2. Run the policies.
+    let runs = run_all(app, experiment, schedulers, seed).await?;
 
-    // 3. What they come to.
+    // 3. Print the results.
     let is_partial = runs.iter().any(|run| run.is_partial);
     let comparison = PackingComparison { runs, ..comparison };
-    match args.output.json() {
-        true => app.ui.json(&comparison)?,
-        false => app.ui.data(&muster_report::packing::packing(&comparison, &app.ui.style()))?,
+    if args.output.json() {
+        app.ui.json(&comparison)?
+    } else {
+        app.ui.data(&muster_report::packing::packing(&comparison, &app.ui.style()))?
     }
     Ok(if is_partial { INTERRUPTED } else { 0 })
 }
 
-/// Arrivals as indices of pods.
-fn order(path: &Path, pods: &[TraceJob]) -> Result<Vec<usize>, Failure> {
+/// Reads the order of arrivals, as indices of pods.
+fn read_order(path: &Path, pods: &[TraceJob]) -> Result<Vec<usize>, Failure> {
     let index: BTreeMap<&str, usize> = (0..).zip(pods).map(|(at, pod)| (&*pod.id, at)).collect();
     let mut order = Vec::new();
     trace_file::lines(path, &mut |line| {
         let Some(name) = openb::arriving_pod(line) else { return Ok(()) };
         let known = index.get(name).ok_or_else(|| {
             Failure::usage(format!(
-                "{}: `{}` is no pod of the trace",
+                "{}: `{}` is not a pod of the trace",
                 path.display(),
                 name.escape_debug()
             ))
-            .hint(
-                "each line is the name of a pod, or that of a pod, -tuned- and a number for a copy",
-            )
+            .hint("each line is the name of a pod, or NAME-tuned-N for a copy of one")
         })?;
         order.push(*known);
         Ok(())
@@ -121,34 +124,34 @@ fn order(path: &Path, pods: &[TraceJob]) -> Result<Vec<usize>, Failure> {
     Ok(order)
 }
 
-fn wrong(error: PackingError) -> Failure {
+fn packing_failure(error: PackingError) -> Failure {
     Failure::usage(error.to_string())
-        .hint("nodes are called differently, and have GPUs of one model")
+        .hint("nodes must have different names, and each node GPUs of one model")
 }
 
-/// What runs and who watches share.
+/// Progress shared by the running simulation and its display.
 #[derive(Debug, Default)]
-struct Watch {
+struct PackingProgress {
     stop: AtomicBool,
-    /// Pods that have arrived, in all runs together.
+    /// Number of pods that have arrived, in all runs together.
     arrived: AtomicU64,
 }
 
-/// One run after the other, until Ctrl-C.
-async fn played(
+/// Runs the policies one after the other, until Ctrl-C.
+async fn run_all(
     app: &App,
     experiment: Experiment,
-    schedulers: Vec<Scheduler>,
+    schedulers: Vec<PackingScheduler>,
     seed: u64,
 ) -> Result<Vec<PackingFigures>> {
     let total = (experiment.arrivals() * schedulers.len()) as u64;
-    let watch = Arc::new(Watch::default());
+    let watch = Arc::new(PackingProgress::default());
     let runs = {
         let watch = Arc::clone(&watch);
         tokio::task::spawn_blocking(move || {
             schedulers
                 .into_iter()
-                .map(|scheduler| one(&watch, &experiment, scheduler, seed))
+                .map(|scheduler| run_one(&watch, &experiment, scheduler, seed))
                 .collect()
         })
     };
@@ -159,10 +162,10 @@ async fn played(
     Ok(ended?)
 }
 
-fn one(
-    watch: &Watch,
+fn run_one(
+    watch: &PackingProgress,
     experiment: &Experiment,
-    scheduler: Scheduler,
+    scheduler: PackingScheduler,
     seed: u64,
 ) -> Result<PackingFigures, PackingError> {
     let mut run = experiment.begin(scheduler, seed)?;

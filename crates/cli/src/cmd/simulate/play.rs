@@ -1,57 +1,63 @@
-//! Runs of one load under several schedulers of a flat pool, side by side.
+//! Runs one load under several schedulers of identical processors, in parallel.
 
 use anyhow::Result;
 use muster_model::simulation::ScheduleFigures;
-use muster_sim::flat::{FlatJob, FlatScheduler, Ran, Run, figures, ran};
+use muster_sim::flat::{FlatJob, FlatRun, FlatScheduler, RunInterval, figures, run_intervals};
 
-use super::watch::{self, Watch};
+use super::watch::{self, SimulationProgress};
 use crate::app::App;
 
-/// A run that has ended.
+/// Finished or interrupted run of one scheduler.
 #[derive(Debug)]
-pub struct Played {
+pub struct SimulatedRun {
     scheduler: FlatScheduler,
-    /// When each job ran, in order of arrival.
-    pub ran: Vec<Option<Ran>>,
+    /// Interval in which each job ran, in order of arrival; `None` if it never ran.
+    pub ran: Vec<Option<RunInterval>>,
 }
 
-impl Played {
-    /// It was interrupted.
+impl SimulatedRun {
+    /// Returns whether the run was interrupted.
     pub fn is_partial(&self) -> bool {
         self.ran.iter().any(Option::is_none)
     }
 
-    /// What it came to.
+    /// Returns the figures of the run.
     pub fn figures(&self, procs: u32, jobs: &[FlatJob]) -> ScheduleFigures {
         figures(self.scheduler, procs, jobs, &self.ran, self.is_partial())
     }
 }
 
-/// Runs them all, as many at once as there are cores.
-pub async fn all(
+/// Runs all schedulers, as many at once as there are cores.
+pub async fn run_all(
     app: &App,
     procs: u32,
     jobs: &[FlatJob],
     schedulers: &[FlatScheduler],
-) -> Result<Vec<Played>> {
+) -> Result<Vec<SimulatedRun>> {
     let total = (jobs.len() * schedulers.len()) as u64;
-    let (jobs, schedulers) = (jobs.to_vec(), schedulers.to_vec());
-    let runs = move |watch: &Watch| {
-        watch::on_all_cores(&schedulers, |scheduler| one(watch, procs, &jobs, *scheduler))
+    let jobs = jobs.to_vec();
+    let schedulers = schedulers.to_vec();
+    let runs = move |watch: &SimulationProgress| {
+        watch::on_all_cores(&schedulers, |scheduler| run_one(watch, procs, &jobs, *scheduler))
     };
-    watch::jobs(app, total, runs).await?.into_iter().collect()
+    watch::with_progress(app, total, runs).await?.into_iter().collect()
 }
 
-fn one(watch: &Watch, procs: u32, jobs: &[FlatJob], scheduler: FlatScheduler) -> Result<Played> {
+fn run_one(
+    watch: &SimulationProgress,
+    procs: u32,
+    jobs: &[FlatJob],
+    scheduler: FlatScheduler,
+) -> Result<SimulatedRun> {
     let ran = match scheduler.begin(procs, jobs)? {
-        Run::Model(ran) => {
+        FlatRun::Model(ran) => {
             watch.count(jobs.len());
             ran
         }
-        Run::Engine(mut fleet) => {
+        FlatRun::Engine(mut fleet) => {
             watch::play(watch, &mut fleet, None, |_| Ok(()))?;
-            ran(&fleet, jobs)
+            run_intervals(&fleet, jobs)
         }
     };
-    Ok(Played { scheduler, ran })
+    Ok(SimulatedRun { scheduler, ran })
 }

@@ -1,5 +1,5 @@
-//! Runs side by side, and waiting for them: a line of progress where somebody looks, and Ctrl-C,
-//! which ends them where they are.
+//! Runs simulations in parallel and waits for them, with a progress line on a terminal. Ctrl-C
+//! stops the runs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -12,33 +12,33 @@ use tokio::task::JoinHandle;
 
 use crate::app::App;
 
-/// Time between two lines of progress.
+/// Time between two updates of the progress line.
 const TICK: Duration = Duration::from_millis(200);
-/// Instants between two looks at whether to go on.
+/// Number of simulated instants between two checks whether to stop.
 const STRIDE: usize = 256;
 
-/// What runs and who watches share.
+/// Progress shared by the running simulations and their display.
 #[derive(Debug, Default)]
-pub struct Watch {
+pub struct SimulationProgress {
     stop: AtomicBool,
-    /// Jobs that have arrived, in all runs together.
+    /// Number of jobs that have arrived, in all runs together.
     arrived: AtomicU64,
-    /// Simulated time of the run that is furthest.
+    /// Simulated time in milliseconds of the most advanced run.
     now_ms: AtomicU64,
 }
 
-impl Watch {
-    /// Runs are to end where they are.
+impl SimulationProgress {
+    /// Returns whether the runs are to stop.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// So many more jobs have arrived, or will not.
+    /// Adds jobs that have arrived, or will not arrive because their run ended.
     pub fn count(&self, jobs: usize) {
         self.arrived.fetch_add(jobs as u64, Ordering::Relaxed);
     }
 
-    /// How far, simulated time, speed, and what is left.
+    /// Returns the progress line: percentage, simulated time, speed and remaining time.
     fn progress(&self, total: u64, spent: Duration) -> String {
         let arrived = self.arrived.load(Ordering::Relaxed);
         let day = Span(self.now_ms.load(Ordering::Relaxed));
@@ -49,16 +49,16 @@ impl Watch {
                 Span::from_secs((total.saturating_sub(arrived) as f64 / per_sec) as u64).to_string()
             }
         };
-        // A load that is drawn anew may have some more jobs than the one that the total is made of.
+        // The total is that of the first seed; the load of another seed may have a few more jobs.
         let percent = (arrived * 100 / total.max(1)).min(100);
         format!("{percent} % of the jobs, at {day} of the trace, {per_sec:.0} jobs/s, {left} left")
     }
 }
 
-/// Runs a fleet to its end, to an instant, or until it is to stop. True when it was not stopped.
-/// `each` sees it after every stride.
+/// Runs a fleet to its end, to an instant, or until it is stopped. Returns whether it was not
+/// stopped. Calls `each` after every stride.
 pub fn play(
-    watch: &Watch,
+    watch: &SimulationProgress,
     fleet: &mut Fleet,
     until: Option<Time>,
     mut each: impl FnMut(&mut Fleet) -> Result<()>,
@@ -73,16 +73,16 @@ pub fn play(
                 break;
             }
         }
-        let arrived = fleet.desk().jobs().len();
+        let arrived = fleet.cluster().jobs().len();
         watch.count(arrived - counted);
         counted = arrived;
-        watch.now_ms.fetch_max(fleet.desk().now().0, Ordering::Relaxed);
+        watch.now_ms.fetch_max(fleet.cluster().now().0, Ordering::Relaxed);
         each(fleet)?;
     }
     Ok(!goes_on)
 }
 
-/// What each task comes to, in their order; as many at once as there are cores.
+/// Returns the result of each task, in their order; runs as many at once as there are cores.
 pub fn on_all_cores<T: Sync, R: Send>(tasks: &[T], one: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(tasks.len());
     let next = AtomicUsize::new(0);
@@ -104,22 +104,22 @@ pub fn on_all_cores<T: Sync, R: Send>(tasks: &[T], one: impl Fn(&T) -> R + Sync)
     done.into_iter().map(|(_, done)| done).collect()
 }
 
-/// What runs come to in which so many jobs arrive, all together. They look at the watch now and
-/// then.
-pub async fn jobs<T: Send + 'static>(
+/// Runs simulations with `total` arriving jobs on another thread and returns their result. They
+/// must check regularly whether they are to stop.
+pub async fn with_progress<T: Send + 'static>(
     app: &App,
     total: u64,
-    runs: impl FnOnce(&Watch) -> T + Send + 'static,
+    runs: impl FnOnce(&SimulationProgress) -> T + Send + 'static,
 ) -> Result<T> {
-    let watch = Arc::new(Watch::default());
+    let watch = Arc::new(SimulationProgress::default());
     let began = Instant::now();
     let shared = Arc::clone(&watch);
     let ended = tokio::task::spawn_blocking(move || runs(&shared));
     until_ended(app, &watch.stop, || watch.progress(total, began.elapsed()), ended).await
 }
 
-/// What the runs answer. `stop` is set by Ctrl-C; they look at it and end where they are. `line`
-/// says how far they are.
+/// Waits for the runs and returns their result. Ctrl-C sets `stop`, which the runs check. `line`
+/// returns the progress line.
 pub async fn until_ended<T>(
     app: &App,
     stop: &AtomicBool,

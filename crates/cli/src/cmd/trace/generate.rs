@@ -1,4 +1,4 @@
-//! `muster trace generate`: drawn in `muster-sim`, written line by line.
+//! `muster trace generate`: `muster-sim` generates the jobs; they are written line by line.
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -30,51 +30,52 @@ A recipe:
   - {name: small, weight: 80, gpus: 1, cpus: 8, runtime: {median: 10m, p95: 6h, max: 2d}, overestimate: 4}
   - {name: gang, weight: 3, gpus: 8, tasks: [2, 4, 8], runtime: {from: 1h, to: 3d}, requested: 2d, failed: 20}";
 
-/// Make a trace from a recipe: how often jobs arrive, what kinds there are, how long they run
+/// Generate a trace from a recipe of arrival rates, job classes and runtimes
 ///
-/// The same recipe and seed make the same trace. It is written in our own table, which
-/// docs/traces.md describes together with recipes; `muster schema trace-recipe` is for editors.
-/// Generators of Kueue's performance tests are read, too: they draw nothing.
+/// The same recipe and seed give the same trace. The trace is a CSV table in Muster's own format;
+/// docs/traces.md describes it and the recipes, and `muster schema trace-recipe` prints their
+/// schema. Generator files of Kueue's performance tests are accepted, too; they are deterministic.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
-pub struct Args {
-    /// The recipe, in YAML; `-` is stdin
+pub struct TraceGenerateArgs {
+    /// Recipe in YAML; `-` is stdin
     #[arg(value_name = "RECIPE")]
     recipe: PathBuf,
-    /// What chance starts from
+    /// Seed of the random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// How many jobs, in place of what the recipe says
+    /// Number of jobs, overriding the recipe
     #[arg(long, value_name = "N")]
     jobs: Option<u64>,
-    /// Write to this file in place of stdout; packed with gzip if its name ends in .gz
+    /// Write to this file in place of stdout; compressed with gzip if its name ends in .gz
     #[arg(short = 'o', long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write over the file if it is there
+    /// Overwrite the file if it exists
     #[arg(long, requires = "output")]
     force: bool,
 }
 
-/// Runs the verb.
-pub fn run(app: &App, args: &Args) -> Result<u8> {
-    // 1. What to make.
+/// Runs `muster trace generate`; returns its exit code.
+pub fn run(app: &App, args: &TraceGenerateArgs) -> Result<u8> {
+    // 1. Read the recipe.
     let text = source::read(&args.recipe)?;
     let recipe = parse_recipe(&text.source, text.file.as_deref()).map_err(Failure::from)?;
     if matches!(recipe, Recipe::Kueue(_)) && args.jobs.is_some() {
-        return Err(Failure::usage("a generator of Kueue says itself how many jobs there are")
-            .hint("without `--jobs` all of them are made")
+        return Err(Failure::usage("`--jobs` does not apply to Kueue's generator files")
+            .hint("without `--jobs`, all jobs of the file are generated")
             .into());
     }
 
-    // 2. Out.
+    // 2. Write the trace.
     let jobs = generate(&recipe, args.seed, args.jobs);
     let count = match args.output.as_deref().filter(|path| path.as_os_str() != "-") {
         None => write(BufWriter::new(io::stdout().lock()), jobs)?,
         Some(path) => {
             let file = BufWriter::new(output_files::create(path, args.force)?);
-            let written = match is_packed(path) {
-                true => write(GzEncoder::new(file, Compression::default()), jobs),
-                false => write(file, jobs),
+            let written = if is_gzip(path) {
+                write(GzEncoder::new(file, Compression::default()), jobs)
+            } else {
+                write(file, jobs)
             };
             written.with_context(|| format!("cannot write {}", path.display()))?
         }
@@ -86,11 +87,11 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
     Ok(0)
 }
 
-fn is_packed(path: &Path) -> bool {
+fn is_gzip(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "gz")
 }
 
-/// The table, line by line.
+/// Writes the table line by line. Returns the number of jobs.
 fn write(mut to: impl Write, jobs: impl Iterator<Item = TraceJob>) -> io::Result<u64> {
     to.write_all(TRACE_HEADER.as_bytes())?;
     let mut count = 0;

@@ -1,4 +1,4 @@
-//! `muster trace`: what is done with traces themselves. One file per command.
+//! `muster trace`: summarises and generates traces. One file per subcommand.
 
 mod generate;
 mod summary;
@@ -12,47 +12,47 @@ use muster_spec::TraceFormat;
 
 use crate::app::App;
 
-/// Look into traces, and make some: what jobs were submitted somewhere, when, and how long they ran
+/// Summarise or generate a trace: a record of submitted jobs with their times and sizes
 ///
-/// Traces are read as public archives publish them and as other tools export them, plain or packed
-/// with gzip. No daemon is needed. docs/traces.md has the formats.
+/// Traces of public archives and exports of other tools are accepted, plain or compressed with
+/// gzip. No daemon is needed. docs/traces.md describes the formats.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct TraceArgs {
     #[command(subcommand)]
-    command: Command,
+    command: TraceCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
-    Summary(summary::Args),
-    Generate(generate::Args),
+enum TraceCommand {
+    Summary(summary::TraceSummaryArgs),
+    Generate(generate::TraceGenerateArgs),
 }
 
-/// Which trace, and how it is to be read.
+/// Trace file and how to parse it.
 #[derive(Clone, Debug, clap::Args)]
-pub struct TraceArgs {
-    /// The trace; `-` is stdin
+pub struct TraceFileArgs {
+    /// Trace file; `-` is stdin
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// How it is written, where the first lines do not tell
+    /// Format of the trace; by default detected from its first lines
     #[arg(long, value_name = "FORMAT", value_parser = formats())]
     pub format: Option<TraceFormat>,
-    /// Refuse a trace with a row that cannot be read, in place of counting it and leaving it out
+    /// Fail on a row that cannot be parsed; by default such rows are skipped with a warning
     #[arg(long)]
     pub strict: bool,
 }
 
-/// The formats by their names.
+/// Returns a parser of format names.
 pub fn formats() -> impl TypedValueParser<Value = TraceFormat> {
     let by_name = |name: String| TraceFormat::ALL.into_iter().find(|(known, _)| *known == name);
     PossibleValuesParser::new(TraceFormat::ALL.map(|(name, _)| name))
         .try_map(move |name| by_name(name).map(|(_, format)| format).ok_or("no such format"))
 }
 
-/// Runs the verb.
-pub fn run(app: &App, args: &Args) -> Result<u8> {
+/// Runs `muster trace`; returns its exit code.
+pub fn run(app: &App, args: &TraceArgs) -> Result<u8> {
     match &args.command {
-        Command::Summary(args) => summary::run(app, args),
-        Command::Generate(args) => generate::run(app, args),
+        TraceCommand::Summary(args) => summary::run(app, args),
+        TraceCommand::Generate(args) => generate::run(app, args),
     }
 }

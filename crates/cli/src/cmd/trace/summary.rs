@@ -1,12 +1,12 @@
-//! `muster trace summary`: counted in `muster-sim`, drawn in `muster-report`.
+//! `muster trace summary`: `muster-sim` computes the statistics, `muster-report` renders them.
 
 use anyhow::Result;
 use muster_model::trace::BadRow;
-use muster_sim::trace::{Source, Summary};
+use muster_sim::trace::{TraceSource, TraceSummarizer};
 
-use super::TraceArgs;
+use super::TraceFileArgs;
 use crate::app::App;
-use crate::args::Output;
+use crate::args::OutputArgs;
 use crate::trace_file;
 
 const EXAMPLES: &str = "\
@@ -16,25 +16,25 @@ Examples:
   muster trace summary jobs.txt
   kubectl get pods -A -o json | muster trace summary - --json";
 
-/// Show what is in a trace: jobs, users, sizes, runtimes, load, and when they arrive
+/// Show statistics of a trace: jobs, users, sizes, runtimes, load and arrivals
 ///
-/// Rows that cannot be read are counted, the first of them shown with their line, and left out.
-/// JSON: a `TraceSummary`, as docs/schema/trace-summary.schema.json describes it.
+/// Rows that cannot be parsed are skipped and counted; the first ones are shown with their line
+/// numbers. JSON: a `TraceSummary`, as described by docs/schema/trace-summary.schema.json.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
-pub struct Args {
+pub struct TraceSummaryArgs {
     #[command(flatten)]
-    trace: TraceArgs,
+    trace: TraceFileArgs,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
 }
 
-/// Runs the verb.
-pub fn run(app: &App, args: &Args) -> Result<u8> {
-    let TraceArgs { file, format, strict } = &args.trace;
-    let mut counted = Summary::default();
+/// Runs `muster trace summary`; returns its exit code.
+pub fn run(app: &App, args: &TraceSummaryArgs) -> Result<u8> {
+    let TraceFileArgs { file, format, strict } = &args.trace;
+    let mut counted = TraceSummarizer::default();
     let read = trace_file::stream(file, *format, *strict, &mut |job| counted.add(&job))?;
-    let summary = counted.finish(Source {
+    let summary = counted.finish(TraceSource {
         format: read.format.name().to_owned(),
         machine_processors: read.procs,
         zero: read.zero,
@@ -45,11 +45,10 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
             .map(|row| BadRow { line: row.line, message: row.message })
             .collect(),
     });
-    match args.output.json() {
-        true => app.ui.json(&summary)?,
-        false => {
-            app.ui.data(&muster_report::trace::summary(&summary, &read.name, &app.ui.style()))?
-        }
+    if args.output.json() {
+        app.ui.json(&summary)?
+    } else {
+        app.ui.data(&muster_report::trace::summary(&summary, &read.name, &app.ui.style()))?
     }
     Ok(0)
 }

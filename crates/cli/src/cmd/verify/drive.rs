@@ -1,13 +1,14 @@
-//! Drives the probes of one job through the programs that start them, one for each component of it:
-//! what goes into one reaches each of its probes, and their lines come back mixed. Every step has a
-//! deadline; who does not answer in time is not waited for. It judges nothing.
+//! Drives the probes of one job through the programs that start them, one per component of the job:
+//! what is written to such a program reaches each of its probes, and their lines come back
+//! interleaved. Every step has a deadline, after which missing answers are given up.
+//! `muster-doctor` evaluates the answers.
 
 use std::ffi::OsString;
 use std::process::Stdio;
 use std::time::Duration;
 
 use muster_doctor::job::ClockBound;
-use muster_model::verify::{PROBE_MARK, ProbeAnswer, ProbeQuestion, Seen};
+use muster_model::verify::{PROBE_MARK, ProbeAnswer, ProbeObservation, ProbeQuestion};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
@@ -16,55 +17,56 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::probe::unix_nanos;
 
-/// For a step of Slurm to start on every node.
+/// Deadline for a Slurm step to start on every node.
 const START: Duration = Duration::from_secs(30);
-/// For connections, which the probes give up earlier.
+/// Deadline for connections to rank 0; the probes give up earlier.
 const REACH: Duration = Duration::from_secs(15);
-/// For one question about the time.
+/// Deadline for one reading of the clocks.
 const CLOCK: Duration = Duration::from_secs(3);
-/// For the program to end once nobody asks any more.
+/// Deadline for a program to exit after its stdin is closed.
 const END: Duration = Duration::from_secs(5);
-/// Lines that wait to be looked at.
+/// Capacity of the channel of received lines.
 const LINES: usize = 1024;
-/// Questions about the time: the fastest answer bounds it best.
+/// Number of readings of the clocks; the fastest answer gives the tightest bound.
 const CLOCKS: usize = 3;
-/// Looks before a rank counts as missing: programs are replaced, and ranks of one start come up one
-/// after the other.
+/// Number of looks before a rank counts as missing: a rank may not have started yet, or may just be
+/// replacing itself by exec.
 const LOOKS: usize = 4;
-/// Between two of them.
+/// Time between two looks.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What the probes said.
+/// Answers of the probes.
 #[derive(Debug, Default)]
-pub struct Driven {
-    /// What each saw.
-    pub seen: Vec<Seen>,
-    /// Whether each reached the port beside rank 0.
+pub struct ProbeAnswers {
+    /// Observation of each probe.
+    pub seen: Vec<ProbeObservation>,
+    /// Node of each probe, and the error if it could not connect to the node of rank 0.
     pub reached: Vec<(String, Option<String>)>,
-    /// Bounds of each node's clock.
+    /// Bounds of each node's clock offset.
     pub clocks: Vec<ClockBound>,
-    /// Time was over before all had said what they see, and what starts them had not ended.
+    /// True if the deadline passed before all probes had answered, with the programs that start
+    /// them still running.
     pub is_late: bool,
-    /// What the programs that start them complained of.
+    /// First error message of the programs that start the probes.
     pub why: Option<String>,
 }
 
-/// Starts the probes and asks them everything; while one of `ranks` was not seen they look again.
-/// The programs that start them do not see the variables `without`.
+/// Starts the probes and collects all answers. The probes look again while one of `ranks` was not
+/// seen. The environment variables `without` are removed for the programs that start the probes.
 pub async fn drive(
     starts: &[Vec<String>],
     probes: usize,
     ranks: &[u32],
     without: &[OsString],
-) -> Driven {
-    let mut driven = Driven::default();
-    let mut asked = match Asked::start(starts, without) {
+) -> ProbeAnswers {
+    let mut driven = ProbeAnswers::default();
+    let mut asked = match ProbeProcesses::start(starts, without) {
         Ok(asked) => asked,
-        Err(error) => return Driven { why: Some(error.to_string()), ..driven },
+        Err(error) => return ProbeAnswers { why: Some(error.to_string()), ..driven },
     };
 
-    // 1. What each sees, unasked.
-    for answer in asked.hear(probes, START).await {
+    // 1. Collect the observations, which the probes send at start.
+    for answer in asked.receive(probes, START).await {
         if let (_, ProbeAnswer::Seen(seen)) = answer {
             driven.seen.push(*seen);
         }
@@ -80,7 +82,7 @@ pub async fn drive(
         }
         tokio::time::sleep(PAUSE).await;
         asked.ask(&ProbeQuestion::Look).await;
-        for answer in asked.hear(there, START).await {
+        for answer in asked.receive(there, START).await {
             if let (_, ProbeAnswer::Seen(seen)) = answer {
                 driven.seen.retain(|old| old.node != seen.node);
                 driven.seen.push(*seen);
@@ -88,31 +90,31 @@ pub async fn drive(
         }
     }
 
-    // 2. The way to rank 0.
+    // 2. Test connections to the node of rank 0.
     let master =
         driven.seen.iter().flat_map(|seen| &seen.ranks).find_map(|rank| rank.master.clone());
     let port = driven.seen.iter().find_map(|seen| seen.listens);
     if let (Some(address), Some(port)) = (master, port) {
         asked.ask(&ProbeQuestion::Reach { address, port }).await;
-        for answer in asked.hear(there, REACH).await {
+        for answer in asked.receive(there, REACH).await {
             if let (_, ProbeAnswer::Reached { node, error }) = answer {
                 driven.reached.push((node, error));
             }
         }
     }
 
-    // 3. Clocks.
+    // 3. Bound the clock offsets.
     for _ in 0..CLOCKS {
         let sent = unix_nanos();
         asked.ask(&ProbeQuestion::Clock).await;
-        for (heard, answer) in asked.hear(there, CLOCK).await {
+        for (heard, answer) in asked.receive(there, CLOCK).await {
             if let ProbeAnswer::Clock { node, unix_nanos } = answer {
                 bound(&mut driven.clocks, ClockBound::of(node, sent, unix_nanos, heard));
             }
         }
     }
 
-    // 4. The end.
+    // 4. Stop the probes.
     driven.why = asked.end().await;
     driven
 }
@@ -124,13 +126,13 @@ fn bound(clocks: &mut Vec<ClockBound>, new: ClockBound) {
     }
 }
 
-/// The programs, and the lines that go in and come out.
-struct Asked {
+/// Programs that start the probes, with their stdin and the lines of their stdout.
+struct ProbeProcesses {
     children: Vec<(Child, ChildStdin)>,
     lines: mpsc::Receiver<(i64, String)>,
 }
 
-impl Asked {
+impl ProbeProcesses {
     fn start(starts: &[Vec<String>], without: &[OsString]) -> std::io::Result<Self> {
         let (sender, lines) = mpsc::channel(LINES);
         let mut children = Vec::new();
@@ -159,8 +161,7 @@ impl Asked {
     }
 
     async fn ask(&mut self, question: &ProbeQuestion) {
-        // A program that has ended hears nothing, and says nothing either: the deadline of the
-        // answer tells.
+        // Errors are ignored: if a program has ended, its answers are missing at the deadline.
         let Ok(line) = serde_json::to_string(question) else { return };
         for (_, stdin) in &mut self.children {
             let _ = stdin.write_all(format!("{line}\n").as_bytes()).await;
@@ -168,16 +169,16 @@ impl Asked {
         }
     }
 
-    /// So many answers, each with the instant when it came; fewer when the program ends or time is
-    /// over.
-    async fn hear(&mut self, count: usize, patience: Duration) -> Vec<(i64, ProbeAnswer)> {
+    /// Returns up to `count` answers, each with its time of arrival; fewer if the programs end or
+    /// `patience` has elapsed.
+    async fn receive(&mut self, count: usize, patience: Duration) -> Vec<(i64, ProbeAnswer)> {
         let deadline = Instant::now() + patience;
         let mut answers = Vec::new();
         while answers.len() < count {
             let Ok(Some((heard, line))) = timeout_at(deadline, self.lines.recv()).await else {
                 break;
             };
-            // Something else may have begun the line.
+            // Other output may precede the answer on the line.
             let answer =
                 line.split_once(PROBE_MARK).and_then(|(_, json)| serde_json::from_str(json).ok());
             answers.extend(answer.map(|answer| (heard, answer)));
@@ -185,7 +186,7 @@ impl Asked {
         answers
     }
 
-    /// Lets the probes go; what the programs complained of.
+    /// Closes the stdin of the probes and waits for their exit. Returns the first error message.
     async fn end(self) -> Option<String> {
         let (mut children, stdins): (Vec<Child>, Vec<ChildStdin>) =
             self.children.into_iter().unzip();
@@ -203,8 +204,7 @@ impl Asked {
                 .find(|line| !line.is_empty())
                 .map(str::to_owned));
             if timeout_at(deadline, child.wait()).await.is_err() {
-                // srun takes its step with it when it is told to end, and leaves it there when it
-                // is killed.
+                // On SIGTERM srun ends its step; on SIGKILL it would leave the step running.
                 if let Some(pid) = child.id().and_then(|id| Pid::from_raw(id.cast_signed())) {
                     let _ = kill_process(pid, Signal::TERM);
                 }
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(driven.seen.len(), 1);
         assert_eq!(driven.reached, [("n1".to_owned(), Some("no route".to_owned()))]);
         let [bound] = driven.clocks.as_slice() else { panic!("{driven:?}") };
-        // It is the same clock.
+        // Both sides read the same clock.
         assert!(bound.low_nanos <= 0 && bound.high_nanos >= 0, "{bound:?}");
         assert_eq!(driven.why, None);
     }

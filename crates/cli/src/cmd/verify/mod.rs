@@ -1,5 +1,5 @@
-//! `muster verify`: whether a job got what it was given. Probes are driven in `drive`; what their
-//! answers mean is known in `muster-doctor`.
+//! `muster verify`: checks that a running job has the resources it was allocated. `drive` runs the
+//! probes; `muster-doctor` evaluates their answers.
 
 mod drive;
 pub mod preflight;
@@ -13,62 +13,63 @@ use std::time::SystemTime;
 use anyhow::Result;
 use muster_api::Client;
 use muster_api::query::LogQuery;
-use muster_doctor::job::{Expected, JobEvidence, leaves, verify};
+use muster_doctor::job::{ExpectedRank, JobEvidence, leaves, verify};
 use muster_model::Time;
 use muster_model::check::ProbeOutcome;
 use muster_model::verify::VerifyReport;
-use muster_model::view::{ElementView, State};
+use muster_model::view::{ElementView, JobState};
 
 use crate::app::App;
-use crate::args::Output;
+use crate::args::OutputArgs;
 use crate::connect;
 use crate::exit::{FAILURE, Failure};
-use crate::jobref::{JobRef, Target};
+use crate::jobref::{JobRef, JobTarget};
 
-/// Lines of a rank's output that are looked through: NCCL speaks when its communicators are made.
+/// Number of last lines of a rank's output that are searched: NCCL logs when communicators are
+/// created.
 const TAIL: u32 = 200_000;
-/// Ranks whose output is looked through: the first of each node say which way they go.
+/// Largest number of ranks whose output is searched, the first of each node.
 const RANKS: usize = 16;
 
-/// Check that a job runs whole, on its own GPUs, and on the fast path
+/// Check that a running job has all its ranks, its own GPUs and the fast network
 ///
-/// Looks from beside its ranks, on each of its nodes: every rank is there and sees its own GPUs and
-/// nobody else's, rank 0 can be reached, shared memory, locked memory and clocks are as they should
-/// be, it spans as few leaf switches as it can, and NCCL goes by the fast network. Each check
-/// passed, failed, or was not tested, and then it says what would be needed. docs/verify.md has
-/// them all.
+/// Starts a probe beside the ranks on each node of the job. It checks that every rank runs and sees
+/// its own GPUs and no others, that rank 0 can be reached, that shared memory, locked memory and
+/// clocks are in order, that the job spans as few leaf switches as possible, and that NCCL uses the
+/// fast network. Each check passes, fails, or is not tested, with what is needed to test it.
+/// docs/verify.md lists all checks.
 ///
-/// `verify: true` in a job checks before its program starts. Of a job that has ended only its
-/// output is looked at.
+/// `verify: true` in a job file runs the checks before the program starts. For a job that has
+/// ended, only its output is checked.
 ///
-/// Exits 0 when nothing failed, 1 when something did.
+/// Exits with 0 if no check failed, with 1 otherwise.
 #[derive(Debug, clap::Args)]
-pub struct Args {
-    /// Job, as 3, 3[7] for one element of an array, or by name
+pub struct VerifyArgs {
+    /// Job: 3, an array element 3[7], or a name
     #[arg(value_name = "JOB")]
     job: JobRef,
-    /// Also exit 1 when something was not tested
+    /// Also exit with 1 if a check was not tested
     #[arg(long)]
     strict: bool,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
 }
 
-/// Runs the verb.
-pub async fn run(app: &App, args: Args) -> Result<u8> {
-    // 1. Which start of which job.
+/// Runs `muster verify`; returns its exit code.
+pub async fn run(app: &App, args: VerifyArgs) -> Result<u8> {
+    // 1. Find the job and the element.
     let client = connect::find(&app.global)?;
     let target = args.job.resolve(&client).await?;
     let detail = client.job(target.job, target.index).await.map_err(Failure::from)?;
     let job = detail.job;
     let wanted =
         |element: &&ElementView| target.index.is_none_or(|index| element.element.index == index);
-    let running = |element: &&ElementView| element.state == State::Running;
+    let running = |element: &&ElementView| element.state == JobState::Running;
     let elements = || job.elements.iter().filter(wanted);
     let Some(element) = elements().find(running).or_else(|| elements().next()) else {
         return Err(not_started(target, job.state));
     };
-    if matches!(element.state, State::Held | State::Pending | State::Starting) {
+    if matches!(element.state, JobState::Held | JobState::Pending | JobState::Starting) {
         return Err(not_started(target, element.state));
     }
     let is_array = job.array.is_some() || job.service.is_some();
@@ -81,19 +82,19 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
         ..JobEvidence::default()
     };
 
-    // 2. What there is to see.
-    if element.state == State::Running {
-        look(app, &client, Target { job: target.job, index }, &mut evidence).await?;
+    // 2. Collect evidence.
+    if element.state == JobState::Running {
+        run_probes(app, &client, JobTarget { job: target.job, index }, &mut evidence).await?;
     } else {
         let state = element.state.word();
-        app.ui.status(&format!("job {} is {state}: only its output is looked at", target.text()));
+        app.ui.status(&format!("job {} is {state}: only its output is checked", target.text()));
     }
     if client.socket().is_none() {
         evidence.leaves = topology().await;
     }
-    evidence.output = Some(output(&client, Target { job: target.job, index }, element).await);
+    evidence.output = Some(output(&client, JobTarget { job: target.job, index }, element).await);
 
-    // 3. The answer.
+    // 3. Evaluate and print the report.
     let report = verify(&evidence);
     if args.output.json() {
         app.ui.json(&report)?;
@@ -103,18 +104,18 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
     Ok(code(&report, args.strict))
 }
 
-fn not_started(target: Target, state: State) -> anyhow::Error {
+fn not_started(target: JobTarget, state: JobState) -> anyhow::Error {
     Failure::new(format!(
-        "job {} is {}: there is nothing to look at yet",
+        "job {} is {}: it has not started, so nothing can be checked",
         target.text(),
         state.word()
     ))
-    .hint(format!("`muster explain {}` says why it waits", target.text()))
+    .hint(format!("`muster explain {}` says why it is pending", target.text()))
     .into()
 }
 
-fn expected(element: &ElementView) -> Vec<Expected> {
-    let one = |task: &muster_model::view::TaskView| Expected {
+fn expected(element: &ElementView) -> Vec<ExpectedRank> {
+    let one = |task: &muster_model::view::TaskView| ExpectedRank {
         rank: task.rank.0,
         node: Some(task.node.to_string()),
         gpus: u32::try_from(task.devices.len()).ok(),
@@ -122,37 +123,37 @@ fn expected(element: &ElementView) -> Vec<Expected> {
     element.tasks.iter().map(one).collect()
 }
 
-/// Probes on each node.
-async fn look(
+/// Runs a probe on each node and adds the answers to the evidence.
+async fn run_probes(
     app: &App,
     client: &Client,
-    target: Target,
+    target: JobTarget,
     evidence: &mut JobEvidence,
 ) -> Result<()> {
-    let probe = probe::words(target)?;
+    let probe = probe::command_line(target)?;
     let starts =
         client.on_each_node(target.job, target.index, probe).await.map_err(Failure::from)?;
     let nodes = evidence.nodes().len().max(1);
-    app.ui.status(&format!("looking on {nodes} {}", if nodes == 1 { "node" } else { "nodes" }));
+    app.ui.status(&format!("probing {nodes} {}", if nodes == 1 { "node" } else { "nodes" }));
     let ranks: Vec<u32> = evidence.expected.iter().map(|one| one.rank).collect();
-    let driven = drive::drive(&starts, nodes, &ranks, &of_a_job()).await;
+    let driven = drive::drive(&starts, nodes, &ranks, &job_variables()).await;
     if driven.seen.len() < nodes {
         let why = driven.why.map_or(String::new(), |why| format!(": {why}"));
         app.ui.warning(&format!("{} of {nodes} probes answered{why}", driven.seen.len()));
         if driven.seen.is_empty() {
-            app.ui.hint("this program must be in a folder that the nodes see, too");
+            app.ui.hint("the muster binary must be on a file system that the nodes share");
         }
     }
-    evidence.is_late = driven.is_late;
+    evidence.timed_out = driven.is_late;
     evidence.seen = driven.seen;
     evidence.reached = driven.reached;
     evidence.clocks = driven.clocks;
     Ok(())
 }
 
-/// Variables of a job that this may run in: they would be taken for those of the job that is looked
-/// at.
-fn of_a_job() -> Vec<OsString> {
+/// Returns the variables of a job that this process itself may run in: the probes would take them
+/// for those of the checked job.
+fn job_variables() -> Vec<OsString> {
     let is_of_a_job = |name: &str| {
         name.starts_with("SLURM") && name != "SLURM_CONF" || name.starts_with("MUSTER_")
     };
@@ -160,7 +161,7 @@ fn of_a_job() -> Vec<OsString> {
     names.filter(|name| name.to_str().is_some_and(is_of_a_job)).collect()
 }
 
-/// Nodes of each leaf switch.
+/// Returns the nodes of each leaf switch, from `scontrol show topology`.
 async fn topology() -> Option<Vec<Vec<String>>> {
     let folder = std::env::var_os("MUSTER_SLURM_BIN").map(PathBuf::from).unwrap_or_default();
     let mut command = tokio::process::Command::new(folder.join("scontrol"));
@@ -173,8 +174,8 @@ async fn topology() -> Option<Vec<Vec<String>>> {
     Some(leaves(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// Output of the first rank of each node. What cannot be read is not there.
-async fn output(client: &Client, target: Target, element: &ElementView) -> String {
+/// Returns the output of the first rank of each node. Output that cannot be read is skipped.
+async fn output(client: &Client, target: JobTarget, element: &ElementView) -> String {
     let mut nodes = Vec::new();
     let mut text = String::new();
     for task in &element.tasks {
@@ -188,12 +189,12 @@ async fn output(client: &Client, target: Target, element: &ElementView) -> Strin
             tail: Some(TAIL),
             ..LogQuery::default()
         };
-        text.push_str(&printed(client, target, query).await.unwrap_or_default());
+        text.push_str(&read_output(client, target, query).await.unwrap_or_default());
     }
     text
 }
 
-async fn printed(client: &Client, target: Target, query: LogQuery) -> Option<String> {
+async fn read_output(client: &Client, target: JobTarget, query: LogQuery) -> Option<String> {
     use futures_util::TryStreamExt as _;
     let stream = client.logs(target.job, query).await.ok()?;
     let bytes: Vec<_> = stream.try_collect().await.ok()?;
@@ -207,8 +208,5 @@ fn now() -> Time {
 
 fn code(report: &VerifyReport, is_strict: bool) -> u8 {
     let is = |outcome| report.checks.iter().any(|check| check.outcome == outcome);
-    match is(ProbeOutcome::Failed) || is_strict && is(ProbeOutcome::NotTested) {
-        true => FAILURE,
-        false => 0,
-    }
+    if is(ProbeOutcome::Failed) || is_strict && is(ProbeOutcome::NotTested) { FAILURE } else { 0 }
 }

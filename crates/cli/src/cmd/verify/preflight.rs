@@ -1,45 +1,45 @@
-//! `muster __preflight`: the check before a job's program starts, called by the job's own script in
-//! its allocation. Its ranks start as probes first, in the very place and environment that the
-//! program gets.
+//! `muster __preflight`: runs the checks of `verify: true` before a job's program starts. The job's
+//! script calls it in its allocation; it starts the ranks as probes first, with the same nodes and
+//! environment as the program.
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use muster_doctor::job::{Expected, JobEvidence, verify};
+use muster_doctor::job::{ExpectedRank, JobEvidence, verify};
 
 use super::{code, drive, now, topology};
 use crate::app::App;
 use crate::exit::Failure;
 
-/// As sysexits(3) calls it: something is set up wrong, and starting again does not help.
+/// `EX_CONFIG` of sysexits(3): the node is set up wrong, so that a restart does not help.
 const NOT_AS_GIVEN: u8 = 78;
 
-/// Stands between the words of two components.
+/// Separator between the commands of two components.
 const COMPONENTS: &str = ":";
 
-/// Check a job's place before its program starts; called by the job's script
+/// Check a job's allocation before its program starts; called by the job's script
 #[derive(Debug, clap::Args)]
-pub struct Args {
-    /// The job
+pub struct PreflightArgs {
+    /// Number of the job
     #[arg(long, value_name = "JOB")]
     job: u64,
-    /// Which element of an array
+    /// Index of the array element
     #[arg(long, value_name = "N")]
     index: Option<u32>,
-    /// Ranks
+    /// Number of ranks of the job
     #[arg(long, value_name = "N")]
     ranks: u32,
-    /// Where the answer is kept, as JSON
+    /// File for the report, as JSON
     #[arg(long, value_name = "FILE")]
     report: PathBuf,
-    /// Words that start every rank; those of several components with `:` between them
+    /// Command that starts every rank; commands of several components are separated by `:`
     #[arg(last = true, required = true)]
     start: Vec<String>,
 }
 
-/// Runs the verb.
-pub async fn run(app: &App, args: &Args) -> Result<u8> {
-    // 1. Look.
+/// Runs `muster __preflight`; returns its exit code.
+pub async fn run(app: &App, args: &PreflightArgs) -> Result<u8> {
+    // 1. Run the probes.
     let starts: Vec<Vec<String>> =
         args.start.split(|word| word == COMPONENTS).map(<[String]>::to_vec).collect();
     let driven = drive::drive(&starts, args.ranks as usize, &[], &[]).await;
@@ -51,8 +51,10 @@ pub async fn run(app: &App, args: &Args) -> Result<u8> {
         job: args.job,
         index: args.index,
         at: now(),
-        expected: (0..args.ranks).map(|rank| Expected { rank, ..Expected::default() }).collect(),
-        is_late: driven.is_late,
+        expected: (0..args.ranks)
+            .map(|rank| ExpectedRank { rank, ..ExpectedRank::default() })
+            .collect(),
+        timed_out: driven.is_late,
         seen: driven.seen,
         reached: driven.reached,
         clocks: driven.clocks,
@@ -60,16 +62,16 @@ pub async fn run(app: &App, args: &Args) -> Result<u8> {
         ..JobEvidence::default()
     };
 
-    // 2. Say.
+    // 2. Write and print the report.
     let report = verify(&evidence);
     let kept = serde_json::to_string_pretty(&report)?;
     std::fs::write(&args.report, kept)
         .with_context(|| format!("cannot write {}", args.report.display()))?;
     app.ui.status(&muster_report::verify::verify(&report, &app.ui.style()));
 
-    // 3. A job whose probes do not even start has not been found wrong: nothing was tested.
+    // 3. If no probe started, no check has failed: nothing was tested.
     if evidence.seen.is_empty() {
-        return Err(Failure::new("no rank could be looked at: nothing was tested").into());
+        return Err(Failure::new("no probe of a rank answered: nothing was tested").into());
     }
     Ok(if code(&report, false) == 0 { 0 } else { NOT_AS_GIVEN })
 }

@@ -1,5 +1,5 @@
-//! `muster __probe`: runs on a node of a job, says what it sees, and answers until nobody asks any
-//! more. Who asks is `drive`.
+//! `muster __probe`: runs on a node of a job, prints what it observes, and answers the questions of
+//! `drive` on stdin until that is closed.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, Write};
@@ -7,26 +7,26 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::{Context, Result};
-use muster_backends::probe::{Prober, Whom, reach};
+use muster_backends::probe::{ProbeTarget, Prober, reach};
 use muster_doctor::hosts::expand;
 use muster_model::verify::{PROBE_MARK, ProbeAnswer, ProbeQuestion};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::jobref::Target;
+use crate::jobref::JobTarget;
 
-/// Say what is seen of a job on this node; started by `muster verify`
+/// Print what is observed of a job on this node; started by `muster verify`
 #[derive(Debug, clap::Args)]
-pub struct Args {
-    /// The job whose ranks are looked for; by default this process is a rank itself
+pub struct ProbeArgs {
+    /// Job whose ranks are observed; by default this process is a rank itself
     #[arg(long, value_name = "JOB")]
     job: Option<u64>,
-    /// Which element of an array
+    /// Index of the array element
     #[arg(long, value_name = "N", requires = "job")]
     index: Option<u32>,
 }
 
-/// Words that run this verb.
-pub fn words(target: Target) -> Result<Vec<String>> {
+/// Returns the command that starts a probe of a job.
+pub fn command_line(target: JobTarget) -> Result<Vec<String>> {
     let program = std::env::current_exe().context("cannot find this program")?;
     let mut words = vec![
         program.to_string_lossy().into_owned(),
@@ -37,33 +37,34 @@ pub fn words(target: Target) -> Result<Vec<String>> {
     Ok(words)
 }
 
-/// Runs the verb.
-pub fn run(args: &Args) -> Result<u8> {
-    // What asks a job to save its progress reaches whoever stands in the place of its ranks.
+/// Runs `muster __probe`; returns its exit code.
+pub fn run(args: &ProbeArgs) -> Result<u8> {
+    // The probe runs in the place of a rank, so it may receive checkpoint signals; it ignores them.
     let _heard = [SignalKind::user_defined1(), SignalKind::user_defined2()].map(signal);
-    let whom = args.job.map_or(Whom::Itself, |job| Whom::Job { job, index: args.index });
-    let mut prober = Prober::new(whom, configured());
-    let seen = prober.look();
+    let whom =
+        args.job.map_or(ProbeTarget::OwnProcess, |job| ProbeTarget::Job { job, index: args.index });
+    let mut prober = Prober::new(whom, configured_gpu_files());
+    let seen = prober.probe();
     let node = seen.node.clone();
-    say(&ProbeAnswer::Seen(Box::new(seen)))?;
+    print_answer(&ProbeAnswer::Seen(Box::new(seen)))?;
     for line in std::io::stdin().lock().lines() {
-        let line = line.context("cannot read what is asked")?;
+        let line = line.context("cannot read questions from stdin")?;
         let Ok(question) = serde_json::from_str(&line) else { continue };
-        say(&match question {
+        print_answer(&match question {
             ProbeQuestion::Reach { address, port } => {
                 ProbeAnswer::Reached { node: node.clone(), error: reach(&address, port).err() }
             }
             ProbeQuestion::Clock => {
                 ProbeAnswer::Clock { node: node.clone(), unix_nanos: unix_nanos() }
             }
-            ProbeQuestion::Look => ProbeAnswer::Seen(Box::new(prober.look())),
+            ProbeQuestion::Look => ProbeAnswer::Seen(Box::new(prober.probe())),
         })?;
     }
     Ok(0)
 }
 
-/// Device files by the configuration of Slurm on this node; none where there is none.
-fn configured() -> Vec<PathBuf> {
+/// Returns the GPU device files of this node in Slurm's gres.conf; empty if there is none.
+fn configured_gpu_files() -> Vec<PathBuf> {
     let conf = std::env::var_os("SLURM_CONF").unwrap_or_else(|| "/etc/slurm/slurm.conf".into());
     let text =
         std::fs::read_to_string(Path::new(&conf).with_file_name("gres.conf")).unwrap_or_default();
@@ -73,7 +74,7 @@ fn configured() -> Vec<PathBuf> {
     files.into_iter().map(PathBuf::from).collect()
 }
 
-/// Files that a line of gres.conf names for the GPUs of this node.
+/// Returns the device files that a line of gres.conf names for the GPUs of this node.
 fn gpu_files(line: &str, node: &str) -> Option<Vec<String>> {
     let line = line.split('#').next()?;
     let value = |key: &str| {
@@ -92,15 +93,15 @@ fn gpu_files(line: &str, node: &str) -> Option<Vec<String>> {
     if is_here && is_gpu { expand(value("File")?) } else { None }
 }
 
-/// In one write: lines of several probes arrive side by side.
-fn say(answer: &ProbeAnswer) -> Result<()> {
+/// Prints an answer in one write, since lines of several probes are interleaved.
+fn print_answer(answer: &ProbeAnswer) -> Result<()> {
     let line = format!("{PROBE_MARK}{}\n", serde_json::to_string(answer)?);
     let mut stdout = std::io::stdout().lock();
     stdout.write_all(line.as_bytes())?;
     Ok(stdout.flush()?)
 }
 
-/// What this machine's clock says.
+/// Returns the time of this machine's clock in nanoseconds since the epoch.
 pub fn unix_nanos() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)

@@ -1,5 +1,4 @@
-//! What is different, as it is written on the command line. What follows from it is known to
-//! `muster-sim`.
+//! Options that describe a change to the site. `muster-sim` applies it.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -7,42 +6,42 @@ use std::str::FromStr;
 use anyhow::Result;
 use muster_model::{DeviceSet, GpuModel};
 use muster_report::amount::grouped_count;
-use muster_sim::whatif::{Change, ChangeError, NodeKind, Situation};
+use muster_sim::whatif::{ChangeError, NodeKind, SiteChange, Situation};
 use muster_spec::parse_queues;
 
 use crate::exit::Failure;
 use crate::source;
 
-const HEADING: &str = "What is different (several are one change together)";
+const HEADING: &str = "Change (several options are applied together)";
 
-/// What is different.
+/// Change to the site.
 #[derive(Debug, clap::Args)]
 pub struct ChangeArgs {
-    /// So many more nodes, like most of those that there are; or with these GPUs each: 2xh100:8
+    /// Add nodes, like the most common ones of the site, or with these GPUs each: 2xh100:8
     #[arg(long, value_name = "N[xMODEL:GPUS]", help_heading = HEADING)]
-    add_nodes: Vec<Nodes>,
-    /// So many nodes fewer, those on which least runs; what runs there goes on
+    add_nodes: Vec<NodesChange>,
+    /// Remove nodes, those with the least running work; running jobs there keep running
     #[arg(long, value_name = "N[xMODEL:GPUS]", help_heading = HEADING)]
-    remove_nodes: Vec<Nodes>,
-    /// Another quota of a queue, in GPUs, or in GPUs of a model; none takes it away
+    remove_nodes: Vec<NodesChange>,
+    /// Set the quota of a queue, in GPUs or in GPUs of a model; `none` removes it
     #[arg(long, value_name = "QUEUE=[MODEL:]N|none", help_heading = HEADING)]
-    quota: Vec<Quota>,
-    /// Other queues, quotas and policies: a queue file
+    quota: Vec<QuotaChange>,
+    /// Replace queues, quotas and policies by those of a queue file
     #[arg(long, value_name = "FILE", help_heading = HEADING)]
     queues: Option<PathBuf>,
 }
 
-/// More are nobody's question.
+/// Largest number of nodes that can be added or removed.
 const MOST_NODES: u32 = 100_000;
 
-/// So many nodes of a kind.
+/// Number of nodes of a kind, as typed.
 #[derive(Clone, Debug)]
-struct Nodes {
+struct NodesChange {
     count: u32,
     kind: NodeKind,
 }
 
-impl FromStr for Nodes {
+impl FromStr for NodesChange {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -66,15 +65,15 @@ impl FromStr for Nodes {
     }
 }
 
-/// A quota of a queue.
+/// Quota of a queue, as typed.
 #[derive(Clone, Debug)]
-struct Quota {
+struct QuotaChange {
     queue: String,
     model: Option<GpuModel>,
     gpus: Option<u64>,
 }
 
-impl FromStr for Quota {
+impl FromStr for QuotaChange {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -93,7 +92,7 @@ impl FromStr for Quota {
 }
 
 impl ChangeArgs {
-    /// Nothing is.
+    /// Returns whether no change is given.
     pub fn is_none(&self) -> bool {
         self.add_nodes.is_empty()
             && self.remove_nodes.is_empty()
@@ -101,18 +100,19 @@ impl ChangeArgs {
             && self.queues.is_none()
     }
 
-    /// The change to a site, and what it is in words.
-    pub fn to(&self, situation: &Situation) -> Result<(Change, Vec<String>)> {
-        let mut change = Change::default();
+    /// Returns the change to a site, and a description of each part.
+    pub fn apply_to(&self, situation: &Situation) -> Result<(SiteChange, Vec<String>)> {
+        let mut change = SiteChange::default();
         let mut words = Vec::new();
-        // 1. Nodes.
+        // 1. Add and remove nodes.
         for nodes in &self.add_nodes {
-            let joined = situation.more(nodes.count, &nodes.kind).map_err(|error| wrong(&error))?;
+            let joined =
+                situation.more(nodes.count, &nodes.kind).map_err(|error| change_failure(&error))?;
             let gpus = joined.first().map_or(0, |node| node.devices.len() as u64);
             let model = joined.first().and_then(|node| node.devices.first());
             let model = model.map_or_else(String::new, |device| format!(" ({})", device.model));
             words.push(format!(
-                "{} more, each with {}{model}",
+                "add {}, each with {}{model}",
                 grouped_count(u64::from(nodes.count), "node"),
                 grouped_count(gpus, "GPU")
             ));
@@ -120,37 +120,37 @@ impl ChangeArgs {
         }
         for nodes in &self.remove_nodes {
             let gone = situation.fewer(nodes.count, &nodes.kind, &change.drained);
-            change.drained.extend(gone.map_err(|error| wrong(&error))?);
-            words.push(format!("{} fewer", grouped_count(u64::from(nodes.count), "node")));
+            change.drained.extend(gone.map_err(|error| change_failure(&error))?);
+            words.push(format!("remove {}", grouped_count(u64::from(nodes.count), "node")));
         }
-        // 2. Queues, then quotas in them.
+        // 2. Replace the queues, then set quotas.
         if let Some(path) = &self.queues {
             let text = source::read(path)?;
             change.tree =
                 Some(parse_queues(&text.source, text.file.as_deref()).map_err(Failure::from)?);
-            words.push(format!("the queues of {}", path.display()));
+            words.push(format!("use the queues of {}", path.display()));
         }
-        for Quota { queue, model, gpus } in &self.quota {
+        for QuotaChange { queue, model, gpus } in &self.quota {
             let tree = change.tree.take().unwrap_or_else(|| situation.engine().tree().clone());
             let tree = situation
                 .with_quota(tree, &change.joined, queue, model.as_ref(), *gpus)
-                .map_err(|error| wrong(&error))?;
+                .map_err(|error| change_failure(&error))?;
             change.tree = Some(tree);
             let model = model.as_ref().map_or_else(String::new, |model| format!("{model} "));
             words.push(match gpus {
                 Some(gpus) => {
                     format!(
-                        "a quota of {} for {queue}",
+                        "set the quota of {queue} to {}",
                         grouped_count(*gpus, &format!("{model}GPU"))
                     )
                 }
-                None => format!("no {model}quota for {queue}"),
+                None => format!("remove the {model}quota of {queue}"),
             });
         }
         Ok((change, words))
     }
 }
 
-fn wrong(error: &ChangeError) -> Failure {
+fn change_failure(error: &ChangeError) -> Failure {
     Failure::usage(error.to_string())
 }

@@ -1,5 +1,5 @@
-//! `muster whatif`: what would become of a site if something about it were different. Decided in
-//! `muster-sim`, written in `muster-report`; here are the snapshot, files and threads.
+//! `muster whatif`: predicts the effect of a change to the site. `muster-sim` simulates,
+//! `muster-report` renders the answer; here are the snapshot, files and threads.
 
 mod change;
 
@@ -9,56 +9,56 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use muster_api::query::{JobFilter, SnapshotQuery};
-use muster_model::simulation::{FleetUnit, Past, Starts, Waiting, WhatIf};
+use muster_model::simulation::{FleetUnit, PastReplay, PendingJob, StartTimes, WhatIf};
 use muster_model::view::JobView;
 use muster_model::{JobId, Reason, SiteSnapshot, Span};
 use muster_sim::fleet::{
-    Failures, Finished, Fleet, FleetJob, Scheduler, Site, Terms, to_common_horizon,
+    Failures, Finished, Fleet, FleetJob, FleetSite, SchedulerKind, StopCosts, to_common_horizon,
 };
-use muster_sim::whatif::{Forecast, Replays, Situation, Usual, WhatIfError};
+use muster_sim::whatif::{Replays, RuntimeEstimates, Situation, StartForecast, WhatIfError};
 use muster_spec::quantity::parse_span;
 use serde_json::Value;
 
-use super::simulate::watch::{self, Watch};
+use super::simulate::watch::{self, SimulationProgress};
 use crate::app::App;
-use crate::args::Output;
+use crate::args::OutputArgs;
 use crate::connect;
 use crate::exit::{Failure, INTERRUPTED};
 use change::ChangeArgs;
 
-/// Say what would become of this site with more nodes, another quota or another policy
+/// Predict the effect of more nodes, another quota or another policy on this site
 ///
-/// Takes the state of the daemon and what has run, and asks the engine twice: as it is, and with
-/// the change. What waits now is told when it starts, if nobody submits anything more; what has run
-/// is run once more from an idle site. JSON: a `WhatIf`.
+/// Takes the state and history of the daemon and runs the scheduler twice: without and with the
+/// change. Shows when each pending job would start if no more jobs were submitted, and replays past
+/// jobs from an idle site. JSON: a `WhatIf`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct WhatIfArgs {
     #[command(flatten)]
     change: ChangeArgs,
-    /// Ask a snapshot that was written before, in place of the daemon
+    /// Read a snapshot written by --snapshot-out, in place of the daemon's state
     #[arg(long, value_name = "FILE")]
     snapshot: Option<PathBuf>,
-    /// Write the snapshot: no names of people, hosts or jobs are in it, so that it can be given to
-    /// others
+    /// Write the snapshot to a file; it contains no names of users, hosts or jobs, so it can be
+    /// shared
     #[arg(long, value_name = "FILE", conflicts_with = "snapshot")]
     snapshot_out: Option<PathBuf>,
-    /// What was submitted so long ago, and since, is what has run
+    /// Replay the jobs that were submitted within this time
     #[arg(long, value_name = "SPAN", value_parser = span, default_value = "30d")]
     since: Span,
-    /// How long jobs are taken to run that wait or run now: as those of their users usually did, or
-    /// up to their limits
+    /// Assumed runtimes of pending and running jobs: the usual fraction of the time limit, or the
+    /// whole time limit
     #[arg(long, value_name = "WHOSE", value_enum, default_value_t = Runtimes::Usual)]
     runtimes: Runtimes,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
 }
 
-/// Whose word is taken for how long a job runs.
+/// Assumed runtime of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Runtimes {
-    /// Nobody's: as much of its limit as its user's jobs use
+    /// Time limit × the fraction that this user's past jobs used
     Usual,
-    /// The user's
+    /// The whole time limit
     Limit,
 }
 
@@ -66,26 +66,26 @@ fn span(text: &str) -> Result<Span, String> {
     parse_span(text).map_err(|malformed| malformed.label)
 }
 
-/// Runs the verb.
-pub async fn run(app: &App, args: Args) -> Result<u8> {
+/// Runs `muster whatif`; returns its exit code.
+pub async fn run(app: &App, args: WhatIfArgs) -> Result<u8> {
     if args.change.is_none() && args.snapshot_out.is_none() {
-        return Err(Failure::usage("what is to be different?")
+        return Err(Failure::usage("no change is given")
             .hint(
                 "for example `--add-nodes 2`, `--quota research=16` or `--queues new-queues.yaml`",
             )
             .into());
     }
-    // 1. The site. Names stay here.
+    // 1. Get the snapshot. The names are removed from it, so that they are not written to a file.
     let mut snapshot = match &args.snapshot {
         Some(path) => read(path)?,
-        None => taken(app, &args).await?,
+        None => take_snapshot(app, &args).await?,
     };
     let names = std::mem::take(&mut snapshot.names);
     if let Some(path) = &args.snapshot_out {
         let text = serde_json::to_vec(&snapshot)?;
         std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
         app.ui.status(&format!(
-            "{} has the state and {} runs, without names",
+            "wrote {}: the state and {} past runs, without names",
             path.display(),
             snapshot.past.len()
         ));
@@ -93,24 +93,27 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
     if args.change.is_none() {
         return Ok(0);
     }
-    let as_it_is = Situation::read(snapshot).map_err(unanswered)?;
+    let as_it_is = Situation::read(snapshot).map_err(whatif_failure)?;
     let as_it_is = as_it_is.since(args.since);
-    // 2. The change.
-    let (change, words) = args.change.to(&as_it_is)?;
-    let changed = as_it_is.with(&change).map_err(unanswered)?;
-    // 3. Both answers.
+    // 2. Apply the change.
+    let (change, words) = args.change.apply_to(&as_it_is)?;
+    let changed = as_it_is.with(&change).map_err(whatif_failure)?;
+    // 3. Simulate both.
+    let answer = WhatIfQuestion { as_it_is, changed, words, runtimes: args.runtimes }
+        .answer_with_progress(app)
+        .await?;
     let answer =
-        Question { as_it_is, changed, words, runtimes: args.runtimes }.answered(app).await?;
-    let answer = if args.snapshot.is_none() { named(app, answer, &names).await? } else { answer };
-    match args.output.json() {
-        true => app.ui.json(&answer)?,
-        false => app.ui.data(&muster_report::whatif::whatif(&answer, &app.ui.style()))?,
+        if args.snapshot.is_none() { with_names(app, answer, &names).await? } else { answer };
+    if args.output.json() {
+        app.ui.json(&answer)?
+    } else {
+        app.ui.data(&muster_report::whatif::whatif(&answer, &app.ui.style()))?
     }
     Ok(if answer.is_partial { INTERRUPTED } else { 0 })
 }
 
-/// The state of the daemon now.
-async fn taken(app: &App, args: &Args) -> Result<SiteSnapshot> {
+/// Requests the present state of the daemon.
+async fn take_snapshot(app: &App, args: &WhatIfArgs) -> Result<SiteSnapshot> {
     let client = connect::find(&app.global)?;
     let query = SnapshotQuery { past_secs: Some(args.since.0.div_ceil(1000)), names: true };
     Ok(client.snapshot(query).await.map_err(Failure::from)?)
@@ -120,13 +123,13 @@ fn read(path: &Path) -> Result<SiteSnapshot> {
     let text = std::fs::read(path)
         .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))?;
     let snapshot = serde_json::from_slice(&text).map_err(|error| {
-        Failure::usage(format!("{} is no snapshot: {error}", path.display()))
+        Failure::usage(format!("{} is not a snapshot: {error}", path.display()))
             .hint("`muster whatif --snapshot-out FILE` writes one")
     })?;
     Ok(snapshot)
 }
 
-fn unanswered(error: WhatIfError) -> Failure {
+fn whatif_failure(error: WhatIfError) -> Failure {
     match error {
         WhatIfError::Newer { .. } | WhatIfError::Malformed(_) | WhatIfError::Contradicts(_) => {
             Failure::usage(format!("the snapshot cannot be used: {error}"))
@@ -136,57 +139,60 @@ fn unanswered(error: WhatIfError) -> Failure {
     }
 }
 
-/// A question to a site.
-struct Question {
+/// Site without and with a change, and how to simulate them.
+struct WhatIfQuestion {
     as_it_is: Situation,
     changed: Situation,
     words: Vec<String>,
     runtimes: Runtimes,
 }
 
-/// What comes next, and what the past would have been, of one of the two.
+/// Result of one of the two simulations: start times of pending jobs, and the replay.
 #[derive(Debug)]
-struct Answer {
-    starts: BTreeMap<JobId, Starts>,
-    /// Why what does not start at once waits.
+struct WhatIfOutcome {
+    starts: BTreeMap<JobId, StartTimes>,
+    /// Reasons of the jobs that do not start at once.
     reasons: BTreeMap<JobId, Reason>,
     past: Finished,
     is_partial: bool,
 }
 
-impl Question {
-    async fn answered(self, app: &App) -> Result<WhatIf> {
-        let waits: u64 = self.waiting().map(|(_, elements)| u64::from(elements)).sum();
+impl WhatIfQuestion {
+    async fn answer_with_progress(self, app: &App) -> Result<WhatIf> {
+        let waits: u64 = self.pending().map(|(_, elements)| u64::from(elements)).sum();
         let total = 2 * (self.as_it_is.past.len() as u64 + waits);
-        watch::jobs(app, total, move |watch| self.asked(watch)).await?
+        watch::with_progress(app, total, move |watch| self.simulate_both(watch)).await?
     }
 
-    /// Jobs that wait for something else than a person, and how many of their elements do.
-    fn waiting(&self) -> impl Iterator<Item = (JobView, u32)> {
+    /// Returns the pending jobs that are not held, and their numbers of pending elements.
+    fn pending(&self) -> impl Iterator<Item = (JobView, u32)> {
         let engine = self.as_it_is.engine();
         let jobs = engine.jobs(self.as_it_is.taken).into_iter();
-        let waits =
-            |job: JobView| Some((engine.waiting(job.job), job)).filter(|(count, _)| *count > 0);
+        let waits = |job: JobView| {
+            Some((engine.pending_unheld(job.job), job)).filter(|(count, _)| *count > 0)
+        };
         jobs.filter_map(waits).map(|(count, job)| (job, count))
     }
 
-    fn asked(&self, watch: &Watch) -> Result<WhatIf> {
+    fn simulate_both(&self, watch: &SimulationProgress) -> Result<WhatIf> {
         let Self { as_it_is, changed, .. } = self;
         let usual = match self.runtimes {
-            Runtimes::Usual => Usual::of(&as_it_is.past),
-            Runtimes::Limit => Usual::by_limit(),
+            Runtimes::Usual => RuntimeEstimates::of(&as_it_is.past),
+            Runtimes::Limit => RuntimeEstimates::by_limit(),
         };
         let replays = Replays::of(as_it_is, changed);
         let both = [(as_it_is, &replays.as_it_is), (changed, &replays.changed)];
-        let asked = watch::on_all_cores(&both, |(one, past)| answer(watch, one, past, &usual));
-        let [one, other] = <[Result<Answer>; 2]>::try_from(asked).expect("two were asked");
-        let (mut one, mut other) = (one?, other?);
+        let asked = watch::on_all_cores(&both, |(one, past)| simulate(watch, one, past, &usual));
+        let [one, other] = <[Result<WhatIfOutcome>; 2]>::try_from(asked).expect("two were asked");
+        let mut one = one?;
+        let mut other = other?;
         to_common_horizon([&mut one.past, &mut other.past]);
-        let waiting = self.waiting().filter_map(|(job, elements)| {
-            let (as_it_is, changed) = (*one.starts.get(&job.job)?, *other.starts.get(&job.job)?);
+        let waiting = self.pending().filter_map(|(job, elements)| {
+            let as_it_is = *one.starts.get(&job.job)?;
+            let changed = *other.starts.get(&job.job)?;
             let still = other.reasons.remove(&job.job);
             let JobView { job, name, user, queue, gpus, submitted, .. } = job;
-            Some(Waiting {
+            Some(PendingJob {
                 job,
                 name,
                 user,
@@ -201,7 +207,7 @@ impl Question {
         });
         let waiting = waiting.collect();
         let Replays { never_ran, too_large, no_longer_fit, first_start_secs, .. } = replays;
-        let past = as_it_is.past.first().map(|first| Past {
+        let past = as_it_is.past.first().map(|first| PastReplay {
             since: first.submitted,
             runs: as_it_is.past.len() as u64,
             replayed: replays.as_it_is.1.len() as u64,
@@ -223,14 +229,14 @@ impl Question {
     }
 }
 
-fn answer(
-    watch: &Watch,
+fn simulate(
+    watch: &SimulationProgress,
     situation: &Situation,
-    (site, jobs): &(Site, Arc<Vec<FleetJob>>),
-    usual: &Usual,
-) -> Result<Answer> {
-    // 1. What waits.
-    let mut forecast = Forecast::of(situation, usual);
+    (site, jobs): &(FleetSite, Arc<Vec<FleetJob>>),
+    usual: &RuntimeEstimates,
+) -> Result<WhatIfOutcome> {
+    // 1. Forecast the starts of pending jobs.
+    let mut forecast = StartForecast::of(situation, usual);
     let mut left = forecast.left();
     forecast.begin()?;
     let mut reasons = forecast.reasons();
@@ -240,17 +246,17 @@ fn answer(
         left = forecast.left();
     }
     let starts = forecast.starts().clone();
-    // 2. What has run.
-    let plane = Scheduler::Muster.begin(site, 0)?;
+    // 2. Replay past jobs.
+    let plane = SchedulerKind::Muster.begin(site, 0)?;
     let mut fleet =
-        Fleet::new(site, plane, Arc::clone(jobs), Terms::default(), Failures::default());
+        Fleet::new(site, plane, Arc::clone(jobs), StopCosts::default(), Failures::default());
     let is_over = watch::play(watch, &mut fleet, None, |_| Ok(()))?;
-    let past = Finished::of(Scheduler::Muster, fleet, !is_over);
-    Ok(Answer { starts, reasons, past, is_partial: !is_over })
+    let past = Finished::of(SchedulerKind::Muster, fleet, !is_over);
+    Ok(WhatIfOutcome { starts, reasons, past, is_partial: !is_over })
 }
 
-/// The same with names in place of numbers.
-async fn named(app: &App, answer: WhatIf, names: &BTreeMap<String, String>) -> Result<WhatIf> {
+/// Replaces the numbers in an answer by names.
+async fn with_names(app: &App, answer: WhatIf, names: &BTreeMap<String, String>) -> Result<WhatIf> {
     let mut value = serde_json::to_value(answer)?;
     rename(&mut value, names);
     let mut answer: WhatIf = serde_json::from_value(value)?;
@@ -263,7 +269,7 @@ async fn named(app: &App, answer: WhatIf, names: &BTreeMap<String, String>) -> R
     Ok(answer)
 }
 
-/// Texts that are wholly a number that stands for a name.
+/// Replaces every string that is the number of a name.
 fn rename(value: &mut Value, names: &BTreeMap<String, String>) {
     match value {
         Value::String(text) => {

@@ -1,4 +1,4 @@
-//! Answers in every form, as they are printed.
+//! Answers of `muster advise` in every output format.
 
 use super::{GRPO, HYBRID, SITE, SMALL_SITE};
 use crate::home::Home;
@@ -40,14 +40,14 @@ fn text_fits_one_screen_and_is_what_people_saw_before() {
 }
 
 #[test]
-fn the_readme_shows_what_is_printed() {
+fn the_page_on_choosing_shows_what_is_printed() {
     let home = Home::new();
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
-    let readme = std::fs::read_to_string(path).unwrap();
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/choosing.md");
+    let page = std::fs::read_to_string(path).unwrap();
     let printed = home.words(&format!("advise {GRPO}")).ok().stdout;
     assert!(
-        readme.contains(&format!("\n$ muster advise {GRPO}\n{printed}```\n")),
-        "README.md is to show:\n{printed}"
+        page.contains(&format!("\n$ muster advise {GRPO}\n{printed}```\n")),
+        "docs/choosing.md is to show:\n{printed}"
     );
 }
 
@@ -212,7 +212,7 @@ fn the_same_facts_get_the_same_bytes() {
 }
 
 #[test]
-fn somebody_who_stops_reading_is_no_error() {
+fn a_closed_stdout_is_no_error() {
     let home = Home::new();
     let mut child = home.spawn(&["advise", "--nodes", "4", "--details"]);
     drop(child.stdout.take());

@@ -1,4 +1,4 @@
-//! The interview: a person at a terminal, and lines through a pipe.
+//! The interview of `muster advise --ask`, on a terminal and through a pipe.
 
 use crate::home::Home;
 use crate::pty::Typist;
@@ -24,7 +24,7 @@ fn nothing_given_on_a_terminal_asks_only_what_matters() {
     person.until(SERVICES);
     person.keys("\r");
     person.until(
-        "the same without questions: muster advise --nodes 4 --tightly-coupled --bare-metal",
+        "same answer without questions: muster advise --nodes 4 --tightly-coupled --bare-metal",
     );
     person.until("slurm, with topology.conf for rail-aware placement\r\n");
     assert_eq!(person.code(), 0);
@@ -32,7 +32,7 @@ fn nothing_given_on_a_terminal_asks_only_what_matters() {
     assert!(!seen.contains(PYTHON) && !seen.contains(EDGE), "{seen}");
     assert!(
         seen.contains(
-            "not asked, the label is the same either way: multi_tenant, python_native_pipeline, edge_or_dev"
+            "not asked, as they do not change the answer: multi_tenant, python_native_pipeline, edge_or_dev"
         ),
         "{seen}"
     );
@@ -56,7 +56,7 @@ fn wrong_answers_are_asked_again_and_questions_explained() {
     person.keys("\r");
     person.until(PYTHON);
     person.keys("perhaps\r");
-    person.until("y or n");
+    person.until("answer y or n");
     person.keys("?\r");
     person.until("yes can lead to ray; no to kubernetes, k3s");
     person.keys("n\r");
@@ -115,8 +115,8 @@ fn leaving_advises_nothing_and_says_how_to_go_on() {
         person.keys("4\r");
         person.until(COUPLED);
         person.keys(leave);
-        person.until("left; nothing was advised");
-        person.until("`muster advise --nodes 4` takes what is not given as no");
+        person.until("quit; no advice was given");
+        person.until("`muster advise --nodes 4` takes the other facts as false");
         assert_eq!(person.code(), 130);
     }
     assert!(!home.path("m").exists());

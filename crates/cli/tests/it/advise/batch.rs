@@ -1,4 +1,4 @@
-//! Lines in, lines out.
+//! `muster advise --batch`: lines of facts in, lines of answers out.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
@@ -33,7 +33,7 @@ fn each_line_is_answered_in_its_place() {
     refused(3, "empty");
     refused(5, "not JSON");
     refused(6, "`gpsu`");
-    assert_eq!(run.stderr, "warning: 5 of 8 lines refused; the answer in its place says why\n");
+    assert_eq!(run.stderr, "warning: 5 of 8 lines rejected; its line of the output says why\n");
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn ten_thousand_lines_keep_their_order() {
         .stdin(std::fs::File::open(path).unwrap())
         .output()
         .unwrap();
-    let run = crate::home::Run::of(output).ok();
+    let run = crate::home::HomeRun::of(output).ok();
     assert_eq!(run.stdout.lines().count(), 10_000);
     for (number, answer) in run.stdout.lines().enumerate() {
         let coupled = number % 40 + 1 > 1;

@@ -1,4 +1,4 @@
-//! `--expect`: a decision that is committed, and reviewed where it changes.
+//! `muster advise --expect`: comparison with a committed decision.
 
 use super::{GRPO, HYBRID, SITE};
 use crate::home::Home;
@@ -58,11 +58,11 @@ fn another_answer_is_shown_and_can_be_accepted() {
     let run = home.words("advise --facts facts.yaml --expect decision.json").code(1);
     assert_eq!(run.stdout, "");
     insta::assert_snapshot!(run.stderr, @r#"
-    error: the answer is not what decision.json expects: 1 difference
+    error: the answer differs from decision.json: 1 difference
       hybrid: expected nothing, now "partition nodes: Slurm pool + K8s pool, clear boundary"
     hint: to accept it: muster advise --facts facts.yaml --fields primary,addon,hybrid > decision.json
     "#);
-    // The hint does what it says.
+    // The command in the hint accepts the new answer.
     let again = run.stderr.lines().last().unwrap().split("muster ").nth(1).unwrap();
     let (words, file) = again.split_once(" > ").unwrap();
     let accepted = home.words(words).ok().stdout;
@@ -128,7 +128,7 @@ fn a_batch_may_be_larger_than_any_file_that_people_write() {
             .stdin(facts)
             .output()
             .unwrap();
-        crate::home::Run::of(output)
+        crate::home::HomeRun::of(output)
     };
     let answers = batch(&[]).ok().stdout;
     assert!(answers.len() > 16 << 20, "{} bytes", answers.len());
@@ -138,10 +138,10 @@ fn a_batch_may_be_larger_than_any_file_that_people_write() {
         "as answers.jsonl expects: 2000 lines\n"
     );
 
-    // What differs everywhere is told once, and counted.
+    // Many differences are shown up to a limit, and counted.
     home.write("answers.jsonl", &answers.replace("\"primary\":\"ray\"", "\"primary\":\"slurm\""));
     let said = batch(&["--expect", "answers.jsonl"]).code(1).stderr;
-    assert!(said.starts_with("error: the answer is not what answers.jsonl expects: "), "{said}");
+    assert!(said.starts_with("error: the answer differs from answers.jsonl: "), "{said}");
     assert!(said.lines().count() < 30 && said.contains("\n  and "), "{said}");
 }
 
@@ -153,17 +153,17 @@ fn a_file_that_holds_no_answer_is_a_mistake() {
         let run = home.words("advise --nodes 4 --expect answer.json").code(2);
         assert!(run.stderr.starts_with(&format!("error: answer.json is {said}")), "{}", run.stderr);
         assert!(
-            run.stderr.contains("\nhint: it holds what `muster advise … --json`"),
+            run.stderr.contains("\nhint: --expect takes the output of `muster advise … --json`"),
             "{}",
             run.stderr
         );
     };
     check("", "not JSON: ");
     check("{\"primary\": \"ray\"", "not JSON: ");
-    check("[]", "JSON, but no answer");
+    check("[]", "JSON, but not an answer");
     let said = home.with_stdin(&["advise", "--batch", "--expect", "-"], "{}\n").code(2).stderr;
     assert!(
-        said.starts_with("error: stdin cannot hold the facts and what is expected, too\n"),
+        said.starts_with("error: facts and --expect cannot both be read from stdin\n"),
         "{said}"
     );
     let run = home.words("advise --nodes 4 --expect missing.json").code(2);

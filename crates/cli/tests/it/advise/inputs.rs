@@ -1,4 +1,4 @@
-//! Facts from files, jobs and sites, and what wins.
+//! Facts from files, jobs and sites, and their precedence.
 
 use super::{GRPO, SITE};
 use crate::home::Home;
@@ -47,7 +47,7 @@ fn a_job_tells_its_shape_and_options_the_rest() {
     assert!(said[1].starts_with("train.yaml: tightly_coupled true: "), "{}", run.stderr);
     assert_eq!(
         said[2],
-        "a job does not tell, so no unless given: long_lived_services, multi_tenant, python_native_pipeline, edge_or_dev"
+        "not in a job file, so false unless given as options: long_lived_services, multi_tenant, python_native_pipeline, edge_or_dev"
     );
     let over = home.words("advise --job train.yaml --bare-metal --nodes 1 --fields primary").ok();
     assert_eq!(over.stdout, "{\"primary\":\"kubernetes\"}\n");
@@ -55,7 +55,7 @@ fn a_job_tells_its_shape_and_options_the_rest() {
     home.write("two.yaml", "name: a\nrun: a\n---\nname: b\nrun: b\n");
     let refused = home.words("advise --job two.yaml").code(2).stderr;
     assert!(
-        refused.starts_with("error: two.yaml holds 2 jobs, and advice is on one\nhint: "),
+        refused.starts_with("error: two.yaml holds 2 jobs, but advice takes one\nhint: "),
         "{refused}"
     );
     home.write("bad.yaml", "name: a\nnods: 2\nrun: a\n");
@@ -77,7 +77,7 @@ fn a_site_is_advised_with_its_own_numbers() {
     let refused = home.words("advise --site site.yaml --nodes 4").code(2).stderr;
     assert_eq!(
         refused,
-        "error: facts of a workload say nothing of a site\nhint: write them under `mix:` in the site file\n"
+        "error: facts of a workload cannot be combined with --site\nhint: write them under `mix:` in the site file\n"
     );
     let refused = home.words("advise --site site.yaml --rule schedulergpus=4").code(2).stderr;
     assert!(refused.contains("did you mean `scheduler-gpus`?"), "{refused}");
@@ -86,12 +86,12 @@ fn a_site_is_advised_with_its_own_numbers() {
 }
 
 #[test]
-fn nothing_given_and_nobody_to_ask_is_a_mistake() {
+fn no_facts_without_a_terminal_is_an_error() {
     let home = Home::new();
     for words in ["advise", "advise --ruleset guide --details"] {
         let run = home.words(words).code(2);
         assert!(
-            run.stderr.starts_with("error: nothing is known of the workload\nhint: "),
+            run.stderr.starts_with("error: no facts of the workload are given\nhint: "),
             "{}",
             run.stderr
         );
@@ -99,7 +99,7 @@ fn nothing_given_and_nobody_to_ask_is_a_mistake() {
     }
     let run = home.words("advise --json").code(2);
     assert!(
-        run.stderr.contains("\"message\":\"nothing is known of the workload\""),
+        run.stderr.contains("\"message\":\"no facts of the workload are given\""),
         "{}",
         run.stderr
     );

@@ -1,4 +1,4 @@
-//! Facts that are wrong: refused, with the fact named.
+//! Errors in facts, which name the fact.
 
 use crate::home::Home;
 
@@ -21,7 +21,7 @@ fn options_are_refused_in_the_words_of_files() {
     check("--nodes four", &format!("{nodes} expected digits only, such as `4`"));
     check("--bare-metal=yes", "`bare_metal` is not true or false: write `true`");
     check("--edge_or_dev=2", "`edge_or_dev` is not true or false: write `true` or `false`");
-    check("--bare-metal false", "`false` belongs to no option");
+    check("--bare-metal false", "unexpected argument `false`");
     check(
         "--nodes 4 --rule multi-nods=3",
         "there is no threshold `multi-nods`: did you mean `multi-node`?",
@@ -30,7 +30,7 @@ fn options_are_refused_in_the_words_of_files() {
         "--nodes 4 --rule multi-node=0",
         "`rules.multi-node` is not a whole number from 1 to 10000000: the smallest is 1",
     );
-    check("--nodes 4 --rule multi-node", "`--rule multi-node` is no name with a value");
+    check("--nodes 4 --rule multi-node", "`--rule multi-node` is not NAME=VALUE");
     check(
         "--nodes 4 --rule multi-node=3 --rule multi_node=3",
         "`--rule multi_node` is given twice",
@@ -79,7 +79,7 @@ fn what_others_call_a_fact_is_no_option_and_leads_to_one() {
     );
     check(
         "advise --no-bare-metal",
-        "error: there is no option `--no-bare-metal`: what is not given is no",
+        "error: there is no option `--no-bare-metal`: facts that are not given are false",
     );
     check(
         "compare slurm ray --mpi",
@@ -87,9 +87,9 @@ fn what_others_call_a_fact_is_no_option_and_leads_to_one() {
     );
     check(
         "compare slurm ray --site a.yaml",
-        "error: there is no option `--site`: it is one of `muster advise`",
+        "error: there is no option `--site`: it is an option of `muster advise`",
     );
-    // What is an option's own name but for a letter, and what is nobody's, is told by the parser.
+    // Misspelt and unknown options keep the parser's own message.
     check("advise --filds primary", "error: unexpected argument '--filds' found");
     check("advise --frobnicate", "error: unexpected argument '--frobnicate' found");
     check("init kueue", "error: there is no `muster init kueue`");
@@ -106,7 +106,7 @@ fn a_stray_word_is_told_where_it_belongs() {
     ] {
         let said = home.muster(&["advise", "--bare-metal", word]).code(2).stderr;
         assert!(
-            said.starts_with(&format!("error: `{word}` belongs to no option\nhint: ")),
+            said.starts_with(&format!("error: unexpected argument `{word}`\nhint: ")),
             "{said}"
         );
         assert!(said.contains(hint), "{said}");

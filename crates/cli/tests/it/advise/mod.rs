@@ -1,5 +1,4 @@
-//! `muster advise` as people and programs use it. What the rules lead to is tested beside the
-//! rules.
+//! `muster advise` as people and programs use it. The rules are tested in `muster-advise`.
 
 mod answers;
 mod ask;

@@ -1,5 +1,5 @@
-//! `muster advise --prove`: figures of a simulation beside the reasons. What is made of a site is
-//! tested beside the code that makes it.
+//! `muster advise --prove`: figures of a simulation with the advice. How a site is simulated is
+//! tested in `muster-sim`.
 
 use std::path::Path;
 
@@ -62,7 +62,7 @@ fn the_mix_is_simulated_as_it_says_and_every_plane_over_the_same_hours() {
         (&proof["nodes"], &proof["gpus"], &proof["seed"]),
         (&json!(32), &json!(256), &json!(1))
     );
-    // 1. What was asked for, in the parts that the mix says.
+    // 1. The load has the requested size, divided as in the mix.
     let there = number(&proof, "gpu_hours");
     assert!((256.0 * 72.0..256.0 * 73.0).contains(&there), "{there}");
     let demand = 256.0 * 72.0 * 0.8;
@@ -79,8 +79,8 @@ fn the_mix_is_simulated_as_it_says_and_every_plane_over_the_same_hours() {
     assert_eq!((&planes[0]["scheduler"], &planes[0]["role"]), (&json!("slurm"), &json!("advised")));
     assert_eq!(planes.last().unwrap()["role"], "muster");
     for plane in planes {
-        let (idle, used) =
-            (number(plane, "idle_gpu_hours"), number(plane, "gpu_use_percent") / 100.0 * there);
+        let idle = number(plane, "idle_gpu_hours");
+        let used = number(plane, "gpu_use_percent") / 100.0 * there;
         assert!((idle + used - there).abs() < 1e-6 * there, "{plane}");
         assert!((number(plane, "idle_cost") - idle * 2.5).abs() < 1e-6, "{plane}");
         assert!(
@@ -94,7 +94,8 @@ fn the_mix_is_simulated_as_it_says_and_every_plane_over_the_same_hours() {
             "{plane}"
         );
     }
-    // 3. The advised plane lacks models of some parts, and reasons that no figure sees are named.
+    // 3. Parts of the recommended stack without a model, and reasons that the figures cannot
+    //    confirm, are listed.
     assert!(planes[0]["without_model"].to_string().contains("topology.conf"), "{}", planes[0]);
     assert!(proof["unseen"].to_string().contains("working-slurm-stays"), "{}", proof["unseen"]);
     assert!(
@@ -120,13 +121,13 @@ fn a_trace_and_a_cluster_take_the_place_of_mix_and_fleet() {
     assert!(proof["kinds"].is_null() && proof["assumed"].is_null(), "{proof}");
     // 18 GPU-hours are two hours and a quarter of eight GPUs.
     assert_eq!((number(&proof, "asked_gpu_hours"), number(&proof, "counted_hours")), (18.0, 2.25));
-    // Of Slurm: the wide ones begin after two and three hours, since the narrow one is in their way
-    // until then. Of the hours that count, two are those of one GPU, and a quarter is that of all.
+    // Under Slurm the wide jobs start after two and three hours, since the narrow one runs until
+    // then. Of the measured hours, one GPU is used for two and all GPUs for a quarter.
     let planes = proof["planes"].as_array().unwrap();
     let slurm = planes.iter().find(|plane| plane["scheduler"] == "slurm").unwrap();
     assert!((number(slurm, "idle_gpu_hours") - 14.0).abs() < 0.1, "{slurm}");
     assert!((number(slurm, "idle_cost") - 28.0).abs() < 0.2, "{slurm}");
-    // Every seed has the same jobs: only models that leave something to chance run more than once.
+    // Every seed has the same jobs, so only models with randomness run more than once.
     let runs_again = |name: &str| {
         let plane = planes.iter().find(|plane| plane["scheduler"] == name).unwrap();
         plane["intervals"].is_array()
@@ -150,7 +151,7 @@ fn a_trace_and_a_cluster_take_the_place_of_mix_and_fleet() {
         TRACE.lines().map(|row| format!("{}\n", row.rsplit_once(',').unwrap().0)).collect();
     home.write("trace.csv", &endless);
     let text = home.words(asked).ok().stdout;
-    assert!(text.contains("  assumed    3 of 3 jobs name no time limit"), "{text}");
+    assert!(text.contains("  assumed    3 of 3 jobs have no time limit"), "{text}");
 
     let piped = format!("{} --trace - --json", asked.split(" --trace").next().unwrap());
     let words: Vec<&str> = piped.split(' ').collect();
@@ -165,7 +166,7 @@ fn figures_that_speak_against_the_advice_are_not_hidden() {
         let asked = ["advise", "--site", &example(site), "--prove"];
         let answer: Value = home.muster(&[&asked[..], &["--json"]].concat()).ok().json();
         assert_eq!(answer["proof"]["verdict"]["says"], says, "{site}");
-        // Those that flips lead to come behind the advised one, with what leads there.
+        // Control planes that flips lead to follow the recommended one, with the flips.
         let second = &answer["proof"]["planes"][1];
         assert!(second["role"] == "runner-up" && second["change"].is_object(), "{site}: {second}");
         let text = home.muster(&asked).ok().stdout;
@@ -173,7 +174,7 @@ fn figures_that_speak_against_the_advice_are_not_hidden() {
     };
     check("site-inference.yaml", "supports", "speak for the advice");
     check("site-two-people.yaml", "contradicts", "speak against the advice");
-    check("site-edge.yaml", "neither", "speak neither for nor against the advice");
+    check("site-edge.yaml", "neither", "neither support nor contradict the advice");
 }
 
 #[test]
@@ -185,19 +186,18 @@ fn a_verdict_that_turns_with_the_seed_rests_on_several() {
             ["advise", "--site", &site, "--prove", "--json"].into_iter().chain(words.split(' '));
         home.muster(&asked.collect::<Vec<_>>()).ok().json::<Value>()["proof"].take()
     };
-    // 1. Alone, most draws of the mix say that KAI does worse than what is advised, and one does
-    //    not.
+    // 1. With a single seed, KAI is worse than the recommended one for most seeds, but not for one.
     let worse = |proof: &Value| proof["verdict"]["worse"].to_string().contains("kai");
     let alone = proof("--seeds 1 --seed 5");
     assert!(worse(&proof("--seeds 1 --seed 1")) && !worse(&alone), "{}", alone["verdict"]);
     assert!(alone["planes"][0]["intervals"].is_null() && alone["seeds"] == json!([5]), "{alone}");
-    // 2. With others it does not, and what differs within the margins is not said to differ.
+    // 2. With several seeds, a difference within the confidence intervals is not reported.
     let several = proof("--seeds 5 --seed 1");
     assert_eq!(several["seeds"], json!([1, 2, 3, 4, 5]));
     let verdict = &several["verdict"];
     assert_eq!((&verdict["says"], &verdict["better"]), (&json!("supports"), &json!([])));
     assert!(!verdict["worse"].to_string().contains("kai"), "{verdict}");
-    // 3. Margins are those of all seeds, of which the first is the one that it is alone.
+    // 3. Confidence intervals are over all seeds; the first seed gives the run with a single seed.
     let idle = |proof: &Value| {
         let intervals = proof["planes"][0]["intervals"].as_array().unwrap();
         let idle =
@@ -228,7 +228,7 @@ fn a_decision_is_compared_without_its_figures() {
 }
 
 #[test]
-fn who_interrupts_it_sees_what_had_come_of_it_and_no_verdict() {
+fn an_interrupt_shows_partial_results_without_a_verdict() {
     let home = Home::new();
     home.write("site.yaml", SITE);
     let rows: String = (0..300_000).map(|job| format!("{job},{job},8,1,8,ann\n")).collect();
@@ -253,15 +253,15 @@ fn what_cannot_be_proved_says_why() {
         let refused = home.words(words).code(2).stderr;
         assert!(expected.iter().all(|part| refused.contains(part)), "{words}:\n{refused}");
     };
-    check("advise --nodes 4 --prove", &["`--prove` takes a site", "hint: "]);
-    check("advise --prove", &["`--prove` takes a site", "hint: "]);
+    check("advise --nodes 4 --prove", &["`--prove` needs a site", "hint: "]);
+    check("advise --prove", &["`--prove` needs a site", "hint: "]);
     check("advise --site site.yaml --gpu-hour-price 2", &["--prove"]);
     check("advise --site site.yaml --trace trace.csv", &["--prove"]);
     check("advise --site site.yaml --seeds 3", &["--prove"]);
     check("advise --site site.yaml --prove --seeds 0", &["--seeds"]);
     check(
         "advise --site site.yaml --prove --gpu-hour-price=-1",
-        &["a price is a number, 0 or more"],
+        &["expected a number of at least 0"],
     );
     check("advise --site site.yaml --prove --trace trace.csv --days 3", &["--days"]);
     check("advise --site site.yaml --prove --fields primary", &["--fields"]);
@@ -270,5 +270,8 @@ fn what_cannot_be_proved_says_why() {
         "advise --site site.yaml --prove --cluster cpus.yaml",
         &["the cluster has no GPU", "hint: "],
     );
-    check("advise --site - --prove --trace -", &["stdin cannot hold the site and the trace"]);
+    check(
+        "advise --site - --prove --trace -",
+        &["--site and --trace cannot both be read from stdin"],
+    );
 }

@@ -1,4 +1,4 @@
-//! Published schemas, and answers that keep to them.
+//! Published schemas, and validation of answers against them.
 
 use std::path::Path;
 
@@ -54,7 +54,7 @@ fn answers_keep_to_the_schema() {
     check(&site, "--site small.yaml");
     check(&site, "--site small.yaml --prove --gpu-hour-price 2.5");
 
-    // A schema that lets everything through would say nothing.
+    // The schemas must reject wrong documents, too.
     let good: Value = home.words(&format!("advise {GRPO} --json")).json();
     let breaks: [(&str, Value); 4] = [
         ("primary", json!("nomad")),

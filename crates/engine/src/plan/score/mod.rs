@@ -1,9 +1,9 @@
-//! Places by weight: where the cluster's policy is not to pack, every task goes to the node and
-//! device that the policy weighs least, one task after the other. What a place weighs is said in
-//! `weigh.rs` and `fragmentation.rs`; this looks for it.
+//! Placement by score: unless the cluster's policy is to pack, every task goes to the node and
+//! device with the lowest weight, one task after the other. `weigh.rs` and `fragmentation.rs`
+//! compute weights.
 //!
-//! What fits at all is not decided here but where everybody asks for it (`whole.rs`, `share.rs`,
-//! `plain.rs`), so every policy places what can be placed. Planned starts, and gangs with a
+//! What fits is decided by the same code as for packing (`whole_gpu.rs`, `gpu_share.rs`,
+//! `cpu_only.rs`), so every policy places whatever can be placed. Reservations, and gangs with a
 //! topology within their domains, are packed.
 
 mod fragmentation;
@@ -20,48 +20,49 @@ use muster_policy::ModelId;
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
-use super::gang::Gang;
-use super::{plain, search, share, whole};
-use crate::state::kind::{Condition, Demand, Largest, Weight};
-use crate::state::mix::Mix;
+use super::gang::GangPlacer;
+use super::{cpu_only, gpu_share, search, whole_gpu};
+use crate::state::node_kind::{LargestCapacity, NodeCondition, TaskDemand, Weight};
 use crate::state::shape::GroupNeed;
 use crate::state::topology::Scope;
+use crate::state::workload_mix::WorkloadMix;
 
-/// How places are weighed.
+/// Placement policy, with the workload mix that it needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scoring<'a> {
     policy: PlacementPolicy,
-    mix: &'a Mix,
+    mix: &'a WorkloadMix,
 }
 
 impl<'a> Scoring<'a> {
-    /// `None` where they are not: packing follows the indexes.
-    pub(crate) fn new(policy: PlacementPolicy, mix: &'a Mix) -> Option<Self> {
+    /// Returns `None` for packing, which follows the indexes.
+    pub(crate) fn new(policy: PlacementPolicy, mix: &'a WorkloadMix) -> Option<Self> {
         (policy != PlacementPolicy::Pack).then_some(Self { policy, mix })
     }
 }
 
-/// Tasks of one group that are being placed on models that are alike to it.
-struct Seeker<'a> {
+/// Tasks of one group to place on models that are equivalent for it.
+struct ScoredPlacement<'a> {
     group: u16,
     need: &'a GroupNeed,
     scoring: Scoring<'a>,
-    /// None where no device is needed.
+    /// Accepted models; empty if no device is needed.
     models: SmallVec<[ModelId; 2]>,
-    demand: Demand,
-    /// Tasks that go to one node together.
+    demand: TaskDemand,
+    /// Number of tasks that go to one node together.
     block: u32,
 }
 
-/// Places all tasks of a group; `None` where places are not weighed.
-pub(super) fn place(gang: &mut Gang<'_>, group: u16, need: &GroupNeed) -> Option<bool> {
-    let scoring = gang.ask.scoring.filter(|_| gang.ask.scope == Scope::Cluster)?;
-    let models = gang.ask.pick.models[usize::from(group)].clone();
+/// Places all tasks of a group. Returns `None` if the policy packs, or packing may succeed where
+/// this failed.
+pub(super) fn place(gang: &mut GangPlacer<'_>, group: u16, need: &GroupNeed) -> Option<bool> {
+    let scoring = gang.request.scoring.filter(|_| gang.request.scope == Scope::Cluster)?;
+    let models = gang.request.choice.models[usize::from(group)].clone();
     if need.wants_gpu() && models.is_empty() {
         return Some(false);
     }
     let alternatives: SmallVec<[SmallVec<[ModelId; 2]>; 2]> = match &need.models {
-        // In the order in which they were named; whoever named none has no preference.
+        // In the order in which they are named; without names, all models are equally preferred.
         Some(_) => models.iter().map(|model| SmallVec::from_slice(&[*model])).collect(),
         None => SmallVec::from_iter([models]),
     };
@@ -70,18 +71,19 @@ pub(super) fn place(gang: &mut Gang<'_>, group: u16, need: &GroupNeed) -> Option
     let mut used = FxHashSet::default();
     for models in alternatives {
         if left > 0 {
-            left -= Seeker::new(group, need, scoring, models, left).fill(gang, left, &mut used);
+            left -= ScoredPlacement::new(group, need, scoring, models, left)
+                .fill(gang, left, &mut used);
         }
     }
     if left > 0 {
         gang.reset(&mark);
-        // Caps on several models make it matter who takes which: then packing may still find a way.
-        return gang.ask.caps.is_empty().then_some(false);
+        // With caps on several models it matters which task takes which: packing may still succeed.
+        return gang.request.caps.is_empty().then_some(false);
     }
     Some(true)
 }
 
-impl<'a> Seeker<'a> {
+impl<'a> ScoredPlacement<'a> {
     fn new(
         group: u16,
         need: &'a GroupNeed,
@@ -91,7 +93,7 @@ impl<'a> Seeker<'a> {
     ) -> Self {
         let block = need.per_node.unwrap_or(1).min(left);
         let together = u64::from(block);
-        let demand = Demand {
+        let demand = TaskDemand {
             models: models.clone(),
             devices: need.devices.saturating_mul(block),
             share: need.share,
@@ -101,12 +103,12 @@ impl<'a> Seeker<'a> {
         Self { group, need, scoring, models, demand, block }
     }
 
-    /// Places up to so many tasks; answers how many.
-    fn fill(&self, gang: &mut Gang<'_>, tasks: u32, used: &mut FxHashSet<NodeId>) -> u32 {
-        let weigh = |condition: &Condition, largest: Largest| {
+    /// Places up to this number of tasks; returns how many.
+    fn fill(&self, gang: &mut GangPlacer<'_>, tasks: u32, used: &mut FxHashSet<NodeId>) -> u32 {
+        let weigh = |condition: &NodeCondition, largest: LargestCapacity| {
             weigh::condition(self.scoring, condition, largest, &self.demand)
         };
-        // 1. Most often a single task, and the best place is free for it.
+        // 1. Most often a single task, for which the best node is free.
         if tasks <= self.block {
             let Some(best) = gang.pool.kinds().best(&self.demand, &weigh) else { return 0 };
             let node = gang.pool.at_rank(best);
@@ -114,8 +116,8 @@ impl<'a> Seeker<'a> {
                 return tasks;
             }
         }
-        // 2. All places, the best first; who refused once refuses always, since nothing is given
-        //    back.
+        // 2. All nodes, the best first; a node that does not fit once never fits later, since
+        //    nothing is released.
         let all = gang.pool.kinds().all(&self.demand, &weigh);
         let mut places: BinaryHeap<Reverse<(Weight, u32)>> = all.into_iter().map(Reverse).collect();
         let mut left = tasks;
@@ -136,17 +138,19 @@ impl<'a> Seeker<'a> {
         tasks - left
     }
 
-    /// Gives a node a block of tasks, if it takes it.
-    fn offer(&self, gang: &mut Gang<'_>, node: NodeId) -> bool {
-        let room = |gang: &Gang<'_>, model| search::room(gang, self.need, model, node, self.block);
+    /// Grants a block of tasks on a node. Returns false if it does not fit.
+    fn offer(&self, gang: &mut GangPlacer<'_>, node: NodeId) -> bool {
+        let capacity = |gang: &GangPlacer<'_>, model| {
+            search::task_capacity(gang, self.need, model, node, self.block)
+        };
         if self.models.is_empty() {
-            let fits = room(gang, None) >= self.block;
+            let fits = capacity(gang, None) >= self.block;
             if fits {
-                plain::grant(gang, self.group, node, self.block);
+                cpu_only::grant_tasks(gang, self.group, node, self.block);
             }
             return fits;
         }
-        let condition = Condition::of(gang.pool.node(node));
+        let condition = NodeCondition::of(gang.pool.node(node));
         let mut models = self.models.clone();
         if models.len() > 1
             && let Some(condition) = &condition
@@ -156,11 +160,11 @@ impl<'a> Seeker<'a> {
             models.sort_by_cached_key(|model| weight(model).unwrap_or((i64::MAX, 0)));
         }
         for model in models {
-            if room(gang, Some(model)) < self.block {
+            if capacity(gang, Some(model)) < self.block {
                 continue;
             }
             match self.need.share {
-                0 => drop(whole::fill(gang, self.group, self.need, model, node, self.block)),
+                0 => drop(whole_gpu::fill(gang, self.group, self.need, model, node, self.block)),
                 _ => (0..self.block).for_each(|_| self.grant_share(gang, model, node)),
             }
             return true;
@@ -168,16 +172,21 @@ impl<'a> Seeker<'a> {
         false
     }
 
-    /// Gives a node one share, for which it has room, on the device that weighs least; among equals
-    /// the one with the least room.
-    fn grant_share(&self, gang: &mut Gang<'_>, model: ModelId, node: NodeId) {
+    /// Grants one share on a node that has enough free, on the device with the lowest weight; among
+    /// equals the one with the smallest free share.
+    fn grant_share(&self, gang: &mut GangPlacer<'_>, model: ModelId, node: NodeId) {
         let known = gang.pool.node(node);
-        let Some(condition) = Condition::of(known) else { return };
-        let fits = |device: &usize| known.share_during(*device, gang.ask.window) >= self.need.share;
+        let Some(condition) = NodeCondition::of(known) else { return };
+        let fits =
+            |device: &usize| known.share_during(*device, gang.request.interval) >= self.need.share;
         let devices = known.usable.and(known.of_model(model)).iter().filter(fits);
         let weight = |device: &usize| {
-            let room = share::room_of(known, *device);
-            (weigh::room(self.scoring, &condition, &self.demand, model, room), room, *device)
+            let capacity = gpu_share::free_share(known, *device);
+            (
+                weigh::on_device(self.scoring, &condition, &self.demand, model, capacity),
+                capacity,
+                *device,
+            )
         };
         if let Some(device) = devices.min_by_key(weight) {
             gang.grant_gpu(self.group, model, node, DeviceSet::one(device), self.need.share);

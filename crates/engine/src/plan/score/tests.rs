@@ -1,5 +1,5 @@
-//! The measure of fragmentation beside one that is written down from its definition, task by task
-//! and device by device; and the typical mix.
+//! Compares the measure of fragmentation with a direct implementation of its definition, task by
+//! task and device by device; and tests the typical mix.
 
 use muster_model::queue::PlacementPolicy;
 use muster_policy::ModelId;
@@ -7,30 +7,30 @@ use smallvec::SmallVec;
 
 use super::{Scoring, fragmentation, weigh};
 use crate::fixture;
-use crate::state::kind::{Condition, Demand, Largest};
-use crate::state::mix::Mix;
+use crate::state::node_kind::{LargestCapacity, NodeCondition, TaskDemand};
 use crate::state::scalars::Scalars;
 use crate::state::shape::{GroupNeed, Shape};
+use crate::state::workload_mix::WorkloadMix;
 
-/// A stream of choices from one number.
-struct Dice(u64);
+/// Generator of choices from one seed.
+struct ScoreTestRng(u64);
 
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
+impl ScoreTestRng {
+    fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        (self.0 >> 11) % sides
+        (self.0 >> 11) % bound
     }
 
     fn pick<T: Clone>(&mut self, from: &[T]) -> T {
-        from[self.roll(from.len() as u64) as usize].clone()
+        from[self.below(from.len() as u64) as usize].clone()
     }
 }
 
-/// A task as the definition sees it.
+/// Task of the definition.
 #[derive(Clone, Debug)]
-struct Task {
+struct DefinitionTask {
     models: Option<Vec<ModelId>>,
     devices: u32,
     share: u16,
@@ -39,84 +39,79 @@ struct Task {
     popularity: u64,
 }
 
-/// A node as the definition sees it: devices one by one.
+/// Node of the definition: devices one by one.
 #[derive(Clone, Debug)]
-struct Node {
+struct DefinitionNode {
     devices: Vec<(ModelId, u16)>,
     cpus: u64,
     memory: u64,
 }
 
-impl Node {
-    fn condition(&self) -> Condition {
+impl DefinitionNode {
+    fn condition(&self) -> NodeCondition {
         let mut models: Vec<ModelId> = self.devices.iter().map(|(model, _)| *model).collect();
         models.sort_unstable();
         models.dedup();
         let rooms_of = |model| {
-            let mut rooms: SmallVec<[u16; 8]> = self
+            let mut free_shares: SmallVec<[u16; 8]> = self
                 .devices
                 .iter()
                 .filter(|(known, _)| *known == model)
-                .map(|(_, room)| *room)
+                .map(|(_, free)| *free)
                 .collect();
-            rooms.sort_unstable_by(|one, other| other.cmp(one));
-            (model, rooms)
+            free_shares.sort_unstable_by(|one, other| other.cmp(one));
+            (model, free_shares)
         };
-        Condition {
-            rooms: models.into_iter().map(rooms_of).collect(),
+        NodeCondition {
+            free: models.into_iter().map(rooms_of).collect(),
             cpus: self.cpus,
             memory: self.memory,
             all_cpus: 64_000,
         }
     }
 
-    /// What of it a task cannot use: device by device, is there a way to use it?
-    fn lost_to(&self, task: &Task) -> u64 {
+    /// Returns how much of the node a task cannot use, device by device.
+    fn lost_to(&self, task: &DefinitionTask) -> u64 {
         let least = if task.share > 0 { task.share } else { 1000 };
         let count = if task.share > 0 { 1 } else { task.devices as usize };
-        let can_use = |(model, room): &(ModelId, u16)| {
+        let can_use = |(model, free): &(ModelId, u16)| {
             let accepted = task.models.as_ref().is_none_or(|models| models.contains(model));
-            let alike = self
+            let equal = self
                 .devices
                 .iter()
-                .filter(|(other, room)| other == model && *room >= least)
+                .filter(|(other, free)| other == model && *free >= least)
                 .count();
             accepted
-                && *room >= least
-                && alike >= count
+                && *free >= least
+                && equal >= count
                 && self.cpus >= task.cpus
                 && self.memory >= task.memory
         };
         self.devices
             .iter()
             .filter(|device| !can_use(device))
-            .map(|(_, room)| u64::from(*room))
+            .map(|(_, free)| u64::from(*free))
             .sum()
     }
 
-    fn fragmentation(&self, tasks: &[Task]) -> i64 {
+    fn fragmentation(&self, tasks: &[DefinitionTask]) -> i64 {
         tasks.iter().map(|task| (self.lost_to(task) * task.popularity) as i64).sum()
     }
 }
 
-fn task(dice: &mut Dice) -> Task {
-    let share = dice.pick(&[0, 0, 100, 250, 500, 700]);
-    Task {
-        models: dice.pick(&[
-            None,
-            None,
-            Some(vec![ModelId(0)]),
-            Some(vec![ModelId(1), ModelId(0)]),
-        ]),
-        devices: if share > 0 { 0 } else { dice.pick(&[1, 1, 2, 4]) },
+fn task(rng: &mut ScoreTestRng) -> DefinitionTask {
+    let share = rng.pick(&[0, 0, 100, 250, 500, 700]);
+    DefinitionTask {
+        models: rng.pick(&[None, None, Some(vec![ModelId(0)]), Some(vec![ModelId(1), ModelId(0)])]),
+        devices: if share > 0 { 0 } else { rng.pick(&[1, 1, 2, 4]) },
         share,
-        cpus: dice.roll(5) * 4_000,
-        memory: dice.roll(3) * 10,
-        popularity: 1 + dice.roll(9),
+        cpus: rng.below(5) * 4_000,
+        memory: rng.below(3) * 10,
+        popularity: 1 + rng.below(9),
     }
 }
 
-fn need(task: &Task) -> GroupNeed {
+fn need(task: &DefinitionTask) -> GroupNeed {
     GroupNeed {
         name: "worker".into(),
         tasks: task.popularity as u32,
@@ -134,24 +129,24 @@ fn shape(groups: Vec<GroupNeed>) -> Shape {
     shape
 }
 
-/// A node and usual tasks, few enough that all of them are typical.
-fn case(dice: &mut Dice) -> (Node, Vec<Task>, Mix) {
-    let room = |dice: &mut Dice| dice.pick(&[1000, 1000, 900, 700, 500, 300, 250, 0]);
+/// Returns a node and typical tasks, few enough that all of them are typical.
+fn case(rng: &mut ScoreTestRng) -> (DefinitionNode, Vec<DefinitionTask>, WorkloadMix) {
+    let free = |rng: &mut ScoreTestRng| rng.pick(&[1000, 1000, 900, 700, 500, 300, 250, 0]);
     let devices =
-        (0..1 + dice.roll(8)).map(|_| (ModelId(dice.pick(&[0, 0, 0, 1])), room(dice))).collect();
-    let node = Node { devices, cpus: dice.roll(6) * 4_000, memory: dice.roll(4) * 10 };
-    let tasks: Vec<Task> = (0..1 + dice.roll(5)).map(|_| task(dice)).collect();
-    let mut mix = Mix::default();
-    mix.see(&shape(tasks.iter().map(need).collect()), 1);
+        (0..1 + rng.below(8)).map(|_| (ModelId(rng.pick(&[0, 0, 0, 1])), free(rng))).collect();
+    let node = DefinitionNode { devices, cpus: rng.below(6) * 4_000, memory: rng.below(4) * 10 };
+    let tasks: Vec<DefinitionTask> = (0..1 + rng.below(5)).map(|_| task(rng)).collect();
+    let mut mix = WorkloadMix::default();
+    mix.count_submission(&shape(tasks.iter().map(need).collect()), 1);
     (node, tasks, mix)
 }
 
-/// Tasks of the mix that make up 95 per cent, the most frequent first: what the definition is
-/// about.
-fn typical(mut tasks: Vec<Task>) -> Vec<Task> {
-    let mut sums: Vec<Task> = Vec::new();
+/// Returns the tasks of the mix that make up 95 per cent, the most frequent first: the M of the
+/// definition.
+fn typical(mut tasks: Vec<DefinitionTask>) -> Vec<DefinitionTask> {
+    let mut sums: Vec<DefinitionTask> = Vec::new();
     for task in tasks.drain(..) {
-        let key = |one: &Task| {
+        let key = |one: &DefinitionTask| {
             let mut models = one.models.clone();
             models.iter_mut().for_each(|models| models.sort_unstable());
             (models, one.devices, one.share, one.cpus, one.memory)
@@ -162,7 +157,7 @@ fn typical(mut tasks: Vec<Task>) -> Vec<Task> {
         }
     }
     let total: u64 = sums.iter().map(|task| task.popularity).sum();
-    let rank = |task: &Task| {
+    let rank = |task: &DefinitionTask| {
         let mut models = task.models.clone();
         models.iter_mut().for_each(|models| models.sort_unstable());
         (
@@ -188,8 +183,8 @@ fn typical(mut tasks: Vec<Task>) -> Vec<Task> {
 #[test]
 fn fragmentation_is_what_its_definition_says() {
     for seed in 1..2_000 {
-        let mut dice = Dice(seed * 0x9E37_79B9);
-        let (node, tasks, mix) = case(&mut dice);
+        let mut rng = ScoreTestRng(seed * 0x9E37_79B9);
+        let (node, tasks, mix) = case(&mut rng);
         let tasks = typical(tasks);
         let condition = node.condition();
         assert_eq!(
@@ -197,13 +192,13 @@ fn fragmentation_is_what_its_definition_says() {
             node.fragmentation(&tasks),
             "{seed}: {node:?} {tasks:?}"
         );
-        // A task on every device that has room for it: what it adds is what the definition says
-        // before and after.
-        let new = task(&mut dice);
+        // A task on every device on which it fits: compare growth with the definition before and
+        // after.
+        let new = task(&mut rng);
         let models = || [ModelId(0), ModelId(1)].into_iter();
         let accepts =
             |model: &ModelId| new.models.as_ref().is_none_or(|models| models.contains(model));
-        let demand = Demand {
+        let demand = TaskDemand {
             models: models().filter(accepts).collect(),
             devices: new.devices,
             share: new.share,
@@ -215,26 +210,26 @@ fn fragmentation_is_what_its_definition_says() {
         }
         let mut least = None;
         for at in 0..node.devices.len() {
-            let (model, room) = node.devices[at];
+            let (model, free) = node.devices[at];
             let needed = if new.share > 0 { new.share } else { 1000 };
             let mut after = node.clone();
             (after.cpus, after.memory) = (node.cpus - new.cpus, node.memory - new.memory);
-            let alike: Vec<usize> = (at..node.devices.len())
+            let equal: Vec<usize> = (at..node.devices.len())
                 .filter(|other| node.devices[*other].0 == model && node.devices[*other].1 >= needed)
                 .take(if new.share > 0 { 1 } else { new.devices as usize })
                 .collect();
-            let enough = new.share > 0 || alike.len() == new.devices as usize;
-            if room < needed || !accepts(&model) || !enough {
+            let enough = new.share > 0 || equal.len() == new.devices as usize;
+            if free < needed || !accepts(&model) || !enough {
                 continue;
             }
-            alike.iter().for_each(|at| after.devices[*at].1 -= needed);
+            equal.iter().for_each(|at| after.devices[*at].1 -= needed);
             let expected = after.fragmentation(&tasks) - node.fragmentation(&tasks);
-            let found = fragmentation::growth(&mix, &condition, &demand, model, room);
+            let found = fragmentation::growth(&mix, &condition, &demand, model, free);
             assert_eq!(found, expected, "{seed}: {new:?} at {at} of {node:?}");
             least = Some(least.map_or(expected, |least: i64| least.min(expected)));
         }
         let scoring = Scoring { policy: PlacementPolicy::Fragmentation, mix: &mix };
-        let largest = Largest { devices: 8000, cpus: 64_000 };
+        let largest = LargestCapacity { devices: 8000, cpus: 64_000 };
         let weight = weigh::condition(scoring, &condition, largest, &demand);
         let least = least.map(|growth| fragmentation::points(&mix, growth));
         assert_eq!(weight.map(|(weight, _)| weight), least, "{seed}: {new:?} on {node:?}");
@@ -243,10 +238,10 @@ fn fragmentation_is_what_its_definition_says() {
 
 #[test]
 fn points_are_what_the_authors_give() {
-    let mut mix = Mix::default();
-    let mut usual = need(&task(&mut Dice(7)));
+    let mut mix = WorkloadMix::default();
+    let mut usual = need(&task(&mut ScoreTestRng(7)));
     usual.tasks = 3;
-    mix.see(&shape(vec![usual]), 1);
+    mix.count_submission(&shape(vec![usual]), 1);
     for growth in -30_000..30_000 {
         let devices = growth as f64 / 3.0 / 1000.0;
         let kept = (100.0 / (1.0 + devices.exp())).floor() as i64;
@@ -257,33 +252,33 @@ fn points_are_what_the_authors_give() {
 #[test]
 fn the_mix_is_what_was_submitted_lately() {
     let of = |devices: u32, tasks: u32| {
-        let mut need = need(&task(&mut Dice(7)));
+        let mut need = need(&task(&mut ScoreTestRng(7)));
         (need.models, need.share, need.devices, need.tasks) = (None, 0, devices, tasks);
         shape(vec![need])
     };
-    let devices =
-        |mix: &Mix| mix.typical().iter().map(|one| (one.devices, one.tasks)).collect::<Vec<_>>();
-    // 1. The first submission is all that is known; what makes up the last five per cent is not
-    //    typical.
-    let mut mix = Mix::default();
-    assert!(mix.see(&of(1, 97), 1));
+    let devices = |mix: &WorkloadMix| {
+        mix.typical().iter().map(|one| (one.devices, one.tasks)).collect::<Vec<_>>()
+    };
+    // 1. Only the first submission is known; the last five per cent are not typical.
+    let mut mix = WorkloadMix::default();
+    assert!(mix.count_submission(&of(1, 97), 1));
     assert_eq!(devices(&mix), [(1, 97)]);
-    assert!(!mix.see(&of(8, 3), 1), "3 of 100 are not news enough");
-    assert!(mix.see(&of(1, 1), 5), "but 8 of 105 are");
+    assert!(!mix.count_submission(&of(8, 3), 1), "3 of 100 do not change the typical mix");
+    assert!(mix.count_submission(&of(1, 1), 5), "but 8 of 105 are");
     assert_eq!(devices(&mix), [(1, 102)]);
-    assert!(mix.see(&of(8, 20), 1));
+    assert!(mix.count_submission(&of(8, 20), 1));
     assert_eq!(devices(&mix), [(1, 102), (8, 23)]);
-    // 2. What is not submitted any more is forgotten; a huge array counts as a large one.
+    // 2. Old submissions are dropped; a huge array counts as a large one.
     for _ in 0..600 {
-        mix.see(&of(4, 1), 1_000_000);
+        mix.count_submission(&of(4, 1), 1_000_000);
     }
     assert_eq!(devices(&mix).first().map(|(devices, _)| *devices), Some(4));
     assert!(!devices(&mix).iter().any(|(devices, _)| *devices == 8));
-    // 3. However many different needs there are, few are kept, and a frequent one is among them.
+    // 3. However many different needs there are, few are kept, including a frequent one.
     for at in 0..5_000u32 {
-        mix.see(&of(1000 + at, 1), 1);
+        mix.count_submission(&of(1000 + at, 1), 1);
         if at % 4 == 0 {
-            mix.see(&of(2, 1), 10);
+            mix.count_submission(&of(2, 1), 10);
         }
     }
     assert!(mix.typical().iter().map(|one| one.asks.len()).sum::<usize>() <= 64);

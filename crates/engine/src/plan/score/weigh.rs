@@ -1,23 +1,23 @@
-//! What a place weighs to a task, by policy; less is better. Whole numbers only. It knows
-//! conditions of nodes, not nodes, and looks for nothing.
+//! Weight of a node or device for a task, by placement policy; less is better. Integers only. Works
+//! on node conditions, not nodes, and searches nothing.
 
 use muster_model::queue::PlacementPolicy;
 use muster_policy::ModelId;
 
 use super::Scoring;
 use super::fragmentation;
-use crate::state::kind::{Condition, Demand, Largest, Weight};
 use crate::state::node::WHOLE;
+use crate::state::node_kind::{LargestCapacity, NodeCondition, TaskDemand, Weight};
 
-/// Parts of a whole are counted in millionths.
+/// Unit of relative amounts: millionths.
 const MILLION: u64 = 1_000_000;
 
-/// What a node in this condition weighs to a task; `None` without room.
+/// Returns the weight of a node in this condition for a task; `None` if the task does not fit.
 pub(super) fn condition(
     scoring: Scoring<'_>,
-    condition: &Condition,
-    largest: Largest,
-    demand: &Demand,
+    condition: &NodeCondition,
+    largest: LargestCapacity,
+    demand: &TaskDemand,
 ) -> Option<Weight> {
     if condition.cpus < demand.cpus || condition.memory < demand.memory {
         return None;
@@ -26,7 +26,7 @@ pub(super) fn condition(
         return Some(without_devices(scoring, condition, largest, demand));
     }
     let mut models =
-        demand.models.iter().filter(|model| has_room(condition, demand, **model)).peekable();
+        demand.models.iter().filter(|model| fits_model(condition, demand, **model)).peekable();
     match scoring.policy {
         // The same whichever model it is.
         PlacementPolicy::BestFit => {
@@ -44,34 +44,39 @@ pub(super) fn condition(
     }
 }
 
-/// What a task weighs on one model of a node; `None` without room.
+/// Returns the weight of one model of a node for a task; `None` if the task does not fit.
 pub(super) fn on_model(
     scoring: Scoring<'_>,
-    condition: &Condition,
-    demand: &Demand,
+    condition: &NodeCondition,
+    demand: &TaskDemand,
     model: ModelId,
 ) -> Option<Weight> {
-    if !has_room(condition, demand, model) {
+    if !fits_model(condition, demand, model) {
         return None;
     }
     match scoring.policy {
         PlacementPolicy::Pack | PlacementPolicy::BestFit => Some((0, 0)),
         PlacementPolicy::Spread => {
-            let rooms = condition.of_model(model);
-            let all = rooms.len() as u64 * u64::from(WHOLE);
-            let free: u64 = rooms.iter().map(|room| u64::from(*room)).sum();
+            let free_shares = condition.of_model(model);
+            let all = free_shares.len() as u64 * u64::from(WHOLE);
+            let free: u64 = free_shares.iter().map(|free_share| u64::from(*free_share)).sum();
             Some((part(all - free + milli(demand), all), 0))
         }
         PlacementPolicy::Fragmentation => {
-            let grows = |room| fragmentation::growth(scoring.mix, condition, demand, model, room);
+            let grows = |free_share| {
+                fragmentation::growth(scoring.mix, condition, demand, model, free_share)
+            };
             let growth = match demand.share {
                 0 => grows(WHOLE),
-                // Devices with the same room follow each other.
+                // Devices with equal free shares are consecutive.
                 share => {
                     let devices = condition.of_model(model);
-                    let first = |(at, room): &(usize, &u16)| *at == 0 || devices[at - 1] != **room;
-                    let enough = devices.iter().enumerate().filter(|(_, room)| **room >= share);
-                    enough.filter(first).map(|(_, room)| grows(*room)).min()?
+                    let first = |(at, free_share): &(usize, &u16)| {
+                        *at == 0 || devices[at - 1] != **free_share
+                    };
+                    let enough =
+                        devices.iter().enumerate().filter(|(_, free_share)| **free_share >= share);
+                    enough.filter(first).map(|(_, free_share)| grows(*free_share)).min()?
                 }
             };
             Some((fragmentation::points(scoring.mix, growth), 0))
@@ -79,31 +84,31 @@ pub(super) fn on_model(
     }
 }
 
-/// What a device with so much room weighs to a share.
-pub(super) fn room(
+/// Returns the weight of a device with this free share for a share.
+pub(super) fn on_device(
     scoring: Scoring<'_>,
-    condition: &Condition,
-    demand: &Demand,
+    condition: &NodeCondition,
+    demand: &TaskDemand,
     model: ModelId,
-    room: u16,
+    free_share: u16,
 ) -> i64 {
     match scoring.policy {
-        PlacementPolicy::Pack | PlacementPolicy::BestFit => i64::from(room),
-        PlacementPolicy::Spread => -i64::from(room),
+        PlacementPolicy::Pack | PlacementPolicy::BestFit => i64::from(free_share),
+        PlacementPolicy::Spread => -i64::from(free_share),
         PlacementPolicy::Fragmentation => {
-            let growth = fragmentation::growth(scoring.mix, condition, demand, model, room);
+            let growth = fragmentation::growth(scoring.mix, condition, demand, model, free_share);
             fragmentation::points(scoring.mix, growth)
         }
     }
 }
 
-/// What a task without a device weighs. Devices matter to all policies but spreading, since it may
-/// strand them.
+/// Returns the weight of a node for a task without a device. Devices matter to all policies but
+/// spreading, since the task may strand them.
 fn without_devices(
     scoring: Scoring<'_>,
-    condition: &Condition,
-    largest: Largest,
-    demand: &Demand,
+    condition: &NodeCondition,
+    largest: LargestCapacity,
+    demand: &TaskDemand,
 ) -> Weight {
     match scoring.policy {
         PlacementPolicy::Pack | PlacementPolicy::BestFit => {
@@ -113,7 +118,7 @@ fn without_devices(
             (part(condition.all_cpus - condition.cpus + demand.cpus, condition.all_cpus), 0)
         }
         PlacementPolicy::Fragmentation => {
-            let after = Condition {
+            let after = NodeCondition {
                 cpus: condition.cpus - demand.cpus,
                 memory: condition.memory - demand.memory,
                 ..condition.clone()
@@ -125,29 +130,29 @@ fn without_devices(
     }
 }
 
-/// What is free of GPUs and CPUs, each as part of the most that a node has. A task takes the same
-/// from each node, so what is left after it is in the same order. Memory is not added: it is seldom
+/// Returns the free GPUs and CPUs, each relative to the most that a node has. A task takes the same
+/// from each node, so the order is that of what is left after it. Memory is not added: it is seldom
 /// what runs out where GPUs do, and to spare it strands them (docs/adr/0017).
-fn left_over(condition: &Condition, largest: Largest) -> u64 {
+fn left_over(condition: &NodeCondition, largest: LargestCapacity) -> u64 {
     part(condition.idle(), largest.devices) as u64 + part(condition.cpus, largest.cpus) as u64
 }
 
-/// In millionths; nothing is no part of nothing.
+/// Returns `some / all` in millionths; 0 of 0 is 0.
 fn part(some: u64, all: u64) -> i64 {
     let part = u128::from(some) * u128::from(MILLION) / u128::from(all.max(1));
     i64::try_from(part).unwrap_or(i64::MAX - 1)
 }
 
-fn has_room(condition: &Condition, demand: &Demand, model: ModelId) -> bool {
-    let rooms = condition.of_model(model);
+fn fits_model(condition: &NodeCondition, demand: &TaskDemand, model: ModelId) -> bool {
+    let free_shares = condition.of_model(model);
     match demand.share {
-        0 => {
-            rooms.get(demand.devices.saturating_sub(1) as usize).is_some_and(|room| *room == WHOLE)
-        }
-        share => rooms.first().is_some_and(|room| *room >= share),
+        0 => free_shares
+            .get(demand.devices.saturating_sub(1) as usize)
+            .is_some_and(|free_share| *free_share == WHOLE),
+        share => free_shares.first().is_some_and(|free_share| *free_share >= share),
     }
 }
 
-fn milli(demand: &Demand) -> u64 {
+fn milli(demand: &TaskDemand) -> u64 {
     u64::from(demand.devices) * u64::from(WHOLE) + u64::from(demand.share)
 }

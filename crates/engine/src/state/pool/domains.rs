@@ -1,6 +1,6 @@
-//! Nodes enter and leave domains, and every change of a node reaches the indexes of the cluster and
-//! of its domains: not when it is made, but before they are asked next. Nobody else reads what they
-//! say of a node.
+//! Nodes enter and leave topology domains. A change of a node reaches the indexes of the cluster
+//! and of its domains lazily, before the next read; no other code reads what the indexes store of a
+//! node.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,15 +8,16 @@ use std::sync::Arc;
 use muster_model::NodeId;
 
 use super::Pool;
-use crate::state::index::{Index, describe, describe_plain};
-use crate::state::node::Window;
-use crate::state::topology::{DomainId, Domains, Level, Scope};
+use crate::state::index::{Index, indexed_cpu_only, indexed_state};
+use crate::state::node::Interval;
+use crate::state::topology::{DomainId, LevelIndex, Scope, TopologyDomains};
 
-/// A node in the index for tasks without a GPU: free devices, free CPUs, its rank, and which it is.
-pub(crate) type PlainKey = (u16, u64, u32, NodeId);
+/// Key of a node in the index for tasks without a GPU: free devices, free CPUs, rank of the node,
+/// id.
+pub(crate) type CpuOnlyKey = (u16, u64, u32, NodeId);
 
 impl Pool {
-    /// Sets the levels, widest first; every node finds its domains anew.
+    /// Sets the levels, widest first, and assigns every node to its domains again.
     pub(crate) fn set_levels(&mut self, levels: &[Arc<str>]) {
         if self.domains.levels() == levels {
             return;
@@ -25,20 +26,20 @@ impl Pool {
         for id in &ids {
             self.leave_domains(*id);
         }
-        self.domains = Domains::new(levels);
+        self.domains = TopologyDomains::new(levels);
         for id in ids {
             self.enter_domains(id);
         }
         self.epoch += 1;
     }
 
-    /// The index of all nodes, as they are now.
+    /// Returns the up-to-date index of all nodes.
     pub(crate) fn index(&mut self) -> &Index {
         self.refresh();
         &self.index
     }
 
-    /// The index of a scope, as its nodes are now; a node has none of its own.
+    /// Returns the up-to-date index of a scope; `None` for a single node, which has none.
     pub(crate) fn index_of(&mut self, scope: Scope) -> Option<&Index> {
         self.refresh();
         match scope {
@@ -48,7 +49,7 @@ impl Pool {
         }
     }
 
-    /// The node of a rank in a scope's index.
+    /// Returns the node of a rank in a scope's index.
     pub(crate) fn at_rank_of(&self, scope: Scope, rank: u32) -> NodeId {
         match scope {
             Scope::Cluster => self.at_rank(rank),
@@ -57,7 +58,7 @@ impl Pool {
         }
     }
 
-    /// Nodes of a scope, by name.
+    /// Returns the nodes of a scope, by name.
     pub(crate) fn nodes_in(&self, scope: Scope) -> Vec<NodeId> {
         match scope {
             Scope::Cluster => self.by_rank.clone(),
@@ -66,9 +67,9 @@ impl Pool {
         }
     }
 
-    /// The domains of a level that lie in a scope, by name; at the level of the nodes, its nodes. A
-    /// scope that lies in a domain of the level itself stands for its part of that.
-    pub(crate) fn scopes_in(&self, scope: Scope, level: Level) -> Vec<Scope> {
+    /// Returns the domains of a level within a scope, by name; at the node level, its nodes. If the
+    /// scope lies within one domain of the level, the result is the scope itself.
+    pub(crate) fn scopes_in(&self, scope: Scope, level: LevelIndex) -> Vec<Scope> {
         let lies_in = |id: &DomainId| {
             let mut above = std::iter::successors(Some(*id), |id| self.domains.get(*id).parent);
             above.any(|one| scope == Scope::Domain(one))
@@ -89,20 +90,20 @@ impl Pool {
         }
     }
 
-    /// Where a node lies at a level; `None` when it is in no domain.
-    pub(crate) fn scope_at(&self, id: NodeId, level: Level) -> Option<Scope> {
-        match level >= self.domains.levels().len() {
-            true => Some(Scope::Node(id)),
-            false => self.node(id).domains.get(level).map(|(id, _)| Scope::Domain(*id)),
+    /// Returns the domain of a node at a level; `None` if it is in no domain.
+    pub(crate) fn scope_at(&self, id: NodeId, level: LevelIndex) -> Option<Scope> {
+        if level >= self.domains.levels().len() {
+            return Some(Scope::Node(id));
         }
+        self.node(id).domains.get(level).map(|(id, _)| Scope::Domain(*id))
     }
 
-    /// Nodes that are in no domain, by name.
-    pub(crate) fn loners(&self) -> impl Iterator<Item = NodeId> {
+    /// Returns the nodes that are in no domain, by name.
+    pub(crate) fn nodes_without_domain(&self) -> impl Iterator<Item = NodeId> {
         self.by_rank.iter().copied().filter(|id| self.node(*id).domains.is_empty())
     }
 
-    /// The wider domains of a scope, the narrowest first.
+    /// Returns the wider domains of a scope, narrowest first.
     pub(crate) fn above(&self, scope: Scope) -> impl Iterator<Item = DomainId> {
         let parent = match scope {
             Scope::Cluster => None,
@@ -112,41 +113,41 @@ impl Pool {
         std::iter::successors(parent, |id| self.domains.get(*id).parent)
     }
 
-    fn level_of(&self, id: DomainId) -> Level {
+    fn level_of(&self, id: DomainId) -> LevelIndex {
         std::iter::successors(self.domains.get(id).parent, |id| self.domains.get(*id).parent)
             .count()
     }
 
-    /// The index of a scope for tasks without a GPU, as its nodes are now; a node has none of its
-    /// own.
-    pub(crate) fn plain_of(&mut self, scope: Scope) -> Option<&BTreeSet<(u16, u64, u32)>> {
+    /// Returns the up-to-date index of a scope for tasks without a GPU; `None` for a single node,
+    /// which has none.
+    pub(crate) fn cpu_only_index_of(&mut self, scope: Scope) -> Option<&BTreeSet<(u16, u64, u32)>> {
         self.refresh_plain();
         match scope {
-            Scope::Cluster => Some(&self.index.plain),
-            Scope::Domain(id) => Some(&self.domains.get(id).index.plain),
+            Scope::Cluster => Some(&self.index.cpu_only),
+            Scope::Domain(id) => Some(&self.domains.get(id).index.cpu_only),
             Scope::Node(_) => None,
         }
     }
 
-    /// What the index of all nodes would say of one to tasks without a GPU at the beginning of a
-    /// window. `None` where it takes no work.
-    pub(crate) fn plain_ahead(&self, id: NodeId, window: Window) -> Option<PlainKey> {
+    /// Returns the key that a node will have in the index for tasks without a GPU at the beginning
+    /// of an interval; `None` if the node takes no work.
+    pub(crate) fn cpu_only_key_at(&self, id: NodeId, interval: Interval) -> Option<CpuOnlyKey> {
         let node = self.node(id);
-        node.plain_by(window).map(|(devices, cpus)| (devices, cpus, node.rank, id))
+        node.cpu_only_at(interval).map(|(devices, cpus)| (devices, cpus, node.rank, id))
     }
 
-    /// A node changes: the indexes follow when they are asked next.
+    /// Marks a node as changed: the indexes are updated before the next read.
     pub(super) fn touch(&mut self, id: NodeId) {
         let node = &mut self.nodes[id.0 as usize];
         if !std::mem::replace(&mut node.is_stale, true) {
             self.stale.push(id);
         }
-        if !std::mem::replace(&mut node.is_plain_stale, true) {
+        if !std::mem::replace(&mut node.is_cpu_only_stale, true) {
             self.plain_stale.push(id);
         }
     }
 
-    /// A copy with all its indexes up to date.
+    /// Returns a copy with all indexes up to date.
     pub(crate) fn refreshed(&self) -> Self {
         let mut copy = self.clone();
         copy.refresh();
@@ -154,7 +155,7 @@ impl Pool {
         copy
     }
 
-    /// Brings the indexes up to date with the devices of all nodes that changed.
+    /// Updates the device indexes for all changed nodes.
     pub(crate) fn refresh(&mut self) {
         while let Some(id) = self.stale.pop() {
             self.nodes[id.0 as usize].is_stale = false;
@@ -162,27 +163,27 @@ impl Pool {
         }
     }
 
-    /// The same for tasks without a GPU.
+    /// Updates the indexes for tasks without a GPU.
     fn refresh_plain(&mut self) {
         while let Some(id) = self.plain_stale.pop() {
             let node = &mut self.nodes[id.0 as usize];
-            node.is_plain_stale = false;
-            let present = describe_plain(node);
-            if present == node.plain {
+            node.is_cpu_only_stale = false;
+            let present = indexed_cpu_only(node);
+            if present == node.cpu_only {
                 continue;
             }
-            let old = std::mem::replace(&mut node.plain, present);
-            self.index.update_plain(node.rank, old, present);
+            let old = std::mem::replace(&mut node.cpu_only, present);
+            self.index.update_cpu_only(node.rank, old, present);
             for (domain, rank) in &node.domains {
-                self.domains.get_mut(*domain).index.update_plain(*rank, old, present);
+                self.domains.get_mut(*domain).index.update_cpu_only(*rank, old, present);
             }
         }
     }
 
-    /// Brings the indexes up to date with the devices of a node.
+    /// Updates the device indexes for one node.
     fn publish(&mut self, id: NodeId) {
         self.update_kind(id);
-        let present = describe(self.node(id));
+        let present = indexed_state(self.node(id));
         if present != self.node(id).published {
             let old = std::mem::replace(&mut self.nodes[id.0 as usize].published, present);
             let node = &self.nodes[id.0 as usize];
@@ -193,11 +194,11 @@ impl Pool {
         }
     }
 
-    /// Takes a node out of all indexes.
+    /// Removes a node from all indexes.
     pub(super) fn retire(&mut self, id: NodeId) {
         self.withdraw(id);
         let node = &mut self.nodes[id.0 as usize];
-        (node.published, node.plain) = Default::default();
+        (node.published, node.cpu_only) = Default::default();
     }
 
     fn withdraw(&mut self, id: NodeId) {
@@ -225,16 +226,15 @@ impl Pool {
             let is_last = at == nodes.len();
             self.domains.get_mut(domain).nodes.insert(at, id);
             self.nodes[id.0 as usize].domains.push((domain, at as u32));
-            match is_last {
-                true => {
-                    self.domains.get_mut(domain).index.enter(&self.nodes[id.0 as usize], at as u32)
-                }
-                false => self.rebuild(domain),
+            if is_last {
+                self.domains.get_mut(domain).index.enter(&self.nodes[id.0 as usize], at as u32);
+            } else {
+                self.rebuild(domain);
             }
         }
     }
 
-    /// Ranks within a domain changed: its index is made anew.
+    /// Rebuilds the index of a domain after ranks within it changed.
     fn rebuild(&mut self, domain: DomainId) {
         let mut index = Index::default();
         for (rank, id) in self.domains.get(domain).nodes.iter().enumerate() {

@@ -1,55 +1,55 @@
-//! Kinds of nodes are kept while a policy weighs places, and made anew after nodes came or changed
-//! their terms.
+//! Node kinds: kept while the placement policy scores places, and rebuilt after nodes joined or
+//! changed their capacity.
 
 use muster_model::NodeId;
 
 use super::Pool;
-use crate::state::kind::Kinds;
+use crate::state::node_kind::NodeKinds;
 
-/// Whether places are weighed.
+/// Cache of node kinds for scored placement.
 #[derive(Clone, Debug, Default)]
-pub(super) enum Weighing {
-    /// They are not: nothing is kept.
+pub(super) enum KindCache {
+    /// Places are not scored: nothing is kept.
     #[default]
     No,
-    /// They are, and the kinds are to be made before the next time.
+    /// Places are scored; the kinds must be rebuilt before the next use.
     Stale,
-    Ready(Box<Kinds>),
+    Ready(Box<NodeKinds>),
 }
 
 impl Pool {
-    /// Places are weighed from now on, or no more.
-    pub(crate) fn set_weighing(&mut self, weighs: bool) {
-        self.kinds = if weighs { Weighing::Stale } else { Weighing::No };
+    /// Switches scored placement on or off.
+    pub(crate) fn set_scored_placement(&mut self, weighs: bool) {
+        self.kinds = if weighs { KindCache::Stale } else { KindCache::No };
     }
 
-    /// Weights that were worked out hold no more.
+    /// Drops all cached scores.
     pub(crate) fn forget_weights(&mut self) {
-        if let Weighing::Ready(kinds) = &mut self.kinds {
+        if let KindCache::Ready(kinds) = &mut self.kinds {
             kinds.forget();
         }
     }
 
-    /// The kinds of nodes as they are now.
-    pub(crate) fn kinds(&mut self) -> &mut Kinds {
+    /// Returns the up-to-date kinds of nodes.
+    pub(crate) fn kinds(&mut self) -> &mut NodeKinds {
         self.refresh();
-        if !matches!(&self.kinds, Weighing::Ready(kinds) if !kinds.is_worn()) {
-            self.kinds = Weighing::Ready(Box::new(Kinds::of(&self.nodes)));
+        if !matches!(&self.kinds, KindCache::Ready(kinds) if !kinds.needs_rebuild()) {
+            self.kinds = KindCache::Ready(Box::new(NodeKinds::of(&self.nodes)));
         }
-        let Weighing::Ready(kinds) = &mut self.kinds else { unreachable!("made above") };
+        let KindCache::Ready(kinds) = &mut self.kinds else { unreachable!("made above") };
         kinds
     }
 
-    /// Nodes or their terms changed: ranks may be others, and what there is.
-    pub(super) fn kinds_are_stale(&mut self) {
-        if let Weighing::Ready(_) = self.kinds {
-            self.kinds = Weighing::Stale;
+    /// Marks the kinds as stale after nodes or their capacity changed: ranks may differ.
+    pub(super) fn mark_kinds_stale(&mut self) {
+        if let KindCache::Ready(_) = self.kinds {
+            self.kinds = KindCache::Stale;
         }
     }
 
-    /// What is held of a node changed.
+    /// Updates the kind of a node after its holdings changed.
     pub(super) fn update_kind(&mut self, id: NodeId) {
-        if let Weighing::Ready(kinds) = &mut self.kinds {
+        if let KindCache::Ready(kinds) = &mut self.kinds {
             kinds.moved(id, &self.nodes[id.0 as usize]);
         }
     }

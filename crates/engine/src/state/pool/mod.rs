@@ -1,43 +1,45 @@
-//! All nodes, everything that is held of them, and an undo log: planning changes the pool in place
-//! and rolls back, so a pass never copies the cluster. The pool knows holdings, not jobs; it
-//! chooses nothing.
+//! The pool: all nodes, everything held on them, and an undo log. Planning changes the pool in
+//! place and rolls back, so a pass never copies the cluster. The pool stores holdings, not jobs,
+//! and chooses nothing.
 
 mod domains;
 mod kinds;
 mod nodes;
+mod reservations;
 mod scratch;
-mod windows;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use muster_model::{ElementId, NodeId, NodeName, TaskPlacement, Time, Window, WindowName};
+use muster_model::{
+    AdvanceReservation, AdvanceReservationName, ElementId, NodeId, NodeName, TaskPlacement, Time,
+};
 use rustc_hash::FxHashMap;
 
-use crate::state::ends::{End, Ends};
+use crate::state::availability::PoolView;
+use crate::state::ends::{HoldingEnd, HoldingEnds};
 use crate::state::index::Index;
 use crate::state::node::Node;
 use crate::state::scalars::ExtraId;
 use crate::state::shape::Shape;
-use crate::state::topology::Domains;
-use crate::state::wall::View;
-pub(crate) use domains::PlainKey;
+use crate::state::topology::TopologyDomains;
+pub(crate) use domains::CpuOnlyKey;
 
-/// Key of a holding in the pool. It carries no meaning and no order.
+/// Key of a holding in the pool. It has no meaning and no order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct HoldKey(pub(crate) u32);
 
-/// What one started element holds, over all its nodes.
+/// Resources that one started element holds, on all its nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Holding {
     pub(crate) element: ElementId,
-    pub(crate) end: End,
+    pub(crate) end: HoldingEnd,
     pub(crate) shape: Arc<Shape>,
     /// Empty while its gang is being placed.
     pub(crate) placement: Arc<[TaskPlacement]>,
 }
 
-/// A planned future start. Lives only within a pass.
+/// Planned future start. Exists only within a pass.
 #[derive(Clone, Debug)]
 pub(crate) struct Booking {
     pub(crate) element: ElementId,
@@ -45,14 +47,14 @@ pub(crate) struct Booking {
     pub(crate) end: Time,
     pub(crate) shape: Arc<Shape>,
     pub(crate) placement: Arc<[TaskPlacement]>,
-    /// Over this and all bookings before it: the latest start and the earliest end.
+    /// Latest start and earliest end of this and all earlier bookings.
     latest_start: Time,
     earliest_end: Time,
 }
 
-/// A place in the undo log.
+/// Position in the undo log.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Checkpoint(usize);
+pub(crate) struct ScratchMark(usize);
 
 #[derive(Clone, Debug)]
 enum Undo {
@@ -61,68 +63,70 @@ enum Undo {
         key: HoldKey,
         task: TaskPlacement,
     },
-    /// And the version before.
+    /// With the version before.
     Closed(HoldKey, u64),
     Parked(HoldKey),
     Unparked(HoldKey),
     /// With the version before.
     Retracted(HoldKey, u64),
     /// With its end and the version before.
-    Hastened(HoldKey, End, u64),
+    Hastened(HoldKey, HoldingEnd, u64),
     Booked,
     /// Bookings that were dropped together.
     Unbooked(Vec<Booking>),
 }
 
-/// Nodes and holdings.
+/// All nodes and holdings.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pool {
     nodes: Vec<Node>,
     by_name: FxHashMap<NodeName, NodeId>,
     by_rank: Vec<NodeId>,
     index: Index,
-    pub(crate) domains: Domains,
+    pub(crate) domains: TopologyDomains,
     holdings: Vec<Option<Holding>>,
-    /// No places: where a gang is while it is being placed.
-    nowhere: Arc<[TaskPlacement]>,
+    /// Placement of a gang that is being placed: empty.
+    no_placement: Arc<[TaskPlacement]>,
     vacant: Vec<HoldKey>,
-    ends: Ends,
-    kinds: kinds::Weighing,
+    ends: HoldingEnds,
+    kinds: kinds::KindCache,
     bookings: Vec<Booking>,
-    /// Bookings by when they begin, and by when they end.
+    /// Bookings by start, and by end.
     booked_from: Vec<(Time, u32)>,
     booked_until: Vec<(Time, u32)>,
     log: Vec<Undo>,
-    /// Nodes that changed since the indexes were last asked: for devices, and for tasks without a
-    /// GPU.
+    /// Nodes that changed since the last update of the indexes: for devices, and for tasks without
+    /// a GPU.
     stale: Vec<NodeId>,
     plain_stale: Vec<NodeId>,
     extras: Vec<Arc<str>>,
-    /// How many nodes have each model, lost and drained ones included.
+    /// Number of nodes with each model, including lost and drained ones.
     nodes_by_model: Vec<u32>,
-    /// Devices of each model on nodes that are up.
+    /// Number of devices of each model on nodes that are up.
     devices_up: Vec<u64>,
-    /// Drains that lie ahead.
-    drains_ahead: BTreeSet<(Time, NodeId)>,
-    /// Nodes with a drain that stops what is there.
+    /// Drains that have not begun.
+    upcoming_drains: BTreeSet<(Time, NodeId)>,
+    /// Nodes with a drain that stops running jobs.
     drains_that_stop: BTreeSet<NodeId>,
-    /// Nodes of which windows set something aside.
-    claimed: BTreeSet<NodeId>,
-    /// These windows.
-    windows: BTreeMap<WindowName, Arc<Window>>,
-    /// The instant up to which drains and windows have come into force.
-    seen: Time,
-    /// Who looks, and from when; outside of scratch nobody in particular, from the instant seen.
-    view: View,
-    /// One number for each set of holdings with their ends and places; a rollback brings the
-    /// earlier one back.
+    /// Nodes on which reservations reserve something.
+    reserved_nodes: BTreeSet<NodeId>,
+    /// Advance reservations that have places, by name.
+    advance_reservations: BTreeMap<AdvanceReservationName, Arc<AdvanceReservation>>,
+    /// Instant up to which drains and reservations are in force.
+    in_force_until: Time,
+    /// Instant and reservation for which availability is computed; outside of scratch work the
+    /// instant is `seen` and the reservation is `None`.
+    view: PoolView,
+    /// Number identifying the set of holdings with their ends and places; a rollback restores the
+    /// earlier number.
     version: u64,
     versions: u64,
-    /// Ends that were seen from this instant are of the same version when they turn out to be so.
-    foreseen_from: Option<Time>,
-    /// Changes whenever something may have come back for good, or into service.
+    /// Instant of the last plan: a holding that ends as predicted from it does not change the
+    /// version.
+    planned_at: Option<Time>,
+    /// Increases whenever resources may have been released for good, or come into service.
     returned: u64,
-    /// Changes whenever what an idle cluster could host may have changed.
+    /// Increases whenever the capacity of the idle cluster may have changed.
     epoch: u64,
 }
 
@@ -155,12 +159,12 @@ impl Pool {
         self.epoch = epoch;
     }
 
-    /// Id of an extra's name, when some node or job has named it.
+    /// Returns the id of an extra resource, if some node or job has named it.
     pub(crate) fn find_extra(&self, name: &str) -> Option<ExtraId> {
         self.extras.iter().position(|known| &**known == name).map(|at| at as ExtraId)
     }
 
-    /// Name of an extra.
+    /// Returns the name of an extra resource.
     pub(crate) fn extra_name(&self, id: ExtraId) -> Option<&Arc<str>> {
         self.extras.get(usize::from(id))
     }
@@ -176,14 +180,20 @@ impl Pool {
         self.holdings[key.0 as usize].as_ref().expect("a key lives as long as its holding")
     }
 
-    /// All holdings, in no meaningful order.
+    /// Returns all holdings, in arbitrary order.
     pub(crate) fn holdings(&self) -> impl Iterator<Item = &Holding> {
         self.holdings.iter().flatten()
     }
 
-    /// Begins a holding whose tasks are granted one by one; [`Pool::close`] completes it.
-    pub(crate) fn open(&mut self, element: ElementId, end: End, shape: Arc<Shape>) -> HoldKey {
-        let holding = Some(Holding { element, end, shape, placement: Arc::clone(&self.nowhere) });
+    /// Creates a holding whose tasks are granted one by one; [`Pool::close`] completes it.
+    pub(crate) fn open(
+        &mut self,
+        element: ElementId,
+        end: HoldingEnd,
+        shape: Arc<Shape>,
+    ) -> HoldKey {
+        let holding =
+            Some(Holding { element, end, shape, placement: Arc::clone(&self.no_placement) });
         let key = self.vacant.pop().unwrap_or_else(|| {
             self.holdings.push(None);
             HoldKey(self.holdings.len() as u32 - 1)
@@ -193,75 +203,76 @@ impl Pool {
         key
     }
 
-    /// Holds what one task takes.
+    /// Takes the resources of one task.
     pub(crate) fn grant(&mut self, key: HoldKey, task: &TaskPlacement) {
         self.take(key, task);
         self.log.push(Undo::Granted { key, task: task.clone() });
     }
 
-    /// Completes a holding: from here the profile knows when it ends.
+    /// Completes a holding and adds its end to the availability profile.
     pub(crate) fn close(&mut self, key: HoldKey, placement: Arc<[TaskPlacement]>) {
         let holding = self.holdings[key.0 as usize].as_mut().expect("open before close");
         holding.placement = placement;
         self.ends.insert(holding.end, holding.element, key);
         self.log.push(Undo::Closed(key, self.version));
-        self.renew();
+        self.next_version();
     }
 
-    /// Holds a whole placement for good.
+    /// Takes the resources of a whole placement for good.
     pub(crate) fn hold(
         &mut self,
         element: ElementId,
-        end: End,
+        end: HoldingEnd,
         shape: Arc<Shape>,
         placement: Arc<[TaskPlacement]>,
     ) -> HoldKey {
         let key = self.open(element, end, shape);
         self.take_all(key, &placement);
         self.close(key, placement);
-        self.settle();
+        self.clear_undo_log();
         key
     }
 
-    /// Gives a holding back for good.
+    /// Releases a holding for good.
     pub(crate) fn release(&mut self, key: HoldKey) {
         let holding = self.holding(key);
-        let (end, element, placement) =
-            (holding.end, holding.element, Arc::clone(&holding.placement));
+        let end = holding.end;
+        let element = holding.element;
+        let placement = Arc::clone(&holding.placement);
         self.ends.remove(end, element, key);
-        self.renew();
+        self.next_version();
         self.give_all(key, &placement);
         self.holdings[key.0 as usize] = None;
         self.vacant.push(key);
         self.returned += 1;
-        self.settle();
+        self.clear_undo_log();
     }
 
-    /// It is now known when a holding ends.
-    pub(crate) fn set_end(&mut self, key: HoldKey, end: End) {
-        let is_foreseen = self.is_foreseen(key, end);
+    /// Sets the end of a holding once it is known.
+    pub(crate) fn set_end(&mut self, key: HoldKey, end: HoldingEnd) {
+        let is_foreseen = self.ends_as_planned(key, end);
         self.move_end(key, end);
         if !is_foreseen {
-            self.renew();
+            self.next_version();
         }
     }
 
-    /// Somebody who has looked ahead from an instant keeps what he saw.
-    pub(crate) fn foresee(&mut self, from: Option<Time>) {
-        self.foreseen_from = from;
+    /// Sets the instant from which ends were predicted, or none.
+    pub(crate) fn set_planned_at(&mut self, from: Option<Time>) {
+        self.planned_at = from;
     }
 
-    /// True when it was seen ahead that a holding comes back at that instant, alone.
-    fn is_foreseen(&self, key: HoldKey, end: End) -> bool {
-        match (self.foreseen_from, self.holding(key).end, end) {
-            (Some(from), End::After(span), End::At(at)) => {
+    /// True when the end of a holding is exactly as predicted, and no other holding ends then.
+    fn ends_as_planned(&self, key: HoldKey, end: HoldingEnd) -> bool {
+        match (self.planned_at, self.holding(key).end, end) {
+            (Some(from), HoldingEnd::After(span), HoldingEnd::At(at)) => {
                 at == from + span && !self.ends.has_at(at)
             }
             _ => false,
         }
     }
 
-    fn move_end(&mut self, key: HoldKey, end: End) {
+    fn move_end(&mut self, key: HoldKey, end: HoldingEnd) {
         let holding =
             self.holdings[key.0 as usize].as_mut().expect("a key lives as long as its holding");
         self.ends.remove(holding.end, holding.element, key);
@@ -276,17 +287,18 @@ impl Pool {
         }
     }
 
-    /// How often something may have come back for good, or into service.
+    /// Returns a counter that increases whenever resources may have been released for good, or come
+    /// into service.
     pub(crate) fn returned(&self) -> u64 {
         self.returned
     }
 
-    /// Which set of holdings this is.
+    /// Returns the number of the present set of holdings.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }
 
-    fn renew(&mut self) {
+    fn next_version(&mut self) {
         self.versions += 1;
         self.version = self.versions;
     }

@@ -1,28 +1,29 @@
-//! Nodes join, change and come into service; what follows from their terms is recomputed here.
+//! Nodes join, change and come into service; everything derived from their capacity is recomputed
+//! here.
 
 use muster_model::{DeviceSet, Foreign, NodeId, NodeSpec, Time};
 use muster_policy::ModelId;
 use smallvec::SmallVec;
 
 use super::{HoldKey, Pool};
+use crate::state::availability::Availability;
 use crate::state::drain::Drains;
-use crate::state::node::{Node, Published};
+use crate::state::node::{IndexedState, Node};
 use crate::state::scalars::Scalars;
-use crate::state::wall::Walls;
 
 impl Pool {
-    /// Models that some node has.
+    /// Returns the models that some node has.
     pub(crate) fn models(&self) -> impl Iterator<Item = ModelId> {
         let present = self.nodes_by_model.iter().enumerate().filter(|(_, nodes)| **nodes > 0);
         present.map(|(model, _)| ModelId(model as u16))
     }
 
-    /// Devices by model on nodes that are up, drained ones included.
+    /// Returns the number of devices by model on nodes that are up, including drained ones.
     pub(crate) fn devices_up(&self) -> &[u64] {
         &self.devices_up
     }
 
-    /// Counts a node's models in (or out, before they change).
+    /// Adds a node's models to the counts, or removes them before they change.
     fn count_models(&mut self, at: usize, joins: bool) {
         let node = &self.nodes[at];
         for (model, devices) in &node.models {
@@ -32,13 +33,19 @@ impl Pool {
                 self.devices_up.resize(model + 1, 0);
             }
             let up = if node.up { u64::from(devices.len()) } else { 0 };
-            let (nodes, devices) = (&mut self.nodes_by_model[model], &mut self.devices_up[model]);
-            (*nodes, *devices) =
-                if joins { (*nodes + 1, *devices + up) } else { (*nodes - 1, *devices - up) };
+            let nodes = &mut self.nodes_by_model[model];
+            let devices = &mut self.devices_up[model];
+            if joins {
+                *nodes += 1;
+                *devices += up;
+            } else {
+                *nodes -= 1;
+                *devices -= up;
+            }
         }
     }
 
-    /// A node joined, or came back with other capacity; what is held of it stays held.
+    /// Adds a node, or updates one that came back with other capacity; holdings on it stay.
     pub(crate) fn join(
         &mut self,
         spec: NodeSpec,
@@ -66,48 +73,48 @@ impl Pool {
         self.change(id, |node| node.up = up);
     }
 
-    /// Changes what is drained of a node.
+    /// Sets the drains of a node.
     pub(crate) fn set_drains(&mut self, now: Time, id: NodeId, drains: Drains) {
-        self.drains_begin(now);
+        self.begin_drains(now);
         self.change(id, |node| node.drains = drains);
     }
 
-    /// Drains that began by now come into force; whoever asks is told so.
-    pub(crate) fn drains_begin(&mut self, now: Time) {
-        self.seen = self.seen.max(now);
-        self.view.at = self.seen;
-        while let Some((from, id)) = self.drains_ahead.first().copied()
-            && from <= self.seen
+    /// Brings drains that began by `now` into force.
+    pub(crate) fn begin_drains(&mut self, now: Time) {
+        self.in_force_until = self.in_force_until.max(now);
+        self.view.at = self.in_force_until;
+        while let Some((from, id)) = self.upcoming_drains.first().copied()
+            && from <= self.in_force_until
         {
-            self.drains_ahead.remove(&(from, id));
-            self.serve(id);
+            self.upcoming_drains.remove(&(from, id));
+            self.update_service(id);
         }
     }
 
-    /// Works out anew what may be given away of a node.
-    pub(super) fn serve(&mut self, id: NodeId) {
+    /// Recomputes the usable resources of a node.
+    pub(super) fn update_service(&mut self, id: NodeId) {
         self.retire(id);
-        self.nodes[id.0 as usize].put_into_service(&self.view);
+        self.nodes[id.0 as usize].update_usable(&self.view);
         self.touch(id);
         self.returned += 1;
     }
 
-    /// Drains that lie ahead, the first to begin first.
-    pub(crate) fn drains_ahead(&self) -> impl Iterator<Item = (Time, NodeId)> {
-        self.drains_ahead.iter().copied()
+    /// Returns the drains that have not begun, earliest first.
+    pub(crate) fn upcoming_drains(&self) -> impl Iterator<Item = (Time, NodeId)> {
+        self.upcoming_drains.iter().copied()
     }
 
-    /// When the next of them begins.
+    /// Returns the instant at which the next drain begins.
     pub(crate) fn next_drain(&self) -> Option<Time> {
-        self.drains_ahead.first().map(|(from, _)| *from)
+        self.upcoming_drains.first().map(|(from, _)| *from)
     }
 
-    /// True when something may be placed that has to end before an instant.
-    pub(crate) fn has_drains_ahead(&self) -> bool {
-        !self.drains_ahead.is_empty()
+    /// True when a placement may have to end before a drain begins.
+    pub(crate) fn has_upcoming_drains(&self) -> bool {
+        !self.upcoming_drains.is_empty()
     }
 
-    /// Nodes with a drain that stops what is there, in force or not.
+    /// Returns the nodes with a drain that stops running jobs, in force or not.
     pub(crate) fn stopping_drains(&self) -> impl Iterator<Item = NodeId> {
         self.drains_that_stop.iter().copied()
     }
@@ -117,10 +124,10 @@ impl Pool {
     }
 
     fn add(&mut self, spec: &NodeSpec) -> NodeId {
-        self.kinds_are_stale();
+        self.mark_kinds_stale();
         let id = NodeId(self.nodes.len() as u32);
         let rank = self.by_rank.partition_point(|other| self.node(*other).spec.name < spec.name);
-        // Many join before anybody asks; then nothing is said of any.
+        // Many nodes join before the first read; the index is empty until then.
         let moved = if self.index.is_blank() { &[] } else { &self.by_rank[rank..] };
         for moved in moved.iter().map(|id| &self.nodes[id.0 as usize]) {
             self.index.leave(moved, moved.rank);
@@ -131,8 +138,8 @@ impl Pool {
             spec: spec.clone(),
             up: true,
             drains: Drains::default(),
-            claims: SmallVec::new(),
-            walls: Walls::default(),
+            reservations: SmallVec::new(),
+            availability: Availability::default(),
             foreign: Foreign::default(),
             rank: rank as u32,
             domains: SmallVec::new(),
@@ -146,10 +153,10 @@ impl Pool {
             holds: SmallVec::new(),
             bookings: Vec::new(),
             booked: DeviceSet::EMPTY,
-            published: Published::default(),
+            published: IndexedState::default(),
             is_stale: false,
-            plain: None,
-            is_plain_stale: false,
+            cpu_only: None,
+            is_cpu_only_stale: false,
         });
         for at in rank + 1..self.by_rank.len() {
             let node = &mut self.nodes[self.by_rank[at].0 as usize];
@@ -159,24 +166,26 @@ impl Pool {
         id
     }
 
-    /// Changes a node's terms and recomputes what follows from them.
+    /// Changes a node's terms and recomputes everything derived from them.
     pub(super) fn change(&mut self, id: NodeId, edit: impl FnOnce(&mut Node)) {
         let at = id.0 as usize;
-        self.kinds_are_stale();
+        self.mark_kinds_stale();
         self.retire(id);
         self.count_models(at, false);
         for from in self.nodes[at].drains.instants() {
-            self.drains_ahead.remove(&(from, id));
+            self.upcoming_drains.remove(&(from, id));
         }
         edit(&mut self.nodes[at]);
         self.count_models(at, true);
         let drains = &self.nodes[at].drains;
-        self.drains_ahead
-            .extend(drains.instants().filter(|from| *from > self.seen).map(|from| (from, id)));
-        match drains.stops() {
-            true => self.drains_that_stop.insert(id),
-            false => self.drains_that_stop.remove(&id),
-        };
+        self.upcoming_drains.extend(
+            drains.instants().filter(|from| *from > self.in_force_until).map(|from| (from, id)),
+        );
+        if drains.stops_jobs() {
+            self.drains_that_stop.insert(id);
+        } else {
+            self.drains_that_stop.remove(&id);
+        }
         let extras = self.nodes[at].spec.extras.clone();
         let mut extras: Vec<_> =
             extras.iter().map(|(name, count)| (self.intern_extra(name), *count)).collect();
@@ -187,21 +196,23 @@ impl Pool {
         node.limit = node.capacity.clone();
         node.limit.cpus = node.capacity.cpus.saturating_sub(u64::from(node.foreign.cpus.0));
         node.limit.memory = node.capacity.memory.saturating_sub(node.foreign.memory.0);
-        node.put_into_service(&self.view);
+        node.update_usable(&self.view);
         self.touch(id);
         self.returned += 1;
         self.epoch += 1;
     }
 
-    /// Gives everything back and, unless only what works is asked about, brings every node into
-    /// service for good; on a copy, to ask what an idle cluster could do. Who looks from inside of
-    /// a window is not concerned with when that is.
+    /// Releases everything and, unless `only_working`, brings every node into service for good;
+    /// used on a copy, to compute what an idle cluster could host. For jobs of a reservation, the
+    /// times of that reservation do not count.
     pub(crate) fn make_idle(&mut self, only_working: bool) {
-        let own = self.view.window.clone();
-        for id in self.claimed.clone() {
-            let claims = &mut self.nodes[id.0 as usize].claims;
-            claims.retain(|claim| only_working || Some(&claim.window.name) == own.as_ref());
-            self.serve(id);
+        let own = self.view.reservation.clone();
+        for id in self.reserved_nodes.clone() {
+            let reservations = &mut self.nodes[id.0 as usize].reservations;
+            reservations.retain(|reserved| {
+                only_working || Some(&reserved.reservation.name) == own.as_ref()
+            });
+            self.update_service(id);
         }
         for key in (0..self.holdings.len() as u32).map(HoldKey) {
             if self.holdings[key.0 as usize].is_some() {
@@ -210,12 +221,13 @@ impl Pool {
         }
         for id in (0..self.nodes.len() as u32).map(NodeId).filter(|_| !only_working) {
             self.change(id, |node| {
-                (node.up, node.drains, node.foreign) =
-                    (true, Drains::default(), Foreign::default());
+                node.up = true;
+                node.drains = Drains::default();
+                node.foreign = Foreign::default();
             });
         }
-        for id in self.claimed.clone() {
-            self.nodes[id.0 as usize].walls.drop_own();
+        for id in self.reserved_nodes.clone() {
+            self.nodes[id.0 as usize].availability.drop_own_reservation();
         }
     }
 }

@@ -1,83 +1,83 @@
-//! Trying things: time moved forward, future starts booked, and everything undone again.
+//! Scratch work: holdings released and future starts booked on trial, and everything undone again.
 
 use std::sync::Arc;
 
 use muster_model::{DeviceSet, ElementId, TaskPlacement, Time};
 use smallvec::SmallVec;
 
-use super::{Booking, Checkpoint, HoldKey, Pool, Undo};
-use crate::state::ends::{End, Ends};
-use crate::state::node::{NodeBooking, WHOLE, Window};
+use super::{Booking, HoldKey, Pool, ScratchMark, Undo};
+use crate::state::ends::{HoldingEnd, HoldingEnds};
+use crate::state::node::{Interval, NodeBooking, WHOLE};
 use crate::state::scalars::Scalars;
 use crate::state::shape::Shape;
 
 impl Pool {
-    /// All ends.
-    pub(crate) fn ends(&self) -> &Ends {
+    /// Returns all ends of holdings.
+    pub(crate) fn ends(&self) -> &HoldingEnds {
         &self.ends
     }
 
-    /// Gives a holding back on scratch, as if its end had come; only a rollback brings it back.
+    /// Releases a holding on scratch, as if it had ended; a rollback restores it.
     pub(crate) fn park(&mut self, key: HoldKey) {
         let placement = Arc::clone(&self.holding(key).placement);
         self.give_all(key, &placement);
         self.log.push(Undo::Parked(key));
     }
 
-    /// Takes a parked holding back, on scratch.
+    /// Takes a parked holding again, on scratch.
     pub(crate) fn unpark(&mut self, key: HoldKey) {
         let placement = Arc::clone(&self.holding(key).placement);
         self.take_all(key, &placement);
         self.log.push(Undo::Unparked(key));
     }
 
-    /// Gives a holding back on scratch, as if it had never been: unlike what is parked, it has no
-    /// end any more.
+    /// Releases a holding on scratch, as if it had never existed: unlike a parked one, it no longer
+    /// has an end.
     pub(crate) fn retract(&mut self, key: HoldKey) {
         let placement = Arc::clone(&self.holding(key).placement);
         self.give_all(key, &placement);
         let holding = self.holding(key);
         self.ends.remove(holding.end, holding.element, key);
         self.log.push(Undo::Retracted(key, self.version));
-        self.renew();
+        self.next_version();
     }
 
-    /// A holding ends by then at the latest, on scratch.
-    pub(crate) fn hasten(&mut self, key: HoldKey, by: Time) {
+    /// Moves the end of a holding to `by` at the latest, on scratch.
+    pub(crate) fn shorten(&mut self, key: HoldKey, by: Time) {
         let old = self.holding(key).end;
         let end = match old {
-            End::At(time) => time.min(by),
-            End::After(_) | End::Never => by,
+            HoldingEnd::At(time) => time.min(by),
+            HoldingEnd::After(_) | HoldingEnd::Never => by,
         };
         self.log.push(Undo::Hastened(key, old, self.version));
-        self.move_end(key, End::At(end));
-        self.renew();
+        self.move_end(key, HoldingEnd::At(end));
+        self.next_version();
     }
 
-    /// Bookings of this pass, in order of being made.
+    /// Returns the bookings of this pass, in the order in which they were made.
     pub(crate) fn bookings(&self) -> &[Booking] {
         &self.bookings
     }
 
-    /// When bookings begin, and which, in order.
+    /// Returns the starts of bookings with their indices, in order.
     pub(crate) fn booked_from(&self) -> &[(Time, u32)] {
         &self.booked_from
     }
 
-    /// When bookings end, and which, in order.
+    /// Returns the ends of bookings with their indices, in order.
     pub(crate) fn booked_until(&self) -> &[(Time, u32)] {
         &self.booked_until
     }
 
-    /// True when some booking leaves the whole window alone, so that its devices may be used
-    /// meanwhile.
-    pub(crate) fn has_bookings_outside(&self, window: Window) -> bool {
+    /// True when some booking does not overlap the interval, so that its devices may be used during
+    /// it.
+    pub(crate) fn has_bookings_outside(&self, interval: Interval) -> bool {
         self.bookings.last().is_some_and(|last| {
-            last.latest_start >= window.until || last.earliest_end <= window.from
+            last.latest_start >= interval.until || last.earliest_end <= interval.from
         })
     }
 
-    /// Keeps a future start clear of everything that is placed later in this pass.
+    /// Books a future start, so that nothing placed later in this pass collides with it.
     pub(crate) fn book(
         &mut self,
         element: ElementId,
@@ -151,14 +151,14 @@ impl Pool {
         self.bookings.push(booking);
     }
 
-    pub(crate) fn checkpoint(&self) -> Checkpoint {
-        Checkpoint(self.log.len())
+    pub(crate) fn mark(&self) -> ScratchMark {
+        ScratchMark(self.log.len())
     }
 
-    /// Undoes everything since the checkpoint, newest first.
-    pub(crate) fn rollback(&mut self, to: Checkpoint) {
+    /// Undoes everything since the mark, newest first.
+    pub(crate) fn rollback(&mut self, to: ScratchMark) {
         while self.log.len() > to.0 {
-            match self.log.pop().expect("longer than the checkpoint") {
+            match self.log.pop().expect("longer than the mark") {
                 Undo::Opened(key) => {
                     self.holdings[key.0 as usize] = None;
                     self.vacant.push(key);
@@ -167,7 +167,8 @@ impl Pool {
                 Undo::Closed(key, version) => {
                     self.version = version;
                     let holding = self.holding(key);
-                    let (end, element) = (holding.end, holding.element);
+                    let end = holding.end;
+                    let element = holding.element;
                     self.ends.remove(end, element, key);
                 }
                 Undo::Parked(key) => {
@@ -183,7 +184,8 @@ impl Pool {
                     let placement = Arc::clone(&self.holding(key).placement);
                     self.take_all(key, &placement);
                     let holding = self.holding(key);
-                    let (end, element) = (holding.end, holding.element);
+                    let end = holding.end;
+                    let element = holding.element;
                     self.ends.insert(end, element, key);
                 }
                 Undo::Hastened(key, end, version) => {
@@ -215,8 +217,8 @@ impl Pool {
         }
     }
 
-    /// What happened since the last checkpoint is for good.
-    pub(super) fn settle(&mut self) {
+    /// Makes all changes permanent: clears the undo log.
+    pub(super) fn clear_undo_log(&mut self) {
         self.log.clear();
     }
 }

@@ -1,20 +1,20 @@
-//! Which node a pod gets: the fullest on which it fits (plugin `nodeplacement`, binpack for GPUs
-//! and CPUs). A share of a GPU goes beside other shares where it can (`gpusharingorder`), a pod
+//! Score of nodes for a pod: the fullest on which it fits (plugin `nodeplacement`, binpack for GPUs
+//! and CPUs). A share of a GPU goes beside other shares if possible (`gpusharingorder`), a pod
 //! without GPUs to a node without (`resourcetype`).
 
 use muster_model::job::Resources;
 
 use crate::fleet::PoolNode;
 
-/// What comes before how full a node is: each weighs more than all below it (plugins/scores,
-/// GpuSharing over ResourceType over MaxHighDensity).
+/// Terms with priority over how full a node is: each exceeds the sum of all below it
+/// (plugins/scores, GpuSharing over ResourceType over MaxHighDensity).
 const SHARES_A_GPU: u64 = 1 << 50;
 const OF_ITS_TYPE: u64 = 1 << 49;
 const EMPTIEST: u64 = 1 << 48;
 /// Thousandths of a device.
 const WHOLE_MILLI: u32 = 1000;
 
-/// Score of a node for a pod where `placed` pods of the same gang come before it.
+/// Returns the score of a node for a pod where `placed` pods of the same gang come before it.
 pub(super) fn score(node: &PoolNode, pod: &Resources, placed: u32) -> u64 {
     let each = u64::from(if pod.gpu.is_none() { pod.cpus.0 } else { pod.gpu.milli().0 });
     let free = if pod.gpu.is_none() { u64::from(node.cpus) } else { free_gpu_milli(node) };
@@ -29,7 +29,7 @@ fn free_gpu_milli(node: &PoolNode) -> u64 {
     there.map(|at| u64::from(node.free[at])).sum()
 }
 
-/// A share finds room on a GPU that others share already, pods of its own gang among them.
+/// Returns whether a share fits on a GPU that is shared already, also by pods of its own gang.
 fn shares(node: &PoolNode, pod: &Resources, placed: u32) -> bool {
     let share = pod.gpu.share.0;
     if pod.gpu.devices > 0 || share == 0 {

@@ -1,86 +1,86 @@
-//! Which jobs go or move for one that waits: one after the other is taken away on a copy of the
-//! cluster, until the one that waits fits. Those that it would fit without are put back; the others
-//! look for another place. Nothing happens before all of that has been found to work.
+//! Evictions and moves for a pending job: jobs are removed one by one on a copy of the cluster
+//! until the pending one fits. Those that it fits without are put back; the others look for another
+//! place. Nothing changes before the whole scenario has been found to work.
 
 use muster_model::{DeviceSet, NodeId};
 
 use super::{Kai, nodes};
-use crate::fleet::{Desk, JobNo, PlaneError, Pool};
+use crate::fleet::{ClusterState, JobNo, Pool, SchedulerError};
 use crate::peers::gang;
-use crate::peers::line::Turn;
+use crate::peers::line::LinePosition;
 
 /// Most jobs that are moved for one (cmd/scheduler/app/options, defaultMaxConsolidationPreemptees).
 const MOST_MOVED: usize = 16;
 
-/// What jobs go or move for.
+/// Reason why jobs are evicted or moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Aim {
-    /// Room in one place: all of them find another.
+pub(super) enum KaiAction {
+    /// Consolidation: all of them are placed elsewhere.
     Consolidate,
-    /// What a queue has a right to.
+    /// Reclaim for another queue.
     Reclaim,
-    /// Somebody of the same queue with a higher priority.
+    /// Preemption by a higher priority in the same queue.
     Preempt,
 }
 
-/// Where the pods of a job go.
-type Places = Vec<(NodeId, DeviceSet)>;
+/// Places of a job's pods.
+type PodPlaces = Vec<(NodeId, DeviceSet)>;
 
-/// What is to happen.
+/// Evictions, moves and placements that let a job in.
 #[derive(Debug)]
-pub(super) struct Scenario {
-    places: Places,
-    moved: Vec<(JobNo, Places)>,
+pub(super) struct EvictionScenario {
+    places: PodPlaces,
+    moved: Vec<(JobNo, PodPlaces)>,
     gone: Vec<JobNo>,
 }
 
-/// Jobs in the order in which they are taken away; the same for all who ask for it in one action,
-/// until something happens.
+/// Victims in eviction order; cached for all jobs of one action until something changes.
 #[derive(Debug, Default)]
-pub(super) struct Bystanders(Option<Vec<JobNo>>);
+pub(super) struct EvictionOrder(Option<Vec<JobNo>>);
 
 impl Kai {
-    /// What lets a job in; `None` where nothing does.
+    /// Finds a scenario that lets a job in; `None` if there is none.
     pub(super) fn scenario(
         &self,
-        desk: &Desk,
+        cluster: &ClusterState,
         job: JobNo,
-        aim: Aim,
-        bystanders: &mut Bystanders,
-    ) -> Option<Scenario> {
+        action: KaiAction,
+        victim_order: &mut EvictionOrder,
+    ) -> Option<EvictionScenario> {
         let waiting = &self.jobs[job.at()];
-        let may_be = match aim {
-            Aim::Consolidate => self.idle_milli(desk) >= waiting.lacking_milli(),
-            Aim::Reclaim => self.may_reclaim(waiting.leaf, waiting.lacking_milli()),
-            Aim::Preempt => self.has_lower(waiting.leaf, waiting.turn),
+        let may_be = match action {
+            KaiAction::Consolidate => self.idle_milli(cluster) >= waiting.lacking_milli(),
+            KaiAction::Reclaim => self.may_reclaim(waiting.leaf, waiting.lacking_milli()),
+            KaiAction::Preempt => self.has_lower(waiting.leaf, waiting.turn),
         };
         if !may_be {
             return None;
         }
-        let order = bystanders.0.get_or_insert_with(|| self.in_victim_order(desk));
+        let order = victim_order.0.get_or_insert_with(|| self.in_victim_order(cluster));
         let victims =
-            order.iter().copied().filter(|victim| self.is_victim(desk, job, *victim, aim));
-        let most = if aim == Aim::Consolidate { MOST_MOVED } else { usize::MAX };
-        self.search(desk, job, aim, victims.take(most))
+            order.iter().copied().filter(|victim| self.is_victim(cluster, job, *victim, action));
+        let most = if action == KaiAction::Consolidate { MOST_MOVED } else { usize::MAX };
+        self.search(cluster, job, action, victims.take(most))
     }
 
     fn search(
         &self,
-        desk: &Desk,
+        cluster: &ClusterState,
         job: JobNo,
-        aim: Aim,
+        action: KaiAction,
         victims: impl Iterator<Item = JobNo>,
-    ) -> Option<Scenario> {
+    ) -> Option<EvictionScenario> {
         let (pods, pod) = self.shapes.get(self.jobs[job.at()].shape);
-        let mut scratch = desk.pool().clone();
+        let mut scratch = cluster.pool().clone();
         let mut taken: Vec<JobNo> = Vec::new();
         for victim in victims {
-            each_place(desk, victim, |node, devices| {
-                scratch.give(node, &desk.job(victim).task, devices)
+            each_place(cluster, victim, |node, devices| {
+                scratch.give(node, &cluster.job(victim).task, devices)
             });
             taken.push(victim);
             if scratch.has_room(pod, pods)
-                && let Some(scenario) = self.settle(desk, job, aim, &taken, scratch.clone())
+                && let Some(scenario) =
+                    self.restore_victims(cluster, job, action, &taken, scratch.clone())
             {
                 return Some(scenario);
             }
@@ -88,47 +88,47 @@ impl Kai {
         None
     }
 
-    /// Puts back who need not go, places the job, and then those who were in its way, as far as
+    /// Puts back victims that need not be evicted, places the job, and then the other victims if
     /// they fit.
-    fn settle(
+    fn restore_victims(
         &self,
-        desk: &Desk,
+        cluster: &ClusterState,
         job: JobNo,
-        aim: Aim,
+        action: KaiAction,
         taken: &[JobNo],
         mut pool: Pool,
-    ) -> Option<Scenario> {
+    ) -> Option<EvictionScenario> {
         let (pods, pod) = self.shapes.get(self.jobs[job.at()].shape);
         let mut needed = Vec::new();
         for victim in taken {
-            let task = &desk.job(*victim).task;
+            let task = &cluster.job(*victim).task;
             let mut is_back = true;
-            each_place(desk, *victim, |node, devices| is_back &= pool.take(node, task, devices));
+            each_place(cluster, *victim, |node, devices| is_back &= pool.take(node, task, devices));
             debug_assert!(is_back, "what was taken away a moment ago is free");
             if !pool.has_room(pod, pods) {
-                each_place(desk, *victim, |node, devices| pool.give(node, task, devices));
+                each_place(cluster, *victim, |node, devices| pool.give(node, task, devices));
                 needed.push(*victim);
             }
         }
         let places = self.place(&mut pool, job, pods)?;
-        let (mut moved, mut gone) = (Vec::new(), Vec::new());
+        let mut moved = Vec::new();
+        let mut gone = Vec::new();
         for victim in needed.into_iter().rev() {
-            match self.place(&mut pool, victim, desk.job(victim).tasks) {
+            match self.place(&mut pool, victim, cluster.job(victim).tasks) {
                 Some(places) => moved.push((victim, places)),
-                None if aim == Aim::Consolidate => return None,
+                None if action == KaiAction::Consolidate => return None,
                 None => gone.push(victim),
             }
         }
-        // The order in which they were taken away is that in which a queue is asked whether it may
-        // lose them.
+        // Victims in the order of removal, in which queues are checked.
         gone.reverse();
         let leaf = self.jobs[job.at()].leaf;
         let milli = self.jobs[job.at()].lacking_milli();
-        let is_right = match aim {
-            Aim::Reclaim => self.is_right_to_reclaim(leaf, milli, &gone),
-            Aim::Consolidate | Aim::Preempt => true,
+        let is_right = match action {
+            KaiAction::Reclaim => self.is_reclaimable(leaf, milli, &gone),
+            KaiAction::Consolidate | KaiAction::Preempt => true,
         };
-        (is_right && self.is_within_limits(leaf, milli, &gone)).then_some(Scenario {
+        (is_right && self.is_within_limits(leaf, milli, &gone)).then_some(EvictionScenario {
             places,
             moved,
             gone,
@@ -136,7 +136,7 @@ impl Kai {
     }
 
     /// Places pods of a job on the copy.
-    fn place(&self, pool: &mut Pool, job: JobNo, pods: u32) -> Option<Places> {
+    fn place(&self, pool: &mut Pool, job: JobNo, pods: u32) -> Option<PodPlaces> {
         let pod = &self.jobs[job.at()].task;
         let score = |node: &crate::fleet::PoolNode, placed| nodes::score(node, pod, placed);
         let nodes = gang::places(pool, pod, pods, score, |_| 0)?;
@@ -147,68 +147,76 @@ impl Kai {
         nodes.into_iter().map(&mut take).collect()
     }
 
-    /// Does what was found.
-    pub(super) fn carry_out(
+    pub(super) fn execute(
         &mut self,
-        desk: &mut Desk,
+        cluster: &mut ClusterState,
         job: JobNo,
-        scenario: Scenario,
-    ) -> Result<(), PlaneError> {
+        scenario: EvictionScenario,
+    ) -> Result<(), SchedulerError> {
         for victim in scenario.moved.iter().map(|(victim, _)| victim).chain(&scenario.gone) {
-            self.evict(desk, *victim);
+            self.evict(cluster, *victim);
         }
         self.evicted.extend(scenario.gone);
         for (job, places) in std::iter::once((job, scenario.places)).chain(scenario.moved) {
-            for (rank, (node, devices)) in gang::missing(desk, job).into_iter().zip(places) {
-                desk.place_on(job, rank, node, devices)?;
+            for (rank, (node, devices)) in gang::missing_ranks(cluster, job).into_iter().zip(places)
+            {
+                cluster.place_on(job, rank, node, devices)?;
             }
-            self.has_all(desk, job);
+            self.has_all(cluster, job);
         }
         Ok(())
     }
 
-    /// Idle GPUs or CPUs of all nodes together (actions/utils, IsEnoughGPUsAllocatableForJob).
-    fn idle_milli(&self, desk: &Desk) -> u64 {
-        desk.pool().nodes().map(|(_, node)| node.idle_milli(self.has_gpus)).sum()
+    /// Returns idle GPUs or CPUs of all nodes together (actions/utils,
+    /// IsEnoughGPUsAllocatableForJob).
+    fn idle_milli(&self, cluster: &ClusterState) -> u64 {
+        cluster.pool().nodes().map(|(_, node)| node.idle_milli(self.has_gpus)).sum()
     }
 
-    fn has_lower(&self, leaf: usize, than: Turn) -> bool {
+    fn has_lower(&self, leaf: usize, than: LinePosition) -> bool {
         self.running.get(&leaf).and_then(|turns| turns.last()).is_some_and(|last| last.0 > than.0)
     }
 
-    fn is_victim(&self, desk: &Desk, job: JobNo, victim: JobNo, aim: Aim) -> bool {
-        let (waiting, other) = (&self.jobs[job.at()], &self.jobs[victim.at()]);
-        match aim {
-            Aim::Consolidate => true,
-            Aim::Reclaim => {
+    fn is_victim(
+        &self,
+        cluster: &ClusterState,
+        job: JobNo,
+        victim: JobNo,
+        action: KaiAction,
+    ) -> bool {
+        let waiting = &self.jobs[job.at()];
+        let other = &self.jobs[victim.at()];
+        match action {
+            KaiAction::Consolidate => true,
+            KaiAction::Reclaim => {
                 other.leaf != waiting.leaf
                     && self.may_lose(waiting.leaf, waiting.lacking_milli(), other.leaf)
-                    && self.safe_until(desk, victim, waiting.leaf) <= desk.now()
+                    && self.safe_until(cluster, victim, waiting.leaf) <= cluster.now()
             }
-            Aim::Preempt => {
+            KaiAction::Preempt => {
                 other.leaf == waiting.leaf
                     && other.turn.0 > waiting.turn.0
-                    && self.safe_until(desk, victim, waiting.leaf) <= desk.now()
+                    && self.safe_until(cluster, victim, waiting.leaf) <= cluster.now()
             }
         }
     }
 
-    /// Jobs that run, in the order in which they are taken away: the reverse of the order in which
-    /// jobs are placed, with what was taken from a queue no longer counted (actions/utils,
-    /// JobsOrderByQueues with VictimQueue). What was placed in this session is not among them: its
-    /// pods are not bound before the session is over.
-    fn in_victim_order(&self, desk: &Desk) -> Vec<JobNo> {
+    /// Returns running jobs in eviction order: the reverse of the order in which jobs are placed,
+    /// where removed jobs no longer count for their queue (actions/utils, JobsOrderByQueues with
+    /// VictimQueue). Jobs that were placed in this session are not included: their pods are not
+    /// bound before it ends.
+    fn in_victim_order(&self, cluster: &ClusterState) -> Vec<JobNo> {
         let mut left: Vec<u64> = self.queues.all.iter().map(|queue| queue.allocated).collect();
-        let mut running: Vec<Vec<Turn>> = vec![Vec::new(); self.queues.all.len()];
+        let mut running: Vec<Vec<LinePosition>> = vec![Vec::new(); self.queues.all.len()];
         for (leaf, turns) in &self.running {
-            let is_bound = |turn: &&Turn| desk.runs_since(turn.1) != Some(desk.now());
+            let is_bound = |turn: &&LinePosition| cluster.runs_since(turn.1) != Some(cluster.now());
             running[*leaf] = turns.iter().filter(is_bound).copied().collect();
         }
         let mut order = Vec::new();
         while let Some((_, job)) = self.last(&self.queues.tops, &left, &running) {
             let leaf = self.jobs[job.at()].leaf;
             running[leaf].pop();
-            for at in self.queues.upwards(leaf) {
+            for at in self.queues.ancestors(leaf) {
                 left[at] -= self.jobs[job.at()].held_milli();
             }
             order.push(job);
@@ -216,11 +224,17 @@ impl Kai {
         order
     }
 
-    fn last(&self, among: &[usize], left: &[u64], running: &[Vec<Turn>]) -> Option<Turn> {
+    fn last(
+        &self,
+        among: &[usize],
+        left: &[u64],
+        running: &[Vec<LinePosition>],
+    ) -> Option<LinePosition> {
         let of = |at: &usize| {
-            let turn = match self.queues.all[*at].children.is_empty() {
-                true => running[*at].last().copied(),
-                false => self.last(&self.queues.all[*at].children, left, running),
+            let turn = if self.queues.all[*at].children.is_empty() {
+                running[*at].last().copied()
+            } else {
+                self.last(&self.queues.all[*at].children, left, running)
             }?;
             let without = left[*at] - self.jobs[turn.1.at()].held_milli();
             Some((self.queues.order(*at, without, 0), turn))
@@ -229,9 +243,11 @@ impl Kai {
     }
 }
 
-/// Every place that a job holds.
-fn each_place(desk: &Desk, job: JobNo, mut what: impl FnMut(NodeId, DeviceSet)) {
-    for (node, devices) in (0..desk.job(job).tasks).filter_map(|rank| desk.place_of(job, rank)) {
+/// Calls `what` for every place that a job holds.
+fn each_place(cluster: &ClusterState, job: JobNo, mut what: impl FnMut(NodeId, DeviceSet)) {
+    for (node, devices) in
+        (0..cluster.job(job).tasks).filter_map(|rank| cluster.place_of(job, rank))
+    {
         what(node, devices);
     }
 }

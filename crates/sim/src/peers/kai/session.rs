@@ -1,66 +1,71 @@
-//! One session: fair shares, then actions allocate, consolidation, reclaim, preempt and
+//! One session: fair shares, then the actions allocate, consolidation, reclaim, preempt and
 //! stalegangeviction, in this order.
 
 use std::collections::BTreeSet;
 
-use super::scenario::{Aim, Bystanders};
-use super::shares::Order;
+use super::scenario::{EvictionOrder, KaiAction};
+use super::shares::QueueOrderKey;
 use super::{Kai, STALENESS_GRACE, nodes};
-use crate::fleet::{Desk, JobNo, PlaneError};
+use crate::fleet::{ClusterState, JobNo, SchedulerError};
 use crate::peers::gang;
-use crate::peers::line::{ShapeNo, Turn};
+use crate::peers::line::{LinePosition, ShapeNo};
 
-/// What has been tried in an action and failed: by queue where others may fare better, else of all.
+/// Shapes that failed in an action: by queue if another queue may succeed, else for all.
 #[derive(Default)]
-struct Tried {
+struct FailedShapes {
     of_queue: BTreeSet<(usize, ShapeNo)>,
     of_all: BTreeSet<ShapeNo>,
 }
 
-/// Whoever is next in a queue or below it.
-struct Next {
+/// The next job of a queue or of those below it.
+struct NextJob {
     shape: ShapeNo,
-    turn: Turn,
+    turn: LinePosition,
     milli: u64,
 }
 
 impl Kai {
-    /// The session of this instant.
-    pub(super) fn hold_session(&mut self, desk: &mut Desk) -> Result<(), PlaneError> {
-        let nodes = desk.pool().nodes().filter(|(_, node)| node.is_up);
-        let total = nodes.map(|(_, node)| match self.has_gpus {
-            true => (node.free.len() as u64 - u64::from(node.broken.len())) * 1000,
-            false => u64::from(node.spec.cpus.0),
+    /// Runs the session of this instant.
+    pub(super) fn hold_session(
+        &mut self,
+        cluster: &mut ClusterState,
+    ) -> Result<(), SchedulerError> {
+        let nodes = cluster.pool().nodes().filter(|(_, node)| node.is_up);
+        let total = nodes.map(|(_, node)| {
+            if self.has_gpus {
+                (node.free.len() as u64 - u64::from(node.broken.len())) * 1000
+            } else {
+                u64::from(node.spec.cpus.0)
+            }
         });
         self.queues.divide(total.sum());
-        self.allocate(desk)?;
-        for aim in [Aim::Consolidate, Aim::Reclaim, Aim::Preempt] {
-            self.make_room(desk, aim)?;
+        self.allocate(cluster)?;
+        for action in [KaiAction::Consolidate, KaiAction::Reclaim, KaiAction::Preempt] {
+            self.solve_for_pending(cluster, action)?;
         }
-        self.give_up_stale(desk);
+        self.evict_stale_gangs(cluster);
         for job in std::mem::take(&mut self.evicted) {
-            self.stand(job, 0, desk.job(job).tasks);
+            self.stand(job, 0, cluster.job(job).tasks);
         }
         Ok(())
     }
 
-    /// Whoever is next: of the queues that stand first, level by level, the first job. What has
-    /// been tried with a job of the same shape is passed over at once.
-    fn next(&self, among: &[usize], tried: &Tried) -> Option<Next> {
-        let mut best: Option<(Order, Next)> = None;
+    /// Returns the first job of the queues that are first, level by level. Shapes that failed are
+    /// skipped.
+    fn next(&self, among: &[usize], failed: &FailedShapes) -> Option<NextJob> {
+        let mut best: Option<(QueueOrderKey, NextJob)> = None;
         for at in among {
             let queue = &self.queues.all[*at];
-            let next = match queue.children.is_empty() {
-                false => self.next(&queue.children, tried),
-                true => {
-                    let may = |shape| {
-                        !tried.of_all.contains(&shape) && !tried.of_queue.contains(&(*at, shape))
-                    };
-                    queue.line.first(may).map(|(shape, turn)| {
-                        let milli = self.jobs[turn.1.at()].lacking_milli();
-                        Next { shape, turn, milli }
-                    })
-                }
+            let next = if queue.children.is_empty() {
+                let may = |shape| {
+                    !failed.of_all.contains(&shape) && !failed.of_queue.contains(&(*at, shape))
+                };
+                queue.line.first(may).map(|(shape, turn)| {
+                    let milli = self.jobs[turn.1.at()].lacking_milli();
+                    NextJob { shape, turn, milli }
+                })
+            } else {
+                self.next(&queue.children, failed)
             };
             let Some(next) = next else { continue };
             let order = self.queues.order(*at, queue.allocated, next.milli);
@@ -71,73 +76,87 @@ impl Kai {
         best.map(|(_, next)| next)
     }
 
-    /// Neither its queue nor one above it would exceed its limit, once these have gone.
+    /// Returns whether the queue and all above it stay within their limits, once these jobs are
+    /// gone.
     pub(super) fn is_within_limits(&self, leaf: usize, more: u64, gone: &[JobNo]) -> bool {
-        self.queues.upwards(leaf).all(|at| {
+        self.queues.ancestors(leaf).all(|at| {
             let queue = &self.queues.all[at];
             let gone = gone.iter().map(|job| &self.jobs[job.at()]);
-            let below = gone.filter(|job| self.queues.upwards(job.leaf).any(|above| above == at));
-            let freed: u64 = below.map(super::Job::held_milli).sum();
+            let below = gone.filter(|job| self.queues.ancestors(job.leaf).any(|above| above == at));
+            let freed: u64 = below.map(super::KaiJob::held_milli).sum();
             more == 0 || queue.limit.is_none_or(|limit| queue.allocated - freed + more <= limit)
         })
     }
 
-    /// Places gangs, each whole or not at all; who does not fit keeps nobody waiting
-    /// (actions/allocate).
-    fn allocate(&mut self, desk: &mut Desk) -> Result<(), PlaneError> {
-        let mut tried = Tried::default();
-        while let Some(Next { shape, turn: (_, job), milli }) = self.next(&self.queues.tops, &tried)
+    /// Places gangs, all pods or none; a job that does not fit blocks no other (actions/allocate).
+    fn allocate(&mut self, cluster: &mut ClusterState) -> Result<(), SchedulerError> {
+        let mut failed = FailedShapes::default();
+        while let Some(NextJob { shape, turn: (_, job), milli }) =
+            self.next(&self.queues.tops, &failed)
         {
             let leaf = self.jobs[job.at()].leaf;
             if !self.is_within_limits(leaf, milli, &[]) {
-                tried.of_queue.insert((leaf, shape));
+                failed.of_queue.insert((leaf, shape));
                 continue;
             }
             let (pods, pod) = self.shapes.get(shape);
             let score = |node: &crate::fleet::PoolNode, placed| nodes::score(node, pod, placed);
-            match gang::places(desk.pool(), pod, pods, score, |_| 0) {
+            match gang::places(cluster.pool(), pod, pods, score, |_| 0) {
                 Some(places) => {
-                    gang::seat(desk, job, &places)?;
-                    self.has_all(desk, job);
+                    gang::seat(cluster, job, &places)?;
+                    self.has_all(cluster, job);
                 }
-                None => drop(tried.of_all.insert(shape)),
+                None => drop(failed.of_all.insert(shape)),
             }
         }
         Ok(())
     }
 
-    /// All pods of a job have their places.
-    pub(super) fn has_all(&mut self, desk: &Desk, job: JobNo) {
+    /// Marks a job all of whose pods are placed.
+    pub(super) fn has_all(&mut self, cluster: &ClusterState, job: JobNo) {
         self.stale.remove(&job);
-        self.stand(job, desk.job(job).tasks, 0);
+        self.stand(job, cluster.job(job).tasks, 0);
     }
 
-    /// Lets jobs go or move for those who wait (actions/consolidation, reclaim and preempt). Who is
-    /// no easier to help than one for whom nothing was found is not tried (actions/common,
+    /// Evicts or moves jobs for pending ones (actions/consolidation, reclaim and preempt). A job
+    /// that is no easier to place than one that failed is skipped (actions/common,
     /// MinimalJobRepresentatives).
-    fn make_room(&mut self, desk: &mut Desk, aim: Aim) -> Result<(), PlaneError> {
-        let mut tried = Tried::default();
-        let mut bystanders = Bystanders::default();
-        while let Some(Next { shape, turn: (_, job), .. }) = self.next(&self.queues.tops, &tried) {
+    fn solve_for_pending(
+        &mut self,
+        cluster: &mut ClusterState,
+        action: KaiAction,
+    ) -> Result<(), SchedulerError> {
+        let mut failed = FailedShapes::default();
+        let mut victim_order = EvictionOrder::default();
+        while let Some(NextJob { shape, turn: (_, job), .. }) =
+            self.next(&self.queues.tops, &failed)
+        {
             let leaf = self.jobs[job.at()].leaf;
-            let found = match self.is_harder(leaf, shape, aim, &tried) {
-                true => None,
-                false => self.scenario(desk, job, aim, &mut bystanders),
+            let found = if self.has_failed_smaller(leaf, shape, action, &failed) {
+                None
+            } else {
+                self.scenario(cluster, job, action, &mut victim_order)
             };
             match found {
                 Some(scenario) => {
-                    bystanders = Bystanders::default();
-                    self.carry_out(desk, job, scenario)?;
+                    victim_order = EvictionOrder::default();
+                    self.execute(cluster, job, scenario)?;
                 }
-                None if aim == Aim::Consolidate => drop(tried.of_all.insert(shape)),
-                None => drop(tried.of_queue.insert((leaf, shape))),
+                None if action == KaiAction::Consolidate => drop(failed.of_all.insert(shape)),
+                None => drop(failed.of_queue.insert((leaf, shape))),
             }
         }
         Ok(())
     }
 
-    /// Something no larger was tried for nothing.
-    fn is_harder(&self, leaf: usize, shape: ShapeNo, aim: Aim, tried: &Tried) -> bool {
+    /// Returns whether a job that is no larger has failed.
+    fn has_failed_smaller(
+        &self,
+        leaf: usize,
+        shape: ShapeNo,
+        action: KaiAction,
+        failed: &FailedShapes,
+    ) -> bool {
         let (tasks, task) = self.shapes.get(shape);
         let is_smaller = |other: &ShapeNo| {
             let (other_tasks, other) = self.shapes.get(*other);
@@ -148,19 +167,18 @@ impl Kai {
                 && other.cpus <= task.cpus
                 && other.memory <= task.memory
         };
-        match aim {
-            Aim::Consolidate => tried.of_all.iter().any(is_smaller),
-            _ => tried.of_queue.iter().any(|(other, shape)| *other == leaf && is_smaller(shape)),
+        match action {
+            KaiAction::Consolidate => failed.of_all.iter().any(is_smaller),
+            _ => failed.of_queue.iter().any(|(other, shape)| *other == leaf && is_smaller(shape)),
         }
     }
 
-    /// Gangs that lost pods and did not find others in time give up the rest
-    /// (actions/stalegangeviction).
-    fn give_up_stale(&mut self, desk: &mut Desk) {
-        let now = desk.now();
+    /// Evicts gangs that lost pods and were not completed in time (actions/stalegangeviction).
+    fn evict_stale_gangs(&mut self, cluster: &mut ClusterState) {
+        let now = cluster.now();
         let over = self.stale.iter().filter(|(_, since)| **since + STALENESS_GRACE <= now);
         for job in over.map(|(job, _)| *job).collect::<Vec<_>>() {
-            self.evict(desk, job);
+            self.evict(cluster, job);
             self.evicted.push(job);
         }
     }

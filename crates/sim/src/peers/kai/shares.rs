@@ -1,49 +1,49 @@
-//! Queues as plugin `proportion` sees them: deserved quota, limit and over-quota weight from the
-//! site's tree, the division of the cluster between them from top to bottom, and their order.
+//! Queues in plugin `proportion`: deserved quota, limit and over-quota weight from the site's tree,
+//! the division of the cluster between them from top to bottom, and their order.
 
 use std::collections::BTreeMap;
 
 use muster_model::job::Protection;
 use muster_model::{QueueName, QueueSpec};
 
-use crate::fleet::Site;
-use crate::peers::line::Line;
+use crate::fleet::FleetSite;
+use crate::peers::line::WaitingLine;
 
-/// What fair shares are rounded down to: whole GPUs (resource_division.go,
+/// Unit that fair shares are rounded down to: whole GPUs (resource_division.go,
 /// getResourceToGiveInCurrentRound).
 const WHOLE_MILLI: u64 = 1000;
-/// What a queue without any share counts as having too much (queue_resource_share.go,
+/// Factor for the use of a queue without any share (queue_resource_share.go,
 /// noFairShareDrfMultiplier).
 const NO_SHARE_FACTOR: u128 = 1000;
 
 /// A queue, in thousandths of GPUs, or of CPUs where no node has a GPU.
 #[derive(Clone, Debug)]
-pub(super) struct Queue {
+pub(super) struct KaiQueue {
     pub(super) name: QueueName,
     pub(super) parent: Option<usize>,
     pub(super) children: Vec<usize>,
     pub(super) weight: u64,
     pub(super) deserved: u64,
-    /// `None`: none.
+    /// Most it may hold; `None` if unlimited.
     pub(super) limit: Option<u64>,
-    /// How long its jobs are safe (preemptMinRuntime and reclaimMinRuntime, which are 0 unless
-    /// set).
+    /// Minimum runtime that protects its jobs (preemptMinRuntime and reclaimMinRuntime, which are 0
+    /// unless set).
     pub(super) min_runtime: Protection,
-    /// Jobs of a leaf that wait.
-    pub(super) line: Line,
-    /// What its jobs hold, and those below.
+    /// Pending jobs of a leaf.
+    pub(super) line: WaitingLine,
+    /// Thousandths held by its jobs, and by those below.
     pub(super) allocated: u64,
-    /// The same with what waits.
+    /// The same with pending jobs.
     pub(super) requested: u64,
     pub(super) fair: u64,
 }
 
-impl Queue {
+impl KaiQueue {
     fn requestable(&self) -> u64 {
         self.limit.map_or(self.requested, |limit| limit.min(self.requested))
     }
 
-    /// What it may have before others count it as having too much.
+    /// Returns what it may hold before others count it as above its share.
     pub(super) fn allocatable(&self) -> u64 {
         let share = self.deserved.max(self.fair);
         self.limit.map_or(share, |limit| limit.min(share))
@@ -53,7 +53,7 @@ impl Queue {
         self.requested <= self.fair || self.limit.is_some_and(|limit| limit <= self.fair)
     }
 
-    /// How much of its share `held` is.
+    /// Returns the part of its share that `held` is.
     fn part(&self, held: u64) -> u128 {
         const ALL: u128 = 1_000_000_000;
         match self.allocatable() {
@@ -63,30 +63,34 @@ impl Queue {
     }
 }
 
-/// By what queues are put in order (queue_order.go, GetQueueOrderResult). First whoever stays
-/// within its quota with the job; then who has a share at all; then who would have the smaller part
-/// of its share with the job, and without it; then who has the smaller share; then who was there
-/// first. (That some have more than their share in CPUs, memory and GPUs all at once does not
-/// happen without quota for CPUs.)
-pub(super) type Order = (bool, bool, u128, u128, u64, usize);
+/// Sort key of queues (queue_order.go, GetQueueOrderResult): first queues within their quota with
+/// the job; then those with a share at all; then the smaller part of the share with the job, and
+/// without it; then the smaller share; then the older queue. (Without quotas for CPUs, no queue
+/// exceeds its share in CPUs, memory and GPUs at once.)
+pub(super) type QueueOrderKey = (bool, bool, u128, u128, u64, usize);
 
 /// All queues, parents before children.
 #[derive(Clone, Debug)]
-pub(super) struct Queues {
-    pub(super) all: Vec<Queue>,
+pub(super) struct KaiQueues {
+    pub(super) all: Vec<KaiQueue>,
     pub(super) tops: Vec<usize>,
     pub(super) leaves: BTreeMap<QueueName, usize>,
 }
 
-impl Queues {
-    /// The site's tree in KAI's words.
-    pub(super) fn new(site: &Site) -> Self {
+impl KaiQueues {
+    /// Converts the site's tree.
+    pub(super) fn new(site: &FleetSite) -> Self {
         let mut queues = Self { all: Vec::new(), tops: Vec::new(), leaves: BTreeMap::new() };
         queues.tops = queues.gather(site, &site.tree.queues, None);
         queues
     }
 
-    fn gather(&mut self, site: &Site, specs: &[QueueSpec], parent: Option<usize>) -> Vec<usize> {
+    fn gather(
+        &mut self,
+        site: &FleetSite,
+        specs: &[QueueSpec],
+        parent: Option<usize>,
+    ) -> Vec<usize> {
         let mut found = Vec::new();
         for spec in specs {
             let at = self.all.len();
@@ -102,7 +106,7 @@ impl Queues {
             if children.is_empty() {
                 self.leaves.insert(path.as_str().into(), at);
             } else if spec.quota.is_empty() {
-                // A parent needs what its children are promised, or they would not get it.
+                // A parent needs at least what its children deserve.
                 self.all[at].deserved =
                     children.iter().map(|child| self.all[*child].deserved).sum();
             }
@@ -111,35 +115,36 @@ impl Queues {
         found
     }
 
-    /// A queue and all above it.
-    pub(super) fn upwards(&self, from: usize) -> impl Iterator<Item = usize> {
+    /// Returns a queue and all above it.
+    pub(super) fn ancestors(&self, from: usize) -> impl Iterator<Item = usize> {
         std::iter::successors(Some(from), |at| self.all[*at].parent)
     }
 
-    /// The two queues on the paths to two leaves that first differ (reclaimable.go,
+    /// Returns the two queues on the paths to two leaves that first differ (reclaimable.go,
     /// getLeveledQueues).
     pub(super) fn level(&self, one: usize, other: usize) -> (usize, usize) {
         let path = |leaf| {
-            let mut path: Vec<usize> = self.upwards(leaf).collect();
+            let mut path: Vec<usize> = self.ancestors(leaf).collect();
             path.reverse();
             path
         };
-        let (one_path, other_path) = (path(one), path(other));
+        let one_path = path(one);
+        let other_path = path(other);
         let mut pairs = one_path.iter().zip(&other_path).map(|(one, other)| (*one, *other));
         pairs.find(|(one, other)| one != other).unwrap_or((one, other))
     }
 
-    /// Divides the cluster between the top queues, and what each got between its children.
+    /// Divides the cluster between the top queues, and the share of each between its children.
     pub(super) fn divide(&mut self, total: u64) {
         self.all.iter_mut().for_each(|queue| queue.fair = 0);
         self.divide_among(&self.tops.clone(), total);
-        // Parents stand before their children.
+        // Parents come before their children.
         for at in 0..self.all.len() {
             self.divide_among(&self.all[at].children.clone(), self.all[at].fair);
         }
     }
 
-    /// First everybody's quota, then by weight what is left, as far as somebody asks for it.
+    /// Gives every queue its quota first, then the rest by weight, as far as it is requested.
     fn divide_among(&mut self, among: &[usize], total: u64) {
         let mut remaining = total;
         for at in among {
@@ -148,8 +153,8 @@ impl Queues {
             remaining = remaining.saturating_sub(queue.fair);
         }
         let mut rests: BTreeMap<usize, u64> = BTreeMap::new();
-        while remaining > 0 && self.pour(among, &mut remaining, &mut rests) {}
-        // What rounding left: one each, to those first who were rounded down by most.
+        while remaining > 0 && self.divide_once(among, &mut remaining, &mut rests) {}
+        // The rest that rounding leaves: one unit each, largest remainder first.
         let mut rests: Vec<(usize, u64)> = rests.into_iter().collect();
         rests.sort_by_key(|(at, rest)| (std::cmp::Reverse(*rest), *at));
         for (at, _) in rests {
@@ -159,9 +164,9 @@ impl Queues {
         }
     }
 
-    /// One round by weight; true when somebody took less than its part, so that there is more for
-    /// the others.
-    fn pour(
+    /// Divides the rest once by weight; true if some queue took less than its part, so that more is
+    /// left for others.
+    fn divide_once(
         &mut self,
         among: &[usize],
         remaining: &mut u64,
@@ -192,9 +197,8 @@ impl Queues {
         again
     }
 
-    /// Where a queue stands among its siblings when `held` is what it holds and a job would come to
-    /// it.
-    pub(super) fn order(&self, at: usize, held: u64, job: u64) -> Order {
+    /// Returns the sort key of a queue that holds `held` and would get a job.
+    pub(super) fn order(&self, at: usize, held: u64, job: u64) -> QueueOrderKey {
         let queue = &self.all[at];
         let with = held + job;
         let is_starved = with <= queue.deserved;
@@ -204,17 +208,17 @@ impl Queues {
 }
 
 fn queue(
-    site: &Site,
+    site: &FleetSite,
     spec: &QueueSpec,
     parent: Option<usize>,
     path: &str,
     inherited: Protection,
-) -> Queue {
+) -> KaiQueue {
     let models = || site.nodes.iter().flat_map(|node| &node.devices).map(|device| &device.model);
     let is_of_all =
         models().next().is_some() && models().all(|model| spec.quota.contains_key(model));
     let limit = |borrow: u64| spec.quota.values().map(|quota| (quota + borrow) * 1000).sum();
-    Queue {
+    KaiQueue {
         name: path.into(),
         parent,
         children: Vec::new(),
@@ -222,7 +226,7 @@ fn queue(
         deserved: spec.quota.values().map(|quota| quota * 1000).sum(),
         limit: spec.borrow.filter(|_| is_of_all).map(limit),
         min_runtime: spec.protect.unwrap_or(inherited),
-        line: Line::default(),
+        line: WaitingLine::default(),
         allocated: 0,
         requested: 0,
         fair: 0,
@@ -237,17 +241,17 @@ mod tests {
 
     /// Fair shares of sibling queues of (deserved, weight, asked for, limit), in GPUs.
     fn fair(total: u64, queues: &[(u64, u64, u64, Option<u64>)]) -> Vec<u64> {
-        let site = Site { nodes: Vec::new(), levels: Vec::new(), tree: QueueTree::single() };
-        let one = Queues::new(&site).all.remove(0);
-        let of = |(deserved, weight, asked, limit): &(u64, u64, u64, Option<u64>)| Queue {
+        let site = FleetSite { nodes: Vec::new(), levels: Vec::new(), tree: QueueTree::single() };
+        let one = KaiQueues::new(&site).all.remove(0);
+        let of = |(deserved, weight, asked, limit): &(u64, u64, u64, Option<u64>)| KaiQueue {
             deserved: deserved * 1000,
             weight: *weight,
             requested: asked * 1000,
             limit: limit.map(|limit| limit * 1000),
             ..one.clone()
         };
-        let all: Vec<Queue> = queues.iter().map(of).collect();
-        let mut queues = Queues { tops: (0..all.len()).collect(), all, leaves: BTreeMap::new() };
+        let all: Vec<KaiQueue> = queues.iter().map(of).collect();
+        let mut queues = KaiQueues { tops: (0..all.len()).collect(), all, leaves: BTreeMap::new() };
         queues.divide(total * 1000);
         queues.all.iter().map(|queue| queue.fair).collect()
     }
@@ -255,13 +259,13 @@ mod tests {
     #[test]
     fn quota_first_and_the_rest_by_weight() {
         assert_eq!(fair(12, &[(2, 1, 100, None), (2, 3, 100, None)]), [4_000, 8_000]);
-        // Who does not ask for its quota leaves it to others.
+        // A queue that does not ask for its quota leaves it to others.
         assert_eq!(fair(12, &[(4, 1, 1, None), (2, 1, 100, None)]), [1_000, 11_000]);
         assert_eq!(fair(12, &[(0, 1, 100, Some(3)), (0, 1, 100, None)]), [3_000, 9_000]);
     }
 
     #[test]
-    fn shares_over_quota_are_whole_and_the_rest_goes_to_who_was_rounded_most() {
+    fn over_quota_shares_are_whole_and_the_largest_remainder_gets_the_rest() {
         // A third and two thirds of 8: 2.67 and 5.33.
         assert_eq!(fair(8, &[(0, 1, 100, None), (0, 2, 100, None)]), [3_000, 5_000]);
         assert_eq!(

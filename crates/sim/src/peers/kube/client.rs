@@ -1,27 +1,27 @@
-//! How many pods a second a scheduler may bind: its client has a budget, and the budget is the
-//! limit that real clusters meet (measured on a real control plane at stock settings: 50 pods/s,
-//! exactly the budget).
+//! Rate limit of pod bindings: the scheduler's client has a budget of requests, and that is the
+//! limit of real clusters (measured on a real control plane at stock settings: 50 pods/s, exactly
+//! the budget).
 
 use muster_model::{Span, Time};
 
-/// Requests a second, and at once after a pause (kube-scheduler's `clientConnection.qps` and
-/// `.burst` as they are unless set).
+/// Requests per second, and burst after a pause (defaults of kube-scheduler's
+/// `clientConnection.qps` and `.burst`).
 const PER_SECOND: i64 = 50;
 const BURST: i64 = 100;
 
-/// A bucket of tokens, one per bind, in thousandths.
+/// Token bucket with one token per binding, in thousandths.
 #[derive(Clone, Debug)]
-pub(super) struct Client {
+pub(super) struct BindLimiter {
     milli: i64,
     at: Time,
 }
 
-impl Client {
+impl BindLimiter {
     pub(super) fn new() -> Self {
         Self { milli: BURST * 1000, at: Time(0) }
     }
 
-    /// Takes one; false when there is none.
+    /// Takes a token; false if there is none.
     pub(super) fn take(&mut self, now: Time) -> bool {
         let has_one = self.refill(now);
         if has_one {
@@ -30,25 +30,24 @@ impl Client {
         has_one
     }
 
-    /// Whether there is one.
+    /// Returns whether there is a token now.
     pub(super) fn refill(&mut self, now: Time) -> bool {
         self.fill(now);
         self.has_budget()
     }
 
-    /// Takes one, and where there is none, one of those to come: a gang that has begun to be bound
-    /// is bound.
+    /// Takes a token, even a future one: once begun, the binding of a gang is completed.
     pub(super) fn take_ahead(&mut self, now: Time) {
         self.fill(now);
         self.milli -= 1000;
     }
 
-    /// Whether there is one.
+    /// Returns whether there is a token.
     pub(super) fn has_budget(&self) -> bool {
         self.milli >= 1000
     }
 
-    /// When there is one, at the latest.
+    /// Returns when there is a token, at the latest.
     pub(super) fn ready(&self) -> Time {
         self.at
             + Span((1000 - self.milli).max(0).cast_unsigned().div_ceil(PER_SECOND.cast_unsigned()))
@@ -68,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_hundred_at_once_and_then_fifty_a_second() {
-        let mut client = Client::new();
+        let mut client = BindLimiter::new();
         let taken = (0..200).take_while(|_| client.take(Time(1_000))).count();
         assert_eq!((taken, client.ready()), (100, Time(1_020)));
         let later = (0..200).take_while(|_| client.take(Time(2_000))).count();

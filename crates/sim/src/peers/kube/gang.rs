@@ -1,6 +1,6 @@
-//! Kubernetes with its own gangs: the pods of a group are held until all are there, and placed in
-//! one cycle, all of them or none. A group that finds no room backs off, and whoever comes after it
-//! may pass: nothing is set aside for it.
+//! Kubernetes with its own gang scheduling: the pods of a group are held until all exist, and
+//! placed in one cycle, all or none. A group that does not fit backs off, and later groups may pass
+//! it: nothing is reserved for it.
 //!
 //! Source: pkg/scheduler/framework/plugins/gangscheduling and schedule_one_podgroup.go, release
 //! 1.36, gates GenericWorkload and GangScheduling. Pods that a group has lost are placed as a group
@@ -12,95 +12,102 @@ use std::sync::Arc;
 use muster_model::job::Resources;
 use muster_model::{NodeId, Time};
 
-use super::client::Client;
-use super::nodes::Nodes;
+use super::client::BindLimiter;
+use super::nodes::NodePicker;
 use super::waiting::Backoff;
-use crate::fleet::{Desk, JobNo, Plane, PlaneError, Site};
+use crate::fleet::{ClusterState, FleetSite, JobNo, Scheduler, SchedulerError};
 
-/// A group, or what is left of one, that waits.
+/// A pending group, or the lost pods of one.
 #[derive(Clone, Debug)]
-struct Group {
+struct WaitingPodGroup {
     job: JobNo,
     backoff: Backoff,
-    /// Something has changed since it was tried.
+    /// True if something has changed since its last try.
     to_try: bool,
 }
 
-/// The model.
+/// Model of Kubernetes gang scheduling.
 #[derive(Clone, Debug)]
 pub struct KubeGang {
     created: u64,
-    /// By priority, then by when the group was complete.
-    waiting: BTreeMap<(i64, u64), Group>,
-    nodes: Nodes,
-    client: Client,
+    /// Groups by priority, then by the time at which they were complete.
+    waiting: BTreeMap<(i64, u64), WaitingPodGroup>,
+    nodes: NodePicker,
+    client: BindLimiter,
     is_slowed: bool,
 }
 
 impl KubeGang {
-    /// Stock settings.
+    /// Creates a model with stock settings.
     #[must_use]
-    pub fn new(_site: &Site, seed: u64) -> Self {
+    pub fn new(_site: &FleetSite, seed: u64) -> Self {
         Self {
             created: 0,
             waiting: BTreeMap::new(),
-            nodes: Nodes::new(seed),
-            client: Client::new(),
+            nodes: NodePicker::new(seed),
+            client: BindLimiter::new(),
             is_slowed: false,
         }
     }
 
-    fn create(&mut self, desk: &Desk, job: JobNo) {
+    fn create(&mut self, cluster: &ClusterState, job: JobNo) {
         self.created += 1;
-        let turn = (-i64::from(desk.job(job).priority), self.created);
-        self.waiting.insert(turn, Group { job, backoff: Backoff::default(), to_try: true });
+        let turn = (-i64::from(cluster.job(job).priority), self.created);
+        self.waiting
+            .insert(turn, WaitingPodGroup { job, backoff: Backoff::default(), to_try: true });
     }
 
     fn changed(&mut self) {
         self.waiting.values_mut().for_each(|group| group.to_try = true);
     }
 
-    /// Places what is left of a group; there is room. False when the client has no budget left for
+    /// Places the missing pods of a group, which fit. False if the client has no budget left for
     /// now.
-    fn place(&mut self, desk: &mut Desk, job: JobNo) -> Result<bool, PlaneError> {
-        let task = Arc::clone(&desk.job(job).task);
-        for rank in 0..desk.job(job).tasks {
-            if desk.place_of(job, rank).is_some() {
+    fn place(&mut self, cluster: &mut ClusterState, job: JobNo) -> Result<bool, SchedulerError> {
+        let task = Arc::clone(&cluster.job(job).task);
+        for rank in 0..cluster.job(job).tasks {
+            if cluster.place_of(job, rank).is_some() {
                 continue;
             }
             let node = self
                 .nodes
-                .choose(desk.pool(), &task)
+                .choose(cluster.pool(), &task)
                 .expect("room for all of them was counted before the first");
-            desk.place(job, rank, node)?;
-            self.client.take_ahead(desk.now());
+            cluster.place(job, rank, node)?;
+            self.client.take_ahead(cluster.now());
         }
         Ok(self.client.has_budget())
     }
 }
 
-impl Plane for KubeGang {
-    fn arrived(&mut self, desk: &Desk, job: JobNo) -> Result<(), PlaneError> {
-        self.create(desk, job);
+impl Scheduler for KubeGang {
+    fn arrived(&mut self, cluster: &ClusterState, job: JobNo) -> Result<(), SchedulerError> {
+        self.create(cluster, job);
         Ok(())
     }
 
-    fn ended(&mut self, _desk: &Desk, _job: JobNo) {
+    fn ended(&mut self, _cluster: &ClusterState, _job: JobNo) {
         self.changed();
     }
 
-    fn lost(&mut self, desk: &Desk, _node: NodeId, _device: Option<usize>, tasks: &[(JobNo, u32)]) {
+    fn lost(
+        &mut self,
+        cluster: &ClusterState,
+        _node: NodeId,
+        _device: Option<usize>,
+        tasks: &[(JobNo, u32)],
+    ) {
         let mut jobs: Vec<JobNo> = tasks.iter().map(|(job, _)| *job).collect();
         jobs.dedup();
         for job in jobs {
             if !self.waiting.values().any(|group| group.job == job) {
-                self.create(desk, job);
+                self.create(cluster, job);
             }
         }
         self.changed();
     }
 
-    fn mended(&mut self, _desk: &Desk, _node: NodeId, _device: Option<usize>) {
+    fn repaired(&mut self, _cluster: &ClusterState, _node: NodeId, _device: Option<usize>) {
         self.changed();
     }
 
@@ -114,14 +121,13 @@ impl Plane for KubeGang {
         Some(if self.is_slowed { next.max(self.client.ready()) } else { next })
     }
 
-    fn decide(&mut self, desk: &mut Desk) -> Result<(), PlaneError> {
-        let now = desk.now();
+    fn decide(&mut self, cluster: &mut ClusterState) -> Result<(), SchedulerError> {
+        let now = cluster.now();
         self.is_slowed = !self.client.refill(now);
         if self.is_slowed {
             return Ok(());
         }
-        // Of what found no room in this pass, the fewest tasks that did not: as many need not be
-        // counted again.
+        // Fewest tasks of each shape that did not fit in this pass: more need not be tried.
         let mut no_room: BTreeMap<Arc<Resources>, u32> = BTreeMap::new();
         let turns: Vec<(i64, u64)> =
             self.waiting.iter().filter(|(_, group)| group.to_try).map(|(turn, _)| *turn).collect();
@@ -132,9 +138,10 @@ impl Plane for KubeGang {
             if group.backoff.until() > now {
                 continue;
             }
-            let (task, left) = (&desk.job(job).task, desk.job(job).tasks - desk.placed(job));
+            let task = &cluster.job(job).task;
+            let left = cluster.job(job).tasks - cluster.placed(job);
             let is_known = no_room.get(task).is_some_and(|tasks| *tasks <= left);
-            if is_known || !desk.pool().has_room(task, left) {
+            if is_known || !cluster.pool().has_room(task, left) {
                 no_room
                     .entry(Arc::clone(task))
                     .and_modify(|tasks| *tasks = left.min(*tasks))
@@ -144,7 +151,7 @@ impl Plane for KubeGang {
                 continue;
             }
             self.waiting.remove(&turn);
-            if !self.place(desk, job)? {
+            if !self.place(cluster, job)? {
                 self.is_slowed = true;
                 break;
             }
@@ -152,8 +159,8 @@ impl Plane for KubeGang {
         Ok(())
     }
 
-    fn why(&mut self, desk: &Desk, job: JobNo) -> String {
-        let left = desk.job(job).tasks - desk.placed(job);
-        format!("the nodes have no room for its {left} pods at once")
+    fn why(&mut self, cluster: &ClusterState, job: JobNo) -> String {
+        let left = cluster.job(job).tasks - cluster.placed(job);
+        format!("its {left} pods do not fit at once")
     }
 }

@@ -1,14 +1,14 @@
-//! Models of how Kubernetes places pods: pod by pod, as it does by itself, and gangs whole, as it
-//! can since 1.36.
+//! Models of pod placement in Kubernetes: pod by pod, as stock, and gang scheduling, available
+//! since 1.36.
 //!
 //! * `nodes.rs`: which node a pod gets
-//! * `client.rs`: how many pods a second the scheduler may bind
-//! * `waiting.rs`: pods that wait, in their order, with their back-off
+//! * `client.rs`: rate limit of bindings
+//! * `waiting.rs`: pending pods in order, with back-off
 //! * `pod_by_pod.rs`, `gang.rs`: the two schedulers
 //!
 //! Sources, for each constant beside it: kubernetes/kubernetes, pkg/scheduler and
-//! pkg/controller/job, release 1.36. What is not modelled: preemption by priority (traces have
-//! none), affinity, taints, images, volumes, and the time that a cycle takes.
+//! pkg/controller/job, release 1.36. Not modelled: preemption by priority (traces have none),
+//! affinity, taints, images, volumes, and the time of a cycle.
 
 mod client;
 mod gang;

@@ -1,42 +1,42 @@
-//! Which node a pod gets: of those that have room the one with the highest score, and of equals
-//! any.
+//! Choice of a node for a pod: the highest score among those with room, and any of equals.
 
 use muster_model::NodeId;
 use muster_model::job::Resources;
 
-use crate::dice::Dice;
 use crate::fleet::{Pool, PoolNode};
+use crate::rng::Rng;
 
-/// CPUs and memory that a container without requests counts for in scores
-/// (pkg/scheduler/util/pod_resources.go, DefaultMilliCPURequest and DefaultMemoryRequest).
+/// Default CPU and memory requests in scores (pkg/scheduler/util/pod_resources.go,
+/// DefaultMilliCPURequest and DefaultMemoryRequest).
 const DEFAULT_CPU_MILLI: u64 = 100;
 const DEFAULT_MEMORY_BYTES: u64 = 200 << 20;
-/// Below so many nodes all are looked at (pkg/scheduler/schedule_one.go, minFeasibleNodesToFind).
+/// Number of nodes below which all are examined (pkg/scheduler/schedule_one.go,
+/// minFeasibleNodesToFind).
 const LOOK_AT_LEAST: usize = 100;
-/// Of more, this share less one percent per 125 nodes, at least 5 % (same file,
+/// Percentage examined of more nodes, less one per 125 nodes, at least 5 % (same file,
 /// numFeasibleNodesToFind).
 const LOOK_AT_PERCENT: usize = 50;
 const NODES_PER_PERCENT: usize = 125;
 const LEAST_PERCENT: usize = 5;
 
-/// Chooses nodes. Looks at so many that have room and goes on from there the next time.
+/// Chooser of nodes: examines enough nodes with room and continues from there the next time.
 #[derive(Clone, Debug)]
-pub(super) struct Nodes {
+pub(super) struct NodePicker {
     next: usize,
-    dice: Dice,
+    rng: Rng,
 }
 
-impl Nodes {
+impl NodePicker {
     pub(super) fn new(seed: u64) -> Self {
-        Self { next: 0, dice: Dice::new(seed) }
+        Self { next: 0, rng: Rng::new(seed) }
     }
 
-    /// A node for a pod; `None` where it has room on none. `on` takes what other pods of the same
-    /// attempt would hold.
+    /// Returns a node for a pod; `None` if it fits nowhere.
     pub(super) fn choose(&mut self, pool: &Pool, pod: &Resources) -> Option<NodeId> {
         let count = pool.nodes().len();
-        let enough = enough(count);
-        let (mut seen, mut feasible) = (0, 0);
+        let enough = sufficient_nodes(count);
+        let mut seen = 0;
+        let mut feasible = 0;
         let mut best: Option<(u64, NodeId)> = None;
         let mut equals = 0;
         while seen < count && feasible < enough {
@@ -51,9 +51,9 @@ impl Nodes {
             match best {
                 Some((highest, _)) if score < highest => {}
                 Some((highest, _)) if score == highest => {
-                    // Each of so many equals with the same chance (same file, selectHost).
+                    // Each equal node has the same chance (same file, selectHost).
                     equals += 1;
-                    if self.dice.roll(equals) == 0 {
+                    if self.rng.roll(equals) == 0 {
                         best = Some((score, id));
                     }
                 }
@@ -65,8 +65,8 @@ impl Nodes {
     }
 }
 
-/// So many nodes with room are enough to choose from.
-fn enough(count: usize) -> usize {
+/// Returns how many nodes with room are enough to choose from.
+fn sufficient_nodes(count: usize) -> usize {
     if count < LOOK_AT_LEAST {
         return count;
     }
@@ -74,9 +74,9 @@ fn enough(count: usize) -> usize {
     (count * percent / 100).max(LOOK_AT_LEAST)
 }
 
-/// Of CPUs and memory: how much would be left, and how alike the two would be used
+/// Returns the score by CPUs and memory: how much would be left, and how evenly both would be used
 /// (plugins/noderesources, LeastAllocated and BalancedAllocation, weight 1 each, 0 to 100). GPUs
-/// have no weight unless somebody gives them one.
+/// have no weight by default.
 fn score(node: &PoolNode, pod: &Resources) -> u64 {
     let of = |there: u64, free: u64, asked: u64, default: u64| {
         let asked = if asked == 0 { default } else { asked };
@@ -102,7 +102,7 @@ fn score(node: &PoolNode, pod: &Resources) -> u64 {
     left / count + (100 - uneven)
 }
 
-/// A part in percent.
+/// Returns a part in percent.
 fn share(part: u64, whole: u64) -> u64 {
     (u128::from(part) * 100 / u128::from(whole)) as u64
 }
@@ -112,7 +112,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_many_nodes_some_are_enough() {
-        assert_eq!([8, 99, 100, 1_000, 5_000, 10_000].map(enough), [8, 99, 100, 420, 500, 500]);
+    fn enough_feasible_nodes_end_the_search() {
+        assert_eq!(
+            [8, 99, 100, 1_000, 5_000, 10_000].map(sufficient_nodes),
+            [8, 99, 100, 420, 500, 500]
+        );
     }
 }

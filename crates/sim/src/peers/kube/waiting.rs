@@ -1,5 +1,5 @@
-//! Pods that wait, in their order: higher priority first, then who was created first. A pod that
-//! found no room backs off, and is tried again once something has changed.
+//! Pending pods in order: higher priority first, then earlier creation. A pod that did not fit
+//! backs off, and is retried once something has changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use muster_model::{Span, Time};
 
 use crate::fleet::JobNo;
 
-/// First and longest pause after a try (pkg/scheduler/backend/queue,
-/// DefaultPodInitialBackoffDuration and DefaultPodMaxBackoffDuration). It doubles with each.
+/// First and longest back-off (pkg/scheduler/backend/queue, DefaultPodInitialBackoffDuration and
+/// DefaultPodMaxBackoffDuration). It doubles with each try.
 const FIRST_BACKOFF: Span = Span::from_secs(1);
 const LONGEST_BACKOFF: Span = Span::from_secs(10);
 
-/// The pause of something that was tried in vain.
+/// Back-off after failed tries.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Backoff {
     tries: u32,
@@ -22,62 +22,59 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    /// It may be tried from then on.
+    /// Returns the earliest time of the next try.
     pub(super) fn until(self) -> Time {
         self.until
     }
 
-    /// It was tried in vain.
+    /// Counts a failed try.
     pub(super) fn longer(&mut self, now: Time) {
         let pause = FIRST_BACKOFF.0.saturating_mul(1 << self.tries.min(10)).min(LONGEST_BACKOFF.0);
         (self.tries, self.until) = (self.tries + 1, now + Span(pause));
     }
 }
 
-/// Place in the queue.
-type Turn = (i64, u64);
+/// Position of a pod: negated priority, then creation number.
+type PodPosition = (i64, u64);
 
-/// A pod that waits.
 #[derive(Clone, Debug)]
-pub(super) struct Pod {
+pub(super) struct WaitingPod {
     pub(super) job: JobNo,
     pub(super) rank: u32,
     shape: Arc<Resources>,
     backoff: Backoff,
 }
 
-/// All of them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Waiting {
+pub(super) struct PodQueue {
     created: u64,
-    pods: BTreeMap<Turn, Pod>,
-    /// Pods to be tried, since something has changed since they were.
-    to_try: BTreeSet<Turn>,
+    pods: BTreeMap<PodPosition, WaitingPod>,
+    /// Pods to be tried because something has changed since their last try.
+    to_try: BTreeSet<PodPosition>,
 }
 
-impl Waiting {
-    /// A pod is created.
+impl PodQueue {
     pub(super) fn create(&mut self, job: JobNo, rank: u32, priority: i32, shape: &Arc<Resources>) {
         self.created += 1;
         let turn = (-i64::from(priority), self.created);
-        let pod = Pod { job, rank, shape: Arc::clone(shape), backoff: Backoff::default() };
+        let pod = WaitingPod { job, rank, shape: Arc::clone(shape), backoff: Backoff::default() };
         self.pods.insert(turn, pod);
         self.to_try.insert(turn);
     }
 
-    /// Something was freed: all are tried again.
+    /// Marks all pods to be tried after resources were freed.
     pub(super) fn changed(&mut self) {
         self.to_try.extend(self.pods.keys());
     }
 
-    /// The first after `last` that may be tried now, and is not of a shape that has just found no
-    /// room.
+    /// Returns the first pod after `last` that may be tried now, without shapes that did not fit in
+    /// this pass.
     pub(super) fn next(
         &mut self,
         now: Time,
-        last: Option<Turn>,
+        last: Option<PodPosition>,
         without: &BTreeSet<Arc<Resources>>,
-    ) -> Option<(Turn, Pod)> {
+    ) -> Option<(PodPosition, WaitingPod)> {
         let from = last.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
         let mut turns = self.to_try.range((from, std::ops::Bound::Unbounded));
         let turn = turns.find(|turn| {
@@ -87,21 +84,21 @@ impl Waiting {
         turn.map(|turn| (*turn, self.pods[turn].clone()))
     }
 
-    /// The pods of a job are deleted.
+    /// Deletes the pods of a job.
     pub(super) fn delete(&mut self, job: JobNo) {
         self.pods.retain(|_, pod| pod.job != job);
         let pods = &self.pods;
         self.to_try.retain(|turn| pods.contains_key(turn));
     }
 
-    /// It has found a node.
-    pub(super) fn bound(&mut self, turn: Turn) {
+    /// Removes a pod that got a node.
+    pub(super) fn bound(&mut self, turn: PodPosition) {
         self.pods.remove(&turn);
         self.to_try.remove(&turn);
     }
 
-    /// It, and all to be tried now that ask for the same, have found no room.
-    pub(super) fn found_none(&mut self, now: Time, turn: Turn) {
+    /// Backs off a pod that did not fit, and all with the same requests that could be tried now.
+    pub(super) fn back_off(&mut self, now: Time, turn: PodPosition) {
         let shape = Arc::clone(&self.pods[&turn].shape);
         let pods = &mut self.pods;
         self.to_try.retain(|turn| {
@@ -115,7 +112,7 @@ impl Waiting {
         });
     }
 
-    /// Whether a pod that waits may be tried, and when at the earliest.
+    /// Returns the earliest time of the next try; `None` if there is none.
     pub(super) fn next_try(&self) -> Option<Time> {
         self.to_try.iter().map(|turn| self.pods[turn].backoff.until()).min()
     }

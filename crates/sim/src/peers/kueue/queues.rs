@@ -1,6 +1,6 @@
-//! Workloads that wait in a cluster queue: by priority, then by when they came. Those that were
-//! tried and did not fit are set aside until quota is given back, and do not block those behind
-//! them (BestEffortFIFO, which is what a queue has unless told otherwise).
+//! Pending workloads of a cluster queue: by priority, then by arrival. Those that did not fit are
+//! set aside until quota is freed, and do not block those behind them (BestEffortFIFO, the
+//! default).
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -9,39 +9,39 @@ use muster_model::Time;
 
 use crate::fleet::JobNo;
 
-/// Place in a queue: higher priority first, then who came first.
-pub(super) type Turn = (Reverse<i32>, Time, JobNo);
+/// Position in a queue: higher priority first, then earlier arrival.
+pub(super) type WorkloadPosition = (Reverse<i32>, Time, JobNo);
 
-/// A cluster queue's workloads.
+/// Pending workloads of a cluster queue.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pending {
-    active: BTreeSet<Turn>,
-    aside: BTreeSet<Turn>,
+    active: BTreeSet<WorkloadPosition>,
+    aside: BTreeSet<WorkloadPosition>,
 }
 
 impl Pending {
-    pub(super) fn push(&mut self, turn: Turn) {
+    pub(super) fn push(&mut self, turn: WorkloadPosition) {
         self.active.insert(turn);
     }
 
-    /// The next to be tried.
-    pub(super) fn head(&self) -> Option<Turn> {
+    /// Returns the next workload to be tried.
+    pub(super) fn head(&self) -> Option<WorkloadPosition> {
         self.active.first().copied()
     }
 
-    /// It did not fit.
-    pub(super) fn set_aside(&mut self, turn: Turn) {
+    /// Sets a workload aside that did not fit.
+    pub(super) fn set_aside(&mut self, turn: WorkloadPosition) {
         self.active.remove(&turn);
         self.aside.insert(turn);
     }
 
-    /// It was admitted.
-    pub(super) fn remove(&mut self, turn: Turn) {
+    /// Removes an admitted workload.
+    pub(super) fn remove(&mut self, turn: WorkloadPosition) {
         self.active.remove(&turn);
         self.aside.remove(&turn);
     }
 
-    /// Something was given back: all are tried again.
+    /// Makes all workloads active after quota was freed.
     pub(super) fn flush(&mut self) {
         self.active.append(&mut self.aside);
     }

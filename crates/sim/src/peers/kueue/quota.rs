@@ -1,10 +1,9 @@
-//! Quotas as Kueue counts them: a tree of cohorts with cluster queues as its leaves, a nominal
-//! quota each, what of it is lent, and what may be borrowed. Counted per flavor, which is a model
-//! of GPU here.
+//! Quotas of Kueue: a tree of cohorts with cluster queues as its leaves, each with a nominal quota,
+//! a lending limit and a borrowing limit. Counted per flavor, which is a GPU model here.
 //!
 //! Source: pkg/cache/scheduler/resource_node.go and the pages on cohorts and cluster queues, Kueue
-//! 0.15. Of the queue file, a queue without a quota of its own for a model has none here and
-//! borrows; what the cluster has beyond all quotas is the quota of the cohort above all queues.
+//! 0.15. A queue of the queue file without a quota for a model has none here and borrows; what the
+//! cluster has beyond all quotas is the quota of the cohort above all queues.
 
 use std::collections::BTreeMap;
 
@@ -12,44 +11,44 @@ use muster_model::QueueName;
 use muster_model::node::GpuModel;
 use muster_model::queue::QueueSpec;
 
-use super::preempt::Admitted;
-use crate::fleet::{FleetJob, Site};
+use super::preempt::AdmittedWorkload;
+use crate::fleet::{FleetJob, FleetSite};
 
 /// Index of a flavor.
 pub(super) type Flavor = usize;
 
 /// A cohort, or a cluster queue.
 #[derive(Clone, Debug)]
-struct Node {
+struct QuotaNode {
     parent: Option<usize>,
-    /// As the queue file has it, with that of the queues below, by flavor.
+    /// Quota by flavor, as in the queue file, with that of the queues below.
     quota: Vec<u64>,
-    /// Its own and what those below lend, by flavor.
+    /// Its own quota and what those below lend, by flavor.
     subtree: Vec<u64>,
     usage: Vec<u64>,
     borrowing: Option<u64>,
     lending: Option<u64>,
 }
 
-/// All quotas and what is used of them.
+/// All quotas and their use.
 #[derive(Clone, Debug)]
 pub(super) struct Quotas {
     /// The root comes first, parents before their children.
-    nodes: Vec<Node>,
+    nodes: Vec<QuotaNode>,
     leaves: BTreeMap<QueueName, usize>,
-    /// None of them where the cluster has no GPU: then the one flavor is its CPUs.
+    /// GPU models; empty if the cluster has no GPU: then the one flavor is its CPUs.
     models: Vec<GpuModel>,
 }
 
-/// What a job asks for: so much of one of these flavors.
+/// Amount that a job requests, of one of these flavors.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Demand {
+pub(super) struct QuotaDemand {
     pub(super) amount: u64,
     pub(super) flavors: Vec<Flavor>,
 }
 
 impl Quotas {
-    pub(super) fn new(site: &Site) -> Self {
+    pub(super) fn new(site: &FleetSite) -> Self {
         let mut models: Vec<GpuModel> = site
             .nodes
             .iter()
@@ -58,11 +57,12 @@ impl Quotas {
             .collect();
         models.sort();
         models.dedup();
-        let total: Vec<u64> = match models.is_empty() {
-            true => vec![site.size_milli()],
-            false => models.iter().map(|model| devices_of(site, model)).collect(),
+        let total: Vec<u64> = if models.is_empty() {
+            vec![site.size_milli()]
+        } else {
+            models.iter().map(|model| devices_of(site, model)).collect()
         };
-        let root = Node {
+        let root = QuotaNode {
             parent: None,
             usage: vec![0; total.len()],
             quota: total,
@@ -84,17 +84,14 @@ impl Quotas {
         } else {
             format!("{above}/{}", queue.name)
         };
-        let quota: Vec<u64> = match self.models.is_empty() {
-            true => vec![0],
-            false => self
-                .models
-                .iter()
-                .map(|model| queue.quota.get(model).copied().unwrap_or(0))
-                .collect(),
+        let quota: Vec<u64> = if self.models.is_empty() {
+            vec![0]
+        } else {
+            self.models.iter().map(|model| queue.quota.get(model).copied().unwrap_or(0)).collect()
         };
         let usage = vec![0; quota.len()];
         let at = self.nodes.len();
-        self.nodes.push(Node {
+        self.nodes.push(QuotaNode {
             parent: Some(parent),
             quota,
             subtree: Vec::new(),
@@ -102,14 +99,15 @@ impl Quotas {
             borrowing: queue.borrow,
             lending: queue.lend,
         });
-        match queue.queues.is_empty() {
-            true => drop(self.leaves.insert(path.as_str().into(), at)),
-            false => queue.queues.iter().for_each(|child| self.add_queue(child, at, &path)),
+        if queue.queues.is_empty() {
+            self.leaves.insert(path.as_str().into(), at);
+        } else {
+            queue.queues.iter().for_each(|child| self.add_queue(child, at, &path))
         }
     }
 
-    /// Quota of every subtree, from the leaves up: what those below lend, and what the node has
-    /// beyond that.
+    /// Computes the quota of every subtree, from the leaves up: what those below lend, and the
+    /// node's own rest.
     fn sum_up(&mut self) {
         for node in &mut self.nodes {
             node.subtree = vec![0; node.quota.len()];
@@ -126,36 +124,35 @@ impl Quotas {
         }
     }
 
-    /// Cluster queues.
+    /// Returns the cluster queues.
     pub(super) fn leaves(&self) -> impl Iterator<Item = (&QueueName, usize)> {
         self.leaves.iter().map(|(name, at)| (name, *at))
     }
 
-    /// The cluster queue that a job waits in.
+    /// Returns the cluster queue of a job.
     pub(super) fn leaf(&self, queue: &QueueName) -> usize {
         self.leaves.get(queue).copied().unwrap_or(0)
     }
 
-    /// What a job asks for.
-    pub(super) fn demand(&self, job: &FleetJob) -> Demand {
-        let (each, flavors) = match self.models.is_empty() {
-            true => (u64::from(job.task.cpus.0), vec![0]),
-            false => {
-                let wanted = &job.task.gpu.models;
-                let takes = |at: &Flavor| wanted.is_empty() || wanted.contains(&self.models[*at]);
-                (u64::from(job.task.gpu.devices), (0..self.models.len()).filter(takes).collect())
-            }
+    /// Returns what a job requests.
+    pub(super) fn demand(&self, job: &FleetJob) -> QuotaDemand {
+        let (each, flavors) = if self.models.is_empty() {
+            (u64::from(job.task.cpus.0), vec![0])
+        } else {
+            let wanted = &job.task.gpu.models;
+            let takes = |at: &Flavor| wanted.is_empty() || wanted.contains(&self.models[*at]);
+            (u64::from(job.task.gpu.devices), (0..self.models.len()).filter(takes).collect())
         };
-        Demand { amount: each * u64::from(job.tasks), flavors }
+        QuotaDemand { amount: each * u64::from(job.tasks), flavors }
     }
 
-    /// Of its quota, what nobody else can have.
+    /// Returns the part of its quota that no other queue can use.
     fn guaranteed(&self, at: usize, flavor: Flavor) -> u64 {
         let node = &self.nodes[at];
         node.lending.map_or(0, |lending| node.subtree[flavor].saturating_sub(lending))
     }
 
-    /// What a node may still use, its own and borrowed.
+    /// Returns what a node may still use, its own and borrowed.
     pub(super) fn available(&self, at: usize, flavor: Flavor) -> u64 {
         let node = &self.nodes[at];
         let Some(parent) = node.parent else {
@@ -171,30 +168,30 @@ impl Quotas {
         own + above
     }
 
-    /// There is so much for it once some have gone.
+    /// Returns whether the amount fits after the evictions.
     pub(super) fn would_fit(
         &self,
         at: usize,
         flavor: Flavor,
         amount: u64,
-        without: &[Admitted],
+        without: &[AdmittedWorkload],
     ) -> bool {
         let mut trial = self.clone();
         without.iter().for_each(|one| trial.remove(one.queue, one.flavor, one.amount));
         trial.available(at, flavor) >= amount
     }
 
-    /// It would use more than its own quota.
+    /// Returns whether it would use more than its own quota.
     pub(super) fn would_borrow(&self, at: usize, flavor: Flavor, amount: u64) -> bool {
         self.nodes[at].usage[flavor] + amount > self.nodes[at].subtree[flavor]
     }
 
-    /// What of its own quota it does not use.
+    /// Returns the unused part of its own quota.
     pub(super) fn unused(&self, at: usize, flavor: Flavor) -> u64 {
         self.nodes[at].subtree[flavor].saturating_sub(self.nodes[at].usage[flavor])
     }
 
-    /// It uses more than its own quota.
+    /// Returns whether it uses more than its own quota.
     pub(super) fn borrows(&self, at: usize, flavor: Flavor) -> bool {
         self.would_borrow(at, flavor, 0)
     }
@@ -220,7 +217,7 @@ impl Quotas {
     }
 }
 
-fn devices_of(site: &Site, model: &GpuModel) -> u64 {
+fn devices_of(site: &FleetSite, model: &GpuModel) -> u64 {
     site.nodes.iter().flat_map(|node| &node.devices).filter(|device| device.model == *model).count()
         as u64
 }

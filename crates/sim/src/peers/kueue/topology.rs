@@ -1,6 +1,6 @@
-//! Where Kueue's topology-aware scheduling puts a gang that prefers to be close: in the narrowest
-//! domain that holds all of it, of several the fullest; on its nodes, those with most room first,
-//! and for the rest the fullest that is enough.
+//! Kueue's topology-aware placement of a gang that prefers to be close: in the narrowest domain
+//! that holds all of it, of several the fullest; on its nodes, those with most room first, and for
+//! the rest the fullest that is enough.
 //!
 //! Source: pkg/cache/scheduler/tas_flavor_snapshot.go and the page on topology-aware scheduling
 //! (BestFit), Kueue 0.15. Slices and balanced placement are not modelled.
@@ -12,7 +12,7 @@ use muster_model::NodeId;
 
 use crate::fleet::{FleetJob, Pool, PoolNode};
 
-/// A node for each task; `None` where there is no room for all of them at once.
+/// Returns a node for each task; `None` if not all of them fit at once.
 pub(super) fn places(pool: &Pool, job: &FleetJob) -> Option<Vec<NodeId>> {
     let rooms: Vec<(NodeId, u32)> = pool
         .nodes()
@@ -29,18 +29,18 @@ pub(super) fn places(pool: &Pool, job: &FleetJob) -> Option<Vec<NodeId>> {
     {
         return Some(vec![*id; job.tasks as usize]);
     }
-    // From the narrowest level up; above all levels stands the cluster.
+    // From the narrowest level up; above all levels is the cluster.
     let levels = pool.nodes().map(|(_, node)| node.spec.domains.len()).max().unwrap_or(0);
     let narrow = (1..=levels).rev().find_map(|level| domain(pool, &rooms, level, job.tasks));
     Some(spread(narrow.unwrap_or(rooms), job.tasks))
 }
 
-/// The less is free of a node, the better it fits what fits.
+/// Sort key of nodes: the less is free, the better the fit.
 fn tightness(node: &PoolNode) -> (u32, u32) {
     (node.whole.len(), node.cpus)
 }
 
-/// The domain of a level that holds all with the least to spare.
+/// Returns the domain of a level that holds all with the least to spare.
 fn domain(
     pool: &Pool,
     rooms: &[(NodeId, u32)],

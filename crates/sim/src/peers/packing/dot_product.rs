@@ -1,13 +1,13 @@
 //! Dot product (`dot_product_score.go`, after Tetris, Grandl et al., SIGCOMM 2014, with all devices
 //! of a node merged into one number and each resource as part of the most that a node has): the
-//! smaller the product of what is free and what is asked for, the better. Whole numbers only.
+//! smaller the product of free and requested resources, the better. Whole numbers only.
 
-use super::{Host, Largest, MAX_SCORE, Pod};
+use super::{MAX_SCORE, NodeMaxima, PackingNode, PackingPod};
 
-/// 100 parts of one, less the mean of the products over CPUs and GPUs, rounded down.
-pub(super) fn score(host: &Host, largest: Largest, pod: &Pod) -> i64 {
-    let (cpus, gpus) =
-        (i128::from(largest.cpus_milli).pow(2), i128::from(largest.gpu_milli).pow(2));
+/// Returns 100 less the mean of the products over CPUs and GPUs in percent, rounded down.
+pub(super) fn score(host: &PackingNode, largest: NodeMaxima, pod: &PackingPod) -> i64 {
+    let cpus = i128::from(largest.cpus_milli).pow(2);
+    let gpus = i128::from(largest.gpu_milli).pow(2);
     let of_cpus = i128::from(host.cpus_milli) * i128::from(pod.cpus_milli);
     let of_gpus = i128::from(host.gpu_milli()) * i128::from(pod.gpu_milli());
     let all = 2 * cpus * gpus;

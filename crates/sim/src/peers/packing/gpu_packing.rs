@@ -1,11 +1,10 @@
-//! GPU packing (`gpu_packing_score.go`): devices that are shared already, the fuller the better;
-//! else free devices of nodes in use; else nodes that are free. To a pod without GPU all nodes are
-//! alike.
+//! GPU packing (`gpu_packing_score.go`): shared devices, the fuller the better; else free devices
+//! of nodes in use; else free nodes. For a pod without GPU all nodes are equal.
 
-use super::{Host, MAX_SCORE, Pod, WHOLE};
+use super::{MAX_SCORE, PackingNode, PackingPod, WHOLE};
 
-/// How full the devices are, in the bands of the three cases.
-pub(super) fn score(host: &Host, pod: &Pod) -> i64 {
+/// Returns how full the devices are, in the bands of the three cases.
+pub(super) fn score(host: &PackingNode, pod: &PackingPod) -> i64 {
     let (devices, least) = pod.per_device();
     if devices == 0 {
         return 0;

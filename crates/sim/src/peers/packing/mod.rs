@@ -1,11 +1,10 @@
 //! Placement policies of the FGD experiments (Weng et al., "Beware of Fragmentation", USENIX ATC
-//! 2023), as their simulator has them:
-//! <https://github.com/hkust-adsl/kubernetes-scheduler-simulator>, `pkg/simulator/plugin`, at
-//! commit 8f3d641. One pod after the other is placed on the node with the highest score, and among
-//! equals on the first by name, where names are drawn anew for each run (their kube-scheduler is
-//! changed so; the real one takes any of the equals). Shares go to the device with the least room
-//! that is enough, whole devices are taken from the lowest. It knows a node as what is free on it,
-//! and keeps no account.
+//! 2023), as in their simulator: <https://github.com/hkust-adsl/kubernetes-scheduler-simulator>,
+//! `pkg/simulator/plugin`, at commit 8f3d641. One pod after the other is placed on the node with
+//! the highest score, and among equals on the first by name, where names are drawn anew for each
+//! run (their kube-scheduler is changed so; the real one takes any of the equals). Shares go to the
+//! device with the least sufficient room, whole devices are taken from the lowest. It gets the free
+//! resources of nodes, and keeps no account.
 
 mod dot_product;
 mod gpu_clustering;
@@ -18,64 +17,64 @@ use std::collections::BTreeMap;
 use muster_model::node::Device;
 use muster_model::{DeviceSet, GpuModel, NodeSpec};
 
-use crate::dice::Dice;
+use crate::rng::Rng;
 
 /// Thousandths of a whole device.
 pub const WHOLE: u16 = 1000;
-/// The best score of a node, as in kube-scheduler (`framework.MaxNodeScore`).
+/// Best score of a node, as in kube-scheduler (`framework.MaxNodeScore`).
 const MAX_SCORE: i64 = 100;
 
-/// What a pod asks of one node.
+/// Resources that a pod requests on one node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Pod {
-    /// Thousandths of CPUs.
+pub struct PackingPod {
+    /// Requested thousandths of CPUs.
     pub cpus_milli: u64,
-    /// Thousandths of one device, 0 when it wants whole devices or none.
+    /// Thousandths of one device, 0 if it wants whole devices or none.
     pub share_milli: u16,
-    /// Whole devices.
+    /// Number of whole devices.
     pub devices: u32,
-    /// Models that it accepts, empty for any.
+    /// Accepted GPU models, empty for any.
     pub models: Vec<GpuModel>,
-    /// Memory.
+    /// Requested memory in bytes.
     pub memory_bytes: u64,
 }
 
-/// What is free on a node, and what kinds of pods are there.
+/// Free resources of a node, and the kinds of pods on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Host {
-    /// Model of all its devices; `None` where there is none.
+pub struct PackingNode {
+    /// Model of all its devices; `None` without devices.
     pub model: Option<GpuModel>,
     /// Free thousandths by device.
     pub rooms: Vec<u16>,
     /// Free thousandths of CPUs.
     pub cpus_milli: u64,
-    /// Free memory.
+    /// Free memory in bytes.
     pub memory_bytes: u64,
-    /// How many pods of a kind are there.
-    pub kinds: BTreeMap<Kind, u32>,
+    /// Number of pods of each kind.
+    pub kinds: BTreeMap<PodKind, u32>,
 }
 
 /// Kinds of pods with GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum PodKind {
     /// A share of one device.
     Share,
-    /// So many whole devices.
+    /// This many whole devices.
     Whole(u32),
 }
 
 /// The most that any node of the cluster has: the scale on which scores add up different resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Largest {
-    /// Thousandths of CPUs.
+pub struct NodeMaxima {
+    /// Thousandths of CPUs of the largest node.
     pub cpus_milli: u64,
-    /// Thousandths of devices.
+    /// Thousandths of devices of the largest node.
     pub gpu_milli: u64,
 }
 
-/// Which score.
+/// Score that selects the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Policy {
+pub enum PackingPolicy {
     /// Any node with room, any device with room.
     Random,
     /// The node whose free CPUs and GPUs have the smallest product with what is asked for.
@@ -86,39 +85,39 @@ pub enum Policy {
     GpuClustering,
 }
 
-impl Pod {
-    /// Thousandths of devices in all.
+impl PackingPod {
+    /// Returns the requested thousandths of devices.
     #[must_use]
     pub fn gpu_milli(&self) -> u64 {
         u64::from(self.devices) * u64::from(WHOLE) + u64::from(self.share_milli)
     }
 
-    /// Its kind; `None` without a GPU.
+    /// Returns its kind; `None` without a GPU.
     #[must_use]
-    pub fn kind(&self) -> Option<Kind> {
+    pub fn kind(&self) -> Option<PodKind> {
         match (self.share_milli, self.devices) {
             (0, 0) => None,
-            (0, devices) => Some(Kind::Whole(devices)),
-            _ => Some(Kind::Share),
+            (0, devices) => Some(PodKind::Whole(devices)),
+            _ => Some(PodKind::Share),
         }
     }
 
-    /// Devices that it needs, and what must be free on each.
+    /// Returns the number of devices, and the thousandths of each.
     #[must_use]
     pub fn per_device(&self) -> (u32, u16) {
         if self.share_milli > 0 { (1, self.share_milli) } else { (self.devices, WHOLE) }
     }
 
-    /// Would it run on devices of this model?
+    /// Returns whether it accepts devices of this model.
     #[must_use]
     pub fn accepts(&self, model: Option<&GpuModel>) -> bool {
         self.models.is_empty() || model.is_some_and(|model| self.models.contains(model))
     }
 }
 
-impl Host {
-    /// A node on which nothing runs; `None` when its devices are of several models, which these
-    /// policies do not know.
+impl PackingNode {
+    /// Returns an idle node; `None` if its devices are of several models, which these policies do
+    /// not support.
     #[must_use]
     pub fn idle(node: &NodeSpec) -> Option<Self> {
         let model = node.devices.first().map(|device| device.model.clone());
@@ -132,15 +131,15 @@ impl Host {
         })
     }
 
-    /// Free thousandths of all devices.
+    /// Returns the free thousandths of all devices.
     #[must_use]
     pub fn gpu_milli(&self) -> u64 {
         self.rooms.iter().map(|room| u64::from(*room)).sum()
     }
 
-    /// Is there room for a pod?
+    /// Returns whether a pod fits.
     #[must_use]
-    pub fn fits(&self, pod: &Pod) -> bool {
+    pub fn fits(&self, pod: &PackingPod) -> bool {
         let (devices, least) = pod.per_device();
         self.cpus_milli >= pod.cpus_milli
             && self.memory_bytes >= pod.memory_bytes
@@ -149,10 +148,10 @@ impl Host {
                     && pod.accepts(self.model.as_ref()))
     }
 
-    /// The devices that a pod gets where nothing is left to chance: a share the one with the least
-    /// room that is enough, whole devices the lowest.
+    /// Returns the devices of a pod without random choice: a share the one with the least
+    /// sufficient room, whole devices the lowest.
     #[must_use]
-    pub fn tightest(&self, pod: &Pod) -> DeviceSet {
+    pub fn tightest(&self, pod: &PackingPod) -> DeviceSet {
         let (devices, least) = pod.per_device();
         let enough = (0..self.rooms.len()).filter(|device| self.rooms[*device] >= least);
         match pod.share_milli {
@@ -162,66 +161,70 @@ impl Host {
     }
 }
 
-impl Largest {
-    /// Of these nodes; 1 where that is nothing.
+impl NodeMaxima {
+    /// Returns the maxima of these nodes; at least 1.
     #[must_use]
-    pub fn of(hosts: &[Host]) -> Self {
-        let most = |of: fn(&Host) -> u64| hosts.iter().map(of).max().unwrap_or(0).max(1);
-        Self { cpus_milli: most(|host| host.cpus_milli), gpu_milli: most(Host::gpu_milli) }
+    pub fn of(hosts: &[PackingNode]) -> Self {
+        let most = |of: fn(&PackingNode) -> u64| hosts.iter().map(of).max().unwrap_or(0).max(1);
+        Self { cpus_milli: most(|host| host.cpus_milli), gpu_milli: most(PackingNode::gpu_milli) }
     }
 }
 
-impl Policy {
-    /// All of them, by the names that users write.
-    pub const ALL: [(&'static str, Policy); 4] = [
-        ("random", Policy::Random),
-        ("dot-product", Policy::DotProduct),
-        ("gpu-packing", Policy::GpuPacking),
-        ("gpu-clustering", Policy::GpuClustering),
+impl PackingPolicy {
+    /// All policies by the names that users write.
+    pub const ALL: [(&'static str, PackingPolicy); 4] = [
+        ("random", PackingPolicy::Random),
+        ("dot-product", PackingPolicy::DotProduct),
+        ("gpu-packing", PackingPolicy::GpuPacking),
+        ("gpu-clustering", PackingPolicy::GpuClustering),
     ];
 }
 
-/// One of the policies at work on one cluster.
+/// One of the policies, with its state for a cluster.
 #[derive(Clone, Debug)]
-pub(crate) struct Placer {
-    policy: Policy,
-    largest: Largest,
-    /// Nodes by the names that their simulator gives them, which begin with a number that is drawn.
+pub(crate) struct PeerPlacer {
+    policy: PackingPolicy,
+    largest: NodeMaxima,
+    /// Nodes by the names that their simulator gives them, which begin with a random number.
     names: Vec<usize>,
-    dice: Dice,
+    rng: Rng,
 }
 
-impl Placer {
-    /// On nodes on which nothing runs.
-    pub(crate) fn new(policy: Policy, hosts: &[Host], seed: u64) -> Self {
-        let mut dice = Dice::new(seed);
+impl PeerPlacer {
+    /// Creates a placer for idle nodes.
+    pub(crate) fn new(policy: PackingPolicy, hosts: &[PackingNode], seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
         let mut names: Vec<usize> = (0..hosts.len()).collect();
         for at in (1..names.len()).rev() {
-            names.swap(at, dice.roll(at as u64 + 1) as usize);
+            names.swap(at, rng.roll(at as u64 + 1) as usize);
         }
-        Self { policy, largest: Largest::of(hosts), names, dice }
+        Self { policy, largest: NodeMaxima::of(hosts), names, rng }
     }
 
-    /// The node and the devices that a pod gets; `None` when it fits nowhere.
-    pub(crate) fn place(&mut self, hosts: &[Host], pod: &Pod) -> Option<(usize, DeviceSet)> {
+    /// Returns node and devices of a pod; `None` if it fits nowhere.
+    pub(crate) fn place(
+        &mut self,
+        hosts: &[PackingNode],
+        pod: &PackingPod,
+    ) -> Option<(usize, DeviceSet)> {
         let feasible = self.names.iter().copied().filter(|at| hosts[*at].fits(pod));
-        if self.policy == Policy::Random {
+        if self.policy == PackingPolicy::Random {
             let feasible: Vec<usize> = feasible.collect();
-            let at = *feasible.get(self.dice.roll(feasible.len().max(1) as u64) as usize)?;
-            return Some((at, random::devices(&hosts[at], pod, &mut self.dice)));
+            let at = *feasible.get(self.rng.roll(feasible.len().max(1) as u64) as usize)?;
+            return Some((at, random::devices(&hosts[at], pod, &mut self.rng)));
         }
-        // Of equals the first is taken.
+        // Among equals, the first.
         let at = feasible.min_by_key(|at| Reverse(self.score(&hosts[*at], pod)))?;
         Some((at, hosts[at].tightest(pod)))
     }
 
-    /// What a node with room is worth to a pod: more is better.
-    fn score(&self, host: &Host, pod: &Pod) -> i64 {
+    /// Returns the score of a node with room for a pod: higher is better.
+    fn score(&self, host: &PackingNode, pod: &PackingPod) -> i64 {
         match self.policy {
-            Policy::Random => 0,
-            Policy::DotProduct => dot_product::score(host, self.largest, pod),
-            Policy::GpuPacking => gpu_packing::score(host, pod),
-            Policy::GpuClustering => gpu_clustering::score(host, self.largest, pod),
+            PackingPolicy::Random => 0,
+            PackingPolicy::DotProduct => dot_product::score(host, self.largest, pod),
+            PackingPolicy::GpuPacking => gpu_packing::score(host, pod),
+            PackingPolicy::GpuClustering => gpu_clustering::score(host, self.largest, pod),
         }
     }
 }

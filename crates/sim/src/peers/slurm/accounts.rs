@@ -1,53 +1,51 @@
-//! Accounts and who uses them: the queue tree as a Slurm site would have entered it with
-//! `sacctmgr`. A queue is an account, its weight the account's shares, its quota
-//! `GrpTRES=gres/gpu=…`; each user has an association with the account that the jobs name, with one
-//! share. Slurm has no borrowing and no lending: a quota is a cap. What is used or held is not kept
-//! here.
+//! Accounts and users: the queue tree as a Slurm site would enter it with `sacctmgr`. A queue is an
+//! account, its weight the account's shares, its quota `GrpTRES=gres/gpu=…`; each user has an
+//! association with the account that the jobs name, with one share. Slurm has no borrowing and no
+//! lending: a quota is a cap. Usage and held resources are kept elsewhere.
 
 use std::collections::BTreeMap;
 
 use muster_model::{QueueName, QueueSpec, QueueTree, UserName};
 
-/// An account, by its place in the list.
+/// Index of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct AccountNo(pub(super) usize);
 
-/// A user in an account.
+/// Index of a user association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct UserNo(pub(super) usize);
 
 /// An account. Caps are in thousandths of GPUs.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Account {
+pub(super) struct SlurmAccount {
     pub(super) parent: Option<AccountNo>,
     pub(super) accounts: Vec<AccountNo>,
     pub(super) users: Vec<UserNo>,
     pub(super) shares: u32,
-    /// `GrpTRES=gres/gpu`. The queue's quota over all models together, since Slurm holds a cap on
-    /// one model only against jobs that name it.
+    /// `GrpTRES=gres/gpu`: the queue's quota over all models together, since Slurm applies a cap on
+    /// one model only to jobs that name it.
     pub(super) gpus_milli: Option<u64>,
-    /// `GrpJobs`.
+    /// `GrpJobs`: cap on running jobs.
     pub(super) running_jobs: Option<u32>,
     /// `MaxTRESPerUser=gres/gpu` of the account's QOS.
     pub(super) gpus_per_user_milli: Option<u64>,
 }
 
-/// All of them; the first is the root.
+/// All accounts; the first is the root.
 #[derive(Clone, Debug)]
 pub(super) struct Accounts {
-    accounts: Vec<Account>,
+    accounts: Vec<SlurmAccount>,
     by_queue: BTreeMap<QueueName, AccountNo>,
-    /// The account of each user association.
+    /// Account of each user association.
     users: Vec<AccountNo>,
     by_user: BTreeMap<(AccountNo, UserName), UserNo>,
 }
 
 impl Accounts {
-    /// The root account.
     pub(super) const ROOT: AccountNo = AccountNo(0);
 
     pub(super) fn new(tree: &QueueTree) -> Self {
-        let root = Account { shares: 1, ..Account::default() };
+        let root = SlurmAccount { shares: 1, ..SlurmAccount::default() };
         let (by_queue, users, by_user) = Default::default();
         let mut accounts = Self { accounts: vec![root], by_queue, users, by_user };
         accounts.enter(&tree.queues, Self::ROOT, "");
@@ -63,13 +61,13 @@ impl Accounts {
             };
             let quota: u64 = queue.quota.values().sum();
             let number = AccountNo(self.accounts.len());
-            self.accounts.push(Account {
+            self.accounts.push(SlurmAccount {
                 parent: Some(parent),
                 shares: queue.weight,
                 gpus_milli: (!queue.quota.is_empty()).then_some(quota * 1000),
                 running_jobs: queue.limits.running_jobs,
                 gpus_per_user_milli: queue.limits.gpus_per_user.map(|gpus| gpus * 1000),
-                ..Account::default()
+                ..SlurmAccount::default()
             });
             self.accounts[parent.0].accounts.push(number);
             self.by_queue.insert(path.as_str().into(), number);
@@ -77,7 +75,7 @@ impl Accounts {
         }
     }
 
-    pub(super) fn get(&self, account: AccountNo) -> &Account {
+    pub(super) fn get(&self, account: AccountNo) -> &SlurmAccount {
         &self.accounts[account.0]
     }
 
@@ -93,7 +91,7 @@ impl Accounts {
         self.users.len()
     }
 
-    /// A user in the account of a queue, and whether there was no such association before.
+    /// Returns the association of a user with the account of a queue, and whether it is new.
     pub(super) fn user(&mut self, queue: &QueueName, user: &UserName) -> (UserNo, bool) {
         let account = self.by_queue.get(queue).copied().unwrap_or(Self::ROOT);
         let next = UserNo(self.users.len());
@@ -105,7 +103,7 @@ impl Accounts {
         (number, number == next)
     }
 
-    /// An account and all above it.
+    /// Returns an account and all above it.
     pub(super) fn up(&self, account: AccountNo) -> impl Iterator<Item = AccountNo> {
         std::iter::successors(Some(account), |account| self.accounts[account.0].parent)
     }

@@ -1,62 +1,67 @@
-//! A backfill pass: jobs in order of priority, each gets the earliest time in the plan; who can
-//! start now does, the others reserve nodes, so that nobody who comes later in line delays them.
-//! Only what starts now is carried out; the next pass plans anew.
+//! A backfill pass: jobs in order of priority, each gets the earliest time in the plan; those that
+//! can start now do, the others reserve nodes, so that no later job delays them. Only starts are
+//! carried out; the next pass plans anew.
 //!
 //! Slurm may take minutes for this, and gives up after `bf_max_time`; a simulated decision takes no
-//! time, so that a pass is always whole (as with `bf_continue`). A pass ends as soon as nobody who
-//! is left could start now: what would be planned beyond that changes nothing.
+//! time, so that a pass is always complete (as with `bf_continue`). A pass ends as soon as no
+//! remaining job could start now: planning beyond that changes nothing.
 
 use std::collections::BTreeMap;
 
 use muster_model::{NodeId, Span, Time};
 
-use super::plan::{Asked, Plan};
-use super::room::Step;
-use super::settings::Settings;
-use super::state::State;
-use crate::fleet::{Desk, PlaneError};
+use super::plan::{BackfillPlan, PlanRequest};
+use super::room::RoomStep;
+use super::settings::SlurmSettings;
+use super::state::ControllerState;
+use crate::fleet::{ClusterState, SchedulerError};
 
-/// A kind of which some job may yet start in this pass.
+/// A shape of which some job may yet start in this pass.
 #[derive(Clone, Debug)]
-struct Hope {
-    /// Jobs of it that have not been looked at.
+struct StartableKind {
+    /// Number of its jobs that have not been tried.
     left: usize,
-    /// The shortest time limit of them at the beginning.
+    /// Their shortest time limit at the beginning.
     limit: Span,
-    /// Room for it now.
+    /// Nodes with room for it now.
     rooms: Vec<(NodeId, u32)>,
 }
 
-/// What a pass keeps by kind.
+/// State of a pass by shape.
 #[derive(Debug)]
-struct Kinds {
-    hopes: BTreeMap<usize, Hope>,
-    /// Where room is from when on.
-    steps: BTreeMap<usize, Vec<Step>>,
-    /// By time limit: a job of the kind with that limit or a longer one cannot start earlier.
+struct PassKinds {
+    startable_kinds: BTreeMap<usize, StartableKind>,
+    /// Room over time, by shape.
+    steps: BTreeMap<usize, Vec<RoomStep>>,
+    /// Earliest starts by time limit: a job with that limit or a longer one cannot start earlier.
     bounds: BTreeMap<usize, BTreeMap<Span, Time>>,
 }
 
-/// Makes one pass; true where it has started somebody.
+/// Runs one pass; true if some job has started.
 ///
 /// # Errors
 /// A defect of this model.
-pub(super) fn pass(state: &mut State, desk: &mut Desk) -> Result<bool, PlaneError> {
-    let now = desk.now();
-    let mut kinds = Kinds::new(state, desk);
-    let Settings { bf_max_job_test, bf_node_space_size, .. } = state.settings;
-    let mut plan = Plan::new(now, desk.pool().nodes().len(), &state.settings);
+pub(super) fn pass(
+    state: &mut ControllerState,
+    cluster: &mut ClusterState,
+) -> Result<bool, SchedulerError> {
+    let now = cluster.now();
+    let mut kinds = PassKinds::new(state, cluster);
+    let SlurmSettings { bf_max_job_test, bf_node_space_size, .. } = state.settings;
+    let mut plan = BackfillPlan::new(now, cluster.pool().nodes().len(), &state.settings);
     let mut tried = 0;
     let mut has_started = false;
     for at in 0..state.queue.jobs().len() {
         let number = state.queue.jobs()[at];
         // 1. Whether it is tried.
-        if kinds.hopes.is_empty() || tried == bf_max_job_test || plan.slots() >= bf_node_space_size
+        if kinds.startable_kinds.is_empty()
+            || tried == bf_max_job_test
+            || plan.slots() >= bf_node_space_size
         {
             break;
         }
         let job = state.jobs[number.at()];
-        kinds.look_at(job.kind);
+        kinds.count_tried(job.kind);
         if state.exceeded(number).is_some() {
             continue;
         }
@@ -64,86 +69,96 @@ pub(super) fn pass(state: &mut State, desk: &mut Desk) -> Result<bool, PlaneErro
         // 2. When it could start.
         let bound = kinds.bound(job.kind, job.limit).unwrap_or(now);
         let tasks = state.kinds[job.kind].tasks;
-        let steps = kinds.steps(state, desk, job.kind);
+        let steps = kinds.steps(state, cluster, job.kind);
         let found =
-            plan.earliest(&Asked { tasks, limit: job.limit, steps }, bound, &state.switches);
+            plan.earliest(&PlanRequest { tasks, limit: job.limit, steps }, bound, &state.switches);
         // 3. Now, or later.
         match found {
             Some((start, places)) if start <= now => {
-                state.start(desk, number, &places)?;
+                state.start(cluster, number, &places)?;
                 has_started = true;
-                kinds.room_has_changed(state, desk);
+                kinds.room_has_changed(state, cluster);
             }
             Some((start, places)) => {
                 plan.reserve(&places, start, job.limit);
-                kinds.learn(job.kind, job.limit, start);
+                kinds.record_start(job.kind, job.limit, start);
             }
-            None => kinds.learn(job.kind, job.limit, Time::NEVER),
+            None => kinds.record_start(job.kind, job.limit, Time::NEVER),
         }
-        kinds.lose_hope(state, &plan);
+        kinds.drop_exhausted(state, &plan);
     }
-    state.take_out_started();
+    state.remove_started();
     Ok(has_started)
 }
 
-impl Kinds {
-    fn new(state: &State, desk: &Desk) -> Self {
-        let mut hopes: BTreeMap<usize, Hope> = BTreeMap::new();
+impl PassKinds {
+    fn new(state: &ControllerState, cluster: &ClusterState) -> Self {
+        let mut startable_kinds: BTreeMap<usize, StartableKind> = BTreeMap::new();
         for job in state.queue.jobs().iter().map(|job| &state.jobs[job.at()]) {
-            let hope = hopes.entry(job.kind).or_insert(Hope {
+            let startable = startable_kinds.entry(job.kind).or_insert(StartableKind {
                 left: 0,
                 limit: job.limit,
                 rooms: Vec::new(),
             });
-            (hope.left, hope.limit) = (hope.left + 1, hope.limit.min(job.limit));
+            (startable.left, startable.limit) =
+                (startable.left + 1, startable.limit.min(job.limit));
         }
-        let mut kinds = Self { hopes, steps: BTreeMap::new(), bounds: BTreeMap::new() };
-        kinds.room_has_changed(state, desk);
-        kinds.hopes.retain(|kind, hope| has_room(&hope.rooms, state.kinds[*kind].tasks));
+        let mut kinds = Self { startable_kinds, steps: BTreeMap::new(), bounds: BTreeMap::new() };
+        kinds.room_has_changed(state, cluster);
+        kinds
+            .startable_kinds
+            .retain(|kind, startable| has_room(&startable.rooms, state.kinds[*kind].tasks));
         kinds
     }
 
-    /// One job of the kind fewer is left.
-    fn look_at(&mut self, kind: usize) {
-        if let Some(hope) = self.hopes.get_mut(&kind) {
-            hope.left -= 1;
+    /// Counts a job of the shape as tried.
+    fn count_tried(&mut self, kind: usize) {
+        if let Some(startable) = self.startable_kinds.get_mut(&kind) {
+            startable.left -= 1;
         }
     }
 
-    /// A job has started.
-    fn room_has_changed(&mut self, state: &State, desk: &Desk) {
+    /// Updates the room after a start.
+    fn room_has_changed(&mut self, state: &ControllerState, cluster: &ClusterState) {
         self.steps.clear();
-        for (kind, hope) in &mut self.hopes {
-            hope.rooms = state.rooms.now(desk.pool(), &state.kinds[*kind].task);
+        for (kind, startable) in &mut self.startable_kinds {
+            startable.rooms = state.rooms.now(cluster.pool(), &state.kinds[*kind].task);
         }
     }
 
-    /// Kinds of which nobody is left, or that find no room any more on nodes that are not reserved,
-    /// are given up: room and open nodes only ever get fewer in a pass.
-    fn lose_hope(&mut self, state: &State, plan: &Plan) {
-        self.hopes.retain(|kind, hope| {
-            if hope.left == 0 {
+    /// Drops shapes without remaining jobs, or without room on nodes that are not reserved: room
+    /// and open nodes only get fewer in a pass.
+    fn drop_exhausted(&mut self, state: &ControllerState, plan: &BackfillPlan) {
+        self.startable_kinds.retain(|kind, startable| {
+            if startable.left == 0 {
                 return false;
             }
-            let open = plan.open_now(hope.limit);
-            hope.rooms.retain(|(node, _)| open.contains(*node));
-            has_room(&hope.rooms, state.kinds[*kind].tasks)
+            let open = plan.open_now(startable.limit);
+            startable.rooms.retain(|(node, _)| open.contains(*node));
+            has_room(&startable.rooms, state.kinds[*kind].tasks)
         });
     }
 
-    fn steps(&mut self, state: &State, desk: &Desk, kind: usize) -> &[Step] {
+    fn steps(
+        &mut self,
+        state: &ControllerState,
+        cluster: &ClusterState,
+        kind: usize,
+    ) -> &[RoomStep] {
         let task = &state.kinds[kind].task;
-        self.steps.entry(kind).or_insert_with(|| state.rooms.steps(desk.pool(), desk.now(), task))
+        self.steps
+            .entry(kind)
+            .or_insert_with(|| state.rooms.steps(cluster.pool(), cluster.now(), task))
     }
 
     fn bound(&self, kind: usize, limit: Span) -> Option<Time> {
         self.bounds.get(&kind)?.range(..=limit).next_back().map(|(_, start)| *start)
     }
 
-    /// A job of the kind with this limit finds no earlier start, now that the plan is as it is.
-    fn learn(&mut self, kind: usize, limit: Span, start: Time) {
+    /// Records that a job of the shape with this limit cannot start earlier under the current plan.
+    fn record_start(&mut self, kind: usize, limit: Span, start: Time) {
         let bounds = self.bounds.entry(kind).or_default();
-        // What is known of longer ones and says less is of no more use.
+        // Later bounds of longer limits that are not later are redundant.
         bounds.retain(|other, at| *other < limit || *at > start);
         bounds.insert(limit, start);
     }

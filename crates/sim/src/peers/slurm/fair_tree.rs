@@ -1,9 +1,9 @@
-//! Fair share as Slurm calculates it since 19.05: usage of users and accounts, halved over time,
-//! and a rank of all users from it by Fair Tree (doc/html/fair_tree.shtml;
-//! src/plugins/priority/multifactor). Says in which order users come, not which job may start.
+//! Fair share as Slurm calculates it since 19.05: decaying usage of users and accounts, and a rank
+//! of all users from it by Fair Tree (doc/html/fair_tree.shtml; src/plugins/priority/multifactor).
+//! It orders users, not jobs.
 //!
-//! Usage counts GPU time. Stock Slurm counts that of CPUs, unless the partition has
-//! `TRESBillingWeights`; the site modelled has `TRESBillingWeights="GRES/gpu=1.0"` (without GPUs:
+//! Usage counts GPU time. Stock Slurm counts CPU time, unless the partition has
+//! `TRESBillingWeights`; the modelled site has `TRESBillingWeights="GRES/gpu=1.0"` (without GPUs:
 //! CPUs).
 //!
 //! Floating point, as in Slurm. Only products, sums and quotients are taken, always in the same
@@ -21,17 +21,17 @@ const LN_2: f64 = 0.693;
 /// Usage, in thousandths of GPUs × milliseconds, and ranks.
 #[derive(Clone, Debug)]
 pub(super) struct FairTree {
-    /// What is left of usage after one second; 1 where usage never decays.
+    /// Decay factor of one second; 1 if usage never decays.
     per_second: f64,
     accounts: Vec<f64>,
     users: Vec<f64>,
-    /// Used since usage was last taken over, by user.
+    /// Usage by user that is not yet added.
     fresh: Vec<u128>,
-    /// From the number of users, for whoever comes first, downwards.
+    /// Ranks by user, descending from the number of users.
     ranks: Vec<u32>,
 }
 
-/// A user, or an account with those of the same standing.
+/// A user, or an account, below the same parents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sibling {
     User(UserNo),
@@ -52,19 +52,18 @@ impl FairTree {
         }
     }
 
-    /// There is another user.
     pub(super) fn enter(&mut self) {
         self.users.push(0.0);
         self.fresh.push(0);
         self.ranks.push(0);
     }
 
-    /// A job of the user held so much for so long.
+    /// Adds usage of a user: this much for this long.
     pub(super) fn used(&mut self, user: UserNo, milli: u64, span: Span) {
         self.fresh[user.0] += u128::from(milli) * u128::from(span.0);
     }
 
-    /// One period passes: usage decays, and what was used in it is added, decayed as well.
+    /// Ends a period: usage decays, and the usage of the period is added, decayed as well.
     pub(super) fn pass(&mut self, accounts: &Accounts, period: Span) {
         let decay = power(self.per_second, period.as_secs());
         self.accounts.iter_mut().chain(&mut self.users).for_each(|usage| *usage *= decay);
@@ -81,7 +80,7 @@ impl FairTree {
         }
     }
 
-    /// The user's rank: as many as there are users for the first of them.
+    /// Returns the user's rank; the first has the number of users.
     pub(super) fn rank(&self, user: UserNo) -> u32 {
         self.ranks[user.0]
     }
@@ -93,7 +92,7 @@ impl FairTree {
         self.rank_siblings(accounts, &[Accounts::ROOT], &mut counter, false);
     }
 
-    /// Ranks what stands below accounts of the same standing, which are taken as one.
+    /// Ranks the users below accounts of equal level, which are treated as one.
     fn rank_siblings(
         &mut self,
         accounts: &Accounts,
@@ -114,7 +113,7 @@ impl FairTree {
                     at += 1;
                 }
                 Sibling::Account(_) => {
-                    // Users come before accounts of the same level, so all from here on that are
+                    // Users come before accounts of the same level, so all further siblings of this
                     // level are accounts.
                     let level_with = siblings[at..].iter().take_while(|(other, _)| *other == level);
                     let tied: Vec<AccountNo> =
@@ -126,7 +125,7 @@ impl FairTree {
         }
     }
 
-    /// What stands below these accounts, with its level: shares among siblings ÷ usage among
+    /// Returns the children of these accounts with their level: shares among siblings ÷ usage among
     /// siblings.
     fn siblings(&self, accounts: &Accounts, above: &[AccountNo]) -> Vec<(f64, Sibling)> {
         let mut siblings = Vec::new();
@@ -161,17 +160,17 @@ impl Sibling {
     }
 }
 
-/// Highest level first, and of the same level users before accounts.
+/// Orders by level, highest first, and users before accounts.
 fn by_level(one: (f64, Sibling), other: (f64, Sibling)) -> Ordering {
     let is_account = |sibling: Sibling| sibling.account().is_some();
     other.0.total_cmp(&one.0).then(is_account(one.1).cmp(&is_account(other.1)))
 }
 
-/// The rank that the next user gets.
+/// Rank of the next user.
 #[derive(Clone, Copy, Debug)]
 struct Counter {
     rank: u32,
-    /// What it would be were there no ties.
+    /// Rank that it would be without ties.
     next: u32,
 }
 
@@ -185,7 +184,7 @@ impl Counter {
     }
 }
 
-/// By squaring: a library's `pow` need not give the same bits everywhere.
+/// Power by squaring: a library's `pow` need not give the same bits everywhere.
 fn power(mut base: f64, mut exponent: u64) -> f64 {
     let mut product = 1.0;
     while exponent > 0 {
@@ -226,8 +225,8 @@ mod tests {
     }
 
     #[test]
-    fn all_of_an_account_that_got_less_than_its_share_come_before_all_of_one_that_got_more() {
-        // Equal shares: b used less, so both of its users come first, whatever each used.
+    fn jobs_of_an_underserved_account_precede_all_of_an_overserved_one() {
+        // Equal shares: b used less, so both of its users come first.
         check(
             &[("a", 1), ("b", 1)],
             &[("a", "x", 1), ("a", "y", 8), ("b", "z", 5), ("b", "w", 2)],

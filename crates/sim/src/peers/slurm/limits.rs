@@ -1,37 +1,35 @@
-//! What accounts and users hold, and the caps that Slurm puts on it: `GrpTRES=gres/gpu`, `GrpJobs`
-//! and `MaxTRESPerUser=gres/gpu`. A job above a cap waits and keeps nobody else from starting
-//! (unless `assoc_limit_stop` is set, which by default it is not). Caps are hard: there is nothing
-//! to borrow.
+//! Use of accounts and users, and Slurm's caps: `GrpTRES=gres/gpu`, `GrpJobs` and
+//! `MaxTRESPerUser=gres/gpu`. A job above a cap is pending and blocks no other (unless
+//! `assoc_limit_stop` is set, which by default it is not). Caps are hard: there is no borrowing.
 
 use super::accounts::{AccountNo, Accounts, UserNo};
 
-/// A cap that keeps a job from starting, by Slurm's name for the reason.
+/// A cap that keeps a job from starting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cap {
     /// `GrpTRES=gres/gpu` of the account or one above it.
     AccountGpus,
     /// `GrpJobs` of the account or one above it.
     AccountJobs,
-    /// `MaxTRESPerUser=gres/gpu`.
+    /// `MaxTRESPerUser=gres/gpu` of the account's QOS.
     UserGpus,
 }
 
-/// What is held now.
 #[derive(Clone, Debug)]
-pub(super) struct Limits {
-    accounts: Vec<Holding>,
+pub(super) struct HeldLimits {
+    accounts: Vec<AccountHolding>,
     users: Vec<u64>,
-    /// Some account has a cap.
+    /// True if some account has a cap.
     has_any: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Holding {
+struct AccountHolding {
     milli: u64,
     jobs: u32,
 }
 
-impl Limits {
+impl HeldLimits {
     pub(super) fn new(accounts: &Accounts) -> Self {
         let caps = |account: usize| {
             let account = accounts.get(AccountNo(account));
@@ -39,21 +37,25 @@ impl Limits {
                 || account.running_jobs.is_some()
         };
         let has_any = (0..accounts.count()).any(caps);
-        Self { accounts: vec![Holding::default(); accounts.count()], users: Vec::new(), has_any }
+        Self {
+            accounts: vec![AccountHolding::default(); accounts.count()],
+            users: Vec::new(),
+            has_any,
+        }
     }
 
-    /// There is another user.
     pub(super) fn enter(&mut self) {
         self.users.push(0);
     }
 
-    /// The cap that a job of so many thousandths of GPUs would exceed now.
+    /// Returns the cap that a job with this many thousandths of GPUs would exceed now.
     pub(super) fn exceeded(&self, accounts: &Accounts, user: UserNo, milli: u64) -> Option<Cap> {
         if !self.has_any {
             return None;
         }
         accounts.up(accounts.account_of(user)).find_map(|number| {
-            let (account, holds) = (accounts.get(number), self.accounts[number.0]);
+            let account = accounts.get(number);
+            let holds = self.accounts[number.0];
             let is_over = |cap: Option<u64>, held: u64| {
                 milli > 0 && cap.is_some_and(|cap| held + milli > cap)
             };

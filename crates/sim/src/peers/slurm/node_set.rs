@@ -1,4 +1,4 @@
-//! A set of nodes, a bit each.
+//! A set of nodes with one bit each.
 
 use muster_model::NodeId;
 
@@ -6,7 +6,7 @@ use muster_model::NodeId;
 pub(super) struct NodeSet(Box<[u64]>);
 
 impl NodeSet {
-    /// The first so many.
+    /// Returns a set of the first `nodes` nodes.
     pub(super) fn first(nodes: usize) -> Self {
         let mut set = Self(vec![0; nodes.div_ceil(64)].into());
         for (at, word) in set.0.iter_mut().enumerate() {
@@ -24,12 +24,12 @@ impl NodeSet {
         self.0[node.0 as usize / 64] &= !(1 << (node.0 % 64));
     }
 
-    /// Keeps those that are in the other as well.
+    /// Keeps the nodes that are also in the other set.
     pub(super) fn keep(&mut self, other: &Self) {
         self.0.iter_mut().zip(&other.0).for_each(|(word, other)| *word &= other);
     }
 
-    /// All of it are in the other.
+    /// Returns whether all nodes are in the other set.
     pub(super) fn is_within(&self, other: &Self) -> bool {
         self.0.iter().zip(&other.0).all(|(word, other)| word & !other == 0)
     }

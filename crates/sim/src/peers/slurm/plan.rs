@@ -1,75 +1,76 @@
-//! The plan of a backfill pass: from when until when which nodes are reserved for jobs that wait,
-//! and when another could start beside them (src/plugins/sched/backfill/backfill.c). As in Slurm a
-//! reservation takes whole nodes, also where the job does not, its begin is rounded down to the
-//! resolution and its end up, and jobs that run are no reservations: what they hold is free when
-//! their limits end. Which job comes when is not decided here.
+//! Plan of a backfill pass: reservations of nodes for pending jobs, and the earliest start of
+//! another job beside them (src/plugins/sched/backfill/backfill.c). As in Slurm a reservation takes
+//! whole nodes, also where the job does not, its begin is rounded down to the resolution and its
+//! end up; running jobs are no reservations: what they hold is free when their limits end. The
+//! order of jobs is decided elsewhere.
 
 use muster_model::{NodeId, Span, Time};
 
 use super::node_set::NodeSet;
-use super::room::Step;
-use super::settings::Settings;
-use super::switches::{Places, Switches};
+use super::room::RoomStep;
+use super::settings::SlurmSettings;
+use super::switches::{NodeTasks, SwitchTree};
 
-/// Ends of running jobs are looked at together that fall into one window; the first is so wide, and
-/// none grows beyond a year (src/plugins/select/cons_tres/job_test.c, _future_run_test).
+/// Ends of running jobs within one window are examined together; width of the first window, and the
+/// widest of one year (src/plugins/select/cons_tres/job_test.c, _future_run_test).
 const FIRST_WINDOW: Span = Span::from_secs(30);
 const WIDEST_WINDOW: Span = Span::from_secs(365 * 86_400);
 
-/// From this time until the next one begins these nodes are not reserved.
+/// Nodes that are not reserved from this time until the next slot.
 #[derive(Clone, Debug)]
-struct Slot {
+struct PlanSlot {
     from: Time,
     open: NodeSet,
-    /// Some node is open that was not before.
+    /// True if some node is open that was not before.
     gains: bool,
 }
 
-/// The plan. Reservations only ever get more.
+/// The plan. Reservations are only added.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
+pub(super) struct BackfillPlan {
     now: Time,
-    /// `bf_resolution`.
+    /// `bf_resolution`: unit of begin and end.
     resolution: Span,
-    /// `bf_window`.
+    /// `bf_window`: time that the plan reaches ahead.
     window: Span,
-    /// `bf_window_linear`.
+    /// `bf_window_linear`: linear growth of windows; `None`: they double.
     window_linear: Option<Span>,
-    slots: Vec<Slot>,
+    slots: Vec<PlanSlot>,
 }
 
-/// What a job needs: room for so many tasks for so long, and from when on where room is.
+/// Request of a job: tasks, time limit, and room over time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked<'a> {
+pub(super) struct PlanRequest<'a> {
     pub(super) tasks: u32,
     pub(super) limit: Span,
-    pub(super) steps: &'a [Step],
+    pub(super) steps: &'a [RoomStep],
 }
 
-impl Plan {
-    pub(super) fn new(now: Time, nodes: usize, settings: &Settings) -> Self {
-        let &Settings { bf_resolution: resolution, bf_window: window, bf_window_linear, .. } =
-            settings;
-        let slots = vec![Slot { from: now, open: NodeSet::first(nodes), gains: false }];
+impl BackfillPlan {
+    pub(super) fn new(now: Time, nodes: usize, settings: &SlurmSettings) -> Self {
+        let &SlurmSettings {
+            bf_resolution: resolution, bf_window: window, bf_window_linear, ..
+        } = settings;
+        let slots = vec![PlanSlot { from: now, open: NodeSet::first(nodes), gains: false }];
         Self { now, resolution, window, window_linear: bf_window_linear, slots }
     }
 
-    /// Stretches of time that it consists of.
+    /// Returns the number of slots.
     pub(super) fn slots(&self) -> usize {
         self.slots.len()
     }
 
-    /// Nothing is planned after this.
+    /// Returns the end of the planning window.
     fn window_end(&self) -> Time {
         self.now + self.window
     }
 
-    /// Nodes that nobody has reserved from now on for so long.
+    /// Returns the nodes without a reservation from now on for the time limit.
     pub(super) fn open_now(&self, limit: Span) -> NodeSet {
         self.open(0, self.now + limit)
     }
 
-    /// Nodes open from the beginning of a slot until then.
+    /// Returns the nodes that are open from the beginning of a slot until then.
     fn open(&self, first: usize, end: Time) -> NodeSet {
         let mut open = self.slots[first].open.clone();
         for slot in self.slots[first + 1..].iter().take_while(|slot| slot.from <= end) {
@@ -78,14 +79,14 @@ impl Plan {
         open
     }
 
-    /// When a job could start, not before `from`, and where; `None` where that is beyond the
-    /// window. A time that has come means now.
+    /// Returns the earliest start of a job, not before `from`, and its nodes; `None` if it is
+    /// beyond the window. A past time means now.
     pub(super) fn earliest(
         &self,
-        asked: &Asked<'_>,
+        asked: &PlanRequest<'_>,
         from: Time,
-        switches: &Switches,
-    ) -> Option<(Time, Places)> {
+        switches: &SwitchTree,
+    ) -> Option<(Time, NodeTasks)> {
         let mut start = from.max(self.now);
         while start <= self.window_end() {
             let at = self.slots.partition_point(|slot| slot.from <= start) - 1;
@@ -93,7 +94,7 @@ impl Plan {
             let later = self.slots[at + 1..].iter().find(|slot| slot.gains).map(|slot| slot.from);
             match first_fit(asked, &open, self.now, self.window_linear) {
                 Some(by) if later.is_none_or(|later| by <= later) => {
-                    let places = switches.choose(&rooms_at(asked.steps, &open, by), asked.tasks)?;
+                    let places = switches.choose(&room_at(asked.steps, &open, by), asked.tasks)?;
                     let found = last_end(asked.steps, &places, by).max(start);
                     if found <= self.now || !self.is_reserved(&places, found, asked.limit) {
                         return Some((found, places)).filter(|_| found <= self.window_end());
@@ -106,8 +107,7 @@ impl Plan {
         None
     }
 
-    /// Reserves whole nodes.
-    pub(super) fn reserve(&mut self, places: &Places, start: Time, limit: Span) {
+    pub(super) fn reserve(&mut self, places: &NodeTasks, start: Time, limit: Span) {
         let (from, until) = self.rounded(start, limit);
         let first = self.split(from.max(self.now));
         let last = if until > self.window_end() { self.slots.len() } else { self.split(until) };
@@ -119,8 +119,8 @@ impl Plan {
         }
     }
 
-    /// Somebody has reserved one of these nodes for a part of that time.
-    fn is_reserved(&self, places: &Places, start: Time, limit: Span) -> bool {
+    /// Returns whether one of these nodes is reserved for a part of that time.
+    fn is_reserved(&self, places: &NodeTasks, start: Time, limit: Span) -> bool {
         let (from, until) = self.rounded(start, limit);
         let first = self.slots.partition_point(|slot| slot.from <= from).saturating_sub(1);
         let slots = self.slots[first..].iter().take_while(|slot| slot.from < until);
@@ -132,23 +132,29 @@ impl Plan {
         (down(start), down(start + limit + Span(self.resolution.0 - 1)))
     }
 
-    /// The slot that begins then; makes it where there is none.
+    /// Returns the slot that begins then, adding it if necessary.
     fn split(&mut self, at: Time) -> usize {
         let next = self.slots.partition_point(|slot| slot.from < at);
         if self.slots.get(next).is_none_or(|slot| slot.from != at) {
             let open = self.slots[next - 1].open.clone();
-            self.slots.insert(next, Slot { from: at, open, gains: false });
+            self.slots.insert(next, PlanSlot { from: at, open, gains: false });
         }
         next
     }
 }
 
-/// By when there is room for all tasks on open nodes: now, or when all that ends within a window
-/// has ended. Each window is twice as wide as the one before it; the first begins on a multiple of
-/// its width after the first end.
-fn first_fit(asked: &Asked<'_>, open: &NodeSet, now: Time, linear: Option<Span>) -> Option<Time> {
+/// Returns the time by which all tasks have room on open nodes: now, or after all ends within a
+/// window. Each window is twice as wide as the one before; the first begins on a multiple of its
+/// width after the first end.
+fn first_fit(
+    asked: &PlanRequest<'_>,
+    open: &NodeSet,
+    now: Time,
+    linear: Option<Span>,
+) -> Option<Time> {
     let mut ends = asked.steps.iter().filter(|step| open.contains(step.node)).peekable();
-    let (mut room, tasks) = (0u64, u64::from(asked.tasks));
+    let mut room = 0u64;
+    let tasks = u64::from(asked.tasks);
     // 1. Now.
     while let Some(step) = ends.next_if(|step| step.at <= now) {
         room += u64::from(step.tasks);
@@ -173,8 +179,8 @@ fn first_fit(asked: &Asked<'_>, open: &NodeSet, now: Time, linear: Option<Span>)
     None
 }
 
-/// The width of the next window, which reaches over a gap: as much wider as need be, and no wider
-/// than the widest.
+/// Returns the width of the next window, which reaches over a gap: as much wider as necessary, up
+/// to the widest.
 fn widened(width: Span, gap: Span, linear: Option<Span>) -> Span {
     let doubled = || std::iter::successors(Some(width), |width| Some(*width + *width));
     let wide = match linear {
@@ -186,15 +192,15 @@ fn widened(width: Span, gap: Span, linear: Option<Span>) -> Span {
     wide.min(WIDEST_WINDOW)
 }
 
-/// The last end until then on nodes that were chosen: what ends elsewhere is not waited for.
-fn last_end(steps: &[Step], places: &Places, until: Time) -> Time {
+/// Returns the last end until then on the chosen nodes: ends elsewhere do not matter.
+fn last_end(steps: &[RoomStep], places: &NodeTasks, until: Time) -> Time {
     let there = &steps[..steps.partition_point(|step| step.at <= until)];
-    let is_on = |step: &&Step| places.iter().any(|(node, _)| *node == step.node);
+    let is_on = |step: &&RoomStep| places.iter().any(|(node, _)| *node == step.node);
     there.iter().rfind(is_on).map_or(until, |step| step.at)
 }
 
-/// Room on open nodes at that time, in order of nodes.
-fn rooms_at(steps: &[Step], open: &NodeSet, at: Time) -> Vec<(NodeId, u32)> {
+/// Returns the room on open nodes at that time, in order of nodes.
+fn room_at(steps: &[RoomStep], open: &NodeSet, at: Time) -> Vec<(NodeId, u32)> {
     let there =
         steps.iter().take_while(|step| step.at <= at).filter(|step| open.contains(step.node));
     let mut rooms: Vec<(NodeId, u32)> = there.map(|step| (step.node, step.tasks)).collect();
@@ -214,7 +220,7 @@ mod tests {
     use muster_model::QueueTree;
 
     use super::*;
-    use crate::fleet::Site;
+    use crate::fleet::FleetSite;
 
     const WINDOW: Span = Span::from_secs(7 * 86_400);
     const NOW: Time = Time(1_000_000 * 60_000);
@@ -223,27 +229,37 @@ mod tests {
         NOW + Span::from_secs(secs)
     }
 
-    fn step(node: u32, secs: u64) -> Step {
-        Step { at: after(secs), node: NodeId(node), tasks: 1 }
+    fn step(node: u32, secs: u64) -> RoomStep {
+        RoomStep { at: after(secs), node: NodeId(node), tasks: 1 }
     }
 
-    fn plan(nodes: usize) -> Plan {
+    fn plan(nodes: usize) -> BackfillPlan {
         let resolution = Span::from_secs(60);
-        Plan::new(
+        BackfillPlan::new(
             NOW,
             nodes,
-            &Settings { bf_resolution: resolution, bf_window: WINDOW, ..Settings::default() },
+            &SlurmSettings {
+                bf_resolution: resolution,
+                bf_window: WINDOW,
+                ..SlurmSettings::default()
+            },
         )
     }
 
-    /// When a job of one task per node can start, in seconds from now.
-    fn check(plan: &Plan, steps: &[Step], tasks: u32, limit_secs: u64, expected: Option<u64>) {
-        let switches = Switches::new(&Site {
+    /// Checks when a job of one task per node can start, in seconds from now.
+    fn check(
+        plan: &BackfillPlan,
+        steps: &[RoomStep],
+        tasks: u32,
+        limit_secs: u64,
+        expected: Option<u64>,
+    ) {
+        let switches = SwitchTree::new(&FleetSite {
             nodes: Vec::new(),
             levels: Vec::new(),
             tree: QueueTree::single(),
         });
-        let asked = Asked { tasks, limit: Span::from_secs(limit_secs), steps };
+        let asked = PlanRequest { tasks, limit: Span::from_secs(limit_secs), steps };
         let found = plan.earliest(&asked, NOW, &switches);
         assert_eq!(
             found.map(|(start, _)| start.since(NOW).as_secs()),
@@ -253,8 +269,8 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_later_starts_before_a_reservation_if_it_ends_before_it() {
-        // Node 0 is free now, node 1 in 1,000 s; somebody needs both from then on, for 600 s.
+    fn a_later_job_starts_before_a_reservation_if_it_ends_in_time() {
+        // Node 0 is free now, node 1 in 1,000 s; a job reserves both from then on, for 600 s.
         let steps = [step(0, 0), step(1, 1_000)];
         let mut plan = plan(2);
         check(&plan, &steps, 2, 600, Some(1_000));
@@ -272,13 +288,13 @@ mod tests {
         plan.reserve(&vec![(NodeId(0), 1)], after(600), Span::from_secs(600));
         plan.reserve(&vec![(NodeId(0), 1)], after(1_800), Span::from_secs(600));
         check(&plan, &steps, 1, 540, Some(0));
-        // It has to be over before the next begins, by the second.
+        // It must end before the next begins, by the second.
         check(&plan, &steps, 1, 590, Some(0));
         check(&plan, &steps, 1, 600, Some(2_400));
     }
 
     #[test]
-    fn ends_are_looked_at_in_windows_and_what_ends_on_other_nodes_is_not_waited_for() {
+    fn backfill_checks_ends_in_windows_and_ignores_ends_on_other_nodes() {
         // NOW is a multiple of the first window: it goes from the next multiple after the end on
         // node 0, 130 s, for 30 s, to 180 s.
         let steps = [step(0, 130), step(1, 170), step(2, 190)];
@@ -288,18 +304,19 @@ mod tests {
         check(&plan(3), &steps, 3, 60, Some(190));
         // With bf_window_linear=10 the window after the first reaches to 190 as well; one beyond a
         // gap of months is found at once.
-        let linear = |secs| Plan { window_linear: Some(Span::from_secs(secs)), ..plan(3) };
+        let linear = |secs| BackfillPlan { window_linear: Some(Span::from_secs(secs)), ..plan(3) };
         check(&linear(10), &steps, 3, 60, Some(190));
         let far = [step(0, 130), step(1, 6 * 86_400)];
         check(&linear(1), &far, 2, 60, Some(6 * 86_400));
         check(&linear(1), &far, 3, 60, None);
-        // An end that makes no room counts on a node that is taken, because it is over only then.
-        let small = Step { tasks: 0, ..step(0, 150) };
+        // An end without new room counts on a node that is used, because the job there ends only
+        // then.
+        let small = RoomStep { tasks: 0, ..step(0, 150) };
         check(&plan(3), &[step(0, 130), small, step(2, 190)], 1, 60, Some(150));
     }
 
     #[test]
-    fn beyond_the_window_nothing_is_planned() {
+    fn nothing_is_planned_beyond_the_window() {
         let plan = plan(1);
         check(&plan, &[step(0, WINDOW.as_secs())], 1, 60, Some(WINDOW.as_secs()));
         check(&plan, &[step(0, WINDOW.as_secs() + 1)], 1, 60, None);

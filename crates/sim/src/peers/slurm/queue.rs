@@ -1,43 +1,42 @@
-//! Jobs that wait, by priority: a weighted sum of age, fair share and size
-//! (doc/html/priority_multifactor.shtml). As in Slurm it is calculated when a job comes and then
-//! every PriorityCalcPeriod, so that between two of these the order stands still.
+//! Pending jobs by priority: a weighted sum of age, fair share and size
+//! (doc/html/priority_multifactor.shtml). As in Slurm it is calculated when a job arrives and then
+//! every PriorityCalcPeriod; between these the order is constant.
 
 use muster_model::{Span, Time};
 
 use super::accounts::UserNo;
-use super::settings::Settings;
+use super::settings::SlurmSettings;
 use crate::fleet::JobNo;
 
 /// Factors are between 0 and 1, in millionths.
 const ONE: u64 = 1_000_000;
 
-/// What the model knows of a job.
+/// A job in the model.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Job {
-    /// What it asks for, by the number of that.
+pub(super) struct SlurmJob {
+    /// Index of its shape.
     pub(super) kind: usize,
     pub(super) user: UserNo,
-    /// GPUs that it holds when it runs.
+    /// Thousandths of GPUs that it holds while it runs.
     pub(super) gpus_milli: u64,
-    /// What it is billed for: its GPUs, or its CPUs on a site without any.
+    /// Billed thousandths: its GPUs, or its CPUs on a site without any.
     pub(super) billed_milli: u64,
-    /// Its time limit.
+    /// Time limit, in whole minutes.
     pub(super) limit: Span,
-    /// Its age counts from then on.
+    /// Time from which its age counts.
     pub(super) eligible: Time,
-    /// Its part of the cluster: the mean of its parts of nodes and of what is billed, in
-    /// millionths.
+    /// Size factor: the mean of its parts of all nodes and of all billed resources, in millionths.
     pub(super) size: u64,
-    /// What is added to its priority: minus its nice value.
+    /// Addend to its priority: minus its nice value.
     pub(super) bonus: i64,
     pub(super) priority: u64,
 }
 
-impl Job {
-    /// Its priority now, with this rank among so many users. At least 1: 0 is for jobs that are
-    /// held.
-    pub(super) fn weigh(&mut self, now: Time, rank: u32, users: usize, settings: &Settings) {
-        let Settings { weight_age, weight_fair_share, weight_job_size, max_age, .. } = *settings;
+impl SlurmJob {
+    /// Calculates its priority now, with this rank among the users. At least 1: 0 is for held jobs.
+    pub(super) fn weigh(&mut self, now: Time, rank: u32, users: usize, settings: &SlurmSettings) {
+        let SlurmSettings { weight_age, weight_fair_share, weight_job_size, max_age, .. } =
+            *settings;
         let part = |part: u64, whole: u64| {
             (u128::from(part) * u128::from(ONE) / u128::from(whole.max(1))) as u64
         };
@@ -48,7 +47,7 @@ impl Job {
     }
 }
 
-/// The mean of two parts of the cluster, in millionths.
+/// Returns the mean of two parts of the cluster, in millionths.
 pub(super) fn size(nodes: (u64, u64), billed: (u64, u64)) -> u64 {
     let part = |(part, whole): (u64, u64)| part.saturating_mul(ONE) / whole.max(1);
     ((part(nodes) + part(billed)) / 2).min(ONE)
@@ -56,16 +55,16 @@ pub(super) fn size(nodes: (u64, u64), billed: (u64, u64)) -> u64 {
 
 /// The queue: highest priority first, and of equals the lowest number.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Queue {
+pub(super) struct SlurmQueue {
     jobs: Vec<JobNo>,
 }
 
-impl Queue {
+impl SlurmQueue {
     pub(super) fn jobs(&self) -> &[JobNo] {
         &self.jobs
     }
 
-    pub(super) fn enter(&mut self, job: JobNo, jobs: &[Job]) {
+    pub(super) fn enter(&mut self, job: JobNo, jobs: &[SlurmJob]) {
         let turn = |job: &JobNo| (std::cmp::Reverse(jobs[job.at()].priority), *job);
         let at = self.jobs.partition_point(|other| turn(other) < turn(&job));
         self.jobs.insert(at, job);
@@ -75,13 +74,13 @@ impl Queue {
         self.jobs.remove(at);
     }
 
-    /// Takes out all that have begun.
+    /// Removes all jobs that have begun.
     pub(super) fn keep(&mut self, waits: impl Fn(JobNo) -> bool) {
         self.jobs.retain(|job| waits(*job));
     }
 
-    /// Priorities have changed.
-    pub(super) fn sort(&mut self, jobs: &[Job]) {
+    /// Sorts the queue after priorities have changed.
+    pub(super) fn sort(&mut self, jobs: &[SlurmJob]) {
         self.jobs.sort_by_key(|job| (std::cmp::Reverse(jobs[job.at()].priority), *job));
     }
 }

@@ -1,57 +1,57 @@
-//! How many tasks of a kind find room on a node: now, and once jobs that run have ended by their
-//! time limits. Whole GPUs, CPUs and memory, as select/cons_tres counts them. Chooses nothing.
+//! Room for tasks on nodes: now, and once running jobs have ended by their time limits. Whole GPUs,
+//! CPUs and memory, as select/cons_tres counts them.
 
 use std::collections::BTreeMap;
 
 use muster_model::job::Resources;
 use muster_model::{DeviceSet, GpuModel, NodeId, Span, Time};
 
-use crate::fleet::{Desk, JobNo, Pool, PoolNode, Site};
+use crate::fleet::{ClusterState, FleetSite, JobNo, Pool, PoolNode};
 
-/// What of a node is free.
+/// Free resources of a node.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Free {
+pub(super) struct FreeResources {
     devices: DeviceSet,
     cpus: u32,
     memory_bytes: u64,
 }
 
-impl Free {
+impl FreeResources {
     pub(super) fn of(node: &PoolNode) -> Self {
-        match node.is_up {
-            true => Self { devices: node.whole, cpus: node.cpus, memory_bytes: node.memory_bytes },
-            false => Self::default(),
+        if node.is_up {
+            Self { devices: node.whole, cpus: node.cpus, memory_bytes: node.memory_bytes }
+        } else {
+            Self::default()
         }
     }
 }
 
-/// What a task holds until the time limit of its job.
+/// Resources that a task holds until the time limit of its job.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct HeldResources {
     node: NodeId,
-    free: Free,
+    free: FreeResources,
 }
 
-/// More tasks of a kind find room on a node from a certain time on; or no more, where what ends
-/// then leaves too little.
+/// Additional tasks that fit on a node from a certain time on; 0 if what ends then is too little.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Step {
+pub(super) struct RoomStep {
     pub(super) at: Time,
     pub(super) node: NodeId,
     pub(super) tasks: u32,
 }
 
-/// GPU models by node, and what ends when.
+/// GPU models by node, and the ends of running jobs.
 #[derive(Clone, Debug)]
-pub(super) struct Rooms {
+pub(super) struct RoomTable {
     models: Vec<Vec<(GpuModel, DeviceSet)>>,
-    ends: BTreeMap<(Time, JobNo), Vec<Held>>,
-    /// `bf_resolution`: what should have ended by now is planned to end so much later.
+    ends: BTreeMap<(Time, JobNo), Vec<HeldResources>>,
+    /// `bf_resolution`: overdue jobs are planned to end this much later.
     resolution: Span,
 }
 
-impl Rooms {
-    pub(super) fn new(site: &Site, resolution: Span) -> Self {
+impl RoomTable {
+    pub(super) fn new(site: &FleetSite, resolution: Span) -> Self {
         let models = site.nodes.iter().map(|node| {
             let mut models: Vec<(GpuModel, DeviceSet)> = Vec::new();
             for (at, device) in node.devices.iter().enumerate() {
@@ -65,31 +65,31 @@ impl Rooms {
         Self { models: models.collect(), ends: BTreeMap::new(), resolution }
     }
 
-    /// A job holds what it has been given until its limit.
-    pub(super) fn begin(&mut self, desk: &Desk, job: JobNo, end: Time) {
-        let task = &desk.job(job).task;
-        let places = (0..desk.job(job).tasks).filter_map(|rank| desk.place_of(job, rank));
-        let held = places.map(|(node, devices)| Held {
+    /// Adds a running job until its limit.
+    pub(super) fn begin(&mut self, cluster: &ClusterState, job: JobNo, end: Time) {
+        let task = &cluster.job(job).task;
+        let places = (0..cluster.job(job).tasks).filter_map(|rank| cluster.place_of(job, rank));
+        let held = places.map(|(node, devices)| HeldResources {
             node,
-            free: Free { devices, cpus: task.cpus.0, memory_bytes: task.memory.0 },
+            free: FreeResources { devices, cpus: task.cpus.0, memory_bytes: task.memory.0 },
         });
         self.ends.insert((end, job), held.collect());
     }
 
-    /// It holds nothing any more.
+    /// Removes a job that has ended.
     pub(super) fn end(&mut self, job: JobNo, end: Time) {
         self.ends.remove(&(end, job));
     }
 
-    /// So many such tasks find room where this is free.
-    pub(super) fn room(&self, node: NodeId, free: Free, task: &Resources) -> u32 {
+    /// Returns how many such tasks fit in these free resources.
+    pub(super) fn room(&self, node: NodeId, free: FreeResources, task: &Resources) -> u32 {
         let by = |there: u64, each: u64| there.checked_div(each).unwrap_or(u64::MAX);
         let others = by(u64::from(free.cpus), u64::from(task.cpus.0))
             .min(by(free.memory_bytes, task.memory.0));
         let gpus = match (task.gpu.devices, task.gpu.share.0) {
             (0, 0) => u64::MAX,
             (devices, _) => {
-                // Who asks for a share is given a whole one.
+                // A job that requests a share gets a whole GPU.
                 let each = devices.max(1);
                 let wanted = |model: &GpuModel| {
                     task.gpu.models.is_empty() || task.gpu.models.contains(model)
@@ -101,24 +101,26 @@ impl Rooms {
         gpus.min(others).min(u64::from(u32::MAX)) as u32
     }
 
-    /// So many such tasks find room now, by node; nodes with none are left out.
+    /// Returns how many such tasks fit now, by node; nodes with none are left out.
     pub(super) fn now(&self, pool: &Pool, task: &Resources) -> Vec<(NodeId, u32)> {
-        let rooms = pool.nodes().map(|(id, node)| (id, self.room(id, Free::of(node), task)));
+        let rooms =
+            pool.nodes().map(|(id, node)| (id, self.room(id, FreeResources::of(node), task)));
         rooms.filter(|(_, room)| *room > 0).collect()
     }
 
-    /// From when on how many more find room where, in order of time: what is free now, and each end
-    /// on each node. What should have ended by now is about to.
-    pub(super) fn steps(&self, pool: &Pool, now: Time, task: &Resources) -> Vec<Step> {
-        let mut free: Vec<Free> = pool.nodes().map(|(_, node)| Free::of(node)).collect();
+    /// Returns the room over time: what is free now, and each end on each node. Overdue jobs are
+    /// about to end.
+    pub(super) fn steps(&self, pool: &Pool, now: Time, task: &Resources) -> Vec<RoomStep> {
+        let mut free: Vec<FreeResources> =
+            pool.nodes().map(|(_, node)| FreeResources::of(node)).collect();
         let mut rooms: Vec<u32> = vec![0; free.len()];
         let mut steps = Vec::new();
-        let mut look = |free: &[Free], node: NodeId, at: Time| {
+        let mut look = |free: &[FreeResources], node: NodeId, at: Time| {
             let room = self.room(node, free[node.0 as usize], task);
             let more = room.saturating_sub(rooms[node.0 as usize]);
             rooms[node.0 as usize] += more;
             if more > 0 || at > now {
-                steps.push(Step { at, node, tasks: more });
+                steps.push(RoomStep { at, node, tasks: more });
             }
         };
         for (node, _) in pool.nodes() {
@@ -134,7 +136,7 @@ impl Rooms {
                 look(&free, held.node, at);
             }
         }
-        // Only those that should have ended by now can be out of order.
+        // Only overdue ends can be out of order.
         steps.sort_by_key(|step| step.at);
         steps
     }

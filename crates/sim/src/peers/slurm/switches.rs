@@ -1,30 +1,29 @@
-//! Which nodes a job gets, of those that have room for its tasks. Without topology: the tightest
-//! run of consecutive nodes, in it the tightest node that is enough, else nodes in their order
+//! Node selection among those with room for a job's tasks. Without topology: the tightest run of
+//! consecutive nodes, in it the tightest node that is enough, else nodes in their order
 //! (src/plugins/topology/common/eval_nodes.c, best fit over consecutive nodes). With topology/tree:
-//! the lowest switch below which there is room for all, and of its leaves as few as possible, the
-//! tightest last (doc/html/topology.shtml). Room is counted in tasks. Whether a job may start is
-//! not asked here.
+//! the lowest switch with room for all below it, and of its leaves as few as possible, the tightest
+//! last (doc/html/topology.shtml). Room is counted in tasks.
 
 use std::collections::BTreeMap;
 
 use muster_model::NodeId;
 
-use crate::fleet::{Domains, Site};
+use crate::fleet::{Domains, FleetSite};
 
-/// Nodes, and how many tasks of the job go on each.
-pub(super) type Places = Vec<(NodeId, u32)>;
+/// Nodes, and the number of the job's tasks on each.
+pub(super) type NodeTasks = Vec<(NodeId, u32)>;
 
-/// The switches of a site: one per domain of each level, and one above all.
+/// Switches of a site: one per domain of each level, and one above all.
 #[derive(Clone, Debug)]
-pub(super) struct Switches(Domains);
+pub(super) struct SwitchTree(Domains);
 
-impl Switches {
-    pub(super) fn new(site: &Site) -> Self {
+impl SwitchTree {
+    pub(super) fn new(site: &FleetSite) -> Self {
         Self(Domains::new(site))
     }
 
-    /// Places for all tasks; `None` where there is too little room. Nodes in their order.
-    pub(super) fn choose(&self, rooms: &[(NodeId, u32)], tasks: u32) -> Option<Places> {
+    /// Returns places for all tasks; `None` if there is too little room. Nodes are in order.
+    pub(super) fn choose(&self, rooms: &[(NodeId, u32)], tasks: u32) -> Option<NodeTasks> {
         let there: u64 = rooms.iter().map(|(_, room)| u64::from(*room)).sum();
         if there < u64::from(tasks) {
             return None;
@@ -35,7 +34,7 @@ impl Switches {
         })
     }
 
-    fn below_switches(&self, rooms: &[(NodeId, u32)], tasks: u32, levels: usize) -> Places {
+    fn below_switches(&self, rooms: &[(NodeId, u32)], tasks: u32, levels: usize) -> NodeTasks {
         // 1. The lowest switch with room for all, and of those of its level the tightest.
         let enough = (0..levels).rev().find_map(|level| {
             let groups = self.groups(rooms, level);
@@ -43,7 +42,7 @@ impl Switches {
             fitting.min_by_key(|group| room_of(group))
         });
         let rooms = enough.as_deref().unwrap_or(rooms);
-        // 2. Its leaves: the tightest that is enough for what is left, else the largest.
+        // 2. Its leaves: the tightest that is enough for the rest, else the largest.
         let mut leaves = self.groups(rooms, levels - 1);
         let mut left = tasks;
         let mut places = Vec::new();
@@ -55,7 +54,7 @@ impl Switches {
         places
     }
 
-    /// Rooms by the switch of a level that they are below, in order of its first node.
+    /// Groups rooms by the switch of a level above them, in order of its first node.
     fn groups(&self, rooms: &[(NodeId, u32)], level: usize) -> Vec<Vec<(NodeId, u32)>> {
         let mut groups: Vec<Vec<(NodeId, u32)>> = Vec::new();
         let mut group_of: BTreeMap<u32, usize> = BTreeMap::new();
@@ -75,16 +74,16 @@ fn room_of(rooms: &[(NodeId, u32)]) -> u64 {
     rooms.iter().map(|(_, room)| u64::from(*room)).sum()
 }
 
-/// Lower is better: what is enough before what is not, the tightest of the one and the largest of
-/// the other.
+/// Sort key, lower is better: sufficient ones first, tightest first, then insufficient ones,
+/// largest first.
 fn tightness(rooms: &[(NodeId, u32)], left: u32) -> (bool, u64) {
     let room = room_of(rooms);
     if room >= u64::from(left) { (false, room) } else { (true, u64::MAX - room) }
 }
 
-/// Best fit over runs of consecutive nodes: the tightest run that is enough for what is left, else
-/// the largest.
-fn consecutive(rooms: &[(NodeId, u32)], tasks: u32) -> Places {
+/// Best fit over runs of consecutive nodes: the tightest run that is enough for the rest, else the
+/// largest.
+fn consecutive(rooms: &[(NodeId, u32)], tasks: u32) -> NodeTasks {
     let mut runs: Vec<&[(NodeId, u32)]> =
         rooms.chunk_by(|one, next| one.0.0 + 1 == next.0.0).collect();
     let mut left = tasks;
@@ -101,8 +100,8 @@ fn consecutive(rooms: &[(NodeId, u32)], tasks: u32) -> Places {
     places
 }
 
-/// Fills nodes one after the other; how many tasks are left.
-fn in_order(rooms: &[(NodeId, u32)], mut left: u32, places: &mut Places) -> u32 {
+/// Fills nodes one after the other; returns how many tasks are left.
+fn in_order(rooms: &[(NodeId, u32)], mut left: u32, places: &mut NodeTasks) -> u32 {
     for (node, room) in rooms {
         let tasks = left.min(*room);
         if tasks > 0 {
@@ -119,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    /// Places for so many tasks, with room by node and the leaf switch of each node.
+    /// Checks the places of tasks, with room by node and the leaf switch of each node.
     fn check(room: &[u32], leaves: &[usize], tasks: u32, expected: &[(u32, u32)]) {
         let node = |leaf: &usize| NodeSpec {
             name: "n".into(),
@@ -132,11 +131,11 @@ mod tests {
         };
         let levels = if leaves.is_empty() { Vec::new() } else { vec!["leaf".into()] };
         let nodes = leaves.iter().map(node).collect();
-        let switches = Switches::new(&Site { nodes, levels, tree: QueueTree::single() });
+        let switches = SwitchTree::new(&FleetSite { nodes, levels, tree: QueueTree::single() });
         let rooms: Vec<(NodeId, u32)> =
             (0..).map(NodeId).zip(room.iter().copied()).filter(|(_, room)| *room > 0).collect();
         let places = switches.choose(&rooms, tasks);
-        let expected: Option<Places> = (!expected.is_empty())
+        let expected: Option<NodeTasks> = (!expected.is_empty())
             .then(|| expected.iter().map(|(node, tasks)| (NodeId(*node), *tasks)).collect());
         assert_eq!(places, expected, "{tasks} tasks");
     }
@@ -157,7 +156,8 @@ mod tests {
     #[test]
     fn with_topology_the_fewest_leaves_are_taken_and_the_last_is_the_tightest() {
         // Leaves of 4, 6 and 3.
-        let (room, leaves) = ([2, 3, 1, 2, 3, 2], [0, 1, 2, 0, 1, 2]);
+        let room = [2, 3, 1, 2, 3, 2];
+        let leaves = [0, 1, 2, 0, 1, 2];
         check(&room, &leaves, 3, &[(2, 1), (5, 2)]);
         check(&room, &leaves, 4, &[(0, 2), (3, 2)]);
         check(&room, &leaves, 6, &[(1, 3), (4, 3)]);

@@ -1,5 +1,5 @@
 //! CPUs, memory and GPUs of a job, a queue or the whole cluster, as Volcano adds and compares them:
-//! each by itself.
+//! each separately.
 
 use std::ops::{Add, AddAssign, SubAssign};
 
@@ -7,16 +7,17 @@ use muster_model::job::Resources;
 
 use crate::fleet::Pool;
 
-/// An amount of each. Volcano counts GPUs as one resource (nvidia.com/gpu), whatever their models.
+/// An amount of each resource. Volcano counts GPUs as one resource (nvidia.com/gpu), whatever their
+/// models.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Amounts {
+pub(super) struct ResourceAmounts {
     pub(super) cpu_milli: u64,
     pub(super) memory_bytes: u64,
     pub(super) gpu_milli: u64,
 }
 
-impl Amounts {
-    /// What a whole gang asks for.
+impl ResourceAmounts {
+    /// Returns what a whole gang requests.
     pub(super) fn of(tasks: u32, task: &Resources) -> Self {
         let tasks = u64::from(tasks);
         Self {
@@ -26,8 +27,8 @@ impl Amounts {
         }
     }
 
-    /// What the nodes that are there have, broken devices not counted.
-    pub(super) fn there(pool: &Pool) -> Self {
+    /// Returns the capacity of nodes that are up, without broken devices.
+    pub(super) fn available(pool: &Pool) -> Self {
         pool.nodes().filter(|(_, node)| node.is_up).fold(Self::default(), |sum, (_, node)| {
             let gpus = node.free.len() as u64 - u64::from(node.broken.len());
             sum + Self {
@@ -38,8 +39,8 @@ impl Amounts {
         })
     }
 
-    /// The same done with each.
-    pub(super) fn each(self, other: Self, what: impl Fn(u64, u64) -> u64) -> Self {
+    /// Combines each resource with that of another amount.
+    pub(super) fn combine(self, other: Self, what: impl Fn(u64, u64) -> u64) -> Self {
         Self {
             cpu_milli: what(self.cpu_milli, other.cpu_milli),
             memory_bytes: what(self.memory_bytes, other.memory_bytes),
@@ -48,31 +49,31 @@ impl Amounts {
     }
 
     pub(super) fn min(self, other: Self) -> Self {
-        self.each(other, u64::min)
+        self.combine(other, u64::min)
     }
 
     pub(super) fn max(self, other: Self) -> Self {
-        self.each(other, u64::max)
+        self.combine(other, u64::max)
     }
 
-    /// What remains, never less than nothing.
+    /// Returns the difference, at least 0.
     pub(super) fn less(self, other: Self) -> Self {
-        self.each(other, u64::saturating_sub)
+        self.combine(other, u64::saturating_sub)
     }
 
-    /// No more of anything.
+    /// Returns whether no resource exceeds the other amount.
     pub(super) fn within(self, other: Self) -> bool {
         self.min(other) == self
     }
 
-    /// No more of what is asked for; of the rest it does not matter.
+    /// Returns whether no requested resource exceeds the other amount; the rest is ignored.
     pub(super) fn within_for(self, other: Self, asked: Self) -> bool {
         let of_asked = |amount: u64, asked: u64| if asked > 0 { amount } else { 0 };
-        self.each(asked, of_asked).within(other)
+        self.combine(asked, of_asked).within(other)
     }
 
-    /// The largest of the parts that this is of a whole, in parts of a thousand million; of nothing
-    /// nothing is 0 and something is all.
+    /// Returns the dominant share of a whole, in billionths. Of 0, nothing is 0 and something is
+    /// the whole.
     pub(super) fn share_of(self, whole: Self) -> u64 {
         const ALL: u64 = 1_000_000_000;
         let part = |amount: u64, whole: u64| match (amount, whole) {
@@ -81,26 +82,26 @@ impl Amounts {
             _ => u64::try_from(u128::from(amount) * u128::from(ALL) / u128::from(whole))
                 .unwrap_or(u64::MAX),
         };
-        let parts = self.each(whole, part);
+        let parts = self.combine(whole, part);
         parts.cpu_milli.max(parts.memory_bytes).max(parts.gpu_milli)
     }
 }
 
-impl Add for Amounts {
+impl Add for ResourceAmounts {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
-        self.each(other, u64::saturating_add)
+        self.combine(other, u64::saturating_add)
     }
 }
 
-impl AddAssign for Amounts {
+impl AddAssign for ResourceAmounts {
     fn add_assign(&mut self, other: Self) {
         *self = *self + other;
     }
 }
 
-impl SubAssign for Amounts {
+impl SubAssign for ResourceAmounts {
     fn sub_assign(&mut self, other: Self) {
         *self = self.less(other);
     }

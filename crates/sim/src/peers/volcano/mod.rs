@@ -1,16 +1,16 @@
-//! Volcano with its default configuration: a session each second that lets pod groups in, divides
-//! the cluster between queues by weight, and places gangs whole. Where the site's queues take back
-//! what others borrow, action `gangreclaim` takes the place of `enqueue`.
+//! Volcano with its default configuration: a session each second that enqueues pod groups, divides
+//! the cluster between queues by weight, and places whole gangs. Where the site's queues reclaim,
+//! action `gangreclaim` replaces `enqueue`.
 //!
 //! * `amounts.rs`: CPUs, memory and GPUs, added and compared
 //! * `queues.rs`: what each queue deserves
 //! * `nodes.rs`: which node a pod gets
-//! * `session.rs`: what one session does
+//! * `session.rs`: one session
 //!
 //! Sources, for each constant beside it: volcano-sh/volcano, release 1.15.1 (pkg/scheduler, and the
 //! configuration in installer/helm/chart/volcano/config/volcano-scheduler.conf). What is not
-//! modelled stands in docs/models.md. It must not look at how long a job runs or is believed to:
-//! Volcano does not.
+//! modelled is listed in docs/models.md. It must not use runtimes or their estimates, as Volcano
+//! does not.
 
 mod amounts;
 mod nodes;
@@ -21,133 +21,139 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_model::{NodeId, QueueName, Span, Time};
 
-use self::amounts::Amounts;
-use self::queues::Queue;
-use super::line::{ShapeNo, Shapes, Turn, turn};
-use crate::dice::Dice;
-use crate::fleet::{Desk, JobNo, Plane, PlaneError, Site};
+use self::amounts::ResourceAmounts;
+use self::queues::VolcanoQueue;
+use super::line::{LinePosition, ShapeIndex, ShapeNo, turn};
+use crate::fleet::{ClusterState, FleetSite, JobNo, Scheduler, SchedulerError};
+use crate::rng::Rng;
 
 /// Time between sessions (cmd/scheduler/app/options, defaultSchedulerPeriod).
 const PERIOD: Span = Span::from_secs(1);
 
-/// How far a pod group has come (phases of PodGroup).
+/// Phase of a pod group (phases of PodGroup).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum PodGroupPhase {
     /// Its pods are not created.
     Pending,
-    /// They are, and wait.
+    /// Its pods are created and pending.
     Inqueue,
-    /// They have their nodes.
+    /// Its pods have their nodes.
     Running,
-    /// They are done.
+    /// Its pods have ended.
     Ended,
 }
 
-/// A job as Volcano keeps it.
+/// A job in the model.
 #[derive(Clone, Copy, Debug)]
-struct Job {
+struct VolcanoJob {
     queue: usize,
     shape: ShapeNo,
-    turn: Turn,
-    asks: Amounts,
-    phase: Phase,
+    turn: LinePosition,
+    asks: ResourceAmounts,
+    phase: PodGroupPhase,
 }
 
-/// The model.
+/// Scheduler model of Volcano.
 #[derive(Clone, Debug)]
 pub struct Volcano {
-    /// Actions are `allocate, backfill, gangreclaim` instead of `enqueue, allocate, backfill`
-    /// (design document gang-aware-eviction-design): with `enqueue` nobody would be let in while
-    /// the cluster is full, and so nobody could reclaim.
+    /// True if the actions are `allocate, backfill, gangreclaim` instead of `enqueue, allocate,
+    /// backfill` (design document gang-aware-eviction-design): with `enqueue` no pod group is
+    /// enqueued while the cluster is full, so none could reclaim.
     reclaims: bool,
-    queues: Vec<Queue>,
+    queues: Vec<VolcanoQueue>,
     at: BTreeMap<QueueName, usize>,
-    shapes: Shapes,
-    jobs: Vec<Job>,
+    shapes: ShapeIndex,
+    jobs: Vec<VolcanoJob>,
     running: BTreeSet<JobNo>,
-    /// Jobs that lost a pod: the job controller restarts them whole.
+    /// Jobs that lost a pod: the job controller restarts them as a whole.
     broken: BTreeSet<JobNo>,
-    /// Something has changed since the last session, or in it.
+    /// True if something has changed since the last session, or in it.
     is_changed: bool,
-    dice: Dice,
+    rng: Rng,
 }
 
 impl Volcano {
-    /// The default configuration, or the one that reclaims where the site asks for it and has
-    /// queues to reclaim from.
+    /// Creates a model with the default configuration, or with the reclaiming one if the site
+    /// reclaims and has several queues.
     #[must_use]
-    pub fn new(site: &Site, seed: u64) -> Self {
+    pub fn new(site: &FleetSite, seed: u64) -> Self {
         let (queues, at) = queues::leaves(site);
         Self {
             reclaims: site.tree.preemption.reclaim && queues.len() > 1,
             queues,
             at,
-            shapes: Shapes::default(),
+            shapes: ShapeIndex::default(),
             jobs: Vec::new(),
             running: BTreeSet::new(),
             broken: BTreeSet::new(),
             is_changed: false,
-            dice: Dice::new(seed),
+            rng: Rng::new(seed),
         }
     }
 
-    /// Moves a job to another phase, with what its queue counts of it.
-    fn enter(&mut self, number: JobNo, phase: Phase) {
+    /// Moves a job to another phase, and updates the counts of its queue.
+    fn enter(&mut self, number: JobNo, phase: PodGroupPhase) {
         let job = &mut self.jobs[number.at()];
         let queue = &mut self.queues[job.queue];
         match job.phase {
-            Phase::Pending => queue.pending.remove(job.shape, job.turn),
-            Phase::Inqueue => {
+            PodGroupPhase::Pending => queue.pending.remove(job.shape, job.turn),
+            PodGroupPhase::Inqueue => {
                 queue.inqueue.remove(job.shape, job.turn);
                 queue.asked -= job.asks;
             }
-            Phase::Running => {
+            PodGroupPhase::Running => {
                 self.running.remove(&number);
                 queue.allocated -= job.asks;
             }
-            Phase::Ended => {}
+            PodGroupPhase::Ended => {}
         }
         match phase {
-            Phase::Pending => queue.pending.push(job.shape, job.turn),
-            Phase::Inqueue => {
+            PodGroupPhase::Pending => queue.pending.push(job.shape, job.turn),
+            PodGroupPhase::Inqueue => {
                 queue.inqueue.push(job.shape, job.turn);
                 queue.asked += job.asks;
             }
-            Phase::Running => {
+            PodGroupPhase::Running => {
                 self.running.insert(number);
                 queue.allocated += job.asks;
             }
-            Phase::Ended => {}
+            PodGroupPhase::Ended => {}
         }
         job.phase = phase;
         self.is_changed = true;
     }
 
-    /// Makes all pods of a job go; it waits to be let in again.
-    fn restart(&mut self, desk: &mut Desk, job: JobNo) {
-        desk.evict(job);
-        self.enter(job, Phase::Pending);
+    /// Evicts all pods of a job, which waits to be enqueued again.
+    fn restart(&mut self, cluster: &mut ClusterState, job: JobNo) {
+        cluster.evict(job);
+        self.enter(job, PodGroupPhase::Pending);
     }
 }
 
-impl Plane for Volcano {
-    fn arrived(&mut self, desk: &Desk, job: JobNo) -> Result<(), PlaneError> {
-        let new = desk.job(job);
+impl Scheduler for Volcano {
+    fn arrived(&mut self, cluster: &ClusterState, job: JobNo) -> Result<(), SchedulerError> {
+        let new = cluster.job(job);
         let queue = self.at.get(&new.queue).copied().unwrap_or(0);
         let shape = self.shapes.number(new.tasks, &new.task);
-        let asks = Amounts::of(new.tasks, &new.task);
-        self.jobs.push(Job { queue, shape, turn: turn(job, new), asks, phase: Phase::Ended });
-        self.enter(job, Phase::Pending);
+        let asks = ResourceAmounts::of(new.tasks, &new.task);
+        self.jobs.push(VolcanoJob {
+            queue,
+            shape,
+            turn: turn(job, new),
+            asks,
+            phase: PodGroupPhase::Ended,
+        });
+        self.enter(job, PodGroupPhase::Pending);
         Ok(())
     }
 
-    fn ended(&mut self, _desk: &Desk, job: JobNo) {
-        self.enter(job, Phase::Ended);
+    fn ended(&mut self, _cluster: &ClusterState, job: JobNo) {
+        self.enter(job, PodGroupPhase::Ended);
     }
 
     fn lost(
         &mut self,
-        _desk: &Desk,
+        _cluster: &ClusterState,
         _node: NodeId,
         _device: Option<usize>,
         tasks: &[(JobNo, u32)],
@@ -156,41 +162,41 @@ impl Plane for Volcano {
         self.is_changed = true;
     }
 
-    fn mended(&mut self, _desk: &Desk, _node: NodeId, _device: Option<usize>) {
+    fn repaired(&mut self, _cluster: &ClusterState, _node: NodeId, _device: Option<usize>) {
         self.is_changed = true;
     }
 
-    /// A session in which nothing has changed decides nothing, so it is not held.
+    /// Skips sessions in which nothing has changed, since they decide nothing.
     fn next_wake(&mut self, now: Time) -> Option<Time> {
         self.is_changed.then(|| Time((now.0 / PERIOD.0 + 1) * PERIOD.0))
     }
 
-    fn decide(&mut self, desk: &mut Desk) -> Result<(), PlaneError> {
+    fn decide(&mut self, cluster: &mut ClusterState) -> Result<(), SchedulerError> {
         for job in std::mem::take(&mut self.broken) {
-            self.restart(desk, job);
+            self.restart(cluster, job);
         }
-        if self.is_changed && desk.now().0.is_multiple_of(PERIOD.0) {
+        if self.is_changed && cluster.now().0.is_multiple_of(PERIOD.0) {
             self.is_changed = false;
-            self.hold_session(desk)?;
+            self.hold_session(cluster)?;
         }
         Ok(())
     }
 
-    fn why(&mut self, _desk: &Desk, job: JobNo) -> String {
+    fn why(&mut self, _cluster: &ClusterState, job: JobNo) -> String {
         let job = &self.jobs[job.at()];
         let queue = &self.queues[job.queue];
         match job.phase {
-            Phase::Pending => {
+            PodGroupPhase::Pending => {
                 "its pod group is pending: pods that wait ask for as much as is let in".to_owned()
             }
-            Phase::Inqueue if !queue.has_share_for(job.asks) => format!(
+            PodGroupPhase::Inqueue if !queue.has_share_for(job.asks) => format!(
                 "queue {} deserves {} GPUs and has {}",
                 queue.name,
                 queue.deserved.gpu_milli / 1000,
                 queue.allocated.gpu_milli / 1000
             ),
-            Phase::Inqueue => "no nodes have room for all of its pods".to_owned(),
-            Phase::Running | Phase::Ended => String::new(),
+            PodGroupPhase::Inqueue => "no nodes have room for all of its pods".to_owned(),
+            PodGroupPhase::Running | PodGroupPhase::Ended => String::new(),
         }
     }
 }

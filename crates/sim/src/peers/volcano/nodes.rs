@@ -1,45 +1,47 @@
-//! Which node a pod gets: plugins `nodeorder` and `binpack` of the default configuration, added up.
-//! `binpack` knows CPUs and memory only unless it is told of GPUs, and for them it takes back
-//! exactly what `nodeorder` gives to empty nodes. So what decides is mostly how evenly CPUs, memory
-//! and GPUs of a node would be used.
+//! Score of nodes for a pod: plugins `nodeorder` and `binpack` of the default configuration, added
+//! up. `binpack` counts CPUs and memory only unless configured otherwise, and for them it cancels
+//! exactly what `nodeorder` gives to empty nodes. So the score mostly depends on how evenly CPUs,
+//! memory and GPUs of a node would be used.
 
 use muster_model::job::Resources;
 
 use crate::fleet::PoolNode;
 
-/// CPUs and memory that a container without requests counts for in `nodeorder`
-/// (pkg/scheduler/util/pod_resources.go of Kubernetes 1.35, DefaultMilliCPURequest and
-/// DefaultMemoryRequest).
+/// Default CPU and memory requests in `nodeorder` (pkg/scheduler/util/pod_resources.go of
+/// Kubernetes 1.35, DefaultMilliCPURequest and DefaultMemoryRequest).
 const DEFAULT_CPU_MILLI: u64 = 100;
 const DEFAULT_MEMORY_BYTES: u64 = 200 << 20;
-/// Of a fraction of 1.
 const MILLIONTHS: u64 = 1_000_000;
 
-/// What there is of something on a node, what is held of it, and what the pod asks for.
+/// Capacity of one resource of a node, the held part, and the pod's request.
 #[derive(Clone, Copy)]
-struct Of {
+struct ResourceUse {
     there: u64,
     held: u64,
     asked: u64,
 }
 
-impl Of {
+impl ResourceUse {
     fn with_default(self, default: u64) -> Self {
         Self { asked: if self.asked == 0 { default } else { self.asked }, ..self }
     }
 
-    /// Held with the pod there, in millionths of all.
+    /// Returns the held part with the pod, in millionths of the capacity.
     fn fraction(self) -> u64 {
         let held = (self.held + self.asked).min(self.there);
         (u128::from(held) * u128::from(MILLIONTHS) / u128::from(self.there)) as u64
     }
 }
 
-/// Score of a node for a pod, in thousandths, where `placed` pods of the same gang come before it.
+/// Returns the score of a node for a pod, in thousandths, where `placed` pods of the same gang come
+/// before it.
 pub(super) fn score(node: &PoolNode, pod: &Resources, placed: u32) -> u64 {
     let before = |asked: u64| u64::from(placed).saturating_mul(asked);
-    let of =
-        |there: u64, free: u64, asked: u64| Of { there, held: there - free + before(asked), asked };
+    let of = |there: u64, free: u64, asked: u64| ResourceUse {
+        there,
+        held: there - free + before(asked),
+        asked,
+    };
     let cpu = of(u64::from(node.spec.cpus.0), u64::from(node.cpus), u64::from(pod.cpus.0));
     let memory = of(node.spec.memory.0, node.memory_bytes, pod.memory.0);
     let devices = u64::from(node.free.len() as u32 - node.broken.len());
@@ -47,9 +49,9 @@ pub(super) fn score(node: &PoolNode, pod: &Resources, placed: u32) -> u64 {
     (least(cpu, memory) + balanced(cpu, memory, gpu)) * 1000 + binpack(cpu, memory)
 }
 
-/// What of CPUs and memory would be left, 0 to 100 (noderesources, LeastAllocated, 50 and 50,
-/// leastrequested.weight 1).
-fn least(cpu: Of, memory: Of) -> u64 {
+/// Returns the free part of CPUs and memory with the pod, 0 to 100 (noderesources, LeastAllocated,
+/// 50 and 50, leastrequested.weight 1).
+fn least(cpu: ResourceUse, memory: ResourceUse) -> u64 {
     let parts = [cpu.with_default(DEFAULT_CPU_MILLI), memory.with_default(DEFAULT_MEMORY_BYTES)];
     let left = parts
         .into_iter()
@@ -59,13 +61,13 @@ fn least(cpu: Of, memory: Of) -> u64 {
     left.sum::<u64>().checked_div(count).unwrap_or(0)
 }
 
-/// How evenly CPUs, memory and, where the pod asks for them, GPUs would be used, 0 to 100: 100 less
-/// the standard deviation (noderesources, BalancedAllocation, balancedresource.weight 1).
-fn balanced(cpu: Of, memory: Of, gpu: Of) -> u64 {
+/// Returns how evenly CPUs, memory and, if the pod requests them, GPUs would be used, 0 to 100: 100
+/// less the standard deviation (noderesources, BalancedAllocation, balancedresource.weight 1).
+fn balanced(cpu: ResourceUse, memory: ResourceUse, gpu: ResourceUse) -> u64 {
     let is_asked = gpu.asked > 0;
     let parts = [Some(cpu), Some(memory), is_asked.then_some(gpu)];
     let used: Vec<u64> =
-        parts.into_iter().flatten().filter(|of| of.there > 0).map(Of::fraction).collect();
+        parts.into_iter().flatten().filter(|of| of.there > 0).map(ResourceUse::fraction).collect();
     let deviation = match used[..] {
         [] | [_] => 0,
         [one, other] => one.abs_diff(other) / 2,
@@ -78,9 +80,9 @@ fn balanced(cpu: Of, memory: Of, gpu: Of) -> u64 {
     (MILLIONTHS - deviation) * 100 / MILLIONTHS
 }
 
-/// How full CPUs and memory would be, of those that the pod asks for, in thousandths of 0 to 100
+/// Returns how full the requested ones of CPUs and memory would be, in thousandths of 0 to 100
 /// (binpack.go, all weights 1).
-fn binpack(cpu: Of, memory: Of) -> u64 {
+fn binpack(cpu: ResourceUse, memory: ResourceUse) -> u64 {
     let asked = [cpu, memory].into_iter().filter(|of| of.asked > 0 && of.there > 0);
     let count = asked.clone().count() as u64;
     let full = asked.map(|of| of.fraction() / 10).sum::<u64>();
@@ -93,26 +95,26 @@ mod tests {
 
     #[test]
     fn spreading_and_packing_cancel_out() {
-        let half = Of { there: 100, held: 40, asked: 10 };
-        let full = Of { there: 100, held: 80, asked: 10 };
+        let half = ResourceUse { there: 100, held: 40, asked: 10 };
+        let full = ResourceUse { there: 100, held: 80, asked: 10 };
         for (cpu, memory) in [(half, half), (full, half), (full, full)] {
             assert_eq!(least(cpu, memory) * 1000 + binpack(cpu, memory), 100_000);
         }
-        // Without CPUs and memory asked for there is nothing to pack, and what is left counts
-        // alone.
-        let cpu = Of { there: 100_000, held: 40_000, asked: 0 };
-        let memory = Of { there: 1_000 << 30, held: 400 << 30, asked: 0 };
+        // Without requests for CPUs and memory there is nothing to pack, and only the free part
+        // counts.
+        let cpu = ResourceUse { there: 100_000, held: 40_000, asked: 0 };
+        let memory = ResourceUse { there: 1_000 << 30, held: 400 << 30, asked: 0 };
         assert_eq!((least(cpu, memory), binpack(cpu, memory)), (59, 0));
     }
 
     #[test]
     fn uneven_use_costs_its_standard_deviation() {
-        let of = |held: u64, asked: u64| Of { there: 100, held, asked };
+        let of = |held: u64, asked: u64| ResourceUse { there: 100, held, asked };
         assert_eq!(balanced(of(40, 10), of(40, 10), of(40, 10)), 100);
         assert_eq!(balanced(of(90, 10), of(40, 10), of(0, 0)), 75);
         // Of 1, 0.5 and 0 it is the root of 1/6.
         assert_eq!(
-            balanced(of(90, 10), of(40, 10), Of { there: 10_000_000, held: 0, asked: 1 }),
+            balanced(of(90, 10), of(40, 10), ResourceUse { there: 10_000_000, held: 0, asked: 1 }),
             59
         );
     }

@@ -1,15 +1,15 @@
-//! What Kueue's generator of performance tests creates
-//! (test/performance/scheduler/runner/generator): every set of every queue beside the others, a
-//! workload each time the interval of its set is over. Nothing is drawn.
+//! Workloads of Kueue's generator of performance tests
+//! (test/performance/scheduler/runner/generator): all sets of all queues in parallel, a workload
+//! after each interval of its set. Nothing is random.
 
 use std::sync::Arc;
 
 use muster_model::Time;
 use muster_spec::recipe::KueueQueue;
-use muster_spec::{Ended, TraceJob};
+use muster_spec::{JobEnd, TraceJob};
 
-/// All workloads, by when they are created. The class stands in for the user, who is not known;
-/// classes are told apart so.
+/// Returns all workloads in order of creation. The class stands in for the user, who is unknown, so
+/// that classes can be distinguished.
 pub(super) fn jobs(queues: &[KueueQueue]) -> Vec<TraceJob> {
     let mut jobs = Vec::new();
     for queue in queues {
@@ -30,7 +30,7 @@ pub(super) fn jobs(queues: &[KueueQueue]) -> Vec<TraceJob> {
                         user: Some(Arc::clone(class)),
                         queue: Some(Arc::clone(&queue.name)),
                         priority: *priority,
-                        ended: Ended::Completed,
+                        ended: JobEnd::Completed,
                     });
                 }
             }

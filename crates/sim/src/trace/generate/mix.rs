@@ -1,20 +1,20 @@
-//! Jobs of classes that arrive at random, more at busy hours than at others.
+//! Jobs of random classes with random arrivals, more at busy hours than at others.
 
 use muster_model::{Span, Time};
-use muster_spec::recipe::{Asked, Mix};
-use muster_spec::{Ended, TraceJob};
+use muster_spec::recipe::{LimitDistribution, Mix};
+use muster_spec::{JobEnd, TraceJob};
 
 use super::draw::{Weighted, exponential, length};
-use crate::dice::Dice;
+use crate::rng::Rng;
 
 const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
-/// The epoch was a Thursday, the fifth day of a week from Sunday on.
+/// Weekday of the epoch, a Thursday, from Sunday as 0.
 const EPOCH_DAY: u64 = 4;
 
-/// All jobs, as long as the recipe submits.
+/// Returns all jobs, for as long as the recipe submits.
 pub(super) fn jobs(mix: &Mix, seed: u64) -> impl Iterator<Item = TraceJob> + '_ {
-    let mut dice = Dice::new(seed);
+    let mut rng = Rng::new(seed);
     let classes = Weighted::new(mix.classes.iter().map(|class| class.weight as f64));
     let skew = f64::from(mix.skew_percent) / 100.0;
     let users = Weighted::new((1..=mix.users).map(|user| f64::from(user).powf(-skew)));
@@ -22,10 +22,10 @@ pub(super) fn jobs(mix: &Mix, seed: u64) -> impl Iterator<Item = TraceJob> + '_ 
     let end = mix.length.map_or(Time::NEVER, |length| mix.start + length);
     let mut now = mix.start.0 as f64;
     (1u64..).map_while(move |number| {
-        now = rates.next(mix, &mut dice, now);
+        now = rates.next(mix, &mut rng, now);
         let submit = Time(now as u64);
         (submit < end && submit < Time::NEVER)
-            .then(|| job(mix, &classes, &users, &mut dice, number, submit))
+            .then(|| job(mix, &classes, &users, &mut rng, number, submit))
     })
 }
 
@@ -33,27 +33,27 @@ fn job(
     mix: &Mix,
     classes: &Weighted,
     users: &Weighted,
-    dice: &mut Dice,
+    rng: &mut Rng,
     number: u64,
     submit: Time,
 ) -> TraceJob {
-    let class = &mix.classes[classes.draw(dice)];
-    let user = users.draw(dice) + 1;
-    let tasks = *dice.pick(&class.tasks);
-    let mut runtime = length(dice, &class.runtime);
+    let class = &mix.classes[classes.draw(rng)];
+    let user = users.draw(rng) + 1;
+    let tasks = *rng.pick(&class.tasks);
+    let mut runtime = length(rng, &class.runtime);
     let requested = match class.requested {
-        Asked::Nothing => None,
-        Asked::Fixed(limit) => {
+        LimitDistribution::Nothing => None,
+        LimitDistribution::Fixed(limit) => {
             runtime = runtime.min(limit);
             Some(limit)
         }
-        Asked::Times(times) => {
-            let factor = 1.0 + dice.unit() * f64::from(times - 1);
+        LimitDistribution::Times(times) => {
+            let factor = 1.0 + rng.unit() * f64::from(times - 1);
             let minutes = (runtime.0 as f64 * factor / 60_000.0).ceil();
             Some(Span::from_secs((minutes as u64).max(1) * 60))
         }
     };
-    let failed = dice.chance(class.failed_percent);
+    let failed = rng.chance(class.failed_percent);
     TraceJob {
         id: format!("{}-{number}", class.name).into(),
         submit: Time(submit.since(mix.zero).0),
@@ -64,15 +64,16 @@ fn job(
         user: Some(format!("u{user}").into()),
         queue: class.queue.clone(),
         priority: 0,
-        ended: if failed { Ended::Failed } else { Ended::Completed },
+        ended: if failed { JobEnd::Failed } else { JobEnd::Completed },
     }
 }
 
-/// How busy it is, over the week.
+/// Submission rates over the week.
 struct Rates {
-    /// Per hour of a day that is not at the weekend, and of one that is, as a share of the busiest.
+    /// Rate by hour of a workday and of a weekend day, as a part of the busiest.
     hours: [Vec<f64>; 2],
-    /// Mean time between submits at the busiest hour, such that the mean over the week is as asked.
+    /// Mean time between submissions at the busiest hour, such that the mean over the week is as
+    /// requested.
     busiest_ms: f64,
 }
 
@@ -81,7 +82,8 @@ impl Rates {
         let weekend = mix.weekend_percent as f64 / 100.0;
         let hours =
             |factor: f64| mix.hours.iter().map(|hour| *hour as f64 * factor).collect::<Vec<f64>>();
-        let (workdays, weekends) = (hours(1.0), hours(weekend));
+        let workdays = hours(1.0);
+        let weekends = hours(weekend);
         let busiest = workdays.iter().chain(&weekends).copied().fold(0.0, f64::max);
         let mean =
             (workdays.iter().sum::<f64>() * 5.0 + weekends.iter().sum::<f64>() * 2.0) / 168.0;
@@ -92,15 +94,15 @@ impl Rates {
         }
     }
 
-    /// When the next job is submitted: drawn as if every hour were the busiest, and thinned out in
-    /// the others.
-    fn next(&self, mix: &Mix, dice: &mut Dice, mut now: f64) -> f64 {
+    /// Returns the next submission time: drawn as if every hour were the busiest, and thinned out
+    /// in the others.
+    fn next(&self, mix: &Mix, rng: &mut Rng, mut now: f64) -> f64 {
         if mix.regular {
             return now + mix.every.0 as f64;
         }
         loop {
-            now += exponential(dice, self.busiest_ms);
-            if now >= Time::NEVER.0 as f64 || dice.unit() < self.share(now as u64) {
+            now += exponential(rng, self.busiest_ms);
+            if now >= Time::NEVER.0 as f64 || rng.unit() < self.share(now as u64) {
                 return now;
             }
         }
@@ -140,10 +142,10 @@ mod tests {
         assert_ne!(made(TWO, 7), made(TWO, 8));
     }
 
-    /// Each share is within three standard deviations of what the recipe says; the seed is fixed,
-    /// so that it stays so.
+    /// Each share is within three standard deviations of the recipe's; the seed is fixed, so the
+    /// result is stable.
     #[test]
-    fn what_is_drawn_is_as_the_recipe_says() {
+    fn drawn_jobs_match_the_recipe() {
         let jobs = made(TWO, 42);
         assert_eq!(jobs.len(), 20_000);
         assert!(jobs.is_sorted_by_key(|job| job.submit));
@@ -156,7 +158,7 @@ mod tests {
             assert!((found - expected).abs() < 0.015, "{found}, not {expected}")
         };
         near(part(&|job| job.id.starts_with("small-")), 0.9);
-        near(part(&|job| job.ended == Ended::Failed), 0.18);
+        near(part(&|job| job.ended == JobEnd::Failed), 0.18);
         near(part(&|job| job.tasks == 4), 0.05);
         near(part(&|job| (8..18).contains(&(job.submit.0 / HOUR_MS % 24))), 30.0 / 44.0);
         near(part(&|job| job.submit.0 / DAY_MS % 7 >= 5), 1.0 / 6.0);

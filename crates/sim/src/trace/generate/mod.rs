@@ -1,5 +1,4 @@
-//! Makes a trace from a recipe. The same recipe and seed make the same trace; chance comes in as
-//! the seed alone.
+//! Generates a trace from a recipe. The same recipe and seed give the same trace.
 
 pub(crate) mod draw;
 mod kueue;
@@ -8,8 +7,8 @@ mod mix;
 use muster_spec::TraceJob;
 use muster_spec::recipe::Recipe;
 
-/// The jobs of a recipe, in the order of their submits. `most` ends a mix early; what Kueue's
-/// generator creates is complete.
+/// Returns the jobs of a recipe in order of submission. `most` ends a mix early; Kueue's workloads
+/// are complete.
 pub fn generate(
     recipe: &Recipe,
     seed: u64,

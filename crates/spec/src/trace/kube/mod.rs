@@ -1,6 +1,6 @@
-//! Pods and Jobs as `kubectl get pods,jobs -o json` lists them. Pods that carry the name of one
-//! group, by any of the ways in which groups are named, are one job of as many tasks; every other
-//! pod is a job of its own. The user of a job is its namespace.
+//! Pods and Jobs as listed by `kubectl get pods,jobs -o json`. Pods of one group, by any of the
+//! usual labels, are one job with as many tasks; every other pod is a job. The user of a job is its
+//! namespace.
 
 mod object;
 mod resources;
@@ -11,7 +11,7 @@ use muster_model::{Span, Time};
 
 use self::object::{Metadata, Object, Spec};
 use super::value::{ended, instant};
-use super::{Ended, TraceJob};
+use super::{JobEnd, TraceJob};
 
 /// Labels and annotations that name a pod's group: scheduler-plugins, Kueue, Volcano, KAI,
 /// Kubeflow's trainer, JobSet.
@@ -28,14 +28,14 @@ const GROUPS: [&str; 7] = [
 const QUEUES: [&str; 3] =
     ["kueue.x-k8s.io/queue-name", "scheduling.volcano.sh/queue-name", "kai.scheduler/queue"];
 
-/// Pods of groups, until all of them were seen.
+/// Pods of groups, collected until the end of the list.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Groups {
+pub(super) struct PodGroups {
     waiting: BTreeMap<String, TraceJob>,
 }
 
-impl Groups {
-    /// An object of the list; `None` for a pod that waits for the rest of its group.
+impl PodGroups {
+    /// Reads an object of the list; `None` for a pod of a group, which is collected.
     pub(super) fn object(&mut self, text: &str) -> Result<Option<TraceJob>, String> {
         let object: Object = super::json::parse(text)?;
         match object.kind.as_deref() {
@@ -54,23 +54,24 @@ impl Groups {
         }
     }
 
-    /// All groups, by name.
+    /// Returns the jobs of all groups, by name.
     pub(super) fn finish(&mut self) -> impl Iterator<Item = TraceJob> + use<> {
         std::mem::take(&mut self.waiting).into_values()
     }
 
-    /// A group was submitted with its first pod and ran as long as the longest. Its tasks are the
-    /// pods that hold the most GPUs: a launcher without any beside its workers is not one of them.
+    /// Adds a pod to its group. A group was submitted with its first pod and ran as long as the
+    /// longest. Its tasks are the pods with the most GPUs: a launcher without GPUs is not counted.
     fn join(&mut self, name: String, pod: TraceJob) {
         let Some(job) = self.waiting.get_mut(&name) else {
             self.waiting.insert(name.clone(), TraceJob { id: name.into(), ..pod });
             return;
         };
-        let (has, gets) = (job.task.gpu.devices, pod.task.gpu.devices);
+        let has = job.task.gpu.devices;
+        let gets = pod.task.gpu.devices;
         job.submit = job.submit.min(pod.submit);
         job.runtime = job.runtime.zip(pod.runtime).map(|(one, other)| one.max(other));
-        if (job.ended, pod.ended) != (Ended::Completed, Ended::Completed) {
-            job.ended = if pod.ended == Ended::Completed { job.ended } else { pod.ended };
+        if (job.ended, pod.ended) != (JobEnd::Completed, JobEnd::Completed) {
+            job.ended = if pod.ended == JobEnd::Completed { job.ended } else { pod.ended };
         }
         if gets > has {
             (job.tasks, job.task) = (1, pod.task);
@@ -89,7 +90,7 @@ fn group(object: &Object) -> Option<String> {
     Some(format!("{}/{name}", object.metadata.namespace.as_deref().unwrap_or("default")))
 }
 
-/// The first of these labels or annotations.
+/// Returns the first of these labels or annotations.
 fn marked<'a>(object: &'a Object, names: &[&str]) -> Option<&'a str> {
     let Metadata { labels, annotations, .. } = &object.metadata;
     names
@@ -98,7 +99,7 @@ fn marked<'a>(object: &'a Object, names: &[&str]) -> Option<&'a str> {
         .map(String::as_str)
 }
 
-/// A pod ran from the start of its first container to the end of its last.
+/// Converts a pod. It ran from the start of its first container to the end of its last.
 fn pod(object: &Object) -> Result<TraceJob, String> {
     let ends = object.status.container_statuses.iter().map(|status| {
         let ran = status.state.terminated.as_ref()?;
@@ -109,11 +110,11 @@ fn pod(object: &Object) -> Result<TraceJob, String> {
     let last = ends.iter().flatten().map(|(_, end)| *end).max();
     let runtime = first.zip(last).map(|(first, last)| last.since(first));
     let state = ended(object.status.phase.as_deref().unwrap_or_default());
-    from(object, &object.spec, 1, runtime.filter(|_| state != Ended::Unknown), state)
+    from(object, &object.spec, 1, runtime.filter(|_| state != JobEnd::Unknown), state)
 }
 
-/// A Job holds its parallelism at a time. One with more completions than that runs them in waves,
-/// and this is one of them all.
+/// Converts a Job, which has as many tasks as its parallelism. If it has more completions than
+/// that, they run in waves, of which this is one.
 fn job(object: &Object) -> Result<TraceJob, String> {
     let template = object.spec.template.as_ref().ok_or("a Job without a template")?;
     let holds = |kinds: &[&str]| {
@@ -126,11 +127,11 @@ fn job(object: &Object) -> Result<TraceJob, String> {
     let failed = holds(&["Failed", "FailureTarget"]);
     let (state, end) = match (completed, failed) {
         (Some(condition), _) => (
-            Ended::Completed,
+            JobEnd::Completed,
             time(&object.status.completion_time).or(time(&condition.last_transition_time)),
         ),
-        (None, Some(condition)) => (Ended::Failed, time(&condition.last_transition_time)),
-        (None, None) => (Ended::Unknown, None),
+        (None, Some(condition)) => (JobEnd::Failed, time(&condition.last_transition_time)),
+        (None, None) => (JobEnd::Unknown, None),
     };
     let runtime = time(&object.status.start_time).zip(end).map(|(start, end)| end.since(start));
     let parallelism = object.spec.parallelism.unwrap_or(1);
@@ -143,7 +144,7 @@ fn from(
     pod: &Spec,
     tasks: u32,
     runtime: Option<Span>,
-    state: Ended,
+    state: JobEnd,
 ) -> Result<TraceJob, String> {
     let Metadata { name, namespace, .. } = &object.metadata;
     let namespace = namespace.as_deref().unwrap_or("default");
@@ -207,15 +208,15 @@ mod tests {
             (&*lone.id, lone.runtime, lone.requested),
             ("default/lone", None, Some(Span(60_000)))
         );
-        assert_eq!((job.tasks, job.runtime, job.ended), (2, Some(Span(60_000)), Ended::Failed));
+        assert_eq!((job.tasks, job.runtime, job.ended), (2, Some(Span(60_000)), JobEnd::Failed));
         assert_eq!(job.task.gpu.devices, 1);
         assert_eq!((&*gang.id, gang.tasks, gang.task.gpu.devices), ("nlp/w", 2, 8));
         assert_eq!((gang.task.cpus.0, gang.task.memory.0), (8000, 3 << 30));
-        assert_eq!((gang.submit.0 % 3_600_000, gang.ended), (59 * 60_000, Ended::Failed));
+        assert_eq!((gang.submit.0 % 3_600_000, gang.ended), (59 * 60_000, JobEnd::Failed));
         assert_eq!(
             (gang.user.as_deref(), gang.runtime),
             (Some("nlp"), None),
-            "nobody knows of all of them"
+            "not all runtimes are known"
         );
     }
 }

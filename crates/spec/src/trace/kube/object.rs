@@ -1,5 +1,5 @@
-//! Shapes of what the Kubernetes API lists: so much of a Pod and of a Job as a trace needs. Both
-//! have one shape, with what only one of them has left open.
+//! Objects of the Kubernetes API: the parts of a Pod and of a Job that a trace needs. Both have the
+//! same type, with optional fields for what only one of them has.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub(super) struct Object {
     pub(super) metadata: Metadata,
     pub(super) spec: Spec,
     #[serde(default)]
-    pub(super) status: Status,
+    pub(super) status: KubeStatus,
 }
 
 #[derive(Deserialize)]
@@ -36,7 +36,7 @@ pub(super) struct Spec {
     pub(super) init_containers: Vec<Container>,
     pub(super) active_deadline_seconds: Option<u64>,
     pub(super) priority: Option<i32>,
-    pub(super) scheduling_group: Option<Group>,
+    pub(super) scheduling_group: Option<SchedulingGroup>,
     pub(super) parallelism: Option<u32>,
     pub(super) completions: Option<u32>,
     pub(super) template: Option<Template>,
@@ -44,7 +44,7 @@ pub(super) struct Spec {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Group {
+pub(super) struct SchedulingGroup {
     pub(super) pod_group_name: Option<String>,
 }
 
@@ -56,11 +56,11 @@ pub(super) struct Template {
 #[derive(Deserialize)]
 pub(super) struct Container {
     #[serde(default)]
-    pub(super) resources: Amounts,
+    pub(super) resources: ResourceQuantities,
 }
 
 #[derive(Default, Deserialize)]
-pub(super) struct Amounts {
+pub(super) struct ResourceQuantities {
     #[serde(default)]
     pub(super) requests: BTreeMap<String, String>,
     #[serde(default)]
@@ -69,17 +69,17 @@ pub(super) struct Amounts {
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Status {
+pub(super) struct KubeStatus {
     pub(super) phase: Option<String>,
     pub(super) start_time: Option<String>,
     pub(super) completion_time: Option<String>,
-    pub(super) conditions: Vec<Condition>,
+    pub(super) conditions: Vec<JobCondition>,
     pub(super) container_statuses: Vec<ContainerStatus>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Condition {
+pub(super) struct JobCondition {
     #[serde(rename = "type")]
     pub(super) kind: String,
     pub(super) status: String,

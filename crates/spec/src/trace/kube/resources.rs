@@ -1,4 +1,4 @@
-//! What a pod asks for, in quantities of the Kubernetes API.
+//! Resource requests of a pod, in quantities of the Kubernetes API.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +6,9 @@ use muster_model::job::{GpuRequest, Resources};
 use muster_model::{Bytes, CpuMilli};
 
 use super::super::value::MAX_COUNT;
-use super::object::{Amounts, Container, Spec};
+use super::object::{Container, ResourceQuantities, Spec};
 
-/// What a pod asks for: all its containers together, or the largest of those that run before them.
+/// Returns the requests of a pod: of all its containers together, or of its largest init container.
 pub(super) fn of(spec: &Spec) -> Result<Resources, String> {
     let sum = |resource: &dyn Fn(&str) -> bool| -> Result<f64, String> {
         let amounts = |list: &[Container]| -> Result<Vec<f64>, String> {
@@ -25,8 +25,8 @@ pub(super) fn of(spec: &Spec) -> Result<Resources, String> {
     })
 }
 
-/// A container's request for such resources, which is its limit where only that is set.
-fn amount(amounts: &Amounts, resource: &dyn Fn(&str) -> bool) -> Result<f64, String> {
+/// Returns a container's request for such resources, or its limit if only that is set.
+fn amount(amounts: &ResourceQuantities, resource: &dyn Fn(&str) -> bool) -> Result<f64, String> {
     let named = |map: &BTreeMap<String, String>| -> Option<Result<f64, String>> {
         let (name, text) = map.iter().find(|(name, _)| resource(name))?;
         Some(quantity(text).ok_or_else(|| {
@@ -36,7 +36,7 @@ fn amount(amounts: &Amounts, resource: &dyn Fn(&str) -> bool) -> Result<f64, Str
     named(&amounts.requests).or_else(|| named(&amounts.limits)).unwrap_or(Ok(0.0))
 }
 
-/// A quantity of the Kubernetes API: `500m`, `16Gi`, `1e3`.
+/// Parses a quantity of the Kubernetes API: `500m`, `16Gi`, `1e3`.
 fn quantity(text: &str) -> Option<f64> {
     const BINARY: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
     const DECIMAL: [(&str, f64); 9] = [

@@ -1,57 +1,62 @@
-//! Options of Pyxis. With them sbatch runs the script itself in the container, and a job every
-//! program: for those of the image and its mounts a job has words. Handed on as they are they would
-//! put Muster's own script into the container, where no `srun` is.
+//! Options of Pyxis. With them sbatch runs the script itself in the container; a job runs each
+//! program in it, with fields for the image and its mounts. Passed on unchanged they would put
+//! Muster's own script into the container, which has no `srun`.
 
-use super::super::draft::Draft;
-use super::super::option::{Given, PYXIS};
-use super::super::read::Script;
-use super::{Verdict, field, is_word, near, nothing};
+use super::super::draft::ImportedJob;
+use super::super::option::{GivenOption, PYXIS};
+use super::super::read::BatchScript;
+use super::{Translation, field, is_word, near, nothing};
 
-/// Whether it is one of them.
+/// Returns whether an option is one of Pyxis.
 pub(in super::super) fn is_one(name: &str) -> bool {
     PYXIS.iter().any(|one| one.name == name)
 }
 
-/// Where the script is to run in the container, if it says so.
-pub(in super::super) fn folder<'a>(script: &'a Script<'_>) -> Option<&'a str> {
+/// Returns the script's working directory in the container, if set.
+pub(in super::super) fn folder<'a>(script: &'a BatchScript<'_>) -> Option<&'a str> {
     script.last("container-image")?;
     script.last("container-workdir")?.value.as_deref().filter(|path| path.starts_with('/'))
 }
 
-/// What becomes of one of them.
-pub(super) fn option(script: &Script<'_>, draft: &mut Draft, one: &Given, name: &str) -> Verdict {
+/// Translates an option of Pyxis.
+pub(super) fn option(
+    script: &BatchScript<'_>,
+    draft: &mut ImportedJob,
+    one: &GivenOption,
+    name: &str,
+) -> Translation {
     let text = one.value.as_deref().unwrap_or_default();
     match name {
         "container-image" => image(draft, text),
         "container-mounts" => mounts(draft, text),
         "container-workdir" if folder(script).is_some() => near("`cd` at the head of `run`"),
-        "container-workdir" => nothing("it takes an absolute path, and an image"),
+        "container-workdir" => nothing("it requires an absolute path and an image"),
         "container-env" => {
-            nothing("which of the image's variables the job's own replace: set them by `env`")
+            nothing("it selects variables of the image that the job's replace: set them by `env`")
         }
         "container-name" => {
-            nothing("a container is made of its image for every job, and none is kept by name")
+            nothing("a container is created from its image for every job, and none is kept by name")
         }
         "container-save" => {
-            nothing("a job has no word for it: save the image in a script of its own, by srun")
+            nothing("a job has no field for it: save the image in a separate script with srun")
         }
-        _ => nothing("a job has no word for it: what the cluster does by default counts"),
+        _ => nothing("a job has no field for it: the cluster's default applies"),
     }
 }
 
-/// Pyxis has `#` between a registry and the rest, where a job has `/`.
-fn image(draft: &mut Draft, text: &str) -> Verdict {
+/// Translates an image name: Pyxis has `#` between registry and path, a job has `/`.
+fn image(draft: &mut ImportedJob, text: &str) -> Translation {
     let image = text.trim_start_matches("docker://").replacen('#', "/", 1);
     if !is_word(&image) {
-        return nothing("blanks, quotes, `#` and backslashes cannot stand in this field");
+        return nothing("this field cannot contain blanks, quotes, `#` or backslashes");
     }
     draft.slurm.container = Some(image);
     near(
-        "slurm: {container}; it starts in the folder of the job, which is mounted, not in that of the image",
+        "slurm: {container}; it starts in the job's directory, which is mounted, not in the image's",
     )
 }
 
-fn mounts(draft: &mut Draft, text: &str) -> Verdict {
+fn mounts(draft: &mut ImportedJob, text: &str) -> Translation {
     let parts: Vec<&str> = text.split(',').collect();
     let is_mount = |part: &&str| match part.split(':').collect::<Vec<_>>().as_slice() {
         [source, target] | [source, target, "ro" | "rw"] => {
@@ -60,9 +65,7 @@ fn mounts(draft: &mut Draft, text: &str) -> Verdict {
         _ => false,
     };
     if !parts.iter().all(is_mount) {
-        return nothing(
-            "mounts of a job are `/source:/target`, with `:ro` where nothing may be written",
-        );
+        return nothing("mounts of a job are `/source:/target`, with `:ro` for read-only ones");
     }
     draft.slurm.container_mounts = parts.iter().map(|part| (*part).to_owned()).collect();
     field("slurm: {container-mounts}")

@@ -1,31 +1,31 @@
-//! What holds between options: a field that another one makes impossible is taken out again before
-//! anybody reads the job file. And one way of writing for the value of each option.
+//! Rules between options: removes a field that another one makes invalid before the job file is
+//! written. Also normalises the value of each option.
 
-use muster_model::imported::{Becomes, ImportedOption};
+use muster_model::imported::{ImportOutcome, ImportedOption};
 
-use super::super::draft::{Checkpoint, Draft};
-use super::super::option::Given;
+use super::super::draft::{DraftCheckpoint, ImportedJob};
+use super::super::option::GivenOption;
 use super::super::value::{self, Limit};
 use super::single;
 
-/// Takes out what the job file would be refused for.
-pub(super) fn checks(draft: &mut Draft, answers: &mut [ImportedOption]) {
+/// Removes fields for which the job file would be rejected.
+pub(super) fn checks(draft: &mut ImportedJob, answers: &mut [ImportedOption]) {
     let limit = draft.time.map(|minutes| minutes * 60);
-    if let (Some(Checkpoint { lead_secs: lead, .. }), Some(limit)) = (&draft.checkpoint, limit)
+    if let (Some(DraftCheckpoint { lead_secs: lead, .. }), Some(limit)) = (&draft.checkpoint, limit)
         && *lead >= limit
     {
         draft.checkpoint = None;
         unmap(
             answers,
             "signal",
-            "it would come before the job begins: its lead is as long as the time limit",
+            "it would be sent before the job begins: its lead is as long as the time limit",
         );
     }
     if draft.array.is_some() && draft.groups.len() > 1 {
         draft.array = None;
         unmap(answers, "array", "Slurm has no arrays of heterogeneous jobs");
     }
-    // Without --nodes Slurm would take as many as are named; a job says how many it has.
+    // Without --nodes Slurm takes all nodes of the list; a job has a fixed number.
     let most =
         draft.groups.iter().map(|group| group.nodes.or(group.tasks).unwrap_or(1)).sum::<u64>();
     let named: Option<u64> = draft.slurm.nodelist.iter().map(|part| value::named(part)).sum();
@@ -34,12 +34,12 @@ pub(super) fn checks(draft: &mut Draft, answers: &mut [ImportedOption]) {
         unmap(
             answers,
             "nodelist",
-            "it names more nodes than the job asks for: ask for as many by --nodes",
+            "it lists more nodes than the job requests: request as many by --nodes",
         );
     }
     if draft.slurm.container.is_none() && !draft.slurm.container_mounts.is_empty() {
         draft.slurm.container_mounts.clear();
-        unmap(answers, "container-mounts", "they are those of an image, and none is named");
+        unmap(answers, "container-mounts", "they need an image, and none is set");
     }
     if draft.slurm.switches.is_none() {
         draft.slurm.switches_wait = None;
@@ -48,14 +48,14 @@ pub(super) fn checks(draft: &mut Draft, answers: &mut [ImportedOption]) {
 
 fn unmap(answers: &mut [ImportedOption], option: &str, why: &str) {
     for answer in answers.iter_mut().filter(|answer| answer.option == option) {
-        (answer.becomes, answer.says) = (Becomes::NotMapped, why.to_owned());
+        (answer.becomes, answer.text) = (ImportOutcome::NotMapped, why.to_owned());
     }
 }
 
-/// The value of an option in one way of writing.
+/// Returns the value of an option in normal form.
 pub(in super::super) fn normal(
-    scratch: &mut Draft,
-    one: &Given,
+    scratch: &mut ImportedJob,
+    one: &GivenOption,
     name: &'static str,
     text: &str,
 ) -> String {
@@ -70,15 +70,17 @@ pub(in super::super) fn normal(
         "partition" | "licenses" | "exclude" | "nodelist" => value::list(text).join(","),
         "begin" => value::from_now(text)
             .map_or_else(|| text.to_owned(), |seconds| format!("now+{seconds}")),
-        // These have a form of their own in the job file, from which it is told.
+        // These have their own form in the job file, which is compared instead.
         "array" | "dependency" | "signal" | "switches" | "nice" => {
-            *scratch = Draft::default();
+            *scratch = ImportedJob::default();
             let _ = single(scratch, one, name);
             match name {
                 "array" => scratch.array.clone().unwrap_or_else(|| text.to_owned()),
                 "dependency" if !scratch.after.is_empty() => scratch.after.join(","),
                 "signal" => match &scratch.checkpoint {
-                    Some(Checkpoint { signal, lead_secs, .. }) => format!("{signal}@{lead_secs}"),
+                    Some(DraftCheckpoint { signal, lead_secs, .. }) => {
+                        format!("{signal}@{lead_secs}")
+                    }
                     None => text.to_owned(),
                 },
                 "switches" => match (scratch.slurm.switches, scratch.slurm.switches_wait) {

@@ -1,16 +1,16 @@
-//! Sizes of a component as those of a group of a job: how many tasks on how many nodes, with which
-//! GPUs, CPUs and memory each.
+//! Translates the sizes of a component to those of a group: number of tasks and nodes, and the
+//! GPUs, CPUs and memory per task.
 
 use std::collections::BTreeMap;
 
-use muster_model::imported::Becomes;
+use muster_model::imported::ImportOutcome;
 
-use super::super::draft::Group;
-use super::super::option::Given;
-use super::super::sizes::{Memory, Shape, Sizes};
-use super::{Verdict, field, near, nothing};
+use super::super::draft::DraftGroup;
+use super::super::option::GivenOption;
+use super::super::sizes::{Memory, RequestedSizes, TaskLayout};
+use super::{Translation, field, near, nothing};
 
-/// Options that are understood together.
+/// Options that are translated together.
 pub(super) const NAMES: &[&str] = &[
     "cpus-per-task",
     "gpus",
@@ -27,15 +27,16 @@ pub(super) const NAMES: &[&str] = &[
     "tres-per-task",
 ];
 
-/// Of options that sbatch refuses together (tried on 22.05) the one that is kept in place of this
-/// one.
-pub(super) fn beaten(given: &[Given], name: &str) -> Option<&'static str> {
+/// Returns the option that is kept instead of this one, where sbatch rejects both together (tested
+/// on 22.05).
+pub(super) fn beaten(given: &[GivenOption], name: &str) -> Option<&'static str> {
     let said = |wanted: &str| given.iter().any(|one| one.name == Some(wanted));
     match name {
         "cpus-per-gpu" => said("cpus-per-task").then_some("cpus-per-task"),
         "mem" | "mem-per-cpu" | "mem-per-gpu" => {
-            let of_memory =
-                |one: &&Given| matches!(one.name, Some("mem" | "mem-per-cpu" | "mem-per-gpu"));
+            let of_memory = |one: &&GivenOption| {
+                matches!(one.name, Some("mem" | "mem-per-cpu" | "mem-per-gpu"))
+            };
             given
                 .iter()
                 .rev()
@@ -47,36 +48,37 @@ pub(super) fn beaten(given: &[Given], name: &str) -> Option<&'static str> {
     }
 }
 
-/// The group, and what became of each of its options.
+/// Builds the group, and the result for each of its options.
 pub(super) fn group(
-    sizes: &Sizes,
-    given: &[Given],
+    sizes: &RequestedSizes,
+    given: &[GivenOption],
     is_het: bool,
-) -> (Group, BTreeMap<&'static str, Verdict>) {
-    let mut group = Group::default();
+) -> (DraftGroup, BTreeMap<&'static str, Translation>) {
+    let mut group = DraftGroup::default();
     let mut verdicts = BTreeMap::new();
     let said = |name: &str| given.iter().any(|one| one.name == Some(name));
-    // 1. How many, and where.
+    // 1. Number and layout of tasks.
     let shape = tasks(sizes, &mut group, &mut verdicts, is_het);
     // 2. GPUs.
     gpus(sizes, shape, &mut group, &mut verdicts);
-    // 3. CPUs and memory of each task.
+    // 3. CPUs and memory per task.
     group.cpus = sizes.cpus_per_task;
     verdicts.insert(
         "cpus-per-task",
-        sizes.cpus_per_task.map_or_else(|| nothing("no number of CPUs"), |_| field("cpus")),
+        sizes.cpus_per_task.map_or_else(|| nothing("not a number of CPUs"), |_| field("cpus")),
     );
     memory(sizes, shape, &mut group, &mut verdicts, is_het);
     // 4. The rest of --gres.
     gres(sizes, shape, &mut group, &mut verdicts);
     if said("gpus-per-socket") {
-        let why = "a job has no word for sockets; say how many GPUs a node gives: `gpus`";
+        let why = "a job has no field for sockets; set the GPUs per node: `gpus`";
         verdicts.insert("gpus-per-socket", nothing(why));
     }
     if said("tres-per-task") {
-        let says = match sizes.gpus_per_task.is_some() || sizes.cpus_per_task.is_some() {
-            true => field("cpus and GPUs of each task"),
-            false => nothing("only cpu and gres/gpu of a task are understood"),
+        let says = if sizes.gpus_per_task.is_some() || sizes.cpus_per_task.is_some() {
+            field("cpus and GPUs of each task")
+        } else {
+            nothing("only cpu and gres/gpu per task are supported")
         };
         verdicts.insert("tres-per-task", says);
     }
@@ -85,11 +87,11 @@ pub(super) fn group(
 }
 
 fn tasks(
-    sizes: &Sizes,
-    group: &mut Group,
-    verdicts: &mut BTreeMap<&'static str, Verdict>,
+    sizes: &RequestedSizes,
+    group: &mut DraftGroup,
+    verdicts: &mut BTreeMap<&'static str, Translation>,
     is_het: bool,
-) -> Shape {
+) -> TaskLayout {
     let mut shape = sizes.shape();
     verdicts.insert("ntasks-per-node", field("tasks-per-node"));
     verdicts.insert("ntasks", field("nodes × tasks-per-node"));
@@ -98,58 +100,36 @@ fn tasks(
         "ntasks-per-gpu",
         match sizes.tasks_per_gpu {
             Some(1) => near("tasks: one for each GPU"),
-            _ => nothing("several tasks on one GPU: a task of a job has GPUs of its own"),
+            _ => nothing("several tasks on one GPU: each task of a job has its own GPUs"),
         },
     );
-    // GPUs of each node, and nobody says how many nodes: one is what most such scripts get.
-    let is_open = matches!(shape, Shape::Anywhere { .. }) && sizes.gpus_per_node.is_some();
-    if let (Shape::Anywhere { tasks }, true) = (shape, is_open) {
-        shape = Shape::Nodes { fewest: 1, most: 1, per_node: tasks };
-        let says = "nodes: 1 with tasks-per-node: GPUs are asked for per node, and Slurm may take several nodes";
+    // GPUs per node without a number of nodes: one node is what most such scripts get.
+    let is_open = matches!(shape, TaskLayout::Anywhere { .. }) && sizes.gpus_per_node.is_some();
+    if let (TaskLayout::Anywhere { tasks }, true) = (shape, is_open) {
+        shape = TaskLayout::Nodes { fewest: 1, most: 1, per_node: tasks };
+        let says = "nodes: 1 with tasks-per-node: GPUs are requested per node, and Slurm may use several nodes";
         verdicts.insert("ntasks", near(says));
     }
     match shape {
-        Shape::One => {
+        TaskLayout::One => {
             verdicts.insert("ntasks", field("one task"));
         }
-        Shape::Nodes { fewest, most, per_node } => {
-            // One task on one node is a job without any of this.
+        TaskLayout::Nodes { fewest, most, per_node } => {
+            // One task on one node is the default of a job.
             group.nodes = (most > 1 || per_node > 1).then_some(most);
             group.tasks_per_node = (per_node > 1).then_some(per_node);
-            if fewest < most && is_het {
-                verdicts.insert(
-                    "nodes",
-                    near("nodes: the most of the range; a group has a fixed size"),
-                );
-            } else if fewest < most {
-                group.min_nodes = Some(fewest);
-                verdicts.insert("nodes", field("nodes and min-nodes"));
-            }
-            if sizes.nodes.is_some_and(|(_, asked)| asked > most) {
-                let says = format!("nodes: {most}, as Slurm makes it: there are no more tasks");
-                verdicts.insert("nodes", near(says));
-            } else if sizes.nodes.is_none() && sizes.tasks.is_some() && !is_open {
-                verdicts.insert(
-                    "ntasks-per-node",
-                    near("tasks-per-node; for Slurm it is the most that a node may take"),
-                );
-            }
-            if sizes.tasks_per_node.is_some_and(|asked| asked != per_node) {
-                verdicts.insert(
-                    "ntasks-per-node",
-                    near(format!("tasks-per-node: {per_node}, since --ntasks counts more")),
-                );
-            }
+            group.min_nodes = (fewest < most && !is_het).then_some(fewest);
+            verdicts.extend(node_answers(sizes, (fewest, most, per_node), is_het, is_open));
         }
-        Shape::Anywhere { tasks } => {
+        TaskLayout::Anywhere { tasks } => {
             group.tasks = Some(tasks);
             verdicts.insert("ntasks", field("tasks"));
         }
-        Shape::Uneven { nodes, tasks } => {
+        TaskLayout::Uneven { nodes, tasks } => {
             group.tasks = Some(tasks);
             verdicts.insert("ntasks", field("tasks"));
             let why = format!(
-                "{tasks} tasks do not divide over {nodes} nodes: they are placed wherever they fit"
+                "{tasks} tasks do not divide evenly among {nodes} nodes: they are placed wherever they fit"
             );
             verdicts.insert("nodes", nothing(why.clone()));
             verdicts.insert("ntasks-per-node", nothing(why));
@@ -158,11 +138,39 @@ fn tasks(
     shape
 }
 
+/// Returns the results for the options that set the nodes of a fixed number of tasks per node:
+/// `(fewest, most, per_node)`.
+fn node_answers(
+    sizes: &RequestedSizes,
+    (fewest, most, per_node): (u64, u64, u64),
+    is_het: bool,
+    is_open: bool,
+) -> BTreeMap<&'static str, Translation> {
+    let mut answers = BTreeMap::new();
+    if fewest < most && is_het {
+        answers.insert("nodes", near("nodes: the maximum of the range; a group has a fixed size"));
+    } else if fewest < most {
+        answers.insert("nodes", field("nodes and min-nodes"));
+    }
+    if sizes.nodes.is_some_and(|(_, asked)| asked > most) {
+        let says = format!("nodes: {most}, as in Slurm: there are no more tasks");
+        answers.insert("nodes", near(says));
+    } else if sizes.nodes.is_none() && sizes.tasks.is_some() && !is_open {
+        let says = "tasks-per-node; in Slurm it is the maximum per node";
+        answers.insert("ntasks-per-node", near(says));
+    }
+    if sizes.tasks_per_node.is_some_and(|asked| asked != per_node) {
+        let says = format!("tasks-per-node: {per_node}, as --ntasks takes precedence");
+        answers.insert("ntasks-per-node", near(says));
+    }
+    answers
+}
+
 fn gpus(
-    sizes: &Sizes,
-    shape: Shape,
-    group: &mut Group,
-    verdicts: &mut BTreeMap<&'static str, Verdict>,
+    sizes: &RequestedSizes,
+    shape: TaskLayout,
+    group: &mut DraftGroup,
+    verdicts: &mut BTreeMap<&'static str, Translation>,
 ) {
     let all = [
         ("gpus-per-node", &sizes.gpus_per_node),
@@ -170,19 +178,13 @@ fn gpus(
         ("gpus", &sizes.gpus),
     ];
     for name in ["gpus-per-node", "gpus-per-task", "gpus"] {
-        verdicts.insert(
-            name,
-            nothing("GPUs of one model, such as `8` or `h100:8`, can stand in a job"),
-        );
+        verdicts.insert(name, nothing("a job accepts GPUs of one model, such as `8` or `h100:8`"));
     }
-    // The first that is said decides, if the tasks can share it out evenly.
+    // The first option decides, if its GPUs divide evenly among the tasks.
     let mut decided: Option<&'static str> = None;
     for (name, asked) in all.iter().filter_map(|(name, asked)| Some((*name, (*asked).as_ref()?))) {
         if let Some(first) = decided {
-            verdicts.insert(
-                name,
-                near(format!("--{first} decides how many; together they must agree")),
-            );
+            verdicts.insert(name, near(format!("--{first} sets the number; the two must agree")));
             continue;
         }
         let (amount, verdict) = share(name, asked.count, shape);
@@ -191,10 +193,10 @@ fn gpus(
             Some(0) => decided = Some(name),
             Some(count) => {
                 match shape {
-                    Shape::Anywhere { .. } | Shape::Uneven { .. } => {
+                    TaskLayout::Anywhere { .. } | TaskLayout::Uneven { .. } => {
                         group.gpus_per_task = Some(count)
                     }
-                    Shape::One | Shape::Nodes { .. } => group.gpus = Some(count),
+                    TaskLayout::One | TaskLayout::Nodes { .. } => group.gpus = Some(count),
                 }
                 group.gpu = asked.model.clone();
                 decided = Some(name);
@@ -204,57 +206,57 @@ fn gpus(
     }
 }
 
-/// GPUs of each node, or of each task where tasks go anywhere.
-fn share(name: &str, count: u64, shape: Shape) -> (Option<u64>, Verdict) {
+/// Returns the GPUs per node, or per task where tasks have no fixed nodes.
+fn share(name: &str, count: u64, shape: TaskLayout) -> (Option<u64>, Translation) {
     let uneven = |tasks: u64| {
         (
             None,
             nothing(format!(
-                "{count} GPUs do not divide among {tasks} tasks: a task of a job has whole GPUs of its own"
+                "{count} GPUs do not divide evenly among {tasks} tasks: each task of a job has its own whole GPUs"
             )),
         )
     };
     match (name, shape) {
-        ("gpus-per-node", Shape::One) => (Some(count), field("gpus")),
-        ("gpus-per-node", Shape::Nodes { per_node, .. }) => match count % per_node {
+        ("gpus-per-node", TaskLayout::One) => (Some(count), field("gpus")),
+        ("gpus-per-node", TaskLayout::Nodes { per_node, .. }) => match count % per_node {
             0 => (Some(count), field("gpus")),
             _ => uneven(per_node),
         },
-        ("gpus-per-node", _) => (None, nothing("how many nodes there are is not said")),
-        ("gpus-per-task", Shape::One) => (Some(count), field("gpus")),
-        ("gpus-per-task", Shape::Nodes { per_node, .. }) => {
-            (Some(count * per_node), field("gpus, of each node"))
+        ("gpus-per-node", _) => (None, nothing("the number of nodes is not set")),
+        ("gpus-per-task", TaskLayout::One) => (Some(count), field("gpus")),
+        ("gpus-per-task", TaskLayout::Nodes { per_node, .. }) => {
+            (Some(count * per_node), field("gpus, per node"))
         }
         ("gpus-per-task", _) => (Some(count), field("gpus-per-task")),
-        (_, Shape::One) => {
-            (Some(count), near("gpus, on one node; Slurm may take them from several"))
-        }
-        (_, Shape::Nodes { fewest, most, per_node }) => {
+        (_, TaskLayout::One) => (Some(count), near("gpus, on one node; Slurm may use several")),
+        (_, TaskLayout::Nodes { fewest, most, per_node }) => {
             match (fewest == most, count % (most * per_node)) {
                 (true, 0) if most == 1 => (Some(count), field("gpus")),
                 (true, 0) => (
                     Some(count / most),
-                    near("gpus of each node, evenly; Slurm may spread them otherwise"),
+                    near("gpus per node, evenly; Slurm may distribute them differently"),
                 ),
                 _ => uneven(most * per_node),
             }
         }
-        (_, Shape::Anywhere { tasks } | Shape::Uneven { tasks, .. }) => match count % tasks {
-            0 => (Some(count / tasks), near("gpus-per-task, evenly")),
-            _ => uneven(tasks),
-        },
+        (_, TaskLayout::Anywhere { tasks } | TaskLayout::Uneven { tasks, .. }) => {
+            match count % tasks {
+                0 => (Some(count / tasks), near("gpus-per-task, evenly")),
+                _ => uneven(tasks),
+            }
+        }
     }
 }
 
 fn memory(
-    sizes: &Sizes,
-    shape: Shape,
-    group: &mut Group,
-    verdicts: &mut BTreeMap<&'static str, Verdict>,
+    sizes: &RequestedSizes,
+    shape: TaskLayout,
+    group: &mut DraftGroup,
+    verdicts: &mut BTreeMap<&'static str, Translation>,
     is_het: bool,
 ) {
     let by_shape = match (sizes.memory, shape) {
-        (Some(Memory::Node(all)), Shape::Nodes { per_node, .. }) => {
+        (Some(Memory::Node(all)), TaskLayout::Nodes { per_node, .. }) => {
             (all % per_node == 0).then_some(all / per_node)
         }
         _ => sizes.memory_of_task(),
@@ -262,32 +264,32 @@ fn memory(
     group.memory = by_shape.filter(|each| *each > 0);
     let verdict = match (sizes.memory, group.memory) {
         (Some(Memory::WholeNode), _) if is_het => {
-            nothing("all memory of a node: groups have no word for it")
+            nothing("all memory of a node: groups have no field for it")
         }
-        (Some(Memory::WholeNode), _) => (Becomes::Raw, "slurm: {options: --mem=0}".to_owned()),
-        (Some(_), Some(each)) => {
-            field(format!("memory: {} of each task", super::value::memory(each)))
+        (Some(Memory::WholeNode), _) => {
+            (ImportOutcome::Raw, "slurm: {options: --mem=0}".to_owned())
         }
+        (Some(_), Some(each)) => field(format!("memory: {} per task", super::value::memory(each))),
         (Some(Memory::Node(all)), None) => nothing(format!(
-            "{all} MiB of a node do not divide among its tasks, or go to tasks that lie anywhere"
+            "{all} MiB of a node do not divide evenly among its tasks, or the tasks have no fixed nodes"
         )),
-        _ => nothing("no size of memory"),
+        _ => nothing("not a memory size"),
     };
     verdicts.insert("mem", verdict.clone());
     verdicts.insert("mem-per-cpu", verdict);
 }
 
 fn gres(
-    sizes: &Sizes,
-    shape: Shape,
-    group: &mut Group,
-    verdicts: &mut BTreeMap<&'static str, Verdict>,
+    sizes: &RequestedSizes,
+    shape: TaskLayout,
+    group: &mut DraftGroup,
+    verdicts: &mut BTreeMap<&'static str, Translation>,
 ) {
     let gpus = verdicts.get("gpus-per-node").cloned();
     let per_node = match shape {
-        Shape::One => Some(1),
-        Shape::Nodes { per_node, .. } => Some(per_node),
-        Shape::Anywhere { .. } | Shape::Uneven { .. } => None,
+        TaskLayout::One => Some(1),
+        TaskLayout::Nodes { per_node, .. } => Some(per_node),
+        TaskLayout::Anywhere { .. } | TaskLayout::Uneven { .. } => None,
     };
     let shared: Option<Vec<(String, u64)>> = sizes
         .extras
@@ -298,33 +300,37 @@ fn gres(
         })
         .collect();
     let verdict = match (shared, gpus) {
-        (None, _) => {
-            nothing("these do not divide among the tasks of a node: `extras` counts per task")
-        }
+        (None, _) => nothing(
+            "these do not divide evenly among the tasks of a node: `extras` counts per task",
+        ),
         (Some(extras), Some(gpus)) if sizes.gpus_per_node.is_some() => {
             group.extras = extras;
-            match group.extras.is_empty() || gpus.0 == Becomes::NotMapped {
-                true => gpus,
-                false => (gpus.0, "gpus and extras".to_owned()),
+            if group.extras.is_empty() || gpus.0 == ImportOutcome::NotMapped {
+                gpus
+            } else {
+                (gpus.0, "gpus and extras".to_owned())
             }
         }
         (Some(extras), _) if !extras.is_empty() => {
             group.extras = extras;
             field("extras")
         }
-        _ => nothing("no resources such as `gpu:4` or `gpu:h100:4,nvme:1`"),
+        _ => nothing("not resources such as `gpu:4` or `gpu:h100:4,nvme:1`"),
     };
     verdicts.insert("gres", verdict);
 }
 
-/// The sizes in one way of writing.
-pub(super) fn asks(sizes: &Sizes, put: &mut impl FnMut(&str, String) -> Option<String>) {
+/// Adds the sizes in normal form.
+pub(super) fn requested(
+    sizes: &RequestedSizes,
+    put: &mut impl FnMut(&str, String) -> Option<String>,
+) {
     match sizes.shape() {
-        Shape::One => {
+        TaskLayout::One => {
             put("nodes", "1".to_owned());
             put("ntasks", "1".to_owned());
         }
-        Shape::Nodes { fewest, most, per_node } => {
+        TaskLayout::Nodes { fewest, most, per_node } => {
             put(
                 "nodes",
                 if fewest == most { most.to_string() } else { format!("{fewest}-{most}") },
@@ -338,10 +344,10 @@ pub(super) fn asks(sizes: &Sizes, put: &mut impl FnMut(&str, String) -> Option<S
                 },
             );
         }
-        Shape::Anywhere { tasks } => {
+        TaskLayout::Anywhere { tasks } => {
             put("ntasks", tasks.to_string());
         }
-        Shape::Uneven { nodes, tasks } => {
+        TaskLayout::Uneven { nodes, tasks } => {
             put("nodes", nodes.to_string());
             put("ntasks", tasks.to_string());
         }

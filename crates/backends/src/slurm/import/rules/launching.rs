@@ -1,108 +1,110 @@
-//! Rules on how many processes a script starts, compared with what it asked for.
+//! Rules on the number of processes that a script starts, compared with its request.
 
 use muster_model::check::Severity;
 
-use super::super::finding::{Facts, Rule, Seen};
+use super::super::finding::{ImportRule, RuleHit, ScriptFacts};
 use super::super::geometry::Geometry;
-use super::super::launch::{Starter, Step};
-use super::super::shell::{Command, assignment};
+use super::super::launch::{LaunchCommand, Starter};
+use super::super::shell::{ShellCommand, assignment};
 
-pub(in super::super) const RULES: &[Rule] = &[
-    Rule {
+pub(in super::super) const RULES: &[ImportRule] = &[
+    ImportRule {
         id: "processes-squared",
         severity: Severity::High,
         title: "every task of srun starts workers for all GPUs of its node",
-        cure: "ask for one task on each node, `--ntasks-per-node=1`, which `--cure processes-squared` of `muster import` and `muster run` writes; or start the program by srun alone: srun or torchrun makes the processes, not both",
+        cure: "request one task per node, `--ntasks-per-node=1`, which `--cure processes-squared` of `muster import` and `muster run` applies; or start the program by srun alone: use srun or torchrun to start the processes, not both",
         find: squared,
     },
-    Rule {
+    ImportRule {
         id: "first-node-only",
         severity: Severity::High,
-        title: "without srun the first node alone runs it",
-        cure: "write `srun` before it: a script runs on the first of its nodes, the others stay idle",
+        title: "without srun only the first node runs it",
+        cure: "write `srun` before it: a script runs on its first node, and the others stay idle",
         find: first_node,
     },
-    Rule {
+    ImportRule {
         id: "no-srun",
         severity: Severity::High,
-        title: "several nodes are asked for, and nothing starts a process on them",
-        cure: "start the program with `srun`, or ask for one node",
+        title: "several nodes are requested, but nothing starts a process on them",
+        cure: "start the program with `srun`, or request one node",
         find: no_srun,
     },
-    Rule {
+    ImportRule {
         id: "more-workers-than-gpus",
         severity: Severity::High,
-        title: "a node has fewer GPUs than processes that want one",
+        title: "a node has fewer GPUs than processes that need one",
         cure: "make both numbers the same: `--gpus-per-node` and `--nproc-per-node`",
         find: more_workers,
     },
-    Rule {
+    ImportRule {
         id: "gpus-unused",
         severity: Severity::Medium,
-        title: "GPUs are asked for that no process uses",
-        cure: "ask for fewer, or start a process for each",
+        title: "requested GPUs are not used by any process",
+        cure: "request fewer, or start a process for each",
         find: unused,
     },
-    Rule {
+    ImportRule {
         id: "nodes-differ",
         severity: Severity::High,
         title: "the launcher waits for another number of nodes than there are",
         cure: "write `--nnodes=$SLURM_NNODES`",
         find: nodes_differ,
     },
-    Rule {
+    ImportRule {
         id: "srun-wants-more",
         severity: Severity::High,
-        title: "srun asks for more than the job has",
-        cure: "ask sbatch for as much, or srun for less: the step waits or is refused",
+        title: "srun requests more than the job has",
+        cure: "request as much from sbatch, or less from srun: the step waits or is rejected",
         find: srun_more,
     },
-    Rule {
+    ImportRule {
         id: "cpus-not-handed-on",
         severity: Severity::Medium,
         title: "srun does not get the job's --cpus-per-task",
-        cure: "write `srun --cpus-per-task=$SLURM_CPUS_PER_TASK`, or export SRUN_CPUS_PER_TASK: since 22.05 srun does not take it over",
+        cure: "write `srun --cpus-per-task=$SLURM_CPUS_PER_TASK`, or export SRUN_CPUS_PER_TASK: since 22.05 srun does not inherit it",
         find: cpus,
     },
-    Rule {
+    ImportRule {
         id: "world-size-differs",
         severity: Severity::High,
-        title: "WORLD_SIZE is set to another number than there are processes",
-        cure: "leave it out, or write `WORLD_SIZE=$SLURM_NTASKS`: with more the first collective call waits for ever",
+        title: "WORLD_SIZE differs from the number of processes",
+        cure: "remove it, or write `WORLD_SIZE=$SLURM_NTASKS`: if it is too large the first collective call hangs",
         find: world_size,
     },
-    Rule {
+    ImportRule {
         id: "visible-devices-set",
         severity: Severity::Medium,
         title: "CUDA_VISIBLE_DEVICES is set by hand",
-        cure: "leave it out: Slurm sets it to the devices that the job was given",
+        cure: "remove it: Slurm sets it to the devices allocated to the job",
         find: devices,
     },
-    Rule {
+    ImportRule {
         id: "started-by-ssh",
         severity: Severity::Medium,
-        title: "processes are started by ssh, past Slurm",
-        cure: "start them with `srun`: what ssh starts is not counted, not limited and may outlive the job",
+        title: "processes are started by ssh, outside Slurm",
+        cure: "start them with `srun`: processes started by ssh are not accounted, not limited, and may outlive the job",
         find: ssh,
     },
-    Rule {
+    ImportRule {
         id: "old-launcher",
         severity: Severity::Low,
-        title: "torch.distributed.launch is out of use",
-        cure: "write `torchrun`; the program reads LOCAL_RANK in place of --local-rank",
+        title: "torch.distributed.launch is deprecated",
+        cure: "use `torchrun`; the program reads LOCAL_RANK instead of --local-rank",
         find: old_launcher,
     },
-    Rule {
+    ImportRule {
         id: "placeholder",
         severity: Severity::Medium,
         title: "the script holds its nodes without doing anything",
-        cure: "run the work itself, or `salloc` for a session: the GPUs idle until the time limit",
+        cure: "run the work itself, or `salloc` for a session: the GPUs are idle until the time limit",
         find: placeholder,
     },
 ];
 
-/// Steps that can be compared: those in the component that the facts are of.
-fn each<'a>(facts: &'a Facts<'_>) -> impl Iterator<Item = (&'a Step, &'a Geometry, u32)> {
+/// Returns the steps in the component that the facts describe.
+fn each<'a>(
+    facts: &'a ScriptFacts<'_>,
+) -> impl Iterator<Item = (&'a LaunchCommand, &'a Geometry, u32)> {
     facts
         .steps
         .iter()
@@ -110,7 +112,7 @@ fn each<'a>(facts: &'a Facts<'_>) -> impl Iterator<Item = (&'a Step, &'a Geometr
         .map(|(step, geometry)| (step, geometry, facts.line(step.line)))
 }
 
-fn is_squared(facts: &Facts<'_>, step: &Step, geometry: &Geometry) -> bool {
+fn is_squared(facts: &ScriptFacts<'_>, step: &LaunchCommand, geometry: &Geometry) -> bool {
     let workers = geometry.per_task.unwrap_or_default();
     let gpus = facts.sizes.gpus_on_node().unwrap_or_default();
     step.srun.is_some()
@@ -120,12 +122,12 @@ fn is_squared(facts: &Facts<'_>, step: &Step, geometry: &Geometry) -> bool {
         && geometry.processes_on_node().is_some_and(|processes| processes > gpus)
 }
 
-fn squared(facts: &Facts<'_>) -> Vec<Seen> {
+fn squared(facts: &ScriptFacts<'_>) -> Vec<RuleHit> {
     each(facts)
         .filter(|(step, geometry, _)| is_squared(facts, step, geometry))
         .map(|(_, geometry, line)| {
-            let (tasks, workers) =
-                (geometry.tasks.unwrap_or_default(), geometry.per_task.unwrap_or_default());
+            let tasks = geometry.tasks.unwrap_or_default();
+            let workers = geometry.per_task.unwrap_or_default();
             let gpus =
                 facts.sizes.gpu_count().map_or(String::new(), |gpus| format!(" on {gpus} GPUs"));
             (
@@ -136,7 +138,7 @@ fn squared(facts: &Facts<'_>) -> Vec<Seen> {
         .collect()
 }
 
-fn first_node(facts: &Facts<'_>) -> Vec<Seen> {
+fn first_node(facts: &ScriptFacts<'_>) -> Vec<RuleHit> {
     if !facts.is_multi_node() {
         return Vec::new();
     }
@@ -153,7 +155,7 @@ fn first_node(facts: &Facts<'_>) -> Vec<Seen> {
         .collect()
 }
 
-fn no_srun(facts: &Facts<'_>) -> Vec<Seen> {
+fn no_srun(facts: &ScriptFacts<'_>) -> Vec<RuleHit> {
     let others = ["ssh", "pdsh", "ray", "srun", "parallel", "charmrun", "prun"];
     let starts = facts.commands.iter().any(|command| {
         command.words.iter().any(|word| {
@@ -164,7 +166,7 @@ fn no_srun(facts: &Facts<'_>) -> Vec<Seen> {
     });
     let runs = facts.commands.iter().any(|command| command.program().is_some());
     // A command in a variable may be srun.
-    let is_hidden = |command: &Command| {
+    let is_hidden = |command: &ShellCommand| {
         command.program().is_none() && command.words.iter().any(|word| assignment(word).is_none())
     };
     let starts = starts || facts.commands.iter().any(is_hidden);
@@ -172,10 +174,10 @@ fn no_srun(facts: &Facts<'_>) -> Vec<Seen> {
         return Vec::new();
     }
     let nodes = facts.sizes.nodes.map_or(0, |(_, most)| most);
-    vec![(facts.script.last("nodes").map(|one| one.line), format!("{nodes} nodes, and no srun"))]
+    vec![(facts.script.last("nodes").map(|one| one.line), format!("{nodes} nodes, but no srun"))]
 }
 
-fn more_workers(facts: &Facts<'_>) -> Vec<Seen> {
+fn more_workers(facts: &ScriptFacts<'_>) -> Vec<RuleHit> {
     let Some(gpus) = facts.sizes.gpus_on_node().filter(|_| facts.sizes.has_gpus()) else {
         return Vec::new();
     };
@@ -195,9 +197,9 @@ fn more_workers(facts: &Facts<'_>) -> Vec<Seen> {
         .collect()
 }
 
-fn unused(facts: &Facts<'_>) -> Vec<Seen> {
+fn unused(facts: &ScriptFacts<'_>) -> Vec<RuleHit> {
     let Some(gpus) = facts.sizes.gpus_on_node().filter(|gpus| *gpus > 0) else { return Vec::new() };
-    // Several steps may share them; a program without a launcher may use several.
+    // Several steps may share the GPUs; a program without a launcher may use several.
     let [(step, geometry)] = facts.steps else { return Vec::new() };
     if geometry.is_repeated || step.component() != Some(0) {
         return Vec::new();
@@ -208,14 +210,14 @@ fn unused(facts: &Facts<'_>) -> Vec<Seen> {
     if processes >= gpus {
         return Vec::new();
     }
-    vec![(Some(facts.line(step.line)), format!("of {gpus} GPUs of a node {processes} are used"))]
+    vec![(Some(facts.line(step.line)), format!("{processes} of {gpus} GPUs per node are used"))]
 }
 
-fn nodes_differ(facts: &Facts<'_>) -> Vec<Seen> {
+fn nodes_differ(facts: &ScriptFacts<'_>) -> Vec<RuleHit> {
     let Some(nodes) = facts.sizes.node_count() else { return Vec::new() };
     each(facts)
         .filter_map(|(step, geometry, line)| {
-            // Of its file of hosts deepspeed takes as many as it is told.
+            // deepspeed takes the requested number of hosts out of its hostfile.
             let started =
                 step.started.as_ref().filter(|started| started.by != Starter::Deepspeed)?;
             let given = started.value(&["nnodes", "num-machines"])?;
@@ -226,13 +228,13 @@ fn nodes_differ(facts: &Facts<'_>) -> Vec<Seen> {
         .collect()
 }
 
-fn srun_more(facts: &Facts<'_>) -> Vec<Seen> {
+fn srun_more(facts: &ScriptFacts<'_>) -> Vec<RuleHit> {
     each(facts)
         .filter_map(|(step, _, line)| {
             let srun = step.srun.as_ref()?;
             let number = |name| srun.value(name).and_then(super::super::value::count);
-            // Tasks of a step need no tasks of the job, but its CPUs; all of a node are more than
-            // are asked for.
+            // Steps may have more tasks than the job, but not more CPUs; all memory of a node is
+            // more than requested.
             let tasks = number("ntasks").filter(|tasks| {
                 let each = number("cpus-per-task").unwrap_or(1);
                 let has = facts
@@ -246,15 +248,16 @@ fn srun_more(facts: &Facts<'_>) -> Vec<Seen> {
                 ("ntasks", tasks, facts.sizes.task_count()),
             ];
             pairs.into_iter().find_map(|(name, wants, has)| {
-                let (wants, has) = (wants?, has?);
+                let wants = wants?;
+                let has = has?;
                 (wants > has)
-                    .then(|| (Some(line), format!("srun --{name}={wants}, of the job: {has}")))
+                    .then(|| (Some(line), format!("srun --{name}={wants}, but the job has {has}")))
             })
         })
         .collect()
 }
 
-fn cpus(facts: &Facts<'_>) -> Vec<Seen> {
+fn cpus(facts: &ScriptFacts<'_>) -> Vec<RuleHit> {
     let Some(cpus) = facts.sizes.cpus_per_task.filter(|cpus| *cpus > 1) else { return Vec::new() };
     if facts.settings().any(|(name, ..)| name == "SRUN_CPUS_PER_TASK") {
         return Vec::new();
@@ -263,12 +266,12 @@ fn cpus(facts: &Facts<'_>) -> Vec<Seen> {
         step.srun.as_ref().is_some_and(|srun| srun.value("cpus-per-task").is_none())
     });
     first
-        .map(|(.., line)| (Some(line), format!("--cpus-per-task={cpus} of sbatch, none of srun")))
+        .map(|(.., line)| (Some(line), format!("--cpus-per-task={cpus} for sbatch, none for srun")))
         .into_iter()
         .collect()
 }
 
-fn world_size(facts: &Facts<'_>) -> Vec<Seen> {
+fn world_size(facts: &ScriptFacts<'_>) -> Vec<RuleHit> {
     let processes: Option<u64> = match facts.steps {
         [(_, geometry)] => geometry.processes(),
         _ => None,
@@ -285,8 +288,8 @@ fn world_size(facts: &Facts<'_>) -> Vec<Seen> {
         .collect()
 }
 
-fn devices(facts: &Facts<'_>) -> Vec<Seen> {
-    let by_hand = |value: &super::super::shell::Word| {
+fn devices(facts: &ScriptFacts<'_>) -> Vec<RuleHit> {
+    let by_hand = |value: &super::super::shell::ShellWord| {
         value.literal().is_some_and(|text| text.starts_with(|c: char| c.is_ascii_digit()))
     };
     facts
@@ -296,22 +299,23 @@ fn devices(facts: &Facts<'_>) -> Vec<Seen> {
         .collect()
 }
 
-fn ssh(facts: &Facts<'_>) -> Vec<Seen> {
+fn ssh(facts: &ScriptFacts<'_>) -> Vec<RuleHit> {
     facts
         .commands
         .iter()
         .filter(|command| matches!(command.program().as_deref(), Some("ssh" | "pdsh" | "clush")))
         .map(|command| {
             let words: Vec<String> =
-                command.words.iter().take(3).map(super::super::shell::Word::shown).collect();
+                command.words.iter().take(3).map(super::super::shell::ShellWord::shown).collect();
             (Some(facts.line(command.line)), words.join(" "))
         })
         .collect()
 }
 
-fn old_launcher(facts: &Facts<'_>) -> Vec<Seen> {
-    let is_old =
-        |step: &Step| step.started.as_ref().is_some_and(|started| started.by == Starter::OldLaunch);
+fn old_launcher(facts: &ScriptFacts<'_>) -> Vec<RuleHit> {
+    let is_old = |step: &LaunchCommand| {
+        step.started.as_ref().is_some_and(|started| started.by == Starter::OldLaunch)
+    };
     facts
         .steps
         .iter()
@@ -322,7 +326,7 @@ fn old_launcher(facts: &Facts<'_>) -> Vec<Seen> {
         .collect()
 }
 
-fn placeholder(facts: &Facts<'_>) -> Vec<Seen> {
+fn placeholder(facts: &ScriptFacts<'_>) -> Vec<RuleHit> {
     let is_long = |text: &str| {
         text == "infinity"
             || text.ends_with('d')
@@ -334,7 +338,7 @@ fn placeholder(facts: &Facts<'_>) -> Vec<Seen> {
         .iter()
         .filter(|command| {
             let words: Vec<String> =
-                command.words.iter().map(super::super::shell::Word::shown).collect();
+                command.words.iter().map(super::super::shell::ShellWord::shown).collect();
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             match words.as_slice() {
                 ["sleep", long] | ["srun", .., "sleep", long] => is_long(long),
@@ -344,7 +348,7 @@ fn placeholder(facts: &Facts<'_>) -> Vec<Seen> {
         })
         .map(|command| {
             let words: Vec<String> =
-                command.words.iter().map(super::super::shell::Word::shown).collect();
+                command.words.iter().map(super::super::shell::ShellWord::shown).collect();
             (Some(facts.line(command.line)), words.join(" "))
         })
         .collect()

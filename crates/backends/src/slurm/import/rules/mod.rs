@@ -1,7 +1,7 @@
-//! Rules, by what they are about. Each is an entry of a list; none knows of another.
+//! Rules by subject: lists of independent entries.
 
-pub(super) mod asking;
 pub(super) mod launching;
-pub(super) mod meeting;
-pub(super) mod moving;
+pub(super) mod losses;
+pub(super) mod rendezvous;
+pub(super) mod requests;
 pub(super) mod shape;

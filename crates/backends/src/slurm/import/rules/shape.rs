@@ -1,47 +1,46 @@
-//! Rules on the script as a program: what becomes of a failure, of what runs in the background, and
-//! of signals.
+//! Rules on the script as a program: handling of failures, background processes and signals.
 
 use muster_model::check::Severity;
 
 use super::super::body::is_repeatable;
-use super::super::finding::{Facts, Rule, Seen};
-use super::super::launch::Step;
-use super::super::shell::{Command, Then, Word};
-use super::moving::FILES;
+use super::super::finding::{ImportRule, RuleHit, ScriptFacts};
+use super::super::launch::LaunchCommand;
+use super::super::shell::{ShellCommand, ShellWord, Then};
+use super::losses::FILES;
 
-pub(in super::super) const RULES: &[Rule] = &[
-    Rule {
+pub(in super::super) const RULES: &[ImportRule] = &[
+    ImportRule {
         id: "failure-unseen",
         severity: Severity::Medium,
-        title: "a failure is forgotten: other commands follow",
-        cure: "add `set -e`, or end with the code of srun: the job's state is that of its last command",
+        title: "a failure is lost: other commands follow",
+        cure: "add `set -e`, or exit with the code of srun: the job's state is that of its last command",
         find: unseen,
     },
-    Rule {
+    ImportRule {
         id: "pipe-hides-failure",
         severity: Severity::Medium,
         title: "a failure is hidden by a pipe",
-        cure: "add `set -o pipefail`: the code of a pipe is that of its last command",
+        cure: "add `set -o pipefail`: the exit code of a pipe is that of its last command",
         find: piped,
     },
-    Rule {
+    ImportRule {
         id: "background-without-wait",
         severity: Severity::High,
-        title: "what runs in the background is ended with the script",
+        title: "background processes are killed when the script ends",
         cure: "end the script with `wait`",
         find: background,
     },
-    Rule {
+    ImportRule {
         id: "signal-not-handled",
         severity: Severity::Medium,
         title: "the signal before the limit does not reach its trap",
-        cure: "write `--signal=B:…` and start the program with `&` and `wait`, so that the script's shell is there to handle it",
+        cure: "write `--signal=B:…` and start the program with `&` and `wait`, so that the script's shell can handle it",
         find: signal,
     },
-    Rule {
+    ImportRule {
         id: "no-shebang",
         severity: Severity::High,
-        title: "the first line is not `#!`: sbatch refuses the script",
+        title: "the first line is not `#!`: sbatch rejects the script",
         cure: "begin with `#!/bin/bash`",
         find: |facts| match facts.script.shebang {
             Some(_) => Vec::new(),
@@ -50,8 +49,8 @@ pub(in super::super) const RULES: &[Rule] = &[
     },
 ];
 
-/// `set -e`, `set -euo pipefail`, `#!/bin/bash -e`.
-fn is_set(facts: &Facts<'_>, letter: char, long: &str, before: usize) -> bool {
+/// Returns whether a shell option is set: `set -e`, `set -euo pipefail`, `#!/bin/bash -e`.
+fn is_set(facts: &ScriptFacts<'_>, letter: char, long: &str, before: usize) -> bool {
     let shebang = facts.script.shebang.unwrap_or_default();
     let in_shebang = shebang
         .split_whitespace()
@@ -59,7 +58,7 @@ fn is_set(facts: &Facts<'_>, letter: char, long: &str, before: usize) -> bool {
         .any(|word| word.starts_with('-') && word.contains(letter));
     let in_script = facts.commands.iter().take(before).any(|command| {
         command.program().as_deref() == Some("set")
-            && command.words.iter().map(Word::shown).any(|word| {
+            && command.words.iter().map(ShellWord::shown).any(|word| {
                 word == long
                     || word.starts_with('-') && !word.starts_with("--") && word.contains(letter)
             })
@@ -67,11 +66,11 @@ fn is_set(facts: &Facts<'_>, letter: char, long: &str, before: usize) -> bool {
     in_shebang || in_script
 }
 
-fn shown(command: &Command) -> String {
-    command.words.iter().take(3).map(Word::shown).collect::<Vec<_>>().join(" ")
+fn shown(command: &ShellCommand) -> String {
+    command.words.iter().take(3).map(ShellWord::shown).collect::<Vec<_>>().join(" ")
 }
 
-fn unseen(facts: &Facts<'_>) -> Vec<Seen> {
+fn unseen(facts: &ScriptFacts<'_>) -> Vec<RuleHit> {
     let Some((step, _)) = facts.steps.last() else { return Vec::new() };
     if is_set(facts, 'e', "errexit", step.command) {
         return Vec::new();
@@ -92,14 +91,14 @@ fn unseen(facts: &Facts<'_>) -> Vec<Seen> {
             let line = facts.line(step.line);
             vec![(
                 Some(line),
-                format!("`{}` on line {} comes after it", shown(next), facts.line(next.line)),
+                format!("`{}` follows on line {}", shown(next), facts.line(next.line)),
             )]
         }
         _ => Vec::new(),
     }
 }
 
-fn piped(facts: &Facts<'_>) -> Vec<Seen> {
+fn piped(facts: &ScriptFacts<'_>) -> Vec<RuleHit> {
     facts
         .steps
         .iter()
@@ -117,8 +116,8 @@ fn piped(facts: &Facts<'_>) -> Vec<Seen> {
         .collect()
 }
 
-fn background(facts: &Facts<'_>) -> Vec<Seen> {
-    let in_background = |step: &Step| {
+fn background(facts: &ScriptFacts<'_>) -> Vec<RuleHit> {
+    let in_background = |step: &LaunchCommand| {
         facts.commands.get(step.command).is_some_and(|command| command.then == Then::Background)
     };
     let Some((step, _)) = facts.steps.iter().rev().find(|(step, _)| in_background(step)) else {
@@ -127,7 +126,7 @@ fn background(facts: &Facts<'_>) -> Vec<Seen> {
     let rest = facts.commands.get(step.command + 1..).unwrap_or_default();
     let waits = rest.iter().any(|later| {
         matches!(later.program().as_deref(), Some("wait" | "fg"))
-            // A program in the foreground, such as the driver of a cluster that was started in the
+            // A program in the foreground, such as the driver of a cluster whose workers run in the
             // background.
             || later.program().is_some_and(|name| !FILES.contains(&name.as_str()))
                 && later.then != Then::Background
@@ -137,18 +136,17 @@ fn background(facts: &Facts<'_>) -> Vec<Seen> {
                 .iter()
                 .any(|(one, _)| facts.commands.get(one.command) == Some(later) && !in_background(one))
     });
-    match waits {
-        true => Vec::new(),
-        false => {
-            vec![(
-                Some(facts.line(step.line)),
-                format!("{} … &, and no wait", step.launchers.join(" ")),
-            )]
-        }
+    if waits {
+        Vec::new()
+    } else {
+        vec![(
+            Some(facts.line(step.line)),
+            format!("{} … &, but no wait", step.launchers.join(" ")),
+        )]
     }
 }
 
-fn signal(facts: &Facts<'_>) -> Vec<Seen> {
+fn signal(facts: &ScriptFacts<'_>) -> Vec<RuleHit> {
     let Some(given) = facts.script.last("signal") else { return Vec::new() };
     let text = given.value.as_deref().unwrap_or_default();
     let (whom, rest) = text.split_once(':').unwrap_or(("", text));
@@ -166,7 +164,8 @@ fn signal(facts: &Facts<'_>) -> Vec<Seen> {
         return Vec::new();
     }
     if !whom.contains('B') {
-        let evidence = format!("{} goes to the steps, and the trap is the script's", given.written);
+        let evidence =
+            format!("{} is sent to the steps, but the trap is in the script", given.written);
         return vec![(Some(given.line), evidence)];
     }
     let in_front = facts.steps.iter().find(|(step, _)| {
@@ -175,10 +174,7 @@ fn signal(facts: &Facts<'_>) -> Vec<Seen> {
     match in_front {
         Some((step, _)) => {
             let line = facts.line(step.line);
-            vec![(
-                Some(line),
-                "the trap waits until this ends, which runs in the foreground".to_owned(),
-            )]
+            vec![(Some(line), "the trap runs only after this foreground command".to_owned())]
         }
         None => Vec::new(),
     }

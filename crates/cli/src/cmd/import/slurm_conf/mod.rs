@@ -1,6 +1,5 @@
-//! `muster import --slurm-conf`: a cluster that Slurm runs, as a cluster file and a queue file. How
-//! its files are read is known in `muster-doctor` and `muster-backends`; here is what becomes of
-//! them.
+//! `muster import --slurm-conf`: converts the configuration of a Slurm cluster to a cluster file
+//! and a queue file. `muster-doctor` and `muster-backends` parse the files.
 
 mod nodes;
 mod queues;
@@ -9,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use muster_backends::slurm::init::LEVELS;
-use muster_backends::slurm::sacctmgr::Entered;
-use muster_doctor::{Evidence, Source, SourceKind};
+use muster_backends::slurm::sacctmgr::AccountingDump;
+use muster_doctor::{CheckSource, Evidence, SourceKind};
 use muster_model::{GpuModel, NodeSpec};
 use muster_spec::{Cluster, ClusterNotes, UnwritableQueues, write_cluster, write_queues};
 
@@ -20,19 +19,19 @@ use crate::cmd::inventory::{summary, unwritable};
 use crate::exit::Failure;
 use crate::{output_files, source};
 
-/// Largest dump of accounts.
+/// Largest dump of accounts in bytes.
 const MAX_BYTES: u64 = 64 << 20;
-/// The cluster, in the folder of -o.
+/// Name of the cluster file in the folder of `-o`.
 const CLUSTER: &str = "cluster.yaml";
-/// The queues.
+/// Name of the queue file in the folder of `-o`.
 const QUEUES: &str = "queues.yaml";
 
 /// Options for a cluster.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct SlurmConfArgs {
-    /// Make a cluster file and a queue file of a Slurm cluster: its slurm.conf, or the folder that
-    /// holds it with gres.conf and topology.conf; saved output of `scontrol show node -o -d`
-    /// counts, too. -o names the folder of the two files
+    /// Convert the configuration of a Slurm cluster to a cluster file and a queue file: its
+    /// slurm.conf, its folder with gres.conf and topology.conf, or saved output of `scontrol show
+    /// node -o -d`. -o names the folder for the two files
     #[arg(long, value_name = "PATH", conflicts_with_all = ["script", "json", "strict", "arguments"], help_heading = "A cluster")]
     slurm_conf: Option<PathBuf>,
     /// Accounts and QOS of the cluster, for the queues: `sacctmgr dump CLUSTER file=FILE`,
@@ -40,7 +39,7 @@ pub struct SlurmConfArgs {
     /// commands; may be repeated
     #[arg(long, value_name = "FILE", requires = "slurm_conf", help_heading = "A cluster")]
     sacctmgr: Vec<PathBuf>,
-    /// Names of the levels of switches in topology.conf, the widest first
+    /// Names of the switch levels in topology.conf, the widest first
     #[arg(
         long,
         value_name = "NAME,..",
@@ -49,19 +48,19 @@ pub struct SlurmConfArgs {
         help_heading = "A cluster"
     )]
     levels: Vec<String>,
-    /// Model of GPUs for which no file names a type
+    /// Model of GPUs whose type is in no file
     #[arg(long, value_name = "MODEL", requires = "slurm_conf", help_heading = "A cluster")]
     gpu: Option<String>,
 }
 
 impl SlurmConfArgs {
-    /// Where the cluster's files are, when it is a cluster that is imported.
+    /// Returns the path of the cluster's files; `None` if a script is imported.
     pub fn path(&self) -> Option<&Path> {
         self.slurm_conf.as_deref()
     }
 }
 
-/// Runs the verb on what was named.
+/// Converts the configuration of a cluster; returns the exit code.
 pub fn run(
     app: &App,
     path: &Path,
@@ -69,12 +68,12 @@ pub fn run(
     output: Option<&Path>,
     force: bool,
 ) -> Result<u8> {
-    // 1. What is known.
+    // 1. Read the sources.
     let sources = sources(path)?;
     let evidence = Evidence::of(&sources);
-    let entered = entered(&args.sacctmgr)?;
+    let entered = read_accounting(&args.sacctmgr)?;
 
-    // 2. What becomes of it.
+    // 2. Convert nodes and queues, and collect what cannot be expressed.
     let levels =
         if args.levels.is_empty() { written_levels(&sources) } else { args.levels.clone() };
     let gpu = args.gpu.as_ref().map(|model| GpuModel::from(model.to_lowercase().as_str()));
@@ -93,12 +92,12 @@ pub fn run(
             .iter()
             .map(|file| format!("{file}, which slurm.conf includes, was not found")),
     );
-    lost.extend(entered.unread.iter().map(|(what, of)| unread(what, of)));
+    lost.extend(entered.unread.iter().map(|(what, of)| not_converted(what, of)));
     if entered.is_flat {
-        lost.push("the table of accounts has no parents; all are at the top: `sacctmgr -P show assoc format=Account,ParentName,User,Share,…` has them".to_owned());
+        lost.push("the table of accounts has no parents, so all are at the top; `sacctmgr -P show assoc format=Account,ParentName,User,Share,…` includes them".to_owned());
     }
 
-    // 3. Two files, which read back as what they were made of.
+    // 3. Write two files; the writers check that they parse to the same value.
     let whole = summary(&nodes);
     let heading = vec![format!("{whole}, from {}; written by muster import", path.display())];
     let notes = ClusterNotes {
@@ -113,7 +112,7 @@ pub fn run(
         write_cluster(&Cluster { levels: found.levels, nodes }, &notes).map_err(unwritable)?;
     let told = lost.iter().map(|lost| format!("not as in Slurm: {lost}"));
     let heading: Vec<String> = heading.into_iter().chain(told).collect();
-    let queues = write_queues(&made.tree, &heading).map_err(refused)?;
+    let queues = write_queues(&made.tree, &heading).map_err(queues_failure)?;
     let files = [(CLUSTER, cluster), (QUEUES, queues)];
     match output.filter(|path| *path != Path::new("-")) {
         Some(dir) => {
@@ -130,19 +129,19 @@ pub fn run(
     Ok(0)
 }
 
-/// Settings of accounts listed by name; the rest is counted.
+/// Number of accounts that are listed by name; the others are counted.
 const LISTED: usize = 5;
 
-/// Says which setting is not carried over, and whose.
-fn unread(what: &str, of: &[String]) -> String {
+/// Returns a message that a setting is not converted, and for which accounts.
+fn not_converted(what: &str, of: &[String]) -> String {
     let more = of.len().saturating_sub(LISTED);
     let shown = of.iter().take(LISTED).map(String::as_str).collect::<Vec<_>>().join(", ");
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!("{what} has no counterpart: {shown}{more}")
 }
 
-/// The files of a folder, or slurm.conf with what lies beside it and what it includes.
-fn sources(path: &Path) -> Result<Vec<Source>> {
+/// Reads the files of a folder, or slurm.conf with the files in its folder and those it includes.
+fn sources(path: &Path) -> Result<Vec<CheckSource>> {
     let mut paths = vec![path.to_path_buf()];
     if !path.is_dir() {
         let beside = path.parent().unwrap_or(Path::new(""));
@@ -151,21 +150,22 @@ fn sources(path: &Path) -> Result<Vec<Source>> {
     }
     let sources = collect::offline(&paths)?;
     let is_cluster =
-        |source: &Source| matches!(source.kind, SourceKind::SlurmConf | SourceKind::Nodes);
-    match sources.iter().any(is_cluster) {
-        true => Ok(sources),
-        false => Err(Failure::usage(format!("{} holds no slurm.conf", path.display()))
-            .hint("name slurm.conf, or the folder that it is in, such as /etc/slurm")
-            .into()),
+        |source: &CheckSource| matches!(source.kind, SourceKind::SlurmConf | SourceKind::Nodes);
+    if sources.iter().any(is_cluster) {
+        Ok(sources)
+    } else {
+        Err(Failure::usage(format!("{} contains no slurm.conf", path.display()))
+            .hint("name slurm.conf or its folder, such as /etc/slurm")
+            .into())
     }
 }
 
-fn entered(paths: &[PathBuf]) -> Result<Entered> {
-    let mut entered = Entered::default();
+fn read_accounting(paths: &[PathBuf]) -> Result<AccountingDump> {
+    let mut entered = AccountingDump::default();
     for path in paths {
         let (name, text) = source::text(path, MAX_BYTES)?;
         if !entered.read(&text) {
-            return Err(Failure::usage(format!("{name} is nothing that sacctmgr writes or takes"))
+            return Err(Failure::usage(format!("{name} is not output or input of sacctmgr"))
                 .hint("`sacctmgr dump CLUSTER file=FILE` writes accounts, `sacctmgr -P show qos > FILE` writes QOS")
                 .into());
         }
@@ -173,8 +173,9 @@ fn entered(paths: &[PathBuf]) -> Result<Entered> {
     Ok(entered)
 }
 
-/// Names of levels that `muster init slurm` kept in a comment, as switches have no levels.
-fn written_levels(sources: &[Source]) -> Vec<String> {
+/// Returns the level names that `muster init slurm` wrote to a comment of topology.conf, which has
+/// no syntax for them.
+fn written_levels(sources: &[CheckSource]) -> Vec<String> {
     let topology = sources.iter().filter(|source| source.kind == SourceKind::TopologyConf);
     let line =
         topology.flat_map(|source| source.text.lines()).find_map(|line| line.strip_prefix(LEVELS));
@@ -182,7 +183,7 @@ fn written_levels(sources: &[Source]) -> Vec<String> {
         .unwrap_or_default()
 }
 
-fn refused(error: UnwritableQueues) -> Failure {
+fn queues_failure(error: UnwritableQueues) -> Failure {
     match error {
         UnwritableQueues::Refused(diagnostics) => Failure::from(*diagnostics),
         UnwritableQueues::Differs => Failure::new(error.to_string()),

@@ -1,41 +1,45 @@
-//! Nodes of a Slurm cluster as a cluster file has them. What they have comes from slurm.conf,
-//! gres.conf and, where it was given, the running cluster; where they hang from topology.conf.
+//! Converts the nodes of a Slurm cluster. Their resources come from slurm.conf, gres.conf and saved
+//! output of the running cluster, their topology domains from topology.conf.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use anyhow::Result;
-use muster_backends::inventory::{Listed, Options};
+use muster_backends::inventory::{InventoryOptions, ListedNode};
 use muster_backends::slurm::init::{ROOT_SWITCH, UNPLACED_SWITCH};
-use muster_backends::slurm::nodes::{Record, of_records};
-use muster_doctor::{Entry, Evidence, Switch};
+use muster_backends::slurm::nodes::{SlurmNodeRow, of_records};
+use muster_doctor::{ConfEntry, Evidence, TopologySwitch};
 use muster_model::GpuModel;
 
 use crate::exit::{Failure, USAGE};
 
-/// What is known of the nodes.
-pub struct Nodes {
+/// Nodes converted from a Slurm configuration.
+pub struct ImportedNodes {
     /// Topology levels, widest first.
     pub levels: Vec<Arc<str>>,
-    /// Each with its notes.
-    pub listed: Vec<Listed>,
-    /// What could not be mapped.
+    /// Nodes with their notes.
+    pub listed: Vec<ListedNode>,
+    /// Settings that could not be converted.
     pub lost: Vec<String>,
 }
 
-/// Deepest tree of switches that a cluster file can say.
+/// Largest number of topology levels in a cluster file.
 const MAX_LEVELS: usize = 8;
 
-/// Reads them.
-pub fn read(evidence: &Evidence, levels: &[String], gpu: Option<&GpuModel>) -> Result<Nodes> {
-    // 1. Nodes, with the partition that tells one from another.
+/// Converts the nodes of a Slurm configuration.
+pub fn read(
+    evidence: &Evidence,
+    levels: &[String],
+    gpu: Option<&GpuModel>,
+) -> Result<ImportedNodes> {
+    // 1. Convert the nodes, with their partitions if these differ.
     let partitions = partitions(evidence);
     let mut lost = partitions.lost;
     let mut records = Vec::new();
     for (index, entry) in evidence.node_entries().enumerate() {
         if entry.get("State").is_some_and(|state| state.to_ascii_uppercase().starts_with("FUTURE"))
         {
-            lost.push(format!("{}: a node of the future is left out", entry.name()));
+            lost.push(format!("{}: State=FUTURE, left out", entry.name()));
             continue;
         }
         records.push(record(evidence, entry, index + 1, &partitions.of));
@@ -45,32 +49,32 @@ pub fn read(evidence: &Evidence, levels: &[String], gpu: Option<&GpuModel>) -> R
             .hint("name the folder with slurm.conf and the files that it includes, or saved output of `scontrol show node -o -d`")
             .into());
     }
-    let options = Options { gpu: gpu.cloned(), ..Options::default() };
+    let options = InventoryOptions { gpu: gpu.cloned(), ..InventoryOptions::default() };
     let refused = |error| Failure { code: USAGE, ..Failure::new(format!("{error}")) };
     let mut listed = of_records(&records, &options).map_err(refused)?;
 
-    // 2. Where they hang.
+    // 2. Assign topology domains.
     let tree = evidence.switch_tree();
     let paths = tree.as_deref().map(paths).unwrap_or_default();
     let depth = paths.values().map(Vec::len).max().unwrap_or(0);
     if depth > MAX_LEVELS {
         lost.push(format!(
-            "topology: {depth} levels of switches, and a cluster file has at most {MAX_LEVELS}; left out"
+            "topology: {depth} levels of switches, but a cluster file has at most {MAX_LEVELS}; left out"
         ));
-        return Ok(Nodes { levels: Vec::new(), listed, lost });
+        return Ok(ImportedNodes { levels: Vec::new(), listed, lost });
     }
     for node in &mut listed {
         let Some(path) = paths.get(node.node.name.as_str()) else { continue };
-        // A node that hangs higher than others stands in a domain of its own switch at each level
+        // A node on a switch above the leaf level gets that switch as its domain at all levels
         // below.
         let last = path.last().expect("a path ends with the switch of its node");
         let rest = std::iter::repeat_n(last, depth - path.len());
         node.node.domains = path.iter().chain(rest).map(|name| Arc::from(name.as_str())).collect();
     }
-    Ok(Nodes { levels: names_of_levels(depth, levels)?, listed, lost })
+    Ok(ImportedNodes { levels: names_of_levels(depth, levels)?, listed, lost })
 }
 
-/// How levels are called: as was said, or by what they usually are.
+/// Returns the names of the levels: the given ones, or the usual ones for the depth.
 fn names_of_levels(depth: usize, given: &[String]) -> Result<Vec<Arc<str>>> {
     const USUAL: [&[&str]; 4] = [&[], &["leaf"], &["spine", "leaf"], &["core", "spine", "leaf"]];
     if given.is_empty() {
@@ -79,18 +83,19 @@ fn names_of_levels(depth: usize, given: &[String]) -> Result<Vec<Arc<str>>> {
         return Ok(usual
             .unwrap_or_else(|| (1..=depth).map(|level| format!("level{level}").into()).collect()));
     }
-    match given.len() == depth {
-        true => Ok(given.iter().map(|name| Arc::from(name.as_str())).collect()),
-        false => Err(Failure::usage(format!(
-            "topology.conf has {depth} levels of switches, and --levels names {}",
+    if given.len() == depth {
+        Ok(given.iter().map(|name| Arc::from(name.as_str())).collect())
+    } else {
+        Err(Failure::usage(format!(
+            "topology.conf has {depth} levels of switches, but --levels names {}",
             given.len()
         ))
         .hint("name them from the widest to the narrowest: --levels spine,leaf")
-        .into()),
+        .into())
     }
 }
 
-/// Partitions of each node, as far as they tell nodes apart.
+/// Partitions of each node; empty if all partitions have the same nodes.
 struct Partitions {
     of: BTreeMap<String, Vec<String>>,
     lost: Vec<String>,
@@ -103,7 +108,7 @@ fn partitions(evidence: &Evidence) -> Partitions {
         let Some(mut names) = evidence.partition_nodes(entry) else {
             partitions
                 .lost
-                .push(format!("partition {}: its list of nodes is not understood", entry.name()));
+                .push(format!("partition {}: its list of nodes cannot be parsed", entry.name()));
             continue;
         };
         for name in &names {
@@ -112,7 +117,7 @@ fn partitions(evidence: &Evidence) -> Partitions {
         names.sort();
         sets.insert(names);
     }
-    // Where all have the same nodes, being in one says nothing.
+    // If all partitions have the same nodes, they are not recorded.
     if sets.len() < 2 {
         partitions.of.clear();
     }
@@ -121,12 +126,12 @@ fn partitions(evidence: &Evidence) -> Partitions {
 
 fn record(
     evidence: &Evidence,
-    entry: Entry<'_>,
+    entry: ConfEntry<'_>,
     row: usize,
     partitions: &BTreeMap<String, Vec<String>>,
-) -> Record {
+) -> SlurmNodeRow {
     let number = |key: &str| entry.get(key).and_then(|text| text.parse::<u64>().ok());
-    // `scontrol` prints CPUTot; slurm.conf has CPUs, or what makes them up.
+    // `scontrol` prints CPUTot; slurm.conf has CPUs, or sockets, cores and threads.
     let sockets = number("Sockets")
         .or_else(|| Some(number("SocketsPerBoard")? * number("Boards").unwrap_or(1)));
     let made_up = sockets.map(|sockets| {
@@ -140,7 +145,7 @@ fn record(
     let state = entry.get("State").unwrap_or_default().to_ascii_uppercase();
     let is_out = ["DOWN", "DRAIN", "FAIL"].iter().any(|word| state.contains(word));
     let reason = entry.get("Reason").map(|reason| format!(" ({reason})")).unwrap_or_default();
-    Record {
+    SlurmNodeRow {
         name: entry.name().to_owned(),
         cpus,
         memory_mb: number("RealMemory").unwrap_or(0),
@@ -151,16 +156,17 @@ fn record(
             .or(entry.get("AvailableFeatures"))
             .unwrap_or_default()
             .to_owned(),
-        out_of_service: match is_out {
-            true => format!("out of service in Slurm: {}{reason}", state.to_lowercase()),
-            false => String::new(),
+        out_of_service: if is_out {
+            format!("out of service in Slurm: {}{reason}", state.to_lowercase())
+        } else {
+            String::new()
         },
         partitions: partitions.get(entry.name()).cloned().unwrap_or_default(),
         row,
     }
 }
 
-/// Where slurm.conf names no type of GPU and gres.conf names one, that is what they are.
+/// Adds the GPU type of gres.conf to a Gres value of slurm.conf that has none.
 fn typed(gres: &str, types: &[String]) -> String {
     let [kind] = types else { return gres.to_owned() };
     let part = |part: &str| {
@@ -176,9 +182,9 @@ fn typed(gres: &str, types: &[String]) -> String {
     gres.split(',').map(part).collect::<Vec<_>>().join(",")
 }
 
-/// Switches above each node, widest first. The switch that only joins all others is none that says
-/// anything.
-fn paths(tree: &[Switch]) -> BTreeMap<String, Vec<String>> {
+/// Returns the switches above each node, widest first, without the root switch that `muster init
+/// slurm` adds to join all others.
+fn paths(tree: &[TopologySwitch]) -> BTreeMap<String, Vec<String>> {
     let parent =
         |name: &str| tree.iter().find(|switch| switch.switches.iter().any(|below| below == name));
     let mut paths = BTreeMap::new();
@@ -186,7 +192,7 @@ fn paths(tree: &[Switch]) -> BTreeMap<String, Vec<String>> {
         tree.iter().filter(|switch| !switch.nodes.is_empty() && switch.name != UNPLACED_SWITCH)
     {
         let mut path = vec![leaf.name.clone()];
-        // Switches that are above each other end at some depth.
+        // Stop at a cycle.
         while let Some(above) = parent(&path[path.len() - 1])
             .filter(|above| above.name != ROOT_SWITCH && !path.contains(&above.name))
         {

@@ -1,42 +1,48 @@
-//! Accounts and qualities of service as a queue file. What of them a queue file can say is said;
-//! the rest is listed, so that nobody takes the file for all that the cluster does.
+//! Converts accounts and QOS of a Slurm cluster to a queue file. Settings that a queue file cannot
+//! express are listed, since the file then does not describe the cluster completely.
 
 use std::collections::BTreeMap;
 
 use muster_backends::gpu::model::normalise_label;
-use muster_backends::slurm::sacctmgr::{Account, Entered, Fields, tres};
+use muster_backends::slurm::sacctmgr::{AccountEntry, AccountingDump, Fields, tres};
 use muster_doctor::{Evidence, minutes};
 use muster_model::job::Protection;
-use muster_model::queue::{Backfill, Limits, PlacementPolicy};
+use muster_model::queue::{Backfill, PlacementPolicy, QueueLimits};
 use muster_model::{GpuModel, Preemption, QueueName, QueueSpec, QueueTree, Span};
 
-/// Most that a weight can be.
+/// Largest weight of a queue.
 const MAX_WEIGHT: u32 = 1_000_000;
-/// Blocked jobs of each leaf that are planned for; Slurm plans for all that a pass looks at.
+/// Number of blocked jobs per leaf queue for which backfill reserves; Slurm reserves for all jobs
+/// that a pass examines.
 const DEPTH: u32 = 16;
-/// The leaf of users in an account that has others below it.
+/// Name of the leaf queue for users of an account that also has child accounts.
 const DIRECT: &str = "direct";
 
-/// Values of a partition that set nothing.
+/// Values of a partition's settings that mean unset.
 const UNSET: [&str; 3] = ["(null)", "N/A", "ALL"];
 
-/// How `muster init slurm` ends the name of a quality of service for what is borrowed, also where
-/// nobody takes from it.
+/// Suffix of the QOS that `muster init slurm` creates for borrowed GPUs, even if no QOS preempts
+/// it.
 const PROTECTED: &str = "-idle";
 
-/// The tree, and what it leaves out.
-pub struct Queues {
-    /// The queues.
+/// Queue tree converted from accounts or partitions.
+pub struct ImportedQueues {
+    /// Queue tree, with one leaf per account.
     pub tree: QueueTree,
-    /// What could not be mapped.
+    /// Settings that could not be converted.
     pub lost: Vec<String>,
 }
 
-/// Makes it; without accounts there is one queue.
-pub fn read(evidence: &Evidence, entered: &Entered, models: &[GpuModel]) -> Queues {
-    let mut reader =
-        Reader { entered, models, lost: Vec::new(), has_owners: false, are_partitions: false };
-    // 1. The whole.
+/// Converts accounts to queues; without accounts, each partition becomes a queue.
+pub fn read(evidence: &Evidence, entered: &AccountingDump, models: &[GpuModel]) -> ImportedQueues {
+    let mut reader = QueueImporter {
+        entered,
+        models,
+        lost: Vec::new(),
+        has_owners: false,
+        are_partitions: false,
+    };
+    // 1. Convert global settings.
     let half_life = evidence.setting("PriorityDecayHalfLife");
     let half_life = half_life.and_then(|text| minutes(&text)).filter(|minutes| *minutes > 0);
     let mut tree = QueueTree {
@@ -56,7 +62,7 @@ pub fn read(evidence: &Evidence, entered: &Entered, models: &[GpuModel]) -> Queu
         tree.placement = PlacementPolicy::Spread;
     }
 
-    // 2. Queues.
+    // 2. Convert the queues.
     let queues = reader.below("root", "");
     if queues.is_empty() {
         reader.of_partitions(evidence, &mut tree);
@@ -64,9 +70,9 @@ pub fn read(evidence: &Evidence, entered: &Entered, models: &[GpuModel]) -> Queu
         tree.queues = queues;
         tree.default_queue = QueueName::from(first_leaf(&tree.queues, "").as_str());
     }
-    reader.promised(&mut tree.queues);
+    reader.drop_small_caps(&mut tree.queues);
 
-    // 3. Who goes for whom.
+    // 3. Convert preemption.
     let preempts = evidence.setting("PreemptType").unwrap_or_default();
     match preempts.as_str() {
         "" | "preempt/none" => {}
@@ -74,12 +80,12 @@ pub fn read(evidence: &Evidence, entered: &Entered, models: &[GpuModel]) -> Queu
             tree.preemption = Preemption { reclaim: true, priority: false }
         }
         other => reader.lost.push(format!(
-            "PreemptType={other}: who goes for whom is not said by quotas here; nobody goes"
+            "PreemptType={other}: it cannot be expressed by quotas; preemption is off"
         )),
     }
     reader.weights(evidence);
     reader.partitions(evidence);
-    Queues { tree, lost: reader.lost }
+    ImportedQueues { tree, lost: reader.lost }
 }
 
 fn first_leaf(queues: &[QueueSpec], above: &str) -> String {
@@ -87,25 +93,25 @@ fn first_leaf(queues: &[QueueSpec], above: &str) -> String {
     first_leaf(&first.queues, &format!("{above}{}/", first.name))
 }
 
-struct Reader<'a> {
-    entered: &'a Entered,
+struct QueueImporter<'a> {
+    entered: &'a AccountingDump,
     models: &'a [GpuModel],
     lost: Vec<String>,
-    /// Some account runs by default in a quality of service that takes from others.
+    /// True if the default QOS of some account may preempt others.
     has_owners: bool,
-    /// Queues were made of partitions.
+    /// True if the queues were converted from partitions.
     are_partitions: bool,
 }
 
-impl Reader<'_> {
-    /// Queues of the accounts below one.
+impl QueueImporter<'_> {
+    /// Converts the accounts below `parent`.
     fn below(&mut self, parent: &str, path: &str) -> Vec<QueueSpec> {
-        /// Deeper trees are circles.
+        /// Depth at which a tree is taken for a cycle.
         const DEPTH: usize = 32;
         if path.matches('/').count() > DEPTH {
             return Vec::new();
         }
-        let accounts: Vec<&Account> =
+        let accounts: Vec<&AccountEntry> =
             self.entered.accounts.iter().filter(|account| account.parent == parent).collect();
         let mut queues = Vec::new();
         for account in accounts {
@@ -120,7 +126,7 @@ impl Reader<'_> {
                 self.entered.users.values().any(|accounts| accounts.contains(&account.name));
             if !queue.queues.is_empty() && has_users {
                 self.lost.push(format!(
-                    "{path}: it has users and accounts below it; the users are in `{path}/{DIRECT}`"
+                    "{path}: the account has users and child accounts; the users are in `{path}/{DIRECT}`"
                 ));
                 queue.queues.push(QueueSpec::named(DIRECT));
             }
@@ -129,8 +135,9 @@ impl Reader<'_> {
         queues
     }
 
-    fn queue(&mut self, account: &Account, path: &str) -> QueueSpec {
-        let (entered, fields) = (self.entered, &account.fields);
+    fn queue(&mut self, account: &AccountEntry, path: &str) -> QueueSpec {
+        let entered = self.entered;
+        let fields = &account.fields;
         let default =
             default_qos(fields).and_then(|name| entered.qos.iter().find(|qos| qos.name == name));
         let own = default.map(|qos| &qos.fields);
@@ -145,21 +152,21 @@ impl Reader<'_> {
                 .filter(|other| default_qos(&other.fields) == Some(name))
                 .count();
             if others > 1 {
-                self.lost.push(format!("{path}: it shares the limits of the QOS {name} with others; here each has them for itself"));
+                self.lost.push(format!("{path}: the limits of the QOS {name} are shared with other accounts in Slurm; here each account has them separately"));
             }
         }
 
-        // 1. Weight.
+        // 1. Convert the share.
         let weight = match fields.get("share").map(String::as_str) {
             None => 1,
             Some(text) => text.parse::<u32>().unwrap_or(0).min(MAX_WEIGHT),
         };
         if weight == 0 {
             self.lost
-                .push(format!("{path}: Fairshare={} is no share; 1 is taken", fields["share"]));
+                .push(format!("{path}: Fairshare={} is not a number; 1 is used", fields["share"]));
         }
 
-        // 2. What is its own, and what it may have beyond.
+        // 2. Convert quota and borrowing.
         let cap = self.gpus(path, fields.get("grptres"));
         let owned = own
             .filter(|own| own.contains_key("preempt"))
@@ -184,7 +191,7 @@ impl Reader<'_> {
             (None, None) => (BTreeMap::new(), None),
         };
 
-        // 3. Limits, of the account and of the quality of service that its jobs run in.
+        // 3. Convert the limits of the account and of its QOS.
         let limits = self.limits(path, fields, own, borrowing.filter(|_| is_owner));
         let exempt =
             borrowing.and_then(|qos| qos.get("preemptexempttime")).and_then(|text| minutes(text));
@@ -204,7 +211,7 @@ impl Reader<'_> {
         fields: &Fields,
         own: Option<&Fields>,
         borrowing: Option<&Fields>,
-    ) -> Limits {
+    ) -> QueueLimits {
         let number =
             |fields: &Fields, key: &str| fields.get(key).and_then(|text| text.parse::<u32>().ok());
         let time = |fields: &Fields| {
@@ -219,7 +226,7 @@ impl Reader<'_> {
         let pending_jobs = number(fields, "maxsubmit").filter(|jobs| *jobs > 0);
         if pending_jobs.is_some() {
             self.lost.push(format!(
-                "{path}: MaxSubmitJobs also counts what runs; here it counts what waits"
+                "{path}: MaxSubmitJobs counts pending and running jobs in Slurm; here it counts pending jobs only"
             ));
         }
         for key in ["maxjobs", "maxtres", "grptresmins"] {
@@ -227,7 +234,7 @@ impl Reader<'_> {
                 self.lost.push(format!("{path}: {key}={value} has no counterpart"));
             }
         }
-        Limits {
+        QueueLimits {
             running_jobs: number(fields, "grpjobs").filter(|jobs| *jobs > 0),
             gpus_per_user: per_user.map(|(_, gpus)| gpus).filter(|gpus| *gpus > 0),
             pending_jobs,
@@ -236,8 +243,8 @@ impl Reader<'_> {
         }
     }
 
-    /// A limit on GPUs by model. One on all GPUs is one on the only model; with several it is none
-    /// that can be said.
+    /// Converts a limit on GPUs to limits by model. A limit on all GPUs together can only be
+    /// converted if the cluster has one model.
     fn gpus(&mut self, path: &str, list: Option<&String>) -> Option<BTreeMap<GpuModel, u64>> {
         let limits = tres(list?);
         let mut quota: BTreeMap<GpuModel, u64> = BTreeMap::new();
@@ -262,16 +269,16 @@ impl Reader<'_> {
         (!quota.is_empty()).then_some(quota)
     }
 
-    /// Queues together may not own more than the one above them: there it was a cap, which the
-    /// queues below had each for themselves, too.
-    fn promised(&mut self, queues: &mut [QueueSpec]) -> BTreeMap<GpuModel, u64> {
+    /// Removes quotas of parents that are less than those of their children together: in Slurm the
+    /// limit of the parent is a cap, and each child may have the same limit.
+    fn drop_small_caps(&mut self, queues: &mut [QueueSpec]) -> BTreeMap<GpuModel, u64> {
         let mut together: BTreeMap<GpuModel, u64> = BTreeMap::new();
         for queue in queues {
-            let mut below = self.promised(&mut queue.queues);
+            let mut below = self.drop_small_caps(&mut queue.queues);
             for (model, gpus) in std::mem::take(&mut queue.quota) {
                 match below.get(&model) {
                     Some(more) if *more > gpus => self.lost.push(format!(
-                        "{}: its cap of {gpus} {model} is less than the {more} of the accounts below it together; left out",
+                        "{}: its cap of {gpus} {model} is less than the {more} of its child accounts together; left out",
                         queue.name
                     )),
                     _ => {
@@ -292,8 +299,8 @@ impl Reader<'_> {
         together
     }
 
-    /// A queue for each partition, where no accounts divide the cluster: its longest time, and the
-    /// limits of its own QOS.
+    /// Converts each partition to a queue, if there are no accounts: its maximum time limit, and
+    /// the limits of its QOS.
     fn of_partitions(&mut self, evidence: &Evidence, tree: &mut QueueTree) {
         let entered = self.entered;
         let mut default = None;
@@ -311,7 +318,7 @@ impl Reader<'_> {
                 .get("MaxTime")
                 .and_then(minutes)
                 .map(|minutes| Span::from_secs(minutes * 60));
-            // Both hold in Slurm.
+            // In Slurm both limits apply.
             limits.time = limits.time.into_iter().chain(time).min();
             let quota = self.gpus(name, own.and_then(|own| own.get("grptres"))).unwrap_or_default();
             let borrow = (!quota.is_empty()).then_some(0);
@@ -323,19 +330,19 @@ impl Reader<'_> {
         match tree.queues.first() {
             None => self
                 .lost
-                .push("no accounts were given: one queue; `--sacctmgr` reads them".to_owned()),
+                .push("no accounts were given, so there is one queue; add `--sacctmgr`".to_owned()),
             Some(first) => {
                 tree.default_queue = QueueName::from(default.unwrap_or(&first.name));
                 self.are_partitions = true;
                 self.lost.push(
-                    "no accounts were given: a queue for each partition, all of them on all nodes; `--sacctmgr` reads them".to_owned(),
+                    "no accounts were given, so each partition is a queue, on all nodes; add `--sacctmgr`".to_owned(),
                 );
             }
         }
     }
 
-    /// What the order of jobs is made of in Slurm. Here it is fair share alone, then the priority
-    /// of each job, then age.
+    /// Lists the priority weights. Muster orders jobs by fair share, then by job priority, then by
+    /// age.
     fn weights(&mut self, evidence: &Evidence) {
         const WEIGHTS: [&str; 7] = [
             "PriorityWeightAge",
@@ -355,35 +362,35 @@ impl Reader<'_> {
             .setting("PriorityType")
             .is_some_and(|kind| kind.eq_ignore_ascii_case("priority/basic"));
         if is_basic {
-            self.lost.push("PriorityType=priority/basic: jobs go in the order in which they came; here fair share comes first".to_owned());
+            self.lost.push("PriorityType=priority/basic: Slurm starts jobs in order of submission; here fair share comes first".to_owned());
         } else if !set.is_empty() {
             self.lost.push(format!(
-                "weights of the order ({}): a queue file has none; here fair share comes first, then the priority of a job, then its age. \
-                 `simulate --scheduler slurm --slurm-conf` takes them",
+                "priority weights ({}): a queue file has none; here fair share comes first, then job priority, then age. \
+                 `muster simulate --scheduler slurm --slurm-conf` uses them",
                 set.join(", ")
             ));
         }
     }
 
-    /// What partitions say that queues do not.
+    /// Lists settings of partitions that queues do not have.
     fn partitions(&mut self, evidence: &Evidence) {
         let of = |key: &str| -> Vec<String> {
             let named = evidence
                 .partition_entries()
                 .filter_map(|entry| Some((entry.name(), entry.get(key)?)));
-            // What `scontrol show partition` has where nothing is set.
+            // `scontrol show partition` prints these values for settings that are not set.
             let set = named
                 .filter(|(_, value)| !UNSET.iter().any(|unset| value.eq_ignore_ascii_case(unset)));
             set.map(|(name, value)| format!("{name} {value}")).collect()
         };
         for (key, what) in [
-            ("MaxTime", "longest times"),
-            ("DefaultTime", "times of jobs that name none"),
-            ("MaxNodes", "most nodes of a job"),
-            ("AllowGroups", "groups that alone may use"),
-            ("AllowAccounts", "accounts that alone may use"),
-            ("PriorityTier", "tiers"),
-            ("QOS", "qualities of service whose limits hold for all of their jobs"),
+            ("MaxTime", "maximum time limits"),
+            ("DefaultTime", "default time limits"),
+            ("MaxNodes", "maximum nodes per job"),
+            ("AllowGroups", "allowed groups"),
+            ("AllowAccounts", "allowed accounts"),
+            ("PriorityTier", "priority tiers"),
+            ("QOS", "partition QOS"),
         ] {
             let said = of(key);
             let is_carried = self.are_partitions && matches!(key, "MaxTime" | "QOS");
@@ -394,7 +401,7 @@ impl Reader<'_> {
                 ));
             }
         }
-        // With one there is no other for jobs that name none.
+        // A single partition is the default anyway.
         let default = evidence
             .partition_entries()
             .filter(|entry| {
@@ -405,22 +412,22 @@ impl Reader<'_> {
             default.filter(|_| !self.are_partitions && evidence.partition_entries().count() > 1)
         {
             self.lost.push(format!(
-                "partitions, the one of jobs that name none (Default): {}; a queue file has no partitions",
+                "partitions, default partition (Default): {}; a queue file has no partitions",
                 default.name()
             ));
         }
     }
 }
 
-/// The quality of service that jobs run in when they name none.
+/// Returns the default QOS of an account.
 fn default_qos(fields: &Fields) -> Option<&str> {
     let first = || fields.get("qos").filter(|list| !list.contains(','));
     fields.get("defaultqos").or_else(first).map(String::as_str)
 }
 
-/// The quality of service, of those that an account may ask for, that others take from.
+/// Returns the QOS that an account may request and that other QOS may preempt.
 fn borrowing<'a>(
-    entered: &'a Entered,
+    entered: &'a AccountingDump,
     fields: &Fields,
     own: Option<&Fields>,
 ) -> Option<&'a Fields> {

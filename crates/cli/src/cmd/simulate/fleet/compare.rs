@@ -1,42 +1,42 @@
-//! Whole runs: each control plane with each seed, as many at once as there are cores, and what they
-//! come to.
+//! Complete runs: each control plane with each seed, as many at once as there are cores, and their
+//! comparison.
 
 use std::path::Path;
 
 use anyhow::Result;
 use muster_model::simulation::{FleetComparison, FleetUnit, Gantt};
-use muster_sim::fleet::{Finished, Scheduler, gantt, over_seeds, to_common_horizon};
+use muster_sim::fleet::{Finished, SchedulerKind, gantt, over_seeds, to_common_horizon};
 
-use super::{Events, Given};
+use super::{Events, FleetSetup};
 use crate::app::App;
-use crate::cmd::simulate::watch::{self, Watch};
+use crate::cmd::simulate::watch::{self, SimulationProgress};
 use crate::cmd::simulate::write;
 use crate::exit::INTERRUPTED;
 
-/// One run of one control plane.
+/// Run to do: a control plane and a seed.
 #[derive(Clone, Copy)]
-struct Task {
-    scheduler: Scheduler,
+struct FleetRun {
+    scheduler: SchedulerKind,
     seed: u64,
-    /// It is to be drawn.
+    /// True if the data of its plot is recorded.
     is_drawn: bool,
 }
 
-/// What a run came to.
-struct Played {
+/// Result of a run.
+struct FleetRunResult {
     finished: Finished,
     gantt: Option<Gantt>,
 }
 
-/// Runs it.
-pub async fn run(app: &App, args: &super::super::Args, given: Given) -> Result<u8> {
+/// Runs every scheduler with every seed and compares them; returns the exit code.
+pub async fn run(app: &App, args: &super::super::SimulateArgs, given: FleetSetup) -> Result<u8> {
     let fleet = &args.fleet;
     let seeds: Vec<u64> = (args.seed..).take(fleet.seeds as usize).collect();
     let comparison = FleetComparison {
         trace: args.trace.display().to_string(),
         cluster: args.cluster.as_deref().unwrap_or(Path::new("-")).display().to_string(),
         queues: fleet.queues.as_ref().map(|path| path.display().to_string()),
-        command: command(),
+        command: command_line(),
         nodes: given.site.nodes.len() as u64,
         size: given.site.size_milli() as f64 / 1000.0,
         unit: if given.site.has_gpus() { FleetUnit::Gpu } else { FleetUnit::Cpu },
@@ -51,11 +51,11 @@ pub async fn run(app: &App, args: &super::super::Args, given: Given) -> Result<u
         runs: Vec::new(),
     };
 
-    // 1. The runs.
+    // 1. Run the control planes.
     let mut tasks = Vec::new();
     for scheduler in &given.schedulers {
         let drawn = |at: usize| at == 0 && fleet.report_out.is_some();
-        let of_seed = |(at, seed): (usize, &u64)| Task {
+        let of_seed = |(at, seed): (usize, &u64)| FleetRun {
             scheduler: *scheduler,
             seed: *seed,
             is_drawn: drawn(at),
@@ -64,13 +64,13 @@ pub async fn run(app: &App, args: &super::super::Args, given: Given) -> Result<u
     }
     let total = (given.load.jobs.len() * tasks.len()) as u64;
     let events_out = fleet.events_out.clone();
-    let runs = move |watch: &Watch| {
-        watch::on_all_cores(&tasks, |task| one(watch, &given, *task, events_out.as_deref()))
+    let runs = move |watch: &SimulationProgress| {
+        watch::on_all_cores(&tasks, |task| run_one(watch, &given, *task, events_out.as_deref()))
     };
-    let mut played: Vec<Played> =
-        watch::jobs(app, total, runs).await?.into_iter().collect::<Result<_>>()?;
+    let mut played: Vec<FleetRunResult> =
+        watch::with_progress(app, total, runs).await?.into_iter().collect::<Result<_>>()?;
 
-    // 2. What they come to.
+    // 2. Compare and print the results.
     to_common_horizon(played.iter_mut().map(|run| &mut run.finished));
     let of_planes = played.chunks(seeds.len());
     let runs = of_planes.map(|runs| {
@@ -80,34 +80,43 @@ pub async fn run(app: &App, args: &super::super::Args, given: Given) -> Result<u
     if let Some(path) = &fleet.report_out {
         let gantts: Vec<Gantt> = played.into_iter().filter_map(|run| run.gantt).collect();
         write(path, &muster_report::html::page(&comparison, &gantts))?;
-        app.ui.status(&format!("{} has the plots", path.display()));
+        app.ui.status(&format!("wrote the plots to {}", path.display()));
     }
-    match args.output.json() {
-        true => app.ui.json(&comparison)?,
-        false => app.ui.data(&muster_report::fleet::comparison(&comparison, &app.ui.style()))?,
+    if args.output.json() {
+        app.ui.json(&comparison)?
+    } else {
+        app.ui.data(&muster_report::fleet::comparison(&comparison, &app.ui.style()))?
     }
     Ok(if comparison.runs.iter().any(|run| run.is_partial) { INTERRUPTED } else { 0 })
 }
 
-fn one(watch: &Watch, given: &Given, task: Task, events_out: Option<&Path>) -> Result<Played> {
-    let Task { scheduler, seed, is_drawn } = task;
+fn run_one(
+    watch: &SimulationProgress,
+    given: &FleetSetup,
+    task: FleetRun,
+    events_out: Option<&Path>,
+) -> Result<FleetRunResult> {
+    let FleetRun { scheduler, seed, is_drawn } = task;
     let mut fleet = given.fleet(scheduler, seed)?;
     if is_drawn {
-        fleet.keep_bars();
+        fleet.record_bars();
     }
     let mut events = Events::of(events_out, &mut fleet)?;
     let is_over = watch::play(watch, &mut fleet, None, |fleet| events.write(fleet))?;
-    watch.count(given.load.jobs.len() - fleet.desk().jobs().len());
+    watch.count(given.load.jobs.len() - fleet.cluster().jobs().len());
     let gantt = is_drawn.then(|| gantt(scheduler, &given.site, &fleet));
-    Ok(Played { finished: Finished::of(scheduler, fleet, !is_over), gantt })
+    Ok(FleetRunResult { finished: Finished::of(scheduler, fleet, !is_over), gantt })
 }
 
-/// This command, as it is typed in a shell.
-fn command() -> String {
+/// Returns this command line, quoted for a shell.
+fn command_line() -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=+%@".contains(c);
-    let quoted = |word: String| match !word.is_empty() && word.chars().all(is_plain) {
-        true => word,
-        false => format!("'{}'", word.replace('\'', r"'\''")),
+    let quoted = |word: String| {
+        if !word.is_empty() && word.chars().all(is_plain) {
+            word
+        } else {
+            format!("'{}'", word.replace('\'', r"'\''"))
+        }
     };
     let words = std::env::args_os().skip(1).map(|word| quoted(word.to_string_lossy().into_owned()));
     std::iter::once("muster".to_owned()).chain(words).collect::<Vec<_>>().join(" ")

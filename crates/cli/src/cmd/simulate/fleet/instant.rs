@@ -1,33 +1,40 @@
-//! Runs up to an instant, and how things stand there: what runs, who waits, and why.
+//! Runs up to an instant, and shows the state there: running jobs, pending jobs, and why they are
+//! pending.
 
 use anyhow::Result;
 use muster_model::simulation::FleetInstant;
 use muster_model::{Span, Time};
-use muster_sim::fleet::{JobNo, Scheduler, instant};
+use muster_sim::fleet::{JobNo, SchedulerKind, instant};
 
-use super::{Events, Given};
+use super::{Events, FleetSetup};
 use crate::app::App;
-use crate::cmd::simulate::watch::{self, Watch};
+use crate::cmd::simulate::watch::{self, SimulationProgress};
 use crate::exit::{Failure, INTERRUPTED};
 
-/// Runs it.
-pub async fn run(app: &App, args: &super::super::Args, given: Given, after: Span) -> Result<u8> {
-    let asked = asked(&given, &args.fleet.explain)?;
+/// Runs every scheduler up to an instant and shows the state; returns the exit code.
+pub async fn run(
+    app: &App,
+    args: &super::super::SimulateArgs,
+    given: FleetSetup,
+    after: Span,
+) -> Result<u8> {
+    let asked = find_jobs(&given, &args.fleet.explain)?;
     for job in asked.iter().map(|job| &given.load.jobs[job.at()]) {
         let later = job.submit.since(given.load.jobs[0].submit);
         if later > after {
             app.ui.warning(&format!(
-                "job {} arrives {later} after the first submission, and is not shown",
+                "job {} arrives {later} after the first submission, so it is not shown",
                 job.id
             ));
         }
     }
     let total = (given.load.jobs.len() * given.schedulers.len()) as u64;
-    let (seed, events_out) = (args.seed, args.fleet.events_out.clone());
+    let seed = args.seed;
+    let events_out = args.fleet.events_out.clone();
     let first = given.load.jobs[0].submit;
     let until = first + after;
-    let runs = move |watch: &Watch| {
-        let one = |scheduler: &Scheduler| -> Result<(FleetInstant, bool)> {
+    let runs = move |watch: &SimulationProgress| {
+        let one = |scheduler: &SchedulerKind| -> Result<(FleetInstant, bool)> {
             let mut fleet = given.fleet(*scheduler, seed)?;
             let mut events = Events::of(events_out.as_deref(), &mut fleet)?;
             let is_there =
@@ -35,7 +42,7 @@ pub async fn run(app: &App, args: &super::super::Args, given: Given, after: Span
             if is_there {
                 fleet.rest_until(until);
             }
-            let arrived = fleet.desk().jobs().len();
+            let arrived = fleet.cluster().jobs().len();
             let asked: Vec<JobNo> =
                 asked.iter().copied().filter(|job| job.at() < arrived).collect();
             Ok((instant(*scheduler, &mut fleet, &asked), is_there))
@@ -43,37 +50,30 @@ pub async fn run(app: &App, args: &super::super::Args, given: Given, after: Span
         watch::on_all_cores(&given.schedulers, one)
     };
     let shown: Vec<(FleetInstant, bool)> =
-        watch::jobs(app, total, runs).await?.into_iter().collect::<Result<_>>()?;
+        watch::with_progress(app, total, runs).await?.into_iter().collect::<Result<_>>()?;
     let (shown, are_there): (Vec<FleetInstant>, Vec<bool>) = shown.into_iter().unzip();
     let is_partial = are_there.contains(&false);
     if is_partial {
-        app.ui.warning(
-            "interrupted: this is how things stood by then, before the instant that was asked for",
-        );
+        app.ui.warning("interrupted: the state is that of an earlier instant than requested");
     }
-    match args.output.json() {
-        true => app.ui.json(&shown)?,
-        false => {
-            let texts = shown.iter().map(|shown| {
-                muster_report::fleet::instant(
-                    shown,
-                    Time(shown.at_ms).since(first),
-                    &app.ui.style(),
-                )
-            });
-            app.ui.data(&texts.collect::<Vec<_>>().join("\n"))?;
-        }
+    if args.output.json() {
+        app.ui.json(&shown)?
+    } else {
+        let texts = shown.iter().map(|shown| {
+            muster_report::fleet::instant(shown, Time(shown.at_ms).since(first), &app.ui.style())
+        });
+        app.ui.data(&texts.collect::<Vec<_>>().join("\n"))?;
     }
     Ok(if is_partial { INTERRUPTED } else { 0 })
 }
 
-/// The jobs that were asked for.
-fn asked(given: &Given, ids: &[String]) -> Result<Vec<JobNo>, Failure> {
+/// Returns the requested jobs.
+fn find_jobs(given: &FleetSetup, ids: &[String]) -> Result<Vec<JobNo>, Failure> {
     let of = |id: &String| {
         let at = given.load.jobs.iter().position(|job| *job.id == **id);
         at.map(|at| JobNo(at as u32)).ok_or_else(|| {
             Failure::not_found(format!("no job `{}` of the trace can run here", id.escape_debug()))
-                .hint("ids are those of the trace; where it has none, the number of the row from 1")
+                .hint("ids are those of the trace; without ids, the number of the row, from 1")
         })
     };
     ids.iter().map(of).collect()

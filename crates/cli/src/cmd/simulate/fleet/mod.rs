@@ -1,9 +1,8 @@
-//! `muster simulate --cluster`: a trace on nodes with GPUs, under control planes that are compared.
-//! Decided in `muster-sim`, written in `muster-report`; here are files and threads.
+//! `muster simulate --cluster`: replays a trace on nodes with GPUs under several control planes.
 //!
-//! * `compare.rs`: whole runs, and what they come to
-//! * `instant.rs`: runs up to an instant, and how things stand there
-//! * `slurm_conf.rs`: what the model of Slurm goes by, from a site's own file
+//! * `compare.rs`: complete runs and their comparison
+//! * `instant.rs`: runs up to an instant and the state there
+//! * `slurm_conf.rs`: settings of the model of Slurm from a site's slurm.conf
 
 mod compare;
 mod instant;
@@ -19,62 +18,61 @@ use muster_model::simulation::TimeLimits;
 use muster_model::{QueueTree, Span};
 use muster_report::amount::count;
 use muster_sim::fleet::{
-    Failures, Fleet, FleetLoad, Loading, PlaneError, Scheduler, Site, Terms, event,
+    Failures, Fleet, FleetLoad, FleetSite, Loading, SchedulerError, SchedulerKind, StopCosts, event,
 };
-use muster_sim::peers::slurm::Settings;
+use muster_sim::peers::slurm::SlurmSettings;
 use muster_spec::quantity::parse_span;
 
-use super::{EstimatesArg, cluster, named, warn_of_bad_rows};
+use super::{EstimatesArg, cluster, select_schedulers, warn_of_bad_rows};
 use crate::app::App;
-use crate::args::whole;
+use crate::args::whole_number;
 use crate::exit::Failure;
 use crate::trace_file::Opened;
 use slurm_conf::SlurmConf;
 
-/// What is asked of a fleet.
+/// Options for a cluster.
 #[derive(Debug, clap::Args)]
 pub struct FleetArgs {
-    /// Queues, quotas and policies; without it, one queue without limits
+    /// Queue file with queues, quotas and policies; by default one queue without limits
     #[arg(long, value_name = "FILE", requires = "cluster")]
     queues: Option<PathBuf>,
-    /// How the site has set Slurm up, for the model slurm: weights, intervals, depths; without it,
-    /// as docs/models.md says
+    /// slurm.conf of the site, for the model slurm: weights, intervals, depths; the defaults are in
+    /// docs/models.md
     #[arg(long, value_name = "FILE", requires = "cluster")]
     slurm_conf: Option<PathBuf>,
-    /// So many runs of each, with as many seeds, and confidence intervals
-    #[arg(long, value_name = "N", value_parser = whole(1, 100), default_value = "1", requires = "cluster")]
+    /// Number of runs of each control plane, each with its own seed, for confidence intervals
+    #[arg(long, value_name = "N", value_parser = whole_number(1, 100), default_value = "1", requires = "cluster")]
     seeds: u32,
-    /// Nodes break, each after so long on average
-    #[arg(long, value_name = "SPAN", value_parser = some_span, requires = "cluster")]
+    /// Mean time between failures of a node
+    #[arg(long, value_name = "SPAN", value_parser = nonzero_span, requires = "cluster")]
     node_mtbf: Option<Span>,
-    /// GPUs break, each after so long on average
-    #[arg(long, value_name = "SPAN", value_parser = some_span, requires = "cluster")]
+    /// Mean time between failures of a GPU
+    #[arg(long, value_name = "SPAN", value_parser = nonzero_span, requires = "cluster")]
     gpu_mtbf: Option<Span>,
-    /// What breaks is there again after so long
+    /// Time to repair a node or GPU
     #[arg(long, value_name = "SPAN", value_parser = span, default_value = "4h", requires = "cluster")]
     repair: Span,
-    /// Jobs save their progress each time they have worked for so long; without it, what is stopped
-    /// begins anew
-    #[arg(long, value_name = "SPAN", value_parser = some_span, requires = "cluster")]
+    /// Checkpoint interval of jobs; by default jobs that are stopped start from the beginning
+    #[arg(long, value_name = "SPAN", value_parser = nonzero_span, requires = "cluster")]
     checkpoint_every: Option<Span>,
-    /// Jobs that are made to go save their progress first
+    /// Preempted jobs write a checkpoint before they stop
     #[arg(long, requires = "cluster")]
     checkpoint_on_signal: bool,
-    /// A job that runs again needs so long until it works
+    /// Start-up time of a job that is restarted
     #[arg(long, value_name = "SPAN", value_parser = span, default_value = "0s", requires = "cluster")]
     restart: Span,
-    /// Write a page with plots: what ran and waited over time, waits by size of job, who held which
-    /// GPU, how users fared
+    /// Write an HTML page with plots: running and pending jobs over time, waiting times by job
+    /// size, a timeline of each GPU, and figures per user
     #[arg(long, value_name = "FILE", requires = "cluster", conflicts_with = "at")]
     report_out: Option<PathBuf>,
-    /// Write what happens, a `FleetEvent` in JSON a line. Takes one scheduler and one seed
+    /// Write events, one `FleetEvent` in JSON per line. For a single scheduler and seed
     #[arg(long, value_name = "FILE", requires = "cluster")]
     events_out: Option<PathBuf>,
-    /// Show how things stand so long after the first submission, in place of the figures: what
-    /// runs, who waits, and why
+    /// In place of the figures, show the state at this time after the first submission: running
+    /// jobs, pending jobs, and why they are pending
     #[arg(long, value_name = "SPAN", value_parser = span, requires = "cluster", conflicts_with = "seeds")]
     at: Option<Span>,
-    /// There, show these jobs too, by their ids in the trace
+    /// With --at, also explain these jobs, by their ids in the trace
     #[arg(long, value_name = "JOB,...", value_delimiter = ',', requires = "at")]
     explain: Vec<String>,
 }
@@ -83,32 +81,32 @@ fn span(text: &str) -> Result<Span, String> {
     parse_span(text).map_err(|malformed| malformed.label)
 }
 
-/// A span that is not nothing.
-fn some_span(text: &str) -> Result<Span, String> {
+/// Parses a duration that is not zero.
+fn nonzero_span(text: &str) -> Result<Span, String> {
     match span(text)? {
-        Span(0) => Err("expected a length of time above zero, such as 30m".to_owned()),
+        Span(0) => Err("expected a duration above zero, such as 30m".to_owned()),
         span => Ok(span),
     }
 }
 
-/// What all runs have in common.
-struct Given {
-    site: Site,
+/// Input that all runs share.
+struct FleetSetup {
+    site: FleetSite,
     load: FleetLoad,
-    schedulers: Vec<Scheduler>,
-    slurm: Settings,
-    terms: Terms,
+    schedulers: Vec<SchedulerKind>,
+    slurm: SlurmSettings,
+    terms: StopCosts,
     failures: Failures,
     limits: TimeLimits,
-    /// Users promise too much, each run with its own seed.
+    /// True if time limits are random overestimates, drawn anew for each seed.
     has_noise: bool,
-    /// Rows that could not be read.
+    /// Number of rows that could not be parsed.
     bad_rows: u64,
 }
 
-impl Given {
-    /// A run that has not begun.
-    fn fleet(&self, scheduler: Scheduler, seed: u64) -> Result<Fleet, PlaneError> {
+impl FleetSetup {
+    /// Returns a run that has not started.
+    fn fleet(&self, scheduler: SchedulerKind, seed: u64) -> Result<Fleet, SchedulerError> {
         let load = if self.has_noise { &self.load.clone().with_noise(seed) } else { &self.load };
         let jobs =
             if scheduler.gives_shares() { Arc::clone(&load.jobs) } else { load.in_whole_gpus() };
@@ -118,40 +116,45 @@ impl Given {
     }
 }
 
-/// Runs it.
-pub async fn run(app: &App, args: &super::Args) -> Result<u8> {
-    let takes = Scheduler::ALL.map(|(name, _)| name).join(", ");
-    let hint = format!("with `--cluster` it takes {takes}");
-    let schedulers = named(&args.scheduler, "muster,kube-default", &hint, Scheduler::named)?;
+/// Runs `muster simulate --cluster`; returns its exit code.
+pub async fn run(app: &App, args: &super::SimulateArgs) -> Result<u8> {
+    let takes = SchedulerKind::ALL.map(|(name, _)| name).join(", ");
+    let hint = format!("with `--cluster` the schedulers are {takes}");
+    let schedulers =
+        select_schedulers(&args.scheduler, "muster,kube-default", &hint, SchedulerKind::named)?;
     if args.fleet.events_out.is_some() && (schedulers.len() > 1 || args.fleet.seeds > 1) {
         return Err(Failure::usage("`--events-out` takes one scheduler and one seed")
             .hint("run it once per scheduler")
             .into());
     }
-    let given = given(app, args, schedulers)?;
+    let given = setup(app, args, schedulers)?;
     match args.fleet.at {
         Some(after) => instant::run(app, args, given, after).await,
         None => compare::run(app, args, given).await,
     }
 }
 
-/// The site, the load, and what a stop costs.
-fn given(app: &App, args: &super::Args, schedulers: Vec<Scheduler>) -> Result<Given> {
+/// Reads the site, the load and the costs of stopping a job.
+fn setup(
+    app: &App,
+    args: &super::SimulateArgs,
+    schedulers: Vec<SchedulerKind>,
+) -> Result<FleetSetup> {
     let path = args.cluster.as_deref().unwrap_or(Path::new("-"));
     let cluster = cluster::read(path, args.strict)?;
     let tree =
         args.fleet.queues.as_deref().map_or_else(|| Ok(QueueTree::single()), cluster::queues)?;
-    let site = Site { nodes: cluster.nodes, levels: cluster.levels, tree };
-    let slurm = slurm(app, args.fleet.slurm_conf.as_deref())?;
+    let site = FleetSite { nodes: cluster.nodes, levels: cluster.levels, tree };
+    let slurm = slurm_settings(app, args.fleet.slurm_conf.as_deref())?;
     let trace = Opened::at(&args.trace, args.format)?;
     let mut loading = Loading::new(&site, args.estimates.into(), trace.format().names_tasks());
     let read = trace.stream(args.strict, &mut |job| loading.add(&job))?;
     let mut load = loading.done().at(args.load);
     if load.jobs.is_empty() {
-        return Err(nothing(&load).into());
+        return Err(no_jobs(&load).into());
     }
     if args.fleet.queues.is_none() {
-        // Who names no queues has nothing for those of the trace to be strangers to.
+        // Without a queue file, queues of the trace cannot be unknown.
         load.strangers = 0;
     }
     warn_of_bad_rows(app, &read.bad, read.bad_count);
@@ -165,16 +168,16 @@ fn given(app: &App, args: &super::Args, schedulers: Vec<Scheduler>) -> Result<Gi
         repair,
         ..
     } = args.fleet;
-    Ok(Given {
+    Ok(FleetSetup {
         site,
         load,
         schedulers,
         slurm,
-        terms: Terms {
+        terms: StopCosts {
             checkpoint_every,
             saves_when_told: checkpoint_on_signal,
             restart,
-            ..Terms::default()
+            ..StopCosts::default()
         },
         failures: Failures { node_mtbf, gpu_mtbf, repair, seed: args.seed },
         limits: match args.estimates {
@@ -187,51 +190,49 @@ fn given(app: &App, args: &super::Args, schedulers: Vec<Scheduler>) -> Result<Gi
     })
 }
 
-/// As the site has set Slurm up, where it says so.
-fn slurm(app: &App, path: Option<&Path>) -> Result<Settings> {
-    let Some(path) = path else { return Ok(Settings::default()) };
+/// Returns the settings of a slurm.conf, or the defaults.
+fn slurm_settings(app: &App, path: Option<&Path>) -> Result<SlurmSettings> {
+    let Some(path) = path else { return Ok(SlurmSettings::default()) };
     let SlurmConf { settings, not_modelled } = slurm_conf::read(path)?;
     if !not_modelled.is_empty() {
         let all = not_modelled.join(", ");
-        app.ui.warning(&format!("of {} the model of Slurm does not know {all}", path.display()));
+        app.ui.warning(&format!("{}: the model of Slurm ignores {all}", path.display()));
     }
     Ok(settings)
 }
 
-fn nothing(load: &FleetLoad) -> Failure {
+fn no_jobs(load: &FleetLoad) -> Failure {
     let FleetLoad { never_ran, too_large, .. } = load;
     let counted = format!(
-        "{} never ran where they come from, {} not even the idle cluster could host",
+        "{} never ran on the original system, {} would not fit on the idle cluster",
         count(*never_ran, "job"),
         count(*too_large, "job")
     );
     let hint = if *never_ran > 0 {
-        format!(
-            "{counted}; `--no-departures` fills the cluster with jobs whose runtimes nobody knows"
-        )
+        format!("{counted}; `--no-departures` fills the cluster with jobs of unknown runtime")
     } else {
         counted
     };
     Failure::usage("no job of the trace can run").hint(hint)
 }
 
-/// Where events go, line by line; nowhere unless that was asked for.
+/// Output file of events, one per line; `None` without `--events-out`.
 struct Events(Option<BufWriter<File>>);
 
 impl Events {
-    /// Opens the file, and has the run keep what happens.
+    /// Opens the file and makes the fleet record events.
     fn of(path: Option<&Path>, fleet: &mut Fleet) -> Result<Self> {
         let Some(path) = path else { return Ok(Self(None)) };
         let file =
             File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-        fleet.follow();
+        fleet.record_events();
         Ok(Self(Some(BufWriter::new(file))))
     }
 
-    /// Writes what has happened since the last time.
+    /// Writes the events since the last call.
     fn write(&mut self, fleet: &mut Fleet) -> Result<()> {
         let Some(file) = &mut self.0 else { return Ok(()) };
-        for (at, happening) in fleet.take_happenings() {
+        for (at, happening) in fleet.take_events() {
             serde_json::to_writer(&mut *file, &event(fleet, at, &happening))?;
             file.write_all(b"\n")?;
         }

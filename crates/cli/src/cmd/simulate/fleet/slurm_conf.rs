@@ -1,19 +1,19 @@
-//! What of a site's slurm.conf the model of Slurm goes by, and what of it the model does not know.
-//! How Slurm decides is not known here, nor what is good for a site.
+//! Reads the settings of the model of Slurm from a site's slurm.conf, and lists the settings that
+//! the model ignores.
 
 use std::path::Path;
 
 use anyhow::Result;
 use muster_model::Span;
-use muster_sim::peers::slurm::Settings;
+use muster_sim::peers::slurm::SlurmSettings;
 
 use crate::exit::Failure;
 use crate::source;
 
 const DAY_SECS: u64 = 86_400;
 
-/// Options of `SchedulerParameters` that the model has, or that change nothing where a pass takes
-/// no time.
+/// Options of `SchedulerParameters` that the model implements, or that have no effect if a pass
+/// takes no time.
 const KNOWN_OPTIONS: [&str; 10] = [
     "default_queue_depth",
     "batch_sched_delay",
@@ -27,8 +27,7 @@ const KNOWN_OPTIONS: [&str; 10] = [
     "bf_continue",
 ];
 
-/// Settings that decide who starts and that the model does not have, with the value at which they
-/// change nothing.
+/// Settings that affect scheduling and that the model ignores, with the value that has no effect.
 const NOT_MODELLED: [(&str, &str); 8] = [
     ("PreemptType", "preempt/none"),
     ("PriorityFavorSmall", "NO"),
@@ -40,12 +39,12 @@ const NOT_MODELLED: [(&str, &str); 8] = [
     ("PriorityWeightTRES", ""),
 ];
 
-/// What was read.
+/// Settings parsed from a slurm.conf.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SlurmConf {
-    /// What the model goes by.
-    pub settings: Settings,
-    /// What it does not know, as it stands in the file.
+    /// Settings of the model.
+    pub settings: SlurmSettings,
+    /// Settings of the file that the model ignores, as `KEY=VALUE`.
     pub not_modelled: Vec<String>,
 }
 
@@ -56,18 +55,19 @@ pub fn read(path: &Path) -> Result<SlurmConf> {
     Ok(parse(&text).map_err(bad)?)
 }
 
-/// What is not set is as Slurm has it by default, not as the modelled site has.
+/// Parses a slurm.conf. Settings that are not in the file have Slurm's defaults, not those of the
+/// model's reference site.
 fn parse(text: &str) -> Result<SlurmConf, String> {
     let conf = Conf::of(text);
-    let usual = Settings::default();
-    // 1. Priority; without the plugin, first come, first served.
+    let usual = SlurmSettings::default();
+    // 1. Priority; without the multifactor plugin, jobs are first come, first served.
     let has_weights =
         conf.global("PriorityType").is_some_and(|kind| kind == "priority/multifactor");
     let weight = |key| if has_weights { conf.number(key, 0) } else { Ok(0) };
     // 2. Options of the scheduler.
     let secs = |key: &str, usual: Span| conf.option(key, usual.as_secs()).map(Span::from_secs);
     let bf_max_job_test = conf.option("bf_max_job_test", usual.bf_max_job_test as u64)?;
-    let settings = Settings {
+    let settings = SlurmSettings {
         weight_age: weight("PriorityWeightAge")?,
         weight_fair_share: weight("PriorityWeightFairshare")?,
         weight_job_size: weight("PriorityWeightJobSize")?,
@@ -92,14 +92,14 @@ fn parse(text: &str) -> Result<SlurmConf, String> {
     Ok(SlurmConf { settings, not_modelled: conf.not_modelled() })
 }
 
-/// Keys and values, line by line; the file's order.
+/// Keys and values of each line, in the order of the file.
 struct Conf {
     lines: Vec<Vec<(String, String)>>,
 }
 
 impl Conf {
     fn of(text: &str) -> Self {
-        // What a backslash continues goes on where it stood, also within a list.
+        // A backslash at the end of a line joins it with the next, also within a list.
         let joined = text.replace("\\\n", "");
         let pairs = |line: &str| {
             let line = line.split('#').next().unwrap_or_default();
@@ -109,7 +109,7 @@ impl Conf {
         Self { lines: joined.lines().map(pairs).collect() }
     }
 
-    /// A key that stands on a line of its own.
+    /// Returns the value of a key that starts a line; the last one counts.
     fn global(&self, key: &str) -> Option<&str> {
         let mut first = self.lines.iter().filter_map(|line| line.first());
         first.rfind(|(name, _)| name.eq_ignore_ascii_case(key)).map(|(_, value)| value.as_str())
@@ -135,7 +135,7 @@ impl Conf {
         pairs.find(|(name, _)| *name == key).map_or(Ok(usual), |(_, value)| whole(key, value))
     }
 
-    /// The limit of a job that names none, in the partition that jobs go to which name none.
+    /// Returns the default time limit of the default partition.
     fn default_time(&self) -> Result<Option<Span>, String> {
         let field = |line: &[(String, String)], key: &str| {
             line.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone())
@@ -143,7 +143,9 @@ impl Conf {
         let of = |line: &[(String, String)]| {
             field(line, "defaulttime").or_else(|| field(line, "maxtime"))
         };
-        let (mut preset, mut chosen, mut is_default) = (None, None, false);
+        let mut preset = None;
+        let mut chosen = None;
+        let mut is_default = false;
         for line in &self.lines {
             let Some(("partitionname", name)) =
                 line.first().map(|(key, name)| (key.as_str(), name))
@@ -164,7 +166,7 @@ impl Conf {
         chosen.flatten().map_or(Ok(None), |value| time("DefaultTime", &value))
     }
 
-    /// `cred_expire` and a second.
+    /// Returns the delay before a requeued job may start: `cred_expire` plus one second.
     fn requeue_delay(&self) -> Result<Option<Span>, String> {
         let mut pairs = self
             .global("AuthInfo")
@@ -191,7 +193,8 @@ fn whole(key: &str, value: &str) -> Result<u64, String> {
     value.parse().map_err(|_| format!("{key}={} is not a whole number", value.escape_debug()))
 }
 
-/// `5` and `5:30` are minutes, `1:00:00` hours, `7-0` and `2-00:00:00` days; without a limit, none.
+/// Parses a time of Slurm: `5` and `5:30` are minutes, `1:00:00` hours, `7-0` and `2-00:00:00`
+/// days; `None` is unlimited.
 fn time(key: &str, value: &str) -> Result<Option<Span>, String> {
     if ["infinite", "unlimited", "none"].iter().any(|word| value.eq_ignore_ascii_case(word)) {
         return Ok(None);
@@ -221,7 +224,7 @@ fn time(key: &str, value: &str) -> Result<Option<Span>, String> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Settings {
+    fn read(text: &str) -> SlurmSettings {
         parse(text).unwrap().settings
     }
 
@@ -233,7 +236,7 @@ mod tests {
             (bare.max_age, bare.bf_window),
             (Span::from_secs(7 * DAY_SECS), Span::from_secs(DAY_SECS))
         );
-        let usual = Settings::default();
+        let usual = SlurmSettings::default();
         assert_eq!((bare.bf_interval, bare.calc_period), (usual.bf_interval, usual.calc_period));
         // Weights count with their plugin only.
         assert_eq!(read("PriorityWeightAge=5").weight_age, 0);

@@ -1,0 +1,81 @@
+//! Runs all rules and collects their results in one report.
+
+use std::collections::BTreeSet;
+
+use muster_model::check::{CheckFinding, CheckOutcome, CheckReport};
+
+use crate::evidence::{Evidence, MissingInput};
+use crate::rule::{CheckRule, RuleFinding, RuleVerdict};
+use crate::rules;
+
+/// Returns the report on the evidence. Findings whose fingerprint is in the baseline are marked as
+/// known.
+#[must_use]
+pub fn check(evidence: &Evidence, baseline: &BTreeSet<String>) -> CheckReport {
+    let mut report = CheckReport {
+        subject: "slurm",
+        read: evidence.read.clone(),
+        findings: Vec::new(),
+        passed: Vec::new(),
+        not_tested: Vec::new(),
+        probes: Vec::new(),
+    };
+    for rule in rules::all() {
+        match (rule.check)(evidence) {
+            Ok(RuleVerdict::Pass(says)) => {
+                report.passed.push(CheckOutcome { rule: rule.id, text: says })
+            }
+            Ok(RuleVerdict::Fail(found)) => {
+                report.findings.extend(found.into_iter().map(|one| finding(rule, one, baseline)));
+            }
+            Err(MissingInput(says)) => {
+                report.not_tested.push(CheckOutcome { rule: rule.id, text: says })
+            }
+        }
+    }
+    // The sort is stable: findings of the same severity stay in the order of the rules.
+    report.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    report
+}
+
+fn finding(rule: &CheckRule, one: RuleFinding, baseline: &BTreeSet<String>) -> CheckFinding {
+    let fingerprint = fingerprint(rule.id, &one.key);
+    CheckFinding {
+        rule: rule.id,
+        severity: rule.severity,
+        title: rule.title,
+        evidence: one.says,
+        place: one.place,
+        meaning: rule.meaning,
+        cure: rule.cure,
+        page: rule.page.name(),
+        url: rule.page.url(),
+        known: baseline.contains(&fingerprint),
+        fingerprint,
+    }
+}
+
+/// Hashes rule and key with 64-bit FNV-1a: the same on every machine and in every version.
+fn fingerprint(rule: &str, key: &str) -> String {
+    const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0000_0100_0000_01b3;
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(PRIME);
+    let hash = rule.bytes().chain([0]).chain(key.bytes()).fold(OFFSET, step);
+    format!("{hash:016x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Baselines contain these fingerprints.
+    #[test]
+    fn a_fingerprint_never_changes() {
+        assert_eq!(
+            fingerprint("no-backfill", "schedulertype"),
+            fingerprint("no-backfill", "schedulertype")
+        );
+        assert_ne!(fingerprint("a", "bc"), fingerprint("ab", "c"));
+        assert_eq!(fingerprint("", ""), "af63bd4c8601b7df");
+    }
+}

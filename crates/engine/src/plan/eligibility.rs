@@ -1,0 +1,213 @@
+//! Preemption eligibility: which running attempts a candidate may preempt, and why: a queue
+//! reclaims its quota, a higher priority preempts a lower one, and opportunistic attempts are
+//! preempted by any normal one. `preempt.rs` chooses the victims.
+
+use muster_model::view::NotPreemptedReason;
+use muster_model::{EvictionCause, Preemption, Span, Tier, Time};
+use muster_policy::{LeafId, ModelId, Policy, UserId};
+use rustc_hash::FxHashMap;
+
+use super::consider::Candidate;
+use super::{EntryKind, Planner};
+use crate::state::preemptable::PreemptableAttempts;
+use crate::state::shape::ClassId;
+
+/// Cached facts about preemption in a pass.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PreemptionEligibility {
+    /// Leaves that may reclaim quota from some other leaf.
+    lenders: FxHashMap<LeafId, bool>,
+    /// Leaves from which quota may be reclaimable: they, or a queue that they are in, use more than
+    /// their quota.
+    borrowers: Option<Vec<LeafId>>,
+    /// True if an opportunistic attempt, or task, runs in any leaf.
+    has_opportunistic: Option<bool>,
+    /// Kinds for which preemption failed in this round, whatever the user, for this duration or
+    /// longer.
+    failed: FxHashMap<EntryKind, Span>,
+    /// As `failed`, for one user and elements that must not (true) or may borrow, where this or a
+    /// limit on the user was the reason.
+    failed_by_user: FxHashMap<(UserId, bool, EntryKind), Span>,
+    /// First expiry of a protection that kept an attempt from being preempted.
+    pub(super) protection_expiry: Option<Time>,
+}
+
+impl PreemptionEligibility {
+    /// Requests another pass at a time when something changes that blocks a preemption now.
+    pub(super) fn replan_at(&mut self, at: Time) {
+        let first = self.protection_expiry.map_or(at, |known| known.min(at));
+        self.protection_expiry = (first < Time::NEVER).then_some(first);
+    }
+
+    /// Returns true while an attempt is protected, and requests a pass at its expiry.
+    pub(super) fn is_protected(&mut self, now: Time, until: Time) -> bool {
+        let is_safe = until > now;
+        if is_safe {
+            self.replan_at(until);
+        }
+        is_safe
+    }
+
+    /// Updates the cache after more was borrowed: more may be reclaimable.
+    pub(super) fn note_more_borrowing(&mut self) {
+        self.lenders.retain(|_, is_lender| *is_lender);
+        self.borrowers = None;
+    }
+
+    /// Clears the cache after evictions, which change what is reclaimable and what fails.
+    pub(super) fn clear(&mut self) {
+        self.lenders.clear();
+        self.borrowers = None;
+        self.begin_round();
+    }
+
+    /// Clears failed preemptions for a new round.
+    pub(super) fn begin_round(&mut self) {
+        self.failed.clear();
+        self.failed_by_user.clear();
+    }
+}
+
+/// Returns the cause by which a candidate that requests these amounts by model may preempt attempts
+/// of a leaf with this priority; or why it may not.
+pub(crate) fn preemption_cause(
+    policy: &Policy,
+    candidate: &Candidate,
+    asked: &[(ModelId, u64)],
+    (leaf, priority): (LeafId, i32),
+) -> Result<EvictionCause, NotPreemptedReason> {
+    let terms = policy.tree().preemption;
+    let is_reclaimable = |(model, milli): &(ModelId, u64)| {
+        policy.reclaimable(candidate.leaf, leaf, *model, *milli) > 0
+    };
+    let stays_within_nominal = |(model, milli): &(ModelId, u64)| {
+        policy.stays_within_nominal(candidate.leaf, leaf, *model, *milli)
+    };
+    if Tier::of_order(priority) < Tier::of_order(candidate.priority) {
+        return if terms == Preemption::OFF {
+            Err(NotPreemptedReason::Disabled)
+        } else {
+            Ok(EvictionCause::Opportunistic)
+        };
+    }
+    match leaf == candidate.leaf {
+        true if priority >= candidate.priority => Err(NotPreemptedReason::NotLowerPriority),
+        true if terms.priority => Ok(EvictionCause::Outranked),
+        // An opportunistic candidate reclaims nothing, even if its queue could.
+        false if Tier::of_order(candidate.priority) == Tier::Opportunistic => {
+            Err(NotPreemptedReason::OpportunisticCandidate)
+        }
+        false if terms.reclaim && asked.iter().any(is_reclaimable) => Ok(EvictionCause::Reclaimed),
+        false if terms.reclaim && asked.iter().any(stays_within_nominal) => {
+            Err(NotPreemptedReason::WithinQuota)
+        }
+        false if terms.reclaim => Err(NotPreemptedReason::WouldExceedQuota),
+        true | false => Err(NotPreemptedReason::Disabled),
+    }
+}
+
+fn entry_kind(candidate: &Candidate) -> EntryKind {
+    (candidate.leaf, candidate.class, candidate.priority)
+}
+
+impl Planner<'_> {
+    /// Returns true if preemption for an entry of a leaf may succeed.
+    pub(super) fn may_preempt(
+        &mut self,
+        leaf: LeafId,
+        class: ClassId,
+        priority: i32,
+        duration: Span,
+    ) -> bool {
+        let failed = self.eligibility.failed.get(&(leaf, class, priority));
+        failed.is_none_or(|failed| duration < *failed) && self.has_possible_victims(leaf, priority)
+    }
+
+    /// Returns true if preemption for a candidate may succeed.
+    pub(super) fn may_try_preemption(&mut self, candidate: &Candidate, duration: Span) -> bool {
+        let (leaf, class, priority) = entry_kind(candidate);
+        let failed = self.eligibility.failed_by_user.get(&(
+            candidate.user,
+            candidate.own_quota_only(),
+            (leaf, class, priority),
+        ));
+        failed.is_none_or(|failed| duration < *failed)
+            && self.may_preempt(leaf, class, priority, duration)
+    }
+
+    /// Records that preemption for a candidate failed. The failure holds for its whole kind unless
+    /// something specific to the candidate had a part in it.
+    pub(super) fn note_failed_preemption(&mut self, candidate: &Candidate, duration: Span) {
+        let Candidate { leaf, user, .. } = *candidate;
+        let milli = candidate.shape.milli();
+        if candidate.own_quota_only() || self.state.policy.judge_user(leaf, user, milli).is_err() {
+            let key = (user, candidate.own_quota_only(), entry_kind(candidate));
+            self.eligibility.failed_by_user.insert(key, duration);
+        } else {
+            self.eligibility.failed.insert(entry_kind(candidate), duration);
+        }
+    }
+
+    /// Returns true if a pending entry of a leaf, with at most this priority, may have victims.
+    pub(super) fn has_possible_victims(&mut self, leaf: LeafId, priority: i32) -> bool {
+        let terms = self.state.policy.tree().preemption;
+        let lowest = |attempts: &PreemptableAttempts| {
+            let first = attempts.range((leaf, i32::MIN)..).next();
+            first.is_some_and(|((at, lowest), _)| *at == leaf && *lowest < priority)
+        };
+        let outranks = || lowest(&self.state.preemptable) || lowest(&self.pass_starts.attempts);
+        if terms.priority && outranks() {
+            return true;
+        }
+        let is_normal = Tier::of_order(priority) == Tier::Normal;
+        is_normal
+            && terms != Preemption::OFF
+            && (self.has_opportunistic_attempts() || self.can_reclaim(leaf))
+    }
+
+    /// Returns true if any opportunistic attempt or task runs. A pass does not change what ran
+    /// before it.
+    fn has_opportunistic_attempts(&mut self) -> bool {
+        let is_opportunistic =
+            |(_, order): &(LeafId, i32)| Tier::of_order(*order) == Tier::Opportunistic;
+        let known = || {
+            self.state.preemptable.keys().any(is_opportunistic) || self.state.has_removable_steps()
+        };
+        self.pass_starts.has_opportunistic
+            || *self.eligibility.has_opportunistic.get_or_insert_with(known)
+    }
+
+    /// Returns true if a leaf may reclaim quota from any other leaf.
+    fn can_reclaim(&mut self, leaf: LeafId) -> bool {
+        if !self.state.policy.tree().preemption.reclaim {
+            return false;
+        }
+        if let Some(known) = self.eligibility.lenders.get(&leaf) {
+            return *known;
+        }
+        let policy = &self.state.policy;
+        let is_reclaimable = |borrower: LeafId| {
+            policy.models().ids().any(|model| policy.reclaimable(leaf, borrower, model, 1) > 0)
+        };
+        let is_lender = policy.has_unused_quota(leaf) && {
+            let is_beyond = |other: &LeafId| {
+                policy.models().ids().any(|model| policy.levels_beyond_quota(*other, model) > 0)
+            };
+            let leaves = self
+                .state
+                .preemptable
+                .keys()
+                .chain(self.pass_starts.attempts.keys())
+                .map(|(other, _)| *other);
+            let borrowers = self.eligibility.borrowers.get_or_insert_with(|| {
+                let mut all: Vec<LeafId> = leaves.collect();
+                all.dedup();
+                all.retain(is_beyond);
+                all
+            });
+            borrowers.iter().any(|other| *other != leaf && is_reclaimable(*other))
+        };
+        self.eligibility.lenders.insert(leaf, is_lender);
+        is_lender
+    }
+}

@@ -1,0 +1,185 @@
+//! Starts of the present pass that a later entry of the same pass may preempt: because they borrow
+//! what its queue owns, or because a later round gives it precedence. If committed, the next pass
+//! would evict them. So the pass is discarded and planned again with their start deferred to a
+//! later phase.
+//!
+//! An entry of a later phase is also visited in each earlier phase, and gets a reservation if it
+//! cannot start: otherwise others would start on capacity that is reserved for it.
+
+use muster_model::{ElementId, EvictionCause, Preemption, Tier};
+use muster_policy::{LeafId, ModelId};
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+
+use super::Planner;
+use super::admission::AdmittedChoice;
+use super::cache::ClassCache;
+use super::consider::Candidate;
+use super::eligibility::preemption_cause;
+use super::request::ModelChoice;
+use crate::state::pool::HoldKey;
+use crate::state::preemptable::{PreemptableAttempt, PreemptableAttempts};
+
+/// Phases in which entries may start.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StartPhases {
+    /// Phase by leaf, for entries up to an order (priority); phase 0 if absent.
+    phase_of: FxHashMap<(LeafId, i32), u32>,
+    /// Elements that do not start in this pass: their start would change the order so that another
+    /// element comes first that can start only in their place. Without them, planning again mostly
+    /// gives the same.
+    excluded: FxHashSet<ElementId>,
+}
+
+/// Most passes, of which all but the last are discarded. Two suffice nearly always: each discarded
+/// pass defers every element that the preemptor could evict.
+pub(super) const MAX_PASSES: u32 = 8;
+
+/// Starts of the present pass; see the module's description.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PassStarts {
+    /// Enables the check; off when only the result of a hypothetical pass is wanted.
+    pub(super) is_watched: bool,
+    /// Starts of this pass, as running attempts.
+    pub(super) attempts: PreemptableAttempts,
+    /// True if one of them is opportunistic.
+    pub(super) has_opportunistic: bool,
+    /// Number of queues from a leaf to the root that use more than their quota, by model.
+    levels_beyond_quota: FxHashMap<(LeafId, ModelId), u32>,
+    phases: StartPhases,
+    phase: u32,
+    /// Phases for planning again; set if this pass must be discarded.
+    pub(super) retry_with: Option<StartPhases>,
+}
+
+impl PassStarts {
+    pub(super) fn with_phases(phases: StartPhases) -> Self {
+        Self { is_watched: true, phases, ..Self::default() }
+    }
+
+    /// Clears the record of borrowing after an eviction: later starts may borrow again.
+    pub(super) fn forget_borrowing(&mut self) {
+        self.levels_beyond_quota.clear();
+    }
+
+    /// Returns false if planning again may start something that was kept back for the sake of the
+    /// order.
+    pub(super) fn is_stable(&self) -> bool {
+        self.is_watched && self.phases.excluded.is_empty()
+    }
+
+    /// Returns true if the candidate starts in a later phase or not in this pass.
+    pub(super) fn is_deferred(&self, candidate: &Candidate) -> bool {
+        let leaf = candidate.leaf;
+        let priority = candidate.priority;
+        let starts_later = |((of, up_to_order), phase): (&(LeafId, i32), &u32)| {
+            *of == leaf && priority <= *up_to_order && *phase > self.phase
+        };
+        self.phases.phase_of.iter().any(starts_later)
+            || self.phases.excluded.contains(&candidate.element)
+    }
+
+    /// Advances to the next phase. Returns false if there is none.
+    pub(super) fn next_phase(&mut self) -> bool {
+        let next = self.phases.phase_of.values().copied().filter(|phase| *phase > self.phase).min();
+        self.phase = next.unwrap_or(self.phase);
+        next.is_some()
+    }
+
+    /// Returns the attempt of an element that starts in this pass.
+    pub(super) fn attempt(
+        &self,
+        leaf: LeafId,
+        priority: i32,
+        element: ElementId,
+    ) -> Option<&PreemptableAttempt> {
+        self.attempts.get(&(leaf, priority))?.get(&element)
+    }
+}
+
+impl Planner<'_> {
+    /// Records a start as a possible victim.
+    pub(super) fn note_start(
+        &mut self,
+        candidate: &Candidate,
+        key: HoldKey,
+        gpus: &SmallVec<[(ModelId, u64); 1]>,
+    ) {
+        let policy = &self.state.policy;
+        if !self.pass_starts.is_watched || policy.tree().preemption == Preemption::OFF {
+            return;
+        }
+        let leaf = candidate.leaf;
+        let mut borrows_more = false;
+        for (model, _) in gpus {
+            let levels = policy.levels_beyond_quota(leaf, *model);
+            let known = self.pass_starts.levels_beyond_quota.entry((leaf, *model)).or_default();
+            borrows_more |= levels > *known;
+            *known = levels;
+        }
+        // A queue without anything to reclaim may have it now, and a refused entry may have
+        // possible victims.
+        self.pass_starts.has_opportunistic |=
+            Tier::of_order(candidate.priority) == Tier::Opportunistic;
+        let attempts = self.pass_starts.attempts.entry((leaf, candidate.priority)).or_default();
+        if borrows_more || attempts.is_empty() {
+            self.eligibility.note_more_borrowing();
+            self.limit_cache.clear();
+        }
+        let spec = &self.state.jobs[&candidate.job].record.spec;
+        let attempt = PreemptableAttempt {
+            attempt: candidate.attempt,
+            key,
+            user: candidate.user,
+            gpus: gpus.clone(),
+            unsaved_since: None,
+            held_from: self.now,
+            protect: candidate.protect,
+            delay: PreemptableAttempt::eviction_delay(spec, true),
+        };
+        attempts.insert(candidate.element, attempt);
+    }
+
+    /// Discards the pass because the candidate would preempt its starts: it is planned again with
+    /// all that the candidate may preempt deferred; or, if that was tried already, without the
+    /// `elements`.
+    pub(super) fn defer(
+        &mut self,
+        candidate: &Candidate,
+        choice: &ModelChoice,
+        elements: &[ElementId],
+    ) {
+        let mut phases = self.pass_starts.phases.clone();
+        if self.pass_starts.phase > 0 {
+            phases.excluded.extend(elements.iter().copied());
+            self.pass_starts.retry_with = Some(phases);
+            return;
+        }
+        let asked = choice.exact.as_deref().unwrap_or(&[]);
+        for (leaf, priority) in self.pass_starts.attempts.keys() {
+            let up_to_order =
+                match preemption_cause(&self.state.policy, candidate, asked, (*leaf, *priority)) {
+                    Ok(EvictionCause::Reclaimed) => i32::MAX,
+                    Ok(EvictionCause::Outranked) => candidate.priority - 1,
+                    Ok(EvictionCause::Opportunistic) => Tier::MAX_OPPORTUNISTIC_ORDER,
+                    Ok(EvictionCause::Shrunk | EvictionCause::Grown | EvictionCause::Moved)
+                    | Err(_) => continue,
+                };
+            phases.phase_of.insert((*leaf, up_to_order), 1);
+        }
+        self.pass_starts.retry_with = Some(phases);
+    }
+
+    /// Returns true if a deferred candidate would start now.
+    pub(super) fn would_start(
+        &mut self,
+        candidate: &Candidate,
+        cached: &ClassCache,
+        admitted: &[AdmittedChoice<'_>],
+    ) -> bool {
+        let preferences = candidate.node_preferences();
+        let shape = &candidate.shape;
+        let duration = candidate.duration;
+        self.has_placement(preferences, shape, admitted, &cached.eligible, duration)
+    }
+}

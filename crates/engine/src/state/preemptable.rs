@@ -1,0 +1,127 @@
+//! Attempts that could be preempted, by queue and priority. It chooses none.
+
+use std::collections::BTreeMap;
+
+use muster_model::{ElementId, JobId, JobSpec, Protection, Span, Time};
+use muster_policy::{LeafId, ModelId, UserId};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::State;
+use super::job::{Phase, RunStage};
+use super::pool::HoldKey;
+
+/// An attempt that holds resources and is not being evicted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PreemptableAttempt {
+    pub(crate) attempt: u32,
+    pub(crate) key: HoldKey,
+    pub(crate) user: UserId,
+    pub(crate) gpus: SmallVec<[(ModelId, u64); 1]>,
+    /// Instant since which work is unsaved; `None` while no user process runs.
+    pub(crate) unsaved_since: Option<Time>,
+    pub(crate) held_from: Time,
+    /// Protection asked for by its job; that of its queue is added.
+    pub(crate) protect: Protection,
+    /// Longest time that an eviction takes: to save progress and to end.
+    pub(crate) delay: Span,
+}
+
+impl PreemptableAttempt {
+    /// Returns the longest time that an eviction takes: to save progress, if the attempt runs and
+    /// supports checkpoints, and to end.
+    pub(crate) fn eviction_delay(spec: &JobSpec, is_running: bool) -> Span {
+        spec.grace + spec.checkpoint.filter(|_| is_running).map_or(Span(0), |terms| terms.lead)
+    }
+
+    /// Returns the GPU time that an eviction now would lose, in thousandths of a GPU times
+    /// milliseconds.
+    pub(crate) fn unsaved_gpu_time(&self, now: Time) -> u64 {
+        let milli: u64 = self.gpus.iter().map(|(_, milli)| milli).sum();
+        self.unsaved_since.map_or(0, |since| milli.saturating_mul(now.since(since).0))
+    }
+}
+
+/// Attempts by queue and priority; within one priority in arbitrary order, since preemption sorts
+/// its candidates itself.
+pub(crate) type PreemptableAttempts =
+    BTreeMap<(LeafId, i32), FxHashMap<ElementId, PreemptableAttempt>>;
+
+impl State {
+    /// Updates the entry of an element according to its attempt.
+    pub(super) fn update_preemptable(&mut self, id: JobId, ordinal: u32) {
+        let Some(job) = self.jobs.get(&id) else { return };
+        let spec = &job.record.spec;
+        let place = (job.record.leaf, spec.order_of(ordinal));
+        let key = ElementId { job: id, index: job.record.index_of(ordinal) };
+        let runner = job.record.elements.get(&ordinal).and_then(|element| {
+            let run = element.run.as_ref().filter(|_| element.phase == Phase::Active)?;
+            let is_evicted = run.eviction.is_some() || matches!(run.stage, RunStage::Stopping(_));
+            let is_running = run.stage == RunStage::Running;
+            (!is_evicted).then(|| PreemptableAttempt {
+                attempt: element.attempt,
+                key: run.key,
+                user: job.user,
+                gpus: run.gpus.clone(),
+                unsaved_since: element.unsaved_since(),
+                held_from: run.held_from,
+                protect: spec.protect_of(ordinal),
+                delay: PreemptableAttempt::eviction_delay(spec, is_running),
+            })
+        });
+        match runner {
+            Some(runner) => {
+                if spec.elastic().is_some() {
+                    self.elastic.insert((id, ordinal));
+                }
+                self.preemptable.entry(place).or_default().insert(key, runner);
+            }
+            None => self.remove_preemptable(id, ordinal),
+        }
+    }
+
+    /// Removes an element before its queue or priority changes.
+    pub(super) fn remove_preemptable(&mut self, id: JobId, ordinal: u32) {
+        self.elastic.remove(&(id, ordinal));
+        let Some(job) = self.jobs.get(&id) else { return };
+        let place = (job.record.leaf, job.record.spec.order_of(ordinal));
+        let key = ElementId { job: id, index: job.record.index_of(ordinal) };
+        if let Some(there) = self.preemptable.get_mut(&place) {
+            there.remove(&key);
+            if there.is_empty() {
+                self.preemptable.remove(&place);
+            }
+        }
+    }
+
+    /// Returns the entry of an element, with the queue and priority under which it is stored.
+    pub(crate) fn preemptable_attempt(
+        &self,
+        id: ElementId,
+    ) -> Option<((LeafId, i32), &PreemptableAttempt)> {
+        let record = &self.jobs.get(&id.job)?.record;
+        let place = (record.leaf, record.spec.order_of(record.ordinal_of(id.index)?));
+        Some((place, self.preemptable.get(&place)?.get(&id)?))
+    }
+
+    /// Rebuilds all entries after a change of the queues.
+    pub(super) fn rebuild_preemptable(&mut self) {
+        self.preemptable.clear();
+        self.elastic.clear();
+        let active: Vec<(JobId, u32)> = self
+            .jobs
+            .iter()
+            .flat_map(|(id, job)| {
+                let active = job
+                    .record
+                    .elements
+                    .iter()
+                    .filter(|(_, element)| element.phase == Phase::Active);
+                active.map(|(ordinal, _)| (*id, *ordinal))
+            })
+            .collect();
+        for (id, ordinal) in active {
+            self.update_preemptable(id, ordinal);
+        }
+    }
+}

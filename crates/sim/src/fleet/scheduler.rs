@@ -1,0 +1,208 @@
+//! The `Scheduler` trait, its errors, and all schedulers by name.
+
+use muster_engine::{EventRefusal, Violation};
+use muster_model::{NodeId, Time};
+
+use super::cluster::ClusterState;
+use super::engine::EngineScheduler;
+use super::load::JobNo;
+use super::site::FleetSite;
+use crate::peers;
+use crate::peers::kueue::{Binding, Kueue};
+use crate::peers::slurm::{Slurm, SlurmSettings};
+
+/// A scheduler: the production engine, or a model of another. It receives events in their order,
+/// and decides once at the end of each instant.
+pub trait Scheduler: std::fmt::Debug + Send {
+    /// Begins a new instant.
+    fn turn(&mut self, _now: Time) {}
+
+    /// Handles the arrival of a job.
+    ///
+    /// # Errors
+    /// The job is not accepted.
+    fn arrived(&mut self, cluster: &ClusterState, job: JobNo) -> Result<(), SchedulerError>;
+
+    /// Returns whether the scheduler has rejected a job for good.
+    fn refuses(&self, _job: JobNo) -> bool {
+        false
+    }
+
+    /// Handles the end of a job; its resources are free.
+    fn ended(&mut self, cluster: &ClusterState, job: JobNo);
+
+    /// Handles the failure of a node, or of one device of it, and the loss of these tasks.
+    fn lost(
+        &mut self,
+        cluster: &ClusterState,
+        node: NodeId,
+        device: Option<usize>,
+        tasks: &[(JobNo, u32)],
+    );
+
+    /// Handles the repair of a node or device.
+    fn repaired(&mut self, cluster: &ClusterState, node: NodeId, device: Option<usize>);
+
+    /// Returns the next time at which it must decide even without an event.
+    fn next_wake(&mut self, now: Time) -> Option<Time>;
+
+    /// Makes decisions and acts on the cluster.
+    ///
+    /// # Errors
+    /// A defect of the scheduler.
+    fn decide(&mut self, cluster: &mut ClusterState) -> Result<(), SchedulerError>;
+
+    /// Explains why a job is pending, in the scheduler's terms.
+    fn why(&mut self, cluster: &ClusterState, job: JobNo) -> String;
+}
+
+/// Failure that ends a run early.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SchedulerError {
+    /// The engine rejects the site or a job.
+    #[error("{what}: {refusal}")]
+    Refused {
+        /// Name of the rejected object.
+        what: String,
+        /// Reason of the rejection.
+        refusal: EventRefusal,
+    },
+    /// The engine's check rejects the engine's own plan: a defect of the engine.
+    #[error("the engine made a plan that its check rejects: {0:?}")]
+    BadPlan(Vec<Violation>),
+    /// A task was placed on resources that are not free: a defect of the scheduler.
+    #[error("task {rank} of job {job} was placed on resources of node {node} that are not free")]
+    NotFree {
+        /// Identifier of the job.
+        job: String,
+        /// Rank of the task.
+        rank: u32,
+        /// Name of the node.
+        node: String,
+    },
+    /// A task was placed that is placed already, or has ended: a defect of the scheduler.
+    #[error("task {rank} of job {job} was placed twice")]
+    PlacedTwice {
+        /// Identifier of the job.
+        job: String,
+        /// Rank of the task.
+        rank: u32,
+    },
+}
+
+/// Schedulers of a fleet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SchedulerKind {
+    /// The production engine of Muster.
+    Muster,
+    /// Stock Kubernetes, pod by pod.
+    KubeDefault,
+    /// Slurm with multifactor priority and backfill.
+    Slurm,
+    /// No scheduler: people with ssh.
+    None,
+    /// One Ray application with a placement group for each job.
+    Ray,
+    /// Volcano with its default configuration.
+    Volcano,
+    /// KAI with its default configuration.
+    Kai,
+    /// Kubernetes with its own pod groups.
+    KubeGang,
+    /// Kueue in front of stock Kubernetes.
+    Kueue,
+    /// Kueue that waits for pods to be ready (waitForPodsReady).
+    KueueReady,
+    /// Kueue with topology-aware scheduling.
+    KueueTas,
+}
+
+impl SchedulerKind {
+    /// All schedulers by the names that users write.
+    pub const ALL: [(&'static str, SchedulerKind); 11] = [
+        ("muster", SchedulerKind::Muster),
+        ("kube-default", SchedulerKind::KubeDefault),
+        ("none", SchedulerKind::None),
+        ("ray", SchedulerKind::Ray),
+        ("slurm", SchedulerKind::Slurm),
+        ("volcano", SchedulerKind::Volcano),
+        ("kai", SchedulerKind::Kai),
+        ("kube-gang", SchedulerKind::KubeGang),
+        ("kueue", SchedulerKind::Kueue),
+        ("kueue-ready", SchedulerKind::KueueReady),
+        ("kueue-tas", SchedulerKind::KueueTas),
+    ];
+
+    /// Returns the scheduler with this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, scheduler)| *scheduler)
+    }
+
+    /// Returns the name that users write.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        let own = Self::ALL.iter().find(|(_, scheduler)| *scheduler == self);
+        own.map_or("", |(name, _)| name)
+    }
+
+    /// Returns whether it gives shares of a GPU; otherwise a job that requests a share gets a whole
+    /// one.
+    #[must_use]
+    pub fn gives_shares(self) -> bool {
+        matches!(self, SchedulerKind::Muster | SchedulerKind::Ray | SchedulerKind::Kai)
+    }
+
+    /// Returns whether it uses random numbers, so that runs differ by their seed.
+    #[must_use]
+    pub fn is_random(self) -> bool {
+        match self {
+            SchedulerKind::KubeDefault
+            | SchedulerKind::Volcano
+            | SchedulerKind::KubeGang
+            | SchedulerKind::Kueue
+            | SchedulerKind::KueueReady
+            | SchedulerKind::KueueTas => true,
+            SchedulerKind::Muster
+            | SchedulerKind::Slurm
+            | SchedulerKind::None
+            | SchedulerKind::Ray
+            | SchedulerKind::Kai => false,
+        }
+    }
+
+    /// Creates the scheduler before any arrival. Its random numbers come from the seed.
+    ///
+    /// # Errors
+    /// The engine rejects the site.
+    pub fn begin(self, site: &FleetSite, seed: u64) -> Result<Box<dyn Scheduler>, SchedulerError> {
+        self.begin_as(site, seed, SlurmSettings::default())
+    }
+
+    /// As [`Self::begin`], with the site's own Slurm settings.
+    ///
+    /// # Errors
+    /// As [`Self::begin`].
+    pub fn begin_as(
+        self,
+        site: &FleetSite,
+        seed: u64,
+        slurm: SlurmSettings,
+    ) -> Result<Box<dyn Scheduler>, SchedulerError> {
+        Ok(match self {
+            SchedulerKind::Muster => Box::new(EngineScheduler::new(site)?),
+            SchedulerKind::KubeDefault => Box::new(peers::kube::KubeDefault::new(site, seed)),
+            SchedulerKind::Slurm => Box::new(Slurm::new(site, slurm)),
+            SchedulerKind::None => Box::new(peers::none::People::default()),
+            SchedulerKind::Ray => Box::new(peers::ray::Ray::new(site)),
+            SchedulerKind::Kai => Box::new(peers::kai::Kai::new(site)),
+            SchedulerKind::Volcano => Box::new(peers::volcano::Volcano::new(site, seed)),
+            SchedulerKind::KubeGang => Box::new(peers::kube::KubeGang::new(site, seed)),
+            SchedulerKind::Kueue => Box::new(Kueue::new(site, seed, Binding::Stock)),
+            SchedulerKind::KueueReady => {
+                Box::new(Kueue::new(site, seed, Binding::WaitsForPodsReady))
+            }
+            SchedulerKind::KueueTas => Box::new(Kueue::new(site, seed, Binding::Topology)),
+        })
+    }
+}
