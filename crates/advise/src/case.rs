@@ -11,7 +11,7 @@ pub(crate) struct FactsCase<'a> {
     pub(crate) facts: &'a Facts,
     pub(crate) thresholds: &'a Thresholds,
     pub(crate) ruleset: Ruleset,
-    /// Chosen plane; `None` until a rule chooses one.
+    /// Chosen control plane; `None` until a rule chooses one.
     pub(crate) primary: Option<ControlPlane>,
     /// Required parts, which the label names before the add-ons.
     pub(crate) required: Vec<&'static str>,
@@ -40,7 +40,8 @@ impl<'a> FactsCase<'a> {
 
     /// Returns the outcome of the finished case, which is cheaper than its label.
     ///
-    /// Every list of rules has a last choosing rule without a condition, so a plane was chosen.
+    /// Every list of rules has a last choosing rule without a condition, so a control plane was
+    /// chosen.
     pub(crate) fn outcome(&self) -> RuleOutcome {
         RuleOutcome {
             primary: self.primary.expect("the last choosing rule of every list has no condition"),

@@ -20,7 +20,7 @@ pub(crate) enum Condition {
     Reaches(Threshold),
     /// The threshold's fact is below the threshold.
     Below(Threshold),
-    /// One of these planes was chosen.
+    /// One of these control planes was chosen.
     Chosen(&'static [ControlPlane]),
     /// A part is required: only gang schedulers are.
     Gang,

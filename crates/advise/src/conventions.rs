@@ -111,7 +111,7 @@ fn opening(page: &mut String, fleet: &ConventionFleet<'_>) {
             "{gpus} on {machines}{users}. There is no scheduler here: we agree, by this page."
         ),
     );
-    put(page, format_args!("Change it by agreement, in the repository where it stands.\n"));
+    put(page, format_args!("Change this page by agreement, in the repository that holds it.\n"));
     let from = fleet.threshold(Threshold::SchedulerGpus);
     let until = fleet.threshold(Threshold::ConventionGpus);
     if fleet.gpus >= until {
@@ -125,7 +125,7 @@ fn opening(page: &mut String, fleet: &ConventionFleet<'_>) {
         put(
             page,
             format_args!(
-                "**This is past the size from which a scheduler pays for itself: no scheduler is right only while there are no collisions.**\n"
+                "**At this size a scheduler pays for itself: work without one only while users do not collide.**\n"
             ),
         );
     }
@@ -193,7 +193,7 @@ fn rules(page: &mut String, fleet: &ConventionFleet<'_>) {
     put(
         page,
         format_args!(
-            "- What was not said in the channel is not reserved. First said, first served."
+            "- A GPU that was not announced in the channel is not reserved. First announced, first served."
         ),
     );
     put(
@@ -249,7 +249,7 @@ fn forgotten(page: &mut String, fleet: &ConventionFleet<'_>) {
     put(
         page,
         format_args!(
-            "3. No answer within {PATIENCE_HOURS} hours, the time that was said is over, and the GPU computes nothing: stop it. `kill PID`, and"
+            "3. No answer within {PATIENCE_HOURS} hours, the announced end is past, and the GPU computes nothing: stop it. `kill PID`, and"
         ),
     );
     put(

@@ -72,7 +72,7 @@ fn sections() -> Vec<Section> {
     vec![
         Section {
             title: "Rules for one workload",
-            about: "The labeller of the guide. Its labels are an interface: programs compare them.",
+            about: "The guide's ordered rules, which label a workload with a control plane. Labels are an interface: programs compare them.",
             entries: rules(workload::RULES),
         },
         Section {
@@ -97,7 +97,7 @@ fn sections() -> Vec<Section> {
         },
         Section {
             title: "Disputes about a site",
-            about: "Places where the pages disagree about a site.",
+            about: "Questions about a site on which the cited pages disagree.",
             entries: disagreements(disputes::SITE),
         },
         Section {
@@ -107,7 +107,7 @@ fn sections() -> Vec<Section> {
         },
         Section {
             title: "Notebooks on a site",
-            about: "Shown when a site asks for notebooks. Each pattern belongs to a base plane; the time limit applies to all.",
+            about: "Shown when a site asks for notebooks. Each pattern belongs to a base control plane; the time limit applies to all.",
             entries: rules(site::NOTEBOOKS),
         },
         Section {
@@ -194,8 +194,8 @@ fn sharing_model() -> PageEntry {
 }
 
 fn site_threshold() -> PageEntry {
-    let body = "A threshold that the site has changed and that the rules read. Shown with every answer, so that a tuned answer \
-                is not mistaken for the pages' own.\n\n"
+    let body = "A threshold that the site has changed and that the rules read. Shown with every answer, so that an answer \
+                with changed thresholds is not mistaken for that of the cited pages.\n\n"
         .to_owned();
     PageEntry { id: overrides::SITE_THRESHOLD, body }
 }

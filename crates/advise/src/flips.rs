@@ -10,7 +10,7 @@ use muster_model::advice::{
 
 /// Result of one evaluation. Two answers are equal if their labels are.
 pub(crate) trait Answer: PartialEq {
-    /// Returns the chosen plane.
+    /// Returns the chosen control plane.
     fn primary(&self) -> ControlPlane;
     /// Returns the label; built only for flips that are shown, because it costs more than the
     /// answer itself.
@@ -152,8 +152,8 @@ fn written(change: &Change) -> FactChanges {
     FactChanges(change.iter().map(|(fact, stored)| (*fact, fact.value(*stored))).collect())
 }
 
-/// Calls `see` with every way to change `size` of the facts, in the order of facts and of their
-/// values, until `see` breaks.
+/// Calls `see` with every combination of new values for `size` facts, in the order of facts and of
+/// their values, until `see` returns `Break`.
 fn for_each_change<B>(
     moves: &[(Fact, Vec<u32>)],
     size: usize,

@@ -34,12 +34,12 @@ impl Rule {
 /// Effect of a rule on the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RuleChange {
-    /// Chooses the plane and its add-on. The first choice stays; a later choosing rule does not
-    /// fire.
+    /// Chooses the control plane and its add-on. The first choice stays; a later choosing rule does
+    /// not fire.
     Choose {
-        /// Chosen plane, the `primary` of the label.
+        /// Chosen control plane, the `primary` of the label.
         primary: ControlPlane,
-        /// Add-on that the plane needs; empty if none.
+        /// Add-on that the control plane needs; empty if none.
         addon: &'static str,
     },
     /// Puts a required part before the add-ons of the label; each part once only.

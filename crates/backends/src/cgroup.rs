@@ -312,7 +312,7 @@ impl CgroupPlan {
         self.killer().is_some()
     }
 
-    /// Returns the group that lists the task's processes and by which they are killed.
+    /// Returns the cgroup through which the task's processes are listed and killed.
     fn killer(&self) -> Option<&CgroupDir> {
         self.dirs.iter().find(|dir| matches!(dir.kind, CgroupKind::Unified | CgroupKind::Freezer))
     }

@@ -525,7 +525,7 @@ impl Backend for FakeBackend {
         let dir = self.world.world().log_dir.clone();
         for rank in 0..tasks {
             let path = log_file(&dir, id, Rank(rank));
-            // It may never have run.
+            // A task that never ran has no log.
             let _absent = std::fs::remove_file(&path);
             let _absent = path.parent().map(std::fs::remove_dir);
         }

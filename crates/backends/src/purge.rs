@@ -40,7 +40,7 @@ fn descend(parent: &OwnedFd, names: &[String]) {
     if let Ok(dir) = openat(parent, name, DIRECTORY, Mode::empty()) {
         descend(&dir, below);
     }
-    // It may hold other tasks, or not exist.
+    // Fails if the directory holds other tasks or does not exist.
     let _kept = unlinkat(parent, name, AtFlags::REMOVEDIR);
 }
 

@@ -15,7 +15,7 @@ use crate::source::{CheckSource, SourceKind};
 pub struct Evidence {
     /// Names of the sources that were read.
     pub(crate) read: Vec<String>,
-    /// Settings of slurm.conf by lower-case key; the last of a key counts.
+    /// Settings of slurm.conf by lower-case key; of a repeated key, the last value applies.
     conf: Option<ConfSettings>,
     /// Settings of the running controller.
     running: Option<ConfSettings>,

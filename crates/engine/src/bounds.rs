@@ -15,8 +15,8 @@ const MAX_TASKS: u64 = 1 << 20;
 const MAX_GROUPS: usize = 1 << 10;
 /// Most GPUs of a task: thousandths of them stay within 32 bits. No node has nearly as many.
 const MAX_DEVICES: u32 = 1 << 20;
-/// Most elements of an array: an element's age within its job has 32 bits, and tickets come before
-/// elements.
+/// Most elements of an array: the queue order of the elements of a job has 32 bits, of which the
+/// queue tickets of the job take the lowest numbers.
 const MAX_ELEMENTS: u64 = 1 << 31;
 /// Thousandths of a whole device; a share is less.
 const WHOLE: GpuMilli = GpuMilli(1000);

@@ -73,8 +73,8 @@ impl Engine {
         self.state.apply(now, event);
     }
 
-    /// Sets the longest time in which a gang must become ready, counted from `since` at the
-    /// earliest; later ones are in [`Engine::due_events`]. Without it there is no limit. Not
+    /// Sets the time within which a gang must become ready, counted from `since` at the earliest.
+    /// [`Engine::due_events`] reports gangs that exceed it. Without it there is no limit. Not
     /// durable: set it again after a restore.
     pub fn set_start_limit(&mut self, since: Time, limit: Span) {
         self.state.watch_starts(since, limit);
@@ -229,7 +229,7 @@ impl Engine {
         self.state.job_views_by_id(now, jobs)
     }
 
-    /// Returns what lists filter by, of every job in memory, by number; makes no view.
+    /// Returns the filter fields of every job in memory, by number, without making views.
     pub fn job_keys(&self) -> impl Iterator<Item = JobKey<'_>> {
         self.state.job_keys()
     }

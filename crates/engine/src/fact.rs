@@ -89,11 +89,12 @@ pub enum AccountingFact {
         job: JobId,
         /// Number of elements that ended.
         count: u32,
-        /// First array index of the range that contains them,
+        /// First array index of the range that contains these elements. Other elements in the range
+        /// have facts of their own.
         first: u32,
-        /// last index of the range,
+        /// Last array index of the range.
         last: u32,
-        /// and distance of the indices; other elements in that range have facts of their own.
+        /// Step between two indices of the range.
         step: u32,
         /// Outcome of these elements.
         outcome: Outcome,

@@ -46,7 +46,7 @@ impl State {
         self.views_of(now, jobs.iter().filter_map(|id| Some((id, self.jobs.get(id)?))))
     }
 
-    /// Returns the filter fields of every job, by number; makes no view.
+    /// Returns the filter fields of every job, by number, without making views.
     pub(crate) fn job_keys(&self) -> impl Iterator<Item = JobKey<'_>> {
         self.jobs.iter().map(|(id, job)| {
             let record = &job.record;

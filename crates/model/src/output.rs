@@ -86,7 +86,7 @@ pub fn parts(pattern: &str) -> Result<Vec<PatternPart>, String> {
         }
         _ if pattern.ends_with('/') => return Err("this names a folder, not a file".to_owned()),
         _ if pattern.chars().any(char::is_control) => {
-            return Err("a path holds no control characters".to_owned());
+            return Err("a path cannot contain control characters".to_owned());
         }
         _ => {}
     }
@@ -116,9 +116,11 @@ pub fn parts(pattern: &str) -> Result<Vec<PatternPart>, String> {
             Some('x') => OutputMark::Name,
             Some('u') => OutputMark::User,
             Some(other) => {
-                return Err(format!("`%{digits}{other}` is not filled in here; there are {MARKS}"));
+                return Err(format!(
+                    "`%{digits}{other}` is not a known mark; the marks are {MARKS}"
+                ));
             }
-            None => return Err(format!("a `%` at the end; there are {MARKS}")),
+            None => return Err(format!("a `%` at the end; the marks are {MARKS}")),
         };
         if !text.is_empty() {
             parts.push(PatternPart::Text(std::mem::take(&mut text)));

@@ -57,7 +57,7 @@ pub fn compare(comparison: &Comparison, detail: CompareDetail, style: &Style) ->
         let title = if weighed { "does not matter for these facts" } else { "" };
         text.push_str(&section(title, &rest, comparison.planes, &columns, style));
     } else if !rest.is_empty() {
-        text.push_str(&heading("the rest (--all writes it out)", style));
+        text.push_str(&heading("the rest (in full with --all)", style));
         text.push_str(&short(&rest, comparison.planes, style));
         text.push('\n');
     }
@@ -364,7 +364,7 @@ fn fares_how(fare: &PlaneResult, matter: usize) -> String {
     let otherwise = match (fare.role, fare.plane) {
         (PlaneRole::Chosen, _) => String::new(),
         (_, ControlPlane::None) => {
-            "; one workload never leads to it, a site may: muster advise --site".to_owned()
+            "; never chosen for a single workload, only for a site: muster advise --site".to_owned()
         }
         _ if fare.chosen_if.0.is_empty() => String::new(),
         _ => format!("; chosen if {}", changes(&fare.chosen_if)),
@@ -483,7 +483,7 @@ mod tests {
           for nodes                                                     now, as a beta that has to be there
                                                                         [comparison, upstream]
 
-        the rest (--all writes it out)
+        the rest (in full with --all)
 
           DIMENSION               SLURM   KUBERNETES
           endpoints that stay up  native  add-on

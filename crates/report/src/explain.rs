@@ -252,7 +252,9 @@ fn starts(explanation: &Explanation, now: Time, style: &Style) -> Option<Explana
         let start = clock::time(eta.start, now, style);
         let says = match code {
             "BeginTime" => format!("{start} at the earliest"),
-            _ => format!("about {start}, as Slurm estimates now; a job with precedence delays it"),
+            _ => format!(
+                "about {start}, as Slurm estimates now; new jobs with a higher priority can delay it"
+            ),
         };
         return Some(ExplanationLine::new("starts", says));
     }
@@ -539,7 +541,7 @@ mod tests {
         right is pending: capacity
           needs      5 GPUs together (one gang), any model
           free now   3 of 8
-                     a named extra runs out
+                     not enough of an extra resource is free
           queue      1st of 1 in default; quota is not the limit
           starts     unknown: what it needs is held without a time limit, or out of service
         right is pending: reservation

@@ -32,10 +32,10 @@ pub fn packing(comparison: &PackingComparison, style: &Style) -> String {
     }
     let heading = |text: &str| format!("\n{}\n", style.paint(Ink::Strong, text));
     text.push_str(&heading(
-        "GPUs held, percent of all, by percent of them that pods have asked for",
+        "allocated GPUs in percent of all, by requested GPUs in percent of all",
     ));
     text.push_str(&table(comparison, |run| &run.gpu_allocation_percent, style));
-    text.push_str(&heading("of what is idle, percent that the usual pods cannot use"));
+    text.push_str(&heading("fragmentation: percent of the idle GPUs that typical pods cannot use"));
     text.push_str(&table(comparison, |run| &run.fragmentation_ratio, style));
     if comparison.runs.iter().any(|run| run.is_partial) {
         text.push_str(
@@ -105,12 +105,12 @@ mod tests {
 nodes.csv (2 nodes, 1 GPU); 15 pods of pods.csv arrive, none leaves
 left out since they cannot be read: 1 row
 
-GPUs held, percent of all, by percent of them that pods have asked for
+allocated GPUs in percent of all, by requested GPUs in percent of all
 SCHEDULER      PLACED  TURNED AWAY    20%    50%    80%    90%    END
 fragmentation      12            3  18.00  45.00  72.00  81.00  82.80
 random*            12            3  18.00  45.00                45.00
 
-of what is idle, percent that the usual pods cannot use
+fragmentation: percent of the idle GPUs that typical pods cannot use
 SCHEDULER      PLACED  TURNED AWAY    20%    50%    80%    90%    END
 fragmentation      12            3  19.00  26.50  34.00  36.50  37.00
 random*            12            3  19.00  26.50                26.50

@@ -193,7 +193,7 @@ fn why(proof: &GangProof) -> String {
                 .collect();
             let missing = match missing.len() {
                 0..=NAMED_HOLDERS => missing.join(", "),
-                many => format!("{many} gangs lack some"),
+                many => format!("{many} gangs lack pods"),
             };
             let refused = proof
                 .gang

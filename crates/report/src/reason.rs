@@ -420,7 +420,7 @@ fn limiting(gap: &CapacityGap) -> Option<String> {
         Limiting::Memory { asked, free } => {
             Some(short_of(gap, " of memory", &asked.to_string(), &free.to_string()))
         }
-        Limiting::Extras => Some("a named extra runs out".to_owned()),
+        Limiting::Extras => Some("not enough of an extra resource is free".to_owned()),
         Limiting::Constraint => {
             Some("no node has the labels and models that it asks for".to_owned())
         }
@@ -481,7 +481,7 @@ mod tests {
         capacity: needs 0.5 GPU, none is free
         capacity: needs 16 CPUs per task, a node has at most 4.5 free
         capacity: 3 of 5 tasks fit: needs 64GiB of memory per task, beside those a node has at most 1.5GiB free
-        capacity: 3 of 5 tasks fit: a named extra runs out
+        capacity: 3 of 5 tasks fit: not enough of an extra resource is free
         reservation: would delay 2, which starts at 12:00:20
         reservation: would delay 3[7], which starts at 12:00:20
         kept for another job: free GPUs are kept for job 2, which has been first in its queue for longer than `patience`
@@ -566,7 +566,7 @@ mod tests {
                    needs 64GiB of memory per task, beside those a node has at most 1.5GiB free []
         needs      5 GPUs together (one gang), any model []
         free now   3 of 8 []
-                   a named extra runs out []
+                   not enough of an extra resource is free []
         would fit  now, but would delay job 2, which starts at 12:00:20 at the latest [muster explain 2]
                    it fits before that with a time limit of at most 14s []
         would fit  now, but would delay job 3[7], which starts at 12:00:20 at the latest [muster explain 3[7]]

@@ -1,5 +1,6 @@
 //! A world of nodes and tasks around the production engine: submissions pass through it as in the
-//! runtime (judge, apply, plan, check, commit), and tasks obey at once. It makes no scheduling
+//! runtime (validate, apply, plan, check, commit), and tasks carry out orders at
+//! once. It makes no scheduling
 //! decisions.
 
 use std::sync::Arc;

@@ -151,10 +151,10 @@ pub fn write(root: &Path, outcomes: &[(&Mutant, MutantOutcome)], seeds: u64) -> 
     for (mutant, outcome) in outcomes {
         let simulation = match (&mutant.expected, &outcome.simulation) {
             (ExpectedDetection::Within(most), Some((seed, _))) => {
-                format!("seed {seed}, expected within {most}")
+                format!("found by seed {seed}, expected within {most} seeds")
             }
             (ExpectedDetection::Within(most), None) => {
-                format!("not in {seeds}, expected within {most}")
+                format!("not found in {seeds} seeds, expected within {most}")
             }
             (_, Some((seed, _))) => format!("seed {seed}"),
             (_, None) => "–".to_owned(),

@@ -23,7 +23,7 @@ pub(crate) struct Dimension {
 }
 
 impl Dimension {
-    /// Returns the cell of a plane.
+    /// Returns the cell of a control plane.
     pub(crate) fn cell(&self, plane: ControlPlane) -> ComparisonCell {
         let entry = match plane {
             ControlPlane::None => self.none,
@@ -42,7 +42,7 @@ impl Dimension {
     }
 }
 
-/// Support of one dimension by one plane.
+/// Support of one dimension by one control plane.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DimensionEntry {
     standing: SupportLevel,
@@ -122,5 +122,5 @@ pub(crate) const fn muster(section: &'static str) -> Citation {
     Citation::new(muster_model::advice::CitedPage::Muster, section)
 }
 
-/// Source of the entries for teams without a scheduler, where no page says more.
+/// Default citation of the cells for teams without a scheduler; more specific sources replace it.
 pub(crate) const SMALL_TEAM: Citation = kentino("the honest small-team reality");

@@ -11,9 +11,9 @@ use crate::case::FactsCase;
 use crate::condition::Condition;
 use dimension::Dimension;
 
-/// Compares two planes. With facts, the dimensions that matter for them come first, and a verdict
-/// gives the advice for these facts and the place of both planes in it. The caller rejects the
-/// comparison of a plane with itself.
+/// Compares two control planes. With facts, the dimensions that matter for them come first, and a
+/// verdict gives the advice for these facts and the place of both control planes in it. The caller
+/// rejects the comparison of a control plane with itself.
 #[must_use]
 pub fn compare(
     planes: [ControlPlane; 2],

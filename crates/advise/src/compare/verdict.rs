@@ -1,5 +1,5 @@
-//! Verdict of a comparison: the advice for the facts, and the place of each of the two planes in
-//! it. Every decision is made by `advise`.
+//! Verdict of a comparison: the advice for the facts, and the place of each of the two control
+//! planes in it. Every decision is made by `advise`.
 
 use muster_model::advice::{
     Compared, ComparisonVerdict, ControlPlane, FactChanges, Facts, Flip, Label, PlaneResult,
@@ -33,8 +33,8 @@ pub(super) fn of(
     ComparisonVerdict { advice: advice.label, fares }
 }
 
-/// Returns the role of a plane in an answer, from its label: Ray names its host in its addon, and a
-/// split fleet names both pools.
+/// Returns the role of a control plane in an answer, from its label: Ray names its host in its
+/// addon, and a split fleet names both pools.
 fn role(label: &Label, plane: ControlPlane) -> PlaneRole {
     let host =
         label.primary == ControlPlane::Ray && label.addon.ends_with(&format!("KubeRay on {plane}"));
@@ -47,7 +47,7 @@ fn role(label: &Label, plane: ControlPlane) -> PlaneRole {
     }
 }
 
-/// Returns the smallest change of facts that leads to a plane; flips are sorted by size.
+/// Returns the smallest change of facts that leads to a control plane; flips are sorted by size.
 fn nearest(flips: &[Flip], plane: ControlPlane) -> FactChanges {
     flips
         .iter()

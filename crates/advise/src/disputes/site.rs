@@ -1,5 +1,5 @@
-//! Disagreements about a site, as a closed list: about its size, its base plane, its teams, its
-//! add-ons, and about changes since the pages were written. Data only.
+//! Disagreements about a site, as a closed list: about its size, its base control plane, its teams,
+//! its add-ons, and about changes since the pages were written. Data only.
 
 mod aged;
 mod base;
@@ -20,7 +20,7 @@ use size::SIZE;
 use stack::STACK;
 use teams::TEAMS;
 
-/// Disagreements about a site; those that would change the base plane first.
+/// Disagreements about a site; those that would change the base control plane first.
 pub(crate) const SITE: &[Disagreement] = &joined::<
     Disagreement,
     { SIZE.len() + BASE.len() + TEAMS.len() + STACK.len() + AGED.len() },

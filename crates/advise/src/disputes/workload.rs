@@ -15,7 +15,7 @@ use choice::CHOICE;
 use kubernetes::KUBERNETES;
 use slurm::SLURM;
 
-/// The chosen plane is Ray, on any host.
+/// The chosen control plane is Ray, on any host.
 const RAY: Condition = Chosen(&[ControlPlane::Ray]);
 
 /// Disagreements about one workload: first those that would change the choice, then those about

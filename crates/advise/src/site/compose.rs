@@ -32,9 +32,9 @@ const NODES: &str = "node stack (driver, NCCL, fabric)";
 const PROVIDER: &str = "a provider";
 
 /// Every layer that an answer about a site can have, from the top: work, runtime, queue, gang
-/// scheduler, plane, nodes. A layer runs on the first of its candidates that is present. Sources:
-/// guide, "composition stack"; Kentino, "Kueue at the top, Volcano underneath"; comparison,
-/// "hybrid: real Slurm on Kubernetes".
+/// scheduler, control plane, nodes. A layer runs on the first of its candidates that is present.
+/// Sources: guide, "composition stack"; Kentino, "Kueue at the top, Volcano underneath";
+/// comparison, "hybrid: real Slurm on Kubernetes".
 pub(crate) const LAYERS: &[Stratum] = &[
     Stratum {
         name: "training",

@@ -1,5 +1,5 @@
-//! The mix of a site: the needs that it implies, and the way that each kind of work runs on the
-//! chosen plane. It chooses no plane.
+//! Workload mix of a site: the needs that it implies, and the way that each kind of work runs on
+//! the control plane that the rules have chosen. Nothing is chosen here.
 
 use std::borrow::Cow;
 
@@ -107,7 +107,7 @@ enum Aspect {
     Development,
 }
 
-/// The way that an aspect is served on a plane, and its limits.
+/// The way that an aspect is served on a control plane, and its limits.
 struct Way {
     aspect: Aspect,
     when: Condition,
@@ -123,7 +123,7 @@ const K3S: Condition = Condition::Chosen(&[ControlPlane::K3s]);
 const RAY: Condition = Condition::Chosen(&[ControlPlane::Ray]);
 
 /// Ways of every aspect; the first whose condition holds is used. The last of each aspect is for
-/// `ray`, the one plane left.
+/// `ray`, the only other control plane.
 const WAYS: &[Way] = &[
     way(
         Aspect::Coupled,
@@ -303,7 +303,7 @@ fn workload_on(entry: &MixEntry, site: &SiteProfile, case: &FactsCase<'_>) -> Wo
             .first()
             .map(|way| way.plane)
             .or(case.primary)
-            .expect("a decided case has a plane"),
+            .expect("a decided case has a control plane"),
         how: Cow::Owned(too_large(entry, case).unwrap_or_else(how)),
     }
 }

@@ -1,5 +1,5 @@
 //! Notebooks on a site: the three workable patterns, the two that do not work, and the time limit
-//! that all of them need. Rules as data, evaluated after the base plane is chosen.
+//! that all of them need. Rules as data, evaluated after the base control plane is chosen.
 
 use muster_model::advice::{Citation, CitedPage, ControlPlane, Fact, FiredRule};
 

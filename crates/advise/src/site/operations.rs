@@ -149,7 +149,7 @@ fn on_fleet(part: &'static str, amd: bool) -> Option<&'static str> {
 
 /// Returns the effort of operating a decided case.
 pub(crate) fn of(case: &FactsCase<'_>, models: &[GpuModel]) -> Operations {
-    // 1. The plane, and Kubernetes beside or below it.
+    // 1. The control plane, and Kubernetes beside or below it.
     let label = case.label();
     let words = format!("{} {}", label.addon, label.hybrid.as_deref().unwrap_or_default());
     let first = stack(label.primary);

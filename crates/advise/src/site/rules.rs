@@ -1,5 +1,5 @@
-//! The decision about a site as an ordered list of rules: the base plane, its add-ons, the split of
-//! the fleet, and reasons that change nothing. Data only.
+//! The decision about a site as an ordered list of rules: the base control plane, its add-ons, the
+//! split of the fleet, and reasons that change nothing. Data only.
 
 mod base;
 mod reasons;

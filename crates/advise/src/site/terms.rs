@@ -107,7 +107,7 @@ pub(crate) const SUBSTRATE: Condition = All(&[
 pub(crate) const BOTH_OPERATED: Condition =
     All(&[Is(Fact::OperatesSlurm), Is(Fact::OperatesKubernetes)]);
 
-/// Slurm is the chosen plane.
+/// Slurm is the chosen control plane.
 pub(crate) const SLURM: Condition = Chosen(&[ControlPlane::Slurm]);
 
 /// Full Kubernetes was chosen.

@@ -1,5 +1,5 @@
-//! Failure modes of a site, as a closed list: of the decision itself, of the fleet, of the plane
-//! that was chosen, of the people. Data only.
+//! Failure modes of a site, as a closed list: of the decision itself, of the fleet, of the control
+//! plane that was chosen, of the people. Data only.
 
 mod decision;
 mod fleet;

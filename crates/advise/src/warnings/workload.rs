@@ -137,7 +137,7 @@ pub(crate) const WORKLOAD: &[Hazard] = &[
             "fault tolerance; Kentino, Slurm: requeue and max-restarts",
         ),
         when: Is(Fact::TightlyCoupled),
-        sentence: "a restart by the scheduler is taken for recovery: without a checkpoint it begins at step 0, on either plane",
+        sentence: "a restart by the scheduler is mistaken for recovery: without a checkpoint the run begins at step 0, on either control plane",
         tell: "the restarted job's step counter starts again",
         cure: "checkpoint on a period and on the warning signal, resume from the last one, and test it once",
     },
@@ -275,7 +275,7 @@ pub(crate) const WORKLOAD: &[Hazard] = &[
         source: Citation::new(CitedPage::Overview, "checklist; open questions"),
         when: Any(&[Is(Fact::PythonNativePipeline), ON_K3S, ON_SLURM]),
         sentence: "versions of Ray, k3s or Slurm are not pinned: head and workers, server and agents, controller and nodes drift apart",
-        tell: "workers that join and leave at once; API objects that one side does not know",
+        tell: "workers that join and leave at once; API objects that an older component rejects",
         cure: "one version in one place for all nodes and images, raised together",
     },
 ];

@@ -77,6 +77,6 @@ pub(crate) const RULES: &[Rule] = &[
         source: Citation::new(CitedPage::Guide, "labeller, last rule; edge 4"),
         when: All(&[Chosen(&[ControlPlane::Slurm]), Is(Fact::LongLivedServices)]),
         effect: RuleChange::Split("partition nodes: Slurm pool + K8s pool, clear boundary"),
-        sentence: "services that stay up beside coupled batch: each gets a pool of nodes and the plane that was built for it",
+        sentence: "services that stay up beside coupled batch: each gets a pool of nodes and the control plane that was built for it",
     },
 ];

@@ -107,7 +107,7 @@ pub(super) fn task_status(shared: &Shared, id: AttemptId, rank: Rank) -> TaskSta
     } else {
         "its supervisor was killed"
     };
-    // Or just before it was killed here.
+    // The supervisor may also have recorded the end after the check above, before it was killed.
     if let Ok(Some(what)) = recorded_end(&dir) {
         return TaskStatus::Over(what);
     }

@@ -167,7 +167,7 @@ fn spawn(shared: &Shared, dir: &TaskDir) -> std::io::Result<UnixStream> {
         .stderr(Stdio::null())
         .kill_on_drop(false)
         .spawn()?;
-    // Only reaps it; the actor notices its end on the connection.
+    // Only reaps the supervisor; the task's actor notices its end on the connection.
     shared.runtime.spawn(async move { child.wait().await });
     Ok(ours)
 }

@@ -316,7 +316,7 @@ impl RestClient {
                 let stream =
                     UnixStream::connect(socket).await.map_err(|error| self.unreached(error))?;
                 if self.token.is_none() {
-                    // Without a token it answers for the user who runs it.
+                    // Without a token slurmrestd answers for the user who runs it.
                     let server = stream.peer_cred().map_err(|error| self.unreached(error))?.uid();
                     if server != self.uid {
                         let asked = format!("uid {server}");

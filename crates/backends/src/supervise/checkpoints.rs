@@ -133,7 +133,7 @@ impl Checkpoints {
         };
         let is_recorded = dir.write_checkpoint(checkpoint.clone()).is_ok();
         self.newest = Some(checkpoint.clone());
-        // It answers the open request.
+        // The acknowledgement also answers the open request.
         self.delivery = None;
         (checkpoint, is_recorded)
     }

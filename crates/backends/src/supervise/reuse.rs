@@ -2,8 +2,9 @@
 //! task. Short tasks often come in large numbers, and starting a supervisor costs more than running
 //! one of them.
 //!
-//! While it is idle, the exit record may be unsynced: the daemon's journal makes the end durable,
-//! and the daemon confirms it. Without that confirmation the supervisor syncs the record itself.
+//! While a supervisor is idle, the exit record of its last task may be unsynced: the daemon writes
+//! the task's end to its journal and confirms that it is durable. Without that confirmation the
+//! supervisor syncs the exit record itself.
 
 use std::time::Duration;
 

@@ -32,7 +32,7 @@ impl ReapedUsage {
     /// it has waited for.
     pub(super) fn reap(&mut self) -> ReapResult {
         loop {
-            // Only finds the pid: the call that reports resource usage needs one.
+            // Finds the pid without reaping: the call that reports resource usage needs a pid.
             let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
             let pid = match waitid(Id::All, flags) {
                 Ok(WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..)) => pid.as_raw(),

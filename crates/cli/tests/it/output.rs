@@ -70,7 +70,7 @@ fn elements_and_ranks_have_files_of_their_own_where_the_name_says_so() {
 fn what_cannot_be_a_file_is_refused_with_what_can() {
     let home = Home::with_gpus(1);
     for (words, says) in [
-        ("run -o x-%N -- true", "`%N` is not filled in here; there are %j (job)"),
+        ("run -o x-%N -- true", "`%N` is not a known mark; the marks are %j (job)"),
         ("run -o logs/ -- true", "this names a folder, not a file"),
         ("run -o json -- true", "`--json` writes JSON"),
     ] {

@@ -253,7 +253,7 @@ fn mistakes_are_told_exactly() {
     };
     check(
         "--order abc",
-        "the order names `c` at place 3, which is no gang",
+        "the order names `c` at place 3, but there is no such gang",
         "hint: the gangs of `--need` are a to b",
     );
     check(

@@ -110,10 +110,10 @@ fn mistakes_are_told_with_what_would_be_right() {
     said(&["whatif", "--add-nodes", "x"], 2, "2xh100:8");
     said(&["whatif", "--add-nodes", "4000000000"], 2, "up to 100000");
     said(&["whatif", "--add-nodes", "1xh100:4000000000"], 2, "up to 128 GPUs");
-    said(&["whatif", "--quota", "default=h10:4"], 2, "of which GPU model? there are virtual");
+    said(&["whatif", "--quota", "default=h10:4"], 2, "name a GPU model; the models are virtual");
     let gone = ["whatif", "--remove-nodes", "1", "--remove-nodes", "1"];
-    said(&gone, 2, "of such nodes the site has 0 in service");
-    said(&["whatif", "--remove-nodes", "2"], 2, "of such nodes the site has 1 in service");
+    said(&gone, 2, "the site has too few such nodes: 0 in service");
+    said(&["whatif", "--remove-nodes", "2"], 2, "the site has too few such nodes: 1 in service");
     said(&["whatif", "--queues", "/nowhere.yaml"], 2, "/nowhere.yaml");
     let file = home.write("no.json", "{\"version\": 1}");
     said(

@@ -57,17 +57,7 @@ impl SlurmScheduler {
         record: Option<&SubmissionRecord>,
     ) -> Result<ActionResponse> {
         // 1. Check that the job takes checkpoint requests.
-        let none = RequestError::refused(format!("job {job} has no checkpoint signal"));
-        let Some(record) = record else {
-            return Err(none.hint(format!(
-                "it was not submitted through Muster; `scancel --signal=USR1 {job}` sends a signal anyway"
-            )));
-        };
-        let Some(checkpoint) = record.checkpoint else {
-            return Err(none.hint(
-                "add `checkpoint: {signal: USR1, grace: 60s}` to its spec; docs/jobs.md explains the signal",
-            ));
-        };
+        let (record, checkpoint) = checkpoint_settings(job, record)?;
         let (rows, _) = self.rows_of(job).await?;
         let Some(view) = view::jobs(&rows, None).into_iter().next() else {
             return Err(RequestError::not_found(format!("Slurm has no job {job}")));
@@ -188,6 +178,25 @@ impl CheckpointRequest {
             now.is_some() && now != *before
         })
     }
+}
+
+/// Returns the record of a job with its checkpoint settings, or the error of a job without any.
+fn checkpoint_settings(
+    job: JobId,
+    record: Option<&SubmissionRecord>,
+) -> Result<(&SubmissionRecord, Checkpoint)> {
+    let none = RequestError::refused(format!("job {job} has no checkpoint signal"));
+    let Some(record) = record else {
+        return Err(none.hint(format!(
+            "it was not submitted through Muster; `scancel --signal=USR1 {job}` sends a signal anyway"
+        )));
+    };
+    let Some(checkpoint) = record.checkpoint else {
+        return Err(none.hint(
+            "add `checkpoint: {signal: USR1, grace: 60s}` to its spec; docs/jobs.md explains the signal",
+        ));
+    };
+    Ok((record, checkpoint))
 }
 
 /// Fills the last checkpoint and the open request into the views of a job's elements.

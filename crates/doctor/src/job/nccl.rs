@@ -55,7 +55,7 @@ fn transports(evidence: &JobEvidence) -> Result<NcclTransports, JobCheckOutcome>
     let ways = NcclTransports::of(output);
     match ways.between_nodes() {
         0 if output.contains("NCCL INFO") => Err(NotTested(
-            "NCCL's lines on its channels, which it prints when a communicator is created"
+            "NCCL's messages on its channels, which it prints when it creates a communicator"
                 .to_owned(),
         )),
         0 => {

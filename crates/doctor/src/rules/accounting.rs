@@ -149,7 +149,7 @@ fn unbilled(evidence: &Evidence, name: &str, has: fn(&ConfRecord) -> bool) -> Ru
         }
     }
     let what = if name == "gpu" { "GPUs" } else { "shards" };
-    fail_if_any(findings, format!("{count} partitions with {what} have a weight for them"))
+    fail_if_any(findings, format!("{count} partitions with {what} have a weight for {what}"))
 }
 
 fn qos_enforced(evidence: &Evidence) -> RuleResult {

@@ -64,7 +64,7 @@ pub(super) const RULES: &[CheckRule] = &[
     CheckRule {
         id: "processors-do-not-match",
         severity: Medium,
-        title: "a node's processors do not add up",
+        title: "a node's CPUs contradict its sockets, cores and threads",
         meaning: "slurmctld computes CPUs from sockets, cores and threads, or the other way round, and the node has more or fewer than configured",
         cure: "CPUs as sockets × cores × threads, or as sockets × cores where a thread is not a processor, as `slurmd -C` prints them",
         page: DocPage::Man("slurm.conf", "CPUs"),
@@ -236,7 +236,10 @@ fn processors(evidence: &Evidence) -> RuleResult {
         says: format!("{} of {said} nodes, such as {}: {what}", wrong.len(), node.name),
         place: Some(node.place.clone()),
     });
-    fail_if_any(finding.into_iter().collect(), format!("the processors of {said} nodes add up"))
+    fail_if_any(
+        finding.into_iter().collect(),
+        format!("CPUs match sockets, cores and threads on {said} nodes"),
+    )
 }
 
 /// `FORCE` without a number means four jobs.

@@ -37,7 +37,7 @@ pub(super) fn before(state: &State) -> impl Iterator<Item = CountedAllocation<'_
     state.pool.holdings().filter_map(|holding| held(state, holding)).chain(all_pending(state))
 }
 
-/// Returns those on these nodes, and possibly more.
+/// Returns the allocations that count on these nodes, and possibly some on other nodes.
 pub(super) fn on<'a>(
     state: &'a State,
     nodes: &FxHashSet<NodeId>,
@@ -57,7 +57,7 @@ fn held<'a>(state: &'a State, holding: &Holding) -> Option<CountedAllocation<'a>
     of_holding(state, holding, false)
 }
 
-/// Returns the allocation of a holding, if it is being evicted, or not, as asked.
+/// Returns the allocation of a holding; `None` unless it is being evicted (`is_evicted`) or not.
 fn of_holding<'a>(
     state: &'a State,
     holding: &Holding,

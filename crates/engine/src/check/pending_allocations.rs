@@ -283,8 +283,8 @@ fn is_reclaimable(
         && from[shared..].iter().all(|queue| uses.most_of(queue, model) > nominal(queue))
 }
 
-/// Returns, by node of a start, the sum of everything there once all victims have ended, and of
-/// what is to start.
+/// Returns, by node on which an element starts, what is held there once all victims have ended, and
+/// what the elements to be started need.
 fn after_evictions(state: &State, plan: &Plan) -> FxHashMap<NodeId, (NodeSum, NodeSum)> {
     let mut after: FxHashMap<NodeId, (NodeSum, NodeSum)> = FxHashMap::default();
     // 1. Starts and pending allocations.

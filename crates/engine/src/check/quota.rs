@@ -132,7 +132,7 @@ impl QuotaChecker<'_> {
     ) -> (u64, QuotaUse) {
         let bounded = bounded || queue.quota.contains_key(model);
         let own = queue.quota.get(model).map(|gpus| gpus.saturating_mul(1000));
-        // 1. Use: that of a leaf, or the sum over the bounded children of a parent.
+        // 1. Use: of a leaf its own, of a parent the sum over its children with a quota.
         let mut nominal = 0;
         let mut taken = QuotaUse::default();
         if queue.queues.is_empty() && bounded {

@@ -97,7 +97,7 @@ fn check_job(id: JobId, record: &JobRecord, found: &mut Vec<Violation>) {
     if waiting + record.unrecorded() + record.active + ended + rest != record.total {
         wrong("its elements do not add up");
     }
-    // Replicas that were scaled down stay, as ended.
+    // Replicas removed by scaling down remain as ended elements, so a service may have more.
     let count = record.spec.element_count();
     if record.total != count && (record.spec.service().is_none() || record.total < count) {
         wrong("its number of elements differs from its spec");
@@ -150,7 +150,7 @@ fn check_entries(state: &State, id: JobId, job: &Job, found: &mut Vec<Violation>
         }
         let Some(service) = record.spec.service() else { continue };
         if waits && *ordinal >= service.replicas.max {
-            wrong("a replica waits that was scaled down");
+            wrong("a replica that was removed by scaling down is still pending");
         }
         let slot = state.entries.slot(EntryOwner { job: id, ordinal: Some(*ordinal) });
         let is_last = slot

@@ -21,7 +21,8 @@ use crate::state::shape::ClassId;
 pub(crate) type GapCache = FxHashMap<(ClassId, ModelCaps), (CapacityGap, Option<TopologyGap>)>;
 
 impl State {
-    /// Returns the reasons that lie in the element's own terms.
+    /// Returns the reasons that follow from the job alone: hold, begin time, back-off, dependencies
+    /// and the limit of its array.
     pub(crate) fn own_reasons(&self, now: Time, job: &Job, ordinal: u32) -> Vec<Reason> {
         let record = &job.record;
         let mut reasons = Vec::new();

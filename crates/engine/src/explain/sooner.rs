@@ -16,7 +16,7 @@ use crate::state::State;
 /// Maximum number of other queues that are tried: each costs a pass.
 const MAX_QUEUES: usize = 8;
 
-/// Returns the changes of its terms that would start it at its place in the order.
+/// Returns the changes of the job that would start the element now without moving it in the order.
 pub(super) fn within_queue(trial: &mut PlanTrial<'_>, finding: &Finding) -> Vec<JobChange> {
     if finding.reason.is_none() {
         return Vec::new();

@@ -37,7 +37,7 @@ pub(super) struct PlanTrial<'s> {
     pub(super) spec: Arc<JobSpec>,
 }
 
-/// Event that begins later on a place that is free now.
+/// Planned start, drain or advance reservation on capacity that is free now.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum LaterEvent {
     /// Planned start of an element.
@@ -324,8 +324,8 @@ impl<'s> PlanTrial<'s> {
         };
         let mut refills = std::iter::successors(Some(refill), refused_until).take(MAX_REFILLS);
         let refilled = refills.find(|at| judge(*at).is_ok())?;
-        // 2. Its place: what fits at some time fits later, too, as far as holdings and reservations
-        //    are known.
+        // 2. Placement. An element that fits at some time also fits later, as far as the known
+        //    holdings and reservations tell.
         let memo = self.planner.class_cache(candidate.class).clone();
         let tries: Vec<AdmittedChoice<'_>> = memo
             .choices
@@ -361,7 +361,8 @@ impl<'s> PlanTrial<'s> {
         Some(Eta { start: start.max(refilled), reserved: false })
     }
 
-    /// Returns the longest duration that budgets allow for its request; `None` for any.
+    /// Returns the longest duration that budgets allow for the request of the element; `None` if
+    /// they allow any.
     pub(super) fn longest_affordable(&self) -> Option<Span> {
         let candidate = self.candidate.as_ref()?;
         let leaf = candidate.leaf;

@@ -19,7 +19,7 @@ pub(super) enum UpcomingUnavailability {
 }
 
 impl UpcomingUnavailability {
-    /// Returns it as a reason why an element is pending.
+    /// Returns the reason why an element is pending.
     pub(super) fn reason(
         self,
         pool: &Pool,

@@ -35,8 +35,8 @@ pub(super) struct CapacityBound<'a> {
 impl<'a> CapacityBound<'a> {
     pub(super) fn new(pool: &mut Pool, node_filter: NodeFilter<'a>) -> Self {
         let sum = |group: &GroupNeed| {
-            // The bucket sizes cost nothing. Only if they suffice can something else be short
-            // (CPUs, labels, bookings), and every node is counted.
+            // Cheap test first: the number of free GPUs, from the sizes of the index buckets. Only
+            // if these suffice, every node is counted, since CPUs, labels or bookings may not.
             let cheap = bucket_bound(pool, group);
             if cheap < u64::from(group.tasks) {
                 return cheap;

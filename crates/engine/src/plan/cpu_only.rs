@@ -83,7 +83,8 @@ pub(super) fn fits(pool: &mut Pool, request: &PlacementRequest<'_>, need: &Group
 enum CpuNodes {
     /// Order of the index now.
     Now(CpuWalk),
-    /// Order of the index at a future start, once all earlier ends are released.
+    /// Order that the index will have at a future start, when all holdings that end before it are
+    /// released.
     Ahead(smallvec::IntoIter<[CpuOnlyKey; 4]>),
 }
 

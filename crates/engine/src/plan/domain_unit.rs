@@ -3,9 +3,9 @@
 //!
 //! Tasks of one group are alike, and nodes take them independently of each other, so the capacity
 //! of a unit is the sum over its nodes, and the fewest units that suffice are the largest. Among
-//! several sets of that size the one in the narrowest wider domain is chosen, and the least free
-//! one of these; in it the least free units that still suffice, so that what is left over stays
-//! together where it is most.
+//! several sets of that size, the one whose units share the narrowest enclosing domain is chosen, and
+//! of several such domains the one with the least free capacity. In it the units with the least free
+//! capacity that still suffice are taken, so that the largest free capacity stays together.
 
 use muster_model::NodeId;
 use muster_policy::ModelId;
@@ -49,8 +49,8 @@ pub(super) struct DomainUnit {
     order: usize,
 }
 
-/// Number of units from which on all but the last are simply the largest: weighing them costs more
-/// than it gains.
+/// Most units that are chosen by tightness; of a larger number, the others are simply the largest
+/// ones, since comparing them costs more than it gains.
 const MAX_WEIGHED: usize = 32;
 
 pub(super) fn tightness(pool: &mut Pool, terms: &SearchTerms, scope: Scope) -> Tightness {
@@ -195,7 +195,8 @@ pub(super) fn fewest(
         0 | 1 => units,
         _ => in_narrowest_domain(pool, terms, &units, count, tasks).unwrap_or(units),
     };
-    // 2. One by one, the tightest unit with which the largest others suffice.
+    // 2. One unit after the other: the tightest that, together with the largest of the remaining
+    //    ones, is enough.
     let mut left = u64::from(tasks);
     let mut chosen = Vec::new();
     for others in (0..count).rev() {

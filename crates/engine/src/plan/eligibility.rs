@@ -165,8 +165,8 @@ impl Planner<'_> {
             && (self.has_opportunistic_attempts() || self.can_reclaim(leaf))
     }
 
-    /// Returns true if any opportunistic attempt or task runs. A pass does not change what ran
-    /// before it.
+    /// Returns true if any opportunistic attempt or task runs. Cached for
+    /// the pass, which does not change the attempts that ran before it.
     fn has_opportunistic_attempts(&mut self) -> bool {
         let is_opportunistic =
             |(_, order): &(LeafId, i32)| Tier::of_order(*order) == Tier::Opportunistic;

@@ -50,7 +50,7 @@ pub(crate) fn fits_in_service(
 enum CapacityBasis<'a> {
     /// All known nodes, in service or not.
     Known,
-    /// Nodes that are in service and stay so, with caps on some models.
+    /// Nodes that are in service and have no planned drain, with caps on the GPUs of some models.
     InService(&'a ModelCaps),
 }
 
@@ -72,9 +72,9 @@ fn feasibility(
         let fits = group_fits(pool, shape, group, avoid, basis);
         return if fits { Feasibility::Yes } else { Feasibility::No };
     }
-    // Several groups compete, and so do models with a cap: only placing them decides. The last
-    // choice, each task on any model it accepts, covers all others; these only find a placement
-    // sooner.
+    // Several groups compete, and so do models with a cap: only an attempt to place them
+    // decides. The last choice, each task on any model it accepts, includes all others, which are
+    // tried first because they find a placement sooner.
     let mut idle = pool.clone();
     idle.make_idle(matches!(basis, CapacityBasis::InService(_)));
     let pool = &mut idle;

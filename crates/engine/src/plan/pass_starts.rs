@@ -25,9 +25,8 @@ use crate::state::preemptable::{PreemptableAttempt, PreemptableAttempts};
 pub(super) struct StartPhases {
     /// Phase by leaf, for entries up to an order (priority); phase 0 if absent.
     phase_of: FxHashMap<(LeafId, i32), u32>,
-    /// Elements that do not start in this pass: their start would change the order so that another
-    /// element comes first that can start only in their place. Without them, planning again mostly
-    /// gives the same.
+    /// Elements that do not start in this pass. Their start would move another element ahead of
+    /// them that could start only by preempting them, so planning again would give another plan.
     excluded: FxHashSet<ElementId>,
 }
 

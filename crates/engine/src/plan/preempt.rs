@@ -7,9 +7,9 @@
 //! # Choice of victims
 //!
 //! Possible victims are in one order: opportunistic before borrowed before owned, lower priority,
-//! least GPU time lost since the last checkpoint, the youngest first. The set is found from the far
-//! end of that order: the shortest prefix with which the candidate starts, without every victim
-//! that need not be evicted after all, the most valuable first. Since more free capacity never
+//! least GPU time lost since the last checkpoint, the youngest first. The set is the
+//! shortest prefix of that order with which the candidate starts; then victims that need not be
+//! evicted are removed from it, the most valuable first. Since more free capacity never
 //! makes a start impossible, this is the feasible set whose most valuable member is the least
 //! valuable possible, then its second, and so on; no member of it can stay.
 //!
@@ -22,7 +22,7 @@
 //! Reclaiming needs the candidate's side to be within its nominal quota with the start, and the
 //! other side beyond its own; afterwards the former still is, so nothing can be reclaimed from it
 //! in turn. Preemption by priority strictly raises the priorities that the leaf runs, and
-//! preempting opportunistic jobs strictly raises what all leaves run of normal ones. An evicted job
+//! preempting opportunistic jobs strictly raises the number of normal jobs that run. An evicted job
 //! starts again only on free capacity, or by its own preemption of others.
 
 use std::cmp::Reverse;
@@ -300,8 +300,8 @@ pub(super) struct PreemptionSearch<'r, 's> {
     pub(super) bound: CapacityBound<'r>,
     /// Holdings of elastic gangs that may shrink, split into parts.
     split_gangs: FxHashMap<ElementId, GangPieces>,
-    /// Victims tried, in order, and whether each is evicted. One that stays had nothing left to
-    /// reclaim when it was tried.
+    /// Victims tried, in order, and whether each is evicted. A victim that is not
+    /// evicted had no borrowed quota left to reclaim when it was tried.
     pub(super) tried: Vec<(Victim, bool)>,
     /// Placement of the candidate with the present evictions.
     found: Option<Arc<[TaskPlacement]>>,
@@ -454,7 +454,8 @@ impl PreemptionSearch<'_, '_> {
             self.restore(*at);
             let victim = &self.tried[*at].0;
             victim.count_evicted(&mut self.planner.state.policy, true);
-            // The same duration as with the victims evicted, which restoring assumes.
+            // Still counts as evicted: the duration of the candidate includes the delay of its
+            // victims.
             self.tried[*at].1 = true;
         }
         if self.might_start() {

@@ -40,7 +40,8 @@ pub(crate) struct ReservationRequest<'a> {
 
 /// Cost, in lookahead steps, of releasing one task on scratch and restoring it.
 const RELEASE_COST: usize = 8;
-/// Most beginnings and ends of advance reservations that a sweep visits: some repeat for ever.
+/// Maximum number of begin and end times of advance reservations that a sweep visits. A recurring
+/// reservation may have no last one.
 const MAX_BOUNDARIES: u32 = 64;
 
 /// Future start: its time, its end and its placement.

@@ -17,9 +17,9 @@ use super::pool::HoldKey;
 /// Latest end of a holding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HoldingEnd {
-    /// At an instant: its processes run, or it is being stopped.
+    /// At an instant: its processes run, or are being stopped.
     At(Time),
-    /// This long after now, whenever that is: its processes do not run yet.
+    /// Always this long after `now`: its processes do not run yet, so its time limit has not begun.
     After(Span),
     /// Never: it has no time limit.
     Never,

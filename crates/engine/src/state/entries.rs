@@ -35,7 +35,7 @@ pub(crate) struct EntryOwner {
 pub(crate) enum EntryStanding {
     /// Not in the queue.
     Out,
-    /// Not in the order before an instant.
+    /// Enters the order at this instant.
     Sleeping(Time),
     /// In the order, with this many tickets.
     Queued(u32),

@@ -321,7 +321,7 @@ impl JobRecord {
     /// Returns the `nth` waiting ordinal without a record, from 0.
     pub(crate) fn nth_unrecorded(&self, nth: u32) -> Option<u32> {
         let mut ordinal = self.next.checked_add(nth)?;
-        // Each record before the result shifts it by one.
+        // Elements with a record do not count, so each one before the result moves it one further.
         for at in self.elements.range(self.next..).map(|(at, _)| *at) {
             if at > ordinal {
                 break;

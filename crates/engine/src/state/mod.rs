@@ -100,7 +100,7 @@ pub(crate) struct State {
     pub(crate) scratch: Scratch,
     /// Reservations made by the last pass.
     pub(crate) reservations: Vec<Reservation>,
-    /// Places that the last pass kept free.
+    /// Capacity that the last pass kept free for queue heads.
     pub(crate) head_reservations: Vec<HeadReservation>,
     /// Instants at which the last pass wants another pass.
     pub(crate) wake_times: WakeTimes,
@@ -263,7 +263,7 @@ impl State {
         }
     }
 
-    /// Applies the placement policy of a new queue tree. The mix starts from what is known: the
+    /// Applies the placement policy of a new queue tree. A new workload mix is initialised from the
     /// jobs in memory.
     fn apply_placement_policy(&mut self) {
         let placement = self.policy.tree().placement;

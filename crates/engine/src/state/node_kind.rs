@@ -17,7 +17,7 @@ const MAX_CACHED: usize = 1 << 20;
 /// State of a node as far as scores depend on it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct NodeCondition {
-    /// Free thousandths of its usable devices by model, largest first.
+    /// Free thousandths of each usable device, by model and largest first.
     pub(crate) free: SmallVec<[(ModelId, SmallVec<[u16; 8]>); 1]>,
     pub(crate) cpus: u64,
     pub(crate) memory: u64,

@@ -18,7 +18,8 @@ const MAX_NEEDS: usize = 256;
 const MAX_TASKS_PER_SUBMISSION: u64 = 1024;
 /// Number of counted tasks at which all counts are halved, so that old submissions lose weight.
 const HALVE_AT: u64 = 1 << 16;
-/// The mix is drawn again once one part in this many of all counted tasks is new.
+/// The typical needs are selected again once new tasks are more than one part in this many of all
+/// counted tasks.
 const REDRAW_FRACTION: u64 = 16;
 /// Percentage of all tasks that the typical needs cover, as in the FGD paper.
 const TYPICAL_PERCENT: u64 = 95;

@@ -52,17 +52,17 @@ thresholds! {
     /// Nodes from which a coupled job needs gang scheduling.
     MultiNode "multi-node" of Nodes = 2, Guide "labeller, edge 2", "nodes from which a coupled job counts as multi-node";
     /// Nodes of one job from which k3s is unsuitable.
-    K3sNodes "k3s-nodes" of Nodes = 9, Muster "the pages give no number; more nodes than a small cluster has", "nodes of one job from which k3s is past its envelope";
+    K3sNodes "k3s-nodes" of Nodes = 9, Muster "the sources give no number; more nodes than a small cluster has", "nodes of one job from which k3s is no longer suitable";
     /// GPUs from which a scheduler pays for itself.
     SchedulerGpus "scheduler-gpus" of FleetGpus = 16, Kentino "decision tree, step 1", "GPUs from which a scheduler pays for itself";
     /// Users from which a scheduler pays for itself.
     SchedulerUsers "scheduler-users" of Users = 8, Kentino "decision tree, step 1", "users from which a scheduler pays for itself";
-    /// GPUs from which no page recommends conventions alone.
-    ConventionGpus "convention-gpus" of FleetGpus = 33, Kentino "the honest small-team reality: 4 to 32 GPUs", "GPUs from which no page recommends conventions alone";
-    /// Users from which the looser statements about conventions do not hold.
-    ConventionUsers "convention-users" of Users = 7, Kentino "summary table: 2 to 6 users", "users from which the looser statements about conventions do not hold";
-    /// Nodes from which the looser statements about conventions do not hold.
-    ConventionNodes "convention-nodes" of FleetNodes = 5, Kentino "the honest small-team reality: 1 to 4 nodes", "nodes from which the looser statements about conventions do not hold";
+    /// GPUs from which no source recommends conventions alone.
+    ConventionGpus "convention-gpus" of FleetGpus = 33, Kentino "the honest small-team reality: 4 to 32 GPUs", "GPUs from which no source recommends conventions alone";
+    /// Users from which no source recommends conventions alone.
+    ConventionUsers "convention-users" of Users = 7, Kentino "summary table: 2 to 6 users", "users from which no source recommends conventions alone";
+    /// Nodes from which no source recommends conventions alone.
+    ConventionNodes "convention-nodes" of FleetNodes = 5, Kentino "the honest small-team reality: 1 to 4 nodes", "nodes from which no source recommends conventions alone";
     /// Users from which a fleet has more than one owner.
     SharedUsers "shared-users" of Users = 2, Kentino "Ray standalone: one person owns the cluster", "users from which a fleet has more than one owner";
     /// Teams from which a fleet is shared by teams.
@@ -70,9 +70,9 @@ thresholds! {
     /// Nodes from which a run can span nodes.
     SeveralNodes "several-nodes" of FleetNodes = 2, Guide "labeller, edge 2", "nodes from which a run can span nodes";
     /// Steady platform staff that Kubernetes requires.
-    PlatformFte "platform-fte" of PlatformFte = 25, Kentino "decision tree, step 3", "full-time people, steadily, that Kubernetes takes";
+    PlatformFte "platform-fte" of PlatformFte = 25, Kentino "decision tree, step 3", "full-time staff that operating Kubernetes needs";
     /// Staff that the set-up of Kubernetes requires.
-    PlatformBuildFte "platform-build-fte" of PlatformFte = 50, Kentino "decision tree, step 3", "full-time people that the first six months of Kubernetes take";
+    PlatformBuildFte "platform-build-fte" of PlatformFte = 50, Kentino "decision tree, step 3", "full-time staff that the first six months of Kubernetes need";
     /// Teams from which a commercial scheduler such as Run:ai is evaluated.
     CommercialTeams "commercial-teams" of Teams = 10, Kentino "summary table: 10+ teams", "teams from which a commercial scheduler is worth its price";
     /// Teams from which the decision tree of the source asks for Run:ai.
@@ -80,7 +80,7 @@ thresholds! {
     /// GPUs from which batch and services get a control plane each.
     FederatedGpus "federated-gpus" of FleetGpus = 200, Kentino "summary table: 200+ GPUs", "GPUs from which batch and services get a control plane each";
     /// Nodes of the fleet from which k3s is unsuitable.
-    K3sFleetNodes "k3s-fleet-nodes" of FleetNodes = 9, Muster "the pages give no number; more nodes than a small cluster has", "nodes of the fleet from which k3s is past its envelope";
+    K3sFleetNodes "k3s-fleet-nodes" of FleetNodes = 9, Muster "the sources give no number; more nodes than a small cluster has", "nodes of the fleet from which k3s is no longer suitable";
 }
 
 impl Threshold {

@@ -137,7 +137,7 @@ fn seeds(proof: &SiteProof) -> String {
     };
     match proof.trace {
         None => format!(
-            "seeds {first} to {last}, the mix drawn anew for each: jobs and GPU-hours are those of seed {first}"
+            "seeds {first} to {last}, the jobs of the mix generated anew for each: jobs and GPU-hours are those of seed {first}"
         ),
         Some(_) => format!(
             "seeds {first} to {last}: the jobs are the same, only random choices of the models differ"
@@ -158,7 +158,7 @@ fn counted(proof: &SiteProof) -> String {
         text.push_str(&format!("; cost: idle GPU-hours at {price} each"));
     }
     if proof.planes.iter().any(|plane| undone(plane).is_some()) {
-        text.push_str("; undone: jobs that never end or are refused; the former count until the last instant of any plane (≥)");
+        text.push_str("; undone: jobs that never end or are refused; the former count until the last instant of any control plane (≥)");
     }
     if proof.planes.iter().any(|plane| !plane.intervals.is_empty()) {
         text.push_str("; means over the seeds, ±: half-width of the 95 % confidence interval");
@@ -411,7 +411,7 @@ mod tests {
         let shown = lines(&proof, &Style::plain()).join(" ");
         let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
         let told = [
-            "seeds 1 to 3, the mix drawn anew for each",
+            "seeds 1 to 3, the jobs of the mix generated anew for each",
             "with 95 % confidence",
             "under kai jobs take 2h01m ± 40s, of which they wait 1m30s ± 30s, and 4,000 ± 120 GPU-hours are idle",
         ];

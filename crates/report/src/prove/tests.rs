@@ -203,7 +203,7 @@ fn many_gangs_and_long_orders_stay_readable() {
     pod by pod      8 pods of 8 gangs  nothing     0  deadlock
     gang admission  nothing            nothing     8  open
 
-    why   a pod keeps its GPU while the rest of its gang waits for one (8 gangs lack some), so nothing ever runs; under gang admission a waiting gang holds nothing
+    why   a pod keeps its GPU while the rest of its gang waits for one (8 gangs lack pods), so nothing ever runs; under gang admission a waiting gang holds nothing
     next  muster prove gang --gpus 8 --need 3,3,3,3,3,3,3,3,3,3,3,3,3,3,3,3,3,3,3,3,3,3,3,3,3,3 --all-orders
     ");
 }

@@ -16,9 +16,9 @@ struct PlaneModel {
 
 /// Models of control planes; the first that matches a label applies.
 ///
-/// On Kubernetes and k3s the scheduling addon selects the model: Run:ai is sold with the scheduler
-/// that KAI came from; where Volcano places the gangs it also manages the queues, as no model has
-/// Kueue in front of it. k3s runs what Kubernetes runs. Addons that are not in `has` are not
+/// On Kubernetes and k3s the scheduling addon selects the model: KAI stands for Run:ai, whose
+/// scheduler it comes from. Volcano both places gangs and manages queues, since no model combines it
+/// with Kueue. k3s runs what Kubernetes runs. Addons that are not in `has` are not
 /// modelled, and reported as such.
 const MODELS: [PlaneModel; 9] = [
     PlaneModel {

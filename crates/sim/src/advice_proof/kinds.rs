@@ -44,7 +44,7 @@ struct KindRule {
 const KIND_RULES: [KindRule; 7] = [
     KindRule {
         is: |entry, _| entry.facts.is(Fact::LongLivedServices),
-        what: "replicas that fill whole nodes, there all the time",
+        what: "replicas that fill whole nodes and run all the time",
         width: Width::Node,
         runs: None,
     },
@@ -56,19 +56,19 @@ const KIND_RULES: [KindRule; 7] = [
     },
     KindRule {
         is: |entry, _| entry.facts.is(Fact::PythonNativePipeline),
-        what: "pipelines on whole nodes, started whole",
+        what: "pipelines on whole nodes; all tasks start together",
         width: Width::Nodes,
         runs: Some([hours(2), hours(12), hours(24)]),
     },
     KindRule {
         is: |entry, _| entry.facts.is(Fact::TightlyCoupled) || entry.facts.get(Fact::Nodes) > 1,
-        what: "jobs of a whole node, each by itself",
+        what: "single-node jobs that use the whole node",
         width: Width::Node,
         runs: Some([hours(2), hours(12), hours(24)]),
     },
     KindRule {
         is: |entry, _| entry.name.to_lowercase().contains("notebook"),
-        what: "notebooks, by their name: 1 GPU",
+        what: "notebooks, recognised by the name: 1 GPU",
         width: Width::Gpu,
         runs: Some([hours(2), hours(8), hours(12)]),
     },
@@ -128,7 +128,7 @@ pub(super) fn kinds(
     let mut kinds = Vec::new();
     for (entry, part) in mix.iter().zip(parts).filter(|(_, part)| *part > 0.0) {
         let rule = KIND_RULES.iter().find(|rule| (rule.is)(entry, &site.facts));
-        let rule = rule.expect("the last of the natures is that of every job");
+        let rule = rule.expect("the last rule holds for every entry");
         let (tasks, gpus) = match rule.width {
             Width::Nodes => {
                 (entry.facts.get(Fact::Nodes), node_gpus(nodes, entry.facts.get(Fact::Nodes)))
@@ -168,7 +168,10 @@ fn mix<'s>(site: &'s SiteProfile, assumed: &mut Vec<String>) -> Cow<'s, [MixEntr
     if mix.is_empty() {
         mix.push(entry("batch", &[]));
     }
-    assumed.push("no mix is written: its kinds are what `needs` names".to_owned());
+    assumed.push(
+        "the site has no `mix`: one kind of job for each of its `needs`, with equal shares"
+            .to_owned(),
+    );
     Cow::Owned(mix)
 }
 
@@ -184,19 +187,20 @@ fn parts(mix: &[MixEntry], assumed: &mut Vec<String>) -> Vec<f64> {
     let whole = match (open.len(), rest) {
         (0, 0) => 100,
         (0, _) => {
-            assumed.push(format!("shares are {known} % together, and taken for the whole"));
+            assumed.push(format!("shares add up to {known} %; they are scaled to 100 %"));
             known
         }
         (_, 0) => {
             assumed.push(format!(
-                "{}: left out, since the others have all GPU-hours",
+                "{}: left out, since the shares of the others add up to 100 %",
                 open.join(", ")
             ));
             100
         }
         _ => {
-            let each = if open.len() > 1 { ", equally" } else { "" };
-            assumed.push(format!("{}: no share is written; {rest} %{each}", open.join(", ")));
+            let each = if open.len() > 1 { ", divided equally" } else { "" };
+            assumed
+                .push(format!("{}: without a share in the file; {rest} %{each}", open.join(", ")));
             100
         }
     };
@@ -288,11 +292,11 @@ mod tests {
             assert!(assumed.concat().starts_with(described), "{assumed:?}");
         };
         check(&[Some(60), Some(40)], &[0.6, 0.4], "");
-        check(&[Some(30), Some(20)], &[0.6, 0.4], "shares are 50 % together");
+        check(&[Some(30), Some(20)], &[0.6, 0.4], "shares add up to 50 %");
         check(
             &[Some(60), None, None],
             &[0.6, 0.2, 0.2],
-            "w, w: no share is written; 40 %, equally",
+            "w, w: without a share in the file; 40 %, divided equally",
         );
         check(&[Some(100), None], &[1.0, 0.0], "w: left out");
     }
@@ -306,6 +310,9 @@ mod tests {
         let shown: Vec<(&str, f64, u32)> =
             kinds.iter().map(|kind| (&*kind.name, kind.part, kind.tasks)).collect();
         assert_eq!(shown, [("coupled-training", 0.5, 2), ("services", 0.5, 1)]);
-        assert!(assumed.iter().any(|line| line.starts_with("no mix is written")), "{assumed:?}");
+        assert!(
+            assumed.iter().any(|line| line.starts_with("the site has no `mix`")),
+            "{assumed:?}"
+        );
     }
 }

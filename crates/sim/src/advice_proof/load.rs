@@ -20,7 +20,7 @@ use crate::trace::draw::{Weighted, length};
 
 /// Most jobs that are generated.
 const MOST_JOBS: usize = 1_000_000;
-/// Most users; more change nothing that is shown.
+/// Maximum number of simulated users: more would not change the figures shown.
 const MOST_USERS: u32 = 10_000;
 
 /// Amount of work to generate.
@@ -89,7 +89,7 @@ pub fn work(
     // 3. Sorted by arrival; jobs of one instant in the order of the mix.
     work.jobs.sort_by_key(|job| job.submit);
     assumed.push(format!(
-        "{} % of the GPU-hours of {} days are asked for; jobs come evenly, day and night",
+        "jobs request {} % of the GPU-hours of {} days; they arrive at the same rate day and night",
         asked.demand_percent, asked.days
     ));
     assumed.push(format!(
@@ -169,11 +169,14 @@ impl Owners {
     fn described(&self) -> String {
         let users =
             if self.users == 1 { "one user".to_owned() } else { format!("{} users", self.users) };
-        let busy =
-            if self.users == 1 { "" } else { ", the second half as busy as the first, and so on" };
+        let busy = if self.users == 1 {
+            ""
+        } else {
+            ", the second submits half as much as the first, the third a third"
+        };
         match self.leaves.len() {
             1 => format!("{users}{busy}"),
-            queues => format!("{users}{busy}, dealt to {queues} queues in turn"),
+            queues => format!("{users}{busy}, assigned to {queues} queues in turn"),
         }
     }
 

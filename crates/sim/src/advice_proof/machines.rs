@@ -10,7 +10,7 @@ use super::NotSimulated;
 
 /// Most nodes, or GPUs: above any real cluster, to bound memory use.
 const MOST: u32 = 100_000;
-/// Most queues; more change nothing that is shown.
+/// Maximum number of queues: more would not change the figures shown.
 const MOST_TEAMS: u32 = 1_000;
 /// CPUs of a node. Jobs request one per GPU, so CPUs are never short.
 const CPUS: u32 = 64;
@@ -39,8 +39,8 @@ pub fn nodes(site: &SiteProfile, assumed: &mut Vec<String>) -> Result<Vec<NodeSp
         }
         _ => format!("{} GPUs on {more} nodes, {each} on {}", each + 1, nodes - more),
     };
-    assumed.push(format!("{spread}; CPUs and memory are never short"));
-    assumed.push("one switch: no node is nearer to another".to_owned());
+    assumed.push(format!("{spread}; CPUs and memory are always enough"));
+    assumed.push("one switch: all pairs of nodes are equally close".to_owned());
     if site.models.len() > 1 {
         assumed.push(
             "all GPUs count as one model: the file does not say which node has which, nor which job needs which"
@@ -48,7 +48,8 @@ pub fn nodes(site: &SiteProfile, assumed: &mut Vec<String>) -> Result<Vec<NodeSp
         );
     }
     if site.facts.is(Fact::FleetElastic) {
-        assumed.push("nodes stay as many as they are, although the fleet is elastic".to_owned());
+        assumed
+            .push("the number of nodes stays the same, although the fleet is elastic".to_owned());
     }
     let model = match site.models.as_slice() {
         [model] => model.clone(),
@@ -92,7 +93,7 @@ pub fn queues(site: &SiteProfile, assumed: &mut Vec<String>) -> QueueTree {
         assumed.push("one queue".to_owned());
         return tree;
     }
-    let quotas = if site.facts.is(Fact::StrictQuotas) { "; quotas take `--queues`" } else { "" };
+    let quotas = if site.facts.is(Fact::StrictQuotas) { "; for quotas use `--queues`" } else { "" };
     assumed.push(format!("{teams} teams with a queue each, equal weights, no evictions{quotas}"));
     tree.queues = (1..=teams).map(|team| QueueSpec::named(&format!("team-{team}"))).collect();
     tree.default_queue = "team-1".into();

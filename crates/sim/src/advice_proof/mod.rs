@@ -22,7 +22,7 @@ pub use verdict::{counted, gpu_hours, over_seeds, row, verdict};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotSimulated {
     /// The fleet exceeds the limit that bounds memory use.
-    #[error("a fleet of {nodes} nodes with {gpus} GPUs is more than is simulated")]
+    #[error("a fleet of {nodes} nodes with {gpus} GPUs is too large to simulate")]
     TooLarge {
         /// Number of nodes of the fleet.
         nodes: u32,
@@ -41,7 +41,7 @@ pub enum NotSimulated {
     #[error("the cluster has no GPU")]
     NoGpus,
     /// The load would take too long to simulate.
-    #[error("the mix comes to more than {most} jobs")]
+    #[error("the mix gives more than {most} jobs")]
     TooManyJobs {
         /// Most jobs that are generated.
         most: usize,

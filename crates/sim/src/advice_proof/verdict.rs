@@ -91,8 +91,8 @@ pub fn over_seeds(rows: &[ProvedPlane]) -> ProvedPlane {
     first
 }
 
-/// Compares the rows with the advice. Muster's own engine does not count: no advice could have
-/// named it.
+/// Compares the rows with the advice. The row of Muster's own engine is ignored,
+/// since it is not one of the control planes that can be advised.
 #[must_use]
 pub fn verdict(planes: &[ProvedPlane], gpu_hours: f64) -> ProofVerdict {
     let silent = |says| ProofVerdict { conclusion: says, better: Vec::new(), worse: Vec::new() };

@@ -231,8 +231,8 @@ impl LedgerAttempt {
         let began = stage == LedgerTaskStage::Running || matches!(what, Observation::Exited(_));
         self.began[rank.0 as usize] |= began;
         let is_stopping = self.fate.is_some();
-        // A job that was asked to leave has not failed, however its tasks died; stopping an idle
-        // notebook is no failure either.
+        // An evicted job has not failed, whatever the exit status of its tasks; nor has a notebook
+        // that was stopped because it was idle.
         let fate = fate.map(|fate| match fate {
             LedgerFate::Failed(Outcome::Idle { .. }) => fate,
             LedgerFate::Failed(_) if self.leaving.is_some() => LedgerFate::Preempted,

@@ -74,7 +74,7 @@ pub(crate) fn judge_growth(
     let elastic = spec.elastic().ok_or("it is not elastic")?;
     let ran_for = attempt.ran_from.map(|from| at.since(from));
     match () {
-        () if !is_size(spec, gets) => Err("it may not have that size"),
+        () if !is_size(spec, gets) => Err("that size is not allowed for it"),
         () if size(elastic, gets) <= size(elastic, &attempt.placement) => Err("it does not grow"),
         () if !attempt.is_running() || attempt.leaving.is_some() => Err("it does not run"),
         () if spec.checkpoint.is_none() => Err("it cannot save its progress"),
@@ -103,7 +103,7 @@ pub(crate) fn judge_shrink(
     }
     match () {
         () if left.is_empty() => Err("it does not shrink"),
-        () if !is_size(&job.spec, keeps) => Err("it may not have that size"),
+        () if !is_size(&job.spec, keeps) => Err("that size is not allowed for it"),
         () if job.is_held() => Err("it is on hold, and would not start again"),
         () if is_budgeted(ledger, job) => Err("its budget would be charged again"),
         () => Ok(()),

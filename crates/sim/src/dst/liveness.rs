@@ -187,7 +187,7 @@ impl DstWorld {
             return Err(format!("{} never ends", attempt.id));
         }
         if let Some(id) = self.backend.busy().first() {
-            return Err(format!("{id} runs when all is over"));
+            return Err(format!("{id} still runs at the end of the liveness phase"));
         }
         let mut runtime = self.runtime.take().ok_or("no daemon runs in the liveness phase")?;
         let at = runtime.instant(self.clock());
@@ -213,7 +213,7 @@ impl DstWorld {
                     let spec = &job.spec;
                     let queues = &self.ledger.queues.queues;
                     return Err(format!(
-                        "{id} is pending for ever, and not for {reasons:?}: {spec:?}, in {queues:?}"
+                        "{id} stays pending for ever, and none of the explained reasons is true: {reasons:?}; {spec:?}, {queues:?}"
                     ));
                 }
                 left += 1;

@@ -68,7 +68,7 @@ pub struct JobStatus {
     pub fewest_nodes: u32,
 }
 
-/// Least length at which allocations that are held at the end are drawn.
+/// Minimum time for which the Gantt chart shows allocations that are held at the end of a run.
 const LAST_BARS: Span = Span::from_secs(600);
 
 /// Devices that a task holds.
@@ -572,8 +572,8 @@ impl ClusterState {
         }
     }
 
-    /// Returns the recorded allocations. What is held at the end is drawn for a while longer, since
-    /// it is never freed.
+    /// Returns the recorded allocations. Those that are held at the end of the run extend beyond it,
+    /// since they are never freed.
     #[must_use]
     pub fn bars(&self) -> Vec<AllocationBar> {
         let ran = self.now.since(self.record.first.unwrap_or_default());

@@ -1,6 +1,6 @@
-//! The production engine as a scheduler: events reach it as from the daemon, its plans pass its
-//! judge, and its effects become actions on the cluster. Tasks are ready once placed, and gone a
-//! while after a stop order. It makes no decisions of its own.
+//! The production engine as a scheduler: events reach it as from the daemon, its plans
+//! pass its checker, and its effects become actions on the cluster. Tasks are ready
+//! once placed, and end a fixed time after a stop order. It makes no decisions of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub struct EngineScheduler {
     now: Time,
     /// Last attempt of each job.
     attempts: Vec<Option<AttemptId>>,
-    /// Attempts with a stop order, and when they are gone.
+    /// Attempts with a stop order, and when their processes have ended.
     stopping: BTreeSet<(Time, AttemptId)>,
     /// Rejected jobs with the reasons.
     refused: BTreeMap<JobNo, Reason>,

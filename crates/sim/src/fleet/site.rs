@@ -2,8 +2,8 @@
 
 use muster_model::{NodeSpec, QueueTree};
 
-/// Nodes and queues. Models of other schedulers use of the tree what they have a counterpart for,
-/// as docs/models.md says.
+/// Nodes and queues. A model of another scheduler uses those parts of the queue tree that have a
+/// counterpart in it; see docs/models.md.
 #[derive(Clone, Debug)]
 pub struct FleetSite {
     /// Nodes in order of their numbers.

@@ -66,7 +66,7 @@ impl People {
         Ok(())
     }
 
-    /// Lets users look whose turn it is, then those with new work.
+    /// Runs the due looks of users who wait, then those of users with new work.
     fn check_machines(&mut self, cluster: &mut ClusterState) -> Result<(), SchedulerError> {
         let phase = cluster.now().0 % LOOKS_EVERY.0;
         let due = self.looks.range((phase, JobNo(0))..=(phase, JobNo(u32::MAX)));
@@ -166,7 +166,7 @@ impl Scheduler for People {
         self.gained = cluster.now();
     }
 
-    /// Skips looks at which no user finds more than at the last one.
+    /// Skips looks while no machine has become idle since the last one.
     fn next_wake(&mut self, now: Time) -> Option<Time> {
         let phase = now.0 % LOOKS_EVERY.0;
         let start = Time(now.0 - phase);
@@ -189,7 +189,7 @@ impl Scheduler for People {
 
     fn why(&mut self, cluster: &ClusterState, job: JobNo) -> String {
         if self.returns.iter().any(|(_, other)| *other == job) {
-            return "it crashed, and its user has not come back yet".to_owned();
+            return "it crashed, and its user has not restarted it yet".to_owned();
         }
         let idle = cluster.pool().nodes().filter(|(_, node)| is_idle(node)).count();
         format!(

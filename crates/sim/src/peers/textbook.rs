@@ -17,8 +17,8 @@ use crate::flat::{FlatJob, RunInterval};
 /// Jobs that may pass the first pending job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passing {
-    /// None: first come, first served.
-    Nobody,
+    /// No job: first come, first served.
+    Never,
     /// Jobs that do not delay it, in order of arrival.
     InTurn,
     /// Jobs that do not delay it, shortest estimate first; among equals in order of arrival.
@@ -50,7 +50,7 @@ pub fn easy(procs: u32, jobs: &[FlatJob], passing: Passing) -> Vec<Option<RunInt
         let fitting = waiting.iter().take_while(|job| pool.start_if_fits(now, jobs, **job)).count();
         waiting.drain(..fitting);
         // 3. Backfill.
-        if passing != Passing::Nobody && waiting.len() > 1 && pool.free > 0 {
+        if passing != Passing::Never && waiting.len() > 1 && pool.free > 0 {
             pool.backfill(now, jobs, &mut waiting, passing);
         }
     }
@@ -89,7 +89,8 @@ impl ProcessorPool {
         true
     }
 
-    /// Returns when the first pending job can start by the estimates, and what it leaves over then.
+    /// Returns the estimated start of the first pending job, and the number of processors that are
+    /// free beside it then.
     fn head_reservation(&self, jobs: &[FlatJob], first: usize) -> (Time, u32) {
         let mut free = self.free;
         let mut shadow = Time(0);

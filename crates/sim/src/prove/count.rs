@@ -78,8 +78,8 @@ pub(super) fn outcomes(
             let branches = trial.branches()?;
             let steps = budget.0.checked_sub(branches.len() as u64);
             budget.0 = steps.ok_or(CountError::TooManySteps)?;
-            // 2. If none gets anything, no later one does, since no job ends. The rest is counted
-            // at once.
+            // 2. If no arrival gets a GPU, no later one does, since no job ends: all orders of the
+            //    rest have the same outcome and are counted in one step.
             if branches.iter().all(|(_, after)| after.held() == trial.held()) {
                 let left = (0..scenario.needs().len()).map(|gang| trial.left(gang));
                 let rest =

@@ -60,7 +60,7 @@ pub enum ScenarioError {
         gang: char,
     },
     /// The walk would take too long.
-    #[error("the gangs have {pods} pods together; at most {MAX_PODS} are walked through")]
+    #[error("the gangs have {pods} pods in total; at most {MAX_PODS} are supported")]
     TooManyPods {
         /// Number of pods of all gangs.
         pods: u64,
@@ -69,7 +69,7 @@ pub enum ScenarioError {
     #[error("the order is empty")]
     EmptyOrder,
     /// A letter that names no gang.
-    #[error("the order names `{letter}` at place {at}, which is no gang")]
+    #[error("the order names `{letter}` at place {at}, but there is no such gang")]
     UnknownGang {
         /// The letter without a gang.
         letter: char,
@@ -109,7 +109,7 @@ impl ScenarioError {
                 format!("leave {gang} out of `--need`, or give it at least 1")
             }
             ScenarioError::TooManyPods { .. } => {
-                "smaller numbers show the same: what counts is how they compare with the pool"
+                "use smaller numbers: the result depends on the ratio of the needs to the pool"
                     .to_owned()
             }
             ScenarioError::EmptyOrder => {
@@ -120,7 +120,9 @@ impl ScenarioError {
                 format!("the gangs of `--need` are a to {last}")
             }
             ScenarioError::TooManyLetters { gang, letters, need } => {
-                format!("give gang {gang} a need of {letters}, or name it {need} times at most")
+                format!(
+                    "set the need of gang {gang} to {letters}, or write {gang} at most {need} times in the order"
+                )
             }
         }
     }

@@ -175,9 +175,9 @@ impl<'s> GangTrial<'s> {
         }
     }
 
-    /// Returns in how many ways the letters of this arrival can lie in the rest of an order. A pod
-    /// is one letter, the next. The first letter of a gang is also the next one; its others lie
-    /// anywhere among the letters of gangs that are still to arrive. `None` beyond 128 bits.
+    /// Returns the number of orders of the remaining letters in which this arrival comes next. A pod
+    /// is a single letter, so there is one. A gang arrives with its first letter, and its other
+    /// letters may have any positions among the remaining ones. `None` beyond 128 bits.
     pub(super) fn count_orders(&self, gang: usize) -> Option<u128> {
         match self.admission {
             Admission::PerPod => Some(1),

@@ -41,7 +41,7 @@ pub(crate) fn audit<S: Store>(
         return Err(format!("replaying the journal gives another state: {difference}"));
     }
     if restored.engine_mut().map(|engine| engine.plan(now)) != Some(plan) {
-        return Err("an engine restored from a snapshot plans otherwise".to_owned());
+        return Err("an engine restored from a snapshot makes another plan".to_owned());
     }
     let wake = |runtime: &mut Runtime<MemStore>| {
         runtime.engine_mut().and_then(|engine| {
@@ -67,13 +67,13 @@ fn check_convergence(mut engine: Engine, now: Time, first: &Plan) -> Result<(), 
         }
         engine
             .check(at, &plan)
-            .map_err(|all| format!("what is left to decide is refused: {all:?}"))?;
+            .map_err(|all| format!("the checker rejects the next plan: {all:?}"))?;
         engine.commit(at, &plan);
         at = at + Span(1);
         plan = engine.plan(at);
     }
     Err(format!(
-        "{MOST_PLANS} plans later something is still decided: {:?}",
+        "after {MOST_PLANS} more plans there are still decisions: {:?}",
         plan.decisions.first()
     ))
 }

@@ -117,7 +117,9 @@ impl IdealBackend {
             return Ok(());
         }
         if self.forgotten.contains(&id) {
-            return Err(format!("{id} is over and forgotten, and is to be prepared again"));
+            return Err(format!(
+                "{id} has ended and was forgotten, but Prepare was sent for it again"
+            ));
         }
         let get_ready = |task: &TaskPlacement| {
             let next = match starts(task.node) {
@@ -152,9 +154,9 @@ impl IdealBackend {
                 attempt.asked = attempt.asked.max(*request);
                 Ok(())
             }
-            Effect::Go { .. } => attempt
-                .go(now)
-                .map_err(|rank| format!("{id} is let go before its rank {rank} is ready")),
+            Effect::Go { .. } => attempt.go(now).map_err(|rank| {
+                format!("Go was sent for {id} before its rank {rank} was prepared")
+            }),
             Effect::Stop { .. } => {
                 attempt.stop(now);
                 Ok(())
@@ -166,7 +168,7 @@ impl IdealBackend {
                 if is_over {
                     Ok(())
                 } else {
-                    Err(format!("{id} is forgotten while tasks of it run"))
+                    Err(format!("Forget was sent for {id} while its tasks run"))
                 }
             }
         }
@@ -342,7 +344,7 @@ impl IdealBackend {
         match held.iter().find(|(_, milli)| **milli > 1000) {
             None => Ok(()),
             Some(((node, device), milli)) => Err(format!(
-                "device {device} of node number {node} is given away {milli} thousandths"
+                "device {device} of node number {node} is allocated {milli} thousandths"
             )),
         }
     }
@@ -389,9 +391,9 @@ impl BackendAttempt {
         let grace = if self.terms.behaviour.stubborn { self.terms.grace } else { Span(0) };
         for task in self.tasks.iter_mut().filter(|task| !task.is_over() && !task.is_mute) {
             let by = if task.is_running() { now + grace } else { now };
-            let goes_on =
+            let continues =
                 |what: &Observation| matches!(what, Observation::Prepared | Observation::Started);
-            if task.next.as_ref().is_none_or(|(at, what)| *at > by || goes_on(what)) {
+            if task.next.as_ref().is_none_or(|(at, what)| *at > by || continues(what)) {
                 task.next = Some((by, Observation::Exited(TaskExit::Stopped)));
             }
         }

@@ -19,7 +19,8 @@ impl Mismatch {
     #[must_use]
     pub fn show(&self, file: &str) -> String {
         let same = self.expected.iter().zip(&self.printed).take_while(|(a, b)| a == b).count();
-        let mut text = format!("{file}:{}: printed otherwise than written\n", self.line);
+        let mut text =
+            format!("{file}:{}: the output differs from the expected transcript\n", self.line);
         for line in &self.expected[..same] {
             text.push_str(&format!("    {line}\n"));
         }

@@ -6,7 +6,7 @@
 //!   that `muster-spec` reads
 //! * `world.rs`, `act.rs`: commands to the production runtime and engine, with `journal.rs` as its
 //!   store
-//! * `backend.rs`: tasks that obey at once
+//! * `backend.rs`: tasks that carry out orders at once
 //! * `transcript.rs`, `question.rs`: events and answers as lines
 //! * `audit.rs`: invariants after every line
 //! * `golden.rs`: printed and expected transcripts

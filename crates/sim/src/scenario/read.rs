@@ -37,11 +37,8 @@ pub(crate) fn command(written: &ScriptLine<'_>) -> Result<ScriptCommand, ScriptE
     let verb = &first[..end];
     if !VERBS.iter().any(|(known, _)| *known == verb) {
         let known = VERBS.iter().map(|(known, _)| *known);
-        return Err(ScriptError::at(
-            written.line,
-            format!("`{verb}` is not a word of this language"),
-        )
-        .with_suggestion(verb, known));
+        return Err(ScriptError::at(written.line, format!("there is no command `{verb}`"))
+            .with_suggestion(verb, known));
     }
     let takes_mapping = match verb {
         "cluster" | "submit" | "would" => true,
@@ -52,7 +49,7 @@ pub(crate) fn command(written: &ScriptLine<'_>) -> Result<ScriptCommand, ScriptE
         return with_mapping(written, verb, first);
     }
     if written.text.lines().nth(1).is_some() {
-        return Err(ScriptError::at(written.line + 1, format!("`{verb}` takes nothing below it"))
+        return Err(ScriptError::at(written.line + 1, format!("`{verb}` takes no indented lines"))
             .hint(format!("usage: {}", usage(verb))));
     }
     let mut words = Words { line: written.line, verb, rest: first[end..].split_whitespace() };
@@ -209,7 +206,7 @@ impl<'a> Words<'a> {
     fn finish(&mut self) -> Result<(), ScriptError> {
         match self.rest.next() {
             None => Ok(()),
-            Some(word) => Err(self.error(format!("`{word}` means nothing here"))),
+            Some(word) => Err(self.error(format!("unexpected word `{word}`"))),
         }
     }
 
@@ -245,7 +242,11 @@ impl<'a> Words<'a> {
         let span = parse_span(text).map_err(|error| {
             self.error(format!("`{text}` is not a length of time: {}", error.label))
         })?;
-        if span == Span(0) { Err(self.error("no time passes in 0s")) } else { Ok(span) }
+        if span == Span(0) {
+            Err(self.error("the length of time must be more than 0s"))
+        } else {
+            Ok(span)
+        }
     }
 
     fn span(&mut self) -> Result<Span, ScriptError> {
@@ -273,7 +274,7 @@ impl<'a> Words<'a> {
         match who.rank {
             None => Ok(who),
             Some(_) => {
-                Err(self.error(format!("`{}` is about all tasks; leave the rank out", self.verb)))
+                Err(self.error(format!("`{}` applies to all tasks; omit the rank", self.verb)))
             }
         }
     }
@@ -282,11 +283,11 @@ impl<'a> Words<'a> {
     fn replicas(&mut self) -> Result<Replicas, ScriptError> {
         let text = self.take("a number of replicas")?;
         let (floor, ceiling) = parse_range(text).map_err(|error| {
-            self.error(format!("`{text}` is no number of replicas: {}", error.label))
+            self.error(format!("`{text}` is not a number of replicas: {}", error.label))
         })?;
         match (u32::try_from(floor), u32::try_from(ceiling)) {
             (Ok(floor), Ok(ceiling)) => Ok(Replicas { guaranteed: floor, max: ceiling }),
-            _ => Err(self.error(format!("`{text}` is no number of replicas"))),
+            _ => Err(self.error(format!("`{text}` is not a number of replicas"))),
         }
     }
 
@@ -331,8 +332,9 @@ impl<'a> Words<'a> {
 
     fn node_names(&mut self) -> Result<Vec<String>, ScriptError> {
         let text = self.take("a node")?;
-        expand_names(text)
-            .map_err(|error| self.error(format!("`{text}` names no node: {}", error.label)))
+        expand_names(text).map_err(|error| {
+            self.error(format!("`{text}` is not a list of nodes: {}", error.label))
+        })
     }
 
     /// Parses a job and the rest of a request about it.
@@ -412,7 +414,9 @@ impl<'a> Words<'a> {
             None => Err(self.error("write `at +2h`")),
         });
         let after = ahead.transpose()?.unwrap_or(Span(0));
-        let length = self.after("for")?.ok_or_else(|| self.error("how long? `for 2h`"))?;
+        let length = self
+            .after("for")?
+            .ok_or_else(|| self.error("the length is missing; write `for 2h`"))?;
         let length = self.parse_span(length)?;
         let every = self.after("every")?.map(|text| self.parse_span(text)).transpose()?;
         let count = self.after("times")?.map(|text| self.number(text)).transpose()?;

@@ -18,7 +18,7 @@ pub struct ScenarioScript {
     pub(crate) steps: Vec<ScriptStep>,
 }
 
-/// Lines that happen at one instant, with their expected transcript.
+/// Script lines that are executed at one instant, with their expected transcript.
 #[derive(Clone, Debug)]
 pub(crate) struct ScriptStep {
     /// Commands with their line numbers; more than one when joined by `and`.
@@ -65,19 +65,19 @@ impl ScenarioScript {
     }
 }
 
-/// Checks that a command can be joined: only events can be, and their transcript is behind the last
-/// line.
+/// Checks that a command can be joined with `and`: only events can be, and their transcript follows
+/// the last line.
 fn joinable(step: &ScriptStep, command: &ScriptCommand, line: usize) -> Result<(), ScriptError> {
     let Some((_, before)) = step.commands.last() else { return Ok(()) };
     if !step.golden.is_empty() {
-        let message = "what joined lines print stands behind the last of them";
+        let message = "the transcript of lines joined by `and` belongs after the last of them";
         return Err(ScriptError::at(step.ends_at + 1, message));
     }
     match (before, command) {
         (ScriptCommand::Happens(_), ScriptCommand::Happens(_)) => Ok(()),
         _ => Err(ScriptError::at(
             line,
-            "`and` joins what happens at one instant, not time and questions",
+            "`and` joins only events; commands that pass time or query stand alone",
         )),
     }
 }
@@ -149,7 +149,7 @@ fn paragraphs(text: &str) -> Result<Vec<Paragraph>, ScriptError> {
                 last.golden.push(told.strip_prefix(' ').unwrap_or(told).trim_end().to_owned())
             }
             None if !last.golden.is_empty() => {
-                return Err(ScriptError::at(number, "a mapping goes on behind its transcript"));
+                return Err(ScriptError::at(number, "a mapping must end before its transcript"));
             }
             None => {
                 // Blank lines in between keep their place.

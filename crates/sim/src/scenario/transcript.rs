@@ -177,10 +177,10 @@ impl ScenarioWorld {
     pub(crate) fn waiting(&self, engine: &mut Engine, element: ElementId) -> Option<String> {
         let known = engine.explain(self.now, element)?;
         let style = Style::plain();
-        let why = known
-            .reasons
-            .first()
-            .map_or_else(|| "its turn has not come".to_owned(), |reason| self.why(reason, &style));
+        let why = known.reasons.first().map_or_else(
+            || "it was not considered yet".to_owned(),
+            |reason| self.why(reason, &style),
+        );
         let by = known
             .eta
             .map(|eta| format!("; starts by {}", format_time(eta.start)))

@@ -31,10 +31,10 @@ pub struct NodeKind {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeError {
     /// The site has no node as a pattern.
-    #[error("the site has no node to be like")]
+    #[error("the site has no node whose kind new nodes could have")]
     NoNodes,
     /// Fewer nodes exist than are to be removed.
-    #[error("of such nodes the site has {there} in service")]
+    #[error("the site has too few such nodes: {there} in service")]
     TooFew {
         /// Number of such nodes.
         there: usize,
@@ -48,7 +48,7 @@ pub enum ChangeError {
         known: String,
     },
     /// A quota without a model where there are several, or of an unknown model.
-    #[error("of which GPU model? there are {known}")]
+    #[error("name a GPU model; the models are {known}")]
     WhichModel {
         /// Names of the existing models.
         known: String,

@@ -30,7 +30,7 @@ fn errors_name_the_cause_and_a_remedy() {
         1,
         &[1000, 1],
         "a",
-        "the gangs have 1001 pods together; at most 1000 are walked through",
+        "the gangs have 1001 pods in total; at most 1000 are supported",
         "smaller",
     );
     check(
@@ -38,12 +38,26 @@ fn errors_name_the_cause_and_a_remedy() {
         1,
         &[u32::MAX, u32::MAX],
         "a",
-        "the gangs have 8589934590 pods together; at most 1000 are walked through",
+        "the gangs have 8589934590 pods in total; at most 1000 are supported",
         "smaller",
     );
     check(8, 1, &[5, 5], "", "the order is empty", "one letter per pod");
-    check(8, 1, &[5, 5], "abca", "the order names `c` at place 3, which is no gang", "a to b");
-    check(8, 1, &[5, 5], "aB", "the order names `B` at place 2, which is no gang", "a to b");
+    check(
+        8,
+        1,
+        &[5, 5],
+        "abca",
+        "the order names `c` at place 3, but there is no such gang",
+        "a to b",
+    );
+    check(
+        8,
+        1,
+        &[5, 5],
+        "aB",
+        "the order names `B` at place 2, but there is no such gang",
+        "a to b",
+    );
     check(8, 1, &[2, 5], "aaab", "the order has 3 pods of gang a, which needs 2", "a need of 3");
 }
 

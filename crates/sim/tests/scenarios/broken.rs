@@ -26,22 +26,22 @@ fn refused(lines: &str, expected: &str) {
 fn words_that_are_not_of_the_language() {
     refused(
         "submti ann: {name: two}",
-        "x.txt:6: `submti` is not a word of this language\nhint: did you mean `submit`?",
+        "x.txt:6: there is no command `submti`\nhint: did you mean `submit`?",
     );
     refused("advence 10m", "hint: did you mean `advance`?");
-    refused("frobnicate", "`frobnicate` is not a word of this language");
+    refused("frobnicate", "there is no command `frobnicate`");
     refused("Advance 10m", "hint: did you mean `advance`?");
     refused("submit", "x.txt:6: `submit` has no mapping");
     refused("submit ann {name: two}", "x.txt:6:");
     refused("submit : {name: two}", "`submit` without a user");
-    refused("submit ann bob: {name: two}", "`bob` means nothing here");
+    refused("submit ann bob: {name: two}", "unexpected word `bob`");
     refused("advance", "`advance` without a length of time");
     refused("advance 10", "`10` is not a length of time: which unit?");
-    refused("advance 0s", "no time passes in 0s");
-    refused("advance 10m soon", "`soon` means nothing here");
+    refused("advance 0s", "the length of time must be more than 0s");
+    refused("advance 10m soon", "unexpected word `soon`");
     refused("until 25:00", "`25:00` is not a time of day");
     refused("until noon", "`noon` is not a time of day");
-    refused("ends one/0", "`ends` is about all tasks; leave the rank out");
+    refused("ends one/0", "`ends` applies to all tasks; omit the rank");
     refused("fails one exits 300", "an exit code is at most 255");
     refused("fails one/x", "`x` is not a whole number");
     refused("crash before-wrote", "hint: did you mean `before-write`?");
@@ -49,7 +49,7 @@ fn words_that_are_not_of_the_language() {
     refused("foreign n1", "`foreign` names no resources");
     refused("foreign n1 gpus 3-1", "`3-1` is not a range of GPUs");
     refused("foreign n1 cpus many", "usage: foreign");
-    refused("ps some", "`some` means nothing here");
+    refused("ps some", "unexpected word `some`");
     refused("submit ann lasts forever: {name: two}", "`forever` is not a length of time");
 }
 
@@ -81,19 +81,22 @@ fn lines_without_meaning_at_their_place_are_errors() {
 
 #[test]
 fn the_form_of_a_script() {
-    refused("and advance 10m", "`and` joins what happens at one instant, not time and questions");
+    refused(
+        "and advance 10m",
+        "`and` joins only events; commands that pass time or query stand alone",
+    );
     refused(
         "advance 10m\nand ends one",
-        "`and` joins what happens at one instant, not time and questions",
+        "`and` joins only events; commands that pass time or query stand alone",
     );
     refused(
         "ends one\n  > one ends\nand ends many",
-        "what joined lines print stands behind the last of them",
+        "the transcript of lines joined by `and` belongs after the last of them",
     );
-    refused("advance 10m\n  more", "x.txt:7: `advance` takes nothing below it");
+    refused("advance 10m\n  more", "x.txt:7: `advance` takes no indented lines");
     refused(
         "submit ann:\n  name: two\n  > two waits\n  gpus: 1",
-        "a mapping goes on behind its transcript",
+        "a mapping must end before its transcript",
     );
     for (text, expected) in [
         ("", "x.txt:1: the first line does not say what the scenario shows"),

@@ -97,7 +97,9 @@ fn a_transcript_mismatch_is_reported_with_its_line() {
     let shown: Vec<String> = played.mismatches.iter().map(|one| one.show("one.txt")).collect();
     assert_eq!(
         shown,
-        ["one.txt:4: printed otherwise than written\n  - one waits\n  + one starts on n1: 0\n"],
+        [
+            "one.txt:4: the output differs from the expected transcript\n  - one waits\n  + one starts on n1: 0\n"
+        ],
         "{shown:?}"
     );
     assert!(

@@ -100,7 +100,7 @@ fn jobs() -> impl Strategy<Value = Vec<FlatJob>> {
 proptest! {
     #[test]
     fn engine_and_reference_schedulers_agree(jobs in jobs()) {
-        for (scheduler, passing) in [(FlatScheduler::Fcfs, Passing::Nobody), (FlatScheduler::Easy, Passing::InTurn)] {
+        for (scheduler, passing) in [(FlatScheduler::Fcfs, Passing::Never), (FlatScheduler::Easy, Passing::InTurn)] {
             prop_assert_eq!(scheduler.run(8, &jobs).unwrap(), textbook::easy(8, &jobs, passing));
         }
     }
@@ -126,7 +126,7 @@ proptest! {
     }
 
     #[test]
-    fn shortest_remaining_time_first_is_no_worse_than_shortest_first_on_one_processor(jobs in jobs()) {
+    fn srtf_is_no_worse_than_shortest_first_on_one_processor(jobs in jobs()) {
         let jobs: Vec<FlatJob> =
             jobs.into_iter().map(|job| FlatJob { width: 1, estimate: job.runtime, ..job }).collect();
         let total = |scheduler: FlatScheduler| -> u64 {

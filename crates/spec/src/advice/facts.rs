@@ -75,7 +75,7 @@ pub fn parse_facts_line(line: &str) -> Result<FactsFile, LineError> {
         let message = "this is JSON, but no object".to_owned();
         return Err(LineError { message, hint: example(), column: column(line, start) });
     }
-    // 2. The same meaning as in a file.
+    // 2. Read the object as a facts file is read.
     let mut problems = Problems::default();
     let node = json::read(line, &mut problems);
     let readable = problems.len() == 0;

@@ -59,7 +59,7 @@ const NO_FACT: &[(&str, &str)] = &[
     ("slurm", "a control plane is the answer, not a fact"),
     ("k3s", "a control plane is the answer, not a fact; did you mean `edge_or_dev`?"),
     ("ray", "a control plane is the answer, not a fact; did you mean `python_native_pipeline`?"),
-    ("rules", "thresholds stand at the top level of the file"),
+    ("rules", "thresholds belong at the top level of the file"),
     ("primary", "this is part of an answer, not a fact"),
     ("addon", "this is part of an answer, not a fact"),
     ("hybrid", "this is part of an answer, not a fact"),

@@ -1,5 +1,5 @@
-//! Facts and thresholds given in a text, each with its place. Independent of which may be given
-//! where.
+//! Facts and thresholds that a document sets, with their source positions. Which of them a document
+//! of each kind may set is checked elsewhere.
 
 use std::collections::BTreeMap;
 

@@ -120,7 +120,8 @@ fn counts(document: &NodesDocument, problems: &mut Problems) -> Vec<(GpuModel, u
         DeviceCountField::ByModel(items) => items,
     };
     if let Some(gpu) = &document.gpu {
-        let problem = Problem::new("`gpu` beside models in `gpus`").at(gpu.key, "which of them?");
+        let problem = Problem::new("`gpu` cannot be combined with models in `gpus`")
+            .at(gpu.key, "which of them?");
         problems.add(
             problem.also(gpus.key, "the models are named here").hint("remove `gpu`".to_owned()),
         );
@@ -159,13 +160,13 @@ fn of_one(
 ) -> Vec<(GpuModel, usize)> {
     match (&document.gpu, count, &document.gpus) {
         (None, 1.., Some(gpus)) => {
-            let label = "of which model?";
+            let label = "the GPU model is missing";
             let hint = "add `gpu: h100`".to_owned();
             problems.add(Problem::new("`gpus` without `gpu`").at(gpus.key, label).hint(hint));
             Vec::new()
         }
         (Some(gpu), 0, _) => {
-            let label = "how many of it?";
+            let label = "the number of GPUs is missing";
             problems.add(
                 Problem::new("`gpu` without `gpus`")
                     .at(gpu.key, label)

@@ -51,7 +51,7 @@ fn find(names: &[String], position: usize, name: &str) -> Result<usize, (String,
         let hint = format!(
             "move `{name}` above this document; if it waits for this one, that would be a cycle"
         );
-        return Err(("this one comes later".to_owned(), Some(hint)));
+        return Err(("this document comes later in the file".to_owned(), Some(hint)));
     }
     let near = nearest(name, earlier.iter().map(String::as_str));
     let hint = match near {

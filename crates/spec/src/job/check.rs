@@ -277,8 +277,8 @@ fn queue(
         Problem::new(format!("several queues are named {}", show(name)))
             .at(written.place, format!("one of {}", names(&mut short.into_iter())))
     } else if !inner.is_empty() {
-        Problem::new(format!("jobs cannot wait in {}: it has queues below it", show(name)))
-            .at(written.place, format!("below it are {}", names(&mut inner.into_iter())))
+        Problem::new(format!("jobs cannot be submitted to {}: it has child queues", show(name)))
+            .at(written.place, format!("its child queues are {}", names(&mut inner.into_iter())))
     } else {
         let lasts: Vec<String> = leaves.iter().map(last).collect();
         let candidates =

@@ -14,14 +14,13 @@ pub(super) fn check(job: &JobDocument, problems: &mut Problems) {
     match &job.nodes {
         Some(nodes) if least.value.0 > nodes.value.0 => problems.add(
             Problem::new("`min-nodes` is more than `nodes`")
-                .at(least.place, "it starts with these")
-                .also(nodes.place, "and grows to these")
+                .at(least.place, "the smallest size")
+                .also(nodes.place, "the largest size")
                 .hint(format!("write `min-nodes: {}`, or more `nodes`", nodes.value.0)),
         ),
         Some(_) => {}
         None => problems.add(
-            Problem::new("`min-nodes` needs `nodes`")
-                .at(least.key, "the job says nothing about nodes"),
+            Problem::new("`min-nodes` needs `nodes`").at(least.key, "the job does not set `nodes`"),
         ),
     }
 }
@@ -40,7 +39,7 @@ pub(super) fn check_groups(
         if let Some(after) = &job.grow_after {
             problems.add(
                 Problem::new("`grow-after` needs a range of sizes")
-                    .at(after.key, "it always has the same size")
+                    .at(after.key, "the job has a fixed size")
                     .hint("write `tasks: 2..8`, or `nodes: 8` with `min-nodes: 2`".to_owned()),
             );
         }
@@ -51,7 +50,7 @@ pub(super) fn check_groups(
         problems.add(
             Problem::new("only one group can grow")
                 .at(place, label)
-                .hint("give all but one of them a number".to_owned()),
+                .hint("give the other groups a fixed number of tasks".to_owned()),
         );
     }
     if word != KindValue::Task {

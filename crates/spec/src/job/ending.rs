@@ -81,7 +81,7 @@ pub(super) fn restart(job: &JobDocument, problems: &mut Problems) -> Restart {
 pub(super) fn grace(job: &JobDocument, problems: &mut Problems) -> Span {
     let Some(written) = &job.grace else { return DEFAULT_GRACE };
     if written.value.0 > MAX_GRACE {
-        let label = "GPUs stay held for as long; at most 1d";
+        let label = "at most 1d, because the job holds its GPUs for that time";
         problems.add(Problem::new("`grace` is too long").at(written.place, label));
     }
     written.value.0

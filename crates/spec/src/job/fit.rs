@@ -132,7 +132,7 @@ impl<'a> EligibleNodes<'a> {
                 None => {
                     let known = self.eligible.iter().flat_map(|host| host.node.extras.keys());
                     let near = nearest(name, known.map(|name| &**name));
-                    Problem::new("`extras` names what no node has")
+                    Problem::new("`extras` names a resource that no node has")
                         .at(item.name_place, format!("{} has none", self.word()))
                         .hint(near.map(|near| format!("did you mean `{near}`?")))
                 }
@@ -324,7 +324,7 @@ fn unknown_label(
         let near = nearest(&item.name, keys);
         return Some(
             Problem::new("`labels` names a label that no node has")
-                .at(item.name_place, "no node carries it")
+                .at(item.name_place, "no node has this label")
                 .hint(near.map(|near| format!("did you mean `{near}`?"))),
         );
     }
@@ -334,7 +334,7 @@ fn unknown_label(
     let near = nearest(&item.value.0, values.iter().map(|value| &***value));
     Some(
         Problem::new(format!("no node has that value of the label {}", show(&item.name)))
-            .at(item.place, "no node carries it")
+            .at(item.place, "no node has this value")
             .hint(near.map(|near| format!("did you mean `{near}`?"))),
     )
 }

@@ -177,7 +177,7 @@ pub(super) fn restart(
     if word != KindValue::Service && rule.always {
         problems.add(
             Problem::new("`restart: always` needs `kind: service`")
-                .at(written.place, "it would never end")
+                .at(written.place, "a job that always restarts never ends")
                 .hint("write `restart: on-failure`".to_owned()),
         );
     }

@@ -144,7 +144,7 @@ impl<'a> GroupFields<'a> {
         {
             problems.add(
                 Problem::new("`gpu` names a model, but no GPU is asked for")
-                    .at(gpu.key, "how many of it?")
+                    .at(gpu.key, "the number of GPUs is missing")
                     .hint("add `gpus: 1`".to_owned()),
             );
         }
@@ -182,7 +182,7 @@ impl<'a> GroupFields<'a> {
             format!("{}..{}", whole(low), whole(high))
         };
         problems.add(
-            Problem::new("`tasks` does not divide into nodes of `tasks-per-node` each")
+            Problem::new("`tasks` is not a multiple of `tasks-per-node`")
                 .at(tasks.place, format!("{odd} leaves {} over", odd % per_node))
                 .also(written.place, format!("{per_node} on each node"))
                 .hint(format!("write `tasks: {better}`")),

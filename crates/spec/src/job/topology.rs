@@ -86,8 +86,11 @@ fn refuse_together(
     if narrow.name == wide.name
         || matches!((narrow.at, wide.at), (Some(narrow), Some(wide)) if narrow <= wide)
     {
-        let label =
-            format!("segments are of {}, all of it is of {}", show(&narrow.name), show(&wide.name));
+        let label = format!(
+            "a segment is within one {}, the job within one {}",
+            show(&narrow.name),
+            show(&wide.name)
+        );
         problems.add(
             Problem::new(format!("the level of `segment` is not narrower than that of `{name}`"))
                 .at(segment.place, label)
@@ -116,7 +119,7 @@ fn level(
     let problem = Problem::new(format!("there is no topology level {}", show(name)));
     let problem = if site.levels.is_empty() {
         problem
-            .at(written.place, "this site has no levels but `node`")
+            .at(written.place, "the only level of this site is `node`")
             .hint("levels are declared in the cluster file: `levels: [block, leaf]`".to_owned())
     } else {
         let known = || site.levels.iter().map(|level| &**level).chain([Topology::NODE]);
@@ -142,7 +145,7 @@ fn slices(
         let hint = format!("write `tasks-per-node: {count}` instead");
         problems.add(
             Problem::new("`segment` of the level `node`")
-                .at(name.place, "that is what is on one node")
+                .at(name.place, "these are the tasks of one node")
                 .hint(hint),
         );
         return None;
@@ -153,7 +156,7 @@ fn slices(
         let block = group.tasks_per_node.unwrap_or(1);
         let problem = match (all % count, count % block) {
             (0, 0) => continue,
-            (0, _) => Problem::new("`segment` cuts the tasks of a node in two")
+            (0, _) => Problem::new("`segment` splits the tasks of a node")
                 .at(tasks.place, format!("{block} tasks are on each node"))
                 .hint(format!("write `tasks: {}`", count.div_ceil(block) * block)),
             (over, _) => Problem::new("the tasks do not divide into segments")

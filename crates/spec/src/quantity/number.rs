@@ -97,7 +97,7 @@ pub fn parse_gpus(text: &str) -> Result<GpuAmount, Malformed> {
         let word = !model.is_empty()
             && model.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
         if word && model.len() <= 64 && count.len() <= 4 && parse_gpus(count).is_ok() {
-            return Err(Malformed::new("the model has a field of its own")
+            return Err(Malformed::new("the GPU model belongs in the field `gpu`")
                 .hint(format!("write `gpu: {model}` and `gpus: {count}`")));
         }
     }

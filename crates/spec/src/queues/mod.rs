@@ -171,7 +171,9 @@ fn names<'d>(
             || name.contains(|c: char| c.is_whitespace() || c.is_control() || c == ',')
         {
             let message = format!("{} is not the name of a {what}", show(name));
-            problems.add(Problem::new(message).at(item.place, "several are a list: `[ann, bob]`"));
+            problems.add(
+                Problem::new(message).at(item.place, "write several names as a list: `[ann, bob]`"),
+            );
         }
     }
     items.iter().map(|item| &item.value.0)
@@ -188,8 +190,7 @@ fn quota(document: &QueueDocument, problems: &mut Problems) -> BTreeMap<GpuModel
                 .add(Problem::new(message).at(item.name_place, "expected a word such as `h100`"));
         } else if quota.insert(GpuModel(model.into()), item.value.0 as u64).is_some() {
             let message = format!("{} has two quotas", show(&item.name));
-            problems
-                .add(Problem::new(message).at(item.name_place, "case does not count in models"));
+            problems.add(Problem::new(message).at(item.name_place, "model names ignore case"));
         }
     }
     quota
@@ -213,7 +214,7 @@ fn check_cohort(document: &QueueDocument, problems: &mut Problems) {
             if let Some(key) = key {
                 problems.add(
                     Problem::new(format!("`{name}` needs `quota`"))
-                        .at(key, "beyond or of which quota?")
+                        .at(key, "this queue has no quota")
                         .hint(
                             "add `quota: {h100: 8}`, or remove it: a queue without quota is not limited"
                                 .to_owned(),

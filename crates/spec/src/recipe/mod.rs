@@ -252,8 +252,8 @@ fn class(document: &ClassDocument, problems: &mut Problems) -> Option<Class> {
         (Some(fixed), Some(times)) => {
             problems.add(
                 Problem::new("both `requested` and `overestimate`")
-                    .at(times.key, "asks for a multiple of the runtime")
-                    .also(fixed.key, "asks for always the same"),
+                    .at(times.key, "sets the time limit to a multiple of the runtime")
+                    .also(fixed.key, "sets the same time limit for all jobs"),
             );
             return None;
         }

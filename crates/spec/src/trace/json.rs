@@ -86,9 +86,10 @@ impl ObjectSplitter {
     pub(super) fn finish(&self) -> Result<(), String> {
         match (self.list, self.depth) {
             (_, 1..) => Err("it ends in the middle of the list".to_owned()),
-            (None, 0) => {
-                Err(format!("there is no list in it, neither at the top nor as `{}`", self.under))
-            }
+            (None, 0) => Err(format!(
+                "it contains no list, neither at the top level nor as `{}`",
+                self.under
+            )),
             (Some(_), 0) => Ok(()),
         }
     }

@@ -129,7 +129,7 @@ impl<'a> Builder<'a> {
     fn alias(&mut self, anchor: usize, place: Place) -> Result<(), Problem> {
         let Some((node, cost)) = self.anchors.get(&anchor) else {
             return Err(Problem::new("an alias is inside the value that it refers to")
-                .at(place, "this would never end"));
+                .at(place, "its expansion would never end"));
         };
         // The cost is checked before the copy is made: this is what stops an alias bomb. Depth
         // counts too: aliases in aliases would otherwise build a tree too deep to walk.
@@ -206,7 +206,8 @@ fn key_text(node: Node) -> Result<(String, Place), Problem> {
                 .at(node.place, "write the fields out, or use an alias for a whole value"))
         }
         Value::Scalar(text) => Ok((text, node.place)),
-        _ => Err(Problem::new("a field name must be a word").at(node.place, "this is not one")),
+        _ => Err(Problem::new("a field name must be a word")
+            .at(node.place, "this is a list or a mapping")),
     }
 }
 

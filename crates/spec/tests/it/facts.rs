@@ -255,7 +255,7 @@ fn names_rules_and_other_files() {
             "tightly_coupled: true\ntightly-coupled: true",
             "2:1 `tightly_coupled` is written twice | again here",
         ),
-        ("? [nodes]\n: 4", "1:3 a field name must be a word | this is not one"),
+        ("? [nodes]\n: 4", "1:3 a field name must be a word | this is a list or a mapping"),
         (
             "<<: {nodes: 1}",
             "1:1 merge keys (`<<`) are not supported | write the fields out, or use an alias for a whole value",

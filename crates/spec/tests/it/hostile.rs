@@ -68,7 +68,7 @@ fn alias_bombs() {
     refused(&chain, "nests too deep");
     let long = "y".repeat(100_000);
     refused(&format!("a: &a {long}\nb: [{}]", "*a, ".repeat(1_000)), "the text holds too much");
-    refused("a: &a [*a]", "this would never end");
+    refused("a: &a [*a]", "its expansion would never end");
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn a_model_that_no_node_has() {
      --> train.yaml:1:1
       |
     1 | gpu: h100
-      | ^^^ how many of it?
+      | ^^^ the number of GPUs is missing
       |
     hint: add `gpus: 1`
     ");
@@ -48,7 +48,7 @@ fn a_model_that_no_node_has() {
      --> train.yaml:1:7
       |
     1 | gpus: h100:2
-      |       ^^^^^^ the model has a field of its own
+      |       ^^^^^^ the GPU model belongs in the field `gpu`
       |
     hint: write `gpu: h100` and `gpus: 2`
     ");
@@ -207,7 +207,7 @@ fn yaml_that_is_none() {
      --> train.yaml:1:3
       |
     1 | ? [a, b]
-      |   ^^^^^^ this is not one
+      |   ^^^^^^ this is a list or a mapping
     ");
     assert_snapshot!(complaint("run: *nothing"), @r"
     error: this is not valid YAML
@@ -440,7 +440,7 @@ fn arrays_and_dependencies() {
      --> train.yaml:3:8
       |
     3 | after: prepare
-      |        ^^^^^^^ this one comes later
+      |        ^^^^^^^ this document comes later in the file
       |
     hint: move `prepare` above this document; if it waits for this one, that would be a cycle
     ");
@@ -509,7 +509,7 @@ fn contradictions_name_both_places() {
     hint: for one GPU each write `gpus: 3`; to share GPUs, `gpus-per-task: 0.5`
     ");
     assert_snapshot!(complaint("tasks: 10\ntasks-per-node: 4\nrun: a"), @r"
-    error: `tasks` does not divide into nodes of `tasks-per-node` each
+    error: `tasks` is not a multiple of `tasks-per-node`
      --> train.yaml:1:8
       |
     1 | tasks: 10
@@ -648,7 +648,7 @@ fn jobs_that_no_idle_site_could_host() {
      --> train.yaml:1:10
       |
     1 | labels: {pol: train}
-      |          ^^^ no node carries it
+      |          ^^^ no node has this label
       |
     hint: did you mean `pool`?
     ");
@@ -657,7 +657,7 @@ fn jobs_that_no_idle_site_could_host() {
      --> train.yaml:1:16
       |
     1 | labels: {pool: trian}
-      |                ^^^^^ no node carries it
+      |                ^^^^^ no node has this value
       |
     hint: did you mean `train`?
     ");
@@ -669,7 +669,7 @@ fn jobs_that_no_idle_site_could_host() {
       | ^^^^^^^ none of 3 nodes is left
     ");
     assert_snapshot!(complaint("extras: {license: 1}\nrun: a"), @r"
-    error: `extras` names what no node has
+    error: `extras` names a resource that no node has
      --> train.yaml:1:10
       |
     1 | extras: {license: 1}
@@ -726,11 +726,11 @@ fn names_and_queues() {
     hint: did you mean `vision`? `muster queues` lists them
     ");
     assert_snapshot!(complaint("queue: research\nrun: a"), @r"
-    error: jobs cannot wait in `research`: it has queues below it
+    error: jobs cannot be submitted to `research`: it has child queues
      --> train.yaml:1:8
       |
     1 | queue: research
-      |        ^^^^^^^^ below it are `research/vision`, `research/language`
+      |        ^^^^^^^^ its child queues are `research/vision`, `research/language`
     ");
     assert_snapshot!(complaint("workdir: ~/x\nrun: a"), @r"
     error: `workdir` is not a directory's path
@@ -877,7 +877,7 @@ fn what_this_version_cannot_do() {
      --> train.yaml:1:10
       |
     1 | restart: always
-      |          ^^^^^^ it would never end
+      |          ^^^^^^ a job that always restarts never ends
       |
     hint: write `restart: on-failure`
     ");
@@ -1013,7 +1013,7 @@ fn queue_files() {
      --> queues.yaml:1:20
       |
     1 | queues: [{name: a, borrow: 8}]
-      |                    ^^^^^^ beyond or of which quota?
+      |                    ^^^^^^ this queue has no quota
       |
     hint: add `quota: {h100: 8}`, or remove it: a queue without quota is not limited
     ");
@@ -1111,7 +1111,7 @@ fn queue_files() {
      --> queues.yaml:1:29
       |
     1 | queues: [{name: a, limits: {borrowed-time: 4h}}]
-      |                             ^^^^^^^^^^^^^ beyond or of which quota?
+      |                             ^^^^^^^^^^^^^ this queue has no quota
       |
     hint: add `quota: {h100: 8}`, or remove it: a queue without quota is not limited
     ");
@@ -1142,7 +1142,7 @@ fn cluster_files() {
     assert_snapshot!(
         cluster_complaint("nodes: [{name: n1, gpu: a, gpus: {h100: 2, h100-1g.10gb: 127, H100: 0}, gpu-memory: {h10: 80GB}}]"),
         @r"
-        error: `gpu` beside models in `gpus`
+        error: `gpu` cannot be combined with models in `gpus`
          --> cluster.yaml:1:20
           |
         1 | nodes: [{name: n1, gpu: a, gpus: {h100: 2, h100-1g.10gb: 127, H100: 0}, gpu-memory: {h10: 80GB}}]
@@ -1178,7 +1178,7 @@ fn cluster_files() {
      --> cluster.yaml:1:20
       |
     1 | nodes: [{name: n1, gpus: 8}]
-      |                    ^^^^ of which model?
+      |                    ^^^^ the GPU model is missing
       |
     hint: add `gpu: h100`
     ");
@@ -1187,7 +1187,7 @@ fn cluster_files() {
      --> cluster.yaml:1:20
       |
     1 | nodes: [{name: n1, gpu: h100}]
-      |                    ^^^ how many of it?
+      |                    ^^^ the number of GPUs is missing
       |
     hint: add `gpus: 8`
     ");
@@ -1245,9 +1245,9 @@ fn ranges_of_sizes() {
      --> train.yaml:2:12
       |
     1 | nodes: 2
-      |        - and grows to these
+      |        - the largest size
     2 | min-nodes: 3
-      |            ^ it starts with these
+      |            ^ the smallest size
       |
     hint: write `min-nodes: 2`, or more `nodes`
     ");
@@ -1256,7 +1256,7 @@ fn ranges_of_sizes() {
      --> train.yaml:1:1
       |
     1 | min-nodes: 3
-      | ^^^^^^^^^ the job says nothing about nodes
+      | ^^^^^^^^^ the job does not set `nodes`
     ");
     assert_snapshot!(complaint("groups:\n- {name: a, tasks: 1..2, run: x}\n- {name: b, tasks: 2..4, run: x}"), @r"
     error: only one group can grow
@@ -1265,7 +1265,7 @@ fn ranges_of_sizes() {
     1 | groups:
       | ^^^^^^ `a` and `b` have a range
       |
-    hint: give all but one of them a number
+    hint: give the other groups a fixed number of tasks
     ");
     assert_snapshot!(complaint("kind: service\ntasks: 1..2\nrun: a"), @r"
     error: only a job of `kind: task` grows and shrinks
@@ -1286,7 +1286,7 @@ fn ranges_of_sizes() {
     hint: use `preferred`, or a number of tasks
     ");
     assert_snapshot!(complaint("tasks: 3..8\ntasks-per-node: 2\nrun: a"), @r"
-    error: `tasks` does not divide into nodes of `tasks-per-node` each
+    error: `tasks` is not a multiple of `tasks-per-node`
      --> train.yaml:1:8
       |
     1 | tasks: 3..8
@@ -1301,7 +1301,7 @@ fn ranges_of_sizes() {
      --> train.yaml:2:1
       |
     2 | grow-after: 5m
-      | ^^^^^^^^^^ it always has the same size
+      | ^^^^^^^^^^ the job has a fixed size
       |
     hint: write `tasks: 2..8`, or `nodes: 8` with `min-nodes: 2`
     ");

@@ -390,7 +390,7 @@ fn mixes_that_are_refused() {
         ),
         (
             "M {name: a, facts: {rules: {}}}",
-            "3:25 there is no fact `rules` | thresholds stand at the top level of the file | (list)",
+            "3:25 there is no fact `rules` | thresholds belong at the top level of the file | (list)",
         ),
         (
             "M {name: a, percent: 4, facts: {}}",

@@ -86,13 +86,13 @@ fn what_makes_no_sense_is_refused_with_a_hint() {
         refused(&two, &job(text), parts);
     }
     let blocks = "nodes: 2\ntasks-per-node: 2\ngpus: 8\nrun: a\ntopology: {segment: {tasks: 1, level: leaf}}";
-    refused(&two, blocks, &["cuts the tasks of a node in two", "write `tasks: 2`"]);
+    refused(&two, blocks, &["splits the tasks of a node", "write `tasks: 2`"]);
 }
 
 #[test]
 fn a_site_without_levels_says_so_and_one_without_nodes_takes_any() {
     let job = "gpus: 1\nrun: a\ntopology: {required: leaf}";
-    refused(&[], job, &["this site has no levels but `node`", "levels: [block, leaf]"]);
+    refused(&[], job, &["the only level of this site is `node`", "levels: [block, leaf]"]);
     assert!(read(&[], &[], job).is_ok());
     assert!(read(&[], &nodes(), "gpus: 1\nrun: a\ntopology: {required: node}").is_ok());
 }

@@ -1,4 +1,4 @@
-//! Dimensions: operating the plane itself. Data only.
+//! Dimensions: operating the control plane itself. Data only.
 
 use muster_model::advice::{Fact, SupportLevel};
 
@@ -26,7 +26,7 @@ pub(crate) const FLEET: &[Dimension] = &[
             overview("Kubernetes & k3s; failure modes, 4"),
         )),
         ray: weak(
-            "light for one owner; as a second plane it doubles scheduling and loses quota",
+            "light for one owner; as a second control plane it doubles scheduling and loses quota",
             guide("failure mode: Ray as a second, ungoverned control plane"),
         ),
     },

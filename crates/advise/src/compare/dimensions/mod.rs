@@ -1,6 +1,6 @@
 //! Every dimension of a comparison, as a closed list in four groups. Data only: the rows of the
 //! comparison page's table, of Kentino's workload table, Hyperstack's factors and behaviours, and
-//! further statements of the pages about each plane.
+//! further statements of the pages about each control plane.
 
 mod fleet;
 mod people;

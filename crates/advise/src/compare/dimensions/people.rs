@@ -72,7 +72,7 @@ pub(crate) const PEOPLE: &[Dimension] = &[
         ),
         k3s: None,
         ray: absent(
-            "no quota: beside another plane it loses the other's",
+            "no quota: beside another control plane it loses the other's",
             guide("failure modes, 3; overview, failure modes, 1"),
         ),
     },

@@ -1,4 +1,4 @@
-//! Dimensions: the kinds of work that a plane was built for. Data only.
+//! Dimensions: the kinds of work that a control plane was built for. Data only.
 
 use muster_model::advice::Fact;
 

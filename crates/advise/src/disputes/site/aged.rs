@@ -72,7 +72,7 @@ pub(super) const AGED: &[Disagreement] = &[
                 "the product is discontinued and no longer sold; version 0.38.1 of March 2025 is the newest that was found",
             ),
         ],
-        "not Determined: the base plane for the queue, Ray Tune or arrays for search, a tracking server such as MLflow beside them",
+        "not Determined: the base control plane for the queue, Ray Tune or arrays for search, a tracking server such as MLflow beside them",
     ),
     dispute(
         "growing-in-slurm",
@@ -83,7 +83,7 @@ pub(super) const AGED: &[Disagreement] = &[
             says(
                 Hyperstack,
                 "SLURM failure modes",
-                "an allocation is fixed at submission; a run cannot go from 64 to 128 GPUs",
+                "an allocation is fixed at submission; a run cannot grow from 64 to 128 GPUs",
             ),
             says(
                 Upstream,
@@ -96,7 +96,7 @@ pub(super) const AGED: &[Disagreement] = &[
                 "a range is chosen from at the start, and a running job can give nodes back",
             ),
         ],
-        "as the page says for growing; giving nodes back works, and a second job that joins the first is today's way to grow",
+        "a running job cannot grow, as the page says; it can give nodes back, and a second job that joins it is today's way to grow",
     ),
     dispute(
         "growing-on-kubernetes",
@@ -112,7 +112,7 @@ pub(super) const AGED: &[Disagreement] = &[
             says(
                 Kentino,
                 "Ray and KubeRay",
-                "KubeRay grows a group of workers between two bounds, by what is pending",
+                "KubeRay scales a group of workers between two bounds, by pending tasks",
             ),
             says(
                 Upstream,
@@ -125,7 +125,7 @@ pub(super) const AGED: &[Disagreement] = &[
                 "Ray Train's elastic mode restarts from the last checkpoint with more workers when nodes appear",
             ),
         ],
-        "promises no growth on either plane: Ray Train's elastic mode on nodes that are already the job's or are autoscaled",
+        "promises no growth on either control plane: Ray Train's elastic mode on nodes that are already the job's or are autoscaled",
     ),
     dispute(
         "yield-in-sixty-seconds",

@@ -1,4 +1,4 @@
-//! Disagreements about which plane owns the nodes. Data only.
+//! Disagreements about which control plane owns the nodes. Data only.
 
 use muster_model::advice::CitedPage::{Comparison, Guide, Hyperstack, Kentino, Overview};
 use muster_model::advice::DisputeKind::{Itself, Pages};
@@ -36,7 +36,7 @@ pub(super) const BASE: &[Disagreement] = &[
             ),
             says(Guide, "constraint table, row 6", "hybrid: partition the nodes"),
         ],
-        "Slurm stays for what it does well, services get nodes and a plane of their own: the only answer that risks nothing that works",
+        "Slurm stays for what it does well, services get nodes and a control plane of their own: the only answer that risks nothing that works",
     ),
     dispute(
         "working-kubernetes-and-coupled",
@@ -108,10 +108,10 @@ pub(super) const BASE: &[Disagreement] = &[
             says(
                 Kentino,
                 "Ray: the hybrid most teams converge on",
-                "the base plane owns nodes and tenancy, Ray lives inside for one run",
+                "the base control plane owns nodes and tenancy, Ray lives inside for one run",
             ),
         ],
-        "names the plane that owns the nodes first and Ray as what rides on it; `advise` on one workload names Ray first, as the guide does",
+        "names the control plane that owns the nodes first, and Ray as a program that runs on it; `advise` on one workload names Ray first, as the guide does",
     ),
     dispute(
         "serving-without-training",
@@ -170,7 +170,7 @@ pub(super) const BASE: &[Disagreement] = &[
                 "mixed work with a platform or infrastructure team: Kubernetes",
             ),
         ],
-        "Slurm with a partition for services: a plane without operators is worse than one that fits less; what works already stays",
+        "Slurm with a partition for services: a control plane without operators is worse than one that fits less; what works already stays",
     ),
     dispute(
         "where-the-tree-ends",
@@ -186,7 +186,7 @@ pub(super) const BASE: &[Disagreement] = &[
             ),
             says(Kentino, "decision tree, last line", "most conversations end at step 1, 2 or 3"),
         ],
-        "walks on: step 1 ends it, step 2 chooses the base, step 3 can take that back, steps 4 to 6 add to it",
+        "evaluates all steps: a yes at step 1 ends the decision, step 2 chooses the base, step 3 can replace it, steps 4 to 6 add components",
     ),
     dispute(
         "mixed-fleet",

@@ -1,5 +1,5 @@
-//! Disagreements about the sizes below which no scheduler is needed, and above which one plane is
-//! not enough. Data only.
+//! Disagreements about the sizes below which no scheduler is needed, and above which one control
+//! plane is not enough. Data only.
 
 use muster_model::advice::CitedPage::{Guide, Hyperstack, Kentino, Muster, Upstream};
 use muster_model::advice::DisputeKind::{Itself, Pages};
@@ -40,7 +40,7 @@ pub(super) const SIZE: &[Disagreement] = &[
             ),
             says(Kentino, "summary table, row 2", "from 4 nodes with batch training: Slurm"),
         ],
-        "no scheduler while people still coordinate, one as soon as they do not: that is the sentence on which all of them rest",
+        "no scheduler while people still coordinate, a scheduler as soon as they do not: all of these statements rest on that",
     ),
     dispute(
         "how-many-users",
@@ -87,7 +87,7 @@ pub(super) const SIZE: &[Disagreement] = &[
             Never(&NOTHING),
             Any(&[Is(Fact::OperatesSlurm), Is(Fact::OperatesKubernetes), Is(Fact::OperatesK3s)]),
         ]),
-        "who would have to learn to live without it?",
+        "which users depend on the scheduler that is there?",
         &[
             says(
                 Kentino,
@@ -96,7 +96,7 @@ pub(super) const SIZE: &[Disagreement] = &[
             ),
             says(Guide, "when not to switch", "what works is not replaced for fashion"),
         ],
-        "keeps what is there: its cost was in the installation, and removing it gains nothing that is counted",
+        "keeps the existing scheduler: most of its cost was the installation, and its removal saves little",
     ),
     dispute(
         "edge-or-nothing",
@@ -194,7 +194,7 @@ pub(super) const SIZE: &[Disagreement] = &[
             Any(&[EDGE, Is(Fact::OperatesK3s), Is(Fact::FleetDev)]),
             Reaches(Threshold::K3sFleetNodes),
         ]),
-        "is it one place with many nodes, or many places with few?",
+        "is it one location with many nodes, or many locations with few?",
         &[
             says(
                 Guide,

@@ -1,5 +1,5 @@
-//! Disagreements about add-ons of the base plane, their configuration and their operators. Data
-//! only.
+//! Disagreements about add-ons of the base control plane, their configuration and their operators.
+//! Data only.
 
 use muster_model::advice::CitedPage::{
     Comparison, Guide, Hyperstack, Kentino, Muster, Overview, Upstream,
@@ -65,7 +65,7 @@ pub(super) const STACK: &[Disagreement] = &[
                 "admitted though only one of two pods fits; whole placement needs topology-aware scheduling or waitForPodsReady",
             ),
         ],
-        "asks for one that places (Volcano, KAI, native) and lets Kueue queue above it",
+        "requires a gang scheduler that places pods (Volcano, KAI, native), with Kueue as the queue above it",
     ),
     dispute(
         "who-makes-ray-whole",
@@ -151,7 +151,7 @@ pub(super) const STACK: &[Disagreement] = &[
                 "opening a GPU that was not allocated is refused by the kernel",
             ),
         ],
-        "the second is right where the cgroup plugin confines devices, the first where it does not: check it, do not assume it",
+        "GPUs are isolated only where the cgroup plugin constrains devices (ConstrainDevices=yes): check it, do not assume it",
     ),
     dispute(
         "topology-by-itself",
@@ -230,7 +230,7 @@ pub(super) const STACK: &[Disagreement] = &[
                 "the orchestrator layer and the life of the cluster stand in the provider's list",
             ),
         ],
-        "assumes that the provider runs and upgrades the orchestrator and that queues, quotas and jobs are yours; have it in the contract",
+        "assumes that the provider runs and upgrades the orchestrator and that you manage queues, quotas and jobs; put this in the contract",
     ),
     dispute(
         "slurm-in-pods",
@@ -296,7 +296,7 @@ pub(super) const STACK: &[Disagreement] = &[
             says(
                 Guide,
                 "how to scale it",
-                "Ray inside KubeRay, in the Kubernetes pool, so that there is no third plane",
+                "Ray inside KubeRay, in the Kubernetes pool, so that there is no third control plane",
             ),
             says(
                 Kentino,
@@ -328,7 +328,7 @@ pub(super) const STACK: &[Disagreement] = &[
                 "Slurm needs solid scripts and node health from the start",
             ),
         ],
-        "counts components and staff for running, and warns of what each hides",
+        "compares the effort by components and staff, and warns of what each system hides",
     ),
     dispute(
         "elastic-slurm",

@@ -117,7 +117,7 @@ pub(super) const TEAMS: &[Disagreement] = &[
             says(Kentino, "summary table, row 6; Run:ai and Determined", "10 teams or more"),
             says(Kentino, "decision tree, step 4", "more than 10 teams"),
         ],
-        "counts from 10: two statements of three do, and nothing happens at the eleventh team",
+        "takes 10 teams as enough: two of three statements do, and the eleventh team changes nothing",
     ),
     dispute(
         "budget-or-quotas",
@@ -143,13 +143,13 @@ pub(super) const TEAMS: &[Disagreement] = &[
                 "below that Kueue with the GPU Operator covers most of it for free",
             ),
         ],
-        "Run:ai only where both hold: without enforced shares there is nothing to buy, without a budget nothing to buy it with",
+        "Run:ai only with both: strict quotas, which it would enforce, and a budget for it",
     ),
     dispute(
         "bought-or-batch",
         Itself,
         All(&[COMMERCIAL, FINITE, Not(Fact::Services)]),
-        "do the teams compete with more than caps and past use can settle?",
+        "do the teams need more than caps and fair share by past use?",
         &[
             says(Kentino, "decision tree, step 2", "no services: Slurm is the base"),
             says(Kentino, "summary table, row 6", "many teams with a budget: Run:ai on Kubernetes"),
@@ -166,14 +166,14 @@ pub(super) const TEAMS: &[Disagreement] = &[
         "cohorts-or-product",
         Itself,
         RUNAI,
-        "which of the missing fifth do you need?",
+        "which of the 20 % that Kueue lacks do you need?",
         &[
             says(Kentino, "decision tree, step 4", "yes: evaluate Run:ai"),
             says(Kentino, "decision tree, step 4", "no: Kueue with cohorts, 80 % of the way"),
             says(
                 Kentino,
                 "Run:ai and Determined",
-                "Kubernetes, Volcano, Kueue and the operator are much to write; some would rather buy",
+                "Kubernetes, Volcano, Kueue and the operator take much configuration; some would rather buy",
             ),
         ],
         "recommends the evaluation; its open core (KAI) gives queues and gangs without fractions that are enforced",

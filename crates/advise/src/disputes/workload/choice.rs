@@ -1,4 +1,4 @@
-//! Disagreements about the plane of one workload. Data only.
+//! Disagreements about the control plane of one workload. Data only.
 
 use muster_model::advice::{CitedPage, ControlPlane, DisputeKind, Fact, Threshold};
 
@@ -184,7 +184,7 @@ pub(super) const CHOICE: &[Disagreement] = &[
             says(
                 CitedPage::Kentino,
                 "summary table, rows 4 and 8",
-                "one Kubernetes for a mixed cluster; two planes from 200 GPUs",
+                "one Kubernetes for a mixed cluster; two control planes from 200 GPUs",
             ),
             says(
                 CitedPage::Hyperstack,

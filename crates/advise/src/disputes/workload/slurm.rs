@@ -1,5 +1,5 @@
 //! Disagreements about Slurm for one workload, about the Kubernetes pool beside it, and about the
-//! nodes under either plane. Data only.
+//! nodes under either control plane. Data only.
 
 use muster_model::advice::{CitedPage, DisputeKind, Fact};
 
@@ -8,7 +8,7 @@ use crate::condition::Condition::{All, Hybrid, Is, Not};
 use crate::rule::Disagreement;
 use crate::workload::terms::{COUPLED, ON_SLURM};
 
-/// Disagreements about Slurm: first the split of the fleet, last the nodes under any plane.
+/// Disagreements about Slurm: first the split of the fleet, last the nodes under any control plane.
 pub(super) const SLURM: &[Disagreement] = &[
     Disagreement {
         id: "split-or-nest",
@@ -49,7 +49,7 @@ pub(super) const SLURM: &[Disagreement] = &[
             says(
                 CitedPage::Guide,
                 "how to scale it",
-                "Ray inside KubeRay, in the Kubernetes pool, so that there is no third plane",
+                "Ray inside KubeRay, in the Kubernetes pool, so that there is no third control plane",
             ),
         ],
         muster: "draws both: what trains inside a Slurm allocation, what serves under KubeRay in the other pool",

@@ -1,5 +1,5 @@
-//! The base plane, which owns the nodes. The first rule that holds chooses. Data only, with the
-//! argument for the order.
+//! The base control plane, which owns the nodes. The first rule that holds chooses. Data only, with
+//! the argument for the order.
 //!
 //! The pages ask in different orders: the tree of Kentino by size first, the flow of the guide by
 //! coupling first, the table of Hyperstack by team. This order keeps each of their answers where it
@@ -166,7 +166,7 @@ pub(super) const BASE: &[Rule] = &[
         source: Citation::new(CitedPage::Kentino, "summary table, row 8"),
         when: FEDERATED,
         effect: SLURM,
-        sentence: "a large fleet of several teams with both kinds of work can afford the right plane for each",
+        sentence: "a large fleet of several teams with both kinds of work can afford the right control plane for each",
     },
     Rule {
         id: "coupled-comes-first",

@@ -119,7 +119,7 @@ pub(super) const REASONS: &[Rule] = &[
         "regulated-either",
         Citation::new(CitedPage::Hyperstack, "how to map your workload, row 5"),
         Is(Fact::Regulated),
-        "for isolation and audit either plane will do, on machines with no other tenant",
+        "for isolation and audit either control plane will do, on machines with no other tenant",
     ),
     Rule::reason(
         "whole-gpus",
@@ -134,7 +134,7 @@ pub(super) const REASONS: &[Rule] = &[
             "Determined is no longer developed; its parts exist apart from it",
         ),
         Is(Fact::Tracking),
-        "experiment tracking rides on any plane: a tracking server such as MLflow, with Ray Tune or arrays for search",
+        "experiment tracking rides on any control plane: a tracking server such as MLflow, with Ray Tune or arrays for search",
     ),
     Rule::reason(
         "jobs-stay-yours",
@@ -146,6 +146,6 @@ pub(super) const REASONS: &[Rule] = &[
         "many-need-both",
         Citation::new(CitedPage::Comparison, "rule of thumb"),
         All(&[Condition::Hybrid, MIXED, TRAINS, Reaches(Threshold::FederatedGpus)]),
-        "most large sites end up with both planes",
+        "most large sites end up with both control planes",
     ),
 ];

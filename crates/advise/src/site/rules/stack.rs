@@ -1,5 +1,5 @@
-//! Add-ons of the base plane, and the split of the fleet. Data only. The words are labels: programs
-//! compare them, and none contains the separator of labels.
+//! Add-ons of the base control plane, and the split of the fleet. Data only. The words are labels:
+//! programs compare them, and none contains the separator of labels.
 
 use muster_model::advice::{Citation, CitedPage, ControlPlane, Fact, Threshold};
 
@@ -88,7 +88,7 @@ pub(super) const STACK: &[Rule] = &[
         source: Citation::new(CitedPage::Kentino, "decision tree, steps 1 and 5"),
         when: All(&[NOTHING, PYTHON]),
         effect: RuleChange::Add("Ray, started by hand for the run"),
-        sentence: "Ray is a library here, not a plane: started by hand on the agreed GPUs",
+        sentence: "Ray is a library here, not a control plane: started by hand on the agreed GPUs",
     },
     Rule {
         id: "autoscaled-nodes",
@@ -143,7 +143,7 @@ pub(super) const STACK: &[Rule] = &[
         source: Citation::new(CitedPage::Guide, "constraint table, row 6; how to scale it"),
         when: All(&[SLURM, Any(&[All(&[Is(Fact::Services), STAFFED]), BOTH_OPERATED])]),
         effect: RuleChange::Split("partition nodes: Slurm pool + K8s pool, clear boundary"),
-        sentence: "two planes on one fleet: every node belongs to exactly one of them",
+        sentence: "two control planes on one fleet: every node belongs to exactly one of them",
     },
     Rule {
         id: "split-services-partition",

@@ -1,5 +1,5 @@
 //! Failure modes of the decision itself: nodes in two clusters, a migration without benefit, a
-//! plane without operators. Data only.
+//! control plane without operators. Data only.
 
 use muster_model::advice::{Citation, CitedPage, Fact};
 

@@ -31,7 +31,7 @@ pub(super) const PEOPLE: &[Hazard] = &[
         ]),
         sentence: "the team knows the other model, and has to learn to operate this one",
         tell: "wrappers appear that imitate the commands people know",
-        cure: "plan for the learning, take one outside review of the first set-up; or weigh the other plane again",
+        cure: "plan for the learning, take one outside review of the first set-up; or weigh the other control plane again",
     },
     Hazard {
         id: "gang-means-two-things",

@@ -1,4 +1,4 @@
-//! Failure modes of work on the chosen plane. Data only.
+//! Failure modes of work on the chosen control plane. Data only.
 
 use muster_model::advice::{Citation, CitedPage, ControlPlane, Fact, Threshold};
 
@@ -9,7 +9,7 @@ use crate::site::terms::{
     SEVERAL_NODES, SLURM, SLURM_SERVES, TRAINS,
 };
 
-/// Failure modes of the plane, most dangerous first.
+/// Failure modes of the control plane, most dangerous first.
 pub(super) const PLANE: &[Hazard] = &[
     Hazard {
         id: "nothing-but-agreement",
@@ -44,7 +44,7 @@ pub(super) const PLANE: &[Hazard] = &[
         when: Chosen(&[ControlPlane::Ray]),
         sentence: "Ray assumes that one application owns the cluster: a second user has no queue, quota or account in it",
         tell: "a second person asks for access",
-        cure: "a base plane below, Ray inside it, before the second user comes",
+        cure: "a base control plane below, Ray inside it, before the second user comes",
     },
     Hazard {
         id: "k3s-past-its-envelope",
@@ -121,7 +121,7 @@ pub(super) const PLANE: &[Hazard] = &[
         when: All(&[SLURM, TRAINS, Is(Fact::Notebooks), Any(&[SLURM_SERVES, Is(Fact::Batch)])]),
         sentence: "training, notebooks, preparation and services on what Slurm treats as one pool",
         tell: "partitions multiply, and each has idle nodes that another waits for",
-        cure: "few partitions by kind of node, limits by QOS; a second plane for services",
+        cure: "few partitions by kind of node, limits by QOS; a second control plane for services",
     },
     Hazard {
         id: "drifting-environments",
@@ -144,7 +144,7 @@ pub(super) const PLANE: &[Hazard] = &[
         source: Citation::new(CitedPage::Hyperstack, "things that break, 3"),
         when: All(&[GANGS, Never(&NOTHING)]),
         sentence: "one rank fails and the others wait for it: an error that shows as a timeout",
-        tell: "GPUs at 100 % that learn nothing; the last log line is an all-reduce",
+        tell: "GPUs at 100 % without training progress; the last log line is an all-reduce",
         cure: "short collective timeouts, logs of all ranks in one place, the whole run ended when one rank ends",
     },
     Hazard {

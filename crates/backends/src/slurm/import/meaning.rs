@@ -97,34 +97,29 @@ pub(super) fn draft(
     same_everywhere(&mut draft);
     // 3. Directives without an option, and those that sbatch never reads.
     for (line, word) in &script.hets {
-        let says = "groups: one per component".to_owned();
-        let written = (*word).to_owned();
-        answers.push(ImportedOption {
-            line: *line,
-            written,
-            option: "hetjob".to_owned(),
-            becomes: ImportOutcome::Field,
-            text: says,
-        });
+        answers.push(line_answer(*line, word, "hetjob", field("groups: one per component")));
     }
     for (line, text) in &script.late {
-        let says = "it is after the first command: sbatch does not read it".to_owned();
-        answers.push(ImportedOption {
-            line: *line,
-            written: (*text).to_owned(),
-            option: String::new(),
-            becomes: ImportOutcome::NotMapped,
-            text: says,
-        });
+        let why = nothing("it is after the first command: sbatch does not read it");
+        answers.push(line_answer(*line, text, "", why));
     }
     answers.sort_by_key(|answer| answer.line);
     early::checks(&mut draft, &mut answers);
     (draft, answers, all_sizes)
 }
 
-fn answer(one: &GivenOption, (becomes, says): Translation) -> ImportedOption {
-    let option = one.name.unwrap_or_default().to_owned();
-    ImportedOption { line: one.line, written: one.written.clone(), option, becomes, text: says }
+fn answer(one: &GivenOption, translation: Translation) -> ImportedOption {
+    line_answer(one.line, &one.written, one.name.unwrap_or_default(), translation)
+}
+
+fn line_answer(
+    line: u32,
+    written: &str,
+    option: &str,
+    (becomes, text): Translation,
+) -> ImportedOption {
+    let written = written.to_owned();
+    ImportedOption { line, written, option: option.to_owned(), becomes, text }
 }
 
 fn unknown(written: &str) -> String {

@@ -214,7 +214,7 @@ const ALIASES: &[(&str, &str)] =
 
 /// Options that Slurm deprecates, with their replacement.
 pub(super) const DEPRECATED: &[(&str, &str)] = &[
-    ("batch", "nothing: heterogeneous jobs came in its place"),
+    ("batch", "nothing: heterogeneous jobs replaced it"),
     ("cluster", "--clusters"),
     ("extra-node-info", "--sockets-per-node, --cores-per-socket, --threads-per-core"),
     ("gid", "nothing"),

@@ -1,13 +1,6 @@
 //! Converts the queue tree to Slurm's accounting: accounts with shares and limits, and QOS that
 //! decide which jobs preempt which. Queue settings that Slurm cannot express are listed. Writes no
 //! text of a file.
-//!
-//! * A queue is an account: its weight becomes the account's shares, its limits those of the
-//!   account.
-//! * A quota with `preemption: reclaim` is a QOS, `NAME-own`, with the quota as its limit; jobs
-//!   beyond it run in the QOS `idle` (or `NAME-idle` for a queue with rules of its own), which
-//!   owners can preempt.
-//! * `quota` and `borrow` together are the limit of the account.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,6 +37,13 @@ pub(super) struct GeneratedAccount {
 }
 
 /// Accounts, QOS and scheduling settings for a queue tree.
+///
+/// * A queue is an account: its weight becomes the account's shares, its limits those of the
+///   account.
+/// * A quota with `preemption: reclaim` is a QOS, `NAME-own`, with the quota as its limit; jobs
+///   beyond it run in the QOS `idle` (or `NAME-idle` for a queue with rules of its own), which
+///   owners can preempt.
+/// * `quota` and `borrow` together are the limit of the account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct GeneratedAccounting {
     /// Accounts, parents before children.

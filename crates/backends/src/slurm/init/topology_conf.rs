@@ -50,8 +50,8 @@ pub(super) fn text(order: &InitInput<'_>) -> Option<TopologyFile> {
     // 2. Leaves, what is above them, and one root.
     let mut text = String::from(
         "\
-# topology.conf: which nodes hang on which switch. A gang is placed below as few leaf switches as can be, and `--switches=1` waits
-# for one. Compare with the cabling: `ibnetdiscover` or the switches' own tables know it.
+# topology.conf: which nodes are connected to which switch. A gang is placed below as few leaf switches as possible, and
+# `--switches=1` waits for one. Compare with the cabling, as shown by `ibnetdiscover` or the switches' own tables.
 ",
     );
     let _ = writeln!(text, "{LEVELS}{}", order.levels.join(", "));

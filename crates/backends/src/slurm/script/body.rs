@@ -112,10 +112,10 @@ mkdir -p "$MUSTER_LOGS" || exit 1
 pub(super) fn left_out(source: &ScriptInput<'_>) -> Vec<&'static str> {
     let mut left_out = vec![
         "a file for the output of each rank: all of it goes to the file of the job",
-        "the fence against a second start where a node or the controller died",
+        "the lock that prevents a second start of a running job after a failure of a node or the controller",
     ];
     if source.spec.checkpoint.is_some() {
-        left_out.push("`muster show` of what was saved: the word lies in the folder muster-JOB, and the next start finds it");
+        left_out.push("checkpoints in `muster show`: acknowledgements are in the directory muster-JOB, where the next start reads them");
     }
     left_out
 }

@@ -265,7 +265,7 @@ fn what_cannot_be_proved_says_why() {
     );
     check("advise --site site.yaml --prove --trace trace.csv --days 3", &["--days"]);
     check("advise --site site.yaml --prove --fields primary", &["--fields"]);
-    check("advise --site huge.yaml --prove", &["200000 GPUs is more than is simulated", "hint: "]);
+    check("advise --site huge.yaml --prove", &["200000 GPUs is too large to simulate", "hint: "]);
     check(
         "advise --site site.yaml --prove --cluster cpus.yaml",
         &["the cluster has no GPU", "hint: "],

@@ -72,7 +72,8 @@ pub(super) fn growth(
 /// another measure.
 pub(super) fn points(mix: &WorkloadMix, growth: i64) -> i64 {
     let tasks: u64 = mix.typical().iter().map(|one| one.tasks).sum();
-    // Thousandths of devices × tasks, in millionths of devices: exact, since it is compared.
+    // Millionths of a device × tasks. Multiplied out rather than divided, so that the comparison is
+    // exact.
     let micros = i128::from(growth) * 1000;
     let is_within = |step: &i64| i128::from(*step) * i128::from(tasks) < micros.abs();
     let steps = STEPS.partition_point(is_within) as i64;

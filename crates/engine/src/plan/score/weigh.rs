@@ -84,7 +84,7 @@ pub(super) fn on_model(
     }
 }
 
-/// Returns the weight of a device with this free share for a share.
+/// Returns the weight of a device with this free share, for a task that requests a share.
 pub(super) fn on_device(
     scoring: Scoring<'_>,
     condition: &NodeCondition,
@@ -130,9 +130,9 @@ fn without_devices(
     }
 }
 
-/// Returns the free GPUs and CPUs, each relative to the most that a node has. A task takes the same
-/// from each node, so the order is that of what is left after it. Memory is not added: it is seldom
-/// what runs out where GPUs do, and to spare it strands them (docs/adr/0017).
+/// Returns the free GPUs and CPUs, each relative to the most that a node has. A task takes the
+/// same from each node, so this also orders nodes by the capacity left after it. Memory is ignored:
+/// on GPU nodes it is seldom the scarce resource, and saving it would strand GPUs (docs/adr/0017).
 fn left_over(condition: &NodeCondition, largest: LargestCapacity) -> u64 {
     part(condition.idle(), largest.devices) as u64 + part(condition.cpus, largest.cpus) as u64
 }

@@ -118,7 +118,8 @@ impl Pool {
         self.advance_reservations.values()
     }
 
-    /// Returns the next instant after `at` at which a reservation that has a node begins or ends.
+    /// Returns the next instant after `at` at which an advance reservation with at least one node
+    /// begins or ends.
     pub(crate) fn next_reservation_edge(&self, at: Time) -> Option<Time> {
         self.advance_reservations
             .values()

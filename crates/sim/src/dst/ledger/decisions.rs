@@ -46,7 +46,7 @@ impl Ledger {
             let Some(attempt) = self.attempt(id.element) else { continue };
             let whose = (&self.jobs[&id.element.job], id.element.index);
             holdings::judge_queues(self, whose, &attempt.placement, at)
-                .map_err(|what| format!("{id} starts beyond {what}"))?;
+                .map_err(|what| format!("{id} starts and exceeds {what}"))?;
             if let Some(attempt) = self.attempt_mut(id.element) {
                 attempt.counts = true;
             }
@@ -254,8 +254,8 @@ impl Ledger {
         if !nominated && is_above_minimum(&spec, placement) {
             attempt.counts = false;
             self.larger.push(id);
-            // Which of its tasks are the minimum is unknown: a job that waits for any of the places
-            // could have had one.
+            // The plan does not tell which tasks are the minimum, so all places count as growth: a
+            // pending job that fits on any of them could have had it.
             self.grown.push((number, continuation::elastic_places(&spec, placement)));
         }
         let Some(element) = self.jobs.get_mut(&number).and_then(|job| job.elements.get_mut(&index))
@@ -315,11 +315,11 @@ impl Ledger {
             None => {}
         }
         holdings::judge_start(self, job, id, placement, at)?;
-        // Within the limits of its queues; a nominated placement counts there already, and one above
-        // the minimum size is checked at the end of the plan.
+        // Within the limits of its queues; a nominated placement counts there already, and one
+        // above the minimum size is checked at the end of the plan.
         if nomination.is_none() && !is_above_minimum(&job.spec, placement) {
             holdings::judge_queues(self, (job, id.element.index), placement, at)
-                .map_err(|what| format!("{id} starts beyond {what}"))?;
+                .map_err(|what| format!("{id} starts and exceeds {what}"))?;
         }
         nominations::judge_start(self, id.element, placement)
             .map_err(|what| format!("{id} starts: {what}"))?;

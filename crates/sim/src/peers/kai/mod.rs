@@ -1,6 +1,6 @@
 //! KAI with its default configuration: a session each second that divides the cluster between
 //! queues, quota first and the rest by weight, places whole gangs, consolidates jobs where that
-//! lets a gang in, and reclaims what queues have beyond their share.
+//! lets a gang start, and reclaims what queues have beyond their share.
 //!
 //! * `shares.rs`: queues, their fair shares and their order
 //! * `nodes.rs`: which node a pod gets

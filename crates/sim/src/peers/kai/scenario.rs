@@ -1,6 +1,6 @@
 //! Evictions and moves for a pending job: jobs are removed one by one on a copy of the cluster
-//! until the pending one fits. Those that it fits without are put back; the others look for another
-//! place. Nothing changes before the whole scenario has been found to work.
+//! until the pending one fits. Victims that need not be evicted are put back, and the others are
+//! placed elsewhere if possible. The cluster changes only once the whole scenario works.
 
 use muster_model::{DeviceSet, NodeId};
 
@@ -26,7 +26,7 @@ pub(super) enum KaiAction {
 /// Places of a job's pods.
 type PodPlaces = Vec<(NodeId, DeviceSet)>;
 
-/// Evictions, moves and placements that let a job in.
+/// Evictions, moves and placements that let a pending job start.
 #[derive(Debug)]
 pub(super) struct EvictionScenario {
     places: PodPlaces,
@@ -39,7 +39,7 @@ pub(super) struct EvictionScenario {
 pub(super) struct EvictionOrder(Option<Vec<JobNo>>);
 
 impl Kai {
-    /// Finds a scenario that lets a job in; `None` if there is none.
+    /// Finds a scenario that lets a pending job start; `None` if there is none.
     pub(super) fn scenario(
         &self,
         cluster: &ClusterState,
@@ -104,7 +104,7 @@ impl Kai {
             let task = &cluster.job(*victim).task;
             let mut is_back = true;
             each_place(cluster, *victim, |node, devices| is_back &= pool.take(node, task, devices));
-            debug_assert!(is_back, "what was taken away a moment ago is free");
+            debug_assert!(is_back, "the resources of a removed victim are free");
             if !pool.has_room(pod, pods) {
                 each_place(cluster, *victim, |node, devices| pool.give(node, task, devices));
                 needed.push(*victim);

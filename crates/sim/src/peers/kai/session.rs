@@ -50,8 +50,8 @@ impl Kai {
         Ok(())
     }
 
-    /// Returns the first job of the queues that are first, level by level. Shapes that failed are
-    /// skipped.
+    /// Returns the first job in the order of the queues, chosen level by level. Shapes that failed
+    /// are skipped.
     fn next(&self, among: &[usize], failed: &FailedShapes) -> Option<NextJob> {
         let mut best: Option<(QueueOrderKey, NextJob)> = None;
         for at in among {

@@ -161,6 +161,6 @@ impl Scheduler for KubeGang {
 
     fn why(&mut self, cluster: &ClusterState, job: JobNo) -> String {
         let left = cluster.job(job).tasks - cluster.placed(job);
-        format!("its {left} pods do not fit at once")
+        format!("its {left} pods do not all fit now")
     }
 }

@@ -93,8 +93,8 @@ enum AssignmentMode {
     Fits(Flavor),
     /// Admissible on a flavor after these evictions.
     Preempts(Flavor, Vec<AdmittedWorkload>),
-    /// Within its queue's own quota, which others use and need not give back: in this cycle no
-    /// other workload gets more of it.
+    /// Within its queue's own quota, which other workloads use and no eviction returns: the quota
+    /// is reserved, so that in this cycle no other workload gets more of it.
     Reserves(Flavor),
     NoFit,
 }
@@ -146,7 +146,7 @@ impl Kueue {
         let heads: Vec<(usize, WorkloadPosition)> =
             self.pending.iter().filter_map(|(at, pending)| Some((*at, pending.head()?))).collect();
         let mut entries = Vec::new();
-        let mut goes_on = false;
+        let mut has_progressed = false;
         for (queue, turn) in heads {
             let job = cluster.job(turn.2);
             let demand = self.quotas.demand(job);
@@ -159,10 +159,11 @@ impl Kueue {
             if matches!(mode, AssignmentMode::NoFit) {
                 known.insert(class);
                 self.queue(queue).set_aside(turn);
-                goes_on = true;
+                has_progressed = true;
                 continue;
             }
-            let borrows = matches!(mode, AssignmentMode::Fits(flavor) if self.quotas.would_borrow(queue, flavor, demand.amount));
+            let would_borrow = |flavor| self.quotas.would_borrow(queue, flavor, demand.amount);
+            let borrows = matches!(mode, AssignmentMode::Fits(flavor) if would_borrow(flavor));
             entries.push((borrows, turn, queue, demand, mode));
         }
         // 2. Workloads that do not borrow go first, then by priority and time. Each uses quota that
@@ -173,13 +174,13 @@ impl Kueue {
         for (_, turn, queue, demand, mode) in entries {
             match mode {
                 AssignmentMode::Fits(flavor) => {
-                    goes_on |= self.admit(cluster, queue, turn, flavor, demand.amount)?
+                    has_progressed |= self.admit(cluster, queue, turn, flavor, demand.amount)?
                 }
                 AssignmentMode::Preempts(flavor, victims)
                     if victims.iter().all(|one| !evicted.contains(&one.job))
                         && self.quotas.would_fit(queue, flavor, demand.amount, &victims) =>
                 {
-                    goes_on = true;
+                    has_progressed = true;
                     evicted.extend(victims.iter().map(|one| one.job));
                     victims.into_iter().for_each(|one| self.evict(cluster, one));
                     known.clear();
@@ -192,7 +193,7 @@ impl Kueue {
                     self.quotas.add(queue, flavor, amount);
                     reserved.push((queue, flavor, amount));
                     self.queue(queue).set_aside(turn);
-                    goes_on = true;
+                    has_progressed = true;
                 }
                 AssignmentMode::Preempts(..) | AssignmentMode::NoFit => {}
             }
@@ -200,7 +201,7 @@ impl Kueue {
         for (queue, flavor, amount) in reserved.into_iter().rev() {
             self.quotas.remove(queue, flavor, amount);
         }
-        Ok(goes_on)
+        Ok(has_progressed)
     }
 
     fn mode(
@@ -496,9 +497,9 @@ impl Scheduler for Kueue {
                 "no workload is admitted until all pods of the last admitted one run"
             }
             (false, true) if !self.has_places(cluster, job) => {
-                "it has quota, but its pods do not fit at once"
+                "it has quota, but its pods do not all fit now"
             }
-            (false, true) => "the controller is busy with others before it",
+            (false, true) => "the controller is still processing workloads ahead of it",
         };
         why.to_owned()
     }

@@ -36,7 +36,7 @@ pub(super) struct Quotas {
     /// The root comes first, parents before their children.
     nodes: Vec<QuotaNode>,
     leaves: BTreeMap<QueueName, usize>,
-    /// GPU models; empty if the cluster has no GPU: then the one flavor is its CPUs.
+    /// GPU models; empty if the cluster has no GPU, whose only flavor is CPUs.
     models: Vec<GpuModel>,
 }
 

@@ -21,7 +21,7 @@ const WIDEST_WINDOW: Span = Span::from_secs(365 * 86_400);
 struct PlanSlot {
     from: Time,
     open: NodeSet,
-    /// True if some node is open that was not before.
+    /// True if a node is unreserved that was reserved in the previous slot.
     gains: bool,
 }
 
@@ -192,7 +192,8 @@ fn widened(width: Span, gap: Span, linear: Option<Span>) -> Span {
     wide.min(WIDEST_WINDOW)
 }
 
-/// Returns the last end until then on the chosen nodes: ends elsewhere do not matter.
+/// Returns the last time up to `until` at which a running job ends on a chosen node; ends on other
+/// nodes do not matter. Returns `until` if there is none.
 fn last_end(steps: &[RoomStep], places: &NodeTasks, until: Time) -> Time {
     let there = &steps[..steps.partition_point(|step| step.at <= until)];
     let is_on = |step: &&RoomStep| places.iter().any(|(node, _)| *node == step.node);

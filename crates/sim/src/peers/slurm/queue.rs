@@ -47,7 +47,7 @@ impl SlurmJob {
     }
 }
 
-/// Returns the mean of two parts of the cluster, in millionths.
+/// Returns the mean of the requested fractions of nodes and of billed resources, in millionths.
 pub(super) fn size(nodes: (u64, u64), billed: (u64, u64)) -> u64 {
     let part = |(part, whole): (u64, u64)| part.saturating_mul(ONE) / whole.max(1);
     ((part(nodes) + part(billed)) / 2).min(ONE)

@@ -187,7 +187,7 @@ impl Scheduler for Volcano {
         let queue = &self.queues[job.queue];
         match job.phase {
             PodGroupPhase::Pending => {
-                "its pod group is pending: pods that wait ask for as much as is let in".to_owned()
+                "its pod group is pending: the pods already enqueued request as much as Volcano admits".to_owned()
             }
             PodGroupPhase::Inqueue if !queue.has_share_for(job.asks) => format!(
                 "queue {} deserves {} GPUs and has {}",

@@ -80,8 +80,8 @@ fn balanced(cpu: ResourceUse, memory: ResourceUse, gpu: ResourceUse) -> u64 {
     (MILLIONTHS - deviation) * 100 / MILLIONTHS
 }
 
-/// Returns how full the requested ones of CPUs and memory would be, in thousandths of 0 to 100
-/// (binpack.go, all weights 1).
+/// Returns the mean utilisation of CPUs and memory after the placement, of those that the task
+/// requests, in thousandths of a score from 0 to 100 (binpack.go, all weights 1).
 fn binpack(cpu: ResourceUse, memory: ResourceUse) -> u64 {
     let asked = [cpu, memory].into_iter().filter(|of| of.asked > 0 && of.there > 0);
     let count = asked.clone().count() as u64;

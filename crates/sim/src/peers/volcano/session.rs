@@ -190,9 +190,9 @@ impl Volcano {
     /// Returns jobs of other queues after whose eviction the gang fits: queues with the highest
     /// share first, in a queue those that hold no more than is needed first (actions/utils,
     /// SortBundlesForReclaim). No queue is left with less than its guarantee, and none that has
-    /// only what it deserves loses anything: so plugin `capacity` answers, and `proportion` has no
-    /// answer (UnifiedEvictableFn); without one queues would reclaim the same GPUs from each other
-    /// for ever. Jobs that were placed in this session are not included: only running pods are
+    /// only what it deserves loses anything. This is the rule of plugin `capacity`
+    /// (UnifiedEvictableFn); `proportion` has none, and without a rule queues would reclaim the
+    /// same GPUs from each other for ever. Jobs that were placed in this session are not included: only running pods are
     /// reclaimed.
     fn victims(
         &self,

@@ -73,7 +73,7 @@ fn find_jobs(given: &FleetSetup, ids: &[String]) -> Result<Vec<JobNo>, Failure> 
         let at = given.load.jobs.iter().position(|job| *job.id == **id);
         at.map(|at| JobNo(at as u32)).ok_or_else(|| {
             Failure::not_found(format!("no job `{}` of the trace can run here", id.escape_debug()))
-                .hint("ids are those of the trace; without ids, the number of the row, from 1")
+                .hint("a job is named by its id in the trace; in a trace without ids, by its row number, from 1")
         })
     };
     ids.iter().map(of).collect()

@@ -80,7 +80,7 @@ fn parse(text: &str) -> Result<SlurmConf, String> {
         bf_max_job_test: bf_max_job_test as usize,
         bf_node_space_size: conf.option("bf_node_space_size", bf_max_job_test)? as usize,
         bf_resolution: secs("bf_resolution", usual.bf_resolution)?.max(Span::from_secs(1)),
-        // In minutes, unlike all others.
+        // Slurm takes bf_window in minutes, and all other times in seconds.
         bf_window: Span::from_secs(60 * conf.option("bf_window", DAY_SECS / 60)?),
         bf_window_linear: match conf.option("bf_window_linear", 0)? {
             0 => None,
