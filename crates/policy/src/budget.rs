@@ -256,7 +256,7 @@ impl BudgetAccount {
         self.change(user, |tally| {
             debug_assert!(
                 tally.charged >= charge && tally.unlimited_milli >= unlimited,
-                "settled what was charged"
+                "refunded more than was charged"
             );
             tally.charged = tally.charged.saturating_sub(charge);
             tally.unlimited_milli = tally.unlimited_milli.saturating_sub(unlimited);

@@ -535,7 +535,7 @@ mod tests {
         right is pending: capacity
           needs      5 GPUs together (one gang), any model
           free now   3 of 8
-                     needs 64GiB of memory per task, beside those a node has at most 1.5GiB free
+                     needs 64GiB of memory per task; with those placed a node has at most 1.5GiB free
           queue      1st of 1 in default; quota is not the limit
           starts     unknown: what it needs is held without a time limit, or out of service
         right is pending: capacity

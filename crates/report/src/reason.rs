@@ -383,12 +383,12 @@ fn crowded(gap: &CapacityGap) -> String {
 /// `needs 16 CPUs per task, a node has at most 4.5 free`: after placing the tasks that fit, if any.
 fn short_of(gap: &CapacityGap, what: &str, asked: &str, free: &str) -> String {
     let needs = match gap.tasks_per_node {
-        Some(block) if block > 1 => format!("needs {block} times {asked}{what} on a node"),
+        Some(block) if block > 1 => format!("needs {block} × {asked}{what} on one node"),
         _ => format!("needs {asked}{what} per task"),
     };
     match gap.tasks_placeable {
         0 => format!("{needs}, a node has at most {free} free"),
-        _ => format!("{needs}, beside those a node has at most {free} free"),
+        _ => format!("{needs}; with those placed a node has at most {free} free"),
     }
 }
 
@@ -480,7 +480,7 @@ mod tests {
         capacity: needs 1 GPU, none is free
         capacity: needs 0.5 GPU, none is free
         capacity: needs 16 CPUs per task, a node has at most 4.5 free
-        capacity: 3 of 5 tasks fit: needs 64GiB of memory per task, beside those a node has at most 1.5GiB free
+        capacity: 3 of 5 tasks fit: needs 64GiB of memory per task; with those placed a node has at most 1.5GiB free
         capacity: 3 of 5 tasks fit: not enough of an extra resource is free
         reservation: would delay 2, which starts at 12:00:20
         reservation: would delay 3[7], which starts at 12:00:20
@@ -563,7 +563,7 @@ mod tests {
                    needs 16 CPUs per task, a node has at most 4.5 free []
         needs      5 GPUs together (one gang), any model []
         free now   3 of 8 []
-                   needs 64GiB of memory per task, beside those a node has at most 1.5GiB free []
+                   needs 64GiB of memory per task; with those placed a node has at most 1.5GiB free []
         needs      5 GPUs together (one gang), any model []
         free now   3 of 8 []
                    not enough of an extra resource is free []

@@ -50,7 +50,7 @@ const RULES: &[Rule] = &[
         "sharing-whole-nodes",
         Citation::new(CitedPage::Hyperstack, "workload profiles: regulated environments"),
         Is(Fact::HostileTenants),
-        "customers who must be kept apart get whole nodes, where that can be paid; fewer parts are shared then",
+        "customers who must be kept apart get whole nodes where the budget allows it, so that they share fewer components",
     ),
     Rule::reason(
         "sharing-whole",

@@ -145,7 +145,7 @@ pub(crate) const WORKLOAD: &[Hazard] = &[
         id: "rendezvous",
         source: Citation::new(CitedPage::Hyperstack, "what separates them: multi-node training"),
         when: All(&[COUPLED, ON_KUBERNETES_OR_K3S, Not(Fact::PythonNativePipeline)]),
-        sentence: "ranks find each other through cluster DNS and the network policies of the namespace, and either may be in the way",
+        sentence: "ranks find each other through cluster DNS and the network policies of the namespace, and either can block them",
         tell: "all pods Running, no step taken, connection or name errors at the master's address",
         cure: "a headless service for the ranks, a policy that lets them talk on every port, and a first job that only does a barrier",
     },

@@ -135,9 +135,10 @@ fn check_reserved_places(state: &State, now: Time, plan: &Plan, found: &mut Vec<
 /// not: it takes its places before any reservation is made, and the head may wait for it as for any
 /// running job.
 ///
-/// The order is known only if every start of the plan is behind the head in its own leaf. A start
-/// of another leaf, or of the head's user, changes the next element, and may take the capacity on which
-/// the head had a planned start when an earlier round of the same plan backfilled behind it.
+/// The order is known only if every start of the plan is behind the head in the head's leaf. A
+/// start of another leaf, or of the head's user, changes the order of the elements that follow. It
+/// may also take the capacity of the head's planned start, on which an earlier round of the same
+/// plan relied when it backfilled behind the head.
 fn is_after(state: &State, now: Time, plan: &Plan, started: ElementId, head: ElementId) -> bool {
     let is_nominated = |id: ElementId| {
         plan.decisions.iter().any(

@@ -243,7 +243,9 @@ fn wrong_eviction(
             let is_right = Tier::of_order(order) == Tier::Opportunistic
                 && Tier::of_order(candidate_order) == Tier::Normal;
             let is_on = tree.preemption.priority || tree.preemption.reclaim;
-            (!is_right || !is_on).then_some("it is not opportunistic, or neither is the candidate")
+            (!is_right || !is_on).then_some(
+                "it is not opportunistic, the candidate is opportunistic, or preemption is off",
+            )
         }
         EvictionCause::Outranked => {
             let is_right = tree.preemption.priority && to == from && order < candidate_order;

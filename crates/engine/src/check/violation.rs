@@ -118,8 +118,8 @@ pub enum Violation {
         /// Node on which they collide.
         node: NodeId,
     },
-    /// Element that the plan names as a queue head, or gives a head reservation, without meeting the
-    /// conditions.
+    /// Element that the plan names as a queue head, or gives a head reservation, although it
+    /// does not qualify.
     #[error("{0} may not have a head reservation: {1}")]
     NoHeadReservation(ElementId, &'static str),
     /// Start on capacity that a head reservation keeps free.

@@ -3,9 +3,9 @@
 //!
 //! Tasks of one group are alike, and nodes take them independently of each other, so the capacity
 //! of a unit is the sum over its nodes, and the fewest units that suffice are the largest. Among
-//! several sets of that size, the one whose units share the narrowest enclosing domain is chosen, and
-//! of several such domains the one with the least free capacity. In it the units with the least free
-//! capacity that still suffice are taken, so that the largest free capacity stays together.
+//! several sets of that size, the one whose units share the narrowest enclosing domain is chosen,
+//! and of several such domains the one with the least free capacity. In it the units with the least
+//! free capacity that still suffice are taken, so that the largest free capacity stays together.
 
 use muster_model::NodeId;
 use muster_policy::ModelId;

@@ -268,8 +268,8 @@ impl GangPlacer<'_> {
         &self.spent
     }
 
-    /// Returns true if a task of the group is on the node, among the last tasks placed without another
-    /// node in between.
+    /// Returns true if a task of the group is on the node, among the last tasks placed without
+    /// another node in between.
     pub(crate) fn has_on(&self, group: u16, node: NodeId) -> bool {
         self.tasks.iter().rev().take_while(|task| task.node == node).any(|task| task.group == group)
     }

@@ -115,7 +115,8 @@ fn required(
     level: LevelIndex,
 ) -> PlacementOutcome {
     let mut scopes = pool.scopes_in(request.scope, level);
-    // Segments of this or a wider level stay together in any domain that lies in one of theirs.
+    // If segments must be together at this or a wider level, the domain must lie in a domain of
+    // that level; then they are.
     let in_domain = |pool: &Pool, scope| {
         case.terms.segment.is_none_or(|(wide, _)| !pool.scopes_in(scope, wide).is_empty())
     };

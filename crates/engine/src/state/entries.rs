@@ -64,7 +64,7 @@ impl ClassCounts {
     fn count(&mut self, class: ClassId, duration: Span, joins: bool) {
         match self.0.entry((class, duration)) {
             Entry::Vacant(entry) => {
-                debug_assert!(joins, "only what was counted in is counted out");
+                debug_assert!(joins, "removed an entry that was not counted");
                 entry.insert(1);
             }
             Entry::Occupied(mut entry) if joins || *entry.get() > 1 => {
@@ -114,12 +114,18 @@ pub(crate) struct Entries {
 impl Entries {
     /// Returns the owner of a slot of the present pass.
     pub(crate) fn owner(&self, slot: EntrySlot) -> EntryOwner {
-        self.entries[slot.0 as usize].as_ref().expect("the policy holds only live slots").owner
+        self.entries[slot.0 as usize]
+            .as_ref()
+            .expect("the policy has only slots that are in use")
+            .owner
     }
 
     /// Returns the place in the order of a slot of the present pass.
     pub(crate) fn rank(&self, slot: EntrySlot) -> &EntryRank {
-        &self.entries[slot.0 as usize].as_ref().expect("the policy holds only live slots").rank
+        &self.entries[slot.0 as usize]
+            .as_ref()
+            .expect("the policy has only slots that are in use")
+            .rank
     }
 
     pub(crate) fn slot(&self, owner: EntryOwner) -> Option<EntrySlot> {
@@ -161,7 +167,9 @@ impl Entries {
             None if standing == EntryStanding::Out => return,
             None => self.create(owner, rank),
         };
-        let entry = self.entries[slot.0 as usize].as_mut().expect("by_owner names live slots");
+        let entry = self.entries[slot.0 as usize]
+            .as_mut()
+            .expect("by_owner has only slots that are in use");
         let old = entry.standing;
         let old_rank = entry.rank;
         if old == standing && old_rank == rank {

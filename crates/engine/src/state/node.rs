@@ -320,7 +320,7 @@ impl Node {
             .holds
             .iter()
             .rposition(|hold| hold.key == key)
-            .expect("only holdings on the node are given back");
+            .expect("released a holding that is not on the node");
         self.holds[at].tasks -= 1;
         // A shared device counts as held by this holding until no task holds any of it; only future
         // intervals depend on that.

@@ -193,7 +193,7 @@ impl NodeKinds {
             if weight == DOES_NOT_FIT || best.is_some_and(|(least, _)| least < weight) {
                 continue;
             }
-            let first = *kind.nodes.first().expect("an inhabited kind has nodes");
+            let first = *kind.nodes.first().expect("a kind in use has at least one node");
             if best.is_none_or(|least| (weight, first) < least) {
                 best = Some((weight, first));
             }

@@ -193,7 +193,7 @@ const MAX_UNUSED: usize = 1024;
 
 impl ShapeClasses {
     pub(crate) fn get(&self, id: ClassId) -> &ShapeClass {
-        self.classes[id.0 as usize].as_ref().expect("a class lives as long as a job of it")
+        self.classes[id.0 as usize].as_ref().expect("a class exists while a job has it")
     }
 
     pub(crate) fn shape(&self, id: ClassId) -> &Arc<Shape> {
@@ -240,7 +240,7 @@ impl ShapeClasses {
     /// Removes a job from its class.
     pub(crate) fn leave(&mut self, id: ClassId) {
         let class =
-            self.classes[id.0 as usize].as_mut().expect("a class lives as long as a job of it");
+            self.classes[id.0 as usize].as_mut().expect("a class exists while a job has it");
         class.jobs -= 1;
         if class.jobs > 0 {
             return;
@@ -277,7 +277,7 @@ impl ShapeClasses {
     /// Returns the nodes that the class may use; computed once per epoch.
     pub(crate) fn eligible(&mut self, id: ClassId, pool: &Pool) -> Eligible {
         let class =
-            self.classes[id.0 as usize].as_mut().expect("a class lives as long as a job of it");
+            self.classes[id.0 as usize].as_mut().expect("a class exists while a job has it");
         match &class.eligible {
             Some((epoch, eligible)) if *epoch == pool.epoch() => eligible.clone(),
             _ => {
@@ -296,7 +296,7 @@ impl ShapeClasses {
         weighs: bool,
     ) -> Arc<[ModelChoice]> {
         let class =
-            self.classes[id.0 as usize].as_mut().expect("a class lives as long as a job of it");
+            self.classes[id.0 as usize].as_mut().expect("a class exists while a job has it");
         match &class.model_choices {
             Some((epoch, weighed, picks)) if (*epoch, *weighed) == (pool.epoch(), weighs) => {
                 Arc::clone(picks)
@@ -318,7 +318,7 @@ impl ShapeClasses {
     pub(crate) fn learn_fit(&mut self, id: ClassId, epoch: u64, fits: bool) {
         self.classes[id.0 as usize]
             .as_mut()
-            .expect("a class lives as long as a job of it")
+            .expect("a class exists while a job has it")
             .fits_idle = Some((epoch, fits));
     }
 }

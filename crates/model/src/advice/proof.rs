@@ -45,7 +45,8 @@ pub struct SiteProof {
     /// GPU-hours that all jobs request.
     pub asked_gpu_hours: f64,
     /// Hours over which use and idle time are counted, from the first submission: until the last,
-    /// or until the GPUs could have done all the work when that is later. The same for all planes.
+    /// or until the GPUs could have done all the work when that is later. The same for all control
+    /// planes.
     pub counted_hours: f64,
     /// GPU-hours of the cluster in that time.
     pub gpu_hours: f64,
@@ -111,8 +112,8 @@ pub struct ProvedPlane {
     /// Number of jobs that never end.
     pub left: u64,
     /// Seconds from submission to end, of all jobs that were not rejected. Jobs that never end
-    /// (`left`) count up to the last event of any plane with this seed, so where there are any the
-    /// true figures are larger.
+    /// (`left`) count up to the last event of any control plane with this seed, so where there are
+    /// any the true figures are larger.
     pub turnaround_secs: Spread,
     /// Seconds between submission and end in which jobs did not run, before the first start and
     /// after every stop; jobs that never end count in the same way.
@@ -197,9 +198,9 @@ pub struct ProofVerdict {
     /// Conclusion in one word.
     #[serde(rename = "says")]
     pub conclusion: ProofConclusion,
-    /// Schedulers of planes that do significantly better than the advised one.
+    /// Schedulers of control planes that do significantly better than the advised one.
     pub better: Vec<String>,
-    /// Schedulers of planes that do significantly worse.
+    /// Schedulers of control planes that do significantly worse.
     pub worse: Vec<String>,
 }
 
@@ -207,11 +208,11 @@ pub struct ProofVerdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProofConclusion {
-    /// No other plane does significantly better, and at least one does significantly worse.
+    /// No other control plane does significantly better, and at least one does significantly worse.
     Supports,
-    /// Another plane does significantly better.
+    /// Another control plane does significantly better.
     Contradicts,
-    /// No plane does significantly better or worse.
+    /// No control plane does significantly better or worse.
     Neither,
     /// Runs were interrupted: no conclusion.
     Interrupted,

@@ -1,5 +1,5 @@
-// Lines over one axis of time, with a cursor that tells the values. It must not know what the lines are, nor choose which are
-// shown.
+// Line charts over time, with a cursor that shows the values. It must not know what the lines mean, nor
+// choose which are shown.
 
 (() => {
   "use strict";
@@ -9,10 +9,10 @@
   const RIGHT = 22;
   const TOP = 6;
   const BOTTOM = 20;
-  /** Colours that runs are told apart by; after them they repeat, dashed. */
+  /** Number of colours for runs; beyond it colours repeat with dashed lines. */
   const COLOURS = 8;
 
-  /** A shape of a picture. The name space is that of the empty picture in the page. */
+  /** Returns a new SVG element. Its namespace is that of the empty SVG element in the page. */
   function shape(name, attributes, text) {
     const made = document.createElementNS(byId("pen").namespaceURI, name);
     for (const [key, value] of Object.entries(attributes)) {
@@ -26,7 +26,7 @@
 
   const colour = (at) => "var(--c" + (at % COLOURS) + ")";
 
-  /** From values to pixels, and back. */
+  /** Returns functions that convert values to pixels, and back. */
   function scales(spec, width) {
     const to = spec.log ? Math.log : (value) => value;
     const from = spec.log ? Math.exp : (value) => value;
@@ -66,8 +66,9 @@
   }
 
   /**
-   * Draws into `host`. `spec` has `label`, `height`, `log`, `x` (`min`, `max`, `ticks`, `words`), `y` (`max`, `ticks`, `words`),
-   * `lines()`, and `tell(x)` for what stands below the cursor. `moved(x)` is called as the cursor moves; null when it goes.
+   * Draws a chart into `host`. `spec` has `label`, `height`, `log`, `x` (`min`, `max`, `ticks`, `words`), `y` (`max`, `ticks`,
+   * `words`), `lines()`, and `tell(x)`, which returns the text below the chart. `moved(x)` is called when the cursor moves, with
+   * null when it leaves the chart.
    */
   function chart(host, spec, moved) {
     const svg = shape("svg", { tabindex: "0", role: "img", "aria-label": spec.label, height: spec.height });
@@ -112,7 +113,7 @@
     return { draw, point };
   }
 
-  /** A patch of the colour of a run, striped where its lines are dashed. */
+  /** Returns a sample of the colour of a run, striped if its lines are dashed. */
   function swatch(at) {
     const made = element("i", { className: at < COLOURS ? "swatch" : "swatch again" });
     made.style.backgroundColor = colour(at);

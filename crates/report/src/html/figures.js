@@ -1,11 +1,11 @@
-// The table of figures, which its headings sort. It must not compute figures: they are made before the page is.
+// The table of figures, sortable by its headings. It must not compute figures: the data of the page contains them.
 
 (() => {
   "use strict";
   const { amount, element, grouped, percent, span } = muster.words;
 
   const plain = (number) => number.toFixed(2);
-  /** A heading, where the figure stands in a run (intervals go by the same name), and how it is written. */
+  /** Heading, path of the figure in a run (also the name of its interval), and formatting function. */
   const COLUMNS = [
     ["turnaround, mean", "turnaround_secs.mean", span],
     ["half", "turnaround_secs.p50", span],
@@ -20,14 +20,14 @@
     ["held idle", "hours.held_idle", amount],
     ["stranded", "hours.stranded", amount],
     ["lost", "hours.lost", amount],
-    ["out of order", "hours.down", amount],
+    ["out of service", "hours.down", amount],
     ["fair to users", "user_fairness", plain],
     ["fair to queues", "queue_fairness", plain],
     ["nodes ÷ fewest", "node_spread", plain],
     ["domains ÷ fewest", "domain_spread", plain],
     ["first start after", "first_start_secs.mean", span],
     ["evictions", "evictions", grouped],
-    ["breakdowns", "breakdowns", grouped],
+    ["failures", "breakdowns", grouped],
     ["ended", "ended", grouped],
     ["refused", "refused", grouped],
     ["left", "left", grouped],
@@ -35,7 +35,7 @@
     ["first to last", "makespan_secs", span],
   ];
 
-  /** Figures over all jobs that were taken. */
+  /** Figures over all admitted jobs. */
   const OF_JOBS = ["turnaround_secs", "waited_secs", "first_start_secs", "bounded_slowdown"];
 
   function value(run, path) {
@@ -61,7 +61,7 @@
     // Jobs that never end count only up to the horizon.
     const atLeast = isOfJobs && !run.is_partial && value(run, "left") > 0 ? "≥ " : "";
     const text = atLeast + words(value(run, path));
-    // An interval of a count has decimals, whatever the count has not.
+    // The mean of counts over several seeds has decimals.
     const rough = words === grouped ? amount : words;
     return interval && interval.margin > 0 ? atLeast + rough(interval.mean) + " ± " + rough(interval.margin) : text;
   }
@@ -72,7 +72,7 @@
     return element("tr", {}, name, by, ...COLUMNS.map((column) => element("td", {}, cell(run, column))));
   }
 
-  /** Rows in their own order first; a heading sorts by its figure, and again the other way round. */
+  /** Draws the table. Rows are in the order of the runs; a click on a heading sorts by it, a second click in reverse. */
   function figures(host, runs) {
     const body = element("tbody");
     const heads = [];

@@ -1,5 +1,4 @@
-// The Gantt as a part of the page: which one is shown, what part of it, and what is told of what is pointed at. It must not know
-// how bars become pixels.
+// Gantt chart in the page: which run and which range are shown, and the text for the bar under the pointer. It must not draw bars.
 
 (() => {
   "use strict";
@@ -8,20 +7,20 @@
   const ROW = 18;
   const LEAST_HEIGHT = 120;
   const MOST_HEIGHT = 480;
-  /** Jobs that are told of at one place, where they share a GPU. */
+  /** Most jobs described in the tooltip, where several share a GPU. */
   const MOST_TOLD = 3;
-  /** How much nearer a key or a button brings it, how far an arrow moves it, and how much a notch of the wheel counts. */
+  /** Zoom factor of a key or a button, distance of an arrow key as a fraction of the view, and zoom per unit of the wheel. */
   const STEP = 1.5;
   const FAR = 0.1;
   const NOTCH = 0.0018;
 
-  /** `node-3, GPU 4`; only the node where it has one row. */
+  /** Returns the name of a row: `node-3, GPU 4`, or only the node if it has one row. */
   function rowName(gantt, row, unit) {
     const node = gantt.nodes.find((known) => row < known.first_row + known.rows);
     return node.rows === 1 ? node.name : node.name + ", " + unit + " " + (row - node.first_row);
   }
 
-  /** Rows that the job of a bar holds while the bar lasts, in all. */
+  /** Returns the number of rows that the job of a bar holds while the bar lasts, that bar included. */
   function rowsBeside(bars, bar) {
     const [low, high] = muster.bars.between(bars, bars.from[bar], bars.to[bar]);
     let rows = 0;
@@ -40,7 +39,7 @@
     return [job.id + " of " + job.user, rowName(gantt, row, unit), held, when + ", " + long].join("\n");
   }
 
-  /** Draws with the next frame, however often it is asked for until then. */
+  /** Draws once at the next frame, however often it is called before. */
   function soon(scene) {
     if (scene.isDue) {
       return;
@@ -55,7 +54,7 @@
     });
   }
 
-  /** True when that shows something else than before. */
+  /** Shows another range. Returns true if it differs from the one before. */
   function see(scene, view) {
     const isSame = ["start", "end", "top", "bottom"].every((end) => view[end] === scene.view[end]);
     scene.view = view;
@@ -78,7 +77,7 @@
     recolour(scene);
   }
 
-  /** Where the pointer is, as shares of the picture. */
+  /** Returns the position of the pointer as fractions of the width and height of the chart. */
   function share(scene, event) {
     const box = scene.canvas.getBoundingClientRect();
     const left = muster.draw.gutter(box.width);
@@ -120,7 +119,7 @@
     const notches = (event.deltaY || event.deltaX) * (event.deltaMode === 1 ? 20 : 1);
     const factor = Math.exp(Math.min(Math.max(notches, -400), 400) * NOTCH);
     const [secs, rows] = event.shiftKey ? [1, factor] : [factor, 1];
-    // Where there is nothing left to zoom, the page scrolls as it would elsewhere.
+    // At the limit of the zoom the event is not consumed, so the page scrolls as usual.
     if (see(scene, muster.view.zoomed(scene.bars, scene.view, secs, x, rows, y))) {
       event.preventDefault();
       leave(scene);
@@ -176,7 +175,7 @@
     byId("gantt-all").addEventListener("click", () => see(scene, all()));
   }
 
-  /** Shows the first of the Gantts, and whatever is chosen from then on. */
+  /** Shows the first Gantt chart, and later the one that the user selects. */
   function gantt(data, origin) {
     const [host, canvas, tip] = ["gantt-host", "gantt-canvas", "gantt-tip"].map(byId);
     const unit = data.comparison.unit === "gpu" ? "GPU" : "node";

@@ -1,10 +1,10 @@
-// Bars in columns of numbers, and which of them lie where. Plain arithmetic on arrays: it must not touch the page, so that it
-// runs, and is measured, without one.
+// Bars as arrays of numbers, and searches in them. It must not access the page, so that it can be tested and measured without
+// one.
 
 (() => {
   "use strict";
 
-  /** Bars by `from`. `until[i]` is when the last of the bars 0 to i ends, so that it grows and can be searched, too. */
+  /** Returns the bars ordered by `from`. `until[i]` is the latest end of bars 0 to i: it never decreases, so it can be searched. */
   function load(gantt) {
     const count = gantt.bars.length;
     const bars = {
@@ -34,7 +34,7 @@
     return bars;
   }
 
-  /** How many values of a growing array are at most `bound`. */
+  /** Returns how many values of an ascending array are at most `bound`. */
   function below(values, bound) {
     let low = 0;
     let high = values.length;
@@ -49,12 +49,12 @@
     return low;
   }
 
-  /** Bars from the first to before the second of these numbers may lie between two times; no others do. */
+  /** Returns the range of indices (end excluded) of the bars that may overlap an interval; no others do. */
   function between(bars, start, end) {
     return [below(bars.until, start), below(bars.from, end)];
   }
 
-  /** Bars at one instant on one row. */
+  /** Returns the bars on a row at an instant. */
   function at(bars, time, row) {
     const [low, high] = between(bars, time, time);
     const found = [];

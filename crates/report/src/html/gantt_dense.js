@@ -1,10 +1,10 @@
-// Many bars to a pixel, as shades: how much of it was held, and how much of that did not run. One bar that hides all others
-// would tell a lie there. It must not touch the page, so that it runs, and is measured, without one.
+// Draws many bars per pixel as shades: the held part of the pixel, and which part of that did not run. Drawn one over the other,
+// the last bar would hide all others. It must not access the page, so that it can be tested and measured without one.
 
 (() => {
   "use strict";
 
-  /** Rows per pixel from which bars are drawn densely, as with more bars than pixels: single bars are indistinguishable then. */
+  /** Rows per pixel above which bars are drawn as shades, as with more bars than pixels: single bars cannot be distinguished. */
   const ROWS = 2;
 
   function isDense(bars, view, width, height) {
@@ -13,7 +13,7 @@
     return rows > ROWS * height || high - low > width * Math.min(rows, height);
   }
 
-  /** Sums of one frame, kept for the next one of the same size. A row has room for the steps behind its last pixel. */
+  /** Returns cleared buffers for sums, reused by frames of the same size. A row has two more entries, for steps after its end. */
   function sums(width, height) {
     const length = (width + 2) * height;
     if (sums.kept?.[0].length !== length) {
@@ -23,7 +23,7 @@
     return sums.kept;
   }
 
-  /** A range of a row of pixels, as steps: their sum from the left is the covered part of each pixel. */
+  /** Adds a range of a row as differences between neighbouring pixels: their prefix sums are the covered part of each pixel. */
   function step(steps, row, from, to, weight) {
     const first = Math.floor(from);
     const last = Math.floor(to);
@@ -67,7 +67,7 @@
     return Math.round(from + (to - from) * share) << shift;
   };
 
-  /** Colours from what ran to what did not, so that a frame mixes none. */
+  /** Returns a table of 256 colours from running to idle, so that none is mixed per pixel. */
   function blend(colours) {
     const mix = (at) => [0, 8, 16].reduce((pixel, shift) => pixel | mixed(colours.run, colours.idle, at / 255, shift), 0);
     return Uint32Array.from({ length: 256 }, (_, at) => mix(at) & 0xffffff);
@@ -81,11 +81,11 @@
     for (let y = 0; y < height; y += 1) {
       let [all, run, pixel] = [0, 0, 0];
       for (let x = 0, at = y * (width + 2); x < width; x += 1, at += 1) {
-        // Most pixels are as the one before.
+        // Most pixels equal the one to the left.
         if (held[at] !== 0 || ran[at] !== 0) {
           all += held[at];
           run += ran[at];
-          // What is left of a sum of steps that cancel is not always nothing.
+          // Rounding may leave a small remainder of differences that cancel.
           const idle = all > 1e-3 ? Math.min(Math.max(1 - run / all, 0), 1) : 0;
           const depth = all > 1e-3 ? Math.min(all, 1) : 0;
           pixel = ((depth * 255 + 0.5) << 24) | blended[(idle * 255 + 0.5) | 0];

@@ -1,5 +1,5 @@
-// Draws the part of a Gantt that is seen on a canvas: bars, names at the left, time below. It must not change what is seen, nor
-// listen.
+// Draws the visible range of a Gantt chart on a canvas: bars, names at the left, time below. It must not change the range, nor
+// handle events.
 
 (() => {
   "use strict";
@@ -7,19 +7,19 @@
 
   const FOOT = 20;
   const FONT = "11px system-ui, sans-serif";
-  /** About so wide is a letter, and so high a line. */
+  /** Approximate width of a letter and height of a line, in pixels. */
   const LETTER = 6.4;
   const LINE = 13;
   /** Maximum number of names: more are unreadable, and cost more than the bars. */
   const MOST_NAMES = 400;
-  /** Less of an id than this says nothing. */
+  /** Minimum number of letters of an id that is drawn; fewer do not identify the job. */
   const LEAST_LETTERS = 5;
-  /** Colours of jobs and users: those of the page without the one that is near to what is hatched. */
+  /** Colours of jobs and users: those of the page except the ones that resemble the hatching. */
   const COLOURS = ["--c0", "--c4", "--c2", "--c3", "--c7", "--c6"];
 
   const gutter = (width) => (width < 500 ? 58 : 108);
 
-  /** A colour of the style sheet as a pixel. */
+  /** Returns a colour of the style sheet as a pixel value. */
   function pixel(style, name) {
     const canvas = document.createElement("canvas");
     canvas.width = canvas.height = 1;
@@ -29,7 +29,7 @@
     return new Uint32Array(context.getImageData(0, 0, 1, 1).data.buffer)[0];
   }
 
-  /** The colour of each job: its own, or that of its user. */
+  /** Returns the colours of the chart; `of` has one per job, by job or by user. */
   function colours(gantt, by) {
     const style = getComputedStyle(document.documentElement);
     const pixels = COLOURS.map((name) => pixel(style, name));
@@ -55,13 +55,13 @@
     };
   }
 
-  /** What differs between names is mostly their end. */
+  /** Returns the text without its beginning if it is too long: names mostly differ at their end. */
   function shortened(text, room) {
     const letters = Math.floor(room / LETTER);
     return text.length <= letters ? text : letters > 1 ? "…" + text.slice(text.length - letters + 1) : "";
   }
 
-  /** Names of nodes, as many as fit, and a line between nodes where they are high enough. */
+  /** Draws the names of nodes, as many as fit, and lines between nodes that are high enough. */
   function names(context, scene, box) {
     const { gantt, view, colours: { faint, line } } = scene;
     const down = box.height / (view.bottom - view.top);
@@ -90,7 +90,7 @@
     }
   }
 
-  /** Numbers of the GPUs of a node, where each has the height of a line. */
+  /** Draws the numbers of the GPUs of a node, if each row is as high as a line of text. */
   function numbers(context, node, view, down, box) {
     if (down < LINE || node.rows === 1) {
       return;
@@ -119,7 +119,7 @@
     }
   }
 
-  /** Ids of jobs in bars that have room for them, and a frame around every bar of one job. */
+  /** Draws the ids of jobs into bars that have room for them, and a frame around every bar of the highlighted job. */
   function marks(context, scene, box) {
     const { gantt, bars, view, lit } = scene;
     const [low, high] = muster.bars.between(bars, view.start, view.end);
@@ -148,10 +148,10 @@
     }
   }
 
-  /** Bars as a picture, kept for the next one of the same size. */
+  /** Returns the bars drawn on a canvas, which frames of the same size reuse. */
   function picture(scene, box, ratio) {
     scene.isDense = muster.dense.isDense(scene.bars, scene.view, box.width * ratio, box.height * ratio);
-    // Shades need no finer pixels than those of the page.
+    // Shades are drawn in CSS pixels: a finer resolution would show no more.
     const fine = scene.isDense ? 1 : ratio;
     const [width, height] = [Math.round(box.width * fine), Math.round(box.height * fine)];
     if (picture.sheet?.width !== width || picture.sheet?.height !== height) {
@@ -165,8 +165,8 @@
   }
 
   /**
-   * `scene` has `gantt`, `bars`, `view`, `colours`, `origin` and, where one is pointed at, the number of a job as `lit`. It is
-   * told by `isDense` whether its bars became shades.
+   * Draws the chart. `scene` has `gantt`, `bars`, `view`, `colours`, `origin`, and `lit`, the number of the job under the pointer.
+   * Sets `scene.isDense` to whether the bars were drawn as shades.
    */
   function draw(canvas, scene, width, height) {
     const ratio = Math.min(window.devicePixelRatio || 1, 2);

@@ -1,26 +1,26 @@
-// Bars into pixels, one number each. However many bars there are, a picture costs little more than its pixels, and an assignment
-// for each bar that shares one with others. It must not touch the page, so that it runs, and is measured, without one; nor make
-// anything per bar, which would have to be thrown away again with every frame.
+// Draws bars into an array of pixels, one number each. The cost is that of the pixels, plus an assignment for each bar that shares
+// a pixel with others. It must not access the page, so that it can be tested and measured without one, nor allocate per bar,
+// which would be garbage after every frame.
 
 (() => {
   "use strict";
 
-  /** A stripe of what is hatched, and stripe and gap together, in pixels; a power of two. */
+  /** Width of a stripe of the hatching, and of stripe and gap together (a power of two), in pixels. */
   const STRIPE = 3;
   const PERIOD = 8;
-  /** Narrower than this, a bar has neither a gap behind it nor hatching. */
+  /** Minimum width, in pixels, of a bar with hatching and a gap after it. */
   const LEAST = 4;
-  /** From here on the fill of the browser is faster than a loop. */
+  /** Width, in pixels, from which `fill` of the browser is faster than a loop. */
   const WIDE = 24;
 
-  /** A picture of a view, and where its bars lie in it. `box` is the place of the last one: left, right, top, bottom. */
+  /** Returns the scales of a view. `box` receives the rectangle of a bar from `place`: left, right, top, bottom. */
   function frame(bars, view, width, height) {
     const across = width / (view.end - view.start);
     const down = height / (view.bottom - view.top);
     return { bars, start: view.start, end: view.end, top: view.top, across, down, width, height, box: new Int32Array(4) };
   }
 
-  /** Puts the place of a bar into `box`; false where it is not in the picture. */
+  /** Writes the rectangle of a bar into `box`; returns false if the bar is outside the picture. */
   function place(picture, bar) {
     const { bars, start, top, across, down, width, height, box } = picture;
     const left = Math.round((bars.from[bar] - start) * across);
@@ -30,7 +30,7 @@
     if (right <= 0 || left >= width || low <= 0 || high >= height) {
       return false;
     }
-    // A gap, so that neighbours can be told apart.
+    // A gap, so that neighbours can be distinguished.
     right -= right - left >= LEAST ? 1 : 0;
     low -= down >= LEAST ? 1 : 0;
     box[0] = Math.max(left, 0);
@@ -62,7 +62,7 @@
     }
   }
 
-  /** What did not run comes last: it is what one looks for, and must not be lost among what shares its pixels. */
+  /** Draws all bars. Those that did not run are drawn last, so that no other bar hides them: they are what users look for. */
   function paint(bars, view, pixels, width, height, colours) {
     const picture = frame(bars, view, width, height);
     const { box } = picture;

@@ -1,4 +1,4 @@
-// What part of a Gantt is seen, and how it moves. Numbers in, numbers out: it must not draw, nor listen.
+// Visible range of a Gantt chart, and how it zooms and moves. Numbers in, numbers out: it must not draw, nor handle events.
 
 (() => {
   "use strict";
@@ -11,7 +11,7 @@
     return { start: bars.start, end: Math.max(bars.end, bars.start + LEAST_SECS), top: 0, bottom: bars.rows };
   }
 
-  /** Two ends in between two bounds, no nearer to each other than `least`, and as far as they were where there is room. */
+  /** Returns the interval moved within two bounds, with its length if possible, and at least `least` long. */
   function kept(low, high, least, lowest, highest) {
     const length = Math.min(Math.max(high - low, least), highest - lowest);
     const begin = Math.min(Math.max(low, lowest), highest - length);
@@ -25,7 +25,7 @@
     return { start, end, top, bottom };
   }
 
-  /** `factor` below 1 comes nearer; what lies at the shares `x` and `y` of the picture stays there. */
+  /** Returns the zoomed view: a `factor` below 1 zooms in; the point at the fractions `x` and `y` of the picture stays in place. */
   function zoomed(bars, view, factor, x, rowFactor = 1, y = 0.5) {
     const time = view.start + (view.end - view.start) * x;
     const row = view.top + (view.bottom - view.top) * y;
@@ -37,7 +37,7 @@
     });
   }
 
-  /** By shares of the picture. */
+  /** Returns the view moved by fractions of the picture. */
   function moved(bars, view, x, y) {
     const secs = (view.end - view.start) * x;
     const rows = (view.bottom - view.top) * y;

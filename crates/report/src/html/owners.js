@@ -1,10 +1,10 @@
-// How users and queues fare under each run, as bars. Names are drawn as text only.
+// Bars that compare users, or queues, under each run. It must not insert names other than as text.
 
 (() => {
   "use strict";
   const { amount, count, element, span } = muster.words;
 
-  /** Every owner that any run names, by name, in the order in which they are named first. */
+  /** Returns every owner (user or queue) of any run, in order of first appearance. */
   function gathered(runs, kind) {
     const owners = new Map();
     runs.forEach((run, at) => {
@@ -24,7 +24,7 @@
     return element("div", { className: "bar" }, element("span", {}, run.scheduler), filled, element("span", {}, text));
   }
 
-  /** `figure` is `stretch` or a length of time in seconds; `isShown(run number)` says whose bars there are. */
+  /** Draws the bars. `figure` is `stretch` or a duration in seconds; `isShown(run number)` selects the runs. */
   function owners(host, comparison, kind, figure, isShown) {
     const { runs } = comparison;
     const unit = comparison.unit === "gpu" ? "GPU" : "CPU";

@@ -1,4 +1,4 @@
-// Puts the page together from its data. It must not write anything of a trace other than as text.
+// Builds the page from its data. It must not insert strings of a trace other than as text.
 
 (() => {
   "use strict";
@@ -8,7 +8,7 @@
   const data = JSON.parse(byId("data").textContent);
   const { comparison } = data;
   const { runs } = comparison;
-  /** When the first job arrived; times of the page count from it. */
+  /** Arrival of the first job; all times of the page are relative to it. */
   const origin = Math.min(...runs.map((run) => run.curve.start_secs));
   const shown = new Set(runs.keys());
   const redraws = [];
@@ -16,7 +16,7 @@
   const whole = (share) => Math.round(share * 100) + THIN + "%";
   const visible = () => [...shown].sort((one, other) => one - other);
 
-  /** Thousands in a sentence as everywhere on the page. */
+  /** Replaces the thousands separators of a sentence by those of the page. */
   const thin = (sentence) => sentence.replace(/(\d),(?=\d{3})/g, "$1" + THIN);
 
   function head() {
@@ -55,7 +55,7 @@
     });
   }
 
-  /** Means over stretches of time as steps. */
+  /** Returns the points of a step function whose values are means over equal intervals. */
   function steps(run, values) {
     const { start_secs: start, width_secs: width } = run.curve;
     return values.flatMap((value, at) => [0, 1].map((end) => [start - origin + (at + end) * width, value]));
@@ -65,7 +65,7 @@
     return values[Math.floor((secs + origin - run.curve.start_secs) / run.curve.width_secs)];
   }
 
-  /** What every visible run has to say at a place, behind the name of the place. */
+  /** Returns the name of a position and the value of every visible run there. */
   function telling(place, of) {
     const parts = visible().map((at) => [runs[at].scheduler, of(runs[at])]).filter(([, text]) => text !== null);
     return place + ": " + parts.map(([name, text]) => name + " " + text).join(", ");
@@ -94,7 +94,7 @@
       tell: (secs) => telling("at " + span(secs), said(secs, "running", whole)),
     };
     const queue = {
-      label: "jobs that wait, over time",
+      label: "pending jobs, over time",
       height: HEIGHT,
       x,
       y: { max: most, ticks: muster.axis.counts(most, 4), words: grouped },
@@ -106,7 +106,7 @@
     redraws.push(...charts.map((chart) => chart.draw));
   }
 
-  /** The size of job whose waits differ most, by time waited in all. */
+  /** Returns the size of job whose mean waits differ most between runs, weighted by the number of jobs. */
   function telltale(sizes) {
     const differs = (size) => {
       const found = runs.map((run) => run.sizes.find((known) => known.size === size)).filter(Boolean);
@@ -129,7 +129,7 @@
     const longest = () => Math.max(...runs.map((run) => of(run)?.at(-1) ?? 0), 10);
     const x = { min: 1, max: longest(), words: span, ticks: (most) => muster.axis.logTime(1, x.max, most) };
     const spec = {
-      label: "share of jobs that waited at most this long in all",
+      label: "share of jobs that waited at most this long in total",
       height: HEIGHT,
       log: true,
       x,
@@ -170,7 +170,7 @@
         await navigator.clipboard.writeText(comparison.command);
         byId("copy").textContent = "copied";
       } catch {
-        // Not every browser lets a file write there: then the command is at least selected.
+        // Some browsers do not let a local file write to the clipboard: select the command instead.
         getSelection().selectAllChildren(byId("command"));
         byId("copy").textContent = "selected";
       }

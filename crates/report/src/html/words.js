@@ -1,19 +1,19 @@
-// Numbers and times as people read them, and elements that hold them. It must not know what is measured, and what it is given
-// becomes text, never markup. Also begins the one name that the scripts share.
+// Formats numbers and durations, and creates page elements. It must not know what is measured, nor insert strings as markup.
+// Declares `muster`, the only global of the scripts.
 const muster = {};
 
 (() => {
   "use strict";
 
-  /** Narrow and never broken, as between the thousands of a number. */
+  /** Narrow no-break space, the thousands separator. */
   const THIN = "\u202f";
 
-  /** `28 481`. */
+  /** Formats a number with thousands separators: `28 481`. */
   function grouped(number) {
     return String(Math.round(number)).replace(/\B(?=(\d{3})+$)/g, THIN);
   }
 
-  /** As many decimals as matter. */
+  /** Formats a number with as many decimals as are significant. */
   function amount(number) {
     if (number >= 99.95 || number < 1e-6 || Number.isInteger(number)) {
       return grouped(number);
@@ -21,7 +21,7 @@ const muster = {};
     if (number >= 1) {
       return number.toFixed(1);
     }
-    // Two digits that say something, and a dot that is no exponent's.
+    // Two significant digits, without an exponent.
     return number.toFixed(Math.min(Math.max(1 - Math.floor(Math.log10(number)), 2), 6)).replace(/\.?0+$/, "");
   }
 
@@ -31,7 +31,7 @@ const muster = {};
 
   const two = (number) => String(number).padStart(2, "0");
 
-  /** `450ms`, `12s`, `3m20s`, `2h05m`, `1d12h`, as the terminal has it. */
+  /** Formats a duration as on the terminal: `450ms`, `12s`, `3m20s`, `2h05m`, `1d12h`. */
   function span(secs) {
     const whole = Math.floor(secs);
     if (whole === 0 && secs > 0) {
@@ -55,7 +55,7 @@ const muster = {};
     return grouped(number) + " " + noun + (number === 1 ? "" : "s");
   }
 
-  /** An element with properties and children; a child that is a string becomes text. */
+  /** Returns a new element with properties and children; a string child becomes text. */
   function element(name, properties, ...children) {
     const made = document.createElement(name);
     Object.assign(made, properties);

@@ -17,9 +17,9 @@ struct PlaneModel {
 /// Models of control planes; the first that matches a label applies.
 ///
 /// On Kubernetes and k3s the scheduling addon selects the model: KAI stands for Run:ai, whose
-/// scheduler it comes from. Volcano both places gangs and manages queues, since no model combines it
-/// with Kueue. k3s runs what Kubernetes runs. Addons that are not in `has` are not
-/// modelled, and reported as such.
+/// scheduler it comes from. Volcano both places gangs and manages queues, since no model combines
+/// it with Kueue. k3s runs the same schedulers as Kubernetes. Addons that are not in `has` are not
+/// modelled, and are reported as such.
 const MODELS: [PlaneModel; 9] = [
     PlaneModel {
         plane: ControlPlane::Slurm,

@@ -1,5 +1,6 @@
 //! Resource use, counted from the journal: a start must be complete, on nodes that accept work,
-//! within their capacity and within the queues' limits. It shares no code with the engine's checker.
+//! within their capacity and within the queues' limits. It shares no code with the engine's
+//! checker.
 
 use std::collections::BTreeMap;
 

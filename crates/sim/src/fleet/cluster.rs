@@ -498,7 +498,7 @@ impl ClusterState {
         let width = self.width_milli(job);
         let terms = self.terms;
         let run = &mut self.runs[job.at()];
-        let since = run.since.take().expect("only what runs is stopped");
+        let since = run.since.take().expect("only running jobs are stopped");
         let ran = self.now.since(since);
         let restarting = if run.status.stops > 0 { terms.restart.min(ran) } else { Span(0) };
         let done = Span(run.saved.0 + ran.0 - restarting.0);
@@ -572,8 +572,8 @@ impl ClusterState {
         }
     }
 
-    /// Returns the recorded allocations. Those that are held at the end of the run extend beyond it,
-    /// since they are never freed.
+    /// Returns the recorded allocations. Those held at the end of the run extend beyond it, since
+    /// they are never freed.
     #[must_use]
     pub fn bars(&self) -> Vec<AllocationBar> {
         let ran = self.now.since(self.record.first.unwrap_or_default());

@@ -111,7 +111,7 @@ pub enum PackingError {
     #[error("two nodes are called {0}")]
     SameName(NodeName),
     /// The order names a pod that is not in the list.
-    #[error("arrival {at} is pod {index}, of {pods}")]
+    #[error("arrival {at} names pod {index}, but there are {pods} pods")]
     NoSuchPod {
         /// Number of the arrival, from 1.
         at: usize,

@@ -71,7 +71,7 @@ impl ProcessorPool {
             && end <= now
         {
             self.ends.pop_first();
-            let start = self.ran[job].expect("what ends has begun").start;
+            let start = self.ran[job].expect("a job that ends has begun").start;
             self.believed.remove(&(start + jobs[job].estimate, job));
             self.free += jobs[job].width;
         }

@@ -25,7 +25,9 @@ pub enum CountError {
         pods: u32,
     },
     /// Counting would take too long.
-    #[error("counting takes more than {MAX_ENGINE_STEPS} decisions of the engine, where it stops")]
+    #[error(
+        "counting needs more than {MAX_ENGINE_STEPS} decisions of the engine, which is the limit"
+    )]
     TooManySteps,
     /// The engine failed on a submission.
     #[error(transparent)]

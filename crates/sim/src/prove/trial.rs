@@ -175,8 +175,8 @@ impl<'s> GangTrial<'s> {
         }
     }
 
-    /// Returns the number of orders of the remaining letters in which this arrival comes next. A pod
-    /// is a single letter, so there is one. A gang arrives with its first letter, and its other
+    /// Returns the number of orders of the remaining letters in which this arrival comes next. A
+    /// pod is a single letter, so there is one. A gang arrives with its first letter, and its other
     /// letters may have any positions among the remaining ones. `None` beyond 128 bits.
     pub(super) fn count_orders(&self, gang: usize) -> Option<u128> {
         match self.admission {

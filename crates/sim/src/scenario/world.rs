@@ -158,7 +158,7 @@ impl ScenarioWorld {
             inputs = self.reports();
             if inputs.is_empty() {
                 let answers: Vec<_> = answers.unwrap_or_default();
-                debug_assert!(answers.len() <= kept, "one answer per input");
+                debug_assert!(answers.len() <= kept, "at most one answer per input");
                 return Ok(answers);
             }
         }
@@ -192,8 +192,10 @@ impl ScenarioWorld {
                 self.backend.execute(self.now, effect)?;
                 continue;
             };
-            let known =
-                self.jobs.get(&id.element.job).ok_or_else(|| format!("{id} is of no job"))?;
+            let known = self
+                .jobs
+                .get(&id.element.job)
+                .ok_or_else(|| format!("{id} does not belong to a job"))?;
             let terms = TaskTerms::of(&known.spec, known.behaviour.clone());
             let hosts = &self.hosts;
             let joined = &self.joined;

@@ -85,7 +85,7 @@ fn policies_differ_where_the_order_lets_them() {
 #[test]
 fn invalid_experiments_are_errors() {
     let error = |result: Result<Experiment, PackingError>| result.unwrap_err().to_string();
-    assert_eq!(error(experiment("half nobody")), "arrival 2 is pod 99, of 6");
+    assert_eq!(error(experiment("half nobody")), "arrival 2 names pod 99, but there are 6 pods");
     assert_eq!(error(Experiment::new(Vec::new(), &[], Vec::new())), "the cluster has no GPU");
     let mut reader = openb::NodeReader::new();
     let mut node = reader.read("n,1,1,2,T4").unwrap().unwrap();

@@ -165,7 +165,7 @@ pub(super) const AGED: &[Disagreement] = &[
             says(
                 Kentino,
                 "Kueue and quota borrowing: its manifest",
-                "quota and a limit on borrowing; not a word on preemption",
+                "quota and a limit on borrowing; preemption is not mentioned",
             ),
             says(
                 Upstream,
@@ -214,7 +214,7 @@ pub(super) const AGED: &[Disagreement] = &[
             says(
                 Comparison,
                 "how it's set up: multi-tenancy",
-                "priority weights and enforced limits; no word of GPUs",
+                "priority weights and enforced limits; GPUs are not mentioned",
             ),
             says(
                 Upstream,

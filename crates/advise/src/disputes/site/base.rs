@@ -61,7 +61,7 @@ pub(super) const BASE: &[Disagreement] = &[
             ),
             says(Comparison, "hybrid", "run Slurm on that Kubernetes (Slinky, Soperator)"),
         ],
-        "stays on Kubernetes behind a gang scheduler; Slurm inside it where people are at home in Slurm",
+        "stays on Kubernetes behind a gang scheduler; Slurm inside it where users know Slurm",
     ),
     dispute(
         "ray-owns-the-nodes",
@@ -157,7 +157,7 @@ pub(super) const BASE: &[Disagreement] = &[
             says(
                 Kentino,
                 "summary table, row 4",
-                "mixed: Kubernetes, Kueue, Volcano, Kubeflow; no word of staff",
+                "mixed: Kubernetes, Kueue, Volcano, Kubeflow; staff is not mentioned",
             ),
             says(
                 Kentino,
@@ -227,7 +227,7 @@ pub(super) const BASE: &[Disagreement] = &[
             ),
         ],
         "Kubernetes with a queue and a gang scheduler; a partition where coupled training on bare metal is the main work or Slurm is \
-         at home; Slurm inside Kubernetes where that works already",
+         established; Slurm inside Kubernetes where that works already",
     ),
     dispute(
         "coupled-on-bare-metal",

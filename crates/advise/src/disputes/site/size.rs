@@ -58,7 +58,7 @@ pub(super) const SIZE: &[Disagreement] = &[
             says(Kentino, "summary table, row 1", "2 to 6 users: no scheduler"),
             says(Kentino, "the honest small-team reality", "2 to 6 users: no scheduler"),
         ],
-        "takes the tree's number, 8: it is the one that is meant as a boundary, the others describe a usual team",
+        "uses the number of the decision tree, 8: it is meant as a boundary, the others describe a usual team",
     ),
     dispute(
         "second-team",

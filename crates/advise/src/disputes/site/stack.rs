@@ -188,7 +188,7 @@ pub(super) const STACK: &[Disagreement] = &[
             ),
             says(Guide, "failure modes, 2", "do not conflate them: the add-on is mis-scoped"),
         ],
-        "says whole allocation for Slurm and gang scheduler for Kubernetes, and never the one for the other",
+        "uses `whole allocation` for Slurm and `gang scheduler` for Kubernetes, and never mixes the two terms",
     ),
     dispute(
         "who-recovers",
@@ -254,8 +254,8 @@ pub(super) const STACK: &[Disagreement] = &[
                 "SUNK and the managed offerings of 2026 run Slurm on Kubernetes",
             ),
         ],
-        "counts on the fabric only after nccl-tests inside a job says GDRDMA: a slurmd in a pod has a pod's network unless it was \
-         given the host's",
+        "relies on the fabric only after nccl-tests inside a job reports GDRDMA: a slurmd in a pod has the pod's network unless \
+         it was given the host's",
     ),
     dispute(
         "managed-kubernetes-for-training",
@@ -368,7 +368,7 @@ pub(super) const STACK: &[Disagreement] = &[
                 "from some hundreds of GPUs failures are daily, and an operator is on call",
             ),
         ],
-        "takes the part-time person below that size, a provider or a rota above it",
+        "recommends a part-time person below that size, and a provider or an on-call rota above it",
     ),
     dispute(
         "fractions-by-memory",

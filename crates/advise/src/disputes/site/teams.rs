@@ -85,7 +85,7 @@ pub(super) const TEAMS: &[Disagreement] = &[
                 "not native on Slurm; Argo CD or Flux on Kubernetes",
             ),
         ],
-        "Slurm while coupled training is the main work or Slurm is at home; its configuration in a repository declares the cluster, \
+        "Slurm while coupled training is the main work or Slurm is established; its configuration in a repository declares the cluster, \
          not the jobs",
     ),
     dispute(

@@ -50,7 +50,7 @@ pub(super) const CHOICE: &[Disagreement] = &[
                 "services make kubernetes the base; Ray is added to it afterwards",
             ),
         ],
-        muster: "keeps the label ray and draws Kubernetes under it: both readings install the same stack, and differ in who owns it",
+        muster: "keeps the label ray and shows Kubernetes below it in the stack: both readings install the same components, and differ only in the primary control plane",
     },
     Disagreement {
         id: "ray-as-label",
@@ -81,7 +81,7 @@ pub(super) const CHOICE: &[Disagreement] = &[
             says(
                 CitedPage::Guide,
                 "labeller, rule 1",
-                "coupling on bare metal comes first: slurm, and Ray leaves the label",
+                "coupling on bare metal is tested first: slurm, and the label does not name Ray",
             ),
             says(
                 CitedPage::Guide,
@@ -94,7 +94,7 @@ pub(super) const CHOICE: &[Disagreement] = &[
                 "actors map onto Ray cleanly, and onto batch jobs poorly",
             ),
         ],
-        muster: "keeps slurm, which places the coupled part whole, and puts Ray on it in the stack: nothing is lost but the word",
+        muster: "keeps slurm, which places the coupled part whole, and shows Ray on it in the stack: only the label does not name Ray",
     },
     Disagreement {
         id: "slurm-at-the-edge",
@@ -109,7 +109,7 @@ pub(super) const CHOICE: &[Disagreement] = &[
             ),
             says(CitedPage::Guide, "matrix, row 3", "edge, small, CI or development: k3s"),
         ],
-        muster: "follows the labeller's order; its own edge case of a contradiction covers one node only, where k3s wins",
+        muster: "follows the labeller's order; the guide's edge case for this contradiction covers one node only, where k3s is chosen",
     },
     Disagreement {
         id: "coupled-without-bare-metal",
@@ -120,7 +120,7 @@ pub(super) const CHOICE: &[Disagreement] = &[
             says(
                 CitedPage::Guide,
                 "decision flow",
-                "only the arrow for bare metal leaves the question about coupling: no answer",
+                "after the question about coupling, the flow chart continues for bare metal only: no answer",
             ),
             says(
                 CitedPage::Guide,
@@ -129,7 +129,7 @@ pub(super) const CHOICE: &[Disagreement] = &[
             ),
             says(CitedPage::Guide, "matrix, row 1", "names coupled training on bare metal only"),
         ],
-        muster: "follows the labeller: it is the only one of the three with an answer, and the invariant makes it safe",
+        muster: "follows the labeller, the only one of the three with an answer; the required gang scheduler makes it safe",
     },
     Disagreement {
         id: "batch-in-containers",
@@ -169,7 +169,7 @@ pub(super) const CHOICE: &[Disagreement] = &[
         id: "hybrid-without-slurm",
         kind: DisputeKind::Pages,
         when: All(&[ON_KUBERNETES_OR_K3S, Is(Fact::TightlyCoupled), Is(Fact::LongLivedServices)]),
-        question: "does training crowd out the services, or the other way round, often enough to fence them off?",
+        question: "does training crowd out the services, or the other way round, often enough to separate them?",
         positions: &[
             says(
                 CitedPage::Guide,
@@ -192,7 +192,7 @@ pub(super) const CHOICE: &[Disagreement] = &[
                 "training and serving on a shared cluster: kubernetes",
             ),
         ],
-        muster: "does not split: behind a gang scheduler, with quota, one Kubernetes carries both until one starves the other",
+        muster: "does not split: one Kubernetes with a gang scheduler and quotas runs both, until one of them starves the other",
     },
     Disagreement {
         id: "python-on-bare-metal",
@@ -255,6 +255,6 @@ pub(super) const CHOICE: &[Disagreement] = &[
                 "not a large datacentre; no number is given",
             ),
         ],
-        muster: "warns from a number of nodes of its own, which a site can set (k3s-nodes)",
+        muster: "warns from a threshold in nodes, which a site can set (k3s-nodes)",
     },
 ];

@@ -23,7 +23,7 @@ pub(super) const KUBERNETES: &[Disagreement] = &[
             says(
                 CitedPage::Guide,
                 "labeller, its code; edge 7",
-                "leaves out Ray at the edge, and so does the oracle that checks it",
+                "requires no gang scheduler for Ray at the edge, and neither does the oracle that checks the code",
             ),
         ],
         muster: "requires it, because the guide calls the invariant load-bearing; --ruleset guide gives the label of the code",
@@ -95,7 +95,7 @@ pub(super) const KUBERNETES: &[Disagreement] = &[
             says(
                 CitedPage::Guide,
                 "how to integrate",
-                "only a gang scheduler makes the set whole; operators ride on it",
+                "only a gang scheduler places the set whole; operators depend on it",
             ),
             says(
                 CitedPage::Upstream,
@@ -190,7 +190,7 @@ pub(super) const KUBERNETES: &[Disagreement] = &[
                 "Kubernetes and the GPU Operator; no batch scheduler",
             ),
         ],
-        muster: "gives the label without a serving layer: plain deployments carry a few models, a serving layer is worth its components from there",
+        muster: "gives the label without a serving layer: plain Deployments suffice for a few models; with more, a serving layer is worth its components",
     },
     Disagreement {
         id: "launchers-per-pod",

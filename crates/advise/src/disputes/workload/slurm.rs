@@ -34,10 +34,10 @@ pub(super) const SLURM: &[Disagreement] = &[
             says(
                 CitedPage::Kentino,
                 "where Slurm hits its ceiling",
-                "two small clusters are often simpler; managed offerings nest them",
+                "two small clusters are often simpler; managed offerings run Slurm on Kubernetes",
             ),
         ],
-        muster: "splits: nothing new to operate, and disjoint pools cannot contend; nest when the boundary has to move often",
+        muster: "splits the nodes: nothing new to operate, and disjoint pools cannot contend; run Slurm on Kubernetes when the boundary has to move often",
     },
     Disagreement {
         id: "ray-in-a-hybrid",
@@ -52,7 +52,7 @@ pub(super) const SLURM: &[Disagreement] = &[
                 "Ray inside KubeRay, in the Kubernetes pool, so that there is no third control plane",
             ),
         ],
-        muster: "draws both: what trains inside a Slurm allocation, what serves under KubeRay in the other pool",
+        muster: "shows both in the stack: training inside a Slurm allocation, serving under KubeRay in the other pool",
     },
     Disagreement {
         id: "slurm-multi-tenancy",
@@ -68,7 +68,7 @@ pub(super) const SLURM: &[Disagreement] = &[
             says(
                 CitedPage::Guide,
                 "decision flow; labeller, rule 1",
-                "coupling is asked before tenancy, which changes nothing: slurm",
+                "coupling is tested before tenancy, so that tenancy has no effect: slurm",
             ),
             says(
                 CitedPage::Kentino,
@@ -76,7 +76,7 @@ pub(super) const SLURM: &[Disagreement] = &[
                 "fine for a lab, not for a hosted service of many customers",
             ),
         ],
-        muster: "keeps slurm: fair shares it enforces, isolation between customers it does not; those get clusters of their own",
+        muster: "keeps slurm: it enforces fair shares, but does not isolate customers; customers get separate clusters",
     },
     Disagreement {
         id: "slurm-gpu-isolation",
@@ -116,7 +116,7 @@ pub(super) const SLURM: &[Disagreement] = &[
             says(
                 CitedPage::Comparison,
                 "slurm.conf: fairness",
-                "priority weights and enforced limits; no word of GPUs",
+                "priority weights and enforced limits; GPUs are not mentioned",
             ),
             says(
                 CitedPage::Upstream,
@@ -182,7 +182,7 @@ pub(super) const SLURM: &[Disagreement] = &[
                 "in Slurm the term means time-slicing of jobs; whole allocation is plain behaviour there",
             ),
         ],
-        muster: "says gang for all-or-nothing only, and never asks for Slurm's option of that name",
+        muster: "uses `gang` for all-or-nothing placement only, and never recommends Slurm's option of that name",
     },
     Disagreement {
         id: "node-stack",
@@ -193,7 +193,7 @@ pub(super) const SLURM: &[Disagreement] = &[
             says(
                 CitedPage::Guide,
                 "composition stack",
-                "every path lands on the same: driver, GPU Operator, DRA, NCCL, RDMA fabric; Slurm's, too",
+                "every path has the same lowest layer: driver, GPU Operator, DRA, NCCL, RDMA fabric; also Slurm's",
             ),
             says(
                 CitedPage::Guide,
@@ -208,9 +208,9 @@ pub(super) const SLURM: &[Disagreement] = &[
             says(
                 CitedPage::Upstream,
                 "NVIDIA GPU Operator 26.3, 2026: component matrix",
-                "driver, container toolkit, device plugin, discovery, DCGM and MIG manager; CUDA's libraries and NCCL are the image's",
+                "driver, container toolkit, device plugin, discovery, DCGM and MIG manager; CUDA's libraries and NCCL come with the image",
             ),
         ],
-        muster: "draws the GPU Operator under Kubernetes only, and counts NCCL as the image's: two images are two versions of NCCL",
+        muster: "shows the GPU Operator under Kubernetes only, and NCCL as a part of the image: two images may have two versions of NCCL",
     },
 ];

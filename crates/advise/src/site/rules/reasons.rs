@@ -16,7 +16,7 @@ pub(super) const REASONS: &[Rule] = &[
         "modern-is-no-need",
         Citation::new(CitedPage::Guide, "failure modes, 4"),
         All(&[Is(Fact::Modernise), Is(Fact::Works)]),
-        "wanting something modern is not a need: services, tenants to be kept apart or declared state would be",
+        "modernity alone is no reason to switch: services, isolated tenants or declared state would be one",
     ),
     Rule::reason(
         "revisit-conventions",
@@ -31,8 +31,8 @@ pub(super) const REASONS: &[Rule] = &[
             "the honest small-team reality: 4 to 32 GPUs, 2 to 6 users",
         ),
         All(&[NOTHING, SMALL_BAND]),
-        "write the conventions down, and ask again at the first collision: this is already past the first question, and no \
-         page goes further than 32 GPUs on 4 nodes with 6 users",
+        "write the conventions down, and ask again at the first collision: the site is above the limits of the first \
+         question, and no page recommends conventions beyond 32 GPUs on 4 nodes with 6 users",
     ),
     Rule::reason(
         "whole-allocation",
@@ -95,7 +95,7 @@ pub(super) const REASONS: &[Rule] = &[
         "queue-above-gang",
         Citation::new(CitedPage::Kentino, "why naive Kubernetes is wrong for AI"),
         All(&[KUBERNETES, Condition::Gang, Never(&RUNAI)]),
-        "Kueue on top decides who may start, the gang scheduler below places all or nothing: neither replaces the other",
+        "Kueue decides which jobs may start, the gang scheduler below it places all or nothing: neither replaces the other",
     ),
     Rule::reason(
         "cohorts-borrow",
@@ -131,16 +131,16 @@ pub(super) const REASONS: &[Rule] = &[
         "tracking-is-a-library",
         Citation::new(
             CitedPage::Muster,
-            "Determined is no longer developed; its parts exist apart from it",
+            "Determined is no longer developed; separate tools provide its functions",
         ),
         Is(Fact::Tracking),
-        "experiment tracking rides on any control plane: a tracking server such as MLflow, with Ray Tune or arrays for search",
+        "experiment tracking works on any control plane: a tracking server such as MLflow, with Ray Tune or arrays for search",
     ),
     Rule::reason(
         "jobs-stay-yours",
         Citation::new(CitedPage::Hyperstack, "what Hyperstack manages, what you manage"),
         All(&[Chosen(&[ControlPlane::Slurm, ControlPlane::Kubernetes]), PROVIDED]),
-        "yours remain: queues and quotas, images and environments, checkpoints, and why a run is slow",
+        "you still manage queues and quotas, images and environments, checkpoints, and slow runs",
     ),
     Rule::reason(
         "many-need-both",

@@ -20,8 +20,7 @@ pub(super) const STACK: &[Rule] = &[
         ),
         when: All(&[RUNAI, GANGS]),
         effect: RuleChange::Require("Run:ai gang scheduling (REQUIRED)"),
-        sentence: "coupled runs under a scheduler that binds pod by pod: every one of them goes through the gang scheduler that \
-                   was bought",
+        sentence: "coupled runs under a scheduler that binds pod by pod: all of them use the gang scheduler of the product",
     },
     Rule {
         id: "site-gang-required",
@@ -74,7 +73,7 @@ pub(super) const STACK: &[Rule] = &[
         source: Citation::new(CitedPage::Kentino, "decision tree, step 5; guide: how to integrate"),
         when: All(&[ON_KUBERNETES, PYTHON]),
         effect: RuleChange::Add("KubeRay"),
-        sentence: "reinforcement learning, search or distributed Python: Ray as a guest of the platform, under its quota",
+        sentence: "reinforcement learning, search or distributed Python: Ray runs on the platform, under its quota",
     },
     Rule {
         id: "ray-on-slurm",
@@ -119,8 +118,8 @@ pub(super) const STACK: &[Rule] = &[
         ),
         when: All(&[Chosen(&[ControlPlane::Slurm, ControlPlane::Kubernetes]), PROVIDED]),
         effect: RuleChange::Add("run by a provider"),
-        sentence: "no team for it and a provider may do it: hardware, drivers, fabric and the life of the cluster are the \
-                   provider's, jobs and their failures stay yours",
+        sentence: "no team to operate it, and a provider is allowed: the provider manages hardware, drivers, fabric and \
+                   cluster; jobs and their failures stay yours",
     },
     Rule {
         id: "split-slurm-on-kubernetes",

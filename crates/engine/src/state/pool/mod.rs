@@ -177,7 +177,7 @@ impl Pool {
     }
 
     pub(crate) fn holding(&self, key: HoldKey) -> &Holding {
-        self.holdings[key.0 as usize].as_ref().expect("a key lives as long as its holding")
+        self.holdings[key.0 as usize].as_ref().expect("a key is used only while its holding exists")
     }
 
     /// Returns all holdings, in arbitrary order.
@@ -273,8 +273,9 @@ impl Pool {
     }
 
     fn move_end(&mut self, key: HoldKey, end: HoldingEnd) {
-        let holding =
-            self.holdings[key.0 as usize].as_mut().expect("a key lives as long as its holding");
+        let holding = self.holdings[key.0 as usize]
+            .as_mut()
+            .expect("a key is used only while its holding exists");
         self.ends.remove(holding.end, holding.element, key);
         holding.end = end;
         self.ends.insert(end, holding.element, key);
@@ -313,8 +314,9 @@ impl Pool {
 
     fn take(&mut self, key: HoldKey, task: &TaskPlacement) {
         self.touch(task.node);
-        let holding =
-            self.holdings[key.0 as usize].as_ref().expect("a key lives as long as its holding");
+        let holding = self.holdings[key.0 as usize]
+            .as_ref()
+            .expect("a key is used only while its holding exists");
         let scalars = &holding.shape.groups[usize::from(task.group)].scalars;
         let node = &mut self.nodes[task.node.0 as usize];
         node.take(key, holding.end, task.devices, task.share.0 as u16, scalars);
@@ -322,8 +324,9 @@ impl Pool {
 
     fn give(&mut self, key: HoldKey, task: &TaskPlacement) {
         self.touch(task.node);
-        let holding =
-            self.holdings[key.0 as usize].as_ref().expect("a key lives as long as its holding");
+        let holding = self.holdings[key.0 as usize]
+            .as_ref()
+            .expect("a key is used only while its holding exists");
         let scalars = &holding.shape.groups[usize::from(task.group)].scalars;
         let node = &mut self.nodes[task.node.0 as usize];
         node.give(key, task.devices, task.share.0 as u16, scalars);

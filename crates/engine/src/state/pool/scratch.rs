@@ -158,7 +158,7 @@ impl Pool {
     /// Undoes everything since the mark, newest first.
     pub(crate) fn rollback(&mut self, to: ScratchMark) {
         while self.log.len() > to.0 {
-            match self.log.pop().expect("longer than the mark") {
+            match self.log.pop().expect("the log is longer than at the mark") {
                 Undo::Opened(key) => {
                     self.holdings[key.0 as usize] = None;
                     self.vacant.push(key);
@@ -203,7 +203,7 @@ impl Pool {
     }
 
     fn unbook(&mut self) {
-        let booking = self.bookings.pop().expect("every logged booking is there");
+        let booking = self.bookings.pop().expect("every logged booking exists");
         let reservation = self.bookings.len() as u32;
         self.booked_from.retain(|(_, one)| *one != reservation);
         self.booked_until.retain(|(_, one)| *one != reservation);

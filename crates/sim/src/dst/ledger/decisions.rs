@@ -150,7 +150,7 @@ impl Ledger {
 
     /// Checks that the element is pending and could start if it fitted.
     fn check_nominee(&self, at: Time, id: ElementId) -> Result<(), &'static str> {
-        let job = self.jobs.get(&id.job).ok_or("it has no job")?;
+        let job = self.jobs.get(&id.job).ok_or("its job does not exist")?;
         let element = job.elements.get(&id.index).ok_or("it does not exist")?;
         let ElementPhase::Pending { held: false, not_before } = element.phase else {
             return Err("it is not pending, or held");
@@ -220,9 +220,9 @@ impl Ledger {
         if self.nominations.of.contains_key(&id) {
             return Err("it has a nomination already".to_owned());
         }
-        let job = self.jobs.get(&id.job).ok_or("it has no job")?;
+        let job = self.jobs.get(&id.job).ok_or("its job does not exist")?;
         if !continuation::is_size(&job.spec, placement) {
-            return Err(format!("{} tasks are no valid size", placement.len()));
+            return Err(format!("{} tasks are not a valid size", placement.len()));
         }
         topology::judge(self, job, placement)?;
         holdings::judge_queues(self, (job, id.index), placement, at)

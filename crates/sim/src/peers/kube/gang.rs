@@ -72,7 +72,7 @@ impl KubeGang {
             let node = self
                 .nodes
                 .choose(cluster.pool(), &task)
-                .expect("room for all of them was counted before the first");
+                .expect("the group fits, as was checked before");
             cluster.place(job, rank, node)?;
             self.client.take_ahead(cluster.now());
         }

@@ -192,8 +192,8 @@ impl Volcano {
     /// SortBundlesForReclaim). No queue is left with less than its guarantee, and none that has
     /// only what it deserves loses anything. This is the rule of plugin `capacity`
     /// (UnifiedEvictableFn); `proportion` has none, and without a rule queues would reclaim the
-    /// same GPUs from each other for ever. Jobs that were placed in this session are not included: only running pods are
-    /// reclaimed.
+    /// same GPUs from each other for ever. Jobs that were placed in this session are not included:
+    /// only running pods are reclaimed.
     fn victims(
         &self,
         cluster: &ClusterState,
