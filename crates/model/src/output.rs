@@ -214,8 +214,8 @@ mod tests {
             ("", "empty"),
             ("~/x", "not expanded"),
             ("a/", "folder"),
-            ("a%N", "`%N` is not filled in"),
-            ("a%4%", "`%4%` is not filled in"),
+            ("a%N", "`%N` is not a known mark"),
+            ("a%4%", "`%4%` is not a known mark"),
             ("a%", "at the end"),
             ("a\nb", "control"),
         ] {

@@ -509,7 +509,7 @@ mod tests {
         right is pending: capacity
           needs      1 GPU, any model
           free now   0 of 8
-                     needs 2 times 16 CPUs on a node, a node has at most 4.5 free
+                     needs 2 × 16 CPUs on one node, a node has at most 4.5 free
           queue      1st of 1 in default; quota is not the limit
           starts     unknown: what it needs is held without a time limit, or out of service
         right is pending: capacity

@@ -475,7 +475,7 @@ mod tests {
         capacity: 40 GPUs are free, but fragmented: 2 of 4 tasks fit
         capacity: 2 of 4 tasks fit: 2 of 8 nodes can take its tasks
         capacity: 3 of 5 tasks of rollout fit beside trainer
-        capacity: needs 2 times 16 CPUs on a node, a node has at most 4.5 free
+        capacity: needs 2 × 16 CPUs on one node, a node has at most 4.5 free
         capacity: needs 8 GPUs, none is free
         capacity: needs 1 GPU, none is free
         capacity: needs 0.5 GPU, none is free
@@ -552,7 +552,7 @@ mod tests {
                    3 of 5 tasks of rollout fit beside trainer []
         needs      1 GPU, any model []
         free now   0 of 8 []
-                   needs 2 times 16 CPUs on a node, a node has at most 4.5 free []
+                   needs 2 × 16 CPUs on one node, a node has at most 4.5 free []
         needs      8 GPUs on one node, any model []
         free now   0 of 8 []
         needs      1 GPU, any model []

@@ -8,8 +8,9 @@ use super::Output;
 
 /// Size of a character cell, in pixels.
 const CELL: (f64, f64) = (7.8, 17.0);
-/// Least time between two frames; closer changes are drawn as one.
-const FRAME_SECS: f64 = 0.12;
+/// Changes that follow each other faster than this are drawn as one frame; typed letters come every
+/// 0.03 s.
+const FRAME_SECS: f64 = 0.02;
 /// Time for which the last frame stays before the animation starts again.
 const END_SECS: f64 = 5.0;
 /// The eight colours of a terminal on a dark ground.
@@ -23,8 +24,8 @@ pub fn draw(outputs: &[Output], columns: u16, rows: u16) -> String {
     for (at, output) in outputs.iter().enumerate() {
         terminal.process(output.text.as_bytes());
         let next = outputs.get(at + 1).map_or(f64::INFINITY, |next| next.seconds);
-        let shown_since = frames.last().map_or(f64::NEG_INFINITY, |(seconds, _)| *seconds);
-        if next - output.seconds >= FRAME_SECS || next - shown_since >= FRAME_SECS {
+        // Output that comes in one burst is one frame.
+        if next - output.seconds >= FRAME_SECS {
             let lines = (0..rows).map(|row| line(terminal.screen(), row, columns)).collect();
             if frames.last().is_none_or(|(_, last)| *last != lines) {
                 frames.push((output.seconds, lines));

@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_shared_type_name_is_seen() {
-        check(shared_names, "struct A;\nmod b { pub(crate) enum A {} }\n", &[1]);
+        check(shared_names, "struct A;\nmod b {\n    pub(crate) enum A {}\n}\n", &[1]);
         check(shared_names, "struct A<T>(T);\nimpl A {}\n// struct A\nstruct Ab;", &[]);
     }
 }

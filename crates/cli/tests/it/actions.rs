@@ -192,7 +192,7 @@ fn a_script_for_sbatch_is_submitted_as_what_import_makes_of_it() {
     let run = home.words("run train.sbatch --wait").ok();
     assert!(run.stderr.contains("train.sbatch: "), "{run:?}");
     assert!(
-        run.stderr.contains("`fine` has a section `slurm`, which is not read on this machine"),
+        run.stderr.contains("`fine` has a section `slurm`, which this machine ignores"),
         "{run:?}"
     );
     assert!(home.words("logs fine").ok().stdout.contains("from-a-script"), "{run:?}");

@@ -59,7 +59,7 @@ fn until_it_changes(home: &Home, size: u32) {
         home.job(GANG).elements[0].restarts_with_tasks == Some(size)
     });
     let rows = home.words("ps").ok().stdout;
-    assert!(rows.contains(&format!("goes on with {size}")), "{rows}");
+    assert!(rows.contains(&format!("resumes with {size}")), "{rows}");
 }
 
 fn explain(home: &Home, job: u64) -> String {
@@ -81,7 +81,7 @@ fn a_gang_starts_with_what_fits_grows_and_shrinks_from_checkpoint_to_checkpoint(
     home.open("other");
     until_it_changes(&home, 4);
     let why = explain(&home, GANG);
-    assert!(why.contains("there is room for more of its tasks"), "{why}");
+    assert!(why.contains("more of its tasks fit now"), "{why}");
     assert_eq!(home.job(GANG).state, JobState::Running, "until it has saved");
     home.open("save1");
     until_it_runs(&home, 2, 4, "step 1");

@@ -166,7 +166,7 @@ fn queues_become_accounts_and_qualities_of_service() {
     );
     // Properties without a counterpart are printed, and listed in the file.
     assert!(
-        run.stderr.contains("warning: Slurm: borrowing: a job does not borrow by itself"),
+        run.stderr.contains("warning: Slurm: borrowing: jobs do not borrow automatically"),
         "{}",
         run.stderr
     );
@@ -187,15 +187,15 @@ fn every_field_without_a_counterpart_is_told() {
         "`backfill: none` is SchedulerType=sched/builtin",
         "`placement`",
         "`defragment`",
-        "a: its quota is only what the queues below have",
+        "a: its quota is only the sum of its child queues",
         "a: quota of v100, which no node has",
         "a/x: `lend: 2`",
         "a/x: `priority`",
         "a/x: `pending-jobs` is MaxSubmitJobs",
-        "a/x: gpus-per-user counts in each QOS by itself",
-        "a/x: `budget`: Slurm knows no windows; every 30-00:00:00",
+        "a/x: gpus-per-user counts separately in each QOS",
+        "a/x: `budget`: Slurm has no budget periods; run the command in accounts.sh every 30-00:00:00",
         "a/x: `gpu-hours-per-user`",
-        "a/x: what runs in the QOS a-x-idle is not charged",
+        "a/x: jobs in the QOS a-x-idle are not charged",
         "`preemption: priority`",
         "b/x: its account is b-x",
     ] {
@@ -342,7 +342,7 @@ fn mistakes_are_told() {
         ),
         (
             "init slurm --cluster cluster.yaml --controller h --controller i",
-            "--state-dir names a folder",
+            "hint: set --state-dir to a directory that both controllers can write to",
         ),
         (
             "init slurm --cluster cluster.yaml --controller h --auth slurm",
@@ -379,7 +379,7 @@ fn mistakes_are_told() {
         ),
         (
             "init slurm --cluster cluster.yaml --controller h --name a=b",
-            "cannot stand in a file of Slurm",
+            "cannot be written into Slurm's files",
         ),
         ("init slurm --cluster cluster.yaml --controller h --grace 2", "which unit?"),
         (

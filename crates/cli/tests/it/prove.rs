@@ -51,7 +51,7 @@ fn where_both_fit_both_run_and_without_an_order_the_gangs_take_turns() {
         assert_eq!((run.free_gpus, run.verdict), (0, OrderVerdict::Whole));
     }
     let text = home.words("prove gang --gpus 10").ok().stdout;
-    assert!(text.contains("both come to the same"), "{text}");
+    assert!(text.contains("both have the same result"), "{text}");
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn a_gang_larger_than_the_pool_is_an_answer() {
     assert!(matches!(proof.gang.steps[0].decided, SubmissionDecision::Refused { .. }));
     let text = home.words("prove gang --gpus 4 --need 5,2 --order aaaab").ok().stdout;
     assert!(text.contains("refused: needs 5 GPUs together, the pool has 4"), "{text}");
-    assert!(text.contains("gang admission refuses at once what can never fit"), "{text}");
+    assert!(text.contains("gang admission refuses a gang that can never fit"), "{text}");
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn mistakes_are_told_exactly() {
     check(
         "--need 1,5 --order aab",
         "the order has 2 pods of gang a, which needs 1",
-        "hint: give gang a a need of 2",
+        "hint: set the need of gang a to 2, or write a at most 1 times in the order",
     );
     check("--need 5,0", "gang b needs no pod", "hint: leave b out");
     check("--need 5", "gangs: 1; there must be 2 to 26", "hint: `--need 5,5`");

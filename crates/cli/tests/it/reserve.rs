@@ -43,7 +43,7 @@ fn a_gpu_that_is_set_aside_is_for_the_jobs_that_name_it() {
     let table = home.words("nodes").ok().stdout;
     assert!(table.contains("GPU 0 reserved for exam until"), "{table}");
     let table = home.words("reservations").ok().stdout;
-    assert!(table.contains("exam") && table.contains("open"), "{table}");
+    assert!(table.contains("exam") && table.contains("active"), "{table}");
     assert_eq!(home.job(wide).state, JobState::Pending);
 
     let said = home.words("reserve exam --drop").ok().stderr;

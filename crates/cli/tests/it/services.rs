@@ -113,7 +113,7 @@ fn only_services_are_scaled() {
     let gate = home.gate("go");
     let job = home.sh("--gpus 1", &gate);
     let refused = home.words(&format!("scale {job} 2")).code(1).stderr;
-    assert!(refused.contains("is no service") && refused.contains("hint: "), "{refused}");
+    assert!(refused.contains("is not a service") && refused.contains("hint: "), "{refused}");
     home.open("go");
     home.words(&format!("wait {job}")).ok();
 }

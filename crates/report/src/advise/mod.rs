@@ -299,7 +299,10 @@ mod tests {
         check(label(ControlPlane::Slurm, "T", None), "slurm, with T");
         check(label(ControlPlane::Ray, &present.addon, Some("two pools")), "ray split: two pools");
         let split = label(ControlPlane::Slurm, "T", Some("two pools"));
-        assert_eq!(instead(&label(ControlPlane::Slurm, "T", None), &split), "slurm in one piece");
+        assert_eq!(
+            instead(&label(ControlPlane::Slurm, "T", None), &split),
+            "slurm without the split"
+        );
         assert_eq!(
             instead(&label(ControlPlane::Slurm, "T", Some("three")), &split),
             "slurm split: three"

@@ -412,7 +412,7 @@ mod tests {
         let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
         let told = [
             "seeds 1 to 3, the jobs of the mix generated anew for each",
-            "with 95 % confidence",
+            "half-width of the 95 % confidence interval",
             "under kai jobs take 2h01m ± 40s, of which they wait 1m30s ± 30s, and 4,000 ± 120 GPU-hours are idle",
         ];
         assert!(told.iter().all(|part| shown.contains(part)), "{shown}");

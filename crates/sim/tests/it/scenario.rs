@@ -58,7 +58,14 @@ fn errors_name_the_cause_and_a_remedy() {
         "the order names `B` at place 2, but there is no such gang",
         "a to b",
     );
-    check(8, 1, &[2, 5], "aaab", "the order has 3 pods of gang a, which needs 2", "a need of 3");
+    check(
+        8,
+        1,
+        &[2, 5],
+        "aaab",
+        "the order has 3 pods of gang a, which needs 2",
+        "set the need of gang a to 3",
+    );
 }
 
 #[test]

@@ -184,7 +184,7 @@ mod tests {
     fn what_is_no_list_says_so() {
         assert_eq!(
             cut("{\"a\":1}").1.unwrap_err(),
-            "there is no list in it, neither at the top nor as `items`"
+            "it contains no list, neither at the top level nor as `items`"
         );
         assert_eq!(cut("[{\"a\":").1.unwrap_err(), "it ends in the middle of the list");
         assert_eq!(cut("}").1.unwrap_err(), "a bracket closes what was never opened");

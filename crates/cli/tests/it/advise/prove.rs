@@ -139,7 +139,9 @@ fn a_trace_and_a_cluster_take_the_place_of_mix_and_fleet() {
     let text = home.words(asked).ok().stdout;
     let told = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        told.contains("seeds 1 to 5: the jobs are the same, only what models leave to chance"),
+        told.contains(
+            "seeds 1 to 5: the jobs are the same, only random choices of the models differ"
+        ),
         "{text}"
     );
     assert!(
@@ -172,8 +174,8 @@ fn figures_that_speak_against_the_advice_are_not_hidden() {
         let text = home.muster(&asked).ok().stdout;
         assert!(text.contains(&format!("\n  figures    {words}")), "{site}:\n{text}");
     };
-    check("site-inference.yaml", "supports", "speak for the advice");
-    check("site-two-people.yaml", "contradicts", "speak against the advice");
+    check("site-inference.yaml", "supports", "support the advice");
+    check("site-two-people.yaml", "contradicts", "contradict the advice");
     check("site-edge.yaml", "neither", "neither support nor contradict the advice");
 }
 
