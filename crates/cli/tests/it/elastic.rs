@@ -90,7 +90,7 @@ fn a_gang_starts_with_what_fits_grows_and_shrinks_from_checkpoint_to_checkpoint(
     let later = home.sh("--gpus 3", &format!("echo up > up; {gate}"));
     until_it_changes(&home, 1);
     let why = explain(&home, GANG);
-    assert!(why.contains("it goes on with fewer tasks"), "{why}");
+    assert!(why.contains("this job resumes with fewer tasks"), "{why}");
     assert_eq!(home.job(later).state, JobState::Pending);
     home.open("save2");
     until_it_runs(&home, 3, 1, "step 2");
