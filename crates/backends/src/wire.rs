@@ -77,7 +77,7 @@ pub enum ToSupervisor {
     #[serde(rename = "noted")]
     EndDurable,
     /// Supervise this task next. Sent only to an idle supervisor, and implies
-    /// [`ToSupervisor::Noted`].
+    /// [`ToSupervisor::EndDurable`].
     Next {
         /// Directory of the task's records.
         dir: PathBuf,

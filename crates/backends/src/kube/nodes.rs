@@ -57,7 +57,7 @@ const TOPOLOGIES: [[(&str, &str); 3]; 4] = [
 const EXPECTED_TAINTS: [&str; 3] =
     ["node.kubernetes.io/unschedulable", "nvidia.com/gpu", "amd.com/gpu"];
 
-/// Returns true for an object of the Kubernetes API of any kind; [`read`] rejects kinds other than
+/// Returns true for an object of the Kubernetes API of any kind; `read` rejects kinds other than
 /// nodes with a specific error.
 pub fn recognises(value: &Value) -> bool {
     let is_text = |field| value.get(field).is_some_and(Value::is_string);

@@ -34,7 +34,7 @@ impl OutputPipe {
             std::os::unix::fs::fchown(&writer, Some(owner.uid), Some(owner.gid))?;
         }
         rustix::io::ioctl_fionbio(&reader, true)?;
-        Ok((Self { reader: reader, is_open: true }, writer))
+        Ok((Self { reader, is_open: true }, writer))
     }
 
     /// Returns the read end to poll; `None` once all write ends are closed.

@@ -1,5 +1,5 @@
 //! Placement of gangs pod by pod, compared with gang admission, on the production engine. Three
-//! questions: one order of arrivals step by step ([`walk`]), the outcomes of all orders counted
+//! questions: one order of arrivals step by step ([`play_engine`]), the outcomes of all orders counted
 //! ([`all_orders`]), and that over pool and gang sizes ([`sweep()`]).
 //!
 //! No job ends here: a pod that waits for the rest of its gang keeps what it holds.
