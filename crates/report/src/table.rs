@@ -99,7 +99,7 @@ impl Table {
     }
 
     /// Marks the columns with these headings to be left out, in this order, while the last column
-    /// would get less than [`LAST_GOOD_WIDTH`].
+    /// would get less than `LAST_GOOD_WIDTH`.
     pub fn leave_out_first(&mut self, headings: &[&str]) {
         let at = |heading: &&str| self.columns.iter().position(|(known, _)| known == heading);
         self.spare = headings.iter().filter_map(at).collect();
