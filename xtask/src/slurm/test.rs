@@ -22,7 +22,7 @@ const PREFIX: &str = "muster-slurm-";
 
 /// Tests that make the controller lose jobs. Slurm then reuses their numbers, and `muster` warns of
 /// the loss, so they run in a separate cluster, after the others.
-const SEPARATE_CLUSTER: [&str; 2] = ["given_away::", "reconcile::"];
+const SEPARATE_CLUSTER: [&str; 2] = ["reused_numbers::", "reconcile::"];
 
 const TARGET: [&str; 6] = ["test", "--package", "muster", "--test", "slurm", "--locked"];
 
@@ -120,4 +120,17 @@ fn remove_stale_clusters(temporary: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_of_a_separate_cluster_are_named_as_their_files_are() {
+        for module in SEPARATE_CLUSTER {
+            let file = format!("crates/cli/tests/slurm/{}.rs", module.trim_end_matches("::"));
+            assert!(crate::root().join(&file).exists(), "there is no {file}");
+        }
+    }
 }
