@@ -288,7 +288,7 @@ fn processes_of_others_and_of_root_cannot_be_reached() {
         closed(supervisor, "another user's supervisor");
         closed(daemon, "the daemon");
     });
-    // Whose job it is has no more power over what root runs for it.
+    // The job's own user has no more access to the processes that root runs for the job.
     as_user(alice.account.uid, alice.account.gid, || {
         closed(supervisor, "its own supervisor");
         closed(daemon, "the daemon");

@@ -27,11 +27,11 @@ impl Snapshot {
             levels,
             nodes,
             epoch,
-            advance_reservations: windows,
+            advance_reservations,
             jobs,
             recent,
             mix,
-            move_budget: moves,
+            move_budget,
             heads,
         } = self.redacting();
         let RedactingJobs { mut jobs, names } = jobs;
@@ -44,11 +44,11 @@ impl Snapshot {
                 levels,
                 nodes,
                 epoch,
-                advance_reservations: windows,
+                advance_reservations,
                 jobs,
                 recent,
                 mix,
-                move_budget: moves,
+                move_budget,
                 heads,
             },
             given,
@@ -64,15 +64,15 @@ impl Snapshot {
             levels,
             nodes,
             epoch,
-            advance_reservations: windows,
+            advance_reservations,
             jobs,
             recent,
             mix,
-            move_budget: moves,
+            move_budget,
             heads,
         } = self;
-        let windows_named = windows.iter().map(|placed| &placed.reservation.name);
-        let mut given = Redaction::of(nodes.iter().map(|node| &node.spec), windows_named);
+        let reservation_names = advance_reservations.iter().map(|placed| &placed.reservation.name);
+        let mut given = Redaction::of(nodes.iter().map(|node| &node.spec), reservation_names);
         let names = &mut given;
         // Users are renamed in the order of their ids: equal states get equal names.
         policy.rename_users(|user| names.user(user));
@@ -88,26 +88,25 @@ impl Snapshot {
             }
         });
         let nodes = nodes.collect();
-        let windows = windows.into_iter().map(|placed| {
-            let PlacedReservation { reservation: window, places } = placed;
-            let window = Arc::new(names.advance_reservation_spec(&window));
+        let advance_reservations = advance_reservations.into_iter().map(|placed| {
+            let PlacedReservation { reservation, places } = placed;
             PlacedReservation {
-                reservation: window,
+                reservation: Arc::new(names.advance_reservation_spec(&reservation)),
                 places: places.into_iter().map(|place| names.reserved_place(place)).collect(),
             }
         });
-        let windows = windows.collect();
+        let advance_reservations = advance_reservations.collect();
         let jobs = RedactingJobs { jobs, names: Rc::new(RefCell::new(given)) };
         Snapshot {
             policy,
             levels,
             nodes,
             epoch,
-            advance_reservations: windows,
+            advance_reservations,
             jobs,
             recent,
             mix,
-            move_budget: moves,
+            move_budget,
             heads,
         }
     }

@@ -32,7 +32,7 @@ pub(super) const KUBERNETES: &[Disagreement] = &[
         id: "pods-or-nodes",
         kind: DisputeKind::Pages,
         when: All(&[COUPLED_INSIDE, ON_KUBERNETES_OR_K3S]),
-        question: "is the job on its one node one pod, or several?",
+        question: "is the job one pod on its node, or several?",
         positions: &[
             says(
                 CitedPage::Guide,
