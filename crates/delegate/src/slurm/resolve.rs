@@ -7,6 +7,7 @@ use muster_model::JobId;
 use muster_model::view::JobState;
 
 use super::queue::JobSelection;
+use super::reconcile::JobOutcome;
 use super::record::SubmissionRecord;
 use super::{RequestError, Result, SlurmScheduler, reconcile};
 
@@ -56,9 +57,29 @@ impl SlurmScheduler {
         }
         let mut holders = records.holders(asked.0).into_iter();
         let record = holders.next();
-        let earlier = holders.find(|earlier| records.is_open(earlier));
+        let earlier = holders.filter(|earlier| records.is_open(earlier)).collect();
+        let earlier = self.first_not_ended(earlier).await?;
         let present = record.as_ref().and_then(|record| record.number).unwrap_or(asked.0);
         Ok(ResolvedJob { asked, present, record, is_by_id: false, earlier })
+    }
+
+    /// Returns the first of these jobs that has not ended by the accounting either, and closes the
+    /// records of those that have.
+    async fn first_not_ended(
+        &self,
+        open: Vec<SubmissionRecord>,
+    ) -> Result<Option<SubmissionRecord>> {
+        if open.is_empty() {
+            return Ok(None);
+        }
+        let records = self.records().await?;
+        for (record, outcome) in self.outcomes(open, &[]).await? {
+            if outcome != JobOutcome::Ended {
+                return Ok(Some(record));
+            }
+            records.close(&record.id);
+        }
+        Ok(None)
     }
 
     /// Keeps those of the controller's rows that belong to the resolved job; none where Slurm has
