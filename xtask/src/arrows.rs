@@ -15,8 +15,8 @@ use crate::cargo;
 pub const GOLDEN: &str = "docs/arrows.txt";
 
 /// Crates without I/O, clock, environment, threads and random numbers.
-pub const PURE: [&str; 9] =
-    ["advise", "doctor", "engine", "model", "policy", "report", "runtime", "sim", "spec"];
+pub const PURE: [&str; 10] =
+    ["advise", "doctor", "engine", "model", "policy", "report", "runtime", "sim", "slurm", "spec"];
 
 const HEADING: &str = "\
 # Normal dependencies between the crates (folders of crates/), and the third-party dependencies of the pure crates.

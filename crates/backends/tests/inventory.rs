@@ -4,9 +4,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use muster_backends::inventory::{Inventory, InventoryError, InventoryOptions, ListedNode, read};
-use muster_backends::{kube, slurm};
+use muster_backends::kube;
 use muster_model::NodeSpec;
+use muster_model::inventory::{self, Inventory, InventoryError, InventoryOptions, ListedNode};
+use muster_slurm::pool;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -14,6 +15,10 @@ const SINFO: &str = include_str!("data/synthetic-sinfo-v0.0.42.json");
 const NODES: &str = include_str!("data/synthetic-nodes-v0.0.38.json");
 const SCONTROL: &str = include_str!("data/synthetic-scontrol-v0.0.42.json");
 const KUBECTL: &str = include_str!("data/synthetic-kubectl-nodes.json");
+
+fn read(text: &str, options: &InventoryOptions) -> Result<Inventory, InventoryError> {
+    inventory::read(text, options, &[kube::nodes::read, muster_slurm::inventory::read])
+}
 
 /// Formats a node on one line and its notes on the following ones.
 fn line(listed: &ListedNode) -> String {
@@ -327,12 +332,12 @@ fn a_pool_becomes_slurm_configuration_and_its_nodes_are_found_in_it() {
     let mut nodes = nodes_of(KUBECTL);
     nodes.extend(nodes_of(SINFO));
     nodes[0].labels.insert("partition".into(), "x\nNodeName=evil".into());
-    let conf = slurm::conf::nodes(&nodes, &join);
+    let conf = pool::nodes(&nodes, &join);
     let names: Vec<String> = nodes.iter().map(|node| node.name.to_string()).collect();
-    assert_eq!(slurm::conf::node_lists(&conf).join(","), names.join(","));
+    assert_eq!(pool::node_lists(&conf).join(","), names.join(","));
     assert!(!conf.contains("evil"));
     let lines: Vec<&str> = conf.lines().filter(|line| !line.starts_with('#')).collect();
-    insta::assert_snapshot!(format!("{}\n\n{}", lines.join("\n"), slurm::conf::gres(&nodes, &join)), @"
+    insta::assert_snapshot!(format!("{}\n\n{}", lines.join("\n"), pool::gres(&nodes, &join)), @"
     NodeName=amd-1 CPUs=192 RealMemory=2097152 Gres=gpu:mi300x:7 State=UNKNOWN
     NodeName=cp-0 CPUs=8 RealMemory=32768 State=UNKNOWN
     NodeName=gpu-1,gpu-2,gpu-3,gpu-4,gpu-10 CPUs=127 RealMemory=1031995 Gres=gpu:h100:8 State=UNKNOWN
@@ -363,7 +368,7 @@ fn a_pool_becomes_slurm_configuration_and_its_nodes_are_found_in_it() {
 #[test]
 fn node_lists_are_found_as_people_write_them() {
     let conf = "# NodeName=no\nnodename = a[1-2] CPUs=4\nNodeName=DEFAULT CPUs=8\n NodeName=b \\\n  CPUs=1 # NodeName=c\nPartitionName=p Nodes=d\n";
-    assert_eq!(slurm::conf::node_lists(conf), ["a[1-2]", "b"]);
+    assert_eq!(pool::node_lists(conf), ["a[1-2]", "b"]);
 }
 
 #[test]
@@ -483,7 +488,7 @@ fn sound(text: &str) -> Result<(), TestCaseError> {
         }
         let nodes: Vec<NodeSpec> =
             inventory.nodes.iter().map(|listed| listed.node.clone()).collect();
-        prop_assert!(!slurm::conf::nodes(&nodes, &join).is_empty());
+        prop_assert!(!pool::nodes(&nodes, &join).is_empty());
         prop_assert!(!kube::pool::script(&nodes, &nodes).is_empty());
     }
     Ok(())
@@ -514,7 +519,7 @@ proptest! {
     #[test]
     fn no_text_makes_a_reader_panic(text in any::<String>()) {
         sound(&text)?;
-        let _ = slurm::conf::node_lists(&text);
+        let _ = pool::node_lists(&text);
         let _ = kube::pool::labelled(&text);
     }
 }

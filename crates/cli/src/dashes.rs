@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use clap::Parser;
-use muster_backends::slurm::script::quote;
+use muster_slurm::script::quote;
 
 use crate::args::{Cli, CliCommand};
 use crate::exit::Failure;

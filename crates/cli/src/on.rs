@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use muster_api::Client;
-use muster_backends::slurm::rest::RestClient;
-use muster_backends::slurm::tool::Tools;
 use muster_daemon::Paths;
+use muster_delegate::slurm::rest::RestClient;
+use muster_delegate::slurm::tool::Tools;
 use muster_delegate::slurm::{SlurmFrontConfig, SlurmScheduler};
 
 use crate::args::Endpoint;

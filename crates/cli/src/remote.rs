@@ -11,7 +11,7 @@ use std::process::{Command as Process, Stdio};
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use muster_backends::slurm::script::quote;
+use muster_slurm::script::quote;
 
 use crate::app::App;
 use crate::args::{Cli, CliCommand};

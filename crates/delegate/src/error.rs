@@ -1,7 +1,7 @@
 //! Errors of requests, with the same codes as the daemon's, so that exit codes are the same.
 
+use crate::slurm::tool::ToolError;
 use muster_api::types::{ErrorBody, ErrorDiagnostic};
-use muster_backends::slurm::tool::ToolError;
 use muster_spec::{Colour, Diagnostics};
 
 /// Error code for a scheduler that does not answer.

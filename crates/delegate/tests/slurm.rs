@@ -15,8 +15,8 @@ use muster_api::types::{
     ActionRequest, BulkAction, BulkRequest, BulkTarget, SubmitRequest, SubmitResponse,
 };
 use muster_api::{Client, ClientError, JobAction, WaitMode};
-use muster_backends::slurm::rest::RestClient;
-use muster_backends::slurm::tool::Tools;
+use muster_delegate::slurm::rest::RestClient;
+use muster_delegate::slurm::tool::Tools;
 use muster_delegate::slurm::{SlurmFrontConfig, SlurmScheduler};
 use muster_model::JobId;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

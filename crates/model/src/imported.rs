@@ -1,5 +1,5 @@
 //! Report of an import: the resulting job, the mapping of each option of the script, the programs
-//! that it starts, and findings. `backends` parses the scripts; this module holds only values.
+//! that it starts, and findings. `slurm` parses the scripts; this module holds only values.
 
 use std::collections::BTreeMap;
 

@@ -2,10 +2,8 @@
 
 use std::path::Path;
 
-use muster_model::Device;
 use muster_model::unit::Bytes;
-
-use super::model;
+use muster_model::{Device, gpu_model};
 
 /// AMD's PCI vendor id.
 const VENDOR: u32 = 0x1002;
@@ -35,7 +33,7 @@ fn device(card: &Path) -> Option<Device> {
     let is_hex = !unique_id.is_empty() && unique_id.bytes().all(|byte| byte.is_ascii_hexdigit());
     let memory = read("mem_info_vram_total")?.trim().parse().ok()?;
     is_hex.then(|| Device {
-        model: model::amd(read("device").and_then(hex).unwrap_or(0)),
+        model: gpu_model::amd(read("device").and_then(hex).unwrap_or(0)),
         memory: Bytes(memory),
         // As ROCr names it in ROCR_VISIBLE_DEVICES.
         uuid: format!("GPU-{unique_id:0>16}").into(),

@@ -5,7 +5,6 @@
 
 pub mod amd;
 pub mod foreign;
-pub mod model;
 pub mod nvml;
 
 use muster_model::unit::Bytes;

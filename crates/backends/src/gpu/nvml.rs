@@ -3,11 +3,9 @@
 //!
 //! The library is behind [`GpuProbe`], so that tests can use recorded results.
 
-use muster_model::Device;
 use muster_model::unit::Bytes;
+use muster_model::{Device, gpu_model};
 use nvml_wrapper::Nvml;
-
-use super::model;
 
 /// Maximum number of NVLinks of a GPU (`NVML_NVLINK_MAX_LINKS`).
 const MAX_NVLINKS: u32 = 18;
@@ -142,7 +140,7 @@ pub fn users_of(described: &[NvmlGpu]) -> Vec<(&str, u32)> {
 
 fn device(described: &NvmlGpu, slice_of: Option<&str>) -> Device {
     Device {
-        model: model::normalise(&described.name),
+        model: gpu_model::normalise(&described.name),
         memory: Bytes(described.memory_bytes),
         uuid: described.uuid.as_str().into(),
         is_virtual: false,

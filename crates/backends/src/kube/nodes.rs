@@ -9,8 +9,8 @@ use muster_model::{Bytes, CpuMilli, Device, GpuModel, NodeName, NodeSpec};
 use serde_json::{Map, Value};
 
 use super::quantity;
-use crate::gpu::model;
-use crate::inventory::{self, Inventory, InventoryError, InventoryOptions, ListedNode};
+use muster_model::gpu_model::{self, normalise_label};
+use muster_model::inventory::{self, Inventory, InventoryError, InventoryOptions, ListedNode};
 
 const SOURCE: &str = "kubectl get nodes -o json";
 
@@ -57,15 +57,22 @@ const TOPOLOGIES: [[(&str, &str); 3]; 4] = [
 const EXPECTED_TAINTS: [&str; 3] =
     ["node.kubernetes.io/unschedulable", "nvidia.com/gpu", "amd.com/gpu"];
 
-/// Returns true for an object of the Kubernetes API of any kind; `read` rejects kinds other than
-/// nodes with a specific error.
-pub fn recognises(value: &Value) -> bool {
+/// Returns true for an object of the Kubernetes API of any kind; kinds other than nodes are rejected
+/// with a specific error.
+fn recognises(value: &Value) -> bool {
     let is_text = |field| value.get(field).is_some_and(Value::is_string);
     is_text("apiVersion") && is_text("kind")
 }
 
-/// Reads the nodes of a value for which [`recognises`] is true.
-pub(crate) fn read(value: &Value, options: &InventoryOptions) -> Result<Inventory, InventoryError> {
+/// Reads a list of nodes; `None` where the value is no object of the Kubernetes API.
+pub fn read(
+    value: &Value,
+    options: &InventoryOptions,
+) -> Option<Result<Inventory, InventoryError>> {
+    recognises(value).then(|| list(value, options))
+}
+
+fn list(value: &Value, options: &InventoryOptions) -> Result<Inventory, InventoryError> {
     inventory::check_levels(&options.levels)?;
     // 1. Items.
     let kind = value.get("kind").and_then(Value::as_str).unwrap_or_default();
@@ -323,7 +330,7 @@ impl<'a> NodeRow<'a> {
                 "{count} GPUs are time-sliced: advertised as {advertised}, without isolation of memory"
             ));
         }
-        let product = self.label("nvidia.com/gpu.product").map(model::normalise_label);
+        let product = self.label("nvidia.com/gpu.product").map(normalise_label);
         let mebibytes = self
             .label("nvidia.com/gpu.memory")
             .and_then(|text| text.parse::<u64>().ok())
@@ -360,7 +367,7 @@ impl<'a> NodeRow<'a> {
             let by_id = amd("device-id")
                 .and_then(|id| u32::from_str_radix(id.trim_start_matches("0x"), 16).ok());
             let named =
-                by_id.map(model::amd).or_else(|| amd("product-name").map(model::normalise_label));
+                by_id.map(gpu_model::amd).or_else(|| amd("product-name").map(normalise_label));
             let model = self.model(named, "amd.com/gpu.product-name", options, notes);
             let gibibytes =
                 amd("vram").and_then(|text| text.trim_end_matches(['G', 'g']).parse::<u64>().ok());

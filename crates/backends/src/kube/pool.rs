@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use muster_model::NodeSpec;
 
-use crate::gpu::model;
+use muster_model::gpu_model;
 
 /// Returns the script that labels the services pool. The script stops before any change while a
 /// node of the batch pool is in the cluster.
@@ -68,7 +68,7 @@ pub fn labelled(script: &str) -> Vec<String> {
 
 /// Returns the resource name under which GPUs of a model are advertised.
 fn resource(gpu: &str) -> &'static str {
-    if model::is_amd(gpu) { "amd.com/gpu" } else { "nvidia.com/gpu" }
+    if gpu_model::is_amd(gpu) { "amd.com/gpu" } else { "nvidia.com/gpu" }
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use clap::Subcommand;
-use muster_backends::slurm::script::{self, GeneratedScript, ScriptInput};
 use muster_model::{JobSpec, QueueName, Time, UserName};
+use muster_slurm::script::{self, GeneratedScript, ScriptInput};
 use muster_spec::{CheckedJob, SubmissionSite};
 use serde_json::Map;
 

@@ -7,8 +7,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use muster_backends::inventory::{self, Inventory, InventoryOptions, ListedNode};
+use muster_backends::kube;
 use muster_backends::local::{self, VirtualGpus};
+use muster_model::inventory::{self, Inventory, InventoryOptions, InventoryReader, ListedNode};
 use muster_model::{GpuModel, NodeSpec};
 use muster_spec::{Cluster, ClusterNotes, Unwritable, write_cluster};
 
@@ -144,6 +145,9 @@ fn is_out_of_service(listed: &ListedNode) -> bool {
     listed.notes.iter().any(|note| note.starts_with("out of service"))
 }
 
+/// Readers for the node lists of other control planes.
+const READERS: [InventoryReader; 2] = [kube::nodes::read, muster_slurm::inventory::read];
+
 /// Reads a node list of another control plane.
 fn read_list(path: &Path, args: &InventoryArgs) -> Result<Inventory> {
     let (name, text) = source::text(path, MAX_BYTES)?;
@@ -163,7 +167,7 @@ fn read_list(path: &Path, args: &InventoryArgs) -> Result<Inventory> {
             None => failure,
         }
     };
-    Ok(inventory::read(&text, &options).map_err(refused)?)
+    Ok(inventory::read(&text, &options, &READERS).map_err(refused)?)
 }
 
 /// Describes this machine, as the daemon sees it. A machine without GPUs is not an error.

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use muster_api::types::{QueueList, UsageList};
-use muster_backends::slurm::job::NativeJob;
-use muster_backends::slurm::limits::{self, Association, ClusterLimits, LimitUsage, LimitUsages};
 use muster_model::view::{QueueView, QuotaView, UsageView};
 use muster_model::{GpuMilli, GpuModel, QueueName, Time};
+use muster_slurm::job::NativeJob;
+use muster_slurm::limits::{self, Association, ClusterLimits, LimitUsage, LimitUsages};
 
 use super::{Result, SlurmScheduler};
 

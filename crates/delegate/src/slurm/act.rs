@@ -1,12 +1,12 @@
 //! Actions on jobs (cancel, hold, release, requeue, attach), each through the Slurm command for it.
 
+use crate::slurm::tool::ToolError;
 use muster_api::RouteResponse;
 use muster_api::query::AttachQuery;
 use muster_api::types::{ActionRequest, ActionResponse};
-use muster_backends::slurm::job::NativeJob;
-use muster_backends::slurm::tool::ToolError;
 use muster_model::view::{JobState, TaskView};
 use muster_model::{JobId, Span};
+use muster_slurm::job::NativeJob;
 
 use super::queue::JobSelection;
 use super::record::SubmissionRecord;

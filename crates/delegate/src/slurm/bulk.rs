@@ -4,12 +4,12 @@
 
 use std::collections::BTreeMap;
 
+use crate::slurm::tool::ToolError;
 use muster_api::types::{
     ActionRequest, ActionResponse, BulkAction, BulkRequest, BulkResponse, BulkResult, BulkTarget,
     ErrorBody,
 };
-use muster_backends::slurm::job::NativeJob;
-use muster_backends::slurm::tool::ToolError;
+use muster_slurm::job::NativeJob;
 
 use super::act::{SlurmAction, action_error};
 use super::queue::JobSelection;

@@ -2,9 +2,9 @@
 //! forgotten, or never had, as met. Dependencies on jobs that the controller still has are passed
 //! on to it; for ended jobs the accounting decides.
 
-use muster_backends::slurm::job::NativeJob;
 use muster_model::view::JobState;
 use muster_model::{Dependency, DependencyKind, JobId};
+use muster_slurm::job::NativeJob;
 
 use super::queue::AccountingReply;
 use super::{RequestError, Result, SlurmScheduler};
@@ -78,7 +78,7 @@ fn check_met(one: &Dependency, rows: &[&NativeJob]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use muster_backends::slurm::state::NativeState;
+    use muster_slurm::state::NativeState;
 
     /// Checks the decision on a dependency on a job whose elements ended in the given states.
     fn check(kind: DependencyKind, words: &[&str], expected: &str) {

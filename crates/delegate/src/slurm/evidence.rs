@@ -4,10 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use muster_backends::slurm::host::NativeNode;
-use muster_backends::slurm::job::{self, NativeJob};
-use muster_backends::slurm::limits::{ClusterLimits, LimitUsages};
 use muster_model::Span;
+use muster_slurm::job::{self, NativeJob};
+use muster_slurm::limits::{ClusterLimits, LimitUsages};
+use muster_slurm::node::NativeNode;
 
 use super::explain::pending_before;
 use super::{SlurmScheduler, headroom};

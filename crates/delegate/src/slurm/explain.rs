@@ -3,9 +3,9 @@
 //! `evidence`.
 
 use muster_api::types::ExplainResponse;
-use muster_backends::slurm::job::NativeJob;
 use muster_model::view::{Eta, Explanation, Holder, HolderEnd, JobState};
 use muster_model::{ElementId, GpuMilli, JobId, Reason};
+use muster_slurm::job::NativeJob;
 
 use super::queue::JobSelection;
 use super::{Result, SlurmScheduler, headroom, sooner, view};

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use muster_backends::slurm::job::NativeJob;
-use muster_backends::slurm::limits::{ClusterLimits, LimitUsages};
 use muster_model::Span;
+use muster_slurm::job::NativeJob;
+use muster_slurm::limits::{ClusterLimits, LimitUsages};
 
 use super::evidence::PartitionLimits;
 
@@ -186,7 +186,7 @@ fn requested(row: &NativeJob, tres: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use muster_backends::slurm::limits;
+    use muster_slurm::limits;
 
     use super::*;
 

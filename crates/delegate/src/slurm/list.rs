@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use muster_api::query::{ChangesQuery, JobFilter};
 use muster_api::types::{ChangesResponse, JobDetail, JobList};
-use muster_backends::slurm::job::{self, NativeJob};
-use muster_backends::slurm::state::NativeState;
 use muster_model::view::{ElementView, JobState, JobView, NativeView};
 use muster_model::{ElementId, JobId, Outcome, Span, Time};
+use muster_slurm::job::{self, NativeJob};
+use muster_slurm::state::NativeState;
 
 use super::queue::{AccountingReply, JobSelection};
 use super::reconcile::JobOutcome;

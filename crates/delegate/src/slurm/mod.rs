@@ -19,9 +19,11 @@ mod queue;
 mod reconcile;
 mod record;
 mod resolve;
+pub mod rest;
 mod sooner;
 mod submit;
 mod timeline;
+pub mod tool;
 mod view;
 
 use std::collections::BTreeMap;
@@ -30,6 +32,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::slurm::rest::RestClient;
+use crate::slurm::tool::Tools;
 use futures_util::future::BoxFuture;
 use muster_api::query::{
     AttachQuery, ChangesQuery, ElementQuery, JobFilter, LogQuery, TimelineQuery,
@@ -37,10 +41,8 @@ use muster_api::query::{
 use muster_api::routes::RouteId;
 use muster_api::types::{ActionRequest, BulkRequest, ErrorBody, SubmitRequest};
 use muster_api::{Call, Responder, RouteResponse, WaitMode};
-use muster_backends::slurm::job::NativeJob;
-use muster_backends::slurm::rest::RestClient;
-use muster_backends::slurm::tool::Tools;
 use muster_model::{JobId, Time, UserName};
+use muster_slurm::job::NativeJob;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use muster_api::types::NodeList;
-use muster_backends::slurm::host::{self, NativeNode};
-use muster_backends::slurm::job::NativeJob;
 use muster_model::view::{DeviceView, NodeView};
 use muster_model::{Bytes, CpuMilli, ElementId, GpuMilli, GpuModel, JobId};
+use muster_slurm::job::NativeJob;
+use muster_slurm::node::{self, NativeNode};
 
 use super::queue::JobSelection;
 use super::{Result, SlurmScheduler, view};
@@ -24,7 +24,7 @@ impl SlurmScheduler {
         }
         let text =
             self.tools().output("scontrol", &["--oneliner", "--details", "show", "node"]).await?;
-        Ok(host::read(&text))
+        Ok(node::read(&text))
     }
 
     /// Lists all nodes of the cluster.
@@ -48,7 +48,7 @@ fn held(rows: &[NativeJob]) -> BTreeMap<(String, u16), ElementId> {
         let nodes = muster_spec::expand_names(&row.nodes).unwrap_or_default();
         for (node, gres) in nodes.iter().zip(&row.gres_by_node) {
             held.extend(
-                host::devices(gres).into_iter().map(|device| ((node.clone(), device), element)),
+                node::devices(gres).into_iter().map(|device| ((node.clone(), device), element)),
             );
         }
     }

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::slurm::tool::Tools;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream;
 use muster_api::RouteResponse;
 use muster_api::query::LogQuery;
-use muster_backends::slurm::tool::Tools;
 use muster_model::JobId;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
@@ -179,7 +179,7 @@ impl OutputFollower {
             .await
         {
             Ok(states) => states.trim().is_empty(),
-            Err(muster_backends::slurm::tool::ToolError::Failed { message, .. }) => {
+            Err(crate::slurm::tool::ToolError::Failed { message, .. }) => {
                 message.contains("Invalid job id")
             }
             Err(_) => false,

@@ -7,10 +7,10 @@ use std::fs::File;
 use std::io;
 use std::sync::atomic::Ordering;
 
-use muster_backends::slurm::job::{self, NativeJob, SACCT_FIELDS, SEPARATOR};
-use muster_backends::slurm::rest::{JobsReply, RestClient, RestError};
-use muster_backends::slurm::squeue;
-use muster_backends::slurm::tool::ToolError;
+use crate::slurm::rest::{JobsReply, RestClient, RestError};
+use crate::slurm::tool::ToolError;
+use muster_slurm::job::{self, NativeJob, SACCT_FIELDS, SEPARATOR};
+use muster_slurm::squeue;
 
 use super::{RequestError, Result, SlurmScheduler, view};
 

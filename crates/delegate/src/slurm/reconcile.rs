@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use muster_backends::slurm::job::NativeJob;
 use muster_model::{Span, Time};
+use muster_slurm::job::NativeJob;
 
 use super::queue::{AccountingReply, JobSelection};
 use super::record::SubmissionRecord;
@@ -260,8 +260,8 @@ mod tests {
                 "/tmp",
                 "None",
             ];
-            let separator = muster_backends::slurm::job::SEPARATOR.to_string();
-            muster_backends::slurm::job::from_sacct(&fields.join(&separator)).swap_remove(0)
+            let separator = muster_slurm::job::SEPARATOR.to_string();
+            muster_slurm::job::from_sacct(&fields.join(&separator)).swap_remove(0)
         };
         let record = |is_plain: bool| SubmissionRecord {
             id: "a1".to_owned(),

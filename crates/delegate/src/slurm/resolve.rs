@@ -2,9 +2,9 @@
 //! Muster's id in the job's comment is unique. A name is resolved to the id; a number that may mean
 //! either of two jobs is refused.
 
-use muster_backends::slurm::job::NativeJob;
 use muster_model::JobId;
 use muster_model::view::JobState;
+use muster_slurm::job::NativeJob;
 
 use super::queue::JobSelection;
 use super::reconcile::JobOutcome;

@@ -6,8 +6,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use muster_backends::slurm::host::{self, NativeNode};
-use muster_backends::slurm::job::NativeJob;
 use muster_engine::Engine;
 use muster_model::job::{GpuRequest, Resources, TaskGroup};
 use muster_model::queue::Backfill;
@@ -16,6 +14,8 @@ use muster_model::{
     Attempt, AttemptId, Bytes, CpuMilli, Decision, Device, DeviceSet, ElementId, Event, GpuMilli,
     JobId, JobSpec, NodeId, NodeSpec, Plan, QueueTree, Span, TaskPlacement, Time,
 };
+use muster_slurm::job::NativeJob;
+use muster_slurm::node::{self, NativeNode};
 
 use super::headroom::Headroom;
 
@@ -169,7 +169,7 @@ impl EngineReplica {
         for (at, name) in names.iter().enumerate() {
             let Some(node) = self.nodes.get(name) else { continue };
             let numbers =
-                row.gres_by_node.get(at).map(|gres| host::devices(gres)).unwrap_or_default();
+                row.gres_by_node.get(at).map(|gres| node::devices(gres)).unwrap_or_default();
             let devices: DeviceSet = numbers.iter().map(|number| usize::from(*number)).collect();
             let gpus = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
             let share = GpuMilli(if gpus > 0 { 1000 } else { 0 });
@@ -294,7 +294,7 @@ fn job_of_row(row: &NativeJob) -> Option<JobSpec> {
 
 #[cfg(test)]
 mod tests {
-    use muster_backends::slurm::state::NativeState;
+    use muster_slurm::state::NativeState;
 
     use super::*;
 

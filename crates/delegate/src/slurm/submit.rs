@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path};
 use std::time::{Duration, Instant};
 
+use crate::slurm::tool::ToolError;
 use muster_api::types::{SubmitRequest, SubmitResponse, Submitted};
-use muster_backends::slurm::script::{self, GeneratedScript, JobDirectory, ScriptInput};
-use muster_backends::slurm::tool::ToolError;
-use muster_backends::slurm::variables::overruling;
 use muster_model::payload::TaskCommand;
 use muster_model::{Dependency, JobId, JobSpec, QueueName, Time, WorkloadKind};
+use muster_slurm::script::{self, GeneratedScript, JobDirectory, ScriptInput};
+use muster_slurm::variables::overruling;
 use muster_spec::{CheckedJob, SubmissionSite};
 
 use super::queue::JobSelection;

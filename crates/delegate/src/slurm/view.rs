@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use muster_backends::slurm::job::NativeJob;
-use muster_backends::slurm::{host, reason};
 use muster_model::view::{
     ArrayView, ElementView, JobState, JobView, NativeView, RoleView, TaskStage, TaskView,
 };
 use muster_model::{Bytes, CpuMilli, ElementId, GpuMilli, JobId, Outcome, Rank, Reason, Time};
+use muster_slurm::job::NativeJob;
+use muster_slurm::{node, reason};
 
 use super::{RequestError, Result};
 
@@ -340,7 +340,7 @@ fn places(parts: &[&NativeJob], state: JobState) -> Vec<TaskView> {
         for (at, node) in nodes.iter().enumerate() {
             let Some(here) = row.tasks_by_node.get(at).copied().or(even) else { continue };
             let devices =
-                row.gres_by_node.get(at).map(|gres| host::devices(gres)).unwrap_or_default();
+                row.gres_by_node.get(at).map(|gres| node::devices(gres)).unwrap_or_default();
             for local in 0..here as usize {
                 views.push(TaskView {
                     rank: Rank(views.len() as u32),
@@ -436,7 +436,7 @@ mod tests {
 
     #[test]
     fn an_element_that_has_ended_is_in_the_view_that_asks_for_it() {
-        use muster_backends::slurm::state::NativeState;
+        use muster_slurm::state::NativeState;
         let ended = NativeJob { state: NativeState::new(["FAILED"]), ..row("1") };
         let rows = [row("2-5"), ended];
         let view = JobView::blank(JobId(40), "j".into(), "u".into(), JobState::Running, Time(0));

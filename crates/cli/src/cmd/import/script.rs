@@ -1,13 +1,13 @@
-//! `muster import SCRIPT`: converts an sbatch script to a job file. `muster-backends` does the
+//! `muster import SCRIPT`: converts an sbatch script to a job file. `muster-slurm` does the
 //! conversion; here the job file is checked by the parser that `muster run` uses.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use muster_backends::slurm::import::{self, ImportInput};
 use muster_model::check::Severity;
 use muster_model::imported::{ImportOutcome, ImportReport};
 use muster_model::{QueueName, UserName};
+use muster_slurm::import::{self, ImportInput};
 use muster_spec::SubmissionSite;
 use serde_json::Map;
 

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::Result;
-use muster_backends::{kube, slurm};
+use muster_backends::kube;
+use muster_slurm::pool;
 use muster_spec::parse_cluster;
 
 use super::boundary::{ALL, BATCH, KUBERNETES, SERVICES, SLURM_GRES, SLURM_NODES};
@@ -101,7 +102,7 @@ pub fn findings(texts: &Texts) -> Result<Vec<String>> {
 /// Returns the nodes that a file names, in order.
 fn nodes_of(file: &'static str, text: &str) -> Result<Vec<String>> {
     let lists = match file {
-        SLURM_NODES | SLURM_GRES => slurm::conf::node_lists(text),
+        SLURM_NODES | SLURM_GRES => pool::node_lists(text),
         KUBERNETES => return Ok(kube::pool::labelled(text)),
         _ => {
             let cluster = parse_cluster(text, Some(file)).map_err(Failure::from)?;

@@ -98,7 +98,7 @@ pub fn diff(dir: &Path, files: &[GeneratedFile]) -> Result<String> {
 /// Returns a text without the values of secrets and without the fingerprint, which depends on them.
 fn without_secrets(text: &str) -> String {
     let veil = |line: &str| {
-        if line.starts_with(SECRET) && !line.ends_with(muster_backends::slurm::init::FILL_IN) {
+        if line.starts_with(SECRET) && !line.ends_with(muster_slurm::init::FILL_IN) {
             format!("{SECRET}(not shown)\n")
         } else if line.starts_with(HEAD) {
             String::new()

@@ -4,8 +4,9 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use muster_backends::{kube, slurm};
+use muster_backends::kube;
 use muster_model::NodeSpec;
+use muster_slurm::pool;
 use muster_spec::{
     Cluster, ClusterNotes, ClusterPartition, PartitionError, ServiceNodes, expand_names,
     fold_names, parse_cluster, partition, write_cluster,
@@ -160,11 +161,11 @@ fn partition_failure(error: PartitionError) -> Failure {
 fn files(parts: &ClusterPartition, whole: String) -> Result<Vec<(&'static str, String)>> {
     let batch = &parts.batch.nodes;
     let services = &parts.services.nodes;
-    let fold: slurm::conf::Fold<'_> = &|names: &[&str]| fold_names(names.iter().copied()).join(",");
+    let fold: pool::Fold<'_> = &|names: &[&str]| fold_names(names.iter().copied()).join(",");
     Ok(vec![
         (boundary::DOCUMENT, boundary::document(parts)),
-        (boundary::SLURM_NODES, slurm::conf::nodes(batch, fold)),
-        (boundary::SLURM_GRES, slurm::conf::gres(batch, fold)),
+        (boundary::SLURM_NODES, pool::nodes(batch, fold)),
+        (boundary::SLURM_GRES, pool::gres(batch, fold)),
         (boundary::KUBERNETES, kube::pool::script(services, batch)),
         (boundary::BATCH, cluster_text(&parts.batch, "the batch pool: nodes of Slurm")?),
         (

@@ -1,14 +1,14 @@
-//! `muster init slurm`: writes the configuration of a new Slurm cluster. `muster-backends` renders
+//! `muster init slurm`: writes the configuration of a new Slurm cluster. `muster-slurm` renders
 //! the files; here are the options for what is in neither the cluster file nor the queue file.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use muster_backends::slurm::init::{
-    self, Auth, Choices, GeneratedFiles, InitError, InitInput, Member, Release,
-};
 use muster_model::unit::{Bytes, CpuMilli};
 use muster_model::{NodeSpec, QueueTree, Span};
+use muster_slurm::init::{
+    self, Auth, Choices, GeneratedFiles, InitError, InitInput, Member, Release,
+};
 use muster_spec::quantity::{parse_bytes, parse_span};
 use muster_spec::{fold_names, parse_cluster, parse_queues};
 

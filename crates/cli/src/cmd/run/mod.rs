@@ -11,10 +11,10 @@ use std::path::PathBuf;
 use anyhow::Result;
 use muster_api::Client;
 use muster_api::types::SubmitResponse;
-use muster_backends::slurm::import;
 use muster_daemon::VirtualGpus;
 use muster_model::JobId;
 use muster_report::watch::summary;
+use muster_slurm::import;
 
 use crate::app::App;
 use crate::connect;

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use muster_backends::slurm::import::ImportInput;
+use muster_slurm::import::ImportInput;
 
 use crate::app::App;
 use crate::cmd::import::script;

@@ -1,5 +1,5 @@
 //! `muster import --slurm-conf`: converts the configuration of a Slurm cluster to a cluster file
-//! and a queue file. `muster-doctor` and `muster-backends` parse the files.
+//! and a queue file. `muster-doctor` and `muster-slurm` parse the files.
 
 mod nodes;
 mod queues;
@@ -7,10 +7,10 @@ mod queues;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use muster_backends::slurm::init::LEVELS;
-use muster_backends::slurm::sacctmgr::AccountingDump;
 use muster_doctor::{CheckSource, Evidence, SourceKind};
 use muster_model::{GpuModel, NodeSpec};
+use muster_slurm::init::LEVELS;
+use muster_slurm::sacctmgr::AccountingDump;
 use muster_spec::{Cluster, ClusterNotes, UnwritableQueues, write_cluster, write_queues};
 
 use crate::app::App;

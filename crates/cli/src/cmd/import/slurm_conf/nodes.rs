@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use anyhow::Result;
-use muster_backends::inventory::{InventoryOptions, ListedNode};
-use muster_backends::slurm::init::{ROOT_SWITCH, UNPLACED_SWITCH};
-use muster_backends::slurm::nodes::{SlurmNodeRow, of_records};
 use muster_doctor::{ConfEntry, Evidence, TopologySwitch};
 use muster_model::GpuModel;
+use muster_model::inventory::{InventoryOptions, ListedNode};
+use muster_slurm::init::{ROOT_SWITCH, UNPLACED_SWITCH};
+use muster_slurm::inventory::{SlurmNodeRow, of_records};
 
 use crate::exit::{Failure, USAGE};
 

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use muster_backends::gpu::model::normalise_label;
-use muster_backends::slurm::sacctmgr::{AccountEntry, AccountingDump, Fields, tres};
 use muster_doctor::{Evidence, minutes};
+use muster_model::gpu_model::normalise_label;
 use muster_model::job::Protection;
 use muster_model::queue::{Backfill, PlacementPolicy, QueueLimits};
 use muster_model::{GpuModel, Preemption, QueueName, QueueSpec, QueueTree, Span};
+use muster_slurm::sacctmgr::{AccountEntry, AccountingDump, Fields, tres};
 
 /// Largest weight of a queue.
 const MAX_WEIGHT: u32 = 1_000_000;

@@ -7,8 +7,8 @@ use muster_model::{NodeSpec, Span};
 
 use super::accounting::GeneratedAccounting;
 use super::{InitError, InitInput, clock};
-use crate::gpu::model;
-use crate::slurm::conf::{is_word, kind, kinds};
+use crate::pool::{is_word, kind, kinds};
+use muster_model::gpu_model;
 
 /// Partition of nodes without a label `partition`.
 const BATCH: &str = "batch";
@@ -85,7 +85,7 @@ pub(super) fn extras(nodes: &[NodeSpec]) -> Vec<String> {
 /// Returns the number of shards of a node; `None` where its GPUs cannot be shared: only whole GPUs
 /// of one model can, as slices are shares already.
 pub(super) fn shares(order: &InitInput<'_>, node: &NodeSpec) -> Option<u64> {
-    let is_whole = |(name, _): &(&str, usize)| !model::is_slice(name);
+    let is_whole = |(name, _): &(&str, usize)| !gpu_model::is_slice(name);
     let kinds = kinds(node);
     let can = order.choices.shards > 0 && kinds.len() == 1 && kinds.iter().all(is_whole);
     can.then(|| u64::from(order.choices.shards) * node.devices.len() as u64)

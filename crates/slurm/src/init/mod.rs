@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use muster_model::{NodeSpec, QueueTree, Span};
 
-use super::conf::Fold;
+use super::pool::Fold;
 use accounting::GeneratedAccounting;
 
 pub use topology_conf::{LEVELS, ROOT_SWITCH, UNPLACED_SWITCH};

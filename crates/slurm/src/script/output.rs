@@ -141,6 +141,11 @@ pub(super) fn folders(files: &OutputFiles) -> Option<String> {
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the shell, for which the text is written, is its test"
+)]
 mod tests {
     use std::process::Command;
 

@@ -37,6 +37,11 @@ fn behind_sh(script: &BatchScript<'_>, before: &str, body: &str) -> String {
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the shell, for which the text is written, is its test"
+)]
 mod tests {
     use std::process::Command;
 

@@ -1,6 +1,6 @@
 //! Short GPU model names for users (`h100`), from vendor names and labels. Pure and table-driven.
 
-use muster_model::GpuModel;
+use crate::GpuModel;
 
 /// Words for the vendor, product line, form factor or memory, which are dropped from a model name:
 /// models that differ only in these are one model to users; memory is shown separately.

@@ -33,6 +33,11 @@ pub fn is_variable(name: &str) -> bool {
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the shell, for which the text is written, is its test"
+)]
 mod tests {
     use std::process::Command;
 

@@ -20,9 +20,9 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
-use super::host::{self, NativeNode};
-use super::job::{self, NativeJob};
-use super::json::{self, JsonError, number, text};
+use muster_slurm::job::{self, NativeJob};
+use muster_slurm::json::{self, JsonError, number, text};
+use muster_slurm::node::{self, NativeNode};
 
 /// Port of an address without one, as in Slurm's examples (slurmrestd(8)).
 const PORT: &str = "6820";
@@ -261,7 +261,7 @@ impl RestClient {
         let named = text(&value, CLUSTER);
         let clusters = if named.is_empty() { Vec::new() } else { vec![named] };
         self.is_of(cluster, &clusters)?;
-        let nodes = host::from_json(&value).map_err(|error| list_error(status, &error))?;
+        let nodes = node::from_json(&value).map_err(|error| list_error(status, &error))?;
         let is_whole =
             |node: &NativeNode| !node.name.is_empty() && !node.state.is_empty() && node.cpus > 0;
         if nodes.iter().all(is_whole) {

@@ -2,15 +2,16 @@
 //! ones in the documented formats of later versions, which have `synthetic` or `documented` in
 //! their names.
 
+#![allow(clippy::disallowed_methods, reason = "the crate is pure; its tests read the samples")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop there")]
 
 use std::fmt::Write as _;
 
-use muster_backends::slurm::job::{self, NativeJob, SEPARATOR};
 use muster_model::Time;
+use muster_slurm::job::{self, NativeJob, SEPARATOR};
 
 fn sample(name: &str) -> String {
-    std::fs::read_to_string(format!("{}/tests/slurm/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    std::fs::read_to_string(format!("{}/tests/data/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }
 
 /// Formats the parsed fields of each job on one line.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::job::TIME_FORMAT;
+use muster_slurm::job::TIME_FORMAT;
 
 /// Reason why a call failed.
 #[derive(Debug, thiserror::Error)]

@@ -39,7 +39,7 @@ pub fn list<'a>(value: &'a Value, name: &'static str) -> Result<&'a Vec<Value>, 
 
 /// Returns a whole number, plain or as `{set, infinite, number}`; `None` where it is not set,
 /// infinite, or not a number.
-pub(super) fn number(row: &Value, path: &str) -> Option<u64> {
+pub fn number(row: &Value, path: &str) -> Option<u64> {
     let value = match row.pointer(path)? {
         Value::Object(fields) => {
             let is = |field: &str| fields.get(field).and_then(Value::as_bool);
@@ -56,12 +56,12 @@ pub(super) fn number(row: &Value, path: &str) -> Option<u64> {
 }
 
 /// Returns the text at a path; empty where there is none.
-pub(super) fn text(row: &Value, path: &str) -> String {
+pub fn text(row: &Value, path: &str) -> String {
     row.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
 /// Returns the text or list of texts at the first path that exists.
-pub(super) fn words(row: &Value, paths: &[&str]) -> Vec<String> {
+pub fn words(row: &Value, paths: &[&str]) -> Vec<String> {
     let found = paths.iter().find_map(|path| match row.pointer(path) {
         Some(Value::String(text)) => Some(vec![text.clone()]),
         Some(Value::Array(items)) => {

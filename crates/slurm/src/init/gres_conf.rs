@@ -7,8 +7,8 @@ use muster_model::NodeSpec;
 
 use super::InitInput;
 use super::nodes::{alike, extras, shares};
-use crate::gpu::model;
-use crate::slurm::conf::{kind, kinds};
+use crate::pool::{kind, kinds};
+use muster_model::gpu_model;
 
 /// Generates the text of gres.conf.
 pub(super) fn text(order: &InitInput<'_>) -> String {
@@ -45,10 +45,10 @@ pub(super) fn text(order: &InitInput<'_>) -> String {
 fn devices(node: &NodeSpec) -> String {
     let kinds = kinds(node);
     let Some((name, count)) = kinds.first().copied() else { return String::new() };
-    if model::is_amd(name) {
+    if gpu_model::is_amd(name) {
         return " AutoDetect=rsmi".to_owned();
     }
-    if kinds.len() > 1 || model::is_slice(name) {
+    if kinds.len() > 1 || gpu_model::is_slice(name) {
         return " AutoDetect=nvml".to_owned();
     }
     let files = if count == 1 { "0".to_owned() } else { format!("[0-{}]", count - 1) };

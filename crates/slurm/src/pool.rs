@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use muster_model::NodeSpec;
 
-use crate::gpu::model;
+use muster_model::gpu_model;
 
 /// Partition of nodes without a label `partition`.
 const PARTITION: &str = "batch";
@@ -133,13 +133,13 @@ fn device_lines(node: &NodeSpec) -> String {
     if kinds.len() > 1 {
         return format!(
             " Name=gpu AutoDetect={}",
-            if model::is_amd(name) { "rsmi" } else { "nvml" }
+            if gpu_model::is_amd(name) { "rsmi" } else { "nvml" }
         );
     }
-    if model::is_slice(name) {
+    if gpu_model::is_slice(name) {
         return format!(" Name=gpu Type={kind} AutoDetect=nvml");
     }
-    if model::is_amd(name) {
+    if gpu_model::is_amd(name) {
         return format!(" Name=gpu Type={kind} AutoDetect=rsmi");
     }
     match node.devices.len() {
@@ -164,7 +164,7 @@ pub(super) fn kinds(node: &NodeSpec) -> Vec<(&str, usize)> {
 /// of the detected name, which spells out the model (gres.conf(5), Type).
 pub(super) fn kind(model: &str) -> &str {
     match model.rsplit_once('-') {
-        Some((_, profile)) if model::is_slice(model) => profile,
+        Some((_, profile)) if gpu_model::is_slice(model) => profile,
         _ => model,
     }
 }

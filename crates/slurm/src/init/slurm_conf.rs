@@ -8,7 +8,7 @@ use muster_model::queue::Backfill;
 use super::accounting::GeneratedAccounting;
 use super::nodes::{extras, lines, longest_minutes, partition_lines, types};
 use super::{Auth, Choices, InitInput, clock};
-use crate::gpu::model;
+use muster_model::gpu_model;
 
 /// Longest time limit in minutes for which the backfill plans in fine steps; longer ones need
 /// coarser steps, or a pass takes too long.
@@ -117,7 +117,7 @@ PropagateResourceLimitsExcept=MEMLOCK
         .nodes
         .iter()
         .flat_map(|node| &node.devices)
-        .any(|device| model::is_slice(device.model.as_str()))
+        .any(|device| gpu_model::is_slice(device.model.as_str()))
     {
         text.push_str(
             "# MIG slices are GPUs of their own type: create them with `nvidia-smi mig` before slurmd starts; slurmd detects them.\n",

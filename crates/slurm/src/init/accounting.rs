@@ -11,7 +11,7 @@ use muster_model::{GpuModel, QueueSpec, Span};
 use super::nodes::types;
 use super::qos::{GeneratedQos, TresLimits};
 use super::{InitError, InitInput, clock};
-use crate::slurm::conf::kind;
+use crate::pool::kind;
 
 /// Words in the names of queues for interactive use, the same as the check uses for partitions.
 const INTERACTIVE: [&str; 7] =

@@ -1,13 +1,13 @@
-//! Inventories: reads the lists of nodes that Slurm and Kubernetes print, recognised by content,
-//! into declared nodes with notes for users. Pure. It does not read which devices are in use.
+//! Inventories: declared nodes with notes for users, as read from a list of nodes that a control
+//! plane prints. The list is recognised by content; the readers are in the crates that know the
+//! text of one control plane. It does not read which devices are in use.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use muster_model::{Bytes, Device, DeviceSet, GpuModel, NodeSpec};
 use serde_json::Value;
 
-use crate::{kube, slurm};
+use crate::{Bytes, CpuMilli, Device, DeviceSet, GpuModel, NodeSpec};
 
 /// Maximum length of a GPU model or topology domain in a cluster file.
 const MAX_WORD: usize = 64;
@@ -99,24 +99,29 @@ impl InventoryError {
     }
 }
 
-/// Reads a list of nodes.
+/// Reader for the list of one control plane; `None` where the value is not such a list.
+pub type InventoryReader =
+    fn(&Value, &InventoryOptions) -> Option<Result<Inventory, InventoryError>>;
+
+/// Reads a list of nodes with the first reader that recognises it.
 ///
 /// # Errors
 /// See [`InventoryError`]; one invalid row rejects the whole list, so that no node is silently
 /// missing.
-pub fn read(text: &str, options: &InventoryOptions) -> Result<Inventory, InventoryError> {
+pub fn read(
+    text: &str,
+    options: &InventoryOptions,
+    readers: &[InventoryReader],
+) -> Result<Inventory, InventoryError> {
     if text.trim().is_empty() {
         return Err(InventoryError::Empty);
     }
     let value: Value =
         serde_json::from_str(text).map_err(|error| InventoryError::NotJson(error.to_string()))?;
-    let mut inventory = if kube::nodes::recognises(&value) {
-        kube::nodes::read(&value, options)?
-    } else if slurm::nodes::recognises(&value) {
-        slurm::nodes::read(&value, options)?
-    } else {
-        return Err(InventoryError::Unrecognised(shape(&value)));
-    };
+    let mut inventory = readers
+        .iter()
+        .find_map(|read| read(&value, options))
+        .unwrap_or_else(|| Err(InventoryError::Unrecognised(shape(&value))))?;
     inventory.nodes.sort_by_cached_key(|listed| natural(listed.node.name.as_str()));
     let twice = inventory.nodes.windows(2).find(|pair| pair[0].node.name == pair[1].node.name);
     match twice {
@@ -128,7 +133,7 @@ pub fn read(text: &str, options: &InventoryOptions) -> Result<Inventory, Invento
 }
 
 /// Checks that level names are valid in a cluster file.
-pub(crate) fn check_levels(levels: &[(Arc<str>, String)]) -> Result<(), InventoryError> {
+pub fn check_levels(levels: &[(Arc<str>, String)]) -> Result<(), InventoryError> {
     /// Maximum number of levels in a cluster file.
     const MOST: usize = 8;
     let wrong = |what: String| Err(InventoryError::Levels(what));
@@ -188,12 +193,7 @@ pub fn declared(mut node: NodeSpec, mut notes: Vec<String>) -> ListedNode {
 }
 
 /// Returns `count` equal declared devices.
-pub(crate) fn devices(
-    model: &GpuModel,
-    memory: Bytes,
-    count: usize,
-    is_slice: bool,
-) -> Vec<Device> {
+pub fn devices(model: &GpuModel, memory: Bytes, count: usize, is_slice: bool) -> Vec<Device> {
     let device = Device {
         model: model.clone(),
         memory,
@@ -205,7 +205,7 @@ pub(crate) fn devices(
 }
 
 /// Checks that a node is valid in a cluster file; done here, where the row of the list is known.
-pub(crate) fn check(node: &NodeSpec) -> Result<(), String> {
+pub fn check(node: &NodeSpec) -> Result<(), String> {
     let name = node.name.as_str();
     if !is_word(name, MAX_NAME) {
         return Err(format!(
@@ -230,7 +230,7 @@ pub(crate) fn check(node: &NodeSpec) -> Result<(), String> {
 }
 
 /// Returns true for a valid name of a topology domain.
-pub(crate) fn is_domain(text: &str) -> bool {
+pub fn is_domain(text: &str) -> bool {
     is_word(text, MAX_WORD)
 }
 
@@ -243,22 +243,22 @@ fn is_word(text: &str, longest: usize) -> bool {
 }
 
 /// Checks the CPUs of a row, in thousandths.
-pub(crate) fn cpus(milli: u128) -> Result<muster_model::CpuMilli, String> {
+pub fn cpus(milli: u128) -> Result<CpuMilli, String> {
     /// Maximum in a cluster file: a million CPUs.
     const MOST: u128 = 1_000_000_000;
     match u32::try_from(milli) {
-        Ok(fits) if milli <= MOST => Ok(muster_model::CpuMilli(fits)),
+        Ok(fits) if milli <= MOST => Ok(CpuMilli(fits)),
         _ => Err(format!("{} CPUs exceed the maximum of 1000000", milli / 1000)),
     }
 }
 
 /// Returns the error for an invalid row.
-pub(crate) fn row(row: String, what: String) -> InventoryError {
+pub fn row(row: String, what: String) -> InventoryError {
     InventoryError::Row { row, what }
 }
 
 /// Describes a JSON value in a few words.
-pub(crate) fn shape(value: &Value) -> String {
+pub fn shape(value: &Value) -> String {
     const SHOWN: usize = 6;
     match value {
         Value::Null => "null".to_owned(),
@@ -303,7 +303,7 @@ fn natural(name: &str) -> Vec<(u64, String)> {
 }
 
 /// Removes duplicates; keeps the order of first occurrence.
-pub(crate) fn once(words: impl IntoIterator<Item = String>) -> Vec<String> {
+pub fn once(words: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut seen = BTreeMap::new();
     words.into_iter().filter(|word| seen.insert(word.clone(), ()).is_none()).collect()
 }

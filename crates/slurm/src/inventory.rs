@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use super::gres;
 use super::json::{self, words};
-use crate::gpu::model;
-use crate::inventory::{self, Inventory, InventoryError, InventoryOptions, ListedNode};
+use muster_model::gpu_model;
+use muster_model::inventory::{self, Inventory, InventoryError, InventoryOptions, ListedNode};
 
 /// Bytes in one megabyte of Slurm (`RealMemory`, slurm.conf(5)).
 const MEGABYTE: u64 = 1 << 20;
@@ -35,7 +35,7 @@ const OUT_OF_SERVICE: [&str; 12] = [
 ];
 
 /// Returns whether the JSON is a list of nodes printed by Slurm.
-pub fn recognises(value: &Value) -> bool {
+fn recognises(value: &Value) -> bool {
     let lists = |field| value.get(field).is_some_and(Value::is_array);
     // Many programs print `nodes`; Slurm's always print `meta` beside it.
     lists("sinfo") || (lists("nodes") && value.get("meta").is_some_and(Value::is_object))
@@ -73,8 +73,15 @@ pub fn of_records(
     records.iter().map(|record| listed(record, options)).collect()
 }
 
-/// Reads the nodes of a value that [`recognises`] accepts.
-pub(crate) fn read(value: &Value, options: &InventoryOptions) -> Result<Inventory, InventoryError> {
+/// Reads a list of nodes; `None` where the value is no such list of Slurm.
+pub fn read(
+    value: &Value,
+    options: &InventoryOptions,
+) -> Option<Result<Inventory, InventoryError>> {
+    recognises(value).then(|| list(value, options))
+}
+
+fn list(value: &Value, options: &InventoryOptions) -> Result<Inventory, InventoryError> {
     if !options.levels.is_empty() {
         let message = "Slurm's list of nodes has no topology for --level";
         return Err(InventoryError::Levels(message.to_owned()));
@@ -229,7 +236,7 @@ fn listed(record: &SlurmNodeRow, options: &InventoryOptions) -> Result<ListedNod
                     .push("Slurm has no type for these GPUs; set it with `--gpu MODEL`".to_owned());
                 GpuModel::from("gpu")
             }
-            (kind, _) => model::normalise_label(kind),
+            (kind, _) => gpu_model::normalise_label(kind),
         };
         devices.extend(inventory::devices(&model, Bytes(0), *count as usize, false));
     }

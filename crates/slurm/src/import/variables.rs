@@ -175,7 +175,7 @@ impl Arithmetic<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::slurm::import::shell::commands;
+    use crate::import::shell::commands;
 
     #[test]
     fn values_are_known_only_where_they_are_certain() {

@@ -1,6 +1,7 @@
 //! Import of Slurm scripts: each finding with a script that has it and a corrected one, and the
 //! results for scripts published by others.
 
+#![allow(clippy::disallowed_methods, reason = "the crate is pure; its tests read the scripts")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop there")]
 
 use std::collections::BTreeSet;
@@ -8,11 +9,11 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use muster_backends::slurm::import::{self, ImportInput, NotAScript, ids};
 use muster_model::imported::{ImportOutcome, ImportReport};
+use muster_slurm::import::{self, ImportInput, NotAScript, ids};
 
 fn folder(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/slurm").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
 }
 
 /// Returns name and text of every file of a folder, in order.

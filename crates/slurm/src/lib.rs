@@ -1,0 +1,21 @@
+//! Slurm's text formats: jobs, nodes and accounts that its programs print, batch scripts, and
+//! configuration files. Text in, values out, and back: this crate runs no program, reads no file
+//! and opens no connection (`delegate` does), and makes no scheduling decision.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
+
+pub mod gres;
+pub mod import;
+pub mod init;
+pub mod inventory;
+pub mod job;
+pub mod json;
+pub mod limits;
+pub mod node;
+pub mod pool;
+pub mod reason;
+pub mod sacctmgr;
+pub mod script;
+pub mod squeue;
+pub mod state;
+pub mod variables;
