@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use muster_sim::{dst, scenario};
+use muster_testkit::{dst, scenario};
 
 /// Time after which a run counts as endless: a simulation run takes milliseconds, a scenario less.
 const LIMIT: Duration = Duration::from_secs(15);

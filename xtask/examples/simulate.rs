@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use muster_sim::dst::{Coverage, DstFailure, play, shrink};
+use muster_testkit::dst::{Coverage, DstFailure, play, shrink};
 
 /// Number of seeds between two progress lines.
 const PROGRESS_SEEDS: u64 = 500;

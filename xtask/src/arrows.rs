@@ -15,8 +15,13 @@ use crate::cargo;
 pub const GOLDEN: &str = "docs/arrows.txt";
 
 /// Crates without I/O, clock, environment, threads and random numbers.
-pub const PURE: [&str; 10] =
-    ["advise", "doctor", "engine", "model", "policy", "report", "runtime", "sim", "slurm", "spec"];
+pub const PURE: [&str; 11] = [
+    "advise", "doctor", "engine", "model", "policy", "report", "runtime", "sim", "slurm", "spec",
+    "testkit",
+];
+
+/// Crate that is linked into tests only.
+const TEST_ONLY: &str = "testkit";
 
 const HEADING: &str = "\
 # Normal dependencies between the crates (folders of crates/), and the third-party dependencies of the pure crates.
@@ -68,13 +73,19 @@ fn render(metadata: &Value) -> Result<String> {
     for package in packages {
         let name =
             crate_name(package["manifest_path"].as_str().context("a package has a manifest")?)?;
-        let (ours, others) = crates.entry(name).or_default();
+        let (ours, others) = crates.entry(name.clone()).or_default();
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
             if dependency["kind"] == "dev" {
                 continue;
             }
             match dependency["path"].as_str() {
-                Some(path) => ours.insert(crate_name(&format!("{path}/Cargo.toml"))?),
+                Some(path) => {
+                    let linked = crate_name(&format!("{path}/Cargo.toml"))?;
+                    if linked == TEST_ONLY {
+                        bail!("{name} links {TEST_ONLY}, which may only be a dev-dependency");
+                    }
+                    ours.insert(linked)
+                }
                 None => others.insert(
                     dependency["name"].as_str().context("a dependency has a name")?.to_owned(),
                 ),
@@ -153,6 +164,15 @@ mod tests {
             ]
             .map(str::trim_end)
         );
+    }
+
+    #[test]
+    fn test_equipment_is_linked_into_tests_only() {
+        let testkit =
+            |kind| json!([{"name": "muster-testkit", "kind": kind, "path": "/w/crates/testkit"}]);
+        assert!(render(&workspace(testkit(json!("dev")))).is_ok());
+        let refused = render(&workspace(testkit(json!(null)))).expect_err("a normal dependency");
+        assert_eq!(refused.to_string(), "engine links testkit, which may only be a dev-dependency");
     }
 
     #[test]

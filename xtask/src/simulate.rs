@@ -1,4 +1,4 @@
-//! `cargo xtask simulate`: runs the deterministic simulation test of `muster-sim` for many seeds,
+//! `cargo xtask simulate`: runs the deterministic simulation test of `muster-testkit` for many seeds,
 //! as a release build. The program is an example of this crate, so that xtask itself links no other
 //! crate.
 

@@ -12,13 +12,11 @@
 
 mod intake;
 mod journal;
-mod mem;
 mod runtime;
 mod store;
 
 pub use intake::{JobDraft, JobSubmission, RefusedInput, StepInput};
 pub use journal::{JOURNAL_VERSION, JournalBatch, JournalRecord, Receipt, ReceiptJob};
-pub use mem::MemStore;
 pub use muster_engine as engine;
 pub use runtime::{Runtime, SNAPSHOT_AFTER, StepFailure, StepResult};
 pub use store::{Loaded, SavedState, Store, StoreError};

@@ -12,7 +12,8 @@ use cluster::{FaultyStore, SimBackend, StoreFault, at, draft, joined, submission
 use muster_model::unit::Time;
 use muster_model::{CommandTarget, Effect, Event, JobId, QueueTree};
 use muster_runtime::engine::{AccountingFact, Engine};
-use muster_runtime::{MemStore, Runtime, StepInput, Store, StoreError};
+use muster_runtime::{Runtime, StepInput, Store, StoreError};
+use muster_testkit::MemStore;
 use proptest::prelude::*;
 
 /// One operation of a random run.

@@ -1,8 +1,6 @@
 //! Simulations around the production engine: the code that schedules real jobs decides here, too.
 //!
 //! * `world.rs`: one engine with nodes, jobs and tasks that react at once
-//! * `scenario/`: scripts that are documentation and test, around the whole runtime
-//! * `dst/`: deterministic simulation test under faults, each run from one seed
 //! * `flat/`: schedulers on identical processors, as the literature compares them
 //! * `fleet/`: nodes with GPUs, jobs of a trace, and a scheduler: the engine, or a model of another
 //! * `advice_proof/`: a site's fleet and load under the advised scheduler and others
@@ -24,7 +22,6 @@
 
 pub mod advice_proof;
 mod arrivals;
-pub mod dst;
 pub mod flat;
 pub mod fleet;
 mod measure;
@@ -32,7 +29,6 @@ pub mod packing;
 pub mod peers;
 pub mod prove;
 mod rng;
-pub mod scenario;
 pub mod trace;
 pub mod whatif;
 pub mod world;

@@ -28,11 +28,6 @@ impl Rng {
         self.next() % sides
     }
 
-    /// Returns a number from `low` to `high`, both included.
-    pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
-        low + self.roll(high - low + 1)
-    }
-
     /// Returns a random item of a list, which is not empty.
     pub(crate) fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.roll(from.len() as u64) as usize]

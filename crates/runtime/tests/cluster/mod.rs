@@ -12,8 +12,9 @@ use muster_model::{
 };
 use muster_runtime::engine::AccountingFact;
 use muster_runtime::{
-    JobDraft, JobSubmission, JournalBatch, Loaded, MemStore, Receipt, SavedState, Store, StoreError,
+    JobDraft, JobSubmission, JournalBatch, Loaded, Receipt, SavedState, Store, StoreError,
 };
+use muster_testkit::MemStore;
 
 /// Returns a node with this many GPUs.
 pub fn node(name: &str, gpus: usize) -> NodeSpec {

@@ -13,7 +13,7 @@ use std::fs;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
-use muster_sim::scenario::{ScenarioScript, play};
+use muster_testkit::scenario::{ScenarioScript, play};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")

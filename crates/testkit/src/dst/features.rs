@@ -10,7 +10,7 @@ use muster_model::{
 };
 
 use super::jobs;
-use crate::rng::Rng;
+use crate::rng::SeededRng;
 
 /// Optional features of a run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,7 +38,7 @@ impl RunFeatures {
     }
 
     /// Adapts a job to the features of the run.
-    pub(crate) fn shape(self, rng: &mut Rng, spec: &mut JobSpec) {
+    pub(crate) fn shape(self, rng: &mut SeededRng, spec: &mut JobSpec) {
         if self.services && rng.chance(30) {
             jobs::service(rng, spec);
         }
@@ -52,7 +52,7 @@ impl RunFeatures {
 
     /// Adapts a queue tree to the features of the run. Half of the trees with defragmentation have
     /// the default queue only, so that no quota reserves the fragmented GPUs.
-    pub(crate) fn tree(self, rng: &mut Rng, tree: &mut QueueTree) {
+    pub(crate) fn tree(self, rng: &mut SeededRng, tree: &mut QueueTree) {
         if self.moves && rng.chance(85) {
             let every = Span::from_secs(*rng.pick(&[60, 600, 3_600, 86_400]));
             tree.defragment = Some(Defragment { gpu_hours: rng.between(1, 2), every });
@@ -64,7 +64,7 @@ impl RunFeatures {
 }
 
 /// Makes a gang elastic, mostly with checkpoints.
-fn make_elastic(rng: &mut Rng, spec: &mut JobSpec) {
+fn make_elastic(rng: &mut SeededRng, spec: &mut JobSpec) {
     let wish = spec.constraint.topology.as_ref();
     let is_spread = wish.is_some_and(|wish| matches!(wish.rule, TopologyRule::Spread(_)));
     let segment = wish.and_then(|wish| wish.segment.as_ref()).map(|segment| segment.tasks);
@@ -80,7 +80,7 @@ fn make_elastic(rng: &mut Rng, spec: &mut JobSpec) {
 }
 
 /// Makes a job small and checkpointed, or a gang that small jobs can block.
-fn make_movable(rng: &mut Rng, spec: &mut JobSpec) {
+fn make_movable(rng: &mut SeededRng, spec: &mut JobSpec) {
     if spec.kind != WorkloadKind::Task {
         return;
     }
@@ -108,7 +108,7 @@ fn make_movable(rng: &mut Rng, spec: &mut JobSpec) {
 }
 
 /// Gives the job checkpoints, with this probability in percent.
-fn saves(rng: &mut Rng, spec: &mut JobSpec, percent: u64) {
+fn saves(rng: &mut SeededRng, spec: &mut JobSpec, percent: u64) {
     if rng.chance(percent) {
         let lead = Span::from_secs(rng.between(1, 20));
         let by = *rng.pick(&[CheckpointBy::First, CheckpointBy::All]);

@@ -3,7 +3,7 @@
 
 use muster_model::TaskExit;
 
-use crate::rng::Rng;
+use crate::rng::SeededRng;
 
 /// Reaction of an attempt's tasks to a checkpoint request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(crate) enum CheckpointReaction {
     Dies(TaskExit),
 }
 
-pub(crate) fn random_reaction(rng: &mut Rng) -> CheckpointReaction {
+pub(crate) fn random_reaction(rng: &mut SeededRng) -> CheckpointReaction {
     const USR1: i32 = 10;
     match rng.roll(20) {
         0 => CheckpointReaction::Unheard,

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop there")]
 
-use muster_sim::dst::{Coverage, play, shrink};
+use muster_testkit::dst::{Coverage, play, shrink};
 
 /// Number of runs in each test.
 const SEEDS: u64 = 120;

@@ -1,7 +1,7 @@
 //! Scripts that cannot be read or executed: each is rejected at its line, with the error and a
 //! suggestion.
 
-use muster_sim::scenario::{ScenarioScript, play};
+use muster_testkit::scenario::{ScenarioScript, play};
 use proptest::prelude::*;
 
 /// Checks the error of a script with these lines after a valid beginning of five lines.

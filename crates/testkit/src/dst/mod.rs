@@ -45,7 +45,7 @@ mod world;
 
 pub use coverage::Coverage;
 
-use crate::rng::Rng;
+use crate::rng::SeededRng;
 use transcript::Transcript;
 use world::DstWorld;
 
@@ -87,7 +87,7 @@ pub fn play(
     most_rounds: Option<u64>,
     keep_lines: bool,
 ) -> Result<DstRun, Box<DstFailure>> {
-    let all = Rng::new(!seed).between(20, 120);
+    let all = SeededRng::new(!seed).between(20, 120);
     let rounds = most_rounds.map_or(all, |most| most.min(all));
     let broken = |round, what, lines| Box::new(DstFailure { seed, round, rounds, what, lines });
     let mut world = DstWorld::new(seed, Transcript::new(keep_lines))

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use muster_model::{AttemptId, Event, JobId, Time, UserName};
 use muster_runtime::engine::AccountingFact;
-use muster_runtime::{
-    JournalBatch, JournalRecord, Loaded, MemStore, Receipt, SavedState, Store, StoreError,
-};
+use muster_runtime::{JournalBatch, JournalRecord, Loaded, Receipt, SavedState, Store, StoreError};
+
+use crate::MemStore;
 
 /// Fault of the next append.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

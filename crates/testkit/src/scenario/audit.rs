@@ -3,7 +3,9 @@
 
 use muster_model::{Decision, Plan, QueueTree, Span, Time};
 use muster_runtime::engine::Engine;
-use muster_runtime::{MemStore, Runtime, SavedState, Store};
+use muster_runtime::{Runtime, SavedState, Store};
+
+use crate::MemStore;
 
 /// Most plans, a millisecond apart, that may still make excused decisions.
 const MOST_PLANS: u64 = 8;

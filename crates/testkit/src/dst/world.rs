@@ -23,7 +23,7 @@ use super::network::Network;
 use super::reclaimable;
 use super::site::SpecTemplates;
 use super::transcript::Transcript;
-use crate::rng::Rng;
+use crate::rng::SeededRng;
 use crate::scenario::audit::audit;
 use crate::scenario::backend::{IdealBackend, TaskTerms};
 use crate::scenario::command::{ScriptedBehaviour, StartBehaviour};
@@ -49,7 +49,7 @@ pub(crate) struct SentSubmission {
 
 /// State of a run.
 pub(crate) struct DstWorld {
-    pub(crate) rng: Rng,
+    pub(crate) rng: SeededRng,
     pub(crate) coverage: Coverage,
     pub(crate) transcript: Transcript,
     pub(crate) templates: SpecTemplates,
@@ -83,7 +83,7 @@ pub(crate) struct DstWorld {
 impl DstWorld {
     /// Creates a run with nodes that have not joined, a queue tree and a daemon.
     pub(crate) fn new(seed: u64, transcript: Transcript) -> Result<Self, String> {
-        let mut rng = Rng::new(seed);
+        let mut rng = SeededRng::new(seed);
         let templates = SpecTemplates::read()?;
         let features = RunFeatures::of(seed);
         let mut tree = super::site::tree(&mut rng);

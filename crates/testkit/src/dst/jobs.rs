@@ -16,7 +16,7 @@ use muster_runtime::JobDraft;
 
 use super::reservations::Reservations;
 use super::site::{MODELS, leaves};
-use crate::rng::Rng;
+use crate::rng::SeededRng;
 use crate::scenario::command::ScriptedBehaviour;
 
 /// Users of every run.
@@ -24,7 +24,7 @@ pub(crate) const USERS: [&str; 3] = ["ann", "bob", "cy"];
 
 /// Returns a job of `user` with a unique name.
 pub(crate) fn draft(
-    rng: &mut Rng,
+    rng: &mut SeededRng,
     pattern: &JobSpec,
     (tree, reservations): (&QueueTree, &Reservations),
     now: Time,
@@ -69,7 +69,7 @@ pub(crate) fn draft(
 }
 
 /// Turns the job into a notebook of one task.
-fn notebook(rng: &mut Rng, spec: &mut JobSpec) {
+fn notebook(rng: &mut SeededRng, spec: &mut JobSpec) {
     spec.groups.truncate(1);
     for group in &mut spec.groups {
         (group.min_tasks, group.max_tasks, group.tasks_per_node) = (1, 1, None);
@@ -80,7 +80,7 @@ fn notebook(rng: &mut Rng, spec: &mut JobSpec) {
 }
 
 /// Turns the job into a service, which runs until it is cancelled and mostly restarts when it ends.
-pub(crate) fn service(rng: &mut Rng, spec: &mut JobSpec) {
+pub(crate) fn service(rng: &mut SeededRng, spec: &mut JobSpec) {
     let port = rng.chance(30).then_some(8000);
     spec.kind = WorkloadKind::Service(Service { replicas: replicas(rng), port });
     (spec.array, spec.protect) = (None, Protection::None);
@@ -96,13 +96,13 @@ pub(crate) fn service(rng: &mut Rng, spec: &mut JobSpec) {
 }
 
 /// Returns a random range of replicas.
-pub(crate) fn replicas(rng: &mut Rng) -> Replicas {
+pub(crate) fn replicas(rng: &mut SeededRng) -> Replicas {
     let floor = rng.roll(4) as u32;
     Replicas { guaranteed: floor, max: (floor + rng.roll(4) as u32).max(1) }
 }
 
 /// Chooses the resources that the job requests.
-fn shape(rng: &mut Rng, spec: &mut JobSpec) {
+fn shape(rng: &mut SeededRng, spec: &mut JobSpec) {
     let Some(pattern) = spec.groups.first().cloned() else { return };
     spec.groups = vec![group(rng, &pattern, "one")];
     if rng.chance(15) {
@@ -123,7 +123,7 @@ fn shape(rng: &mut Rng, spec: &mut JobSpec) {
 }
 
 /// Chooses a topology constraint; segments only where they divide every group.
-fn random_topology(rng: &mut Rng, groups: &[TaskGroup]) -> Topology {
+fn random_topology(rng: &mut SeededRng, groups: &[TaskGroup]) -> Topology {
     let level: Arc<str> = (*rng.pick(&["block", "leaf", "leaf", Topology::NODE])).into();
     let rule = match rng.roll(8) {
         0..=3 => TopologyRule::Required(level),
@@ -139,7 +139,7 @@ fn random_topology(rng: &mut Rng, groups: &[TaskGroup]) -> Topology {
     Topology { rule, segment }
 }
 
-fn group(rng: &mut Rng, pattern: &TaskGroup, name: &str) -> TaskGroup {
+fn group(rng: &mut SeededRng, pattern: &TaskGroup, name: &str) -> TaskGroup {
     let mut gpu = match rng.roll(10) {
         0..=5 => GpuRequest::whole(*rng.pick(&[1, 1, 1, 2, 4, 8])),
         6 | 7 => GpuRequest {
@@ -171,7 +171,7 @@ fn group(rng: &mut Rng, pattern: &TaskGroup, name: &str) -> TaskGroup {
 }
 
 /// Chooses priority, limits, restarts, checkpoints and other terms.
-fn terms(rng: &mut Rng, spec: &mut JobSpec, now: Time) {
+fn terms(rng: &mut SeededRng, spec: &mut JobSpec, now: Time) {
     spec.priority = *rng.pick(&[0, 0, 0, 3, 5]);
     spec.time_limit = rng.chance(85).then(|| Span::from_secs(rng.between(5, 120)));
     spec.grace = Span(*rng.pick(&[0, 500, 5_000]));
@@ -200,7 +200,7 @@ fn terms(rng: &mut Rng, spec: &mut JobSpec, now: Time) {
 }
 
 /// Chooses the behaviour of the job's programs.
-pub(crate) fn behaviour(rng: &mut Rng, kind: &WorkloadKind) -> ScriptedBehaviour {
+pub(crate) fn behaviour(rng: &mut SeededRng, kind: &WorkloadKind) -> ScriptedBehaviour {
     let exit = match rng.roll(20) {
         0 | 1 => TaskExit::Code { code: rng.between(1, 255) as i32 },
         2 => TaskExit::Signal { signal: 11 },

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use muster_model::{Span, TaskReport, Time};
 
 use super::coverage::Coverage;
-use crate::rng::Rng;
+use crate::rng::SeededRng;
 
 /// Reports in flight, by arrival time and sending order.
 #[derive(Clone, Debug, Default)]
@@ -21,7 +21,7 @@ impl Network {
         &mut self,
         now: Time,
         report: TaskReport,
-        rng: &mut Rng,
+        rng: &mut SeededRng,
         coverage: &mut Coverage,
         is_reliable: bool,
     ) {

@@ -2,7 +2,9 @@
 //! every durable batch for the reference ledger, and does not decide what a failure means.
 
 use muster_model::{Time, UserName};
-use muster_runtime::{JournalBatch, Loaded, MemStore, Receipt, SavedState, Store, StoreError};
+use muster_runtime::{JournalBatch, Loaded, Receipt, SavedState, Store, StoreError};
+
+use crate::MemStore;
 
 /// Fault of the next append.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

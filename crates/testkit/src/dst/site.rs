@@ -10,7 +10,7 @@ use muster_model::{
 };
 use muster_runtime::engine::Engine;
 
-use crate::rng::Rng;
+use crate::rng::SeededRng;
 
 /// GPU models of nodes; `slice` stands for a MIG slice.
 pub(crate) const MODELS: [&str; 3] = ["h100", "a100", "slice"];
@@ -49,13 +49,13 @@ impl SpecTemplates {
     }
 
     /// Returns one to six nodes.
-    pub(crate) fn nodes(&self, rng: &mut Rng) -> Vec<NodeSpec> {
+    pub(crate) fn nodes(&self, rng: &mut SeededRng) -> Vec<NodeSpec> {
         let count = rng.between(1, 6);
         // Names are in a different order than the nodes join.
         (0..count).map(|at| self.a_node(rng, &format!("n{}", (at * 5) % 7))).collect()
     }
 
-    fn a_node(&self, rng: &mut Rng, name: &str) -> NodeSpec {
+    fn a_node(&self, rng: &mut SeededRng, name: &str) -> NodeSpec {
         let mut node = NodeSpec { name: name.into(), ..self.node.clone() };
         let pattern = self.node.devices.first().cloned();
         let count = *rng.pick(&[0, 1, 2, 4, 4, 8]);
@@ -79,7 +79,7 @@ impl SpecTemplates {
 
 /// Returns a tree that the engine accepts: one queue, or teams with quota, borrowing, lending,
 /// weights and limits.
-pub(crate) fn tree(rng: &mut Rng) -> QueueTree {
+pub(crate) fn tree(rng: &mut SeededRng) -> QueueTree {
     loop {
         let tree = any_tree(rng);
         if Engine::new(tree.clone()).is_ok() {
@@ -88,7 +88,7 @@ pub(crate) fn tree(rng: &mut Rng) -> QueueTree {
     }
 }
 
-fn any_tree(rng: &mut Rng) -> QueueTree {
+fn any_tree(rng: &mut SeededRng) -> QueueTree {
     let mut tree = QueueTree::single();
     tree.backfill = *rng.pick(&[
         Backfill::Easy,
@@ -124,7 +124,7 @@ fn any_tree(rng: &mut Rng) -> QueueTree {
     tree
 }
 
-fn leaf(rng: &mut Rng, name: &str) -> QueueSpec {
+fn leaf(rng: &mut SeededRng, name: &str) -> QueueSpec {
     let mut queue = QueueSpec::named(name);
     queue.weight = rng.between(1, 3) as u32;
     for model in &MODELS[..2] {
@@ -148,7 +148,7 @@ fn leaf(rng: &mut Rng, name: &str) -> QueueSpec {
 }
 
 /// Returns a budget of few enough GPU-hours that it runs out.
-fn budget(rng: &mut Rng) -> QueueBudget {
+fn budget(rng: &mut SeededRng) -> QueueBudget {
     QueueBudget {
         gpu_hours: rng.chance(70).then_some(1),
         gpu_hours_per_user: rng.chance(60).then_some(1),
@@ -158,7 +158,7 @@ fn budget(rng: &mut Rng) -> QueueBudget {
 }
 
 /// Returns a random protection from eviction.
-pub(crate) fn protection(rng: &mut Rng) -> Protection {
+pub(crate) fn protection(rng: &mut SeededRng) -> Protection {
     match rng.roll(3) {
         0 => Protection::Always,
         _ => Protection::For(Span::from_secs(rng.between(1, 60))),
@@ -166,7 +166,7 @@ pub(crate) fn protection(rng: &mut Rng) -> Protection {
 }
 
 /// Returns the levels of the topology; none in some runs.
-pub(crate) fn levels(rng: &mut Rng) -> Vec<Arc<str>> {
+pub(crate) fn levels(rng: &mut SeededRng) -> Vec<Arc<str>> {
     match rng.roll(3) {
         0 => Vec::new(),
         _ => LEVELS.iter().map(|level| (*level).into()).collect(),
@@ -174,7 +174,7 @@ pub(crate) fn levels(rng: &mut Rng) -> Vec<Arc<str>> {
 }
 
 /// Returns the domains of a node; some nodes name none, or too few.
-pub(crate) fn domains(rng: &mut Rng) -> Vec<Arc<str>> {
+pub(crate) fn domains(rng: &mut SeededRng) -> Vec<Arc<str>> {
     let all = [format!("b{}", rng.roll(2)).into(), format!("l{}", rng.roll(2)).into()];
     all[..*rng.pick(&[2, 2, 2, 2, 1, 0])].to_vec()
 }

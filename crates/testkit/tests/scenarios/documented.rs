@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use muster_sim::scenario::VERBS;
+use muster_testkit::scenario::VERBS;
 
 #[test]
 fn every_command_is_documented_in_the_readme() {

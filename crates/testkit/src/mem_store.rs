@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use muster_model::unit::Time;
 use muster_model::{Payload, PayloadId, UserName};
 
-use crate::journal::{JOURNAL_VERSION, JournalBatch, JournalRecord, Receipt};
-use crate::store::{Loaded, SavedState, Store, StoreError};
+use muster_runtime::{
+    JOURNAL_VERSION, JournalBatch, JournalRecord, Loaded, Receipt, SavedState, Store, StoreError,
+};
 
 /// Store that exists as long as the value.
 #[derive(Clone, Debug)]
