@@ -81,7 +81,8 @@ pub async fn run_own(app: &App, client: &Client, target: JobTarget) -> Result<In
             state if state.is_final() => return Ok(InteractiveEnd::Missed),
             _ => {}
         }
-        let why = job.waiting_for.as_ref().map(|why| reason::short(why, list.now, &app.ui.style()));
+        let why =
+            job.waiting_for.as_ref().map(|why| reason::short(why, app.ui.context().at(list.now)));
         if let Some(why) = why.filter(|why| *why != said) {
             app.ui.status(&format!("job {} is pending: {why}", job.job));
             said = why;

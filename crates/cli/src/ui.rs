@@ -3,15 +3,18 @@
 use std::borrow::Cow;
 use std::env::VarError;
 use std::io::{self, IsTerminal, Write};
+use std::time::SystemTime;
 
 use jiff::tz::TimeZone;
+use muster_model::Time;
 use muster_report::style::{ascii, clean, guarded};
-use muster_report::{Ink, Style};
+use muster_report::{Ink, RenderContext};
 use serde::Serialize;
 
-/// Standard streams, with their style.
+/// Standard streams, and how they show text.
 pub struct Ui {
-    style: Style,
+    zone: &'static TimeZone,
+    colour: bool,
     error_colour: bool,
     stdout_is_terminal: bool,
     /// True if the locale is UTF-8.
@@ -47,37 +50,36 @@ impl Ui {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         let may_colour = !set("NO_COLOR") && !dumb;
         let stdout_is_terminal = io::stdout().is_terminal();
-        let style = Style {
-            width: None,
-            colour: may_colour && stdout_is_terminal,
-            zone: zone(std::env::var("TZ")),
-        };
-        let error_colour = may_colour && io::stderr().is_terminal();
         Self {
-            style,
-            error_colour,
+            // Leaked once per process, so that the context can be copied.
+            zone: Box::leak(Box::new(zone(std::env::var("TZ")))),
+            colour: may_colour && stdout_is_terminal,
+            error_colour: may_colour && io::stderr().is_terminal(),
             stdout_is_terminal,
             has_utf8: has_utf8(|name| std::env::var(name).ok()),
         }
     }
 
-    /// Returns the style of stdout, with the current width of the terminal.
-    pub fn style(&self) -> Style {
-        Style {
+    /// Returns the context of text on stdout: the present time of this machine, and the current
+    /// width of the terminal.
+    pub fn context(&self) -> RenderContext {
+        RenderContext {
+            now: now(),
+            zone: self.zone,
             width: size().map(|(_, columns)| columns).filter(|_| self.stdout_is_terminal),
-            ..self.style.clone()
+            colour: self.colour,
         }
     }
 
-    /// Returns the style of stderr.
-    pub fn status_style(&self) -> Style {
+    /// Returns the context of text on stderr.
+    pub fn status_context(&self) -> RenderContext {
         let is_wide = self.status_is_terminal();
         let width =
             rustix::termios::tcgetwinsize(io::stderr()).ok().map(|size| usize::from(size.ws_col));
-        Style {
+        RenderContext {
             width: width.filter(|width| is_wide && *width > 0),
             colour: self.error_colour,
-            ..self.style.clone()
+            ..self.context()
         }
     }
 
@@ -156,7 +158,7 @@ impl Ui {
     }
 
     fn error_ink(&self, ink: Ink, text: &str) -> String {
-        Style { colour: self.error_colour, ..self.style.clone() }.paint(ink, text)
+        self.status_context().paint(ink, text)
     }
 }
 
@@ -169,6 +171,12 @@ fn has_utf8(set: impl Fn(&str) -> Option<String>) -> bool {
         .find(|value| !value.is_empty());
     let locale = locale.unwrap_or_default().to_lowercase();
     locale.contains("utf-8") || locale.contains("utf8")
+}
+
+/// Returns the present time by the clock of this machine.
+pub fn now() -> Time {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Time(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// Returns the rows and columns of the terminal on stdout.

@@ -110,12 +110,12 @@ impl<'a> JobWatch<'a> {
 
     /// Appends a line for every job whose state changed, and at the end the timeline.
     async fn append(&mut self, list: &JobList, over: bool) -> Result<()> {
-        let style = self.app.ui.style();
+        let context = self.app.ui.context().at(list.now);
         let others = ps::OtherJobs::of(&list.jobs, &[]);
         let mut text = String::new();
         for job in &list.jobs {
             if self.printed.insert(job.job, job.state) != Some(job.state) {
-                text.push_str(&ps::line(job, &others, list.now, &style));
+                text.push_str(&ps::line(job, &others, context));
             }
         }
         self.app.ui.data(&text)?;
@@ -144,14 +144,13 @@ impl<'a> JobWatch<'a> {
         let names = names(&list.jobs);
         let gantt = TimelineInput {
             from: earliest(&list.jobs),
-            now: list.now,
             devices: &timeline.devices,
             bars: &timeline.bars,
             planned: &planned,
             names: &names,
             max_rows: FINAL_ROWS,
         };
-        frame(&list.jobs, &gantt, height, &self.app.ui.style())
+        frame(&list.jobs, &gantt, height, self.app.ui.context().at(list.now))
     }
 }
 

@@ -4,16 +4,17 @@
 use muster_model::view::{AdvanceReservationView, NodeAdvanceReservationView, ReservedCapacity};
 use muster_model::{Reason, Time};
 
+use crate::RenderContext;
 use crate::amount::ranges;
 use crate::clock;
 use crate::nodes;
 use crate::reason::ExplanationLine;
-use crate::style::{Ink, Style, clean};
+use crate::style::{Ink, clean};
 use crate::table::{Align, Cell, Table};
 
 /// Returns a table with one row per reservation.
 #[must_use]
-pub fn windows(rows: &[AdvanceReservationView], now: Time, style: &Style) -> String {
+pub fn windows(rows: &[AdvanceReservationView], context: RenderContext) -> String {
     if rows.is_empty() {
         return "no reservations\n".to_owned();
     }
@@ -35,8 +36,7 @@ pub fn windows(rows: &[AdvanceReservationView], now: Time, style: &Style) -> Str
             (Some(_), false) => ("upcoming", Ink::Waiting),
             (None, false) => ("over", Ink::Faint),
         };
-        let at =
-            |time: Option<Time>| time.map_or(String::new(), |time| clock::time(time, now, style));
+        let at = |time: Option<Time>| time.map_or(String::new(), |time| clock::time(time, context));
         table.row(vec![
             Cell::from(row.name.as_str()),
             Cell::inked(state, ink),
@@ -50,7 +50,7 @@ pub fn windows(rows: &[AdvanceReservationView], now: Time, style: &Style) -> Str
             Cell::from(note(row)),
         ]);
     }
-    table.render(style)
+    table.render(context)
 }
 
 /// `1d`, `1d, 5 times`.
@@ -108,11 +108,11 @@ fn note(row: &AdvanceReservationView) -> String {
 }
 
 /// `reserved for night from 18:00:00`, `GPUs 0,1 reserved for night until 06:00:00`.
-pub(crate) fn on_node(window: &NodeAdvanceReservationView, now: Time, style: &Style) -> String {
+pub(crate) fn on_node(window: &NodeAdvanceReservationView, context: RenderContext) -> String {
     let when = if window.is_active {
-        format!("until {}", clock::time(window.ends, now, style))
+        format!("until {}", clock::time(window.ends, context))
     } else {
-        format!("from {}", clock::time(window.begins, now, style))
+        format!("from {}", clock::time(window.begins, context))
     };
     let name = clean(window.advance_reservation.as_str());
     match &window.devices[..] {
@@ -122,18 +122,18 @@ pub(crate) fn on_node(window: &NodeAdvanceReservationView, now: Time, style: &St
 }
 
 /// `n1 for night until 06:00:00`.
-pub(crate) fn set_aside(one: &ReservedCapacity, now: Time, style: &Style) -> String {
+pub(crate) fn set_aside(one: &ReservedCapacity, context: RenderContext) -> String {
     let what = of_node(&clean(one.node.as_str()), &one.devices);
     format!(
         "{what} for {} until {}",
         clean(one.advance_reservation.as_str()),
-        clock::time(one.ends, now, style)
+        clock::time(one.ends, context)
     )
 }
 
 /// Returns the fragment of a reason about a reservation; empty for any other.
-pub(crate) fn short(reason: &Reason, now: Time, style: &Style) -> String {
-    let at = |time: Time| clock::time(time, now, style);
+pub(crate) fn short(reason: &Reason, context: RenderContext) -> String {
+    let at = |time: Time| clock::time(time, context);
     match reason {
         Reason::UpcomingAdvanceReservation { advance_reservation: window, from, .. } => {
             format!("would run into reservation {window} at {}", at(*from))
@@ -162,8 +162,8 @@ pub(crate) fn short(reason: &Reason, now: Time, style: &Style) -> String {
 }
 
 /// Returns the sentences of a reason about a reservation; none for any other.
-pub(crate) fn lines(reason: &Reason, now: Time, style: &Style) -> Vec<ExplanationLine> {
-    let at = |time: Time| clock::time(time, now, style);
+pub(crate) fn lines(reason: &Reason, context: RenderContext) -> Vec<ExplanationLine> {
+    let at = |time: Time| clock::time(time, context);
     let shorter = |line: ExplanationLine, fits: &Option<muster_model::Span>| match fits {
         Some(limit) => line.with(format!("muster run … --time {limit}")),
         None => line,
@@ -178,7 +178,7 @@ pub(crate) fn lines(reason: &Reason, now: Time, style: &Style) -> Vec<Explanatio
             shorter(ExplanationLine::new("reserved", text), fits_if_shorter_than)
         }
         Reason::AdvanceReservationNotActive { advance_reservation: window, begins } => {
-            let ahead = clock::remaining(begins.since(now));
+            let ahead = clock::remaining(begins.since(context.now));
             ExplanationLine::new(
                 "waits for",
                 format!("reservation {window} to begin at {}, in {ahead}", at(*begins)),
@@ -203,7 +203,7 @@ pub(crate) fn lines(reason: &Reason, now: Time, style: &Style) -> Vec<Explanatio
         )
         .with("muster reserve"),
         Reason::AdvanceReservationTooShort { .. } => {
-            let text = short(reason, now, style);
+            let text = short(reason, context);
             ExplanationLine::new("reservation", text)
         }
         _ => return Vec::new(),
@@ -253,7 +253,7 @@ mod tests {
         (nightly.is_active, nightly.stop, nightly.reason) = (false, true, "demo".to_owned());
         (nightly.gpus, nightly.gpus_missing) = (Some(4), 1);
         nightly.places[0].devices = vec![0, 1, 3];
-        let text = windows(&[row("exam"), nightly], NOON, &Style::plain());
+        let text = windows(&[row("exam"), nightly], RenderContext::plain().at(NOON));
         let expected = "\
 NAME     STATE     BEGINS    ENDS      EVERY        RESERVES         FOR                         RUNNING  WAITING  NOTE
 exam     active    12:00:00  13:00:00               n1               ann, queue research/vision        1        2
@@ -261,7 +261,7 @@ nightly  upcoming  12:00:00  13:00:00  1d, 5 times  GPUs 0,1,3 of n1 queue resea
 ";
         let squeeze = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(squeeze(&text), squeeze(expected));
-        assert_eq!(windows(&[], NOON, &Style::plain()), "no reservations\n");
+        assert_eq!(windows(&[], RenderContext::plain().at(NOON)), "no reservations\n");
     }
 
     #[test]
@@ -318,8 +318,8 @@ nightly  upcoming  12:00:00  13:00:00  1d, 5 times  GPUs 0,1,3 of n1 queue resea
             ),
         ];
         for (reason, fragment, sentence, command) in rows {
-            assert_eq!(short(&reason, NOON, &Style::plain()), fragment);
-            let lines = lines(&reason, NOON, &Style::plain());
+            assert_eq!(short(&reason, RenderContext::plain().at(NOON)), fragment);
+            let lines = lines(&reason, RenderContext::plain().at(NOON));
             assert_eq!((lines.len(), &*lines[0].text), (1, sentence));
             assert_eq!(lines[0].command.as_deref(), command);
         }

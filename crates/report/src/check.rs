@@ -7,8 +7,9 @@ use muster_model::check::{
     CheckFinding, CheckOutcome, CheckPlace, CheckReport, ProbeOutcome, Severity,
 };
 
+use crate::RenderContext;
 use crate::amount::count;
-use crate::style::{Ink, Style, clean, wrap};
+use crate::style::{Ink, clean, wrap};
 
 /// Findings listed per rule; more are counted.
 const LISTED: usize = 5;
@@ -19,7 +20,7 @@ const WIDTH: usize = 120;
 
 /// Returns the report as text; with `all`, also the passed and untested rules.
 #[must_use]
-pub fn check(report: &CheckReport, all: bool, style: &Style) -> String {
+pub fn check(report: &CheckReport, all: bool, context: RenderContext) -> String {
     // 1. The summary.
     let new: Vec<&CheckFinding> = report.findings.iter().filter(|finding| !finding.known).collect();
     let mut text = summary(report, &new);
@@ -29,7 +30,7 @@ pub fn check(report: &CheckReport, all: bool, style: &Style) -> String {
     while at < new.len() {
         let same = new[at..].iter().take_while(|finding| finding.rule == new[at].rule).count();
         text.push('\n');
-        rule(&mut text, &new[at..at + same], style);
+        rule(&mut text, &new[at..at + same], context);
         at += same;
     }
 
@@ -44,7 +45,7 @@ pub fn check(report: &CheckReport, all: bool, style: &Style) -> String {
             ProbeOutcome::NotTested => ("not tested", Ink::Waiting),
         };
         let _ =
-            writeln!(text, "{}  {}: {}", style.paint(ink, word), probe.probe, clean(&probe.text));
+            writeln!(text, "{}  {}: {}", context.paint(ink, word), probe.probe, clean(&probe.text));
     }
 
     // 4. The other rules, and the next step.
@@ -53,9 +54,9 @@ pub fn check(report: &CheckReport, all: bool, style: &Style) -> String {
         outcomes(&mut text, "not tested, needed", &report.not_tested);
     }
     text.push('\n');
-    row(&mut text, "read", &clean(&report.read.join(", ")), style);
+    row(&mut text, "read", &clean(&report.read.join(", ")), context);
     if let Some(next) = next(report, &new, all) {
-        row(&mut text, "next", &next, style);
+        row(&mut text, "next", &next, context);
     }
     text
 }
@@ -98,32 +99,32 @@ fn summary(report: &CheckReport, new: &[&CheckFinding]) -> String {
 }
 
 /// Appends the findings of one rule.
-fn rule(text: &mut String, findings: &[&CheckFinding], style: &Style) {
+fn rule(text: &mut String, findings: &[&CheckFinding], context: RenderContext) {
     let first = findings[0];
     let ink = match first.severity {
         Severity::High => Ink::Bad,
         Severity::Medium => Ink::Waiting,
         Severity::Low => Ink::Faint,
     };
-    let word = style.paint(ink, first.severity.name());
+    let word = context.paint(ink, first.severity.name());
     let pad = " ".repeat(8 - first.severity.name().len());
     let _ =
-        writeln!(text, "{word}{pad}{}  [{}]", style.paint(Ink::Strong, first.title), first.rule);
+        writeln!(text, "{word}{pad}{}  [{}]", context.paint(Ink::Strong, first.title), first.rule);
     for finding in findings.iter().take(LISTED) {
         let place =
             finding.place.as_ref().map_or(String::new(), |place| format!(" ({})", written(place)));
-        row(text, "found", &format!("{}{place}", clean(&finding.evidence)), style);
+        row(text, "found", &format!("{}{place}", clean(&finding.evidence)), context);
     }
     if findings.len() > LISTED {
-        row(text, "", &format!("and {} more; --json has all", findings.len() - LISTED), style);
+        row(text, "", &format!("and {} more; --json has all", findings.len() - LISTED), context);
     }
-    row(text, "means", first.meaning, style);
-    row(text, "cure", first.cure, style);
-    row(text, "page", &first.page, style);
+    row(text, "means", first.meaning, context);
+    row(text, "cure", first.cure, context);
+    row(text, "page", &first.page, context);
 }
 
-fn row(text: &mut String, name: &str, says: &str, style: &Style) {
-    let room = style.width.unwrap_or(WIDTH).saturating_sub(INDENT).max(20);
+fn row(text: &mut String, name: &str, says: &str, context: RenderContext) {
+    let room = context.width.unwrap_or(WIDTH).saturating_sub(INDENT).max(20);
     for (at, line) in wrap(says, room).iter().enumerate() {
         let name = if at == 0 { name } else { "" };
         let _ = writeln!(text, "  {name:<7}{line}");
@@ -210,13 +211,13 @@ mod tests {
 
     #[test]
     fn failures_come_first_with_evidence_and_cure() {
-        insta::assert_snapshot!(check(&report(), true, &Style::plain()));
+        insta::assert_snapshot!(check(&report(), true, RenderContext::plain()));
     }
 
     #[test]
     fn nothing_wrong_is_said_and_what_is_open_is_offered() {
         let report = CheckReport { findings: Vec::new(), ..report() };
-        insta::assert_snapshot!(check(&report, false, &Style::plain()));
+        insta::assert_snapshot!(check(&report, false, RenderContext::plain()));
     }
 
     #[test]
@@ -230,12 +231,12 @@ mod tests {
         ];
         let report =
             CheckReport { findings: Vec::new(), not_tested: Vec::new(), probes, ..report() };
-        insta::assert_snapshot!(check(&report, false, &Style::plain()));
+        insta::assert_snapshot!(check(&report, false, RenderContext::plain()));
     }
 
     #[test]
     fn rows_fit_a_narrow_terminal() {
-        let text = check(&report(), false, &Style::plain().with_width(60));
+        let text = check(&report(), false, RenderContext::plain().with_width(60));
         assert!(
             text.lines()
                 .filter(|line| line.starts_with(' '))

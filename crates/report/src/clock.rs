@@ -3,13 +3,13 @@
 use jiff::{Timestamp, Zoned};
 use muster_model::{Span, Time};
 
-use crate::style::Style;
+use crate::RenderContext;
 
-/// `12:00:20` on the day of `now`, `Nov 21 12:00` within half a year of it, `2027-11-21 12:00`
+/// `12:00:20` today, `Nov 21 12:00` within half a year of it, `2027-11-21 12:00`
 /// otherwise; `never` for what no calendar holds.
 #[must_use]
-pub fn time(at: Time, now: Time, style: &Style) -> String {
-    let (Some(at), Some(now)) = (zoned(at, style), zoned(now, style)) else {
+pub fn time(at: Time, context: RenderContext) -> String {
+    let (Some(at), Some(now)) = (zoned(at, context), zoned(context.now, context)) else {
         return "never".to_owned();
     };
     let days = (at.timestamp().as_second() - now.timestamp().as_second()).abs() / 86_400;
@@ -33,9 +33,9 @@ pub fn remaining(span: Span) -> String {
     Span::from_secs(span.0.div_ceil(1000)).to_string()
 }
 
-fn zoned(at: Time, style: &Style) -> Option<Zoned> {
+fn zoned(at: Time, context: RenderContext) -> Option<Zoned> {
     let timestamp = Timestamp::from_millisecond(i64::try_from(at.0).ok()?).ok()?;
-    Some(timestamp.to_zoned(style.zone.clone()))
+    Some(timestamp.to_zoned(context.zone.clone()))
 }
 
 #[cfg(test)]
@@ -47,8 +47,8 @@ mod tests {
 
     #[test]
     fn times_show_as_much_as_the_distance_needs() {
-        let style = Style::plain();
-        let check = |at: Time, text: &str| assert_eq!(time(at, NOON, &style), text);
+        let context = RenderContext::plain();
+        let check = |at: Time, text: &str| assert_eq!(time(at, context.at(NOON)), text);
         check(NOON + Span::from_secs(20), "12:00:20");
         check(NOON + Span::from_secs(86_400), "Nov 21 12:00");
         check(NOON + Span::from_secs(400 * 86_400), "2027-12-25 12:00");
@@ -57,8 +57,11 @@ mod tests {
 
     #[test]
     fn the_zone_is_the_readers() {
-        let style = Style { zone: TimeZone::fixed(offset(2)), ..Style::plain() };
-        assert_eq!(time(NOON, NOON, &style), "14:00:00");
+        let context = RenderContext {
+            zone: Box::leak(Box::new(TimeZone::fixed(offset(2)))),
+            ..RenderContext::plain()
+        };
+        assert_eq!(time(NOON, context.at(NOON)), "14:00:00");
     }
 
     #[test]

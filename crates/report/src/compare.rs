@@ -6,7 +6,8 @@ use muster_model::advice::{
     Facts, PlaneResult, PlaneRole, SupportLevel,
 };
 
-use crate::style::{Ink, Style, shorten, wrap};
+use crate::RenderContext;
+use crate::style::{Ink, shorten, wrap};
 use crate::table::{Align, Cell as Field, Table};
 
 /// Columns if the output is not a terminal, and at most: wider lines are no easier to read.
@@ -31,11 +32,11 @@ pub enum CompareDetail {
 
 /// Returns the comparison as text.
 #[must_use]
-pub fn compare(comparison: &Comparison, detail: CompareDetail, style: &Style) -> String {
-    let columns = Columns::of(comparison, style);
+pub fn compare(comparison: &Comparison, detail: CompareDetail, context: RenderContext) -> String {
+    let columns = Columns::of(comparison, context);
     let [left, right] = comparison.planes;
     let mut text =
-        heading(&format!("{left} and {right}{}", for_facts(comparison.facts.as_ref())), style);
+        heading(&format!("{left} and {right}{}", for_facts(comparison.facts.as_ref())), context);
 
     // 1. Shown in full: the dimensions that matter, or all.
     let weighed = comparison.facts.is_some();
@@ -48,28 +49,28 @@ pub fn compare(comparison: &Comparison, detail: CompareDetail, style: &Style) ->
             &matter,
             comparison.planes,
             &columns,
-            style,
+            context,
         ));
     }
 
     // 2. The rest.
     if full_rest {
         let title = if weighed { "does not matter for these facts" } else { "" };
-        text.push_str(&section(title, &rest, comparison.planes, &columns, style));
+        text.push_str(&section(title, &rest, comparison.planes, &columns, context));
     } else if !rest.is_empty() {
-        text.push_str(&heading("the rest (in full with --all)", style));
-        text.push_str(&short(&rest, comparison.planes, style));
+        text.push_str(&heading("the rest (in full with --all)", context));
+        text.push_str(&short(&rest, comparison.planes, context));
         text.push('\n');
     }
 
     // 3. The conclusion.
     match &comparison.verdict {
-        Some(verdict) => text.push_str(&fares(verdict, matter.len(), style)),
-        None => text.push_str(&tally(comparison, style)),
+        Some(verdict) => text.push_str(&fares(verdict, matter.len(), context)),
+        None => text.push_str(&tally(comparison, context)),
     }
     if comparison.planes.contains(&ControlPlane::Ray) {
         let note = "ray is compared alone; nodes, quota and topology come from its host: compare the host, too";
-        text.push_str(&paragraph(&[("", note.to_owned())], style));
+        text.push_str(&paragraph(&[("", note.to_owned())], context));
     }
     text
 }
@@ -97,15 +98,15 @@ fn for_facts(facts: Option<&Facts>) -> String {
     }
 }
 
-fn heading(title: &str, style: &Style) -> String {
-    let lines = wrap(title, width(style));
-    let painted: Vec<String> = lines.iter().map(|line| style.paint(Ink::Strong, line)).collect();
+fn heading(title: &str, context: RenderContext) -> String {
+    let lines = wrap(title, width(context));
+    let painted: Vec<String> = lines.iter().map(|line| context.paint(Ink::Strong, line)).collect();
     format!("{}\n\n", painted.join("\n"))
 }
 
 /// Returns the number of columns of the page.
-fn width(style: &Style) -> usize {
-    style.width.unwrap_or(WIDTH).clamp(MIN_WIDTH, WIDTH)
+fn width(context: RenderContext) -> usize {
+    context.width.unwrap_or(WIDTH).clamp(MIN_WIDTH, WIDTH)
 }
 
 /// Widths of the three columns.
@@ -117,8 +118,8 @@ struct Columns {
 impl Columns {
     /// Returns the widths. The first column gets a quarter, or more if the name of a fact needs it:
     /// names are not broken.
-    fn of(comparison: &Comparison, style: &Style) -> Self {
-        let width = width(style);
+    fn of(comparison: &Comparison, context: RenderContext) -> Self {
+        let width = width(context);
         let names = comparison.dimensions.iter().flat_map(|row| &row.matters_for);
         let longest = names.map(|fact| fact.name().len() + 1).max().unwrap_or(0);
         let title = (width / 4 - GAP).max(longest);
@@ -133,8 +134,8 @@ struct MeasuredLine {
 }
 
 impl MeasuredLine {
-    fn new(text: &str, ink: Ink, style: &Style) -> Self {
-        Self { text: style.paint(ink, text), width: text.chars().count() }
+    fn new(text: &str, ink: Ink, context: RenderContext) -> Self {
+        Self { text: context.paint(ink, text), width: text.chars().count() }
     }
 }
 
@@ -143,40 +144,40 @@ fn section(
     rows: &[&Compared],
     planes: [ControlPlane; 2],
     columns: &Columns,
-    style: &Style,
+    context: RenderContext,
 ) -> String {
-    let names = planes.map(|plane| vec![named(plane, style)]);
+    let names = planes.map(|plane| vec![named(plane, context)]);
     let mut text = String::new();
     if !title.is_empty() {
-        text.push_str(&heading(title, style));
+        text.push_str(&heading(title, context));
     }
     if rows.is_empty() {
         return text;
     }
-    if width(style) < SIDE_BY_SIDE {
-        text.extend(rows.iter().map(|row| below(row, planes, style) + "\n"));
+    if width(context) < SIDE_BY_SIDE {
+        text.extend(rows.iter().map(|row| below(row, planes, context) + "\n"));
         return text;
     }
     text.push_str(&beside(&[], &names, columns));
     for row in rows {
-        let cells = row.cells.each_ref().map(|cell| cell_lines(cell, columns.cell, style));
-        text.push_str(&beside(&title_lines(row, columns.title, style), &cells, columns));
+        let cells = row.cells.each_ref().map(|cell| cell_lines(cell, columns.cell, context));
+        text.push_str(&beside(&title_lines(row, columns.title, context), &cells, columns));
         text.push('\n');
     }
     text
 }
 
-fn named(plane: ControlPlane, style: &Style) -> MeasuredLine {
-    MeasuredLine::new(plane.name(), Ink::Strong, style)
+fn named(plane: ControlPlane, context: RenderContext) -> MeasuredLine {
+    MeasuredLine::new(plane.name(), Ink::Strong, context)
 }
 
 /// Returns one dimension for a narrow terminal, one control plane below the other.
-fn below(row: &Compared, planes: [ControlPlane; 2], style: &Style) -> String {
-    let room = width(style);
-    let mut text = indented(&title_lines(row, room - GAP, style), GAP);
+fn below(row: &Compared, planes: [ControlPlane; 2], context: RenderContext) -> String {
+    let room = width(context);
+    let mut text = indented(&title_lines(row, room - GAP, context), GAP);
     for (plane, cell) in planes.into_iter().zip(&row.cells) {
-        text.push_str(&indented(&[named(plane, style)], 2 * GAP));
-        text.push_str(&indented(&cell_lines(cell, room - 3 * GAP, style), 3 * GAP));
+        text.push_str(&indented(&[named(plane, context)], 2 * GAP));
+        text.push_str(&indented(&cell_lines(cell, room - 3 * GAP, context), 3 * GAP));
     }
     text
 }
@@ -187,27 +188,27 @@ fn indented(lines: &[MeasuredLine], indent: usize) -> String {
 
 /// Returns the title of a dimension, the control plane that is ahead, and the facts for which it
 /// matters.
-fn title_lines(row: &Compared, width: usize, style: &Style) -> Vec<MeasuredLine> {
+fn title_lines(row: &Compared, width: usize, context: RenderContext) -> Vec<MeasuredLine> {
     let mut lines: Vec<MeasuredLine> = wrap(row.title, width)
         .iter()
-        .map(|line| MeasuredLine::new(line, Ink::Plain, style))
+        .map(|line| MeasuredLine::new(line, Ink::Plain, context))
         .collect();
     lines.push(match row.ahead {
-        Some(plane) => MeasuredLine::new(&format!("{plane} ahead"), Ink::Good, style),
-        None => MeasuredLine::new("level", Ink::Faint, style),
+        Some(plane) => MeasuredLine::new(&format!("{plane} ahead"), Ink::Good, context),
+        None => MeasuredLine::new("level", Ink::Faint, context),
     });
     if !row.matters_for.is_empty() {
         let facts: Vec<&str> = row.matters_for.iter().map(|fact| fact.name()).collect();
         let because = wrap(&format!("for {}", facts.join(", ")), width);
-        lines.extend(because.iter().map(|line| MeasuredLine::new(line, Ink::Faint, style)));
+        lines.extend(because.iter().map(|line| MeasuredLine::new(line, Ink::Faint, context)));
     }
     lines
 }
 
 /// Returns how well a control plane does in a dimension, the reason, what has changed since, and
 /// the sources.
-fn cell_lines(cell: &ComparisonCell, width: usize, style: &Style) -> Vec<MeasuredLine> {
-    let mut lines = after_word(cell.standing.name(), cell.standing, cell.text, width, style);
+fn cell_lines(cell: &ComparisonCell, width: usize, context: RenderContext) -> Vec<MeasuredLine> {
+    let mut lines = after_word(cell.standing.name(), cell.standing, cell.text, width, context);
     let mut sources = vec![cell.source.page.name()];
     if let Some(today) = cell.today {
         let word = if today.standing == cell.standing {
@@ -215,11 +216,11 @@ fn cell_lines(cell: &ComparisonCell, width: usize, style: &Style) -> Vec<Measure
         } else {
             format!("today {}", today.standing.name())
         };
-        lines.extend(after_word(&word, today.standing, today.text, width, style));
+        lines.extend(after_word(&word, today.standing, today.text, width, context));
         sources.push(today.source.page.name());
     }
     let cited = wrap(&format!("[{}]", sources.join(", ")), width);
-    lines.extend(cited.iter().map(|line| MeasuredLine::new(line, Ink::Faint, style)));
+    lines.extend(cited.iter().map(|line| MeasuredLine::new(line, Ink::Faint, context)));
     lines
 }
 
@@ -229,16 +230,16 @@ fn after_word(
     standing: SupportLevel,
     text: &str,
     width: usize,
-    style: &Style,
+    context: RenderContext,
 ) -> Vec<MeasuredLine> {
     let lead = format!("{word}:");
     let wrapped = wrap(&format!("{lead} {text}"), width);
     let painted = |line: &String| match line.strip_prefix(lead.as_str()) {
         Some(rest) => MeasuredLine {
-            text: style.paint(ink(standing), &lead) + rest,
+            text: context.paint(ink(standing), &lead) + rest,
             width: line.chars().count(),
         },
-        None => MeasuredLine::new(line, Ink::Plain, style),
+        None => MeasuredLine::new(line, Ink::Plain, context),
     };
     wrapped.iter().map(painted).collect()
 }
@@ -277,15 +278,15 @@ fn beside(title: &[MeasuredLine], cells: &[Vec<MeasuredLine>; 2], columns: &Colu
 }
 
 /// Returns one line per dimension; on a narrow terminal, one sentence each.
-fn short(rows: &[&Compared], planes: [ControlPlane; 2], style: &Style) -> String {
+fn short(rows: &[&Compared], planes: [ControlPlane; 2], context: RenderContext) -> String {
     let [left, right] = planes;
-    if width(style) < SIDE_BY_SIDE {
+    if width(context) < SIDE_BY_SIDE {
         let standing = |cell: &ComparisonCell| cell.standing_today().name();
         let sentence = |row: &&Compared| {
             let [one, other] = &row.cells;
             format!("{}: {left} {}, {right} {}", row.title, standing(one), standing(other))
         };
-        return rows.iter().map(|row| paragraph(&[("", sentence(row))], style)).collect();
+        return rows.iter().map(|row| paragraph(&[("", sentence(row))], context)).collect();
     }
     let headings = [capitals(left), capitals(right), "AHEAD"];
     let mut table = Table::new(&[
@@ -296,7 +297,7 @@ fn short(rows: &[&Compared], planes: [ControlPlane; 2], style: &Style) -> String
     ])
     .indented(GAP);
     let taken: usize = headings.iter().map(|heading| heading.len().max(NAME) + GAP).sum();
-    let room = width(style) - GAP - taken;
+    let room = width(context) - GAP - taken;
     for row in rows {
         let standing = |cell: &ComparisonCell| {
             Field::inked(cell.standing_today().name(), ink(cell.standing_today()))
@@ -308,7 +309,7 @@ fn short(rows: &[&Compared], planes: [ControlPlane; 2], style: &Style) -> String
             Field::from(row.ahead.map_or("", ControlPlane::name)),
         ]);
     }
-    table.render(style)
+    table.render(context)
 }
 
 const fn capitals(plane: ControlPlane) -> &'static str {
@@ -323,7 +324,7 @@ const fn capitals(plane: ControlPlane) -> &'static str {
 
 /// Counts how often each control plane is ahead. Used without facts, where it is not a result,
 /// since it is unknown which dimensions matter.
-fn tally(comparison: &Comparison, style: &Style) -> String {
+fn tally(comparison: &Comparison, context: RenderContext) -> String {
     let ahead = |plane| comparison.dimensions.iter().filter(|row| row.ahead == Some(plane)).count();
     let [left, right] = comparison.planes;
     let level = comparison.dimensions.len() - ahead(left) - ahead(right);
@@ -334,10 +335,10 @@ fn tally(comparison: &Comparison, style: &Style) -> String {
         ahead(right),
         comparison.dimensions.len()
     );
-    paragraph(&[("", text)], style)
+    paragraph(&[("", text)], context)
 }
 
-fn fares(verdict: &ComparisonVerdict, matter: usize, style: &Style) -> String {
+fn fares(verdict: &ComparisonVerdict, matter: usize, context: RenderContext) -> String {
     let mut answer = verdict.advice.primary.to_string();
     if !verdict.advice.addon.is_empty() {
         answer.push_str(&format!("; {}", verdict.advice.addon));
@@ -347,7 +348,7 @@ fn fares(verdict: &ComparisonVerdict, matter: usize, style: &Style) -> String {
     }
     let mut lines = vec![("advice", answer)];
     lines.extend(verdict.fares.iter().map(|fare| (fare.plane.name(), fares_how(fare, matter))));
-    paragraph(&lines, style)
+    paragraph(&lines, context)
 }
 
 fn fares_how(fare: &PlaneResult, matter: usize) -> String {
@@ -379,8 +380,8 @@ fn changes(changes: &FactChanges) -> String {
 }
 
 /// Returns labels with their wrapped text beside them.
-fn paragraph(lines: &[(&str, String)], style: &Style) -> String {
-    let width = width(style);
+fn paragraph(lines: &[(&str, String)], context: RenderContext) -> String {
+    let width = width(context);
     let labels = lines.iter().map(|(label, _)| label.len()).max().unwrap_or(0);
     let indent = if labels == 0 { GAP } else { GAP + labels + GAP };
     let mut text = String::new();
@@ -389,7 +390,7 @@ fn paragraph(lines: &[(&str, String)], style: &Style) -> String {
             let label = if place == 0 { *label } else { "" };
             let pad = " ".repeat(indent - GAP - label.len());
             text.push_str(&" ".repeat(GAP));
-            text.push_str(&style.paint(Ink::Strong, label));
+            text.push_str(&context.paint(Ink::Strong, label));
             text.push_str(&pad);
             text.push_str(line);
             text.push('\n');
@@ -471,7 +472,7 @@ mod tests {
 
     #[test]
     fn what_matters_is_written_out_and_the_rest_is_a_line_each() {
-        insta::assert_snapshot!(compare(&sample(true), CompareDetail::Matters, &Style::plain()), @r"
+        insta::assert_snapshot!(compare(&sample(true), CompareDetail::Matters, RenderContext::plain()), @r"
         slurm and kubernetes for nodes 4
 
         what matters for these facts
@@ -502,7 +503,8 @@ mod tests {
                 (true, CompareDetail::All),
                 (false, CompareDetail::Matters),
             ] {
-                let text = compare(&sample(facts), detail, &Style::plain().with_width(width));
+                let text =
+                    compare(&sample(facts), detail, RenderContext::plain().with_width(width));
                 let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
                 assert!(widest <= width.min(WIDTH), "{widest} columns of {width}:\n{text}");
                 assert!(text.lines().all(|line| line.trim_end() == line), "{text}");
@@ -512,9 +514,9 @@ mod tests {
 
     #[test]
     fn colour_changes_no_column() {
-        let plain = compare(&sample(true), CompareDetail::All, &Style::plain());
-        let style = Style { colour: true, ..Style::plain() };
-        let mut painted = compare(&sample(true), CompareDetail::All, &style);
+        let plain = compare(&sample(true), CompareDetail::All, RenderContext::plain());
+        let context = RenderContext { colour: true, ..RenderContext::plain() };
+        let mut painted = compare(&sample(true), CompareDetail::All, context);
         assert!(painted.contains("\x1b[32mnative:"), "{painted}");
         while let Some(start) = painted.find('\x1b') {
             let end = painted[start..].find('m').unwrap() + start;

@@ -1,9 +1,10 @@
 //! The output of `muster explain`: why an element is pending, when it starts, and which changes
 //! would start it now.
 
+use muster_model::Reason;
 use muster_model::view::{Eta, Explanation, Holder, HolderEnd, JobChange, JobState, PatienceView};
-use muster_model::{Reason, Time};
 
+use crate::RenderContext;
 use crate::advance_reservations;
 use crate::amount::ordinal;
 use crate::clock;
@@ -11,7 +12,7 @@ use crate::nodes;
 use crate::placed;
 use crate::preemption;
 use crate::reason::{self, ExplanationLine};
-use crate::style::{Ink, Style, clean, wrap};
+use crate::style::{Ink, clean, wrap};
 
 /// Holders named, those that end first; `--json` lists more.
 const HOLDERS_NAMED: usize = 4;
@@ -21,15 +22,15 @@ const RUN: &str = "muster run …";
 
 /// Returns the explanation of an element as text.
 #[must_use]
-pub fn explain(explanation: &Explanation, now: Time, style: &Style) -> String {
-    let mut text = heading(explanation, style);
-    text.push_str(&layout(&body(explanation, true, now, style), style));
+pub fn explain(explanation: &Explanation, context: RenderContext) -> String {
+    let mut text = heading(explanation, context);
+    text.push_str(&layout(&body(explanation, true, context), context));
     text
 }
 
 /// Returns the output of `run --dry-run` for a job that was not submitted.
 #[must_use]
-pub fn dry_run(explanation: &Explanation, now: Time, style: &Style) -> String {
+pub fn dry_run(explanation: &Explanation, context: RenderContext) -> String {
     let name = clean(&explanation.name);
     if explanation.reasons.is_empty() {
         return format!("{name} would start now in {}\n", explanation.queue);
@@ -37,7 +38,7 @@ pub fn dry_run(explanation: &Explanation, now: Time, style: &Style) -> String {
     let words = words(explanation);
     let refused = explanation.reasons.iter().any(Reason::is_permanent);
     let verdict = if refused { "would be refused" } else { "would wait" };
-    format!("{name} {verdict}: {words}\n{}", layout(&body(explanation, false, now, style), style))
+    format!("{name} {verdict}: {words}\n{}", layout(&body(explanation, false, context), context))
 }
 
 fn words(explanation: &Explanation) -> String {
@@ -54,7 +55,7 @@ fn words(explanation: &Explanation) -> String {
     words.join(", ")
 }
 
-fn heading(explanation: &Explanation, style: &Style) -> String {
+fn heading(explanation: &Explanation, context: RenderContext) -> String {
     let name = clean(&explanation.name);
     let name = match explanation.element.index {
         0 => name.into_owned(),
@@ -65,7 +66,7 @@ fn heading(explanation: &Explanation, style: &Style) -> String {
         JobState::Cancelled | JobState::Preempted => "was ",
         _ => "is ",
     };
-    let word = style.paint(Ink::of(explanation.state), explanation.state.word());
+    let word = context.paint(Ink::of(explanation.state), explanation.state.word());
     let state = format!("{verb}{word}");
     match (explanation.state, explanation.reasons.is_empty()) {
         (JobState::Held, _) => format!("{name} {state}\n"),
@@ -83,58 +84,53 @@ fn heading(explanation: &Explanation, style: &Style) -> String {
 fn body(
     explanation: &Explanation,
     is_submitted: bool,
-    now: Time,
-    style: &Style,
+    context: RenderContext,
 ) -> Vec<ExplanationLine> {
     let mut lines = Vec::new();
     if let Some(placement) = &explanation.placement {
-        lines.extend(placed::lines(placement, now, style));
+        lines.extend(placed::lines(placement, context));
     }
     if let Some(preempted) = &explanation.preempted {
-        lines.extend(placed::preempted(preempted, now, style));
+        lines.extend(placed::preempted(preempted, context));
     }
     for reason in &explanation.reasons {
         let known = match reason {
             Reason::Preempting { evicting, by } => {
-                preemption::preempting(*evicting, &clock::time(*by, now, style), is_submitted)
+                preemption::preempting(*evicting, &clock::time(*by, context), is_submitted)
             }
-            _ => reason::lines(reason, explanation.element, now, style),
+            _ => reason::lines(reason, explanation.element, context),
         };
         for mut line in known {
             if line.label == "free now" {
-                line.text = with_holders(line.text, &explanation.holders, now, style);
+                line.text = with_holders(line.text, &explanation.holders, context);
             }
             lines.push(line);
         }
     }
-    lines.extend(preemption::victims(&explanation.evictions, now, style));
+    lines.extend(preemption::victims(&explanation.evictions, context));
     lines.extend(preemption::not_preempted(
         &explanation.not_preempted,
         &explanation.queue,
-        now,
-        style,
+        context,
     ));
-    lines.extend(explanation.moves.as_ref().map(|moves| preemption::not_moved(moves, now, style)));
+    lines.extend(explanation.moves.as_ref().map(|moves| preemption::not_moved(moves, context)));
     for one in &explanation.out_of_service {
         let node = clean(one.node.as_str());
         let what = match &one.devices[..] {
             [] => node.into_owned(),
             devices => format!("{} of {node}", nodes::gpus(devices)),
         };
-        let drain = nodes::drain(&one.drain, now, style);
+        let drain = nodes::drain(&one.drain, context);
         lines.push(ExplanationLine::new("drained", format!("{what} {drain}")));
     }
     for one in &explanation.set_aside {
-        lines.push(ExplanationLine::new(
-            "reserved",
-            advance_reservations::set_aside(one, now, style),
-        ));
+        lines.push(ExplanationLine::new("reserved", advance_reservations::set_aside(one, context)));
     }
-    lines.extend(explanation.patience.as_ref().map(|patience| patience_line(patience, now, style)));
+    lines.extend(explanation.patience.as_ref().map(|patience| patience_line(patience, context)));
     if let Some((position, waiting)) = explanation.position {
         lines.push(ExplanationLine::new("queue", queue_line(explanation, position, waiting)));
     }
-    lines.extend(starts(explanation, now, style));
+    lines.extend(starts(explanation, context));
     for (place, change) in explanation.sooner.iter().enumerate() {
         let (what, flags) = change_words(change);
         let label = if place == 0 { "sooner" } else { "" };
@@ -145,11 +141,11 @@ fn body(
 }
 
 /// Describes how long the element has been first in its queue, and which GPUs are kept for it.
-fn patience_line(patience: &PatienceView, now: Time, style: &Style) -> ExplanationLine {
-    let for_long = now.since(patience.since);
-    let text = match (patience.keeps_from > now, patience.is_kept) {
+fn patience_line(patience: &PatienceView, context: RenderContext) -> ExplanationLine {
+    let for_long = context.now.since(patience.since);
+    let text = match (patience.keeps_from > context.now, patience.is_kept) {
         (true, _) => {
-            let from = clock::time(patience.keeps_from, now, style);
+            let from = clock::time(patience.keeps_from, context);
             format!(
                 "has been first for {for_long}; from {from} on every GPU that becomes free is kept for it"
             )
@@ -171,7 +167,7 @@ fn patience_line(patience: &PatienceView, now: Time, style: &Style) -> Explanati
 
 /// `3 of 8; left (1) holds 5 until 12:00:20 (its time limit), sweep (3) holds 2 without a time
 /// limit`.
-fn with_holders(free: String, holders: &[Holder], now: Time, style: &Style) -> String {
+fn with_holders(free: String, holders: &[Holder], context: RenderContext) -> String {
     let mut words: Vec<String> = holders
         .iter()
         .take(HOLDERS_NAMED)
@@ -184,7 +180,7 @@ fn with_holders(free: String, holders: &[Holder], now: Time, style: &Style) -> S
                 HolderEnd::Stopping => "at the latest, being stopped",
             };
             let until = match holder.ends_by {
-                Some(by) => format!("until {} ({end})", clock::time(by, now, style)),
+                Some(by) => format!("until {} ({end})", clock::time(by, context)),
                 None => "without a time limit".to_owned(),
             };
             format!("{name} ({id}) holds {} {until}", holder.gpus)
@@ -230,7 +226,7 @@ fn queue_line(explanation: &Explanation, position: u32, waiting: u32) -> String 
     format!("{} of {waiting} in {}{verdict}", ordinal(position), explanation.queue)
 }
 
-fn starts(explanation: &Explanation, now: Time, style: &Style) -> Option<ExplanationLine> {
+fn starts(explanation: &Explanation, context: RenderContext) -> Option<ExplanationLine> {
     // The start of a job that waits for a release or another job is unknown, and capacity is not
     // the reason.
     let waits_for_room = !explanation.reasons.iter().any(is_outside)
@@ -249,7 +245,7 @@ fn starts(explanation: &Explanation, now: Time, style: &Style) -> Option<Explana
         _ => None,
     });
     if let (Some(code), Some(eta)) = (native, &explanation.eta) {
-        let start = clock::time(eta.start, now, style);
+        let start = clock::time(eta.start, context);
         let says = match code {
             "BeginTime" => format!("{start} at the earliest"),
             _ => format!(
@@ -263,14 +259,14 @@ fn starts(explanation: &Explanation, now: Time, style: &Style) -> Option<Explana
             "starts",
             format!(
                 "{} at the latest, reserved; backfill cannot delay it",
-                clock::time(start, now, style)
+                clock::time(start, context)
             ),
         )),
         Some(Eta { start, reserved: false }) => Some(ExplanationLine::new(
             "starts",
             format!(
                 "{} at the latest, unless a job with precedence arrives",
-                clock::time(start, now, style)
+                clock::time(start, context)
             ),
         )),
         None if waits_for_room => Some(ExplanationLine::new(
@@ -311,12 +307,12 @@ fn change_words(change: &JobChange) -> (String, String) {
 }
 
 /// Lays out labels in one column, sentences in the next, and commands after them if they fit.
-fn layout(lines: &[ExplanationLine], style: &Style) -> String {
+fn layout(lines: &[ExplanationLine], context: RenderContext) -> String {
     const INDENT: usize = 2;
     const GAP: usize = 2;
     let label_width = lines.iter().map(|line| line.label.len()).max().unwrap_or(0).max(9);
     let text_start = INDENT + label_width + GAP;
-    let room = style.width.map_or(usize::MAX, |width| width.saturating_sub(text_start).max(20));
+    let room = context.width.map_or(usize::MAX, |width| width.saturating_sub(text_start).max(20));
     let beside = lines
         .iter()
         .filter(|line| line.command.is_some())
@@ -330,7 +326,7 @@ fn layout(lines: &[ExplanationLine], style: &Style) -> String {
         let mut wrapped = wrap(&clean(&line.text), room);
         if let Some(command) = &line.command {
             let fits = beside.saturating_add(GAP + command.chars().count()) <= room;
-            let command = style.paint(Ink::Strong, command);
+            let command = context.paint(Ink::Strong, command);
             match wrapped.last_mut().filter(|last| fits && last.chars().count() <= beside) {
                 Some(last) => *last = format!("{last:<beside$}{:GAP$}{command}", ""),
                 None => wrapped.push(command),
@@ -339,7 +335,8 @@ fn layout(lines: &[ExplanationLine], style: &Style) -> String {
         for (place, part) in wrapped.iter().enumerate() {
             let label = if place == 0 { line.label } else { "" };
             let label = format!("{label:<label_width$}");
-            let row = format!("{:INDENT$}{}{:GAP$}{part}", "", style.paint(Ink::Faint, &label), "");
+            let row =
+                format!("{:INDENT$}{}{:GAP$}{part}", "", context.paint(Ink::Faint, &label), "");
             text.push_str(row.trim_end());
             text.push('\n');
         }
@@ -356,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_gang_that_waits_for_capacity() {
-        let text = explain(&sample::explanation(), NOON, &Style::plain());
+        let text = explain(&sample::explanation(), RenderContext::plain().at(NOON));
         insta::assert_snapshot!(text, @r"
         right is pending: capacity
           needs      5 GPUs together (one gang), any model
@@ -373,14 +370,16 @@ mod tests {
         let dependency = Reason::Dependency { on: JobId(5), kind: DependencyKind::AfterOk };
         explanation.reasons.insert(0, dependency);
         explanation.eta = None;
-        assert!(!explain(&explanation, NOON, &Style::plain()).contains("starts"));
+        assert!(!explain(&explanation, RenderContext::plain().at(NOON)).contains("starts"));
         explanation.reasons.remove(0);
-        assert!(explain(&explanation, NOON, &Style::plain()).contains("starts     unknown"));
+        assert!(
+            explain(&explanation, RenderContext::plain().at(NOON)).contains("starts     unknown")
+        );
     }
 
     #[test]
     fn a_narrow_terminal_wraps_and_loses_nothing() {
-        let text = explain(&sample::explanation(), NOON, &Style::plain().with_width(60));
+        let text = explain(&sample::explanation(), RenderContext::plain().at(NOON).with_width(60));
         assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
         insta::assert_snapshot!(text, @r"
         right is pending: capacity
@@ -410,7 +409,7 @@ mod tests {
                 sooner: Vec::new(),
                 ..sample::explanation()
             };
-            text.push_str(&explain(&explanation, NOON, &Style::plain()));
+            text.push_str(&explain(&explanation, RenderContext::plain().at(NOON)));
         }
         insta::assert_snapshot!(text, @r"
         right is held
@@ -598,7 +597,7 @@ mod tests {
     fn many_holders_are_not_all_named() {
         let mut explanation = sample::explanation();
         explanation.holders = vec![explanation.holders[0].clone(); 10];
-        let text = explain(&explanation, NOON, &Style::plain());
+        let text = explain(&explanation, RenderContext::plain().at(NOON));
         assert_eq!(text.matches("left (1) holds 5").count(), HOLDERS_NAMED);
         assert!(text.contains(", others hold the rest\n"), "{text}");
     }
@@ -619,7 +618,7 @@ mod tests {
             eta: None,
             ..sample::explanation()
         };
-        insta::assert_snapshot!(explain(&explanation, NOON, &Style::plain()), @r"
+        insta::assert_snapshot!(explain(&explanation, RenderContext::plain().at(NOON)), @r"
         right is pending: it starts in the next planning pass
           sooner     with tasks: 3 it would start now                muster run … --tasks 3
                      with gpus-per-task: 1 it would start now        muster run … --gpus-per-task 1
@@ -632,23 +631,22 @@ mod tests {
     #[test]
     fn what_does_not_wait_says_so_and_a_dry_run_speaks_in_the_conditional() {
         let mut explanation = sample::explanation();
-        insta::assert_snapshot!(dry_run(&explanation, NOON, &Style::plain()).lines().next().unwrap(), @"right would wait: capacity");
+        insta::assert_snapshot!(dry_run(&explanation, RenderContext::plain().at(NOON)).lines().next().unwrap(), @"right would wait: capacity");
         explanation.reasons.clear();
         assert_eq!(
-            dry_run(&explanation, NOON, &Style::plain()),
+            dry_run(&explanation, RenderContext::plain().at(NOON)),
             "right would start now in default\n"
         );
         explanation.state = JobState::Running;
         let text = explain(
             &Explanation { position: None, eta: None, sooner: Vec::new(), ..explanation },
-            NOON,
-            &Style::plain(),
+            RenderContext::plain().at(NOON),
         );
         assert_eq!(text, "right is running\n");
         // What failed before it ran has its reason.
         let failed =
             Explanation { state: JobState::Failed, sooner: Vec::new(), ..sample::explanation() };
-        let text = explain(&failed, NOON, &Style::plain());
+        let text = explain(&failed, RenderContext::plain().at(NOON));
         assert!(text.starts_with("right failed: capacity\n"), "{text}");
     }
 
@@ -659,12 +657,12 @@ mod tests {
             ..sample::explanation()
         };
         assert!(
-            explain(&unreserved, NOON, &Style::plain())
+            explain(&unreserved, RenderContext::plain().at(NOON))
                 .contains("unless a job with precedence arrives")
         );
         let unknown = Explanation { eta: None, ..sample::explanation() };
         assert!(
-            explain(&unknown, NOON, &Style::plain())
+            explain(&unknown, RenderContext::plain().at(NOON))
                 .contains("unknown: what it needs is held without a time limit, or out of service")
         );
     }

@@ -10,8 +10,9 @@ pub(crate) mod words;
 
 use muster_model::simulation::{FleetComparison, FleetUnit};
 
+use crate::RenderContext;
 use crate::amount::{grouped, grouped_count};
-use crate::style::{Style, clean, wrap};
+use crate::style::{clean, wrap};
 
 pub use caveat::caveat;
 pub use findings::findings;
@@ -25,13 +26,13 @@ const INDENT: &str = "  ";
 /// Returns the load and the fleet, a row per control plane, their waits by size of job, and the
 /// findings.
 #[must_use]
-pub fn comparison(comparison: &FleetComparison, style: &Style) -> String {
-    let width = style.width.unwrap_or(WIDTH);
+pub fn comparison(comparison: &FleetComparison, context: RenderContext) -> String {
+    let width = context.width.unwrap_or(WIDTH);
     let mut text: String = head(comparison).iter().map(|line| wrapped(line, width)).collect();
     text.extend(caveat(comparison).map(|caveat| wrapped(&format!("warning: {caveat}"), width)));
     text.push('\n');
-    text.push_str(&runs::tables(comparison, width, style));
-    if let Some(table) = sizes::table(comparison, width.min(WIDTH), style) {
+    text.push_str(&runs::tables(comparison, width, context));
+    if let Some(table) = sizes::table(comparison, width.min(WIDTH), context) {
         text.push('\n');
         text.push_str(&table);
     }

@@ -6,8 +6,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::RenderContext;
 use crate::sample::{self, NOON, after};
-use crate::style::{Style, is_unsafe};
+use crate::style::is_unsafe;
 use crate::{advance_reservations, explain, ps, watch};
 
 /// Starts a colour, turns the reading direction, separates lines, has no width, rings a bell.
@@ -61,10 +62,10 @@ fn jobs() {
         rows[1].waiting_for = Some(reason);
         for rows in variants(&rows) {
             let others = ps::OtherJobs::of(&rows, &[]);
-            for style in [Style::plain(), Style::plain().with_width(60)] {
+            for context in [RenderContext::plain(), RenderContext::plain().with_width(60)] {
                 let lines: String =
-                    rows.iter().map(|row| ps::line(row, &others, after(6), &style)).collect();
-                shown += usize::from(shows(&(ps::jobs(&rows, &[], after(6), &style) + &lines)));
+                    rows.iter().map(|row| ps::line(row, &others, context.at(after(6)))).collect();
+                shown += usize::from(shows(&(ps::jobs(&rows, &[], context.at(after(6))) + &lines)));
             }
             shows(&watch::summary(&rows));
         }
@@ -79,8 +80,11 @@ fn explanations() {
         let mut explanation = sample::explanation();
         explanation.reasons = vec![reason];
         for explanation in variants(&explanation) {
-            shown += usize::from(shows(&explain::explain(&explanation, NOON, &Style::plain())));
-            shows(&explain::dry_run(&explanation, NOON, &Style::plain().with_width(60)));
+            shown += usize::from(shows(&explain::explain(
+                &explanation,
+                RenderContext::plain().at(NOON),
+            )));
+            shows(&explain::dry_run(&explanation, RenderContext::plain().at(NOON).with_width(60)));
         }
     }
     assert!(shown > 20, "{shown}");
@@ -90,15 +94,19 @@ fn explanations() {
 fn lists_of_the_site() {
     let mut shown = 0;
     for row in variants(&crate::linear::window(1)) {
-        shown += usize::from(shows(&advance_reservations::windows(&[row], NOON, &Style::plain())));
+        shown += usize::from(shows(&advance_reservations::windows(
+            &[row],
+            RenderContext::plain().at(NOON),
+        )));
     }
     let mut drained = crate::linear::node(1);
     drained.drained = Some("cleaning".to_owned());
     for row in variants(&drained) {
-        shown += usize::from(shows(&crate::nodes::nodes(&[row], NOON, &Style::plain())));
+        shown += usize::from(shows(&crate::nodes::nodes(&[row], RenderContext::plain().at(NOON))));
     }
     for row in variants(&crate::linear::queue(1)) {
-        shown += usize::from(shows(&crate::queues::queues(&[row], NOON, &Style::plain())));
+        shown +=
+            usize::from(shows(&crate::queues::queues(&[row], RenderContext::plain().at(NOON))));
     }
     assert!(shown > 4, "{shown}");
 }

@@ -8,8 +8,9 @@ use muster_model::imported::{
     ImportFinding, ImportOutcome, ImportReport, ImportedOption, LaunchStep,
 };
 
+use crate::RenderContext;
 use crate::amount::count;
-use crate::style::{Ink, Style, clean, wrap};
+use crate::style::{Ink, clean, wrap};
 
 /// Columns if the output is not a terminal.
 const WIDTH: usize = 120;
@@ -18,7 +19,7 @@ const INDENT: usize = 10;
 
 /// Returns the report of an import as text.
 #[must_use]
-pub fn import(report: &ImportReport, style: &Style) -> String {
+pub fn import(report: &ImportReport, context: RenderContext) -> String {
     let mut text = String::new();
     // 1. Options; those converted exactly are only counted.
     let of =
@@ -32,28 +33,28 @@ pub fn import(report: &ImportReport, style: &Style) -> String {
         of(ImportOutcome::Raw).count(),
         of(ImportOutcome::NotMapped).count(),
     );
-    of(ImportOutcome::NotMapped).for_each(|one| option(&mut text, "not", one, style));
-    of(ImportOutcome::Near).for_each(|one| option(&mut text, "nearly", one, style));
-    of(ImportOutcome::Raw).for_each(|one| option(&mut text, "handed", one, style));
+    of(ImportOutcome::NotMapped).for_each(|one| option(&mut text, "not", one, context));
+    of(ImportOutcome::Near).for_each(|one| option(&mut text, "nearly", one, context));
+    of(ImportOutcome::Raw).for_each(|one| option(&mut text, "handed", one, context));
     // 2. What runs.
-    row(&mut text, "runs", &clean(&report.launch.text), style);
+    row(&mut text, "runs", &clean(&report.launch.text), context);
     for step in &report.launch.steps {
-        row(&mut text, "starts", &started(step), style);
+        row(&mut text, "starts", &started(step), context);
     }
     // 3. What is wrong.
     for (index, finding) in report.findings.iter().enumerate() {
         let again = index > 0 && report.findings[index - 1].rule == finding.rule;
-        found(&mut text, finding, again, report, style);
+        found(&mut text, finding, again, report, context);
     }
     text
 }
 
-fn option(text: &mut String, word: &str, one: &ImportedOption, style: &Style) {
+fn option(text: &mut String, word: &str, one: &ImportedOption, context: RenderContext) {
     row(
         text,
         word,
         &format!("line {}: {}: {}", one.line, clean(&one.written), clean(&one.text)),
-        style,
+        context,
     );
 }
 
@@ -82,7 +83,7 @@ fn found(
     finding: &ImportFinding,
     again: bool,
     report: &ImportReport,
-    style: &Style,
+    context: RenderContext,
 ) {
     if !again {
         let ink = match finding.severity {
@@ -95,22 +96,22 @@ fn found(
         let _ = writeln!(
             text,
             "\n{}{pad}{}  [{}]",
-            style.paint(ink, name),
-            style.paint(Ink::Strong, finding.title),
+            context.paint(ink, name),
+            context.paint(Ink::Strong, finding.title),
             finding.rule
         );
     }
     let place =
         finding.line.map_or(String::new(), |line| format!(" ({}:{line})", clean(&report.script)));
-    row(text, "found", &format!("{}{place}", clean(&finding.evidence)), style);
+    row(text, "found", &format!("{}{place}", clean(&finding.evidence)), context);
     let is_last = report.findings.iter().rfind(|other| other.rule == finding.rule) == Some(finding);
     if is_last {
-        row(text, "cure", finding.cure, style);
+        row(text, "cure", finding.cure, context);
     }
 }
 
-fn row(text: &mut String, name: &str, says: &str, style: &Style) {
-    let room = style.width.unwrap_or(WIDTH).saturating_sub(INDENT).max(20);
+fn row(text: &mut String, name: &str, says: &str, context: RenderContext) {
+    let room = context.width.unwrap_or(WIDTH).saturating_sub(INDENT).max(20);
     for (at, line) in wrap(says, room).iter().enumerate() {
         let name = if at == 0 { name } else { "" };
         let _ = writeln!(text, "  {name:<8}{line}");

@@ -1,5 +1,5 @@
-//! Converts views to text: tables, explanations, timelines. Pure: terminal width, colour and time
-//! zone are passed in as [`Style`]; nothing here may read a clock, an environment variable or a
+//! Converts views to text: tables, explanations, timelines. Pure: the present time, time zone,
+//! terminal width and colour are passed in as [`RenderContext`]; nothing here may read a clock, an environment variable or a
 //! file, or write anywhere.
 //!
 //! Every function returns text whose lines end in `\n`, without tabs and without trailing blanks.
@@ -12,6 +12,7 @@ pub mod amount;
 pub mod check;
 pub mod clock;
 pub mod compare;
+mod context;
 pub mod explain;
 pub mod fleet;
 pub mod html;
@@ -45,4 +46,5 @@ mod linear;
 #[cfg(test)]
 mod sample;
 
-pub use style::{Ink, Style};
+pub use context::RenderContext;
+pub use style::Ink;

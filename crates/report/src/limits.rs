@@ -1,15 +1,15 @@
 //! Reasons that come from a queue's limits, quotas and budgets, as text. The reason says which one
 //! applies and when it is refilled; only the remaining amount is computed here.
 
-use muster_model::{GpuMilli, Reason, Span, Time};
+use muster_model::{GpuMilli, Reason, Span};
 
+use crate::RenderContext;
 use crate::amount::{gpus, hours, is_are};
 use crate::clock;
 use crate::reason::ExplanationLine;
-use crate::style::Style;
 
 /// Returns a fragment for a table row; empty for a reason of another kind.
-pub(crate) fn short(reason: &Reason, now: Time, style: &Style) -> String {
+pub(crate) fn short(reason: &Reason, context: RenderContext) -> String {
     match reason {
         Reason::Quota { queue, model, asked, used, nominal, lent, .. } => {
             let lent = if lent.0 > 0 { format!(", {lent} lent") } else { String::new() };
@@ -28,7 +28,7 @@ pub(crate) fn short(reason: &Reason, now: Time, style: &Style) -> String {
         Reason::GpusPerUser { queue, user, used, limit, .. } => {
             format!("{user} holds {used} of {limit} GPUs in {queue}")
         }
-        Reason::Budget { .. } => short_budget(reason, now, style),
+        Reason::Budget { .. } => short_budget(reason, context),
         Reason::PendingJobs { queue, user, pending, limit } => {
             format!("{user} has {pending} of at most {limit} jobs waiting in {queue}")
         }
@@ -37,7 +37,7 @@ pub(crate) fn short(reason: &Reason, now: Time, style: &Style) -> String {
 }
 
 /// Returns the sentences of an explanation; none for a reason of another kind.
-pub(crate) fn lines(reason: &Reason, now: Time, style: &Style) -> Vec<ExplanationLine> {
+pub(crate) fn lines(reason: &Reason, context: RenderContext) -> Vec<ExplanationLine> {
     match reason {
         Reason::Quota { queue, model, asked, used, nominal, borrowable, lent } => vec![
             ExplanationLine::new(
@@ -77,7 +77,7 @@ pub(crate) fn lines(reason: &Reason, now: Time, style: &Style) -> Vec<Explanatio
                 gpus(*used)
             ),
         )],
-        Reason::Budget { .. } => budget_lines(reason, now, style),
+        Reason::Budget { .. } => budget_lines(reason, context),
         Reason::PendingJobs { queue, user, pending, limit } => vec![
             ExplanationLine::new(
                 "limit",
@@ -97,7 +97,7 @@ pub(crate) fn lasts(length: Option<Span>) -> String {
 }
 
 /// `research has 12.0 of 5000.0 GPU-hours left, asks for 64.0; refilled at Dec 01 00:00`.
-fn short_budget(reason: &Reason, now: Time, style: &Style) -> String {
+fn short_budget(reason: &Reason, context: RenderContext) -> String {
     let Reason::Budget { asked_gpu_secs: asked, budget_gpu_secs: budget, refills_at, .. } = reason
     else {
         return String::new();
@@ -109,11 +109,11 @@ fn short_budget(reason: &Reason, now: Time, style: &Style) -> String {
         return format!("{whose} has a budget of {all} GPU-hours, this can take {asks}");
     }
     let left = hours(left(reason));
-    let at = clock::time(*refills_at, now, style);
+    let at = clock::time(*refills_at, context);
     format!("{whose} has {left} of {all} GPU-hours left, asks for {asks}; refilled at {at}")
 }
 
-fn budget_lines(reason: &Reason, now: Time, style: &Style) -> Vec<ExplanationLine> {
+fn budget_lines(reason: &Reason, context: RenderContext) -> Vec<ExplanationLine> {
     let Reason::Budget {
         asked_gpu_secs: asked,
         used_gpu_secs: used,
@@ -135,7 +135,7 @@ fn budget_lines(reason: &Reason, now: Time, style: &Style) -> Vec<ExplanationLin
     let left = hours(left(reason));
     let used = hours(*used);
     let promised = hours(*promised);
-    let at = clock::time(*refills_at, now, style);
+    let at = clock::time(*refills_at, context);
     vec![
         ExplanationLine::new("budget", format!("{whose} has {left} of {all} GPU-hours left"))
             .with("muster queues"),

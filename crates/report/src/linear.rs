@@ -8,8 +8,8 @@ use muster_model::view::{
 };
 use muster_model::{AdvanceReservationTimes, Span};
 
+use crate::RenderContext;
 use crate::sample::{self, NOON, after};
-use crate::style::Style;
 use crate::timeline::TimelineStart;
 use crate::{advance_reservations, nodes, ps, queues, usage, watch};
 
@@ -30,7 +30,7 @@ fn cost(work: impl FnOnce() -> String) -> u64 {
 }
 
 /// A list with the given number of rows, as text.
-type MeasuredList = fn(u64, &Style) -> String;
+type MeasuredList = fn(u64, RenderContext) -> String;
 
 fn job_rows(rows: u64) -> (Vec<JobView>, Vec<TimelineStart>) {
     let job = |number: u64| {
@@ -114,34 +114,35 @@ pub fn window(number: u64) -> AdvanceReservationView {
 }
 
 const LISTS: &[(&str, MeasuredList)] = &[
-    ("ps", |rows, style| {
+    ("ps", |rows, context| {
         let (jobs, planned) = job_rows(rows);
-        ps::jobs(&jobs, &planned, after(6), style)
+        ps::jobs(&jobs, &planned, context.at(after(6)))
     }),
-    ("lines of a watch", |rows, style| {
+    ("lines of a watch", |rows, context| {
         let (jobs, planned) = job_rows(rows);
         let others = ps::OtherJobs::of(&jobs, &planned);
-        let lines = jobs.iter().map(|job| ps::line(job, &others, after(6), style));
+        let lines = jobs.iter().map(|job| ps::line(job, &others, context.at(after(6))));
         lines.inspect(|line| measured(line.len())).collect()
     }),
-    ("a frame", |rows, style| {
+    ("a frame", |rows, context| {
         let (jobs, planned) = job_rows(rows);
         let gantt = crate::timeline::TimelineInput {
             from: Some(NOON),
-            now: after(6),
             devices: &[],
             bars: &[],
             planned: &planned,
             names: &watch::names(&jobs),
             max_rows: 8,
         };
-        watch::frame(&jobs, &gantt, Some(50), style)
+        watch::frame(&jobs, &gantt, Some(50), context.at(after(6)))
     }),
-    ("nodes", |rows, style| nodes::nodes(&(0..rows).map(node).collect::<Vec<_>>(), NOON, style)),
-    ("queues", |rows, style| {
-        queues::queues(&(0..rows).map(queue).collect::<Vec<_>>(), NOON, style)
+    ("nodes", |rows, context| {
+        nodes::nodes(&(0..rows).map(node).collect::<Vec<_>>(), context.at(NOON))
     }),
-    ("usage", |rows, style| {
+    ("queues", |rows, context| {
+        queues::queues(&(0..rows).map(queue).collect::<Vec<_>>(), context.at(NOON))
+    }),
+    ("usage", |rows, context| {
         let row = |number: u64| UsageView {
             user: format!("user-{number:06}").as_str().into(),
             queue: "default".into(),
@@ -149,18 +150,18 @@ const LISTS: &[(&str, MeasuredList)] = &[
             gpu_secs: 100_000,
             decayed_gpu_secs: 100_000,
         };
-        usage::usage(&(0..rows).map(row).collect::<Vec<_>>(), style)
+        usage::usage(&(0..rows).map(row).collect::<Vec<_>>(), context)
     }),
-    ("windows", |rows, style| {
-        advance_reservations::windows(&(0..rows).map(window).collect::<Vec<_>>(), NOON, style)
+    ("windows", |rows, context| {
+        advance_reservations::windows(&(0..rows).map(window).collect::<Vec<_>>(), context.at(NOON))
     }),
 ];
 
 #[test]
 fn the_cost_of_every_list_grows_with_its_rows() {
-    for style in [Style::plain(), Style::plain().with_width(60)] {
+    for context in [RenderContext::plain(), RenderContext::plain().with_width(60)] {
         for (name, list) in LISTS {
-            let [few, many] = [200, 1600].map(|rows| cost(|| list(rows, &style)));
+            let [few, many] = [200, 1600].map(|rows| cost(|| list(rows, context)));
             assert!(many < 9 * few, "{name}: 8 times the rows cost {many} in place of {few}");
             assert!(many > 1600, "{name} measures nothing: {many}");
         }

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use muster_model::view::{DeviceView, NodeView};
-use muster_model::{Drain, GpuMilli, Time};
+use muster_model::{Drain, GpuMilli};
 
+use crate::RenderContext;
 use crate::advance_reservations;
 use crate::amount::count;
 use crate::clock;
 use crate::reason;
-use crate::style::{Ink, Style, clean};
+use crate::style::{Ink, clean};
 use crate::table::{Align, Cell, Table};
 
 /// With at most this many devices in all, each gets a row of its own: as many as fit a screen below
@@ -18,7 +19,7 @@ const DEVICES_LISTED: usize = 16;
 
 /// Returns the table of nodes, and of their devices if they are few.
 #[must_use]
-pub fn nodes(rows: &[NodeView], now: Time, style: &Style) -> String {
+pub fn nodes(rows: &[NodeView], context: RenderContext) -> String {
     let mut table = Table::new(&[
         ("NODE", Align::Left),
         ("STATE", Align::Left),
@@ -42,19 +43,19 @@ pub fn nodes(rows: &[NodeView], now: Time, style: &Style) -> String {
             Cell::from(free(node).to_string()),
             Cell::from(format!("{} of {} allocated", node.cpus_used, node.cpus)),
             Cell::from(format!("{} of {}", node.memory_used, node.memory)),
-            Cell::from(note(node, now, style)),
+            Cell::from(note(node, context)),
         ]);
     }
-    let mut text = table.render(style);
+    let mut text = table.render(context);
     let device_count: usize = rows.iter().map(|node| node.devices.len()).sum();
     if (1..=DEVICES_LISTED).contains(&device_count) {
         text.push('\n');
-        text.push_str(&devices(rows, now, style));
+        text.push_str(&devices(rows, context));
     }
     text
 }
 
-fn devices(rows: &[NodeView], now: Time, style: &Style) -> String {
+fn devices(rows: &[NodeView], context: RenderContext) -> String {
     let mut table = Table::new(&[
         ("NODE", Align::Left),
         ("GPU", Align::Right),
@@ -75,23 +76,23 @@ fn devices(rows: &[NodeView], now: Time, style: &Style) -> String {
                     String::new()
                 }),
                 Cell::from(device.used.to_string()),
-                holder(device, now, style),
+                holder(device, context),
             ]);
         }
     }
-    table.render(style)
+    table.render(context)
 }
 
-fn holder(device: &DeviceView, now: Time, style: &Style) -> Cell {
+fn holder(device: &DeviceView, context: RenderContext) -> Cell {
     let ids: Vec<String> = device.elements.iter().map(|&id| reason::element(id)).collect();
     let holders = ids.join(" ");
-    let ahead = device.drain.as_ref().filter(|drain| drain.from > now);
+    let ahead = device.drain.as_ref().filter(|drain| drain.from > context.now);
     match (device.drained, device.foreign, ahead) {
         (true, _, _) if holders.is_empty() => Cell::inked("out of service", Ink::Waiting),
         (true, _, _) => Cell::inked(format!("{holders}, then out of service"), Ink::Waiting),
         (_, true, _) => Cell::inked("a process outside muster", Ink::Waiting),
         (.., Some(drain)) => {
-            let from = format!("out of service from {}", clock::time(drain.from, now, style));
+            let from = format!("out of service from {}", clock::time(drain.from, context));
             Cell::from(if holders.is_empty() { from } else { format!("{holders}, {from}") })
         }
         _ => Cell::from(holders),
@@ -107,10 +108,10 @@ fn is_held(node: &NodeView) -> bool {
 
 /// Describes drains, `since 12:00:00 by ann: bad fan`, `GPUs 3,5 from 18:00:00`, and advance
 /// reservations.
-fn note(node: &NodeView, now: Time, style: &Style) -> String {
+fn note(node: &NodeView, context: RenderContext) -> String {
     let mut notes = Vec::new();
     match (&node.drain, &node.drained) {
-        (Some(one), _) => notes.push(drain(one, now, style)),
+        (Some(one), _) => notes.push(drain(one, context)),
         (None, Some(reason)) => notes.push(clean(reason).into_owned()),
         (None, None) => {}
     }
@@ -123,12 +124,12 @@ fn note(node: &NodeView, now: Time, style: &Style) -> String {
         }
     }
     for (one, devices) in groups {
-        notes.push(format!("{} {}", gpus(&devices), drain(one, now, style)));
+        notes.push(format!("{} {}", gpus(&devices), drain(one, context)));
     }
     notes.extend(
         node.advance_reservations
             .iter()
-            .map(|window| advance_reservations::on_node(window, now, style)),
+            .map(|window| advance_reservations::on_node(window, context)),
     );
     notes.join("; ")
 }
@@ -140,10 +141,10 @@ pub(crate) fn gpus(devices: &[u16]) -> String {
 }
 
 /// `since 12:00:00 by ann: bad fan`, `from 18:00:00 by ann, then stopped`.
-pub(crate) fn drain(drain: &Drain, now: Time, style: &Style) -> String {
-    let ahead = drain.from > now;
+pub(crate) fn drain(drain: &Drain, context: RenderContext) -> String {
+    let ahead = drain.from > context.now;
     let mut text =
-        format!("{} {}", if ahead { "from" } else { "since" }, clock::time(drain.from, now, style));
+        format!("{} {}", if ahead { "from" } else { "since" }, clock::time(drain.from, context));
     if let Some(by) = &drain.by {
         text.push_str(&format!(" by {by}"));
     }
@@ -197,7 +198,7 @@ mod tests {
     use muster_model::{Bytes, CpuMilli};
 
     use super::*;
-    use crate::sample;
+    use crate::sample::{self, NOON};
 
     fn device(index: u16, model: &str, is_virtual: bool) -> DeviceView {
         DeviceView {
@@ -240,7 +241,7 @@ mod tests {
         devices[0].elements = vec![sample::id(1, 0), sample::id(3, 7)];
         devices[1].foreign = true;
         devices[2].drained = true;
-        insta::assert_snapshot!(nodes(&[node("host", devices)], sample::NOON, &Style::plain()), @r"
+        insta::assert_snapshot!(nodes(&[node("host", devices)], RenderContext::plain().at(NOON)), @r"
         NODE  STATE  GPUS                                  FREE  CPUS                 MEMORY
         host  up     2 h100 + 1 h100, virtual + 1 virtual   1.5  2.5 of 64 allocated  0B of 256GiB
 
@@ -265,7 +266,7 @@ mod tests {
         rows[1].drained = Some("bad link".to_owned());
         rows[2].up = false;
         rows.push(node("login", Vec::new()));
-        insta::assert_snapshot!(nodes(&rows, sample::NOON, &Style::plain()), @r"
+        insta::assert_snapshot!(nodes(&rows, RenderContext::plain().at(NOON)), @r"
         NODE   STATE     GPUS    FREE  CPUS                 MEMORY        NOTE
         node0  up        8 h100     8  2.5 of 64 allocated  0B of 256GiB
         node1  draining  8 h100     0  2.5 of 64 allocated  0B of 256GiB  bad link

@@ -3,8 +3,9 @@
 
 use muster_model::simulation::{PackingComparison, PackingFigures};
 
+use crate::RenderContext;
 use crate::amount::count;
-use crate::style::{Ink, Style, clean};
+use crate::style::{Ink, clean};
 use crate::table::{Align, Cell, Table};
 
 /// Percentages of arrived demand that have a column, if that much arrived. Most differences are
@@ -14,7 +15,7 @@ const PERCENTS: [(&str, usize); 7] =
 
 /// Returns what was compared, and two tables, one per curve.
 #[must_use]
-pub fn packing(comparison: &PackingComparison, style: &Style) -> String {
+pub fn packing(comparison: &PackingComparison, context: RenderContext) -> String {
     let PackingComparison { cluster, trace, nodes, gpus, arrivals, bad_rows, .. } = comparison;
     let nodes = count(*nodes, "node");
     let gpus = count(*gpus, "GPU");
@@ -30,13 +31,13 @@ pub fn packing(comparison: &PackingComparison, style: &Style) -> String {
             count(*bad_rows, "row")
         ));
     }
-    let heading = |text: &str| format!("\n{}\n", style.paint(Ink::Strong, text));
+    let heading = |text: &str| format!("\n{}\n", context.paint(Ink::Strong, text));
     text.push_str(&heading(
         "allocated GPUs in percent of all, by requested GPUs in percent of all",
     ));
-    text.push_str(&table(comparison, |run| &run.gpu_allocation_percent, style));
+    text.push_str(&table(comparison, |run| &run.gpu_allocation_percent, context));
     text.push_str(&heading("fragmentation: percent of the idle GPUs that typical pods cannot use"));
-    text.push_str(&table(comparison, |run| &run.fragmentation_ratio, style));
+    text.push_str(&table(comparison, |run| &run.fragmentation_ratio, context));
     if comparison.runs.iter().any(|run| run.is_partial) {
         text.push_str(
             "\ninterrupted: rows marked with * cover only the pods that had arrived by then\n",
@@ -48,7 +49,7 @@ pub fn packing(comparison: &PackingComparison, style: &Style) -> String {
 fn table(
     comparison: &PackingComparison,
     curve: fn(&PackingFigures) -> &Vec<f64>,
-    style: &Style,
+    context: RenderContext,
 ) -> String {
     let mut columns =
         vec![("SCHEDULER", Align::Left), ("PLACED", Align::Right), ("TURNED AWAY", Align::Right)];
@@ -70,7 +71,7 @@ fn table(
         cells.push(value(points.last()));
         table.row(cells);
     }
-    table.render(style)
+    table.render(context)
 }
 
 #[cfg(test)]
@@ -117,6 +118,6 @@ random*            12            3  19.00  26.50                26.50
 
 interrupted: rows marked with * cover only the pods that had arrived by then
 ";
-        assert_eq!(packing(&comparison, &Style::plain()), expected);
+        assert_eq!(packing(&comparison, RenderContext::plain()), expected);
     }
 }

@@ -1,20 +1,21 @@
 //! Parts of `muster explain` on placement: where an element runs and how compact that is, or which
 //! job preempted it.
 
+use muster_model::EvictionCause;
 use muster_model::view::{LevelRequest, LevelUse, PlacedOn, PlacementView, PreemptedView};
-use muster_model::{EvictionCause, Time};
 
+use crate::RenderContext;
 use crate::amount::{count, ranges};
 use crate::clock;
 use crate::reason::{ExplanationLine, element};
-use crate::style::{Style, clean};
+use crate::style::clean;
 
 /// Names listed in a line; `--json` has all.
 const NAMED: usize = 4;
 
 /// Returns what the element holds, which topology domains that spans, and which job starts there
 /// next.
-pub(crate) fn lines(placement: &PlacementView, now: Time, style: &Style) -> Vec<ExplanationLine> {
+pub(crate) fn lines(placement: &PlacementView, context: RenderContext) -> Vec<ExplanationLine> {
     let tasks = count(placement.tasks.into(), "task");
     let mut lines =
         vec![ExplanationLine::new("placed", format!("{tasks} on {}", places(placement)))];
@@ -32,7 +33,7 @@ pub(crate) fn lines(placement: &PlacementView, now: Time, style: &Style) -> Vec<
     if let Some(next) = &placement.next {
         let name = clean(&next.name);
         let id = element(next.element);
-        let start = clock::time(next.start, now, style);
+        let start = clock::time(next.start, context);
         lines.push(
             ExplanationLine::new(
                 "then",
@@ -119,7 +120,7 @@ fn span(level: &LevelUse) -> String {
 }
 
 /// Describes which job preempted the element, and what remains of its progress.
-pub(crate) fn preempted(view: &PreemptedView, now: Time, style: &Style) -> Vec<ExplanationLine> {
+pub(crate) fn preempted(view: &PreemptedView, context: RenderContext) -> Vec<ExplanationLine> {
     let by = element(view.by);
     let name = view.name.as_deref().map_or(String::new(), |name| format!("{} ", clean(name)));
     let preemptor = match &view.queue {
@@ -137,16 +138,16 @@ pub(crate) fn preempted(view: &PreemptedView, now: Time, style: &Style) -> Vec<E
             "for which no node had enough free GPUs; this job resumes on other GPUs"
         }
     };
-    let at = clock::time(view.at, now, style);
+    let at = clock::time(view.at, context);
     let kept = match &view.checkpoint {
         _ if let Some(until) = view.saves_until => {
-            format!("it may save a checkpoint until {}", clock::time(until, now, style))
+            format!("it may save a checkpoint until {}", clock::time(until, context))
         }
         Some(saved) if saved.label.is_empty() => {
-            format!("it resumes from its checkpoint of {}", clock::time(saved.at, now, style))
+            format!("it resumes from its checkpoint of {}", clock::time(saved.at, context))
         }
         Some(saved) => {
-            let at = clock::time(saved.at, now, style);
+            let at = clock::time(saved.at, context);
             format!("it resumes from its checkpoint {} of {at}", clean(&saved.label))
         }
         None => "it has no checkpoint and starts over".to_owned(),
@@ -213,7 +214,7 @@ mod tests {
             next: Some(NextStart { element: id(2, 0), name: "right".to_owned(), start: after(20) }),
         };
         check(
-            lines(&placement, NOON, &Style::plain()),
+            lines(&placement, RenderContext::plain().at(NOON)),
             &[
                 "placed     7 tasks on n1, n2, n3, n4 and 1 more: GPUs 0-3 each; n6: 0.5 of GPU 7; n7; and 2 nodes more",
                 "spans      1 block (b1)",
@@ -227,7 +228,7 @@ mod tests {
         let alone =
             PlacementView { tasks: 1, nodes: 1, backfilled: false, next: None, ..placement };
         assert_eq!(
-            lines(&alone, NOON, &Style::plain()).len(),
+            lines(&alone, RenderContext::plain().at(NOON)).len(),
             3,
             "levels only where something was asked of them"
         );
@@ -246,7 +247,7 @@ mod tests {
             checkpoint: Some(saved.clone()),
         };
         check(
-            preempted(&view, NOON, &Style::plain()),
+            preempted(&view, RenderContext::plain().at(NOON)),
             &[
                 "preempted  at 12:00:20 by train (7) of a, which reclaimed quota that its queue had lent",
                 "           it resumes from its checkpoint step 1200 of 12:00:05",
@@ -258,15 +259,14 @@ mod tests {
         check(
             preempted(
                 &PreemptedView { checkpoint: Some(unnamed), ..gone.clone() },
-                NOON,
-                &Style::plain(),
+                RenderContext::plain().at(NOON),
             ),
             &[
                 "preempted  at 12:00:20 by 7, which has a higher priority",
                 "           it resumes from its checkpoint of 12:00:05",
             ],
         );
-        let second = |view| preempted(&view, NOON, &Style::plain())[1].text.clone();
+        let second = |view| preempted(&view, RenderContext::plain().at(NOON))[1].text.clone();
         let unsaved = PreemptedView { checkpoint: None, ..gone };
         assert_eq!(second(unsaved.clone()), "it has no checkpoint and starts over");
         let saving = PreemptedView { saves_until: Some(after(60)), ..unsaved };

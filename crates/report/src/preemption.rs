@@ -4,13 +4,14 @@
 use muster_model::view::{
     EvictionView, MovesView, NotMovedReason, NotPreemptedReason, NotPreemptedView,
 };
-use muster_model::{ElementId, EvictionCause, QueueName, Time};
+use muster_model::{ElementId, EvictionCause, QueueName};
 
+use crate::RenderContext;
 use crate::amount::{count, hours};
 use crate::clock;
 use crate::limits::hours_up;
 use crate::reason::{ExplanationLine, element};
-use crate::style::{Style, clean};
+use crate::style::clean;
 
 /// Names listed in a line; `--json` has more.
 const NAMED: usize = 3;
@@ -32,21 +33,18 @@ pub(crate) fn preempting(evicting: u32, by: &str, is_submitted: bool) -> Vec<Exp
 }
 
 /// Lists the jobs that are being evicted for this one.
-pub(crate) fn victims(leaving: &[EvictionView], now: Time, style: &Style) -> Vec<ExplanationLine> {
+pub(crate) fn victims(leaving: &[EvictionView], context: RenderContext) -> Vec<ExplanationLine> {
     let line = |(at, one): (usize, &EvictionView)| {
         let name = clean(&one.name);
         let id = element(one.element);
-        let by = clock::time(one.by, now, style);
+        let by = clock::time(one.by, context);
         let how = match one.saves_until {
             Some(until) if one.undelivered => format!(
                 "does not handle its checkpoint signal, is stopped at {} and ends by {by}",
-                clock::time(until, now, style)
+                clock::time(until, context)
             ),
             Some(until) => {
-                format!(
-                    "may save a checkpoint until {}, ends by {by}",
-                    clock::time(until, now, style)
-                )
+                format!("may save a checkpoint until {}, ends by {by}", clock::time(until, context))
             }
             None => format!("is being stopped, ends by {by}"),
         };
@@ -73,8 +71,7 @@ pub(crate) fn victims(leaving: &[EvictionView], now: Time, style: &Style) -> Vec
 pub(crate) fn not_preempted(
     stays: &[NotPreemptedView],
     queue: &QueueName,
-    now: Time,
-    style: &Style,
+    context: RenderContext,
 ) -> Option<ExplanationLine> {
     let mut alike: Vec<Vec<&NotPreemptedView>> = Vec::new();
     for one in stays {
@@ -85,7 +82,7 @@ pub(crate) fn not_preempted(
         }
     }
     let words: Vec<String> =
-        alike.iter().map(|those| not_preempted_because(those, queue, now, style)).collect();
+        alike.iter().map(|those| not_preempted_because(those, queue, context)).collect();
     (!words.is_empty()).then(|| {
         ExplanationLine::new("preempt", format!("no job can be preempted: {}", words.join("; ")))
     })
@@ -95,8 +92,7 @@ pub(crate) fn not_preempted(
 fn not_preempted_because(
     those: &[&NotPreemptedView],
     queue: &QueueName,
-    now: Time,
-    style: &Style,
+    context: RenderContext,
 ) -> String {
     let is_one = those.len() == 1;
     let who = names(those);
@@ -104,7 +100,7 @@ fn not_preempted_because(
     match (those[0].why, those[0].until) {
         (NotPreemptedReason::NotLowerPriority, _) => format!("{who} {has} no lower priority"),
         (NotPreemptedReason::Protected, Some(until)) => {
-            format!("{who} {is} protected until {}", clock::time(until, now, style))
+            format!("{who} {is} protected until {}", clock::time(until, context))
         }
         (NotPreemptedReason::Protected, None) => format!("{who} {is} protected"),
         (NotPreemptedReason::WithinQuota, _) => {
@@ -124,7 +120,7 @@ fn not_preempted_because(
 }
 
 /// Describes which jobs could be moved to free GPUs for this one, and why they are not.
-pub(crate) fn not_moved(moves: &MovesView, now: Time, style: &Style) -> ExplanationLine {
+pub(crate) fn not_moved(moves: &MovesView, context: RenderContext) -> ExplanationLine {
     let jobs = moves.jobs.iter().map(|one| (&*one.name, one.element));
     let moved = first_names(jobs, moves.count as usize);
     let cost = hours_up(moves.cost_gpu_secs);
@@ -133,7 +129,7 @@ pub(crate) fn not_moved(moves: &MovesView, now: Time, style: &Style) -> Explanat
         NotMovedReason::BudgetSpent { left_gpu_secs, refills_at } => {
             let left = format!("but the budget for moves has {} left", hours(left_gpu_secs));
             match refills_at {
-                Some(at) => format!("{left} until {}", clock::time(at, now, style)),
+                Some(at) => format!("{left} until {}", clock::time(at, context)),
                 None => format!("{left}, and is never large enough"),
             }
         }
@@ -166,6 +162,7 @@ fn first_names<'a>(named: impl Iterator<Item = (&'a str, ElementId)>, count: usi
 
 #[cfg(test)]
 mod tests {
+    use muster_model::Time;
     use muster_model::view::MovedJob;
 
     use super::*;
@@ -206,14 +203,14 @@ mod tests {
             ),
         ];
         for (stay, expected) in cases {
-            let line =
-                not_preempted(&[stay], &"a".into(), NOON, &Style::plain()).expect("a sentence");
+            let line = not_preempted(&[stay], &"a".into(), RenderContext::plain().at(NOON))
+                .expect("a sentence");
             assert_eq!(
                 (line.label, line.text),
                 ("preempt", format!("no job can be preempted: {expected}"))
             );
         }
-        assert_eq!(not_preempted(&[], &"a".into(), NOON, &Style::plain()), None);
+        assert_eq!(not_preempted(&[], &"a".into(), RenderContext::plain().at(NOON)), None);
     }
 
     #[test]
@@ -232,7 +229,9 @@ mod tests {
             })
             .collect();
         assert_eq!(
-            not_preempted(&all, &"a".into(), NOON, &Style::plain()).expect("a sentence").text,
+            not_preempted(&all, &"a".into(), RenderContext::plain().at(NOON))
+                .expect("a sentence")
+                .text,
             "no job can be preempted: left (1), left (3), left (4) and 1 more have no lower priority; left (2) is protected"
         );
     }
@@ -244,8 +243,7 @@ mod tests {
         let text = |why| {
             not_moved(
                 &MovesView { jobs: jobs.clone(), count: 12, cost_gpu_secs: 3601, why },
-                NOON,
-                &Style::plain(),
+                RenderContext::plain().at(NOON),
             )
             .text
         };
@@ -282,7 +280,7 @@ mod tests {
             view(3, None, EvictionCause::Shrunk),
             view(4, None, EvictionCause::Opportunistic),
         ];
-        let lines: Vec<String> = victims(&all, NOON, &Style::plain())
+        let lines: Vec<String> = victims(&all, RenderContext::plain().at(NOON))
             .into_iter()
             .map(|line| format!("{:<8}{}", line.label, line.text))
             .collect();

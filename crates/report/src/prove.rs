@@ -3,15 +3,15 @@
 
 mod counts;
 
-use muster_model::Time;
 use muster_model::proof::{
     AdmissionRun, GangNeed, GangProof, GangStatus, OrderVerdict, ProofStep, SubmissionDecision,
 };
 use muster_model::reason::Reason;
 
+use crate::RenderContext;
 use crate::amount::{count, gpus, ranges, times};
 use crate::reason::short;
-use crate::style::{Ink, Style, shorten, wrap};
+use crate::style::{Ink, shorten, wrap};
 use crate::table::{Align, Cell, Table};
 
 pub use counts::{orders, sweep};
@@ -30,7 +30,7 @@ const LABEL: usize = 6;
 
 /// Returns one order under both kinds of admission, and why they differ.
 #[must_use]
-pub fn gang(proof: &GangProof, style: &Style) -> String {
+pub fn gang(proof: &GangProof, context: RenderContext) -> String {
     let asked = format!(
         "{}; {}; {}; arrivals {}",
         pool(proof.gpus),
@@ -38,23 +38,28 @@ pub fn gang(proof: &GangProof, style: &Style) -> String {
         per_pod(proof.gpus_per_pod),
         shorten(&proof.order, ORDER_LETTERS)
     );
-    let mut text = line(&asked, style);
+    let mut text = line(&asked, context);
     text.push('\n');
-    text += &line("pod by pod: each pod is a job of its own and takes what is free", style);
-    text += &steps(&proof.per_pod, proof, "POD", style);
+    text += &line("pod by pod: each pod is a job of its own and takes what is free", context);
+    text += &steps(&proof.per_pod, proof, "POD", context);
     text.push('\n');
-    text += &line("gang admission: each gang is one job, whose pods all start together", style);
-    text += &steps(&proof.gang, proof, "GANG", style);
+    text += &line("gang admission: each gang is one job, whose pods all start together", context);
+    text += &steps(&proof.gang, proof, "GANG", context);
     text.push('\n');
-    text += &beside(proof, style);
+    text += &beside(proof, context);
     text.push('\n');
-    text += &closing("why", &why(proof), style);
-    text += &closing("next", &format!("{} --all-orders", command(proof)), style);
+    text += &closing("why", &why(proof), context);
+    text += &closing("next", &format!("{} --all-orders", command(proof)), context);
     text
 }
 
 /// Returns the submissions in order; neighbours that wait for the same reason share a row.
-fn steps(run: &AdmissionRun, proof: &GangProof, heading: &'static str, style: &Style) -> String {
+fn steps(
+    run: &AdmissionRun,
+    proof: &GangProof,
+    heading: &'static str,
+    context: RenderContext,
+) -> String {
     let mut table = Table::new(&[
         ("STEP", Align::Right),
         (heading, Align::Left),
@@ -86,7 +91,7 @@ fn steps(run: &AdmissionRun, proof: &GangProof, heading: &'static str, style: &S
             Cell::inked(note, ink),
         ]);
     }
-    table.render(style)
+    table.render(context)
 }
 
 /// Returns true if both steps wait, for the same reason.
@@ -110,7 +115,7 @@ fn note(step: &ProofStep, proof: &GangProof) -> (String, Ink) {
             )
         }
         SubmissionDecision::Waits { reason } => {
-            let reason = reason.as_ref().map(|reason| short(reason, Time(0), &Style::plain()));
+            let reason = reason.as_ref().map(|reason| short(reason, RenderContext::plain()));
             (format!("waits: {}", reason.as_deref().unwrap_or("reason unknown")), Ink::Waiting)
         }
         SubmissionDecision::Refused { reason: Reason::NeverFits(gap) } => {
@@ -119,7 +124,7 @@ fn note(step: &ProofStep, proof: &GangProof) -> (String, Ink) {
             (format!("refused: needs {} together, the pool has {total}", gpus(asked)), Ink::Bad)
         }
         SubmissionDecision::Refused { reason } => {
-            (format!("refused: {}", short(reason, Time(0), &Style::plain())), Ink::Bad)
+            (format!("refused: {}", short(reason, RenderContext::plain())), Ink::Bad)
         }
     }
 }
@@ -147,7 +152,7 @@ fn held_text(gangs: impl Iterator<Item = (char, u32, u32)>) -> String {
 }
 
 /// Returns the table of the two verdicts.
-fn beside(proof: &GangProof, style: &Style) -> String {
+fn beside(proof: &GangProof, context: RenderContext) -> String {
     let mut table = Table::new(&[
         ("ADMISSION", Align::Left),
         ("HELD", Align::Left),
@@ -166,7 +171,7 @@ fn beside(proof: &GangProof, style: &Style) -> String {
             Cell::inked(run.verdict.word(), ink(run.verdict)),
         ]);
     }
-    table.render(style)
+    table.render(context)
 }
 
 fn ink(verdict: OrderVerdict) -> Ink {
@@ -273,17 +278,17 @@ fn command(proof: &GangProof) -> String {
 }
 
 /// Returns a sentence, wrapped to the terminal's width.
-fn line(sentence: &str, style: &Style) -> String {
-    let width = style.width.unwrap_or(usize::MAX);
+fn line(sentence: &str, context: RenderContext) -> String {
+    let width = context.width.unwrap_or(usize::MAX);
     wrap(sentence, width).iter().map(|line| format!("{line}\n")).collect()
 }
 
 /// Returns a labelled sentence, wrapped with a hanging indent.
-fn closing(label: &str, sentence: &str, style: &Style) -> String {
-    let width = style.width.map_or(usize::MAX, |width| width.saturating_sub(LABEL).max(LABEL));
+fn closing(label: &str, sentence: &str, context: RenderContext) -> String {
+    let width = context.width.map_or(usize::MAX, |width| width.saturating_sub(LABEL).max(LABEL));
     let lines = wrap(sentence, width);
     let indent = format!("\n{:LABEL$}", "");
-    format!("{}{}\n", style.paint(Ink::Strong, &format!("{label:LABEL$}")), lines.join(&indent))
+    format!("{}{}\n", context.paint(Ink::Strong, &format!("{label:LABEL$}")), lines.join(&indent))
 }
 
 #[cfg(test)]

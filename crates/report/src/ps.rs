@@ -8,26 +8,22 @@ use muster_model::view::{
 };
 use muster_model::{JobId, NodeName, Outcome, Reason, Time};
 
+use crate::RenderContext;
 use crate::amount::{count, gpus, ranges};
 use crate::clock;
 use crate::reason;
-use crate::style::{Ink, Style};
+use crate::style::Ink;
 use crate::table::{Align, Cell, Table};
 use crate::timeline::TimelineStart;
 
 /// Returns a table with one row per job. With the reserved starts in `planned`, rows say before
 /// which start a backfilled job ends.
 #[must_use]
-pub fn jobs(rows: &[JobView], planned: &[TimelineStart], now: Time, style: &Style) -> String {
-    table(rows, planned, now, style).render(style)
+pub fn jobs(rows: &[JobView], planned: &[TimelineStart], context: RenderContext) -> String {
+    table(rows, planned, context).render(context)
 }
 
-pub(crate) fn table(
-    rows: &[JobView],
-    planned: &[TimelineStart],
-    now: Time,
-    style: &Style,
-) -> Table {
+pub(crate) fn table(rows: &[JobView], planned: &[TimelineStart], context: RenderContext) -> Table {
     let users: BTreeSet<_> = rows.iter().map(|job| &job.user).collect();
     let queues: BTreeSet<_> = rows.iter().map(|job| &job.queue).collect();
     let show_queue =
@@ -67,13 +63,13 @@ pub(crate) fn table(
             Cell::from(gpus_held(job, nodes.len() > 1)),
             Cell::from(native(job, |_| nodes_held(job))),
             Cell::from(clock::elapsed(
-                job.started.or(job.ended).unwrap_or(now).since(job.submitted),
+                job.started.or(job.ended).unwrap_or(context.now).since(job.submitted),
             )),
             Cell::from(job.started.map_or(String::new(), |started| {
-                clock::elapsed(job.ended.unwrap_or(now).since(started))
+                clock::elapsed(job.ended.unwrap_or(context.now).since(started))
             })),
-            Cell::from(native(job, |_| time_left(job, now))),
-            Cell::from(note(job, &others, now, style)),
+            Cell::from(native(job, |_| time_left(job, context.now))),
+            Cell::from(note(job, &others, context)),
         ]);
     }
     table
@@ -238,7 +234,7 @@ impl<'a> OtherJobs<'a> {
     }
 }
 
-fn note(job: &JobView, others: &OtherJobs<'_>, now: Time, style: &Style) -> String {
+fn note(job: &JobView, others: &OtherJobs<'_>, context: RenderContext) -> String {
     let mut parts = Vec::new();
     match &job.array {
         _ if job.service.is_some() => parts.extend(job.service.as_ref().map(ready)),
@@ -265,9 +261,9 @@ fn note(job: &JobView, others: &OtherJobs<'_>, now: Time, style: &Style) -> Stri
     let mut groups = vec![parts.join(", ")];
     groups.extend(backfilled(job, others));
     match job.state {
-        JobState::Pending => groups.extend(waits(job, others, now, style)),
+        JobState::Pending => groups.extend(waits(job, others, context)),
         JobState::Held => groups.push(match &job.waiting_for {
-            Some(reason @ Reason::HeldByAdmin { .. }) => reason::short(reason, now, style),
+            Some(reason @ Reason::HeldByAdmin { .. }) => reason::short(reason, context),
             _ => format!("muster release {}", job.job),
         }),
         _ => {}
@@ -357,18 +353,18 @@ fn backfilled(job: &JobView, others: &OtherJobs<'_>) -> Option<String> {
 
 /// Describes why the job is pending and until when: `needs 5 GPUs together, 3 are free; starts in
 /// about 14s, when 1 ends`.
-fn waits(job: &JobView, others: &OtherJobs<'_>, now: Time, style: &Style) -> Vec<String> {
+fn waits(job: &JobView, others: &OtherJobs<'_>, context: RenderContext) -> Vec<String> {
     let mut parts: Vec<String> =
-        job.waiting_for.iter().map(|why| reason::short(why, now, style)).collect();
+        job.waiting_for.iter().map(|why| reason::short(why, context)).collect();
     if let Some(eta) = job.eta {
         let frees = others.job_ending_at(eta, job.job);
         let when = frees.map_or(String::new(), |other| format!(", when {other} ends"));
         let is_earliest =
             matches!(&job.waiting_for, Some(Reason::Native { code, .. }) if code == "BeginTime");
         parts.push(if is_earliest {
-            format!("starts in {} at the earliest", clock::remaining(eta.since(now)))
+            format!("starts in {} at the earliest", clock::remaining(eta.since(context.now)))
         } else {
-            format!("starts in about {}{when}", clock::remaining(eta.since(now)))
+            format!("starts in about {}{when}", clock::remaining(eta.since(context.now)))
         });
     }
     parts
@@ -376,15 +372,15 @@ fn waits(job: &JobView, others: &OtherJobs<'_>, now: Time, style: &Style) -> Vec
 
 /// Returns one line on a job's state, for a watch whose output is not a terminal.
 #[must_use]
-pub fn line(job: &JobView, others: &OtherJobs<'_>, now: Time, style: &Style) -> String {
-    let note = crate::style::clean(&note(job, others, now, style)).into_owned();
+pub fn line(job: &JobView, others: &OtherJobs<'_>, context: RenderContext) -> String {
+    let note = crate::style::clean(&note(job, others, context)).into_owned();
     let held = match (job.gpus.0, holds(job.state)) {
         (0, _) => String::new(),
         (_, true) => format!(" on gpu {}", gpus_held(job, false)),
         (_, false) if job.state == JobState::Pending => format!(" ({})", asked(job)),
         _ => String::new(),
     };
-    let at = clock::time(now, now, style);
+    let at = clock::time(context.now, context);
     let note = if note.is_empty() { note } else { format!(": {note}") };
     format!(
         "{at} {} {} {}{held}{note}\n",
@@ -403,7 +399,8 @@ mod tests {
 
     #[test]
     fn the_contention_example_six_seconds_in() {
-        let text = jobs(&sample::contention(), &sample::planned(), after(6), &Style::plain());
+        let text =
+            jobs(&sample::contention(), &sample::planned(), RenderContext::plain().at(after(6)));
         insta::assert_snapshot!(text, @r"
         JOB  NAME   STATE    GPUS    WAITED  RAN  NOTE
         1    left   running  0-4     0s      6s   5 of 5 ranks
@@ -420,7 +417,7 @@ mod tests {
         rows[2].queue = "research/vision".into();
         rows[0].elements[0].tasks[4].node = "other".into();
         rows[3].elements[0].tasks[0].share = GpuMilli(500);
-        insta::assert_snapshot!(jobs(&rows, &[], after(6), &Style::plain()), @r"
+        insta::assert_snapshot!(jobs(&rows, &[], RenderContext::plain().at(after(6))), @r"
         JOB  NAME   USER   QUEUE            STATE    GPUS          WAITED  RAN  NOTE
         1    left   alice  default          running  5 on 2 nodes  0s      6s   5 of 5 ranks
         2    right  bob    default          pending  0 of 5        6s           needs 5 GPUs together, 3 are free; starts in about 14s, when 1 ends
@@ -464,7 +461,7 @@ mod tests {
                 ..sample::job(5, "paused", JobState::Held, 0)
             },
         ];
-        insta::assert_snapshot!(jobs(&rows, &[], after(6), &Style::plain()), @r"
+        insta::assert_snapshot!(jobs(&rows, &[], RenderContext::plain().at(after(6))), @r"
         JOB  NAME    STATE      GPUS  WAITED  RAN  NOTE
         1    bad     failed     0     0s      2s   attempt 3; rank 3 exited with 9
         2    gone    cancelled  0     0s      2s   attempt 3; cancelled by alice
@@ -477,7 +474,7 @@ mod tests {
     #[test]
     fn an_elastic_gang_says_its_size_its_bounds_and_what_comes_next() {
         let rows = sample::elastic();
-        insta::assert_snapshot!(jobs(&rows, &[], after(6), &Style::plain()), @r"
+        insta::assert_snapshot!(jobs(&rows, &[], RenderContext::plain().at(after(6))), @r"
         JOB  NAME   STATE    GPUS       WAITED  RAN  NOTE
         1    waits  pending  0 of 2..8  6s
         2    train  running  0-4        0s      6s   5 of 2..8 ranks, resumes with 8
@@ -504,13 +501,13 @@ mod tests {
                 task.node = format!("node{}", task.rank.0 + 1).as_str().into();
             }
         }
-        let text = jobs(&rows[..2], &[], after(6), &Style::plain());
+        let text = jobs(&rows[..2], &[], RenderContext::plain().at(after(6)));
         let heading = text.lines().next().unwrap();
         for word in ["PARTITION", "NODES", "LEFT"] {
             assert!(heading.contains(word), "{text}");
         }
         assert!(text.contains(" node[1-5] "), "{text}");
-        let narrow = jobs(&rows[..2], &[], after(6), &Style::plain().with_width(80));
+        let narrow = jobs(&rows[..2], &[], RenderContext::plain().at(after(6)).with_width(80));
         assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
     }
 
@@ -527,7 +524,7 @@ mod tests {
         let mut job = sample::contention().swap_remove(0);
         (job.state, job.elements[0].state) = (JobState::Pending, JobState::Pending);
         assert!(
-            jobs(&[job], &[], after(6), &Style::plain()).contains(" 0 of 5 "),
+            jobs(&[job], &[], RenderContext::plain().at(after(6))).contains(" 0 of 5 "),
             "its last devices may be held by other jobs now"
         );
     }
@@ -537,8 +534,7 @@ mod tests {
         let text = jobs(
             &sample::contention(),
             &sample::planned(),
-            after(6),
-            &Style::plain().with_width(80),
+            RenderContext::plain().at(after(6)).with_width(80),
         );
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert!(text.contains("when 1 ends"), "{text}");
@@ -548,8 +544,10 @@ mod tests {
     fn one_line_per_change_without_a_terminal() {
         let rows = sample::contention();
         let others = OtherJobs::of(&rows, &[]);
-        let text: String =
-            rows.iter().map(|job| line(job, &others, after(6), &Style::plain())).collect();
+        let text: String = rows
+            .iter()
+            .map(|job| line(job, &others, RenderContext::plain().at(after(6))))
+            .collect();
         insta::assert_snapshot!(text, @r"
         12:00:06 1 left running on gpu 0-4: 5 of 5 ranks
         12:00:06 2 right pending (5 GPUs): needs 5 GPUs together, 3 are free; starts in about 14s, when 1 ends

@@ -1,16 +1,17 @@
 //! The queue tree: `muster queues`.
 
+use muster_model::Span;
 use muster_model::view::{AccessView, BudgetView, QueueView, QuotaView};
-use muster_model::{Span, Time};
 
+use crate::RenderContext;
 use crate::amount::{hours, percent};
 use crate::clock;
-use crate::style::{Ink, Style};
+use crate::style::Ink;
 use crate::table::{Align, Cell, Table};
 
 /// Returns a table with one row per queue and GPU model, children indented under their parent.
 #[must_use]
-pub fn queues(rows: &[QueueView], now: Time, style: &Style) -> String {
+pub fn queues(rows: &[QueueView], context: RenderContext) -> String {
     // Columns of optional features are shown only where they are used.
     let has_times = rows.iter().any(|queue| queue.default_time.is_some());
     let is_shared = rows.iter().any(|queue| queue.access.is_some());
@@ -43,10 +44,7 @@ pub fn queues(rows: &[QueueView], now: Time, style: &Style) -> String {
             Cell::from(hours(queue.usage_gpu_secs)),
             Cell::from(percent(queue.share_ppm)),
             Cell::from(
-                queue
-                    .budget
-                    .as_ref()
-                    .map_or(String::new(), |budget| budget_left(budget, now, style)),
+                queue.budget.as_ref().map_or(String::new(), |budget| budget_left(budget, context)),
             ),
         ];
         if has_times {
@@ -66,7 +64,7 @@ pub fn queues(rows: &[QueueView], now: Time, style: &Style) -> String {
             table.row(vec!["".into(), "".into(), held(quota).into(), borrowed(quota).into()]);
         }
     }
-    table.render(style)
+    table.render(context)
 }
 
 /// Describes what the calling user may do in a queue: `submit, priority to 5, protect 30m`.
@@ -96,8 +94,8 @@ fn borrowed(quota: &QuotaView) -> String {
 }
 
 /// `12.0 of 5000.0 until Dec 01 00:00`, in GPU-hours; the budget per user if only users have one.
-fn budget_left(budget: &BudgetView, now: Time, style: &Style) -> String {
-    let until = clock::time(budget.refills_at, now, style);
+fn budget_left(budget: &BudgetView, context: RenderContext) -> String {
+    let until = clock::time(budget.refills_at, context);
     let each = budget.per_user_gpu_secs.map(|secs| format!("{} per user", hours(secs)));
     match (budget.gpu_secs, each) {
         (None, each) => format!("{} until {until}", each.unwrap_or_default()),
@@ -152,7 +150,7 @@ mod tests {
             ),
             queue("default", true, Vec::new()),
         ];
-        insta::assert_snapshot!(queues(&rows, NOON, &Style::plain()), @r"
+        insta::assert_snapshot!(queues(&rows, RenderContext::plain().at(NOON)), @r"
         QUEUE     WEIGHT  GPUS           BORROWED  WAITING  RUNNING  GPU-HOURS  SHARE
         research       1  20 of 32 h100                  3        2       12.5  37.5%
           vision       1  18 of 16 h100         2        3        2       12.5  37.5%
@@ -180,7 +178,7 @@ mod tests {
             with("users", budget(None, Some(200))),
             queue("none", true, Vec::new()),
         ];
-        insta::assert_snapshot!(queues(&rows, NOON, &Style::plain()), @r"
+        insta::assert_snapshot!(queues(&rows, RenderContext::plain().at(NOON)), @r"
         QUEUE  WEIGHT  WAITING  RUNNING  GPU-HOURS  SHARE  BUDGET LEFT
         all         1        3        2       12.5  37.5%  4989.0 of 5000.0 until Nov 21 00:00
         both        1        3        2       12.5  37.5%  0.0 of 10.0, 200.0 per user until Nov 21 00:00

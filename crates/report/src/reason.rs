@@ -4,12 +4,13 @@
 use muster_model::reason::{CapacityGap, HeadReservedPlace, Limiting};
 use muster_model::{DependencyKind, ElementId, Reason, Span, Time, UserName};
 
+use crate::RenderContext;
 use crate::advance_reservations;
 use crate::amount::{count, gpus, is_are, models, times};
 use crate::clock;
 use crate::limits;
 use crate::preemption;
-use crate::style::{Style, clean};
+use crate::style::clean;
 use crate::topology::{self, GapBasis};
 
 /// Name of the only group of a job without roles.
@@ -85,15 +86,15 @@ pub fn word(reason: &Reason) -> &'static str {
 
 /// Returns a fragment for a table row.
 #[must_use]
-pub fn short(reason: &Reason, now: Time, style: &Style) -> String {
+pub fn short(reason: &Reason, context: RenderContext) -> String {
     match reason {
         Reason::Held => "on hold".to_owned(),
         Reason::HeldByAdmin { by } => format!("held by {by}, an administrator"),
         Reason::NotBefore { until, restarts: 0 } => {
-            format!("begins at {}", clock::time(*until, now, style))
+            format!("begins at {}", clock::time(*until, context))
         }
         Reason::NotBefore { until, restarts } => {
-            format!("restart {restarts} in {}", clock::remaining(until.since(now)))
+            format!("restart {restarts} in {}", clock::remaining(until.since(context.now)))
         }
         Reason::Dependency { on, kind } => format!("waits for {on} to {}", reached(*kind)),
         Reason::ArrayCap { cap, .. } => format!("{cap} at a time"),
@@ -103,14 +104,14 @@ pub fn short(reason: &Reason, now: Time, style: &Style) -> String {
         | Reason::RunningJobs { .. }
         | Reason::GpusPerUser { .. }
         | Reason::Budget { .. }
-        | Reason::PendingJobs { .. } => limits::short(reason, now, style),
+        | Reason::PendingJobs { .. } => limits::short(reason, context),
         Reason::Capacity(gap) => short_gap(gap),
         Reason::Topology(gap) => topology::short(gap, GapBasis::Now),
         Reason::Reserved { element: other, start, .. } => {
             format!(
                 "would delay {}, which starts at {}",
                 element(*other),
-                clock::time(*start, now, style)
+                clock::time(*start, context)
             )
         }
         Reason::HeadReserved { element: other, .. } => {
@@ -120,19 +121,17 @@ pub fn short(reason: &Reason, now: Time, style: &Style) -> String {
             )
         }
         Reason::UpcomingDrain { node, from, .. } => {
-            format!("would run into the drain of {node} at {}", clock::time(*from, now, style))
+            format!("would run into the drain of {node} at {}", clock::time(*from, context))
         }
         Reason::Preempting { evicting, by } => {
             let victims = count((*evicting).into(), "job");
-            format!("preempts {victims}, ended by {} at the latest", clock::time(*by, now, style))
+            format!("preempts {victims}, ended by {} at the latest", clock::time(*by, context))
         }
         Reason::UpcomingAdvanceReservation { .. }
         | Reason::AdvanceReservationNotActive { .. }
         | Reason::AdvanceReservationEnds { .. }
         | Reason::AdvanceReservationOver { .. }
-        | Reason::AdvanceReservationTooShort { .. } => {
-            advance_reservations::short(reason, now, style)
-        }
+        | Reason::AdvanceReservationTooShort { .. } => advance_reservations::short(reason, context),
         Reason::Behind { element: other } => format!("behind {} in strict order", element(*other)),
         Reason::NeverFits(gap) => {
             format!("never fits: {}", limiting(gap).unwrap_or_else(|| total(gap)))
@@ -155,21 +154,21 @@ fn held_by_admin(by: &UserName) -> ExplanationLine {
 /// Returns the sentences of an explanation. The caller adds the holders to the `free now` line of a
 /// capacity gap.
 #[must_use]
-pub fn lines(reason: &Reason, id: ElementId, now: Time, style: &Style) -> Vec<ExplanationLine> {
-    let at = |time: Time| clock::time(time, now, style);
+pub fn lines(reason: &Reason, id: ElementId, context: RenderContext) -> Vec<ExplanationLine> {
+    let at = |time: Time| clock::time(time, context);
     match reason {
         Reason::Held
         | Reason::HeldByAdmin { .. }
         | Reason::NotBefore { .. }
         | Reason::Dependency { .. }
-        | Reason::ArrayCap { .. } => own_terms(reason, id, now, style),
+        | Reason::ArrayCap { .. } => own_terms(reason, id, context),
         Reason::Quota { .. }
         | Reason::BorrowedTime { .. }
         | Reason::MayNotBorrow { .. }
         | Reason::RunningJobs { .. }
         | Reason::GpusPerUser { .. }
         | Reason::Budget { .. }
-        | Reason::PendingJobs { .. } => limits::lines(reason, now, style),
+        | Reason::PendingJobs { .. } => limits::lines(reason, context),
         Reason::Capacity(gap) => {
             gap_lines(gap, "free now", &format!("{} of {}", gap.gpus_free, gap.gpus_total))
         }
@@ -195,9 +194,7 @@ pub fn lines(reason: &Reason, id: ElementId, now: Time, style: &Style) -> Vec<Ex
         | Reason::AdvanceReservationNotActive { .. }
         | Reason::AdvanceReservationEnds { .. }
         | Reason::AdvanceReservationOver { .. }
-        | Reason::AdvanceReservationTooShort { .. } => {
-            advance_reservations::lines(reason, now, style)
-        }
+        | Reason::AdvanceReservationTooShort { .. } => advance_reservations::lines(reason, context),
         Reason::Behind { element: other } => vec![
             ExplanationLine::new(
                 "behind",
@@ -213,19 +210,19 @@ pub fn lines(reason: &Reason, id: ElementId, now: Time, style: &Style) -> Vec<Ex
 }
 
 /// Returns the sentences of a reason that comes from the job's own terms; none for any other.
-fn own_terms(reason: &Reason, id: ElementId, now: Time, style: &Style) -> Vec<ExplanationLine> {
+fn own_terms(reason: &Reason, id: ElementId, context: RenderContext) -> Vec<ExplanationLine> {
     let line = match reason {
         Reason::Held => ExplanationLine::new("waits for", "its release")
             .with(format!("muster release {}", element(id))),
         Reason::HeldByAdmin { by } => held_by_admin(by),
         Reason::NotBefore { until, restarts: 0 } => {
-            let at = clock::time(*until, now, style);
+            let at = clock::time(*until, context);
             ExplanationLine::new("begins", format!("{at} at the earliest, as requested"))
         }
         Reason::NotBefore { until, restarts } => {
             let nth = crate::amount::ordinal(*restarts);
-            let at = clock::time(*until, now, style);
-            let remaining = clock::remaining(until.since(now));
+            let at = clock::time(*until, context);
+            let remaining = clock::remaining(until.since(context.now));
             let text =
                 format!("for the {nth} time at {at}, in {remaining}; the wait doubles each time");
             ExplanationLine::new("restarts", text)
@@ -449,7 +446,9 @@ mod tests {
     fn every_reason_has_a_word_and_a_fragment() {
         let text: String = sample::every_reason()
             .iter()
-            .map(|reason| format!("{}: {}\n", word(reason), short(reason, NOON, &Style::plain())))
+            .map(|reason| {
+                format!("{}: {}\n", word(reason), short(reason, RenderContext::plain().at(NOON)))
+            })
             .collect();
         insta::assert_snapshot!(text, @r"
         on hold: on hold
@@ -501,7 +500,7 @@ mod tests {
         let id = ElementId { job: muster_model::JobId(2), index: 0 };
         let mut text = String::new();
         for reason in sample::every_reason() {
-            for line in lines(&reason, id, NOON, &Style::plain()) {
+            for line in lines(&reason, id, RenderContext::plain().at(NOON)) {
                 text.push_str(&format!(
                     "{:<10} {} [{}]\n",
                     line.label,

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use muster_model::view::{ElementView, JobView, MissingOutput, ServiceView};
 use muster_model::{Outcome, OutputFiles, TaskExit, Time, signal_name};
 
+use crate::RenderContext;
 use crate::amount::{count, gpus};
 use crate::clock;
 use crate::ps::{asked, devices_of, holds, replicas, tasks_between};
 use crate::reason;
-use crate::style::{Ink, Style, clean};
+use crate::style::{Ink, clean};
 use crate::table::{Align, Cell, Table};
 
 /// Most log files listed; those of a wide gang differ only in a number.
@@ -20,8 +21,6 @@ const LOGS_LISTED: usize = 8;
 pub struct JobSheet<'a> {
     /// The job as a row of `muster ps`.
     pub job: &'a JobView,
-    /// The present time, from which ages are counted.
-    pub now: Time,
     /// Commands by group; `None` if the reader may not see them.
     pub commands: Option<&'a BTreeMap<String, String>>,
     /// Working directory; `None` if the reader may not see it.
@@ -38,18 +37,18 @@ pub struct JobSheet<'a> {
 
 /// Returns all details of a job as text.
 #[must_use]
-pub fn show(detail: &JobSheet<'_>, style: &Style) -> String {
+pub fn show(detail: &JobSheet<'_>, context: RenderContext) -> String {
     let job = detail.job;
-    let mut text = format!("job {}: {}\n", job.job, style.paint(Ink::Strong, &clean(&job.name)));
-    for (label, value) in facts(detail, style) {
+    let mut text = format!("job {}: {}\n", job.job, context.paint(Ink::Strong, &clean(&job.name)));
+    for (label, value) in facts(detail, context) {
         for (place, line) in value.lines().enumerate() {
             let label = if place == 0 { label } else { "" };
-            let label = style.paint(Ink::Faint, &format!("{label:<11}"));
+            let label = context.paint(Ink::Faint, &format!("{label:<11}"));
             text.push_str(format!("  {label}{line}").trim_end());
             text.push('\n');
         }
     }
-    let tasks = tasks(job, detail.now, style);
+    let tasks = tasks(job, context);
     if !tasks.is_empty() {
         text.push('\n');
         text.push_str(&tasks);
@@ -57,10 +56,10 @@ pub fn show(detail: &JobSheet<'_>, style: &Style) -> String {
     text
 }
 
-fn facts(detail: &JobSheet<'_>, style: &Style) -> Vec<(&'static str, String)> {
+fn facts(detail: &JobSheet<'_>, context: RenderContext) -> Vec<(&'static str, String)> {
     let job = detail.job;
-    let at = |time: Time| clock::time(time, detail.now, style);
-    let mut facts = vec![("state", state(job, detail.now, style))];
+    let at = |time: Time| clock::time(time, context);
+    let mut facts = vec![("state", state(job, context))];
     if let Some(array) = &job.array {
         let cap =
             array.max_running.map_or(String::new(), |cap| format!(", at most {cap} at a time"));
@@ -107,8 +106,8 @@ fn facts(detail: &JobSheet<'_>, style: &Style) -> Vec<(&'static str, String)> {
         facts.push(("ends by", format!("{} (time limit and grace)", at(end))));
     }
     for element in &job.elements {
-        facts.extend(checkpoint(job, element, detail.now));
-        facts.extend(checkpoint_asked(job, element, detail.now));
+        facts.extend(checkpoint(job, element, context));
+        facts.extend(checkpoint_asked(job, element, context));
     }
     facts.extend(last_ends(job));
     let attempts = job.elements.iter().map(|element| element.attempt).max().unwrap_or(0);
@@ -180,13 +179,17 @@ fn last_ends(job: &JobView) -> Option<(&'static str, String)> {
 }
 
 /// Describes age and label of an element's last checkpoint.
-fn checkpoint(job: &JobView, element: &ElementView, now: Time) -> Option<(&'static str, String)> {
+fn checkpoint(
+    job: &JobView,
+    element: &ElementView,
+    context: RenderContext,
+) -> Option<(&'static str, String)> {
     let saved = element.checkpoint.as_ref()?;
     let mut text = String::new();
     if is_many(job) {
         text = format!("{}: ", element.element);
     }
-    text.push_str(&format!("{} ago", clock::elapsed(now.since(saved.at))));
+    text.push_str(&format!("{} ago", clock::elapsed(context.now.since(saved.at))));
     if !saved.label.is_empty() {
         text.push_str(&format!(" ({})", clean(&saved.label)));
     }
@@ -201,11 +204,11 @@ fn checkpoint(job: &JobView, element: &ElementView, now: Time) -> Option<(&'stat
 fn checkpoint_asked(
     job: &JobView,
     element: &ElementView,
-    now: Time,
+    context: RenderContext,
 ) -> Option<(&'static str, String)> {
     let asked = element.checkpoint_asked.filter(|_| holds(element.state))?;
     let of = if is_many(job) { format!("{}: ", element.element) } else { String::new() };
-    let since = clock::elapsed(now.since(asked.at));
+    let since = clock::elapsed(context.now.since(asked.at));
     let what = match (asked.undelivered, element.tasks.len()) {
         (0, _) => "not acknowledged yet".to_owned(),
         (_, 1) => {
@@ -280,8 +283,8 @@ fn missing_output(missing: &MissingOutput) -> String {
     format!("output of rank {rank}: {}", parts.join(", "))
 }
 
-fn state(job: &JobView, now: Time, style: &Style) -> String {
-    let word = style.paint(Ink::of(job.state), job.state.word());
+fn state(job: &JobView, context: RenderContext) -> String {
+    let word = context.paint(Ink::of(job.state), job.state.word());
     let mut outcomes = job.elements.iter().filter_map(|element| element.outcome.as_ref());
     let outcome = outcomes.find(|outcome| **outcome != Outcome::Succeeded);
     let why = match (outcome, &job.waiting_for, job.started) {
@@ -289,7 +292,7 @@ fn state(job: &JobView, now: Time, style: &Style) -> String {
             format!(": {}", clean(&outcome.to_string()))
         }
         (_, Some(why), _) if !job.state.is_final() && !is_many(job) => {
-            format!(": {}", reason::short(why, now, style))
+            format!(": {}", reason::short(why, context))
         }
         _ => String::new(),
     };
@@ -297,7 +300,7 @@ fn state(job: &JobView, now: Time, style: &Style) -> String {
 }
 
 /// Returns the table of tasks of the elements in the view: all active ones, or the only one.
-fn tasks(job: &JobView, now: Time, style: &Style) -> String {
+fn tasks(job: &JobView, context: RenderContext) -> String {
     let mut table = Table::new(&[
         ("ELEMENT", Align::Left),
         ("RANK", Align::Right),
@@ -325,14 +328,12 @@ fn tasks(job: &JobView, now: Time, style: &Style) -> String {
             Cell::from(stage),
             Cell::from(task.exit.as_ref().map_or(String::new(), exit)),
             Cell::from(match element.ends_by {
-                Some(end) if is_many(job) && !element.state.is_final() => {
-                    clock::time(end, now, style)
-                }
+                Some(end) if is_many(job) && !element.state.is_final() => clock::time(end, context),
                 _ => String::new(),
             }),
         ]);
     }
-    if rows.is_empty() { String::new() } else { table.indented(2).render(style) }
+    if rows.is_empty() { String::new() } else { table.indented(2).render(context) }
 }
 
 /// Returns true for an array or a service, whose elements are shown with their index.
@@ -371,7 +372,6 @@ mod tests {
         ];
         let detail = JobSheet {
             job,
-            now: after(6),
             commands: private.then_some(&commands),
             workdir: private.then_some("/home/alice"),
             files: None,
@@ -379,7 +379,7 @@ mod tests {
             missing_output: &[],
             enforcement: &enforcement,
         };
-        show(&detail, &Style::plain())
+        show(&detail, RenderContext::plain().at(after(6)))
     }
 
     #[test]

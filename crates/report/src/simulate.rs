@@ -3,13 +3,13 @@
 use muster_model::Span;
 use muster_model::simulation::{FlatComparison, ScheduleFigures, Spread};
 
+use crate::RenderContext;
 use crate::amount::count;
-use crate::style::Style;
 use crate::table::{Align, Cell, Table};
 
 /// Returns the load, a row per scheduler, and the greatest difference.
 #[must_use]
-pub fn comparison(comparison: &FlatComparison, style: &Style) -> String {
+pub fn comparison(comparison: &FlatComparison, context: RenderContext) -> String {
     let FlatComparison { procs, jobs, never_ran, too_wide, bad_rows, runs, .. } = comparison;
     let mut text =
         format!("{} on {}\n", count(*jobs, "job"), count(u64::from(*procs), "processor"));
@@ -22,9 +22,9 @@ pub fn comparison(comparison: &FlatComparison, style: &Style) -> String {
         text += &format!("left out: {number} that {why}\n");
     }
     text += "\n";
-    text += &waits(runs, style);
+    text += &waits(runs, context);
     text += "\n";
-    text += &totals(runs, style);
+    text += &totals(runs, context);
     for run in runs.iter().filter(|run| run.is_partial) {
         text += &format!(
             "\n{} was interrupted: {} had begun, and only they are counted\n",
@@ -38,7 +38,7 @@ pub fn comparison(comparison: &FlatComparison, style: &Style) -> String {
     text
 }
 
-fn waits(runs: &[ScheduleFigures], style: &Style) -> String {
+fn waits(runs: &[ScheduleFigures], context: RenderContext) -> String {
     let columns = ["WAIT: MEAN", "HALF", "95 %", "99 %", "MOST"].map(|name| (name, Align::Right));
     let mut table = Table::new(&[&[("SCHEDULER", Align::Left)][..], &columns].concat());
     for run in runs {
@@ -47,10 +47,10 @@ fn waits(runs: &[ScheduleFigures], style: &Style) -> String {
         row.extend([mean, p50, p95, p99, max].map(|secs| Cell::from(span(secs))));
         table.row(row);
     }
-    table.render(style)
+    table.render(context)
 }
 
-fn totals(runs: &[ScheduleFigures], style: &Style) -> String {
+fn totals(runs: &[ScheduleFigures], context: RenderContext) -> String {
     let mut table = Table::new(&[
         ("SCHEDULER", Align::Left),
         ("SLOWDOWN", Align::Right),
@@ -69,7 +69,7 @@ fn totals(runs: &[ScheduleFigures], style: &Style) -> String {
             Cell::from(if run.is_engine { "the engine" } else { "a model" }),
         ]);
     }
-    table.render(style)
+    table.render(context)
 }
 
 fn span(secs: f64) -> String {
@@ -131,9 +131,9 @@ mod tests {
             bad_rows: 1,
             runs: vec![run("easy", 6834.59), run("srtf", 90.0), run("fcfs", 353_776.0)],
         };
-        insta::assert_snapshot!(comparison(&shown, &Style::plain()));
+        insta::assert_snapshot!(comparison(&shown, RenderContext::plain()));
         shown.runs.truncate(1);
         (shown.runs[0].is_partial, shown.runs[0].begun) = (true, 1);
-        insta::assert_snapshot!(comparison(&shown, &Style::plain()));
+        insta::assert_snapshot!(comparison(&shown, RenderContext::plain()));
     }
 }

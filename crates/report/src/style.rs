@@ -1,44 +1,8 @@
-//! Style of text: width, colour, time zone. The only module that writes escape sequences.
+//! Emphasis, and text cut to columns and made safe for a terminal.
 
 use std::borrow::Cow;
 
-use jiff::tz::TimeZone;
 use muster_model::view::JobState;
-
-/// Properties of the output that text depends on.
-#[derive(Clone, Debug)]
-pub struct Style {
-    /// Columns of the terminal; `None` if it is not a terminal, and then no text is ever
-    /// shortened.
-    pub width: Option<usize>,
-    /// True if escape sequences for colour may be written.
-    pub colour: bool,
-    /// Time zone of times of day.
-    pub zone: TimeZone,
-}
-
-impl Style {
-    /// Returns the style of tests and files: no terminal, no colour, UTC.
-    #[must_use]
-    pub fn plain() -> Self {
-        Self { width: None, colour: false, zone: TimeZone::UTC }
-    }
-
-    /// Returns the same style on a terminal of this width.
-    #[must_use]
-    pub fn with_width(self, width: usize) -> Self {
-        Self { width: Some(width), ..self }
-    }
-
-    /// Returns the text in an ink; the text alone if there is no colour.
-    #[must_use]
-    pub fn paint(&self, ink: Ink, text: &str) -> String {
-        match ink.code() {
-            Some(code) if self.colour && !text.is_empty() => format!("\x1b[{code}m{text}\x1b[0m"),
-            _ => text.to_owned(),
-        }
-    }
-}
 
 /// Emphasis of a piece of text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,7 +39,8 @@ impl Ink {
         }
     }
 
-    fn code(self) -> Option<&'static str> {
+    /// Returns the parameters of the escape sequence; `None` for plain text.
+    pub(crate) fn code(self) -> Option<&'static str> {
         /// Foregrounds that can be read on dark and on light backgrounds.
         const JOBS: [&str; 6] = ["34", "32", "35", "36", "33", "31"];
         match self {
@@ -201,11 +166,12 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::RenderContext;
 
     #[test]
     fn colour_appears_only_when_asked_for() {
-        assert_eq!(Style::plain().paint(Ink::Bad, "failed"), "failed");
-        let colour = Style { colour: true, ..Style::plain() };
+        assert_eq!(RenderContext::plain().paint(Ink::Bad, "failed"), "failed");
+        let colour = RenderContext { colour: true, ..RenderContext::plain() };
         assert_eq!(colour.paint(Ink::Bad, "failed"), "\x1b[31mfailed\x1b[0m");
         assert_eq!(colour.paint(Ink::Bad, ""), "");
     }

@@ -1,6 +1,7 @@
 //! Text tables with aligned columns.
 
-use crate::style::{Ink, Style, clean, columns, shorten, wrap};
+use crate::RenderContext;
+use crate::style::{Ink, clean, columns, shorten, wrap};
 
 /// Number of blanks between columns.
 const GAP: usize = 2;
@@ -40,13 +41,13 @@ impl Cell {
         columns(&self.text)
     }
 
-    fn padded(&self, width: usize, align: Align, style: &Style) -> String {
+    fn padded(&self, width: usize, align: Align, context: RenderContext) -> String {
         let own = self.width();
         let pad = " ".repeat(width.saturating_sub(own));
         let body = if own > width {
-            style.paint(self.ink, &shorten(&self.text, width))
+            context.paint(self.ink, &shorten(&self.text, width))
         } else {
-            style.paint(self.ink, &self.text)
+            context.paint(self.ink, &self.text)
         };
         match align {
             Align::Right => pad + &body,
@@ -55,13 +56,13 @@ impl Cell {
     }
 
     /// Returns the text in lines of at most `room` characters, at most [`LAST_LINES`] of them.
-    fn lines(&self, room: usize, style: &Style) -> Vec<String> {
+    fn lines(&self, room: usize, context: RenderContext) -> Vec<String> {
         let mut lines = wrap(&self.text, room);
         if lines.len() > LAST_LINES {
             let rest = lines.split_off(LAST_LINES - 1).join(" ");
             lines.push(rest);
         }
-        lines.iter().map(|line| style.paint(self.ink, &shorten(line, room))).collect()
+        lines.iter().map(|line| context.paint(self.ink, &shorten(line, room))).collect()
     }
 }
 
@@ -113,9 +114,9 @@ impl Table {
     /// Returns the table as text. Measures every cell a fixed number of times: the cost grows with
     /// the number of cells.
     #[must_use]
-    pub fn render(&self, style: &Style) -> String {
+    pub fn render(&self, context: RenderContext) -> String {
         // 1. Which columns, how wide; each cell is measured once for that.
-        let widths = self.fitted(self.without_spared(self.widths(), style), style);
+        let widths = self.fitted(self.without_spared(self.widths(), context), context);
         let shown: Vec<usize> =
             (0..self.columns.len()).filter(|&column| widths[column] > 0).collect();
         let Some((&last, others)) = shown.split_last() else {
@@ -123,7 +124,7 @@ impl Table {
         };
         let before: usize =
             self.indent + others.iter().map(|&column| widths[column] + GAP).sum::<usize>();
-        let room = style
+        let room = context
             .width
             .map_or(usize::MAX, |width| width.saturating_sub(before).max(LAST_MIN_WIDTH));
 
@@ -136,14 +137,14 @@ impl Table {
             let mut line = " ".repeat(self.indent);
             for &column in others {
                 let cell = row.get(column).unwrap_or(&empty);
-                line.push_str(&cell.padded(widths[column], self.columns[column].1, style));
+                line.push_str(&cell.padded(widths[column], self.columns[column].1, context));
                 line.push_str(&" ".repeat(GAP));
             }
             let cell = row.get(last).unwrap_or(&empty);
             if cell.width() <= room {
-                line.push_str(&cell.padded(widths[last].min(room), self.columns[last].1, style));
+                line.push_str(&cell.padded(widths[last].min(room), self.columns[last].1, context));
             } else {
-                line.push_str(&cell.lines(room, style).join(&format!("\n{:before$}", "")));
+                line.push_str(&cell.lines(room, context).join(&format!("\n{:before$}", "")));
             }
             text.push_str(line.trim_end());
             text.push('\n');
@@ -152,8 +153,8 @@ impl Table {
     }
 
     /// Returns the widths with 0 for the columns that are left out on a terminal of this width.
-    fn without_spared(&self, mut widths: Vec<usize>, style: &Style) -> Vec<usize> {
-        let Some(room) = style.width else { return widths };
+    fn without_spared(&self, mut widths: Vec<usize>, context: RenderContext) -> Vec<usize> {
+        let Some(room) = context.width else { return widths };
         let Some(last) = widths.iter().rposition(|width| *width > 0) else { return widths };
         for &spared in self.spare.iter().filter(|&&spared| spared != last) {
             let shown = widths[..last].iter().filter(|width| **width > 0);
@@ -168,9 +169,9 @@ impl Table {
 
     /// Narrows the columns before the last, the widest first, until the last one has its smallest
     /// width. On a terminal that is still too narrow, lines are longer than it is wide.
-    fn fitted(&self, mut widths: Vec<usize>, style: &Style) -> Vec<usize> {
+    fn fitted(&self, mut widths: Vec<usize>, context: RenderContext) -> Vec<usize> {
         let Some(last) = widths.iter().rposition(|width| *width > 0) else { return widths };
-        let Some(room) = style.width else { return widths };
+        let Some(room) = context.width else { return widths };
         let shown = widths[..last].iter().filter(|width| **width > 0).count();
         let room =
             room.saturating_sub(self.indent + GAP * shown + widths[last].min(LAST_MIN_WIDTH));
@@ -224,7 +225,7 @@ mod tests {
 
     #[test]
     fn columns_line_up_and_empty_ones_disappear() {
-        insta::assert_snapshot!(sample().render(&Style::plain()), @r"
+        insta::assert_snapshot!(sample().render(RenderContext::plain()), @r"
          N  NAME  NOTE
          1  left  a rather long remark on the first
         10  a?b
@@ -233,7 +234,7 @@ mod tests {
 
     #[test]
     fn the_last_column_takes_two_lines_of_what_is_left() {
-        let text = sample().indented(2).render(&Style::plain().with_width(26));
+        let text = sample().indented(2).render(RenderContext::plain().with_width(26));
         assert!(
             text.lines().all(|line| line.chars().count() <= 26 && line.trim_end() == line),
             "{text}"
@@ -248,6 +249,6 @@ mod tests {
 
     #[test]
     fn a_table_without_rows_is_no_text() {
-        assert_eq!(Table::new(&[("A", Align::Left)]).render(&Style::plain()), "");
+        assert_eq!(Table::new(&[("A", Align::Left)]).render(RenderContext::plain()), "");
     }
 }

@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use muster_model::view::DeviceBar;
 use muster_model::{ElementId, JobId, NodeName, Span, Time};
 
+use crate::RenderContext;
 use crate::clock;
 use crate::reason;
-use crate::style::{Ink, Style, clean, wrap};
+use crate::style::{Ink, clean, wrap};
 
 /// A reserved future start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,8 +29,6 @@ pub struct TimelineStart {
 pub struct TimelineInput<'a> {
     /// Left edge, at which bars are cut; `None` for the start of the first bar.
     pub from: Option<Time>,
-    /// The present time, up to which bars are drawn.
-    pub now: Time,
     /// All devices, in order of rows.
     pub devices: &'a [(NodeName, u16)],
     /// Allocations of devices to elements over time.
@@ -56,9 +55,9 @@ const MARKS: usize = 3;
 
 /// Returns the drawing; empty if there are no devices.
 #[must_use]
-pub fn timeline(gantt: &TimelineInput<'_>, style: &Style) -> String {
+pub fn timeline(gantt: &TimelineInput<'_>, context: RenderContext) -> String {
     // 1. The bars within the time range.
-    let window = DrawnRange::of(gantt);
+    let window = DrawnRange::of(gantt, context.now);
     let bars: Vec<&DeviceBar> = gantt
         .bars
         .iter()
@@ -74,7 +73,7 @@ pub fn timeline(gantt: &TimelineInput<'_>, style: &Style) -> String {
     let may_merge = gantt.devices.len() > ROWS_APART;
     let longest = labels.iter().map(|label| label.chars().count()).max().unwrap_or(0);
     let label_width = longest + if may_merge { "-127".len() } else { 0 };
-    let width = style.width.unwrap_or(DEFAULT_WIDTH).min(MAX_WIDTH);
+    let width = context.width.unwrap_or(DEFAULT_WIDTH).min(MAX_WIDTH);
     let columns = width.saturating_sub(label_width + 5).max(20);
 
     // 3. Rows, the axis below them, and a legend if symbols are not job numbers.
@@ -89,7 +88,7 @@ pub fn timeline(gantt: &TimelineInput<'_>, style: &Style) -> String {
     let mut text = String::new();
     let merged = merge(gantt.devices, labels, &rows);
     for (label, row) in merged.iter().take(gantt.max_rows) {
-        let drawn: String = row.iter().map(|cell| draw(*cell, &symbols, style)).collect();
+        let drawn: String = row.iter().map(|cell| draw(*cell, &symbols, context)).collect();
         push_line(&mut text, &format!("  {label:<label_width$} │{drawn}"));
     }
     if merged.len() > gantt.max_rows {
@@ -98,11 +97,11 @@ pub fn timeline(gantt: &TimelineInput<'_>, style: &Style) -> String {
             &format!("  {:label_width$} … {} more rows", "", merged.len() - gantt.max_rows),
         );
     }
-    for (place, line) in axis(gantt, &window, columns, style).iter().enumerate() {
+    for (place, line) in axis(gantt, &window, columns, context).iter().enumerate() {
         let corner = if place == 0 { '└' } else { ' ' };
         push_line(&mut text, &format!("  {:label_width$} {corner}{line}", ""));
     }
-    text.push_str(&legend(&symbols, gantt.names, &rows, width, style));
+    text.push_str(&legend(&symbols, gantt.names, &rows, width, context));
     text
 }
 
@@ -124,13 +123,13 @@ struct DrawnRange {
 impl DrawnRange {
     /// Returns the time range. The future gets at most as much width as the past, so that a distant
     /// start does not compress what has happened.
-    fn of(gantt: &TimelineInput<'_>) -> Self {
-        let first = gantt.bars.iter().map(|bar| bar.from).min().unwrap_or(gantt.now);
-        let from = gantt.from.unwrap_or(first).min(gantt.now);
+    fn of(gantt: &TimelineInput<'_>, now: Time) -> Self {
+        let first = gantt.bars.iter().map(|bar| bar.from).min().unwrap_or(now);
+        let from = gantt.from.unwrap_or(first).min(now);
         let over = gantt.planned.is_empty() && gantt.bars.iter().all(|bar| bar.to.is_some());
         let now = match gantt.bars.iter().filter_map(|bar| bar.to).max() {
-            Some(last) if over => last.min(gantt.now),
-            _ => gantt.now,
+            Some(last) if over => last.min(now),
+            _ => now,
         };
         let now = now.max(from + Span(1));
         let past = now.since(from).max(Span::from_secs(10));
@@ -235,14 +234,13 @@ impl Symbols {
     }
 }
 
-fn draw(cell: Option<TimelineCell>, symbols: &Symbols, style: &Style) -> String {
+fn draw(cell: Option<TimelineCell>, symbols: &Symbols, context: RenderContext) -> String {
     match cell {
         None => " ".to_owned(),
-        Some(TimelineCell::Idle) => style.paint(Ink::Faint, "·"),
+        Some(TimelineCell::Idle) => context.paint(Ink::Faint, "·"),
         Some(TimelineCell::Shared) => "+".to_owned(),
-        Some(TimelineCell::Job(job)) => {
-            style.paint(Ink::Job(symbols.place(job)), symbols.symbol(job).encode_utf8(&mut [0; 4]))
-        }
+        Some(TimelineCell::Job(job)) => context
+            .paint(Ink::Job(symbols.place(job)), symbols.symbol(job).encode_utf8(&mut [0; 4])),
     }
 }
 
@@ -295,9 +293,9 @@ fn axis(
     gantt: &TimelineInput<'_>,
     window: &DrawnRange,
     columns: usize,
-    style: &Style,
+    context: RenderContext,
 ) -> Vec<String> {
-    let at = |time: Time| clock::time(time, gantt.now, style);
+    let at = |time: Time| clock::time(time, context);
     let mut marks = vec![(
         window.column(window.now, columns),
         if window.over { format!("end {}", at(window.now)) } else { "now".to_owned() },
@@ -350,7 +348,7 @@ fn legend(
     names: &BTreeMap<JobId, String>,
     rows: &[Vec<Option<TimelineCell>>],
     width: usize,
-    style: &Style,
+    context: RenderContext,
 ) -> String {
     let shared = rows.iter().flatten().any(|cell| *cell == Some(TimelineCell::Shared));
     let mut words: Vec<String> = Vec::new();
@@ -371,7 +369,7 @@ fn legend(
     for line in wrap(&words.join(" "), width.saturating_sub(2)) {
         push_line(
             &mut text,
-            &format!("  {}", style.paint(Ink::Faint, &line.replace('\u{a0}', " "))),
+            &format!("  {}", context.paint(Ink::Faint, &line.replace('\u{a0}', " "))),
         );
     }
     text
@@ -388,7 +386,7 @@ mod tests {
         planned: &'a [TimelineStart],
         names: &'a BTreeMap<JobId, String>,
     ) -> TimelineInput<'a> {
-        TimelineInput { from: None, now: after(10), devices, bars, planned, names, max_rows: 64 }
+        TimelineInput { from: None, devices, bars, planned, names, max_rows: 64 }
     }
 
     #[test]
@@ -397,8 +395,10 @@ mod tests {
         let devices = sample::devices();
         let bars = sample::bars();
         let planned = sample::planned();
-        let text =
-            timeline(&gantt(&devices, &bars, &planned, &names), &Style::plain().with_width(60));
+        let text = timeline(
+            &gantt(&devices, &bars, &planned, &names),
+            RenderContext::plain().at(after(10)).with_width(60),
+        );
         insta::assert_snapshot!(text, @r"
         gpu 0 │1111111111111111111111111
         gpu 1 │1111111111111111111111111
@@ -420,7 +420,10 @@ mod tests {
             .into_iter()
             .map(|bar| DeviceBar { to: bar.to.or(Some(after(8))), ..bar })
             .collect();
-        let text = timeline(&gantt(&devices, &bars, &[], &names), &Style::plain().with_width(60));
+        let text = timeline(
+            &gantt(&devices, &bars, &[], &names),
+            RenderContext::plain().at(after(10)).with_width(60),
+        );
         insta::assert_snapshot!(text, @r"
         gpu 0 │11111111111111111111111111111111111111111111111111
         gpu 1 │11111111111111111111111111111111111111111111111111
@@ -446,8 +449,10 @@ mod tests {
             TimelineStart { element: id(7, 0), name: "later".into(), start: after(90_002) },
         ];
         for width in 60..=200 {
-            let text =
-                timeline(&gantt(&devices, &bars, &far, &names), &Style::plain().with_width(width));
+            let text = timeline(
+                &gantt(&devices, &bars, &far, &names),
+                RenderContext::plain().at(after(10)).with_width(width),
+            );
             for line in text.lines() {
                 assert!(line.chars().count() <= width, "{width}: {line}");
                 assert_eq!(line, line.trim_end());
@@ -479,7 +484,10 @@ mod tests {
             .collect();
         let names =
             BTreeMap::from([(JobId(100), "big".to_owned()), (JobId(120), "small".to_owned())]);
-        let text = timeline(&gantt(&devices, &bars, &[], &names), &Style::plain().with_width(60));
+        let text = timeline(
+            &gantt(&devices, &bars, &[], &names),
+            RenderContext::plain().at(after(10)).with_width(60),
+        );
         insta::assert_snapshot!(text, @r"
         a gpu 0-7    │1111111111111111111111111111111111111111111
         a gpu 8-15   │····111111111111111111111111111111111111111
@@ -502,7 +510,10 @@ mod tests {
         };
         let bars = [bar(0, 1, 0, 8), bar(0, 2, 4, 10), bar(1, 1, 0, 5), bar(1, 2, 5, 10)];
         let names = BTreeMap::new();
-        let text = timeline(&gantt(&devices, &bars, &[], &names), &Style::plain().with_width(32));
+        let text = timeline(
+            &gantt(&devices, &bars, &[], &names),
+            RenderContext::plain().at(after(10)).with_width(32),
+        );
         insta::assert_snapshot!(text, @r"
         gpu 0 │11111111++++++++++2222
         gpu 1 │1111111111122222222222
@@ -515,7 +526,16 @@ mod tests {
     fn nothing_to_draw_is_nothing() {
         let names = BTreeMap::new();
         let devices = sample::devices();
-        assert_eq!(timeline(&gantt(&devices, &[], &[], &names), &Style::plain()), "");
-        assert_eq!(timeline(&gantt(&[], &sample::bars(), &[], &names), &Style::plain()), "");
+        assert_eq!(
+            timeline(&gantt(&devices, &[], &[], &names), RenderContext::plain().at(after(10))),
+            ""
+        );
+        assert_eq!(
+            timeline(
+                &gantt(&[], &sample::bars(), &[], &names),
+                RenderContext::plain().at(after(10))
+            ),
+            ""
+        );
     }
 }

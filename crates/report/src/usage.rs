@@ -2,14 +2,14 @@
 
 use muster_model::view::UsageView;
 
+use crate::RenderContext;
 use crate::amount::hours;
-use crate::style::Style;
 use crate::table::{Align, Cell, Table};
 
 /// Returns a table with one row per user and queue, and their sum if there are several. The decayed
 /// GPU-hours are those that fair share counts.
 #[must_use]
-pub fn usage(rows: &[UsageView], style: &Style) -> String {
+pub fn usage(rows: &[UsageView], context: RenderContext) -> String {
     let mut table = Table::new(&[
         ("USER", Align::Left),
         ("QUEUE", Align::Left),
@@ -39,7 +39,7 @@ pub fn usage(rows: &[UsageView], style: &Style) -> String {
             sum(|row| row.decayed_gpu_secs),
         );
     }
-    table.render(style)
+    table.render(context)
 }
 
 #[cfg(test)]
@@ -55,7 +55,7 @@ mod tests {
             gpu_secs,
             decayed_gpu_secs: gpu_secs / 2,
         };
-        insta::assert_snapshot!(usage(&[row("alice", 12, 45_000), row("bob", 1, 360)], &Style::plain()), @r"
+        insta::assert_snapshot!(usage(&[row("alice", 12, 45_000), row("bob", 1, 360)], RenderContext::plain()), @r"
         USER   QUEUE    JOBS  GPU-HOURS  DECAYED GPU-HOURS
         alice  default    12       12.5                6.2
         bob    default     1        0.1                0.0

@@ -8,8 +8,9 @@ use muster_model::JobId;
 use muster_model::check::ProbeOutcome;
 use muster_model::verify::{VerifyCheck, VerifyReport};
 
+use crate::RenderContext;
 use crate::amount::count;
-use crate::style::{Ink, Style, clean, wrap};
+use crate::style::{Ink, clean, wrap};
 
 /// Columns if the output is not a terminal.
 const WIDTH: usize = 120;
@@ -18,7 +19,7 @@ const INDENT: usize = 28;
 
 /// Returns the report as text.
 #[must_use]
-pub fn verify(report: &VerifyReport, style: &Style) -> String {
+pub fn verify(report: &VerifyReport, context: RenderContext) -> String {
     // 1. The summary.
     let of = |outcome| report.checks.iter().filter(move |check| check.outcome == outcome);
     let job = match report.index {
@@ -36,12 +37,12 @@ pub fn verify(report: &VerifyReport, style: &Style) -> String {
 
     // 2. Each check: failed, then passed, then not tested.
     for outcome in [ProbeOutcome::Failed, ProbeOutcome::Passed, ProbeOutcome::NotTested] {
-        of(outcome).for_each(|check| row(&mut text, check, style));
+        of(outcome).for_each(|check| row(&mut text, check, context));
     }
     text
 }
 
-fn row(text: &mut String, check: &VerifyCheck, style: &Style) {
+fn row(text: &mut String, check: &VerifyCheck, context: RenderContext) {
     let (word, ink, says) = match check.outcome {
         ProbeOutcome::Passed => ("passed", Ink::Good, clean(&check.text).into_owned()),
         ProbeOutcome::Failed => ("failed", Ink::Bad, clean(&check.text).into_owned()),
@@ -49,7 +50,7 @@ fn row(text: &mut String, check: &VerifyCheck, style: &Style) {
             ("not tested", Ink::Waiting, format!("needs {}", clean(&check.text)))
         }
     };
-    let room = style.width.unwrap_or(WIDTH).saturating_sub(INDENT).max(20);
+    let room = context.width.unwrap_or(WIDTH).saturating_sub(INDENT).max(20);
     let cure = check.cure.as_ref().map(|cure| format!("cure: {}", clean(cure)));
     let lines = wrap(&says, room).into_iter().chain(cure.iter().flat_map(|cure| wrap(cure, room)));
     for (at, line) in lines.enumerate() {
@@ -59,7 +60,7 @@ fn row(text: &mut String, check: &VerifyCheck, style: &Style) {
                 let _ = writeln!(
                     text,
                     "{}{pad}{:<16}{line}",
-                    style.paint(ink, word),
+                    context.paint(ink, word),
                     clean(&check.check)
                 );
             }
@@ -107,7 +108,7 @@ mod tests {
             ],
         };
         assert_eq!(
-            verify(&report, &Style::plain()),
+            verify(&report, RenderContext::plain()),
             "job 7[2]: 4 ranks on 2 nodes: 1 passed, 1 failed, 1 not tested\n\n\
              failed      leaf-switches   2 nodes below 2 leaf switches\n\
              \x20                           cure: ask for one\n\

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use muster_model::view::{JobState, JobView};
 use muster_model::{JobId, Time};
 
+use crate::RenderContext;
 use crate::amount::count;
 use crate::clock;
 use crate::ps;
-use crate::style::Style;
 use crate::timeline::{TimelineInput, timeline};
 
 /// Fewest rows of jobs in a frame, even on a lower terminal.
@@ -21,22 +21,21 @@ pub fn frame(
     jobs: &[JobView],
     gantt: &TimelineInput<'_>,
     height: Option<usize>,
-    style: &Style,
+    context: RenderContext,
 ) -> String {
-    let mut drawing = timeline(gantt, style);
+    let mut drawing = timeline(gantt, context);
     if let Some(height) = height {
         let overhead = drawing.lines().count().saturating_sub(gantt.devices.len());
         let room = height.saturating_sub(overhead + 2 * MIN_JOB_ROWS.min(jobs.len()) + 3).max(1);
         if gantt.devices.len() > room {
-            drawing = timeline(&TimelineInput { max_rows: room, ..*gantt }, style);
+            drawing = timeline(&TimelineInput { max_rows: room, ..*gantt }, context);
         }
     }
     let room = height.map(|height| height.saturating_sub(drawing.lines().count() + 2));
     let mut rows = jobs.len();
     let mut text = loop {
         let (shown, hidden) = choose(jobs, rows);
-        let mut table =
-            ps::table(&shown, gantt.planned, gantt.now, style).indented(2).render(style);
+        let mut table = ps::table(&shown, gantt.planned, context).indented(2).render(context);
         if hidden > 0 {
             table.push_str(&format!("  … {} more\n", count(hidden as u64, "job")));
         }
@@ -119,14 +118,13 @@ mod tests {
         let names = names(&jobs);
         let gantt = TimelineInput {
             from: Some(NOON),
-            now: after(6),
             devices: &devices,
             bars: &bars,
             planned: &planned,
             names: &names,
             max_rows: 64,
         };
-        let text = frame(&jobs, &gantt, None, &Style::plain().with_width(100));
+        let text = frame(&jobs, &gantt, None, RenderContext::plain().at(after(6)).with_width(100));
         insta::assert_snapshot!(text, @r"
         JOB  NAME   STATE    GPUS    WAITED  RAN  NOTE
         1    left   running  0-4     0s      6s   5 of 5 ranks
@@ -147,8 +145,14 @@ mod tests {
               └ 12:00:00                        ▏now                                 12:00:20: 2 starts ▸▕
         ");
         for height in 12..40 {
-            let lines =
-                frame(&jobs, &gantt, Some(height), &Style::plain().with_width(100)).lines().count();
+            let lines = frame(
+                &jobs,
+                &gantt,
+                Some(height),
+                RenderContext::plain().at(after(6)).with_width(100),
+            )
+            .lines()
+            .count();
             assert!(lines <= height.max(14), "{lines} lines for a height of {height}");
         }
     }

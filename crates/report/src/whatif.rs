@@ -6,11 +6,12 @@ use muster_model::simulation::{
     FleetFigures, FleetUnit, PastReplay, PendingJob, StartTimes, WhatIf,
 };
 
+use crate::RenderContext;
 use crate::amount::{gpus, grouped, grouped_count};
 use crate::clock;
 use crate::fleet::words::{amount, at_least, percent, span};
 use crate::reason::short;
-use crate::style::{Style, wrap};
+use crate::style::wrap;
 use crate::table::{Align, Cell, Table};
 
 /// Columns if the output is not a terminal.
@@ -20,14 +21,15 @@ const ROWS: usize = 30;
 
 /// Returns the change, the waiting jobs, and the jobs that have run.
 #[must_use]
-pub fn whatif(answer: &WhatIf, style: &Style) -> String {
-    let width = style.width.unwrap_or(WIDTH);
+pub fn whatif(answer: &WhatIf, context: RenderContext) -> String {
+    let context = context.at(answer.taken);
+    let width = context.width.unwrap_or(WIDTH);
     let mut text = format!("what if: {}\n", answer.changes.join("; "));
     text.push('\n');
-    text.push_str(&waiting(answer, width, style));
+    text.push_str(&waiting(answer, width, context));
     if let Some(past) = &answer.past {
         text.push('\n');
-        text.push_str(&replayed(past, answer.taken, width, style));
+        text.push_str(&replayed(past, width, context));
     } else {
         text.push_str("no job has run in that time\n");
     }
@@ -42,7 +44,7 @@ fn wrapped(sentence: &str, width: usize) -> String {
     wrap(sentence, width).join("\n") + "\n"
 }
 
-fn waiting(answer: &WhatIf, width: usize, style: &Style) -> String {
+fn waiting(answer: &WhatIf, width: usize, context: RenderContext) -> String {
     if answer.waiting.is_empty() {
         return "no job waits now\n".to_owned();
     }
@@ -59,24 +61,20 @@ fn waiting(answer: &WhatIf, width: usize, style: &Style) -> String {
     ];
     let mut table = Table::new(&columns);
     for job in answer.waiting.iter().take(ROWS) {
-        let starts = |starts: &StartTimes| starts_in(starts, job, answer.taken);
+        let starts = |starts: &StartTimes| starts_in(starts, job, context.now);
         table.row(vec![
             Cell::from(job.job.to_string()),
             Cell::from(&job.name),
             Cell::from(job.user.as_str()),
             Cell::from(job.queue.as_str()),
             Cell::from(gpus(job.gpus)),
-            Cell::from(clock::elapsed(answer.taken.since(job.submitted))),
+            Cell::from(clock::elapsed(context.now.since(job.submitted))),
             Cell::from(starts(&job.as_it_is)),
             Cell::from(starts(&job.changed)),
-            Cell::from(
-                job.still
-                    .as_ref()
-                    .map_or_else(String::new, |still| short(still, answer.taken, style)),
-            ),
+            Cell::from(job.still.as_ref().map_or_else(String::new, |still| short(still, context))),
         ]);
     }
-    let mut text = table.render(style);
+    let mut text = table.render(context);
     if answer.waiting.len() > ROWS {
         text.push_str(&format!("and {} more\n", grouped((answer.waiting.len() - ROWS) as u64)));
     }
@@ -131,7 +129,7 @@ fn sums(answer: &WhatIf) -> String {
     )
 }
 
-fn replayed(past: &PastReplay, taken: Time, width: usize, style: &Style) -> String {
+fn replayed(past: &PastReplay, width: usize, context: RenderContext) -> String {
     let unit = match past.unit {
         FleetUnit::Gpu => "GPU",
         FleetUnit::Cpu => "CPU",
@@ -146,7 +144,7 @@ fn replayed(past: &PastReplay, taken: Time, width: usize, style: &Style) -> Stri
         left_out.map(|(number, why)| format!(", {} {why} left out", grouped(number))).collect();
     let sentence = format!(
         "jobs submitted since {}, {}{left_out}, replayed from an idle site:",
-        clock::time(past.since, taken, style),
+        clock::time(past.since, context),
         grouped_count(past.runs, "run"),
     );
     if past.replayed == 0 {
@@ -185,7 +183,7 @@ fn replayed(past: &PastReplay, taken: Time, width: usize, style: &Style) -> Stri
     row("evicted".into(), String::new(), &|run| grouped(run.evictions));
     row("fairness of users".into(), String::new(), &|run| format!("{:.2}", run.user_fairness));
     row("never ended or refused".into(), String::new(), &|run| grouped(run.left + run.refused));
-    wrapped(&sentence, width) + &table.render(style)
+    wrapped(&sentence, width) + &table.render(context)
 }
 
 fn ratio(part: f64, whole: f64) -> f64 {
@@ -258,13 +256,13 @@ mod tests {
 
     #[test]
     fn what_waits_and_what_has_run_stand_beside_what_they_would_be() {
-        assert_snapshot!(whatif(&answer(), &Style::plain()));
+        assert_snapshot!(whatif(&answer(), RenderContext::plain()));
     }
 
     #[test]
     fn what_is_not_there_is_said() {
         let none = WhatIf { waiting: Vec::new(), past: None, is_partial: true, ..answer() };
-        let text = whatif(&none, &Style::plain());
+        let text = whatif(&none, RenderContext::plain());
         assert!(
             text.contains("no job waits now\n") && text.contains("no job has run in that time"),
             "{text}"

@@ -92,6 +92,6 @@ pub fn run(app: &App, args: &CompareArgs) -> Result<u8> {
         return Ok(0);
     }
     let detail = if args.all { CompareDetail::All } else { CompareDetail::Matters };
-    app.ui.data(&compare(&comparison, detail, &app.ui.style()))?;
+    app.ui.data(&compare(&comparison, detail, app.ui.context()))?;
     Ok(0)
 }

@@ -31,7 +31,7 @@ pub async fn run(app: &App, args: ExplainArgs) -> Result<u8> {
     if args.output.json() {
         app.ui.json(&explained)?;
     } else {
-        app.ui.data(&explain(&explained.explanation, explained.now, &app.ui.style()))?;
+        app.ui.data(&explain(&explained.explanation, app.ui.context().at(explained.now)))?;
     }
     Ok(0)
 }

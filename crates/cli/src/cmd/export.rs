@@ -2,17 +2,17 @@
 //! without Muster's own bookkeeping.
 
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use clap::Subcommand;
-use muster_model::{JobSpec, QueueName, Time, UserName};
+use muster_model::{JobSpec, QueueName, UserName};
 use muster_slurm::script::{self, GeneratedScript, ScriptInput};
 use muster_spec::{CheckedJob, SubmissionSite};
 use serde_json::Map;
 
 use crate::app::App;
 use crate::exit::Failure;
+use crate::ui::now;
 use crate::{output_files, source};
 
 const EXAMPLES: &str = "\
@@ -128,8 +128,7 @@ fn select_document(
 }
 
 fn render(checked: &CheckedJob) -> Result<GeneratedScript, Failure> {
-    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let now = Time(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX));
+    let now = now();
     let begin = checked.begin.map(|begin| begin.at(now)).or(checked.spec.begin);
     let spec = JobSpec { begin, ..checked.spec.clone() };
     let workdir = checked.workdir.as_ref().map(|dir| dir.to_string_lossy());

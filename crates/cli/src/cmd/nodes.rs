@@ -100,7 +100,7 @@ pub async fn run(app: &App, args: NodesArgs) -> Result<u8> {
             if args.output.json() {
                 app.ui.json(&list)?
             } else {
-                app.ui.data(&nodes(&list.nodes, list.now, &app.ui.style()))?
+                app.ui.data(&nodes(&list.nodes, app.ui.context().at(list.now)))?
             }
             return Ok(0);
         }

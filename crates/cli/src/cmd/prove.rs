@@ -105,7 +105,7 @@ pub fn run(app: &App, args: &ProveArgs) -> Result<u8> {
         if json {
             app.ui.json(&found)?
         } else {
-            app.ui.data(&prove::sweep(&found, &app.ui.style()))?
+            app.ui.data(&prove::sweep(&found, app.ui.context()))?
         }
         return Ok(0);
     }
@@ -116,7 +116,7 @@ pub fn run(app: &App, args: &ProveArgs) -> Result<u8> {
         if json {
             app.ui.json(&found)?
         } else {
-            app.ui.data(&prove::orders(&found, &app.ui.style()))?
+            app.ui.data(&prove::orders(&found, app.ui.context()))?
         }
         return Ok(0);
     }
@@ -130,7 +130,7 @@ pub fn run(app: &App, args: &ProveArgs) -> Result<u8> {
     if json {
         app.ui.json(&proof)?
     } else {
-        app.ui.data(&prove::gang(&proof, &app.ui.style()))?
+        app.ui.data(&prove::gang(&proof, app.ui.context()))?
     }
     Ok(0)
 }

@@ -82,7 +82,7 @@ pub async fn run(app: &App, args: PsArgs) -> Result<u8> {
             "no pending or running jobs; `muster ps -a` shows those that have ended"
         });
     } else {
-        app.ui.data(&ps::jobs(&list.jobs, &[], list.now, &app.ui.style()))?;
+        app.ui.data(&ps::jobs(&list.jobs, &[], app.ui.context().at(list.now)))?;
         if more > 0 {
             app.ui.status(&format!("and {}", count(more, "more job")));
             app.ui

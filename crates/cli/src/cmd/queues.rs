@@ -42,7 +42,7 @@ pub async fn run(app: &App, args: QueuesArgs) -> Result<u8> {
     if args.output.json() {
         app.ui.json(&list)?;
     } else {
-        app.ui.data(&queues(&list.queues, list.now, &app.ui.style()))?;
+        app.ui.data(&queues(&list.queues, app.ui.context().at(list.now)))?;
     }
     Ok(0)
 }

@@ -76,7 +76,7 @@ pub async fn run(app: &App, args: ReserveArgs) -> Result<u8> {
         if args.output.json() {
             app.ui.json(&list)?
         } else {
-            app.ui.data(&windows(&list.reservations, list.now, &app.ui.style()))?
+            app.ui.data(&windows(&list.reservations, app.ui.context().at(list.now)))?
         }
         return Ok(0);
     };

@@ -33,7 +33,6 @@ pub async fn run(app: &App, args: ShowArgs) -> Result<u8> {
     }
     let shown = JobSheet {
         job: &detail.job,
-        now: detail.now,
         commands: detail.commands.as_ref(),
         workdir: detail.workdir.as_deref(),
         files: detail.files.as_ref(),
@@ -41,6 +40,6 @@ pub async fn run(app: &App, args: ShowArgs) -> Result<u8> {
         missing_output: &detail.missing_output,
         enforcement: &detail.enforcement,
     };
-    app.ui.data(&show(&shown, &app.ui.style()))?;
+    app.ui.data(&show(&shown, app.ui.context().at(detail.now)))?;
     Ok(0)
 }

@@ -27,7 +27,7 @@ pub async fn run(app: &App, args: UsageArgs) -> Result<u8> {
     } else if list.rows.is_empty() {
         app.ui.status("no job has run yet");
     } else {
-        app.ui.data(&usage(&list.rows, &app.ui.style()))?;
+        app.ui.data(&usage(&list.rows, app.ui.context()))?;
     }
     Ok(0)
 }

@@ -1,7 +1,7 @@
 //! Conversion of the engine's rejections into API errors.
 
-use muster_model::{Reason, Time};
-use muster_report::Style;
+use muster_model::Reason;
+use muster_report::RenderContext;
 use muster_runtime::RefusedInput;
 use muster_runtime::engine::EventRefusal;
 
@@ -84,7 +84,7 @@ fn engine(refusal: &EventRefusal) -> ApiFailure {
 
 fn sentence(reason: &Reason) -> String {
     // A permanent reason contains no instant, so any value of the clock will do.
-    muster_report::reason::short(reason, Time(0), &Style::plain())
+    muster_report::reason::short(reason, RenderContext::plain())
 }
 
 fn hints(reason: &Reason) -> Vec<String> {

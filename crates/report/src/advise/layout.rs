@@ -1,7 +1,8 @@
 //! Layout of advice: sections with a label on the left and items on the right, shortened to a
 //! number of lines if requested. Independent of the items' content.
 
-use crate::style::{Ink, Style, shorten, wrap};
+use crate::RenderContext;
+use crate::style::{Ink, shorten, wrap};
 
 /// Columns of the label with the blanks around it.
 pub(super) const INDENT: usize = 13;
@@ -44,16 +45,16 @@ pub(super) struct PageSection {
 }
 
 /// Width and style of a page.
-pub(super) struct AdvicePage<'a> {
-    style: &'a Style,
+pub(super) struct AdvicePage {
+    context: RenderContext,
     width: usize,
 }
 
-impl<'a> AdvicePage<'a> {
+impl AdvicePage {
     /// Returns a page as wide as the terminal, up to [`MAX_WIDTH`].
-    pub(super) fn new(style: &'a Style) -> Self {
-        let width = style.width.unwrap_or(MAX_WIDTH).clamp(INDENT + MIN_WIDTH, MAX_WIDTH);
-        Self { style, width }
+    pub(super) fn new(context: RenderContext) -> Self {
+        let width = context.width.unwrap_or(MAX_WIDTH).clamp(INDENT + MIN_WIDTH, MAX_WIDTH);
+        Self { context, width }
     }
 
     /// Returns the number of columns for the text of an item.
@@ -68,7 +69,7 @@ impl<'a> AdvicePage<'a> {
 
     /// Returns a heading, wrapped to the page's width.
     pub(super) fn heading(&self, text: &str) -> Vec<String> {
-        wrap(text, self.width).iter().map(|line| self.style.paint(Ink::Strong, line)).collect()
+        wrap(text, self.width).iter().map(|line| self.context.paint(Ink::Strong, line)).collect()
     }
 
     /// Returns every item of every section.
@@ -127,14 +128,14 @@ impl<'a> AdvicePage<'a> {
             let left = section.items.len() - shown;
             let note = (left > 0).then(|| format!("+{left} more"));
             if note.is_some() && own.len() < 2 {
-                own.push(self.style.paint(Ink::Faint, "--details shows the rest"));
+                own.push(self.context.paint(Ink::Faint, "--details shows the rest"));
             }
             if *shown == 0 {
                 let count = format!("{left}, with --details");
                 lines.push(self.labelled(
                     section.label,
                     Ink::Strong,
-                    &self.style.paint(Ink::Faint, &count),
+                    &self.context.paint(Ink::Faint, &count),
                 ));
                 continue;
             }
@@ -152,7 +153,7 @@ impl<'a> AdvicePage<'a> {
 
     fn labelled(&self, label: &str, ink: Ink, line: &str) -> String {
         let pad = " ".repeat(INDENT.saturating_sub(2 + label.chars().count()));
-        format!("  {}{pad}{line}", self.style.paint(ink, label)).trim_end().to_owned()
+        format!("  {}{pad}{line}", self.context.paint(ink, label)).trim_end().to_owned()
     }
 
     fn item(&self, item: &SectionItem) -> Vec<String> {
@@ -162,7 +163,7 @@ impl<'a> AdvicePage<'a> {
         if let Some(id) = item.id {
             let id = shorten(&format!("[{id}]"), room);
             let used = lines.last().map_or(0, |line| line.chars().count());
-            let faint = self.style.paint(Ink::Faint, &id);
+            let faint = self.context.paint(Ink::Faint, &id);
             let id_width = id.chars().count();
             match lines.last_mut() {
                 Some(last) if used + 2 + id_width <= room => {
@@ -175,7 +176,7 @@ impl<'a> AdvicePage<'a> {
         for below in &item.below {
             let wrapped = wrap(below, room - 2);
             lines.extend(
-                wrapped.iter().map(|line| format!("  {}", self.style.paint(Ink::Faint, line))),
+                wrapped.iter().map(|line| format!("  {}", self.context.paint(Ink::Faint, line))),
             );
         }
         lines
@@ -198,8 +199,8 @@ mod tests {
 
     #[test]
     fn lists_are_cut_where_the_screen_ends_and_say_so() {
-        let style = Style::plain();
-        let page = AdvicePage::new(&style);
+        let context = RenderContext::plain();
+        let page = AdvicePage::new(context);
         let check = |counts: &[usize], lines: usize, expected: &[&str]| {
             let shown = page.fitting(&sections(counts), lines);
             let shown: Vec<String> = shown.iter().map(|line| wrap(line, 99).join("")).collect();
@@ -220,8 +221,8 @@ mod tests {
 
     #[test]
     fn an_anchor_stands_at_the_right_or_on_a_line_of_its_own() {
-        let style = Style::plain().with_width(INDENT + 24);
-        let page = AdvicePage::new(&style);
+        let context = RenderContext::plain().with_width(INDENT + 24);
+        let page = AdvicePage::new(context);
         let shown = page.item(&SectionItem::new("short").with_id("anchor"));
         assert_eq!(shown, ["short           [anchor]"]);
         let shown = page.item(&SectionItem::new("words that take the line").with_id("anchor"));

@@ -12,7 +12,7 @@ use muster_model::advice::{
 };
 
 use self::layout::{AdvicePage, PageSection, SectionItem};
-use crate::style::Style;
+use crate::RenderContext;
 
 pub use self::site::site;
 pub use self::stack::mermaid;
@@ -34,8 +34,8 @@ pub struct AdviceOptions {
 
 /// Returns advice on one workload as text.
 #[must_use]
-pub fn advice(advice: &Advice, depth: &AdviceOptions, style: &Style) -> String {
-    compose(&advice.label, sections(advice, depth, style), depth, style)
+pub fn advice(advice: &Advice, depth: &AdviceOptions, context: RenderContext) -> String {
+    compose(&advice.label, sections(advice, depth, context), depth, context)
 }
 
 /// Returns the label as a phrase: `ray, with KubeRay on kubernetes, behind a Volcano/Kueue/KAI gang
@@ -107,10 +107,10 @@ fn compose(
     label: &Label,
     mut sections: Vec<PageSection>,
     depth: &AdviceOptions,
-    style: &Style,
+    context: RenderContext,
 ) -> String {
     sections.extend(next(depth));
-    text(&cut(label, &sections, depth, style))
+    text(&cut(label, &sections, depth, context))
 }
 
 /// Returns the section with the commands to run next.
@@ -127,9 +127,9 @@ fn cut(
     label: &Label,
     sections: &[PageSection],
     depth: &AdviceOptions,
-    style: &Style,
+    context: RenderContext,
 ) -> Vec<String> {
-    let page = AdvicePage::new(style);
+    let page = AdvicePage::new(context);
     let mut lines = page.heading(&headline(label));
     lines.push(String::new());
     let left = SCREEN.saturating_sub(lines.len());
@@ -142,7 +142,7 @@ fn text(lines: &[String]) -> String {
 }
 
 /// Returns the sections that advice on a workload and on a site share.
-fn sections(advice: &Advice, depth: &AdviceOptions, style: &Style) -> Vec<PageSection> {
+fn sections(advice: &Advice, depth: &AdviceOptions, context: RenderContext) -> Vec<PageSection> {
     let details = depth.details;
     let (required, because): (Vec<_>, Vec<_>) =
         advice.rules.iter().partition(|rule| rule.effect == RuleEffect::Required);
@@ -168,7 +168,7 @@ fn sections(advice: &Advice, depth: &AdviceOptions, style: &Style) -> Vec<PageSe
         ),
         PageSection {
             apart: true,
-            ..section("stack", stack_rank, stack_items(&advice.composition, style))
+            ..section("stack", stack_rank, stack_items(&advice.composition, context))
         },
     ]
 }
@@ -233,8 +233,8 @@ fn parties(dispute: &Dispute) -> String {
     }
 }
 
-fn stack_items(layers: &[Layer], style: &Style) -> Vec<SectionItem> {
-    let room = AdvicePage::new(style).room();
+fn stack_items(layers: &[Layer], context: RenderContext) -> Vec<SectionItem> {
+    let room = AdvicePage::new(context).room();
     let item = |chain: Vec<&str>| {
         // The chain is already wrapped, so its blanks must not be break points.
         SectionItem::new(stack::drawn(&chain, room).join("\n").replace(' ', "\u{a0}"))

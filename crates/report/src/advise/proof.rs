@@ -9,10 +9,11 @@ use muster_model::simulation::Figure;
 
 use super::changes;
 use super::layout::{AdvicePage, PageSection, SectionItem};
+use crate::RenderContext;
 use crate::amount::{grouped, grouped_count};
 use crate::fleet::findings::sized;
 use crate::fleet::words::{amount, with_margin};
-use crate::style::{Ink, Style, clean};
+use crate::style::{Ink, clean};
 use crate::table::{Align, Cell, Table};
 
 /// Blanks before a row of the table.
@@ -83,8 +84,8 @@ fn known(plane: &ProvedPlane, name: &str, words: fn(f64) -> String) -> String {
 }
 
 /// Returns the lines of the proof, to be shown below the advice.
-pub(super) fn lines(proof: &SiteProof, style: &Style) -> Vec<String> {
-    let page = AdvicePage::new(style);
+pub(super) fn lines(proof: &SiteProof, context: RenderContext) -> Vec<String> {
+    let page = AdvicePage::new(context);
     let section = |label, items: Vec<String>| PageSection {
         label,
         items: items.into_iter().map(SectionItem::new).collect(),
@@ -93,7 +94,7 @@ pub(super) fn lines(proof: &SiteProof, style: &Style) -> Vec<String> {
     };
     let mut lines = page.whole(&[section("proved", vec![load(proof), counted(proof)])]);
     lines.push(String::new());
-    lines.extend(table(proof, page.width(), style).lines().map(str::to_owned));
+    lines.extend(table(proof, page.width(), context).lines().map(str::to_owned));
     lines.push(String::new());
     lines.extend(page.whole(&[
         section("figures", vec![verdict(proof)]),
@@ -166,8 +167,8 @@ fn counted(proof: &SiteProof) -> String {
     text
 }
 
-fn table(proof: &SiteProof, width: usize, style: &Style) -> String {
-    let of = |spared: &[&str], style: &Style| {
+fn table(proof: &SiteProof, width: usize, context: RenderContext) -> String {
+    let of = |spared: &[&str], context: RenderContext| {
         let columns: Vec<&ProofColumn> =
             COLUMNS.iter().filter(|(heading, ..)| !spared.contains(heading)).collect();
         let headings: Vec<(&str, Align)> =
@@ -177,9 +178,9 @@ fn table(proof: &SiteProof, width: usize, style: &Style) -> String {
             let ink = if plane.role == ProvedRole::Advised { Ink::Strong } else { Ink::Plain };
             table.row(columns.iter().map(|(_, _, text)| Cell::inked(text(plane), ink)).collect());
         }
-        table.render(&style.clone().with_width(width))
+        table.render(context.with_width(width))
     };
-    let lines_of = |spared: &[&str]| of(spared, &Style::plain().with_width(width));
+    let lines_of = |spared: &[&str]| of(spared, RenderContext::plain().with_width(width));
     let is_within = |line: &str| line.chars().count() <= width;
     let fits = |spared: &&&[&str]| {
         lines_of(spared).lines().all(|line| is_within(line) && !line.contains('…'))
@@ -187,7 +188,7 @@ fn table(proof: &SiteProof, width: usize, style: &Style) -> String {
     // Names are shortened before the last of these columns, the price, is left out.
     let choices = [0, 1, 2, 3, 4].map(|count| &SPARED[..count]);
     let cut = Some(&choices[4]).filter(|spared| lines_of(spared).lines().all(is_within));
-    of(choices.iter().find(fits).or(cut).copied().unwrap_or(&SPARED), style)
+    of(choices.iter().find(fits).or(cut).copied().unwrap_or(&SPARED), context)
 }
 
 /// Returns one sentence on whether the figures support the advice, with the figures that do.
@@ -358,8 +359,8 @@ mod tests {
     #[test]
     fn rows_stand_in_any_width_and_the_advised_first() {
         for width in [80, 100] {
-            let style = Style::plain().with_width(width);
-            let shown = lines(&proof(ProofConclusion::Contradicts, &["kai"], &[]), &style);
+            let context = RenderContext::plain().with_width(width);
+            let shown = lines(&proof(ProofConclusion::Contradicts, &["kai"], &[]), context);
             assert!(
                 shown.iter().all(|line| line.chars().count() <= width),
                 "{width}:\n{}",
@@ -379,7 +380,7 @@ mod tests {
             assert!(rows[1].contains("flip:"), "{rows:?}");
             let stuck = shown.iter().find(|line| line.starts_with("  kube-default ")).unwrap();
             assert!(stuck.contains(" 12  "), "{stuck}");
-            let partial = lines(&interrupted(), &style).concat();
+            let partial = lines(&interrupted(), context).concat();
             assert!(partial.contains("kube-default*") && !partial.contains("UNDONE"), "{partial}");
             assert!(shown.concat().contains("left out: 2"), "{shown:?}");
         }
@@ -400,7 +401,7 @@ mod tests {
             ];
         }
         for width in [80, 100] {
-            let shown = lines(&proof, &Style::plain().with_width(width)).join("\n");
+            let shown = lines(&proof, RenderContext::plain().with_width(width)).join("\n");
             assert!(shown.lines().all(|line| line.chars().count() <= width), "{width}:\n{shown}");
             let row = shown.lines().find(|line| line.starts_with("  kai ")).unwrap();
             assert!(
@@ -408,7 +409,7 @@ mod tests {
                 "{row}"
             );
         }
-        let shown = lines(&proof, &Style::plain()).join(" ");
+        let shown = lines(&proof, RenderContext::plain()).join(" ");
         let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
         let told = [
             "seeds 1 to 3, the jobs of the mix generated anew for each",

@@ -4,12 +4,13 @@ use muster_model::advice::{FiredRule, Operations, SiteAdvice, WorkloadOnSite};
 
 use super::layout::{AdvicePage, PageSection, SectionItem};
 use super::{AdviceOptions, cited, compose, cut, headline, next, proof, rule_item, sections, text};
-use crate::style::{Style, clean};
+use crate::RenderContext;
+use crate::style::clean;
 
 /// Returns advice on a site as text.
 #[must_use]
-pub fn site(advice: &SiteAdvice, depth: &AdviceOptions, style: &Style) -> String {
-    let mut all = sections(&advice.advice, depth, style);
+pub fn site(advice: &SiteAdvice, depth: &AdviceOptions, context: RenderContext) -> String {
+    let mut all = sections(&advice.advice, depth, context);
     let own = |label, rank, items| PageSection { label, items, rank, apart: false };
     let rules =
         |rules: &[FiredRule]| rules.iter().map(|rule| rule_item(rule, depth.details)).collect();
@@ -22,13 +23,13 @@ pub fn site(advice: &SiteAdvice, depth: &AdviceOptions, style: &Style) -> String
     all.push(own("notebooks", 6, rules(&advice.notebooks)));
     all.push(own("operate", 3, operation_items(&advice.operations, depth.details)));
     let Some(proof) = &advice.proof else {
-        return compose(&advice.advice.label, all, depth, style);
+        return compose(&advice.advice.label, all, depth, context);
     };
     // A requested proof is shown completely, below what fits on a screen.
-    let mut lines = cut(&advice.advice.label, &all, depth, style);
+    let mut lines = cut(&advice.advice.label, &all, depth, context);
     lines.push(String::new());
-    lines.extend(proof::lines(proof, style));
-    lines.extend(AdvicePage::new(style).whole(next(depth).as_slice()));
+    lines.extend(proof::lines(proof, context));
+    lines.extend(AdvicePage::new(context).whole(next(depth).as_slice()));
     text(&lines)
 }
 

@@ -3,13 +3,14 @@
 use muster_model::Span;
 use muster_model::simulation::{FleetInstant, FleetWaiting};
 
+use crate::RenderContext;
 use crate::amount::count;
-use crate::style::{Style, clean};
+use crate::style::clean;
 use crate::table::{Align, Cell, Table};
 
 /// Returns the scheduler, what runs and is held, and the waiting jobs with their reasons.
 #[must_use]
-pub fn instant(instant: &FleetInstant, after: Span, style: &Style) -> String {
+pub fn instant(instant: &FleetInstant, after: Span, context: RenderContext) -> String {
     let FleetInstant {
         scheduler,
         arrived,
@@ -47,7 +48,7 @@ pub fn instant(instant: &FleetInstant, after: Span, style: &Style) -> String {
             Cell::from(state(job, instant.at_ms)),
         ]);
     }
-    text.push_str(&table.render(style));
+    text.push_str(&table.render(context));
     text
 }
 
@@ -88,6 +89,6 @@ mod tests {
             held_milli: 8_000,
             jobs: vec![job("b", 3, "3 of its 5 pods have a node and hold it"), job("a", 5, "")],
         };
-        insta::assert_snapshot!(instant(&shown, Span::from_secs(100), &Style::plain()));
+        insta::assert_snapshot!(instant(&shown, Span::from_secs(100), RenderContext::plain()));
     }
 }

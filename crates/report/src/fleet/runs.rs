@@ -5,8 +5,8 @@ use muster_model::simulation::{Figure, FleetComparison, FleetFigures};
 
 use super::unit;
 use super::words::{amount, at_least, percent, span, with_margin};
+use crate::RenderContext;
 use crate::amount::grouped;
-use crate::style::Style;
 use crate::table::{Align, Cell, Table};
 
 /// Heading and cell text of a column; the text is empty where the figure does not apply.
@@ -48,7 +48,7 @@ fn some(run: &FleetFigures, name: &str) -> String {
 }
 
 /// Returns all figures, in several tables if they do not fit beside each other.
-pub(super) fn tables(comparison: &FleetComparison, width: usize, style: &Style) -> String {
+pub(super) fn tables(comparison: &FleetComparison, width: usize, context: RenderContext) -> String {
     let mut groups: Vec<Vec<RunColumn>> = vec![Vec::new()];
     for column in COLUMNS {
         if comparison.runs.iter().all(|run| column.1(run).is_empty()) {
@@ -56,12 +56,12 @@ pub(super) fn tables(comparison: &FleetComparison, width: usize, style: &Style) 
         }
         let group = groups.last_mut().expect("there is always one group");
         group.push(column);
-        if group.len() > 1 && widest(&table(comparison, group, &Style::plain())) > width {
+        if group.len() > 1 && widest(&table(comparison, group, RenderContext::plain())) > width {
             group.pop();
             groups.push(vec![column]);
         }
     }
-    let tables = groups.iter().map(|group| table(comparison, group, style));
+    let tables = groups.iter().map(|group| table(comparison, group, context));
     let mut text = tables.collect::<Vec<_>>().join("\n");
     let in_hours = ["HELD IDLE", "STRANDED", "LOST"];
     let shown: Vec<String> = groups
@@ -84,7 +84,7 @@ pub(super) fn tables(comparison: &FleetComparison, width: usize, style: &Style) 
     text
 }
 
-fn table(comparison: &FleetComparison, columns: &[RunColumn], style: &Style) -> String {
+fn table(comparison: &FleetComparison, columns: &[RunColumn], context: RenderContext) -> String {
     let mut headings = vec![("SCHEDULER", Align::Left)];
     headings.extend(columns.iter().map(|(heading, _)| {
         (*heading, if *heading == "DECIDED BY" { Align::Left } else { Align::Right })
@@ -96,7 +96,7 @@ fn table(comparison: &FleetComparison, columns: &[RunColumn], style: &Style) -> 
         row.extend(columns.iter().map(|(_, text)| Cell::from(text(run))));
         table.row(row);
     }
-    table.render(style)
+    table.render(context)
 }
 
 /// Returns the number of characters of the longest line.

@@ -5,12 +5,17 @@ use muster_model::simulation::FleetComparison;
 use super::runs::widest;
 use super::unit;
 use super::words::{at_least, span};
+use crate::RenderContext;
 use crate::amount::grouped;
-use crate::style::{Ink, Style};
+use crate::style::Ink;
 use crate::table::{Align, Cell, Table};
 
 /// Returns the table of means; `None` if all jobs are of one size or the table does not fit.
-pub(super) fn table(comparison: &FleetComparison, width: usize, style: &Style) -> Option<String> {
+pub(super) fn table(
+    comparison: &FleetComparison,
+    width: usize,
+    context: RenderContext,
+) -> Option<String> {
     let sizes = names(comparison);
     if sizes.len() < 2 {
         return None;
@@ -34,8 +39,8 @@ pub(super) fn table(comparison: &FleetComparison, width: usize, style: &Style) -
     }
     let seed = if comparison.seeds.len() > 1 { ", of the first seed" } else { "" };
     let title = format!("waited by size of job, mean{seed}");
-    let fits = widest(&table.render(&Style::plain())) <= width;
-    fits.then(|| format!("{}\n{}", style.paint(Ink::Strong, &title), table.render(style)))
+    let fits = widest(&table.render(RenderContext::plain())) <= width;
+    fits.then(|| format!("{}\n{}", context.paint(Ink::Strong, &title), table.render(context)))
 }
 
 /// Returns the sizes of all runs, from small to large. Each run lists its sizes in this order.

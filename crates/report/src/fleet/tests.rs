@@ -4,7 +4,7 @@ use super::sample::{interval, run, size, stuck};
 use super::*;
 
 fn shown(runs: Vec<muster_model::simulation::FleetFigures>) -> String {
-    comparison(&sample::comparison(runs), &Style::plain())
+    comparison(&sample::comparison(runs), RenderContext::plain())
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn several_seeds_have_margins_and_what_lies_within_is_no_difference() {
     };
     let mut several = sample::comparison(runs());
     several.seeds = vec![1, 2, 3];
-    insta::assert_snapshot!(comparison(&several, &Style::plain()));
+    insta::assert_snapshot!(comparison(&several, RenderContext::plain()));
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn gangs_that_wait_for_each_other_come_first() {
     (contention.jobs, contention.nodes, contention.size) = (2, 1, 8.0);
     (contention.never_ran, contention.bad_rows, contention.strangers) = (0, 0, 0);
     contention.queues = None;
-    insta::assert_snapshot!(comparison(&contention, &Style::plain()));
+    insta::assert_snapshot!(comparison(&contention, RenderContext::plain()));
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn every_width_is_kept() {
     let runs = vec![run("muster", 1810.0), run("kube-default", 6900.0), stuck(run("none", 1.0))];
     let compared = sample::comparison(runs);
     for width in [60, 80, 100, 200] {
-        let text = comparison(&compared, &Style::plain().with_width(width));
+        let text = comparison(&compared, RenderContext::plain().with_width(width));
         assert!(runs::widest(&text) <= width, "{width}:\n{text}");
         assert!(text.lines().all(|line| line.trim_end() == line), "{text}");
     }

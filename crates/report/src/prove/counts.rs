@@ -3,8 +3,9 @@
 use muster_model::proof::{GangOrders, GangSweep, OrderCounts, OrderShare, SweepCell};
 
 use super::{closing, line, needs, per_pod, pool};
+use crate::RenderContext;
 use crate::amount::count;
-use crate::style::{Ink, Style};
+use crate::style::Ink;
 use crate::table::{Align, Cell, Table};
 
 /// Selects one of the outcomes.
@@ -21,7 +22,7 @@ const MARGIN: usize = 8;
 
 /// Returns the outcomes counted over all orders, under both kinds of admission.
 #[must_use]
-pub fn orders(found: &GangOrders, style: &Style) -> String {
+pub fn orders(found: &GangOrders, context: RenderContext) -> String {
     let asked = format!(
         "{}; {}; {}; {} of arrival",
         pool(found.gpus),
@@ -29,7 +30,7 @@ pub fn orders(found: &GangOrders, style: &Style) -> String {
         per_pod(found.gpus_per_pod),
         if found.orders == 1 { "1 order".to_owned() } else { format!("{} orders", found.orders) },
     );
-    let mut text = line(&asked, style);
+    let mut text = line(&asked, context);
     text.push('\n');
     let mut table = Table::new(&[
         ("ADMISSION", Align::Left),
@@ -45,15 +46,15 @@ pub fn orders(found: &GangOrders, style: &Style) -> String {
             Cell::inked(share(&counts.whole), ink(&counts.whole, Ink::Good)),
         ]);
     }
-    text += &table.render(style);
+    text += &table.render(context);
     text.push('\n');
     let steps = found.per_pod.engine_steps + found.gang.engine_steps;
     let how = format!(
         "the engine decided {}; orders that lead to the same arrivals and holdings are counted together",
         count(steps, "submission")
     );
-    text += &closing("how", &how, style);
-    text += &closing("next", "muster prove gang --sweep", style);
+    text += &closing("how", &how, context);
+    text += &closing("next", "muster prove gang --sweep", context);
     text
 }
 
@@ -87,20 +88,20 @@ fn tenths(share: &OrderShare) -> String {
 /// Returns the shares of all orders that deadlock and that waste GPUs, pod by pod, over pool and
 /// gang sizes.
 #[must_use]
-pub fn sweep(found: &GangSweep, style: &Style) -> String {
+pub fn sweep(found: &GangSweep, context: RenderContext) -> String {
     let asked = format!(
         "{} gangs of equal size, {}; percent of all orders of arrival, · is none",
         found.gangs,
         per_pod(found.gpus_per_pod)
     );
-    let mut text = line(&asked, style);
+    let mut text = line(&asked, context);
     let shares: [(&str, OutcomeField); 2] = [
         ("deadlock, pod by pod: nothing ever runs", |counts| &counts.deadlock),
         ("waste, pod by pod: a gang that does not run holds GPUs", |counts| &counts.waste),
     ];
     for (title, of) in shares {
         text += &format!("\n{title}\n");
-        text += &grid(&found.cells, of, style);
+        text += &grid(&found.cells, of, context);
     }
     let bad = |counts: &OrderCounts| counts.deadlock.orders + counts.waste.orders > 0;
     let cells = count(found.cells.len() as u64, "cell");
@@ -111,23 +112,23 @@ pub fn sweep(found: &GangSweep, style: &Style) -> String {
     let never = found.cells.iter().any(|cell| cell.need_pods * found.gpus_per_pod > cell.gpus);
     let never = if never { "; a gang larger than the pool is refused at once" } else { "" };
     text.push('\n');
-    text += &line(&format!("gang admission: {gang}{never}"), style);
+    text += &line(&format!("gang admission: {gang}{never}"), context);
     text
 }
 
 /// Returns a grid with pools across and gang sizes down, with as many pools per row as fit the
 /// terminal.
-fn grid(cells: &[SweepCell], of: OutcomeField, style: &Style) -> String {
+fn grid(cells: &[SweepCell], of: OutcomeField, context: RenderContext) -> String {
     let Some(first) = cells.first() else { return String::new() };
     let pools = cells.iter().take_while(|cell| cell.need_pods == first.need_pods).count();
     let room =
-        style.width.map_or(pools, |width| width.saturating_sub(MARGIN) / COLUMN).clamp(1, pools);
+        context.width.map_or(pools, |width| width.saturating_sub(MARGIN) / COLUMN).clamp(1, pools);
     let mut text = String::new();
     for from in (0..pools).step_by(room) {
         let part = from..(from + room).min(pools);
         let heading: String =
             cells[part.clone()].iter().map(|cell| format!("{:>COLUMN$}", cell.gpus)).collect();
-        text += &style.paint(Ink::Strong, &format!("{:>MARGIN$}{heading}", "GPUS"));
+        text += &context.paint(Ink::Strong, &format!("{:>MARGIN$}{heading}", "GPUS"));
         text.push('\n');
         for row in cells.chunks(pools) {
             let shares = row[part.clone()].iter().map(|cell| of(&cell.per_pod));

@@ -90,7 +90,7 @@ fn a_waste_and_a_refusal() {
         run(per_pod, &[(2, 2, 2), (4, 3, 1)], 0, OrderVerdict::Waste),
         run(gang, &[(2, 2, 2), (4, 4, 0)], 1, OrderVerdict::Whole),
     );
-    insta::assert_snapshot!(super::gang(&proof, &Style::plain()), @r"
+    insta::assert_snapshot!(super::gang(&proof, RenderContext::plain()), @r"
     pool of 3 GPUs; a needs 2 pods, b needs 4 pods; 1 GPU per pod; arrivals aabbb
 
     pod by pod: each pod is a job of its own and takes what is free
@@ -129,7 +129,7 @@ fn an_open_end_on_a_narrow_terminal() {
             OrderVerdict::Open,
         ),
     );
-    insta::assert_snapshot!(super::gang(&proof, &Style::plain().with_width(60)), @r"
+    insta::assert_snapshot!(super::gang(&proof, RenderContext::plain().with_width(60)), @r"
     pool of 40 GPUs; a and b need 2 pods each; 1 GPU per pod;
     arrivals a
 
@@ -182,7 +182,7 @@ fn many_gangs_and_long_orders_stay_readable() {
         run(steps, &stands, 0, OrderVerdict::Deadlock),
         run(Vec::new(), &none_held, 8, OrderVerdict::Open),
     );
-    insta::assert_snapshot!(super::gang(&proof, &Style::plain()), @r"
+    insta::assert_snapshot!(super::gang(&proof, RenderContext::plain()), @r"
     pool of 8 GPUs; a to z need 3 pods each; 1 GPU per pod; arrivals abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefg…
 
     pod by pod: each pod is a job of its own and takes what is free
@@ -234,7 +234,7 @@ fn counts_of_every_length() {
         counts(part(140, 5, 9, 555_555), part(112, 4, 9, 444_444), NONE),
         counts(NONE, NONE, all(252)),
     );
-    insta::assert_snapshot!(orders(&short, &Style::plain()), @r"
+    insta::assert_snapshot!(orders(&short, RenderContext::plain()), @r"
     pool of 8 GPUs; a needs 1 pod, b needs 5 pods; 2 GPUs per pod; 252 orders of arrival
 
     ADMISSION       DEADLOCK          WASTE             WHOLE
@@ -254,7 +254,7 @@ fn counts_of_every_length() {
         ),
         counts(NONE, NONE, all(many)),
     );
-    insta::assert_snapshot!(orders(&long, &Style::plain()), @r"
+    insta::assert_snapshot!(orders(&long, RenderContext::plain()), @r"
     pool of 8 GPUs; a needs 1 pod, b needs 5 pods; 2 GPUs per pod; 10000000000000000000000000000000000 orders of arrival
 
     ADMISSION       DEADLOCK   WASTE   WHOLE
@@ -287,7 +287,7 @@ fn a_grid_takes_the_room_there_is() {
     ];
     let sweep_of = |cells| GangSweep { gangs: 2, gpus_per_pod: 1, cells };
     let found = sweep_of(shares.map(cell).to_vec());
-    insta::assert_snapshot!(sweep(&found, &Style::plain()), @r"
+    insta::assert_snapshot!(sweep(&found, RenderContext::plain()), @r"
     2 gangs of equal size, 1 GPU per pod; percent of all orders of arrival, · is none
 
     deadlock, pod by pod: nothing ever runs
@@ -300,7 +300,7 @@ fn a_grid_takes_the_room_there_is() {
 
     gang admission: no order deadlocks or wastes in any of 5 cells
     ");
-    let narrow = sweep(&found, &Style::plain().with_width(20));
+    let narrow = sweep(&found, RenderContext::plain().with_width(20));
     assert!(
         narrow.contains(
             "    GPUS   9  10  11\n  need 7   ·  <1  56\n    GPUS  12  13\n  need 7 >99 100\n"
@@ -310,13 +310,13 @@ fn a_grid_takes_the_room_there_is() {
     let mut broken = found.clone();
     broken.cells[0].gang.waste = all(1000);
     assert!(
-        sweep(&broken, &Style::plain())
+        sweep(&broken, RenderContext::plain())
             .ends_with("gang admission: orders deadlock or waste in 1 of 5 cells\n")
     );
     let mut small = found;
     small.cells[0].gpus = 6;
     assert!(
-        sweep(&small, &Style::plain())
+        sweep(&small, RenderContext::plain())
             .ends_with("5 cells; a gang larger than the pool is refused at once\n")
     );
 }

@@ -8,9 +8,10 @@ use muster_model::Span;
 use muster_model::trace::{TraceNames, TraceRows, TraceSummary, TraceUnit};
 
 use self::words::{decimal, share, span};
+use crate::RenderContext;
 use crate::amount::{grouped, grouped_count};
 use crate::plot::{bar, columns, merged, per_column};
-use crate::style::{Ink, Style, clean, shorten, wrap};
+use crate::style::{Ink, clean, shorten, wrap};
 use crate::table::{Align, Cell, Table};
 
 /// Columns if the output is not a terminal, and at most.
@@ -31,16 +32,16 @@ const NAMED: usize = 3;
 
 /// Returns a trace as sentences, tables and plots. `name` is the name of the file.
 #[must_use]
-pub fn summary(summary: &TraceSummary, name: &str, style: &Style) -> String {
+pub fn summary(summary: &TraceSummary, name: &str, context: RenderContext) -> String {
     let page = SummaryPage {
-        style,
+        context,
         unit: unit(summary.unit),
         held: summary.held_unit_secs,
         jobs: summary.rows.jobs,
     };
     let mut text = page.facts(summary, name);
     text.push('\n');
-    text.push_str(&quantiles::table(summary, page.width(), style));
+    text.push_str(&quantiles::table(summary, page.width(), context));
     text.push_str(&page.arrivals(summary));
     text.push_str(&page.hours(&summary.arrivals.by_hour));
     text.push_str(&page.sizes(summary));
@@ -57,21 +58,21 @@ fn unit(unit: TraceUnit) -> &'static str {
     }
 }
 
-/// Style and totals that all parts of the summary need.
-struct SummaryPage<'a> {
-    style: &'a Style,
+/// Context and totals that all parts of the summary need.
+struct SummaryPage {
+    context: RenderContext,
     unit: &'static str,
     held: u64,
     jobs: u64,
 }
 
-impl SummaryPage<'_> {
+impl SummaryPage {
     fn width(&self) -> usize {
-        self.style.width.unwrap_or(WIDTH).clamp(MIN_WIDTH, WIDTH)
+        self.context.width.unwrap_or(WIDTH).clamp(MIN_WIDTH, WIDTH)
     }
 
     fn heading(&self, text: &str) -> String {
-        format!("\n{}\n", self.style.paint(Ink::Strong, text))
+        format!("\n{}\n", self.context.paint(Ink::Strong, text))
     }
 
     /// Returns a label with wrapped text beside it.
@@ -81,7 +82,7 @@ impl SummaryPage<'_> {
         let gap = format!("\n{:LABEL$}", "");
         format!(
             "{}{:pad$}{}\n",
-            self.style.paint(Ink::Strong, label),
+            self.context.paint(Ink::Strong, label),
             "",
             lines.join(&gap),
             pad = LABEL - label.len()
@@ -250,7 +251,7 @@ impl SummaryPage<'_> {
                 Cell::inked(bar(*jobs, most, if room < MIN_BAR { 0 } else { room }), Ink::Active),
             ]);
         }
-        self.heading(title) + &table.render(self.style)
+        self.heading(title) + &table.render(self.context)
     }
 
     fn bad(&self, rows: &TraceRows) -> String {
@@ -362,7 +363,7 @@ mod tests {
 
     #[test]
     fn a_trace_is_told_in_words_tables_and_plots() {
-        insta::assert_snapshot!(summary(&sample(), "kth.swf.gz", &Style::plain()), @r"
+        insta::assert_snapshot!(summary(&sample(), "kth.swf.gz", RenderContext::plain()), @r"
         trace     kth.swf.gz, swf, of a machine with 128 processors
         jobs      1,234 jobs, 34 without a runtime, 22 rows that cannot be read
         span      10 days, 1996-09-23 to 1996-10-03
@@ -408,7 +409,7 @@ mod tests {
     fn of_jobs_that_came_at_once_there_is_no_average() {
         let mut once = sample();
         (once.span.last_submit_ms, once.rows.bad) = (once.span.first_submit_ms, 1);
-        let text = summary(&once, "once.csv", &Style::plain());
+        let text = summary(&once, "once.csv", RenderContext::plain());
         assert!(
             !text.contains("on average") && text.contains("1 row that cannot be read"),
             "{text}"
@@ -418,7 +419,7 @@ mod tests {
     #[test]
     fn every_width_is_kept() {
         for width in [40, 60, 80, 200] {
-            let text = summary(&sample(), "kth.swf.gz", &Style::plain().with_width(width));
+            let text = summary(&sample(), "kth.swf.gz", RenderContext::plain().with_width(width));
             let widest = text.lines().map(|line| line.chars().count()).max().unwrap_or_default();
             assert!(widest <= width.max(50), "{widest} of {width}:\n{text}");
             assert!(text.lines().all(|line| line.trim_end() == line), "{text}");

@@ -4,8 +4,8 @@ use muster_model::Span;
 use muster_model::trace::{Quantiles, TraceSummary};
 
 use super::words::share;
+use crate::RenderContext;
 use crate::amount::grouped;
-use crate::style::Style;
 use crate::table::{Align, Cell, Table};
 
 /// Smallest width for all quantiles; below it, only those of [`FEW`] are shown.
@@ -26,7 +26,7 @@ const COLUMNS: [QuantileColumn; 8] = [
 const FEW: [&str; 4] = ["MEAN", "P50", "P95", "MAX"];
 
 /// Returns the table, with a row for each quantity that has values.
-pub(super) fn table(summary: &TraceSummary, width: usize, style: &Style) -> String {
+pub(super) fn table(summary: &TraceSummary, width: usize, context: RenderContext) -> String {
     let shown = |column: &&QuantileColumn| width >= ALL || FEW.contains(&column.0);
     let columns: Vec<&QuantileColumn> = COLUMNS.iter().filter(shown).collect();
     let mut headings = vec![("", Align::Left), ("JOBS", Align::Right)];
@@ -42,7 +42,7 @@ pub(super) fn table(summary: &TraceSummary, width: usize, style: &Style) -> Stri
     row("runtime", &summary.runtime_ms, |ms| Span(ms).to_string());
     row("requested", &summary.requested_ms, |ms| Span(ms).to_string());
     row("used of it", &summary.used_percent, |percent| format!("{}%", grouped(percent)));
-    let mut text = table.render(style);
+    let mut text = table.render(context);
     if summary.over_requested > 0 {
         let over = share(summary.over_requested, summary.used_percent.count);
         text.push_str(&format!("{over} of jobs ran longer than they asked for\n"));

@@ -12,7 +12,7 @@ use muster_model::{
     Observation, Rank, Reason, Span, StopCause, TaskCheckpoint, TaskExit, TaskGroup, TaskPlacement,
     TaskReport, Time, Topology, TopologyRule,
 };
-use muster_report::style::Style;
+use muster_report::RenderContext;
 
 use super::cluster::ClusterState;
 use super::load::{FleetJob, JobNo};
@@ -275,7 +275,7 @@ impl Scheduler for EngineScheduler {
             }
         };
         reason.map_or_else(String::new, |reason| {
-            muster_report::reason::short(&reason, self.now, &Style::plain())
+            muster_report::reason::short(&reason, RenderContext::plain().at(self.now))
         })
     }
 }

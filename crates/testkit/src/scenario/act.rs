@@ -7,7 +7,7 @@ use muster_model::{
     CommandTarget, Drain, ElementId, Event, JobSpec, NodeName, NodeSpec, Observation, Payload,
     TaskExit,
 };
-use muster_report::Style;
+use muster_report::RenderContext;
 use muster_report::reason;
 use muster_runtime::engine::EventRefusal;
 use muster_runtime::{JobDraft, JobSubmission, StepInput};
@@ -349,7 +349,7 @@ impl ScenarioWorld {
     pub(crate) fn refused(&self, refusal: &EventRefusal) -> String {
         match refusal {
             EventRefusal::NeverStarts(why) | EventRefusal::TooManyPending(why) => {
-                format!("refused: {}", reason::short(why, self.now, &Style::plain()))
+                format!("refused: {}", reason::short(why, RenderContext::plain().at(self.now)))
             }
             other => format!("refused: {other}"),
         }

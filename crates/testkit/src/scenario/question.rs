@@ -8,7 +8,7 @@ use muster_model::{
     AttemptId, ElementId, Event, JobId, JobSpec, QueueName, TaskPlacement, Time, UserName,
 };
 use muster_report::timeline::TimelineStart;
-use muster_report::{Style, advance_reservations, explain, nodes, ps, queues, usage};
+use muster_report::{RenderContext, advance_reservations, explain, nodes, ps, queues, usage};
 use muster_runtime::engine::{AccountingFact, Engine};
 
 use super::command::ScriptQuestion;
@@ -85,7 +85,7 @@ impl ScenarioWorld {
         line: usize,
         question: &ScriptQuestion,
     ) -> Result<Vec<String>, ScriptError> {
-        let style = Style::plain();
+        let context = RenderContext::plain().at(self.now);
         let text = match question {
             ScriptQuestion::Explain(who) => return self.explain(line, self.element(line, who)?),
             ScriptQuestion::Would { user, documents } => {
@@ -103,18 +103,15 @@ impl ScenarioWorld {
             ScriptQuestion::Ps { all } => {
                 let rows = self.rows(line, *all)?;
                 let planned = self.planned(line)?;
-                ps::jobs(&rows, &planned, self.now, &style)
+                ps::jobs(&rows, &planned, context)
             }
-            ScriptQuestion::Queues => {
-                queues::queues(&self.engine(line)?.queues(self.now), self.now, &style)
-            }
-            ScriptQuestion::Usage => usage::usage(&self.usage(line)?, &style),
-            ScriptQuestion::Nodes => nodes::nodes(&self.engine(line)?.nodes(), self.now, &style),
+            ScriptQuestion::Queues => queues::queues(&self.engine(line)?.queues(self.now), context),
+            ScriptQuestion::Usage => usage::usage(&self.usage(line)?, context),
+            ScriptQuestion::Nodes => nodes::nodes(&self.engine(line)?.nodes(), context),
             ScriptQuestion::Reservations => return self.reservations(line),
             ScriptQuestion::Windows => advance_reservations::windows(
                 &self.engine(line)?.advance_reservations(self.now),
-                self.now,
-                &style,
+                context,
             ),
         };
         Ok(lines(&text))
@@ -125,7 +122,7 @@ impl ScenarioWorld {
         let name = self.element_name(element);
         let known = self.engine_mut(line)?.explain(now, element);
         Ok(match known {
-            Some(known) => lines(&explain::explain(&known, now, &Style::plain())),
+            Some(known) => lines(&explain::explain(&known, RenderContext::plain().at(now))),
             None => vec![format!("{name} has ended")],
         })
     }
@@ -138,7 +135,7 @@ impl ScenarioWorld {
             return Ok(vec![self.refused(&refusal)]);
         }
         let known = self.engine_mut(line)?.explain_submission(now, spec);
-        Ok(lines(&explain::dry_run(&known, now, &Style::plain())))
+        Ok(lines(&explain::dry_run(&known, RenderContext::plain().at(now))))
     }
 
     fn rows(&self, line: usize, all: bool) -> Result<Vec<JobView>, ScriptError> {

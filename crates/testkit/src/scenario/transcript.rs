@@ -7,7 +7,7 @@ use muster_model::{
     AttemptId, ElementId, EvictionCause, JobId, JobSpec, NodeId, Outcome, Reason, TaskPlacement,
     Time,
 };
-use muster_report::{Style, amount, clock, reason};
+use muster_report::{RenderContext, amount, clock, reason};
 use muster_runtime::engine::{AccountingFact, Engine};
 use muster_spec::fold_names;
 
@@ -16,9 +16,9 @@ use super::world::ScenarioWorld;
 
 /// Formats a time of day, with the date on other days than the first.
 pub(crate) fn format_time(now: Time) -> String {
-    let style = Style::plain();
-    let time = clock::time(now, now, &style);
-    let far = clock::time(now, NOON, &style);
+    let context = RenderContext::plain();
+    let time = clock::time(now, context.at(now));
+    let far = clock::time(now, context.at(NOON));
     match far.rsplit_once(' ') {
         Some((day, _)) => format!("{day} {time}"),
         None => time,
@@ -176,11 +176,10 @@ impl ScenarioWorld {
     /// Describes why an element is pending, and when it starts at the latest.
     pub(crate) fn waiting(&self, engine: &mut Engine, element: ElementId) -> Option<String> {
         let known = engine.explain(self.now, element)?;
-        let style = Style::plain();
-        let why = known.reasons.first().map_or_else(
-            || "it was not considered yet".to_owned(),
-            |reason| self.why(reason, &style),
-        );
+        let why = known
+            .reasons
+            .first()
+            .map_or_else(|| "it was not considered yet".to_owned(), |reason| self.why(reason));
         let by = known
             .eta
             .map(|eta| format!("; starts by {}", format_time(eta.start)))
@@ -193,7 +192,8 @@ impl ScenarioWorld {
     }
 
     /// Formats a reason with names in place of numbers.
-    pub(crate) fn why(&self, why: &Reason, style: &Style) -> String {
+    pub(crate) fn why(&self, why: &Reason) -> String {
+        let context = RenderContext::plain().at(self.now);
         let name = |job: JobId| {
             self.jobs.get(&job).map_or(job.to_string(), |known| known.spec.name.to_string())
         };
@@ -215,9 +215,9 @@ impl ScenarioWorld {
                 format!("behind {} in strict order", self.element_name(*element))
             }
             Reason::Dependency { on, .. } => {
-                reason::short(why, self.now, style).replacen(&on.to_string(), &name(*on), 1)
+                reason::short(why, context).replacen(&on.to_string(), &name(*on), 1)
             }
-            _ => reason::short(why, self.now, style),
+            _ => reason::short(why, context),
         }
     }
 }

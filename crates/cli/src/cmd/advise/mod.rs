@@ -303,10 +303,10 @@ fn print(app: &App, args: &AdviseArgs, answer: &AdviceAnswer) -> Result<()> {
     let is_site = matches!(answer, AdviceAnswer::Site(_));
     let next = next::steps(answer.advice(), is_site, args.details);
     let depth = AdviceOptions { details: args.details, next };
-    let style = app.ui.style();
+    let context = app.ui.context();
     let text = match answer {
-        AdviceAnswer::Workload(advice) => muster_report::advise::advice(advice, &depth, &style),
-        AdviceAnswer::Site(advice) => muster_report::advise::site(advice, &depth, &style),
+        AdviceAnswer::Workload(advice) => muster_report::advise::advice(advice, &depth, context),
+        AdviceAnswer::Site(advice) => muster_report::advise::site(advice, &depth, context),
     };
     Ok(app.ui.data(&text)?)
 }
@@ -370,7 +370,7 @@ fn warn_of_refused(app: &App, count: BatchCounts) {
 #[cfg(test)]
 mod tests {
     use muster_model::advice::{Fact, Ruleset, Thresholds};
-    use muster_report::Style;
+    use muster_report::RenderContext;
 
     use super::*;
 
@@ -390,8 +390,8 @@ mod tests {
                 let depth =
                     AdviceOptions { details: false, next: next::steps(&advice, false, false) };
                 for width in [80, 100] {
-                    let style = Style::plain().with_width(width);
-                    let text = muster_report::advise::advice(&advice, &depth, &style);
+                    let context = RenderContext::plain().with_width(width);
+                    let text = muster_report::advise::advice(&advice, &depth, context);
                     assert!(
                         text.lines().all(|line| line.chars().count() <= width),
                         "{width}:\n{text}"

@@ -160,7 +160,7 @@ pub async fn run(app: &App, args: &CheckSlurmArgs) -> Result<u8> {
     }
     match if args.json { CheckFormat::Json } else { args.format } {
         CheckFormat::Text => {
-            app.ui.data(&muster_report::check::check(&report, args.all, &app.ui.style()))?
+            app.ui.data(&muster_report::check::check(&report, args.all, app.ui.context()))?
         }
         CheckFormat::Json => app.ui.json(&report)?,
         CheckFormat::Sarif => app.ui.json(&sarif(&report, env!("CARGO_PKG_VERSION")))?,

@@ -85,7 +85,7 @@ pub fn run(app: &App, args: &ScriptArgs) -> Result<u8> {
             Some(path) => output_files::write(path, &report.job, args.force)?,
             None => app.ui.bytes(report.job.as_bytes())?,
         }
-        app.ui.status(muster_report::imported::import(&report, &app.ui.status_style()).trim_end());
+        app.ui.status(muster_report::imported::import(&report, app.ui.status_context()).trim_end());
     }
     let is_lossy = report.options.iter().any(|option| option.becomes == ImportOutcome::NotMapped);
     let is_wrong = report.findings.iter().any(|finding| finding.severity == Severity::High);

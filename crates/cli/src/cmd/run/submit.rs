@@ -186,7 +186,7 @@ pub async fn print_dry_run(
     let now = client.info().await.map_err(Failure::from)?.now;
     for job in jobs {
         if let Some(explanation) = &job.explanation {
-            app.ui.data(&dry_run(explanation, now, &app.ui.style()))?;
+            app.ui.data(&dry_run(explanation, app.ui.context().at(now)))?;
         }
     }
     app.ui.status("nothing was submitted");

@@ -19,6 +19,6 @@ pub fn read(app: &App, path: &Path, cures: &[String]) -> Result<SourceText> {
     let name = script.file.unwrap_or_default();
     let given = ImportInput { cures: cures.to_vec(), ..ImportInput::default() };
     let report = script::convert(app, &script.source, &name, &given)?;
-    app.ui.status(muster_report::imported::import(&report, &app.ui.status_style()).trim_end());
+    app.ui.status(muster_report::imported::import(&report, app.ui.status_context()).trim_end());
     Ok(SourceText { source: report.job, file: Some(format!("{name}, imported")) })
 }

@@ -212,7 +212,7 @@ async fn replay_flat(app: &App, args: &SimulateArgs) -> Result<u8> {
     if args.output.json() {
         app.ui.json(&comparison)?
     } else {
-        app.ui.data(&simulate::comparison(&comparison, &app.ui.style()))?
+        app.ui.data(&simulate::comparison(&comparison, app.ui.context()))?
     }
     Ok(if played.iter().any(SimulatedRun::is_partial) { INTERRUPTED } else { 0 })
 }

@@ -99,7 +99,7 @@ pub async fn run(app: &App, args: &super::SimulateArgs) -> Result<u8> {
     if args.output.json() {
         app.ui.json(&comparison)?
     } else {
-        app.ui.data(&muster_report::packing::packing(&comparison, &app.ui.style()))?
+        app.ui.data(&muster_report::packing::packing(&comparison, app.ui.context()))?
     }
     Ok(if is_partial { INTERRUPTED } else { 0 })
 }

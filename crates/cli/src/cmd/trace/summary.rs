@@ -48,7 +48,7 @@ pub fn run(app: &App, args: &TraceSummaryArgs) -> Result<u8> {
     if args.output.json() {
         app.ui.json(&summary)?
     } else {
-        app.ui.data(&muster_report::trace::summary(&summary, &read.name, &app.ui.style()))?
+        app.ui.data(&muster_report::trace::summary(&summary, &read.name, app.ui.context()))?
     }
     Ok(0)
 }

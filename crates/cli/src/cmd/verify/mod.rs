@@ -8,13 +8,11 @@ pub mod probe;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::time::SystemTime;
 
 use anyhow::Result;
 use muster_api::Client;
 use muster_api::query::LogQuery;
 use muster_doctor::job::{ExpectedRank, JobEvidence, leaves, verify};
-use muster_model::Time;
 use muster_model::check::ProbeOutcome;
 use muster_model::verify::VerifyReport;
 use muster_model::view::{ElementView, JobState};
@@ -24,6 +22,7 @@ use crate::args::OutputArgs;
 use crate::connect;
 use crate::exit::{FAILURE, Failure};
 use crate::jobref::{JobRef, JobTarget};
+use crate::ui::now;
 
 /// Number of last lines of a rank's output that are searched: NCCL logs when communicators are
 /// created.
@@ -99,7 +98,7 @@ pub async fn run(app: &App, args: VerifyArgs) -> Result<u8> {
     if args.output.json() {
         app.ui.json(&report)?;
     } else {
-        app.ui.data(&muster_report::verify::verify(&report, &app.ui.style()))?;
+        app.ui.data(&muster_report::verify::verify(&report, app.ui.context()))?;
     }
     Ok(code(&report, args.strict))
 }
@@ -199,11 +198,6 @@ async fn read_output(client: &Client, target: JobTarget, query: LogQuery) -> Opt
     let stream = client.logs(target.job, query).await.ok()?;
     let bytes: Vec<_> = stream.try_collect().await.ok()?;
     Some(String::from_utf8_lossy(&bytes.concat()).into_owned())
-}
-
-fn now() -> Time {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Time(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 fn code(report: &VerifyReport, is_strict: bool) -> u8 {

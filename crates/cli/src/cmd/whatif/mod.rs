@@ -107,7 +107,7 @@ pub async fn run(app: &App, args: WhatIfArgs) -> Result<u8> {
     if args.output.json() {
         app.ui.json(&answer)?
     } else {
-        app.ui.data(&muster_report::whatif::whatif(&answer, &app.ui.style()))?
+        app.ui.data(&muster_report::whatif::whatif(&answer, app.ui.context()))?
     }
     Ok(if answer.is_partial { INTERRUPTED } else { 0 })
 }

@@ -85,7 +85,7 @@ pub async fn run(app: &App, args: &super::super::SimulateArgs, given: FleetSetup
     if args.output.json() {
         app.ui.json(&comparison)?
     } else {
-        app.ui.data(&muster_report::fleet::comparison(&comparison, &app.ui.style()))?
+        app.ui.data(&muster_report::fleet::comparison(&comparison, app.ui.context()))?
     }
     Ok(if comparison.runs.iter().any(|run| run.is_partial) { INTERRUPTED } else { 0 })
 }

@@ -60,7 +60,7 @@ pub async fn run(
         app.ui.json(&shown)?
     } else {
         let texts = shown.iter().map(|shown| {
-            muster_report::fleet::instant(shown, Time(shown.at_ms).since(first), &app.ui.style())
+            muster_report::fleet::instant(shown, Time(shown.at_ms).since(first), app.ui.context())
         });
         app.ui.data(&texts.collect::<Vec<_>>().join("\n"))?;
     }
