@@ -10,7 +10,7 @@ use crate::clock;
 use crate::nodes;
 use crate::reason::ExplanationLine;
 use crate::style::{Ink, clean};
-use crate::table::{Align, Cell, Table};
+use crate::table::{Cell, Table};
 
 /// Returns a table with one row per reservation.
 #[must_use]
@@ -18,39 +18,26 @@ pub fn windows(rows: &[AdvanceReservationView], context: RenderContext) -> Strin
     if rows.is_empty() {
         return "no reservations\n".to_owned();
     }
-    let mut table = Table::new(&[
-        ("NAME", Align::Left),
-        ("STATE", Align::Left),
-        ("BEGINS", Align::Left),
-        ("ENDS", Align::Left),
-        ("EVERY", Align::Left),
-        ("RESERVES", Align::Left),
-        ("FOR", Align::Left),
-        ("RUNNING", Align::Right),
-        ("WAITING", Align::Right),
-        ("NOTE", Align::Left),
-    ]);
-    for row in rows {
-        let (state, ink) = match (row.begins, row.is_active) {
-            (_, true) => ("active", Ink::Good),
-            (Some(_), false) => ("upcoming", Ink::Waiting),
-            (None, false) => ("over", Ink::Faint),
-        };
-        let at = |time: Option<Time>| time.map_or(String::new(), |time| clock::time(time, context));
-        table.row(vec![
-            Cell::from(row.name.as_str()),
-            Cell::inked(state, ink),
-            Cell::from(at(row.begins)),
-            Cell::from(at(row.ends)),
-            Cell::from(every(row)),
-            Cell::from(reserved_devices(row)),
-            Cell::from(admitted(row)),
-            Cell::from(row.running.to_string()),
-            Cell::from(row.waiting.to_string()),
-            Cell::from(note(row)),
-        ]);
-    }
-    table.render(context)
+    let at = |time: Option<Time>| time.map_or(String::new(), |time| clock::time(time, context));
+    Table::of(rows)
+        .left("NAME", |row| row.name.as_str())
+        .left("STATE", |row| {
+            let (state, ink) = match (row.begins, row.is_active) {
+                (_, true) => ("active", Ink::Good),
+                (Some(_), false) => ("upcoming", Ink::Waiting),
+                (None, false) => ("over", Ink::Faint),
+            };
+            Cell::inked(state, ink)
+        })
+        .left("BEGINS", |row| at(row.begins))
+        .left("ENDS", |row| at(row.ends))
+        .left("EVERY", every)
+        .left("RESERVES", reserved_devices)
+        .left("FOR", admitted)
+        .right("RUNNING", |row| row.running.to_string())
+        .right("WAITING", |row| row.waiting.to_string())
+        .left("NOTE", note)
+        .render(context)
 }
 
 /// `1d`, `1d, 5 times`.

@@ -9,12 +9,15 @@ use muster_model::check::{
 
 use crate::RenderContext;
 use crate::amount::count;
-use crate::style::{Ink, clean, wrap};
+use crate::style::{Ink, clean};
+use crate::table::{Labels, Table};
 
 /// Findings listed per rule; more are counted.
 const LISTED: usize = 5;
-/// Columns before the text of a row.
-const INDENT: usize = 9;
+/// Layout of the rows of a rule.
+const ROW: Labels = Labels { indent: 2, width: 7, ink: Ink::Plain };
+/// Fewest columns for the text of a row.
+const MIN_WIDTH: usize = 20;
 /// Columns if the output is not a terminal.
 const WIDTH: usize = 120;
 
@@ -124,11 +127,7 @@ fn rule(text: &mut String, findings: &[&CheckFinding], context: RenderContext) {
 }
 
 fn row(text: &mut String, name: &str, says: &str, context: RenderContext) {
-    let room = context.width.unwrap_or(WIDTH).saturating_sub(INDENT).max(20);
-    for (at, line) in wrap(says, room).iter().enumerate() {
-        let name = if at == 0 { name } else { "" };
-        let _ = writeln!(text, "  {name:<7}{line}");
-    }
+    text.push_str(&ROW.wrapped(name, says, context.width.unwrap_or(WIDTH), MIN_WIDTH, context));
 }
 
 fn written(place: &CheckPlace) -> String {
@@ -142,11 +141,11 @@ fn outcomes(text: &mut String, heading: &str, outcomes: &[CheckOutcome]) {
     if outcomes.is_empty() {
         return;
     }
-    let width = outcomes.iter().map(|outcome| outcome.rule.len()).max().unwrap_or_default();
-    let _ = writeln!(text, "\n{heading}");
-    for outcome in outcomes {
-        let _ = writeln!(text, "  {:<width$}  {}", outcome.rule, clean(&outcome.text));
-    }
+    let table = Table::of(outcomes)
+        .left("", |outcome| outcome.rule)
+        .left("", |outcome| outcome.text.as_str())
+        .indented(2);
+    let _ = write!(text, "\n{heading}\n{}", table.render(RenderContext::plain()));
 }
 
 fn next(report: &CheckReport, new: &[&CheckFinding], all: bool) -> Option<String> {

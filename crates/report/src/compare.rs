@@ -8,7 +8,7 @@ use muster_model::advice::{
 
 use crate::RenderContext;
 use crate::style::{Ink, shorten, wrap};
-use crate::table::{Align, Cell as Field, Table};
+use crate::table::{Cell as Field, Labels, Table};
 
 /// Columns if the output is not a terminal, and at most: wider lines are no easier to read.
 const WIDTH: usize = 100;
@@ -289,27 +289,18 @@ fn short(rows: &[&Compared], planes: [ControlPlane; 2], context: RenderContext) 
         return rows.iter().map(|row| paragraph(&[("", sentence(row))], context)).collect();
     }
     let headings = [capitals(left), capitals(right), "AHEAD"];
-    let mut table = Table::new(&[
-        ("DIMENSION", Align::Left),
-        (headings[0], Align::Left),
-        (headings[1], Align::Left),
-        (headings[2], Align::Left),
-    ])
-    .indented(GAP);
     let taken: usize = headings.iter().map(|heading| heading.len().max(NAME) + GAP).sum();
     let room = width(context) - GAP - taken;
-    for row in rows {
-        let standing = |cell: &ComparisonCell| {
-            Field::inked(cell.standing_today().name(), ink(cell.standing_today()))
-        };
-        table.row(vec![
-            Field::from(shorten(row.title, room)),
-            standing(&row.cells[0]),
-            standing(&row.cells[1]),
-            Field::from(row.ahead.map_or("", ControlPlane::name)),
-        ]);
-    }
-    table.render(context)
+    let standing = |cell: &ComparisonCell| {
+        Field::inked(cell.standing_today().name(), ink(cell.standing_today()))
+    };
+    Table::of(rows)
+        .left("DIMENSION", |row| shorten(row.title, room))
+        .left(headings[0], |row| standing(&row.cells[0]))
+        .left(headings[1], |row| standing(&row.cells[1]))
+        .left(headings[2], |row| row.ahead.map_or("", ControlPlane::name))
+        .indented(GAP)
+        .render(context)
 }
 
 const fn capitals(plane: ControlPlane) -> &'static str {
@@ -382,21 +373,10 @@ fn changes(changes: &FactChanges) -> String {
 /// Returns labels with their wrapped text beside them.
 fn paragraph(lines: &[(&str, String)], context: RenderContext) -> String {
     let width = width(context);
-    let labels = lines.iter().map(|(label, _)| label.len()).max().unwrap_or(0);
-    let indent = if labels == 0 { GAP } else { GAP + labels + GAP };
-    let mut text = String::new();
-    for (label, body) in lines {
-        for (place, line) in wrap(body, width - indent).iter().enumerate() {
-            let label = if place == 0 { *label } else { "" };
-            let pad = " ".repeat(indent - GAP - label.len());
-            text.push_str(&" ".repeat(GAP));
-            text.push_str(&context.paint(Ink::Strong, label));
-            text.push_str(&pad);
-            text.push_str(line);
-            text.push('\n');
-        }
-    }
-    text
+    let longest = lines.iter().map(|(label, _)| label.len()).max().unwrap_or(0);
+    let column = if longest == 0 { 0 } else { longest + GAP };
+    let labels = Labels { indent: GAP, width: column, ink: Ink::Strong };
+    lines.iter().map(|(label, body)| labels.wrapped(label, body, width, 1, context)).collect()
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use crate::placed;
 use crate::preemption;
 use crate::reason::{self, ExplanationLine};
 use crate::style::{Ink, clean, wrap};
+use crate::table::Labels;
 
 /// Holders named, those that end first; `--json` lists more.
 const HOLDERS_NAMED: usize = 4;
@@ -308,10 +309,10 @@ fn change_words(change: &JobChange) -> (String, String) {
 
 /// Lays out labels in one column, sentences in the next, and commands after them if they fit.
 fn layout(lines: &[ExplanationLine], context: RenderContext) -> String {
-    const INDENT: usize = 2;
     const GAP: usize = 2;
-    let label_width = lines.iter().map(|line| line.label.len()).max().unwrap_or(0).max(9);
-    let text_start = INDENT + label_width + GAP;
+    let longest = lines.iter().map(|line| line.label.len()).max().unwrap_or(0).max(9);
+    let labels = Labels { indent: 2, width: longest + GAP, ink: Ink::Faint };
+    let text_start = labels.indent + labels.width;
     let room = context.width.map_or(usize::MAX, |width| width.saturating_sub(text_start).max(20));
     let beside = lines
         .iter()
@@ -332,14 +333,7 @@ fn layout(lines: &[ExplanationLine], context: RenderContext) -> String {
                 None => wrapped.push(command),
             }
         }
-        for (place, part) in wrapped.iter().enumerate() {
-            let label = if place == 0 { line.label } else { "" };
-            let label = format!("{label:<label_width$}");
-            let row =
-                format!("{:INDENT$}{}{:GAP$}{part}", "", context.paint(Ink::Faint, &label), "");
-            text.push_str(row.trim_end());
-            text.push('\n');
-        }
+        text.push_str(&labels.lines(line.label, wrapped, context));
     }
     text
 }

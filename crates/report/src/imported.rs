@@ -10,12 +10,15 @@ use muster_model::imported::{
 
 use crate::RenderContext;
 use crate::amount::count;
-use crate::style::{Ink, clean, wrap};
+use crate::style::{Ink, clean};
+use crate::table::Labels;
 
 /// Columns if the output is not a terminal.
 const WIDTH: usize = 120;
-/// Columns before the text of a row.
-const INDENT: usize = 10;
+/// Layout of the rows.
+const ROW: Labels = Labels { indent: 2, width: 8, ink: Ink::Plain };
+/// Fewest columns for the text of a row.
+const MIN_WIDTH: usize = 20;
 
 /// Returns the report of an import as text.
 #[must_use]
@@ -111,9 +114,5 @@ fn found(
 }
 
 fn row(text: &mut String, name: &str, says: &str, context: RenderContext) {
-    let room = context.width.unwrap_or(WIDTH).saturating_sub(INDENT).max(20);
-    for (at, line) in wrap(says, room).iter().enumerate() {
-        let name = if at == 0 { name } else { "" };
-        let _ = writeln!(text, "  {name:<8}{line}");
-    }
+    text.push_str(&ROW.wrapped(name, says, context.width.unwrap_or(WIDTH), MIN_WIDTH, context));
 }

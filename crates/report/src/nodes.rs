@@ -11,7 +11,7 @@ use crate::amount::count;
 use crate::clock;
 use crate::reason;
 use crate::style::{Ink, clean};
-use crate::table::{Align, Cell, Table};
+use crate::table::{Cell, Table};
 
 /// With at most this many devices in all, each gets a row of its own: as many as fit a screen below
 /// the nodes.
@@ -20,33 +20,15 @@ const DEVICES_LISTED: usize = 16;
 /// Returns the table of nodes, and of their devices if they are few.
 #[must_use]
 pub fn nodes(rows: &[NodeView], context: RenderContext) -> String {
-    let mut table = Table::new(&[
-        ("NODE", Align::Left),
-        ("STATE", Align::Left),
-        ("GPUS", Align::Left),
-        ("FREE", Align::Right),
-        ("CPUS", Align::Left),
-        ("MEMORY", Align::Left),
-        ("NOTE", Align::Left),
-    ]);
-    for node in rows {
-        let (state, ink) = match (node.up, &node.drained) {
-            (false, _) => ("lost", Ink::Bad),
-            (true, Some(_)) if is_held(node) => ("draining", Ink::Waiting),
-            (true, Some(_)) => ("drained", Ink::Waiting),
-            (true, None) => ("up", Ink::Good),
-        };
-        table.row(vec![
-            Cell::from(node.name.as_str()),
-            Cell::inked(state, ink),
-            Cell::from(models(&node.devices)),
-            Cell::from(free(node).to_string()),
-            Cell::from(format!("{} of {} allocated", node.cpus_used, node.cpus)),
-            Cell::from(format!("{} of {}", node.memory_used, node.memory)),
-            Cell::from(note(node, context)),
-        ]);
-    }
-    let mut text = table.render(context);
+    let mut text = Table::of(rows)
+        .left("NODE", |node| node.name.as_str())
+        .left("STATE", state)
+        .left("GPUS", |node| models(&node.devices))
+        .right("FREE", |node| free(node).to_string())
+        .left("CPUS", |node| format!("{} of {} allocated", node.cpus_used, node.cpus))
+        .left("MEMORY", |node| format!("{} of {}", node.memory_used, node.memory))
+        .left("NOTE", |node| note(node, context))
+        .render(context);
     let device_count: usize = rows.iter().map(|node| node.devices.len()).sum();
     if (1..=DEVICES_LISTED).contains(&device_count) {
         text.push('\n');
@@ -56,31 +38,31 @@ pub fn nodes(rows: &[NodeView], context: RenderContext) -> String {
 }
 
 fn devices(rows: &[NodeView], context: RenderContext) -> String {
-    let mut table = Table::new(&[
-        ("NODE", Align::Left),
-        ("GPU", Align::Right),
-        ("MODEL", Align::Left),
-        ("MEMORY", Align::Right),
-        ("USED", Align::Right),
-        ("BY", Align::Left),
-    ]);
-    for node in rows {
-        for device in &node.devices {
-            table.row(vec![
-                Cell::from(if rows.len() > 1 { node.name.as_str() } else { "" }),
-                Cell::from(device.index.to_string()),
-                Cell::from(model(device)),
-                Cell::from(if device.memory.0 > 0 {
-                    device.memory.to_string()
-                } else {
-                    String::new()
-                }),
-                Cell::from(device.used.to_string()),
-                holder(device, context),
-            ]);
-        }
-    }
-    table.render(context)
+    let devices: Vec<(&NodeView, &DeviceView)> = rows
+        .iter()
+        .flat_map(|node| node.devices.iter().map(move |device| (node, device)))
+        .collect();
+    Table::of(&devices)
+        .left("NODE", |(node, _)| if rows.len() > 1 { node.name.as_str() } else { "" })
+        .right("GPU", |(_, device)| device.index.to_string())
+        .left("MODEL", |(_, device)| model(device))
+        .right("MEMORY", |(_, device)| match device.memory.0 {
+            0 => String::new(),
+            _ => device.memory.to_string(),
+        })
+        .right("USED", |(_, device)| device.used.to_string())
+        .left("BY", |(_, device)| holder(device, context))
+        .render(context)
+}
+
+fn state(node: &NodeView) -> Cell {
+    let (state, ink) = match (node.up, &node.drained) {
+        (false, _) => ("lost", Ink::Bad),
+        (true, Some(_)) if is_held(node) => ("draining", Ink::Waiting),
+        (true, Some(_)) => ("drained", Ink::Waiting),
+        (true, None) => ("up", Ink::Good),
+    };
+    Cell::inked(state, ink)
 }
 
 fn holder(device: &DeviceView, context: RenderContext) -> Cell {

@@ -6,7 +6,7 @@ use muster_model::simulation::{PackingComparison, PackingFigures};
 use crate::RenderContext;
 use crate::amount::count;
 use crate::style::{Ink, clean};
-use crate::table::{Align, Cell, Table};
+use crate::table::Table;
 
 /// Percentages of arrived demand that have a column, if that much arrived. Most differences are
 /// near the end.
@@ -51,27 +51,17 @@ fn table(
     curve: fn(&PackingFigures) -> &Vec<f64>,
     context: RenderContext,
 ) -> String {
-    let mut columns =
-        vec![("SCHEDULER", Align::Left), ("PLACED", Align::Right), ("TURNED AWAY", Align::Right)];
-    columns.extend(PERCENTS.map(|(heading, _)| (heading, Align::Right)));
-    columns.push(("END", Align::Right));
-    let mut table = Table::new(&columns);
-    for run in &comparison.runs {
-        let points = curve(run);
-        let mark = if run.is_partial { "*" } else { "" };
-        let value = |point: Option<&f64>| {
-            Cell::from(point.map_or(String::new(), |point| format!("{point:.2}")))
-        };
-        let mut cells = vec![
-            Cell::from(format!("{}{mark}", run.scheduler)),
-            Cell::from(run.placed.to_string()),
-            Cell::from(run.turned_away.to_string()),
-        ];
-        cells.extend(PERCENTS.map(|(_, percent)| value(points.get(percent))));
-        cells.push(value(points.last()));
-        table.row(cells);
-    }
-    table.render(context)
+    let value = |point: Option<&f64>| point.map_or(String::new(), |point| format!("{point:.2}"));
+    let table = Table::of(&comparison.runs)
+        .left("SCHEDULER", |run| {
+            format!("{}{}", run.scheduler, if run.is_partial { "*" } else { "" })
+        })
+        .right("PLACED", |run| run.placed.to_string())
+        .right("TURNED AWAY", |run| run.turned_away.to_string());
+    let table = PERCENTS.into_iter().fold(table, |table, (heading, percent)| {
+        table.right(heading, |run| value(curve(run).get(percent)))
+    });
+    table.right("END", |run| value(curve(run).last())).render(context)
 }
 
 #[cfg(test)]

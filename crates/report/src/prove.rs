@@ -4,7 +4,7 @@
 mod counts;
 
 use muster_model::proof::{
-    AdmissionRun, GangNeed, GangProof, GangStatus, OrderVerdict, ProofStep, SubmissionDecision,
+    AdmissionRun, GangNeed, GangProof, OrderVerdict, ProofStep, SubmissionDecision,
 };
 use muster_model::reason::Reason;
 
@@ -12,7 +12,7 @@ use crate::RenderContext;
 use crate::amount::{count, gpus, ranges, times};
 use crate::reason::short;
 use crate::style::{Ink, shorten, wrap};
-use crate::table::{Align, Cell, Table};
+use crate::table::{Cell, Labels, Table};
 
 pub use counts::{orders, sweep};
 
@@ -60,38 +60,30 @@ fn steps(
     heading: &'static str,
     context: RenderContext,
 ) -> String {
-    let mut table = Table::new(&[
-        ("STEP", Align::Right),
-        (heading, Align::Left),
-        ("POOL", Align::Left),
-        ("HELD", Align::Left),
-        ("FREE", Align::Right),
-        ("", Align::Left),
-    ])
-    .indented(2);
     let mut drawn = vec!['·'; proof.gpus as usize];
+    let mut rows = Vec::new();
     for row in run.steps.chunk_by(waits_alike) {
-        let Some((first, last)) = row.first().zip(row.last()) else { continue };
-        if let SubmissionDecision::Placed { devices } = &first.decided {
+        if let Some(SubmissionDecision::Placed { devices }) = row.first().map(|step| &step.decided)
+        {
             for device in devices {
                 if let Some(place) = drawn.get_mut(usize::from(*device)) {
-                    *place = first.gang;
+                    *place = row[0].gang;
                 }
             }
         }
-        let places: Vec<u32> = row.iter().map(|step| step.at).collect();
-        let pool = if proof.gpus <= DRAWN_GPUS { drawn.iter().collect() } else { String::new() };
-        let (note, ink) = note(first, proof);
-        table.row(vec![
-            ranges(&places).into(),
-            shorten(&row.iter().map(|step| step.gang).collect::<String>(), ROW_LETTERS).into(),
-            pool.into(),
-            held_after(last, proof).into(),
-            last.free_gpus.to_string().into(),
-            Cell::inked(note, ink),
-        ]);
+        rows.push((row, drawn.iter().collect::<String>()));
     }
-    table.render(context)
+    Table::of(&rows)
+        .right("STEP", |(row, _)| ranges(&row.iter().map(|step| step.at).collect::<Vec<_>>()))
+        .left(heading, |(row, _)| {
+            shorten(&row.iter().map(|step| step.gang).collect::<String>(), ROW_LETTERS)
+        })
+        .left("POOL", |(_, drawn)| if proof.gpus <= DRAWN_GPUS { drawn } else { "" })
+        .left("HELD", |(row, _)| held_after(&row[row.len() - 1], proof))
+        .right("FREE", |(row, _)| row[row.len() - 1].free_gpus.to_string())
+        .left("", |(row, _)| note(&row[0], proof))
+        .indented(2)
+        .render(context)
 }
 
 /// Returns true if both steps wait, for the same reason.
@@ -100,8 +92,8 @@ fn waits_alike(one: &ProofStep, next: &ProofStep) -> bool {
 }
 
 /// Describes the engine's decision.
-fn note(step: &ProofStep, proof: &GangProof) -> (String, Ink) {
-    match &step.decided {
+fn note(step: &ProofStep, proof: &GangProof) -> Cell {
+    let (text, ink) = match &step.decided {
         SubmissionDecision::Placed { devices } => {
             let indices: Vec<u32> = devices.iter().copied().map(u32::from).collect();
             let noun = if indices.len() == 1 { "GPU" } else { "GPUs" };
@@ -126,7 +118,8 @@ fn note(step: &ProofStep, proof: &GangProof) -> (String, Ink) {
         SubmissionDecision::Refused { reason } => {
             (format!("refused: {}", short(reason, RenderContext::plain())), Ink::Bad)
         }
-    }
+    };
+    Cell::inked(text, ink)
 }
 
 fn held_after(step: &ProofStep, proof: &GangProof) -> String {
@@ -153,25 +146,19 @@ fn held_text(gangs: impl Iterator<Item = (char, u32, u32)>) -> String {
 
 /// Returns the table of the two verdicts.
 fn beside(proof: &GangProof, context: RenderContext) -> String {
-    let mut table = Table::new(&[
-        ("ADMISSION", Align::Left),
-        ("HELD", Align::Left),
-        ("RUNS", Align::Left),
-        ("FREE", Align::Right),
-        ("VERDICT", Align::Left),
-    ]);
-    for (name, run) in [("pod by pod", &proof.per_pod), ("gang admission", &proof.gang)] {
-        let runs: Vec<String> = running(run).map(|gang| gang.gang.to_string()).collect();
-        table.row(vec![
-            name.into(),
+    Table::of(&[("pod by pod", &proof.per_pod), ("gang admission", &proof.gang)])
+        .left("ADMISSION", |(name, _)| *name)
+        .left("HELD", |(_, run)| {
             held_text(run.gangs.iter().map(|gang| (gang.gang, gang.held_pods, gang.need_pods)))
-                .into(),
-            if runs.is_empty() { "nothing".into() } else { runs.join(", ").into() },
-            run.free_gpus.to_string().into(),
-            Cell::inked(run.verdict.word(), ink(run.verdict)),
-        ]);
-    }
-    table.render(context)
+        })
+        .left("RUNS", |(_, run)| {
+            let runs = run.gangs.iter().filter(|gang| gang.runs);
+            let runs: Vec<String> = runs.map(|gang| gang.gang.to_string()).collect();
+            if runs.is_empty() { "nothing".to_owned() } else { runs.join(", ") }
+        })
+        .right("FREE", |(_, run)| run.free_gpus.to_string())
+        .left("VERDICT", |(_, run)| Cell::inked(run.verdict.word(), ink(run.verdict)))
+        .render(context)
 }
 
 fn ink(verdict: OrderVerdict) -> Ink {
@@ -181,10 +168,6 @@ fn ink(verdict: OrderVerdict) -> Ink {
         OrderVerdict::Whole => Ink::Good,
         OrderVerdict::Open => Ink::Faint,
     }
-}
-
-fn running(run: &AdmissionRun) -> impl Iterator<Item = &GangStatus> {
-    run.gangs.iter().filter(|gang| gang.runs)
 }
 
 /// Explains the difference in one sentence.
@@ -285,10 +268,8 @@ fn line(sentence: &str, context: RenderContext) -> String {
 
 /// Returns a labelled sentence, wrapped with a hanging indent.
 fn closing(label: &str, sentence: &str, context: RenderContext) -> String {
-    let width = context.width.map_or(usize::MAX, |width| width.saturating_sub(LABEL).max(LABEL));
-    let lines = wrap(sentence, width);
-    let indent = format!("\n{:LABEL$}", "");
-    format!("{}{}\n", context.paint(Ink::Strong, &format!("{label:LABEL$}")), lines.join(&indent))
+    let labels = Labels { indent: 0, width: LABEL, ink: Ink::Strong };
+    labels.wrapped(label, sentence, context.width.unwrap_or(usize::MAX), LABEL, context)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::amount::{count, gpus, ranges};
 use crate::clock;
 use crate::reason;
 use crate::style::Ink;
-use crate::table::{Align, Cell, Table};
+use crate::table::{Cell, Table};
 use crate::timeline::TimelineStart;
 
 /// Returns a table with one row per job. With the reserved starts in `planned`, rows say before
@@ -23,7 +23,11 @@ pub fn jobs(rows: &[JobView], planned: &[TimelineStart], context: RenderContext)
     table(rows, planned, context).render(context)
 }
 
-pub(crate) fn table(rows: &[JobView], planned: &[TimelineStart], context: RenderContext) -> Table {
+pub(crate) fn table<'r>(
+    rows: &'r [JobView],
+    planned: &[TimelineStart],
+    context: RenderContext,
+) -> Table<'r, JobView> {
     let users: BTreeSet<_> = rows.iter().map(|job| &job.user).collect();
     let queues: BTreeSet<_> = rows.iter().map(|job| &job.queue).collect();
     let show_queue =
@@ -36,43 +40,29 @@ pub(crate) fn table(rows: &[JobView], planned: &[TimelineStart], context: Render
         .collect();
 
     let others = OtherJobs::of(rows, planned);
-    let mut table = Table::new(&[
-        ("JOB", Align::Left),
-        ("NAME", Align::Left),
-        ("USER", Align::Left),
-        ("QUEUE", Align::Left),
-        ("PARTITION", Align::Left),
-        ("STATE", Align::Left),
-        ("GPUS", Align::Left),
-        ("NODES", Align::Left),
-        ("WAITED", Align::Left),
-        ("RAN", Align::Left),
-        ("LEFT", Align::Left),
-        ("NOTE", Align::Left),
-    ]);
-    // Columns left out on a narrow terminal are in `show`.
-    table.leave_out_first(&["PARTITION", "LEFT", "NODES", "QUEUE"]);
-    for job in rows {
-        table.row(vec![
-            Cell::from(job.job.to_string()),
-            Cell::from(&job.name),
-            Cell::from(if users.len() > 1 { job.user.as_str() } else { "" }),
-            Cell::from(if show_queue { job.queue.as_str() } else { "" }),
-            Cell::from(native(job, |native| native.partition.clone())),
-            Cell::inked(job.state.word(), Ink::of(job.state)),
-            Cell::from(gpus_held(job, nodes.len() > 1)),
-            Cell::from(native(job, |_| nodes_held(job))),
-            Cell::from(clock::elapsed(
-                job.started.or(job.ended).unwrap_or(context.now).since(job.submitted),
-            )),
-            Cell::from(job.started.map_or(String::new(), |started| {
-                clock::elapsed(job.ended.unwrap_or(context.now).since(started))
-            })),
-            Cell::from(native(job, |_| time_left(job, context.now))),
-            Cell::from(note(job, &others, context)),
-        ]);
-    }
-    table
+    Table::of(rows)
+        .left("JOB", |job| job.job.to_string())
+        .left("NAME", |job| &job.name)
+        .left("USER", |job| if users.len() > 1 { job.user.as_str() } else { "" })
+        .left("QUEUE", |job| if show_queue { job.queue.as_str() } else { "" })
+        .dropped(4)
+        .left("PARTITION", |job| native(job, |native| native.partition.clone()))
+        .dropped(1)
+        .left("STATE", |job| Cell::inked(job.state.word(), Ink::of(job.state)))
+        .left("GPUS", |job| gpus_held(job, nodes.len() > 1))
+        .left("NODES", |job| native(job, |_| nodes_held(job)))
+        .dropped(3)
+        .left("WAITED", |job| {
+            let until = job.started.or(job.ended).unwrap_or(context.now);
+            clock::elapsed(until.since(job.submitted))
+        })
+        .left("RAN", |job| {
+            let ran = |started| job.ended.unwrap_or(context.now).since(started);
+            job.started.map_or(String::new(), |started| clock::elapsed(ran(started)))
+        })
+        .left("LEFT", |job| native(job, |_| time_left(job, context.now)))
+        .dropped(2)
+        .left("NOTE", |job| note(job, &others, context))
 }
 
 /// Returns text on a job of an external scheduler, empty for any other job.

@@ -7,64 +7,53 @@ use crate::RenderContext;
 use crate::amount::{hours, percent};
 use crate::clock;
 use crate::style::Ink;
-use crate::table::{Align, Cell, Table};
+use crate::table::{Cell, Table};
 
 /// Returns a table with one row per queue and GPU model, children indented under their parent.
 #[must_use]
 pub fn queues(rows: &[QueueView], context: RenderContext) -> String {
-    // Columns of optional features are shown only where they are used.
-    let has_times = rows.iter().any(|queue| queue.default_time.is_some());
-    let is_shared = rows.iter().any(|queue| queue.access.is_some());
-    let mut columns = vec![
-        ("QUEUE", Align::Left),
-        ("WEIGHT", Align::Right),
-        ("GPUS", Align::Left),
-        ("BORROWED", Align::Right),
-        ("WAITING", Align::Right),
-        ("RUNNING", Align::Right),
-        ("GPU-HOURS", Align::Right),
-        ("SHARE", Align::Right),
-        ("BUDGET LEFT", Align::Left),
-    ];
-    columns.extend(has_times.then_some(("DEFAULT TIME", Align::Right)));
-    columns.extend(is_shared.then_some(("YOU MAY", Align::Left)));
-    let mut table = Table::new(&columns);
-    for queue in rows {
-        let path = queue.name.as_str();
-        let depth = path.matches('/').count();
-        let name = path.rsplit('/').next().unwrap_or(path);
-        let ink = if queue.is_leaf { Ink::Plain } else { Ink::Strong };
-        let mut cells = vec![
-            Cell::inked(format!("{}{name}", "  ".repeat(depth)), ink),
-            Cell::from(queue.weight.to_string()),
-            Cell::from(queue.gpus.first().map_or(String::new(), held)),
-            Cell::from(queue.gpus.first().map_or(String::new(), borrowed)),
-            Cell::from(queue.waiting.to_string()),
-            Cell::from(queue.running.to_string()),
-            Cell::from(hours(queue.usage_gpu_secs)),
-            Cell::from(percent(queue.share_ppm)),
-            Cell::from(
-                queue.budget.as_ref().map_or(String::new(), |budget| budget_left(budget, context)),
-            ),
-        ];
-        if has_times {
-            cells.push(Cell::from(
-                queue.default_time.map_or(String::new(), |time| time.to_string()),
-            ));
-        }
-        cells.extend(
-            queue
-                .access
-                .as_ref()
-                .filter(|_| is_shared && queue.is_leaf)
-                .map(|access| Cell::from(may(access))),
-        );
-        table.row(cells);
-        for quota in queue.gpus.iter().skip(1) {
-            table.row(vec!["".into(), "".into(), held(quota).into(), borrowed(quota).into()]);
-        }
-    }
-    table.render(context)
+    // Each queue with its first model, then its other models.
+    let rows: Vec<(Option<&QueueView>, Option<&QuotaView>)> = rows
+        .iter()
+        .flat_map(|queue| {
+            let others = queue.gpus.iter().skip(1).map(|quota| (None, Some(quota)));
+            std::iter::once((Some(queue), queue.gpus.first())).chain(others)
+        })
+        .collect();
+    Table::of(&rows)
+        .left("QUEUE", |(queue, _)| queue.map_or(Cell::default(), name))
+        .right("WEIGHT", |(queue, _)| text(*queue, |queue| queue.weight.to_string()))
+        .left("GPUS", |(_, quota)| quota.map_or(String::new(), held))
+        .right("BORROWED", |(_, quota)| quota.map_or(String::new(), borrowed))
+        .right("WAITING", |(queue, _)| text(*queue, |queue| queue.waiting.to_string()))
+        .right("RUNNING", |(queue, _)| text(*queue, |queue| queue.running.to_string()))
+        .right("GPU-HOURS", |(queue, _)| text(*queue, |queue| hours(queue.usage_gpu_secs)))
+        .right("SHARE", |(queue, _)| text(*queue, |queue| percent(queue.share_ppm)))
+        .left("BUDGET LEFT", |(queue, _)| {
+            let budget = queue.and_then(|queue| queue.budget.as_ref());
+            budget.map_or(String::new(), |budget| budget_left(budget, context))
+        })
+        .right("DEFAULT TIME", |(queue, _)| {
+            let time = queue.and_then(|queue| queue.default_time);
+            time.map_or(String::new(), |time| time.to_string())
+        })
+        .left("YOU MAY", |(queue, _)| {
+            let leaf = queue.filter(|queue| queue.is_leaf);
+            leaf.and_then(|queue| queue.access.as_ref()).map_or(String::new(), may)
+        })
+        .render(context)
+}
+
+fn text(queue: Option<&QueueView>, text: impl Fn(&QueueView) -> String) -> String {
+    queue.map_or(String::new(), text)
+}
+
+/// Returns the last part of the queue's path, indented by its depth.
+fn name(queue: &QueueView) -> Cell {
+    let path = queue.name.as_str();
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let ink = if queue.is_leaf { Ink::Plain } else { Ink::Strong };
+    Cell::inked(format!("{}{name}", "  ".repeat(path.matches('/').count())), ink)
 }
 
 /// Describes what the calling user may do in a queue: `submit, priority to 5, protect 30m`.

@@ -11,7 +11,7 @@ use crate::clock;
 use crate::ps::{asked, devices_of, holds, replicas, tasks_between};
 use crate::reason;
 use crate::style::{Ink, clean};
-use crate::table::{Align, Cell, Table};
+use crate::table::{Labels, Table};
 
 /// Most log files listed; those of a wide gang differ only in a number.
 const LOGS_LISTED: usize = 8;
@@ -41,12 +41,8 @@ pub fn show(detail: &JobSheet<'_>, context: RenderContext) -> String {
     let job = detail.job;
     let mut text = format!("job {}: {}\n", job.job, context.paint(Ink::Strong, &clean(&job.name)));
     for (label, value) in facts(detail, context) {
-        for (place, line) in value.lines().enumerate() {
-            let label = if place == 0 { label } else { "" };
-            let label = context.paint(Ink::Faint, &format!("{label:<11}"));
-            text.push_str(format!("  {label}{line}").trim_end());
-            text.push('\n');
-        }
+        let labels = Labels { indent: 2, width: 11, ink: Ink::Faint };
+        text.push_str(&labels.lines(label, value.lines(), context));
     }
     let tasks = tasks(job, context);
     if !tasks.is_empty() {
@@ -301,39 +297,32 @@ fn state(job: &JobView, context: RenderContext) -> String {
 
 /// Returns the table of tasks of the elements in the view: all active ones, or the only one.
 fn tasks(job: &JobView, context: RenderContext) -> String {
-    let mut table = Table::new(&[
-        ("ELEMENT", Align::Left),
-        ("RANK", Align::Right),
-        ("GROUP", Align::Left),
-        ("NODE", Align::Left),
-        ("GPUS", Align::Left),
-        ("STAGE", Align::Left),
-        ("EXIT", Align::Left),
-        ("ENDS BY", Align::Left),
-    ]);
     let rows: Vec<(&ElementView, _)> = job
         .elements
         .iter()
         .flat_map(|element| element.tasks.iter().map(move |task| (element, task)))
         .collect();
     let one_group = rows.iter().all(|(_, task)| task.group == rows[0].1.group);
-    for (element, task) in &rows {
-        let stage = format!("{:?}", task.stage).to_lowercase();
-        table.row(vec![
-            Cell::from(if is_many(job) { element.element.to_string() } else { String::new() }),
-            Cell::from(task.rank.to_string()),
-            Cell::from(if one_group { "" } else { task.group.as_str() }),
-            Cell::from(task.node.as_str()),
-            Cell::from(devices_of(&[task], false)),
-            Cell::from(stage),
-            Cell::from(task.exit.as_ref().map_or(String::new(), exit)),
-            Cell::from(match element.ends_by {
-                Some(end) if is_many(job) && !element.state.is_final() => clock::time(end, context),
-                _ => String::new(),
-            }),
-        ]);
-    }
-    if rows.is_empty() { String::new() } else { table.indented(2).render(context) }
+    let is_many = is_many(job);
+    Table::of(&rows)
+        .left(
+            "ELEMENT",
+            |(element, _)| {
+                if is_many { element.element.to_string() } else { String::new() }
+            },
+        )
+        .right("RANK", |(_, task)| task.rank.to_string())
+        .left("GROUP", |(_, task)| if one_group { "" } else { task.group.as_str() })
+        .left("NODE", |(_, task)| task.node.as_str())
+        .left("GPUS", |(_, task)| devices_of(&[*task], false))
+        .left("STAGE", |(_, task)| format!("{:?}", task.stage).to_lowercase())
+        .left("EXIT", |(_, task)| task.exit.as_ref().map_or(String::new(), exit))
+        .left("ENDS BY", |(element, _)| match element.ends_by {
+            Some(end) if is_many && !element.state.is_final() => clock::time(end, context),
+            _ => String::new(),
+        })
+        .indented(2)
+        .render(context)
 }
 
 /// Returns true for an array or a service, whose elements are shown with their index.

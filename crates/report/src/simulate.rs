@@ -1,11 +1,11 @@
 //! Comparison of schedulers on a trace: `muster simulate` without a cluster.
 
 use muster_model::Span;
-use muster_model::simulation::{FlatComparison, ScheduleFigures, Spread};
+use muster_model::simulation::{FlatComparison, ScheduleFigures};
 
 use crate::RenderContext;
 use crate::amount::count;
-use crate::table::{Align, Cell, Table};
+use crate::table::Table;
 
 /// Returns the load, a row per scheduler, and the greatest difference.
 #[must_use]
@@ -39,37 +39,25 @@ pub fn comparison(comparison: &FlatComparison, context: RenderContext) -> String
 }
 
 fn waits(runs: &[ScheduleFigures], context: RenderContext) -> String {
-    let columns = ["WAIT: MEAN", "HALF", "95 %", "99 %", "MOST"].map(|name| (name, Align::Right));
-    let mut table = Table::new(&[&[("SCHEDULER", Align::Left)][..], &columns].concat());
-    for run in runs {
-        let Spread { mean, p50, p95, p99, max } = run.wait_secs;
-        let mut row = vec![Cell::from(&run.scheduler)];
-        row.extend([mean, p50, p95, p99, max].map(|secs| Cell::from(span(secs))));
-        table.row(row);
-    }
-    table.render(context)
+    Table::of(runs)
+        .left("SCHEDULER", |run| &run.scheduler)
+        .right("WAIT: MEAN", |run| span(run.wait_secs.mean))
+        .right("HALF", |run| span(run.wait_secs.p50))
+        .right("95 %", |run| span(run.wait_secs.p95))
+        .right("99 %", |run| span(run.wait_secs.p99))
+        .right("MOST", |run| span(run.wait_secs.max))
+        .render(context)
 }
 
 fn totals(runs: &[ScheduleFigures], context: RenderContext) -> String {
-    let mut table = Table::new(&[
-        ("SCHEDULER", Align::Left),
-        ("SLOWDOWN", Align::Right),
-        ("95 %", Align::Right),
-        ("USED", Align::Right),
-        ("FROM FIRST TO LAST", Align::Right),
-        ("DECIDED BY", Align::Left),
-    ]);
-    for run in runs {
-        table.row(vec![
-            Cell::from(&run.scheduler),
-            Cell::from(format!("{:.2}", run.bounded_slowdown.mean)),
-            Cell::from(format!("{:.2}", run.bounded_slowdown.p95)),
-            Cell::from(format!("{:.1} %", run.utilisation * 100.0)),
-            Cell::from(span(run.makespan_secs)),
-            Cell::from(if run.is_engine { "the engine" } else { "a model" }),
-        ]);
-    }
-    table.render(context)
+    Table::of(runs)
+        .left("SCHEDULER", |run| &run.scheduler)
+        .right("SLOWDOWN", |run| format!("{:.2}", run.bounded_slowdown.mean))
+        .right("95 %", |run| format!("{:.2}", run.bounded_slowdown.p95))
+        .right("USED", |run| format!("{:.1} %", run.utilisation * 100.0))
+        .right("FROM FIRST TO LAST", |run| span(run.makespan_secs))
+        .left("DECIDED BY", |run| if run.is_engine { "the engine" } else { "a model" })
+        .render(context)
 }
 
 fn span(secs: f64) -> String {
@@ -97,6 +85,8 @@ fn difference(runs: &[ScheduleFigures]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use muster_model::simulation::Spread;
+
     use super::*;
 
     fn run(scheduler: &str, wait_secs: f64) -> ScheduleFigures {

@@ -72,24 +72,73 @@ impl<T: AsRef<str>> From<T> for Cell {
     }
 }
 
-/// Rows under headings. A column that is empty in every row is left out; the last column wraps into
-/// what the terminal has left for it.
+/// A column as it is declared, with its cell of each row.
 #[derive(Clone, Debug)]
-pub struct Table {
-    columns: Vec<(String, Align)>,
-    rows: Vec<Vec<Cell>>,
-    indent: usize,
-    /// Columns that are left out on a narrow terminal, in this order.
-    spare: Vec<usize>,
+struct Column {
+    heading: Cell,
+    align: Align,
+    /// Place in the order in which columns are left out on a narrow terminal; `None` to keep it.
+    dropped: Option<u8>,
+    cells: Vec<Cell>,
+    /// Characters of the widest cell, heading included; 0 if every cell is empty.
+    width: usize,
 }
 
-impl Table {
-    /// Returns an empty table with these headings.
+/// Rows under headings: one column after the other, each declared with the text of its cells. A
+/// column that is empty in every row is left out; the last column wraps into what the terminal has
+/// left for it. Without any heading, the line of headings is left out.
+#[derive(Clone, Debug)]
+pub struct Table<'r, R> {
+    rows: &'r [R],
+    columns: Vec<Column>,
+    indent: usize,
+}
+
+impl<'r, R> Table<'r, R> {
+    /// Returns a table of these rows, without columns.
     #[must_use]
-    pub fn new<T: AsRef<str>>(columns: &[(T, Align)]) -> Self {
-        let columns =
-            columns.iter().map(|(heading, align)| (heading.as_ref().to_owned(), *align)).collect();
-        Self { columns, rows: Vec::new(), indent: 0, spare: Vec::new() }
+    pub fn of(rows: &'r [R]) -> Self {
+        Self { rows, columns: Vec::new(), indent: 0 }
+    }
+
+    /// Adds a column of words.
+    #[must_use]
+    pub fn left<C: Into<Cell>>(self, heading: &str, cell: impl FnMut(&'r R) -> C) -> Self {
+        self.column(heading, Align::Left, cell)
+    }
+
+    /// Adds a column of numbers.
+    #[must_use]
+    pub fn right<C: Into<Cell>>(self, heading: &str, cell: impl FnMut(&'r R) -> C) -> Self {
+        self.column(heading, Align::Right, cell)
+    }
+
+    /// Adds a column.
+    #[must_use]
+    pub fn column<C: Into<Cell>>(
+        mut self,
+        heading: &str,
+        align: Align,
+        mut cell: impl FnMut(&'r R) -> C,
+    ) -> Self {
+        let cells: Vec<Cell> = self.rows.iter().map(|row| cell(row).into()).collect();
+        let width = match cells.iter().map(Cell::width).max() {
+            None | Some(0) => 0,
+            Some(width) => width.max(columns(heading)),
+        };
+        let heading = Cell::inked(heading, Ink::Strong);
+        self.columns.push(Column { heading, align, dropped: None, cells, width });
+        self
+    }
+
+    /// Marks the column added last to be left out while the last column of the table would get less
+    /// than `LAST_GOOD_WIDTH`; columns of a lower order first.
+    #[must_use]
+    pub fn dropped(mut self, order: u8) -> Self {
+        if let Some(column) = self.columns.last_mut() {
+            column.dropped = Some(order);
+        }
+        self
     }
 
     /// Moves the table right by this many blanks.
@@ -99,50 +148,42 @@ impl Table {
         self
     }
 
-    /// Marks the columns with these headings to be left out, in this order, while the last column
-    /// would get less than `LAST_GOOD_WIDTH`.
-    pub fn leave_out_first(&mut self, headings: &[&str]) {
-        let at = |heading: &&str| self.columns.iter().position(|(known, _)| known == heading);
-        self.spare = headings.iter().filter_map(at).collect();
-    }
-
-    /// Adds a row; missing cells at its end are empty.
-    pub fn row(&mut self, cells: Vec<Cell>) {
-        self.rows.push(cells);
+    /// Returns the characters of its longest line if nothing is shortened.
+    pub(crate) fn width(&self) -> usize {
+        let shown = self.columns.iter().map(|column| column.width).filter(|width| *width > 0);
+        let width = shown.map(|width| width + GAP).sum::<usize>();
+        self.indent + width.saturating_sub(GAP)
     }
 
     /// Returns the table as text. Measures every cell a fixed number of times: the cost grows with
     /// the number of cells.
     #[must_use]
     pub fn render(&self, context: RenderContext) -> String {
-        // 1. Which columns, how wide; each cell is measured once for that.
-        let widths = self.fitted(self.without_spared(self.widths(), context), context);
-        let shown: Vec<usize> =
-            (0..self.columns.len()).filter(|&column| widths[column] > 0).collect();
-        let Some((&last, others)) = shown.split_last() else {
+        // 1. Which columns, how wide.
+        let widths = self.fitted(self.without_dropped(context), context);
+        let shown: Vec<(&Column, usize)> =
+            self.columns.iter().zip(widths).filter(|(_, width)| *width > 0).collect();
+        let Some((&(last, last_width), others)) = shown.split_last() else {
             return String::new();
         };
         let before: usize =
-            self.indent + others.iter().map(|&column| widths[column] + GAP).sum::<usize>();
+            self.indent + others.iter().map(|(_, width)| width + GAP).sum::<usize>();
         let room = context
             .width
             .map_or(usize::MAX, |width| width.saturating_sub(before).max(LAST_MIN_WIDTH));
 
         // 2. Rows.
-        let headings: Vec<Cell> =
-            self.columns.iter().map(|(heading, _)| Cell::inked(heading, Ink::Strong)).collect();
-        let empty = Cell::default();
         let mut text = String::new();
-        for row in std::iter::once(&headings).chain(&self.rows) {
+        let headings = shown.iter().any(|(column, _)| column.heading.width() > 0).then_some(None);
+        for row in headings.into_iter().chain((0..self.rows.len()).map(Some)) {
             let mut line = " ".repeat(self.indent);
-            for &column in others {
-                let cell = row.get(column).unwrap_or(&empty);
-                line.push_str(&cell.padded(widths[column], self.columns[column].1, context));
+            for (column, width) in others {
+                line.push_str(&column.cell(row).padded(*width, column.align, context));
                 line.push_str(&" ".repeat(GAP));
             }
-            let cell = row.get(last).unwrap_or(&empty);
+            let cell = last.cell(row);
             if cell.width() <= room {
-                line.push_str(&cell.padded(widths[last].min(room), self.columns[last].1, context));
+                line.push_str(&cell.padded(last_width.min(room), last.align, context));
             } else {
                 line.push_str(&cell.lines(room, context).join(&format!("\n{:before$}", "")));
             }
@@ -153,16 +194,21 @@ impl Table {
     }
 
     /// Returns the widths with 0 for the columns that are left out on a terminal of this width.
-    fn without_spared(&self, mut widths: Vec<usize>, context: RenderContext) -> Vec<usize> {
+    fn without_dropped(&self, context: RenderContext) -> Vec<usize> {
+        let mut widths: Vec<usize> = self.columns.iter().map(|column| column.width).collect();
         let Some(room) = context.width else { return widths };
         let Some(last) = widths.iter().rposition(|width| *width > 0) else { return widths };
-        for &spared in self.spare.iter().filter(|&&spared| spared != last) {
+        let mut dropped: Vec<(u8, usize)> = (0..last)
+            .filter_map(|place| self.columns[place].dropped.map(|order| (order, place)))
+            .collect();
+        dropped.sort_unstable();
+        for (_, place) in dropped {
             let shown = widths[..last].iter().filter(|width| **width > 0);
             let others: usize = shown.map(|width| width + GAP).sum();
             if room >= self.indent + others + LAST_GOOD_WIDTH {
                 break;
             }
-            widths[spared] = 0;
+            widths[place] = 0;
         }
         widths
     }
@@ -184,21 +230,61 @@ impl Table {
         }
         widths
     }
+}
 
-    /// Returns the width of each column; 0 where every row is empty.
-    fn widths(&self) -> Vec<usize> {
-        let mut widths = vec![0; self.columns.len()];
-        for row in &self.rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = cell.width().max(*width);
-            }
+impl Column {
+    /// Returns the cell of a row, or the heading.
+    fn cell(&self, row: Option<usize>) -> &Cell {
+        row.map_or(&self.heading, |row| &self.cells[row])
+    }
+}
+
+/// A table without headings: a column of labels, and lines of text beside it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Labels {
+    /// Blanks before each label.
+    pub(crate) indent: usize,
+    /// Characters of a label and of the blanks after it.
+    pub(crate) width: usize,
+    /// Emphasis of the labels.
+    pub(crate) ink: Ink,
+}
+
+impl Labels {
+    /// Returns a label with lines beside it. A longer label moves its first line.
+    pub(crate) fn lines<T: AsRef<str>>(
+        self,
+        label: &str,
+        lines: impl IntoIterator<Item = T>,
+        context: RenderContext,
+    ) -> String {
+        let mut text = String::new();
+        for (place, line) in lines.into_iter().enumerate() {
+            let label = if place == 0 { label } else { "" };
+            let row = [
+                &" ".repeat(self.indent),
+                &context.paint(self.ink, label),
+                &" ".repeat(self.width.saturating_sub(columns(label))),
+                line.as_ref(),
+            ];
+            text.push_str(row.concat().trim_end());
+            text.push('\n');
         }
-        for (width, (heading, _)) in
-            widths.iter_mut().zip(&self.columns).filter(|(width, _)| **width > 0)
-        {
-            *width = columns(heading).max(*width);
-        }
-        widths
+        text
+    }
+
+    /// Returns a label with text beside it, wrapped to lines of `width` characters in all, but to
+    /// no fewer than `least` for the text.
+    pub(crate) fn wrapped(
+        self,
+        label: &str,
+        says: &str,
+        width: usize,
+        least: usize,
+        context: RenderContext,
+    ) -> String {
+        let room = width.saturating_sub(self.indent + self.width).max(least);
+        self.lines(label, wrap(says, room), context)
     }
 }
 
@@ -206,21 +292,15 @@ impl Table {
 mod tests {
     use super::*;
 
-    fn sample() -> Table {
-        let mut table = Table::new(&[
-            ("N", Align::Right),
-            ("NAME", Align::Left),
-            ("GONE", Align::Left),
-            ("NOTE", Align::Left),
-        ]);
-        table.row(vec![
-            "1".into(),
-            "left".into(),
-            "".into(),
-            "a rather long remark on the first".into(),
-        ]);
-        table.row(vec!["10".into(), "a\tb".into()]);
-        table
+    const ROWS: [[&str; 4]; 2] =
+        [["1", "left", "", "a rather long remark on the first"], ["10", "a\tb", "", ""]];
+
+    fn sample() -> Table<'static, [&'static str; 4]> {
+        Table::of(&ROWS)
+            .right("N", |row| row[0])
+            .left("NAME", |row| row[1])
+            .left("GONE", |row| row[2])
+            .left("NOTE", |row| row[3])
     }
 
     #[test]
@@ -249,6 +329,6 @@ mod tests {
 
     #[test]
     fn a_table_without_rows_is_no_text() {
-        assert_eq!(Table::new(&[("A", Align::Left)]).render(RenderContext::plain()), "");
+        assert_eq!(Table::of(&[""; 0]).left("A", |row| *row).render(RenderContext::plain()), "");
     }
 }

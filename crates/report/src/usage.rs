@@ -4,42 +4,28 @@ use muster_model::view::UsageView;
 
 use crate::RenderContext;
 use crate::amount::hours;
-use crate::table::{Align, Cell, Table};
+use crate::table::Table;
 
 /// Returns a table with one row per user and queue, and their sum if there are several. The decayed
 /// GPU-hours are those that fair share counts.
 #[must_use]
 pub fn usage(rows: &[UsageView], context: RenderContext) -> String {
-    let mut table = Table::new(&[
-        ("USER", Align::Left),
-        ("QUEUE", Align::Left),
-        ("JOBS", Align::Right),
-        ("GPU-HOURS", Align::Right),
-        ("DECAYED GPU-HOURS", Align::Right),
-    ]);
-    let mut add = |user: &str, queue: &str, jobs: u64, secs: u64, decayed: u64| {
-        table.row(vec![
-            Cell::from(user),
-            Cell::from(queue),
-            Cell::from(jobs.to_string()),
-            Cell::from(hours(secs)),
-            Cell::from(hours(decayed)),
-        ]);
+    let sum = |of: fn(&UsageView) -> u64| rows.iter().map(of).fold(0, u64::saturating_add);
+    let all = UsageView {
+        user: "all".into(),
+        queue: "".into(),
+        jobs: sum(|row| row.jobs),
+        gpu_secs: sum(|row| row.gpu_secs),
+        decayed_gpu_secs: sum(|row| row.decayed_gpu_secs),
     };
-    for row in rows {
-        add(row.user.as_str(), row.queue.as_str(), row.jobs, row.gpu_secs, row.decayed_gpu_secs);
-    }
-    if rows.len() > 1 {
-        let sum = |of: fn(&UsageView) -> u64| rows.iter().map(of).fold(0, u64::saturating_add);
-        add(
-            "all",
-            "",
-            sum(|row| row.jobs),
-            sum(|row| row.gpu_secs),
-            sum(|row| row.decayed_gpu_secs),
-        );
-    }
-    table.render(context)
+    let shown: Vec<&UsageView> = rows.iter().chain((rows.len() > 1).then_some(&all)).collect();
+    Table::of(&shown)
+        .left("USER", |row| row.user.as_str())
+        .left("QUEUE", |row| row.queue.as_str())
+        .right("JOBS", |row| row.jobs.to_string())
+        .right("GPU-HOURS", |row| hours(row.gpu_secs))
+        .right("DECAYED GPU-HOURS", |row| hours(row.decayed_gpu_secs))
+        .render(context)
 }
 
 #[cfg(test)]

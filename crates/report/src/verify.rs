@@ -1,8 +1,6 @@
 //! The report of `muster verify` on a job's actual resources: a line for each check, failures
 //! first. Nothing is evaluated here.
 
-use std::fmt::Write as _;
-
 use muster_model::ElementId;
 use muster_model::JobId;
 use muster_model::check::ProbeOutcome;
@@ -11,11 +9,13 @@ use muster_model::verify::{VerifyCheck, VerifyReport};
 use crate::RenderContext;
 use crate::amount::count;
 use crate::style::{Ink, clean, wrap};
+use crate::table::Labels;
 
 /// Columns if the output is not a terminal.
 const WIDTH: usize = 120;
-/// Columns before the text of a check.
-const INDENT: usize = 28;
+/// Columns of the outcome, and of the name of a check.
+const WORD: usize = 12;
+const NAME: usize = 16;
 
 /// Returns the report as text.
 #[must_use]
@@ -37,12 +37,12 @@ pub fn verify(report: &VerifyReport, context: RenderContext) -> String {
 
     // 2. Each check: failed, then passed, then not tested.
     for outcome in [ProbeOutcome::Failed, ProbeOutcome::Passed, ProbeOutcome::NotTested] {
-        of(outcome).for_each(|check| row(&mut text, check, context));
+        text.extend(of(outcome).map(|check| row(check, context)));
     }
     text
 }
 
-fn row(text: &mut String, check: &VerifyCheck, context: RenderContext) {
+fn row(check: &VerifyCheck, context: RenderContext) -> String {
     let (word, ink, says) = match check.outcome {
         ProbeOutcome::Passed => ("passed", Ink::Good, clean(&check.text).into_owned()),
         ProbeOutcome::Failed => ("failed", Ink::Bad, clean(&check.text).into_owned()),
@@ -50,25 +50,12 @@ fn row(text: &mut String, check: &VerifyCheck, context: RenderContext) {
             ("not tested", Ink::Waiting, format!("needs {}", clean(&check.text)))
         }
     };
-    let room = context.width.unwrap_or(WIDTH).saturating_sub(INDENT).max(20);
+    let room = context.width.unwrap_or(WIDTH).saturating_sub(WORD + NAME).max(20);
     let cure = check.cure.as_ref().map(|cure| format!("cure: {}", clean(cure)));
     let lines = wrap(&says, room).into_iter().chain(cure.iter().flat_map(|cure| wrap(cure, room)));
-    for (at, line) in lines.enumerate() {
-        match at {
-            0 => {
-                let pad = " ".repeat(12 - word.len());
-                let _ = writeln!(
-                    text,
-                    "{}{pad}{:<16}{line}",
-                    context.paint(ink, word),
-                    clean(&check.check)
-                );
-            }
-            _ => {
-                let _ = writeln!(text, "{:INDENT$}{line}", "");
-            }
-        }
-    }
+    let named = Labels { indent: 0, width: NAME, ink: Ink::Plain };
+    let named = named.lines(&clean(&check.check), lines, context);
+    Labels { indent: 0, width: WORD, ink }.lines(word, named.lines(), context)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::clock;
 use crate::fleet::words::{amount, at_least, percent, span};
 use crate::reason::short;
 use crate::style::wrap;
-use crate::table::{Align, Cell, Table};
+use crate::table::Table;
 
 /// Columns if the output is not a terminal.
 const WIDTH: usize = 100;
@@ -48,33 +48,21 @@ fn waiting(answer: &WhatIf, width: usize, context: RenderContext) -> String {
     if answer.waiting.is_empty() {
         return "no job waits now\n".to_owned();
     }
-    let columns = [
-        ("JOB", Align::Right),
-        ("NAME", Align::Left),
-        ("USER", Align::Left),
-        ("QUEUE", Align::Left),
-        ("GPUS", Align::Right),
-        ("WAITED", Align::Right),
-        ("STARTS IN", Align::Right),
-        ("CHANGED", Align::Right),
-        ("THEN WAITS FOR", Align::Left),
-    ];
-    let mut table = Table::new(&columns);
-    for job in answer.waiting.iter().take(ROWS) {
-        let starts = |starts: &StartTimes| starts_in(starts, job, context.now);
-        table.row(vec![
-            Cell::from(job.job.to_string()),
-            Cell::from(&job.name),
-            Cell::from(job.user.as_str()),
-            Cell::from(job.queue.as_str()),
-            Cell::from(gpus(job.gpus)),
-            Cell::from(clock::elapsed(context.now.since(job.submitted))),
-            Cell::from(starts(&job.as_it_is)),
-            Cell::from(starts(&job.changed)),
-            Cell::from(job.still.as_ref().map_or_else(String::new, |still| short(still, context))),
-        ]);
-    }
-    let mut text = table.render(context);
+    let shown = &answer.waiting[..answer.waiting.len().min(ROWS)];
+    let starts = |job: &PendingJob, starts: &StartTimes| starts_in(starts, job, context.now);
+    let mut text = Table::of(shown)
+        .right("JOB", |job| job.job.to_string())
+        .left("NAME", |job| &job.name)
+        .left("USER", |job| job.user.as_str())
+        .left("QUEUE", |job| job.queue.as_str())
+        .right("GPUS", |job| gpus(job.gpus))
+        .right("WAITED", |job| clock::elapsed(context.now.since(job.submitted)))
+        .right("STARTS IN", |job| starts(job, &job.as_it_is))
+        .right("CHANGED", |job| starts(job, &job.changed))
+        .left("THEN WAITS FOR", |job| {
+            job.still.as_ref().map_or(String::new(), |still| short(still, context))
+        })
+        .render(context);
     if answer.waiting.len() > ROWS {
         text.push_str(&format!("and {} more\n", grouped((answer.waiting.len() - ROWS) as u64)));
     }
@@ -150,17 +138,9 @@ fn replayed(past: &PastReplay, width: usize, context: RenderContext) -> String {
     if past.replayed == 0 {
         return wrapped(&format!("no past run can be replayed{left_out}"), width);
     }
-    let columns = [
-        ("", Align::Left),
-        ("IN FACT", Align::Right),
-        ("AS IT IS", Align::Right),
-        ("CHANGED", Align::Right),
-    ];
-    let mut table = Table::new(&columns);
+    let mut rows: Vec<[String; 4]> = Vec::new();
     let mut row = |name: String, fact: String, of: &dyn Fn(&FleetFigures) -> String| {
-        table.row(
-            [name, fact, of(&past.as_it_is), of(&past.changed)].iter().map(Cell::from).collect(),
-        );
+        rows.push([name, fact, of(&past.as_it_is), of(&past.changed)]);
     };
     let fact = &past.first_start_secs;
     row("turnaround: mean".into(), String::new(), &|run| {
@@ -183,6 +163,11 @@ fn replayed(past: &PastReplay, width: usize, context: RenderContext) -> String {
     row("evicted".into(), String::new(), &|run| grouped(run.evictions));
     row("fairness of users".into(), String::new(), &|run| format!("{:.2}", run.user_fairness));
     row("never ended or refused".into(), String::new(), &|run| grouped(run.left + run.refused));
+    let table = Table::of(&rows)
+        .left("", |row| &row[0])
+        .right("IN FACT", |row| &row[1])
+        .right("AS IT IS", |row| &row[2])
+        .right("CHANGED", |row| &row[3]);
     wrapped(&sentence, width) + &table.render(context)
 }
 

@@ -3,6 +3,7 @@
 
 use crate::RenderContext;
 use crate::style::{Ink, shorten, wrap};
+use crate::table::Labels;
 
 /// Columns of the label with the blanks around it.
 pub(super) const INDENT: usize = 13;
@@ -152,8 +153,8 @@ impl AdvicePage {
     }
 
     fn labelled(&self, label: &str, ink: Ink, line: &str) -> String {
-        let pad = " ".repeat(INDENT.saturating_sub(2 + label.chars().count()));
-        format!("  {}{pad}{line}", self.context.paint(ink, label)).trim_end().to_owned()
+        let labels = Labels { indent: 2, width: INDENT - 2, ink };
+        labels.lines(label, [line], self.context).trim_end().to_owned()
     }
 
     fn item(&self, item: &SectionItem) -> Vec<String> {

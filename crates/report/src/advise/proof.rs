@@ -169,15 +169,14 @@ fn counted(proof: &SiteProof) -> String {
 
 fn table(proof: &SiteProof, width: usize, context: RenderContext) -> String {
     let of = |spared: &[&str], context: RenderContext| {
-        let columns: Vec<&ProofColumn> =
-            COLUMNS.iter().filter(|(heading, ..)| !spared.contains(heading)).collect();
-        let headings: Vec<(&str, Align)> =
-            columns.iter().map(|(heading, align, _)| (*heading, *align)).collect();
-        let mut table = Table::new(&headings).indented(INDENT);
-        for plane in &proof.planes {
-            let ink = if plane.role == ProvedRole::Advised { Ink::Strong } else { Ink::Plain };
-            table.row(columns.iter().map(|(_, _, text)| Cell::inked(text(plane), ink)).collect());
-        }
+        let columns = COLUMNS.iter().filter(|(heading, ..)| !spared.contains(heading));
+        let table = Table::of(&proof.planes).indented(INDENT);
+        let table = columns.fold(table, |table, (heading, align, text)| {
+            table.column(heading, *align, |plane| {
+                let is_advised = plane.role == ProvedRole::Advised;
+                Cell::inked(text(plane), if is_advised { Ink::Strong } else { Ink::Plain })
+            })
+        });
         table.render(context.with_width(width))
     };
     let lines_of = |spared: &[&str]| of(spared, RenderContext::plain().with_width(width));

@@ -6,7 +6,7 @@ use muster_model::simulation::{FleetInstant, FleetWaiting};
 use crate::RenderContext;
 use crate::amount::count;
 use crate::style::clean;
-use crate::table::{Align, Cell, Table};
+use crate::table::Table;
 
 /// Returns the scheduler, what runs and is held, and the waiting jobs with their reasons.
 #[must_use]
@@ -23,7 +23,7 @@ pub fn instant(instant: &FleetInstant, after: Span, context: RenderContext) -> S
         ..
     } = instant;
     let percent = held_milli * 100 / (*size_milli).max(1);
-    let mut text = format!(
+    let text = format!(
         "{scheduler}, {after} after the first submission: {} arrived, {ended} ended, {running} run, {waiting} wait; \
          {percent} % is held\n",
         count(*arrived, "job")
@@ -31,25 +31,13 @@ pub fn instant(instant: &FleetInstant, after: Span, context: RenderContext) -> S
     if jobs.is_empty() {
         return text;
     }
-    let mut table = Table::new(&[
-        ("JOB", Align::Left),
-        ("USER", Align::Left),
-        ("TASKS", Align::Right),
-        ("WAITED", Align::Right),
-        ("", Align::Left),
-    ]);
-    for job in jobs {
-        let waited = Span(job.waited_ms);
-        table.row(vec![
-            Cell::from(clean(&job.job)),
-            Cell::from(clean(&job.user)),
-            Cell::from(format!("{}/{}", job.placed, job.tasks)),
-            Cell::from(waited.to_string()),
-            Cell::from(state(job, instant.at_ms)),
-        ]);
-    }
-    text.push_str(&table.render(context));
-    text
+    text + &Table::of(jobs)
+        .left("JOB", |job| clean(&job.job))
+        .left("USER", |job| clean(&job.user))
+        .right("TASKS", |job| format!("{}/{}", job.placed, job.tasks))
+        .right("WAITED", |job| Span(job.waited_ms).to_string())
+        .left("", |job| state(job, instant.at_ms))
+        .render(context)
 }
 
 fn state(job: &FleetWaiting, now_ms: u64) -> String {

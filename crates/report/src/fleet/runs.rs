@@ -7,7 +7,7 @@ use super::unit;
 use super::words::{amount, at_least, percent, span, with_margin};
 use crate::RenderContext;
 use crate::amount::grouped;
-use crate::table::{Align, Cell, Table};
+use crate::table::{Align, Table};
 
 /// Heading and cell text of a column; the text is empty where the figure does not apply.
 type RunColumn = (&'static str, fn(&FleetFigures) -> String);
@@ -56,12 +56,12 @@ pub(super) fn tables(comparison: &FleetComparison, width: usize, context: Render
         }
         let group = groups.last_mut().expect("there is always one group");
         group.push(column);
-        if group.len() > 1 && widest(&table(comparison, group, RenderContext::plain())) > width {
+        if group.len() > 1 && table(comparison, group).width() > width {
             group.pop();
             groups.push(vec![column]);
         }
     }
-    let tables = groups.iter().map(|group| table(comparison, group, context));
+    let tables = groups.iter().map(|group| table(comparison, group).render(context));
     let mut text = tables.collect::<Vec<_>>().join("\n");
     let in_hours = ["HELD IDLE", "STRANDED", "LOST"];
     let shown: Vec<String> = groups
@@ -84,22 +84,12 @@ pub(super) fn tables(comparison: &FleetComparison, width: usize, context: Render
     text
 }
 
-fn table(comparison: &FleetComparison, columns: &[RunColumn], context: RenderContext) -> String {
-    let mut headings = vec![("SCHEDULER", Align::Left)];
-    headings.extend(columns.iter().map(|(heading, _)| {
-        (*heading, if *heading == "DECIDED BY" { Align::Left } else { Align::Right })
-    }));
-    let mut table = Table::new(&headings);
-    for run in &comparison.runs {
-        let mark = if run.is_partial { "*" } else { "" };
-        let mut row = vec![Cell::from(format!("{}{mark}", run.scheduler))];
-        row.extend(columns.iter().map(|(_, text)| Cell::from(text(run))));
-        table.row(row);
-    }
-    table.render(context)
-}
-
-/// Returns the number of characters of the longest line.
-pub(super) fn widest(text: &str) -> usize {
-    text.lines().map(|line| line.chars().count()).max().unwrap_or_default()
+fn table<'c>(comparison: &'c FleetComparison, columns: &[RunColumn]) -> Table<'c, FleetFigures> {
+    let table = Table::of(&comparison.runs).left("SCHEDULER", |run| {
+        format!("{}{}", run.scheduler, if run.is_partial { "*" } else { "" })
+    });
+    columns.iter().fold(table, |table, (heading, text)| {
+        let align = if *heading == "DECIDED BY" { Align::Left } else { Align::Right };
+        table.column(heading, align, text)
+    })
 }

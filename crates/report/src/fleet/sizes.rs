@@ -1,14 +1,13 @@
 //! Mean waiting times by size of job, a column per control plane, if all columns fit.
 
-use muster_model::simulation::FleetComparison;
+use muster_model::simulation::{FleetComparison, FleetFigures};
 
-use super::runs::widest;
 use super::unit;
 use super::words::{at_least, span};
 use crate::RenderContext;
 use crate::amount::grouped;
 use crate::style::Ink;
-use crate::table::{Align, Cell, Table};
+use crate::table::Table;
 
 /// Returns the table of means; `None` if all jobs are of one size or the table does not fit.
 pub(super) fn table(
@@ -21,25 +20,22 @@ pub(super) fn table(
         return None;
     }
     let unit = unit(comparison.unit);
-    let mut headings = vec![(format!("{unit}S"), Align::Left), ("JOBS".to_owned(), Align::Right)];
-    headings.extend(comparison.runs.iter().map(|run| (run.scheduler.to_uppercase(), Align::Right)));
-    let mut table = Table::new(&headings);
-    for size in sizes {
-        let of = |run: usize| comparison.runs[run].sizes.iter().find(|known| known.size == size);
-        let jobs = (0..comparison.runs.len()).filter_map(of).map(|size| size.jobs).max();
-        let mut row = vec![Cell::from(size), Cell::from(grouped(jobs.unwrap_or_default()))];
-        row.extend((0..comparison.runs.len()).map(|run| match of(run) {
-            Some(size) => {
-                let at_least = at_least(&comparison.runs[run]);
-                Cell::from(format!("{at_least}{}", span(size.waited_secs.mean)))
-            }
-            None => Cell::from("-"),
-        }));
-        table.row(row);
-    }
+    let of = |run: &'_ FleetFigures, size: &str| {
+        run.sizes.iter().find(|known| known.size == size).cloned()
+    };
+    let table = Table::of(&sizes).left(&format!("{unit}S"), |size| *size).right("JOBS", |size| {
+        let jobs = comparison.runs.iter().filter_map(|run| of(run, size)).map(|size| size.jobs);
+        grouped(jobs.max().unwrap_or_default())
+    });
+    let table = comparison.runs.iter().fold(table, |table, run| {
+        table.right(&run.scheduler.to_uppercase(), |size| match of(run, size) {
+            Some(size) => format!("{}{}", at_least(run), span(size.waited_secs.mean)),
+            None => "-".to_owned(),
+        })
+    });
     let seed = if comparison.seeds.len() > 1 { ", of the first seed" } else { "" };
     let title = format!("waited by size of job, mean{seed}");
-    let fits = widest(&table.render(RenderContext::plain())) <= width;
+    let fits = table.width() <= width;
     fits.then(|| format!("{}\n{}", context.paint(Ink::Strong, &title), table.render(context)))
 }
 

@@ -6,7 +6,7 @@ use super::{closing, line, needs, per_pod, pool};
 use crate::RenderContext;
 use crate::amount::count;
 use crate::style::Ink;
-use crate::table::{Align, Cell, Table};
+use crate::table::{Cell, Table};
 
 /// Selects one of the outcomes.
 type OutcomeField = fn(&OrderCounts) -> &OrderShare;
@@ -32,21 +32,13 @@ pub fn orders(found: &GangOrders, context: RenderContext) -> String {
     );
     let mut text = line(&asked, context);
     text.push('\n');
-    let mut table = Table::new(&[
-        ("ADMISSION", Align::Left),
-        ("DEADLOCK", Align::Left),
-        ("WASTE", Align::Left),
-        ("WHOLE", Align::Left),
-    ]);
-    for (name, counts) in [("pod by pod", &found.per_pod), ("gang admission", &found.gang)] {
-        table.row(vec![
-            name.into(),
-            Cell::inked(share(&counts.deadlock), ink(&counts.deadlock, Ink::Bad)),
-            Cell::inked(share(&counts.waste), ink(&counts.waste, Ink::Waiting)),
-            Cell::inked(share(&counts.whole), ink(&counts.whole, Ink::Good)),
-        ]);
-    }
-    text += &table.render(context);
+    let cell = |of: &OrderShare, bad| Cell::inked(share(of), ink(of, bad));
+    text += &Table::of(&[("pod by pod", &found.per_pod), ("gang admission", &found.gang)])
+        .left("ADMISSION", |(name, _)| *name)
+        .left("DEADLOCK", |(_, counts)| cell(&counts.deadlock, Ink::Bad))
+        .left("WASTE", |(_, counts)| cell(&counts.waste, Ink::Waiting))
+        .left("WHOLE", |(_, counts)| cell(&counts.whole, Ink::Good))
+        .render(context);
     text.push('\n');
     let steps = found.per_pod.engine_steps + found.gang.engine_steps;
     let how = format!(

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use muster_model::GpuMilli;
-use muster_model::proof::{GangOrders, GangSweep, OrderCounts, OrderShare, SweepCell};
+use muster_model::proof::{GangOrders, GangStatus, GangSweep, OrderCounts, OrderShare, SweepCell};
 use muster_model::reason::{CapacityGap, Limiting};
 
 use super::*;

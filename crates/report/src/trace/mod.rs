@@ -11,8 +11,8 @@ use self::words::{decimal, share, span};
 use crate::RenderContext;
 use crate::amount::{grouped, grouped_count};
 use crate::plot::{bar, columns, merged, per_column};
-use crate::style::{Ink, clean, shorten, wrap};
-use crate::table::{Align, Cell, Table};
+use crate::style::{Ink, clean, shorten};
+use crate::table::{Cell, Labels, Table};
 
 /// Columns if the output is not a terminal, and at most.
 const WIDTH: usize = 100;
@@ -77,16 +77,8 @@ impl SummaryPage {
 
     /// Returns a label with wrapped text beside it.
     fn fact(&self, label: &str, text: &str) -> String {
-        let text = clean(text);
-        let lines = wrap(&text, self.width() - LABEL);
-        let gap = format!("\n{:LABEL$}", "");
-        format!(
-            "{}{:pad$}{}\n",
-            self.context.paint(Ink::Strong, label),
-            "",
-            lines.join(&gap),
-            pad = LABEL - label.len()
-        )
+        let labels = Labels { indent: 0, width: LABEL, ink: Ink::Strong };
+        labels.wrapped(label, &clean(text), self.width(), 1, self.context)
     }
 
     fn facts(&self, summary: &TraceSummary, name: &str) -> String {
@@ -230,27 +222,18 @@ impl SummaryPage {
             return String::new();
         }
         let hours = if self.unit == "GPU" { "GPU-HOURS" } else { "PROC-HOURS" };
-        let mut table = Table::new(&[
-            (column, Align::Right),
-            ("JOBS", Align::Right),
-            ("", Align::Right),
-            (hours, Align::Right),
-            ("", Align::Right),
-            ("", Align::Left),
-        ])
-        .indented(2);
         let most = rows.iter().map(|(_, jobs, _)| *jobs).max().unwrap_or_default();
         let room = self.width().saturating_sub(BEFORE_BAR).min(MAX_BAR);
-        for (name, jobs, held) in rows {
-            table.row(vec![
-                name.into(),
-                grouped(*jobs).into(),
-                share(*jobs, self.jobs).into(),
-                grouped(held / 3600).into(),
-                share(*held, self.held).into(),
-                Cell::inked(bar(*jobs, most, if room < MIN_BAR { 0 } else { room }), Ink::Active),
-            ]);
-        }
+        let table = Table::of(rows)
+            .right(column, |(name, ..)| name)
+            .right("JOBS", |(_, jobs, _)| grouped(*jobs))
+            .right("", |(_, jobs, _)| share(*jobs, self.jobs))
+            .right(hours, |(.., held)| grouped(held / 3600))
+            .right("", |(.., held)| share(*held, self.held))
+            .left("", |(_, jobs, _)| {
+                Cell::inked(bar(*jobs, most, if room < MIN_BAR { 0 } else { room }), Ink::Active)
+            })
+            .indented(2);
         self.heading(title) + &table.render(self.context)
     }
 

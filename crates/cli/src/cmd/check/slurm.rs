@@ -2,13 +2,14 @@
 //! `muster-doctor`.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::ValueEnum;
 use muster_doctor::{Evidence, baseline, check, explain, ids, known_in, kubernetes_nodes, sarif};
 use muster_model::check::{CheckReport, ProbeOutcome, Severity};
+use muster_report::RenderContext;
+use muster_report::table::Table;
 
 use super::{collect, probes};
 use crate::app::App;
@@ -170,12 +171,12 @@ pub async fn run(app: &App, args: &CheckSlurmArgs) -> Result<u8> {
 
 /// Returns the list of rules, one per line.
 fn rule_list() -> String {
-    let width = ids().map(|(id, ..)| id.len()).max().unwrap_or_default();
-    let mut text = String::new();
-    for (id, severity, title) in ids() {
-        let _ = writeln!(text, "{id:<width$}  {severity:<6}  {title}");
-    }
-    text
+    let rules: Vec<_> = ids().collect();
+    Table::of(&rules)
+        .left("", |(id, ..)| *id)
+        .left("", |(_, severity, _)| *severity)
+        .left("", |(.., title)| *title)
+        .render(RenderContext::plain())
 }
 
 fn read_baseline(path: &Path) -> Result<BTreeSet<String>> {
