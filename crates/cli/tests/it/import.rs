@@ -14,7 +14,7 @@ const ADDED: [&str; 4] = ["job-name", "kill-on-invalid-dep", "open-mode", "nodes
 
 /// Returns the scripts of the corpus, in order.
 fn scripts() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../backends/tests/slurm/scripts");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../slurm/tests/data/scripts");
     let mut paths: Vec<PathBuf> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();

@@ -48,7 +48,7 @@ const FIT: [&str; 12] = [
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn exported_scripts_are_taken_by_sbatch() {
     let cluster = SlurmCluster::here();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../backends/tests/slurm/scripts");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../slurm/tests/data/scripts");
     let mut paths: Vec<PathBuf> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
