@@ -8,7 +8,9 @@
 
 mod arrows;
 mod bench;
+mod binaries;
 mod demo;
+mod dependencies;
 mod dist;
 mod generated;
 mod mutants;
@@ -31,6 +33,7 @@ usage: cargo xtask <command>
 
   test [--quick]     run everything that CI runs; --quick leaves out rustdoc, generated files and integration tests
   tidy               check the source tree against the project's rules (STYLE.md)
+  dependencies       check licences, sources and bans of third-party crates; list those with several versions
   gen [--check]      write the generated files under docs/; --check only lists stale ones
   arrows [--write]   compare the dependencies between crates with docs/arrows.txt; --write updates that file
   simulate --seeds N [--from N] [--jobs N]
@@ -72,6 +75,7 @@ fn run(args: &[&str]) -> Result<ExitCode> {
         ["recipes"] => return recipes::run_standalone(&root),
         ["slurm", rest @ ..] => return slurm::run(&root, rest),
         ["tidy"] => tidy::run(&root)?,
+        ["dependencies"] => dependencies::check(&root)?,
         ["demo"] => demo::record(&root)?,
         ["demo", "--draw"] => demo::draw(&root)?,
         ["dist"] => dist::run(&root)?,

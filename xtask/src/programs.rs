@@ -7,14 +7,11 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::Result;
 
-use crate::suite::count;
 use crate::totals::Totals;
-use crate::{cargo, tools};
+use crate::{binaries, tools};
 
 /// Programs; each is the name of its package and the prefix of its tests.
 const PROGRAMS: [&str; 3] = ["zsh", "fish", "chromium"];
-
-const TARGET: [&str; 6] = ["test", "--package", "muster", "--test", "programs", "--locked"];
 
 /// Runs `cargo xtask programs`.
 pub fn run_standalone(root: &Path) -> Result<ExitCode> {
@@ -35,13 +32,14 @@ pub fn run(root: &Path, totals: &mut Totals) -> Result<()> {
             }
         }
     }
+    let binary = binaries::with_own_step(root, "programs")?;
     for program in PROGRAMS {
-        let mut tests = Command::new(cargo());
-        tests.args(TARGET).args(["--", program]).current_dir(root);
+        let mut tests = binary.command();
+        tests.args([program, "--test-threads=1"]);
         if is_there(program) {
             tests.arg("--include-ignored");
         }
-        count(&mut tests, totals)?;
+        binaries::watch(&mut tests, program, totals)?;
     }
     Ok(())
 }

@@ -9,9 +9,8 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::suite::count;
 use crate::totals::Totals;
-use crate::{cargo, tools};
+use crate::{binaries, tools};
 
 /// Interpreter of Debian's packages; PATH may have another `python3`.
 const PYTHON: &str = "/usr/bin/python3";
@@ -52,8 +51,6 @@ def get_field(cls, name, kind, *rest):
 dataclasses._get_field = get_field
 ";
 
-const TARGET: [&str; 6] = ["test", "--package", "muster", "--test", "recipes", "--locked"];
-
 /// Runs `cargo xtask recipes`.
 pub fn run_standalone(root: &Path) -> Result<ExitCode> {
     let mut totals = Totals::default();
@@ -64,18 +61,18 @@ pub fn run_standalone(root: &Path) -> Result<ExitCode> {
 
 /// Runs the step of the test command.
 pub fn run(root: &Path, totals: &mut Totals) -> Result<()> {
+    let binary = binaries::with_own_step(root, "recipes")?;
+    let mut tests = binary.command();
+    tests.arg("--test-threads=1");
     match python(root) {
         Ok(python) => {
-            let mut tests = Command::new(cargo());
-            tests.args(TARGET).args(["--", "--include-ignored", "--test-threads=1"]);
-            tests.env("MUSTER_TEST_PYTHON", python).current_dir(root);
-            count(&mut tests, totals)
+            tests.arg("--include-ignored").env("MUSTER_TEST_PYTHON", python);
         }
         Err(error) => {
             println!("libraries for the recipes are missing, their tests are skipped: {error:#}");
-            count(Command::new(cargo()).args(TARGET).current_dir(root), totals)
         }
     }
+    binaries::watch(&mut tests, "recipes", totals)
 }
 
 /// Returns an interpreter with all libraries; creates the virtual environment if needed.

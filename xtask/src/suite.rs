@@ -1,8 +1,7 @@
 //! The test command: an ordered list of steps, each shown with its command line and time. Later
 //! steps run also after a failure; the run then fails at the end and lists every failed command,
-//! followed by cargo's totals.
+//! followed by the slowest tests and cargo's totals.
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
@@ -10,7 +9,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 use crate::totals::Totals;
-use crate::{cargo, generated, programs, recipes, slurm, tidy, tools};
+use crate::{binaries, cargo, dependencies, generated, programs, recipes, slurm, tidy, tools};
 
 /// Seed of property tests, fixed so that a result depends on the change alone; `cargo test` uses a
 /// new seed each time.
@@ -33,23 +32,11 @@ pub fn run(root: &Path, extent: Extent) -> ExitCode {
     suite.step("tools", "programs that the tests need", tools::ensure);
     suite.cargo("format", &["fmt", "--all", "--check"], &[]);
     suite.step("tidy", "cargo xtask tidy", || tidy::run(root));
+    suite.step("dependencies", "cargo xtask dependencies", || dependencies::check(root));
     suite.cargo("clippy", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[]);
-    // These targets have `test = false`: `--all-targets` leaves them out, as `cargo test` does.
-    let excluded = [
-        "clippy",
-        "--package",
-        "muster",
-        "--test",
-        "slurm",
-        "--test",
-        "recipes",
-        "--test",
-        "programs",
-        "--",
-        "-D",
-        "warnings",
-    ];
-    suite.cargo("clippy", &excluded, &[]);
+    // `--all-targets` leaves out targets with `test = false`; the glob does not.
+    let by_name = ["clippy", "--workspace", "--test", "*", "--", "-D", "warnings"];
+    suite.cargo("clippy", &by_name, &[]);
     if full {
         // Libraries only: doc comments of the binary are the text of its --help.
         suite.cargo(
@@ -58,17 +45,36 @@ pub fn run(root: &Path, extent: Extent) -> ExitCode {
             &[("RUSTDOCFLAGS", "-D warnings")],
         );
         suite.step("generated files", "cargo xtask gen --check", || generated::check(root));
+        suite.step("slurm cluster", "programs that it needs", slurm::test::prepare);
+        // Cargo builds one thing at a time: before the steps that run beside each other.
+        suite.cargo("build", &[&["test", "--no-run"], &binaries::ALL[..]].concat(), &[]);
         // Tests that need root are marked as ignored with that reason: they run as root and count
         // as skipped elsewhere.
-        let privileged: &[&str] = if tools::is_root() { &["--", "--include-ignored"] } else { &[] };
-        suite.tests(&[&["test", "--workspace", "--no-fail-fast"], privileged].concat());
-        suite.programs();
-        suite.recipes();
-        suite.slurm();
+        let privileged: &[&str] = if tools::is_root() { &["--include-ignored"] } else { &[] };
+        // The Slurm tests mostly wait for the controller, so they run beside the others.
+        let slurm = std::thread::scope(|scope| {
+            let slurm = scope.spawn(|| timed(|totals| slurm::test::run(root, None, totals)));
+            suite.tests(&binaries::ALL, privileged);
+            suite.programs();
+            suite.recipes();
+            slurm.join().expect("the step panics nowhere")
+        });
+        suite.close("slurm", "cargo xtask slurm test", slurm);
     } else {
-        suite.tests(&["test", "--workspace", "--no-fail-fast", "--lib", "--bins"]);
+        suite.tests(&["--workspace", "--lib", "--bins"], &[]);
     }
     suite.finish(start)
+}
+
+/// Result of a step, its counts, and its time in seconds.
+type StepResult = (Result<()>, Totals, f32);
+
+/// Runs the work of a step.
+fn timed(work: impl FnOnce(&mut Totals) -> Result<()>) -> StepResult {
+    let start = Instant::now();
+    let mut totals = Totals::default();
+    let result = work(&mut totals);
+    (result, totals, start.elapsed().as_secs_f32())
 }
 
 struct Suite<'a> {
@@ -81,10 +87,18 @@ impl Suite<'_> {
     /// Runs one step and prints header and time. `command` is the command line that runs this step
     /// alone.
     fn step(&mut self, title: &str, command: &str, work: impl FnOnce() -> Result<()>) {
+        self.count(title, command, |_| work());
+    }
+
+    /// Runs one step as [`Suite::step`] does; the work counts its tests.
+    fn count(&mut self, title: &str, command: &str, work: impl FnOnce(&mut Totals) -> Result<()>) {
         println!("\n== {title}: {command}");
-        let start = Instant::now();
-        let result = work();
-        let secs = start.elapsed().as_secs_f32();
+        self.close(title, command, timed(work));
+    }
+
+    /// Prints the result of a step, and keeps it for the end.
+    fn close(&mut self, title: &str, command: &str, (result, totals, secs): StepResult) {
+        self.totals.merge(totals);
         match result {
             Ok(()) => println!("== {title}: ok in {secs:.1}s"),
             Err(error) => {
@@ -109,38 +123,29 @@ impl Suite<'_> {
         });
     }
 
-    /// Runs a step as [`Suite::cargo`] does, and counts the result lines of its output.
-    fn tests(&mut self, args: &[&str]) {
-        let mut command = Command::new(cargo());
-        command.args(args).env(PROPTEST_SEED.0, PROPTEST_SEED.1).current_dir(self.root);
-        let mut totals = std::mem::take(&mut self.totals);
-        let line = command_line(args, &[PROPTEST_SEED]);
-        self.step("tests", &line, || count(&mut command, &mut totals));
-        self.totals = totals;
+    /// Runs the selected tests, except those with a step of their own.
+    fn tests(&mut self, selection: &[&str], arguments: &[&str]) {
+        let root = self.root;
+        // What needs more than cargo has `test = false`, so this runs the same tests.
+        let targets: &[&str] =
+            if selection == binaries::ALL { &["--workspace"] } else { selection };
+        let separator: &[&str] = if arguments.is_empty() { &[] } else { &["--"] };
+        let line = [&["test", "--no-fail-fast"], targets, separator, arguments].concat();
+        self.count("tests", &command_line(&line, &[PROPTEST_SEED]), |totals| {
+            binaries::run(root, selection, arguments, &[PROPTEST_SEED], totals)
+        });
     }
 
     /// Runs the tests that need shells and a browser.
     fn programs(&mut self) {
         let root = self.root;
-        let mut totals = std::mem::take(&mut self.totals);
-        self.step("programs", "cargo xtask programs", || programs::run(root, &mut totals));
-        self.totals = totals;
+        self.count("programs", "cargo xtask programs", |totals| programs::run(root, totals));
     }
 
     /// Runs the tests that need PyTorch, Lightning and Transformers.
     fn recipes(&mut self) {
         let root = self.root;
-        let mut totals = std::mem::take(&mut self.totals);
-        self.step("recipes", "cargo xtask recipes", || recipes::run(root, &mut totals));
-        self.totals = totals;
-    }
-
-    /// Runs the tests that need a Slurm cluster, in a new cluster.
-    fn slurm(&mut self) {
-        let root = self.root;
-        let mut totals = std::mem::take(&mut self.totals);
-        self.step("slurm", "cargo xtask slurm test", || slurm::test::run(root, None, &mut totals));
-        self.totals = totals;
+        self.count("recipes", "cargo xtask recipes", |totals| recipes::run(root, totals));
     }
 
     /// Prints the closing lines; the totals are the last one.
@@ -149,37 +154,17 @@ impl Suite<'_> {
         for failed in &self.failed {
             println!("failed: {failed}");
         }
+        print!("the slowest tests, in seconds:\n{}", self.totals.slowest());
         println!("{}", self.totals);
         if self.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
-}
-
-/// Runs tests, prints their output and counts its result lines.
-pub fn count(command: &mut Command, totals: &mut Totals) -> Result<()> {
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("cargo did not start")?;
-    let output = child.stdout.take().context("the output is piped")?;
-    for line in BufReader::new(output).split(b'\n') {
-        let line = line?;
-        let line = String::from_utf8_lossy(&line);
-        println!("{line}");
-        totals.add_line(&line);
-    }
-    let status = child.wait()?;
-    if !status.success() {
-        bail!("cargo ended with {status}");
-    }
-    Ok(())
 }
 
 fn command_line(args: &[&str], env: &[(&str, &str)]) -> String {
     let mut words: Vec<String> =
         env.iter().map(|(name, value)| format!("{name}='{value}'")).collect();
     words.push("cargo".to_owned());
-    words.extend(args.iter().map(|arg| (*arg).to_owned()));
+    words.extend(args.iter().map(|arg| if *arg == "*" { "'*'".into() } else { (*arg).to_owned() }));
     words.join(" ")
 }
 

@@ -70,6 +70,7 @@ fn check(tree: &SourceTree) -> Vec<TidyViolation> {
         manifests::versions,
         manifests::bans,
         docs::machine_paths,
+        docs::examples,
         docs::links,
         docs::named_files,
         docs::fields,

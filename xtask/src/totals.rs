@@ -1,13 +1,17 @@
-//! Sums the `test result:` lines of cargo's output, and collects failed tests with their messages,
-//! to repeat them at the end of a long run.
+//! Sums the `test result:` lines of cargo's output, and collects failed tests with their messages and
+//! the times of all tests, to repeat what matters at the end of a long run.
 
 use std::fmt;
+use std::time::Duration;
 
 /// Number of lines kept of a failed test's output, and of characters of each: position and message
 /// of the panic come first.
 const REASON: (usize, usize) = (6, 300);
 
-/// Number of tests by result, and the failures.
+/// Number of tests that are listed as the slowest.
+const SLOWEST: usize = 10;
+
+/// Number of tests by result, the failures, and the times of tests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     passed: u64,
@@ -16,6 +20,7 @@ pub struct Totals {
     failures: Vec<TestFailure>,
     /// True while the lines are output of the last failed test.
     is_in_failure: bool,
+    times: Vec<(Duration, String)>,
 }
 
 /// A failed test and the start of its output.
@@ -41,6 +46,30 @@ impl Totals {
             failure.reason.push(line.chars().take(REASON.1).collect());
         }
         self.add_counts(line);
+    }
+
+    /// Adds the time of one test.
+    pub fn add_time(&mut self, name: &str, time: Duration) {
+        self.times.push((time, name.to_owned()));
+    }
+
+    /// Adds results that were collected separately.
+    pub fn merge(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+        self.failures.extend(other.failures);
+        self.times.extend(other.times);
+        self.is_in_failure = false;
+    }
+
+    /// Returns the slowest tests with their seconds, one a line.
+    pub fn slowest(&self) -> String {
+        let mut times = self.times.clone();
+        times.sort_by(|a, b| b.cmp(a));
+        let line =
+            |(time, name): &(Duration, String)| format!("{:7.1}  {name}\n", time.as_secs_f32());
+        times.iter().take(SLOWEST).map(line).collect()
     }
 
     /// Adds the counts of a result line; ignores other lines.
@@ -107,6 +136,29 @@ mod tests {
                 "5 passed; 5 failed",
             ],
             "7 passed, 2 failed, 1 skipped",
+        );
+    }
+
+    #[test]
+    fn results_of_several_processes_are_added_and_the_slowest_tests_named() {
+        let of = |seconds: u64, names: &[&str]| {
+            let mut totals = Totals::default();
+            totals.add_line("test result: FAILED. 4 passed; 2 failed; 1 ignored");
+            totals.add_line("---- a stdout ----");
+            for name in names {
+                totals.add_time(name, Duration::from_secs(seconds));
+            }
+            totals
+        };
+        let mut sum = of(1, &["a"; SLOWEST]);
+        sum.merge(of(20, &["slow"]));
+        sum.add_line("no reason of the failure before");
+        let slowest = sum.slowest();
+        assert_eq!(slowest.lines().next(), Some("   20.0  slow"));
+        assert_eq!(slowest.lines().count(), SLOWEST);
+        assert_eq!(
+            sum.to_string(),
+            "failed test: a\nfailed test: a\n8 passed, 4 failed, 2 skipped"
         );
     }
 

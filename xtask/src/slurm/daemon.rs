@@ -74,7 +74,7 @@ impl Daemon {
             Self::Mariadbd => format!(
                 "mariadbd --no-defaults --user=root --datadir={dir}/db --bind-address=127.0.0.1 --port=13306 \
                  --socket={dir}/run/mysql.sock --pid-file={dir}/run/mariadbd.own --log-error={dir}/log/mariadbd.log \
-                 --innodb-buffer-pool-size=128M --innodb-lock-wait-timeout=900 --innodb-flush-log-at-trx-commit=0"
+                 --tmpdir={dir}/run --innodb-buffer-pool-size=128M --innodb-lock-wait-timeout=900 --innodb-flush-log-at-trx-commit=0"
             ),
             Self::Slurmdbd => "slurmdbd -D".to_owned(),
             // Tests delete its state; without -i, 26.05 refuses to start after that.

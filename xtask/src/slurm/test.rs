@@ -1,36 +1,41 @@
-//! Runs the tests that need a Slurm cluster: starts one, runs them inside its namespace, and stops
-//! it, whatever their result. Where no cluster can run the reason is printed, and the tests count
-//! as skipped.
+//! Runs the tests that need a Slurm cluster, in parts: each part has a cluster of its own, which is
+//! started for it and stopped afterwards, whatever the result; the parts run beside each other. Where
+//! no cluster can run the reason is printed, and the tests count as skipped.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use super::cluster::SlurmTestCluster;
-use super::{down, probe, up};
-use crate::cargo;
-use crate::suite::count;
+use super::probe;
+use crate::binaries::{self, TestBinary, watch};
 use crate::totals::Totals;
 
-/// Time limit for all tests together, in seconds.
+/// Time limit for the tests of one part, in seconds.
 const SECS: &str = "1500";
 
-/// Prefix of these clusters' folders; the pid of the process that started them follows.
+/// Prefix of these clusters' folders; the pid of the process that started them follows, and the number
+/// of the part.
 const PREFIX: &str = "muster-slurm-";
 
-/// Tests that make the controller lose jobs. Slurm then reuses their numbers, and `muster` warns of
-/// the loss, so they run in a separate cluster, after the others.
-const SEPARATE_CLUSTER: [&str; 2] = ["reused_numbers::", "reconcile::"];
+/// Modules of the parts, except the last part, which has all other modules. The parts take about as
+/// long as each other, so that the time of all is that of one.
+const PARTS: [&[&str]; 2] = [
+    // Tests that make the controller lose jobs. Slurm then reuses their numbers, and `muster` warns of
+    // the loss, so no other test may share their cluster.
+    &["reused_numbers::", "reconcile::"],
+    &["agreement::", "cost::", "export::", "jobs::", "model::", "outage::"],
+];
 
-const TARGET: [&str; 6] = ["test", "--package", "muster", "--test", "slurm", "--locked"];
+/// Name of the test target.
+const TARGET: &str = "slurm";
 
 /// Runs `cargo xtask slurm test --release`: the tests inside the root of a release. They are built
 /// outside, where the compiler is.
 pub fn of_release(root: &Path, release: &str, filter: Option<&str>) -> Result<ExitCode> {
-    let mut totals = Totals::default();
-    count(Command::new(cargo()).args(TARGET).arg("--no-run").current_dir(root), &mut totals)?;
+    binaries::with_own_step(root, TARGET)?;
     let args: Vec<&str> = ["slurm", "test"].into_iter().chain(filter).collect();
     super::root::enter(root, release, &args)
 }
@@ -43,46 +48,90 @@ pub fn run_standalone(root: &Path, filter: Option<&str>) -> Result<ExitCode> {
     result.map(|()| ExitCode::SUCCESS)
 }
 
-/// Runs the step of the test command.
-pub fn run(root: &Path, filter: Option<&str>, totals: &mut Totals) -> Result<()> {
-    let temporary = std::env::temp_dir();
-    remove_stale_clusters(&temporary)?;
-    let cluster = SlurmTestCluster::at(&temporary.join(format!("{PREFIX}{}", std::process::id())))?;
-    if let Some(obstacle) = probe::obstacle(&cluster) {
-        println!("no Slurm cluster can run here, its tests are skipped: {obstacle}");
-        return count(Command::new(cargo()).args(TARGET).args(filter).current_dir(root), totals);
+/// Installs what a cluster needs, if this machine can run one: before steps that run beside each
+/// other, each of which may install packages.
+pub fn prepare() -> Result<()> {
+    if let Some(obstacle) = probe::obstacle(&SlurmTestCluster::at(&folder(0))?) {
+        println!("no Slurm cluster can run here: {obstacle}");
     }
-    // Compile outside the namespace, which has no network.
-    count(Command::new(cargo()).args(TARGET).arg("--no-run").current_dir(root), totals)?;
-    match filter {
-        Some(filter) => in_a_cluster(root, &cluster, &[filter], totals),
-        None => {
-            let skipped: Vec<&str> =
-                SEPARATE_CLUSTER.iter().flat_map(|tests| ["--skip", tests]).collect();
-            let most = in_a_cluster(root, &cluster, &skipped, totals);
-            most.and(in_a_cluster(root, &cluster, &SEPARATE_CLUSTER, totals))
-        }
-    }
+    Ok(())
 }
 
-/// Starts the cluster, runs the tests that these arguments select, and stops it.
+/// Runs the step of the test command.
+pub fn run(root: &Path, filter: Option<&str>, totals: &mut Totals) -> Result<()> {
+    remove_stale_clusters(&std::env::temp_dir())?;
+    // Compile outside the namespace, which has no network.
+    let binary = binaries::with_own_step(root, TARGET)?;
+    if let Some(obstacle) = probe::obstacle(&SlurmTestCluster::at(&folder(0))?) {
+        println!("no Slurm cluster can run here, its tests are skipped: {obstacle}");
+        return watch(binary.command().args(filter), TARGET, totals);
+    }
+    let parts = filter.map_or_else(selections, |filter| vec![vec![filter]]);
+    let run_part = |number: usize, words: &[&str]| {
+        let mut totals = Totals::default();
+        let title = format!("slurm, part {} of {}", number + 1, parts.len());
+        let result = in_a_cluster(&binary, &folder(number), &title, words, &mut totals);
+        (totals, result.with_context(|| title))
+    };
+    let results: Vec<(Totals, Result<()>)> = std::thread::scope(|scope| {
+        let run_part = &run_part;
+        let numbered = parts.iter().enumerate();
+        let threads: Vec<_> =
+            numbered.map(|(number, words)| scope.spawn(move || run_part(number, words))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a part panics nowhere")).collect()
+    });
+    let mut failed = Vec::new();
+    for (of_part, result) in results {
+        totals.merge(of_part);
+        failed.extend(result.err().map(|error| format!("{error:#}")));
+    }
+    if failed.is_empty() { Ok(()) } else { bail!("{}", failed.join("\n")) }
+}
+
+/// Returns the arguments of libtest for each part; all parts together select every test once.
+fn selections<'a>() -> Vec<Vec<&'a str>> {
+    let others = PARTS.concat().into_iter().flat_map(|module| ["--skip", module]).collect();
+    PARTS.iter().map(|modules| modules.to_vec()).chain([others]).collect()
+}
+
+/// Returns the folder of the cluster of a part.
+fn folder(part: usize) -> PathBuf {
+    std::env::temp_dir().join(format!("{PREFIX}{}-{part}", std::process::id()))
+}
+
+/// Starts a cluster, runs the tests that these arguments select, and stops it. The output of its start
+/// and end is shown only after a failure.
 fn in_a_cluster(
-    root: &Path,
-    cluster: &SlurmTestCluster,
+    binary: &TestBinary,
+    folder: &Path,
+    title: &str,
     words: &[&str],
     totals: &mut Totals,
 ) -> Result<()> {
-    let running = ClusterGuard(cluster);
-    up::run(cluster, None)?;
-    let mut tests = cluster.inside();
-    tests.args(["timeout", "--kill-after=5", SECS]).arg(cargo()).args(TARGET);
-    tests.args(["--", "--include-ignored", "--test-threads=1"]).args(words).current_dir(root);
+    println!("{title}: starting a cluster in {}", folder.display());
+    let running = ClusterGuard(folder);
+    own(&["up"], folder)?;
+    let cluster = SlurmTestCluster::at(folder)?;
+    let mut limited = cluster.inside();
+    limited.args(["timeout", "--kill-after=5", SECS]);
+    let mut tests = binary.command_under(limited);
+    tests.args(["--include-ignored", "--test-threads=1"]).args(words);
     tests.env("MUSTER_TEST_SLURM", cluster.dir());
     tests.env("MUSTER_XTASK", own_path()?);
-    let result =
-        count(&mut tests, totals).with_context(|| format!("the tests, limited to {SECS} s"));
+    let result = watch(&mut tests, title, totals).with_context(|| format!("limited to {SECS} s"));
     drop(running);
     result
+}
+
+/// Runs `cargo xtask slurm VERB FOLDER` as a process of its own; its output is part of the error.
+fn own(verb: &[&str], folder: &Path) -> Result<()> {
+    let mut command = Command::new(own_path()?);
+    let output = command.arg("slurm").args(verb).arg(folder).stdin(Stdio::null()).output()?;
+    if !output.status.success() {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        bail!("slurm {}\n{}{}", verb.join(" "), text(&output.stdout), text(&output.stderr));
+    }
+    Ok(())
 }
 
 /// Returns the path of this program. If it was rebuilt meanwhile, the kernel appends " (deleted)"
@@ -93,12 +142,12 @@ pub fn own_path() -> Result<PathBuf> {
     Ok(text.strip_suffix(" (deleted)").map_or_else(|| path.clone(), PathBuf::from))
 }
 
-/// Stops the cluster when dropped, also in a panic.
-struct ClusterGuard<'a>(&'a SlurmTestCluster);
+/// Stops the cluster of a folder when dropped, also in a panic.
+struct ClusterGuard<'a>(&'a Path);
 
 impl Drop for ClusterGuard<'_> {
     fn drop(&mut self) {
-        let ended = down::run(self.0).and_then(|()| Ok(fs::remove_dir_all(self.0.dir())?));
+        let ended = own(&["down"], self.0).and_then(|()| Ok(fs::remove_dir_all(self.0)?));
         if let Err(error) = ended {
             println!("the cluster was not stopped cleanly: {error:#}");
         }
@@ -109,28 +158,65 @@ impl Drop for ClusterGuard<'_> {
 fn remove_stale_clusters(temporary: &Path) -> Result<()> {
     for entry in fs::read_dir(temporary)?.flatten() {
         let name = entry.file_name();
-        let Some(pid) =
-            name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok())
-        else {
-            continue;
-        };
+        let Some(pid) = name.to_str().and_then(pid_of) else { continue };
         if !Path::new("/proc").join(pid.to_string()).exists() {
             println!("stopping the cluster that process {pid} left:");
-            drop(ClusterGuard(&SlurmTestCluster::at(&entry.path())?));
+            drop(ClusterGuard(&entry.path()));
         }
     }
     Ok(())
 }
 
+/// Returns the pid in the name of a cluster's folder.
+fn pid_of(name: &str) -> Option<u32> {
+    let rest = name.strip_prefix(PREFIX)?;
+    rest.split_once('-').map_or(rest, |(pid, _)| pid).parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
-    #[test]
-    fn tests_of_a_separate_cluster_are_named_as_their_files_are() {
-        for module in SEPARATE_CLUSTER {
-            let file = format!("crates/cli/tests/slurm/{}.rs", module.trim_end_matches("::"));
-            assert!(crate::root().join(&file).exists(), "there is no {file}");
+    /// Returns the modules of the tests, named as their files.
+    fn modules() -> Vec<String> {
+        let files = fs::read_dir(crate::root().join("crates/cli/tests/slurm")).unwrap();
+        let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+        let modules = names.filter_map(|name| Some(format!("{}::", name.strip_suffix(".rs")?)));
+        modules.filter(|module| module != "main::").collect()
+    }
+
+    /// Returns true if libtest runs a test with these arguments.
+    fn selects(words: &[&str], test: &str) -> bool {
+        match words {
+            ["--skip", ..] => !words.iter().any(|word| *word != "--skip" && test.contains(word)),
+            _ => words.iter().any(|word| test.contains(word)),
         }
+    }
+
+    #[test]
+    fn each_test_is_in_exactly_one_part() {
+        let modules = modules();
+        assert!(modules.len() > 20, "{modules:?}");
+        for module in &modules {
+            let test = format!("{module}a_test");
+            let parts = selections().iter().filter(|words| selects(words, &test)).count();
+            assert_eq!(parts, 1, "{test}");
+        }
+        for module in PARTS.concat() {
+            assert!(modules.iter().any(|name| name == module), "there is no {module}");
+        }
+    }
+
+    #[test]
+    fn clusters_of_one_run_have_different_job_numbers_and_are_found_by_their_process() {
+        let first_job = |part| SlurmTestCluster::at(&folder(part)).unwrap().first_job();
+        let all: BTreeSet<u64> = (0..=PARTS.len()).map(first_job).collect();
+        assert_eq!(all.len(), PARTS.len() + 1);
+        let own = folder(2);
+        assert_eq!(pid_of(own.file_name().unwrap().to_str().unwrap()), Some(std::process::id()));
+        assert_eq!(pid_of("muster-slurm-17"), Some(17));
+        assert_eq!(pid_of("muster-slurm-x-1"), None);
     }
 }

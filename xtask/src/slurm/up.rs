@@ -134,6 +134,8 @@ fn database(cluster: &SlurmTestCluster) -> Result<()> {
         &data,
         "--auth-root-authentication-method=normal",
         "--skip-test-db",
+        // Clusters that start at once would use each other's temporary tables.
+        &format!("--tmpdir={dir}/run"),
     ])?;
     Daemon::Mariadbd.start(cluster)?;
     let socket = format!("--socket={dir}/run/mysql.sock");

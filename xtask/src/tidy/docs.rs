@@ -50,6 +50,24 @@ pub fn machine_paths(tree: &SourceTree) -> Vec<TidyViolation> {
     violations
 }
 
+/// Rejects examples in doc comments that rustdoc would compile: the test command runs test binaries
+/// only.
+pub fn examples(tree: &SourceTree) -> Vec<TidyViolation> {
+    let mut violations = Vec::new();
+    for file in tree.rust() {
+        let fences = file.text.lines().enumerate().filter_map(|(line, text)| {
+            let text = text.trim_start();
+            let comment = text.strip_prefix("///").or_else(|| text.strip_prefix("//!"))?;
+            Some((line + 1, comment.trim_start().strip_prefix("```")?))
+        });
+        for (line, language) in fences.step_by(2).filter(|(_, language)| *language != "text") {
+            let message = format!("an example in `{language}`, which no test runs: write ```text");
+            violations.push(TidyViolation { path: file.path.clone(), line, message });
+        }
+    }
+    violations
+}
+
 /// Requires that relative links in Markdown name a file of the tree, and their anchors a heading in
 /// it.
 pub fn links(tree: &SourceTree) -> Vec<TidyViolation> {
@@ -243,6 +261,12 @@ mod tests {
                 "docs/a.md:3: link to `b.md#gone`",
             ],
         );
+    }
+
+    #[test]
+    fn an_example_that_rustdoc_would_compile_is_found() {
+        let text = "/// ```text\n/// x\n/// ```\n/// ```\n/// let x = 1;\n/// ```\nfn f() {}\n";
+        check(examples, &[("crates/a/src/lib.rs", text)], &["crates/a/src/lib.rs:4: an example"]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 use super::lexer::{code_of, matching};
 
-/// Folders without sources of the project.
+/// Entries without sources of the project; `.git` is a file in a worktree.
 const SKIPPED: [&str; 3] = [".git", "target", "node_modules"];
 
 /// Extensions of files that are not text.
@@ -43,7 +43,10 @@ impl SourceTree {
             {
                 let (path, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
                 let kind = std::fs::symlink_metadata(&path)?.file_type();
-                if kind.is_dir() && !SKIPPED.iter().any(|skipped| name == *skipped) {
+                if SKIPPED.iter().any(|skipped| name == *skipped) {
+                    continue;
+                }
+                if kind.is_dir() {
                     folders.push(path);
                 } else if kind.is_file() && !is_binary(&path) {
                     let key = path.strip_prefix(root)?.to_string_lossy().replace('\\', "/");
