@@ -62,46 +62,23 @@ fn whole_devices(group: &TaskGroup) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
 
     use muster_model::job::{GpuRequest, Resources};
-    use muster_model::{Array, NodeConstraint, PayloadId, Restart, Span};
+    use muster_model::{Array, PayloadId, Span};
 
     use super::*;
 
     fn group(tasks: u32, tasks_per_node: Option<u32>, gpus: u32) -> TaskGroup {
         let task = Resources { gpu: GpuRequest::whole(gpus), ..Resources::default() };
-        TaskGroup {
-            name: Arc::from("worker"),
-            min_tasks: tasks,
-            max_tasks: tasks,
-            tasks_per_node,
-            task,
-        }
+        TaskGroup { tasks_per_node, ..TaskGroup::of("worker", tasks, task) }
     }
 
     fn check(groups: Vec<TaskGroup>, array: Option<Array>, nodes: u32, coupled: bool) {
         let spec = JobSpec {
-            name: Arc::from("job"),
-            user: "ann".into(),
-            uid: None,
-            queue: "default".into(),
-            priority: 0,
-            groups,
-            time_limit: None,
             grace: Span::from_secs(30),
-            constraint: NodeConstraint::default(),
             array,
-            after: Vec::new(),
-            restart: Restart::NEVER,
-            checkpoint: None,
-            held: false,
-            begin: None,
-            protect: muster_model::Protection::None,
             payload: PayloadId(1),
-            kind: muster_model::WorkloadKind::Task,
-            tier: muster_model::Tier::Normal,
-            grow_after: Some(muster_model::JobSpec::GROW_AFTER),
+            ..JobSpec::plain("job", "ann", groups)
         };
         let (facts, told) = facts_of(&spec);
         assert_eq!(

@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use std::collections::BTreeMap;
-
 use muster_advise::conventions;
 use muster_model::advice::{Fact, Facts, SiteProfile, Threshold};
 use muster_model::unit::{Bytes, CpuMilli};
-use muster_model::{Device, GpuModel, NodeName, NodeSpec};
+use muster_model::{Device, GpuModel, NodeSpec};
 
 fn site(nodes: u32, gpus: u32, users: u32) -> SiteProfile {
     let facts = Facts::default()
@@ -26,13 +24,8 @@ fn machine(name: &str, models: &[&str]) -> NodeSpec {
         slice_of: None,
     };
     NodeSpec {
-        name: NodeName::from(name),
         devices: models.iter().map(device).collect(),
-        cpus: CpuMilli(64_000),
-        memory: Bytes(1 << 40),
-        extras: BTreeMap::new(),
-        labels: BTreeMap::new(),
-        domains: Vec::new(),
+        ..NodeSpec::plain(name, CpuMilli(64_000), Bytes(1 << 40))
     }
 }
 

@@ -51,15 +51,7 @@ impl ConformanceSubject for Fake {
 }
 
 fn node() -> NodeSpec {
-    NodeSpec {
-        name: "here".into(),
-        devices: Vec::new(),
-        cpus: CpuMilli(1000),
-        memory: Bytes(1 << 30),
-        extras: Default::default(),
-        labels: Default::default(),
-        domains: Vec::new(),
-    }
+    NodeSpec::plain("here", CpuMilli(1000), Bytes(1 << 30))
 }
 
 #[tokio::test]

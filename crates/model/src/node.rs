@@ -56,6 +56,22 @@ pub struct NodeSpec {
     pub domains: Vec<Arc<str>>,
 }
 
+impl NodeSpec {
+    /// Makes a node without devices, extra resources, labels and topology.
+    #[must_use]
+    pub fn plain(name: impl Into<NodeName>, cpus: CpuMilli, memory: Bytes) -> Self {
+        Self {
+            name: name.into(),
+            devices: Vec::new(),
+            cpus,
+            memory,
+            extras: BTreeMap::new(),
+            labels: BTreeMap::new(),
+            domains: Vec::new(),
+        }
+    }
+}
+
 /// GPU, or a MIG slice as a device of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
@@ -70,6 +86,14 @@ pub struct Device {
     pub is_virtual: bool,
     /// UUID of the whole device that a slice belongs to; `None` for a whole device.
     pub slice_of: Option<Arc<str>>,
+}
+
+impl Device {
+    /// Makes a whole device that is declared, without hardware behind it.
+    #[must_use]
+    pub fn declared(model: impl Into<GpuModel>, memory: Bytes) -> Self {
+        Self { model: model.into(), memory, uuid: "".into(), is_virtual: true, slice_of: None }
+    }
 }
 
 /// Set of devices of one node, by index. At most [`DeviceSet::MAX_DEVICES`] per node: one bit each,

@@ -491,55 +491,20 @@ fn corrupt(error: impl std::fmt::Display) -> StoreError {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::sync::Arc;
 
-    use muster_model::job::{Resources, Restart, TaskGroup};
+    use muster_model::job::{Resources, TaskGroup};
     use muster_model::unit::{Bytes, CpuMilli};
-    use muster_model::{JobId, JobSpec, NodeConstraint, NodeSpec, PayloadId};
+    use muster_model::{JobId, JobSpec, NodeSpec, PayloadId};
 
     use super::*;
 
     /// Returns an engine with one node and a waiting job of one task.
     fn waiting() -> Engine {
-        let node = NodeSpec {
-            name: "n1".into(),
-            devices: Vec::new(),
-            cpus: CpuMilli(1000),
-            memory: Bytes(1 << 30),
-            extras: BTreeMap::new(),
-            labels: BTreeMap::new(),
-            domains: Vec::new(),
-        };
-        let group = TaskGroup {
-            name: "main".into(),
-            min_tasks: 1,
-            max_tasks: 1,
-            tasks_per_node: None,
-            task: Resources { cpus: CpuMilli(1000), ..Resources::default() },
-        };
-        let spec = JobSpec {
-            name: "one".into(),
-            user: "ann".into(),
-            uid: None,
-            queue: "default".into(),
-            priority: 0,
-            groups: vec![group],
-            time_limit: None,
-            grace: Span(0),
-            constraint: NodeConstraint::default(),
-            array: None,
-            after: Vec::new(),
-            restart: Restart::NEVER,
-            checkpoint: None,
-            held: false,
-            begin: None,
-            protect: muster_model::Protection::None,
-            payload: PayloadId(1),
-            kind: muster_model::WorkloadKind::Task,
-            tier: muster_model::Tier::Normal,
-            grow_after: Some(muster_model::JobSpec::GROW_AFTER),
-        };
+        let node = NodeSpec::plain("n1", CpuMilli(1000), Bytes(1 << 30));
+        let group =
+            TaskGroup::of("main", 1, Resources { cpus: CpuMilli(1000), ..Resources::default() });
+        let spec = JobSpec { payload: PayloadId(1), ..JobSpec::plain("one", "ann", vec![group]) };
         let mut engine = Engine::new(QueueTree::single()).unwrap();
         engine.apply(Time(1), &Event::NodeJoined(Box::new(node)));
         engine.apply(Time(1), &Event::Submitted { job: JobId(1), spec: Arc::new(spec) });

@@ -23,13 +23,7 @@ impl DetectedGpus {
     /// Returns virtual devices of these models.
     #[must_use]
     pub fn declared(models: impl Iterator<Item = GpuModel>) -> Self {
-        let device = |model| Device {
-            model,
-            memory: Bytes(0),
-            uuid: "".into(),
-            is_virtual: true,
-            slice_of: None,
-        };
+        let device = |model| Device::declared(model, Bytes(0));
         Self {
             devices: models.take(DeviceSet::MAX_DEVICES).map(device).collect(),
             interconnect: None,

@@ -115,7 +115,7 @@ mod tests {
     fn group(name: &str, memory: u64, cpus: u32) -> TaskGroup {
         let task =
             Resources { memory: Bytes(memory), cpus: CpuMilli(cpus), ..Resources::default() };
-        TaskGroup { name: name.into(), min_tasks: 1, max_tasks: 1, tasks_per_node: None, task }
+        TaskGroup::of(name, 1, task)
     }
 
     #[test]

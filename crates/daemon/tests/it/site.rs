@@ -218,21 +218,10 @@ pub fn ids(answer: &SubmitResponse) -> Vec<JobId> {
 }
 
 pub fn node(name: &str, gpus: usize) -> NodeSpec {
-    let device = Device {
-        model: "h100".into(),
-        memory: Bytes(80 << 30),
-        uuid: "".into(),
-        is_virtual: true,
-        slice_of: None,
-    };
+    let device = Device::declared("h100", Bytes(80 << 30));
     NodeSpec {
-        name: name.into(),
         devices: vec![device; gpus],
-        cpus: CpuMilli(64_000),
-        memory: Bytes(512 << 30),
-        extras: BTreeMap::new(),
-        labels: BTreeMap::new(),
-        domains: Vec::new(),
+        ..NodeSpec::plain(name, CpuMilli(64_000), Bytes(512 << 30))
     }
 }
 

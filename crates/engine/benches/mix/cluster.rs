@@ -1,7 +1,6 @@
 //! An engine with nodes, queues and running jobs, driven as the runtime drives it, without journal
 //! and clock.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_engine::Engine;
@@ -46,13 +45,8 @@ pub fn node(at: usize) -> NodeSpec {
         slice_of: None,
     };
     NodeSpec {
-        name: format!("node{at:05}").into(),
         devices: vec![device; 8],
-        cpus: CpuMilli(128_000),
-        memory: Bytes(1 << 40),
-        extras: BTreeMap::new(),
-        labels: BTreeMap::new(),
-        domains: Vec::new(),
+        ..NodeSpec::plain(format!("node{at:05}"), CpuMilli(128_000), Bytes(1 << 40))
     }
 }
 

@@ -11,10 +11,7 @@ use std::sync::Arc;
 
 pub use cluster::{EngineBench, node};
 use muster_model::job::{GpuRequest, Resources};
-use muster_model::{
-    Bytes, CpuMilli, GpuMilli, JobSpec, NodeConstraint, PayloadId, Restart, Span, TaskGroup, Tier,
-    Topology, TopologyRule, WorkloadKind,
-};
+use muster_model::{Bytes, CpuMilli, GpuMilli, JobSpec, Span, TaskGroup, Topology, TopologyRule};
 
 /// Number of distinct mixes; no two have the same shape.
 pub const MIXES: usize = 512;
@@ -55,32 +52,18 @@ impl SeededNumbers {
 /// Returns a plain job of one task with one GPU.
 pub fn single(name: &str) -> JobSpec {
     JobSpec {
-        name: name.into(),
-        user: "user0".into(),
-        uid: None,
         queue: cluster::queue_name(0),
-        priority: 0,
-        groups: vec![TaskGroup {
-            name: "worker".into(),
-            min_tasks: 1,
-            max_tasks: 1,
-            tasks_per_node: None,
-            task: Resources { gpu: GpuRequest::whole(1), ..Resources::default() },
-        }],
         time_limit: Some(Span::from_secs(3600)),
         grace: Span::from_secs(30),
-        constraint: NodeConstraint::default(),
-        array: None,
-        after: Vec::new(),
-        restart: Restart::NEVER,
-        checkpoint: None,
-        held: false,
-        begin: None,
-        protect: muster_model::Protection::None,
-        payload: PayloadId(0),
-        kind: WorkloadKind::Task,
-        tier: Tier::Normal,
-        grow_after: Some(JobSpec::GROW_AFTER),
+        ..JobSpec::plain(
+            name,
+            "user0",
+            vec![TaskGroup::of(
+                "worker",
+                1,
+                Resources { gpu: GpuRequest::whole(1), ..Resources::default() },
+            )],
+        )
     }
 }
 

@@ -10,9 +10,8 @@ use muster_model::node::Device;
 use muster_model::view::JobState;
 use muster_model::{
     Array, AttemptId, Bytes, CommandTarget, CpuMilli, Dependency, Effect, ElementId, Event,
-    GpuMilli, GpuModel, JobId, JobSpec, NodeConstraint, NodeName, NodeSpec, Observation, Outcome,
-    PayloadId, Plan, QueueTree, Rank, Restart, Segment, Span, TaskExit, TaskGroup, TaskReport,
-    Tier, Time, Topology, TopologyRule, WorkloadKind,
+    GpuMilli, GpuModel, JobId, JobSpec, NodeName, NodeSpec, Observation, Outcome, Plan, QueueTree,
+    Rank, Restart, Segment, Span, TaskExit, TaskGroup, TaskReport, Time, Topology, TopologyRule,
 };
 
 /// Engine, clock, and running tasks.
@@ -53,21 +52,10 @@ pub fn node(name: &str, gpus: usize) -> NodeSpec {
 
 /// Returns a node with `gpus` devices of a model and so many CPUs.
 pub fn node_of(name: &str, gpus: usize, model: &str, cpus: u32) -> NodeSpec {
-    let device = Device {
-        model: GpuModel::from(model),
-        memory: Bytes(80 << 30),
-        uuid: "".into(),
-        is_virtual: true,
-        slice_of: None,
-    };
+    let device = Device::declared(model, Bytes(80 << 30));
     NodeSpec {
-        name: name.into(),
         devices: vec![device; gpus],
-        cpus: CpuMilli(cpus * 1000),
-        memory: Bytes(1 << 40),
-        extras: BTreeMap::new(),
-        labels: BTreeMap::new(),
-        domains: Vec::new(),
+        ..NodeSpec::plain(name, CpuMilli(cpus * 1000), Bytes(1 << 40))
     }
 }
 
@@ -80,34 +68,7 @@ pub struct JobBuilder {
 /// Returns a job of one task without GPU and without time limit.
 pub fn job(name: &str) -> JobBuilder {
     JobBuilder {
-        spec: JobSpec {
-            name: name.into(),
-            user: "ann".into(),
-            uid: None,
-            queue: "default".into(),
-            priority: 0,
-            groups: vec![TaskGroup {
-                name: "worker".into(),
-                min_tasks: 1,
-                max_tasks: 1,
-                tasks_per_node: None,
-                task: Resources::default(),
-            }],
-            time_limit: None,
-            grace: Span(0),
-            constraint: NodeConstraint::default(),
-            array: None,
-            after: Vec::new(),
-            restart: Restart::NEVER,
-            checkpoint: None,
-            held: false,
-            begin: None,
-            protect: muster_model::Protection::None,
-            payload: PayloadId(0),
-            kind: WorkloadKind::Task,
-            tier: Tier::Normal,
-            grow_after: Some(JobSpec::GROW_AFTER),
-        },
+        spec: JobSpec::plain(name, "ann", vec![TaskGroup::of("worker", 1, Resources::default())]),
     }
 }
 

@@ -152,13 +152,7 @@ fn random_group(rng: &mut TestRng, name: &str) -> TaskGroup {
     if rng.chance(10) {
         task.extras.insert("nic".into(), 1);
     }
-    TaskGroup {
-        name: name.into(),
-        min_tasks: tasks,
-        max_tasks: tasks,
-        tasks_per_node: per_node,
-        task,
-    }
+    TaskGroup { tasks_per_node: per_node, ..TaskGroup::of(name, tasks, task) }
 }
 
 fn random_replicas(rng: &mut TestRng) -> Replicas {

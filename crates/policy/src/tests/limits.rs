@@ -1,11 +1,7 @@
 //! Limits and submissions: example rows.
 
-use std::sync::Arc;
-
 use muster_model::job::{GpuRequest, Resources};
-use muster_model::{
-    JobSpec, NodeConstraint, PayloadId, Reason, Restart, Span, TaskGroup, Tier, Time, WorkloadKind,
-};
+use muster_model::{JobSpec, Reason, Span, TaskGroup, Time};
 
 use super::trees::{h100, leaf, policy, tree};
 
@@ -65,40 +61,22 @@ fn every_queue_of_the_path_limits_what_runs_and_what_a_user_holds() {
 
 fn group(tasks: u32, devices: u32, models: &[&str]) -> TaskGroup {
     let models = models.iter().map(|model| (*model).into()).collect();
-    TaskGroup {
-        name: "worker".into(),
-        min_tasks: tasks,
-        max_tasks: tasks,
-        tasks_per_node: None,
-        task: Resources {
+    TaskGroup::of(
+        "worker",
+        tasks,
+        Resources {
             gpu: GpuRequest { models, ..GpuRequest::whole(devices) },
             ..Resources::default()
         },
-    }
+    )
 }
 
 fn job(time_secs: Option<u64>, priority: i32, groups: Vec<TaskGroup>) -> JobSpec {
     JobSpec {
-        name: Arc::from("job"),
-        user: "ada".into(),
-        uid: None,
         queue: "p".into(),
         priority,
-        groups,
         time_limit: time_secs.map(Span::from_secs),
-        grace: Span(0),
-        constraint: NodeConstraint::default(),
-        array: None,
-        after: Vec::new(),
-        restart: Restart::NEVER,
-        checkpoint: None,
-        held: false,
-        begin: None,
-        protect: muster_model::Protection::None,
-        payload: PayloadId(0),
-        kind: WorkloadKind::Task,
-        tier: Tier::Normal,
-        grow_after: Some(JobSpec::GROW_AFTER),
+        ..JobSpec::plain("job", "ada", groups)
     }
 }
 

@@ -7,8 +7,8 @@ use muster_model::job::{GpuRequest, Resources, Restart, TaskGroup};
 use muster_model::payload::{Identity, TaskCommand};
 use muster_model::unit::{Bytes, CpuMilli, Span, Time};
 use muster_model::{
-    Array, AttemptId, Device, Effect, Event, JobSpec, NodeConstraint, NodeSpec, Observation,
-    Payload, PayloadId, Rank, TaskExit, TaskReport, Tier, UserName, WorkloadKind,
+    Array, AttemptId, Device, Effect, Event, JobSpec, NodeSpec, Observation, Payload, Rank,
+    TaskExit, TaskReport, UserName,
 };
 use muster_runtime::engine::AccountingFact;
 use muster_runtime::{
@@ -18,59 +18,31 @@ use muster_testkit::MemStore;
 
 /// Returns a node with this many GPUs.
 pub fn node(name: &str, gpus: usize) -> NodeSpec {
-    let device = Device {
-        model: "h100".into(),
-        memory: Bytes(80 << 30),
-        uuid: "".into(),
-        is_virtual: true,
-        slice_of: None,
-    };
+    let device = Device::declared("h100", Bytes(80 << 30));
     NodeSpec {
-        name: name.into(),
         devices: vec![device; gpus],
-        cpus: CpuMilli(64_000),
-        memory: Bytes(512 << 30),
-        extras: BTreeMap::new(),
-        labels: BTreeMap::new(),
-        domains: Vec::new(),
+        ..NodeSpec::plain(name, CpuMilli(64_000), Bytes(512 << 30))
     }
 }
 
 /// Returns a gang of `tasks` with a GPU each, as an array if `elements` is above 1.
 pub fn draft(name: &str, tasks: u32, elements: u32, restarts: u32) -> JobDraft {
-    let group = TaskGroup {
-        name: "main".into(),
-        min_tasks: tasks,
-        max_tasks: tasks,
-        tasks_per_node: None,
-        task: Resources { gpu: GpuRequest::whole(1), ..Resources::default() },
-    };
+    let group = TaskGroup::of(
+        "main",
+        tasks,
+        Resources { gpu: GpuRequest::whole(1), ..Resources::default() },
+    );
     let spec = JobSpec {
-        name: name.into(),
-        user: "ann".into(),
-        uid: None,
-        queue: "default".into(),
-        priority: 0,
-        groups: vec![group],
         time_limit: Some(Span::from_secs(60)),
         grace: Span::from_secs(5),
-        constraint: NodeConstraint::default(),
         array: (elements > 1).then(|| Array::range(0, elements - 1, 1, None)),
-        after: Vec::new(),
         restart: Restart {
             on_failure: restarts > 0,
             max_restarts: restarts,
             backoff: Span::from_secs(1),
             always: false,
         },
-        checkpoint: None,
-        held: false,
-        begin: None,
-        protect: muster_model::Protection::None,
-        payload: PayloadId(0),
-        kind: WorkloadKind::Task,
-        tier: Tier::Normal,
-        grow_after: Some(JobSpec::GROW_AFTER),
+        ..JobSpec::plain(name, "ann", vec![group])
     };
     let payload = Payload {
         commands: BTreeMap::from([("main".into(), TaskCommand::Script("true".to_owned()))]),

@@ -59,21 +59,10 @@ pub fn nodes(site: &SiteProfile, assumed: &mut Vec<String>) -> Result<Vec<NodeSp
 }
 
 fn node(at: u32, gpus: u32, model: &GpuModel) -> NodeSpec {
-    let device = Device {
-        model: model.clone(),
-        memory: Bytes(0),
-        uuid: "".into(),
-        is_virtual: true,
-        slice_of: None,
-    };
+    let device = Device::declared(model.clone(), Bytes(0));
     NodeSpec {
-        name: format!("n{}", at + 1).into(),
         devices: vec![device; gpus as usize],
-        cpus: CpuMilli(CPUS.max(gpus) * 1000),
-        memory: MEMORY,
-        extras: [].into(),
-        labels: [].into(),
-        domains: Vec::new(),
+        ..NodeSpec::plain(format!("n{}", at + 1), CpuMilli(CPUS.max(gpus) * 1000), MEMORY)
     }
 }
 

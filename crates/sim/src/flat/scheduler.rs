@@ -116,15 +116,7 @@ impl FlatScheduler {
 
 /// Returns the pool as one node.
 fn node(procs: u32) -> NodeSpec {
-    NodeSpec {
-        name: "pool".into(),
-        devices: Vec::new(),
-        cpus: milli(procs),
-        memory: Bytes(0),
-        extras: [].into(),
-        labels: [].into(),
-        domains: Vec::new(),
-    }
+    NodeSpec::plain("pool", milli(procs), Bytes(0))
 }
 
 fn milli(procs: u32) -> CpuMilli {

@@ -129,21 +129,11 @@ mod tests {
 
     /// Nodes with this many GPUs each, in these blocks and racks.
     fn site(nodes: &[(usize, &str, &str)]) -> FleetSite {
-        let device = Device {
-            model: "a100".into(),
-            memory: Bytes(0),
-            uuid: "".into(),
-            is_virtual: true,
-            slice_of: None,
-        };
+        let device = Device::declared("a100", Bytes(0));
         let node = |(gpus, block, rack): &(usize, &str, &str)| NodeSpec {
-            name: format!("{block}-{rack}-{gpus}").into(),
             devices: vec![device.clone(); *gpus],
-            cpus: CpuMilli(64_000),
-            memory: Bytes(0),
-            extras: [].into(),
-            labels: [].into(),
             domains: vec![(*block).into(), (*rack).into()],
+            ..NodeSpec::plain(format!("{block}-{rack}-{gpus}"), CpuMilli(64_000), Bytes(0))
         };
         let levels = vec!["block".into(), "rack".into()];
         FleetSite { nodes: nodes.iter().map(node).collect(), levels, tree: QueueTree::single() }

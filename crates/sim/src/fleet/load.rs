@@ -309,21 +309,10 @@ mod tests {
 
     /// Nodes with this many GPUs and 64 CPUs each.
     fn shapes(gpus: &[usize]) -> JobShapes {
-        let device = Device {
-            model: "a100".into(),
-            memory: Bytes(0),
-            uuid: "".into(),
-            is_virtual: true,
-            slice_of: None,
-        };
+        let device = Device::declared("a100", Bytes(0));
         let node = |(at, gpus): (usize, &usize)| NodeSpec {
-            name: format!("n{at}").into(),
             devices: vec![device.clone(); *gpus],
-            cpus: CpuMilli(64_000),
-            memory: Bytes(0),
-            extras: [].into(),
-            labels: [].into(),
-            domains: Vec::new(),
+            ..NodeSpec::plain(format!("n{at}"), CpuMilli(64_000), Bytes(0))
         };
         let nodes: Vec<NodeSpec> = gpus.iter().enumerate().map(node).collect();
         JobShapes::new(Pool::new(&nodes))

@@ -296,21 +296,10 @@ mod tests {
     use super::*;
 
     fn node(models: &[&str]) -> PoolNode {
-        let device = |model: &&str| Device {
-            model: (*model).into(),
-            memory: Bytes(0),
-            uuid: "".into(),
-            is_virtual: true,
-            slice_of: None,
-        };
+        let device = |model: &&str| Device::declared(*model, Bytes(0));
         PoolNode::new(NodeSpec {
-            name: "n".into(),
             devices: models.iter().map(device).collect(),
-            cpus: CpuMilli(8_000),
-            memory: Bytes(64 << 30),
-            extras: [].into(),
-            labels: [].into(),
-            domains: Vec::new(),
+            ..NodeSpec::plain("n", CpuMilli(8_000), Bytes(64 << 30))
         })
     }
 

@@ -1,11 +1,9 @@
 //! Pool, gangs and order of arrivals, validated, and their jobs. It does not use the engine.
 
-use std::collections::BTreeMap;
-
 use muster_model::job::{GpuRequest, Resources};
 use muster_model::node::Device;
 use muster_model::proof::GangNeed;
-use muster_model::{Bytes, CpuMilli, DeviceSet, GpuModel, JobSpec, NodeSpec, TaskGroup};
+use muster_model::{Bytes, CpuMilli, DeviceSet, JobSpec, NodeSpec, TaskGroup};
 
 /// Most gangs, named by one letter each.
 pub const MAX_GANGS: usize = 26;
@@ -222,21 +220,10 @@ impl GangScenario {
 
     /// Returns the pool as a node: only GPUs limit it.
     pub(super) fn node(&self) -> NodeSpec {
-        let device = Device {
-            model: GpuModel::from("virtual"),
-            memory: Bytes(0),
-            uuid: "".into(),
-            is_virtual: true,
-            slice_of: None,
-        };
+        let device = Device::declared("virtual", Bytes(0));
         NodeSpec {
-            name: "pool".into(),
             devices: vec![device; self.gpus as usize],
-            cpus: CpuMilli(0),
-            memory: Bytes(0),
-            extras: BTreeMap::new(),
-            labels: BTreeMap::new(),
-            domains: Vec::new(),
+            ..NodeSpec::plain("pool", CpuMilli(0), Bytes(0))
         }
     }
 

@@ -106,12 +106,8 @@ impl Situation {
             None => (like.devices.first().map(|device| &device.model), like.devices.len()),
         };
         let memory_bytes = like.devices.first().filter(|device| Some(&device.model) == model);
-        let device = model.map(|model| Device {
-            model: model.clone(),
-            memory: memory_bytes.map_or(Bytes(0), |device| device.memory),
-            uuid: "".into(),
-            is_virtual: true,
-            slice_of: None,
+        let device = model.map(|model| {
+            Device::declared(model.clone(), memory_bytes.map_or(Bytes(0), |device| device.memory))
         });
         let devices = device.iter().cycle().take(gpus).cloned().collect();
         let mut domains = like.domains.clone();

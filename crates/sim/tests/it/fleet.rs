@@ -15,21 +15,10 @@ use crate::oracle::every_order;
 
 /// Nodes with this many GPUs each, and one queue.
 pub(crate) fn site(nodes: u32, gpus: usize) -> FleetSite {
-    let device = Device {
-        model: "a100".into(),
-        memory: Bytes(0),
-        uuid: "".into(),
-        is_virtual: true,
-        slice_of: None,
-    };
+    let device = Device::declared("a100", Bytes(0));
     let node = |number| NodeSpec {
-        name: format!("n{number}").into(),
         devices: vec![device.clone(); gpus],
-        cpus: CpuMilli(64_000),
-        memory: Bytes(256 << 30),
-        extras: [].into(),
-        labels: [].into(),
-        domains: Vec::new(),
+        ..NodeSpec::plain(format!("n{number}"), CpuMilli(64_000), Bytes(256 << 30))
     };
     FleetSite {
         nodes: (0..nodes).map(node).collect(),

@@ -9,21 +9,10 @@ use muster_sim::fleet::{Failures, Fleet, FleetJob, FleetSite, JobNo, SchedulerKi
 
 /// Nodes with this many GPUs and 32 CPUs each, and queues with a quota each.
 fn site(gpus: &[usize], queues: &[(&str, u64)], preemption: Preemption) -> FleetSite {
-    let device = Device {
-        model: "a100".into(),
-        memory: Bytes(0),
-        uuid: "".into(),
-        is_virtual: true,
-        slice_of: None,
-    };
+    let device = Device::declared("a100", Bytes(0));
     let node = |(at, gpus): (usize, &usize)| NodeSpec {
-        name: format!("n{at}").into(),
         devices: vec![device.clone(); *gpus],
-        cpus: CpuMilli(32_000),
-        memory: Bytes(0),
-        extras: [].into(),
-        labels: [].into(),
-        domains: Vec::new(),
+        ..NodeSpec::plain(format!("n{at}"), CpuMilli(32_000), Bytes(0))
     };
     let queue = |(name, quota): &(&str, u64)| QueueSpec {
         quota: [("a100".into(), *quota)].into(),

@@ -33,21 +33,10 @@ fn recipe() -> Option<Recipe> {
 }
 
 fn site(preemption: Preemption) -> FleetSite {
-    let device = Device {
-        model: "slot".into(),
-        memory: Bytes(0),
-        uuid: "".into(),
-        is_virtual: true,
-        slice_of: None,
-    };
+    let device = Device::declared("slot", Bytes(0));
     let node = |at| NodeSpec {
-        name: format!("n{at}").into(),
         devices: vec![device.clone(); NOMINAL as usize],
-        cpus: CpuMilli(0),
-        memory: Bytes(0),
-        extras: [].into(),
-        labels: [].into(),
-        domains: Vec::new(),
+        ..NodeSpec::plain(format!("n{at}"), CpuMilli(0), Bytes(0))
     };
     let leaf = |cohort: usize, queue: usize| QueueSpec {
         quota: [("slot".into(), NOMINAL)].into(),

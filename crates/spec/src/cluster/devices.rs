@@ -100,13 +100,7 @@ pub(super) fn of(document: &NodesDocument, problems: &mut Problems) -> Vec<Devic
             of_model.map_or(Bytes(0), |item| item.value.0)
         }
     };
-    let device = |model: &GpuModel| Device {
-        model: model.clone(),
-        memory: memory(model),
-        uuid: "".into(),
-        is_virtual: true,
-        slice_of: None,
-    };
+    let device = |model: &GpuModel| Device::declared(model.clone(), memory(model));
     counts.iter().flat_map(|(model, count)| vec![device(model); *count]).collect()
 }
 

@@ -1,8 +1,6 @@
 //! The lists of the openb trace (Alibaba, cluster-trace-gpu-v2023): pods with whole GPUs or a share
 //! of one, nodes with GPUs of one model, and the order in which an experiment submits the pods.
 
-use std::collections::BTreeMap;
-
 use muster_model::job::{GpuRequest, Resources};
 use muster_model::node::Device;
 use muster_model::{Bytes, CpuMilli, DeviceSet, GpuMilli, GpuModel, NodeSpec, Time};
@@ -126,21 +124,14 @@ fn node(text: &str) -> Result<Option<NodeSpec>, String> {
     if count > 0 && model.is_empty() {
         return Err("`model` is empty, but the node has GPUs".to_owned());
     }
-    let device = Device {
-        model: model_of(model),
-        memory: Bytes(0),
-        uuid: "".into(),
-        is_virtual: true,
-        slice_of: None,
-    };
+    let device = Device::declared(model_of(model), Bytes(0));
     Ok(Some(NodeSpec {
-        name: name.into(),
         devices: vec![device; count],
-        cpus: CpuMilli(number("cpu_milli", cpus)?),
-        memory: mebibytes(number("memory_mib", memory)?.into()),
-        extras: BTreeMap::new(),
-        labels: BTreeMap::new(),
-        domains: Vec::new(),
+        ..NodeSpec::plain(
+            name,
+            CpuMilli(number("cpu_milli", cpus)?),
+            mebibytes(number("memory_mib", memory)?.into()),
+        )
     }))
 }
 

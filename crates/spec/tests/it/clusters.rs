@@ -44,13 +44,7 @@ fn spec() -> impl Strategy<Value = NodeSpec> {
         .prop_map(
             |((gpus, model, gib, odd, slices, slice_gib), cpus, memory, labels, extras)| {
                 let memory_of_gpu = if odd % 5 == 0 { odd } else { gib << 30 };
-                let device = Device {
-                    model: GpuModel::from(model.as_str()),
-                    memory: Bytes(memory_of_gpu),
-                    uuid: "".into(),
-                    is_virtual: true,
-                    slice_of: None,
-                };
+                let device = Device::declared(model.as_str(), Bytes(memory_of_gpu));
                 let slice = Device {
                     model: GpuModel::from(format!("{model}-1g.5gb").as_str()),
                     memory: Bytes(slice_gib << 30),
@@ -58,16 +52,13 @@ fn spec() -> impl Strategy<Value = NodeSpec> {
                 };
                 let arc = |text: String| Arc::from(text.as_str());
                 NodeSpec {
-                    name: "".into(),
                     devices: [vec![device; gpus], vec![slice; slices]].concat(),
-                    cpus: CpuMilli(cpus),
-                    memory: Bytes(memory),
                     extras: extras.into_iter().map(|(name, count)| (arc(name), count)).collect(),
                     labels: labels
                         .into_iter()
                         .map(|(name, value)| (arc(name), arc(value)))
                         .collect(),
-                    domains: Vec::new(),
+                    ..NodeSpec::plain("", CpuMilli(cpus), Bytes(memory))
                 }
             },
         )

@@ -11,21 +11,12 @@ use serde_json::{Map, Value};
 
 /// A node with devices of the given models.
 pub fn node(name: &str, devices: &[(&str, usize)]) -> NodeSpec {
-    let device = |model: &str| Device {
-        model: model.into(),
-        memory: Bytes(80 << 30),
-        uuid: "".into(),
-        is_virtual: true,
-        slice_of: None,
-    };
+    let device = |model: &str| Device::declared(model, Bytes(80 << 30));
     NodeSpec {
-        name: name.into(),
         devices: devices.iter().flat_map(|(model, count)| vec![device(model); *count]).collect(),
-        cpus: CpuMilli(64_000),
-        memory: Bytes(512 << 30),
         extras: BTreeMap::from([(Arc::from("licence"), 4)]),
         labels: BTreeMap::from([(Arc::from("pool"), Arc::from("train"))]),
-        domains: Vec::new(),
+        ..NodeSpec::plain(name, CpuMilli(64_000), Bytes(512 << 30))
     }
 }
 

@@ -121,13 +121,8 @@ mod tests {
     /// Checks the places of tasks, with room by node and the leaf switch of each node.
     fn check(room: &[u32], leaves: &[usize], tasks: u32, expected: &[(u32, u32)]) {
         let node = |leaf: &usize| NodeSpec {
-            name: "n".into(),
-            devices: Vec::new(),
-            cpus: CpuMilli(0),
-            memory: Bytes(0),
-            extras: [].into(),
-            labels: [].into(),
             domains: vec![format!("leaf-{leaf}").into()],
+            ..NodeSpec::plain("n", CpuMilli(0), Bytes(0))
         };
         let levels = if leaves.is_empty() { Vec::new() } else { vec!["leaf".into()] };
         let nodes = leaves.iter().map(node).collect();
