@@ -20,7 +20,7 @@ use crate::state::job::Phase;
 pub use crate::state::redact::RedactingJobs;
 pub use crate::state::snapshot::Snapshot;
 use crate::view::JobKey;
-use crate::{explain, plan};
+use crate::{explain, plan, validate};
 
 /// The scheduling engine: a value that takes events and returns plans. It reads no clock; time is
 /// an argument, and must not go backwards.
@@ -45,7 +45,7 @@ impl Engine {
     /// # Errors
     /// Why it does not.
     pub fn validate(&self, event: &Event) -> Result<(), EventRefusal> {
-        self.state.validate(event)
+        validate::validate_event(&self.state, event)
     }
 
     /// Checks the limits on pending jobs for all these jobs together. [`Engine::validate`] of each
@@ -55,7 +55,8 @@ impl Engine {
     /// The index of the first job that exceeds a limit, and why.
     pub fn validate_batch(&self, specs: &[Arc<JobSpec>]) -> Result<(), (usize, EventRefusal)> {
         let judge = |(at, spec): (usize, &Arc<JobSpec>)| {
-            self.state.validate_one_more(spec, &specs[..at]).map_err(|refusal| (at, refusal))
+            validate::validate_one_more(&self.state, spec, &specs[..at])
+                .map_err(|refusal| (at, refusal))
         };
         specs.iter().enumerate().try_for_each(judge)
     }

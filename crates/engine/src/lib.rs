@@ -21,15 +21,18 @@ mod explain;
 mod fact;
 #[cfg(test)]
 mod fixture;
+mod place;
 mod plan;
+mod pool;
 mod refusal;
 mod state;
+mod validate;
 mod view;
 
-pub use bounds::MalformedJob;
-pub use check::Violation;
-pub use engine::{Engine, RedactingJobs, Snapshot};
-pub use fact::{AccountingFact, EngineCounts};
+pub use crate::bounds::MalformedJob;
+pub use crate::check::Violation;
+pub use crate::engine::{Engine, RedactingJobs, Snapshot};
+pub use crate::fact::{AccountingFact, EngineCounts};
+pub use crate::refusal::{EventRefusal, RestoreError};
+pub use crate::view::JobKey;
 pub use muster_policy::TreeError;
-pub use refusal::{EventRefusal, RestoreError};
-pub use view::JobKey;

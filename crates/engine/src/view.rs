@@ -14,11 +14,10 @@ use muster_policy::LeafId;
 
 use crate::explain::reasons::GapCache;
 use crate::fact::EngineCounts;
-use crate::state::State;
-use crate::state::advance_reservation;
+use crate::pool::node::Node;
 use crate::state::entries::{EntryOwner, EntryStanding};
 use crate::state::job::{Element, Job, JobRecord, Phase, Run, RunEnd, RunStage};
-use crate::state::node::Node;
+use crate::state::{State, advance_reservation};
 
 /// Fields of a job by which lists are filtered; costs nothing to make, unlike a view.
 #[derive(Clone, Copy, Debug)]

@@ -7,10 +7,10 @@ use muster_model::{AttemptId, Decision, ElementId, GpuModel, NodeId, Plan, TaskP
 use muster_policy::ModelId;
 use rustc_hash::FxHashSet;
 
+use crate::pool::{HoldKey, Holding};
 use crate::state::State;
 use crate::state::attempt::attempt_id;
 use crate::state::job::{Job, Phase};
-use crate::state::pool::{HoldKey, Holding};
 
 /// Allocation that counts in quota, limits and budgets.
 pub(super) struct CountedAllocation<'a> {

@@ -11,15 +11,14 @@ use std::collections::BTreeMap;
 use muster_model::{Decision, ElementId, NodeId, Plan, QueueSpec, TaskPlacement, Time};
 use rustc_hash::FxHashMap;
 
-use super::Violation;
-use super::counted;
+use super::gang::{check_gang, check_startable, check_tasks, needs_of};
 use super::ledger::NodeSum;
-use super::plan::{check_gang, check_startable, check_tasks, needs_of};
+use super::{Violation, counted};
+use crate::pool::ends::HoldingEnd;
+use crate::pool::node::Node;
 use crate::state::State;
-use crate::state::ends::HoldingEnd;
 use crate::state::entries::{EntryOwner, seq};
 use crate::state::job::{Job, Phase};
-use crate::state::node::Node;
 
 /// Queue head that waits.
 struct WaitingHead<'a> {
@@ -315,7 +314,7 @@ fn could_be_placed(state: &State, head: &WaitingHead<'_>) -> bool {
     !pending && state.pool.nodes().iter().map(room).sum::<u64>() >= u64::from(group.min_tasks)
 }
 
-fn is_service(state: &State, key: crate::state::pool::HoldKey) -> bool {
+fn is_service(state: &State, key: crate::pool::HoldKey) -> bool {
     let element = state.pool.holding(key).element;
     state.jobs.get(&element.job).is_some_and(|job| job.record.spec.service().is_some())
 }

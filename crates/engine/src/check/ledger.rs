@@ -8,8 +8,8 @@ use muster_model::{NodeId, TaskPlacement};
 use smallvec::SmallVec;
 
 use super::Violation;
-use crate::state::node::Node;
-use crate::state::pool::Pool;
+use crate::pool::Pool;
+use crate::pool::node::Node;
 
 /// Thousandths held by device. Most nodes have at most 8 devices.
 #[derive(Clone, Debug, Default)]

@@ -9,6 +9,7 @@ mod borrowed;
 mod budget;
 mod counted;
 mod drained;
+mod gang;
 mod head_reservations;
 mod ledger;
 mod pending_allocations;

@@ -1,6 +1,12 @@
 //! Checks pending allocations: victims may be evicted for the stated cause, everything allocated
 //! fits once they have ended, and no victim could have stayed.
 
+use super::counted::{self, CountedAllocation, model_of, pending};
+use super::gang::{needs_of, priority_and_protection};
+use super::ledger::NodeSum;
+use super::{Violation, borrowed, quota, resized};
+use crate::state::State;
+use crate::state::job::{Job, RunStage};
 use std::collections::BTreeMap;
 
 use muster_model::{
@@ -8,13 +14,6 @@ use muster_model::{
     QueueSpec, TaskPlacement, Tier, Time,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
-
-use super::counted::{self, CountedAllocation, model_of, pending};
-use super::ledger::NodeSum;
-use super::plan::needs_of;
-use super::{Violation, borrowed, quota, resized};
-use crate::state::State;
-use crate::state::job::{Job, RunStage};
 
 /// Maximum number of victims for which the quota check is repeated: each repetition walks the tree.
 const MAX_QUOTA_CHECKS: usize = 32;
@@ -188,19 +187,6 @@ fn check_eligibility(state: &State, now: Time, plan: &Plan, found: &mut Vec<Viol
             }
         }
     }
-}
-
-/// Returns the priority of an element in its queue, and the protection that its job asks for.
-pub(super) fn priority_and_protection(job: &Job, element: ElementId) -> (i32, Protection) {
-    let spec = &job.record.spec;
-    let own = spec.service().map(|service| element.index < service.replicas.guaranteed);
-    let protect = match own {
-        Some(true) => Protection::Always,
-        Some(false) => Protection::None,
-        None => spec.protect,
-    };
-    let tier = if own == Some(false) { Tier::Opportunistic } else { spec.tier };
-    (tier.order(spec.priority), protect)
 }
 
 fn is_stopping(state: &State, id: ElementId) -> bool {

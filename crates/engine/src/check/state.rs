@@ -1,5 +1,15 @@
 //! Checks the state: everything derived is computed again from the records of jobs, and compared.
 
+use super::gang::needs_of;
+use super::ledger::NodeSum;
+use super::{Violation, counted};
+use crate::pool::Pool;
+use crate::pool::index::{indexed_cpu_only, indexed_state};
+use crate::pool::scope::Scope;
+use crate::state::State;
+use crate::state::advance_reservation::PlacedReservation;
+use crate::state::entries::{EntryOwner, EntryStanding, MAX_TICKETS};
+use crate::state::job::{Element, Job, JobRecord, Phase, Run, RunStage};
 use std::collections::BTreeMap;
 
 use muster_model::view::TaskStage;
@@ -7,17 +17,6 @@ use muster_model::{
     AdvanceReservationTimes, DeviceSet, ElementId, GpuModel, JobId, NodeId, QueueName, Tier, Time,
 };
 use rustc_hash::FxHashMap;
-
-use super::ledger::NodeSum;
-use super::plan::needs_of;
-use super::{Violation, counted};
-use crate::state::State;
-use crate::state::advance_reservation::PlacedReservation;
-use crate::state::entries::{EntryOwner, EntryStanding, MAX_TICKETS};
-use crate::state::index::{indexed_cpu_only, indexed_state};
-use crate::state::job::{Element, Job, JobRecord, Phase, Run, RunStage};
-use crate::state::pool::Pool;
-use crate::state::topology::Scope;
 
 /// Returns all violated invariants of a state.
 pub(crate) fn sanity_check(state: &State) -> Vec<Violation> {

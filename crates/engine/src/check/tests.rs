@@ -103,7 +103,7 @@ fn broken_nodes_are_found() {
     assert_detected("held without an element", |state| {
         let shape = Arc::clone(state.classes.shape(state.jobs[&JobId(1)].class));
         let placement: Arc<[_]> = state.pool.holdings().next().unwrap().placement[..1].into();
-        let end = crate::state::ends::HoldingEnd::Never;
+        let end = crate::pool::ends::HoldingEnd::Never;
         let id = ElementId::single(JobId(1));
         let moved =
             muster_model::TaskPlacement { devices: DeviceSet::EMPTY, ..placement[0].clone() };

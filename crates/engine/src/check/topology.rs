@@ -9,9 +9,9 @@ use rustc_hash::FxHashMap;
 
 use super::Violation;
 use super::counted::model_of;
+use crate::pool::node::Node;
 use crate::state::State;
 use crate::state::job::Job;
-use crate::state::node::Node;
 
 /// Returns the domain of a node at a level: the names of all levels down to it, or the node's own
 /// name. `None` if it is in no domain.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use muster_model::view::{Holder, HolderEnd, JobState};
 use muster_model::{ElementId, GpuMilli, Span, Time};
 
+use crate::pool::shape::Shape;
 use crate::state::State;
-use crate::state::shape::Shape;
 
 /// Maximum number of holders that are named.
 const MAX_NAMED: usize = 10;

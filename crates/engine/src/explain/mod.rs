@@ -3,9 +3,6 @@
 //! itself, at the element's place in the order, so that no explanation states what the engine would
 //! not do.
 
-mod beside;
-pub(crate) mod domains;
-pub(crate) mod gap;
 mod head_reservation;
 mod holders;
 mod out_of_service;
@@ -25,6 +22,7 @@ use crate::plan::advance_reservation::conflicting_elements;
 use crate::refusal::EventRefusal;
 use crate::state::entries::{EntryOwner, EntryStanding, seq};
 use crate::state::{State, rank_of};
+use crate::validate::{validate_one_more, validate_spec};
 use trial::PlanTrial;
 
 /// Explains one element of a job.
@@ -129,7 +127,7 @@ pub(crate) fn explain_submission(state: &mut State, now: Time, spec: &JobSpec) -
         index: spec.array.as_ref().map_or(0, |array| array.head.first),
     };
     let mut explanation = blank(id, spec, JobState::Pending);
-    match state.validate_spec(spec).and_then(|()| state.validate_one_more(spec, &[])) {
+    match validate_spec(state, spec).and_then(|()| validate_one_more(state, spec, &[])) {
         Err(EventRefusal::NeverStarts(reason) | EventRefusal::TooManyPending(reason)) => {
             explanation.reasons.push(reason);
             explanation

@@ -2,10 +2,10 @@
 
 use muster_model::view::{OutOfService, ReservedCapacity, device_indices};
 
+use crate::pool::availability::times;
+use crate::pool::node::Node;
+use crate::pool::shape::Shape;
 use crate::state::State;
-use crate::state::advance_reservation::times;
-use crate::state::node::Node;
-use crate::state::shape::Shape;
 
 /// Maximum number of entries that are named.
 const MAX_NAMED: usize = 10;

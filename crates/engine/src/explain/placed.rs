@@ -11,13 +11,13 @@ use muster_model::{
     DeviceSet, ElementId, GpuMilli, NodeId, TaskPlacement, Time, Topology, TopologyRule,
 };
 
-use super::gap::{self, CountMode};
 use super::preemption;
+use crate::place::gap::{self, CountMode};
+use crate::pool::Pool;
+use crate::pool::scope::Scope;
+use crate::pool::shape::Shape;
 use crate::state::State;
 use crate::state::job::{Job, Phase};
-use crate::state::pool::Pool;
-use crate::state::shape::Shape;
-use crate::state::topology::Scope;
 
 /// Maximum number of nodes, and of domains of a level, that are named.
 const MAX_NAMED: usize = 16;

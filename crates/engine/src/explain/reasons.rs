@@ -8,14 +8,15 @@ use muster_model::{ElementId, JobId, Protection, Reason, Reservation, Time};
 use muster_policy::BudgetCharge;
 use rustc_hash::FxHashMap;
 
+use super::head_reservation;
 use super::upcoming::upcoming_unavailability;
-use super::{domains, gap, head_reservation};
+use crate::place::classes::ClassId;
+use crate::place::gap::{self, domains};
+use crate::place::request::{ModelCaps, model_choices};
 use crate::plan::admission::{self, Requester};
-use crate::plan::request::{ModelCaps, model_choices};
+use crate::pool::ends::HoldingEnd;
 use crate::state::State;
-use crate::state::ends::HoldingEnd;
 use crate::state::job::{Element, Job, Phase};
-use crate::state::shape::ClassId;
 
 /// Missing capacity by class and remaining quota, computed once for a list of many jobs.
 pub(crate) type GapCache = FxHashMap<(ClassId, ModelCaps), (CapacityGap, Option<TopologyGap>)>;

@@ -12,6 +12,7 @@ use muster_model::{
 use super::trial::{Finding, PlanTrial};
 use crate::plan;
 use crate::state::State;
+use crate::validate::validate_event;
 
 /// Maximum number of other queues that are tried: each costs a pass.
 const MAX_QUEUES: usize = 8;
@@ -185,7 +186,7 @@ impl Resubmission {
         let spec = JobSpec { array: None, ..changed(&self.spec, change) };
         let by = spec.user.clone();
         let submitted = Event::Submitted { job, spec: Arc::new(spec) };
-        if self.copy.validate(&submitted).is_err() {
+        if validate_event(&self.copy, &submitted).is_err() {
             return false;
         }
         self.last = job;

@@ -9,17 +9,17 @@ use muster_model::{ElementId, JobSpec, Reason, Span, Time};
 use muster_policy::{BudgetCharge, EntrySlot, PER_GPU_SEC};
 
 use super::upcoming::{UpcomingUnavailability, upcoming_unavailability};
-use super::{domains, gap, head_reservation, holders, out_of_service, preemption};
-use crate::plan::admission::AdmittedChoice;
+use super::{head_reservation, holders, out_of_service, preemption};
+use crate::place::capacity_bound::NodeFilter;
+use crate::place::gap::{self, domains};
+use crate::place::request::{AdmittedChoice, ModelCaps, model_choices};
+use crate::place::reserve::{self, ReservationRequest};
 use crate::plan::cache::ClassCache;
-use crate::plan::capacity_bound::NodeFilter;
-use crate::plan::request::{ModelCaps, model_choices};
-use crate::plan::reserve::{self, ReservationRequest};
 use crate::plan::{Candidate, NodePreferences, Planner};
+use crate::pool::shape::Shape;
 use crate::state::State;
 use crate::state::attempt::gpus_by_model;
 use crate::state::entries::EntryOwner;
-use crate::state::shape::Shape;
 
 /// Maximum number of budget refills tried for an expected start: several budgets may refuse one
 /// after another.

@@ -3,9 +3,9 @@
 
 use muster_model::{AdvanceReservationName, NodeId, Reason, Span, Time};
 
-use crate::state::advance_reservation::times;
-use crate::state::pool::Pool;
-use crate::state::shape::Shape;
+use crate::pool::Pool;
+use crate::pool::availability::times;
+use crate::pool::shape::Shape;
 
 /// Cause of an unavailability interval that begins at an instant.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

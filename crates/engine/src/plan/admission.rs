@@ -4,8 +4,8 @@ use muster_model::{Reason, Span};
 use muster_policy::{BudgetCharge, LeafId, ModelId, Policy, UserId};
 use smallvec::SmallVec;
 
-use super::request::{ModelCaps, ModelChoice};
-use crate::state::shape::Shape;
+use crate::place::request::{AdmittedChoice, ModelCaps, ModelChoice};
+use crate::pool::shape::Shape;
 
 /// Leaf and user of an element that is to start.
 #[derive(Clone, Copy, Debug)]
@@ -27,13 +27,6 @@ impl Requester {
         policy.judge_start(self.leaf, self.user, gpus, length)?;
         if self.own_quota_only { policy.judge_owned(self.leaf, gpus) } else { Ok(()) }
     }
-}
-
-/// Model choice that limits and quota admit, and how much of each model they do.
-#[derive(Clone, Debug)]
-pub(crate) struct AdmittedChoice<'p> {
-    pub(crate) choice: &'p ModelChoice,
-    pub(crate) caps: ModelCaps,
 }
 
 /// Returns the admitted choices; the first refusal if there is none. Budgets depend only on the sum

@@ -11,9 +11,10 @@ use muster_model::{
     ReservedResources, TaskPlacement, Time,
 };
 
+use crate::pool::availability::times;
+use crate::pool::node::Node;
 use crate::state::State;
-use crate::state::advance_reservation::{PlacedReservation, times};
-use crate::state::node::Node;
+use crate::state::advance_reservation::PlacedReservation;
 
 /// GPUs chosen for an advance reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]

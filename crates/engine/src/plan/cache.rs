@@ -22,10 +22,11 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::infeasible::SHORTEST_SPAN;
-use super::request::ModelChoice;
-use super::reserve::FutureStart;
-use crate::state::pool::Pool;
-use crate::state::shape::{ClassId, Eligible, Shape};
+use crate::place::classes::ClassId;
+use crate::place::request::ModelChoice;
+use crate::place::reserve::FutureStart;
+use crate::pool::Pool;
+use crate::pool::shape::{Eligible, Shape};
 
 /// Classes that limits and quota cannot distinguish: the same models, the same numbers of GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -10,24 +10,26 @@ use muster_model::{
 use muster_policy::{BudgetCharge, EntrySlot, LeafId, UserId};
 use smallvec::SmallVec;
 
-use super::admission::{self, AdmittedChoice, Requester};
+use super::admission::{self, Requester};
 use super::cache::ClassCache;
-use super::capacity_bound::NodeFilter;
-use super::request::{ModelChoice, PlacementRequest};
-use super::reserve::{self, ReservationRequest};
-use super::score::Scoring;
 use super::scratch::ReservationLane;
-use super::search::MAX_STEPS;
-use super::{EntryVerdict, Planner, PolicyChange, gang};
+use super::{EntryVerdict, Planner, PolicyChange};
+use crate::place::capacity_bound::NodeFilter;
+use crate::place::classes::ClassId;
+use crate::place::gang;
+use crate::place::gang::search::MAX_STEPS;
+use crate::place::request::{AdmittedChoice, ModelChoice, PlacementRequest};
+use crate::place::reserve::{self, ReservationRequest};
+use crate::place::score::Scoring;
+use crate::pool::ends::HoldingEnd;
+use crate::pool::node::Interval;
+use crate::pool::scope::Scope;
+use crate::pool::shape::{Eligible, Shape};
+use crate::pool::{HoldKey, Pool};
 use crate::state::State;
 use crate::state::attempt::{attempt_id, gpus_by_model};
-use crate::state::ends::HoldingEnd;
 use crate::state::entries::UNLIMITED;
 use crate::state::job::{Element, Job};
-use crate::state::node::Interval;
-use crate::state::pool::{HoldKey, Pool};
-use crate::state::shape::{ClassId, Eligible, Shape};
-use crate::state::topology::Scope;
 
 /// Most lookahead steps of a round for all its reservations together: a step is one node inspected
 /// at one instant. About a tenth of a second. The first entries in order have their reservations by

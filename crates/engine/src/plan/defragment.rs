@@ -22,11 +22,13 @@ use super::Planner;
 use super::cache::ClassCache;
 use super::consider::Candidate;
 use super::elastic::elastic_tasks;
-use super::preempt::{EvictionPlan, Victim, VictimQueue};
-use super::request::ModelChoice;
+use super::preempt::EvictionPlan;
+use super::victim::{Victim, VictimQueue};
+use crate::place::classes::ClassId;
+use crate::place::request::ModelChoice;
+use crate::pool::shape::Shape;
 use crate::state::attempt::gpus_by_model;
 use crate::state::entries::UNLIMITED;
-use crate::state::shape::{ClassId, Shape};
 
 /// Most victims found to have no other placement before the search for a candidate ends.
 const MAX_UNPLACEABLE: usize = 8;

@@ -17,13 +17,13 @@ use muster_model::{
 
 use super::consider::Candidate;
 use super::pending::PendingPlacement;
-use super::request::model_choices;
 use super::{Planner, PolicyChange, admission};
+use crate::place::request::model_choices;
+use crate::pool::HoldKey;
+use crate::pool::shape::Shape;
 use crate::state::attempt::{attempt_id, gpus_by_model};
 use crate::state::job::{Run, RunStage};
-use crate::state::pool::HoldKey;
 use crate::state::preemptable::PreemptableAttempt;
-use crate::state::shape::Shape;
 
 /// Elastic gang that starts in this pass with its minimum number of tasks.
 #[derive(Clone, Debug)]

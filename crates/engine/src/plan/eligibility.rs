@@ -9,8 +9,8 @@ use rustc_hash::FxHashMap;
 
 use super::consider::Candidate;
 use super::{EntryKind, Planner};
+use crate::place::classes::ClassId;
 use crate::state::preemptable::PreemptableAttempts;
-use crate::state::shape::ClassId;
 
 /// Cached facts about preemption in a pass.
 #[derive(Clone, Debug, Default)]

@@ -30,13 +30,14 @@ use muster_policy::EntrySlot;
 use smallvec::SmallVec;
 
 use super::Planner;
-use super::admission::{self, AdmittedChoice, Requester};
+use super::admission::{self, Requester};
 use super::cache::ClassCache;
-use super::capacity_bound::{CapacityBound, NodeFilter};
 use super::consider::Candidate;
+use crate::place::capacity_bound::{CapacityBound, NodeFilter};
+use crate::place::request::AdmittedChoice;
+use crate::pool::ends::HoldingEnd;
+use crate::pool::{HoldKey, Holding, Pool};
 use crate::state::State;
-use crate::state::ends::HoldingEnd;
-use crate::state::pool::{HoldKey, Holding, Pool};
 
 /// Queue heads and their reservations in one round.
 #[derive(Clone, Debug, Default)]

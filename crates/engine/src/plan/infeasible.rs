@@ -9,15 +9,15 @@ use muster_model::{ElementId, JobId, Span};
 use muster_policy::{LeafId, UserId};
 use smallvec::SmallVec;
 
-use super::admission::AdmittedChoice;
+use super::Planner;
 use super::cache::ClassCache;
 use super::consider::{Candidate, NodePreferences};
-use super::request::ModelCaps;
 use super::scratch::ReservationLane;
-use super::{Planner, gang};
+use crate::place::classes::ClassId;
+use crate::place::gang;
+use crate::place::request::{AdmittedChoice, ModelCaps};
 use crate::state::State;
 use crate::state::entries::UNLIMITED;
-use crate::state::shape::ClassId;
 
 /// Blocked entries of a leaf after which its other classes are checked: about as many as the check
 /// costs.

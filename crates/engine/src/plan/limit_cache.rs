@@ -32,9 +32,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::Planner;
 use super::admission::{self, Requester};
 use super::cache::LimitClass;
-use super::request::ModelChoice;
+use crate::place::classes::ClassId;
+use crate::place::request::ModelChoice;
 use crate::state::entries::UNLIMITED;
-use crate::state::shape::ClassId;
 
 /// Key of a refusal. The duration is [`UNLIMITED`] where no limit depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

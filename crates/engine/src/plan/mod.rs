@@ -10,36 +10,22 @@
 pub(crate) mod admission;
 pub(crate) mod advance_reservation;
 pub(crate) mod cache;
-pub(crate) mod capacity_bound;
-pub(crate) mod closest;
 mod consider;
-mod cpu_only;
 mod defragment;
-mod domain_unit;
 mod elastic;
 pub(crate) mod eligibility;
 mod evict_by_node;
-pub(crate) mod feasibility;
-mod forecast;
-pub(crate) mod gang;
-mod gpu_share;
 mod head_reservation;
 pub(crate) mod infeasible;
 mod limit_cache;
-mod node_walk;
 mod pass_starts;
 mod pending;
 mod preempt;
-pub(crate) mod request;
-pub(crate) mod reserve;
-pub(crate) mod score;
 pub(crate) mod scratch;
-mod search;
 mod shrink;
 #[cfg(test)]
 mod tests;
-mod topology;
-mod whole_gpu;
+mod victim;
 
 pub(crate) use consider::{Candidate, NodePreferences};
 
@@ -51,10 +37,10 @@ use muster_policy::{BudgetCharge, EntrySlot, LeafId, ModelId, Pass, UserId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
+use crate::place::classes::ClassId;
+use crate::pool::{HoldKey, ScratchMark};
 use crate::state::State;
 use crate::state::entries::{EntryRank, EntryStanding};
-use crate::state::pool::{HoldKey, ScratchMark};
-use crate::state::shape::ClassId;
 use defragment::PassMoves;
 use elastic::ElasticStart;
 use eligibility::PreemptionEligibility;

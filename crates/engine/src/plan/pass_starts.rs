@@ -12,12 +12,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use super::Planner;
-use super::admission::AdmittedChoice;
 use super::cache::ClassCache;
 use super::consider::Candidate;
 use super::eligibility::preemption_cause;
-use super::request::ModelChoice;
-use crate::state::pool::HoldKey;
+use crate::place::request::{AdmittedChoice, ModelChoice};
+use crate::pool::HoldKey;
 use crate::state::preemptable::{PreemptableAttempt, PreemptableAttempts};
 
 /// Phases in which entries may start.

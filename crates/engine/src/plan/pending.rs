@@ -2,18 +2,16 @@
 //! starts as soon as all of it is free; a nomination that has become impossible is revoked. Runs
 //! before everything else, in every round.
 
+use super::{Planner, PolicyChange};
+use crate::pool::ends::HoldingEnd;
+use crate::pool::node::{Interval, WHOLE};
+use crate::pool::shape::Shape;
+use crate::state::attempt::attempt_id;
+use crate::state::entries::EntryOwner;
+use crate::state::job::{PendingAllocation, Phase};
 use std::sync::Arc;
 
 use muster_model::{AttemptId, Decision, ElementId, Span, TaskPlacement, Time, TopologyRule};
-
-use super::{Planner, PolicyChange};
-use crate::state::attempt::attempt_id;
-use crate::state::ends::HoldingEnd;
-use crate::state::entries::EntryOwner;
-use crate::state::job::Phase;
-use crate::state::node::{Interval, WHOLE};
-use crate::state::pending_allocation::PendingAllocation;
-use crate::state::shape::Shape;
 
 /// Placement of a nominated element, kept free in every round.
 #[derive(Clone, Debug)]

@@ -25,59 +25,28 @@
 //! preempting opportunistic jobs strictly raises the number of normal jobs that run. An evicted job
 //! starts again only on free capacity, or by its own preemption of others.
 
+use super::cache::ClassCache;
+use super::consider::Candidate;
+use super::eligibility::preemption_cause;
+use super::pending::PendingPlacement;
+use super::shrink::{EvictedAttempt, GangPieces, merge_victims, split_holding};
+use super::victim::{Victim, VictimPart, VictimQueue};
+use super::{Planner, PolicyChange};
+use crate::place::capacity_bound::{CapacityBound, NodeFilter};
+use crate::place::request::{AdmittedChoice, ModelChoice};
+use crate::pool::{HoldKey, Pool};
+use crate::state::attempt::{attempt_id, gpus_by_model};
+use crate::state::entries::UNLIMITED;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use muster_model::{
-    AttemptId, Decision, ElementId, Eviction, EvictionCause, NodeId, Reason, Span, TaskPlacement,
-    Time,
+    Decision, ElementId, Eviction, EvictionCause, NodeId, Reason, Span, TaskPlacement, Time,
 };
-use muster_policy::{EntrySlot, LeafId, ModelId, UserId};
+use muster_policy::{EntrySlot, ModelId};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-
-use super::cache::ClassCache;
-use super::capacity_bound::{CapacityBound, NodeFilter};
-use super::consider::Candidate;
-use super::eligibility::preemption_cause;
-use super::pending::PendingPlacement;
-use super::request::ModelChoice;
-use super::shrink::{EvictedAttempt, GangPieces, VictimPart, merge_victims, split_holding};
-use super::{Planner, PolicyChange, admission};
-use crate::state::attempt::{attempt_id, gpus_by_model};
-use crate::state::entries::UNLIMITED;
-use crate::state::pool::{HoldKey, Pool};
-
-/// Attempt, or part of one, that may be evicted.
-#[derive(Clone, Debug)]
-pub(super) struct Victim {
-    pub(super) id: AttemptId,
-    pub(super) cause: EvictionCause,
-    pub(super) part: VictimPart,
-    pub(super) key: HoldKey,
-    pub(super) leaf: LeafId,
-    pub(super) user: UserId,
-    pub(super) gpus: SmallVec<[(ModelId, u64); 1]>,
-    /// Value of not evicting it, among victims with the same cause: thousandths of GPUs, or the
-    /// cost of a move.
-    pub(super) cost: u64,
-    /// Longest time from now until it has ended.
-    pub(super) delay: Span,
-    /// True if it starts in this pass.
-    started_this_pass: bool,
-}
-
-/// Order of victims: shrinking first, then borrowed before owned, lower priority, least lost, the
-/// youngest; of a gang that shrinks, the last step first.
-type VictimRank = (EvictionCause, i32, u64, Reverse<(Time, ElementId)>, Reverse<u32>);
-
-/// Victim in that order, and its queue.
-pub(super) type RankedVictim = Reverse<(VictimRank, LeafId)>;
-
-/// Possible victims, the first in order first. A heap, since of thousands mostly a few are needed.
-pub(super) type VictimQueue = BinaryHeap<RankedVictim>;
 
 /// Victims to evict, and the placement that the candidate then gets.
 pub(super) struct EvictionPlan {
@@ -528,7 +497,7 @@ impl PreemptionSearch<'_, '_> {
         self.bound.suffices() && self.admitted().is_ok()
     }
 
-    fn admitted(&self) -> Result<SmallVec<[admission::AdmittedChoice<'_>; 1]>, Reason> {
+    fn admitted(&self) -> Result<SmallVec<[AdmittedChoice<'_>; 1]>, Reason> {
         self.planner.admitted_choices(self.candidate, std::slice::from_ref(self.choice))
     }
 

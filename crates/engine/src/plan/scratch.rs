@@ -10,8 +10,8 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::PolicyChange;
-use super::forecast::ReleaseForecast;
-use crate::state::shape::ClassId;
+use crate::place::classes::ClassId;
+use crate::place::reserve::forecast::ReleaseForecast;
 
 /// Buffers reused from pass to pass; see the module's description.
 #[derive(Debug, Default)]

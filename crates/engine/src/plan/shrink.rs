@@ -3,34 +3,22 @@
 //! and, by the same plan, nominated for what remains of its placement. This module splits its
 //! holding into parts and merges evicted parts; `preempt.rs` chooses the victims.
 
+use super::Planner;
+use super::consider::Candidate;
+use super::elastic::elastic_tasks;
+use super::victim::{RankedVictim, Victim, VictimPart};
+use crate::pool::{HoldKey, Pool};
+use crate::state::State;
+use crate::state::attempt::gpus_by_model;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
 use muster_model::{
     Elastic, ElementId, EvictionCause, JobId, Preemption, TaskPlacement, Tier, Time,
 };
-use muster_policy::{ModelId, Policy};
+use muster_policy::ModelId;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-
-use super::Planner;
-use super::consider::Candidate;
-use super::elastic::elastic_tasks;
-use super::preempt::{RankedVictim, Victim};
-use crate::state::State;
-use crate::state::attempt::gpus_by_model;
-use crate::state::pool::{HoldKey, Pool};
-
-/// Part of an attempt that may be evicted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum VictimPart {
-    /// The whole attempt, not elastic.
-    Whole,
-    /// The minimum tasks of an elastic gang; evicted only with all others.
-    Base,
-    /// Step of tasks beyond the minimum; from 0, by rank.
-    Step(u32),
-}
 
 /// Holding of an elastic gang split into parts, on scratch.
 #[derive(Clone, Debug)]
@@ -231,30 +219,4 @@ fn remaining_placement(
         beyond.is_none_or(|beyond| !removed.contains(&(beyond / elastic.step)))
     };
     Some(run.placement.iter().filter(remains).cloned().collect())
-}
-
-impl Victim {
-    /// Returns the thousandths of GPUs over all models.
-    pub(super) fn milli(&self) -> u64 {
-        self.gpus.iter().map(|(_, milli)| milli).sum()
-    }
-
-    /// Removes the victim from the policy's counters (`is_evicted`), or adds it back, on scratch. A
-    /// gang that only shrinks keeps counting as a running element.
-    pub(super) fn count_evicted(&self, policy: &mut Policy, is_evicted: bool) {
-        let leaf = self.leaf;
-        let user = self.user;
-        match (is_evicted, self.part) {
-            (true, VictimPart::Step(_)) => {
-                policy.try_hold(leaf, user, &[]);
-                policy.undo_hold(leaf, user, &self.gpus);
-            }
-            (false, VictimPart::Step(_)) => {
-                policy.try_hold(leaf, user, &self.gpus);
-                policy.undo_hold(leaf, user, &[]);
-            }
-            (true, _) => policy.undo_hold(leaf, user, &self.gpus),
-            (false, _) => policy.try_hold(leaf, user, &self.gpus),
-        }
-    }
 }

@@ -17,8 +17,8 @@ use super::entries::EntryOwner;
 use super::job::{
     AttemptFate, CheckpointRequests, Element, Phase, Run, RunEnd, RunStage, Signals, TaskState,
 };
-use super::pool::Pool;
 use crate::fact::AccountingFact;
+use crate::pool::Pool;
 
 /// Minimum number of retries of a failed start, whatever the job's own restart policy: a failed
 /// start says nothing about the job, and one fault of a node must not lose it.
@@ -289,7 +289,7 @@ impl State {
             if element.avoid_epoch == epoch { element.avoid.clone() } else { SmallVec::new() };
         avoid.push(node);
         let caps = self.policy.max_by_model(job.record.leaf, job.record.duration()).into();
-        if !crate::plan::feasibility::fits_in_service(
+        if !crate::place::feasibility::fits_in_service(
             &self.pool,
             self.classes.shape(job.class),
             &avoid,

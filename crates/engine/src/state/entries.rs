@@ -14,7 +14,7 @@ use muster_model::{JobId, Span, Time};
 use muster_policy::{EntrySlot, LeafId, Policy, UserId};
 use rustc_hash::FxHashMap;
 
-use super::shape::ClassId;
+use crate::place::classes::ClassId;
 
 /// Maximum number of tickets of one array in its leaf's order at once: enough that shares decide
 /// between users at a fine grain, few enough that a large array is submitted in microseconds.

@@ -1,20 +1,10 @@
 //! Holds: keep waiting elements from starting until they are released. Users hold their own jobs;
 //! the hold of an administrator is separate, and only an administrator releases it.
 
-use muster_model::{CommandTarget, JobId, Time, UserName};
-use serde::{Deserialize, Serialize};
-
 use super::State;
 use super::entries::EntryOwner;
-use super::job::{JobRecord, Phase};
-
-/// Hold of an administrator.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct AdminHold {
-    pub(crate) by: UserName,
-    /// True when the user holds it too; that hold stays when the administrator releases.
-    pub(crate) own: bool,
-}
+use super::job::{AdminHold, JobRecord, Phase};
+use muster_model::{CommandTarget, JobId, Time, UserName};
 
 /// Change of a hold.
 #[derive(Clone, Copy)]

@@ -2,6 +2,13 @@
 //! only once it started or was changed individually, so a large array costs the same as one job
 //! while it waits.
 
+use crate::place::classes::ClassId;
+use crate::pool::HoldKey;
+use crate::pool::ends::HoldingEnd;
+use muster_model::AttemptId;
+use muster_model::ElementId;
+use muster_model::EvictionCause;
+use muster_model::UserName;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -14,12 +21,6 @@ use muster_model::{
 use muster_policy::{LeafId, ModelId, UserId};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
-
-use super::ends::HoldingEnd;
-use super::hold::AdminHold;
-use super::pending_allocation::{PendingAllocation, PendingEviction};
-use super::pool::HoldKey;
-use super::shape::ClassId;
 
 /// A job in memory: its durable record, and what is derived from it.
 #[derive(Clone, Debug)]
@@ -404,4 +405,40 @@ impl Element {
             pending_allocation: None,
         }
     }
+}
+
+/// Hold of an administrator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AdminHold {
+    pub(crate) by: UserName,
+    /// True when the user holds it too; that hold stays when the administrator releases.
+    pub(crate) own: bool,
+}
+
+/// Pending allocation of an element.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PendingAllocation {
+    /// Places of the tasks, by rank.
+    pub(crate) placement: Arc<[TaskPlacement]>,
+    /// Thousandths of GPUs by model, as counted since `since`.
+    pub(crate) gpus: SmallVec<[(ModelId, u64); 1]>,
+    pub(crate) since: Time,
+    /// Sequence number, in the order of the decisions.
+    #[serde(default, rename = "nth")]
+    pub(crate) sequence: u64,
+    /// Attempts that are evicted for it.
+    pub(crate) evicted: Vec<AttemptId>,
+}
+
+/// Eviction of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PendingEviction {
+    pub(crate) by: ElementId,
+    pub(crate) cause: EvictionCause,
+    pub(crate) at: Time,
+    /// Deadline: the attempt is stopped then, even without a checkpoint acknowledgement.
+    pub(crate) due: Time,
+    /// Checkpoint request that announced the eviction; 0 where the attempt had nothing to save.
+    #[serde(default)]
+    pub(crate) request: u32,
 }

@@ -5,35 +5,22 @@
 pub(crate) mod act;
 pub(crate) mod advance_reservation;
 pub(crate) mod attempt;
-pub(crate) mod availability;
 pub(crate) mod cluster;
 pub(crate) mod dependencies;
-pub(crate) mod drain;
-pub(crate) mod ends;
 pub(crate) mod entries;
 pub(crate) mod hold;
-pub(crate) mod index;
 pub(crate) mod job;
 pub(crate) mod jobs;
 pub(crate) mod move_budget;
-pub(crate) mod node;
-pub(crate) mod node_kind;
 pub(crate) mod pending_allocation;
-pub(crate) mod pool;
 pub(crate) mod preemptable;
 pub(crate) mod progress;
 pub(crate) mod queue_heads;
-pub(crate) mod rank_set;
 pub(crate) mod redact;
 pub(crate) mod report;
-pub(crate) mod scalars;
 pub(crate) mod service;
-pub(crate) mod shape;
 pub(crate) mod snapshot;
 pub(crate) mod start_waits;
-pub(crate) mod topology;
-pub(crate) mod validate;
-pub(crate) mod workload_mix;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -45,9 +32,14 @@ use muster_model::{
 use muster_policy::{BudgetCharge, Policy, TreeError};
 
 use crate::fact::{AccountingFact, PendingFacts};
+use crate::place::classes::{ClassId, ShapeClasses};
+use crate::place::score::workload_mix::WorkloadMix;
 use crate::plan::WakeTimes;
 use crate::plan::cache::PlanCache;
 use crate::plan::scratch::Scratch;
+use crate::pool::Pool;
+use crate::pool::scalars::ExtraId;
+use crate::pool::shape::Shape;
 use advance_reservation::AdvanceReservations;
 use dependencies::RecentJobs;
 use entries::{Entries, EntryOwner, EntryRank, EntryStanding};
@@ -56,13 +48,9 @@ use job::{Element, Job, JobRecord, Phase};
 use jobs::JobTable;
 use move_budget::MoveBudget;
 use pending_allocation::PendingAllocations;
-use pool::Pool;
 use preemptable::PreemptableAttempts;
 use queue_heads::QueueHeads;
-use scalars::ExtraId;
-use shape::{ClassId, Shape, ShapeClasses};
 use start_waits::StartWaits;
-use workload_mix::WorkloadMix;
 
 /// Id of an extra resource that no node has: used for names that were never interned.
 const UNKNOWN_EXTRA: ExtraId = ExtraId::MAX;
@@ -203,8 +191,10 @@ impl State {
             )
         });
         if self.classes.known_fit(class, self.pool.epoch()).is_none() {
-            let fits =
-                crate::plan::feasibility::fits_empty_cluster(&self.pool, self.classes.shape(class));
+            let fits = crate::place::feasibility::fits_empty_cluster(
+                &self.pool,
+                self.classes.shape(class),
+            );
             self.classes.learn_fit(class, self.pool.epoch(), fits);
         }
         // 2. Create the record.

@@ -5,49 +5,21 @@
 //!
 //! The element is charged from the decision on, so no job pays for the time in which it is evicted.
 
+use super::State;
+use super::attempt::{attempt_id, gpus_by_model};
+use super::entries::EntryOwner;
+use super::job::{
+    AttemptFate, CheckpointRequests, Element, PendingAllocation, PendingEviction, Phase, RunEnd,
+    RunStage,
+};
+use crate::fact::AccountingFact;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use muster_model::{
     AttemptId, Effect, ElementId, Event, Eviction, EvictionCause, JobId, TaskPlacement, Time,
 };
-use muster_policy::{BudgetCharge, ModelId};
-use serde::{Deserialize, Serialize};
-use smallvec::SmallVec;
-
-use super::State;
-use super::attempt::{attempt_id, gpus_by_model};
-use super::entries::EntryOwner;
-use super::job::{AttemptFate, CheckpointRequests, Element, Phase, RunEnd, RunStage};
-use crate::fact::AccountingFact;
-
-/// Pending allocation of an element.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct PendingAllocation {
-    /// Places of the tasks, by rank.
-    pub(crate) placement: Arc<[TaskPlacement]>,
-    /// Thousandths of GPUs by model, as counted since `since`.
-    pub(crate) gpus: SmallVec<[(ModelId, u64); 1]>,
-    pub(crate) since: Time,
-    /// Sequence number, in the order of the decisions.
-    #[serde(default, rename = "nth")]
-    pub(crate) sequence: u64,
-    /// Attempts that are evicted for it.
-    pub(crate) evicted: Vec<AttemptId>,
-}
-
-/// Eviction of an attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct PendingEviction {
-    pub(crate) by: ElementId,
-    pub(crate) cause: EvictionCause,
-    pub(crate) at: Time,
-    /// Deadline: the attempt is stopped then, even without a checkpoint acknowledgement.
-    pub(crate) due: Time,
-    /// Checkpoint request that announced the eviction; 0 where the attempt had nothing to save.
-    #[serde(default)]
-    pub(crate) request: u32,
-}
+use muster_policy::BudgetCharge;
 
 /// Indexes over pending allocations and eviction deadlines.
 #[derive(Clone, Debug, Default)]

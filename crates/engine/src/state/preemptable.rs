@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::State;
 use super::job::{Phase, RunStage};
-use super::pool::HoldKey;
+use crate::pool::HoldKey;
 
 /// An attempt that holds resources and is not being evicted.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,21 +1,19 @@
 //! Checkpoints: requests, acknowledgements of tasks, what they mean for the gang, and the GPU time
 //! that would be lost without them. Ends an attempt only if its job asks for that.
 
+use super::State;
+use super::attempt::attempt_id;
+use super::job::{
+    AttemptFate, CheckpointRequests, Element, JobRecord, PendingEviction, Phase, Run, RunStage,
+    SavedProgress, TaskState,
+};
+use super::report::fate_of;
 use std::sync::Arc;
 
 use muster_model::job::{AfterCheckpoint, CheckpointBy};
 use muster_model::{
     CommandTarget, Effect, JobId, Outcome, Rank, TaskCheckpoint, TaskExit, TaskSignalled, Time,
 };
-
-use super::State;
-use super::attempt::attempt_id;
-use super::job::{
-    AttemptFate, CheckpointRequests, Element, JobRecord, Phase, Run, RunStage, SavedProgress,
-    TaskState,
-};
-use super::pending_allocation::PendingEviction;
-use super::report::fate_of;
 
 /// Acknowledgements of all tasks of a gang, combined.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,7 +154,7 @@ impl Run {
 
 impl JobRecord {
     /// Returns the elements of a target, by ordinal, of which every task runs.
-    pub(super) fn running(&self, target: CommandTarget) -> Vec<u32> {
+    pub(crate) fn running(&self, target: CommandTarget) -> Vec<u32> {
         let wanted = target.index.map(|index| self.ordinal_of(index));
         let runs = |element: &Element| {
             element.phase == Phase::Active

@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 use super::State;
 use super::advance_reservation::PlacedReservation;
 use super::dependencies::RecentJobs;
-use super::drain::Drains;
 use super::job::{Job, JobRecord, Phase};
 use super::move_budget::MoveBudget;
 use super::queue_heads::QueueHeads;
-use super::shape::Shape;
-use super::workload_mix::WorkloadMix;
+use crate::place::score::workload_mix::WorkloadMix;
+use crate::pool::availability::drain::Drains;
+use crate::pool::shape::Shape;
 use crate::refusal::RestoreError;
 
 /// Durable state, serialisable; equal states give equal values. `J` is the form of its jobs.
@@ -58,7 +58,7 @@ pub(super) struct StoredNode {
 
 impl State {
     pub(crate) fn snapshot(&self) -> Snapshot {
-        let node = |node: &super::node::Node| StoredNode {
+        let node = |node: &crate::pool::node::Node| StoredNode {
             spec: node.spec.clone(),
             up: node.up,
             drained: None,

@@ -8,7 +8,8 @@ use muster_model::{
     AdvanceReservation, AdvanceReservationName, JobId, ReservedPlace, ReservedResources, Time,
 };
 
-use super::{NodeReservation, PlacedReservation};
+use super::PlacedReservation;
+use crate::pool::availability::node_reservation::NodeReservation;
 use crate::state::State;
 
 impl State {

@@ -3,19 +3,17 @@
 //! derived. Where a reservation of GPUs is placed is decided in `plan`.
 
 mod events;
-pub(crate) mod times;
-mod validate;
 pub(crate) mod view;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_model::{
-    AdvanceReservation, AdvanceReservationName, DeviceSet, QueueName, ReservedPlace, Time, UserName,
+    AdvanceReservation, AdvanceReservationName, QueueName, ReservedPlace, Time, UserName,
 };
 use serde::{Deserialize, Serialize};
 
-use super::availability::{Availability, IntervalTimes, PoolView, UnavailableInterval};
+use crate::pool::availability::times;
 
 /// Advance reservation and its places.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,48 +35,6 @@ pub(crate) struct AdvanceReservations {
 impl Default for AdvanceReservations {
     fn default() -> Self {
         Self { by_name: BTreeMap::new(), next_edge_at: Time::NEVER }
-    }
-}
-
-/// Part of one node that a reservation reserves.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NodeReservation {
-    pub(crate) reservation: Arc<AdvanceReservation>,
-    /// Reserved devices; `None` for the whole node.
-    pub(crate) devices: Option<DeviceSet>,
-}
-
-impl NodeReservation {
-    /// Returns all reserved devices.
-    pub(crate) fn set(&self) -> DeviceSet {
-        self.devices.unwrap_or(DeviceSet(u128::MAX))
-    }
-
-    /// Adds the unavailability intervals that follow from it.
-    pub(super) fn add_unavailability(&self, availability: &mut Availability, view: &PoolView) {
-        let is_active = times::active_at(&self.reservation.times, view.at).is_some();
-        let reservation = Arc::clone(&self.reservation);
-        if view.reservation.as_ref() != Some(&self.reservation.name) {
-            // For all other jobs: unavailable while the reservation is active.
-            match self.devices {
-                _ if !is_active => {}
-                None => availability.whole_node = true,
-                Some(devices) => availability.devices = availability.devices.or(devices),
-            }
-            availability.upcoming.push(UnavailableInterval {
-                devices: self.devices,
-                when: IntervalTimes::DuringReservation(reservation),
-            });
-            return;
-        }
-        // For its own jobs: only its devices, and only while it is active.
-        availability.whole_node |= !is_active;
-        availability.outside = DeviceSet(u128::MAX).minus(self.set());
-        availability.devices = availability.devices.or(availability.outside);
-        availability.upcoming.push(UnavailableInterval {
-            devices: None,
-            when: IntervalTimes::OutsideReservation(reservation),
-        });
     }
 }
 

@@ -5,7 +5,9 @@ use muster_model::view::{
 };
 use muster_model::{DeviceSet, ReservedResources, Time};
 
-use super::{NodeReservation, PlacedReservation, times};
+use super::PlacedReservation;
+use crate::pool::availability::node_reservation::NodeReservation;
+use crate::pool::availability::times;
 use crate::state::State;
 
 /// Returns the view of a reservation on one of its nodes; `None` once it is over.
