@@ -13,20 +13,22 @@ use muster_policy::TreeError;
 
 use crate::check::{self, Violation};
 use crate::fact::{AccountingFact, EngineCounts};
+use crate::plan::Planner;
 use crate::refusal::{EventRefusal, RestoreError};
 use crate::state::State;
 use crate::state::attempt::attempt_id;
-use crate::state::job::Phase;
+use crate::state::job::{Job, Phase};
 pub use crate::state::redact::RedactingJobs;
 pub use crate::state::snapshot::Snapshot;
-use crate::view::JobKey;
-use crate::{explain, plan, validate};
+use crate::state::view::JobKey;
+use crate::{explain, plan, validate, view};
 
 /// The scheduling engine: a value that takes events and returns plans. It reads no clock; time is
 /// an argument, and must not go backwards.
 #[derive(Clone, Debug)]
 pub struct Engine {
     state: State,
+    planner: Planner,
 }
 
 impl Engine {
@@ -35,7 +37,11 @@ impl Engine {
     /// # Errors
     /// The first defect of the tree.
     pub fn new(tree: QueueTree) -> Result<Self, TreeError> {
-        Ok(Self { state: State::new(tree)? })
+        Ok(Self::of(State::new(tree)?))
+    }
+
+    fn of(state: State) -> Self {
+        Self { state, planner: Planner::default() }
     }
 
     // ---- write ----
@@ -84,7 +90,7 @@ impl Engine {
     /// Runs one planning pass on scratch: the state does not change. Only [`Engine::reservations`]
     /// is updated.
     pub fn plan(&mut self, now: Time) -> Plan {
-        plan::plan(&mut self.state, now)
+        self.planner.plan(&mut self.state, now)
     }
 
     /// Checks a plan against the state, independently of how it was made.
@@ -103,7 +109,11 @@ impl Engine {
             "only plans that pass the checker are committed"
         );
         let before = self.state.effects.len();
-        self.state.commit(now, plan);
+        let planned_at = self.planner.take_planned_at(&self.state.pool, plan);
+        let all_started = self.state.commit(now, plan);
+        if let Some(planned_at) = planned_at.filter(|_| all_started) {
+            self.planner.observe_commit(&mut self.state.pool, planned_at);
+        }
         debug_assert_eq!(check::starts_have_effects(plan, &self.state.effects[before..]), []);
     }
 
@@ -171,7 +181,7 @@ impl Engine {
     /// # Errors
     /// If the snapshot contradicts itself.
     pub fn restore(snapshot: Snapshot) -> Result<Self, RestoreError> {
-        Ok(Self { state: State::restore(snapshot)? })
+        Ok(Self::of(State::restore(snapshot)?))
     }
 
     // ---- read ----
@@ -187,11 +197,9 @@ impl Engine {
         let due =
             [state.entries.next_wake(), state.start_waits.next_wake(), state.pool.next_drain()];
         let more = [state.pending_allocations.next_wake(), state.advance_reservations.next_edge()];
-        let looks = [
-            state.wake_times.budget_refill,
-            state.wake_times.protection_expiry,
-            state.wake_times.patience_expiry,
-        ];
+        let wake_times = &self.planner.outlook().wake_times;
+        let looks =
+            [wake_times.budget_refill, wake_times.protection_expiry, wake_times.patience_expiry];
         due.into_iter().chain(more).chain(looks).flatten().min()
     }
 
@@ -221,13 +229,22 @@ impl Engine {
     /// Returns all jobs in memory, by number.
     #[must_use]
     pub fn jobs(&self, now: Time) -> Vec<JobView> {
-        self.state.job_views(now)
+        self.views_of(now, self.state.jobs.iter())
     }
 
     /// Returns the views of these jobs, as far as they are in memory, in the order of the numbers.
     #[must_use]
     pub fn jobs_by_id(&self, now: Time, jobs: &[JobId]) -> Vec<JobView> {
-        self.state.job_views_by_id(now, jobs)
+        let known = jobs.iter().filter_map(|id| Some((id, self.state.jobs.get(id)?)));
+        self.views_of(now, known)
+    }
+
+    fn views_of<'a>(
+        &self,
+        now: Time,
+        jobs: impl Iterator<Item = (&'a JobId, &'a Job)>,
+    ) -> Vec<JobView> {
+        view::of_jobs(&self.state, self.planner.outlook(), now, jobs)
     }
 
     /// Returns the filter fields of every job in memory, by number, without making views.
@@ -238,7 +255,7 @@ impl Engine {
     /// Returns one job, if it is in memory.
     #[must_use]
     pub fn job(&self, now: Time, job: JobId) -> Option<JobView> {
-        self.state.job_view(now, job)
+        self.jobs_by_id(now, &[job]).pop()
     }
 
     /// Returns one element of a job, if it is in memory.
@@ -333,13 +350,13 @@ impl Engine {
     /// Returns the planned future starts of the last pass.
     #[must_use]
     pub fn reservations(&self) -> &[Reservation] {
-        &self.state.reservations
+        &self.planner.outlook().reservations
     }
 
     /// Explains why an element is pending, when it starts, and what would start it now. Tries on
     /// scratch; changes nothing.
     pub fn explain(&mut self, now: Time, element: ElementId) -> Option<Explanation> {
-        explain::explain(&mut self.state, now, element)
+        explain::explain(&mut self.state, self.planner.outlook(), now, element)
     }
 
     /// Explains what would happen to a job if it were submitted now. Changes nothing.

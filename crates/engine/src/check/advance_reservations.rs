@@ -176,7 +176,7 @@ mod tests {
             job.constraint.advance_reservation = Some("exam".into());
         }
         state.apply(NOW, &Event::Submitted { job: JobId(1), spec: Arc::new(job) });
-        let plan = crate::plan::plan(&mut state, NOW);
+        let plan = crate::plan::Planner::default().plan(&mut state, NOW);
         assert_eq!(plan.decisions.len(), 1);
         let name = AdvanceReservationName::from("exam");
         state.apply(

@@ -66,7 +66,7 @@ mod tests {
         let mut job = spec(2);
         (job.time_limit, job.grace) = (Some(Span(500)), Span(100));
         state.apply(NOW, &Event::Submitted { job: JobId(1), spec: Arc::new(job) });
-        let plan = crate::plan::plan(&mut state, NOW);
+        let plan = crate::plan::Planner::default().plan(&mut state, NOW);
         assert_eq!(plan.decisions.len(), 1);
         let drain = Drain { from, by: None, reason: "fan".into(), stop: false };
         state.apply(NOW, &Event::DrainSet { node: "n1".into(), devices, drain: Some(drain) });
@@ -102,7 +102,7 @@ mod tests {
             (job.time_limit, job.grace) = (Some(Span(500)), Span(0));
             state.apply(NOW, &Event::Submitted { job: JobId(number), spec: Arc::new(job) });
         }
-        let plan = crate::plan::plan(&mut state, NOW);
+        let plan = crate::plan::Planner::default().plan(&mut state, NOW);
         assert_eq!(plan.reservations.len(), 1);
         let drain =
             Some(Drain { from: NOW + Span(999), by: None, reason: "fan".into(), stop: false });

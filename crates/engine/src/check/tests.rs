@@ -9,7 +9,7 @@ use muster_model::{
 
 use super::{Violation, sanity_check, starts_have_effects};
 use crate::fixture::{node, spec};
-use crate::plan;
+use crate::plan::Planner;
 use crate::state::entries::{EntryOwner, EntryStanding};
 use crate::state::job::{Element, Phase, Run, RunStage};
 use crate::state::{State, rank_of};
@@ -25,7 +25,7 @@ fn sound() -> (State, Plan) {
     for (job, spec) in [(1, spec(3)), (2, JobSpec { array: Some(array), ..spec(1) })] {
         state.apply(NOW, &Event::Submitted { job: JobId(job), spec: Arc::new(spec) });
     }
-    let plan = plan::plan(&mut state, NOW);
+    let plan = Planner::default().plan(&mut state, NOW);
     state.commit(NOW, &plan);
     assert_eq!(sanity_check(&state), []);
     (state, plan)

@@ -5,6 +5,7 @@ use muster_model::reason::HeadReservedPlace;
 use muster_model::view::PatienceView;
 use muster_model::{ElementId, HeadReservation, Reason, Span, Time};
 
+use crate::plan::Outlook;
 use crate::state::State;
 
 /// Minimum time at the head of the queue that is worth showing: before it, the element is mostly
@@ -15,10 +16,16 @@ const MIN_SHOWN: Span = Span::from_secs(60);
 const MAX_NAMED: usize = 16;
 
 /// Returns the view of an element that is first in its queue and has no planned start.
-pub(super) fn of(state: &State, now: Time, id: ElementId) -> Option<PatienceView> {
+pub(super) fn of(
+    state: &State,
+    outlook: &Outlook,
+    now: Time,
+    id: ElementId,
+) -> Option<PatienceView> {
     let since = state.head_since(id).filter(|since| now.since(*since) >= MIN_SHOWN)?;
     let patience = state.policy.tree().patience?;
-    let reservation = state.head_reservations.iter().find(|reservation| reservation.element == id);
+    let reservation =
+        outlook.head_reservations.iter().find(|reservation| reservation.element == id);
     let kept = reservation.map(|reservation| places(state, reservation)).unwrap_or_default();
     Some(PatienceView { since, keeps_from: since + patience, kept, is_kept: reservation.is_some() })
 }

@@ -19,21 +19,28 @@ use muster_model::view::{Eta, Explanation, JobState};
 use muster_model::{ElementId, Event, JobId, JobSpec, Reason, Time};
 
 use crate::plan::advance_reservation::conflicting_elements;
+use crate::plan::{Outlook, Planner};
 use crate::refusal::EventRefusal;
 use crate::state::entries::{EntryOwner, EntryStanding, seq};
 use crate::state::{State, rank_of};
 use crate::validate::{validate_one_more, validate_spec};
+use reasons::{GapCache, PendingReasons};
 use trial::PlanTrial;
 
 /// Explains one element of a job.
-pub(crate) fn explain(state: &mut State, now: Time, id: ElementId) -> Option<Explanation> {
+pub(crate) fn explain(
+    state: &mut State,
+    outlook: &Outlook,
+    now: Time,
+    id: ElementId,
+) -> Option<Explanation> {
     state.wake(now);
     let view = state.element_view(now, id)?;
     let job = state.jobs.get(&id.job)?;
     let ordinal = job.record.ordinal_of(id.index)?;
     let mut explanation = blank(id, &job.record.spec, view.state);
     explanation.queue = state.policy.leaf_name(job.record.leaf).clone();
-    explanation.placement = placed::of(state, id);
+    explanation.placement = placed::of(state, outlook, id);
     explanation.preempted = placed::preempted(state, now, id);
     if !matches!(view.state, JobState::Held | JobState::Pending) {
         return Some(explanation);
@@ -46,7 +53,7 @@ pub(crate) fn explain(state: &mut State, now: Time, id: ElementId) -> Option<Exp
     let priority = rank_of(job, owner.ordinal).priority;
     let position = state.policy.position(now, job.record.leaf, job.user, priority, seq(owner, 0));
     explanation.position = Some(position);
-    explanation.reasons = state.own_reasons(now, job, ordinal);
+    explanation.reasons = PendingReasons { state, outlook }.own_reasons(now, job, ordinal);
     if let Some(Reason::Preempting { by, .. }) = explanation.reasons.last() {
         explanation.eta = Some(Eta { start: *by, reserved: true });
         explanation.evictions = preemption::evictions(state, now, id);
@@ -67,13 +74,18 @@ pub(crate) fn explain(state: &mut State, now: Time, id: ElementId) -> Option<Exp
     }
     if !matches!(state.entries.standing(owner), EntryStanding::Queued(_)) {
         // It is not in the order: other reasons are read from the state.
-        let outer =
-            state.outer_reason(now, id.job, job, ordinal, &mut reasons::GapCache::default());
+        let outer = PendingReasons { state, outlook }.outer_reason(
+            now,
+            id.job,
+            job,
+            ordinal,
+            &mut GapCache::default(),
+        );
         explanation.reasons.extend(outer);
         return Some(explanation);
     }
     // 2. At its place in the order.
-    explain_in_order(state, now, owner, id, &mut explanation);
+    explain_in_order(state, outlook, now, owner, &mut explanation);
     Some(explanation)
 }
 
@@ -81,13 +93,15 @@ pub(crate) fn explain(state: &mut State, now: Time, id: ElementId) -> Option<Exp
 /// and changes that would help.
 fn explain_in_order(
     state: &mut State,
+    outlook: &Outlook,
     now: Time,
     owner: EntryOwner,
-    id: ElementId,
     explanation: &mut Explanation,
 ) {
+    let id = explanation.element;
+    let mut planner = Planner::default();
     // 1. As it is.
-    let mut trial = PlanTrial::at(state, now, owner, id);
+    let mut trial = PlanTrial::at(state, &mut planner, now, (owner, id));
     let finding = trial.finding();
     explanation.eta = trial.eta(&finding);
     explanation.sooner = sooner::within_queue(&mut trial, &finding);
@@ -95,8 +109,11 @@ fn explain_in_order(
     explanation.out_of_service = trial.out_of_service(&finding);
     explanation.set_aside = trial.set_aside(&finding);
     explanation.moves = trial.moves(&finding, explanation.eta);
-    explanation.patience =
-        if explanation.eta.is_none() { head_reservation::of(trial.state(), now, id) } else { None };
+    explanation.patience = if explanation.eta.is_none() {
+        head_reservation::of(trial.state(), outlook, now, id)
+    } else {
+        None
+    };
     explanation.reasons.extend(finding.quota.iter().chain(&finding.reason).cloned());
     let candidate = trial.end();
     if let Some(candidate) = &candidate {
@@ -135,9 +152,10 @@ pub(crate) fn explain_submission(state: &mut State, now: Time, spec: &JobSpec) -
         Err(_) => explanation,
         Ok(()) => {
             let mut copy = state.clone();
+            let mut planner = Planner::default();
             copy.apply(now, &Event::Submitted { job: id.job, spec: Arc::new(spec.clone()) });
-            let evictions = preemption::would_evict(&mut copy, now, id);
-            let explained = explain(&mut copy, now, id).unwrap_or(explanation);
+            let evictions = preemption::would_evict(&mut copy, &mut planner, now, id);
+            let explained = explain(&mut copy, planner.outlook(), now, id).unwrap_or(explanation);
             match evictions {
                 Some(evictions) => preemption::with_evictions(explained, now, evictions),
                 None => explained,
@@ -167,7 +185,8 @@ fn eta_in_reservation(
         copy.pool.release(key);
     }
     copy.wake(begins);
-    let mut trial = PlanTrial::at(&mut copy, begins, owner, id);
+    let mut planner = Planner::default();
+    let mut trial = PlanTrial::at(&mut copy, &mut planner, begins, (owner, id));
     let finding = trial.finding();
     let eta = trial.eta(&finding);
     trial.end();

@@ -13,6 +13,7 @@ use muster_model::{
 
 use super::preemption;
 use crate::place::gap::{self, CountMode};
+use crate::plan::Outlook;
 use crate::pool::Pool;
 use crate::pool::scope::Scope;
 use crate::pool::shape::Shape;
@@ -23,7 +24,7 @@ use crate::state::job::{Job, Phase};
 const MAX_NAMED: usize = 16;
 
 /// Returns the placement of an element; `None` if it holds nothing.
-pub(super) fn of(state: &State, id: ElementId) -> Option<PlacementView> {
+pub(super) fn of(state: &State, outlook: &Outlook, id: ElementId) -> Option<PlacementView> {
     let job = state.jobs.get(&id.job)?;
     let element = job.record.elements.get(&job.record.ordinal_of(id.index)?)?;
     let run = element.run.as_ref().filter(|_| element.phase == Phase::Active)?;
@@ -34,7 +35,7 @@ pub(super) fn of(state: &State, id: ElementId) -> Option<PlacementView> {
         levels: levels(state, job, &run.placement),
         since: run.held_from,
         backfilled: run.backfilled,
-        next: next(state, id, &run.placement),
+        next: next(state, outlook, id, &run.placement),
     })
 }
 
@@ -133,11 +134,16 @@ fn least(pool: &Pool, shape: &Shape, level: usize, name: &str) -> Option<u32> {
 }
 
 /// Returns the first planned start on its nodes.
-fn next(state: &State, id: ElementId, placement: &[TaskPlacement]) -> Option<NextStart> {
+fn next(
+    state: &State,
+    outlook: &Outlook,
+    id: ElementId,
+    placement: &[TaskPlacement],
+) -> Option<NextStart> {
     let nodes: BTreeSet<NodeId> = placement.iter().map(|task| task.node).collect();
     let is_here = |tasks: &[TaskPlacement]| tasks.iter().any(|task| nodes.contains(&task.node));
     let others =
-        state.reservations.iter().filter(|one| one.element != id && is_here(&one.placement));
+        outlook.reservations.iter().filter(|one| one.element != id && is_here(&one.placement));
     let first = others.min_by_key(|one| (one.start, one.element))?;
     let job = state.jobs.get(&first.element.job)?;
     Some(NextStart {

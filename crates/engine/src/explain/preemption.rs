@@ -4,7 +4,7 @@
 use super::holders;
 use crate::place::request::model_choices;
 use crate::plan::eligibility::preemption_cause;
-use crate::plan::{self, Candidate};
+use crate::plan::{Candidate, Planner};
 use crate::pool::ends::HoldingEnd;
 use crate::state::State;
 use crate::state::job::{Element, PendingAllocation, Run, RunStage};
@@ -34,10 +34,11 @@ pub(super) fn evictions(state: &State, now: Time, id: ElementId) -> Vec<Eviction
 /// would.
 pub(super) fn would_evict(
     state: &mut State,
+    planner: &mut Planner,
     now: Time,
     id: ElementId,
 ) -> Option<Vec<EvictionView>> {
-    let plan = plan::plan(state, now);
+    let plan = planner.plan(state, now);
     let evict = plan.decisions.iter().find_map(|decision| match decision {
         Decision::Nominate { element, evict, .. } if *element == id => Some(evict),
         _ => None,

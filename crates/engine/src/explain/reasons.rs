@@ -13,6 +13,7 @@ use super::upcoming::upcoming_unavailability;
 use crate::place::classes::ClassId;
 use crate::place::gap::{self, domains};
 use crate::place::request::{ModelCaps, model_choices};
+use crate::plan::Outlook;
 use crate::plan::admission::{self, Requester};
 use crate::pool::ends::HoldingEnd;
 use crate::state::State;
@@ -21,7 +22,14 @@ use crate::state::job::{Element, Job, Phase};
 /// Missing capacity by class and remaining quota, computed once for a list of many jobs.
 pub(crate) type GapCache = FxHashMap<(ClassId, ModelCaps), (CapacityGap, Option<TopologyGap>)>;
 
-impl State {
+/// Reads why elements are pending, from the state after the last pass and what that pass foresaw.
+#[derive(Clone, Copy)]
+pub(crate) struct PendingReasons<'a> {
+    pub(crate) state: &'a State,
+    pub(crate) outlook: &'a Outlook,
+}
+
+impl PendingReasons<'_> {
     /// Returns the reasons that follow from the job alone: hold, begin time, back-off, dependencies
     /// and the limit of its array.
     pub(crate) fn own_reasons(&self, now: Time, job: &Job, ordinal: u32) -> Vec<Reason> {
@@ -56,7 +64,7 @@ impl State {
             return reasons;
         }
         if let Some(reservation) = record.spec.constraint.advance_reservation.clone() {
-            match self.reservation_start(job, now) {
+            match self.state.reservation_start(job, now) {
                 Time::NEVER => reasons
                     .push(Reason::AdvanceReservationOver { advance_reservation: reservation }),
                 begins if begins > now => reasons.push(Reason::AdvanceReservationNotActive {
@@ -71,6 +79,19 @@ impl State {
             reasons.push(Reason::ArrayCap { running: record.active, cap });
         }
         reasons
+    }
+
+    /// Returns the first reason that keeps an element from starting.
+    pub(crate) fn first(
+        &self,
+        now: Time,
+        id: JobId,
+        job: &Job,
+        ordinal: u32,
+        gaps: &mut GapCache,
+    ) -> Option<Reason> {
+        let own = self.own_reasons(now, job, ordinal);
+        own.into_iter().next().or_else(|| self.outer_reason(now, id, job, ordinal, gaps))
     }
 
     /// Returns the reason outside the element: limits and quota, then capacity, then reservations
@@ -90,8 +111,8 @@ impl State {
         if let Some((model, _)) = caps.first()
             && self.is_short_by_quota(job, &caps, gaps)
         {
-            let all = [(*model, self.classes.shape(job.class).milli())];
-            return requester(job).judge(&self.policy, &all, job.record.duration()).err();
+            let all = [(*model, self.state.classes.shape(job.class).milli())];
+            return requester(job).judge(&self.state.policy, &all, job.record.duration()).err();
         }
         let (gap, together) = self.missing(job, &caps, gaps);
         if gap::is_short(gap) {
@@ -118,13 +139,15 @@ impl State {
         gaps: &'g mut GapCache,
     ) -> &'g (CapacityGap, Option<TopologyGap>) {
         gaps.entry((job.class, caps.clone())).or_insert_with(|| {
-            let shape = self.classes.shape(job.class);
-            let inside =
-                shape.reservation.as_ref().map(|reservation| self.pool.copy_inside(reservation));
-            let pool = inside.as_ref().unwrap_or(&self.pool);
+            let shape = self.state.classes.shape(job.class);
+            let inside = shape
+                .reservation
+                .as_ref()
+                .map(|reservation| self.state.pool.copy_inside(reservation));
+            let pool = inside.as_ref().unwrap_or(&self.state.pool);
             let eligible = &shape.eligible(pool);
             let terms = gap::GapTerms { eligible, avoid: &[], caps };
-            let gap = gap::now(pool, self.policy.models(), shape, terms);
+            let gap = gap::now(pool, self.state.policy.models(), shape, terms);
             (gap, domains::now(pool, shape, eligible))
         })
     }
@@ -137,30 +160,31 @@ impl State {
         element: ElementId,
         gap: &CapacityGap,
     ) -> Option<Reason> {
-        let shape = self.classes.shape(job.class);
+        let shape = self.state.classes.shape(job.class);
         if let Some(reserved) =
-            self.head_reservations.iter().find(|reserved| reserved.element != element)
+            self.outlook.head_reservations.iter().find(|reserved| reserved.element != element)
         {
-            return Some(head_reservation::reason(self, reserved, now));
+            return Some(head_reservation::reason(self.state, reserved, now));
         }
         let is_beside = |one: &&Reservation| {
             let of = self
+                .state
                 .jobs
                 .get(&one.element.job)
                 .map(|job| &job.record.spec.constraint.advance_reservation);
             one.element != element && of == Some(&shape.reservation)
         };
-        let other = self.reservations.iter().find(is_beside);
+        let other = self.outlook.reservations.iter().find(is_beside);
         if other.is_none()
             && let Some(reason) = self.unavailability_reason(now, job)
         {
             return Some(reason);
         }
         match other {
-            _ if self.reservations.iter().any(|one| one.element == element) => {
+            _ if self.outlook.reservations.iter().any(|one| one.element == element) => {
                 Some(Reason::Capacity(Box::new(gap.clone())))
             }
-            Some(other) if self.policy.tree().backfill == Backfill::None => {
+            Some(other) if self.state.policy.tree().backfill == Backfill::None => {
                 Some(Reason::Behind { element: other.element })
             }
             Some(other) => Some(Reason::Reserved {
@@ -178,6 +202,7 @@ impl State {
     fn preemption_reason(&self, now: Time, element: Option<&Element>) -> Option<Reason> {
         let allocation = element?.pending_allocation.as_deref()?;
         let ends: Vec<Time> = self
+            .state
             .evictions_for(allocation)
             .filter_map(|(_, element)| element.run.as_ref())
             .map(|run| HoldingEnd::from(run.end).at(now))
@@ -189,22 +214,22 @@ impl State {
     /// Returns the first drain or reservation of others that begins before the element would end,
     /// on nodes that it may use, or the end of its own reservation.
     fn unavailability_reason(&self, now: Time, job: &Job) -> Option<Reason> {
-        let shape = self.classes.shape(job.class);
+        let shape = self.state.classes.shape(job.class);
         let until = job.record.duration().map_or(Time::NEVER, |span| now + span);
-        upcoming_unavailability(&self.pool, shape, now)
+        upcoming_unavailability(&self.state.pool, shape, now)
             .into_iter()
             .find(|(from, _)| *from < until)
-            .map(|(from, cause)| cause.reason(&self.pool, from, None))
+            .map(|(from, cause)| cause.reason(&self.state.pool, from, None))
     }
 
     /// Returns the remaining quota of each model that it may use, or the first refusal by limits,
     /// budgets or quota of its queue if no model is left.
     fn caps(&self, now: Time, job: &Job) -> Result<ModelCaps, Reason> {
-        let shape = self.classes.shape(job.class);
+        let shape = self.state.classes.shape(job.class);
         let charge = BudgetCharge { from: now, length: job.record.duration() };
-        let picks = model_choices(&self.pool, shape, false);
+        let picks = model_choices(&self.state.pool, shape, false);
         let tries =
-            admission::admitted_choices(&self.policy, requester(job), shape, charge, &picks)?;
+            admission::admitted_choices(&self.state.policy, requester(job), shape, charge, &picks)?;
         // The last choice is the least restricted.
         Ok(tries.last().map(|widest| widest.caps.clone()).unwrap_or_default())
     }

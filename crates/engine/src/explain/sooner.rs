@@ -10,7 +10,7 @@ use muster_model::{
 };
 
 use super::trial::{Finding, PlanTrial};
-use crate::plan;
+use crate::plan::Planner;
 use crate::state::State;
 use crate::validate::validate_event;
 
@@ -164,6 +164,7 @@ pub(super) fn other_queues(state: &State, id: ElementId) -> Vec<JobChange> {
 /// the state.
 pub(super) struct Resubmission {
     copy: State,
+    planner: Planner,
     now: Time,
     spec: Arc<JobSpec>,
     last: JobId,
@@ -176,7 +177,7 @@ impl Resubmission {
         let mut copy = state.clone();
         let target = CommandTarget { job: id.job, index: spec.array.as_ref().map(|_| id.index) };
         copy.apply(now, &Event::Cancel { target, by: spec.user.clone() });
-        Some(Self { copy, now, spec, last: JobId(last) })
+        Some(Self { copy, planner: Planner::default(), now, spec, last: JobId(last) })
     }
 
     /// True when it would start at once with this change, behind all waiting jobs. Of an array, a
@@ -191,8 +192,11 @@ impl Resubmission {
         }
         self.last = job;
         self.copy.apply(self.now, &submitted);
-        let starts =
-            plan::plan(&mut self.copy, self.now).starts().any(|(id, ..)| id.element.job == job);
+        let starts = self
+            .planner
+            .plan(&mut self.copy, self.now)
+            .starts()
+            .any(|(id, ..)| id.element.job == job);
         self.copy
             .apply(self.now, &Event::Cancel { target: CommandTarget { job, index: None }, by });
         starts

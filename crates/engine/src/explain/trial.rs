@@ -15,7 +15,7 @@ use crate::place::gap::{self, domains};
 use crate::place::request::{AdmittedChoice, ModelCaps, model_choices};
 use crate::place::reserve::{self, ReservationRequest};
 use crate::plan::cache::ClassCache;
-use crate::plan::{Candidate, NodePreferences, Planner};
+use crate::plan::{Candidate, NodePreferences, Planner, PlanningPass};
 use crate::pool::shape::Shape;
 use crate::state::State;
 use crate::state::attempt::gpus_by_model;
@@ -27,7 +27,7 @@ const MAX_REFILLS: usize = 8;
 
 /// Pass stopped at one element's place in the order.
 pub(super) struct PlanTrial<'s> {
-    planner: Planner<'s>,
+    pass: PlanningPass<'s>,
     slot: Option<EntrySlot>,
     /// True when the pass reaches the element; false with strict order when an earlier element of
     /// its queue is blocked.
@@ -63,26 +63,31 @@ impl From<Option<Reason>> for Finding {
 
 impl<'s> PlanTrial<'s> {
     /// Runs a pass up to an entry.
-    pub(super) fn at(state: &'s mut State, now: Time, owner: EntryOwner, id: ElementId) -> Self {
+    pub(super) fn at(
+        state: &'s mut State,
+        planner: &'s mut Planner,
+        now: Time,
+        (owner, id): (EntryOwner, ElementId),
+    ) -> Self {
         let spec = Arc::clone(&state.jobs[&id.job].record.spec);
         let slot = state.entries.slot(owner);
         let asked_about = slot.map(|slot| state.entries.rank(slot).leaf);
-        let mut planner = Planner::new(state, now);
-        planner.asked_about = asked_about;
-        let reached = planner.run(|other| Some(other) == slot);
-        let candidate = slot.filter(|_| reached).and_then(|slot| planner.candidate(slot));
+        let mut pass = PlanningPass::new(state, planner, now);
+        pass.asked_about = asked_about;
+        let reached = pass.run(|other| Some(other) == slot);
+        let candidate = slot.filter(|_| reached).and_then(|slot| pass.candidate(slot));
         let candidate = candidate.map(|one| Candidate { element: id, ..one });
-        Self { planner, slot, reached, candidate, spec }
+        Self { pass, slot, reached, candidate, spec }
     }
 
     /// Rolls everything back. Returns the tried candidate.
     pub(super) fn end(self) -> Option<Candidate> {
-        drop(self.planner.finish());
+        drop(self.pass.finish());
         self.candidate
     }
 
     pub(super) fn state(&self) -> &State {
-        self.planner.state
+        self.pass.state
     }
 
     /// Returns what prevents a start now.
@@ -90,15 +95,15 @@ impl<'s> PlanTrial<'s> {
         let Some(candidate) = self.candidate.clone() else {
             return if self.reached { self.array_limit() } else { self.behind() }.into();
         };
-        let memo = self.planner.class_cache(candidate.class).clone();
-        let tries = match self.planner.admitted_choices(&candidate, &memo.choices) {
+        let memo = self.pass.class_cache(candidate.class).clone();
+        let tries = match self.pass.admitted_choices(&candidate, &memo.choices) {
             Ok(tries) => tries,
             Err(reason) => return Some(reason).into(),
         };
         let mut fits = |duration: Option<Span>| {
-            let checkpoint = self.planner.state.pool.mark();
+            let checkpoint = self.pass.state.pool.mark();
             let placed = tries.iter().any(|one| {
-                self.planner
+                self.pass
                     .place(
                         candidate.node_preferences(),
                         &candidate.shape,
@@ -108,7 +113,7 @@ impl<'s> PlanTrial<'s> {
                     )
                     .is_some()
             });
-            self.planner.state.pool.rollback(checkpoint);
+            self.pass.state.pool.rollback(checkpoint);
             placed
         };
         if fits(candidate.duration) {
@@ -122,7 +127,7 @@ impl<'s> PlanTrial<'s> {
         }
         let caps = tries.last().map(|widest| widest.caps.clone()).unwrap_or_default();
         let quota = if caps.is_empty() { None } else { self.blocking_quota(&candidate, &memo) };
-        let state = &mut *self.planner.state;
+        let state = &mut *self.pass.state;
         let outer = state.pool.view_inside(candidate.shape.reservation.as_ref());
         let terms =
             gap::GapTerms { eligible: &memo.eligible, avoid: &candidate.avoid, caps: &caps };
@@ -142,30 +147,29 @@ impl<'s> PlanTrial<'s> {
 
     /// Returns the queue head whose reserved places the element would fit on.
     fn head_reservation(&mut self, candidate: &Candidate, memo: &ClassCache) -> Option<Reason> {
-        let reserved = self.planner.head_reservations().first()?.clone();
-        let tries = self.planner.admitted_choices(candidate, &memo.choices).ok()?;
-        let checkpoint = self.planner.state.pool.mark();
-        self.planner.state.pool.clear_bookings();
+        let reserved = self.pass.head_reservations().first()?.clone();
+        let tries = self.pass.admitted_choices(candidate, &memo.choices).ok()?;
+        let checkpoint = self.pass.state.pool.mark();
+        self.pass.state.pool.clear_bookings();
         let seat = candidate.node_preferences();
         let fits = tries.iter().any(|one| {
-            self.planner
+            self.pass
                 .place(seat, &candidate.shape, one, &memo.eligible, candidate.duration)
                 .is_some()
         });
-        self.planner.state.pool.rollback(checkpoint);
-        fits.then(|| head_reservation::reason(self.state(), &reserved, self.planner.now))
+        self.pass.state.pool.rollback(checkpoint);
+        fits.then(|| head_reservation::reason(self.state(), &reserved, self.pass.now))
     }
 
     /// Returns the quota that refuses the first place that is free now.
     fn blocking_quota(&mut self, candidate: &Candidate, memo: &ClassCache) -> Option<Reason> {
         let mut places = memo.choices.iter().filter_map(|pick| {
-            let checkpoint = self.planner.state.pool.mark();
+            let checkpoint = self.pass.state.pool.mark();
             let free = AdmittedChoice { choice: pick, caps: ModelCaps::new() };
             let seat = candidate.node_preferences();
             let duration = candidate.duration;
-            let placed =
-                self.planner.place(seat, &candidate.shape, &free, &memo.eligible, duration);
-            let state = &mut *self.planner.state;
+            let placed = self.pass.place(seat, &candidate.shape, &free, &memo.eligible, duration);
+            let state = &mut *self.pass.state;
             state.pool.rollback(checkpoint);
             let gpus = gpus_by_model(&state.pool, &placed?);
             candidate.requester().judge(&state.policy, &gpus, duration).err()
@@ -176,8 +180,8 @@ impl<'s> PlanTrial<'s> {
     /// Returns the reservation or unavailability that prevents a start: the first whose begin the
     /// element may not outlast.
     fn blocking_reservation(&mut self, candidate: &Candidate) -> Option<Reason> {
-        let now = self.planner.now;
-        let pool = &self.planner.state.pool;
+        let now = self.pass.now;
+        let pool = &self.pass.state.pool;
         let bookings =
             pool.bookings().iter().map(|one| (one.start, LaterEvent::Start(one.element)));
         let mut starts: Vec<(Time, LaterEvent)> = bookings.collect();
@@ -206,9 +210,7 @@ impl<'s> PlanTrial<'s> {
             LaterEvent::Start(element) => {
                 Reason::Reserved { element, start, fits_if_shorter_than: longest }
             }
-            LaterEvent::Unavailable(cause) => {
-                cause.reason(&self.planner.state.pool, start, longest)
-            }
+            LaterEvent::Unavailable(cause) => cause.reason(&self.pass.state.pool, start, longest),
         })
     }
 
@@ -232,7 +234,7 @@ impl<'s> PlanTrial<'s> {
                 job.record.leaf == leaf && job.record.spec.constraint.advance_reservation.is_none()
             })
         };
-        let head = *self.planner.blocked_heads().iter().find(is_in_the_way)?;
+        let head = *self.pass.blocked_heads().iter().find(is_in_the_way)?;
         debug_assert!(self.state().policy.tree().backfill == Backfill::None);
         Some(Reason::Behind { element: head })
     }
@@ -240,7 +242,7 @@ impl<'s> PlanTrial<'s> {
     /// True when the element would start now with this spec, held for `duration`.
     pub(super) fn starts(&mut self, spec: &JobSpec, duration: Option<Span>) -> bool {
         let Some(candidate) = self.candidate.clone() else { return false };
-        let state = &*self.planner.state;
+        let state = &*self.pass.state;
         let has_same_shape =
             spec.groups == self.spec.groups && spec.constraint == self.spec.constraint;
         let shape: Arc<Shape> = if has_same_shape {
@@ -255,20 +257,20 @@ impl<'s> PlanTrial<'s> {
             return false;
         }
         let candidate = Candidate { shape: Arc::clone(&shape), duration, ..candidate };
-        let Ok(tries) = self.planner.admitted_choices(&candidate, &picks) else { return false };
-        let checkpoint = self.planner.state.pool.mark();
+        let Ok(tries) = self.pass.admitted_choices(&candidate, &picks) else { return false };
+        let checkpoint = self.pass.state.pool.mark();
         let placed = tries.iter().any(|one| {
-            self.planner
+            self.pass
                 .place(candidate.node_preferences(), &shape, one, &eligible, duration)
                 .is_some()
         });
-        self.planner.state.pool.rollback(checkpoint);
+        self.pass.state.pool.rollback(checkpoint);
         placed
     }
 
     /// Returns its latest start.
     pub(super) fn eta(&mut self, finding: &Finding) -> Option<Eta> {
-        let now = self.planner.now;
+        let now = self.pass.now;
         let slot = self.slot?;
         let candidate = self.candidate.clone()?;
         match &finding.reason {
@@ -286,11 +288,10 @@ impl<'s> PlanTrial<'s> {
             }
             Some(_) => return None,
         }
-        let memo = self.planner.class_cache(candidate.class).clone();
-        let tries = self.planner.admitted_choices(&candidate, &memo.choices).ok()?;
-        let reserved =
-            self.planner.may_reserve(&self.planner.lane(candidate.leaf, candidate.class))
-                && self.planner.candidate(slot).is_some();
+        let memo = self.pass.class_cache(candidate.class).clone();
+        let tries = self.pass.admitted_choices(&candidate, &memo.choices).ok()?;
+        let reserved = self.pass.may_reserve(&self.pass.lane(candidate.leaf, candidate.class))
+            && self.pass.candidate(slot).is_some();
         let wish = ReservationRequest {
             element: candidate.element,
             shape: &candidate.shape,
@@ -303,16 +304,15 @@ impl<'s> PlanTrial<'s> {
             last_nodes: &candidate.last_nodes,
             duration: candidate.duration,
         };
-        let state = &mut *self.planner.state;
-        let (start, _, _) =
-            reserve::earliest(&mut state.scratch.forecast, &mut state.pool, now, &wish)?;
+        let pool = &mut self.pass.state.pool;
+        let (start, _, _) = reserve::earliest(&mut self.pass.scratch.forecast, pool, now, &wish)?;
         Some(Eta { start, reserved })
     }
 
     /// Returns its latest start if its budget is refilled at `refill` and no other job uses it.
     fn eta_refilled(&mut self, candidate: &Candidate, refill: Time) -> Option<Eta> {
         // 1. The first refill after which no budget refuses it.
-        let policy = &self.planner.state.policy;
+        let policy = &self.pass.state.policy;
         let milli = candidate.shape.milli();
         let judge = |from: Time| {
             let charge = BudgetCharge { from, length: candidate.duration };
@@ -326,19 +326,19 @@ impl<'s> PlanTrial<'s> {
         let refilled = refills.find(|at| judge(*at).is_ok())?;
         // 2. Placement. An element that fits at some time also fits later, as far as the known
         //    holdings and reservations tell.
-        let memo = self.planner.class_cache(candidate.class).clone();
+        let memo = self.pass.class_cache(candidate.class).clone();
         let tries: Vec<AdmittedChoice<'_>> = memo
             .choices
             .iter()
             .map(|pick| AdmittedChoice { choice: pick, caps: ModelCaps::new() })
             .collect();
-        let checkpoint = self.planner.state.pool.mark();
+        let checkpoint = self.pass.state.pool.mark();
         let fits_now = tries.iter().any(|one| {
             let seat = candidate.node_preferences();
             let duration = candidate.duration;
-            self.planner.place(seat, &candidate.shape, one, &memo.eligible, duration).is_some()
+            self.pass.place(seat, &candidate.shape, one, &memo.eligible, duration).is_some()
         });
-        self.planner.state.pool.rollback(checkpoint);
+        self.pass.state.pool.rollback(checkpoint);
         if fits_now {
             return Some(Eta { start: refilled, reserved: false });
         }
@@ -354,10 +354,9 @@ impl<'s> PlanTrial<'s> {
             last_nodes: &candidate.last_nodes,
             duration: candidate.duration,
         };
-        let now = self.planner.now;
-        let state = &mut *self.planner.state;
-        let (start, _, _) =
-            reserve::earliest(&mut state.scratch.forecast, &mut state.pool, now, &wish)?;
+        let now = self.pass.now;
+        let pool = &mut self.pass.state.pool;
+        let (start, _, _) = reserve::earliest(&mut self.pass.scratch.forecast, pool, now, &wish)?;
         Some(Eta { start: start.max(refilled), reserved: false })
     }
 
@@ -368,7 +367,7 @@ impl<'s> PlanTrial<'s> {
         let leaf = candidate.leaf;
         let user = candidate.user;
         let milli = candidate.shape.milli();
-        self.state().policy.longest_affordable(self.planner.now, leaf, user, milli)
+        self.state().policy.longest_affordable(self.pass.now, leaf, user, milli)
     }
 
     /// Returns drained resources that it could use, if it waits for capacity.
@@ -377,7 +376,7 @@ impl<'s> PlanTrial<'s> {
             (
                 Some(candidate),
                 Some(Reason::Capacity(_) | Reason::Topology(_) | Reason::UpcomingDrain { .. }),
-            ) => out_of_service::of(self.planner.state, &candidate.shape),
+            ) => out_of_service::of(self.pass.state, &candidate.shape),
             _ => Vec::new(),
         }
     }
@@ -386,7 +385,7 @@ impl<'s> PlanTrial<'s> {
     pub(super) fn set_aside(&mut self, finding: &Finding) -> Vec<ReservedCapacity> {
         match (&self.candidate, &finding.reason) {
             (Some(candidate), Some(Reason::Capacity(_) | Reason::Topology(_))) => {
-                out_of_service::set_aside(self.planner.state, &candidate.shape)
+                out_of_service::set_aside(self.pass.state, &candidate.shape)
             }
             _ => Vec::new(),
         }
@@ -401,11 +400,10 @@ impl<'s> PlanTrial<'s> {
             return None;
         };
         // Jobs are moved only for an element that may have a planned start.
-        if !self.planner.may_reserve(&self.planner.lane(candidate.leaf, candidate.class)) {
+        if !self.pass.may_reserve(&self.pass.lane(candidate.leaf, candidate.class)) {
             return None;
         }
-        let (movers, cost, why) =
-            self.planner.why_not_moved(&candidate, eta.map(|eta| eta.start))?;
+        let (movers, cost, why) = self.pass.why_not_moved(&candidate, eta.map(|eta| eta.start))?;
         let name = |id: &ElementId| {
             self.state().jobs.get(&id.job).map(|job| job.record.spec.name.to_string())
         };
@@ -423,10 +421,10 @@ impl<'s> PlanTrial<'s> {
         let Some(candidate) = &self.candidate else { return Vec::new() };
         match &finding.reason {
             Some(Reason::Capacity(_) | Reason::Topology(_)) => {
-                let state = &mut *self.planner.state;
+                let state = &mut *self.pass.state;
                 let shape = &candidate.shape;
                 let outer = state.pool.view_inside(shape.reservation.as_ref());
-                let found = holders::of(state, self.planner.now, shape);
+                let found = holders::of(state, self.pass.now, shape);
                 state.pool.set_view(outer);
                 found
             }
@@ -437,13 +435,14 @@ impl<'s> PlanTrial<'s> {
 
 /// False when it has no place even with no starts before it, no pending allocations and no quotas.
 pub(super) fn has_place(state: &mut State, now: Time, candidate: &Candidate) -> bool {
-    let mut planner = Planner::new(state, now);
-    let memo = planner.class_cache(candidate.class).clone();
+    let mut planner = Planner::default();
+    let mut pass = PlanningPass::new(state, &mut planner, now);
+    let memo = pass.class_cache(candidate.class).clone();
     let seat = NodePreferences { element: candidate.element, avoid: &[], last_nodes: &[] };
     let has_place = memo.choices.iter().any(|pick| {
         let free = AdmittedChoice { choice: pick, caps: ModelCaps::new() };
-        planner.place(seat, &candidate.shape, &free, &memo.eligible, candidate.duration).is_some()
+        pass.place(seat, &candidate.shape, &free, &memo.eligible, candidate.duration).is_some()
     });
-    drop(planner.finish());
+    drop(pass.finish());
     has_place
 }

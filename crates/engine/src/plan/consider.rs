@@ -12,8 +12,9 @@ use smallvec::SmallVec;
 
 use super::admission::{self, Requester};
 use super::cache::ClassCache;
+use super::pass::{PlanningPass, PolicyChange};
+use super::quick_reject::EntryVerdict;
 use super::scratch::ReservationLane;
-use super::{EntryVerdict, Planner, PolicyChange};
 use crate::place::capacity_bound::NodeFilter;
 use crate::place::classes::ClassId;
 use crate::place::gang;
@@ -26,7 +27,6 @@ use crate::pool::node::Interval;
 use crate::pool::scope::Scope;
 use crate::pool::shape::{Eligible, Shape};
 use crate::pool::{HoldKey, Pool};
-use crate::state::State;
 use crate::state::attempt::{attempt_id, gpus_by_model};
 use crate::state::entries::UNLIMITED;
 use crate::state::job::{Element, Job};
@@ -81,13 +81,13 @@ impl Candidate {
     }
 }
 
-impl Planner<'_> {
+impl PlanningPass<'_> {
     /// Returns the next element of a slot; `None` if none is left or the array's cap is reached.
     pub(crate) fn candidate(&self, slot: EntrySlot) -> Option<Candidate> {
         let owner = self.state.entries.owner(slot);
         let job = &self.state.jobs[&owner.job];
-        let started = &self.state.scratch.started;
-        let waiting = &self.state.scratch.waiting;
+        let started = &self.scratch.started;
+        let waiting = &self.scratch.waiting;
         let handled = started.of_slot(slot) + waiting.of_slot(slot);
         let record = &job.record;
         let revoked = self.revoked.get(&owner.job).copied().unwrap_or(0);
@@ -189,7 +189,7 @@ impl Planner<'_> {
             }
             if !is_deferred && self.start(candidate, &cached, &admitted) {
                 let capped = self.capped_job(candidate.job);
-                self.state.scratch.started.count(slot, capped);
+                self.scratch.started.count(slot, capped);
                 return EntryVerdict::Started;
             }
             self.note_infeasible(candidate, &cached, &admitted, duration);
@@ -244,7 +244,7 @@ impl Planner<'_> {
             let leaf = candidate.leaf;
             let user = candidate.user;
             self.note_start(candidate, key, &gpus);
-            self.state.scratch.policy_changes.push(PolicyChange::Added {
+            self.scratch.policy_changes.push(PolicyChange::Added {
                 leaf,
                 user,
                 gpus,
@@ -278,7 +278,7 @@ impl Planner<'_> {
             .map(|(_, placement)| placement)
     }
 
-    /// As [`Planner::place`]; also returns the key of its holding.
+    /// As [`PlanningPass::place`]; also returns the key of its holding.
     pub(super) fn place_and_hold(
         &mut self,
         preferences: NodePreferences<'_>,
@@ -329,9 +329,9 @@ impl Planner<'_> {
         cached: &ClassCache,
         admitted: &[AdmittedChoice<'_>],
     ) -> bool {
-        self.state.scratch.heads.push(candidate.element);
+        self.scratch.heads.push(candidate.element);
         let lane = self.lane(candidate.leaf, candidate.class);
-        let lane_state = self.state.scratch.lane_reservations.entry(lane.clone()).or_default();
+        let lane_state = self.scratch.lane_reservations.entry(lane.clone()).or_default();
         lane_state.visited += 1;
         if lane_state.unreservable.contains(&candidate.class) {
             return false;
@@ -358,8 +358,8 @@ impl Planner<'_> {
         match found {
             Some((start, end, placement)) => {
                 let capped = self.capped_job(candidate.job);
-                self.state.scratch.waiting.count(slot, capped);
-                self.state.scratch.lane_reservations.entry(lane).or_default().booked += 1;
+                self.scratch.waiting.count(slot, capped);
+                self.scratch.lane_reservations.entry(lane).or_default().booked += 1;
                 self.state.pool.book(
                     candidate.element,
                     (start, end),
@@ -370,12 +370,12 @@ impl Planner<'_> {
             None => {
                 let is_head = {
                     let lane_state =
-                        self.state.scratch.lane_reservations.entry(lane.clone()).or_default();
+                        self.scratch.lane_reservations.entry(lane.clone()).or_default();
                     lane_state.unreservable.push(candidate.class);
                     lane_state.booked == 0 && !lane_state.has_head
                 };
                 if is_head && self.wait_as_head(slot, candidate, cached) {
-                    self.state.scratch.lane_reservations.entry(lane).or_default().has_head = true;
+                    self.scratch.lane_reservations.entry(lane).or_default().has_head = true;
                 }
             }
         }
@@ -391,9 +391,9 @@ impl Planner<'_> {
         let is_free = is_free && request.choices.iter().all(|one| one.caps.is_empty());
         let key =
             (request.element, request.duration, is_free && request.node_filter.avoid.is_empty());
-        let State { plan_cache, pool, scratch, .. } = &mut *self.state;
-        let forecast = &mut scratch.forecast;
-        if let Some((found, steps)) = plan_cache.reuse_reservation(pool, key) {
+        let pool = &mut self.state.pool;
+        let forecast = &mut self.scratch.forecast;
+        if let Some((found, steps)) = self.cache.reuse_reservation(pool, key) {
             debug_assert_eq!(
                 found,
                 reserve::earliest(&mut forecast.clone(), pool, self.now, request)
@@ -403,7 +403,7 @@ impl Planner<'_> {
         }
         let before = forecast.steps;
         let found = reserve::earliest(forecast, pool, self.now, request);
-        plan_cache.insert_reservation(pool, key, found.clone(), forecast.steps - before);
+        self.cache.insert_reservation(pool, key, found.clone(), forecast.steps - before);
         found
     }
 
@@ -416,7 +416,7 @@ impl Planner<'_> {
             Backfill::None | Backfill::Easy => 1,
             Backfill::Conservative { depth } => depth,
         };
-        let scratch = &self.state.scratch;
+        let scratch = &self.scratch;
         let may_reserve_more = scratch
             .lane_reservations
             .get(lane)

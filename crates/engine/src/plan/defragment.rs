@@ -18,7 +18,7 @@ use muster_policy::{EntrySlot, LeafId, PER_GPU_HOUR, PER_GPU_SEC};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::Planner;
+use super::PlanningPass;
 use super::cache::ClassCache;
 use super::consider::Candidate;
 use super::elastic::elastic_tasks;
@@ -52,7 +52,7 @@ impl PassMoves {
     }
 }
 
-impl Planner<'_> {
+impl PlanningPass<'_> {
     /// Moves running jobs together for a candidate. `starts` is its start without the move; `None`
     /// if there is no reservation.
     pub(super) fn defragment(

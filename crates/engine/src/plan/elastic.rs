@@ -7,6 +7,16 @@
 //! some time at its size, since a restart costs; and not in a queue with a budget, since every
 //! start charges a whole run again.
 
+use super::consider::Candidate;
+use super::pass::PolicyChange;
+use super::pending::PendingPlacement;
+use super::{PlanningPass, admission};
+use crate::place::request::model_choices;
+use crate::pool::HoldKey;
+use crate::pool::shape::Shape;
+use crate::state::attempt::{attempt_id, gpus_by_model};
+use crate::state::job::{Run, RunStage};
+use crate::state::preemptable::PreemptableAttempt;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
@@ -14,16 +24,6 @@ use muster_model::queue::PlacementPolicy;
 use muster_model::{
     Decision, Elastic, ElementId, Eviction, EvictionCause, JobId, Span, TaskPlacement, Time,
 };
-
-use super::consider::Candidate;
-use super::pending::PendingPlacement;
-use super::{Planner, PolicyChange, admission};
-use crate::place::request::model_choices;
-use crate::pool::HoldKey;
-use crate::pool::shape::Shape;
-use crate::state::attempt::{attempt_id, gpus_by_model};
-use crate::state::job::{Run, RunStage};
-use crate::state::preemptable::PreemptableAttempt;
 
 /// Elastic gang that starts in this pass with its minimum number of tasks.
 #[derive(Clone, Debug)]
@@ -43,13 +43,13 @@ struct EnlargedGang {
     shape: Arc<Shape>,
 }
 
-impl Planner<'_> {
+impl PlanningPass<'_> {
     /// Records a start that may grow. Must be called right before its decision is pushed.
     pub(super) fn note_elastic_start(&mut self, candidate: &Candidate, key: HoldKey) {
         let spec = &self.state.jobs[&candidate.job].record.spec;
         if let Some(elastic) = spec.elastic() {
             let decision = self.decisions.len();
-            let policy_change = self.state.scratch.policy_changes.len() - 1;
+            let policy_change = self.scratch.policy_changes.len() - 1;
             self.elastic_starts.push(ElasticStart {
                 candidate: candidate.clone(),
                 elastic,
@@ -89,7 +89,7 @@ impl Planner<'_> {
     fn grow_start(&mut self, start: &ElasticStart) -> bool {
         let candidate = &start.candidate;
         let PolicyChange::Added { leaf, user, gpus, milli, charge } =
-            &self.state.scratch.policy_changes[start.policy_change]
+            &self.scratch.policy_changes[start.policy_change]
         else {
             return false;
         };
@@ -119,7 +119,7 @@ impl Planner<'_> {
         {
             (attempt.key, attempt.gpus) = (larger.key, gpus.clone());
         }
-        self.state.scratch.policy_changes[start.policy_change] =
+        self.scratch.policy_changes[start.policy_change] =
             PolicyChange::Added { leaf, user, gpus, milli, charge };
         let Decision::Start { placement, .. } = &mut self.decisions[start.decision] else {
             return false;
@@ -169,7 +169,7 @@ impl Planner<'_> {
         };
         // 3. Evict it and keep its new placement free.
         self.evicted.insert(key);
-        self.state.scratch.policy_changes.push(PolicyChange::Removed { leaf, user, gpus: held });
+        self.scratch.policy_changes.push(PolicyChange::Removed { leaf, user, gpus: held });
         self.state.pool.shorten(key, self.now + delay);
         self.request_round();
         let evict = vec![Eviction { id: old, cause: EvictionCause::Grown }];
@@ -214,13 +214,7 @@ impl Planner<'_> {
         let milli = shape.milli();
         self.state.policy.try_hold(leaf, user, &gpus);
         self.state.policy.try_charge(leaf, user, milli, charge);
-        self.state.scratch.policy_changes.push(PolicyChange::Added {
-            leaf,
-            user,
-            gpus,
-            milli,
-            charge,
-        });
+        self.scratch.policy_changes.push(PolicyChange::Added { leaf, user, gpus, milli, charge });
         let until = candidate.duration.map_or(Time::NEVER, |span| self.now + span);
         self.protect_pending(PendingPlacement {
             element,

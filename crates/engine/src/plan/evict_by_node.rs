@@ -75,7 +75,7 @@ impl PreemptionSearch<'_, '_> {
     fn push_node(&self, nodes: &mut ClearableNodes, id: NodeId) {
         let cost = self.eviction_cost(nodes, id);
         if cost > 0 {
-            nodes.order.push(Reverse((cost, self.planner.state.pool.node(id).rank, id)));
+            nodes.order.push(Reverse((cost, self.pass.state.pool.node(id).rank, id)));
         }
     }
 

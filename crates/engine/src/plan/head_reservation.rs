@@ -29,7 +29,7 @@ use muster_model::{ElementId, HeadReservation, NodeId, TaskPlacement, Tier, Time
 use muster_policy::EntrySlot;
 use smallvec::SmallVec;
 
-use super::Planner;
+use super::PlanningPass;
 use super::admission::{self, Requester};
 use super::cache::ClassCache;
 use super::consider::Candidate;
@@ -57,7 +57,7 @@ impl HeadReservations {
     }
 }
 
-impl Planner<'_> {
+impl PlanningPass<'_> {
     /// Returns the head reservations of this round.
     pub(crate) fn head_reservations(&self) -> &[HeadReservation] {
         &self.head_reservations.reservations
@@ -67,7 +67,7 @@ impl Planner<'_> {
     /// and others may be made now.
     pub(super) fn clear_head_reservations(&mut self) {
         if !self.head_reservations.reservations.is_empty() {
-            self.state.plan_cache.clear_infeasible();
+            self.cache.clear_infeasible();
         }
         self.head_reservations = HeadReservations::default();
     }
@@ -121,11 +121,11 @@ impl Planner<'_> {
         placement: Arc<[TaskPlacement]>,
     ) {
         let capped = self.capped_job(candidate.job);
-        self.state.scratch.waiting.count(slot, capped);
+        self.scratch.waiting.count(slot, capped);
         let element = candidate.element;
         let shape = Arc::clone(&candidate.shape);
         // Reservations of the pass before did not have to avoid this placement.
-        self.state.plan_cache.clear_reservations();
+        self.cache.clear_reservations();
         self.state.pool.book(element, (self.now, Time::NEVER), shape, Arc::clone(&placement));
         self.head_reservations.reservations.push(HeadReservation { element, placement });
     }
@@ -147,7 +147,7 @@ impl Planner<'_> {
         let bound = CapacityBound::new(&mut self.state.pool, node_filter);
         let released = Vec::new();
         let mut search = HeadSearch {
-            planner: self,
+            pass: self,
             candidate,
             cached,
             admitted: choices,
@@ -202,7 +202,7 @@ fn ends_by_itself(state: &State, holding: &Holding) -> bool {
 
 /// Search for the placement to keep. Holdings are released on scratch.
 struct HeadSearch<'r, 's> {
-    planner: &'r mut Planner<'s>,
+    pass: &'r mut PlanningPass<'s>,
     candidate: &'r Candidate,
     cached: &'r ClassCache,
     admitted: &'r [AdmittedChoice<'r>],
@@ -268,7 +268,7 @@ impl HeadSearch<'_, '_> {
 
     /// Applies a change to a holding, and updates the bound.
     fn change_holding(&mut self, key: HoldKey, change: impl FnOnce(&mut Pool, HoldKey)) {
-        let pool = &mut self.planner.state.pool;
+        let pool = &mut self.pass.state.pool;
         let tasks = pool.holding(key).placement.iter();
         let mut nodes: SmallVec<[NodeId; 8]> = tasks.map(|task| task.node).collect();
         nodes.sort_unstable();
@@ -288,13 +288,13 @@ impl HeadSearch<'_, '_> {
     fn fits(&mut self) -> bool {
         let candidate = self.candidate;
         let cached = self.cached;
-        let mark = self.planner.state.pool.mark();
+        let mark = self.pass.state.pool.mark();
         let found = self.admitted.iter().find_map(|one| {
             let preferences = candidate.node_preferences();
             let duration = candidate.duration;
-            self.planner.place(preferences, &candidate.shape, one, &cached.eligible, duration)
+            self.pass.place(preferences, &candidate.shape, one, &cached.eligible, duration)
         });
-        self.planner.state.pool.rollback(mark);
+        self.pass.state.pool.rollback(mark);
         let fits = found.is_some();
         if fits {
             self.found = found;

@@ -9,7 +9,7 @@ use muster_model::{ElementId, JobId, Span};
 use muster_policy::{LeafId, UserId};
 use smallvec::SmallVec;
 
-use super::Planner;
+use super::PlanningPass;
 use super::cache::ClassCache;
 use super::consider::{Candidate, NodePreferences};
 use super::scratch::ReservationLane;
@@ -26,10 +26,10 @@ const CHECK_AFTER: u32 = 16;
 /// Shortest duration: no reservation can begin within it.
 pub(super) const SHORTEST_SPAN: Span = Span(1);
 
-impl Planner<'_> {
+impl PlanningPass<'_> {
     pub(crate) fn class_cache(&mut self, class: ClassId) -> &mut ClassCache {
-        let State { plan_cache, classes, pool, policy, .. } = &mut *self.state;
-        plan_cache.class_or_insert(class, || {
+        let State { classes, pool, policy, .. } = &mut *self.state;
+        self.cache.class_or_insert(class, || {
             let uses_scoring = policy.tree().placement != PlacementPolicy::Pack;
             let choices = classes.model_choices(class, pool, uses_scoring);
             (choices, classes.eligible(class, pool), Arc::clone(classes.shape(class)))
@@ -66,22 +66,22 @@ impl Planner<'_> {
         let choices = admitted.iter().map(|one| one.choice);
         let is_full = gang::is_full(&mut self.state.pool, &candidate.shape, choices);
         if is_full && holds_for_class(candidate, cached, admitted) {
-            self.state.plan_cache.mark_infeasible(candidate.class);
+            self.cache.mark_infeasible(candidate.class);
         }
         is_full
     }
 
-    /// As [`Planner::is_full`] for a class that is in the cache. False where there are budgets:
+    /// As [`PlanningPass::is_full`] for a class that is in the cache. False where there are budgets:
     /// every refused element must be checked against them, to know the next refill.
     pub(super) fn is_class_full(&mut self, class: ClassId) -> bool {
-        let State { plan_cache, pool, classes, policy, .. } = &mut *self.state;
+        let State { pool, classes, policy, .. } = &mut *self.state;
         if policy.has_budgets() {
             return false;
         }
-        let Some(cached) = plan_cache.get(class) else { return false };
+        let Some(cached) = self.cache.get(class) else { return false };
         let is_full = gang::is_full(pool, classes.shape(class), cached.choices.iter());
         if is_full {
-            plan_cache.mark_infeasible(class);
+            self.cache.mark_infeasible(class);
         }
         is_full
     }
@@ -91,7 +91,7 @@ impl Planner<'_> {
         let cached = self.class_cache(class).clone();
         let shape = Arc::clone(self.state.classes.shape(class));
         if gang::is_full(&mut self.state.pool, &shape, cached.choices.iter()) {
-            self.state.plan_cache.mark_infeasible(class);
+            self.cache.mark_infeasible(class);
             return false;
         }
         let preferences =
@@ -133,15 +133,15 @@ impl Planner<'_> {
 
     fn mark_infeasible(&mut self, class: ClassId, duration: Span, is_blocked: bool) {
         if is_blocked {
-            self.state.plan_cache.mark_blocked_by_reservations(&self.state.pool, class, duration)
+            self.cache.mark_blocked_by_reservations(&self.state.pool, class, duration)
         } else {
-            self.state.plan_cache.mark_infeasible(class)
+            self.cache.mark_infeasible(class)
         }
     }
 
     /// Clears cached infeasibility after capacity was released.
     pub(super) fn clear_infeasible(&mut self) {
-        self.state.plan_cache.clear_infeasible();
+        self.cache.clear_infeasible();
     }
 
     /// Returns true if no entry of a leaf can start or get a reservation any more in this round.
@@ -220,7 +220,7 @@ impl Planner<'_> {
 
     /// Returns true if a class is known not to fit for that duration.
     pub(super) fn is_infeasible(&self, class: ClassId, duration: Span) -> bool {
-        self.state.plan_cache.is_infeasible(&self.state.pool, class, duration)
+        self.cache.is_infeasible(&self.state.pool, class, duration)
     }
 }
 

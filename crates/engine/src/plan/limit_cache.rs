@@ -29,7 +29,7 @@ use muster_model::{Reason, Span, Time};
 use muster_policy::{LeafId, UserId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::Planner;
+use super::PlanningPass;
 use super::admission::{self, Requester};
 use super::cache::LimitClass;
 use crate::place::classes::ClassId;
@@ -101,7 +101,7 @@ impl LimitCache {
     }
 }
 
-impl Planner<'_> {
+impl PlanningPass<'_> {
     /// Returns the key for a verdict.
     pub(super) fn limit_key(
         &self,
@@ -127,7 +127,7 @@ impl Planner<'_> {
         if self.limit_cache.refused.is_empty() {
             return false;
         }
-        let Some(cached) = self.state.plan_cache.get(class) else { return false };
+        let Some(cached) = self.cache.get(class) else { return false };
         let duration = (duration < UNLIMITED).then_some(duration);
         let is_limited = self.limit_cache.refused.contains(&self.limit_key(
             leaf,

@@ -11,7 +11,7 @@ use muster_policy::{LeafId, ModelId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
-use super::Planner;
+use super::PlanningPass;
 use super::cache::ClassCache;
 use super::consider::Candidate;
 use super::eligibility::preemption_cause;
@@ -95,7 +95,7 @@ impl PassStarts {
     }
 }
 
-impl Planner<'_> {
+impl PlanningPass<'_> {
     /// Records a start as a possible victim.
     pub(super) fn note_start(
         &mut self,

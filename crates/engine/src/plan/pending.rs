@@ -2,7 +2,8 @@
 //! starts as soon as all of it is free; a nomination that has become impossible is revoked. Runs
 //! before everything else, in every round.
 
-use super::{Planner, PolicyChange};
+use super::PlanningPass;
+use super::pass::PolicyChange;
 use crate::pool::ends::HoldingEnd;
 use crate::pool::node::{Interval, WHOLE};
 use crate::pool::shape::Shape;
@@ -31,7 +32,7 @@ enum PendingOutcome {
     Revoke,
 }
 
-impl Planner<'_> {
+impl PlanningPass<'_> {
     /// Starts, keeps or revokes the pending allocations of earlier passes.
     pub(super) fn process_pending_allocations(&mut self) {
         for (_, id, ordinal) in self.state.pending_allocations_in_order() {
@@ -51,7 +52,7 @@ impl Planner<'_> {
                     if let Some(slot) =
                         self.state.entries.slot(EntryOwner { job: id, ordinal: Some(ordinal) })
                     {
-                        *self.state.scratch.started.by_slot.entry(slot).or_default() += 1;
+                        *self.scratch.started.by_slot.entry(slot).or_default() += 1;
                     }
                     let id = attempt_id(id, element.index, attempt);
                     let placement = Arc::clone(&allocation.placement);
@@ -74,7 +75,7 @@ impl Planner<'_> {
                 }
                 PendingOutcome::Revoke => {
                     self.state.policy.undo_hold(leaf, user, &allocation.gpus);
-                    self.state.scratch.policy_changes.push(PolicyChange::Removed {
+                    self.scratch.policy_changes.push(PolicyChange::Removed {
                         leaf,
                         user,
                         gpus: allocation.gpus,

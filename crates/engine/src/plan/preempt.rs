@@ -25,13 +25,14 @@
 //! preempting opportunistic jobs strictly raises the number of normal jobs that run. An evicted job
 //! starts again only on free capacity, or by its own preemption of others.
 
+use super::PlanningPass;
 use super::cache::ClassCache;
 use super::consider::Candidate;
 use super::eligibility::preemption_cause;
+use super::pass::PolicyChange;
 use super::pending::PendingPlacement;
 use super::shrink::{EvictedAttempt, GangPieces, merge_victims, split_holding};
 use super::victim::{Victim, VictimPart, VictimQueue};
-use super::{Planner, PolicyChange};
 use crate::place::capacity_bound::{CapacityBound, NodeFilter};
 use crate::place::request::{AdmittedChoice, ModelChoice};
 use crate::pool::{HoldKey, Pool};
@@ -61,7 +62,7 @@ impl EvictionPlan {
     }
 }
 
-impl Planner<'_> {
+impl PlanningPass<'_> {
     /// Evicts others for a candidate, if it then starts.
     pub(super) fn preempt(
         &mut self,
@@ -118,7 +119,7 @@ impl Planner<'_> {
         let outer = self.state.pool.view_inside(shape.reservation.as_ref());
         let bound = CapacityBound::new(&mut self.state.pool, node_filter);
         let mut search = PreemptionSearch {
-            planner: self,
+            pass: self,
             candidate,
             cached,
             choice,
@@ -204,7 +205,7 @@ impl Planner<'_> {
             self.evicted.insert(victim.key);
             self.state.policy.undo_hold(victim.leaf, victim.user, &victim.gpus);
             let gpus = victim.gpus.clone();
-            self.state.scratch.policy_changes.push(PolicyChange::Removed {
+            self.scratch.policy_changes.push(PolicyChange::Removed {
                 leaf: victim.leaf,
                 user: victim.user,
                 gpus,
@@ -216,13 +217,7 @@ impl Planner<'_> {
         let milli = candidate.shape.milli();
         self.state.policy.try_hold(leaf, user, &gpus);
         self.state.policy.try_charge(leaf, user, milli, charge);
-        self.state.scratch.policy_changes.push(PolicyChange::Added {
-            leaf,
-            user,
-            gpus,
-            milli,
-            charge,
-        });
+        self.scratch.policy_changes.push(PolicyChange::Added { leaf, user, gpus, milli, charge });
         let placement = Arc::clone(&eviction_plan.placement);
         self.decisions.push(Decision::Nominate {
             element: candidate.element,
@@ -241,7 +236,7 @@ impl Planner<'_> {
             new_attempt: Some((id, candidate.duration)),
         });
         let capped = self.capped_job(candidate.job);
-        self.state.scratch.started.count(slot, capped);
+        self.scratch.started.count(slot, capped);
         for EvictedAttempt { victim, restart_placement: placement } in eviction_plan.evicted {
             if let Some(placement) = placement {
                 self.nominate_restart(victim.id.element, victim.delay, placement);
@@ -261,7 +256,7 @@ impl Planner<'_> {
 
 /// Search for victims, on scratch.
 pub(super) struct PreemptionSearch<'r, 's> {
-    pub(super) planner: &'r mut Planner<'s>,
+    pub(super) pass: &'r mut PlanningPass<'s>,
     candidate: &'r Candidate,
     cached: &'r ClassCache,
     choice: &'r ModelChoice,
@@ -317,14 +312,14 @@ impl PreemptionSearch<'_, '_> {
     fn next_victim(&mut self, order: &mut VictimQueue) -> Option<Victim> {
         let Reverse(((cause, priority, _, Reverse((_, element)), Reverse(step)), leaf)) =
             order.pop()?;
-        let state = &mut *self.planner.state;
-        let started = self.planner.pass_starts.attempt(leaf, priority, element);
+        let state = &mut *self.pass.state;
+        let started = self.pass.pass_starts.attempt(leaf, priority, element);
         let (attempt, started_this_pass) = match started {
             Some(started) => (started, true),
             None => (&state.preemptable[&(leaf, priority)][&element], false),
         };
         let cost = match cause {
-            EvictionCause::Moved => attempt.cost_of_move(self.planner.now),
+            EvictionCause::Moved => attempt.cost_of_move(self.pass.now),
             _ => attempt.gpus.iter().map(|(_, milli)| milli).sum(),
         };
         let mut victim = Victim {
@@ -363,7 +358,7 @@ impl PreemptionSearch<'_, '_> {
     pub(super) fn is_reclaimable(&self, at: usize) -> bool {
         let victim = &self.tried[at].0;
         let asked = self.choice.exact.as_deref().unwrap_or(&[]);
-        let policy = &self.planner.state.policy;
+        let policy = &self.pass.state.policy;
         let is_reclaimable = |(model, milli): &(ModelId, u64)| {
             victim.gpus.iter().any(|(held, _)| held == model)
                 && policy.reclaimable(self.candidate.leaf, victim.leaf, *model, *milli) > 0
@@ -395,7 +390,7 @@ impl PreemptionSearch<'_, '_> {
     /// overlap.
     fn restore_not_in_the_way(&mut self) {
         let Some(placement) = self.found.clone() else { return };
-        let by_model = gpus_by_model(&self.planner.state.pool, &placement);
+        let by_model = gpus_by_model(&self.pass.state.pool, &placement);
         for at in (0..self.tried.len()).rev() {
             if !self.tried[at].1 {
                 continue;
@@ -422,7 +417,7 @@ impl PreemptionSearch<'_, '_> {
         for at in &evicted {
             self.restore(*at);
             let victim = &self.tried[*at].0;
-            victim.count_evicted(&mut self.planner.state.policy, true);
+            victim.count_evicted(&mut self.pass.state.policy, true);
             // Still counts as evicted: the duration of the candidate includes the delay of its
             // victims.
             self.tried[*at].1 = true;
@@ -432,7 +427,7 @@ impl PreemptionSearch<'_, '_> {
         }
         for at in evicted {
             let victim = &self.tried[at].0;
-            victim.count_evicted(&mut self.planner.state.policy, false);
+            victim.count_evicted(&mut self.pass.state.policy, false);
             self.evict(at);
         }
     }
@@ -442,21 +437,21 @@ impl PreemptionSearch<'_, '_> {
         let evicted = self.tried.iter().filter(|(_, is_evicted)| *is_evicted);
         let delay = evicted.map(|(victim, _)| victim.delay).max().unwrap_or(Span(0));
         let until =
-            self.candidate.duration.map_or(Time::NEVER, |span| self.planner.now + span + delay);
+            self.candidate.duration.map_or(Time::NEVER, |span| self.pass.now + span + delay);
         let nodes = self.nodes_of(at);
         let there = placement.iter().filter(|task| nodes.binary_search(&task.node).is_ok());
         let there: Arc<[TaskPlacement]> = there.cloned().collect();
-        let mark = self.planner.state.pool.mark();
+        let mark = self.pass.state.pool.mark();
         let element = self.candidate.element;
         let shape = &self.candidate.shape;
-        let fits = self.planner.hold_exactly(element, &there, shape, until);
-        self.planner.state.pool.rollback(mark);
+        let fits = self.pass.hold_exactly(element, &there, shape, until);
+        self.pass.state.pool.rollback(mark);
         fits
     }
 
     /// Returns the nodes of a victim that the candidate may use.
     pub(super) fn nodes_of(&self, at: usize) -> SmallVec<[NodeId; 8]> {
-        let pool = &self.planner.state.pool;
+        let pool = &self.pass.state.pool;
         let tasks = pool.holding(self.tried[at].0.key).placement.iter();
         let mut nodes: SmallVec<[NodeId; 8]> = tasks.map(|task| task.node).collect();
         nodes.sort_unstable();
@@ -468,21 +463,21 @@ impl PreemptionSearch<'_, '_> {
     pub(super) fn evict(&mut self, at: usize) {
         let (victim, is_evicted) = &mut self.tried[at];
         *is_evicted = true;
-        victim.count_evicted(&mut self.planner.state.policy, true);
+        victim.count_evicted(&mut self.pass.state.policy, true);
         self.change_holding(at, Pool::park);
     }
 
     pub(super) fn restore(&mut self, at: usize) {
         let (victim, is_evicted) = &mut self.tried[at];
         *is_evicted = false;
-        victim.count_evicted(&mut self.planner.state.policy, false);
+        victim.count_evicted(&mut self.pass.state.policy, false);
         self.change_holding(at, Pool::unpark);
     }
 
     /// Applies a change to a holding, and updates the bound.
     fn change_holding(&mut self, at: usize, change: impl FnOnce(&mut Pool, HoldKey)) {
         let nodes = self.nodes_of(at);
-        let pool = &mut self.planner.state.pool;
+        let pool = &mut self.pass.state.pool;
         for node in &nodes {
             self.bound.remove_node(pool.node(*node));
         }
@@ -498,7 +493,7 @@ impl PreemptionSearch<'_, '_> {
     }
 
     fn admitted(&self) -> Result<SmallVec<[AdmittedChoice<'_>; 1]>, Reason> {
-        self.planner.admitted_choices(self.candidate, std::slice::from_ref(self.choice))
+        self.pass.admitted_choices(self.candidate, std::slice::from_ref(self.choice))
     }
 
     /// Returns true if the candidate would start, and records the placement.
@@ -506,7 +501,7 @@ impl PreemptionSearch<'_, '_> {
         let candidate = self.candidate;
         let cached = self.cached;
         let choice = self.choice;
-        let Ok(admitted) = self.planner.admitted_choices(candidate, std::slice::from_ref(choice))
+        let Ok(admitted) = self.pass.admitted_choices(candidate, std::slice::from_ref(choice))
         else {
             return false;
         };
@@ -517,9 +512,9 @@ impl PreemptionSearch<'_, '_> {
             .map(|(victim, _)| victim.delay)
             .max();
         let duration = candidate.duration.map(|span| span + delay.unwrap_or(Span(0)));
-        let mark = self.planner.state.pool.mark();
+        let mark = self.pass.state.pool.mark();
         let found = admitted.iter().find_map(|one| {
-            self.planner.place(
+            self.pass.place(
                 candidate.node_preferences(),
                 &candidate.shape,
                 one,
@@ -527,7 +522,7 @@ impl PreemptionSearch<'_, '_> {
                 duration,
             )
         });
-        self.planner.state.pool.rollback(mark);
+        self.pass.state.pool.rollback(mark);
         let starts = found.is_some();
         if starts {
             self.found = found;

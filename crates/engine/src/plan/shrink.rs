@@ -3,7 +3,7 @@
 //! and, by the same plan, nominated for what remains of its placement. This module splits its
 //! holding into parts and merges evicted parts; `preempt.rs` chooses the victims.
 
-use super::Planner;
+use super::PlanningPass;
 use super::consider::Candidate;
 use super::elastic::elastic_tasks;
 use super::victim::{RankedVictim, Victim, VictimPart};
@@ -58,7 +58,7 @@ impl State {
     }
 }
 
-impl Planner<'_> {
+impl PlanningPass<'_> {
     /// Adds the steps of elastic gangs that may be evicted for a candidate.
     pub(super) fn shrinkable_victims(
         &mut self,

@@ -12,7 +12,7 @@ use muster_model::{
 };
 use proptest::prelude::*;
 
-use super::{Planner, passes, plan};
+use super::{Planner, PlanningPass};
 use crate::fixture::{node, spec};
 use crate::state::State;
 use crate::validate::validate_event;
@@ -107,49 +107,71 @@ struct CacheUse {
     after_starts: usize,
 }
 
-/// Returns the plan, compared with those of planners with fewer caches; and what was cached.
-fn compare(with_cache: &mut State, now: Time) -> (Plan, CacheUse) {
-    // A clone has an empty plan cache.
-    let state = &mut with_cache.clone();
-    let uncached = plan(state, now);
-    // Without deferred starts: when they are detected depends on which entries are visited.
-    let cached = passes(state, now, |planner| planner.pass_starts.is_watched = false).1;
-    let judging_all = passes(state, now, |planner| {
-        planner.pass_starts.is_watched = false;
-        planner.limit_cache.is_disabled = true;
-    });
-    let judging_all = judging_all.1;
-    let visiting_all = passes(state, now, |planner| {
-        planner.pass_starts.is_watched = false;
-        planner.visits_all = true;
-    });
-    assert_eq!(cached.decisions, visiting_all.1.decisions, "an entry that can start was rejected");
-    // Reservations may differ: a planner that visits more refused entries may run one round more,
-    // which starts nothing else, but in which an entry that has met a limit since loses its
-    // reservation.
-    assert_eq!(cached.decisions, judging_all.decisions);
-    let mut planner = Planner::new(state, now);
-    planner.run(|_| false);
-    let refusals = planner.limit_cache.len();
-    planner.finish();
-    let plan = plan(with_cache, now);
-    assert_eq!(plan, uncached, "the plan cache changed the plan");
-    assert_eq!(with_cache.wake_times, state.wake_times);
-    (plan, CacheUse { refusals, reservations: with_cache.plan_cache.reused(), after_starts: 0 })
+/// State with the planner that has planned for it so far.
+struct Planned {
+    state: State,
+    planner: Planner,
+}
+
+impl Planned {
+    fn commit(&mut self, now: Time, plan: &Plan) {
+        let planned_at = self.planner.take_planned_at(&self.state.pool, plan);
+        let all_started = self.state.commit(now, plan);
+        if let Some(planned_at) = planned_at.filter(|_| all_started) {
+            self.planner.observe_commit(&mut self.state.pool, planned_at);
+        }
+    }
+
+    /// Returns the plan, compared with those of planners with fewer caches; and what was cached.
+    fn compare(&mut self, now: Time) -> (Plan, CacheUse) {
+        let state = &mut self.state.clone();
+        let planner = &mut Planner::default();
+        let uncached = planner.plan(state, now);
+        let wake_times = planner.outlook().wake_times;
+        // Without deferred starts: when they are detected depends on which entries are visited.
+        let cached = planner.passes(state, now, |pass| pass.pass_starts.is_watched = false).1;
+        let judging_all = planner.passes(state, now, |pass| {
+            pass.pass_starts.is_watched = false;
+            pass.limit_cache.is_disabled = true;
+        });
+        let judging_all = judging_all.1;
+        let visiting_all = planner.passes(state, now, |pass| {
+            pass.pass_starts.is_watched = false;
+            pass.visits_all = true;
+        });
+        assert_eq!(
+            cached.decisions, visiting_all.1.decisions,
+            "an entry that can start was rejected"
+        );
+        // Reservations may differ: a planner that visits more refused entries may run one round
+        // more, which starts nothing else, but in which an entry that has met a limit since loses
+        // its reservation.
+        assert_eq!(cached.decisions, judging_all.decisions);
+        let mut pass = PlanningPass::new(state, planner, now);
+        pass.run(|_| false);
+        let refusals = pass.limit_cache.len();
+        pass.finish();
+        let plan = self.planner.plan(&mut self.state, now);
+        assert_eq!(plan, uncached, "the plan cache changed the plan");
+        assert_eq!(self.planner.outlook().wake_times, wake_times);
+        let reservations = self.planner.cache.reused();
+        (plan, CacheUse { refusals, reservations, after_starts: 0 })
+    }
 }
 
 /// Runs a random sequence of submissions and ends; returns what was cached in all its passes.
 fn run_random(seed: u64, steps: usize, is_limited: bool) -> CacheUse {
     let mut rng = PlanTestRng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-    let Ok(mut state) = State::new(random_tree(&mut rng, is_limited)) else {
+    let Ok(state) = State::new(random_tree(&mut rng, is_limited)) else {
         return CacheUse::default();
     };
+    let mut planned = Planned { state, planner: Planner::default() };
     let mut now = Time(1000);
     let mut next = 1;
     let mut total = CacheUse::default();
     for (at, model) in ["h100", "h100", "a100"].into_iter().enumerate() {
         let joined = node(&format!("n{at}"), 1 + rng.below(8) as usize, model);
-        state.apply(now, &Event::NodeJoined(Box::new(joined)));
+        planned.state.apply(now, &Event::NodeJoined(Box::new(joined)));
     }
     let mut running = Vec::new();
     let mut has_started = false;
@@ -160,25 +182,25 @@ fn run_random(seed: u64, steps: usize, is_limited: bool) -> CacheUse {
         for _ in 0..if step == 0 { first } else { rng.below(4) } {
             let event =
                 Event::Submitted { job: JobId(next), spec: Arc::new(random_spec(&mut rng)) };
-            if validate_event(&state, &event).is_ok() {
-                state.apply(now, &event);
+            if validate_event(&planned.state, &event).is_ok() {
+                planned.state.apply(now, &event);
                 next += 1;
             }
         }
         // 2. Some running jobs end.
         for _ in 0..rng.below(2) * rng.below(4) {
-            end_one(&mut state, now, &mut running, &mut rng);
+            end_one(&mut planned.state, now, &mut running, &mut rng);
         }
         // 3. Compare the planners; a job may end before the plan is committed.
-        let (plan, cached) = compare(&mut state, now);
+        let (plan, cached) = planned.compare(now);
         total.refusals += cached.refusals;
         total.reservations += cached.reservations;
         total.after_starts += if has_started { cached.reservations } else { 0 };
         has_started = !plan.decisions.is_empty();
         if !is_limited && rng.below(8) == 0 {
-            end_one(&mut state, now, &mut running, &mut rng);
+            end_one(&mut planned.state, now, &mut running, &mut rng);
         }
-        state.commit(now, &plan);
+        planned.commit(now, &plan);
         // 4. Most report that they run, so that their ends become fixed; some only after another
         //    pass.
         for (id, placement, _) in plan.starts() {
@@ -186,15 +208,15 @@ fn run_random(seed: u64, steps: usize, is_limited: bool) -> CacheUse {
                 continue;
             }
             if rng.below(8) == 0 {
-                let (more, _) = compare(&mut state, now);
+                let (more, _) = planned.compare(now);
                 has_started = !more.decisions.is_empty();
-                state.commit(now, &more);
+                planned.commit(now, &more);
                 running
                     .extend(more.starts().map(|(id, placement, _)| (id, placement.len() as u32)));
             }
             for rank in 0..placement.len() as u32 {
                 let report = TaskReport { id, rank: Rank(rank), observation: Observation::Started };
-                state.apply(now, &Event::Task(report));
+                planned.state.apply(now, &Event::Task(report));
             }
         }
         running.extend(plan.starts().map(|(id, placement, _)| (id, placement.len() as u32)));

@@ -142,11 +142,9 @@ impl State {
 
     /// Removes a job from memory if all its elements have ended.
     pub(super) fn remove_if_over(&mut self, now: Time, id: JobId) {
-        if !self.jobs.get(&id).is_some_and(|job| job.record.is_over()) {
-            return;
-        }
+        let Some(job) = self.jobs.get(&id).filter(|job| job.record.is_over()) else { return };
         let wanted = self.facts.is_enabled();
-        let view = wanted.then(|| Box::new(self.job_view(now, id).expect("it is in memory")));
+        let view = wanted.then(|| Box::new(self.job_view(now, id, job)));
         let job = self.jobs.remove(&id).expect("it is in memory");
         let succeeded = job.record.failed == 0;
         self.remove_entries(id, &job);

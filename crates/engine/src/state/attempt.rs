@@ -53,9 +53,9 @@ pub(crate) fn gpus_by_model(
 }
 
 impl State {
-    /// Applies the decisions of a plan to the state.
-    pub(crate) fn commit(&mut self, now: Time, plan: &Plan) {
-        let planned = self.plan_cache.take_planned_at(&self.pool, plan);
+    /// Applies the decisions of a plan to the state. Returns whether all its starts were made: none
+    /// of their jobs was gone.
+    pub(crate) fn commit(&mut self, now: Time, plan: &Plan) -> bool {
         let mut has_all = true;
         for decision in &plan.decisions {
             match decision {
@@ -71,10 +71,8 @@ impl State {
         for id in &plan.heads {
             self.add_head(now, *id);
         }
-        if let Some(planned) = planned.filter(|_| has_all) {
-            self.plan_cache.mark_unchanged(&mut self.pool, planned);
-        }
         self.recheck_dependents(now);
+        has_all
     }
 
     /// Starts an element; false if the job or the element no longer exists.

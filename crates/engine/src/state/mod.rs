@@ -21,22 +21,18 @@ pub(crate) mod report;
 pub(crate) mod service;
 pub(crate) mod snapshot;
 pub(crate) mod start_waits;
+pub(crate) mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_model::queue::PlacementPolicy;
-use muster_model::{
-    Effect, ElementId, Event, HeadReservation, JobId, JobSpec, QueueTree, Reservation, Time,
-};
+use muster_model::{Effect, ElementId, Event, JobId, JobSpec, QueueTree, Time};
 use muster_policy::{BudgetCharge, Policy, TreeError};
 
 use crate::fact::{AccountingFact, PendingFacts};
 use crate::place::classes::{ClassId, ShapeClasses};
 use crate::place::score::workload_mix::WorkloadMix;
-use crate::plan::WakeTimes;
-use crate::plan::cache::PlanCache;
-use crate::plan::scratch::Scratch;
 use crate::pool::Pool;
 use crate::pool::scalars::ExtraId;
 use crate::pool::shape::Shape;
@@ -82,16 +78,6 @@ pub(crate) struct State {
     changed_jobs: BTreeSet<JobId>,
     pub(crate) effects: Vec<Effect>,
     pub(crate) facts: PendingFacts,
-    /// Verdicts of earlier passes that are still valid.
-    pub(crate) plan_cache: PlanCache,
-    /// Buffers that a pass reuses.
-    pub(crate) scratch: Scratch,
-    /// Reservations made by the last pass.
-    pub(crate) reservations: Vec<Reservation>,
-    /// Capacity that the last pass kept free for queue heads.
-    pub(crate) head_reservations: Vec<HeadReservation>,
-    /// Instants at which the last pass wants another pass.
-    pub(crate) wake_times: WakeTimes,
 }
 
 impl State {
@@ -122,11 +108,6 @@ impl State {
             changed_jobs: BTreeSet::new(),
             effects: Vec::new(),
             facts: PendingFacts::default(),
-            plan_cache: PlanCache::default(),
-            scratch: Scratch::default(),
-            reservations: Vec::new(),
-            head_reservations: Vec::new(),
-            wake_times: WakeTimes::default(),
         }
     }
 
@@ -294,6 +275,13 @@ impl State {
         while let Some(owner) = self.entries.due(now) {
             self.sync(now, owner);
         }
+    }
+
+    /// Returns true if nothing waits and nothing may change its size.
+    pub(crate) fn has_nothing_to_plan(&self) -> bool {
+        self.entries.is_idle()
+            && self.pending_allocations.elements.is_empty()
+            && self.elastic.is_empty()
     }
 
     /// Updates all queue entries of a job after a change of its state.
