@@ -14,7 +14,7 @@ use crate::place::capacity_bound::NodeFilter;
 use crate::place::gap::{self, domains};
 use crate::place::request::{AdmittedChoice, ModelCaps, model_choices};
 use crate::place::reserve::{self, ReservationRequest};
-use crate::plan::cache::ClassCache;
+use crate::plan::cache::classes::ClassCache;
 use crate::plan::{Candidate, NodePreferences, Planner, PlanningPass};
 use crate::pool::shape::Shape;
 use crate::state::State;

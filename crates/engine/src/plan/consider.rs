@@ -11,10 +11,10 @@ use muster_policy::{BudgetCharge, EntrySlot, LeafId, UserId};
 use smallvec::SmallVec;
 
 use super::admission::{self, Requester};
-use super::cache::ClassCache;
-use super::pass::{PlanningPass, PolicyChange};
+use super::cache::classes::ClassCache;
 use super::quick_reject::EntryVerdict;
 use super::scratch::ReservationLane;
+use super::{PlanningPass, PolicyChange};
 use crate::place::capacity_bound::NodeFilter;
 use crate::place::classes::ClassId;
 use crate::place::gang;
@@ -173,7 +173,7 @@ impl PlanningPass<'_> {
                         candidate.duration,
                         cached.limit_class,
                     );
-                    self.limit_cache.insert(key, &reason);
+                    self.cache.limits.insert(key, &reason);
                 }
                 return EntryVerdict::Limited;
             }

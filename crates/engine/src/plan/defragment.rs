@@ -19,7 +19,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::PlanningPass;
-use super::cache::ClassCache;
+use super::cache::classes::ClassCache;
 use super::consider::Candidate;
 use super::elastic::elastic_tasks;
 use super::preempt::EvictionPlan;

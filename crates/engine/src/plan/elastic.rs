@@ -7,8 +7,8 @@
 //! some time at its size, since a restart costs; and not in a queue with a budget, since every
 //! start charges a whole run again.
 
+use super::PolicyChange;
 use super::consider::Candidate;
-use super::pass::PolicyChange;
 use super::pending::PendingPlacement;
 use super::{PlanningPass, admission};
 use crate::place::request::model_choices;
@@ -71,7 +71,7 @@ impl PlanningPass<'_> {
         if grew {
             // An entry that now comes first may make it shrink again: the next pass checks.
             self.changed_order = true;
-            self.clear_infeasible();
+            self.cache.release_holdings();
             self.request_round();
         }
         let mut running: Vec<(JobId, u32)> = self.state.elastic.iter().copied().collect();

@@ -31,7 +31,7 @@ use smallvec::SmallVec;
 
 use super::PlanningPass;
 use super::admission::{self, Requester};
-use super::cache::ClassCache;
+use super::cache::classes::ClassCache;
 use super::consider::Candidate;
 use crate::place::capacity_bound::{CapacityBound, NodeFilter};
 use crate::place::request::AdmittedChoice;
@@ -67,7 +67,7 @@ impl PlanningPass<'_> {
     /// and others may be made now.
     pub(super) fn clear_head_reservations(&mut self) {
         if !self.head_reservations.reservations.is_empty() {
-            self.cache.clear_infeasible();
+            self.cache.release_holdings();
         }
         self.head_reservations = HeadReservations::default();
     }
@@ -125,7 +125,7 @@ impl PlanningPass<'_> {
         let element = candidate.element;
         let shape = Arc::clone(&candidate.shape);
         // Reservations of the pass before did not have to avoid this placement.
-        self.cache.clear_reservations();
+        self.cache.release_reservations();
         self.state.pool.book(element, (self.now, Time::NEVER), shape, Arc::clone(&placement));
         self.head_reservations.reservations.push(HeadReservation { element, placement });
     }

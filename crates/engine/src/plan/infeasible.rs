@@ -1,6 +1,6 @@
-//! Cached infeasibility: records classes that did not fit in `cache.rs`, so that no class is tried
+//! Cached infeasibility: records classes that did not fit in `cache/classes.rs`, so that no class is tried
 //! twice, and answers whether a class, user or leaf can still start anything. It must not be used
-//! for limits and quota: see `limit_cache.rs`.
+//! for limits and quota: see `limited.rs`.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use muster_policy::{LeafId, UserId};
 use smallvec::SmallVec;
 
 use super::PlanningPass;
-use super::cache::ClassCache;
+use super::cache::SHORTEST_SPAN;
+use super::cache::classes::ClassCache;
 use super::consider::{Candidate, NodePreferences};
 use super::scratch::ReservationLane;
 use crate::place::classes::ClassId;
@@ -22,9 +23,6 @@ use crate::state::entries::UNLIMITED;
 /// Blocked entries of a leaf after which its other classes are checked: about as many as the check
 /// costs.
 const CHECK_AFTER: u32 = 16;
-
-/// Shortest duration: no reservation can begin within it.
-pub(super) const SHORTEST_SPAN: Span = Span(1);
 
 impl PlanningPass<'_> {
     pub(crate) fn class_cache(&mut self, class: ClassId) -> &mut ClassCache {
@@ -137,11 +135,6 @@ impl PlanningPass<'_> {
         } else {
             self.cache.mark_infeasible(class)
         }
-    }
-
-    /// Clears cached infeasibility after capacity was released.
-    pub(super) fn clear_infeasible(&mut self) {
-        self.cache.clear_infeasible();
     }
 
     /// Returns true if no entry of a leaf can start or get a reservation any more in this round.

@@ -12,7 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use super::PlanningPass;
-use super::cache::ClassCache;
+use super::cache::classes::ClassCache;
 use super::consider::Candidate;
 use super::eligibility::preemption_cause;
 use crate::place::request::{AdmittedChoice, ModelChoice};
@@ -122,7 +122,7 @@ impl PlanningPass<'_> {
         let attempts = self.pass_starts.attempts.entry((leaf, candidate.priority)).or_default();
         if borrows_more || attempts.is_empty() {
             self.eligibility.note_more_borrowing();
-            self.limit_cache.clear();
+            self.cache.release_counters();
         }
         let spec = &self.state.jobs[&candidate.job].record.spec;
         let attempt = PreemptableAttempt {

@@ -3,7 +3,7 @@
 //! before everything else, in every round.
 
 use super::PlanningPass;
-use super::pass::PolicyChange;
+use super::PolicyChange;
 use crate::pool::ends::HoldingEnd;
 use crate::pool::node::{Interval, WHOLE};
 use crate::pool::shape::Shape;

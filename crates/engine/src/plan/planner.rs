@@ -3,9 +3,9 @@
 
 use muster_model::{HeadReservation, Plan, Reservation, Time};
 
+use super::PlanningPass;
 use super::cache::PlanCache;
-use super::infeasible::SHORTEST_SPAN;
-use super::pass::PlanningPass;
+use super::cache::SHORTEST_SPAN;
 use super::pass_starts::{MAX_PASSES, PassStarts, StartPhases};
 use super::scratch::Scratch;
 use crate::pool::Pool;
@@ -124,7 +124,7 @@ impl PlanningPass<'_> {
             Some(self.now + SHORTEST_SPAN)
         };
         WakeTimes {
-            budget_refill: self.limit_cache.next_refill(),
+            budget_refill: self.cache.limits.next_refill(),
             protection_expiry,
             patience_expiry: self.head_reservations.patience_expiry,
         }

@@ -26,10 +26,10 @@
 //! starts again only on free capacity, or by its own preemption of others.
 
 use super::PlanningPass;
-use super::cache::ClassCache;
+use super::PolicyChange;
+use super::cache::classes::ClassCache;
 use super::consider::Candidate;
 use super::eligibility::preemption_cause;
-use super::pass::PolicyChange;
 use super::pending::PendingPlacement;
 use super::shrink::{EvictedAttempt, GangPieces, merge_victims, split_holding};
 use super::victim::{Victim, VictimPart, VictimQueue};
@@ -248,7 +248,7 @@ impl PlanningPass<'_> {
     /// Requests another round after an eviction: it may unblock entries that were refused before.
     pub(super) fn request_round(&mut self) {
         self.has_evictions = true;
-        self.limit_cache.clear();
+        self.cache.release_counters();
         self.eligibility.clear();
         self.pass_starts.forget_borrowing();
     }

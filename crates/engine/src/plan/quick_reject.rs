@@ -4,7 +4,7 @@ use muster_model::Span;
 use muster_policy::{EntrySlot, LeafId, UserId};
 use smallvec::SmallVec;
 
-use super::pass::PlanningPass;
+use super::PlanningPass;
 use crate::place::classes::ClassId;
 use crate::state::entries::EntryRank;
 

@@ -2,7 +2,7 @@
 //! passes a second, each of which needs the same small tables. They are cleared before each use;
 //! results that stay valid between passes are in `cache.rs`.
 
-use super::pass::PolicyChange;
+use super::PolicyChange;
 use crate::place::classes::ClassId;
 use crate::place::reserve::forecast::ReleaseForecast;
 use std::hash::Hash;

@@ -132,7 +132,7 @@ impl Planned {
         let cached = planner.passes(state, now, |pass| pass.pass_starts.is_watched = false).1;
         let judging_all = planner.passes(state, now, |pass| {
             pass.pass_starts.is_watched = false;
-            pass.limit_cache.is_disabled = true;
+            pass.cache.limits.is_disabled = true;
         });
         let judging_all = judging_all.1;
         let visiting_all = planner.passes(state, now, |pass| {
@@ -149,7 +149,7 @@ impl Planned {
         assert_eq!(cached.decisions, judging_all.decisions);
         let mut pass = PlanningPass::new(state, planner, now);
         pass.run(|_| false);
-        let refusals = pass.limit_cache.len();
+        let refusals = pass.cache.limits.len();
         pass.finish();
         let plan = self.planner.plan(&mut self.state, now);
         assert_eq!(plan, uncached, "the plan cache changed the plan");
