@@ -24,7 +24,7 @@ pub(crate) struct Planner {
 /// Future that the last pass foresaw beside its decisions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outlook {
-    /// Planned future starts.
+    /// Starts planned for later, which nothing may delay.
     pub(crate) reservations: Vec<Reservation>,
     /// Capacity that it kept free for queue heads.
     pub(crate) head_reservations: Vec<HeadReservation>,
