@@ -6,6 +6,7 @@
 
 use muster_backends::kube;
 use muster_model::NodeSpec;
+use muster_model::hostlist::expand;
 use muster_model::inventory::{self, Inventory, InventoryError, InventoryOptions, ListedNode};
 use muster_slurm::pool;
 use proptest::prelude::*;
@@ -313,10 +314,6 @@ fn a_bad_row_is_named() {
     }
 }
 
-fn join(names: &[&str]) -> String {
-    names.join(",")
-}
-
 /// Returns the nodes of an inventory without their notes.
 fn nodes_of(text: &str) -> Vec<NodeSpec> {
     read(text, &InventoryOptions::default())
@@ -332,24 +329,24 @@ fn a_pool_becomes_slurm_configuration_and_its_nodes_are_found_in_it() {
     let mut nodes = nodes_of(KUBECTL);
     nodes.extend(nodes_of(SINFO));
     nodes[0].labels.insert("partition".into(), "x\nNodeName=evil".into());
-    let conf = pool::nodes(&nodes, &join);
+    let conf = pool::nodes(&nodes);
     let names: Vec<String> = nodes.iter().map(|node| node.name.to_string()).collect();
-    assert_eq!(pool::node_lists(&conf).join(","), names.join(","));
+    assert_eq!(expand(&pool::node_lists(&conf).join(",")).unwrap(), names);
     assert!(!conf.contains("evil"));
     let lines: Vec<&str> = conf.lines().filter(|line| !line.starts_with('#')).collect();
-    insta::assert_snapshot!(format!("{}\n\n{}", lines.join("\n"), pool::gres(&nodes, &join)), @"
+    insta::assert_snapshot!(format!("{}\n\n{}", lines.join("\n"), pool::gres(&nodes)), @"
     NodeName=amd-1 CPUs=192 RealMemory=2097152 Gres=gpu:mi300x:7 State=UNKNOWN
     NodeName=cp-0 CPUs=8 RealMemory=32768 State=UNKNOWN
-    NodeName=gpu-1,gpu-2,gpu-3,gpu-4,gpu-10 CPUs=127 RealMemory=1031995 Gres=gpu:h100:8 State=UNKNOWN
+    NodeName=gpu-[1-4,10] CPUs=127 RealMemory=1031995 Gres=gpu:h100:8 State=UNKNOWN
     NodeName=mig-1 CPUs=64 RealMemory=524288 Gres=gpu:a100:2,gpu:1g.5gb:14 State=UNKNOWN
     NodeName=shared-1 CPUs=16 RealMemory=61035 Gres=gpu:t4:2 State=UNKNOWN
     NodeName=cpu1 CPUs=64 RealMemory=256000 State=UNKNOWN
-    NodeName=node01,node02,node03,node04 CPUs=128 RealMemory=1000000 Gres=gpu:h100:8 Features=ib,h100 State=UNKNOWN
+    NodeName=node[01-04] CPUs=128 RealMemory=1000000 Gres=gpu:h100:8 Features=ib,h100 State=UNKNOWN
     NodeName=old1 CPUs=32 RealMemory=128000 Gres=gpu:v100:2,gpu:t4:1 State=UNKNOWN
 
-    PartitionName=batch Nodes=amd-1,cp-0,gpu-1,gpu-2,gpu-3,gpu-4,gpu-10,mig-1,shared-1 Default=YES DefaultTime=01:00:00 MaxTime=7-00:00:00 State=UP
+    PartitionName=batch Nodes=amd-1,cp-0,gpu-[1-4,10],mig-1,shared-1 Default=YES DefaultTime=01:00:00 MaxTime=7-00:00:00 State=UP
     PartitionName=debug Nodes=cpu1 DefaultTime=01:00:00 MaxTime=7-00:00:00 State=UP
-    PartitionName=train Nodes=node01,node02,node03,node04 DefaultTime=01:00:00 MaxTime=7-00:00:00 State=UP
+    PartitionName=train Nodes=node[01-04] DefaultTime=01:00:00 MaxTime=7-00:00:00 State=UP
     PartitionName=old Nodes=old1 DefaultTime=01:00:00 MaxTime=7-00:00:00 State=UP
 
     # The GPUs of the batch pool, for gres.conf on every Slurm node:
@@ -357,10 +354,10 @@ fn a_pool_becomes_slurm_configuration_and_its_nodes_are_found_in_it() {
     # The device files are derived from the number of GPUs: compare with `ls /dev/nvidia*` on a node. cgroup.conf needs
     # ConstrainDevices=yes, else a job sees GPUs that are not allocated to it.
     NodeName=amd-1 Name=gpu Type=mi300x AutoDetect=rsmi
-    NodeName=gpu-1,gpu-2,gpu-3,gpu-4,gpu-10 AutoDetect=off Name=gpu Type=h100 File=/dev/nvidia[0-7]
+    NodeName=gpu-[1-4,10] AutoDetect=off Name=gpu Type=h100 File=/dev/nvidia[0-7]
     NodeName=mig-1 Name=gpu AutoDetect=nvml
     NodeName=shared-1 AutoDetect=off Name=gpu Type=t4 File=/dev/nvidia[0-1]
-    NodeName=node01,node02,node03,node04 AutoDetect=off Name=gpu Type=h100 File=/dev/nvidia[0-7]
+    NodeName=node[01-04] AutoDetect=off Name=gpu Type=h100 File=/dev/nvidia[0-7]
     NodeName=old1 Name=gpu AutoDetect=nvml
     ");
 }
@@ -488,7 +485,7 @@ fn sound(text: &str) -> Result<(), TestCaseError> {
         }
         let nodes: Vec<NodeSpec> =
             inventory.nodes.iter().map(|listed| listed.node.clone()).collect();
-        prop_assert!(!pool::nodes(&nodes, &join).is_empty());
+        prop_assert!(!pool::nodes(&nodes).is_empty());
         prop_assert!(!kube::pool::script(&nodes, &nodes).is_empty());
     }
     Ok(())

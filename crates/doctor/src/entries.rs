@@ -1,8 +1,9 @@
 //! Access to the evidence for other uses than findings: settings, nodes, partitions and switches,
 //! with includes, defaults and host lists resolved.
 
+use muster_model::hostlist::expand;
+
 use crate::evidence::{ConfRecord, Evidence};
-use crate::hosts::expand;
 
 /// Node or partition with its fields.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +74,7 @@ impl Evidence {
     pub fn gres_types(&self, node: &str) -> Vec<String> {
         let lines = self.gres.iter().flatten();
         let of_node = lines.filter(|line| {
-            let list = line.get("NodeName").and_then(expand);
+            let list = line.get("NodeName").and_then(|list| expand(list).ok());
             list.is_none_or(|names| names.iter().any(|name| name == node))
                 && line.get("Name").is_some_and(|name| name.eq_ignore_ascii_case("gpu"))
         });
@@ -83,7 +84,7 @@ impl Evidence {
     /// Returns the switches, in the order of the file; `None` where no topology.conf was given.
     #[must_use]
     pub fn switch_tree(&self) -> Option<Vec<TopologySwitch>> {
-        let list = |text: Option<&str>| text.and_then(expand).unwrap_or_default();
+        let list = |text: Option<&str>| text.map(expand).and_then(Result::ok).unwrap_or_default();
         let read = |line: &crate::conf::ConfLine| {
             let name = line.get("SwitchName")?.to_owned();
             Some(TopologySwitch {

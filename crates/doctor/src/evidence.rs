@@ -5,9 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_model::check::CheckPlace;
+use muster_model::hostlist::expand;
 
 use crate::conf::{self, ConfLine, ConfPair};
-use crate::hosts::expand;
 use crate::source::{CheckSource, SourceKind};
 
 /// Everything known about a cluster.
@@ -352,12 +352,12 @@ impl Evidence {
         let list = partition.get("Nodes").unwrap_or_default();
         let every = || self.nodes.iter().map(|node| node.name.clone());
         let mut names = BTreeSet::new();
-        for name in expand(list)? {
+        for name in expand(list).ok()? {
             match self.node_sets.iter().find(|set| set.name == name) {
                 _ if name.eq_ignore_ascii_case("all") => names.extend(every()),
                 Some(set) => {
                     let feature = set.get("Feature");
-                    names.extend(expand(set.get("Nodes").unwrap_or_default())?);
+                    names.extend(expand(set.get("Nodes").unwrap_or_default()).ok()?);
                     let has = |node: &&ConfRecord| {
                         let of = node.get("Feature").or(node.get("Features")).unwrap_or_default();
                         feature.is_some_and(|feature| of.split(',').any(|own| own == feature))

@@ -9,7 +9,6 @@ mod document;
 mod entries;
 mod evidence;
 mod grammar;
-pub mod hosts;
 pub mod job;
 mod kubernetes;
 pub mod prove;

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use muster_model::check::{CheckProbe, ProbeOutcome};
+use muster_model::hostlist::expand;
 
 use crate::conf::ConfLine;
 use crate::evidence::Evidence;
-use crate::hosts::expand;
 
 /// Ids of the probes, in order.
 pub const PROBES: [&str; 3] = ["one-gpu-sees-one", "gpu-seconds-recorded", "gang-on-one-leaf"];
@@ -30,7 +30,7 @@ pub fn one_gpu_script(evidence: &Evidence) -> String {
         |line: &&ConfLine| line.get("Name").is_some_and(|name| name.eq_ignore_ascii_case("gpu"));
     let lines = evidence.gres.iter().flatten().filter(gpu);
     let mut files: BTreeSet<String> =
-        lines.filter_map(|line| line.get("File")).filter_map(expand).flatten().collect();
+        lines.filter_map(|line| line.get("File")).flat_map(expand).flatten().collect();
     // Only plain paths are passed to the shell.
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/_.-".contains(c);
     files.retain(|file| file.starts_with('/') && file.chars().all(is_plain));
@@ -137,7 +137,7 @@ pub fn gang_size(evidence: &Evidence) -> Result<usize, String> {
     let Some(switches) = &evidence.switches else { return Err("topology.conf".to_owned()) };
     let leaves: Vec<Vec<String>> = switches
         .iter()
-        .filter_map(|line| expand(line.get("Nodes")?))
+        .filter_map(|line| expand(line.get("Nodes")?).ok())
         .filter(|nodes| nodes.len() > 1)
         .collect();
     if leaves.len() < 2 {

@@ -3,20 +3,15 @@
 
 use std::fmt::Write as _;
 
-use muster_model::NodeSpec;
-
-use muster_model::gpu_model;
+use muster_model::{NodeSpec, gpu_model, hostlist};
 
 /// Partition of nodes without a label `partition`.
 const PARTITION: &str = "batch";
 
-/// Function that folds a list of names: `node[01-04]`.
-pub type Fold<'a> = &'a dyn Fn(&[&str]) -> String;
-
 /// Generates lines for slurm.conf: the nodes, and their partitions by the label `partition`. The
 /// label `features` becomes features.
 #[must_use]
-pub fn nodes(nodes: &[NodeSpec], fold: Fold<'_>) -> String {
+pub fn nodes(nodes: &[NodeSpec]) -> String {
     let mut text = String::from(
         "\
 # The batch pool, for slurm.conf on every Slurm node:
@@ -25,7 +20,7 @@ pub fn nodes(nodes: &[NodeSpec], fold: Fold<'_>) -> String {
 # written here it is drained. These nodes must run no kubelet (BOUNDARY.md).
 ",
     );
-    for (names, settings) in runs(nodes, &settings, fold) {
+    for (names, settings) in runs(nodes, &settings) {
         let _ = writeln!(text, "NodeName={names}{settings} State=UNKNOWN");
     }
     text.push_str(
@@ -45,7 +40,7 @@ pub fn nodes(nodes: &[NodeSpec], fold: Fold<'_>) -> String {
         let _ = writeln!(
             text,
             "PartitionName={name} Nodes={}{default} DefaultTime=01:00:00 MaxTime=7-00:00:00 State=UP",
-            fold(names)
+            hostlist::folded(names.iter().copied())
         );
     }
     text
@@ -53,7 +48,7 @@ pub fn nodes(nodes: &[NodeSpec], fold: Fold<'_>) -> String {
 
 /// Generates lines for gres.conf.
 #[must_use]
-pub fn gres(nodes: &[NodeSpec], fold: Fold<'_>) -> String {
+pub fn gres(nodes: &[NodeSpec]) -> String {
     let mut text = String::from(
         "\
 # The GPUs of the batch pool, for gres.conf on every Slurm node:
@@ -62,7 +57,7 @@ pub fn gres(nodes: &[NodeSpec], fold: Fold<'_>) -> String {
 # ConstrainDevices=yes, else a job sees GPUs that are not allocated to it.
 ",
     );
-    for (names, line) in runs(nodes, &device_lines, fold) {
+    for (names, line) in runs(nodes, &device_lines) {
         if !line.is_empty() {
             let _ = writeln!(text, "NodeName={names}{line}");
         }
@@ -85,11 +80,7 @@ pub fn node_lists(conf: &str) -> Vec<String> {
 }
 
 /// Groups consecutive nodes with the same settings.
-fn runs(
-    nodes: &[NodeSpec],
-    say: &dyn Fn(&NodeSpec) -> String,
-    fold: Fold<'_>,
-) -> Vec<(String, String)> {
+fn runs(nodes: &[NodeSpec], say: &dyn Fn(&NodeSpec) -> String) -> Vec<(String, String)> {
     let mut runs: Vec<(Vec<&str>, String)> = Vec::new();
     for node in nodes {
         let said = say(node);
@@ -98,7 +89,7 @@ fn runs(
             _ => runs.push((vec![node.name.as_str()], said)),
         }
     }
-    runs.into_iter().map(|(names, said)| (fold(&names), said)).collect()
+    runs.into_iter().map(|(names, said)| (hostlist::folded(names), said)).collect()
 }
 
 fn settings(node: &NodeSpec) -> String {

@@ -7,13 +7,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_model::NodeSpec;
+use muster_model::hostlist::MAX_NAMES;
 use muster_model::unit::{Bytes, CpuMilli};
 
 use crate::advice::{FileKind, refuse_other};
 use crate::diagnostic::{Diagnostics, Problem, Problems, show};
 use crate::field::{Field, Item, Located, Many, Named, ROOT, Text, Whole, document};
 use crate::job::fields::{Cpus, JobName, Model, NodeNames, Size, duplicates, used_twice};
-use crate::names::{MAX_NODES, check_name};
+use crate::names::check_name;
 use crate::source::{Place, Sources};
 use crate::suggest::nearest;
 use crate::yaml;
@@ -100,8 +101,8 @@ fn cluster(document: &ClusterDocument, problems: &mut Problems) -> Option<Cluste
         .filter_map(|item| item.value.name.as_ref())
         .map(|name| name.value.0.count())
         .sum();
-    if count > MAX_NODES {
-        problems.add(Problem::new(format!("{count} nodes; at most {MAX_NODES}")));
+    if count > MAX_NAMES {
+        problems.add(Problem::new(format!("{count} nodes; at most {MAX_NAMES}")));
         return None;
     }
     for item in items {

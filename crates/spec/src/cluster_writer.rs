@@ -6,11 +6,10 @@ use std::fmt::Write as _;
 
 use muster_model::node::Device;
 use muster_model::unit::Bytes;
-use muster_model::{NodeName, NodeSpec};
+use muster_model::{NodeName, NodeSpec, hostlist};
 
 use crate::cluster::{Cluster, parse_cluster};
 use crate::diagnostic::Diagnostics;
-use crate::hostlist::fold_names;
 
 /// Comments of a cluster file, a line each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,7 +58,7 @@ pub fn write_cluster(cluster: &Cluster, notes: &ClusterNotes) -> Result<String, 
         };
         let end = (start + 1..bodies.len()).find(|at| !same(at)).unwrap_or(bodies.len());
         let names = cluster.nodes[start..end].iter().map(|node| node.name.as_str());
-        for (index, name) in fold_names(names).iter().enumerate() {
+        for (index, name) in hostlist::fold(names).iter().enumerate() {
             if index == 0 {
                 comments(&mut text, "  ", of(&cluster.nodes[start]));
             }

@@ -10,7 +10,6 @@ mod cluster;
 mod cluster_writer;
 mod diagnostic;
 mod field;
-mod hostlist;
 mod job;
 mod names;
 mod partition;
@@ -32,9 +31,8 @@ pub use advice::{
 pub use cluster::{Cluster, parse_cluster};
 pub use cluster_writer::{ClusterNotes, Unwritable, write_cluster};
 pub use diagnostic::{Colour, Diagnostic, Diagnostics};
-pub use hostlist::{expand_names, fold_names};
 pub use job::{CheckedJob, ParsedJob, check, check_all, parse};
-pub use names::check_name;
+pub use names::{check_name, expand_names};
 pub use partition::{ClusterPartition, PartitionError, ServiceNodes, partition};
 pub use quantity::EarliestStart;
 pub use queues::parse_queues;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use muster_model::NodeSpec;
 
 use crate::cluster::Cluster;
-use crate::hostlist::expand_names;
+use crate::names::expand_names;
 use crate::quantity::Malformed;
 use crate::suggest::nearest;
 

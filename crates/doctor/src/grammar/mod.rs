@@ -109,7 +109,8 @@ impl ValueKind {
                 Some(format!("`{}` is not one of {}", odd.trim(), words.join(", ")))
             }
             ValueKind::Plugin(kind, names) => plugin(value, kind, names),
-            ValueKind::Hosts => crate::hosts::expand(value)
+            ValueKind::Hosts => muster_model::hostlist::expand(value)
+                .ok()
                 .is_none()
                 .then(|| "a list such as node[01-04,7]".to_owned()),
             ValueKind::Weights => {

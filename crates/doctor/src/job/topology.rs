@@ -1,9 +1,10 @@
 //! Check of the number of leaf switches that a job spans, against the fewest possible.
 
+use muster_model::hostlist::expand;
+
 use super::JobEvidence;
 use super::check::JobCheckOutcome::{self, NotTested};
 use super::check::count;
-use crate::hosts::expand;
 
 pub(super) fn fewest(evidence: &JobEvidence) -> JobCheckOutcome {
     // 1. Collect the nodes and the topology.
@@ -56,7 +57,7 @@ pub fn leaves(text: &str) -> Vec<Vec<String>> {
     let nodes = |line: &str| {
         let value = |key: &str| line.split_whitespace().find_map(|word| word.strip_prefix(key));
         match (value("Level=")?, value("Nodes=")) {
-            ("0", Some(nodes)) => expand(nodes),
+            ("0", Some(nodes)) => expand(nodes).ok(),
             _ => None,
         }
     };

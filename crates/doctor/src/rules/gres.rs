@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_model::check::Severity::{High, Low, Medium};
+use muster_model::hostlist::expand;
 
 use crate::conf::ConfLine;
 use crate::evidence::{ConfRecord, Evidence, MissingInput, gpu_types, gpus, needs_input};
-use crate::hosts::expand;
 use crate::rule::{CheckRule, DocPage, RuleFinding, RuleResult, fail_if_any, judge_setting};
 
 pub(super) const RULES: &[CheckRule] = &[
@@ -109,7 +109,11 @@ impl GpuLine<'_> {
     }
 
     fn count(&self) -> u64 {
-        let files = self.line.get("File").or(self.line.get("MultipleFiles")).and_then(expand);
+        let files = self
+            .line
+            .get("File")
+            .or(self.line.get("MultipleFiles"))
+            .and_then(|list| expand(list).ok());
         let given = self.line.get("Count").and_then(|count| count.parse().ok());
         given.or(files.map(|files| files.len() as u64)).unwrap_or(1)
     }

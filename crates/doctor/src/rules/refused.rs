@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_model::check::CheckPlace;
 use muster_model::check::Severity::High;
+use muster_model::hostlist::expand;
 
 use crate::SourceKind;
 use crate::conf::{ConfLine, ConfPair};
 use crate::evidence::{Evidence, MissingInput, needs_input};
 use crate::grammar::{self, KeyGroup, ValueKind, nearest, takes};
-use crate::hosts::expand;
 use crate::rule::{CheckRule, DocPage, RuleFinding, RuleResult, fail_if_any};
 
 pub(super) const RULES: &[CheckRule] = &[
@@ -389,10 +389,10 @@ fn contradictions(evidence: &Evidence) -> RuleResult {
 
 /// Finds a node line whose lists have different lengths.
 fn lists_differ(line: &ConfLine) -> Option<RuleFinding> {
-    let names = line.get("NodeName").and_then(expand)?;
+    let names = line.get("NodeName").and_then(|list| expand(list).ok())?;
     let odd = ["NodeAddr", "NodeHostname", "Port"].into_iter().find_map(|key| {
         let value = line.get(key)?;
-        let list = expand(value)?;
+        let list = expand(value).ok()?;
         // One address or port may apply to all nodes.
         (list.len() != names.len() && list.len() > 1).then_some((key, value, list.len()))
     });
@@ -412,7 +412,9 @@ fn topology(evidence: &Evidence) -> RuleResult {
     let names: BTreeSet<&str> = lines.iter().map(|(name, _)| *name).collect();
     let below: BTreeMap<&str, Vec<String>> = lines
         .iter()
-        .map(|(name, line)| (*name, line.get("Switches").and_then(expand).unwrap_or_default()))
+        .map(|(name, line)| {
+            (*name, line.get("Switches").and_then(|list| expand(list).ok()).unwrap_or_default())
+        })
         .collect();
     for (name, line) in &lines {
         let nodes = line.get("Nodes");

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use muster_model::check::Severity::{High, Medium};
+use muster_model::hostlist::expand;
 
 use crate::conf::ConfLine;
 use crate::evidence::{Evidence, MissingInput, gpus, needs_input};
-use crate::hosts::expand;
 use crate::rule::{CheckRule, DocPage, RuleFinding, RuleResult, fail_if_any};
 
 /// Maximum number of nodes below one leaf switch; a fabric with 64 ports and no oversubscription
@@ -100,7 +100,7 @@ fn no_topology(evidence: &Evidence) -> RuleResult {
 
 /// Returns the nodes below a switch.
 fn below(lines: &[&ConfLine]) -> BTreeSet<String> {
-    lines.iter().filter_map(|line| expand(line.get("Nodes")?)).flatten().collect()
+    lines.iter().filter_map(|line| expand(line.get("Nodes")?).ok()).flatten().collect()
 }
 
 fn without_switch(evidence: &Evidence) -> RuleResult {
@@ -128,7 +128,7 @@ fn in_pieces(evidence: &Evidence) -> RuleResult {
     let lines = switches(evidence)?;
     let parameters = evidence.conf_setting("TopologyParam", Some(""))?;
     let children: BTreeSet<String> =
-        lines.iter().filter_map(|line| expand(line.get("Switches")?)).flatten().collect();
+        lines.iter().filter_map(|line| expand(line.get("Switches")?).ok()).flatten().collect();
     let roots: Vec<&&ConfLine> = lines
         .iter()
         .filter(|line| line.get("SwitchName").is_some_and(|name| !children.contains(name)))

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use muster_doctor::hosts::expand;
 use muster_doctor::{CheckSource, Evidence, SourceKind, check, known_in, kubernetes_nodes};
+use muster_model::hostlist::expand;
 use proptest::prelude::*;
 
 const KINDS: [SourceKind; 10] = [

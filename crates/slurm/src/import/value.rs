@@ -157,21 +157,6 @@ pub(super) fn list(text: &str) -> Vec<String> {
     parts.into_iter().map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
 }
 
-/// Returns the number of nodes in a name with one list in brackets: 3 for `node[01-02,7]`.
-pub(super) fn named(part: &str) -> Option<u64> {
-    let Some((_, rest)) = part.split_once('[') else { return Some(1) };
-    let (numbers, _) = rest.split_once(']')?;
-    numbers
-        .split(',')
-        .map(|range| {
-            let (first, last) = range.split_once('-').unwrap_or((range, range));
-            let first: u64 = first.parse().ok()?;
-            let last: u64 = last.parse().ok()?;
-            last.checked_sub(first)?.checked_add(1)
-        })
-        .sum()
-}
-
 /// Parses `now+2hours` to seconds, with sbatch's units.
 pub(super) fn from_now(text: &str) -> Option<u64> {
     let rest = text.trim().strip_prefix("now")?;
@@ -238,7 +223,6 @@ mod tests {
             Some((Some(4), vec![("nvme".to_owned(), 2)]))
         );
         assert_eq!(list("n[1,2],m"), ["n[1,2]", "m"]);
-        assert_eq!((named("n[01-02,7]"), named("n"), named("n[2-1]")), (Some(3), Some(1), None));
         assert_eq!((from_now("now+2hours"), from_now("16:00")), (Some(7200), None));
     }
 }

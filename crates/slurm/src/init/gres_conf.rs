@@ -3,12 +3,11 @@
 
 use std::fmt::Write as _;
 
-use muster_model::NodeSpec;
+use muster_model::{NodeSpec, gpu_model, hostlist};
 
 use super::InitInput;
 use super::nodes::{alike, extras, shares};
 use crate::pool::{kind, kinds};
-use muster_model::gpu_model;
 
 /// Generates the text of gres.conf.
 pub(super) fn text(order: &InitInput<'_>) -> String {
@@ -24,7 +23,7 @@ pub(super) fn text(order: &InitInput<'_>) -> String {
         for (names, line) in
             alike(order.nodes, say).into_iter().filter(|(_, line)| !line.is_empty())
         {
-            let _ = writeln!(text, "NodeName={}{line}", (order.fold)(&names));
+            let _ = writeln!(text, "NodeName={}{line}", hostlist::folded(names));
         }
     };
     lines(&devices);

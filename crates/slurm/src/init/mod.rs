@@ -16,7 +16,6 @@ use std::sync::Arc;
 
 use muster_model::{NodeSpec, QueueTree, Span};
 
-use super::pool::Fold;
 use accounting::GeneratedAccounting;
 
 pub use topology_conf::{LEVELS, ROOT_SWITCH, UNPLACED_SWITCH};
@@ -117,8 +116,6 @@ pub struct InitInput<'a> {
     pub members: &'a [Member],
     /// Choices of the site.
     pub choices: &'a Choices,
-    /// Function that folds lists of names.
-    pub fold: Fold<'a>,
 }
 
 /// Generated files, with notes for the administrator.

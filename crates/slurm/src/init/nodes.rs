@@ -3,12 +3,11 @@
 
 use std::fmt::Write as _;
 
-use muster_model::{NodeSpec, Span};
+use muster_model::{NodeSpec, Span, gpu_model, hostlist};
 
 use super::accounting::GeneratedAccounting;
 use super::{InitError, InitInput, clock};
 use crate::pool::{is_word, kind, kinds};
-use muster_model::gpu_model;
 
 /// Partition of nodes without a label `partition`.
 const BATCH: &str = "batch";
@@ -55,7 +54,7 @@ pub(super) fn alike<'a>(
 pub(super) fn lines(order: &InitInput<'_>) -> String {
     let mut text = String::new();
     for (names, settings) in alike(order.nodes, &|node| settings(order, node)) {
-        let _ = writeln!(text, "NodeName={}{settings} State=UNKNOWN", (order.fold)(&names));
+        let _ = writeln!(text, "NodeName={}{settings} State=UNKNOWN", hostlist::folded(names));
     }
     text
 }
@@ -165,7 +164,7 @@ pub(super) fn partition_lines(order: &InitInput<'_>, accounting: &GeneratedAccou
         let _ = writeln!(
             text,
             "PartitionName={name} Nodes={}{default}{} {}{spread} State=UP",
-            folded(order, nodes),
+            folded(nodes),
             times(choices.default_time, max_time),
             shape(order, nodes),
         );
@@ -184,7 +183,7 @@ pub(super) fn partition_lines(order: &InitInput<'_>, accounting: &GeneratedAccou
         let _ = writeln!(
             text,
             "PartitionName={account} Nodes={} AllowAccounts={account}{} PriorityJobFactor=10 {}{spread} State=UP",
-            folded(order, nodes),
+            folded(nodes),
             times(choices.default_time, limit),
             shape(order, nodes),
         );
@@ -201,9 +200,8 @@ pub(super) fn longest_minutes(order: &InitInput<'_>, accounting: &GeneratedAccou
     )
 }
 
-fn folded(order: &InitInput<'_>, nodes: &[&NodeSpec]) -> String {
-    let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
-    (order.fold)(&names)
+fn folded(nodes: &[&NodeSpec]) -> String {
+    hostlist::folded(nodes.iter().map(|node| node.name.as_str()))
 }
 
 fn times(default_time: Span, max_time: Span) -> String {

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use muster_model::hostlist;
+
 use super::InitInput;
 
 /// Root switch above several widest domains: without a common root no job can use nodes of two of
@@ -56,15 +58,23 @@ pub(super) fn text(order: &InitInput<'_>) -> Option<TopologyFile> {
     );
     let _ = writeln!(text, "{LEVELS}{}", order.levels.join(", "));
     for (leaf, nodes) in &leaves {
-        let _ =
-            writeln!(text, "SwitchName={} Nodes={}", names.switch(last, leaf), (order.fold)(nodes));
+        let _ = writeln!(
+            text,
+            "SwitchName={} Nodes={}",
+            names.switch(last, leaf),
+            hostlist::folded(nodes.iter().copied())
+        );
     }
     let lost = unplaced(order);
     if !lost.is_empty() {
         text.push_str(
             "# The cluster file has no place for these nodes; move them to their switch.\n",
         );
-        let _ = writeln!(text, "SwitchName={UNPLACED_SWITCH} Nodes={}", (order.fold)(&lost));
+        let _ = writeln!(
+            text,
+            "SwitchName={UNPLACED_SWITCH} Nodes={}",
+            hostlist::folded(lost.iter().copied())
+        );
     }
     for (level, name, switches) in &above {
         let switches: Vec<&str> = switches.iter().map(String::as_str).collect();
@@ -72,14 +82,18 @@ pub(super) fn text(order: &InitInput<'_>) -> Option<TopologyFile> {
             text,
             "SwitchName={} Switches={}",
             names.switch(*level, name),
-            (order.fold)(&switches)
+            hostlist::folded(switches.iter().copied())
         );
     }
     let roots = roots(order, &names);
     if roots.len() > 1 {
         let roots: Vec<&str> = roots.iter().map(String::as_str).collect();
         text.push_str("# Root switch, so that a job can use nodes of all of them.\n");
-        let _ = writeln!(text, "SwitchName={ROOT_SWITCH} Switches={}", (order.fold)(&roots));
+        let _ = writeln!(
+            text,
+            "SwitchName={ROOT_SWITCH} Switches={}",
+            hostlist::folded(roots.iter().copied())
+        );
     }
     let note = (!lost.is_empty()).then(|| {
         format!("topology: {} nodes have no domain in the cluster file; they are below a separate switch, `{UNPLACED_SWITCH}`", lost.len())

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use muster_model::hostlist::HostPattern;
 use muster_model::job::{AfterCheckpoint, CheckpointBy, CheckpointTo, DependencyKind, Restart};
 use muster_model::payload::TaskCommand;
 use muster_model::{Array, Bytes, CpuMilli, GpuModel, JobId, Protection, Replicas, Span};
@@ -12,7 +13,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use crate::diagnostic::{Problem, Problems, show};
 use crate::field::{Field, Item, inline_schema, parsed, scalar, wrong_kind};
 use crate::job::document::{MAX_TASKS, RestartDocument};
-use crate::names::{MAX_NAME, NodePattern, check_name};
+use crate::names::{MAX_NAME, check_name, node_pattern};
 use crate::quantity::{
     EarliestStart, GpuAmount, Malformed, parse_array, parse_begin, parse_bytes, parse_cpus,
     parse_gpus, parse_limit, parse_range, parse_signal, parse_span,
@@ -99,7 +100,7 @@ quantity_field! {
 }
 quantity_field! {
     /// One or several node names.
-    NodeNames(NodePattern), NodePattern::parse, "a node name", { "type": "string", "examples": ["node07", "node[01-04]"] }
+    NodeNames(HostPattern), node_pattern, "a node name", { "type": "string", "examples": ["node07", "node[01-04]"] }
 }
 quantity_field! {
     /// Jobs to wait for, from `afterok:12:13`, `12` or `prepare`.

@@ -5,10 +5,8 @@ use std::sync::Arc;
 
 use muster_model::node::Device;
 use muster_model::unit::{Bytes, CpuMilli};
-use muster_model::{GpuModel, NodeSpec};
-use muster_spec::{
-    Cluster, ClusterNotes, Unwritable, expand_names, fold_names, parse_cluster, write_cluster,
-};
+use muster_model::{GpuModel, NodeSpec, hostlist};
+use muster_spec::{Cluster, ClusterNotes, Unwritable, expand_names, parse_cluster, write_cluster};
 use proptest::prelude::*;
 
 /// Words that YAML could read as something other than text.
@@ -102,8 +100,8 @@ proptest! {
 
     #[test]
     fn folded_names_unfold(names in prop::collection::vec("[a-c]{1,2}[0-9]{0,3}(-[0-9]{1,2})?", 1..30)) {
-        let folded = fold_names(names.iter().map(String::as_str));
-        prop_assert_eq!(expand_names(&folded.join(",")).unwrap(), names);
+        let folded = hostlist::folded(names.iter().map(String::as_str));
+        prop_assert_eq!(expand_names(&folded).unwrap(), names);
     }
 }
 

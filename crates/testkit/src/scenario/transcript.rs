@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use muster_model::hostlist::folded;
 use muster_model::view::JobState;
 use muster_model::{
     AttemptId, ElementId, EvictionCause, JobId, JobSpec, NodeId, Outcome, Reason, TaskPlacement,
@@ -9,7 +10,6 @@ use muster_model::{
 };
 use muster_report::{RenderContext, amount, clock, reason};
 use muster_runtime::engine::{AccountingFact, Engine};
-use muster_spec::fold_names;
 
 use super::journal::NOON;
 use super::world::ScenarioWorld;
@@ -166,7 +166,7 @@ impl ScenarioWorld {
         }
         // 3. As text.
         let text = |(names, what): &(Vec<String>, String)| {
-            let folded = fold_names(names.iter().map(String::as_str)).join(",");
+            let folded = folded(names.iter().map(String::as_str));
             let each = if names.len() > 1 { " each" } else { "" };
             if what.is_empty() { folded } else { format!("{folded}: {what}{each}") }
         };

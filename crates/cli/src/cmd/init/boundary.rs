@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use muster_model::NodeSpec;
-use muster_spec::{ClusterPartition, fold_names};
+use muster_model::hostlist;
+use muster_spec::ClusterPartition;
 
 use crate::cmd::inventory::summary;
 
@@ -62,7 +63,7 @@ the allocations of the other, so a node in both pools would be allocated twice.
 }
 
 fn list(nodes: &[NodeSpec]) -> String {
-    let names = fold_names(nodes.iter().map(|node| node.name.as_str()));
+    let names = hostlist::fold(nodes.iter().map(|node| node.name.as_str()));
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" ")
 }
 

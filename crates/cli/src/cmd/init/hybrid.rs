@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use muster_backends::kube;
-use muster_model::NodeSpec;
+use muster_model::{NodeSpec, hostlist};
 use muster_slurm::pool;
 use muster_spec::{
     Cluster, ClusterNotes, ClusterPartition, PartitionError, ServiceNodes, expand_names,
-    fold_names, parse_cluster, partition, write_cluster,
+    parse_cluster, partition, write_cluster,
 };
 
 use super::{boundary, check};
@@ -161,11 +161,10 @@ fn partition_failure(error: PartitionError) -> Failure {
 fn files(parts: &ClusterPartition, whole: String) -> Result<Vec<(&'static str, String)>> {
     let batch = &parts.batch.nodes;
     let services = &parts.services.nodes;
-    let fold: pool::Fold<'_> = &|names: &[&str]| fold_names(names.iter().copied()).join(",");
     Ok(vec![
         (boundary::DOCUMENT, boundary::document(parts)),
-        (boundary::SLURM_NODES, pool::nodes(batch, fold)),
-        (boundary::SLURM_GRES, pool::gres(batch, fold)),
+        (boundary::SLURM_NODES, pool::nodes(batch)),
+        (boundary::SLURM_GRES, pool::gres(batch)),
         (boundary::KUBERNETES, kube::pool::script(services, batch)),
         (boundary::BATCH, cluster_text(&parts.batch, "the batch pool: nodes of Slurm")?),
         (
@@ -193,7 +192,7 @@ fn print_pools(app: &App, parts: &ClusterPartition) {
 }
 
 fn names(nodes: &[NodeSpec]) -> String {
-    fold_names(nodes.iter().map(|node| node.name.as_str())).join(",")
+    hostlist::folded(nodes.iter().map(|node| node.name.as_str()))
 }
 
 fn report(app: &App, dir: &str, texts: &check::Texts) -> Result<u8> {

@@ -10,7 +10,7 @@ use muster_slurm::init::{
     self, Auth, Choices, GeneratedFiles, InitError, InitInput, Member, Release,
 };
 use muster_spec::quantity::{parse_bytes, parse_span};
-use muster_spec::{fold_names, parse_cluster, parse_queues};
+use muster_spec::{parse_cluster, parse_queues};
 
 use super::generated::{self, GeneratedFile};
 use crate::app::App;
@@ -220,14 +220,12 @@ pub fn run(app: &App, args: &InitSlurmArgs) -> Result<u8> {
     }
 
     // 2. Render the files.
-    let fold = |names: &[&str]| fold_names(names.iter().copied()).join(",");
     let order = InitInput {
         nodes: &cluster.nodes,
         levels: &cluster.levels,
         queues: &queues,
         members: &members,
         choices: &choices,
-        fold: &fold,
     };
     let made = init::render(&order).map_err(init_failure)?;
     let files: Vec<GeneratedFile> =

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result};
 use muster_backends::probe::{ProbeTarget, Prober, reach};
-use muster_doctor::hosts::expand;
+use muster_model::hostlist::expand;
 use muster_model::verify::{PROBE_MARK, ProbeAnswer, ProbeQuestion};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -86,11 +86,10 @@ fn gpu_files(line: &str, node: &str) -> Option<Vec<String>> {
             .and_then(|word| word.split_once('='))
             .map(|(_, value)| value)
     };
-    let is_here = value("NodeName").is_none_or(|names| {
-        expand(names).is_some_and(|names| names.iter().any(|name| name == node))
-    });
+    let is_here = value("NodeName")
+        .is_none_or(|names| expand(names).is_ok_and(|names| names.iter().any(|name| name == node)));
     let is_gpu = value("Name").is_some_and(|name| name.eq_ignore_ascii_case("gpu"));
-    if is_here && is_gpu { expand(value("File")?) } else { None }
+    if is_here && is_gpu { expand(value("File")?).ok() } else { None }
 }
 
 /// Prints an answer in one write, since lines of several probes are interleaved.

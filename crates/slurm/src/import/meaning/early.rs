@@ -1,6 +1,7 @@
 //! Rules between options: removes a field that another one makes invalid before the job file is
 //! written. Also normalises the value of each option.
 
+use muster_model::hostlist::HostPattern;
 use muster_model::imported::{ImportOutcome, ImportedOption};
 
 use super::super::draft::{DraftCheckpoint, ImportedJob};
@@ -28,7 +29,8 @@ pub(super) fn checks(draft: &mut ImportedJob, answers: &mut [ImportedOption]) {
     // Without --nodes Slurm takes all nodes of the list; a job has a fixed number.
     let most =
         draft.groups.iter().map(|group| group.nodes.or(group.tasks).unwrap_or(1)).sum::<u64>();
-    let named: Option<u64> = draft.slurm.nodelist.iter().map(|part| value::named(part)).sum();
+    let named = draft.slurm.nodelist.iter().map(|part| HostPattern::parse(part));
+    let named: Option<u64> = named.map(|part| Some(part.ok()?.count() as u64)).sum();
     if named.is_none_or(|named| named > most) {
         draft.slurm.nodelist.clear();
         unmap(
