@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use muster_backends::driver::{Backend, BackendCommand, Report};
 use muster_backends::local::{LocalBackend, LocalConfig, TaskLimits};
-use muster_model::launch::{GangOrder, TaskOrder};
+use muster_backends::order::{GangOrder, TaskOrder};
 use muster_model::payload::{Identity, TaskCommand as Program};
 use muster_model::{
     Attempt, AttemptId, Bytes, CpuMilli, DeviceSet, ElementId, GpuMilli, JobId, Observation, Rank,

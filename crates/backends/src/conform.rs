@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::order::{GangOrder, TaskOrder};
 use muster_model::job::{AfterCheckpoint, CheckpointBy};
-use muster_model::launch::{GangOrder, TaskOrder};
 use muster_model::payload::{Identity, TaskCommand as Program};
 use muster_model::{
     Attempt, AttemptId, Bytes, Checkpoint, CpuMilli, DeviceSet, ElementId, GpuMilli, JobId,

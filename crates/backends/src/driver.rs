@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use muster_model::launch::GangOrder;
+use crate::order::GangOrder;
 use muster_model::{AttemptId, Bytes, NodeName, NodeSpec, Rank, StopCause, TaskReport, Time};
 use tokio::sync::mpsc::UnboundedSender;
 

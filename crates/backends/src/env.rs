@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_model::launch::{GangOrder, TaskOrder};
+use crate::order::{GangOrder, TaskOrder};
 
 /// Variable that tags every process of one task, so that they can be found where there is no
 /// cgroup.
@@ -264,7 +264,7 @@ fn is_amd_uuid(name: &str) -> bool {
 mod tests {
     use std::path::PathBuf;
 
-    use muster_model::launch::{GangOrder, TaskOrder};
+    use crate::order::{GangOrder, TaskOrder};
     use muster_model::payload::{Identity, TaskCommand};
     use muster_model::{
         Attempt, AttemptId, Bytes, CpuMilli, DeviceSet, ElementId, GpuMilli, JobId, Rank, Span,

@@ -9,7 +9,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use muster_model::launch::{GangOrder, TaskOrder};
+use crate::order::{GangOrder, TaskOrder};
 use muster_model::payload::TaskCommand as Program;
 use muster_model::{
     Attempt, AttemptId, ElementId, Foreign, NodeName, NodeSpec, Observation, Rank, TaskCheckpoint,

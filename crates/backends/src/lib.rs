@@ -15,6 +15,7 @@ pub mod gpu;
 pub mod kube;
 pub mod live;
 pub mod local;
+pub mod order;
 pub mod port;
 pub mod probe;
 pub mod process;

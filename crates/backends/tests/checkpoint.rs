@@ -9,8 +9,8 @@ use common::{Groups, Rig, gang, id, stop, until};
 use muster_backends::driver::{Backend, BackendCommand};
 use muster_backends::local::checkpoint::acknowledge;
 use muster_backends::local::session;
+use muster_backends::order::GangOrder;
 use muster_model::job::{AfterCheckpoint, CheckpointBy};
-use muster_model::launch::GangOrder;
 use muster_model::{
     Checkpoint, CheckpointTo, Observation, Rank, Span, TaskCheckpoint, TaskExit, TaskSignalled,
 };

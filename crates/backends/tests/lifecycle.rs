@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use common::{Groups, Rig, gang, id, is_running, pid_in, stop, until};
 use muster_backends::driver::{Backend, BackendCommand};
+use muster_backends::order::GangOrder;
 use muster_model::job::{AfterCheckpoint, CheckpointBy};
-use muster_model::launch::GangOrder;
 use muster_model::{
     Bytes, Checkpoint, CpuMilli, Observation, OutputFiles, Rank, Span, StopCause, TaskExit,
 };

@@ -6,9 +6,9 @@ mod common;
 
 use common::{Groups, Rig, gang, id, is_running, pid_in, until};
 use muster_backends::driver::BackendCommand;
+use muster_backends::order::GangOrder;
 use muster_backends::process;
 use muster_backends::record::TaskDir;
-use muster_model::launch::GangOrder;
 use muster_model::{Observation, TaskExit};
 use rustix::process::Signal;
 

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use common::{Groups, Rig, gang, id, is_running, pid_in, stop, until};
 use muster_backends::driver::{Backend, BackendCommand};
-use muster_model::launch::GangOrder;
+use muster_backends::order::GangOrder;
 use muster_model::payload::Identity;
 use muster_model::{AttemptId, Observation, OutputFiles, Rank, TaskExit};
 

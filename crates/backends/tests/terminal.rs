@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use common::{Groups, PATIENCE, Rig, gang, id, is_running, stop, until};
 use muster_backends::driver::Backend;
 use muster_backends::local::session::{self, Decoder, Frame, open};
+use muster_backends::order::GangOrder;
 use muster_backends::socket;
 use muster_backends::wire::{Hello, TerminalTarget};
-use muster_model::launch::GangOrder;
 use muster_model::{AttemptId, Rank, TaskExit};
 
 /// A client with a terminal.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use muster_model::launch::{GangOrder, ReplicaOrder, TaskOrder};
+use muster_backends::order::{GangOrder, ReplicaOrder, TaskOrder};
 use muster_model::{AttemptId, NodeId, NodeSpec, Payload, Rank, TaskPlacement};
 use muster_runtime::engine::Engine;
 

@@ -16,7 +16,6 @@ pub mod id;
 pub mod imported;
 pub mod inventory;
 pub mod job;
-pub mod launch;
 pub mod node;
 pub mod outcome;
 pub mod output;

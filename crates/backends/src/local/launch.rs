@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 use std::time::Duration;
 
-use muster_model::launch::{GangOrder, TaskOrder};
+use crate::order::{GangOrder, TaskOrder};
 use muster_model::output::{self, OutputPlace};
 use muster_model::{OutputFiles, Rank, Span};
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_model::launch::GangOrder;
+use crate::order::GangOrder;
 use muster_model::{AttemptId, Observation, Rank, StopCause, TaskExit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;

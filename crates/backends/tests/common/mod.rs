@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use muster_backends::cgroup::Hierarchies;
 use muster_backends::driver::{Backend, BackendCommand, ExpectedTask, Report};
 use muster_backends::local::{LocalBackend, LocalConfig, TaskLimits, VirtualGpus};
+use muster_backends::order::{GangOrder, TaskOrder};
 use muster_backends::process;
 use muster_backends::record::TaskDir;
-use muster_model::launch::{GangOrder, TaskOrder};
 use muster_model::payload::{Identity, TaskCommand as Program};
 use muster_model::{
     Attempt, AttemptId, Bytes, CpuMilli, DeviceSet, ElementId, GpuMilli, JobId, Observation, Rank,

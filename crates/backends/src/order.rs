@@ -1,16 +1,15 @@
 //! Orders from the daemon to a backend: a started element with everything that its tasks need.
 //!
-//! The daemon joins an [`crate::Effect`] with its payload to make an order; backends carry it out
+//! The daemon joins an [`muster_model::Effect`] with its payload to make an order; backends carry it out
 //! and make no choices.
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-use crate::id::{AttemptId, NodeName, Rank};
-use crate::job::Checkpoint;
-use crate::node::DeviceSet;
-use crate::payload::{Identity, TaskCommand};
-use crate::unit::{Bytes, CpuMilli, GpuMilli, Span};
+use muster_model::payload::{Identity, TaskCommand};
+use muster_model::{
+    AttemptId, Bytes, Checkpoint, CpuMilli, DeviceSet, GpuMilli, NodeName, OutputFiles, Rank, Span,
+};
 
 /// Order to prepare one attempt of a gang.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,7 +32,7 @@ pub struct GangOrder {
     pub interactive: bool,
     /// Patterns of the files for its output.
     #[serde(default)]
-    pub files: crate::OutputFiles,
+    pub files: OutputFiles,
     /// Longest run time, from the moment that user processes run; `None` means no limit.
     pub time_limit: Option<Span>,
     /// Time between SIGTERM and SIGKILL.
