@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 use muster_model::check::{CheckProbe, ProbeOutcome};
 use muster_model::hostlist::expand;
 
-use crate::conf::ConfLine;
-use crate::evidence::Evidence;
+use muster_slurm::conf::ConfLine;
+use muster_slurm::conf::evidence::Evidence;
 
 /// Ids of the probes, in order.
 pub const PROBES: [&str; 3] = ["one-gpu-sees-one", "gpu-seconds-recorded", "gang-on-one-leaf"];

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use muster_model::check::{CheckFinding, CheckOutcome, CheckReport};
 
-use crate::evidence::{Evidence, MissingInput};
 use crate::rule::{CheckRule, RuleFinding, RuleVerdict};
 use crate::rules;
+use muster_slurm::conf::evidence::{Evidence, MissingInput};
 
 /// Returns the report on the evidence. Findings whose fingerprint is in the baseline are marked as
 /// known.

@@ -3,7 +3,7 @@
 
 use muster_model::check::{CheckPlace, Severity};
 
-use crate::evidence::{ConfSetting, Evidence, MissingInput};
+use muster_slurm::conf::evidence::{ConfSetting, Evidence, MissingInput};
 
 /// Rule about the cluster. Its id never changes once published: baselines refer to it.
 pub(crate) struct CheckRule {
@@ -76,104 +76,12 @@ pub(crate) fn fail_if_any(findings: Vec<RuleFinding>, pass: impl Into<String>) -
 
 /// Passes or fails with the setting itself as the observation.
 pub(crate) fn judge_setting(said: &ConfSetting, is_right: bool) -> RuleResult {
-    fail_if_any(if is_right { Vec::new() } else { vec![said.finding()] }, said.text())
+    fail_if_any(if is_right { Vec::new() } else { vec![RuleFinding::of(said)] }, said.text())
 }
 
-impl ConfSetting {
-    /// Formats the setting, such as `MaxTime=UNLIMITED`, or that it is not set.
-    pub(crate) fn text(&self) -> String {
-        match (&self.place, self.value.as_str()) {
-            (_, "") => format!("{} is not set", self.key),
-            (None, value) => format!("{} is not set; its default is {value}", self.key),
-            (Some(_), value) => format!("{}={value}", self.key),
-        }
-    }
-
-    /// Returns a finding about this setting.
-    pub(crate) fn finding(&self) -> RuleFinding {
-        RuleFinding {
-            key: self.key.to_ascii_lowercase(),
-            says: self.text(),
-            place: self.place.clone(),
-        }
-    }
-
-    /// Compares the value with a word, ignoring case.
-    pub(crate) fn is(&self, word: &str) -> bool {
-        self.value.eq_ignore_ascii_case(word)
-    }
-
-    /// Returns whether the list contains the word, ignoring case.
-    pub(crate) fn lists(&self, word: &str) -> bool {
-        self.value.split(',').any(|own| own.trim().eq_ignore_ascii_case(word))
-    }
-
-    /// Returns the number at the beginning: `30 sec` is 30. `None` where there is none.
-    pub(crate) fn number(&self) -> Option<u64> {
-        let digits: String = self.value.chars().take_while(char::is_ascii_digit).collect();
-        digits.parse().ok()
-    }
-
-    /// Returns the value of `word=` in a list such as that of SchedulerParameters.
-    pub(crate) fn option(&self, word: &str) -> Option<&str> {
-        let of = |own: &'_ str| {
-            own.split_once('=').is_some_and(|(key, _)| key.trim().eq_ignore_ascii_case(word))
-        };
-        self.value
-            .split(',')
-            .find(|own| of(own))
-            .and_then(|own| own.split_once('='))
-            .map(|(_, value)| value)
-    }
-
-    /// Returns whether the value means yes, in the words of cgroup.conf.
-    pub(crate) fn is_yes(&self) -> bool {
-        ["yes", "true", "1"].iter().any(|word| self.is(word))
-    }
-}
-
-/// Parses a time limit of Slurm into minutes: `30`, `30:00`, `1:00:00`, `2-0`, `2-12:30:00`. `None`
-/// for no limit, or where it is not understood, which Slurm treats as no limit.
-#[must_use]
-pub fn minutes(text: &str) -> Option<u64> {
-    let (days, clock) = match text.split_once('-') {
-        Some((days, clock)) => (Some(days.parse::<u64>().ok()?), clock),
-        None => (None, text),
-    };
-    let parts: Vec<u64> = clock.split(':').map(|part| part.parse().ok()).collect::<Option<_>>()?;
-    let (hours, minutes) = match (days, parts.as_slice()) {
-        (Some(_), [hours]) => (*hours, 0),
-        (Some(_), [hours, minutes] | [hours, minutes, _]) | (None, [hours, minutes, _]) => {
-            (*hours, *minutes)
-        }
-        (None, [minutes] | [minutes, _]) => (0, *minutes),
-        _ => return None,
-    };
-    days.unwrap_or(0)
-        .checked_mul(24 * 60)?
-        .checked_add(hours.checked_mul(60)?)?
-        .checked_add(minutes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lengths_of_time_are_read_as_slurm_writes_them() {
-        for (text, expected) in [
-            ("30", Some(30)),
-            ("90:00", Some(90)),
-            ("48:00:00", Some(2880)),
-            ("2-0", Some(2880)),
-            ("1-02:30", Some(1590)),
-            ("2-00:00:00", Some(2880)),
-            ("UNLIMITED", None),
-            ("INFINITE", None),
-            ("", None),
-            ("99999999999999999999-0", None),
-        ] {
-            assert_eq!(minutes(text), expected, "{text}");
-        }
+impl RuleFinding {
+    /// Makes a finding about a setting.
+    pub(crate) fn of(said: &ConfSetting) -> Self {
+        Self { key: said.key.to_ascii_lowercase(), says: said.text(), place: said.place.clone() }
     }
 }

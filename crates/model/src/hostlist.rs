@@ -293,7 +293,7 @@ mod tests {
         let names: Vec<&str> = names.split_whitespace().collect();
         let text = fold(names.iter().copied());
         assert_eq!(text.join(" "), folded);
-        assert_eq!(expand(&text.join(",")).unwrap(), names);
+        assert_eq!(expand(&text.join(",")).expect("what was folded is a list"), names);
     }
 
     #[test]
@@ -330,7 +330,7 @@ mod tests {
             ("a,", "a"),
             ("", ""),
         ] {
-            assert_eq!(expand(list).unwrap().join(" "), names, "{list}");
+            assert_eq!(expand(list).expect("a list").join(" "), names, "{list}");
         }
         let backwards = HostListError::Backwards { first: "3".to_owned(), last: "1".to_owned() };
         for (list, error) in [

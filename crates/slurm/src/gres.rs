@@ -19,6 +19,45 @@ pub(super) struct Gres {
     pub extras: BTreeMap<String, u64>,
 }
 
+/// GPUs of one type on a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GpuGres {
+    /// Type of the GPUs; empty where none is configured.
+    pub kind: String,
+    /// GPUs of this type on the node; 1 where Slurm prints no number.
+    pub count: u64,
+    /// Indices of the GPUs, where Slurm prints them: `(IDX:0-3,5)`.
+    pub indices: Vec<u16>,
+}
+
+/// Parses the GPUs of a list, such as `gpu:h100:8(IDX:0-3,5),shard:4`; other parts, and parts that
+/// are not understood, are skipped.
+#[must_use]
+pub fn gpus(text: &str) -> Vec<GpuGres> {
+    let entries = split(text).into_iter().filter_map(entry);
+    let gpus = entries.filter(|entry| entry.name.eq_ignore_ascii_case("gpu"));
+    gpus.map(|entry| GpuGres {
+        kind: entry.kind.to_owned(),
+        count: entry.count,
+        indices: entry.inside.strip_prefix("IDX:").map(indices).unwrap_or_default(),
+    })
+    .collect()
+}
+
+/// Returns the GPU indices of a list.
+#[must_use]
+pub fn devices(text: &str) -> Vec<u16> {
+    gpus(text).into_iter().flat_map(|gpu| gpu.indices).collect()
+}
+
+fn indices(list: &str) -> Vec<u16> {
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.trim().parse().ok()?..=last.trim().parse().ok()?)
+    };
+    list.split(',').filter_map(range).flatten().collect()
+}
+
 /// Parses a list of generic resources; `(null)` and `N/A` are empty.
 pub(super) fn parse(text: &str) -> Result<Gres, String> {
     let mut gres = Gres::default();
@@ -26,34 +65,49 @@ pub(super) fn parse(text: &str) -> Result<Gres, String> {
         return Ok(gres);
     }
     for part in split(text) {
-        // Brackets contain sockets or indices.
-        let part = part.split('(').next().unwrap_or_default().trim();
-        if part.is_empty() {
+        let bare = part.split('(').next().unwrap_or_default().trim();
+        if bare.is_empty() {
             continue;
         }
-        let mut words: Vec<&str> = part.split(':').filter(|word| *word != "no_consume").collect();
-        let name = words.remove(0);
-        let number = words.last().and_then(|word| count(word));
-        if number.is_some() {
-            words.pop();
-        }
-        let wrong = || format!("`{part}` is not a generic resource such as `gpu:h100:8`");
-        let (kind, number) = match (words.as_slice(), number) {
-            ([], number) => ("", number.unwrap_or(1)),
-            ([kind], number) => (*kind, number.unwrap_or(1)),
-            _ => return Err(wrong()),
-        };
-        match name {
-            "" => return Err(wrong()),
-            "gpu" => gres.gpus.push((kind.to_owned(), number)),
-            _ if SHARES.contains(&name) || number > MAX_EXTRA => {}
-            _ => {
+        let wrong = || format!("`{bare}` is not a generic resource such as `gpu:h100:8`");
+        let entry = entry(part).ok_or_else(wrong)?;
+        match entry.name {
+            "gpu" => gres.gpus.push((entry.kind.to_owned(), entry.count)),
+            name if SHARES.contains(&name) || entry.count > MAX_EXTRA => {}
+            name => {
                 let sum = gres.extras.entry(name.to_owned()).or_default();
-                *sum = (*sum + number).min(MAX_EXTRA);
+                *sum = (*sum + entry.count).min(MAX_EXTRA);
             }
         }
     }
     Ok(gres)
+}
+
+/// Part of a list: `gpu:h100:8(S:0-1)`.
+struct GresEntry<'a> {
+    name: &'a str,
+    /// Type; empty for none.
+    kind: &'a str,
+    count: u64,
+    /// Text in brackets: sockets or indices.
+    inside: &'a str,
+}
+
+fn entry(part: &str) -> Option<GresEntry<'_>> {
+    let (bare, inside) = part.split_once('(').unwrap_or((part, ""));
+    let is_word = |word: &&str| !word.eq_ignore_ascii_case("no_consume");
+    let words: Vec<&str> = bare.trim().split(':').filter(is_word).collect();
+    let (name, rest) = words.split_first().filter(|(name, _)| !name.is_empty())?;
+    let number = rest.last().and_then(|word| count(word));
+    let (kind, number) = match (rest, number) {
+        ([] | [_], Some(number)) => ("", number),
+        ([kind, _], Some(number)) => (*kind, number),
+        ([], None) => ("", 1),
+        ([kind], None) => (*kind, 1),
+        _ => return None,
+    };
+    let inside = inside.trim_end().trim_end_matches(')');
+    Some(GresEntry { name, kind, count: number, inside })
 }
 
 /// Splits at commas outside brackets.
@@ -121,5 +175,22 @@ mod tests {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
         assert_eq!(parse("gpu:99999999999999999999").unwrap().gpus, [(String::new(), u64::MAX)]);
+    }
+
+    #[test]
+    fn gpus_are_read_with_their_indices() {
+        let check = |text: &str, expected: &[(&str, u64)], indices: &[u16]| {
+            let found = gpus(text);
+            let types: Vec<(&str, u64)> =
+                found.iter().map(|gpu| (gpu.kind.as_str(), gpu.count)).collect();
+            assert_eq!((types.as_slice(), devices(text).as_slice()), (expected, indices), "{text}");
+        };
+        check("gpu:8", &[("", 8)], &[]);
+        check("gpu:a100:2(S:0),gpu:t4:1,shard:4", &[("a100", 2), ("t4", 1)], &[]);
+        check("gpu:a100:1(IDX:0),gpu:t4:2(IDX:2,3)", &[("a100", 1), ("t4", 2)], &[0, 2, 3]);
+        check("gpu:h100:8(IDX:0-3,5),shard:4", &[("h100", 8)], &[0, 1, 2, 3, 5]);
+        check("gpu:h100:0(IDX:N/A)", &[("h100", 0)], &[]);
+        check("GPU:h100,fpga:a:b:1", &[("h100", 1)], &[]);
+        check("", &[], &[]);
     }
 }

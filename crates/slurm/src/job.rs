@@ -2,11 +2,12 @@
 //! `squeue` and `sacct` with our own separator. All are parsed into one record type; nothing here
 //! runs Slurm.
 
-use muster_model::{Bytes, Span, Time};
+use muster_model::{Span, Time};
 use serde_json::Value;
 
 use super::json::{self, JsonError, number, text, words};
 use super::state::{ExitStatus, NativeState};
+use super::{time, tres};
 
 /// Separator of the fields of a line: names may contain any typed character.
 pub const SEPARATOR: char = '\u{1f}';
@@ -105,50 +106,6 @@ impl NativeJob {
         matches!(self.reason.as_str(), "JobHeldUser" | "JobHeldAdmin")
             || self.reason.ends_with(" held")
     }
-
-    /// Returns the CPUs in a list of trackable resources: `cpu=16`. 0 where there are none.
-    #[must_use]
-    pub fn cpus_of(tres: &str) -> u32 {
-        let found = tres.split(',').find_map(|part| part.trim().strip_prefix("cpu=")?.parse().ok());
-        found.unwrap_or_default()
-    }
-
-    /// Returns the memory in a list of trackable resources: `mem=62.50G`, in powers of 1024,
-    /// mebibytes without a unit. 0 where there is none.
-    #[must_use]
-    pub fn memory_of(tres: &str) -> Bytes {
-        let amount = |text: &str| -> Option<f64> {
-            let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-            let shift = match &text[digits.len()..] {
-                "K" => 10,
-                "" | "M" => 20,
-                "G" => 30,
-                "T" => 40,
-                "P" => 50,
-                _ => return None,
-            };
-            Some(digits.parse::<f64>().ok()? * (1u64 << shift) as f64)
-        };
-        let found = tres.split(',').find_map(|part| amount(part.trim().strip_prefix("mem=")?));
-        Bytes(found.unwrap_or_default() as u64)
-    }
-
-    /// Returns the GPUs in a list of trackable resources, summed over types.
-    #[must_use]
-    pub fn gpus_of(tres: &str) -> u32 {
-        let count = |part: &str| -> Option<(bool, u32)> {
-            let (name, count) = part.trim().rsplit_once('=')?;
-            let count = count.parse().ok()?;
-            match name {
-                "gres/gpu" => Some((true, count)),
-                _ if name.starts_with("gres/gpu:") => Some((false, count)),
-                _ => None,
-            }
-        };
-        let counts: Vec<(bool, u32)> = tres.split(',').filter_map(count).collect();
-        let plain = counts.iter().find(|(is_all, _)| *is_all).map(|(_, count)| *count);
-        plain.unwrap_or_else(|| counts.iter().map(|(_, count)| count).sum())
-    }
 }
 
 /// Reads rows of `squeue --json` or slurmrestd.
@@ -195,7 +152,7 @@ fn row_of_json(row: &Value) -> NativeJob {
         tasks: small("/tasks"),
         tasks_by_node: Vec::new(),
         // The number is 0 for a job that was cancelled before it started.
-        cpus: small("/cpus").max(NativeJob::cpus_of(&text(row, "/tres_req_str"))),
+        cpus: small("/cpus").max(tres::cpus(&text(row, "/tres_req_str"))),
         tres_requested: text(row, "/tres_req_str"),
         tres_allocated: text(row, "/tres_alloc_str"),
         gres_by_node: words(row, &["/gres_detail"]),
@@ -302,7 +259,7 @@ fn squeue_row(line: &str) -> Option<NativeJob> {
         submitted: epoch(submitted),
         start: epoch(start),
         end: epoch(end),
-        time_limit: limit_of(limit),
+        time_limit: time::span(limit),
         nodes: (*nodes).to_owned(),
         node_count,
         cpus: cpus.parse().unwrap_or_default(),
@@ -418,20 +375,6 @@ pub(super) fn or_empty(field: &str) -> &str {
         "N/A" | "(null)" | "Unknown" | "UNKNOWN" => "",
         field => field,
     }
-}
-
-/// Parses a time limit: `1-12:00:00`, `30:00`; `None` for `UNLIMITED` and where it is not set.
-#[must_use]
-pub fn limit_of(text: &str) -> Option<Span> {
-    let (days, clock) = match text.split_once('-') {
-        Some((days, clock)) => (days.parse::<u64>().ok()?, clock),
-        None => (0, text),
-    };
-    let mut secs = 0;
-    for part in clock.split(':') {
-        secs = secs * 60 + part.parse::<u64>().ok()?;
-    }
-    Some(Span::from_secs(days * 86_400 + secs))
 }
 
 /// Parses seconds since the epoch.

@@ -4,8 +4,10 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
+pub mod conf;
 pub mod gres;
 pub mod import;
+pub mod import_conf;
 pub mod init;
 pub mod inventory;
 pub mod job;
@@ -18,4 +20,6 @@ pub mod sacctmgr;
 pub mod script;
 pub mod squeue;
 pub mod state;
+pub mod time;
+pub mod tres;
 pub mod variables;

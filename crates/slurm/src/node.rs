@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use super::gres;
 use super::json::{self, JsonError, number, text, words};
 
 /// Node as Slurm reports it.
@@ -108,8 +109,7 @@ fn node(line: &str) -> Option<NativeNode> {
     let list = |name: &str| {
         field(name).split(',').filter(|word| !word.is_empty()).map(str::to_owned).collect()
     };
-    let (gpus, _) = gpus(field("Gres"));
-    let (used, numbers) = self::gpus(field("GresUsed"));
+    let used = gres::gpus(field("GresUsed"));
     Some(NativeNode {
         name: Some(field("NodeName")).filter(|name| !name.is_empty())?.to_owned(),
         state: field("State").to_owned(),
@@ -119,9 +119,9 @@ fn node(line: &str) -> Option<NativeNode> {
         cpus_used: field("CPUAlloc").parse().unwrap_or_default(),
         memory_mebibytes: field("RealMemory").parse().unwrap_or_default(),
         memory_used_mebibytes: field("AllocMem").parse().unwrap_or_default(),
-        gpus,
-        gpus_used: numbers,
-        gpus_used_count: used.iter().map(|(_, count)| count).sum(),
+        gpus: types(field("Gres")),
+        gpus_used_count: used.iter().map(|gpu| small(gpu.count)).sum(),
+        gpus_used: used.into_iter().flat_map(|gpu| gpu.indices).collect(),
     })
 }
 
@@ -135,7 +135,7 @@ pub fn from_json(value: &Value) -> Result<Vec<NativeNode>, JsonError> {
 
 fn node_of_json(row: &Value) -> NativeNode {
     let whole = |path: &str| number(row, path).unwrap_or_default();
-    let small = |path: &str| u32::try_from(whole(path)).unwrap_or(u32::MAX);
+    let small = |path: &str| self::small(whole(path));
     let mut state = words(row, &["/state"]);
     state.extend(words(row, &["/state_flags"]));
     let mut reason = text(row, "/reason");
@@ -144,8 +144,7 @@ fn node_of_json(row: &Value) -> NativeNode {
     {
         reason = format!("{reason} [{by}@{at}]");
     }
-    let (gpus, _) = gpus(&text(row, "/gres"));
-    let (used, numbers) = self::gpus(&text(row, "/gres_used"));
+    let used = gres::gpus(&text(row, "/gres_used"));
     NativeNode {
         name: text(row, "/name"),
         state: state.join("+").to_uppercase(),
@@ -155,52 +154,19 @@ fn node_of_json(row: &Value) -> NativeNode {
         cpus_used: small("/alloc_cpus"),
         memory_mebibytes: whole("/real_memory"),
         memory_used_mebibytes: whole("/alloc_memory"),
-        gpus,
-        gpus_used: numbers,
-        gpus_used_count: used.iter().map(|(_, count)| count).sum(),
+        gpus: types(&text(row, "/gres")),
+        gpus_used_count: used.iter().map(|gpu| self::small(gpu.count)).sum(),
+        gpus_used: used.into_iter().flat_map(|gpu| gpu.indices).collect(),
     }
 }
 
-/// Returns the GPU indices in `gpu:h100:2(IDX:0-1),shard:4`.
-#[must_use]
-pub fn devices(gres: &str) -> Vec<u16> {
-    gpus(gres).1
+/// Returns the types of GPUs with their counts.
+fn types(text: &str) -> Vec<(String, u32)> {
+    gres::gpus(text).into_iter().map(|gpu| (gpu.kind, small(gpu.count))).collect()
 }
 
-/// Returns the types with counts, and the indices, in `gpu:h100:8(IDX:0-3,5)`.
-fn gpus(gres: &str) -> (Vec<(String, u32)>, Vec<u16>) {
-    let mut types = Vec::new();
-    let mut numbers = Vec::new();
-    let mut rest = gres;
-    while let Some(at) = rest.find("gpu") {
-        let part = &rest[at..];
-        let end = part.find('(').or_else(|| part.find(',')).unwrap_or(part.len());
-        let words: Vec<&str> = part[..end].split(':').collect();
-        let count = words.last().and_then(|count| count.parse().ok()).unwrap_or(1);
-        let kind = if words.len() > 2 { words[1] } else { "" };
-        types.push((kind.to_owned(), count));
-        let inside = part[end..]
-            .strip_prefix('(')
-            .and_then(|inside| inside.split(')').next())
-            .unwrap_or_default();
-        if let Some(indices) = inside.strip_prefix("IDX:") {
-            numbers.extend(indices.split(',').flat_map(range));
-        }
-        rest = &part[end..];
-        rest = rest
-            .strip_prefix('(')
-            .and_then(|rest| rest.split_once(')'))
-            .map_or(rest, |(_, rest)| rest);
-    }
-    (types, numbers)
-}
-
-fn range(text: &str) -> Vec<u16> {
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    match (first.trim().parse::<u16>(), last.trim().parse::<u16>()) {
-        (Ok(first), Ok(last)) => (first..=last).collect(),
-        _ => Vec::new(),
-    }
+fn small(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -242,18 +208,5 @@ mod tests {
             assert_eq!(from_json(&serde_json::json!({ "nodes": [row] })), Ok(read(line)));
         }
         assert_eq!(from_json(&serde_json::json!({})), Err(JsonError::NoList("nodes")));
-    }
-
-    #[test]
-    fn gres_in_all_its_forms() {
-        let types = |text: &str| gpus(text).0;
-        assert_eq!(types("gpu:8"), [(String::new(), 8)]);
-        assert_eq!(
-            types("gpu:a100:2(S:0),gpu:t4:1,shard:4"),
-            [("a100".to_owned(), 2), ("t4".to_owned(), 1)]
-        );
-        assert_eq!(gpus("gpu:a100:1(IDX:0),gpu:t4:2(IDX:2,3)").1, [0, 2, 3]);
-        assert_eq!(gpus("gpu:h100:0(IDX:N/A)"), (vec![("h100".to_owned(), 0)], vec![]));
-        assert!(types("").is_empty());
     }
 }

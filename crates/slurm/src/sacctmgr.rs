@@ -402,16 +402,6 @@ fn outside_quotes(line: &str, is_end: impl Fn(char) -> bool) -> Vec<String> {
     parts
 }
 
-/// Parses the amounts of a list such as `cpu=8,gres/gpu=16,gres/gpu:h100=16`; -1 is no limit.
-#[must_use]
-pub fn tres(text: &str) -> Vec<(String, u64)> {
-    let pair = |part: &str| {
-        let (name, amount) = part.split_once('=')?;
-        Some((name.trim().to_ascii_lowercase(), amount.trim().parse().ok()?))
-    };
-    text.split(',').filter_map(pair).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -527,14 +517,6 @@ User - 'games':DefaultAccount='vision':Fairshare=1
         check(
             "Account|ParentName|User|Partition|Share|MaxJobs|GrpSubmit\na|root|||1|3|7\na||ann|gpu|1||\n",
             &[("grpsubmit of accounts", "a 7"), ("partition of users", "ann in a gpu")],
-        );
-    }
-
-    #[test]
-    fn amounts_are_those_that_are_limits() {
-        assert_eq!(
-            tres("cpu=8,gres/gpu=-1,GRES/gpu:h100=16"),
-            [("cpu".to_owned(), 8), ("gres/gpu:h100".to_owned(), 16)]
         );
     }
 }

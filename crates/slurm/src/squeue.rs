@@ -3,8 +3,9 @@
 //! takes 0.03 s in this format and 4 s in JSON. An unreadable answer is an error, never an empty
 //! queue.
 
-use super::job::{NativeJob, SEPARATOR, epoch, limit_of, or_empty};
+use super::job::{NativeJob, SEPARATOR, epoch, or_empty};
 use super::state::{ExitStatus, NativeState};
+use crate::time;
 
 /// End of a row: names and comments may contain newlines.
 const ROW_END: char = '\u{1e}';
@@ -115,7 +116,7 @@ fn row(text: &str) -> Option<NativeJob> {
         submitted: epoch(at("SubmitTime")),
         start: epoch(at("StartTime")),
         end: epoch(at("EndTime")),
-        time_limit: limit_of(at("TimeLimit")),
+        time_limit: time::span(at("TimeLimit")),
         nodes: nodes.to_owned(),
         node_count: count("NumNodes"),
         tasks: count("NumTasks"),
@@ -167,6 +168,7 @@ pub fn devices(text: &str) -> Vec<(u64, Vec<(String, String)>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tres;
 
     /// Returns a row of a real Slurm 22.05, with these fields replaced.
     fn sample(replaced: &[(&str, &str)]) -> String {
@@ -221,11 +223,8 @@ mod tests {
             (job.job(), job.muster_id(), job.node_count, job.tasks),
             (53_800_008, Some("ab1"), 2, 4)
         );
-        assert_eq!(
-            (NativeJob::gpus_of(&job.tres_allocated), job.restarts, job.priority),
-            (4, 1, 3541)
-        );
-        assert_eq!(job.time_limit, limit_of("30:00"));
+        assert_eq!((tres::gpus(&job.tres_allocated), job.restarts, job.priority), (4, 1, 3541));
+        assert_eq!(job.time_limit, time::span("30:00"));
         let waits = [
             ("ArrayTaskID", "3-9%2"),
             ("State", "PENDING"),
@@ -237,10 +236,7 @@ mod tests {
             (array.array, array.array_tasks.as_str(), array.tasks),
             (Some(53_800_008), "3-9%2", 0)
         );
-        assert_eq!(
-            (array.tres_allocated.as_str(), NativeJob::gpus_of(&array.tres_requested)),
-            ("", 4)
-        );
+        assert_eq!((array.tres_allocated.as_str(), tres::gpus(&array.tres_requested)), ("", 4));
         let part = one(&[("HetJobID", "53800002"), ("HetJobOffset", "1")]);
         assert_eq!((part.component, part.job()), (Some((53_800_002, 1)), 53_800_002));
     }

@@ -20,8 +20,10 @@ fn lines(rows: &[NativeJob]) -> String {
     for row in rows {
         let outcome = row.state.outcome(row.exit, row.cancelled_by.as_deref(), &row.reason);
         let outcome = outcome.map_or("-".to_owned(), |outcome| outcome.to_string());
-        let gpus =
-            (NativeJob::gpus_of(&row.tres_requested), NativeJob::gpus_of(&row.tres_allocated));
+        let gpus = (
+            muster_slurm::tres::gpus(&row.tres_requested),
+            muster_slurm::tres::gpus(&row.tres_allocated),
+        );
         let _ = writeln!(
             text,
             "{} {:?} {} {} {} {} x{} gpus {gpus:?} {:?} limit {:?} {}",
@@ -209,6 +211,6 @@ fn squeue_lines_where_there_is_no_json() {
         (rows[0].array, rows[0].name.as_str(), rows[0].end),
         (Some(1046), "array waits | ^", None)
     );
-    assert_eq!((rows[1].array, NativeJob::gpus_of(&rows[1].tres_requested)), (None, 16));
+    assert_eq!((rows[1].array, muster_slurm::tres::gpus(&rows[1].tres_requested)), (None, 16));
     assert_eq!(rows[1].time_limit.unwrap().as_secs(), 36 * 3600);
 }

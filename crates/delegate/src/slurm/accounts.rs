@@ -64,7 +64,7 @@ impl SlurmScheduler {
 fn gpu_secs(row: &NativeJob, now: Time) -> u64 {
     let Some(start) = row.start else { return 0 };
     row.end.unwrap_or(now).since(start).as_secs()
-        * u64::from(NativeJob::gpus_of(&row.tres_allocated))
+        * u64::from(muster_slurm::tres::gpus(&row.tres_allocated))
 }
 
 /// Returns the controller's usage figure, which decays with its half-life.

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use muster_model::Span;
-use muster_slurm::job::{self, NativeJob};
+use muster_slurm::job::NativeJob;
 use muster_slurm::limits::{ClusterLimits, LimitUsages};
 use muster_slurm::node::NativeNode;
 
@@ -208,7 +208,7 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 fn partition(text: &str) -> PartitionLimits {
     PartitionLimits {
         name: field(text, "PartitionName").unwrap_or_default().to_owned(),
-        max_time: field(text, "MaxTime").and_then(job::limit_of),
+        max_time: field(text, "MaxTime").and_then(muster_slurm::time::span),
         max_nodes: field(text, "MaxNodes").and_then(|most| most.parse().ok()),
         nodes: field(text, "TotalNodes").and_then(|count| count.parse().ok()).unwrap_or_default(),
         qos: field(text, "QoS").filter(|qos| *qos != "N/A").map(str::to_owned),
@@ -229,7 +229,7 @@ fn allows(partition: &PartitionLimits, word: &str) -> String {
 
 /// Returns how much the job requests of the resource that the reason names.
 fn requested(row: &NativeJob, word: &str) -> Option<String> {
-    let gpus = NativeJob::gpus_of(&row.tres_requested);
+    let gpus = muster_slurm::tres::gpus(&row.tres_requested);
     let what = match word {
         "PartitionTimeLimit" => row.time_limit?.to_string(),
         "PartitionNodeLimit" => count_of(row.node_count, "node"),
@@ -317,7 +317,7 @@ fn capacity(
 
 fn free_nodes(row: &NativeJob, hosts: &[&NativeNode]) -> Vec<String> {
     let nodes = row.node_count.max(1);
-    let gpus = NativeJob::gpus_of(&row.tres_requested).div_ceil(nodes);
+    let gpus = muster_slurm::tres::gpus(&row.tres_requested).div_ceil(nodes);
     let cpus = row.cpus.div_ceil(nodes);
     let fits = |host: &&&NativeNode| {
         host.takes_work()

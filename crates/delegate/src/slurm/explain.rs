@@ -108,14 +108,14 @@ fn holders(row: &NativeJob, all: &[NativeJob]) -> Vec<Holder> {
     let shares = |other: &&NativeJob| row.partition.split(',').any(|name| name == other.partition);
     let runs = |other: &&NativeJob| {
         other.state.state(false) == JobState::Running
-            && NativeJob::gpus_of(&other.tres_allocated) > 0
+            && muster_slurm::tres::gpus(&other.tres_allocated) > 0
     };
     let mut rows: Vec<&NativeJob> = all.iter().filter(runs).filter(shares).collect();
     rows.sort_by_key(|other| (other.end.is_none(), other.end));
     let holder = |other: &&NativeJob| Holder {
         element: ElementId { job: JobId(other.job()), index: view::index(other) },
         name: other.name.clone(),
-        gpus: GpuMilli(NativeJob::gpus_of(&other.tres_allocated).saturating_mul(1000)),
+        gpus: GpuMilli(muster_slurm::tres::gpus(&other.tres_allocated).saturating_mul(1000)),
         ends_by: other.end,
         end: HolderEnd::TimeLimit,
     };

@@ -176,7 +176,7 @@ fn counting<'a>(row: &'a NativeJob, limits: &'a ClusterLimits) -> Vec<&'a LimitU
 /// Returns the request for a TRES, in the unit of its limits.
 fn requested(row: &NativeJob, tres: &str) -> Option<u64> {
     match tres {
-        "mem" => Some(NativeJob::memory_of(&row.tres_requested).0 >> 20),
+        "mem" => Some(muster_slurm::tres::memory(&row.tres_requested).0 >> 20),
         _ => {
             let mut parts = row.tres_requested.split(',').filter_map(|part| part.split_once('='));
             parts.find(|(name, _)| *name == tres).map_or(Some(0), |(_, value)| value.parse().ok())

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use muster_api::types::NodeList;
 use muster_model::view::{DeviceView, NodeView};
 use muster_model::{Bytes, CpuMilli, ElementId, GpuMilli, GpuModel, JobId};
+use muster_slurm::gres;
 use muster_slurm::job::NativeJob;
 use muster_slurm::node::{self, NativeNode};
 
@@ -48,7 +49,7 @@ fn held(rows: &[NativeJob]) -> BTreeMap<(String, u16), ElementId> {
         let nodes = muster_spec::expand_names(&row.nodes).unwrap_or_default();
         for (node, gres) in nodes.iter().zip(&row.gres_by_node) {
             held.extend(
-                node::devices(gres).into_iter().map(|device| ((node.clone(), device), element)),
+                gres::devices(gres).into_iter().map(|device| ((node.clone(), device), element)),
             );
         }
     }

@@ -77,7 +77,7 @@ impl SlurmScheduler {
             !row.nodes.is_empty()
                 && row.gres_by_node.is_empty()
                 && !row.state.state(false).is_final()
-                && NativeJob::gpus_of(&row.tres_allocated) > 0
+                && muster_slurm::tres::gpus(&row.tres_allocated) > 0
         };
         let mut lacking: Vec<&mut NativeJob> = rows.iter_mut().filter(lacks).collect();
         let Some(first) = lacking.first().map(|row| row.job()) else { return };

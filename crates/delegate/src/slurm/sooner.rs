@@ -14,8 +14,9 @@ use muster_model::{
     Attempt, AttemptId, Bytes, CpuMilli, Decision, Device, DeviceSet, ElementId, Event, GpuMilli,
     JobId, JobSpec, NodeId, NodeSpec, Plan, QueueTree, Span, TaskPlacement, Time,
 };
+use muster_slurm::gres;
 use muster_slurm::job::NativeJob;
-use muster_slurm::node::{self, NativeNode};
+use muster_slurm::node::NativeNode;
 
 use super::headroom::Headroom;
 
@@ -169,7 +170,7 @@ impl EngineReplica {
         for (at, name) in names.iter().enumerate() {
             let Some(node) = self.nodes.get(name) else { continue };
             let numbers =
-                row.gres_by_node.get(at).map(|gres| node::devices(gres)).unwrap_or_default();
+                row.gres_by_node.get(at).map(|gres| gres::devices(gres)).unwrap_or_default();
             let devices: DeviceSet = numbers.iter().map(|number| usize::from(*number)).collect();
             let gpus = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
             let share = GpuMilli(if gpus > 0 { 1000 } else { 0 });
@@ -267,7 +268,7 @@ fn part(cpus: u32, tres: &str, gpus: u32, parts: u32) -> Resources {
     Resources {
         gpu: GpuRequest::whole(gpus),
         cpus: CpuMilli(cpus.saturating_mul(1000) / parts),
-        memory: Bytes(NativeJob::memory_of(tres).0 / u64::from(parts)),
+        memory: Bytes(muster_slurm::tres::memory(tres).0 / u64::from(parts)),
         extras: BTreeMap::new(),
     }
 }
@@ -275,7 +276,7 @@ fn part(cpus: u32, tres: &str, gpus: u32, parts: u32) -> Resources {
 /// Builds a job from a pending row's request; `None` where Slurm's answer is incomplete.
 fn job_of_row(row: &NativeJob) -> Option<JobSpec> {
     let nodes = row.node_count.max(1);
-    let gpus = NativeJob::gpus_of(&row.tres_requested);
+    let gpus = muster_slurm::tres::gpus(&row.tres_requested);
     // GPUs that the nodes do not divide evenly have no known distribution.
     if !gpus.is_multiple_of(nodes) {
         return None;

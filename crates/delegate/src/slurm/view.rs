@@ -8,7 +8,7 @@ use muster_model::view::{
 };
 use muster_model::{Bytes, CpuMilli, ElementId, GpuMilli, JobId, Outcome, Rank, Reason, Time};
 use muster_slurm::job::NativeJob;
-use muster_slurm::{node, reason};
+use muster_slurm::{gres, reason};
 
 use super::{RequestError, Result};
 
@@ -191,8 +191,8 @@ pub(super) fn pending_reason(row: &NativeJob, state: JobState) -> Reason {
 
 /// Returns the number of GPUs of one element.
 fn gpus(row: &NativeJob) -> u32 {
-    match NativeJob::gpus_of(&row.tres_allocated) {
-        0 => NativeJob::gpus_of(&row.tres_requested),
+    match muster_slurm::tres::gpus(&row.tres_allocated) {
+        0 => muster_slurm::tres::gpus(&row.tres_requested),
         held => held,
     }
 }
@@ -340,7 +340,7 @@ fn places(parts: &[&NativeJob], state: JobState) -> Vec<TaskView> {
         for (at, node) in nodes.iter().enumerate() {
             let Some(here) = row.tasks_by_node.get(at).copied().or(even) else { continue };
             let devices =
-                row.gres_by_node.get(at).map(|gres| node::devices(gres)).unwrap_or_default();
+                row.gres_by_node.get(at).map(|gres| gres::devices(gres)).unwrap_or_default();
             for local in 0..here as usize {
                 views.push(TaskView {
                     rank: Rank(views.len() as u32),

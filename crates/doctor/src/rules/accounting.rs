@@ -3,8 +3,8 @@
 
 use muster_model::check::Severity::{High, Medium};
 
-use crate::evidence::{ConfRecord, Evidence, gpus};
 use crate::rule::{CheckRule, DocPage, RuleFinding, RuleResult, fail_if_any, judge_setting};
+use muster_slurm::conf::evidence::{ConfRecord, Evidence, gpus};
 
 pub(super) const RULES: &[CheckRule] = &[
     CheckRule {

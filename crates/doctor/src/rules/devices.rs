@@ -2,8 +2,8 @@
 
 use muster_model::check::Severity::{High, Medium};
 
-use crate::evidence::needs_input;
 use crate::rule::{CheckRule, DocPage, judge_setting};
+use muster_slurm::conf::evidence::needs_input;
 
 pub(super) const RULES: &[CheckRule] = &[
     CheckRule {

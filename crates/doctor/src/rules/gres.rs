@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use muster_model::check::Severity::{High, Low, Medium};
 use muster_model::hostlist::expand;
 
-use crate::conf::ConfLine;
-use crate::evidence::{ConfRecord, Evidence, MissingInput, gpu_types, gpus, needs_input};
 use crate::rule::{CheckRule, DocPage, RuleFinding, RuleResult, fail_if_any, judge_setting};
+use muster_slurm::conf::ConfLine;
+use muster_slurm::conf::evidence::{
+    ConfRecord, Evidence, MissingInput, gpu_types, gpus, needs_input,
+};
 
 pub(super) const RULES: &[CheckRule] = &[
     CheckRule {

@@ -2,8 +2,8 @@
 
 use muster_model::check::Severity::{High, Low, Medium};
 
-use crate::evidence::{ConfRecord, Evidence, MissingInput, needs_input};
 use crate::rule::{CheckRule, DocPage, RuleFinding, RuleResult, fail_if_any, judge_setting};
+use muster_slurm::conf::evidence::{ConfRecord, Evidence, MissingInput, needs_input};
 
 pub(super) const RULES: &[CheckRule] = &[
     CheckRule {

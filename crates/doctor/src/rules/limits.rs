@@ -2,8 +2,8 @@
 
 use muster_model::check::Severity::{Low, Medium};
 
-use crate::evidence::{Evidence, needs_input};
 use crate::rule::{CheckRule, DocPage, RuleFinding, RuleResult, fail_if_any, judge_setting};
+use muster_slurm::conf::evidence::{Evidence, needs_input};
 
 /// Slurm's default; with a smaller limit, scripts in circulation are rejected.
 const USUAL_ARRAY: u64 = 1001;
@@ -72,6 +72,6 @@ fn few_jobs(evidence: &Evidence) -> RuleResult {
     };
     let says = format!("{}, and {}", jobs.text(), array.text());
     let is_few = count < size.saturating_mul(TIMES);
-    let finding = is_few.then(|| RuleFinding { says: says.clone(), ..jobs.finding() });
+    let finding = is_few.then(|| RuleFinding { says: says.clone(), ..RuleFinding::of(&jobs) });
     fail_if_any(finding.into_iter().collect(), says)
 }

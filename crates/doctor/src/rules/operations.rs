@@ -2,8 +2,8 @@
 
 use muster_model::check::Severity::{High, Low, Medium};
 
-use crate::evidence::{ConfSetting, Evidence, needs_input};
 use crate::rule::{CheckRule, DocPage, RuleFinding, RuleResult, fail_if_any, judge_setting};
+use muster_slurm::conf::evidence::{Evidence, needs_input};
 
 /// Minimum in seconds, which is Slurm's default: a GPU driver can take that long to release a
 /// process, and a shorter timeout drains nodes needlessly.
@@ -128,7 +128,8 @@ pub(super) const RULES: &[CheckRule] = &[
             let resume = evidence.conf_setting("ResumeProgram", Some(""))?;
             let is_wrong = !suspend.value.is_empty() && resume.value.is_empty();
             let says = format!("{}, and {}", suspend.text(), resume.text());
-            let finding = is_wrong.then(|| RuleFinding { says: says.clone(), ..suspend.finding() });
+            let finding =
+                is_wrong.then(|| RuleFinding { says: says.clone(), ..RuleFinding::of(&suspend) });
             fail_if_any(finding.into_iter().collect(), says)
         },
     },
@@ -173,7 +174,7 @@ fn state_shared(evidence: &Evidence) -> RuleResult {
     }
     let says = format!("{} controllers, and {}", (controllers + backups).max(2), state.text());
     if LOCAL.iter().any(|folder| slashed(&state.value).starts_with(folder)) {
-        return fail_if_any(vec![RuleFinding { says, ..state.finding() }], "");
+        return fail_if_any(vec![RuleFinding { says, ..RuleFinding::of(&state) }], "");
     }
     needs_input(format!(
         "a check from both controllers whether {} is the same directory",
@@ -185,11 +186,11 @@ fn health(evidence: &Evidence) -> RuleResult {
     let program = evidence.conf_setting("HealthCheckProgram", Some(""))?;
     let interval = evidence.conf_setting("HealthCheckInterval", Some("0"))?;
     if program.value.is_empty() {
-        return fail_if_any(vec![program.finding()], "");
+        return fail_if_any(vec![RuleFinding::of(&program)], "");
     }
     let says = format!("{}, and {}", program.text(), interval.text());
     let is_off = interval.number().unwrap_or(0) == 0;
-    let finding = is_off.then(|| RuleFinding { says: says.clone(), ..interval.finding() });
+    let finding = is_off.then(|| RuleFinding { says: says.clone(), ..RuleFinding::of(&interval) });
     fail_if_any(finding.into_iter().collect(), says)
 }
 
@@ -209,13 +210,13 @@ fn debug(evidence: &Evidence) -> RuleResult {
     let flags = evidence.conf_setting("DebugFlags", Some(""))?;
     let mut findings = Vec::new();
     if !flags.value.is_empty() && !flags.is("none") {
-        findings.push(flags.finding());
+        findings.push(RuleFinding::of(&flags));
     }
     for key in ["SlurmctldDebug", "SlurmdDebug"] {
         let level = evidence.conf_setting(key, Some("info"))?;
         let is_number_above_info = level.number().is_some_and(|number| number > 4);
         if level.value.to_ascii_lowercase().starts_with("debug") || is_number_above_info {
-            findings.push(level.finding());
+            findings.push(RuleFinding::of(&level));
         }
     }
     fail_if_any(findings, "no DebugFlags, and no log level above verbose")
@@ -241,5 +242,5 @@ fn password_readable(evidence: &Evidence) -> RuleResult {
 
 fn left_open(evidence: &Evidence) -> RuleResult {
     let open = evidence.with_value(FILL_IN)?;
-    fail_if_any(open.iter().map(ConfSetting::finding).collect(), "no FILL_IN value is left")
+    fail_if_any(open.iter().map(RuleFinding::of).collect(), "no FILL_IN value is left")
 }

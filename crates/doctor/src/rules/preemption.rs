@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use muster_model::check::Severity::{High, Low, Medium};
 
-use crate::evidence::{ConfRecord, ConfSetting, Evidence, MissingInput, needs_input};
 use crate::rule::{CheckRule, DocPage, RuleFinding, RuleResult, fail_if_any, judge_setting};
+use muster_slurm::conf::evidence::{ConfRecord, ConfSetting, Evidence, MissingInput, needs_input};
 
 /// Maximum sensible delay in seconds of a requeued job; Slurm's default is two minutes.
 const LONG_WAIT_SECS: u64 = 600;
@@ -108,7 +108,7 @@ fn mode_off(evidence: &Evidence) -> RuleResult {
     let mode = evidence.conf_setting("PreemptMode", Some("OFF"))?;
     let says = format!("{}, and {}", kind.text(), mode.text());
     let is_off = mode.value.split(',').all(|word| word.trim().eq_ignore_ascii_case("off"));
-    let finding = is_off.then(|| RuleFinding { says: says.clone(), ..mode.finding() });
+    let finding = is_off.then(|| RuleFinding { says: says.clone(), ..RuleFinding::of(&mode) });
     fail_if_any(finding.into_iter().collect(), says)
 }
 
@@ -165,7 +165,7 @@ fn cancelled(evidence: &Evidence) -> RuleResult {
     let requeue = evidence.conf_setting("JobRequeue", Some("1"))?;
     let says = format!("{}, and {}", mode.text(), requeue.text());
     let is_wrong = mode.lists("requeue") && requeue.number() == Some(0);
-    let finding = is_wrong.then(|| RuleFinding { says: says.clone(), ..requeue.finding() });
+    let finding = is_wrong.then(|| RuleFinding { says: says.clone(), ..RuleFinding::of(&requeue) });
     fail_if_any(finding.into_iter().collect(), says)
 }
 
@@ -200,7 +200,7 @@ fn slow_start(evidence: &Evidence) -> RuleResult {
     let timeout = evidence.conf_setting("BatchStartTimeout", Some("10"))?;
     let says = format!("{}, and {}", prolog.text(), timeout.text());
     let is_short = timeout.number() <= Some(SHORT_START_SECS);
-    let finding = is_short.then(|| RuleFinding { says: says.clone(), ..timeout.finding() });
+    let finding = is_short.then(|| RuleFinding { says: says.clone(), ..RuleFinding::of(&timeout) });
     fail_if_any(finding.into_iter().collect(), says)
 }
 
@@ -210,6 +210,7 @@ fn endless_prolog(evidence: &Evidence) -> RuleResult {
     let timeout = evidence.conf_setting("PrologEpilogTimeout", Some("65534"))?;
     let says = format!("{}, and {}", prolog.text(), timeout.text());
     let is_endless = timeout.number().is_none_or(|seconds| seconds >= 65534 || seconds == 0);
-    let finding = is_endless.then(|| RuleFinding { says: says.clone(), ..timeout.finding() });
+    let finding =
+        is_endless.then(|| RuleFinding { says: says.clone(), ..RuleFinding::of(&timeout) });
     fail_if_any(finding.into_iter().collect(), says)
 }

@@ -2,8 +2,8 @@
 
 use muster_model::check::Severity::{High, Low, Medium};
 
-use crate::evidence::{Evidence, MissingInput, needs_input};
 use crate::rule::{CheckRule, DocPage, RuleFinding, RuleResult, fail_if_any, judge_setting};
+use muster_slurm::conf::evidence::{Evidence, MissingInput, needs_input};
 
 pub(super) const RULES: &[CheckRule] = &[
     CheckRule {
@@ -79,7 +79,8 @@ pub(super) const RULES: &[CheckRule] = &[
                 share > 0
                     && age.number().is_some_and(|age| age >= share.saturating_mul(MAX_WEIGHT_RATIO))
             });
-            let finding = is_far.then(|| RuleFinding { says: says.clone(), ..age.finding() });
+            let finding =
+                is_far.then(|| RuleFinding { says: says.clone(), ..RuleFinding::of(&age) });
             fail_if_any(finding.into_iter().collect(), says)
         },
     },
@@ -108,7 +109,7 @@ fn without_database(evidence: &Evidence) -> RuleResult {
         evidence.conf_setting("AccountingStorageType", Some("accounting_storage/none"))?;
     let is_wrong = weight.number() > Some(0) && !storage.is("accounting_storage/slurmdbd");
     let says = format!("{}, and {}", weight.text(), storage.text());
-    let finding = is_wrong.then(|| RuleFinding { says: says.clone(), ..storage.finding() });
+    let finding = is_wrong.then(|| RuleFinding { says: says.clone(), ..RuleFinding::of(&storage) });
     fail_if_any(finding.into_iter().collect(), says)
 }
 
@@ -119,6 +120,6 @@ fn never_decays(evidence: &Evidence) -> RuleResult {
     let is_zero = half_life.value.bytes().all(|byte| matches!(byte, b'0' | b':' | b'-'));
     let says = format!("{}, and {}", half_life.text(), reset.text());
     let finding = (is_zero && reset.is("none"))
-        .then(|| RuleFinding { says: says.clone(), ..half_life.finding() });
+        .then(|| RuleFinding { says: says.clone(), ..RuleFinding::of(&half_life) });
     fail_if_any(finding.into_iter().collect(), says)
 }

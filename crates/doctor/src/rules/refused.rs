@@ -8,11 +8,11 @@ use muster_model::check::CheckPlace;
 use muster_model::check::Severity::High;
 use muster_model::hostlist::expand;
 
-use crate::SourceKind;
-use crate::conf::{ConfLine, ConfPair};
-use crate::evidence::{Evidence, MissingInput, needs_input};
-use crate::grammar::{self, KeyGroup, ValueKind, nearest, takes};
 use crate::rule::{CheckRule, DocPage, RuleFinding, RuleResult, fail_if_any};
+use muster_slurm::conf::evidence::{Evidence, MissingInput, needs_input};
+use muster_slurm::conf::grammar::{self, KeyGroup, ValueKind, nearest, takes};
+use muster_slurm::conf::source::SourceKind;
+use muster_slurm::conf::{ConfLine, ConfPair};
 
 pub(super) const RULES: &[CheckRule] = &[
     CheckRule {
@@ -222,7 +222,7 @@ fn unknown_gres(evidence: &Evidence) -> Option<RuleFinding> {
         .find(|name| !name.is_empty() && !managed.lists(name))?;
     Some(RuleFinding {
         says: format!("{}: GresTypes has no {odd}", recorded.text()),
-        ..recorded.finding()
+        ..RuleFinding::of(&recorded)
     })
 }
 
@@ -234,7 +234,7 @@ fn unknown_licenses(evidence: &Evidence) -> Option<RuleFinding> {
     let odd = licenses.value.split(',').map(str::trim).find(is_odd)?;
     Some(RuleFinding {
         says: format!("{}: `{odd}` has no number after the colon", licenses.text()),
-        ..licenses.finding()
+        ..RuleFinding::of(&licenses)
     })
 }
 
@@ -247,7 +247,7 @@ fn out_of_range(evidence: &Evidence) -> Vec<RuleFinding> {
             if said.place.is_some() && is_odd(&said.value) {
                 findings.push(RuleFinding {
                     says: format!("{}: {why}", said.text()),
-                    ..said.finding()
+                    ..RuleFinding::of(&said)
                 });
             }
         }
@@ -337,12 +337,14 @@ fn contradictions(evidence: &Evidence) -> RuleResult {
     if kind.is("preempt/none") && acts {
         findings.push(RuleFinding {
             says: format!("{}, but {}", mode.text(), kind.text()),
-            ..mode.finding()
+            ..RuleFinding::of(&mode)
         });
     }
     if has("suspend") && !has("gang") {
-        findings
-            .push(RuleFinding { says: format!("{} without GANG", mode.text()), ..mode.finding() });
+        findings.push(RuleFinding {
+            says: format!("{} without GANG", mode.text()),
+            ..RuleFinding::of(&mode)
+        });
     }
     // 2. Resource selection.
     let select = said("SelectType", "select/cons_tres")?;
@@ -357,13 +359,13 @@ fn contradictions(evidence: &Evidence) -> RuleResult {
     if named.len() > 1 || select.is("select/linear") && !named.is_empty() {
         findings.push(RuleFinding {
             says: format!("{} with {}", by.text(), select.text()),
-            ..by.finding()
+            ..RuleFinding::of(&by)
         });
     }
     if named.is_empty() && units.contains("cr_memory") && !select.is("select/linear") {
         findings.push(RuleFinding {
             says: format!("{} without a processor unit", by.text()),
-            ..by.finding()
+            ..RuleFinding::of(&by)
         });
     }
     // 3. Job numbers, and a log without a file.
@@ -372,7 +374,7 @@ fn contradictions(evidence: &Evidence) -> RuleResult {
     if first.number() > last.number() {
         findings.push(RuleFinding {
             says: format!("{}, but {}", first.text(), last.text()),
-            ..first.finding()
+            ..RuleFinding::of(&first)
         });
     }
     let level = said("SlurmSchedLogLevel", "0")?;
@@ -380,7 +382,7 @@ fn contradictions(evidence: &Evidence) -> RuleResult {
     if level.number() > Some(0) && file.value.is_empty() {
         findings.push(RuleFinding {
             says: format!("{} without SlurmSchedLogFile", level.text()),
-            ..level.finding()
+            ..RuleFinding::of(&level)
         });
     }
     findings.extend(lines.iter().filter_map(|line| lists_differ(line)));

@@ -2,10 +2,9 @@
 
 use muster_model::check::Severity::{High, Low, Medium};
 
-use crate::evidence::{ConfRecord, Evidence, needs_input};
-use crate::rule::{
-    CheckRule, DocPage, RuleFinding, RuleResult, fail_if_any, judge_setting, minutes,
-};
+use crate::rule::{CheckRule, DocPage, RuleFinding, RuleResult, fail_if_any, judge_setting};
+use muster_slurm::conf::evidence::{ConfRecord, Evidence, needs_input};
+use muster_slurm::time::minutes;
 
 /// Words in the names of partitions for interactive use.
 const INTERACTIVE: [&str; 7] =

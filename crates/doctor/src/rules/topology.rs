@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use muster_model::check::Severity::{High, Medium};
 use muster_model::hostlist::expand;
 
-use crate::conf::ConfLine;
-use crate::evidence::{Evidence, MissingInput, gpus, needs_input};
 use crate::rule::{CheckRule, DocPage, RuleFinding, RuleResult, fail_if_any};
+use muster_slurm::conf::ConfLine;
+use muster_slurm::conf::evidence::{Evidence, MissingInput, gpus, needs_input};
 
 /// Maximum number of nodes below one leaf switch; a fabric with 64 ports and no oversubscription
 /// has 32.

@@ -3,8 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use muster_doctor::{CheckSource, Evidence, SourceKind, check};
+use muster_doctor::check;
 use muster_model::check::CheckReport;
+use muster_slurm::conf::evidence::Evidence;
+use muster_slurm::conf::source::{CheckSource, SourceKind};
 
 use crate::site::failed;
 

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use muster_doctor::{CheckSource, Evidence, SourceKind, check, known_in, kubernetes_nodes};
+use muster_doctor::{check, known_in, kubernetes_nodes};
 use muster_model::hostlist::expand;
+use muster_slurm::conf::evidence::Evidence;
+use muster_slurm::conf::source::{CheckSource, SourceKind};
 use proptest::prelude::*;
 
 const KINDS: [SourceKind; 10] = [

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use muster_doctor::{SourceKind, ids};
+use muster_doctor::ids;
+use muster_slurm::conf::source::SourceKind;
 
 use crate::site::{SampleSite, failed};
 

@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use muster_doctor::{CheckSource, Evidence, SourceKind, check};
+use muster_doctor::check;
+use muster_slurm::conf::evidence::Evidence;
+use muster_slurm::conf::source::{CheckSource, SourceKind};
 
 use crate::site::failed;
 

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use muster_doctor::{CheckSource, Evidence, SourceKind, check, kubernetes_nodes};
+use muster_doctor::{check, kubernetes_nodes};
 use muster_model::check::CheckReport;
+use muster_slurm::conf::evidence::Evidence;
+use muster_slurm::conf::source::{CheckSource, SourceKind};
 
 const SLURM: &str = "\
 ClusterName=good

@@ -1,6 +1,8 @@
 //! Parsers for the values of sbatch's options: times, sizes, counts, nodes. `None` for anything
 //! invalid.
 
+use crate::time;
+
 /// Factor between sbatch's units `K`, `M`, `G` and `T`.
 const KIBIBYTE: u64 = 1 << 10;
 
@@ -19,20 +21,7 @@ pub(super) fn limit(text: &str) -> Option<Limit> {
     if ["unlimited", "infinite", "-1", "0"].contains(&text.to_ascii_lowercase().as_str()) {
         return Some(Limit::None);
     }
-    let (days, clock) = match text.split_once('-') {
-        Some((days, clock)) => (Some(days.parse::<u64>().ok()?), clock),
-        None => (None, text),
-    };
-    let parts: Vec<u64> = clock.split(':').map(str::parse).collect::<Result<_, _>>().ok()?;
-    let seconds = match (days, parts.as_slice()) {
-        (None, [minutes]) => minutes * 60,
-        (None, [minutes, seconds]) => minutes * 60 + seconds,
-        (Some(_), [hours]) => hours * 3600,
-        (Some(_), [hours, minutes]) => hours * 3600 + minutes * 60,
-        (_, [hours, minutes, seconds]) => hours * 3600 + minutes * 60 + seconds,
-        _ => return None,
-    };
-    let minutes = (days.unwrap_or_default() * 86_400 + seconds).div_ceil(60);
+    let minutes = time::span(text)?.0.div_ceil(60_000);
     Some(if minutes == 0 { Limit::None } else { Limit::Minutes(minutes) })
 }
 

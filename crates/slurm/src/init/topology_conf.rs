@@ -58,47 +58,32 @@ pub(super) fn text(order: &InitInput<'_>) -> Option<TopologyFile> {
     );
     let _ = writeln!(text, "{LEVELS}{}", order.levels.join(", "));
     for (leaf, nodes) in &leaves {
-        let _ = writeln!(
-            text,
-            "SwitchName={} Nodes={}",
-            names.switch(last, leaf),
-            hostlist::folded(nodes.iter().copied())
-        );
+        line(&mut text, &names.switch(last, leaf), "Nodes", nodes);
     }
     let lost = unplaced(order);
     if !lost.is_empty() {
         text.push_str(
             "# The cluster file has no place for these nodes; move them to their switch.\n",
         );
-        let _ = writeln!(
-            text,
-            "SwitchName={UNPLACED_SWITCH} Nodes={}",
-            hostlist::folded(lost.iter().copied())
-        );
+        line(&mut text, UNPLACED_SWITCH, "Nodes", &lost);
     }
     for (level, name, switches) in &above {
-        let switches: Vec<&str> = switches.iter().map(String::as_str).collect();
-        let _ = writeln!(
-            text,
-            "SwitchName={} Switches={}",
-            names.switch(*level, name),
-            hostlist::folded(switches.iter().copied())
-        );
+        line(&mut text, &names.switch(*level, name), "Switches", switches);
     }
     let roots = roots(order, &names);
     if roots.len() > 1 {
-        let roots: Vec<&str> = roots.iter().map(String::as_str).collect();
         text.push_str("# Root switch, so that a job can use nodes of all of them.\n");
-        let _ = writeln!(
-            text,
-            "SwitchName={ROOT_SWITCH} Switches={}",
-            hostlist::folded(roots.iter().copied())
-        );
+        line(&mut text, ROOT_SWITCH, "Switches", &roots);
     }
     let note = (!lost.is_empty()).then(|| {
         format!("topology: {} nodes have no domain in the cluster file; they are below a separate switch, `{UNPLACED_SWITCH}`", lost.len())
     });
     Some(TopologyFile { text, note })
+}
+
+fn line(text: &mut String, switch: &str, key: &str, names: &[impl AsRef<str>]) {
+    let names = hostlist::folded(names.iter().map(AsRef::as_ref));
+    let _ = writeln!(text, "SwitchName={switch} {key}={names}");
 }
 
 /// Returns the nodes without a place in the topology.

@@ -6,7 +6,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use muster_doctor::{CheckSource, SourceKind, includes};
+use muster_slurm::conf::includes;
+use muster_slurm::conf::source::{CheckSource, SourceKind};
 
 use super::ask::ask;
 use crate::app::App;

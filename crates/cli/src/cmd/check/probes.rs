@@ -3,11 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use muster_doctor::Evidence;
 use muster_doctor::prove::{
     PROBES, gang_size, job_of, judge_gang, judge_one_gpu, judge_recorded, one_gpu_script, probe,
 };
 use muster_model::check::{CheckProbe, ProbeOutcome};
+use muster_slurm::conf::evidence::Evidence;
 
 use super::ask::run_with_deadline;
 use crate::app::App;

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::ValueEnum;
-use muster_doctor::{Evidence, baseline, check, explain, ids, known_in, kubernetes_nodes, sarif};
+use muster_doctor::{baseline, check, explain, ids, known_in, kubernetes_nodes, sarif};
 use muster_model::check::{CheckReport, ProbeOutcome, Severity};
 use muster_report::RenderContext;
 use muster_report::table::Table;
+use muster_slurm::conf::evidence::Evidence;
 
 use super::{collect, probes};
 use crate::app::App;

@@ -7,14 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use muster_model::check::CheckPlace;
 use muster_model::hostlist::expand;
 
-use crate::conf::{self, ConfLine, ConfPair};
-use crate::source::{CheckSource, SourceKind};
+use super::source::{CheckSource, SourceKind};
+use super::{ConfLine, ConfPair, parse, printed_pairs};
+use crate::gres;
 
 /// Everything known about a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
     /// Names of the sources that were read.
-    pub(crate) read: Vec<String>,
+    pub read: Vec<String>,
     /// Settings of slurm.conf by lower-case key; of a repeated key, the last value applies.
     conf: Option<ConfSettings>,
     /// Settings of the running controller.
@@ -22,63 +23,133 @@ pub struct Evidence {
     cgroup: Option<ConfSettings>,
     dbd: Option<ConfSettings>,
     /// Included files that were not given.
-    pub(crate) missing: Vec<String>,
+    pub missing: Vec<String>,
     /// Every line of the files that Slurm parses, with the kind of the file; slurm.conf with its
     /// includes.
-    pub(crate) lines: Vec<(SourceKind, ConfLine)>,
+    pub lines: Vec<(SourceKind, ConfLine)>,
     /// Text in those files that is not a setting.
-    pub(crate) not_understood: Vec<(CheckPlace, String)>,
-    pub(crate) nodes: Vec<ConfRecord>,
-    pub(crate) partitions: Vec<ConfRecord>,
+    pub not_understood: Vec<(CheckPlace, String)>,
+    /// Nodes, in the order of their definition.
+    pub nodes: Vec<ConfRecord>,
+    /// Partitions, in the order of their definition.
+    pub partitions: Vec<ConfRecord>,
     node_sets: Vec<ConfRecord>,
     /// Lines of gres.conf, if it was given.
-    pub(crate) gres: Option<Vec<ConfLine>>,
+    pub gres: Option<Vec<ConfLine>>,
     /// Lines of topology.conf, if it was given.
-    pub(crate) switches: Option<Vec<ConfLine>>,
+    pub switches: Option<Vec<ConfLine>>,
     /// QOS, each with its fields.
-    pub(crate) qos: Option<Vec<ConfRecord>>,
+    pub qos: Option<Vec<ConfRecord>>,
     /// Name and permissions of slurmdbd.conf.
-    pub(crate) dbd_mode: Option<(String, u32)>,
+    pub dbd_mode: Option<(String, u32)>,
     /// Name of this machine, and the driver's names of its GPUs.
-    pub(crate) devices: Option<(String, Vec<String>)>,
+    pub devices: Option<(String, Vec<String>)>,
     /// Names of the nodes of the Kubernetes cluster.
-    pub(crate) kubernetes: Option<BTreeSet<String>>,
+    pub kubernetes: Option<BTreeSet<String>>,
 }
 
 type ConfSettings = BTreeMap<String, Vec<ConfSetting>>;
 
 /// Setting with its source, or its default.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ConfSetting {
-    pub(crate) key: String,
+pub struct ConfSetting {
+    /// Name of the setting, as written.
+    pub key: String,
     /// Empty where Slurm prints `(null)`.
-    pub(crate) value: String,
+    pub value: String,
     /// Source of the setting; `None` for a default.
-    pub(crate) place: Option<CheckPlace>,
+    pub place: Option<CheckPlace>,
+}
+
+impl ConfSetting {
+    /// Formats the setting, such as `MaxTime=UNLIMITED`, or that it is not set.
+    #[must_use]
+    pub fn text(&self) -> String {
+        match (&self.place, self.value.as_str()) {
+            (_, "") => format!("{} is not set", self.key),
+            (None, value) => format!("{} is not set; its default is {value}", self.key),
+            (Some(_), value) => format!("{}={value}", self.key),
+        }
+    }
+
+    /// Compares the value with a word, ignoring case.
+    #[must_use]
+    pub fn is(&self, word: &str) -> bool {
+        self.value.eq_ignore_ascii_case(word)
+    }
+
+    /// Returns whether the list contains the word, ignoring case.
+    #[must_use]
+    pub fn lists(&self, word: &str) -> bool {
+        self.value.split(',').any(|own| own.trim().eq_ignore_ascii_case(word))
+    }
+
+    /// Returns the number at the beginning: `30 sec` is 30. `None` where there is none.
+    #[must_use]
+    pub fn number(&self) -> Option<u64> {
+        let digits: String = self.value.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().ok()
+    }
+
+    /// Returns the value of `word=` in a list such as that of SchedulerParameters.
+    #[must_use]
+    pub fn option(&self, word: &str) -> Option<&str> {
+        let of = |own: &'_ str| {
+            own.split_once('=').is_some_and(|(key, _)| key.trim().eq_ignore_ascii_case(word))
+        };
+        self.value
+            .split(',')
+            .find(|own| of(own))
+            .and_then(|own| own.split_once('='))
+            .map(|(_, value)| value)
+    }
+
+    /// Returns whether the value means yes, in the words of cgroup.conf.
+    #[must_use]
+    pub fn is_yes(&self) -> bool {
+        ["yes", "true", "1"].iter().any(|word| self.is(word))
+    }
 }
 
 /// Node, partition or similar record: fields by lower-case key, with defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ConfRecord {
-    pub(crate) name: String,
+pub struct ConfRecord {
+    /// Name of the node or partition.
+    pub name: String,
     fields: BTreeMap<String, String>,
-    pub(crate) place: CheckPlace,
+    /// Source of the record.
+    pub place: CheckPlace,
 }
 
 impl ConfRecord {
-    /// Returns a field; `None` where it is not set.
-    pub(crate) fn get(&self, key: &str) -> Option<&str> {
+    /// Returns a field, ignoring the case of its name; `None` where it is not set.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&str> {
         let value = self.fields.get(&key.to_ascii_lowercase())?;
         (!is_null(value)).then_some(value.as_str())
     }
 }
 
-/// Input that would be needed to judge a rule.
+/// Switch with its nodes and switches.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MissingInput(pub(crate) String);
+pub struct TopologySwitch {
+    /// Name of the switch.
+    pub name: String,
+    /// Nodes directly below the switch.
+    pub nodes: Vec<String>,
+    /// Switches directly below the switch.
+    pub switches: Vec<String>,
+}
+
+/// Input that would be needed to answer a question about the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingInput(pub String);
 
 /// Returns the error for a missing input.
-pub(crate) fn needs_input<T>(needed: impl Into<String>) -> Result<T, MissingInput> {
+///
+/// # Errors
+/// Always.
+pub fn needs_input<T>(needed: impl Into<String>) -> Result<T, MissingInput> {
     Err(MissingInput(needed.into()))
 }
 
@@ -89,11 +160,9 @@ impl Evidence {
         let mut evidence = Self::default();
         for source in sources {
             evidence.read.push(source.name.clone());
-            let parsed = || conf::parse(&source.name, &source.text).lines;
+            let parsed = || parse(&source.name, &source.text).lines;
             if source.kind.is_file() {
-                evidence
-                    .not_understood
-                    .extend(conf::parse(&source.name, &source.text).not_understood);
+                evidence.not_understood.extend(parse(&source.name, &source.text).not_understood);
             }
             if source.kind.is_file()
                 && source.kind != SourceKind::Included
@@ -200,7 +269,7 @@ impl Evidence {
     ) -> Vec<ConfLine> {
         /// Maximum depth of includes. Slurm has no limit; deeper nesting is a cycle.
         const DEPTH: usize = 8;
-        let parsed = conf::parse(&source.name, &source.text);
+        let parsed = parse(&source.name, &source.text);
         let mut lines = Vec::new();
         let mut taken = 0;
         for (at, file) in &parsed.includes {
@@ -246,7 +315,10 @@ impl Evidence {
 
     /// Returns a setting of slurm.conf, or its default where it is not set; the default `None`
     /// means that it depends on the version.
-    pub(crate) fn conf_setting(
+    ///
+    /// # Errors
+    /// The input that is missing.
+    pub fn conf_setting(
         &self,
         key: &str,
         default: Option<&str>,
@@ -281,7 +353,10 @@ impl Evidence {
     }
 
     /// Returns all values of a setting that may be given several times.
-    pub(crate) fn all_conf_settings(&self, key: &str) -> Result<Vec<ConfSetting>, MissingInput> {
+    ///
+    /// # Errors
+    /// The input that is missing.
+    pub fn all_conf_settings(&self, key: &str) -> Result<Vec<ConfSetting>, MissingInput> {
         let lower = key.to_ascii_lowercase();
         let of = |settings: &Option<ConfSettings>| {
             settings.as_ref().map(|settings| settings.get(&lower).cloned().unwrap_or_default())
@@ -293,7 +368,10 @@ impl Evidence {
     }
 
     /// Returns settings of the files that have this value, whatever their keys.
-    pub(crate) fn with_value(&self, value: &str) -> Result<Vec<ConfSetting>, MissingInput> {
+    ///
+    /// # Errors
+    /// The input that is missing.
+    pub fn with_value(&self, value: &str) -> Result<Vec<ConfSetting>, MissingInput> {
         let files: Vec<&ConfSettings> = [&self.conf, &self.dbd].into_iter().flatten().collect();
         if files.is_empty() {
             return needs_input("slurm.conf or slurmdbd.conf");
@@ -307,7 +385,10 @@ impl Evidence {
     }
 
     /// Returns a setting of cgroup.conf.
-    pub(crate) fn cgroup(&self, key: &str, default: &str) -> Result<ConfSetting, MissingInput> {
+    ///
+    /// # Errors
+    /// The input that is missing.
+    pub fn cgroup(&self, key: &str, default: &str) -> Result<ConfSetting, MissingInput> {
         of_file(
             self.cgroup.as_ref(),
             key,
@@ -317,12 +398,18 @@ impl Evidence {
     }
 
     /// Returns a setting of slurmdbd.conf.
-    pub(crate) fn dbd(&self, key: &str, default: &str) -> Result<ConfSetting, MissingInput> {
+    ///
+    /// # Errors
+    /// The input that is missing.
+    pub fn dbd(&self, key: &str, default: &str) -> Result<ConfSetting, MissingInput> {
         of_file(self.dbd.as_ref(), key, default, "slurmdbd.conf")
     }
 
     /// Returns the partitions, of which there is at least one.
-    pub(crate) fn partitions(&self) -> Result<&[ConfRecord], MissingInput> {
+    ///
+    /// # Errors
+    /// The input that is missing.
+    pub fn partitions(&self) -> Result<&[ConfRecord], MissingInput> {
         match self.partitions.as_slice() {
             [] => needs_input(
                 "partitions: slurm.conf with what it includes, or the output of `scontrol show partition -o`",
@@ -332,7 +419,10 @@ impl Evidence {
     }
 
     /// Returns the nodes, of which there is at least one.
-    pub(crate) fn nodes(&self) -> Result<&[ConfRecord], MissingInput> {
+    ///
+    /// # Errors
+    /// The input that is missing.
+    pub fn nodes(&self) -> Result<&[ConfRecord], MissingInput> {
         match self.nodes.as_slice() {
             [] => needs_input(
                 "nodes: slurm.conf with what it includes, or the output of `scontrol show node -o -d`",
@@ -342,13 +432,50 @@ impl Evidence {
     }
 
     /// Returns the nodes with GPUs, of which there is at least one.
-    pub(crate) fn gpu_nodes(&self) -> Result<Vec<&ConfRecord>, MissingInput> {
+    ///
+    /// # Errors
+    /// The input that is missing.
+    pub fn gpu_nodes(&self) -> Result<Vec<&ConfRecord>, MissingInput> {
         let found: Vec<&ConfRecord> = self.nodes()?.iter().filter(|node| gpus(node) > 0).collect();
         if found.is_empty() { needs_input("a node with GPUs (Gres=gpu:...)") } else { Ok(found) }
     }
 
+    /// Returns a setting of slurm.conf, from the running cluster or else the file.
+    #[must_use]
+    pub fn setting(&self, key: &str) -> Option<String> {
+        let said = self.conf_setting(key, Some("")).ok()?;
+        (!said.value.is_empty()).then_some(said.value)
+    }
+
+    /// Returns the GPU types of a node in gres.conf, in order.
+    #[must_use]
+    pub fn gres_types(&self, node: &str) -> Vec<String> {
+        let lines = self.gres.iter().flatten();
+        let of_node = lines.filter(|line| {
+            let list = line.get("NodeName").and_then(|list| expand(list).ok());
+            list.is_none_or(|names| names.iter().any(|name| name == node))
+                && line.get("Name").is_some_and(|name| name.eq_ignore_ascii_case("gpu"))
+        });
+        of_node.filter_map(|line| line.get("Type").map(str::to_owned)).collect()
+    }
+
+    /// Returns the switches, in the order of the file; none where no topology.conf was given.
+    #[must_use]
+    pub fn switch_tree(&self) -> Vec<TopologySwitch> {
+        let list = |text: Option<&str>| text.and_then(|list| expand(list).ok()).unwrap_or_default();
+        let read = |line: &ConfLine| {
+            Some(TopologySwitch {
+                name: line.get("SwitchName")?.to_owned(),
+                nodes: list(line.get("Nodes")),
+                switches: list(line.get("Switches")),
+            })
+        };
+        self.switches.iter().flatten().filter_map(read).collect()
+    }
+
     /// Returns the names of the nodes of a partition; `None` where the list cannot be read.
-    pub(crate) fn nodes_of(&self, partition: &ConfRecord) -> Option<BTreeSet<String>> {
+    #[must_use]
+    pub fn nodes_of(&self, partition: &ConfRecord) -> Option<BTreeSet<String>> {
         let list = partition.get("Nodes").unwrap_or_default();
         let every = || self.nodes.iter().map(|node| node.name.clone());
         let mut names = BTreeSet::new();
@@ -388,27 +515,15 @@ fn of_file(
 }
 
 /// Returns the GPUs of a node: type, if it has one, and count.
-pub(crate) fn gpu_types(node: &ConfRecord) -> Vec<(Option<String>, u64)> {
-    let mut found = Vec::new();
-    for entry in node.get("Gres").unwrap_or_default().split(',') {
-        let entry = entry.split('(').next().unwrap_or_default();
-        let mut parts = entry.split(':').filter(|part| !part.eq_ignore_ascii_case("no_consume"));
-        if !parts.next().is_some_and(|name| name.eq_ignore_ascii_case("gpu")) {
-            continue;
-        }
-        let rest: Vec<&str> = parts.collect();
-        let count = rest.last().and_then(|last| last.parse().ok());
-        let kind = match (rest.as_slice(), count) {
-            ([kind, _], Some(_)) | ([kind], None) => Some((*kind).to_owned()),
-            _ => None,
-        };
-        found.push((kind, count.unwrap_or(1)));
-    }
-    found
+#[must_use]
+pub fn gpu_types(node: &ConfRecord) -> Vec<(Option<String>, u64)> {
+    let gpus = gres::gpus(node.get("Gres").unwrap_or_default()).into_iter();
+    gpus.map(|gpu| (Some(gpu.kind).filter(|kind| !kind.is_empty()), gpu.count)).collect()
 }
 
 /// Returns the number of GPUs of a node.
-pub(crate) fn gpus(node: &ConfRecord) -> u64 {
+#[must_use]
+pub fn gpus(node: &ConfRecord) -> u64 {
     gpu_types(node).iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
 }
 
@@ -444,7 +559,7 @@ fn add(settings: &mut ConfSettings, lines: &[ConfLine]) {
 /// Reads records that Slurm printed, one per line.
 fn printed(source: &CheckSource, key: &str) -> Vec<ConfRecord> {
     let record = |line: &str| {
-        let pairs = conf::printed_pairs(line);
+        let pairs = printed_pairs(line);
         let first = pairs.first().filter(|pair| pair.key == key)?;
         let place = CheckPlace { source: source.name.clone(), line: None };
         Some(ConfRecord { name: first.value.clone(), fields: fields(&pairs), place })

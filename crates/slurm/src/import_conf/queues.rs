@@ -3,12 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use muster_doctor::{Evidence, minutes};
 use muster_model::gpu_model::normalise_label;
 use muster_model::job::Protection;
 use muster_model::queue::{Backfill, PlacementPolicy, QueueLimits};
 use muster_model::{GpuModel, Preemption, QueueName, QueueSpec, QueueTree, Span};
-use muster_slurm::sacctmgr::{AccountEntry, AccountingDump, Fields, tres};
+
+use crate::conf::evidence::Evidence;
+use crate::sacctmgr::{AccountEntry, AccountingDump, Fields};
+use crate::time::minutes;
+use crate::tres;
 
 /// Largest weight of a queue.
 const MAX_WEIGHT: u32 = 1_000_000;
@@ -26,15 +29,19 @@ const UNSET: [&str; 3] = ["(null)", "N/A", "ALL"];
 const PROTECTED: &str = "-idle";
 
 /// Queue tree converted from accounts or partitions.
-pub struct ImportedQueues {
+pub(super) struct ImportedQueues {
     /// Queue tree, with one leaf per account.
-    pub tree: QueueTree,
+    pub(super) tree: QueueTree,
     /// Settings that could not be converted.
-    pub lost: Vec<String>,
+    pub(super) lost: Vec<String>,
 }
 
 /// Converts accounts to queues; without accounts, each partition becomes a queue.
-pub fn read(evidence: &Evidence, entered: &AccountingDump, models: &[GpuModel]) -> ImportedQueues {
+pub(super) fn read(
+    evidence: &Evidence,
+    entered: &AccountingDump,
+    models: &[GpuModel],
+) -> ImportedQueues {
     let mut reader = QueueImporter {
         entered,
         models,
@@ -56,7 +63,8 @@ pub fn read(evidence: &Evidence, entered: &AccountingDump, models: &[GpuModel]) 
         ..QueueTree::single()
     };
     if evidence
-        .partition_entries()
+        .partitions
+        .iter()
         .any(|partition| partition.get("LLN").is_some_and(|lln| lln.eq_ignore_ascii_case("yes")))
     {
         tree.placement = PlacementPolicy::Spread;
@@ -221,8 +229,8 @@ impl QueueImporter<'_> {
                 .map(|minutes| Span::from_secs(minutes * 60))
         };
         let per_user = own.and_then(|own| own.get("maxtrespu"));
-        let per_user =
-            per_user.and_then(|list| tres(list).into_iter().find(|(name, _)| name == "gres/gpu"));
+        let per_user = per_user
+            .and_then(|list| tres::amounts(list).into_iter().find(|(name, _)| name == "gres/gpu"));
         let pending_jobs = number(fields, "maxsubmit").filter(|jobs| *jobs > 0);
         if pending_jobs.is_some() {
             self.lost.push(format!(
@@ -246,7 +254,7 @@ impl QueueImporter<'_> {
     /// Converts a limit on GPUs to limits by model. A limit on all GPUs together can only be
     /// converted if the cluster has one model.
     fn gpus(&mut self, path: &str, list: Option<&String>) -> Option<BTreeMap<GpuModel, u64>> {
-        let limits = tres(list?);
+        let limits = tres::amounts(list?);
         let mut quota: BTreeMap<GpuModel, u64> = BTreeMap::new();
         for (name, gpus) in &limits {
             if let Some(kind) = name.strip_prefix("gres/gpu:") {
@@ -304,11 +312,11 @@ impl QueueImporter<'_> {
     fn of_partitions(&mut self, evidence: &Evidence, tree: &mut QueueTree) {
         let entered = self.entered;
         let mut default = None;
-        if evidence.partition_entries().next().is_some() {
+        if !evidence.partitions.is_empty() {
             tree.queues.clear();
         }
-        for partition in evidence.partition_entries() {
-            let name = partition.name();
+        for partition in &evidence.partitions {
+            let name = partition.name.as_str();
             let own = partition
                 .get("QOS")
                 .and_then(|qos| entered.qos.iter().find(|known| known.name == qos));
@@ -376,8 +384,9 @@ impl QueueImporter<'_> {
     fn partitions(&mut self, evidence: &Evidence) {
         let of = |key: &str| -> Vec<String> {
             let named = evidence
-                .partition_entries()
-                .filter_map(|entry| Some((entry.name(), entry.get(key)?)));
+                .partitions
+                .iter()
+                .filter_map(|entry| Some((entry.name.as_str(), entry.get(key)?)));
             // `scontrol show partition` prints these values for settings that are not set.
             let set = named
                 .filter(|(_, value)| !UNSET.iter().any(|unset| value.eq_ignore_ascii_case(unset)));
@@ -402,18 +411,15 @@ impl QueueImporter<'_> {
             }
         }
         // A single partition is the default anyway.
-        let default = evidence
-            .partition_entries()
-            .filter(|entry| {
-                entry.get("Default").is_some_and(|text| text.eq_ignore_ascii_case("yes"))
-            })
-            .last();
+        let default = evidence.partitions.iter().rfind(|entry| {
+            entry.get("Default").is_some_and(|text| text.eq_ignore_ascii_case("yes"))
+        });
         if let Some(default) =
-            default.filter(|_| !self.are_partitions && evidence.partition_entries().count() > 1)
+            default.filter(|_| !self.are_partitions && evidence.partitions.len() > 1)
         {
             self.lost.push(format!(
                 "partitions, default partition (Default): {}; a queue file has no partitions",
-                default.name()
+                default.name
             ));
         }
     }

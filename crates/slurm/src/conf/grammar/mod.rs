@@ -4,11 +4,11 @@
 
 mod keys;
 
-pub(crate) use keys::{CGROUP, DBD, DOWN_NODES, NODE, NODE_SET, PARTITION, SETTINGS, SWITCH};
+pub use keys::{CGROUP, DBD, DOWN_NODES, NODE, NODE_SET, PARTITION, SETTINGS, SWITCH};
 
 /// Kind of value that a key takes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum ValueKind {
+pub enum ValueKind {
     /// Any text at all.
     Any,
     /// Unsigned number, or one of the words for no limit.
@@ -36,7 +36,7 @@ pub(crate) enum ValueKind {
 }
 
 /// Keys that take the same kind of value, separated by blanks.
-pub(crate) type KeyGroup = (ValueKind, &'static str);
+pub type KeyGroup = (ValueKind, &'static str);
 
 /// Words for no limit.
 const NO_LIMIT: [&str; 3] = ["infinite", "unlimited", "-1"];
@@ -49,13 +49,15 @@ const SHORT: u64 = 0xffff;
 const LONG: u64 = 0xffff_ffff;
 
 /// Returns the kind of value that a key takes; `None` where no release has the key.
-pub(crate) fn takes(table: &[KeyGroup], key: &str) -> Option<ValueKind> {
+#[must_use]
+pub fn takes(table: &[KeyGroup], key: &str) -> Option<ValueKind> {
     let has = |names: &str| names.split_whitespace().any(|name| name.eq_ignore_ascii_case(key));
     table.iter().find(|(_, names)| has(names)).map(|(takes, _)| *takes)
 }
 
 /// Returns the known key most similar to an unknown one, if it is similar enough.
-pub(crate) fn nearest(table: &[KeyGroup], key: &str) -> Option<&'static str> {
+#[must_use]
+pub fn nearest(table: &[KeyGroup], key: &str) -> Option<&'static str> {
     /// Maximum edit distance of a suggestion.
     const MAX_DISTANCE: usize = 3;
     let names = table.iter().flat_map(|(_, names)| names.split_whitespace());
@@ -82,7 +84,8 @@ fn distance(one: &str, other: &str) -> usize {
 impl ValueKind {
     /// Returns the expected form for a value that the key does not take; `None` where the value is
     /// valid.
-    pub(crate) fn expected_form(self, value: &str) -> Option<String> {
+    #[must_use]
+    pub fn expected_form(self, value: &str) -> Option<String> {
         let is = |word: &&&str| word.eq_ignore_ascii_case(value.trim());
         let list = |words: &[&str]| format!("one of {}", words.join(", "));
         match self {
@@ -110,8 +113,7 @@ impl ValueKind {
             }
             ValueKind::Plugin(kind, names) => plugin(value, kind, names),
             ValueKind::Hosts => muster_model::hostlist::expand(value)
-                .ok()
-                .is_none()
+                .is_err()
                 .then(|| "a list such as node[01-04,7]".to_owned()),
             ValueKind::Weights => {
                 let is_weight = |part: &str| {

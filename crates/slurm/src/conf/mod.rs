@@ -1,25 +1,34 @@
 //! Syntax of Slurm's configuration files: pairs of key and value on lines, comments, continuation.
-//! Interprets no key but `Include`.
+//! Interprets no key but `Include`; [`evidence`] does, and [`grammar`] has the keys.
+
+pub mod evidence;
+pub mod grammar;
+pub mod source;
 
 use muster_model::check::CheckPlace;
 
 /// Key with its value, as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ConfPair {
-    pub(crate) key: String,
-    pub(crate) value: String,
+pub struct ConfPair {
+    /// Name of the setting, in the case of the file.
+    pub key: String,
+    /// Text after the `=`; quotes around it are removed.
+    pub value: String,
 }
 
 /// Line with its continuation lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ConfLine {
-    pub(crate) pairs: Vec<ConfPair>,
-    pub(crate) place: CheckPlace,
+pub struct ConfLine {
+    /// Pairs of the line, at least one.
+    pub pairs: Vec<ConfPair>,
+    /// File, and number of the first line.
+    pub place: CheckPlace,
 }
 
 impl ConfLine {
     /// Returns the value of a key; keys are not case-sensitive.
-    pub(crate) fn get(&self, key: &str) -> Option<&str> {
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&str> {
         self.pairs
             .iter()
             .find(|pair| pair.key.eq_ignore_ascii_case(key))
@@ -29,16 +38,18 @@ impl ConfLine {
 
 /// Content of a configuration file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Parsed {
-    pub(crate) lines: Vec<ConfLine>,
+pub struct Parsed {
+    /// Lines with pairs, in their order.
+    pub lines: Vec<ConfLine>,
     /// Included files, each with the number of lines before it, where its lines are inserted.
-    pub(crate) includes: Vec<(usize, String)>,
+    pub includes: Vec<(usize, String)>,
     /// Text that is not a pair, on which Slurm's own parser fails.
-    pub(crate) not_understood: Vec<(CheckPlace, String)>,
+    pub not_understood: Vec<(CheckPlace, String)>,
 }
 
 /// Parses the text of a file. Text that is not a pair is collected separately.
-pub(crate) fn parse(name: &str, text: &str) -> Parsed {
+#[must_use]
+pub fn parse(name: &str, text: &str) -> Parsed {
     let mut parsed = Parsed::default();
     for (number, logical) in logical_lines(text) {
         if let Some(file) = included(&logical) {
@@ -62,8 +73,9 @@ fn included(line: &str) -> Option<&str> {
         .then(|| file.trim())
 }
 
-/// Returns the files that a text includes.
-pub(crate) fn includes(text: &str) -> Vec<String> {
+/// Returns the files that a text includes, as written there.
+#[must_use]
+pub fn includes(text: &str) -> Vec<String> {
     parse("", text).includes.into_iter().map(|(_, file)| file).collect()
 }
 
@@ -119,7 +131,8 @@ fn pairs_and_rest(line: &str) -> (Vec<ConfPair>, Option<String>) {
 
 /// Returns the pairs of a line that Slurm printed: no blanks around the `=`, and values may contain
 /// anything, even `#`.
-pub(crate) fn printed_pairs(line: &str) -> Vec<ConfPair> {
+#[must_use]
+pub fn printed_pairs(line: &str) -> Vec<ConfPair> {
     let split =
         |word: &str| word.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
     line.split_whitespace().filter_map(split).map(|(key, value)| ConfPair { key, value }).collect()

@@ -1,15 +1,12 @@
 //! `muster import --slurm-conf`: converts the configuration of a Slurm cluster to a cluster file
-//! and a queue file. `muster-doctor` and `muster-slurm` parse the files.
-
-mod nodes;
-mod queues;
+//! and a queue file. `muster-slurm` converts them.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use muster_doctor::{CheckSource, Evidence, SourceKind};
 use muster_model::{GpuModel, NodeSpec};
-use muster_slurm::init::LEVELS;
+use muster_slurm::conf::source::{CheckSource, SourceKind};
+use muster_slurm::import_conf::{self, ConfImportError};
 use muster_slurm::sacctmgr::AccountingDump;
 use muster_spec::{Cluster, ClusterNotes, UnwritableQueues, write_cluster, write_queues};
 
@@ -70,49 +67,31 @@ pub fn run(
 ) -> Result<u8> {
     // 1. Read the sources.
     let sources = sources(path)?;
-    let evidence = Evidence::of(&sources);
     let entered = read_accounting(&args.sacctmgr)?;
 
     // 2. Convert nodes and queues, and collect what cannot be expressed.
-    let levels =
-        if args.levels.is_empty() { written_levels(&sources) } else { args.levels.clone() };
     let gpu = args.gpu.as_ref().map(|model| GpuModel::from(model.to_lowercase().as_str()));
-    let found = nodes::read(&evidence, &levels, gpu.as_ref())?;
-    let nodes: Vec<NodeSpec> = found.listed.iter().map(|listed| listed.node.clone()).collect();
-    let mut models: Vec<GpuModel> =
-        nodes.iter().flat_map(|node| &node.devices).map(|device| device.model.clone()).collect();
-    models.sort();
-    models.dedup();
-    let made = queues::read(&evidence, &entered, &models);
-    let mut lost = found.lost;
-    lost.extend(made.lost.iter().cloned());
-    lost.extend(
-        evidence
-            .not_given()
-            .iter()
-            .map(|file| format!("{file}, which slurm.conf includes, was not found")),
-    );
-    lost.extend(entered.unread.iter().map(|(what, of)| not_converted(what, of)));
-    if entered.is_flat {
-        lost.push("the table of accounts has no parents, so all are at the top; `sacctmgr -P show assoc format=Account,ParentName,User,Share,…` includes them".to_owned());
-    }
+    let made = import_conf::import(&sources, &entered, &args.levels, gpu.as_ref())
+        .map_err(conf_failure)?;
+    let nodes: Vec<NodeSpec> = made.nodes.iter().map(|listed| listed.node.clone()).collect();
+    let lost = made.lost;
 
     // 3. Write two files; the writers check that they parse to the same value.
     let whole = summary(&nodes);
     let heading = vec![format!("{whole}, from {}; written by muster import", path.display())];
     let notes = ClusterNotes {
         heading: heading.clone(),
-        nodes: found
-            .listed
+        nodes: made
+            .nodes
             .iter()
             .map(|listed| (listed.node.name.clone(), listed.notes.clone()))
             .collect(),
     };
     let cluster =
-        write_cluster(&Cluster { levels: found.levels, nodes }, &notes).map_err(unwritable)?;
+        write_cluster(&Cluster { levels: made.levels, nodes }, &notes).map_err(unwritable)?;
     let told = lost.iter().map(|lost| format!("not as in Slurm: {lost}"));
     let heading: Vec<String> = heading.into_iter().chain(told).collect();
-    let queues = write_queues(&made.tree, &heading).map_err(queues_failure)?;
+    let queues = write_queues(&made.queues, &heading).map_err(queues_failure)?;
     let files = [(CLUSTER, cluster), (QUEUES, queues)];
     match output.filter(|path| *path != Path::new("-")) {
         Some(dir) => {
@@ -127,17 +106,6 @@ pub fn run(
     }
     lost.iter().for_each(|lost| app.ui.warning(&format!("not as in Slurm: {lost}")));
     Ok(0)
-}
-
-/// Number of accounts that are listed by name; the others are counted.
-const LISTED: usize = 5;
-
-/// Returns a message that a setting is not converted, and for which accounts.
-fn not_converted(what: &str, of: &[String]) -> String {
-    let more = of.len().saturating_sub(LISTED);
-    let shown = of.iter().take(LISTED).map(String::as_str).collect::<Vec<_>>().join(", ");
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("{what} has no counterpart: {shown}{more}")
 }
 
 /// Reads the files of a folder, or slurm.conf with the files in its folder and those it includes.
@@ -173,14 +141,8 @@ fn read_accounting(paths: &[PathBuf]) -> Result<AccountingDump> {
     Ok(entered)
 }
 
-/// Returns the level names that `muster init slurm` wrote to a comment of topology.conf, which has
-/// no syntax for them.
-fn written_levels(sources: &[CheckSource]) -> Vec<String> {
-    let topology = sources.iter().filter(|source| source.kind == SourceKind::TopologyConf);
-    let line =
-        topology.flat_map(|source| source.text.lines()).find_map(|line| line.strip_prefix(LEVELS));
-    line.map(|names| names.split(", ").map(|name| name.trim().to_owned()).collect())
-        .unwrap_or_default()
+fn conf_failure(error: ConfImportError) -> Failure {
+    error.hint().into_iter().fold(Failure::usage(error.to_string()), Failure::hint)
 }
 
 fn queues_failure(error: UnwritableQueues) -> Failure {

@@ -113,7 +113,7 @@ const SELECT: &[&str] = &[
 ];
 
 /// Keys of slurm.conf, one setting per line.
-pub(crate) const SETTINGS: &[KeyGroup] = &[
+pub const SETTINGS: &[KeyGroup] = &[
     (
         Short,
         "AccountingStoragePort AcctGatherNodeFreq BatchStartTimeout CompleteWait EioTimeout EpilogTimeout ExtSensorsFreq \
@@ -276,7 +276,7 @@ pub(crate) const SETTINGS: &[KeyGroup] = &[
 ];
 
 /// Keys of a NodeName line.
-pub(crate) const NODE: &[KeyGroup] = &[
+pub const NODE: &[KeyGroup] = &[
     (Hosts, "NodeName NodeHostname NodeAddr BcastAddr"),
     (
         Count,
@@ -309,7 +309,7 @@ pub(crate) const NODE: &[KeyGroup] = &[
 ];
 
 /// Keys of a PartitionName line.
-pub(crate) const PARTITION: &[KeyGroup] = &[
+pub const PARTITION: &[KeyGroup] = &[
     (
         Count,
         "DefCpuPerGPU DefMemPerCPU DefMemPerGPU DefMemPerNode GraceTime MaxCPUsPerNode MaxCPUsPerSocket MaxMemPerCPU \
@@ -335,17 +335,17 @@ pub(crate) const PARTITION: &[KeyGroup] = &[
 ];
 
 /// Keys of a NodeSet line.
-pub(crate) const NODE_SET: &[KeyGroup] = &[(Any, "NodeSet Feature"), (Hosts, "Nodes")];
+pub const NODE_SET: &[KeyGroup] = &[(Any, "NodeSet Feature"), (Hosts, "Nodes")];
 
 /// Keys of a DownNodes line.
-pub(crate) const DOWN_NODES: &[KeyGroup] = &[(Any, "DownNodes Reason State")];
+pub const DOWN_NODES: &[KeyGroup] = &[(Any, "DownNodes Reason State")];
 
 /// Keys of a line of topology.conf.
-pub(crate) const SWITCH: &[KeyGroup] =
+pub const SWITCH: &[KeyGroup] =
     &[(Any, "SwitchName BlockName BlockSizes LinkSpeed"), (Hosts, "Nodes Switches")];
 
 /// Keys of a line of cgroup.conf.
-pub(crate) const CGROUP: &[KeyGroup] = &[
+pub const CGROUP: &[KeyGroup] = &[
     (
         Switch,
         "CgroupAutomount ConstrainCores ConstrainDevices ConstrainKmemSpace ConstrainRAMSpace ConstrainSwapSpace \
@@ -360,7 +360,7 @@ pub(crate) const CGROUP: &[KeyGroup] = &[
 ];
 
 /// Keys of a line of slurmdbd.conf.
-pub(crate) const DBD: &[KeyGroup] = &[
+pub const DBD: &[KeyGroup] = &[
     (
         Switch,
         "AllowNoDefAcct AllResourcesAbsolute ArchiveEvents ArchiveJobs ArchiveResvs ArchiveSteps ArchiveSuspend ArchiveTXN \

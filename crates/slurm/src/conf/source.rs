@@ -1,6 +1,6 @@
 //! Sources of evidence and their recognition. Reads no file: name and text are given.
 
-use crate::conf;
+use super::parse;
 
 /// Text with its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,8 @@ pub enum SourceKind {
 
 impl SourceKind {
     /// Returns whether it is a file that Slurm parses, rather than output of a command.
-    pub(crate) fn is_file(self) -> bool {
+    #[must_use]
+    pub fn is_file(self) -> bool {
         match self {
             Self::SlurmConf
             | Self::Included
@@ -80,15 +81,8 @@ impl SourceKind {
         } else if first.starts_with("Name|") && has(&["|GraceTime|"]) {
             Some(Self::Qos)
         } else {
-            let says =
-                |key: &str| conf::parse("", text).lines.iter().any(|line| line.get(key).is_some());
+            let says = |key: &str| parse("", text).lines.iter().any(|line| line.get(key).is_some());
             says("ClusterName").then_some(Self::SlurmConf)
         }
     }
-}
-
-/// Returns the files that a configuration includes, as written there.
-#[must_use]
-pub fn includes(text: &str) -> Vec<String> {
-    conf::includes(text)
 }

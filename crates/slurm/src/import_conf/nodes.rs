@@ -4,58 +4,53 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use anyhow::Result;
-use muster_doctor::{ConfEntry, Evidence, TopologySwitch};
 use muster_model::GpuModel;
 use muster_model::inventory::{InventoryOptions, ListedNode};
-use muster_slurm::init::{ROOT_SWITCH, UNPLACED_SWITCH};
-use muster_slurm::inventory::{SlurmNodeRow, of_records};
 
-use crate::exit::{Failure, USAGE};
+use super::ConfImportError;
+use crate::conf::evidence::{ConfRecord, Evidence, TopologySwitch};
+use crate::init::{ROOT_SWITCH, UNPLACED_SWITCH};
+use crate::inventory::{SlurmNodeRow, of_records};
 
 /// Nodes converted from a Slurm configuration.
-pub struct ImportedNodes {
+pub(super) struct ImportedNodes {
     /// Topology levels, widest first.
-    pub levels: Vec<Arc<str>>,
+    pub(super) levels: Vec<Arc<str>>,
     /// Nodes with their notes.
-    pub listed: Vec<ListedNode>,
+    pub(super) listed: Vec<ListedNode>,
     /// Settings that could not be converted.
-    pub lost: Vec<String>,
+    pub(super) lost: Vec<String>,
 }
 
 /// Largest number of topology levels in a cluster file.
 const MAX_LEVELS: usize = 8;
 
 /// Converts the nodes of a Slurm configuration.
-pub fn read(
+pub(super) fn read(
     evidence: &Evidence,
     levels: &[String],
     gpu: Option<&GpuModel>,
-) -> Result<ImportedNodes> {
+) -> Result<ImportedNodes, ConfImportError> {
     // 1. Convert the nodes, with their partitions if these differ.
     let partitions = partitions(evidence);
     let mut lost = partitions.lost;
     let mut records = Vec::new();
-    for (index, entry) in evidence.node_entries().enumerate() {
+    for (index, entry) in evidence.nodes.iter().enumerate() {
         if entry.get("State").is_some_and(|state| state.to_ascii_uppercase().starts_with("FUTURE"))
         {
-            lost.push(format!("{}: State=FUTURE, left out", entry.name()));
+            lost.push(format!("{}: State=FUTURE, left out", entry.name));
             continue;
         }
         records.push(record(evidence, entry, index + 1, &partitions.of));
     }
     if records.is_empty() {
-        return Err(Failure::usage("no NodeName line was found")
-            .hint("name the folder with slurm.conf and the files that it includes, or saved output of `scontrol show node -o -d`")
-            .into());
+        return Err(ConfImportError::NoNodes);
     }
     let options = InventoryOptions { gpu: gpu.cloned(), ..InventoryOptions::default() };
-    let refused = |error| Failure { code: USAGE, ..Failure::new(format!("{error}")) };
-    let mut listed = of_records(&records, &options).map_err(refused)?;
+    let mut listed = of_records(&records, &options)?;
 
     // 2. Assign topology domains.
-    let tree = evidence.switch_tree();
-    let paths = tree.as_deref().map(paths).unwrap_or_default();
+    let paths = paths(&evidence.switch_tree());
     let depth = paths.values().map(Vec::len).max().unwrap_or(0);
     if depth > MAX_LEVELS {
         lost.push(format!(
@@ -75,7 +70,7 @@ pub fn read(
 }
 
 /// Returns the names of the levels: the given ones, or the usual ones for the depth.
-fn names_of_levels(depth: usize, given: &[String]) -> Result<Vec<Arc<str>>> {
+fn names_of_levels(depth: usize, given: &[String]) -> Result<Vec<Arc<str>>, ConfImportError> {
     const USUAL: [&[&str]; 4] = [&[], &["leaf"], &["spine", "leaf"], &["core", "spine", "leaf"]];
     if given.is_empty() {
         let usual =
@@ -86,12 +81,7 @@ fn names_of_levels(depth: usize, given: &[String]) -> Result<Vec<Arc<str>>> {
     if given.len() == depth {
         Ok(given.iter().map(|name| Arc::from(name.as_str())).collect())
     } else {
-        Err(Failure::usage(format!(
-            "topology.conf has {depth} levels of switches, but --levels names {}",
-            given.len()
-        ))
-        .hint("name them from the widest to the narrowest: --levels spine,leaf")
-        .into())
+        Err(ConfImportError::Levels { depth, given: given.len() })
     }
 }
 
@@ -103,18 +93,17 @@ struct Partitions {
 
 fn partitions(evidence: &Evidence) -> Partitions {
     let mut partitions = Partitions { of: BTreeMap::new(), lost: Vec::new() };
-    let mut sets: BTreeSet<Vec<String>> = BTreeSet::new();
-    for entry in evidence.partition_entries() {
-        let Some(mut names) = evidence.partition_nodes(entry) else {
+    let mut sets: BTreeSet<BTreeSet<String>> = BTreeSet::new();
+    for entry in &evidence.partitions {
+        let Some(names) = evidence.nodes_of(entry) else {
             partitions
                 .lost
-                .push(format!("partition {}: its list of nodes cannot be parsed", entry.name()));
+                .push(format!("partition {}: its list of nodes cannot be parsed", entry.name));
             continue;
         };
         for name in &names {
-            partitions.of.entry(name.clone()).or_default().push(entry.name().to_owned());
+            partitions.of.entry(name.clone()).or_default().push(entry.name.clone());
         }
-        names.sort();
         sets.insert(names);
     }
     // If all partitions have the same nodes, they are not recorded.
@@ -126,7 +115,7 @@ fn partitions(evidence: &Evidence) -> Partitions {
 
 fn record(
     evidence: &Evidence,
-    entry: ConfEntry<'_>,
+    entry: &ConfRecord,
     row: usize,
     partitions: &BTreeMap<String, Vec<String>>,
 ) -> SlurmNodeRow {
@@ -146,10 +135,10 @@ fn record(
     let is_out = ["DOWN", "DRAIN", "FAIL"].iter().any(|word| state.contains(word));
     let reason = entry.get("Reason").map(|reason| format!(" ({reason})")).unwrap_or_default();
     SlurmNodeRow {
-        name: entry.name().to_owned(),
+        name: entry.name.clone(),
         cpus,
         memory_mb: number("RealMemory").unwrap_or(0),
-        gres: typed(entry.get("Gres").unwrap_or_default(), &evidence.gres_types(entry.name())),
+        gres: typed(entry.get("Gres").unwrap_or_default(), &evidence.gres_types(&entry.name)),
         features: entry
             .get("Features")
             .or(entry.get("Feature"))
@@ -161,7 +150,7 @@ fn record(
         } else {
             String::new()
         },
-        partitions: partitions.get(entry.name()).cloned().unwrap_or_default(),
+        partitions: partitions.get(&entry.name).cloned().unwrap_or_default(),
         row,
     }
 }
