@@ -26,7 +26,7 @@ const PARTS: [&[&str]; 2] = [
     // Tests that make the controller lose jobs. Slurm then reuses their numbers, and `muster` warns of
     // the loss, so no other test may share their cluster.
     &["reused_numbers::", "reconcile::"],
-    &["agreement::", "cost::", "export::", "jobs::", "model::", "outage::"],
+    &["agreement::", "cost::", "export::", "jobs::", "model::"],
 ];
 
 /// Name of the test target.
@@ -44,6 +44,7 @@ pub fn of_release(root: &Path, release: &str, filter: Option<&str>) -> Result<Ex
 pub fn run_standalone(root: &Path, filter: Option<&str>) -> Result<ExitCode> {
     let mut totals = Totals::default();
     let result = run(root, filter, &mut totals);
+    print!("the slowest tests, in seconds:\n{}", totals.slowest());
     println!("{totals}");
     result.map(|()| ExitCode::SUCCESS)
 }
