@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use muster_model::check::{CheckFinding, CheckOutcome, CheckReport};
+use muster_model::hash::fnv1a;
 
 use crate::rule::{CheckRule, RuleFinding, RuleVerdict};
 use crate::rules;
@@ -55,13 +56,9 @@ fn finding(rule: &CheckRule, one: RuleFinding, baseline: &BTreeSet<String>) -> C
     }
 }
 
-/// Hashes rule and key with 64-bit FNV-1a: the same on every machine and in every version.
+/// Hashes rule and key.
 fn fingerprint(rule: &str, key: &str) -> String {
-    const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
-    const PRIME: u64 = 0x0000_0100_0000_01b3;
-    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(PRIME);
-    let hash = rule.bytes().chain([0]).chain(key.bytes()).fold(OFFSET, step);
-    format!("{hash:016x}")
+    format!("{:016x}", fnv1a(format!("{rule}\0{key}").as_bytes()))
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ pub mod check;
 pub mod effect;
 pub mod event;
 pub mod gpu_model;
+pub mod hash;
 pub mod hostlist;
 pub mod id;
 pub mod imported;

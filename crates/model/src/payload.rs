@@ -52,6 +52,17 @@ pub enum TaskCommand {
     Script(String),
 }
 
+/// Returns a word as it is typed in a shell: in single quotes unless it is plain.
+#[must_use]
+pub fn shell_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
 /// Unix user of the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
@@ -61,4 +72,22 @@ pub struct Identity {
     pub uid: u32,
     /// Numeric primary group id.
     pub gid: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_read_back_as_they_were() {
+        for (word, expected) in [
+            ("train.py", "train.py"),
+            ("", "''"),
+            ("a b", "'a b'"),
+            ("it's", "'it'\\''s'"),
+            ("$HOME", "'$HOME'"),
+        ] {
+            assert_eq!(shell_word(word), expected);
+        }
+    }
 }

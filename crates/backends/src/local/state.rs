@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use muster_model::hash::fnv1a;
 use muster_model::{
     Attempt, AttemptId, ElementId, JobId, Observation, Rank, TaskCheckpoint, TaskReport,
 };
@@ -223,15 +224,12 @@ impl Shared {
     }
 }
 
-/// Returns a short name for a state directory, so that several daemons can share a machine: the
-/// FNV-1a hash of its path.
+/// Returns a short name for a state directory, so that several daemons can share a machine: a hash
+/// of its path.
 pub(super) fn instance(state_dir: &Path) -> String {
     use std::os::unix::ffi::OsStrExt;
     let path = std::fs::canonicalize(state_dir).unwrap_or_else(|_| state_dir.to_owned());
-    let hash = path.as_os_str().as_bytes().iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    format!("{:012x}", hash >> 16)
+    format!("{:012x}", fnv1a(path.as_os_str().as_bytes()) >> 16)
 }
 
 fn tag(instance: &str, epoch: Option<&Epoch>, id: AttemptId, rank: Rank) -> String {

@@ -12,7 +12,7 @@ use muster_api::types::{
     ExplainResponse, JobDetail, ScaleRequest,
 };
 use muster_backends::segments;
-use muster_model::payload::TaskCommand;
+use muster_model::payload::{TaskCommand, shell_word};
 use muster_model::view::{ElementView, JobView, MissingOutput};
 use muster_model::{Attempt, AttemptId, ElementId, JobId, Outcome, Rank, Replicas};
 
@@ -230,21 +230,11 @@ pub(super) fn as_seen_by(caller: &Caller, mut view: JobView) -> JobView {
 fn commands(what: &StoredCommands) -> BTreeMap<String, String> {
     let text = |command: &TaskCommand| match command {
         TaskCommand::Argv(words) => {
-            words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+            words.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")
         }
         TaskCommand::Script(text) => text.clone(),
     };
     what.commands.iter().map(|(group, command)| (group.to_string(), text(command))).collect()
-}
-
-/// Quotes a word for a shell.
-fn quoted(word: &str) -> String {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./=:,+@%".contains(letter);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
 }
 
 /// Returns the log file per rank of the current or last attempt of the shown element.
@@ -301,19 +291,6 @@ fn nothing_to_explain(view: &JobView, index: Option<u32>) -> muster_model::view:
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_read_back_as_they_were() {
-        for (word, expected) in [
-            ("train.py", "train.py"),
-            ("", "''"),
-            ("a b", "'a b'"),
-            ("it's", "'it'\\''s'"),
-            ("$HOME", "'$HOME'"),
-        ] {
-            assert_eq!(quoted(word), expected);
-        }
-    }
 
     #[test]
     fn what_a_checkpoint_is_called_is_for_its_owner() {

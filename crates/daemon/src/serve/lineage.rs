@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use muster_backends::epoch::{Epoch, Epochs};
 use muster_backends::live::{self, LiveEntry};
 use muster_backends::record::private_dirs;
+use muster_model::hash::fnv1a;
 use muster_model::{AttemptId, Rank};
 use muster_runtime::{Runtime, StoreError};
 use serde::{Deserialize, Serialize};
@@ -263,12 +264,9 @@ impl StateFiles {
 }
 
 /// Returns the path of the mark in the runtime directory. Several states of a user may share that
-/// directory, so the file name contains a hash of the state directory's path (FNV-1a).
+/// directory, so the file name contains a hash of the state directory's path.
 fn beside_sockets(paths: &Paths) -> PathBuf {
-    let bytes = paths.state_dir.as_os_str().as_bytes();
-    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let hash = fnv1a(paths.state_dir.as_os_str().as_bytes());
     paths.runtime_dir.join(format!("high-water.{hash:016x}"))
 }
 

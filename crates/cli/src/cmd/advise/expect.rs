@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::ValueEnum;
+use muster_model::payload::shell_word;
 use muster_report::style::shorten;
 use serde_json::{Map, Value};
 
@@ -269,7 +270,7 @@ pub fn command_line(expected: &Value) -> String {
         has_form |= word == "--batch" || word == "--json" || word.starts_with("--fields");
         reads_stdin |= word == "--batch" || word == "-";
         if !word.starts_with("--expect=") {
-            words.push(quoted(word));
+            words.push(shell_word(&word));
         }
     }
     let of_label = |key: &String| {
@@ -283,16 +284,6 @@ pub fn command_line(expected: &Value) -> String {
         words.push("< FACTS".to_owned());
     }
     words.join(" ")
-}
-
-/// Quotes a word for a shell.
-fn quoted(word: String) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_=./,:@%+".contains(&byte);
-    if !word.is_empty() && word.bytes().all(is_plain) {
-        word
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
 }
 
 #[cfg(test)]

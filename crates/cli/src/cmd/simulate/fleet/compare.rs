@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use anyhow::Result;
+use muster_model::payload::shell_word;
 use muster_model::simulation::{FleetComparison, FleetUnit, Gantt};
 use muster_sim::fleet::{Finished, SchedulerKind, gantt, over_seeds, to_common_horizon};
 
@@ -110,14 +111,6 @@ fn run_one(
 
 /// Returns this command line, quoted for a shell.
 fn command_line() -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=+%@".contains(c);
-    let quoted = |word: String| {
-        if !word.is_empty() && word.chars().all(is_plain) {
-            word
-        } else {
-            format!("'{}'", word.replace('\'', r"'\''"))
-        }
-    };
-    let words = std::env::args_os().skip(1).map(|word| quoted(word.to_string_lossy().into_owned()));
+    let words = std::env::args_os().skip(1).map(|word| shell_word(&word.to_string_lossy()));
     std::iter::once("muster".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }
