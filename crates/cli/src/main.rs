@@ -25,7 +25,6 @@ mod terminal;
 mod trace_file;
 mod track;
 mod ui;
-mod unified;
 mod watch;
 
 use std::io::ErrorKind;

@@ -12,6 +12,7 @@ use hyper::Request;
 use hyper::body::Incoming;
 use hyper::header;
 use hyper_util::rt::TokioIo;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use serde_json::Value;
 use tokio::net::UnixStream;
 
@@ -117,7 +118,7 @@ pub(super) fn hyper_error(error: hyper::Error) -> ClientError {
 fn fill_path(path: &str, name: &str) -> String {
     let parts = path
         .split('/')
-        .map(|part| if part.starts_with('{') { encode(name) } else { part.to_owned() });
+        .map(|part| if part.starts_with('{') { encode(name).to_string() } else { part.to_owned() });
     parts.collect::<Vec<_>>().join("/")
 }
 
@@ -133,17 +134,10 @@ fn query_string(fields: &Value) -> String {
 }
 
 /// Percent-encodes everything but RFC 3986's unreserved characters.
-fn encode(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                out.push(char::from(byte))
-            }
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
+fn encode(text: &str) -> PercentEncode<'_> {
+    const RESERVED: &AsciiSet =
+        &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+    utf8_percent_encode(text, RESERVED)
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ impl ScriptError {
         word: &str,
         known: impl IntoIterator<Item = &'a str>,
     ) -> Self {
-        match nearest(word, known) {
+        match muster_spec::nearest(word, known) {
             Some(near) => self.hint(format!("did you mean `{near}`?")),
             None => self,
         }
@@ -42,46 +42,5 @@ impl ScriptError {
     pub fn show(&self, file: &str) -> String {
         let hint = self.hint.as_ref().map_or(String::new(), |hint| format!("\nhint: {hint}"));
         format!("{file}:{}: {}{hint}", self.line, self.message)
-    }
-}
-
-/// Returns the known word with the fewest edits, if they are at most a third of the letters.
-fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let far = (word.chars().count() / 3).max(1);
-    let near = known.into_iter().map(|candidate| (edits(word, candidate), candidate));
-    near.filter(|(edits, _)| *edits <= far)
-        .min_by_key(|(edits, _)| *edits)
-        .map(|(_, candidate)| candidate)
-}
-
-/// Returns the Levenshtein distance; a swap of neighbours counts twice.
-fn edits(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, of_a) in a.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, of_b) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(of_a != *of_b);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_nearest_word_is_near() {
-        for (word, expected) in [
-            ("submti", Some("submit")),
-            ("advence", Some("advance")),
-            ("colour", None),
-            ("end", Some("ends")),
-        ] {
-            assert_eq!(nearest(word, ["submit", "advance", "ends"]), expected, "{word}");
-        }
     }
 }

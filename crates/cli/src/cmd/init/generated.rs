@@ -8,10 +8,11 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use anyhow::Result;
+use muster_model::hash::fnv1a;
+use similar::TextDiff;
 
 use crate::exit::{FAILURE, Failure};
 use crate::source::{self, error_text};
-use crate::unified;
 
 /// Start of the line with the fingerprint of all other lines.
 const HEAD: &str = "# Written by `muster init slurm`, fingerprint ";
@@ -38,7 +39,7 @@ pub struct GeneratedFile {
 impl GeneratedFile {
     /// Returns a file with a fingerprint line, which follows a `#!` line if there is one.
     pub fn new(name: &'static str, body: &str) -> Self {
-        let head = format!("{HEAD}{:016x}{TAIL}\n", fingerprint(body));
+        let head = format!("{HEAD}{:016x}{TAIL}\n", fnv1a(body.as_bytes()));
         let text = match body.split_once('\n') {
             Some((first, rest)) if first.starts_with("#!") => format!("{first}\n{head}{rest}"),
             _ => format!("{head}{body}"),
@@ -56,13 +57,7 @@ impl GeneratedFile {
 fn is_unedited(text: &str) -> bool {
     let Some(line) = text.lines().take(2).find(|line| line.starts_with(HEAD)) else { return false };
     let body = text.replacen(&format!("{line}\n"), "", 1);
-    line == format!("{HEAD}{:016x}{TAIL}", fingerprint(&body))
-}
-
-/// Returns the 64-bit FNV-1a hash: it detects edits by hand, but is not cryptographically secure.
-fn fingerprint(text: &str) -> u64 {
-    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
+    line == format!("{HEAD}{:016x}{TAIL}", fnv1a(body.as_bytes()))
 }
 
 /// Returns the present text of a file in a folder; `None` if it does not exist.
@@ -82,8 +77,10 @@ pub fn diff(dir: &Path, files: &[GeneratedFile]) -> Result<String> {
         let path = dir.join(file.name).display().to_string();
         let old_name = if now.is_some() { path.clone() } else { "/dev/null".to_owned() };
         let now = now.unwrap_or_default();
-        let shown =
-            unified::diff(&old_name, &path, &without_secrets(&now), &without_secrets(&file.text));
+        let shown = TextDiff::from_lines(&without_secrets(&now), &without_secrets(&file.text))
+            .unified_diff()
+            .header(&old_name, &path)
+            .to_string();
         // A change of the password alone must be visible, too.
         if shown.is_empty() && now != file.text {
             text.push_str(&format!(

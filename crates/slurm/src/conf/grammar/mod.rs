@@ -62,23 +62,9 @@ pub fn nearest(table: &[KeyGroup], key: &str) -> Option<&'static str> {
     const MAX_DISTANCE: usize = 3;
     let names = table.iter().flat_map(|(_, names)| names.split_whitespace());
     let lower = key.to_ascii_lowercase();
-    let near = names.map(|name| (distance(&lower, &name.to_ascii_lowercase()), name)).min();
+    let near =
+        names.map(|name| (strsim::levenshtein(&lower, &name.to_ascii_lowercase()), name)).min();
     near.filter(|(far, name)| *far < MAX_DISTANCE && *far * 3 <= name.len()).map(|(_, name)| name)
-}
-
-/// Returns the edit distance of two words.
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (at, own) in one.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], at + 1);
-        for (column, theirs) in other.iter().enumerate() {
-            let changed = diagonal + usize::from(own != *theirs);
-            diagonal = row[column + 1];
-            row[column + 1] = changed.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[other.len()]
 }
 
 impl ValueKind {
