@@ -7,6 +7,9 @@ use muster_model::{GpuModel, UserName};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
+/// Index of the unnamed root of the queue tree.
+pub(crate) const ROOT: usize = 0;
+
 /// Id of a GPU model; dense, in order of first use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -41,9 +41,9 @@ use rustc_hash::FxHashMap;
 use serde::Deserialize;
 
 use crate::durable::Durable;
-use crate::intern::Users;
+use crate::intern::{ROOT, Users};
 use crate::leaf::LeafState;
-use crate::tree::{QueueNode, ROOT};
+use crate::tree::QueueNode;
 
 pub use crate::audit::Inconsistency;
 pub use crate::budget::BudgetCharge;

@@ -23,9 +23,8 @@ use muster_model::{Tier, Time};
 use smallvec::SmallVec;
 
 use crate::Policy;
-use crate::intern::{EntrySlot, LeafId, UserId};
+use crate::intern::{EntrySlot, LeafId, ROOT, UserId};
 use crate::share::QueueRank;
-use crate::tree::ROOT;
 
 /// Iterator over pending entries, in order; see the module's description.
 #[derive(Clone, Debug, Default)]

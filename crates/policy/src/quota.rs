@@ -54,8 +54,7 @@
 //! A verdict costs one step per level: `taken` is maintained on every change.
 
 use crate::Policy;
-use crate::intern::{LeafId, ModelId};
-use crate::tree::ROOT;
+use crate::intern::{LeafId, ModelId, ROOT};
 
 /// Quota of one queue for one GPU model, in thousandths of GPUs, with its maintained sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

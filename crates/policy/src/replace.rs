@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use muster_model::{QueueName, QueueTree, Time};
 
 use crate::Policy;
-use crate::intern::{LeafId, ModelId, UserId};
+use crate::intern::{LeafId, ModelId, ROOT, UserId};
 use crate::leaf::{LeafState, UserRow};
-use crate::tree::{QueueNode, ROOT, TreeError};
+use crate::tree::{QueueNode, TreeError};
 use crate::usage::DecayedUsage;
 
 impl Policy {

@@ -7,12 +7,10 @@ use muster_model::queue::QueueLimits;
 use muster_model::{GpuModel, Protection, QueueName, QueueSpec, QueueTree};
 
 use crate::budget::BudgetAccount;
-use crate::intern::{LeafId, ModelId, Models, UserId};
+use crate::intern::{LeafId, ModelId, Models, ROOT, UserId};
 use crate::quota::ModelQuota;
 use crate::usage::DecayedUsage;
 
-/// Index of the unnamed root.
-pub(crate) const ROOT: usize = 0;
 /// Deepest nesting of queues: bounds every walk from a leaf to the root.
 pub const MAX_DEPTH: usize = 32;
 /// Thousandths in a GPU.

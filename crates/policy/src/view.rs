@@ -8,9 +8,9 @@ use muster_model::{QueueName, Time, UserName};
 
 use crate::PER_GPU_SEC;
 use crate::Policy;
-use crate::intern::{LeafId, UserId};
+use crate::intern::{LeafId, ROOT, UserId};
 use crate::share::to_ppm;
-use crate::tree::{QueueNode, ROOT};
+use crate::tree::QueueNode;
 use crate::verdict::gpu_milli;
 
 impl Policy {

@@ -4,11 +4,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::ser::SerializeMap;
-use serde::{Serialize, Serializer};
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use super::{Citation, ControlPlane, Fact, FactValue, Facts, Label, SiteProof};
+use super::{Citation, ControlPlane, FactChanges, Facts, Label, SiteProof};
 
 /// Advice on one workload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -95,34 +94,6 @@ pub struct Flip {
     /// Label that the change leads to.
     #[serde(flatten)]
     pub label: Label,
-}
-
-/// New values of facts, in the order of facts; a mapping in JSON.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct FactChanges(pub Vec<(Fact, FactValue)>);
-
-impl Serialize for FactChanges {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (fact, value) in &self.0 {
-            map.serialize_entry(fact.name(), value)?;
-        }
-        map.end()
-    }
-}
-
-impl JsonSchema for FactChanges {
-    fn schema_name() -> Cow<'static, str> {
-        "FactChanges".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "new values of facts, by name",
-            "type": "object",
-            "additionalProperties": { "type": ["boolean", "number"] }
-        })
-    }
 }
 
 /// Question on which the pages disagree.

@@ -2,8 +2,10 @@
 //! and questions, for files, options, dialogues, rules and documentation alike. The conclusions are
 //! in `advise`.
 
+use std::borrow::Cow;
 use std::fmt;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
@@ -409,4 +411,32 @@ pub struct Contradiction {
     pub other: Fact,
     /// Reason, as a lowercase fragment.
     pub why: &'static str,
+}
+
+/// New values of facts, in the order of facts; a mapping in JSON.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FactChanges(pub Vec<(Fact, FactValue)>);
+
+impl Serialize for FactChanges {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (fact, value) in &self.0 {
+            map.serialize_entry(fact.name(), value)?;
+        }
+        map.end()
+    }
+}
+
+impl JsonSchema for FactChanges {
+    fn schema_name() -> Cow<'static, str> {
+        "FactChanges".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "new values of facts, by name",
+            "type": "object",
+            "additionalProperties": { "type": ["boolean", "number"] }
+        })
+    }
 }

@@ -12,15 +12,15 @@ mod source;
 mod threshold;
 
 pub use answer::{
-    Advice, Dispute, DisputeKind, DisputePosition, FactChanges, FiredRule, Flip, Layer, Operations,
-    RuleEffect, SiteAdvice, Warning, WorkloadOnSite,
+    Advice, Dispute, DisputeKind, DisputePosition, FiredRule, Flip, Layer, Operations, RuleEffect,
+    SiteAdvice, Warning, WorkloadOnSite,
 };
 pub use comparison::{
     Compared, Comparison, ComparisonCell, ComparisonVerdict, CurrentSupport, PlaneResult,
     PlaneRole, SupportLevel,
 };
 pub use control_plane::{ControlPlane, Label, Ruleset};
-pub use fact::{Contradiction, Fact, FactKind, FactValue, Facts};
+pub use fact::{Contradiction, Fact, FactChanges, FactKind, FactValue, Facts};
 pub use proof::{
     PROVED, ProofConclusion, ProofVerdict, ProvedKind, ProvedPlane, ProvedRole, SiteProof,
 };

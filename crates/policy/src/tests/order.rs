@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::trees::{
     HeldElement, any_steps, any_tree, drain, element, h100, leaf, leaves, policy, tree,
 };
-use crate::tree::ROOT;
+use crate::intern::ROOT;
 use crate::{EntrySlot, LeafId, Policy, UserId};
 
 /// Checks the order of entries, given the GPUs held by (queue, user) and the pending (queue, user,
