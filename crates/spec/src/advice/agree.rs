@@ -8,7 +8,7 @@ use muster_model::DeviceSet;
 use muster_model::advice::{Contradiction, Fact, Facts};
 
 use crate::advice::names::operated;
-use crate::advice::site::{MixDocument, SiteDocument};
+use crate::advice::site_schema::{MixDocument, SiteDocument};
 use crate::advice::written::Written;
 use crate::diagnostic::{Problem, Problems, show};
 use crate::field::Item;

@@ -20,4 +20,4 @@ pub use value::parse_fact_value;
 
 pub(crate) use facts::FactsDocument;
 pub(crate) use recognise::{FileKind, refuse_other};
-pub(crate) use site::SiteDocument;
+pub(crate) use site_schema::SiteDocument;

@@ -7,45 +7,18 @@ use muster_model::GpuModel;
 use muster_model::advice::{Fact, MixEntry, SiteProfile};
 
 use crate::advice::recognise::{FileKind, refuse_other};
-use crate::advice::site_schema::known;
+use crate::advice::site_schema::{MixDocument, REQUIRED, SiteDocument, known};
 use crate::advice::word::{FABRICS, HOSTINGS, word};
-use crate::advice::written::{Rules, Spot, WorkloadFacts, Written};
+use crate::advice::written::{Rules, Spot};
 use crate::advice::{agree, names};
 use crate::diagnostic::{Diagnostics, Problem, Problems};
-use crate::field::{Field, Item, Located, Many, OneOrMany, ROOT, Whole, document, entries};
-use crate::job::fields::{JobName, Model, duplicates, used_twice};
+use crate::field::{Field, Item, Located, Many, OneOrMany, ROOT, Whole, entries};
+use crate::job::fields::{Model, duplicates, used_twice};
 use crate::source::{Place, Sources};
 use crate::yaml::{self, Node, Value, YamlEntry};
 
-/// Facts without which no boundary of the rules can be evaluated.
-pub(super) const REQUIRED: [Fact; 3] = [Fact::FleetNodes, Fact::FleetGpus, Fact::Users];
-
 /// The smallest site file that is enough for advice, on one line.
 const SMALLEST: &str = "{fleet: {nodes: 1, gpus: 8}, people: {users: 2}}";
-
-document! {
-    /// One kind of work that runs there.
-    MixDocument ("mix") requires ["name", "facts"] foreign &[("workload", "name"), ("percent", "share"), ("weight", "share"), ("part", "share")] => {
-        /// Name of this work, unique in the mix: at most 64 letters, digits, `.`, `_` or `-`.
-        "name" name: JobName,
-        /// Share of the fleet's GPU-hours that it takes, in whole percent. Left out if unknown.
-        "share" share: Whole<1, 100>,
-        /// Facts of this work, as in a facts file.
-        "facts" facts: WorkloadFacts,
-    }
-}
-
-/// The fields of a site file.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct SiteDocument {
-    /// Facts of the site.
-    pub(super) written: Written,
-    /// GPU models of the fleet.
-    pub(super) models: Vec<Item<Model>>,
-    /// Kinds of work that run there.
-    pub(super) mix: Vec<Item<MixDocument>>,
-    rules: Rules,
-}
 
 /// Reads a site file. Needs and facts that other parts imply need not be written: they are set.
 ///

@@ -1,15 +1,43 @@
-//! The published schema of the site file, and its field names, made from the tables of facts.
+//! The fields of the site file, their names and the published schema, made from the tables of facts.
 //! Nothing is read here.
 
 use muster_model::advice::Fact;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::advice::facts::RULES;
-use crate::advice::site::{MixDocument, REQUIRED, SiteDocument};
 use crate::advice::word::{FABRICS, HOSTINGS};
-use crate::advice::written::{Rules, describe, question};
+use crate::advice::written::{Rules, WorkloadFacts, Written, describe, question};
 use crate::advice::{names, value};
-use crate::field::{Many, object_schema};
+use crate::field::{Item, Many, Whole, document, object_schema};
+use crate::job::fields::{JobName, Model};
+
+/// Facts without which no boundary of the rules can be evaluated.
+pub(super) const REQUIRED: [Fact; 3] = [Fact::FleetNodes, Fact::FleetGpus, Fact::Users];
+
+document! {
+    /// One kind of work that runs there.
+    MixDocument ("mix") requires ["name", "facts"] foreign &[("workload", "name"), ("percent", "share"), ("weight", "share"), ("part", "share")] => {
+        /// Name of this work, unique in the mix: at most 64 letters, digits, `.`, `_` or `-`.
+        "name" name: JobName,
+        /// Share of the fleet's GPU-hours that it takes, in whole percent. Left out if unknown.
+        "share" share: Whole<1, 100>,
+        /// Facts of this work, as in a facts file.
+        "facts" facts: WorkloadFacts,
+    }
+}
+
+/// The fields of a site file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SiteDocument {
+    /// Facts of the site.
+    pub(super) written: Written,
+    /// GPU models of the fleet.
+    pub(super) models: Vec<Item<Model>>,
+    /// Kinds of work that run there.
+    pub(super) mix: Vec<Item<MixDocument>>,
+    /// Thresholds of its own.
+    pub(super) rules: Rules,
+}
 
 /// Returns the fields of a section, including those that are no facts by themselves.
 pub(super) fn known(section: &str) -> Vec<&'static str> {

@@ -12,8 +12,8 @@ use muster_model::{
 
 use crate::access;
 use crate::diagnostic::{Problem, Problems, show};
-use crate::job::document::{GroupDocument, JobDocument, MAX_TASKS};
-use crate::job::fields::{WaitTarget, duplicates, used_twice};
+use crate::job::document::{GroupDocument, JobDocument, ONLY_GROUP};
+use crate::job::fields::{MAX_TASKS, WaitTarget, duplicates, used_twice};
 use crate::job::fit::EligibleNodes;
 use crate::job::kind::KindValue;
 use crate::job::shape::{GroupFields, contradiction};
@@ -27,8 +27,6 @@ use crate::suggest::nearest;
 const MAX_GROUPS: usize = 100;
 /// Most nodes that one job may exclude by name.
 const MAX_EXCLUDED: usize = 1_000;
-/// Name of the only group of a job without `groups`.
-pub(super) const ONLY_GROUP: &str = "main";
 
 /// Checks one document by itself.
 pub(super) fn check(

@@ -5,13 +5,12 @@ use crate::field::{Flag, Many, Named, OneOrMany, Text, Whole, document};
 
 use crate::job::fields::{
     After, ArrayRange, BeginTime, CheckpointReceivers, CheckpointSequel, CheckpointVoice, Cpus,
-    Gpus, JobName, KindWord, Length, LengthOrNone, Model, NodeNames, Program, Protect,
+    Gpus, JobName, KindWord, Length, LengthOrNone, MAX_TASKS, Model, NodeNames, Program, Protect,
     ReplicaRange, RestartRule, SignalName, Size, TaskRange,
 };
-use crate::job::slurm::{GroupSlurmDocument, SlurmDocument};
 
-/// Most tasks of one job, over all groups.
-pub(crate) const MAX_TASKS: i64 = 10_000;
+/// Name of the only group of a job without `groups`.
+pub(super) const ONLY_GROUP: &str = "main";
 
 document! {
     /// A job for Muster. A small one needs only `name`, `run` and `gpus`.
@@ -199,14 +198,61 @@ document! {
 }
 
 document! {
-    /// Restarting the whole gang.
-    RestartDocument ("restart") requires [] foreign &[("retries", "max"), ("limit", "max"), ("delay", "backoff")] => {
-        /// Restart when a task fails or is lost. True by default in this form.
-        "on-failure" on_failure: Flag,
-        /// Most restarts. 3 by default.
-        "max" max: Whole<1, 1_000>,
-        /// Wait before the first restart; doubles each time, up to 10m. 10s by default.
-        "backoff" backoff: Length,
+    /// Options of a job for Slurm, in Slurm's own terms.
+    SlurmDocument ("slurm") requires [] foreign SLURM_FOREIGN => {
+        /// Partition, or several, of which Slurm takes the one that starts first.
+        "partition" partition: OneOrMany<Text>,
+        /// Account that is charged. By default the last component of `queue`, or else the user's
+        /// own default.
+        "account" account: Text,
+        /// Quality of service of Slurm (QOS).
+        "qos" qos: Text,
+        /// Features of its nodes, as Slurm combines them: `a100&nvlink`, `[rack1|rack2]`.
+        "constraint" constraint: Text,
+        /// Licences: `matlab`, or `matlab:2`.
+        "licenses" licenses: OneOrMany<Text>,
+        /// Nodes that must be among those of the job: `node07` or `node[01-04]`.
+        "nodelist" nodelist: OneOrMany<NodeNames>,
+        /// No other jobs on its nodes.
+        "exclusive" exclusive: Flag,
+        /// Only one job of this name and user at a time: it waits until earlier ones have ended.
+        "singleton" singleton: Flag,
+        /// Maximum number of leaf switches.
+        "switches" switches: Whole<1, 10_000>,
+        /// Time that Slurm waits for that many switches before it takes more. By default as long as
+        /// the cluster allows.
+        "switches-wait" switches_wait: Length,
+        /// With topology/block: number of nodes that are together in one block.
+        "segment" segment: Whole<1, 10_000>,
+        /// True to requeue the job after a node failure or preemption. By default as the cluster
+        /// has it.
+        "requeue" requeue: Flag,
+        /// Modules to load before the program runs.
+        "modules" modules: OneOrMany<Text>,
+        /// Conda environment, by name or path, that is activated before the program runs.
+        "conda" conda: Text,
+        /// Python virtual environment, by path, that is activated before the program runs.
+        "venv" venv: Text,
+        /// Image that the program runs in, by Pyxis where the cluster has it, else by Apptainer:
+        /// `nvcr.io/nvidia/pytorch:24.05-py3`, or a file.
+        "container" container: Text,
+        /// Directories mounted into the container, besides the working directory: `/data:/data`,
+        /// `/models:/models:ro`.
+        "container-mounts" container_mounts: OneOrMany<Text>,
+        /// Shell text that every task runs before its program.
+        "setup" setup: Text,
+        /// Further options of sbatch: `--mail-type=END`.
+        "options" options: OneOrMany<Text>,
+    }
+}
+
+document! {
+    /// Options of one group for Slurm, which override those of the job.
+    GroupSlurmDocument ("group's slurm") requires [] foreign SLURM_FOREIGN => {
+        /// Partition of this group, or several of which Slurm takes the one that starts first.
+        "partition" partition: OneOrMany<Text>,
+        /// Features of the nodes of this group, as Slurm combines them.
+        "constraint" constraint: Text,
     }
 }
 
@@ -270,4 +316,26 @@ const FOREIGN: &[(&str, &str)] = &[
     ("license", "slurm: {licenses: …}"),
     ("licences", "slurm: {licenses: …}"),
     ("licence", "slurm: {licenses: …}"),
+];
+
+/// Names of these fields in Slurm and other systems.
+const SLURM_FOREIGN: &[(&str, &str)] = &[
+    ("partitions", "partition"),
+    ("features", "constraint"),
+    ("license", "licenses"),
+    ("licences", "licenses"),
+    ("licence", "licenses"),
+    ("module", "modules"),
+    ("load", "modules"),
+    ("virtualenv", "venv"),
+    ("sbatch", "options"),
+    ("sbatch-options", "options"),
+    ("extra", "options"),
+    ("nodes", "nodelist"),
+    ("prolog", "setup"),
+    ("pre", "setup"),
+    ("image", "container"),
+    ("container-image", "container"),
+    ("mounts", "container-mounts"),
+    ("volumes", "container-mounts"),
 ];

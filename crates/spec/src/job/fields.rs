@@ -11,8 +11,7 @@ use muster_model::{Array, Bytes, CpuMilli, GpuModel, JobId, Protection, Replicas
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::diagnostic::{Problem, Problems, show};
-use crate::field::{Field, Item, inline_schema, parsed, scalar, wrong_kind};
-use crate::job::document::{MAX_TASKS, RestartDocument};
+use crate::field::{Field, Flag, Item, Whole, document, inline_schema, parsed, scalar, wrong_kind};
 use crate::names::{MAX_NAME, check_name, node_pattern};
 use crate::quantity::{
     EarliestStart, GpuAmount, Malformed, parse_array, parse_begin, parse_bytes, parse_cpus,
@@ -24,6 +23,9 @@ use crate::yaml::{Node, Value};
 /// Longest command line or script: the kernel takes no single argument of 128 KiB or more
 /// (`MAX_ARG_STRLEN`, execve(2)), and a script is passed to the shell as one.
 pub(crate) const MAX_ARGUMENT_BYTES: usize = (128 << 10) - 1;
+
+/// Most tasks of one job, over all groups.
+pub(crate) const MAX_TASKS: i64 = 10_000;
 
 /// Declares a field type around a quantity parser.
 macro_rules! quantity_field {
@@ -320,6 +322,18 @@ fn parse_sequel(text: &str) -> Result<AfterCheckpoint, Malformed> {
             hint: nearest(text, ["continue", "stop", "requeue"])
                 .map(|near| format!("did you mean `{near}`?")),
         }),
+    }
+}
+
+document! {
+    /// Restarting the whole gang.
+    RestartDocument ("restart") requires [] foreign &[("retries", "max"), ("limit", "max"), ("delay", "backoff")] => {
+        /// Restart when a task fails or is lost. True by default in this form.
+        "on-failure" on_failure: Flag,
+        /// Most restarts. 3 by default.
+        "max" max: Whole<1, 1_000>,
+        /// Wait before the first restart; doubles each time, up to 10m. 10s by default.
+        "backoff" backoff: Length,
     }
 }
 

@@ -11,8 +11,7 @@ use muster_model::{OutputFiles, output};
 use crate::diagnostic::{Problem, Problems, show};
 use crate::field::{Located, Named, Text};
 use crate::job::ParsedJob;
-use crate::job::check::ONLY_GROUP;
-use crate::job::document::JobDocument;
+use crate::job::document::{JobDocument, ONLY_GROUP};
 use crate::job::fields::{MAX_ARGUMENT_BYTES, Program};
 use crate::names::name_from;
 

@@ -11,8 +11,8 @@ use muster_model::unit::{Bytes, CpuMilli, GpuMilli};
 
 use crate::diagnostic::{Problem, Problems};
 use crate::field::{Item, Located, Named, NamedItem, OneOrMany, Whole};
-use crate::job::document::{GroupDocument, JobDocument, MAX_TASKS};
-use crate::job::fields::{Cpus, Gpus, Model, Size, TaskRange, duplicates, used_twice};
+use crate::job::document::{GroupDocument, JobDocument};
+use crate::job::fields::{Cpus, Gpus, MAX_TASKS, Model, Size, TaskRange, duplicates, used_twice};
 use crate::quantity::GpuAmount;
 use crate::source::Place;
 

@@ -7,9 +7,8 @@ use std::sync::Arc;
 use muster_model::slurm::{GroupOptions, LeafSwitches, SlurmContainer, SlurmOptions};
 
 use crate::diagnostic::{Problem, Problems, show};
-use crate::field::{Flag, Located, OneOrMany, Text, Whole, document};
-use crate::job::document::JobDocument;
-use crate::job::fields::{Length, NodeNames};
+use crate::field::{Located, OneOrMany, Text};
+use crate::job::document::{JobDocument, SlurmDocument};
 use crate::source::Place;
 
 /// Options of sbatch that Muster sets, by their long names, and the corresponding field of a job;
@@ -64,87 +63,6 @@ const OWN: &[(&str, &str)] = &[
 /// and nodes shared with some other jobs.
 const OWN_VALUES: [&str; 4] =
     ["--mem=0", "--exclusive=user", "--exclusive=mcs", "--exclusive=topo"];
-
-document! {
-    /// Options of a job for Slurm, in Slurm's own terms.
-    SlurmDocument ("slurm") requires [] foreign FOREIGN => {
-        /// Partition, or several, of which Slurm takes the one that starts first.
-        "partition" partition: OneOrMany<Text>,
-        /// Account that is charged. By default the last component of `queue`, or else the user's
-        /// own default.
-        "account" account: Text,
-        /// Quality of service of Slurm (QOS).
-        "qos" qos: Text,
-        /// Features of its nodes, as Slurm combines them: `a100&nvlink`, `[rack1|rack2]`.
-        "constraint" constraint: Text,
-        /// Licences: `matlab`, or `matlab:2`.
-        "licenses" licenses: OneOrMany<Text>,
-        /// Nodes that must be among those of the job: `node07` or `node[01-04]`.
-        "nodelist" nodelist: OneOrMany<NodeNames>,
-        /// No other jobs on its nodes.
-        "exclusive" exclusive: Flag,
-        /// Only one job of this name and user at a time: it waits until earlier ones have ended.
-        "singleton" singleton: Flag,
-        /// Maximum number of leaf switches.
-        "switches" switches: Whole<1, 10_000>,
-        /// Time that Slurm waits for that many switches before it takes more. By default as long as
-        /// the cluster allows.
-        "switches-wait" switches_wait: Length,
-        /// With topology/block: number of nodes that are together in one block.
-        "segment" segment: Whole<1, 10_000>,
-        /// True to requeue the job after a node failure or preemption. By default as the cluster
-        /// has it.
-        "requeue" requeue: Flag,
-        /// Modules to load before the program runs.
-        "modules" modules: OneOrMany<Text>,
-        /// Conda environment, by name or path, that is activated before the program runs.
-        "conda" conda: Text,
-        /// Python virtual environment, by path, that is activated before the program runs.
-        "venv" venv: Text,
-        /// Image that the program runs in, by Pyxis where the cluster has it, else by Apptainer:
-        /// `nvcr.io/nvidia/pytorch:24.05-py3`, or a file.
-        "container" container: Text,
-        /// Directories mounted into the container, besides the working directory: `/data:/data`,
-        /// `/models:/models:ro`.
-        "container-mounts" container_mounts: OneOrMany<Text>,
-        /// Shell text that every task runs before its program.
-        "setup" setup: Text,
-        /// Further options of sbatch: `--mail-type=END`.
-        "options" options: OneOrMany<Text>,
-    }
-}
-
-document! {
-    /// Options of one group for Slurm, which override those of the job.
-    GroupSlurmDocument ("group's slurm") requires [] foreign FOREIGN => {
-        /// Partition of this group, or several of which Slurm takes the one that starts first.
-        "partition" partition: OneOrMany<Text>,
-        /// Features of the nodes of this group, as Slurm combines them.
-        "constraint" constraint: Text,
-    }
-}
-
-/// Names of these fields in Slurm and other systems.
-const FOREIGN: &[(&str, &str)] = &[
-    ("partitions", "partition"),
-    ("features", "constraint"),
-    ("license", "licenses"),
-    ("licences", "licenses"),
-    ("licence", "licenses"),
-    ("module", "modules"),
-    ("load", "modules"),
-    ("virtualenv", "venv"),
-    ("sbatch", "options"),
-    ("sbatch-options", "options"),
-    ("extra", "options"),
-    ("nodes", "nodelist"),
-    ("prolog", "setup"),
-    ("pre", "setup"),
-    ("image", "container"),
-    ("container-image", "container"),
-    ("mounts", "container-mounts"),
-    ("volumes", "container-mounts"),
-];
 
 /// Converts the section to values.
 fn options(written: &SlurmDocument, problems: &mut Problems) -> SlurmOptions {

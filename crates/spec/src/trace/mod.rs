@@ -24,7 +24,7 @@ use muster_model::{Span, Time};
 
 pub use format::TraceFormat;
 pub use muster::{TRACE_HEADER, write_trace_job};
-pub use reader::{RowError, TraceReader, TraceRefusal};
+pub use reader::{TraceReader, TraceRefusal};
 
 /// A job as a trace records it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +50,16 @@ pub struct TraceJob {
     pub priority: i32,
     /// End state of the job.
     pub ended: JobEnd,
+}
+
+/// Error of a row that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {message}")]
+pub struct RowError {
+    /// Number of the line, from 1.
+    pub line: u64,
+    /// Lowercase fragment that names the field.
+    pub message: String,
 }
 
 /// End state of a job of a trace.

@@ -8,17 +8,7 @@ use super::json::ObjectSplitter;
 use super::kube::PodGroups;
 use super::names::NameCache;
 use super::value::decimal_text;
-use super::{TraceFormat, TraceJob, philly, slurm_json, swf};
-
-/// Error of a row that cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {message}")]
-pub struct RowError {
-    /// Number of the line, from 1.
-    pub line: u64,
-    /// Lowercase fragment that names the field.
-    pub message: String,
-}
+use super::{RowError, TraceFormat, TraceJob, philly, slurm_json, swf};
 
 /// Error of a trace that cannot be read at all.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
