@@ -7,15 +7,12 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
 
-mod attach;
 pub mod auth;
 pub mod clock;
 mod dispatch;
 pub mod embed;
 pub mod failure;
 mod listen;
-mod logs;
-mod netfs;
 mod orders;
 pub mod paths;
 mod rest;

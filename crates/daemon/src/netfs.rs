@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::paths::PathsError;
+use super::PathsError;
 
 /// `f_type` of `statfs(2)` per network or cluster file system (linux/magic.h and the file systems'
 /// own sources).
@@ -50,7 +50,7 @@ const FUSE_NETWORK: &[&str] = &[
 ];
 
 /// Rejects a directory (or its nearest existing parent) on a network file system.
-pub(crate) fn reject_network(dir: &Path) -> Result<(), PathsError> {
+pub(super) fn reject_network(dir: &Path) -> Result<(), PathsError> {
     let failed = |source| PathsError::Io { path: dir.to_owned(), source };
     let existing = nearest_existing(dir).map_err(failed)?;
     let found = rustix::fs::statfs(&existing).map_err(|errno| failed(errno.into()))?;

@@ -2,6 +2,8 @@
 //! its clients compute paths here, so they always agree. Nothing is created before
 //! [`Paths::prepare`].
 
+mod netfs;
+
 use std::env;
 use std::fs;
 use std::io;
@@ -11,7 +13,6 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
 
-use crate::netfs;
 use crate::store;
 
 /// Longest socket path that the kernel accepts (`sun_path` is 108 bytes with its terminating zero).

@@ -22,8 +22,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 pub use declare::{DaemonSettings, SettingsSource};
-pub use error::ServeError;
-pub use lineage::{OlderState, accept_older_state};
+pub use error::{OlderState, ServeError};
+pub use lineage::accept_older_state;
 
 use self::socket::Socket;
 use crate::auth::{DaemonMode, KernelPeers};

@@ -2,10 +2,12 @@
 //! The router is built from the API's route table, so the two always agree.
 
 mod advance_reservations;
+mod attach;
 mod daemon;
 mod extract;
 mod jobs;
 mod list;
+mod logs;
 mod nodes;
 mod queues;
 mod saved;
@@ -30,7 +32,6 @@ use crate::clock::Clock;
 use crate::dispatch::{Handle, SiteFacts};
 use crate::failure::ApiFailure;
 use crate::store::HistoryReader;
-use crate::{attach, logs};
 
 pub(crate) use muster_api::MAX_BODY_BYTES;
 

@@ -1,5 +1,6 @@
 //! Errors of a daemon that cannot start, or that ended unexpectedly.
 
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
@@ -7,8 +8,76 @@ use muster_backends::local::LocalError;
 use muster_runtime::StoreError;
 use muster_spec::Diagnostics;
 
-use super::OlderState;
 use crate::paths::PathsError;
+
+/// Most tasks that a message names.
+const MAX_NAMED: usize = 5;
+
+/// Reason why a state does not match its task directories.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LineageConflict {
+    /// The database is new, but task directories exist.
+    New,
+    /// The high-water marks belong to another lineage.
+    Other,
+    /// The database ends at record `have`, but its marks have reached `seen`.
+    Behind { have: u64, seen: u64 },
+    /// The next job would get number `next`, but there are directories up to job `seen`.
+    Numbers { next: u64, seen: u64 },
+}
+
+impl fmt::Display for LineageConflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LineageConflict::New => {
+                f.write_str("the database is new, and jobs/ holds task directories of another one")
+            }
+            LineageConflict::Other => f.write_str("jobs/ belongs to another copy of the state"),
+            LineageConflict::Behind { have, seen } => {
+                write!(
+                    f,
+                    "the database ends at record {have}, and the state had reached record {seen}"
+                )
+            }
+            LineageConflict::Numbers { next, seen } => {
+                write!(
+                    f,
+                    "the database goes up to job {}, and jobs/ up to job {seen}",
+                    next.saturating_sub(1)
+                )
+            }
+        }
+    }
+}
+
+/// State that is older than its data on disk.
+#[derive(Clone, Debug)]
+pub struct OlderState {
+    pub(super) why: LineageConflict,
+    /// Number of the next job if the state is accepted.
+    pub first_job: u64,
+    /// Running tasks that the state does not contain.
+    pub running: Vec<String>,
+}
+
+impl fmt::Display for OlderState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the state is older than its task directories: {}", self.why)?;
+        if !self.running.is_empty() {
+            write!(f, "; tasks that it does not contain keep running: {}", named(&self.running))?;
+        }
+        Ok(())
+    }
+}
+
+/// Formats the tasks: `job 3 rank 0 (supervisor 4711), and 2 more`.
+pub(super) fn named(running: &[String]) -> String {
+    let mut text = running.iter().take(MAX_NAMED).cloned().collect::<Vec<_>>().join(", ");
+    if let Some(more @ 1..) = running.len().checked_sub(MAX_NAMED) {
+        text.push_str(&format!(", and {more} more"));
+    }
+    text
+}
 
 /// Error of `muster serve`.
 #[derive(Debug, thiserror::Error)]

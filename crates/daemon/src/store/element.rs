@@ -8,10 +8,8 @@ use muster_runtime::StoreError;
 use rusqlite::{OptionalExtension, Row, Transaction, params};
 
 use super::fault::store_error;
-use super::journal::encode;
-use super::project::run;
 use super::read::{HistoryReader, column};
-use super::{instant, sql};
+use super::{encode, instant, run, sql};
 
 /// Writes the outcome of one element.
 pub(super) fn ended(

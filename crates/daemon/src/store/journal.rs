@@ -6,7 +6,7 @@ use muster_runtime::{JournalBatch, JournalRecord, Loaded, Receipt, SavedState, S
 use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::fault::{corrupt, store_error};
-use super::{SqliteStore, instant, project, schema, sql, unsigned};
+use super::{SqliteStore, encode, instant, project, schema, sql, unsigned};
 
 impl Store for SqliteStore {
     fn append(&mut self, batch: &JournalBatch) -> Result<(), StoreError> {
@@ -168,8 +168,4 @@ fn write_payloads(transaction: &Transaction<'_>, batch: &JournalBatch) -> Result
 fn encode_sql<T: serde::Serialize>(value: &T) -> Result<String, rusqlite::Error> {
     serde_json::to_string(value)
         .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
-}
-
-pub(super) fn encode<T: serde::Serialize>(value: &T) -> Result<String, StoreError> {
-    serde_json::to_string(value).map_err(|error| StoreError::Io(error.to_string()))
 }

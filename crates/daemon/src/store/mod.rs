@@ -23,7 +23,7 @@ use std::time::Duration;
 use muster_model::unit::Time;
 use muster_model::{Payload, PayloadId};
 use muster_runtime::StoreError;
-use rusqlite::{Connection, OpenFlags, OptionalExtension};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Params, Transaction};
 
 pub use access::StateStore;
 pub use high_water::HighWater;
@@ -169,6 +169,20 @@ fn create_private(path: &Path) -> Result<(), StoreError> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(io_error(&path.display().to_string(), &error)),
     }
+}
+
+/// Returns the JSON of a value, as stored in a column.
+fn encode<T: serde::Serialize>(value: &T) -> Result<String, StoreError> {
+    serde_json::to_string(value).map_err(|error| StoreError::Io(error.to_string()))
+}
+
+/// Runs a statement, which is prepared once per connection.
+fn run(transaction: &Transaction<'_>, text: &str, values: impl Params) -> Result<(), StoreError> {
+    transaction
+        .prepare_cached(text)
+        .and_then(|mut query| query.execute(values))
+        .map(|_| ())
+        .map_err(store_error)
 }
 
 /// Converts to SQLite's signed integers. Instants, numbers and sums stay below 2^63; a larger value

@@ -8,8 +8,8 @@ use nix::unistd::User;
 use rusqlite::{Transaction, params};
 use serde_json::Value;
 
+use super::encode;
 use super::fault::{corrupt, store_error};
-use super::journal::encode;
 
 /// User id that no user has: the kernel uses it for "none".
 const NOBODY: u32 = u32::MAX;

@@ -6,12 +6,11 @@ use muster_model::view::JobView;
 use muster_model::{AttemptId, JobId, Payload, TaskPlacement};
 use muster_runtime::StoreError;
 use muster_runtime::engine::AccountingFact;
-use rusqlite::{OptionalExtension, Params, Transaction, params};
+use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::fault::{corrupt, store_error};
-use super::journal::encode;
 use super::read::StoredCommands;
-use super::{element, sql};
+use super::{element, encode, run, sql};
 
 /// Writes the rows of one fact.
 pub(super) fn fact(transaction: &Transaction<'_>, fact: &AccountingFact) -> Result<(), StoreError> {
@@ -168,16 +167,4 @@ fn take_payload(transaction: &Transaction<'_>, job: JobId) -> Result<Option<Stri
     let payload: Payload =
         serde_json::from_str(&body).map_err(|error| corrupt("a payload", &error))?;
     encode(&StoredCommands::from(payload)).map(Some)
-}
-
-pub(super) fn run(
-    transaction: &Transaction<'_>,
-    text: &str,
-    values: impl Params,
-) -> Result<(), StoreError> {
-    transaction
-        .prepare_cached(text)
-        .and_then(|mut query| query.execute(values))
-        .map(|_| ())
-        .map_err(store_error)
 }
