@@ -10,7 +10,7 @@ use muster_slurm::job::NativeJob;
 
 use super::queue::JobSelection;
 use super::record::SubmissionRecord;
-use super::{RequestError, Result, SlurmScheduler, resolve, view};
+use super::{RequestError, Result, SlurmScheduler, reconcile, view};
 
 /// Action on a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl SlurmScheduler {
 
     async fn cancel(&self, aim: ActionTarget<'_>) -> Result<ActionResponse> {
         let ActionTarget { job, present, index, record, rows } = aim;
-        if rows.is_empty() || resolve::have_ended(rows) {
+        if rows.is_empty() || reconcile::have_ended(rows) {
             return self.cancel_absent(aim).await;
         }
         self.run_on_job(job, SlurmAction::Cancel, "scancel", &[&element(present, index)]).await?;

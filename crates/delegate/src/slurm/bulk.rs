@@ -14,7 +14,7 @@ use muster_slurm::job::NativeJob;
 use super::act::{SlurmAction, action_error};
 use super::queue::JobSelection;
 use super::record::SubmissionRecord;
-use super::{Result, SlurmScheduler, resolve};
+use super::{Result, SlurmScheduler, reconcile};
 
 /// Job numbers per call of scancel: far below the limit on the length of a command line.
 const JOBS_PER_CALL: usize = 1000;
@@ -62,7 +62,7 @@ impl SlurmScheduler {
             let mut rows = by_job.get(&resolved.present).cloned().unwrap_or_default();
             // An ambiguous number is refused, and an ended job reported, by the single action.
             let is_known = self.retain_own_rows(resolved, &mut rows, true).await.is_ok();
-            if is_known && !rows.is_empty() && !resolve::have_ended(&rows) {
+            if is_known && !rows.is_empty() && !reconcile::have_ended(&rows) {
                 plain.insert(resolved.present, (*target, self.record_of(resolved, &rows).await?));
             }
         }

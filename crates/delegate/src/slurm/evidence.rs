@@ -5,11 +5,12 @@
 use std::collections::BTreeMap;
 
 use muster_model::Span;
+use muster_model::view::JobState;
 use muster_slurm::job::NativeJob;
 use muster_slurm::limits::{ClusterLimits, LimitUsages};
 use muster_slurm::node::NativeNode;
 
-use super::explain::pending_before;
+use super::headroom::PartitionLimits;
 use super::{SlurmScheduler, headroom};
 
 /// Beginning of the pending reason for nodes that are out of service; a comma and the node list
@@ -20,17 +21,6 @@ const MAX_FRAGMENTS: usize = 10;
 
 /// Constraints of a job: fields of `scontrol show job` that are set, by name.
 pub(super) type NodeConstraints = BTreeMap<String, String>;
-
-/// Partition with the limits that jobs can meet.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct PartitionLimits {
-    pub(super) name: String,
-    pub(super) max_time: Option<Span>,
-    pub(super) max_nodes: Option<u32>,
-    pub(super) nodes: u32,
-    /// QOS of the partition, which limits all jobs in it.
-    pub(super) qos: Option<String>,
-}
 
 impl SlurmScheduler {
     /// Returns the evidence for why a job is pending.
@@ -444,6 +434,26 @@ fn of_accounts(row: &NativeJob, limits: &ClusterLimits, word: &str) -> Vec<Strin
             .flat_map(|one| limits_of_reason(&one.account, &one.usages, &one.job_limits, word)),
     );
     lines
+}
+
+/// Returns the pending jobs before this one in its partition.
+pub(super) fn pending_before<'a>(row: &NativeJob, all: &'a [NativeJob]) -> Vec<&'a NativeJob> {
+    let waits = |other: &&NativeJob| other.state.state(other.is_held()) == JobState::Pending;
+    let shares = |other: &&NativeJob| {
+        other.partition.split(',').any(|name| row.partition.split(',').any(|own| own == name))
+    };
+    let mut ahead: Vec<&NativeJob> = all
+        .iter()
+        .filter(waits)
+        .filter(shares)
+        .filter(|other| {
+            (other.priority, std::cmp::Reverse(other.id))
+                > (row.priority, std::cmp::Reverse(row.id))
+                && other.job() != row.job()
+        })
+        .collect();
+    ahead.sort_by_key(|other| std::cmp::Reverse(other.priority));
+    ahead
 }
 
 #[cfg(test)]

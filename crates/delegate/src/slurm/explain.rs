@@ -7,6 +7,7 @@ use muster_model::view::{Eta, Explanation, Holder, HolderEnd, JobState};
 use muster_model::{ElementId, GpuMilli, JobId, Reason};
 use muster_slurm::job::NativeJob;
 
+use super::evidence::pending_before;
 use super::queue::JobSelection;
 use super::{Result, SlurmScheduler, headroom, sooner, view};
 
@@ -70,26 +71,6 @@ impl SlurmScheduler {
         };
         Ok(ExplainResponse { now: self.now(), explanation })
     }
-}
-
-/// Returns the pending jobs before this one in its partition.
-pub(super) fn pending_before<'a>(row: &NativeJob, all: &'a [NativeJob]) -> Vec<&'a NativeJob> {
-    let waits = |other: &&NativeJob| other.state.state(other.is_held()) == JobState::Pending;
-    let shares = |other: &&NativeJob| {
-        other.partition.split(',').any(|name| row.partition.split(',').any(|own| own == name))
-    };
-    let mut ahead: Vec<&NativeJob> = all
-        .iter()
-        .filter(waits)
-        .filter(shares)
-        .filter(|other| {
-            (other.priority, std::cmp::Reverse(other.id))
-                > (row.priority, std::cmp::Reverse(row.id))
-                && other.job() != row.job()
-        })
-        .collect();
-    ahead.sort_by_key(|other| std::cmp::Reverse(other.priority));
-    ahead
 }
 
 /// Returns the job's position among the pending jobs of its account, and their number.

@@ -7,7 +7,16 @@ use muster_model::Span;
 use muster_slurm::job::NativeJob;
 use muster_slurm::limits::{ClusterLimits, LimitUsages};
 
-use super::evidence::PartitionLimits;
+/// Partition with the limits that jobs can meet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct PartitionLimits {
+    pub(super) name: String,
+    pub(super) max_time: Option<Span>,
+    pub(super) max_nodes: Option<u32>,
+    pub(super) nodes: u32,
+    /// QOS of the partition, which limits all jobs in it.
+    pub(super) qos: Option<String>,
+}
 
 /// Most of a resource that the limit on a pending job still allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

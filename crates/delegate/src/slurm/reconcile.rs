@@ -6,12 +6,13 @@
 
 use std::time::Duration;
 
+use muster_model::view::JobState;
 use muster_model::{Span, Time};
 use muster_slurm::job::NativeJob;
 
 use super::queue::{AccountingReply, JobSelection};
 use super::record::SubmissionRecord;
-use super::{RequestError, Result, SlurmScheduler, resolve};
+use super::{RequestError, Result, SlurmScheduler};
 
 /// Time for an unanswered submission to arrive: longer than a submission waits for its answer.
 const ARRIVAL_TIMEOUT: Span = Span::from_secs(300);
@@ -163,7 +164,7 @@ impl SlurmScheduler {
             let own = rows.iter().filter(|row| row.muster_id() == Some(record.id.as_str()));
             let own: Vec<NativeJob> = own.cloned().collect();
             match own.first() {
-                Some(_) if resolve::have_ended(&own) => records.close(&record.id),
+                Some(_) if have_ended(&own) => records.close(&record.id),
                 Some(row) if record.number != Some(row.job()) => {
                     self.note(&record.id, row.job()).await?;
                 }
@@ -222,6 +223,11 @@ pub(super) fn is_lost_in_restart(row: &NativeJob, record: &SubmissionRecord) -> 
         && row.state.text() == "CANCELLED"
         && row.cancelled_by.is_none()
         && row.start.is_none()
+}
+
+/// Returns whether all rows have ended.
+pub(super) fn have_ended(rows: &[NativeJob]) -> bool {
+    !rows.is_empty() && rows.iter().all(|row| JobState::is_final(row.state.state(false)))
 }
 
 fn has_passed_arrival(record: &SubmissionRecord, now: Time) -> bool {

@@ -3,7 +3,6 @@
 //! either of two jobs is refused.
 
 use muster_model::JobId;
-use muster_model::view::JobState;
 use muster_slurm::job::NativeJob;
 
 use super::queue::JobSelection;
@@ -171,9 +170,4 @@ fn ambiguous_number(resolved: &ResolvedJob, lost: &SubmissionRecord, other: &str
         "job number {asked} is ambiguous: Slurm lost `{name}`, which Muster submitted, and gave its number to {other}"
     ))
     .hint(format!("use muster:{id} for `{name}`, as in `muster show muster:{id}`; `scontrol show job {asked}` shows the other"))
-}
-
-/// Returns whether all rows have ended.
-pub(super) fn have_ended(rows: &[NativeJob]) -> bool {
-    !rows.is_empty() && rows.iter().all(|row| JobState::is_final(row.state.state(false)))
 }
