@@ -8,7 +8,7 @@ use std::path::Path;
 use clap::Parser;
 use muster_slurm::script::quote;
 
-use crate::args::{Cli, CliCommand};
+use crate::cmd::{Cli, CliCommand};
 use crate::exit::Failure;
 
 /// Returns an error with the corrected command line if the words are `run` and a program in the

@@ -34,8 +34,9 @@ use anyhow::{Context, Result};
 use clap::Parser;
 
 use crate::app::App;
-use crate::args::{Cli, CliCommand};
+use crate::cmd::{Cli, CliCommand};
 use crate::exit::{FAILURE, Failure};
+use crate::on::{Endpoint, On};
 use crate::ui::Ui;
 
 fn main() -> ExitCode {
@@ -65,15 +66,25 @@ fn main() -> ExitCode {
 
 fn run(app: &App, command: CliCommand) -> Result<u8> {
     on::check_applies(app.global.on.as_ref(), command.endpoint())?;
-    // The daemon sets up its own multi-threaded runtime; a client needs one thread only.
+    // The daemon sets up its own multi-threaded runtime.
     if let CliCommand::Serve(args) = &command {
         return cmd::serve::run(args);
     }
+    if let Some(On::SlurmAt(host)) = &app.global.on
+        && command.endpoint() == Endpoint::Cluster
+    {
+        return match command {
+            // Completion while typing: an ssh connection would block the shell.
+            CliCommand::Names(_) => Ok(0),
+            _ => remote::run(app, host, &command),
+        };
+    }
+    // A client needs one thread only.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot set up asynchronous input and output")?;
-    runtime.block_on(app.run(command))
+    runtime.block_on(cmd::run_command(app, command))
 }
 
 /// Prints an error with its hints and returns its exit code. A broken pipe on stdout (as of `muster

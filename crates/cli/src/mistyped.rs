@@ -6,7 +6,7 @@ use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 use muster_model::advice::Fact;
 use muster_spec::fact_meant_by;
 
-use crate::args::Cli;
+use crate::cmd::Cli;
 use crate::dashes;
 use crate::exit::Failure;
 

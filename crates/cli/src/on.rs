@@ -11,7 +11,6 @@ use muster_delegate::slurm::rest::RestClient;
 use muster_delegate::slurm::tool::Tools;
 use muster_delegate::slurm::{SlurmFrontConfig, SlurmScheduler};
 
-use crate::args::Endpoint;
 use crate::exit::Failure;
 use crate::jobref;
 use crate::ui::Ui;
@@ -29,6 +28,17 @@ pub enum On {
     Slurm,
     /// Slurm, by its programs on that host, over ssh.
     SlurmAt(String),
+}
+
+/// Service that a subcommand sends its requests to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// The cluster that `--on` names.
+    Cluster,
+    /// Always the daemon of this machine.
+    LocalDaemon,
+    /// None, or one that the subcommand has its own options for.
+    None,
 }
 
 impl FromStr for On {

@@ -14,8 +14,8 @@ use clap::Parser;
 use muster_slurm::script::quote;
 
 use crate::app::App;
-use crate::args::{Cli, CliCommand};
 use crate::cmd::run::texts;
+use crate::cmd::{Cli, CliCommand};
 use crate::exit::{FAILURE, Failure};
 
 /// Variable that replaces `ssh`, with its first arguments: `ssh -F my.config`.

@@ -16,7 +16,6 @@ use muster_report::watch::{frame, names, summary};
 use tokio::time::{Instant, sleep};
 
 use crate::app::App;
-use crate::cmd::run::detach;
 use crate::exit::{Failure, INTERRUPTED};
 use crate::track::{self, PATIENCE, Tracker};
 
@@ -152,6 +151,15 @@ impl<'a> JobWatch<'a> {
         };
         frame(&list.jobs, &gantt, height, self.app.ui.context().at(list.now))
     }
+}
+
+/// Prints that the jobs keep running after this command has returned.
+pub fn detach(app: &App, jobs: &[JobId]) {
+    let numbers: Vec<String> = jobs.iter().map(JobId::to_string).collect();
+    let keep_running = if jobs.len() == 1 { "job keeps running" } else { "jobs keep running" };
+    app.ui.status(&format!("\ndetached; the {keep_running}"));
+    app.ui
+        .hint(&format!("`muster ps` lists jobs, `muster cancel {}` ends them", numbers.join(" ")));
 }
 
 fn earliest(jobs: &[JobView]) -> Option<Time> {

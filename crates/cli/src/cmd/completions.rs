@@ -6,7 +6,7 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 
 use crate::app::App;
-use crate::args::Cli;
+use crate::cmd::Cli;
 
 /// Subcommands whose positional arguments are jobs.
 const OF_JOBS: [&str; 12] = [

@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::CommandFactory;
 
 use crate::app::App;
-use crate::args::Cli;
+use crate::cmd::Cli;
 use crate::exit;
 
 /// Width in columns of the help texts in the document.

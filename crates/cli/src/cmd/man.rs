@@ -8,7 +8,7 @@ use clap::CommandFactory;
 use clap_mangen::Man;
 
 use crate::app::App;
-use crate::args::Cli;
+use crate::cmd::Cli;
 use crate::exit;
 
 /// Print the manual page of muster, or write the pages of all subcommands to a directory

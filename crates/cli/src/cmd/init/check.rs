@@ -7,10 +7,9 @@ use std::path::Path;
 use anyhow::Result;
 use muster_backends::kube;
 use muster_slurm::pool;
-use muster_spec::parse_cluster;
+use muster_spec::{expand_names, parse_cluster};
 
 use super::boundary::{ALL, BATCH, KUBERNETES, SERVICES, SLURM_GRES, SLURM_NODES};
-use super::hybrid::expand;
 use crate::exit::Failure;
 use crate::source;
 
@@ -114,4 +113,9 @@ fn nodes_of(file: &'static str, text: &str) -> Result<Vec<String>> {
         nodes.extend(expand(&list).map_err(|why| Failure::new(format!("{file}: {why}")))?);
     }
     Ok(nodes)
+}
+
+/// Expands a host list in Slurm's notation.
+fn expand(list: &str) -> Result<Vec<String>, String> {
+    expand_names(list).map_err(|error| format!("`{list}`: {error}"))
 }

@@ -8,7 +8,7 @@ use muster_backends::kube;
 use muster_model::{NodeSpec, hostlist};
 use muster_slurm::pool;
 use muster_spec::{
-    Cluster, ClusterNotes, ClusterPartition, PartitionError, ServiceNodes, expand_names,
+    Cluster, ClusterNotes, ClusterPartition, PartitionError, ServiceNodes, 
     parse_cluster, partition, write_cluster,
 };
 
@@ -220,9 +220,4 @@ fn report(app: &App, dir: &str, texts: &check::Texts) -> Result<u8> {
             Ok(FAILURE)
         }
     }
-}
-
-/// Expands a host list in Slurm's notation.
-pub(super) fn expand(list: &str) -> Result<Vec<String>, String> {
-    expand_names(list).map_err(|error| format!("`{list}`: {error}"))
 }

@@ -25,7 +25,7 @@ use crate::jobref::JobTarget;
 use crate::source::SourceText;
 use crate::terminal::{self, InteractiveEnd};
 use crate::track::{self, Tracker};
-use crate::watch::{JobWatch, Until};
+use crate::watch::{JobWatch, Until, detach};
 
 /// Submit jobs from files, or submit a command as a job
 ///
@@ -183,15 +183,6 @@ async fn wait(app: &App, client: &Client, jobs: &[JobId]) -> Result<u8> {
             Ok(INTERRUPTED)
         }
     }
-}
-
-/// Prints that the jobs keep running after this command has returned.
-pub fn detach(app: &App, jobs: &[JobId]) {
-    let numbers: Vec<String> = jobs.iter().map(JobId::to_string).collect();
-    let keep_running = if jobs.len() == 1 { "job keeps running" } else { "jobs keep running" };
-    app.ui.status(&format!("\ndetached; the {keep_running}"));
-    app.ui
-        .hint(&format!("`muster ps` lists jobs, `muster cancel {}` ends them", numbers.join(" ")));
 }
 
 async fn follow_one(app: &App, client: &Client, responses: &[SubmitResponse]) -> Result<u8> {
