@@ -12,6 +12,7 @@ mod past;
 mod rejoin;
 pub mod session;
 mod state;
+mod status;
 mod task;
 mod virtual_gpus;
 mod watch;
@@ -32,7 +33,7 @@ use crate::gpu;
 use crate::live::LiveList;
 use crate::purge;
 use crate::record::{self, RecordError};
-use state::Shared;
+use state::{ActorCommand, Shared};
 
 /// Directory of the supervisors' sockets, in the runtime directory.
 const SOCKETS: &str = "tasks";
@@ -206,12 +207,12 @@ impl Backend for LocalBackend {
     fn execute(&self, command: BackendCommand) {
         match command {
             BackendCommand::Prepare(order) => task::prepare(&self.shared, &order),
-            BackendCommand::Go(id) => task::send_command(&self.shared, id, &task::ActorCommand::Go),
+            BackendCommand::Go(id) => task::send_command(&self.shared, id, &ActorCommand::Go),
             BackendCommand::Checkpoint(id, request) => {
-                task::send_command(&self.shared, id, &task::ActorCommand::Checkpoint(request));
+                task::send_command(&self.shared, id, &ActorCommand::Checkpoint(request));
             }
             BackendCommand::Stop(id, cause) => {
-                task::send_command(&self.shared, id, &task::ActorCommand::Stop(cause))
+                task::send_command(&self.shared, id, &ActorCommand::Stop(cause))
             }
             BackendCommand::Forget(id) => task::forget(&self.shared, id),
         }

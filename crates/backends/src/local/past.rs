@@ -3,8 +3,8 @@
 
 use muster_model::{Observation, Span, TaskReport, Time};
 
-use super::adopt::{REBOOTED, lost, observation};
 use super::state::Shared;
+use super::status::{REBOOTED, lost, observation};
 use crate::driver::{ExpectedTask, PastReport};
 use crate::record::{Instant, TaskDir};
 

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use muster_model::hash::fnv1a;
+use muster_model::launch::GangOrder;
 use muster_model::{
-    Attempt, AttemptId, ElementId, JobId, Observation, Rank, TaskCheckpoint, TaskReport,
+    Attempt, AttemptId, ElementId, JobId, Observation, Rank, StopCause, TaskCheckpoint, TaskReport,
 };
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
@@ -14,7 +15,6 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::idle_supervisors::{IdleSupervisor, IdleSupervisors};
 use super::rejoin::Rejoin;
-use super::task::ActorCommand;
 use super::{LocalConfig, facts};
 use crate::cgroup::{Hierarchies, name_prefix, own_group};
 use crate::driver::{Report, Reports};
@@ -66,6 +66,19 @@ pub(super) struct BackendState {
 pub(super) struct AttemptTasks {
     pub(super) tasks: BTreeMap<Rank, TaskEntry>,
     pub(super) ports: Vec<u16>,
+}
+
+/// Command to an actor.
+#[derive(Clone, Debug)]
+pub(super) enum ActorCommand {
+    /// Prepare the task, unless that has been done.
+    Launch(Arc<GangOrder>, Vec<u16>),
+    /// Run the prepared task.
+    Go,
+    /// Ask the task to save a checkpoint, with this request number.
+    Checkpoint(u32),
+    /// End the task, for this cause.
+    Stop(StopCause),
 }
 
 /// Actor and last reports of one task.

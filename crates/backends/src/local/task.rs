@@ -10,33 +10,20 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::adopt::{TaskStatus, sweep, task_status};
 use super::idle_supervisors::IdleSupervisor;
 use super::launch::{self, Launched};
-use super::state::{AttemptTasks, BackendState, Shared, TaskEntry, is_final};
+use super::state::{ActorCommand, AttemptTasks, BackendState, Shared, TaskEntry, is_final};
+use super::status::{TaskStatus, is_own_claim, sweep, task_status};
 use super::watch::{SupervisorWatch, WATCH_PAUSE, WatchResult};
 use crate::env;
 use crate::port;
-use crate::record::{self, TaskDir};
+use crate::record;
 use crate::supervise::REUSE_TIMEOUT;
 use crate::wire::{FromSupervisor, LineBuffer, ToSupervisor, line};
 
 /// Time in which the Prepare of an expected task without a claim must be repeated: the daemon may
 /// have died between deciding a start and carrying it out.
 const UNCLAIMED_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Command to an actor.
-#[derive(Clone, Debug)]
-pub(super) enum ActorCommand {
-    /// Prepare the task, unless that has been done.
-    Launch(Arc<GangOrder>, Vec<u16>),
-    /// Run the prepared task.
-    Go,
-    /// Ask the task to save a checkpoint, with this request number.
-    Checkpoint(u32),
-    /// End the task, for this cause.
-    Stop(StopCause),
-}
 
 /// Expectation of the daemon about a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,13 +175,6 @@ fn forget_task(shared: &Shared, id: AttemptId, rank: Rank) {
     let _ = std::fs::remove_file(shared.socket(id, rank));
     let _ = std::fs::remove_file(shared.checkpoint_file(id, rank));
     shared.live.remove(id, rank);
-}
-
-/// Returns true for a claim by this process, which marks a task that must never start; see
-/// [`TaskActor::finish_unstarted`].
-pub(super) fn is_own_claim(dir: &TaskDir) -> bool {
-    let own = std::process::id() as i32;
-    matches!(dir.claimed(), Ok(Some(claim)) if claim.supervisor.pid == own)
 }
 
 /// First step of an actor.

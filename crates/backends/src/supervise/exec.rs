@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cgroup::CgroupPlan;
+use crate::record::OrderRecord;
 
 /// Everything stage two needs, sent to it over the control socket.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -49,6 +50,24 @@ pub struct ExecPlan {
     pub open_files: Option<u64>,
     /// True when standard output is a terminal, which becomes the controlling terminal.
     pub terminal: bool,
+}
+
+impl ExecPlan {
+    /// Returns the part of the order that stage two needs.
+    pub(super) fn of(order: &OrderRecord) -> Self {
+        Self {
+            command: order.command.clone(),
+            env: order.env.clone(),
+            workdir: order.workdir.clone(),
+            files: order.files.clone(),
+            umask: order.umask,
+            identity: order.switch_user.then(|| order.identity.clone()),
+            cgroup: order.cgroup.clone(),
+            oom_score_adj: order.oom_score_adj,
+            open_files: order.open_files,
+            terminal: order.terminal,
+        }
+    }
 }
 
 /// File that sets a process's priority for the out-of-memory killer.

@@ -1,62 +1,43 @@
 //! Ends a task: which processes are signalled, how all of them are killed, and which
 //! [`TaskExit`] is reported.
 
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
 use std::time::Duration;
 
-use muster_model::TaskExit;
+use muster_model::{Span, TaskExit};
 use rustix::process::Signal;
 
-use super::supervisor::{EndReason, Supervisor};
+use super::usage::ProcessExit;
 use crate::cgroup::CgroupPlan;
 use crate::process;
 
 /// Time after which killing gives up on a process that does not die.
 pub(super) const KILL_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Exit status of a process.
+/// Reason for which the supervisor is ending the task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ProcessExit {
-    /// The process exited with this code.
-    Code(i32),
-    /// The process was killed by this signal.
-    Signal(i32),
-}
-
-impl From<ExitStatus> for ProcessExit {
-    fn from(status: ExitStatus) -> Self {
-        match (status.code(), status.signal()) {
-            (Some(code), _) => Self::Code(code),
-            (None, Some(signal)) => Self::Signal(signal),
-            // Waiting does not report stops and continues.
-            (None, None) => Self::Code(255),
-        }
-    }
-}
-
-impl ProcessExit {
-    /// Returns the exit code by the convention of shells.
-    pub(super) fn code(self) -> i32 {
-        match self {
-            Self::Code(code) => code,
-            Self::Signal(signal) => 128 + signal,
-        }
-    }
+pub(super) enum EndReason {
+    /// The daemon sent Stop.
+    Stop,
+    /// The task reached its time limit.
+    Limit,
+    /// The task was idle for this long.
+    Idle(Span),
+    /// The main process exited by itself and left other processes running.
+    Leftovers,
 }
 
 /// Returns the pids of all processes of the task that run now.
-pub(super) fn task_processes(supervisor: &Supervisor) -> Vec<i32> {
-    if supervisor.order.cgroup.can_kill() {
-        supervisor.order.cgroup.processes()
+pub(super) fn task_processes(cgroup: &CgroupPlan) -> Vec<i32> {
+    if cgroup.can_kill() {
+        cgroup.processes()
     } else {
         process::descendants(std::process::id() as i32)
     }
 }
 
 /// Sends SIGTERM to every process of the task, and SIGCONT so that stopped ones handle it.
-pub(super) fn terminate(supervisor: &Supervisor) {
-    for pid in task_processes(supervisor) {
+pub(super) fn terminate(cgroup: &CgroupPlan) {
+    for pid in task_processes(cgroup) {
         process::signal(pid, Signal::TERM);
         process::signal(pid, Signal::CONT);
     }
@@ -64,8 +45,7 @@ pub(super) fn terminate(supervisor: &Supervisor) {
 
 /// Kills every process of the task once. Without a cgroup all of them are stopped first, so that
 /// none forks in between.
-pub(super) fn kill_round(supervisor: &Supervisor) {
-    let cgroup = &supervisor.order.cgroup;
+pub(super) fn kill_round(cgroup: &CgroupPlan) {
     if cgroup.can_kill() && !cgroup.kill_round() {
         return;
     }
@@ -117,8 +97,6 @@ pub(super) fn session_code(exit: &TaskExit) -> i32 {
 
 #[cfg(test)]
 mod tests {
-    use muster_model::Span;
-
     use super::*;
 
     #[test]

@@ -12,22 +12,14 @@ use super::activity::{self, Activity};
 use super::checkpoints::CheckpointTrigger;
 use super::clock;
 use super::control::ControlConnections;
-use super::finish::{self, ProcessExit};
-use super::prepare::{self, NextAction};
+use super::finish::{self, EndReason};
 use super::reuse::SHORT_TASK_TIME;
 use super::stage::StageTwoMessage;
-use super::supervisor::{EndReason, LaunchStage, Supervisor};
-use super::usage::ReapResult;
+use super::supervisor::{LaunchStage, NextAction, Supervisor, listen};
+use super::usage::{ProcessExit, ReapResult};
 use crate::record::{self, ExitRecord, Instant, Sync, TaskEnd};
 use crate::wire::FromSupervisor;
 
-/// Longest pause between two rounds of reaping: orphans of the task become the supervisor's
-/// children.
-pub(crate) const REAP_PAUSE_MAX: Duration = Duration::from_secs(30);
-/// Shortest pause between two rounds of reaping while the task runs.
-const REAP_PAUSE_MIN: Duration = Duration::from_secs(1);
-/// Pause between two checks for remaining processes while the task is being ended.
-const ENDING_PAUSE: Duration = Duration::from_millis(10);
 /// Longest pause between two rounds of killing.
 const KILL_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Time between SIGTERM and SIGKILL for processes that remain after the main process exited by
@@ -36,56 +28,6 @@ const LEFTOVER_GRACE: Duration = Duration::from_secs(5);
 /// Pause before writing the exit record again: a full disk may have space later, and the exit must
 /// be recorded before it is reported.
 const RECORD_RETRY: Duration = Duration::from_secs(1);
-
-/// Deadlines of a task, as time since boot; `None` where there is none.
-#[derive(Debug)]
-pub(super) struct Deadlines {
-    checkpoint_at: Option<Duration>,
-    limit_at: Option<Duration>,
-    /// Set while the task waits for Go and no daemon is connected.
-    go_timeout_at: Option<Duration>,
-    kill_at: Option<Duration>,
-    kill_pause: Duration,
-    reap_at: Duration,
-    reap_pause: Duration,
-}
-
-impl Deadlines {
-    /// Returns the deadlines of a task that does not run yet.
-    pub(super) fn new() -> Self {
-        Self {
-            checkpoint_at: None,
-            limit_at: None,
-            go_timeout_at: None,
-            kill_at: None,
-            kill_pause: ENDING_PAUSE,
-            reap_at: clock::now() + REAP_PAUSE_MIN,
-            reap_pause: REAP_PAUSE_MIN,
-        }
-    }
-
-    /// Returns the earliest deadline.
-    pub(super) fn next(&self) -> Duration {
-        let others = [self.checkpoint_at, self.limit_at, self.go_timeout_at, self.kill_at];
-        others.into_iter().flatten().fold(self.reap_at, Duration::min)
-    }
-
-    /// Returns true when a round of reaping is due.
-    fn is_reaping_due(&self, now: Duration) -> bool {
-        now >= self.reap_at
-    }
-
-    /// Schedules the next round of reaping: the pause doubles while no child ends.
-    fn schedule_reaping(&mut self, now: Duration, reaped: bool, is_ending: bool) {
-        self.reap_pause = match (is_ending, reaped, self.is_reaping_due(now)) {
-            (true, ..) => ENDING_PAUSE,
-            (false, true, _) => REAP_PAUSE_MIN,
-            (false, false, true) => (self.reap_pause * 2).min(REAP_PAUSE_MAX),
-            (false, false, false) => return,
-        };
-        self.reap_at = now + self.reap_pause;
-    }
-}
 
 impl Supervisor {
     /// Handles all pending messages of stage two.
@@ -196,7 +138,7 @@ impl Supervisor {
             EndReason::Leftovers => grace.min(LEFTOVER_GRACE),
         };
         if grace > Duration::ZERO {
-            finish::terminate(self);
+            finish::terminate(&self.order.cgroup);
         }
         self.deadlines.kill_at = Some(clock::now() + grace);
     }
@@ -235,7 +177,7 @@ impl Supervisor {
             self.keep_listening();
         }
         if passed(self.deadlines.kill_at) {
-            finish::kill_round(self);
+            finish::kill_round(&self.order.cgroup);
             // A process that is stuck in the kernel cannot die now: kill again with growing pauses.
             self.deadlines.kill_at = Some(now + self.deadlines.kill_pause);
             self.deadlines.kill_pause = (self.deadlines.kill_pause * 2).min(KILL_PAUSE_MAX);
@@ -248,7 +190,7 @@ impl Supervisor {
         let path = &self.order.socket;
         if !path.exists() && path.parent().is_some_and(|dir| record::private_dirs(dir).is_ok()) {
             // A failure is retried in the next round.
-            if let Ok(listener) = prepare::listen(path) {
+            if let Ok(listener) = listen(path) {
                 self.listener = listener;
             }
         }
@@ -298,7 +240,7 @@ impl Supervisor {
     /// next action and the connections to the daemon.
     pub(super) fn record_end(mut self) -> (NextAction, ControlConnections) {
         if let Some(terminal) = self.terminal.as_mut() {
-            terminal.pump(&mut self.log, &mut self.sessions);
+            self.sessions.show(&terminal.pump(&mut self.log));
         }
         self.read_acknowledgements();
         while self.output.as_mut().is_some_and(|output| output.pump(&mut self.log)) {}

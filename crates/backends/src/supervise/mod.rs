@@ -9,6 +9,7 @@ mod activity;
 mod checkpoints;
 mod clock;
 mod control;
+mod deadlines;
 mod exec;
 mod finish;
 mod life;
@@ -31,7 +32,7 @@ use std::process::ExitCode;
 use crate::record::TaskDir;
 
 pub(crate) use checkpoints::{TRAVERSE_ONLY_MODE, label as label_of};
-pub(crate) use life::REAP_PAUSE_MAX as RELISTEN_TIME;
+pub(crate) use deadlines::REAP_PAUSE_MAX as RELISTEN_TIME;
 pub(crate) use reuse::REUSE_TIMEOUT;
 
 /// First argument that makes the binary a supervisor.

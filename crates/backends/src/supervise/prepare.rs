@@ -3,28 +3,27 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::os::unix::net::UnixStream;
 
 use super::checkpoints::Checkpoints;
 use super::clock::{self, Alarm};
 use super::control::ControlConnections;
+use super::deadlines::Deadlines;
 use super::exec::{ExecPlan, OOM_FILE};
 use super::finish;
-use super::life::Deadlines;
 use super::log::Log;
 use super::output::OutputPipe;
 use super::ready::Readiness;
 use super::reuse;
 use super::sessions::Sessions;
 use super::stage::Child;
-use super::supervisor::{LaunchStage, Supervisor};
+use super::supervisor::{LaunchStage, NextAction, Supervisor, listen};
 use super::terminal::Terminal;
 use super::usage::ReapedUsage;
+use crate::port;
 use crate::process::ProcessKey;
 use crate::record::{ExitRecord, OrderRecord, RecordError, Sync, TaskDir, TaskEnd};
 use crate::wire::FromSupervisor;
-use crate::{port, socket};
 
 /// `oom_score_adj` of supervisors: the out-of-memory killer should pick anything else first,
 /// because the supervisor records the end of the task. Not -1000, which would exempt it altogether.
@@ -50,14 +49,6 @@ pub(super) fn run(first: TaskDir) {
             NextAction::Exit => None,
         };
     }
-}
-
-/// Action of a supervisor once its task is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NextAction {
-    /// Wait for another task, after telling the daemon so.
-    AwaitTask,
-    Exit,
 }
 
 /// Supervises one task until it is over and recorded.
@@ -159,7 +150,7 @@ fn set_up(
     let checkpoints =
         Checkpoints::open(order).map_err(|error| failed("create the checkpoint pipe", error))?;
     let alarm = Alarm::new().map_err(|error| failed("make a timer", error))?;
-    let child = Child::spawn(&exec_plan(order), far_end)
+    let child = Child::spawn(&ExecPlan::of(order), far_end)
         .map_err(|error| failed("start stage two", error))?;
     Ok(Supervisor {
         dir: dir.clone(),
@@ -185,27 +176,4 @@ fn set_up(
         started: None,
         go_received: false,
     })
-}
-
-/// Listens at the socket's path.
-pub(super) fn listen(path: &Path) -> io::Result<UnixListener> {
-    let listener = socket::bind(path)?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
-}
-
-/// Returns the part of the order that stage two needs.
-pub(super) fn exec_plan(order: &OrderRecord) -> ExecPlan {
-    ExecPlan {
-        command: order.command.clone(),
-        env: order.env.clone(),
-        workdir: order.workdir.clone(),
-        files: order.files.clone(),
-        umask: order.umask,
-        identity: order.switch_user.then(|| order.identity.clone()),
-        cgroup: order.cgroup.clone(),
-        oom_score_adj: order.oom_score_adj,
-        open_files: order.open_files,
-        terminal: order.terminal,
-    }
 }

@@ -131,6 +131,9 @@ impl Sessions {
 
     /// Sends output of the task to every session on its own terminal.
     pub(super) fn show(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
         for session in
             self.list.iter_mut().filter(|session| session.shell.is_none() && !session.is_ending)
         {

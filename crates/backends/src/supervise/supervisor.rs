@@ -4,12 +4,12 @@
 //! Only the waiting and the dispatch are here: [`super::prepare`] sets a task up, [`super::life`]
 //! handles its stages, [`super::finish`] ends it.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::time::Duration;
 
-use muster_model::Span;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
@@ -17,17 +17,18 @@ use super::activity::Activity;
 use super::checkpoints::{CheckpointTrigger, Checkpoints};
 use super::clock::{self, Alarm};
 use super::control::{ControlConnections, Incoming};
-use super::finish;
-use super::life::Deadlines;
+use super::deadlines::Deadlines;
+use super::exec::ExecPlan;
+use super::finish::{self, EndReason};
 use super::log::Log;
 use super::output::OutputPipe;
-use super::prepare::{NextAction, exec_plan};
 use super::ready::Readiness;
 use super::sessions::Sessions;
 use super::stage::Child;
 use super::terminal::Terminal;
 use super::usage::ReapedUsage;
 use crate::record::{Instant, OrderRecord, TaskDir, TaskEnd};
+use crate::socket;
 use crate::wire::{self, FromSupervisor, ToSupervisor};
 
 /// Pause before trying again when the kernel cannot set the timer.
@@ -46,17 +47,12 @@ pub(super) enum LaunchStage {
     Running,
 }
 
-/// Reason for which the supervisor is ending the task.
+/// Action of a supervisor once its task is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum EndReason {
-    /// The daemon sent Stop.
-    Stop,
-    /// The task reached its time limit.
-    Limit,
-    /// The task was idle for this long.
-    Idle(Span),
-    /// The main process exited by itself and left other processes running.
-    Leftovers,
+pub(super) enum NextAction {
+    /// Wait for another task, after telling the daemon so.
+    AwaitTask,
+    Exit,
 }
 
 /// One task with its processes, connections and deadlines.
@@ -196,7 +192,7 @@ impl Supervisor {
             }
             EventSource::Terminal => {
                 if let Some(terminal) = self.terminal.as_mut() {
-                    terminal.pump(&mut self.log, &mut self.sessions);
+                    self.sessions.show(&terminal.pump(&mut self.log));
                 }
             }
             EventSource::Checkpoint => self.read_acknowledgements(),
@@ -228,7 +224,7 @@ impl Supervisor {
                             self.record_acknowledgement(stream, &label)
                         }
                         Incoming::Terminal(stream, hello, rest) => {
-                            let plan = exec_plan(&self.order);
+                            let plan = ExecPlan::of(&self.order);
                             let is_over = self.end.is_some() || self.stage < LaunchStage::Running;
                             let terminal = self.terminal.as_mut();
                             self.sessions.open(stream, &hello, &rest, plan, terminal, is_over);
@@ -273,7 +269,7 @@ impl Supervisor {
     /// Signals the processes that handle the checkpoint signal of an open request, and reports how
     /// many got it when that has changed.
     pub(super) fn deliver_checkpoint_signal(&mut self, now: Duration) {
-        let signalled = self.checkpoints.deliver(&finish::task_processes(self), now);
+        let signalled = self.checkpoints.deliver(&finish::task_processes(&self.order.cgroup), now);
         if let Some(signalled) = signalled {
             self.connections.broadcast(&FromSupervisor::Signalled { signalled });
         }
@@ -297,4 +293,11 @@ impl Supervisor {
             self.connections.broadcast(&FromSupervisor::Checkpointed { checkpoint });
         }
     }
+}
+
+/// Listens at the socket's path.
+pub(super) fn listen(path: &Path) -> io::Result<UnixListener> {
+    let listener = socket::bind(path)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
 }

@@ -13,7 +13,6 @@ use rustix::termios::{Winsize, tcsetwinsize};
 
 use super::exec::open_terminal;
 use super::log::Log;
-use super::sessions::Sessions;
 
 /// Size of the output kept for sessions that attach later.
 const BACKLOG_BYTES: usize = 64 * 1024;
@@ -130,17 +129,17 @@ impl Terminal {
         self.pty.wants(true)
     }
 
-    /// Moves the task's output to the log, the backlog and the attached sessions.
-    pub(super) fn pump(&mut self, log: &mut Log, sessions: &mut Sessions) {
+    /// Moves the task's output to the log and the backlog, and returns it.
+    pub(super) fn pump(&mut self, log: &mut Log) -> Vec<u8> {
         let shown = self.pty.pump(false);
         if shown.is_empty() {
-            return;
+            return shown;
         }
         log.append(&shown);
-        sessions.show(&shown);
         self.backlog.extend(&shown);
         let surplus = self.backlog.len().saturating_sub(BACKLOG_BYTES);
         self.backlog.drain(..surplus);
+        shown
     }
 
     /// Returns the most recent output.

@@ -2,12 +2,43 @@
 //! that a process ever had; a reused supervisor needs the figures of each task, so each child is
 //! counted as it is reaped.
 
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 
-use super::finish::ProcessExit;
 use crate::record::TaskUsage;
+
+/// Exit status of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ProcessExit {
+    /// The process exited with this code.
+    Code(i32),
+    /// The process was killed by this signal.
+    Signal(i32),
+}
+
+impl From<ExitStatus> for ProcessExit {
+    fn from(status: ExitStatus) -> Self {
+        match (status.code(), status.signal()) {
+            (Some(code), _) => Self::Code(code),
+            (None, Some(signal)) => Self::Signal(signal),
+            // Waiting does not report stops and continues.
+            (None, None) => Self::Code(255),
+        }
+    }
+}
+
+impl ProcessExit {
+    /// Returns the exit code by the convention of shells.
+    pub(super) fn code(self) -> i32 {
+        match self {
+            Self::Code(code) => code,
+            Self::Signal(signal) => 128 + signal,
+        }
+    }
+}
 
 /// Result of an attempt to reap one child.
 #[derive(Debug)]
