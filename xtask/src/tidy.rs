@@ -7,6 +7,7 @@ mod docs;
 mod language;
 mod lexer;
 mod manifests;
+mod modules;
 mod source;
 mod words;
 
@@ -74,6 +75,7 @@ fn check(tree: &SourceTree) -> Vec<TidyViolation> {
         docs::links,
         docs::named_files,
         docs::fields,
+        modules::cycles,
         language::openings,
         language::short_docs,
         language::tuple_lets,
