@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use clap::Parser;
-use muster_slurm::script::quote;
+use muster_model::payload::shell_word;
 
 use crate::cmd::{Cli, CliCommand};
 use crate::exit::Failure;
@@ -24,7 +24,7 @@ pub fn suggestion(words: &[String]) -> Option<Failure> {
         !program.starts_with('-') && is_program(program) && reads_as_command(words, *at)
     })?;
     let program = &words[at];
-    let line: Vec<String> = with_dashes(words, at).iter().map(|word| quote::word(word)).collect();
+    let line: Vec<String> = with_dashes(words, at).iter().map(|word| shell_word(word)).collect();
     Some(
         Failure::usage(format!("`{program}` is a program, not a job file"))
             .hint(format!("to run it: muster {}", line.join(" "))),

@@ -11,7 +11,7 @@ use std::process::{Command as Process, Stdio};
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use muster_slurm::script::quote;
+use muster_model::payload::shell_word;
 
 use crate::app::App;
 use crate::cmd::run::texts;
@@ -58,7 +58,7 @@ pub fn run(app: &App, host: &str, command: &CliCommand) -> Result<u8> {
 
     // 2. Install this program on the host.
     let program = install(app, host)?;
-    let quoted: Vec<String> = words.iter().map(|word| quote::word(word)).collect();
+    let quoted: Vec<String> = words.iter().map(|word| shell_word(word)).collect();
     let line = format!("exec env MUSTER_ON=slurm ~/{program} {}", quoted.join(" "));
 
     // 3. Run the subcommand, on a terminal if this process has one.

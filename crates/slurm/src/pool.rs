@@ -165,3 +165,14 @@ pub(super) fn is_word(text: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     !text.is_empty() && text.chars().all(allowed)
 }
+
+/// Returns the GPU types, each once, as in `gres/gpu:TYPE`.
+pub(crate) fn types(nodes: &[NodeSpec]) -> Vec<String> {
+    let mut types: Vec<String> = Vec::new();
+    for (name, _) in nodes.iter().flat_map(kinds) {
+        if !types.iter().any(|known| known == kind(name)) {
+            types.push(kind(name).to_owned());
+        }
+    }
+    types
+}

@@ -1,7 +1,8 @@
 //! Arguments of a script, which are on sbatch's command line: finds those that the body reads, and
 //! passes on those that were given.
 
-use super::super::script::quote;
+use muster_model::payload::shell_word;
+
 use super::read::BatchScript;
 use super::shell::{ShellCommand, ShellWord, Then, WordPart, commands, expansions};
 
@@ -94,7 +95,7 @@ pub(super) fn set(arguments: &[String]) -> String {
 
 /// Quotes the arguments as words of a shell.
 pub(super) fn words(arguments: &[String]) -> String {
-    arguments.iter().map(|argument| quote::word(argument)).collect::<Vec<_>>().join(" ")
+    arguments.iter().map(|argument| shell_word(argument)).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -1,14 +1,13 @@
-//! Findings: problems of a script, from a closed list of rules. A rule is data with a function that
-//! returns what it found; it never guesses, and reports nothing that is uncertain.
+//! Facts about a script, and what a rule is: data with a function from facts to what it found. It
+//! never guesses, and reports nothing that is uncertain. The rules are in `rules`.
 
 use muster_model::check::Severity;
-use muster_model::imported::{ImportFinding, ImportedOption, LaunchMode};
+use muster_model::imported::{ImportedOption, LaunchMode};
 
 use super::draft::DraftGroup;
 use super::geometry::Geometry;
 use super::launch::LaunchCommand;
 use super::read::BatchScript;
-use super::rules::{launching, losses, rendezvous, requests, shape};
 use super::shell::ShellCommand;
 use super::sizes::RequestedSizes;
 use super::variables::ShellVariables;
@@ -71,36 +70,4 @@ pub(super) struct ImportRule {
     /// Next step for the user.
     pub(super) cure: &'static str,
     pub(super) find: fn(&ScriptFacts<'_>) -> Vec<RuleHit>,
-}
-
-fn rules() -> impl Iterator<Item = &'static ImportRule> {
-    requests::RULES
-        .iter()
-        .chain(launching::RULES)
-        .chain(rendezvous::RULES)
-        .chain(shape::RULES)
-        .chain(losses::RULES)
-}
-
-/// Returns id, severity and title of every rule.
-pub fn ids() -> impl Iterator<Item = (&'static str, Severity, &'static str)> {
-    rules().map(|rule| (rule.id, rule.severity, rule.title))
-}
-
-/// Returns all findings, most severe first, then by line.
-pub(super) fn findings(facts: &ScriptFacts<'_>) -> Vec<ImportFinding> {
-    let mut findings: Vec<ImportFinding> = rules()
-        .flat_map(|rule| {
-            (rule.find)(facts).into_iter().map(|(line, evidence)| ImportFinding {
-                rule: rule.id,
-                severity: rule.severity,
-                title: rule.title,
-                line,
-                evidence,
-                cure: rule.cure,
-            })
-        })
-        .collect();
-    findings.sort_by_key(|finding| (std::cmp::Reverse(finding.severity), finding.line));
-    findings
 }

@@ -24,8 +24,8 @@ mod variables;
 use muster_model::imported::{ImportReport, ImportedLaunch, LaunchMode};
 
 pub use environment::overruled;
-pub use finding::ids;
 pub use read::NotAScript;
+pub use rules::ids;
 
 use finding::ScriptFacts;
 use geometry::geometry;
@@ -114,7 +114,7 @@ fn imported(script: &BatchScript<'_>, text: &str, file: &str) -> ImportReport {
             steps: &steps,
             variables: &variables,
         };
-        findings = finding::findings(&facts);
+        findings = rules::findings(&facts);
     }
     // Variables are sorted by name, as in job files.
     draft.env.sort();

@@ -2,6 +2,8 @@
 //! arguments. Muster's lines are for `sh`; a script for another interpreter follows in a
 //! here-document.
 
+use muster_model::payload::shell_word;
+
 use super::super::script::quote;
 use super::arguments;
 use super::draft::DraftProgram;
@@ -13,7 +15,7 @@ pub(super) fn text(script: &BatchScript<'_>, before: &str, body: &str) -> DraftP
     let shebang = script.shebang.unwrap_or("#!/bin/bash");
     let body = body.trim_end();
     let folder =
-        container::folder(script).map(|path| format!("cd {} || exit 1\n", quote::word(path)));
+        container::folder(script).map(|path| format!("cd {} || exit 1\n", shell_word(path)));
     let before = format!("{}{before}", folder.unwrap_or_default());
     DraftProgram::Text(
         match (script.is_shell(), before.is_empty() && script.arguments.is_empty()) {

@@ -8,10 +8,9 @@ use muster_model::job::Protection;
 use muster_model::queue::{Backfill, PlacementPolicy};
 use muster_model::{GpuModel, QueueSpec, Span};
 
-use super::nodes::types;
 use super::qos::{GeneratedQos, TresLimits};
 use super::{InitError, InitInput, clock};
-use crate::pool::kind;
+use crate::pool::{kind, types};
 
 /// Words in the names of queues for interactive use, the same as the check uses for partitions.
 const INTERACTIVE: [&str; 7] =

@@ -59,17 +59,6 @@ pub(super) fn lines(order: &InitInput<'_>) -> String {
     text
 }
 
-/// Returns the GPU types, each once, as in `gres/gpu:TYPE`.
-pub(super) fn types(nodes: &[NodeSpec]) -> Vec<String> {
-    let mut types: Vec<String> = Vec::new();
-    for (name, _) in nodes.iter().flat_map(kinds) {
-        if !types.iter().any(|known| known == kind(name)) {
-            types.push(kind(name).to_owned());
-        }
-    }
-    types
-}
-
 /// Returns the names of generic resources other than GPUs.
 pub(super) fn extras(nodes: &[NodeSpec]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();

@@ -6,8 +6,9 @@ use std::fmt::Write as _;
 use muster_model::queue::Backfill;
 
 use super::accounting::GeneratedAccounting;
-use super::nodes::{extras, lines, longest_minutes, partition_lines, types};
+use super::nodes::{extras, lines, longest_minutes, partition_lines};
 use super::{Auth, Choices, InitInput, clock};
+use crate::pool::types;
 use muster_model::gpu_model;
 
 /// Longest time limit in minutes for which the backfill plans in fine steps; longer ones need

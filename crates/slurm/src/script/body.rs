@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use muster_model::WorkloadKind;
-use muster_model::payload::TaskCommand;
+use muster_model::payload::{TaskCommand, shell_word};
 
 use super::shape::{Component, RankRange};
 use super::{
@@ -63,8 +63,8 @@ mkdir -p "$MUSTER_LOGS" || exit 1
 echo "$SLURM_JOB_ID $MUSTER_ATTEMPT $(date +%s) $SLURM_JOB_NODELIST $SLURM_TASKS_PER_NODE" >> "$muster_dir/starts"
 export MUSTER_CHECKPOINT_FILE=$muster_dir/checkpoint
 "#,
-        name = quote::word(&source.spec.name),
-        dir = quote::word(kept.dir),
+        name = shell_word(&source.spec.name),
+        dir = shell_word(kept.dir),
     );
     checkpoint::last(text, source, components);
     text.push_str(FENCE);
@@ -83,7 +83,7 @@ export MUSTER_JOB_ID=${{SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}} MUSTER_JOB_NAME={nam
 export MUSTER_RESTART_COUNT=${{SLURM_RESTART_COUNT:-0}}
 export MUSTER_ATTEMPT=$((MUSTER_RESTART_COUNT + 1))
 "#,
-        name = quote::word(&source.spec.name),
+        name = shell_word(&source.spec.name),
     );
     if needs_folder(source) {
         text.push_str(FOLDER);
@@ -134,7 +134,7 @@ fn place(text: &mut String, source: &ScriptInput<'_>) {
     // Slurm itself continues in /tmp where the directory is missing. A relative one starts at
     // sbatch's directory, which only Slurm has.
     if let Some(workdir) = source.workdir.filter(|workdir| workdir.starts_with('/')) {
-        let _ = writeln!(text, "cd {} || exit 1", quote::word(workdir));
+        let _ = writeln!(text, "cd {} || exit 1", shell_word(workdir));
     }
     match &source.spec.kind {
         WorkloadKind::Service(service) => {
@@ -205,7 +205,7 @@ export MASTER_ADDR MASTER_PORT=$(({first} + SLURM_JOB_ID % {range}))
     if !source.env.is_empty() {
         text.push_str(VARIABLES);
         for (name, value) in source.env {
-            let _ = writeln!(text, "export {name}={}", quote::word(value));
+            let _ = writeln!(text, "export {name}={}", shell_word(value));
         }
     }
 }
@@ -216,18 +216,18 @@ fn surroundings(text: &mut String, source: &ScriptInput<'_>) {
     if !slurm.modules.is_empty() {
         text.push_str("\ntype module > /dev/null 2>&1 || . /etc/profile\n");
         for module in &slurm.modules {
-            let _ = writeln!(text, "module load {} || exit 1", quote::word(module));
+            let _ = writeln!(text, "module load {} || exit 1", shell_word(module));
         }
     }
     if let Some(conda) = &slurm.conda {
         text.push_str("\neval \"$(conda shell.bash hook)\" || exit 1\n");
-        let _ = writeln!(text, "conda activate {} || exit 1", quote::word(conda));
+        let _ = writeln!(text, "conda activate {} || exit 1", shell_word(conda));
     }
     if let Some(venv) = &slurm.venv {
         let _ = writeln!(
             text,
             "\n. {} || exit 1",
-            quote::word(&format!("{}/bin/activate", venv.trim_end_matches('/')))
+            shell_word(&format!("{}/bin/activate", venv.trim_end_matches('/')))
         );
     }
 }
@@ -361,7 +361,7 @@ fn program(rank: &mut String, source: &ScriptInput<'_>, role: &RankRange, gpus: 
         }
     };
     let lines = [
-        format!("export MUSTER_TASK=$RANK MUSTER_GROUP={}", quote::word(&role.name)),
+        format!("export MUSTER_TASK=$RANK MUSTER_GROUP={}", shell_word(&role.name)),
         format!(
             "export PET_NNODES={agents} PET_NODE_RANK={place} PET_NPROC_PER_NODE={}",
             gpus.max(1)
@@ -379,21 +379,21 @@ fn program(rank: &mut String, source: &ScriptInput<'_>, role: &RankRange, gpus: 
     }
     let line = match source.commands.get(role.name.as_str()) {
         Some(TaskCommand::Argv(words)) => {
-            words.iter().map(|word| quote::word(word)).collect::<Vec<_>>().join(" ")
+            words.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")
         }
         Some(TaskCommand::Script(script))
             if source.directory.is_none() && shell(script).is_some() =>
         {
-            format!("{} -c {}", shell(script).unwrap_or_default(), quote::word(script))
+            format!("{} -c {}", shell(script).unwrap_or_default(), shell_word(script))
         }
         Some(TaskCommand::Script(script)) if script.starts_with("#!") => {
             let _ = writeln!(rank, "{indent}muster_program=$MUSTER_LOGS/program-$RANK");
             let _ =
-                writeln!(rank, "{indent}printf %s {} > \"$muster_program\"", quote::word(script));
+                writeln!(rank, "{indent}printf %s {} > \"$muster_program\"", shell_word(script));
             let _ = writeln!(rank, "{indent}chmod 700 \"$muster_program\"");
             "\"$muster_program\"".to_owned()
         }
-        Some(TaskCommand::Script(script)) => format!("/bin/sh -c {}", quote::word(script)),
+        Some(TaskCommand::Script(script)) => format!("/bin/sh -c {}", shell_word(script)),
         None => "false".to_owned(),
     };
     let is_asked = source.spec.checkpoint.is_some();
@@ -517,7 +517,7 @@ export -n MUSTER_PROBE
 unset MUSTER_PROBE
 
 "#,
-        program = quote::word(program),
+        program = shell_word(program),
     );
 }
 

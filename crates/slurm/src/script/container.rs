@@ -3,9 +3,10 @@
 
 use std::fmt::Write as _;
 
+use muster_model::payload::shell_word;
 use muster_model::slurm::SlurmContainer;
 
-use super::{ScriptInput, quote};
+use super::ScriptInput;
 
 /// Selects Pyxis or Apptainer before any rank starts. Pyxis mounts no directories by default, so
 /// those that a rank needs are listed.
@@ -13,10 +14,10 @@ pub(super) fn choose(text: &mut String, source: &ScriptInput<'_>) {
     let Some(container) = &source.slurm.container else { return };
     // A script without Muster runs where it is submitted, unless the job sets a directory.
     let work = work(source);
-    let kept = source.directory.map(|kept| quote::word(&format!("{}:{}", kept.dir, kept.dir)));
+    let kept = source.directory.map(|kept| shell_word(&format!("{}:{}", kept.dir, kept.dir)));
     let mut mounts: Vec<String> = kept.into_iter().chain([format!("{work}:{work}")]).collect();
-    mounts.extend(source.verify.map(|program| quote::word(&format!("{program}:{program}:ro"))));
-    mounts.extend(container.mounts.iter().map(|mount| quote::word(mount)));
+    mounts.extend(source.verify.map(|program| shell_word(&format!("{program}:{program}:ro"))));
+    mounts.extend(container.mounts.iter().map(|mount| shell_word(mount)));
     let _ = write!(
         text,
         r#"
@@ -30,7 +31,7 @@ elif ! MUSTER_APPTAINER=$(command -v apptainer || command -v singularity); then
   exit 1
 fi
 "#,
-        image = quote::word(&for_pyxis(&container.image)),
+        image = shell_word(&for_pyxis(&container.image)),
         mounts = mounts.join(","),
     );
 }
@@ -40,7 +41,7 @@ fn work(source: &ScriptInput<'_>) -> String {
     source
         .workdir
         .filter(|workdir| workdir.starts_with('/'))
-        .map_or_else(|| "\"$PWD\"".to_owned(), quote::word)
+        .map_or_else(|| "\"$PWD\"".to_owned(), shell_word)
 }
 
 /// Returns the command that precedes a rank's program.
@@ -56,9 +57,9 @@ pub(super) fn inside(
     if source.directory.is_some() {
         words.push("--bind \"${MUSTER_FENCE%/*}\"".to_owned());
     }
-    words.extend(container.mounts.iter().map(|mount| format!("--bind {}", quote::word(mount))));
+    words.extend(container.mounts.iter().map(|mount| format!("--bind {}", shell_word(mount))));
     words.push(format!("--pwd {}", work(source)));
-    words.push(quote::word(&for_apptainer(&container.image)));
+    words.push(shell_word(&for_apptainer(&container.image)));
     format!("${{MUSTER_APPTAINER:+{}}} ", words.join(" "))
 }
 

@@ -5,6 +5,7 @@
 mod body;
 mod checkpoint;
 mod container;
+mod directive;
 mod listener;
 mod output;
 pub mod quote;
@@ -18,7 +19,7 @@ use muster_model::payload::TaskCommand;
 use muster_model::slurm::SlurmOptions;
 use muster_model::{JobSpec, OutputFiles, Time};
 
-pub use request::{Directive, Unsupported};
+pub use directive::{Directive, Unsupported};
 
 /// Input of a generated script.
 #[derive(Clone, Copy, Debug)]

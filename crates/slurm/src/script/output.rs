@@ -2,10 +2,11 @@
 //! options of Slurm where the script runs without Muster.
 
 use muster_model::output::{self, OutputMark, PatternPart};
+use muster_model::payload::shell_word;
 use muster_model::{OutputFiles, WorkloadKind};
 
-use super::request::Directive;
-use super::{ScriptInput, quote};
+use super::ScriptInput;
+use super::directive::Directive;
 
 /// Redirects a rank's output to the user's file, to which Muster's own file name links, or to
 /// Muster's file.
@@ -74,7 +75,7 @@ fn word(pattern: &str, is_array: bool) -> String {
     let parts =
         output::parts(pattern).unwrap_or_else(|_| vec![PatternPart::Text(pattern.to_owned())]);
     let pieces = parts.into_iter().map(|part| match part {
-        PatternPart::Text(text) => quote::word(&text),
+        PatternPart::Text(text) => shell_word(&text),
         PatternPart::Mark(mark, width) => {
             let value = match mark {
                 // As in sbatch, the job number of an array is that of the element.
@@ -119,7 +120,7 @@ pub(super) fn of_srun(files: &OutputFiles) -> Vec<String> {
         .into_iter()
         .filter_map(|(name, file)| {
             let file = file.as_deref().filter(|file| output::is_per_rank(file))?;
-            Some(format!("--{name}={}", quote::word(file)))
+            Some(format!("--{name}={}", shell_word(file)))
         })
         .collect();
     if !words.is_empty() {

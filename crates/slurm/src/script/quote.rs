@@ -1,18 +1,4 @@
-//! Quotes text as one word of a shell script.
-
-/// Returns the text unchanged where that is safe, else in single quotes.
-#[must_use]
-pub fn word(text: &str) -> String {
-    let is_plain = |c: char| {
-        c.is_ascii_alphanumeric()
-            || matches!(c, '_' | '-' | '.' | '/' | ':' | '=' | ',' | '+' | '@' | '%')
-    };
-    if !text.is_empty() && text.chars().all(is_plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', r"'\''"))
-    }
-}
+//! Text in a shell script: names of variables, and here-documents.
 
 /// Returns an end mark of a here-document that is not a line of the text.
 #[must_use]
@@ -41,6 +27,8 @@ pub fn is_variable(name: &str) -> bool {
 mod tests {
     use std::process::Command;
 
+    use muster_model::payload::shell_word;
+
     use super::*;
 
     #[test]
@@ -48,7 +36,7 @@ mod tests {
         for text in
             ["", "a", "it's", "$HOME `id` \\ \"x\"", "two\nlines\n", "-n", "a=b", "*?[x]~!#"]
         {
-            let line = format!("printf %s {}", word(text));
+            let line = format!("printf %s {}", shell_word(text));
             let shell = Command::new("sh").args(["-c", &line]).output().unwrap();
             assert_eq!(String::from_utf8(shell.stdout).unwrap(), text, "{line}");
         }

@@ -4,7 +4,7 @@
 use muster_model::slurm::{GroupOptions, SlurmOptions};
 use muster_model::{JobSpec, TaskGroup, WorkloadKind};
 
-use super::request::{Directive, Unsupported};
+use super::directive::{Directive, Unsupported};
 
 /// Bytes of sbatch's unit `M`.
 const MEBIBYTE: u64 = 1 << 20;
