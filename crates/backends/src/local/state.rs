@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::order::GangOrder;
 use muster_model::hash::fnv1a;
-use muster_model::launch::GangOrder;
 use muster_model::{
     Attempt, AttemptId, ElementId, JobId, Observation, Rank, StopCause, TaskCheckpoint, TaskReport,
 };

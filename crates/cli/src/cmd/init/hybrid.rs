@@ -8,8 +8,8 @@ use muster_backends::kube;
 use muster_model::{NodeSpec, hostlist};
 use muster_slurm::pool;
 use muster_spec::{
-    Cluster, ClusterNotes, ClusterPartition, PartitionError, ServiceNodes, 
-    parse_cluster, partition, write_cluster,
+    Cluster, ClusterNotes, ClusterPartition, PartitionError, ServiceNodes, parse_cluster,
+    partition, write_cluster,
 };
 
 use super::{boundary, check};

@@ -30,7 +30,7 @@ pub(crate) struct ClassCache {
     blocked_by_reservations: (CacheEpoch, Span),
 }
 
-/// What is known of each class, until it is dropped.
+/// Results by class, each until it is dropped.
 #[derive(Debug, Default)]
 pub(super) struct ClassResults {
     classes: FxHashMap<ClassId, ClassCache>,
