@@ -15,6 +15,7 @@ use crate::place::gap::{self, domains};
 use crate::place::request::{AdmittedChoice, ModelCaps, model_choices};
 use crate::place::reserve::{self, ReservationRequest};
 use crate::plan::cache::classes::ClassCache;
+use crate::plan::defragment::why_not_moved;
 use crate::plan::{Candidate, NodePreferences, Planner, PlanningPass};
 use crate::pool::shape::Shape;
 use crate::state::State;
@@ -403,7 +404,8 @@ impl<'s> PlanTrial<'s> {
         if !self.pass.may_reserve(&self.pass.lane(candidate.leaf, candidate.class)) {
             return None;
         }
-        let (movers, cost, why) = self.pass.why_not_moved(&candidate, eta.map(|eta| eta.start))?;
+        let (movers, cost, why) =
+            why_not_moved(&mut self.pass, &candidate, eta.map(|eta| eta.start))?;
         let name = |id: &ElementId| {
             self.state().jobs.get(&id.job).map(|job| job.record.spec.name.to_string())
         };

@@ -12,6 +12,14 @@ use smallvec::SmallVec;
 
 use super::admission::{self, Requester};
 use super::cache::classes::ClassCache;
+use super::defragment::defragment;
+use super::elastic::note_elastic_start;
+use super::eligibility::has_possible_victims;
+use super::head_reservation::wait_as_head;
+use super::infeasible::{is_full, is_infeasible, note_infeasible};
+use super::limited::limit_key;
+use super::pass_starts::{note_start, would_start};
+use super::preempt::preempt;
 use super::quick_reject::EntryVerdict;
 use super::scratch::ReservationLane;
 use super::{PlanningPass, PolicyChange};
@@ -139,132 +147,6 @@ impl PlanningPass<'_> {
         nodes
     }
 
-    /// Decides about one entry: start it, preempt for it, reserve for it, or leave it blocked.
-    pub(super) fn consider(&mut self, slot: EntrySlot) -> EntryVerdict {
-        let Some(candidate) = self.candidate(slot) else { return EntryVerdict::Exhausted };
-        let candidate = &candidate;
-        let cached = self.class_cache(candidate.class).clone();
-        // 1. Limits, budgets and quota, for each model it could use.
-        let admitted = match self.admitted_choices(candidate, &cached.choices) {
-            Ok(admitted) => admitted,
-            Err(reason) => {
-                // Preemption may make it admissible; whether that suffices depends on more than its
-                // limit class.
-                let depends_on_others = matches!(
-                    reason,
-                    Reason::Quota { .. }
-                        | Reason::BorrowedTime { .. }
-                        | Reason::MayNotBorrow { .. }
-                        | Reason::RunningJobs { .. }
-                        | Reason::GpusPerUser { .. }
-                );
-                let may_preempt = depends_on_others
-                    && self.has_possible_victims(candidate.leaf, candidate.priority);
-                let is_deferred = self.pass_starts.is_deferred(candidate);
-                if may_preempt && !is_deferred && self.preempt(slot, candidate, &cached) {
-                    return EntryVerdict::Started;
-                }
-                // A refusal of an element that must not borrow does not hold for the others of its
-                // class.
-                if !may_preempt && !candidate.own_quota_only() {
-                    let key = self.limit_key(
-                        candidate.leaf,
-                        candidate.user,
-                        candidate.duration,
-                        cached.limit_class,
-                    );
-                    self.cache.limits.insert(key, &reason);
-                }
-                return EntryVerdict::Limited;
-            }
-        };
-        // 2. A placement now.
-        let duration = candidate.duration.unwrap_or(UNLIMITED);
-        let is_deferred = self.pass_starts.is_deferred(candidate);
-        if !self.is_infeasible(candidate.class, duration)
-            && !self.is_full(candidate, &cached, &admitted)
-        {
-            if is_deferred && self.would_start(candidate, &cached, &admitted) {
-                return EntryVerdict::Blocked;
-            }
-            if !is_deferred && self.start(candidate, &cached, &admitted) {
-                let capped = self.capped_job(candidate.job);
-                self.scratch.started.count(slot, capped);
-                return EntryVerdict::Started;
-            }
-            self.note_infeasible(candidate, &cached, &admitted, duration);
-        }
-        // 3. A placement after preemption.
-        if !is_deferred && self.preempt(slot, candidate, &cached) {
-            return EntryVerdict::Started;
-        }
-        // 4. A reservation, unless running jobs are moved together for it.
-        if self.may_reserve(&self.lane(candidate.leaf, candidate.class))
-            && self.reserve(slot, candidate, &cached, &admitted)
-        {
-            return EntryVerdict::Started;
-        }
-        EntryVerdict::Blocked
-    }
-
-    /// Tries to start a candidate now, on scratch.
-    fn start(
-        &mut self,
-        candidate: &Candidate,
-        cached: &ClassCache,
-        admitted: &[AdmittedChoice<'_>],
-    ) -> bool {
-        for one in admitted {
-            let Some((key, placement)) = self.place_and_hold(
-                candidate.node_preferences(),
-                &candidate.shape,
-                one,
-                &cached.eligible,
-                candidate.duration,
-            ) else {
-                continue;
-            };
-            let gpus = match &one.choice.exact {
-                Some(exact) => exact.clone(),
-                None => gpus_by_model(&self.state.pool, &placement),
-            };
-            debug_assert_eq!(
-                self.state.policy.judge_start(
-                    candidate.leaf,
-                    candidate.user,
-                    &gpus,
-                    candidate.duration
-                ),
-                Ok(())
-            );
-            self.state.policy.try_hold(candidate.leaf, candidate.user, &gpus);
-            let charge = self.budget_charge(candidate.duration);
-            let milli = candidate.shape.milli();
-            self.state.policy.try_charge(candidate.leaf, candidate.user, milli, charge);
-            let leaf = candidate.leaf;
-            let user = candidate.user;
-            self.note_start(candidate, key, &gpus);
-            self.scratch.policy_changes.push(PolicyChange::Added {
-                leaf,
-                user,
-                gpus,
-                milli,
-                charge,
-            });
-            let id = attempt_id(candidate.element.job, candidate.element.index, candidate.attempt);
-            let reservation = &candidate.shape.reservation;
-            let blocked = self.state.pool.bookings().iter();
-            let mut blocked = blocked.filter(|one| {
-                !self.nominated.contains(&one.element) && !self.head_reservations.has(one.element)
-            });
-            let backfilled = blocked.any(|one| one.shape.reservation == *reservation);
-            self.note_elastic_start(candidate, key);
-            self.decisions.push(Decision::Start { id, placement, backfilled });
-            return true;
-        }
-        false
-    }
-
     /// Places a gang from now on, on scratch.
     pub(crate) fn place(
         &mut self,
@@ -320,93 +202,6 @@ impl PlanningPass<'_> {
         fits
     }
 
-    /// Reserves a future start. Returns true if the candidate starts now after all, because running
-    /// jobs are moved for it.
-    fn reserve(
-        &mut self,
-        slot: EntrySlot,
-        candidate: &Candidate,
-        cached: &ClassCache,
-        admitted: &[AdmittedChoice<'_>],
-    ) -> bool {
-        self.scratch.heads.push(candidate.element);
-        let lane = self.lane(candidate.leaf, candidate.class);
-        let lane_state = self.scratch.lane_reservations.entry(lane.clone()).or_default();
-        lane_state.visited += 1;
-        if lane_state.unreservable.contains(&candidate.class) {
-            return false;
-        }
-        let request = ReservationRequest {
-            element: candidate.element,
-            shape: &candidate.shape,
-            choices: admitted,
-            node_filter: NodeFilter {
-                shape: &candidate.shape,
-                eligible: &cached.eligible,
-                avoid: &candidate.avoid,
-            },
-            last_nodes: &candidate.last_nodes,
-            duration: candidate.duration,
-        };
-        let found = self.find_reservation(&request, admitted.len() == cached.choices.len());
-        let starts = found.as_ref().map(|(start, ..)| *start);
-        if !self.pass_starts.is_deferred(candidate)
-            && self.defragment(slot, candidate, cached, starts)
-        {
-            return true;
-        }
-        match found {
-            Some((start, end, placement)) => {
-                let capped = self.capped_job(candidate.job);
-                self.scratch.waiting.count(slot, capped);
-                self.scratch.lane_reservations.entry(lane).or_default().booked += 1;
-                self.state.pool.book(
-                    candidate.element,
-                    (start, end),
-                    Arc::clone(&candidate.shape),
-                    placement,
-                );
-            }
-            None => {
-                let is_head = {
-                    let lane_state =
-                        self.scratch.lane_reservations.entry(lane.clone()).or_default();
-                    lane_state.unreservable.push(candidate.class);
-                    lane_state.booked == 0 && !lane_state.has_head
-                };
-                if is_head && self.wait_as_head(slot, candidate, cached) {
-                    self.scratch.lane_reservations.entry(lane).or_default().has_head = true;
-                }
-            }
-        }
-        false
-    }
-
-    /// Returns the earliest future start; the one of the pass before, if nothing has changed since.
-    fn find_reservation(
-        &mut self,
-        request: &ReservationRequest<'_>,
-        is_free: bool,
-    ) -> Option<reserve::FutureStart> {
-        let is_free = is_free && request.choices.iter().all(|one| one.caps.is_empty());
-        let key =
-            (request.element, request.duration, is_free && request.node_filter.avoid.is_empty());
-        let pool = &mut self.state.pool;
-        let forecast = &mut self.scratch.forecast;
-        if let Some((found, steps)) = self.cache.reuse_reservation(pool, key) {
-            debug_assert_eq!(
-                found,
-                reserve::earliest(&mut forecast.clone(), pool, self.now, request)
-            );
-            forecast.steps += steps;
-            return found;
-        }
-        let before = forecast.steps;
-        let found = reserve::earliest(forecast, pool, self.now, request);
-        self.cache.insert_reservation(pool, key, found.clone(), forecast.steps - before);
-        found
-    }
-
     /// Returns true while its lane has fewer reservations than the backfill policy makes. An entry
     /// that waits for a drained node or behind jobs without a time limit cannot get one, and does
     /// not use up those of the entries behind it. With very many queues only the first entries in
@@ -441,6 +236,208 @@ impl PlanningPass<'_> {
         let policy = &self.state.policy;
         admission::admitted_choices(policy, requester, &candidate.shape, charge, choices)
     }
+}
+
+/// Decides about one entry: start it, preempt for it, reserve for it, or leave it blocked.
+pub(super) fn consider(pass: &mut PlanningPass<'_>, slot: EntrySlot) -> EntryVerdict {
+    let Some(candidate) = pass.candidate(slot) else { return EntryVerdict::Exhausted };
+    let candidate = &candidate;
+    let cached = pass.class_cache(candidate.class).clone();
+    // 1. Limits, budgets and quota, for each model it could use.
+    let admitted = match pass.admitted_choices(candidate, &cached.choices) {
+        Ok(admitted) => admitted,
+        Err(reason) => {
+            // Preemption may make it admissible; whether that suffices depends on more than its
+            // limit class.
+            let depends_on_others = matches!(
+                reason,
+                Reason::Quota { .. }
+                    | Reason::BorrowedTime { .. }
+                    | Reason::MayNotBorrow { .. }
+                    | Reason::RunningJobs { .. }
+                    | Reason::GpusPerUser { .. }
+            );
+            let may_preempt =
+                depends_on_others && has_possible_victims(pass, candidate.leaf, candidate.priority);
+            let is_deferred = pass.pass_starts.is_deferred(candidate);
+            if may_preempt && !is_deferred && preempt(pass, slot, candidate, &cached) {
+                return EntryVerdict::Started;
+            }
+            // A refusal of an element that must not borrow does not hold for the others of its
+            // class.
+            if !may_preempt && !candidate.own_quota_only() {
+                let key = limit_key(
+                    pass,
+                    candidate.leaf,
+                    candidate.user,
+                    candidate.duration,
+                    cached.limit_class,
+                );
+                pass.cache.limits.insert(key, &reason);
+            }
+            return EntryVerdict::Limited;
+        }
+    };
+    // 2. A placement now.
+    let duration = candidate.duration.unwrap_or(UNLIMITED);
+    let is_deferred = pass.pass_starts.is_deferred(candidate);
+    if !is_infeasible(pass, candidate.class, duration)
+        && !is_full(pass, candidate, &cached, &admitted)
+    {
+        if is_deferred && would_start(pass, candidate, &cached, &admitted) {
+            return EntryVerdict::Blocked;
+        }
+        if !is_deferred && start(pass, candidate, &cached, &admitted) {
+            let capped = pass.capped_job(candidate.job);
+            pass.scratch.started.count(slot, capped);
+            return EntryVerdict::Started;
+        }
+        note_infeasible(pass, candidate, &cached, &admitted, duration);
+    }
+    // 3. A placement after preemption.
+    if !is_deferred && preempt(pass, slot, candidate, &cached) {
+        return EntryVerdict::Started;
+    }
+    // 4. A reservation, unless running jobs are moved together for it.
+    if pass.may_reserve(&pass.lane(candidate.leaf, candidate.class))
+        && reserve(pass, slot, candidate, &cached, &admitted)
+    {
+        return EntryVerdict::Started;
+    }
+    EntryVerdict::Blocked
+}
+
+/// Tries to start a candidate now, on scratch.
+fn start(
+    pass: &mut PlanningPass<'_>,
+    candidate: &Candidate,
+    cached: &ClassCache,
+    admitted: &[AdmittedChoice<'_>],
+) -> bool {
+    for one in admitted {
+        let Some((key, placement)) = pass.place_and_hold(
+            candidate.node_preferences(),
+            &candidate.shape,
+            one,
+            &cached.eligible,
+            candidate.duration,
+        ) else {
+            continue;
+        };
+        let gpus = match &one.choice.exact {
+            Some(exact) => exact.clone(),
+            None => gpus_by_model(&pass.state.pool, &placement),
+        };
+        debug_assert_eq!(
+            pass.state.policy.judge_start(
+                candidate.leaf,
+                candidate.user,
+                &gpus,
+                candidate.duration
+            ),
+            Ok(())
+        );
+        pass.state.policy.try_hold(candidate.leaf, candidate.user, &gpus);
+        let charge = pass.budget_charge(candidate.duration);
+        let milli = candidate.shape.milli();
+        pass.state.policy.try_charge(candidate.leaf, candidate.user, milli, charge);
+        let leaf = candidate.leaf;
+        let user = candidate.user;
+        note_start(pass, candidate, key, &gpus);
+        pass.scratch.policy_changes.push(PolicyChange::Added { leaf, user, gpus, milli, charge });
+        let id = attempt_id(candidate.element.job, candidate.element.index, candidate.attempt);
+        let reservation = &candidate.shape.reservation;
+        let blocked = pass.state.pool.bookings().iter();
+        let mut blocked = blocked.filter(|one| {
+            !pass.nominated.contains(&one.element) && !pass.head_reservations.has(one.element)
+        });
+        let backfilled = blocked.any(|one| one.shape.reservation == *reservation);
+        note_elastic_start(pass, candidate, key);
+        pass.decisions.push(Decision::Start { id, placement, backfilled });
+        return true;
+    }
+    false
+}
+
+/// Reserves a future start. Returns true if the candidate starts now after all, because running
+/// jobs are moved for it.
+fn reserve(
+    pass: &mut PlanningPass<'_>,
+    slot: EntrySlot,
+    candidate: &Candidate,
+    cached: &ClassCache,
+    admitted: &[AdmittedChoice<'_>],
+) -> bool {
+    pass.scratch.heads.push(candidate.element);
+    let lane = pass.lane(candidate.leaf, candidate.class);
+    let lane_state = pass.scratch.lane_reservations.entry(lane.clone()).or_default();
+    lane_state.visited += 1;
+    if lane_state.unreservable.contains(&candidate.class) {
+        return false;
+    }
+    let request = ReservationRequest {
+        element: candidate.element,
+        shape: &candidate.shape,
+        choices: admitted,
+        node_filter: NodeFilter {
+            shape: &candidate.shape,
+            eligible: &cached.eligible,
+            avoid: &candidate.avoid,
+        },
+        last_nodes: &candidate.last_nodes,
+        duration: candidate.duration,
+    };
+    let found = find_reservation(pass, &request, admitted.len() == cached.choices.len());
+    let starts = found.as_ref().map(|(start, ..)| *start);
+    if !pass.pass_starts.is_deferred(candidate) && defragment(pass, slot, candidate, cached, starts)
+    {
+        return true;
+    }
+    match found {
+        Some((start, end, placement)) => {
+            let capped = pass.capped_job(candidate.job);
+            pass.scratch.waiting.count(slot, capped);
+            pass.scratch.lane_reservations.entry(lane).or_default().booked += 1;
+            pass.state.pool.book(
+                candidate.element,
+                (start, end),
+                Arc::clone(&candidate.shape),
+                placement,
+            );
+        }
+        None => {
+            let is_head = {
+                let lane_state = pass.scratch.lane_reservations.entry(lane.clone()).or_default();
+                lane_state.unreservable.push(candidate.class);
+                lane_state.booked == 0 && !lane_state.has_head
+            };
+            if is_head && wait_as_head(pass, slot, candidate, cached) {
+                pass.scratch.lane_reservations.entry(lane).or_default().has_head = true;
+            }
+        }
+    }
+    false
+}
+
+/// Returns the earliest future start; the one of the pass before, if nothing has changed since.
+fn find_reservation(
+    pass: &mut PlanningPass<'_>,
+    request: &ReservationRequest<'_>,
+    is_free: bool,
+) -> Option<reserve::FutureStart> {
+    let is_free = is_free && request.choices.iter().all(|one| one.caps.is_empty());
+    let key = (request.element, request.duration, is_free && request.node_filter.avoid.is_empty());
+    let pool = &mut pass.state.pool;
+    let forecast = &mut pass.scratch.forecast;
+    if let Some((found, steps)) = pass.cache.reuse_reservation(pool, key) {
+        debug_assert_eq!(found, reserve::earliest(&mut forecast.clone(), pool, pass.now, request));
+        forecast.steps += steps;
+        return found;
+    }
+    let before = forecast.steps;
+    let found = reserve::earliest(forecast, pool, pass.now, request);
+    pass.cache.insert_reservation(pool, key, found.clone(), forecast.steps - before);
+    found
 }
 
 /// Returns the request for a start now, anywhere in the cluster.

@@ -7,10 +7,10 @@
 //! some time at its size, since a restart costs; and not in a queue with a budget, since every
 //! start charges a whole run again.
 
-use super::PolicyChange;
 use super::consider::Candidate;
-use super::pending::PendingPlacement;
-use super::{PlanningPass, admission};
+use super::pending::{PendingPlacement, protect_pending};
+use super::preempt::request_round;
+use super::{PlanningPass, PolicyChange, admission};
 use crate::place::request::model_choices;
 use crate::pool::HoldKey;
 use crate::pool::shape::Shape;
@@ -43,259 +43,250 @@ struct EnlargedGang {
     shape: Arc<Shape>,
 }
 
-impl PlanningPass<'_> {
-    /// Records a start that may grow. Must be called right before its decision is pushed.
-    pub(super) fn note_elastic_start(&mut self, candidate: &Candidate, key: HoldKey) {
-        let spec = &self.state.jobs[&candidate.job].record.spec;
-        if let Some(elastic) = spec.elastic() {
-            let decision = self.decisions.len();
-            let policy_change = self.scratch.policy_changes.len() - 1;
-            self.elastic_starts.push(ElasticStart {
-                candidate: candidate.clone(),
-                elastic,
-                key,
-                decision,
-                policy_change,
-            });
-        }
-    }
-
-    /// Grows elastic gangs, first those that start in this pass. Returns true if one grew: that
-    /// changes the fair shares and so the order, or frees capacity elsewhere or sooner, so other
-    /// entries need another round.
-    pub(super) fn grow(&mut self) -> bool {
-        let mut grew = false;
-        for start in std::mem::take(&mut self.elastic_starts) {
-            grew |= self.grow_start(&start);
-        }
-        if grew {
-            // An entry that now comes first may make it shrink again: the next pass checks.
-            self.changed_order = true;
-            self.cache.release_holdings();
-            self.request_round();
-        }
-        let mut running: Vec<(JobId, u32)> = self.state.elastic.iter().copied().collect();
-        running.sort_by_key(|(id, ordinal)| {
-            Reverse(self.state.jobs[id].record.spec.order_of(*ordinal))
+/// Records a start that may grow. Must be called right before its decision is pushed.
+pub(super) fn note_elastic_start(pass: &mut PlanningPass<'_>, candidate: &Candidate, key: HoldKey) {
+    let spec = &pass.state.jobs[&candidate.job].record.spec;
+    if let Some(elastic) = spec.elastic() {
+        let decision = pass.decisions.len();
+        let policy_change = pass.scratch.policy_changes.len() - 1;
+        pass.elastic_starts.push(ElasticStart {
+            candidate: candidate.clone(),
+            elastic,
+            key,
+            decision,
+            policy_change,
         });
-        let decided = self.decisions.len();
-        for (id, ordinal) in running {
-            self.grow_running(id, ordinal);
-        }
-        grew || self.decisions.len() > decided
     }
+}
 
-    /// Enlarges a start as far as possible. Returns true if it grew.
-    fn grow_start(&mut self, start: &ElasticStart) -> bool {
-        let candidate = &start.candidate;
-        let PolicyChange::Added { leaf, user, gpus, milli, charge } =
-            &self.scratch.policy_changes[start.policy_change]
-        else {
-            return false;
-        };
-        let leaf = *leaf;
-        let user = *user;
-        let gpus = gpus.clone();
-        let milli = *milli;
-        let charge = *charge;
-        let mark = self.state.pool.mark();
-        self.state.pool.retract(start.key);
-        self.state.policy.undo_charge(leaf, user, milli, charge);
-        self.state.policy.undo_hold(leaf, user, &gpus);
-        let Some(larger) = self.largest_that_fits(candidate, start.elastic, start.elastic.min)
-        else {
-            self.state.pool.rollback(mark);
-            self.state.policy.try_hold(leaf, user, &gpus);
-            self.state.policy.try_charge(leaf, user, milli, charge);
-            return false;
-        };
-        let gpus = gpus_by_model(&self.state.pool, &larger.placement);
-        let milli = larger.shape.milli();
-        self.state.policy.try_hold(leaf, user, &gpus);
-        self.state.policy.try_charge(leaf, user, milli, charge);
-        let attempts_of_leaf = self.pass_starts.attempts.get_mut(&(leaf, candidate.priority));
-        if let Some(attempt) =
-            attempts_of_leaf.and_then(|attempts| attempts.get_mut(&candidate.element))
-        {
-            (attempt.key, attempt.gpus) = (larger.key, gpus.clone());
-        }
-        self.scratch.policy_changes[start.policy_change] =
-            PolicyChange::Added { leaf, user, gpus, milli, charge };
-        let Decision::Start { placement, .. } = &mut self.decisions[start.decision] else {
-            return false;
-        };
-        *placement = larger.placement;
-        true
+/// Grows elastic gangs, first those that start in this pass. Returns true if one grew: that
+/// changes the fair shares and so the order, or frees capacity elsewhere or sooner, so other
+/// entries need another round.
+pub(super) fn grow(pass: &mut PlanningPass<'_>) -> bool {
+    let mut grew = false;
+    for start in std::mem::take(&mut pass.elastic_starts) {
+        grew |= grow_start(pass, &start);
     }
-
-    /// Evicts a running gang and nominates it for a larger placement, if there is one.
-    fn grow_running(&mut self, id: JobId, ordinal: u32) {
-        let job = &self.state.jobs[&id];
-        let spec = Arc::clone(&job.record.spec);
-        let (Some(elastic), Some(after)) = (spec.elastic(), spec.grow_after) else { return };
-        let element = &job.record.elements[&ordinal];
-        let Some(run) = element.run.as_ref().filter(|run| may_grow(run, elastic)) else { return };
-        let is_free = spec.checkpoint.is_some()
-            && !job.record.held
-            && !self.evicted.contains(&run.key)
-            && !self.state.policy.is_budgeted(job.record.leaf);
-        if !is_free {
-            return;
-        }
-        // 1. Not too soon after its last change.
-        let may_grow_at = run.started.map_or(Time::NEVER, |started| started + after);
-        if may_grow_at > self.now {
-            self.eligibility.replan_at(may_grow_at);
-            return;
-        }
-        // 2. With its own holding released on scratch: is there a larger placement?
-        let mut candidate = self.candidate_of(id, job, ordinal);
-        let delay = PreemptableAttempt::eviction_delay(&spec, true);
-        candidate.duration = candidate.duration.map(|span| span + delay);
-        let key = run.key;
-        let held = run.gpus.clone();
-        let size = elastic_tasks(run, elastic);
-        let leaf = candidate.leaf;
-        let user = candidate.user;
-        let old = attempt_id(id, candidate.element.index, element.attempt);
-        let mark = self.state.pool.mark();
-        self.state.pool.park(key);
-        self.state.policy.undo_hold(leaf, user, &held);
-        let larger = self.largest_that_fits(&candidate, elastic, size);
-        self.state.pool.rollback(mark);
-        let Some(larger) = larger else {
-            self.state.policy.try_hold(leaf, user, &held);
-            return;
-        };
-        // 3. Evict it and keep its new placement free.
-        self.evicted.insert(key);
-        self.scratch.policy_changes.push(PolicyChange::Removed { leaf, user, gpus: held });
-        self.state.pool.shorten(key, self.now + delay);
-        self.request_round();
-        let evict = vec![Eviction { id: old, cause: EvictionCause::Grown }];
-        self.nominate(&candidate, larger.placement, larger.shape, evict);
+    if grew {
+        // An entry that now comes first may make it shrink again: the next pass checks.
+        pass.changed_order = true;
+        pass.cache.release_holdings();
+        request_round(pass);
     }
-
-    /// Nominates an evicted element for a restart on other nodes, or on what remains of its own.
-    pub(super) fn nominate_restart(
-        &mut self,
-        id: ElementId,
-        delay: Span,
-        placement: Arc<[TaskPlacement]>,
-    ) {
-        let job = &self.state.jobs[&id.job];
-        let Some(ordinal) = job.record.ordinal_of(id.index) else { return };
-        let mut candidate = self.candidate_of(id.job, job, ordinal);
-        candidate.duration = candidate.duration.map(|span| span + delay);
-        let shape = match job.record.spec.elastic() {
-            None => Arc::clone(&candidate.shape),
-            Some(elastic) => {
-                let tasks =
-                    placement.iter().filter(|task| task.group == elastic.group).count() as u32;
-                Arc::new(candidate.shape.resized(elastic.group, tasks))
-            }
-        };
-        self.nominate(&candidate, placement, shape, Vec::new());
+    let mut running: Vec<(JobId, u32)> = pass.state.elastic.iter().copied().collect();
+    running
+        .sort_by_key(|(id, ordinal)| Reverse(pass.state.jobs[id].record.spec.order_of(*ordinal)));
+    let decided = pass.decisions.len();
+    for (id, ordinal) in running {
+        grow_running(pass, id, ordinal);
     }
+    grew || pass.decisions.len() > decided
+}
 
-    /// Nominates a running element for the placement on which it restarts.
-    fn nominate(
-        &mut self,
-        candidate: &Candidate,
-        placement: Arc<[TaskPlacement]>,
-        shape: Arc<Shape>,
-        evict: Vec<Eviction>,
-    ) {
-        let leaf = candidate.leaf;
-        let user = candidate.user;
-        let element = candidate.element;
-        let gpus = gpus_by_model(&self.state.pool, &placement);
-        let charge = self.budget_charge(candidate.duration);
-        let milli = shape.milli();
-        self.state.policy.try_hold(leaf, user, &gpus);
-        self.state.policy.try_charge(leaf, user, milli, charge);
-        self.scratch.policy_changes.push(PolicyChange::Added { leaf, user, gpus, milli, charge });
-        let until = candidate.duration.map_or(Time::NEVER, |span| self.now + span);
-        self.protect_pending(PendingPlacement {
+/// Enlarges a start as far as possible. Returns true if it grew.
+fn grow_start(pass: &mut PlanningPass<'_>, start: &ElasticStart) -> bool {
+    let candidate = &start.candidate;
+    let PolicyChange::Added { leaf, user, gpus, milli, charge } =
+        &pass.scratch.policy_changes[start.policy_change]
+    else {
+        return false;
+    };
+    let leaf = *leaf;
+    let user = *user;
+    let gpus = gpus.clone();
+    let milli = *milli;
+    let charge = *charge;
+    let mark = pass.state.pool.mark();
+    pass.state.pool.retract(start.key);
+    pass.state.policy.undo_charge(leaf, user, milli, charge);
+    pass.state.policy.undo_hold(leaf, user, &gpus);
+    let Some(larger) = largest_that_fits(pass, candidate, start.elastic, start.elastic.min) else {
+        pass.state.pool.rollback(mark);
+        pass.state.policy.try_hold(leaf, user, &gpus);
+        pass.state.policy.try_charge(leaf, user, milli, charge);
+        return false;
+    };
+    let gpus = gpus_by_model(&pass.state.pool, &larger.placement);
+    let milli = larger.shape.milli();
+    pass.state.policy.try_hold(leaf, user, &gpus);
+    pass.state.policy.try_charge(leaf, user, milli, charge);
+    let attempts_of_leaf = pass.pass_starts.attempts.get_mut(&(leaf, candidate.priority));
+    if let Some(attempt) =
+        attempts_of_leaf.and_then(|attempts| attempts.get_mut(&candidate.element))
+    {
+        (attempt.key, attempt.gpus) = (larger.key, gpus.clone());
+    }
+    pass.scratch.policy_changes[start.policy_change] =
+        PolicyChange::Added { leaf, user, gpus, milli, charge };
+    let Decision::Start { placement, .. } = &mut pass.decisions[start.decision] else {
+        return false;
+    };
+    *placement = larger.placement;
+    true
+}
+
+/// Evicts a running gang and nominates it for a larger placement, if there is one.
+fn grow_running(pass: &mut PlanningPass<'_>, id: JobId, ordinal: u32) {
+    let job = &pass.state.jobs[&id];
+    let spec = Arc::clone(&job.record.spec);
+    let (Some(elastic), Some(after)) = (spec.elastic(), spec.grow_after) else { return };
+    let element = &job.record.elements[&ordinal];
+    let Some(run) = element.run.as_ref().filter(|run| may_grow(run, elastic)) else { return };
+    let is_free = spec.checkpoint.is_some()
+        && !job.record.held
+        && !pass.evicted.contains(&run.key)
+        && !pass.state.policy.is_budgeted(job.record.leaf);
+    if !is_free {
+        return;
+    }
+    // 1. Not too soon after its last change.
+    let may_grow_at = run.started.map_or(Time::NEVER, |started| started + after);
+    if may_grow_at > pass.now {
+        pass.eligibility.replan_at(may_grow_at);
+        return;
+    }
+    // 2. With its own holding released on scratch: is there a larger placement?
+    let mut candidate = pass.candidate_of(id, job, ordinal);
+    let delay = PreemptableAttempt::eviction_delay(&spec, true);
+    candidate.duration = candidate.duration.map(|span| span + delay);
+    let key = run.key;
+    let held = run.gpus.clone();
+    let size = elastic_tasks(run, elastic);
+    let leaf = candidate.leaf;
+    let user = candidate.user;
+    let old = attempt_id(id, candidate.element.index, element.attempt);
+    let mark = pass.state.pool.mark();
+    pass.state.pool.park(key);
+    pass.state.policy.undo_hold(leaf, user, &held);
+    let larger = largest_that_fits(pass, &candidate, elastic, size);
+    pass.state.pool.rollback(mark);
+    let Some(larger) = larger else {
+        pass.state.policy.try_hold(leaf, user, &held);
+        return;
+    };
+    // 3. Evict it and keep its new placement free.
+    pass.evicted.insert(key);
+    pass.scratch.policy_changes.push(PolicyChange::Removed { leaf, user, gpus: held });
+    pass.state.pool.shorten(key, pass.now + delay);
+    request_round(pass);
+    let evict = vec![Eviction { id: old, cause: EvictionCause::Grown }];
+    nominate(pass, &candidate, larger.placement, larger.shape, evict);
+}
+
+/// Nominates an evicted element for a restart on other nodes, or on what remains of its own.
+pub(super) fn nominate_restart(
+    pass: &mut PlanningPass<'_>,
+    id: ElementId,
+    delay: Span,
+    placement: Arc<[TaskPlacement]>,
+) {
+    let job = &pass.state.jobs[&id.job];
+    let Some(ordinal) = job.record.ordinal_of(id.index) else { return };
+    let mut candidate = pass.candidate_of(id.job, job, ordinal);
+    candidate.duration = candidate.duration.map(|span| span + delay);
+    let shape = match job.record.spec.elastic() {
+        None => Arc::clone(&candidate.shape),
+        Some(elastic) => {
+            let tasks = placement.iter().filter(|task| task.group == elastic.group).count() as u32;
+            Arc::new(candidate.shape.resized(elastic.group, tasks))
+        }
+    };
+    nominate(pass, &candidate, placement, shape, Vec::new());
+}
+
+/// Nominates a running element for the placement on which it restarts.
+fn nominate(
+    pass: &mut PlanningPass<'_>,
+    candidate: &Candidate,
+    placement: Arc<[TaskPlacement]>,
+    shape: Arc<Shape>,
+    evict: Vec<Eviction>,
+) {
+    let leaf = candidate.leaf;
+    let user = candidate.user;
+    let element = candidate.element;
+    let gpus = gpus_by_model(&pass.state.pool, &placement);
+    let charge = pass.budget_charge(candidate.duration);
+    let milli = shape.milli();
+    pass.state.policy.try_hold(leaf, user, &gpus);
+    pass.state.policy.try_charge(leaf, user, milli, charge);
+    pass.scratch.policy_changes.push(PolicyChange::Added { leaf, user, gpus, milli, charge });
+    let until = candidate.duration.map_or(Time::NEVER, |span| pass.now + span);
+    protect_pending(
+        pass,
+        PendingPlacement {
             element,
             until,
             shape,
             placement: Arc::clone(&placement),
             new_attempt: None,
-        });
-        self.decisions.push(Decision::Nominate { element, placement, evict });
-    }
+        },
+    );
+    pass.decisions.push(Decision::Nominate { element, placement, evict });
+}
 
-    /// Returns the largest placement beyond `size` that fits now; held on scratch. If fewer tasks
-    /// do not fit, more never do (except where several groups compete), so sizes are bisected.
-    fn largest_that_fits(
-        &mut self,
-        candidate: &Candidate,
-        elastic: Elastic,
-        size: u32,
-    ) -> Option<EnlargedGang> {
-        let steps = (elastic.max - size) / elastic.step;
-        if let Some(larger) = self.place_with_tasks(candidate, elastic, size + steps * elastic.step)
-        {
-            return Some(larger);
+/// Returns the largest placement beyond `size` that fits now; held on scratch. If fewer tasks
+/// do not fit, more never do (except where several groups compete), so sizes are bisected.
+fn largest_that_fits(
+    pass: &mut PlanningPass<'_>,
+    candidate: &Candidate,
+    elastic: Elastic,
+    size: u32,
+) -> Option<EnlargedGang> {
+    let steps = (elastic.max - size) / elastic.step;
+    if let Some(larger) = place_with_tasks(pass, candidate, elastic, size + steps * elastic.step) {
+        return Some(larger);
+    }
+    let mut fits = 0;
+    let mut fails = steps;
+    while fails > fits + 1 {
+        let middle = fits + (fails - fits) / 2;
+        let mark = pass.state.pool.mark();
+        match place_with_tasks(pass, candidate, elastic, size + middle * elastic.step) {
+            Some(_) => fits = middle,
+            None => fails = middle,
         }
-        let mut fits = 0;
-        let mut fails = steps;
-        while fails > fits + 1 {
-            let middle = fits + (fails - fits) / 2;
-            let mark = self.state.pool.mark();
-            match self.place_with_tasks(candidate, elastic, size + middle * elastic.step) {
-                Some(_) => fits = middle,
-                None => fails = middle,
-            }
-            self.state.pool.rollback(mark);
-        }
-        (fits > 0)
-            .then(|| self.place_with_tasks(candidate, elastic, size + fits * elastic.step))
-            .flatten()
+        pass.state.pool.rollback(mark);
     }
+    (fits > 0)
+        .then(|| place_with_tasks(pass, candidate, elastic, size + fits * elastic.step))
+        .flatten()
+}
 
-    /// Places a gang with this number of tasks, on scratch.
-    fn place_with_tasks(
-        &mut self,
-        candidate: &Candidate,
-        elastic: Elastic,
-        tasks: u32,
-    ) -> Option<EnlargedGang> {
-        let shape = Arc::new(candidate.shape.resized(elastic.group, tasks));
-        let (key, placement) = self
-            .place_within_limits(&Candidate { shape: Arc::clone(&shape), ..candidate.clone() })?;
-        Some(EnlargedGang { key, placement, shape })
-    }
+/// Places a gang with this number of tasks, on scratch.
+fn place_with_tasks(
+    pass: &mut PlanningPass<'_>,
+    candidate: &Candidate,
+    elastic: Elastic,
+    tasks: u32,
+) -> Option<EnlargedGang> {
+    let shape = Arc::new(candidate.shape.resized(elastic.group, tasks));
+    let (key, placement) =
+        place_within_limits(pass, &Candidate { shape: Arc::clone(&shape), ..candidate.clone() })?;
+    Some(EnlargedGang { key, placement, shape })
+}
 
-    /// Places an element in the size of its shape, within its limits and quota; held on scratch.
-    pub(super) fn place_within_limits(
-        &mut self,
-        candidate: &Candidate,
-    ) -> Option<(HoldKey, Arc<[TaskPlacement]>)> {
-        let eligible = self.class_cache(candidate.class).eligible.clone();
-        let shape = &candidate.shape;
-        let uses_scoring = self.state.policy.tree().placement != PlacementPolicy::Pack;
-        let choices = model_choices(&self.state.pool, shape, uses_scoring);
-        let charge = self.budget_charge(candidate.duration);
-        let admitted = admission::admitted_choices(
-            &self.state.policy,
-            candidate.requester(),
-            shape,
-            charge,
-            &choices,
-        )
-        .ok()?;
-        admitted.iter().find_map(|one| {
-            self.place_and_hold(
-                candidate.node_preferences(),
-                shape,
-                one,
-                &eligible,
-                candidate.duration,
-            )
-        })
-    }
+/// Places an element in the size of its shape, within its limits and quota; held on scratch.
+pub(super) fn place_within_limits(
+    pass: &mut PlanningPass<'_>,
+    candidate: &Candidate,
+) -> Option<(HoldKey, Arc<[TaskPlacement]>)> {
+    let eligible = pass.class_cache(candidate.class).eligible.clone();
+    let shape = &candidate.shape;
+    let uses_scoring = pass.state.policy.tree().placement != PlacementPolicy::Pack;
+    let choices = model_choices(&pass.state.pool, shape, uses_scoring);
+    let charge = pass.budget_charge(candidate.duration);
+    let admitted = admission::admitted_choices(
+        &pass.state.policy,
+        candidate.requester(),
+        shape,
+        charge,
+        &choices,
+    )
+    .ok()?;
+    admitted.iter().find_map(|one| {
+        pass.place_and_hold(candidate.node_preferences(), shape, one, &eligible, candidate.duration)
+    })
 }
 
 /// Returns true if an attempt runs with fewer tasks than its maximum.

@@ -110,104 +110,113 @@ fn entry_kind(candidate: &Candidate) -> EntryKind {
     (candidate.leaf, candidate.class, candidate.priority)
 }
 
-impl PlanningPass<'_> {
-    /// Returns true if preemption for an entry of a leaf may succeed.
-    pub(super) fn may_preempt(
-        &mut self,
-        leaf: LeafId,
-        class: ClassId,
-        priority: i32,
-        duration: Span,
-    ) -> bool {
-        let failed = self.eligibility.failed.get(&(leaf, class, priority));
-        failed.is_none_or(|failed| duration < *failed) && self.has_possible_victims(leaf, priority)
-    }
+/// Returns true if preemption for an entry of a leaf may succeed.
+pub(super) fn may_preempt(
+    pass: &mut PlanningPass<'_>,
+    leaf: LeafId,
+    class: ClassId,
+    priority: i32,
+    duration: Span,
+) -> bool {
+    let failed = pass.eligibility.failed.get(&(leaf, class, priority));
+    failed.is_none_or(|failed| duration < *failed) && has_possible_victims(pass, leaf, priority)
+}
 
-    /// Returns true if preemption for a candidate may succeed.
-    pub(super) fn may_try_preemption(&mut self, candidate: &Candidate, duration: Span) -> bool {
-        let (leaf, class, priority) = entry_kind(candidate);
-        let failed = self.eligibility.failed_by_user.get(&(
-            candidate.user,
-            candidate.own_quota_only(),
-            (leaf, class, priority),
-        ));
-        failed.is_none_or(|failed| duration < *failed)
-            && self.may_preempt(leaf, class, priority, duration)
-    }
+/// Returns true if preemption for a candidate may succeed.
+pub(super) fn may_try_preemption(
+    pass: &mut PlanningPass<'_>,
+    candidate: &Candidate,
+    duration: Span,
+) -> bool {
+    let (leaf, class, priority) = entry_kind(candidate);
+    let failed = pass.eligibility.failed_by_user.get(&(
+        candidate.user,
+        candidate.own_quota_only(),
+        (leaf, class, priority),
+    ));
+    failed.is_none_or(|failed| duration < *failed)
+        && may_preempt(pass, leaf, class, priority, duration)
+}
 
-    /// Records that preemption for a candidate failed. The failure holds for its whole kind unless
-    /// something specific to the candidate had a part in it.
-    pub(super) fn note_failed_preemption(&mut self, candidate: &Candidate, duration: Span) {
-        let Candidate { leaf, user, .. } = *candidate;
-        let milli = candidate.shape.milli();
-        if candidate.own_quota_only() || self.state.policy.judge_user(leaf, user, milli).is_err() {
-            let key = (user, candidate.own_quota_only(), entry_kind(candidate));
-            self.eligibility.failed_by_user.insert(key, duration);
-        } else {
-            self.eligibility.failed.insert(entry_kind(candidate), duration);
-        }
+/// Records that preemption for a candidate failed. The failure holds for its whole kind unless
+/// something specific to the candidate had a part in it.
+pub(super) fn note_failed_preemption(
+    pass: &mut PlanningPass<'_>,
+    candidate: &Candidate,
+    duration: Span,
+) {
+    let Candidate { leaf, user, .. } = *candidate;
+    let milli = candidate.shape.milli();
+    if candidate.own_quota_only() || pass.state.policy.judge_user(leaf, user, milli).is_err() {
+        let key = (user, candidate.own_quota_only(), entry_kind(candidate));
+        pass.eligibility.failed_by_user.insert(key, duration);
+    } else {
+        pass.eligibility.failed.insert(entry_kind(candidate), duration);
     }
+}
 
-    /// Returns true if a pending entry of a leaf, with at most this priority, may have victims.
-    pub(super) fn has_possible_victims(&mut self, leaf: LeafId, priority: i32) -> bool {
-        let terms = self.state.policy.tree().preemption;
-        let lowest = |attempts: &PreemptableAttempts| {
-            let first = attempts.range((leaf, i32::MIN)..).next();
-            first.is_some_and(|((at, lowest), _)| *at == leaf && *lowest < priority)
+/// Returns true if a pending entry of a leaf, with at most this priority, may have victims.
+pub(super) fn has_possible_victims(
+    pass: &mut PlanningPass<'_>,
+    leaf: LeafId,
+    priority: i32,
+) -> bool {
+    let terms = pass.state.policy.tree().preemption;
+    let lowest = |attempts: &PreemptableAttempts| {
+        let first = attempts.range((leaf, i32::MIN)..).next();
+        first.is_some_and(|((at, lowest), _)| *at == leaf && *lowest < priority)
+    };
+    let outranks = || lowest(&pass.state.preemptable) || lowest(&pass.pass_starts.attempts);
+    if terms.priority && outranks() {
+        return true;
+    }
+    let is_normal = Tier::of_order(priority) == Tier::Normal;
+    is_normal
+        && terms != Preemption::OFF
+        && (has_opportunistic_attempts(pass) || can_reclaim(pass, leaf))
+}
+
+/// Returns true if any opportunistic attempt or task runs. Cached for
+/// the pass, which does not change the attempts that ran before it.
+fn has_opportunistic_attempts(pass: &mut PlanningPass<'_>) -> bool {
+    let is_opportunistic =
+        |(_, order): &(LeafId, i32)| Tier::of_order(*order) == Tier::Opportunistic;
+    let known =
+        || pass.state.preemptable.keys().any(is_opportunistic) || pass.state.has_removable_steps();
+    pass.pass_starts.has_opportunistic
+        || *pass.eligibility.has_opportunistic.get_or_insert_with(known)
+}
+
+/// Returns true if a leaf may reclaim quota from any other leaf.
+fn can_reclaim(pass: &mut PlanningPass<'_>, leaf: LeafId) -> bool {
+    if !pass.state.policy.tree().preemption.reclaim {
+        return false;
+    }
+    if let Some(known) = pass.eligibility.lenders.get(&leaf) {
+        return *known;
+    }
+    let policy = &pass.state.policy;
+    let is_reclaimable = |borrower: LeafId| {
+        policy.models().ids().any(|model| policy.reclaimable(leaf, borrower, model, 1) > 0)
+    };
+    let is_lender = policy.has_unused_quota(leaf) && {
+        let is_beyond = |other: &LeafId| {
+            policy.models().ids().any(|model| policy.levels_beyond_quota(*other, model) > 0)
         };
-        let outranks = || lowest(&self.state.preemptable) || lowest(&self.pass_starts.attempts);
-        if terms.priority && outranks() {
-            return true;
-        }
-        let is_normal = Tier::of_order(priority) == Tier::Normal;
-        is_normal
-            && terms != Preemption::OFF
-            && (self.has_opportunistic_attempts() || self.can_reclaim(leaf))
-    }
-
-    /// Returns true if any opportunistic attempt or task runs. Cached for
-    /// the pass, which does not change the attempts that ran before it.
-    fn has_opportunistic_attempts(&mut self) -> bool {
-        let is_opportunistic =
-            |(_, order): &(LeafId, i32)| Tier::of_order(*order) == Tier::Opportunistic;
-        let known = || {
-            self.state.preemptable.keys().any(is_opportunistic) || self.state.has_removable_steps()
-        };
-        self.pass_starts.has_opportunistic
-            || *self.eligibility.has_opportunistic.get_or_insert_with(known)
-    }
-
-    /// Returns true if a leaf may reclaim quota from any other leaf.
-    fn can_reclaim(&mut self, leaf: LeafId) -> bool {
-        if !self.state.policy.tree().preemption.reclaim {
-            return false;
-        }
-        if let Some(known) = self.eligibility.lenders.get(&leaf) {
-            return *known;
-        }
-        let policy = &self.state.policy;
-        let is_reclaimable = |borrower: LeafId| {
-            policy.models().ids().any(|model| policy.reclaimable(leaf, borrower, model, 1) > 0)
-        };
-        let is_lender = policy.has_unused_quota(leaf) && {
-            let is_beyond = |other: &LeafId| {
-                policy.models().ids().any(|model| policy.levels_beyond_quota(*other, model) > 0)
-            };
-            let leaves = self
-                .state
-                .preemptable
-                .keys()
-                .chain(self.pass_starts.attempts.keys())
-                .map(|(other, _)| *other);
-            let borrowers = self.eligibility.borrowers.get_or_insert_with(|| {
-                let mut all: Vec<LeafId> = leaves.collect();
-                all.dedup();
-                all.retain(is_beyond);
-                all
-            });
-            borrowers.iter().any(|other| *other != leaf && is_reclaimable(*other))
-        };
-        self.eligibility.lenders.insert(leaf, is_lender);
-        is_lender
-    }
+        let leaves = pass
+            .state
+            .preemptable
+            .keys()
+            .chain(pass.pass_starts.attempts.keys())
+            .map(|(other, _)| *other);
+        let borrowers = pass.eligibility.borrowers.get_or_insert_with(|| {
+            let mut all: Vec<LeafId> = leaves.collect();
+            all.dedup();
+            all.retain(is_beyond);
+            all
+        });
+        borrowers.iter().any(|other| *other != leaf && is_reclaimable(*other))
+    };
+    pass.eligibility.lenders.insert(leaf, is_lender);
+    is_lender
 }

@@ -62,129 +62,128 @@ impl PlanningPass<'_> {
     pub(crate) fn head_reservations(&self) -> &[HeadReservation] {
         &self.head_reservations.reservations
     }
+}
 
-    /// Clears the head reservations for a new round. What failed may have failed because of them,
-    /// and others may be made now.
-    pub(super) fn clear_head_reservations(&mut self) {
-        if !self.head_reservations.reservations.is_empty() {
-            self.cache.release_holdings();
-        }
-        self.head_reservations = HeadReservations::default();
+/// Clears the head reservations for a new round. What failed may have failed because of them,
+/// and others may be made now.
+pub(super) fn clear_head_reservations(pass: &mut PlanningPass<'_>) {
+    if !pass.head_reservations.reservations.is_empty() {
+        pass.cache.release_holdings();
     }
+    pass.head_reservations = HeadReservations::default();
+}
 
-    /// Records an element that is first in its leaf and has no planned start as its head. Returns
-    /// false if it cannot be one: another element of the leaf may.
-    pub(super) fn wait_as_head(
-        &mut self,
-        slot: EntrySlot,
-        candidate: &Candidate,
-        cached: &ClassCache,
-    ) -> bool {
-        let Some(patience) = self.state.policy.tree().patience else { return false };
-        if Tier::of_order(candidate.priority) == Tier::Opportunistic {
+/// Records an element that is first in its leaf and has no planned start as its head. Returns
+/// false if it cannot be one: another element of the leaf may.
+pub(super) fn wait_as_head(
+    pass: &mut PlanningPass<'_>,
+    slot: EntrySlot,
+    candidate: &Candidate,
+    cached: &ClassCache,
+) -> bool {
+    let Some(patience) = pass.state.policy.tree().patience else { return false };
+    if Tier::of_order(candidate.priority) == Tier::Opportunistic {
+        return false;
+    }
+    // 1. Borrowed capacity could be reclaimed from it, so none is kept for it.
+    let requester = Requester { own_quota_only: true, ..candidate.requester() };
+    let charge = pass.budget_charge(candidate.duration);
+    let admitted = admission::admitted_choices(
+        &pass.state.policy,
+        requester,
+        &candidate.shape,
+        charge,
+        &cached.choices,
+    );
+    let Ok(admitted) = admitted else { return false };
+    // 2. Has it waited longer than `patience`?
+    let since = pass.state.head_since(candidate.element);
+    let due = since.unwrap_or(pass.now) + patience;
+    if due <= pass.now {
+        let Some(placement) = find_head_placement(pass, candidate, cached, &admitted) else {
             return false;
-        }
-        // 1. Borrowed capacity could be reclaimed from it, so none is kept for it.
-        let requester = Requester { own_quota_only: true, ..candidate.requester() };
-        let charge = self.budget_charge(candidate.duration);
-        let admitted = admission::admitted_choices(
-            &self.state.policy,
-            requester,
-            &candidate.shape,
-            charge,
-            &cached.choices,
-        );
-        let Ok(admitted) = admitted else { return false };
-        // 2. Has it waited longer than `patience`?
-        let since = self.state.head_since(candidate.element);
-        let due = since.unwrap_or(self.now) + patience;
-        if due <= self.now {
-            let Some(placement) = self.find_head_placement(candidate, cached, &admitted) else {
-                return false;
-            };
-            self.reserve_for_head(slot, candidate, placement);
-        } else {
-            self.head_reservations.patience_expiry =
-                Some(self.head_reservations.patience_expiry.map_or(due, |known| known.min(due)));
-        }
-        if since.is_none() {
-            self.head_reservations.heads.push(candidate.element);
-        }
-        true
-    }
-
-    /// Keeps a placement free of every element behind the head, in this round.
-    fn reserve_for_head(
-        &mut self,
-        slot: EntrySlot,
-        candidate: &Candidate,
-        placement: Arc<[TaskPlacement]>,
-    ) {
-        let capped = self.capped_job(candidate.job);
-        self.scratch.waiting.count(slot, capped);
-        let element = candidate.element;
-        let shape = Arc::clone(&candidate.shape);
-        // Reservations of the pass before did not have to avoid this placement.
-        self.cache.release_reservations();
-        self.state.pool.book(element, (self.now, Time::NEVER), shape, Arc::clone(&placement));
-        self.head_reservations.reservations.push(HeadReservation { element, placement });
-    }
-
-    /// Returns the placement on which a head would start if as few jobs as possible had ended,
-    /// those that have held their devices longest.
-    fn find_head_placement(
-        &mut self,
-        candidate: &Candidate,
-        cached: &ClassCache,
-        choices: &[AdmittedChoice<'_>],
-    ) -> Option<Arc<[TaskPlacement]>> {
-        let shape = Arc::clone(&candidate.shape);
-        let node_filter =
-            NodeFilter { shape: &shape, eligible: &cached.eligible, avoid: &candidate.avoid };
-        let mark = self.state.pool.mark();
-        let outer = self.state.pool.view_inside(shape.reservation.as_ref());
-        let order = self.longest_held(node_filter);
-        let bound = CapacityBound::new(&mut self.state.pool, node_filter);
-        let released = Vec::new();
-        let mut search = HeadSearch {
-            pass: self,
-            candidate,
-            cached,
-            admitted: choices,
-            node_filter,
-            bound,
-            released,
-            found: None,
         };
-        if search.release_in_order(order) {
-            let all: Vec<usize> = (0..search.released.len()).collect();
-            search.restore_unneeded(&all);
-        }
-        let found = search.found;
-        self.state.pool.rollback(mark);
-        self.state.pool.set_view(outer);
-        found
+        reserve_for_head(pass, slot, candidate, placement);
+    } else {
+        pass.head_reservations.patience_expiry =
+            Some(pass.head_reservations.patience_expiry.map_or(due, |known| known.min(due)));
     }
+    if since.is_none() {
+        pass.head_reservations.heads.push(candidate.element);
+    }
+    true
+}
 
-    /// Returns the holdings that end by themselves, on nodes that a gang may use, the oldest first.
-    /// One may be listed several times, consecutively.
-    fn longest_held(&self, node_filter: NodeFilter<'_>) -> HoldingQueue {
-        let pool = &self.state.pool;
-        let ids =
-            (0..pool.nodes().len() as u32).map(NodeId).filter(|id| node_filter.admits(pool, *id));
-        let keys = ids.flat_map(|id| pool.node(id).holds.iter().map(|hold| hold.key));
-        let ends = keys.filter(|key| ends_by_itself(self.state, pool.holding(*key)));
-        let order: Vec<_> = ends
-            .map(|key| {
-                let element = pool.holding(key).element;
-                let run = self.state.element(element).and_then(|element| element.run.as_ref());
-                // A start of this pass has no attempt yet.
-                let from = run.filter(|run| run.key == key).map_or(self.now, |run| run.held_from);
-                Reverse((from, element, key))
-            })
-            .collect();
-        order.into()
+/// Keeps a placement free of every element behind the head, in this round.
+fn reserve_for_head(
+    pass: &mut PlanningPass<'_>,
+    slot: EntrySlot,
+    candidate: &Candidate,
+    placement: Arc<[TaskPlacement]>,
+) {
+    let capped = pass.capped_job(candidate.job);
+    pass.scratch.waiting.count(slot, capped);
+    let element = candidate.element;
+    let shape = Arc::clone(&candidate.shape);
+    // Reservations of the pass before did not have to avoid this placement.
+    pass.cache.release_reservations();
+    pass.state.pool.book(element, (pass.now, Time::NEVER), shape, Arc::clone(&placement));
+    pass.head_reservations.reservations.push(HeadReservation { element, placement });
+}
+
+/// Returns the placement on which a head would start if as few jobs as possible had ended,
+/// those that have held their devices longest.
+fn find_head_placement(
+    pass: &mut PlanningPass<'_>,
+    candidate: &Candidate,
+    cached: &ClassCache,
+    choices: &[AdmittedChoice<'_>],
+) -> Option<Arc<[TaskPlacement]>> {
+    let shape = Arc::clone(&candidate.shape);
+    let node_filter =
+        NodeFilter { shape: &shape, eligible: &cached.eligible, avoid: &candidate.avoid };
+    let mark = pass.state.pool.mark();
+    let outer = pass.state.pool.view_inside(shape.reservation.as_ref());
+    let order = longest_held(pass, node_filter);
+    let bound = CapacityBound::new(&mut pass.state.pool, node_filter);
+    let released = Vec::new();
+    let mut search = HeadSearch {
+        pass,
+        candidate,
+        cached,
+        admitted: choices,
+        node_filter,
+        bound,
+        released,
+        found: None,
+    };
+    if search.release_in_order(order) {
+        let all: Vec<usize> = (0..search.released.len()).collect();
+        search.restore_unneeded(&all);
     }
+    let found = search.found;
+    pass.state.pool.rollback(mark);
+    pass.state.pool.set_view(outer);
+    found
+}
+
+/// Returns the holdings that end by themselves, on nodes that a gang may use, the oldest first.
+/// One may be listed several times, consecutively.
+fn longest_held(pass: &PlanningPass<'_>, node_filter: NodeFilter<'_>) -> HoldingQueue {
+    let pool = &pass.state.pool;
+    let ids = (0..pool.nodes().len() as u32).map(NodeId).filter(|id| node_filter.admits(pool, *id));
+    let keys = ids.flat_map(|id| pool.node(id).holds.iter().map(|hold| hold.key));
+    let ends = keys.filter(|key| ends_by_itself(pass.state, pool.holding(*key)));
+    let order: Vec<_> = ends
+        .map(|key| {
+            let element = pool.holding(key).element;
+            let run = pass.state.element(element).and_then(|element| element.run.as_ref());
+            // A start of this pass has no attempt yet.
+            let from = run.filter(|run| run.key == key).map_or(pass.now, |run| run.held_from);
+            Reverse((from, element, key))
+        })
+        .collect();
+    order.into()
 }
 
 /// Holdings, the oldest first.

@@ -10,6 +10,7 @@ use super::PlanningPass;
 use super::admission::{self, Requester};
 use super::cache::classes::LimitClass;
 use super::cache::limits::LimitKey;
+use super::eligibility::has_possible_victims;
 use crate::place::classes::ClassId;
 use crate::place::request::ModelChoice;
 use crate::state::entries::UNLIMITED;
@@ -17,99 +18,101 @@ use crate::state::entries::UNLIMITED;
 /// Refused entries of a user after which all of the user's classes in the leaf are judged.
 const CHECK_AFTER: u32 = 16;
 
-impl PlanningPass<'_> {
-    /// Returns the key for a verdict.
-    pub(super) fn limit_key(
-        &self,
-        leaf: LeafId,
-        user: UserId,
-        duration: Option<Span>,
-        limit_class: LimitClass,
-    ) -> LimitKey {
-        let policy = &self.state.policy;
-        let matters = policy.is_budgeted(leaf) || policy.limits_duration(leaf);
-        let duration = duration.filter(|_| matters).unwrap_or(UNLIMITED);
-        LimitKey { leaf, user, limit_class, duration }
-    }
+/// Returns the key for a verdict.
+pub(super) fn limit_key(
+    pass: &PlanningPass<'_>,
+    leaf: LeafId,
+    user: UserId,
+    duration: Option<Span>,
+    limit_class: LimitClass,
+) -> LimitKey {
+    let policy = &pass.state.policy;
+    let matters = policy.is_budgeted(leaf) || policy.limits_duration(leaf);
+    let duration = duration.filter(|_| matters).unwrap_or(UNLIMITED);
+    LimitKey { leaf, user, limit_class, duration }
+}
 
-    /// Returns true if a class of a user is known to be refused in a leaf, for this duration.
-    pub(super) fn is_limited(
-        &self,
-        leaf: LeafId,
-        user: UserId,
-        class: ClassId,
-        duration: Span,
-    ) -> bool {
-        if self.cache.limits.refused.is_empty() {
-            return false;
-        }
-        let Some(cached) = self.cache.get(class) else { return false };
-        let duration = (duration < UNLIMITED).then_some(duration);
-        let is_limited = self.cache.limits.refused.contains(&self.limit_key(
-            leaf,
-            user,
-            duration,
-            cached.limit_class,
-        ));
-        debug_assert!(
-            !is_limited || self.judge_limits(leaf, user, class, duration, &cached.choices).is_err(),
-            "a refusal stays valid for the whole pass"
-        );
-        is_limited
+/// Returns true if a class of a user is known to be refused in a leaf, for this duration.
+pub(super) fn is_limited(
+    pass: &PlanningPass<'_>,
+    leaf: LeafId,
+    user: UserId,
+    class: ClassId,
+    duration: Span,
+) -> bool {
+    if pass.cache.limits.refused.is_empty() {
+        return false;
     }
+    let Some(cached) = pass.cache.get(class) else { return false };
+    let duration = (duration < UNLIMITED).then_some(duration);
+    let is_limited = pass.cache.limits.refused.contains(&limit_key(
+        pass,
+        leaf,
+        user,
+        duration,
+        cached.limit_class,
+    ));
+    debug_assert!(
+        !is_limited || judge_limits(pass, leaf, user, class, duration, &cached.choices).is_err(),
+        "a refusal stays valid for the whole pass"
+    );
+    is_limited
+}
 
-    /// Returns true if limits refuse every entry of a user in a leaf. Called for every refused
-    /// entry; checks only each time their number has doubled.
-    pub(super) fn is_user_limited(&mut self, leaf: LeafId, user: UserId, priority: i32) -> bool {
-        #[cfg(test)]
-        if self.cache.limits.is_disabled {
-            return false;
-        }
-        let count = self.cache.limits.refusals_by_user.entry((leaf, user)).or_default();
-        *count += 1;
-        if *count < CHECK_AFTER || !count.is_power_of_two() || self.asked_about == Some(leaf) {
-            return false;
-        }
-        // If victims are possible, limits alone do not refuse.
-        if self.has_possible_victims(leaf, priority) {
-            return false;
-        }
-        // The order does not matter; a verdict changes nothing but the cache.
-        let classes: Vec<(ClassId, Span)> =
-            self.state.entries.shortest_of_user(leaf, user).collect();
-        classes.into_iter().all(|(class, _)| {
-            // A refusal of the shortest holds for all; the shortest of the leaf is no longer than
-            // the user's.
-            let shortest = self.state.entries.shortest(leaf, class);
-            if self.is_limited(leaf, user, class, shortest) {
-                return true;
-            }
-            let cached = self.class_cache(class);
-            let choices = Arc::clone(&cached.choices);
-            let limit_class = cached.limit_class;
-            let duration = (shortest < UNLIMITED).then_some(shortest);
-            let Err(reason) = self.judge_limits(leaf, user, class, duration, &choices) else {
-                return false;
-            };
-            let key = self.limit_key(leaf, user, duration, limit_class);
-            self.cache.limits.insert(key, &reason);
-            true
-        })
+/// Returns true if limits refuse every entry of a user in a leaf. Called for every refused
+/// entry; checks only each time their number has doubled.
+pub(super) fn is_user_limited(
+    pass: &mut PlanningPass<'_>,
+    leaf: LeafId,
+    user: UserId,
+    priority: i32,
+) -> bool {
+    #[cfg(test)]
+    if pass.cache.limits.is_disabled {
+        return false;
     }
+    let count = pass.cache.limits.refusals_by_user.entry((leaf, user)).or_default();
+    *count += 1;
+    if *count < CHECK_AFTER || !count.is_power_of_two() || pass.asked_about == Some(leaf) {
+        return false;
+    }
+    // If victims are possible, limits alone do not refuse.
+    if has_possible_victims(pass, leaf, priority) {
+        return false;
+    }
+    // The order does not matter; a verdict changes nothing but the cache.
+    let classes: Vec<(ClassId, Span)> = pass.state.entries.shortest_of_user(leaf, user).collect();
+    classes.into_iter().all(|(class, _)| {
+        // A refusal of the shortest holds for all; the shortest of the leaf is no longer than
+        // the user's.
+        let shortest = pass.state.entries.shortest(leaf, class);
+        if is_limited(pass, leaf, user, class, shortest) {
+            return true;
+        }
+        let cached = pass.class_cache(class);
+        let choices = Arc::clone(&cached.choices);
+        let limit_class = cached.limit_class;
+        let duration = (shortest < UNLIMITED).then_some(shortest);
+        let Err(reason) = judge_limits(pass, leaf, user, class, duration, &choices) else {
+            return false;
+        };
+        let key = limit_key(pass, leaf, user, duration, limit_class);
+        pass.cache.limits.insert(key, &reason);
+        true
+    })
+}
 
-    /// Checks limits, budgets and quota for a class. Returns the first refusal.
-    fn judge_limits(
-        &self,
-        leaf: LeafId,
-        user: UserId,
-        class: ClassId,
-        duration: Option<Span>,
-        choices: &[ModelChoice],
-    ) -> Result<(), Reason> {
-        let charge = self.budget_charge(duration);
-        let shape = self.state.classes.shape(class);
-        let requester = Requester { leaf, user, own_quota_only: false };
-        admission::admitted_choices(&self.state.policy, requester, shape, charge, choices)
-            .map(|_| ())
-    }
+/// Checks limits, budgets and quota for a class. Returns the first refusal.
+fn judge_limits(
+    pass: &PlanningPass<'_>,
+    leaf: LeafId,
+    user: UserId,
+    class: ClassId,
+    duration: Option<Span>,
+    choices: &[ModelChoice],
+) -> Result<(), Reason> {
+    let charge = pass.budget_charge(duration);
+    let shape = pass.state.classes.shape(class);
+    let requester = Requester { leaf, user, own_quota_only: false };
+    admission::admitted_choices(&pass.state.policy, requester, shape, charge, choices).map(|_| ())
 }

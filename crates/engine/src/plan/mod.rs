@@ -11,7 +11,7 @@ pub(crate) mod admission;
 pub(crate) mod advance_reservation;
 pub(crate) mod cache;
 mod consider;
-mod defragment;
+pub(crate) mod defragment;
 mod elastic;
 pub(crate) mod eligibility;
 mod evict_by_node;
@@ -48,10 +48,12 @@ use cache::PlanCache;
 use defragment::PassMoves;
 use elastic::ElasticStart;
 use eligibility::PreemptionEligibility;
-use head_reservation::HeadReservations;
+use head_reservation::{HeadReservations, clear_head_reservations};
+use infeasible::{is_leaf_infeasible, is_user_infeasible};
+use limited::is_user_limited;
 use pass_starts::PassStarts;
-use pending::PendingPlacement;
-use quick_reject::{EntryVerdict, RejectedKinds};
+use pending::{PendingPlacement, process_pending_allocations, rebook_pending};
+use quick_reject::{EntryVerdict, RejectedKinds, verdict};
 use scratch::{ReservationLane, Scratch};
 
 /// Result of a round: whether another one is needed.
@@ -162,7 +164,7 @@ impl<'s> PlanningPass<'s> {
     /// Considers every entry in order, until `stop` returns true for the next one. Returns whether
     /// it stopped so.
     pub(crate) fn run(&mut self, stop: impl Fn(EntrySlot) -> bool) -> bool {
-        self.process_pending_allocations();
+        process_pending_allocations(self);
         self.rounds(stop)
     }
 
@@ -182,11 +184,11 @@ impl<'s> PlanningPass<'s> {
     /// Clears the reservations and round-scoped caches for a new round.
     fn begin_round(&mut self) {
         self.state.pool.clear_bookings();
-        self.rebook_pending();
+        rebook_pending(self);
         self.scratch.clear_round();
         self.has_evictions = false;
         self.cache.begin_round();
-        self.clear_head_reservations();
+        clear_head_reservations(self);
         self.eligibility.begin_round();
         self.moves.failed.clear();
     }
@@ -242,7 +244,7 @@ impl<'s> PlanningPass<'s> {
             if self.is_nominated(slot) {
                 continue;
             }
-            let verdict = self.verdict(slot, rank, is_strict, &mut rejected);
+            let verdict = verdict(self, slot, rank, is_strict, &mut rejected);
             if self.pass_starts.retry_with.is_some() {
                 return RoundOutcome::Stopped;
             }
@@ -254,15 +256,15 @@ impl<'s> PlanningPass<'s> {
                 EntryVerdict::Blocked if in_strict_order => {
                     self.stop_leaf(leaf, pass, &mut stopped);
                 }
-                EntryVerdict::Blocked if self.is_leaf_infeasible(blocked, leaf, priority) => {
+                EntryVerdict::Blocked if is_leaf_infeasible(self, blocked, leaf, priority) => {
                     pass.skip_leaf(&self.state.policy, leaf);
                 }
                 EntryVerdict::Blocked
-                    if self.is_user_infeasible((leaf, user), priority, rejected.consecutive) =>
+                    if is_user_infeasible(self, (leaf, user), priority, rejected.consecutive) =>
                 {
                     pass.skip_user(&self.state.policy, leaf, user);
                 }
-                EntryVerdict::Limited if self.is_user_limited(leaf, user, priority) => {
+                EntryVerdict::Limited if is_user_limited(self, leaf, user, priority) => {
                     pass.skip_user(&self.state.policy, leaf, user)
                 }
                 EntryVerdict::Blocked | EntryVerdict::Limited | EntryVerdict::Exhausted => {}

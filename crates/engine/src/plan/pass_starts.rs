@@ -95,89 +95,86 @@ impl PassStarts {
     }
 }
 
-impl PlanningPass<'_> {
-    /// Records a start as a possible victim.
-    pub(super) fn note_start(
-        &mut self,
-        candidate: &Candidate,
-        key: HoldKey,
-        gpus: &SmallVec<[(ModelId, u64); 1]>,
-    ) {
-        let policy = &self.state.policy;
-        if !self.pass_starts.is_watched || policy.tree().preemption == Preemption::OFF {
-            return;
-        }
-        let leaf = candidate.leaf;
-        let mut borrows_more = false;
-        for (model, _) in gpus {
-            let levels = policy.levels_beyond_quota(leaf, *model);
-            let known = self.pass_starts.levels_beyond_quota.entry((leaf, *model)).or_default();
-            borrows_more |= levels > *known;
-            *known = levels;
-        }
-        // A queue without anything to reclaim may have it now, and a refused entry may have
-        // possible victims.
-        self.pass_starts.has_opportunistic |=
-            Tier::of_order(candidate.priority) == Tier::Opportunistic;
-        let attempts = self.pass_starts.attempts.entry((leaf, candidate.priority)).or_default();
-        if borrows_more || attempts.is_empty() {
-            self.eligibility.note_more_borrowing();
-            self.cache.release_counters();
-        }
-        let spec = &self.state.jobs[&candidate.job].record.spec;
-        let attempt = PreemptableAttempt {
-            attempt: candidate.attempt,
-            key,
-            user: candidate.user,
-            gpus: gpus.clone(),
-            unsaved_since: None,
-            held_from: self.now,
-            protect: candidate.protect,
-            delay: PreemptableAttempt::eviction_delay(spec, true),
-        };
-        attempts.insert(candidate.element, attempt);
+/// Records a start as a possible victim.
+pub(super) fn note_start(
+    pass: &mut PlanningPass<'_>,
+    candidate: &Candidate,
+    key: HoldKey,
+    gpus: &SmallVec<[(ModelId, u64); 1]>,
+) {
+    let policy = &pass.state.policy;
+    if !pass.pass_starts.is_watched || policy.tree().preemption == Preemption::OFF {
+        return;
     }
+    let leaf = candidate.leaf;
+    let mut borrows_more = false;
+    for (model, _) in gpus {
+        let levels = policy.levels_beyond_quota(leaf, *model);
+        let known = pass.pass_starts.levels_beyond_quota.entry((leaf, *model)).or_default();
+        borrows_more |= levels > *known;
+        *known = levels;
+    }
+    // A queue without anything to reclaim may have it now, and a refused entry may have
+    // possible victims.
+    pass.pass_starts.has_opportunistic |= Tier::of_order(candidate.priority) == Tier::Opportunistic;
+    let attempts = pass.pass_starts.attempts.entry((leaf, candidate.priority)).or_default();
+    if borrows_more || attempts.is_empty() {
+        pass.eligibility.note_more_borrowing();
+        pass.cache.release_counters();
+    }
+    let spec = &pass.state.jobs[&candidate.job].record.spec;
+    let attempt = PreemptableAttempt {
+        attempt: candidate.attempt,
+        key,
+        user: candidate.user,
+        gpus: gpus.clone(),
+        unsaved_since: None,
+        held_from: pass.now,
+        protect: candidate.protect,
+        delay: PreemptableAttempt::eviction_delay(spec, true),
+    };
+    attempts.insert(candidate.element, attempt);
+}
 
-    /// Discards the pass because the candidate would preempt its starts: it is planned again with
-    /// all that the candidate may preempt deferred; or, if that was tried already, without the
-    /// `elements`.
-    pub(super) fn defer(
-        &mut self,
-        candidate: &Candidate,
-        choice: &ModelChoice,
-        elements: &[ElementId],
-    ) {
-        let mut phases = self.pass_starts.phases.clone();
-        if self.pass_starts.phase > 0 {
-            phases.excluded.extend(elements.iter().copied());
-            self.pass_starts.retry_with = Some(phases);
-            return;
-        }
-        let asked = choice.exact.as_deref().unwrap_or(&[]);
-        for (leaf, priority) in self.pass_starts.attempts.keys() {
-            let up_to_order =
-                match preemption_cause(&self.state.policy, candidate, asked, (*leaf, *priority)) {
-                    Ok(EvictionCause::Reclaimed) => i32::MAX,
-                    Ok(EvictionCause::Outranked) => candidate.priority - 1,
-                    Ok(EvictionCause::Opportunistic) => Tier::MAX_OPPORTUNISTIC_ORDER,
-                    Ok(EvictionCause::Shrunk | EvictionCause::Grown | EvictionCause::Moved)
-                    | Err(_) => continue,
-                };
-            phases.phase_of.insert((*leaf, up_to_order), 1);
-        }
-        self.pass_starts.retry_with = Some(phases);
+/// Discards the pass because the candidate would preempt its starts: it is planned again with
+/// all that the candidate may preempt deferred; or, if that was tried already, without the
+/// `elements`.
+pub(super) fn defer(
+    pass: &mut PlanningPass<'_>,
+    candidate: &Candidate,
+    choice: &ModelChoice,
+    elements: &[ElementId],
+) {
+    let mut phases = pass.pass_starts.phases.clone();
+    if pass.pass_starts.phase > 0 {
+        phases.excluded.extend(elements.iter().copied());
+        pass.pass_starts.retry_with = Some(phases);
+        return;
     }
+    let asked = choice.exact.as_deref().unwrap_or(&[]);
+    for (leaf, priority) in pass.pass_starts.attempts.keys() {
+        let up_to_order =
+            match preemption_cause(&pass.state.policy, candidate, asked, (*leaf, *priority)) {
+                Ok(EvictionCause::Reclaimed) => i32::MAX,
+                Ok(EvictionCause::Outranked) => candidate.priority - 1,
+                Ok(EvictionCause::Opportunistic) => Tier::MAX_OPPORTUNISTIC_ORDER,
+                Ok(EvictionCause::Shrunk | EvictionCause::Grown | EvictionCause::Moved)
+                | Err(_) => continue,
+            };
+        phases.phase_of.insert((*leaf, up_to_order), 1);
+    }
+    pass.pass_starts.retry_with = Some(phases);
+}
 
-    /// Returns true if a deferred candidate would start now.
-    pub(super) fn would_start(
-        &mut self,
-        candidate: &Candidate,
-        cached: &ClassCache,
-        admitted: &[AdmittedChoice<'_>],
-    ) -> bool {
-        let preferences = candidate.node_preferences();
-        let shape = &candidate.shape;
-        let duration = candidate.duration;
-        self.has_placement(preferences, shape, admitted, &cached.eligible, duration)
-    }
+/// Returns true if a deferred candidate would start now.
+pub(super) fn would_start(
+    pass: &mut PlanningPass<'_>,
+    candidate: &Candidate,
+    cached: &ClassCache,
+    admitted: &[AdmittedChoice<'_>],
+) -> bool {
+    let preferences = candidate.node_preferences();
+    let shape = &candidate.shape;
+    let duration = candidate.duration;
+    pass.has_placement(preferences, shape, admitted, &cached.eligible, duration)
 }

@@ -4,8 +4,8 @@
 use muster_model::{HeadReservation, Plan, Reservation, Time};
 
 use super::PlanningPass;
-use super::cache::PlanCache;
-use super::cache::SHORTEST_SPAN;
+use super::cache::{PlanCache, SHORTEST_SPAN};
+use super::elastic::grow;
 use super::pass_starts::{MAX_PASSES, PassStarts, StartPhases};
 use super::scratch::Scratch;
 use crate::pool::Pool;
@@ -78,7 +78,7 @@ impl Planner {
             pass.pass_starts.is_watched = pass_number < MAX_PASSES;
             prepare(&mut pass);
             pass.run(|_| false);
-            while pass.pass_starts.retry_with.is_none() && pass.grow() {
+            while pass.pass_starts.retry_with.is_none() && grow(&mut pass) {
                 pass.begin_round();
                 pass.rounds(|_| false);
             }

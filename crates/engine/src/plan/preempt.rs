@@ -25,14 +25,15 @@
 //! preempting opportunistic jobs strictly raises the number of normal jobs that run. An evicted job
 //! starts again only on free capacity, or by its own preemption of others.
 
-use super::PlanningPass;
-use super::PolicyChange;
 use super::cache::classes::ClassCache;
 use super::consider::Candidate;
-use super::eligibility::preemption_cause;
-use super::pending::PendingPlacement;
-use super::shrink::{EvictedAttempt, GangPieces, merge_victims, split_holding};
+use super::elastic::nominate_restart;
+use super::eligibility::{may_try_preemption, note_failed_preemption, preemption_cause};
+use super::pass_starts::defer;
+use super::pending::{PendingPlacement, hold_exactly, protect_pending};
+use super::shrink::{EvictedAttempt, GangPieces, merge_victims, shrinkable_victims, split_holding};
 use super::victim::{Victim, VictimPart, VictimQueue};
+use super::{PlanningPass, PolicyChange};
 use crate::place::capacity_bound::{CapacityBound, NodeFilter};
 use crate::place::request::{AdmittedChoice, ModelChoice};
 use crate::pool::{HoldKey, Pool};
@@ -62,196 +63,197 @@ impl EvictionPlan {
     }
 }
 
-impl PlanningPass<'_> {
-    /// Evicts others for a candidate, if it then starts.
-    pub(super) fn preempt(
-        &mut self,
-        slot: EntrySlot,
-        candidate: &Candidate,
-        cached: &ClassCache,
-    ) -> bool {
-        let duration = candidate.duration.unwrap_or(UNLIMITED);
-        if !self.may_try_preemption(candidate, duration) {
-            return false;
-        }
-        for choice in cached.choices.iter() {
-            let order = self.victims(candidate, choice);
-            let find = |search: &mut PreemptionSearch<'_, '_>, order| {
-                search.evict_in_order(order) || search.evict_by_node()
-            };
-            let Some(eviction_plan) =
-                self.find_eviction_plan((candidate, cached, choice), order, find)
-            else {
-                continue;
-            };
-            let started =
-                eviction_plan.evicted.iter().filter(|evicted| evicted.victim.started_this_pass);
-            let started: Vec<ElementId> =
-                started.map(|evicted| evicted.victim.id.element).collect();
-            if started.is_empty() {
-                self.commit_eviction_plan(slot, candidate, eviction_plan)
-            } else {
-                self.defer(candidate, choice, &started)
-            }
-            return true;
-        }
-        if candidate.avoid.is_empty() {
-            self.note_failed_preemption(candidate, duration);
-        }
-        false
+/// Evicts others for a candidate, if it then starts.
+pub(super) fn preempt(
+    pass: &mut PlanningPass<'_>,
+    slot: EntrySlot,
+    candidate: &Candidate,
+    cached: &ClassCache,
+) -> bool {
+    let duration = candidate.duration.unwrap_or(UNLIMITED);
+    if !may_try_preemption(pass, candidate, duration) {
+        return false;
     }
-
-    /// Returns the eviction plan, on the models of a choice, with victims of an order; `find`
-    /// evicts them until the candidate starts.
-    pub(super) fn find_eviction_plan(
-        &mut self,
-        (candidate, cached, choice): (&Candidate, &ClassCache, &ModelChoice),
-        order: VictimQueue,
-        find: impl FnOnce(&mut PreemptionSearch<'_, '_>, VictimQueue) -> bool,
-    ) -> Option<EvictionPlan> {
-        if order.is_empty() {
-            return None;
-        }
-        let shape = Arc::clone(&candidate.shape);
-        let node_filter =
-            NodeFilter { shape: &shape, eligible: &cached.eligible, avoid: &candidate.avoid };
-        let mark = self.state.pool.mark();
-        let outer = self.state.pool.view_inside(shape.reservation.as_ref());
-        let bound = CapacityBound::new(&mut self.state.pool, node_filter);
-        let mut search = PreemptionSearch {
-            pass: self,
-            candidate,
-            cached,
-            choice,
-            node_filter,
-            bound,
-            split_gangs: FxHashMap::default(),
-            tried: Vec::new(),
-            found: None,
+    for choice in cached.choices.iter() {
+        let order = victims(pass, candidate, choice);
+        let find = |search: &mut PreemptionSearch<'_, '_>, order| {
+            search.evict_in_order(order) || search.evict_by_node()
         };
-        if find(&mut search, order) {
-            let evicted: Vec<usize> =
-                (0..search.tried.len()).filter(|at| search.tried[*at].1).collect();
-            search.restore_unneeded(&evicted);
-            search.try_beside_victims();
-            search.restore_not_in_the_way();
+        let Some(eviction_plan) =
+            find_eviction_plan(pass, (candidate, cached, choice), order, find)
+        else {
+            continue;
+        };
+        let started =
+            eviction_plan.evicted.iter().filter(|evicted| evicted.victim.started_this_pass);
+        let started: Vec<ElementId> = started.map(|evicted| evicted.victim.id.element).collect();
+        if started.is_empty() {
+            commit_eviction_plan(pass, slot, candidate, eviction_plan)
+        } else {
+            defer(pass, candidate, choice, &started)
         }
-        let found = search.found.take();
-        let tried = std::mem::take(&mut search.tried);
-        // Undo everything; the decision is made from what was found.
-        let evicted =
-            tried.into_iter().filter(|(_, is_evicted)| *is_evicted).map(|(victim, _)| victim);
-        let evicted: Vec<Victim> =
-            evicted.inspect(|victim| victim.count_evicted(&mut self.state.policy, false)).collect();
-        self.state.pool.rollback(mark);
-        self.state.pool.set_view(outer);
-        let placement = found.filter(|_| !evicted.is_empty())?;
-        Some(EvictionPlan { placement, evicted: merge_victims(self.state, evicted) })
+        return true;
     }
+    if candidate.avoid.is_empty() {
+        note_failed_preemption(pass, candidate, duration);
+    }
+    false
+}
 
-    /// Returns the possible victims for a candidate, in order.
-    fn victims(&mut self, candidate: &Candidate, choice: &ModelChoice) -> VictimQueue {
-        let mut order = Vec::new();
-        self.shrinkable_victims(candidate, &mut order);
-        let state = &*self.state;
-        let now = self.now;
-        let asked = choice.exact.as_deref().unwrap_or(&[]);
-        for ((leaf, priority), attempts) in
-            state.preemptable.iter().chain(&self.pass_starts.attempts)
-        {
-            let Ok(cause) = preemption_cause(&state.policy, candidate, asked, (*leaf, *priority))
-            else {
+/// Returns the eviction plan, on the models of a choice, with victims of an order; `find`
+/// evicts them until the candidate starts.
+pub(super) fn find_eviction_plan(
+    pass: &mut PlanningPass<'_>,
+    (candidate, cached, choice): (&Candidate, &ClassCache, &ModelChoice),
+    order: VictimQueue,
+    find: impl FnOnce(&mut PreemptionSearch<'_, '_>, VictimQueue) -> bool,
+) -> Option<EvictionPlan> {
+    if order.is_empty() {
+        return None;
+    }
+    let shape = Arc::clone(&candidate.shape);
+    let node_filter =
+        NodeFilter { shape: &shape, eligible: &cached.eligible, avoid: &candidate.avoid };
+    let mark = pass.state.pool.mark();
+    let outer = pass.state.pool.view_inside(shape.reservation.as_ref());
+    let bound = CapacityBound::new(&mut pass.state.pool, node_filter);
+    let mut search = PreemptionSearch {
+        pass,
+        candidate,
+        cached,
+        choice,
+        node_filter,
+        bound,
+        split_gangs: FxHashMap::default(),
+        tried: Vec::new(),
+        found: None,
+    };
+    if find(&mut search, order) {
+        let evicted: Vec<usize> =
+            (0..search.tried.len()).filter(|at| search.tried[*at].1).collect();
+        search.restore_unneeded(&evicted);
+        search.try_beside_victims();
+        search.restore_not_in_the_way();
+    }
+    let found = search.found.take();
+    let tried = std::mem::take(&mut search.tried);
+    // Undo everything; the decision is made from what was found.
+    let evicted = tried.into_iter().filter(|(_, is_evicted)| *is_evicted).map(|(victim, _)| victim);
+    let evicted: Vec<Victim> =
+        evicted.inspect(|victim| victim.count_evicted(&mut pass.state.policy, false)).collect();
+    pass.state.pool.rollback(mark);
+    pass.state.pool.set_view(outer);
+    let placement = found.filter(|_| !evicted.is_empty())?;
+    Some(EvictionPlan { placement, evicted: merge_victims(pass.state, evicted) })
+}
+
+/// Returns the possible victims for a candidate, in order.
+fn victims(
+    pass: &mut PlanningPass<'_>,
+    candidate: &Candidate,
+    choice: &ModelChoice,
+) -> VictimQueue {
+    let mut order = Vec::new();
+    shrinkable_victims(pass, candidate, &mut order);
+    let state = &*pass.state;
+    let now = pass.now;
+    let asked = choice.exact.as_deref().unwrap_or(&[]);
+    for ((leaf, priority), attempts) in state.preemptable.iter().chain(&pass.pass_starts.attempts) {
+        let Ok(cause) = preemption_cause(&state.policy, candidate, asked, (*leaf, *priority))
+        else {
+            continue;
+        };
+        let of_queue = state.policy.protection(*leaf);
+        let is_reclaimable = |(model, milli): &&(ModelId, u64)| {
+            state.policy.reclaimable(candidate.leaf, *leaf, *model, *milli) > 0
+        };
+        let reclaimable: SmallVec<[ModelId; 2]> =
+            asked.iter().filter(is_reclaimable).map(|(model, _)| *model).collect();
+        for (element, attempt) in attempts {
+            let safe_until = attempt.protect.max(of_queue).until(attempt.held_from);
+            let helps = cause != EvictionCause::Reclaimed
+                || attempt.gpus.iter().any(|(model, _)| reclaimable.contains(model));
+            if !helps || pass.evicted.contains(&attempt.key) {
                 continue;
-            };
-            let of_queue = state.policy.protection(*leaf);
-            let is_reclaimable = |(model, milli): &&(ModelId, u64)| {
-                state.policy.reclaimable(candidate.leaf, *leaf, *model, *milli) > 0
-            };
-            let reclaimable: SmallVec<[ModelId; 2]> =
-                asked.iter().filter(is_reclaimable).map(|(model, _)| *model).collect();
-            for (element, attempt) in attempts {
-                let safe_until = attempt.protect.max(of_queue).until(attempt.held_from);
-                let helps = cause != EvictionCause::Reclaimed
-                    || attempt.gpus.iter().any(|(model, _)| reclaimable.contains(model));
-                if !helps || self.evicted.contains(&attempt.key) {
-                    continue;
-                }
-                if self.eligibility.is_protected(now, safe_until) {
-                    continue;
-                }
-                let priority = *priority;
-                let lost = attempt.unsaved_gpu_time(now);
-                let age = Reverse((attempt.held_from, *element));
-                order.push(Reverse(((cause, priority, lost, age, Reverse(0)), *leaf)));
             }
+            if pass.eligibility.is_protected(now, safe_until) {
+                continue;
+            }
+            let priority = *priority;
+            let lost = attempt.unsaved_gpu_time(now);
+            let age = Reverse((attempt.held_from, *element));
+            order.push(Reverse(((cause, priority, lost, age, Reverse(0)), *leaf)));
         }
-        order.into()
     }
+    order.into()
+}
 
-    /// Commits an eviction plan, on scratch: the victims no longer count, the candidate does, and
-    /// its placement is kept free.
-    pub(super) fn commit_eviction_plan(
-        &mut self,
-        slot: EntrySlot,
-        candidate: &Candidate,
-        eviction_plan: EvictionPlan,
-    ) {
-        let leaf = candidate.leaf;
-        let user = candidate.user;
-        let delay = eviction_plan.delay();
-        let mut evict = Vec::with_capacity(eviction_plan.evicted.len());
-        for EvictedAttempt { victim, .. } in &eviction_plan.evicted {
-            evict.push(Eviction { id: victim.id, cause: victim.cause });
-            self.evicted.insert(victim.key);
-            self.state.policy.undo_hold(victim.leaf, victim.user, &victim.gpus);
-            let gpus = victim.gpus.clone();
-            self.scratch.policy_changes.push(PolicyChange::Removed {
-                leaf: victim.leaf,
-                user: victim.user,
-                gpus,
-            });
-            self.state.pool.shorten(victim.key, self.now + victim.delay);
-        }
-        let gpus = gpus_by_model(&self.state.pool, &eviction_plan.placement);
-        let charge = self.budget_charge(candidate.duration);
-        let milli = candidate.shape.milli();
-        self.state.policy.try_hold(leaf, user, &gpus);
-        self.state.policy.try_charge(leaf, user, milli, charge);
-        self.scratch.policy_changes.push(PolicyChange::Added { leaf, user, gpus, milli, charge });
-        let placement = Arc::clone(&eviction_plan.placement);
-        self.decisions.push(Decision::Nominate {
-            element: candidate.element,
-            placement: eviction_plan.placement,
-            evict,
+/// Commits an eviction plan, on scratch: the victims no longer count, the candidate does, and
+/// its placement is kept free.
+pub(super) fn commit_eviction_plan(
+    pass: &mut PlanningPass<'_>,
+    slot: EntrySlot,
+    candidate: &Candidate,
+    eviction_plan: EvictionPlan,
+) {
+    let leaf = candidate.leaf;
+    let user = candidate.user;
+    let delay = eviction_plan.delay();
+    let mut evict = Vec::with_capacity(eviction_plan.evicted.len());
+    for EvictedAttempt { victim, .. } in &eviction_plan.evicted {
+        evict.push(Eviction { id: victim.id, cause: victim.cause });
+        pass.evicted.insert(victim.key);
+        pass.state.policy.undo_hold(victim.leaf, victim.user, &victim.gpus);
+        let gpus = victim.gpus.clone();
+        pass.scratch.policy_changes.push(PolicyChange::Removed {
+            leaf: victim.leaf,
+            user: victim.user,
+            gpus,
         });
-        let until = candidate.duration.map_or(Time::NEVER, |span| self.now + delay + span);
-        let element = candidate.element;
-        let id = attempt_id(element.job, element.index, candidate.attempt);
-        let shape = Arc::clone(&candidate.shape);
-        self.protect_pending(PendingPlacement {
+        pass.state.pool.shorten(victim.key, pass.now + victim.delay);
+    }
+    let gpus = gpus_by_model(&pass.state.pool, &eviction_plan.placement);
+    let charge = pass.budget_charge(candidate.duration);
+    let milli = candidate.shape.milli();
+    pass.state.policy.try_hold(leaf, user, &gpus);
+    pass.state.policy.try_charge(leaf, user, milli, charge);
+    pass.scratch.policy_changes.push(PolicyChange::Added { leaf, user, gpus, milli, charge });
+    let placement = Arc::clone(&eviction_plan.placement);
+    pass.decisions.push(Decision::Nominate {
+        element: candidate.element,
+        placement: eviction_plan.placement,
+        evict,
+    });
+    let until = candidate.duration.map_or(Time::NEVER, |span| pass.now + delay + span);
+    let element = candidate.element;
+    let id = attempt_id(element.job, element.index, candidate.attempt);
+    let shape = Arc::clone(&candidate.shape);
+    protect_pending(
+        pass,
+        PendingPlacement {
             element,
             until,
             shape,
             placement,
             new_attempt: Some((id, candidate.duration)),
-        });
-        let capped = self.capped_job(candidate.job);
-        self.scratch.started.count(slot, capped);
-        for EvictedAttempt { victim, restart_placement: placement } in eviction_plan.evicted {
-            if let Some(placement) = placement {
-                self.nominate_restart(victim.id.element, victim.delay, placement);
-            }
+        },
+    );
+    let capped = pass.capped_job(candidate.job);
+    pass.scratch.started.count(slot, capped);
+    for EvictedAttempt { victim, restart_placement: placement } in eviction_plan.evicted {
+        if let Some(placement) = placement {
+            nominate_restart(pass, victim.id.element, victim.delay, placement);
         }
-        self.request_round();
     }
+    request_round(pass);
+}
 
-    /// Requests another round after an eviction: it may unblock entries that were refused before.
-    pub(super) fn request_round(&mut self) {
-        self.has_evictions = true;
-        self.cache.release_counters();
-        self.eligibility.clear();
-        self.pass_starts.forget_borrowing();
-    }
+/// Requests another round after an eviction: it may unblock entries that were refused before.
+pub(super) fn request_round(pass: &mut PlanningPass<'_>) {
+    pass.has_evictions = true;
+    pass.cache.release_counters();
+    pass.eligibility.clear();
+    pass.pass_starts.forget_borrowing();
 }
 
 /// Search for victims, on scratch.
@@ -444,7 +446,7 @@ impl PreemptionSearch<'_, '_> {
         let mark = self.pass.state.pool.mark();
         let element = self.candidate.element;
         let shape = &self.candidate.shape;
-        let fits = self.pass.hold_exactly(element, &there, shape, until);
+        let fits = hold_exactly(self.pass, element, &there, shape, until);
         self.pass.state.pool.rollback(mark);
         fits
     }

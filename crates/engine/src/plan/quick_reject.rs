@@ -5,6 +5,10 @@ use muster_policy::{EntrySlot, LeafId, UserId};
 use smallvec::SmallVec;
 
 use super::PlanningPass;
+use super::consider::consider;
+use super::eligibility::{has_possible_victims, may_preempt};
+use super::infeasible::{is_class_full, is_infeasible};
+use super::limited::is_limited;
 use crate::place::classes::ClassId;
 use crate::state::entries::EntryRank;
 
@@ -63,51 +67,50 @@ impl RejectedKinds {
     }
 }
 
-impl PlanningPass<'_> {
-    /// Decides about one entry, by quick rejection if that is possible.
-    #[inline(always)]
-    pub(super) fn verdict(
-        &mut self,
-        slot: EntrySlot,
-        rank: EntryRank,
-        is_strict: bool,
-        rejected: &mut RejectedKinds,
-    ) -> EntryVerdict {
-        if let Some(verdict) = self.quick_reject(rank, is_strict, rejected) {
-            return verdict;
-        }
-        rejected.clear();
-        self.consider(slot)
+/// Decides about one entry, by quick rejection if that is possible.
+#[inline(always)]
+pub(super) fn verdict(
+    pass: &mut PlanningPass<'_>,
+    slot: EntrySlot,
+    rank: EntryRank,
+    is_strict: bool,
+    rejected: &mut RejectedKinds,
+) -> EntryVerdict {
+    if let Some(verdict) = quick_reject(pass, rank, is_strict, rejected) {
+        return verdict;
     }
+    rejected.clear();
+    consider(pass, slot)
+}
 
-    /// Rejects an entry that cannot start in this pass, without placing it; `None` if it must be
-    /// considered. Most entries of a long queue end here: calling [`PlanningPass::consider`] for each
-    /// costs a replay of the KTH trace 2 %.
-    #[inline(always)]
-    pub(super) fn quick_reject(
-        &mut self,
-        rank: EntryRank,
-        is_strict: bool,
-        rejected: &mut RejectedKinds,
-    ) -> Option<EntryVerdict> {
-        let EntryRank { leaf, user, class, duration, priority, .. } = rank;
-        let kind = (leaf, class, priority);
-        if rejected.contains(kind, duration) && self.may_quick_reject() {
-            rejected.count(leaf, user);
-            Some(EntryVerdict::Blocked)
-        } else if !self.may_reserve(&self.lane(leaf, class))
-            && !self.may_preempt(leaf, class, priority, duration)
-            && (self.is_infeasible(class, duration) || !is_strict && self.is_class_full(class))
-        {
-            rejected.add(kind, duration);
-            rejected.count(leaf, user);
-            Some(EntryVerdict::Blocked)
-        } else if self.is_limited(leaf, user, class, duration)
-            && !self.has_possible_victims(leaf, priority)
-        {
-            Some(EntryVerdict::Limited)
-        } else {
-            None
-        }
+/// Rejects an entry that cannot start in this pass, without placing it; `None` if it must be
+/// considered. Most entries of a long queue end here: calling
+/// [`consider`](super::consider::consider) for each
+/// costs a replay of the KTH trace 2 %.
+#[inline(always)]
+pub(super) fn quick_reject(
+    pass: &mut PlanningPass<'_>,
+    rank: EntryRank,
+    is_strict: bool,
+    rejected: &mut RejectedKinds,
+) -> Option<EntryVerdict> {
+    let EntryRank { leaf, user, class, duration, priority, .. } = rank;
+    let kind = (leaf, class, priority);
+    if rejected.contains(kind, duration) && pass.may_quick_reject() {
+        rejected.count(leaf, user);
+        Some(EntryVerdict::Blocked)
+    } else if !pass.may_reserve(&pass.lane(leaf, class))
+        && !may_preempt(pass, leaf, class, priority, duration)
+        && (is_infeasible(pass, class, duration) || !is_strict && is_class_full(pass, class))
+    {
+        rejected.add(kind, duration);
+        rejected.count(leaf, user);
+        Some(EntryVerdict::Blocked)
+    } else if is_limited(pass, leaf, user, class, duration)
+        && !has_possible_victims(pass, leaf, priority)
+    {
+        Some(EntryVerdict::Limited)
+    } else {
+        None
     }
 }

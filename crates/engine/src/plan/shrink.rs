@@ -6,6 +6,7 @@
 use super::PlanningPass;
 use super::consider::Candidate;
 use super::elastic::elastic_tasks;
+use super::pending::is_still_valid;
 use super::victim::{RankedVictim, Victim, VictimPart};
 use crate::pool::{HoldKey, Pool};
 use crate::state::State;
@@ -58,66 +59,63 @@ impl State {
     }
 }
 
-impl PlanningPass<'_> {
-    /// Adds the steps of elastic gangs that may be evicted for a candidate.
-    pub(super) fn shrinkable_victims(
-        &mut self,
-        candidate: &Candidate,
-        order: &mut Vec<RankedVictim>,
-    ) {
-        let terms = self.state.policy.tree().preemption;
-        if terms == Preemption::OFF || Tier::of_order(candidate.priority) != Tier::Normal {
-            return;
-        }
-        let elastic: Vec<(JobId, u32)> = self.state.elastic.iter().copied().collect();
-        for (id, ordinal) in elastic {
-            let Some((_, steps)) = self.state.removable_steps(id, ordinal) else { continue };
-            let element =
-                ElementId { job: id, index: self.state.jobs[&id].record.index_of(ordinal) };
-            let Some(((leaf, priority), attempt)) = self.state.preemptable_attempt(element) else {
-                continue;
-            };
-            if self.evicted.contains(&attempt.key) {
-                continue;
-            }
-            let safe_until =
-                attempt.protect.max(self.state.policy.protection(leaf)).until(attempt.held_from);
-            if self.eligibility.is_protected(self.now, safe_until) {
-                continue;
-            }
-            let rank = (attempt.unsaved_gpu_time(self.now), Reverse((attempt.held_from, element)));
-            if !self.may_restart(id, ordinal) {
-                continue;
-            }
-            let cause = EvictionCause::Shrunk;
-            let ranked = |step| Reverse(((cause, priority, rank.0, rank.1, Reverse(step)), leaf));
-            order.extend((0..steps).map(ranked));
-        }
+/// Adds the steps of elastic gangs that may be evicted for a candidate.
+pub(super) fn shrinkable_victims(
+    pass: &mut PlanningPass<'_>,
+    candidate: &Candidate,
+    order: &mut Vec<RankedVictim>,
+) {
+    let terms = pass.state.policy.tree().preemption;
+    if terms == Preemption::OFF || Tier::of_order(candidate.priority) != Tier::Normal {
+        return;
     }
-
-    /// Returns true if limits, quota and its nodes let a gang restart as it is, and so with less.
-    /// False for a job on hold, and in a queue with a budget, since every start charges a whole run
-    /// again.
-    fn may_restart(&mut self, id: JobId, ordinal: u32) -> bool {
-        if self.state.jobs[&id].record.held {
-            return false;
-        }
-        let candidate = self.candidate_of(id, &self.state.jobs[&id], ordinal);
-        let Some(run) = self.state.jobs[&id].record.elements[&ordinal].run.as_ref() else {
-            return false;
+    let elastic: Vec<(JobId, u32)> = pass.state.elastic.iter().copied().collect();
+    for (id, ordinal) in elastic {
+        let Some((_, steps)) = pass.state.removable_steps(id, ordinal) else { continue };
+        let element = ElementId { job: id, index: pass.state.jobs[&id].record.index_of(ordinal) };
+        let Some(((leaf, priority), attempt)) = pass.state.preemptable_attempt(element) else {
+            continue;
         };
-        let gpus = run.gpus.clone();
-        let placement = Arc::clone(&run.placement);
-        let until = candidate.duration.map_or(Time::NEVER, |span| self.now + span);
-        let outer = self.state.pool.view_inside(candidate.shape.reservation.as_ref());
-        let is_valid = self.is_still_valid(&placement, &candidate.shape, until);
-        self.state.pool.set_view(outer);
-        let policy = &mut self.state.policy;
-        policy.undo_hold(candidate.leaf, candidate.user, &gpus);
-        let verdict = candidate.requester().judge(policy, &gpus, candidate.duration);
-        policy.try_hold(candidate.leaf, candidate.user, &gpus);
-        is_valid && verdict.is_ok() && !self.state.policy.is_budgeted(candidate.leaf)
+        if pass.evicted.contains(&attempt.key) {
+            continue;
+        }
+        let safe_until =
+            attempt.protect.max(pass.state.policy.protection(leaf)).until(attempt.held_from);
+        if pass.eligibility.is_protected(pass.now, safe_until) {
+            continue;
+        }
+        let rank = (attempt.unsaved_gpu_time(pass.now), Reverse((attempt.held_from, element)));
+        if !may_restart(pass, id, ordinal) {
+            continue;
+        }
+        let cause = EvictionCause::Shrunk;
+        let ranked = |step| Reverse(((cause, priority, rank.0, rank.1, Reverse(step)), leaf));
+        order.extend((0..steps).map(ranked));
     }
+}
+
+/// Returns true if limits, quota and its nodes let a gang restart as it is, and so with less.
+/// False for a job on hold, and in a queue with a budget, since every start charges a whole run
+/// again.
+fn may_restart(pass: &mut PlanningPass<'_>, id: JobId, ordinal: u32) -> bool {
+    if pass.state.jobs[&id].record.held {
+        return false;
+    }
+    let candidate = pass.candidate_of(id, &pass.state.jobs[&id], ordinal);
+    let Some(run) = pass.state.jobs[&id].record.elements[&ordinal].run.as_ref() else {
+        return false;
+    };
+    let gpus = run.gpus.clone();
+    let placement = Arc::clone(&run.placement);
+    let until = candidate.duration.map_or(Time::NEVER, |span| pass.now + span);
+    let outer = pass.state.pool.view_inside(candidate.shape.reservation.as_ref());
+    let is_valid = is_still_valid(pass, &placement, &candidate.shape, until);
+    pass.state.pool.set_view(outer);
+    let policy = &mut pass.state.policy;
+    policy.undo_hold(candidate.leaf, candidate.user, &gpus);
+    let verdict = candidate.requester().judge(policy, &gpus, candidate.duration);
+    policy.try_hold(candidate.leaf, candidate.user, &gpus);
+    is_valid && verdict.is_ok() && !pass.state.policy.is_budgeted(candidate.leaf)
 }
 
 /// Splits a holding into parts on scratch; all of it stays held.
