@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use crate::rule::{CheckRule, RuleText};
 use crate::rules;
 
 const INTRODUCTION: &str = "\
@@ -29,7 +30,7 @@ better. The exit code is 1 when a finding at or above `--fail-on` (default: medi
 pub fn document() -> String {
     let mut text = String::from(INTRODUCTION);
     let _ = writeln!(text, "\n## Rules for Slurm");
-    for rule in rules::all() {
+    for rule in rule_texts() {
         let _ = writeln!(
             text,
             "\n### {}\n\n**{}**: {}\n\n- *means*: {}\n- *cure*: {}\n- *page*: [{}]({})",
@@ -38,8 +39,8 @@ pub fn document() -> String {
             escaped(rule.title),
             escaped(rule.meaning),
             escaped(rule.cure),
-            rule.page.name(),
-            rule.page.url()
+            rule.page,
+            rule.url
         );
     }
     text
@@ -50,15 +51,15 @@ fn escaped(text: &str) -> String {
     text.replace('_', "\\_").replace('<', "\\<").replace('*', "\\*")
 }
 
-/// Returns the ids of all rules with severity and title, in order.
-pub fn ids() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
-    rules::all().map(|rule| (rule.id, rule.severity.name(), rule.title))
+/// Returns the texts of all rules, in order.
+pub fn rule_texts() -> impl Iterator<Item = RuleText> {
+    rules::all().map(CheckRule::text)
 }
 
 /// Returns the explanation of a rule; `None` where there is no such rule.
 #[must_use]
 pub fn explain(id: &str) -> Option<String> {
-    let rule = rules::all().find(|rule| rule.id == id)?;
+    let rule = rule_texts().find(|rule| rule.id == id)?;
     Some(format!(
         "{} ({})\n  {}\n\n  means  {}\n  cure   {}\n  page   {}\n",
         rule.id,
@@ -66,6 +67,6 @@ pub fn explain(id: &str) -> Option<String> {
         rule.title,
         rule.meaning,
         rule.cure,
-        rule.page.name()
+        rule.page
     ))
 }

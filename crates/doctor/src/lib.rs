@@ -15,7 +15,8 @@ mod rules;
 mod sarif;
 
 pub use baseline::{baseline, known_in};
-pub use document::{document, explain, ids};
+pub use document::{document, explain, rule_texts};
 pub use kubernetes::kubernetes_nodes;
-pub use report::check;
+pub use report::{check, failed_rules, of_import};
+pub use rule::RuleText;
 pub use sarif::sarif;

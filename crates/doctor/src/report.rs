@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use muster_model::check::{CheckFinding, CheckOutcome, CheckReport};
+use muster_model::check::{CheckFinding, CheckOutcome, CheckPlace, CheckReport};
 use muster_model::hash::fnv1a;
+use muster_model::imported::ImportReport;
 
-use crate::rule::{CheckRule, RuleFinding, RuleVerdict};
+use crate::rule::{RuleFinding, RuleText, RuleVerdict};
 use crate::rules;
 use muster_slurm::conf::evidence::{Evidence, MissingInput};
 
@@ -27,7 +28,9 @@ pub fn check(evidence: &Evidence, baseline: &BTreeSet<String>) -> CheckReport {
                 report.passed.push(CheckOutcome { rule: rule.id, text: says })
             }
             Ok(RuleVerdict::Fail(found)) => {
-                report.findings.extend(found.into_iter().map(|one| finding(rule, one, baseline)));
+                report
+                    .findings
+                    .extend(found.into_iter().map(|one| finding(rule.text(), one, baseline)));
             }
             Err(MissingInput(says)) => {
                 report.not_tested.push(CheckOutcome { rule: rule.id, text: says })
@@ -39,7 +42,55 @@ pub fn check(evidence: &Evidence, baseline: &BTreeSet<String>) -> CheckReport {
     report
 }
 
-fn finding(rule: &CheckRule, one: RuleFinding, baseline: &BTreeSet<String>) -> CheckFinding {
+/// Returns the findings of an import as a report on its script, so that a baseline and SARIF serve
+/// both. A finding is identified by its rule and its evidence.
+#[must_use]
+pub fn of_import(report: &ImportReport, baseline: &BTreeSet<String>) -> CheckReport {
+    let found = report.findings.iter().map(|one| {
+        let rule = RuleText {
+            id: one.rule,
+            severity: one.severity,
+            title: one.title,
+            meaning: "",
+            cure: one.cure,
+            page: String::new(),
+            url: String::new(),
+        };
+        let place = CheckPlace { source: report.script.clone(), line: one.line };
+        let says = one.evidence.clone();
+        finding(rule, RuleFinding { key: says.clone(), says, place: Some(place) }, baseline)
+    });
+    CheckReport {
+        subject: "script",
+        read: vec![report.script.clone()],
+        findings: found.collect(),
+        passed: Vec::new(),
+        not_tested: Vec::new(),
+        probes: Vec::new(),
+    }
+}
+
+/// Returns the rules that have findings in a report, each once.
+#[must_use]
+pub fn failed_rules(report: &CheckReport) -> Vec<RuleText> {
+    let mut rules: Vec<RuleText> = Vec::new();
+    for one in &report.findings {
+        if rules.iter().all(|rule| rule.id != one.rule) {
+            rules.push(RuleText {
+                id: one.rule,
+                severity: one.severity,
+                title: one.title,
+                meaning: one.meaning,
+                cure: one.cure,
+                page: one.page.clone(),
+                url: one.url.clone(),
+            });
+        }
+    }
+    rules
+}
+
+fn finding(rule: RuleText, one: RuleFinding, baseline: &BTreeSet<String>) -> CheckFinding {
     let fingerprint = fingerprint(rule.id, &one.key);
     CheckFinding {
         rule: rule.id,
@@ -49,8 +100,8 @@ fn finding(rule: &CheckRule, one: RuleFinding, baseline: &BTreeSet<String>) -> C
         place: one.place,
         meaning: rule.meaning,
         cure: rule.cure,
-        page: rule.page.name(),
-        url: rule.page.url(),
+        page: rule.page,
+        url: rule.url,
         known: baseline.contains(&fingerprint),
         fingerprint,
     }

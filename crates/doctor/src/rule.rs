@@ -19,6 +19,33 @@ pub(crate) struct CheckRule {
     pub(crate) check: fn(&Evidence) -> RuleResult,
 }
 
+impl CheckRule {
+    /// Returns the texts of the rule.
+    pub(crate) fn text(&self) -> RuleText {
+        let Self { id, severity, title, meaning, cure, page, .. } = *self;
+        RuleText { id, severity, title, meaning, cure, page: page.name(), url: page.url() }
+    }
+}
+
+/// Texts of a rule of any kind, as documents, explanations and reports show them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleText {
+    /// Id of the rule.
+    pub id: &'static str,
+    /// Severity of its findings.
+    pub severity: Severity,
+    /// Problem that the rule reports, as a fragment.
+    pub title: &'static str,
+    /// Consequence of the problem; empty if the title says it.
+    pub meaning: &'static str,
+    /// Next step to remove the problem.
+    pub cure: &'static str,
+    /// Title of the page that the rule is based on; empty if there is none.
+    pub page: String,
+    /// URL of that page.
+    pub url: String,
+}
+
 /// Page of Slurm's documentation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum DocPage {

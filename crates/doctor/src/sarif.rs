@@ -3,24 +3,13 @@
 use muster_model::check::{CheckFinding, CheckReport, Severity};
 use serde_json::{Value, json};
 
-use crate::rules;
+use crate::rule::RuleText;
 
-/// Returns a log with one run. Rules that were not tested become notifications, so that they are
-/// not counted as passed.
+/// Returns a log with one run of a command. Rules that were not tested become notifications, so
+/// that they are not counted as passed.
 #[must_use]
-pub fn sarif(report: &CheckReport, version: &str) -> Value {
-    let rules: Vec<Value> = rules::all()
-        .map(|rule| {
-            json!({
-                "id": rule.id,
-                "shortDescription": { "text": rule.title },
-                "fullDescription": { "text": rule.meaning },
-                "help": { "text": format!("{}; {}", rule.cure, rule.page.name()) },
-                "helpUri": rule.page.url(),
-                "defaultConfiguration": { "level": level(rule.severity) },
-            })
-        })
-        .collect();
+pub fn sarif(report: &CheckReport, rules: &[RuleText], command: &str, version: &str) -> Value {
+    let described: Vec<Value> = rules.iter().map(described).collect();
     let not_tested: Vec<Value> = report
         .not_tested
         .iter()
@@ -37,15 +26,32 @@ pub fn sarif(report: &CheckReport, version: &str) -> Value {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
         "runs": [{
-            "tool": { "driver": { "name": "muster check slurm", "version": version, "rules": rules } },
+            "tool": { "driver": { "name": command, "version": version, "rules": described } },
             "invocations": [{ "executionSuccessful": true, "toolExecutionNotifications": not_tested }],
-            "results": report.findings.iter().map(result).collect::<Vec<_>>(),
+            "results": report.findings.iter().map(|finding| result(finding, rules)).collect::<Vec<_>>(),
         }],
     })
 }
 
-fn result(finding: &CheckFinding) -> Value {
-    let index = rules::all().position(|rule| rule.id == finding.rule);
+fn described(rule: &RuleText) -> Value {
+    let help = [rule.cure, &rule.page].into_iter().filter(|text| !text.is_empty());
+    let mut described = json!({
+        "id": rule.id,
+        "shortDescription": { "text": rule.title },
+        "help": { "text": help.collect::<Vec<_>>().join("; ") },
+        "defaultConfiguration": { "level": level(rule.severity) },
+    });
+    if !rule.meaning.is_empty() {
+        described["fullDescription"] = json!({ "text": rule.meaning });
+    }
+    if !rule.url.is_empty() {
+        described["helpUri"] = json!(rule.url);
+    }
+    described
+}
+
+fn result(finding: &CheckFinding, rules: &[RuleText]) -> Value {
+    let index = rules.iter().position(|rule| rule.id == finding.rule);
     let mut result = json!({
         "ruleId": finding.rule,
         "ruleIndex": index,

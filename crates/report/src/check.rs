@@ -104,15 +104,7 @@ fn summary(report: &CheckReport, new: &[&CheckFinding]) -> String {
 /// Appends the findings of one rule.
 fn rule(text: &mut String, findings: &[&CheckFinding], context: RenderContext) {
     let first = findings[0];
-    let ink = match first.severity {
-        Severity::High => Ink::Bad,
-        Severity::Medium => Ink::Waiting,
-        Severity::Low => Ink::Faint,
-    };
-    let word = context.paint(ink, first.severity.name());
-    let pad = " ".repeat(8 - first.severity.name().len());
-    let _ =
-        writeln!(text, "{word}{pad}{}  [{}]", context.paint(Ink::Strong, first.title), first.rule);
+    text.push_str(&heading(first.severity, first.title, first.rule, context));
     for finding in findings.iter().take(LISTED) {
         let place =
             finding.place.as_ref().map_or(String::new(), |place| format!(" ({})", written(place)));
@@ -124,6 +116,18 @@ fn rule(text: &mut String, findings: &[&CheckFinding], context: RenderContext) {
     row(text, "means", first.meaning, context);
     row(text, "cure", first.cure, context);
     row(text, "page", &first.page, context);
+}
+
+/// Returns the first line about a failed rule of any kind.
+pub(crate) fn heading(
+    severity: Severity,
+    title: &str,
+    rule: &str,
+    context: RenderContext,
+) -> String {
+    let labels = Labels { indent: 0, width: 8, ink: Ink::of_severity(severity) };
+    let title = format!("{}  [{rule}]", context.paint(Ink::Strong, title));
+    labels.lines(severity.name(), [title], context)
 }
 
 fn row(text: &mut String, name: &str, says: &str, context: RenderContext) {

@@ -3,13 +3,13 @@
 
 use std::fmt::Write as _;
 
-use muster_model::check::Severity;
 use muster_model::imported::{
     ImportFinding, ImportOutcome, ImportReport, ImportedOption, LaunchStep,
 };
 
 use crate::RenderContext;
 use crate::amount::count;
+use crate::check::heading;
 use crate::style::{Ink, clean};
 use crate::table::Labels;
 
@@ -89,20 +89,8 @@ fn found(
     context: RenderContext,
 ) {
     if !again {
-        let ink = match finding.severity {
-            Severity::High => Ink::Bad,
-            Severity::Medium => Ink::Waiting,
-            Severity::Low => Ink::Faint,
-        };
-        let name = finding.severity.name();
-        let pad = " ".repeat(8 - name.len());
-        let _ = writeln!(
-            text,
-            "\n{}{pad}{}  [{}]",
-            context.paint(ink, name),
-            context.paint(Ink::Strong, finding.title),
-            finding.rule
-        );
+        text.push('\n');
+        text.push_str(&heading(finding.severity, finding.title, finding.rule, context));
     }
     let place =
         finding.line.map_or(String::new(), |line| format!(" ({}:{line})", clean(&report.script)));

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use muster_model::check::Severity;
 use muster_model::view::JobState;
 
 /// Emphasis of a piece of text.
@@ -36,6 +37,16 @@ impl Ink {
             JobState::Starting | JobState::Running | JobState::Stopping => Ink::Active,
             JobState::Pending | JobState::Held | JobState::Suspended => Ink::Waiting,
             JobState::Cancelled => Ink::Faint,
+        }
+    }
+
+    /// Returns the ink of a severity.
+    #[must_use]
+    pub fn of_severity(severity: Severity) -> Self {
+        match severity {
+            Severity::High => Ink::Bad,
+            Severity::Medium => Ink::Waiting,
+            Severity::Low => Ink::Faint,
         }
     }
 

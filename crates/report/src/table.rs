@@ -113,7 +113,7 @@ impl<'r, R> Table<'r, R> {
         self.column(heading, Align::Right, cell)
     }
 
-    /// Adds a column.
+    /// Adds a column whose alignment is data.
     #[must_use]
     pub fn column<C: Into<Cell>>(
         mut self,

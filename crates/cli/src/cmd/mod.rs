@@ -10,6 +10,7 @@ pub mod completions;
 pub mod docs;
 pub mod explain;
 pub mod export;
+pub mod findings;
 pub mod hold;
 pub mod import;
 pub mod info;

@@ -351,3 +351,37 @@ fn export_takes_one_document_and_says_what_slurm_cannot_have() {
     let said = home.words("export slurm share.yaml").code(2).stderr;
     assert!(said.contains("a share of a GPU") && said.contains("hint:"), "{said}");
 }
+
+#[test]
+fn findings_of_a_script_become_sarif_and_a_baseline_accepts_them() {
+    let home = Home::new();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../slurm/tests/data/findings/processes-squared.txt");
+    let pair = std::fs::read_to_string(path).unwrap();
+    let script = pair.split("---- cured").next().unwrap();
+    home.write("train.sbatch", script);
+    let log: Value = home.words("import train.sbatch --format sarif").json();
+    let run = &log["runs"][0];
+    assert_eq!(run["tool"]["driver"]["name"], "muster import");
+    let results = run["results"].as_array().unwrap();
+    let squared = results.iter().find(|result| result["ruleId"] == "processes-squared").unwrap();
+    let place = &squared["locations"][0]["physicalLocation"];
+    assert_eq!(
+        (&place["artifactLocation"]["uri"], &place["region"]["startLine"]),
+        (&"train.sbatch".into(), &9.into())
+    );
+    let rule = usize::try_from(squared["ruleIndex"].as_u64().unwrap()).unwrap();
+    assert_eq!(run["tool"]["driver"]["rules"][rule]["id"], "processes-squared");
+
+    home.words("import train.sbatch --strict").code(1);
+    home.words("import train.sbatch --write-baseline accepted.txt").ok();
+    let again = home.words("import train.sbatch --baseline accepted.txt --strict").ok();
+    assert!(!again.stderr.contains("[processes-squared]"), "{}", again.stderr);
+    let log: Value =
+        home.words("import train.sbatch --baseline accepted.txt --format sarif").json();
+    assert_eq!(log["runs"][0]["results"][0]["baselineState"], "unchanged");
+    // The same finding on another line stays accepted.
+    home.write("train.sbatch", &script.replace("srun", "\n\nsrun"));
+    home.words("import train.sbatch --baseline accepted.txt --strict").ok();
+    home.words("import train.sbatch --json --format sarif").code(2);
+}

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use muster_doctor::{baseline, check, document, explain, ids, known_in, sarif};
+use muster_doctor::{baseline, check, document, explain, known_in, rule_texts, sarif};
 
 use crate::site::SampleSite;
 
@@ -16,13 +16,14 @@ fn bad() -> SampleSite {
 #[test]
 fn sarif_has_what_the_standard_requires() {
     let report = bad().report();
-    let log = sarif(&report, "0.1.0");
+    let all: Vec<_> = rule_texts().collect();
+    let log = sarif(&report, &all, "muster check slurm", "0.1.0");
     assert_eq!(log["version"], "2.1.0");
     assert!(log["$schema"].as_str().unwrap().contains("sarif-2.1.0"));
     let run = &log["runs"][0];
     assert_eq!(run["tool"]["driver"]["name"], "muster check slurm");
     let rules = run["tool"]["driver"]["rules"].as_array().unwrap();
-    assert_eq!(rules.len(), ids().count());
+    assert_eq!(rules.len(), all.len());
     let results = run["results"].as_array().unwrap();
     assert_eq!(results.len(), 3);
     for result in results {
@@ -58,7 +59,7 @@ fn the_most_severe_comes_first_and_a_baseline_makes_findings_known() {
 fn each_rule_has_one_place_in_the_document() {
     let text = document();
     let headings: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("### ")).collect();
-    assert_eq!(headings, ids().map(|(id, ..)| id).collect::<Vec<_>>());
+    assert_eq!(headings, rule_texts().map(|rule| rule.id).collect::<Vec<_>>());
     let distinct: BTreeSet<&str> = headings.iter().copied().collect();
     assert_eq!(distinct.len(), headings.len());
     for id in headings {
@@ -72,7 +73,7 @@ fn each_rule_has_one_place_in_the_document() {
 /// Texts are fragments, which reports combine.
 #[test]
 fn texts_are_fragments() {
-    for (_, _, title) in ids() {
+    for title in rule_texts().map(|rule| rule.title) {
         assert!(
             !title.ends_with(['.', '!']) && !title.contains("  ") && title.len() > 5,
             "{title:?}"

@@ -1,12 +1,11 @@
 //! `muster check slurm`: options, sources of evidence, and output. The rules are in
 //! `muster-doctor`.
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::ValueEnum;
-use muster_doctor::{baseline, check, explain, ids, known_in, kubernetes_nodes, sarif};
+use muster_doctor::{check, explain, kubernetes_nodes, rule_texts};
 use muster_model::check::{CheckReport, ProbeOutcome, Severity};
 use muster_report::RenderContext;
 use muster_report::table::Table;
@@ -14,8 +13,8 @@ use muster_slurm::conf::evidence::Evidence;
 
 use super::{collect, probes};
 use crate::app::App;
+use crate::cmd::findings::{BaselineArgs, FindingsFormat, write_sarif};
 use crate::exit::{FAILURE, Failure};
-use crate::output_files;
 use crate::source::text;
 
 /// Largest list of Kubernetes nodes in bytes, as in `muster inventory`.
@@ -51,12 +50,8 @@ pub struct CheckSlurmArgs {
     /// name per line; `-` is stdin
     #[arg(long, value_name = "FILE")]
     kubernetes_nodes: Option<PathBuf>,
-    /// File of accepted findings, as written by --write-baseline
-    #[arg(long, value_name = "FILE")]
-    baseline: Option<PathBuf>,
-    /// Write all findings to this file, for use with --baseline, and exit with 0; `-` is stdout
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["baseline", "json", "format"])]
-    write_baseline: Option<PathBuf>,
+    #[command(flatten)]
+    baseline: BaselineArgs,
     /// Exit with 1 on findings of this severity or above
     #[arg(long, value_enum, value_name = "SEVERITY", default_value_t = FailOn::Medium)]
     fail_on: FailOn,
@@ -67,8 +62,8 @@ pub struct CheckSlurmArgs {
     #[arg(long, conflicts_with = "format")]
     json: bool,
     /// Format of the report
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = CheckFormat::Text)]
-    format: CheckFormat,
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = FindingsFormat::Text)]
+    format: FindingsFormat,
     /// Also run probe jobs to test what configuration files cannot show; each takes seconds, and is
     /// cancelled if it does not start at once
     #[arg(long, conflicts_with_all = ["conf", "write_baseline"])]
@@ -103,16 +98,6 @@ impl FailOn {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum CheckFormat {
-    /// Text and tables for people
-    Text,
-    /// JSON for programs: a `CheckReport`
-    Json,
-    /// SARIF 2.1.0 for code hosts
-    Sarif,
-}
-
 /// Runs `muster check slurm`; returns its exit code.
 pub async fn run(app: &App, args: &CheckSlurmArgs) -> Result<u8> {
     // 1. List or explain rules.
@@ -130,7 +115,7 @@ pub async fn run(app: &App, args: &CheckSlurmArgs) -> Result<u8> {
     }
 
     // 2. Collect evidence.
-    let known = args.baseline.as_ref().map_or(Ok(BTreeSet::new()), |path| read_baseline(path))?;
+    let known = args.baseline.known()?;
     let sources = if args.conf.is_empty() {
         collect::live(app).await?
     } else {
@@ -157,51 +142,29 @@ pub async fn run(app: &App, args: &CheckSlurmArgs) -> Result<u8> {
     if args.prove {
         report.probes = probes::run(app, &evidence, &args.place).await;
     }
-    if let Some(path) = &args.write_baseline {
-        return write_baseline(app, path, &report);
+    if args.baseline.write(app, &report)? {
+        return Ok(0);
     }
-    match if args.json { CheckFormat::Json } else { args.format } {
-        CheckFormat::Text => {
+    match if args.json { FindingsFormat::Json } else { args.format } {
+        FindingsFormat::Text => {
             app.ui.data(&muster_report::check::check(&report, args.all, app.ui.context()))?
         }
-        CheckFormat::Json => app.ui.json(&report)?,
-        CheckFormat::Sarif => app.ui.json(&sarif(&report, env!("CARGO_PKG_VERSION")))?,
+        FindingsFormat::Json => app.ui.json(&report)?,
+        FindingsFormat::Sarif => {
+            write_sarif(app, &report, &rule_texts().collect::<Vec<_>>(), "muster check slurm")?
+        }
     }
     Ok(code(&report, args.fail_on.severity()))
 }
 
 /// Returns the list of rules, one per line.
 fn rule_list() -> String {
-    let rules: Vec<_> = ids().collect();
+    let rules: Vec<_> = rule_texts().collect();
     Table::of(&rules)
-        .left("", |(id, ..)| *id)
-        .left("", |(_, severity, _)| *severity)
-        .left("", |(.., title)| *title)
+        .left("", |rule| rule.id)
+        .left("", |rule| rule.severity.name())
+        .left("", |rule| rule.title)
         .render(RenderContext::plain())
-}
-
-fn read_baseline(path: &Path) -> Result<BTreeSet<String>> {
-    let (name, text) = text(path, MAX_BYTES)?;
-    let wrong = |line| {
-        Failure::usage(format!("{name}:{line} does not start with a fingerprint"))
-            .hint("`muster check slurm --write-baseline FILE` writes such a file")
-    };
-    Ok(known_in(&text).map_err(wrong)?)
-}
-
-/// Writes the baseline, overwriting an existing one: it is rewritten whenever findings change.
-fn write_baseline(app: &App, path: &Path, report: &CheckReport) -> Result<u8> {
-    let text = baseline(report);
-    if path.as_os_str() == "-" {
-        app.ui.data(&text)?
-    } else {
-        output_files::write(path, &text, true)?
-    }
-    app.ui.status(&format!(
-        "{} findings written; --baseline accepts them from now on",
-        report.findings.len()
-    ));
-    Ok(0)
 }
 
 fn code(report: &CheckReport, fail_on: Severity) -> u8 {

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use muster_doctor::{failed_rules, of_import};
 use muster_model::check::Severity;
 use muster_model::imported::{ImportOutcome, ImportReport};
 use muster_model::{QueueName, UserName};
@@ -12,6 +13,7 @@ use muster_spec::SubmissionSite;
 use serde_json::Map;
 
 use crate::app::App;
+use crate::cmd::findings::{BaselineArgs, FindingsFormat, write_sarif};
 use crate::exit::{FAILURE, Failure, USAGE};
 use crate::output_files;
 use crate::source::text;
@@ -26,6 +28,9 @@ Examples:
   muster import train.sbatch -o train.yaml --force
   muster import - < train.sbatch
   muster import train.sbatch --strict > /dev/null
+  muster import train.sbatch --format sarif > train.sarif
+  muster import train.sbatch --write-baseline accepted.txt
+  muster import train.sbatch --baseline accepted.txt --strict > train.yaml
   muster import train.sbatch --cure processes-squared > train.yaml
   muster import train.sbatch -- config.yaml 7 > train.yaml
   muster import --slurm-conf /etc/slurm --sacctmgr accounts.cfg -o mine
@@ -47,6 +52,11 @@ pub struct ScriptArgs {
     /// Write the whole report as JSON, as described by `muster schema import-report`
     #[arg(long)]
     json: bool,
+    /// Format of the report; sarif goes to stdout, and the job file to the file of -o
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = FindingsFormat::Text, conflicts_with = "json")]
+    format: FindingsFormat,
+    #[command(flatten)]
+    baseline: BaselineArgs,
     /// Exit with 1 if an option is not converted, or a finding is of high severity
     #[arg(long)]
     strict: bool,
@@ -76,16 +86,30 @@ pub fn run(app: &App, args: &ScriptArgs) -> Result<u8> {
     let path = args.script.as_ref().expect("a script is required where no cluster is named");
     let (name, script) = text(path, MAX_BYTES)?;
     let given = ImportInput { arguments: args.arguments.clone(), cures: args.cure.clone() };
-    let report = convert(app, &script, &name, &given)?;
-    // 2. Write the job file to stdout and the report to stderr.
-    if args.json {
+    let mut report = convert(app, &script, &name, &given)?;
+    // 2. Write the baseline, or leave out its findings.
+    let checked = of_import(&report, &args.baseline.known()?);
+    if args.baseline.write(app, &checked)? {
+        return Ok(0);
+    }
+    let mut known = checked.findings.iter().map(|finding| finding.known);
+    report.findings.retain(|_| known.next() != Some(true));
+    // 3. Write the job file and the report.
+    if args.json || args.format == FindingsFormat::Json {
         app.ui.json(&report)?;
     } else {
+        let is_sarif = args.format == FindingsFormat::Sarif;
         match args.output.as_deref().filter(|path| *path != Path::new("-")) {
             Some(path) => output_files::write(path, &report.job, args.force)?,
+            None if is_sarif => {}
             None => app.ui.bytes(report.job.as_bytes())?,
         }
-        app.ui.status(muster_report::imported::import(&report, app.ui.status_context()).trim_end());
+        if is_sarif {
+            write_sarif(app, &checked, &failed_rules(&checked), "muster import")?;
+        } else {
+            let text = muster_report::imported::import(&report, app.ui.status_context());
+            app.ui.status(text.trim_end());
+        }
     }
     let is_lossy = report.options.iter().any(|option| option.becomes == ImportOutcome::NotMapped);
     let is_wrong = report.findings.iter().any(|finding| finding.severity == Severity::High);
