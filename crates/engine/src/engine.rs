@@ -18,6 +18,7 @@ use crate::refusal::{EventRefusal, RestoreError};
 use crate::state::State;
 use crate::state::attempt::attempt_id;
 use crate::state::job::{Job, Phase};
+
 pub use crate::state::redact::RedactingJobs;
 pub use crate::state::snapshot::Snapshot;
 use crate::state::view::JobKey;

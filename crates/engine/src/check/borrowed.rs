@@ -3,11 +3,6 @@
 //! holdings at that moment, by the definition in `policy`. Holdings are summed one by one; no
 //! number is taken from the policy.
 
-use super::gang::priority_and_protection;
-use super::quota::{is_within, join};
-use super::{Violation, counted};
-use crate::state::State;
-use crate::state::job::Job;
 use std::collections::BTreeMap;
 
 use muster_model::reason::Reason;
@@ -15,6 +10,12 @@ use muster_model::{
     Decision, ElementId, GpuMilli, GpuModel, Plan, Protection, QueueName, QueueSpec, Span,
     TaskPlacement,
 };
+
+use super::gang::priority_and_protection;
+use super::quota::{is_within, join};
+use super::{Violation, counted};
+use crate::state::State;
+use crate::state::job::Job;
 
 /// Use in thousandths of GPUs, by leaf and model.
 type QueueUse = BTreeMap<(QueueName, GpuModel), u64>;

@@ -1,18 +1,14 @@
 //! Checks of one gang: may its element start, do its tasks have the wanted shape, and are their
 //! devices right?
 
+use muster_model::job::Resources;
+use muster_model::{ElementId, NodeId, Protection, TaskGroup, TaskPlacement, Tier, Time};
+use rustc_hash::FxHashMap;
+
 use super::violation::Violation;
 use crate::state::State;
 use crate::state::job::{Job, Phase};
-use muster_model::ElementId;
-use muster_model::NodeId;
-use muster_model::Protection;
-use muster_model::TaskGroup;
-use muster_model::TaskPlacement;
-use muster_model::Tier;
-use muster_model::Time;
-use muster_model::job::Resources;
-use rustc_hash::FxHashMap;
+
 /// Checks that an element may start; `goes_on` is true if it is only relocated or resized.
 pub(super) fn check_startable(
     job: &Job,

@@ -1,12 +1,6 @@
 //! Checks pending allocations: victims may be evicted for the stated cause, everything allocated
 //! fits once they have ended, and no victim could have stayed.
 
-use super::counted::{self, CountedAllocation, model_of, pending};
-use super::gang::{needs_of, priority_and_protection};
-use super::ledger::NodeSum;
-use super::{Violation, borrowed, quota, resized};
-use crate::state::State;
-use crate::state::job::{Job, RunStage};
 use std::collections::BTreeMap;
 
 use muster_model::{
@@ -14,6 +8,13 @@ use muster_model::{
     QueueSpec, TaskPlacement, Tier, Time,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::counted::{self, CountedAllocation, model_of, pending};
+use super::gang::{needs_of, priority_and_protection};
+use super::ledger::NodeSum;
+use super::{Violation, borrowed, quota, resized};
+use crate::state::State;
+use crate::state::job::{Job, RunStage};
 
 /// Maximum number of victims for which the quota check is repeated: each repetition walks the tree.
 const MAX_QUOTA_CHECKS: usize = 32;

@@ -1,6 +1,16 @@
 //! Checks a plan: each element may start, its gang is complete and correct, everything fits, and
 //! limits, quotas and reservations are respected.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use muster_model::{
+    AttemptId, Decision, Effect, ElementId, JobId, NodeId, Plan, TaskPlacement, Time,
+};
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+
 use super::gang::{check_gang, check_startable, check_tasks, needs_of};
 use super::ledger::NodeSum;
 use super::resized::Relocations;
@@ -11,15 +21,6 @@ use super::{
 use crate::pool::node::Node;
 use crate::state::State;
 use crate::state::job::{Job, Phase};
-use std::borrow::Cow;
-use std::collections::BTreeSet;
-use std::sync::Arc;
-
-use muster_model::{
-    AttemptId, Decision, Effect, ElementId, JobId, NodeId, Plan, TaskPlacement, Time,
-};
-use rustc_hash::{FxHashMap, FxHashSet};
-use smallvec::SmallVec;
 
 /// Tasks that a plan starts, with their nodes and jobs.
 type Tasks<'a> = SmallVec<[(NodeId, &'a Job, &'a TaskPlacement); 4]>;

@@ -1,6 +1,9 @@
 //! Checks reservations: on every node with a reservation, whenever one begins there, the holdings
 //! that remain, the starts of the plan and the reservations must fit together.
 
+use muster_model::{Decision, ElementId, NodeId, Plan, Span, TaskPlacement, Time};
+use smallvec::SmallVec;
+
 use super::Violation;
 use super::counted::{self, CountedAllocation};
 use super::gang::needs_of;
@@ -9,8 +12,6 @@ use super::resized::Relocations;
 use crate::pool::{HoldKey, Holding};
 use crate::state::State;
 use crate::state::job::{Job, RunStage};
-use muster_model::{Decision, ElementId, NodeId, Plan, Span, TaskPlacement, Time};
-use smallvec::SmallVec;
 
 /// Occupation of a node by one task over a period.
 struct Occupation<'a> {

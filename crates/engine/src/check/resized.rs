@@ -6,7 +6,6 @@
 use muster_model::{
     AttemptId, Decision, ElementId, EvictionCause, Plan, Span, TaskPlacement, Tier, Time,
 };
-
 use rustc_hash::FxHashSet;
 
 use super::Violation;

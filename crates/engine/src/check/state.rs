@@ -1,5 +1,13 @@
 //! Checks the state: everything derived is computed again from the records of jobs, and compared.
 
+use std::collections::BTreeMap;
+
+use muster_model::view::TaskStage;
+use muster_model::{
+    AdvanceReservationTimes, DeviceSet, ElementId, GpuModel, JobId, NodeId, QueueName, Tier, Time,
+};
+use rustc_hash::FxHashMap;
+
 use super::gang::needs_of;
 use super::ledger::NodeSum;
 use super::{Violation, counted};
@@ -10,13 +18,6 @@ use crate::state::State;
 use crate::state::advance_reservation::PlacedReservation;
 use crate::state::entries::{EntryOwner, EntryStanding, MAX_TICKETS};
 use crate::state::job::{Element, Job, JobRecord, Phase, Run, RunStage};
-use std::collections::BTreeMap;
-
-use muster_model::view::TaskStage;
-use muster_model::{
-    AdvanceReservationTimes, DeviceSet, ElementId, GpuModel, JobId, NodeId, QueueName, Tier, Time,
-};
-use rustc_hash::FxHashMap;
 
 /// Returns all violated invariants of a state.
 pub(crate) fn sanity_check(state: &State) -> Vec<Violation> {

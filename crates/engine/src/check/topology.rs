@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_model::{DeviceSet, ElementId, NodeId, Plan, TaskPlacement, Topology, TopologyRule};
-
 use rustc_hash::FxHashMap;
 
 use super::Violation;

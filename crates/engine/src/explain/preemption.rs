@@ -1,6 +1,12 @@
 //! Preemption for an element: which jobs are evicted for it, and why each other holder of usable
 //! resources is not. Reads the state after the last pass, which has preempted where it could.
 
+use muster_model::view::{
+    Eta, EvictionView, Explanation, Holder, NotPreemptedReason, NotPreemptedView,
+};
+use muster_model::{AttemptId, Decision, ElementId, Eviction, Reason, Time};
+use muster_policy::{LeafId, ModelId};
+
 use super::holders;
 use crate::place::request::model_choices;
 use crate::plan::eligibility::preemption_cause;
@@ -9,11 +15,6 @@ use crate::pool::ends::HoldingEnd;
 use crate::state::State;
 use crate::state::job::{Element, PendingAllocation, Run, RunStage};
 use crate::state::preemptable::PreemptableAttempt;
-use muster_model::view::{
-    Eta, EvictionView, Explanation, Holder, NotPreemptedReason, NotPreemptedView,
-};
-use muster_model::{AttemptId, Decision, ElementId, Eviction, Reason, Time};
-use muster_policy::{LeafId, ModelId};
 
 /// Maximum number of jobs that are named.
 pub(super) const MAX_NAMED: usize = 10;

@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 
 use super::PlanningPass;
 use super::cache::classes::ClassCache;
-use super::consider::Candidate;
+use super::candidate::Candidate;
 use super::elastic::{elastic_tasks, place_within_limits};
 use super::pending::hold_exactly;
 use super::preempt::{EvictionPlan, commit_eviction_plan, find_eviction_plan};

@@ -7,16 +7,6 @@
 //! some time at its size, since a restart costs; and not in a queue with a budget, since every
 //! start charges a whole run again.
 
-use super::consider::Candidate;
-use super::pending::{PendingPlacement, protect_pending};
-use super::preempt::request_round;
-use super::{PlanningPass, PolicyChange, admission};
-use crate::place::request::model_choices;
-use crate::pool::HoldKey;
-use crate::pool::shape::Shape;
-use crate::state::attempt::{attempt_id, gpus_by_model};
-use crate::state::job::{Run, RunStage};
-use crate::state::preemptable::PreemptableAttempt;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
@@ -24,6 +14,16 @@ use muster_model::queue::PlacementPolicy;
 use muster_model::{
     Decision, Elastic, ElementId, Eviction, EvictionCause, JobId, Span, TaskPlacement, Time,
 };
+
+use super::candidate::Candidate;
+use super::pending::{PendingPlacement, protect_pending};
+use super::{PlanningPass, PolicyChange, admission};
+use crate::place::request::model_choices;
+use crate::pool::HoldKey;
+use crate::pool::shape::Shape;
+use crate::state::attempt::{attempt_id, gpus_by_model};
+use crate::state::job::{Run, RunStage};
+use crate::state::preemptable::PreemptableAttempt;
 
 /// Elastic gang that starts in this pass with its minimum number of tasks.
 #[derive(Clone, Debug)]
@@ -71,7 +71,7 @@ pub(super) fn grow(pass: &mut PlanningPass<'_>) -> bool {
         // An entry that now comes first may make it shrink again: the next pass checks.
         pass.changed_order = true;
         pass.cache.release_holdings();
-        request_round(pass);
+        pass.request_round();
     }
     let mut running: Vec<(JobId, u32)> = pass.state.elastic.iter().copied().collect();
     running
@@ -168,7 +168,7 @@ fn grow_running(pass: &mut PlanningPass<'_>, id: JobId, ordinal: u32) {
     pass.evicted.insert(key);
     pass.scratch.policy_changes.push(PolicyChange::Removed { leaf, user, gpus: held });
     pass.state.pool.shorten(key, pass.now + delay);
-    request_round(pass);
+    pass.request_round();
     let evict = vec![Eviction { id: old, cause: EvictionCause::Grown }];
     nominate(pass, &candidate, larger.placement, larger.shape, evict);
 }

@@ -2,15 +2,16 @@
 //! reclaims its quota, a higher priority preempts a lower one, and opportunistic attempts are
 //! preempted by any normal one. `preempt.rs` chooses the victims.
 
-use super::PlanningPass;
-use super::consider::Candidate;
-use super::quick_reject::EntryKind;
-use crate::place::classes::ClassId;
-use crate::state::preemptable::PreemptableAttempts;
 use muster_model::view::NotPreemptedReason;
 use muster_model::{EvictionCause, Preemption, Span, Tier, Time};
 use muster_policy::{LeafId, ModelId, Policy, UserId};
 use rustc_hash::FxHashMap;
+
+use super::EntryKind;
+use super::PlanningPass;
+use super::candidate::Candidate;
+use crate::place::classes::ClassId;
+use crate::state::preemptable::PreemptableAttempts;
 
 /// Cached facts about preemption in a pass.
 #[derive(Clone, Debug, Default)]

@@ -32,7 +32,7 @@ use smallvec::SmallVec;
 use super::PlanningPass;
 use super::admission::{self, Requester};
 use super::cache::classes::ClassCache;
-use super::consider::Candidate;
+use super::candidate::Candidate;
 use crate::place::capacity_bound::{CapacityBound, NodeFilter};
 use crate::place::request::AdmittedChoice;
 use crate::pool::ends::HoldingEnd;

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use super::PlanningPass;
 use super::cache::SHORTEST_SPAN;
 use super::cache::classes::ClassCache;
-use super::consider::{Candidate, NodePreferences};
+use super::candidate::{Candidate, NodePreferences};
 use super::eligibility::has_possible_victims;
 use super::scratch::ReservationLane;
 use crate::place::classes::ClassId;

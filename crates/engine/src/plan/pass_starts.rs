@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use super::PlanningPass;
 use super::cache::classes::ClassCache;
-use super::consider::Candidate;
+use super::candidate::Candidate;
 use super::eligibility::preemption_cause;
 use crate::place::request::{AdmittedChoice, ModelChoice};
 use crate::pool::HoldKey;

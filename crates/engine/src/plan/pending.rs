@@ -2,6 +2,10 @@
 //! starts as soon as all of it is free; a nomination that has become impossible is revoked. Runs
 //! before everything else, in every round.
 
+use std::sync::Arc;
+
+use muster_model::{AttemptId, Decision, ElementId, Span, TaskPlacement, Time, TopologyRule};
+
 use super::PlanningPass;
 use super::PolicyChange;
 use crate::pool::ends::HoldingEnd;
@@ -10,9 +14,6 @@ use crate::pool::shape::Shape;
 use crate::state::attempt::attempt_id;
 use crate::state::entries::EntryOwner;
 use crate::state::job::{PendingAllocation, Phase};
-use std::sync::Arc;
-
-use muster_model::{AttemptId, Decision, ElementId, Span, TaskPlacement, Time, TopologyRule};
 
 /// Placement of a nominated element, kept free in every round.
 #[derive(Clone, Debug)]

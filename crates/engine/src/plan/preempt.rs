@@ -25,8 +25,19 @@
 //! preempting opportunistic jobs strictly raises the number of normal jobs that run. An evicted job
 //! starts again only on free capacity, or by its own preemption of others.
 
+use std::cmp::Reverse;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use muster_model::{
+    Decision, ElementId, Eviction, EvictionCause, NodeId, Reason, Span, TaskPlacement, Time,
+};
+use muster_policy::{EntrySlot, ModelId};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
 use super::cache::classes::ClassCache;
-use super::consider::Candidate;
+use super::candidate::Candidate;
 use super::elastic::nominate_restart;
 use super::eligibility::{may_try_preemption, note_failed_preemption, preemption_cause};
 use super::pass_starts::defer;
@@ -39,16 +50,6 @@ use crate::place::request::{AdmittedChoice, ModelChoice};
 use crate::pool::{HoldKey, Pool};
 use crate::state::attempt::{attempt_id, gpus_by_model};
 use crate::state::entries::UNLIMITED;
-use std::cmp::Reverse;
-use std::collections::hash_map::Entry;
-use std::sync::Arc;
-
-use muster_model::{
-    Decision, ElementId, Eviction, EvictionCause, NodeId, Reason, Span, TaskPlacement, Time,
-};
-use muster_policy::{EntrySlot, ModelId};
-use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
 
 /// Victims to evict, and the placement that the candidate then gets.
 pub(super) struct EvictionPlan {
@@ -245,15 +246,7 @@ pub(super) fn commit_eviction_plan(
             nominate_restart(pass, victim.id.element, victim.delay, placement);
         }
     }
-    request_round(pass);
-}
-
-/// Requests another round after an eviction: it may unblock entries that were refused before.
-pub(super) fn request_round(pass: &mut PlanningPass<'_>) {
-    pass.has_evictions = true;
-    pass.cache.release_counters();
-    pass.eligibility.clear();
-    pass.pass_starts.forget_borrowing();
+    pass.request_round();
 }
 
 /// Search for victims, on scratch.

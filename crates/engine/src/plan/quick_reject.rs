@@ -4,29 +4,12 @@ use muster_model::Span;
 use muster_policy::{EntrySlot, LeafId, UserId};
 use smallvec::SmallVec;
 
-use super::PlanningPass;
 use super::consider::consider;
 use super::eligibility::{has_possible_victims, may_preempt};
 use super::infeasible::{is_class_full, is_infeasible};
 use super::limited::is_limited;
-use crate::place::classes::ClassId;
+use super::{EntryKind, EntryVerdict, PlanningPass};
 use crate::state::entries::EntryRank;
-
-/// Decision of a pass about one entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum EntryVerdict {
-    /// The element starts, or is nominated to start.
-    Started,
-    /// No element of the entry is left to consider: all are handled, or the array's cap is reached.
-    Exhausted,
-    /// A limit or quota of its queue refuses it; other users and queues are not affected.
-    Limited,
-    /// Capacity blocks it: it does not fit now without taking held or reserved capacity.
-    Blocked,
-}
-
-/// Entries of a leaf with the same requirements and priority.
-pub(super) type EntryKind = (LeafId, ClassId, i32);
 
 /// Kinds of entries rejected without placing since the last entry that was considered in full.
 #[derive(Clone, Debug, Default)]

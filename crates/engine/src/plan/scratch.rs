@@ -2,15 +2,16 @@
 //! passes a second, each of which needs the same small tables. They are cleared before each use;
 //! results that stay valid between passes are in `cache.rs`.
 
-use super::PolicyChange;
-use crate::place::classes::ClassId;
-use crate::place::reserve::forecast::ReleaseForecast;
 use std::hash::Hash;
 
 use muster_model::{AdvanceReservationName, ElementId, JobId};
 use muster_policy::{EntrySlot, LeafId, Pass};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+
+use super::PolicyChange;
+use crate::place::classes::ClassId;
+use crate::place::reserve::forecast::ReleaseForecast;
 
 /// Buffers reused from pass to pass; see the module's description.
 #[derive(Debug, Default)]

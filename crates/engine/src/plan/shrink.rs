@@ -3,14 +3,6 @@
 //! and, by the same plan, nominated for what remains of its placement. This module splits its
 //! holding into parts and merges evicted parts; `preempt.rs` chooses the victims.
 
-use super::PlanningPass;
-use super::consider::Candidate;
-use super::elastic::elastic_tasks;
-use super::pending::is_still_valid;
-use super::victim::{RankedVictim, Victim, VictimPart};
-use crate::pool::{HoldKey, Pool};
-use crate::state::State;
-use crate::state::attempt::gpus_by_model;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
@@ -20,6 +12,15 @@ use muster_model::{
 use muster_policy::ModelId;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+
+use super::PlanningPass;
+use super::candidate::Candidate;
+use super::elastic::elastic_tasks;
+use super::pending::is_still_valid;
+use super::victim::{RankedVictim, Victim, VictimPart};
+use crate::pool::{HoldKey, Pool};
+use crate::state::State;
+use crate::state::attempt::gpus_by_model;
 
 /// Holding of an elastic gang split into parts, on scratch.
 #[derive(Clone, Debug)]

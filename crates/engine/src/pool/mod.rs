@@ -27,6 +27,7 @@ use muster_model::{
 use rustc_hash::FxHashMap;
 
 use availability::PoolView;
+
 pub(crate) use domains::CpuOnlyKey;
 use ends::{HoldingEnd, HoldingEnds};
 use index::Index;

@@ -1,10 +1,11 @@
 //! Holds: keep waiting elements from starting until they are released. Users hold their own jobs;
 //! the hold of an administrator is separate, and only an administrator releases it.
 
+use muster_model::{CommandTarget, JobId, Time, UserName};
+
 use super::State;
 use super::entries::EntryOwner;
 use super::job::{AdminHold, JobRecord, Phase};
-use muster_model::{CommandTarget, JobId, Time, UserName};
 
 /// Change of a hold.
 #[derive(Clone, Copy)]

@@ -2,25 +2,22 @@
 //! only once it started or was changed individually, so a large array costs the same as one job
 //! while it waits.
 
-use crate::place::classes::ClassId;
-use crate::pool::HoldKey;
-use crate::pool::ends::HoldingEnd;
-use muster_model::AttemptId;
-use muster_model::ElementId;
-use muster_model::EvictionCause;
-use muster_model::UserName;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_model::outcome::{Outcome, TaskExit};
 use muster_model::view::TaskStage;
 use muster_model::{
-    Array, Dependency, IndexRange, JobSpec, NodeId, Rank, Span, StopCause, TaskCheckpoint,
-    TaskPlacement, Time,
+    Array, AttemptId, Dependency, ElementId, EvictionCause, IndexRange, JobSpec, NodeId, Rank,
+    Span, StopCause, TaskCheckpoint, TaskPlacement, Time, UserName,
 };
 use muster_policy::{LeafId, ModelId, UserId};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
+
+use crate::place::classes::ClassId;
+use crate::pool::HoldKey;
+use crate::pool::ends::HoldingEnd;
 
 /// A job in memory: its durable record, and what is derived from it.
 #[derive(Clone, Debug)]

@@ -5,6 +5,14 @@
 //!
 //! The element is charged from the decision on, so no job pays for the time in which it is evicted.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use muster_model::{
+    AttemptId, Effect, ElementId, Event, Eviction, EvictionCause, JobId, TaskPlacement, Time,
+};
+use muster_policy::BudgetCharge;
+
 use super::State;
 use super::attempt::{attempt_id, gpus_by_model};
 use super::entries::EntryOwner;
@@ -13,13 +21,6 @@ use super::job::{
     RunStage,
 };
 use crate::fact::AccountingFact;
-use std::collections::BTreeSet;
-use std::sync::Arc;
-
-use muster_model::{
-    AttemptId, Effect, ElementId, Event, Eviction, EvictionCause, JobId, TaskPlacement, Time,
-};
-use muster_policy::BudgetCharge;
 
 /// Indexes over pending allocations and eviction deadlines.
 #[derive(Clone, Debug, Default)]

@@ -1,6 +1,13 @@
 //! Checkpoints: requests, acknowledgements of tasks, what they mean for the gang, and the GPU time
 //! that would be lost without them. Ends an attempt only if its job asks for that.
 
+use std::sync::Arc;
+
+use muster_model::job::{AfterCheckpoint, CheckpointBy};
+use muster_model::{
+    CommandTarget, Effect, JobId, Outcome, Rank, TaskCheckpoint, TaskExit, TaskSignalled, Time,
+};
+
 use super::State;
 use super::attempt::attempt_id;
 use super::job::{
@@ -8,12 +15,6 @@ use super::job::{
     SavedProgress, TaskState,
 };
 use super::report::fate_of;
-use std::sync::Arc;
-
-use muster_model::job::{AfterCheckpoint, CheckpointBy};
-use muster_model::{
-    CommandTarget, Effect, JobId, Outcome, Rank, TaskCheckpoint, TaskExit, TaskSignalled, Time,
-};
 
 /// Acknowledgements of all tasks of a gang, combined.
 #[derive(Clone, Debug, PartialEq, Eq)]

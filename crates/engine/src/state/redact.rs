@@ -3,17 +3,18 @@
 //! destructured field by field, so that a new field does not compile until its redaction is
 //! decided.
 
-use super::advance_reservation::PlacedReservation;
-use super::job::{
-    AdminHold, AttemptFate, CommonEnd, Element, JobRecord, Phase, Run, SavedProgress, TaskState,
-};
-use super::snapshot::{Snapshot, SnapshotJobs, StoredNode};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use muster_model::{Outcome, Redaction, TaskCheckpoint};
 use serde::{Serialize, Serializer};
+
+use super::advance_reservation::PlacedReservation;
+use super::job::{
+    AdminHold, AttemptFate, CommonEnd, Element, JobRecord, Phase, Run, SavedProgress, TaskState,
+};
+use super::snapshot::{Snapshot, SnapshotJobs, StoredNode};
 
 impl Snapshot {
     /// Replaces all names. Returns the redacted snapshot, which plans the same, and the replaced

@@ -11,8 +11,6 @@ use muster_model::{
 };
 use muster_policy::Policy;
 
-use advance_reservation::{validate_drop, validate_reservation, validate_use_of_reservation};
-
 use crate::bounds;
 use crate::place::feasibility;
 use crate::place::gap::{self, domains};
@@ -20,6 +18,7 @@ use crate::refusal::EventRefusal;
 use crate::state::State;
 use crate::state::dependencies::Satisfaction;
 use crate::state::job::{JobRecord, Phase};
+use advance_reservation::{validate_drop, validate_reservation, validate_use_of_reservation};
 
 pub(crate) fn validate_event(state: &State, event: &Event) -> Result<(), EventRefusal> {
     match event {
