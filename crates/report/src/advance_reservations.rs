@@ -7,8 +7,7 @@ use muster_model::{Reason, Time};
 use crate::RenderContext;
 use crate::amount::ranges;
 use crate::clock;
-use crate::nodes;
-use crate::reason::ExplanationLine;
+use crate::explanation_line::ExplanationLine;
 use crate::style::{Ink, clean};
 use crate::table::{Cell, Table};
 
@@ -104,7 +103,7 @@ pub(crate) fn on_node(window: &NodeAdvanceReservationView, context: RenderContex
     let name = clean(window.advance_reservation.as_str());
     match &window.devices[..] {
         [] => format!("reserved for {name} {when}"),
-        devices => format!("{} reserved for {name} {when}", nodes::gpus(devices)),
+        devices => format!("{} reserved for {name} {when}", crate::amount::gpu_indices(devices)),
     }
 }
 

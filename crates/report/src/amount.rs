@@ -1,8 +1,8 @@
 //! Amounts as text: counts with their noun, GPUs, device lists, ordinals, percentages. Integers
 //! only.
 
-use muster_model::GpuMilli;
 use muster_model::node::GpuModel;
+use muster_model::{ElementId, GpuMilli};
 
 /// `1 task`, `3 tasks`.
 #[must_use]
@@ -108,6 +108,19 @@ pub fn grouped(number: u64) -> String {
 #[must_use]
 pub fn grouped_count(number: u64, noun: &str) -> String {
     format!("{} {noun}{}", grouped(number), if number == 1 { "" } else { "s" })
+}
+
+/// Returns an element as users type it: `3`, or `3[7]`. Index 0 is omitted, as a job without an
+/// array also has it.
+#[must_use]
+pub fn element(id: ElementId) -> String {
+    if id.index == 0 { id.job.to_string() } else { id.to_string() }
+}
+
+/// `GPU 3`, `GPUs 3,5`.
+pub(crate) fn gpu_indices(devices: &[u16]) -> String {
+    let indices: Vec<String> = devices.iter().map(ToString::to_string).collect();
+    format!("{} {}", if devices.len() == 1 { "GPU" } else { "GPUs" }, indices.join(","))
 }
 
 #[cfg(test)]

@@ -8,10 +8,11 @@ use crate::RenderContext;
 use crate::advance_reservations;
 use crate::amount::ordinal;
 use crate::clock;
+use crate::explanation_line::ExplanationLine;
 use crate::nodes;
 use crate::placed;
 use crate::preemption;
-use crate::reason::{self, ExplanationLine};
+use crate::reason;
 use crate::style::{Ink, clean, wrap};
 use crate::table::Labels;
 
@@ -119,7 +120,7 @@ fn body(
         let node = clean(one.node.as_str());
         let what = match &one.devices[..] {
             [] => node.into_owned(),
-            devices => format!("{} of {node}", nodes::gpus(devices)),
+            devices => format!("{} of {node}", crate::amount::gpu_indices(devices)),
         };
         let drain = nodes::drain(&one.drain, context);
         lines.push(ExplanationLine::new("drained", format!("{what} {drain}")));
@@ -174,7 +175,7 @@ fn with_holders(free: String, holders: &[Holder], context: RenderContext) -> Str
         .take(HOLDERS_NAMED)
         .map(|holder| {
             let name = clean(&holder.name);
-            let id = reason::element(holder.element);
+            let id = crate::amount::element(holder.element);
             let end = match holder.end {
                 HolderEnd::TimeLimit => "its time limit",
                 HolderEnd::Grace => "its time limit and grace",

@@ -14,6 +14,7 @@ pub mod clock;
 pub mod compare;
 mod context;
 pub mod explain;
+pub mod explanation_line;
 pub mod fleet;
 pub mod html;
 pub mod imported;

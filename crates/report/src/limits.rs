@@ -6,7 +6,7 @@ use muster_model::{GpuMilli, Reason, Span};
 use crate::RenderContext;
 use crate::amount::{gpus, hours, is_are};
 use crate::clock;
-use crate::reason::ExplanationLine;
+use crate::explanation_line::ExplanationLine;
 
 /// Returns a fragment for a table row; empty for a reason of another kind.
 pub(crate) fn short(reason: &Reason, context: RenderContext) -> String {

@@ -7,9 +7,8 @@ use muster_model::{Drain, GpuMilli};
 
 use crate::RenderContext;
 use crate::advance_reservations;
-use crate::amount::count;
+use crate::amount::{count, element, gpu_indices};
 use crate::clock;
-use crate::reason;
 use crate::style::{Ink, clean};
 use crate::table::{Cell, Table};
 
@@ -66,7 +65,7 @@ fn state(node: &NodeView) -> Cell {
 }
 
 fn holder(device: &DeviceView, context: RenderContext) -> Cell {
-    let ids: Vec<String> = device.elements.iter().map(|&id| reason::element(id)).collect();
+    let ids: Vec<String> = device.elements.iter().map(|&id| element(id)).collect();
     let holders = ids.join(" ");
     let ahead = device.drain.as_ref().filter(|drain| drain.from > context.now);
     match (device.drained, device.foreign, ahead) {
@@ -106,7 +105,7 @@ fn note(node: &NodeView, context: RenderContext) -> String {
         }
     }
     for (one, devices) in groups {
-        notes.push(format!("{} {}", gpus(&devices), drain(one, context)));
+        notes.push(format!("{} {}", gpu_indices(&devices), drain(one, context)));
     }
     notes.extend(
         node.advance_reservations
@@ -114,12 +113,6 @@ fn note(node: &NodeView, context: RenderContext) -> String {
             .map(|window| advance_reservations::on_node(window, context)),
     );
     notes.join("; ")
-}
-
-/// `GPU 3`, `GPUs 3,5`.
-pub(crate) fn gpus(devices: &[u16]) -> String {
-    let indices: Vec<String> = devices.iter().map(ToString::to_string).collect();
-    format!("{} {}", if devices.len() == 1 { "GPU" } else { "GPUs" }, indices.join(","))
 }
 
 /// `since 12:00:00 by ann: bad fan`, `from 18:00:00 by ann, then stopped`.

@@ -5,9 +5,10 @@ use muster_model::EvictionCause;
 use muster_model::view::{LevelRequest, LevelUse, PlacedOn, PlacementView, PreemptedView};
 
 use crate::RenderContext;
+use crate::amount::element;
 use crate::amount::{count, ranges};
 use crate::clock;
-use crate::reason::{ExplanationLine, element};
+use crate::explanation_line::ExplanationLine;
 use crate::style::clean;
 
 /// Names listed in a line; `--json` has all.

@@ -7,10 +7,11 @@ use muster_model::view::{
 use muster_model::{ElementId, EvictionCause, QueueName};
 
 use crate::RenderContext;
+use crate::amount::element;
 use crate::amount::{count, hours};
 use crate::clock;
+use crate::explanation_line::ExplanationLine;
 use crate::limits::hours_up;
-use crate::reason::{ExplanationLine, element};
 use crate::style::clean;
 
 /// Names listed in a line; `--json` has more.

@@ -336,7 +336,9 @@ fn backfilled(job: &JobView, others: &OtherJobs<'_>) -> Option<String> {
         .filter(|_| !job.state.is_final())
         .and_then(|end| others.next_planned_start(end, job.job));
     Some(match before {
-        Some(plan) => format!("backfilled, ends before {} starts", reason::element(plan.element)),
+        Some(plan) => {
+            format!("backfilled, ends before {} starts", crate::amount::element(plan.element))
+        }
         None => "backfilled".to_owned(),
     })
 }

@@ -6,8 +6,9 @@ use muster_model::{DependencyKind, ElementId, Reason, Span, Time, UserName};
 
 use crate::RenderContext;
 use crate::advance_reservations;
-use crate::amount::{count, gpus, is_are, models, times};
+use crate::amount::{count, element, gpu_indices, gpus, is_are, models, times};
 use crate::clock;
+use crate::explanation_line::ExplanationLine;
 use crate::limits;
 use crate::preemption;
 use crate::style::clean;
@@ -15,39 +16,6 @@ use crate::topology::{self, GapBasis};
 
 /// Name of the only group of a job without roles.
 const ONLY_GROUP: &str = "main";
-
-/// A labelled sentence of an explanation, with the command that acts on it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExplanationLine {
-    /// Topic of the sentence; empty continues the label before.
-    pub label: &'static str,
-    /// Text of the sentence.
-    pub text: String,
-    /// Command to type; `None` if there is none.
-    pub command: Option<String>,
-}
-
-impl ExplanationLine {
-    /// Returns a sentence without a command.
-    #[must_use]
-    pub fn new(label: &'static str, text: impl Into<String>) -> Self {
-        Self { label, text: text.into(), command: None }
-    }
-
-    /// Adds the command to type.
-    #[must_use]
-    pub fn with(mut self, command: impl Into<String>) -> Self {
-        self.command = Some(command.into());
-        self
-    }
-}
-
-/// Returns an element as users type it: `3`, or `3[7]`. Index 0 is omitted, as a job without an
-/// array also has it.
-#[must_use]
-pub fn element(id: ElementId) -> String {
-    if id.index == 0 { id.job.to_string() } else { id.to_string() }
-}
 
 /// Returns one or two words: `capacity`, `quota`.
 #[must_use]
@@ -427,7 +395,7 @@ fn limiting(gap: &CapacityGap) -> Option<String> {
 /// `GPUs 0-2 of n1 are kept`.
 pub(crate) fn kept_on(places: &[HeadReservedPlace]) -> String {
     let one = |one: &HeadReservedPlace| {
-        format!("{} of {}", crate::nodes::gpus(&one.devices), clean(one.node.as_str()))
+        format!("{} of {}", gpu_indices(&one.devices), clean(one.node.as_str()))
     };
     let all: Vec<String> = places.iter().filter(|one| !one.devices.is_empty()).map(one).collect();
     match &places {

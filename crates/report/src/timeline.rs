@@ -10,7 +10,6 @@ use muster_model::{ElementId, JobId, NodeName, Span, Time};
 
 use crate::RenderContext;
 use crate::clock;
-use crate::reason;
 use crate::style::{Ink, clean, wrap};
 
 /// A reserved future start.
@@ -302,7 +301,7 @@ fn axis(
     )];
     let mut starts: BTreeMap<Time, Vec<String>> = BTreeMap::new();
     for plan in gantt.planned {
-        starts.entry(plan.start).or_default().push(reason::element(plan.element));
+        starts.entry(plan.start).or_default().push(crate::amount::element(plan.element));
     }
     for (start, who) in starts.iter().take(MARKS) {
         let verb = if who.len() == 1 { "starts" } else { "start" };

@@ -3,7 +3,7 @@
 use muster_model::reason::TopologyGap;
 
 use crate::amount::{count, gpus};
-use crate::reason::ExplanationLine;
+use crate::explanation_line::ExplanationLine;
 
 /// Capacity that the numbers of a gap refer to: what is free now, or everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -29,6 +29,7 @@ pub mod packing;
 pub mod peers;
 pub mod prove;
 mod rng;
+mod schedulers;
 pub mod trace;
 pub mod whatif;
 pub mod world;

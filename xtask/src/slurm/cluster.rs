@@ -7,7 +7,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::daemon::NODES;
+/// Number of nodes of a cluster, and the maximum.
+pub const NODES: u8 = 8;
 
 /// Maximum length of the folder's path: the kernel accepts 107 bytes for the path of a socket in
 /// it.

@@ -7,11 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::cluster::SlurmTestCluster;
+use super::cluster::{NODES, SlurmTestCluster};
 use super::process::{self, Signal};
-
-/// Number of nodes of a cluster, and the maximum.
-pub const NODES: u8 = 8;
 
 /// User of slurmrestd: not root, which it refuses, and not a user whose jobs are tested.
 const REST_USER: &str = "daemon";

@@ -6,8 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-use super::cluster::SlurmTestCluster;
-use super::daemon::NODES;
+use super::cluster::{NODES, SlurmTestCluster};
 use super::{command, conf};
 
 /// Files of the folder, each with the settings that replace its own.

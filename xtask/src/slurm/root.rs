@@ -60,8 +60,16 @@ pub fn enter(repository: &Path, release: &str, args: &[&str]) -> Result<ExitCode
     let mut command = Command::new("unshare");
     command.args(["--mount", "--propagation", "private", "sh", "-e", "-c", ENTER, "sh"]).arg(&root);
     command.args(BOUND).arg(repository).args(tool_chain());
-    command.arg("--").arg(super::test::own_path()?).args(args).current_dir(repository);
+    command.arg("--").arg(own_path()?).args(args).current_dir(repository);
     status(&mut command)
+}
+
+/// Returns the path of this program. If it was rebuilt meanwhile, the kernel appends " (deleted)"
+/// to the path of the running file.
+pub fn own_path() -> Result<PathBuf> {
+    let path = std::env::current_exe().context("cannot find the path of this program")?;
+    let text = path.to_string_lossy();
+    Ok(text.strip_suffix(" (deleted)").map_or_else(|| path.clone(), PathBuf::from))
 }
 
 /// Runs this program with these arguments in the root in which a cluster's daemons run; `None` if
@@ -73,7 +81,7 @@ pub fn rejoin(cluster: &SlurmTestCluster, args: &[&str]) -> Result<Option<ExitCo
     let here = std::env::current_dir()?;
     command.args(["sh", "-c", "cd \"$1\" && shift && exec \"$@\"", "sh"]).arg(here);
     // The present directory may not exist inside until the shell has changed to it.
-    command.arg(super::test::own_path()?).args(args).current_dir("/");
+    command.arg(own_path()?).args(args).current_dir("/");
     status(&mut command).map(Some)
 }
 

@@ -118,7 +118,7 @@ fn in_a_cluster(
     let mut tests = binary.command_under(limited);
     tests.args(["--include-ignored", "--test-threads=1"]).args(words);
     tests.env("MUSTER_TEST_SLURM", cluster.dir());
-    tests.env("MUSTER_XTASK", own_path()?);
+    tests.env("MUSTER_XTASK", super::root::own_path()?);
     let result = watch(&mut tests, title, totals).with_context(|| format!("limited to {SECS} s"));
     drop(running);
     result
@@ -126,21 +126,13 @@ fn in_a_cluster(
 
 /// Runs `cargo xtask slurm VERB FOLDER` as a process of its own; its output is part of the error.
 fn own(verb: &[&str], folder: &Path) -> Result<()> {
-    let mut command = Command::new(own_path()?);
+    let mut command = Command::new(super::root::own_path()?);
     let output = command.arg("slurm").args(verb).arg(folder).stdin(Stdio::null()).output()?;
     if !output.status.success() {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         bail!("slurm {}\n{}{}", verb.join(" "), text(&output.stdout), text(&output.stderr));
     }
     Ok(())
-}
-
-/// Returns the path of this program. If it was rebuilt meanwhile, the kernel appends " (deleted)"
-/// to the path of the running file.
-pub fn own_path() -> Result<PathBuf> {
-    let path = std::env::current_exe().context("cannot find the path of this program")?;
-    let text = path.to_string_lossy();
-    Ok(text.strip_suffix(" (deleted)").map_or_else(|| path.clone(), PathBuf::from))
 }
 
 /// Stops the cluster of a folder when dropped, also in a panic.

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::cluster::SlurmTestCluster;
-use super::daemon::{Daemon, NODES};
+use super::cluster::{NODES, SlurmTestCluster};
+use super::daemon::Daemon;
 use super::{command, conf, down, external_config, probe, process};
 
 /// Timeout for one daemon; normally the whole start takes a third of it.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::check::CHECKS;
+use super::list::CHECKS;
 
 const INTRODUCTION: &str = "\
 # Verify: whether a job got what it was allocated

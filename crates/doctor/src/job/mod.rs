@@ -5,6 +5,7 @@ mod check;
 mod devices;
 mod document;
 mod gang;
+mod list;
 mod nccl;
 mod surroundings;
 mod topology;
@@ -16,7 +17,8 @@ use muster_model::verify::{ProbeObservation, VerifyCheck, VerifyReport};
 pub use document::document;
 pub use topology::leaves;
 
-use check::{CHECKS, JobCheckOutcome};
+use check::JobCheckOutcome;
+use list::CHECKS;
 
 /// Everything known about one start of a job.
 #[derive(Clone, Debug, Default)]

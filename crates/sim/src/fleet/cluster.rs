@@ -7,13 +7,14 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
+use muster_model::simulation::LevelSpread;
 use muster_model::{DeviceSet, NodeId, Span, Time};
 
 use super::domains::Domains;
+use super::error::SchedulerError;
 use super::load::{FleetJob, JobNo};
 use super::pool::Pool;
 use super::record::{AllocationBar, ClusterEvent, FleetRecord, UsageLevels};
-use super::scheduler::SchedulerError;
 use super::site::FleetSite;
 use super::waiting::WaitingJobs;
 use super::withheld::{WithheldNode, WithheldNodes};
@@ -157,6 +158,16 @@ impl ClusterState {
     #[must_use]
     pub fn pool(&self) -> &Pool {
         &self.pool
+    }
+
+    /// Returns how far jobs were spread over the domains of each level.
+    pub(super) fn domain_spreads(&self) -> Vec<LevelSpread> {
+        let idle = || {
+            Pool::new(&self.pool.nodes().map(|(_, node)| (*node.spec).clone()).collect::<Vec<_>>())
+        };
+        let jobs = (0..self.jobs().len() as u32).map(JobNo);
+        let spanned = jobs.map(|job| (self.job(job), &self.status(job).domains[..]));
+        self.domains.spreads(idle, spanned)
     }
 
     /// Returns the topology domains.

@@ -8,8 +8,7 @@ use muster_model::NodeId;
 use muster_model::job::Resources;
 use muster_model::simulation::LevelSpread;
 
-use super::cluster::ClusterState;
-use super::load::JobNo;
+use super::load::FleetJob;
 use super::pool::Pool;
 use super::site::FleetSite;
 
@@ -87,20 +86,21 @@ impl Domains {
     }
 
     /// Returns, by level, domains that jobs of several tasks ran in ÷ the fewest that could have
-    /// hosted them, as the mean over these jobs.
-    pub(super) fn spreads(&self, cluster: &ClusterState) -> Vec<LevelSpread> {
+    /// hosted them on the idle pool, as the mean over these jobs. `jobs` have the number of domains
+    /// of each level in their last start.
+    pub(super) fn spreads<'j>(
+        &self,
+        idle: impl FnOnce() -> Pool,
+        jobs: impl Iterator<Item = (&'j FleetJob, &'j [u32])>,
+    ) -> Vec<LevelSpread> {
         if self.levels.is_empty() {
             return Vec::new();
         }
-        let idle = Pool::new(
-            &cluster.pool().nodes().map(|(_, node)| (*node.spec).clone()).collect::<Vec<_>>(),
-        );
+        let idle = idle();
         let mut known: BTreeMap<(u32, &Resources), Vec<u32>> = BTreeMap::new();
         let mut sums = vec![0.0; self.depth()];
         let mut count = 0.0;
-        for job in (0..cluster.jobs().len() as u32).map(JobNo) {
-            let spec = cluster.job(job);
-            let spanned = &cluster.status(job).domains;
+        for (spec, spanned) in jobs {
             if spec.tasks < 2 || spanned.is_empty() {
                 continue;
             }

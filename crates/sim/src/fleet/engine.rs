@@ -15,8 +15,9 @@ use muster_model::{
 use muster_report::RenderContext;
 
 use super::cluster::ClusterState;
+use super::error::SchedulerError;
 use super::load::{FleetJob, JobNo};
-use super::scheduler::{Scheduler, SchedulerError};
+use super::scheduler::Scheduler;
 use super::site::FleetSite;
 
 /// The engine, and what it runs.

@@ -70,7 +70,7 @@ pub fn figures(scheduler: SchedulerKind, cluster: &ClusterState, is_partial: boo
         evictions: cluster.record().evictions,
         breakdowns: cluster.record().breakdowns,
         node_spread: node_spread(cluster),
-        domain_spread: cluster.domains().spreads(cluster),
+        domain_spread: cluster.domain_spreads(),
         user_fairness: jain(users.iter().map(|user| user.stretch)),
         queue_fairness: jain(queues.iter().map(|queue| queue.stretch)),
         sizes: sizes(cluster),

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use muster_model::{Span, Time};
 
 use super::cluster::{ClusterState, StopCosts};
+use super::error::SchedulerError;
 use super::failures::{FailureGenerator, Failures};
 use super::load::FleetJob;
 use super::record::ClusterEvent;
-use super::scheduler::{Scheduler, SchedulerError};
+use super::scheduler::Scheduler;
 use super::site::FleetSite;
 
 /// A run in progress.

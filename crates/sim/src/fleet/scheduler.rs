@@ -1,15 +1,10 @@
-//! The `Scheduler` trait, its errors, and all schedulers by name.
+//! The `Scheduler` trait, and all schedulers by name; `schedulers.rs` creates them.
 
-use muster_engine::{EventRefusal, Violation};
 use muster_model::{NodeId, Time};
 
 use super::cluster::ClusterState;
-use super::engine::EngineScheduler;
+use super::error::SchedulerError;
 use super::load::JobNo;
-use super::site::FleetSite;
-use crate::peers;
-use crate::peers::kueue::{Binding, Kueue};
-use crate::peers::slurm::{Slurm, SlurmSettings};
 
 /// A scheduler: the production engine, or a model of another. It receives events in their order,
 /// and decides once at the end of each instant.
@@ -54,40 +49,6 @@ pub trait Scheduler: std::fmt::Debug + Send {
 
     /// Explains why a job is pending, in the scheduler's terms.
     fn why(&mut self, cluster: &ClusterState, job: JobNo) -> String;
-}
-
-/// Failure that ends a run early.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SchedulerError {
-    /// The engine rejects the site or a job.
-    #[error("{what}: {refusal}")]
-    Refused {
-        /// Name of the rejected object.
-        what: String,
-        /// Reason of the rejection.
-        refusal: EventRefusal,
-    },
-    /// The engine's check rejects the engine's own plan: a defect of the engine.
-    #[error("the engine made a plan that its check rejects: {0:?}")]
-    BadPlan(Vec<Violation>),
-    /// A task was placed on resources that are not free: a defect of the scheduler.
-    #[error("task {rank} of job {job} was placed on resources of node {node} that are not free")]
-    NotFree {
-        /// Identifier of the job.
-        job: String,
-        /// Rank of the task.
-        rank: u32,
-        /// Name of the node.
-        node: String,
-    },
-    /// A task was placed that is placed already, or has ended: a defect of the scheduler.
-    #[error("task {rank} of job {job} was placed twice")]
-    PlacedTwice {
-        /// Identifier of the job.
-        job: String,
-        /// Rank of the task.
-        rank: u32,
-    },
 }
 
 /// Schedulers of a fleet.
@@ -169,40 +130,5 @@ impl SchedulerKind {
             | SchedulerKind::Ray
             | SchedulerKind::Kai => false,
         }
-    }
-
-    /// Creates the scheduler before any arrival. Its random numbers come from the seed.
-    ///
-    /// # Errors
-    /// The engine rejects the site.
-    pub fn begin(self, site: &FleetSite, seed: u64) -> Result<Box<dyn Scheduler>, SchedulerError> {
-        self.begin_as(site, seed, SlurmSettings::default())
-    }
-
-    /// As [`Self::begin`], with the site's own Slurm settings.
-    ///
-    /// # Errors
-    /// As [`Self::begin`].
-    pub fn begin_as(
-        self,
-        site: &FleetSite,
-        seed: u64,
-        slurm: SlurmSettings,
-    ) -> Result<Box<dyn Scheduler>, SchedulerError> {
-        Ok(match self {
-            SchedulerKind::Muster => Box::new(EngineScheduler::new(site)?),
-            SchedulerKind::KubeDefault => Box::new(peers::kube::KubeDefault::new(site, seed)),
-            SchedulerKind::Slurm => Box::new(Slurm::new(site, slurm)),
-            SchedulerKind::None => Box::new(peers::none::People::default()),
-            SchedulerKind::Ray => Box::new(peers::ray::Ray::new(site)),
-            SchedulerKind::Kai => Box::new(peers::kai::Kai::new(site)),
-            SchedulerKind::Volcano => Box::new(peers::volcano::Volcano::new(site, seed)),
-            SchedulerKind::KubeGang => Box::new(peers::kube::KubeGang::new(site, seed)),
-            SchedulerKind::Kueue => Box::new(Kueue::new(site, seed, Binding::Stock)),
-            SchedulerKind::KueueReady => {
-                Box::new(Kueue::new(site, seed, Binding::WaitsForPodsReady))
-            }
-            SchedulerKind::KueueTas => Box::new(Kueue::new(site, seed, Binding::Topology)),
-        })
     }
 }

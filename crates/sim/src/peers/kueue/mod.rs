@@ -25,9 +25,8 @@ use muster_model::{DeviceSet, NodeId, Span, Time};
 
 use super::kube::KubeDefault;
 use crate::fleet::{ClusterState, FleetSite, JobNo, Pool, Scheduler, SchedulerError};
-use preempt::AdmittedWorkload;
 use queues::{Pending, WorkloadPosition};
-use quota::{Flavor, QuotaDemand, Quotas};
+use quota::{AdmittedWorkload, Flavor, QuotaDemand, Quotas};
 
 /// Time within which pods of an admitted workload must be ready (apis/config,
 /// DefaultPodsReadyTimeout).

@@ -9,23 +9,9 @@
 
 use std::cmp::Reverse;
 
-use muster_model::Time;
 use muster_model::queue::Preemption;
 
-use super::quota::{Flavor, QuotaDemand, Quotas};
-use crate::fleet::JobNo;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct AdmittedWorkload {
-    pub(super) job: JobNo,
-    pub(super) queue: usize,
-    pub(super) flavor: Flavor,
-    pub(super) amount: u64,
-    pub(super) priority: i32,
-    pub(super) since: Time,
-    /// Time since which not all of its pods run, if they do not.
-    pub(super) unready_since: Time,
-}
+use super::quota::{AdmittedWorkload, Flavor, QuotaDemand, Quotas};
 
 /// Returns the evictions that let a workload fit on one of its flavors, and the flavor. `None` if
 /// no evictions suffice.

@@ -7,12 +7,11 @@
 
 use std::collections::BTreeMap;
 
-use muster_model::QueueName;
 use muster_model::node::GpuModel;
 use muster_model::queue::QueueSpec;
+use muster_model::{QueueName, Time};
 
-use super::preempt::AdmittedWorkload;
-use crate::fleet::{FleetJob, FleetSite};
+use crate::fleet::{FleetJob, FleetSite, JobNo};
 
 /// Index of a flavor.
 pub(super) type Flavor = usize;
@@ -38,6 +37,18 @@ pub(super) struct Quotas {
     leaves: BTreeMap<QueueName, usize>,
     /// GPU models; empty if the cluster has no GPU, whose only flavor is CPUs.
     models: Vec<GpuModel>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct AdmittedWorkload {
+    pub(super) job: JobNo,
+    pub(super) queue: usize,
+    pub(super) flavor: Flavor,
+    pub(super) amount: u64,
+    pub(super) priority: i32,
+    pub(super) since: Time,
+    /// Time since which not all of its pods run, if they do not.
+    pub(super) unready_since: Time,
 }
 
 /// Amount that a job requests, of one of these flavors.
