@@ -180,13 +180,20 @@ pub fn watch(command: &mut Command, title: &str, totals: &mut Totals) -> Result<
     let mut text = format!("\n-- {title}\n");
     let mut since = Instant::now();
     let mut running = None;
+    // A test may run its own binary and pass on its output, which has a head and a result, too.
+    let mut depth = 0;
     let mut lines = BufReader::new(reader).split(b'\n');
     for line in lines.by_ref() {
         let line = line?;
         let line = String::from_utf8_lossy(&line);
         text.push_str(&line);
         text.push('\n');
-        totals.add_line(&line);
+        if line.starts_with("running ") && line.trim_end_matches('s').ends_with(" test") {
+            depth += 1;
+        }
+        if depth <= 1 {
+            totals.add_line(&line);
+        }
         // Output of processes that the test started may stand between its name and its result.
         let named = line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... "));
         running = named.map(|(name, _)| name.to_owned()).or(running);
@@ -197,8 +204,11 @@ pub fn watch(command: &mut Command, title: &str, totals: &mut Totals) -> Result<
             since = Instant::now();
         }
         if line.starts_with("test result: ") {
-            // The last line: processes that a test left behind may keep the output open.
-            break;
+            depth -= 1;
+            if depth <= 0 {
+                // The last line: processes that a test left behind may keep the output open.
+                break;
+            }
         }
     }
     print!("{text}");
@@ -266,5 +276,16 @@ mod tests {
         assert_eq!(totals.to_string(), "2 passed, 0 failed");
         let failing = watch(Command::new("sh").args(["-c", "exit 3"]), "a script", &mut totals);
         assert!(failing.is_err());
+    }
+
+    #[test]
+    fn a_test_that_runs_its_own_binary_neither_ends_the_output_nor_counts_twice() {
+        let script = "printf 'running 2 tests\ntest a ... \nrunning 1 test\ntest b ... ok\n'; \
+                      echo 'test result: ok. 1 passed; 0 failed; 0 ignored'; \
+                      printf 'ok\ntest c ... ok\n'; \
+                      echo 'test result: ok. 2 passed; 0 failed; 0 ignored'";
+        let mut totals = Totals::default();
+        watch(Command::new("sh").args(["-c", script]), "a script", &mut totals).unwrap();
+        assert_eq!(totals.to_string(), "2 passed, 0 failed");
     }
 }

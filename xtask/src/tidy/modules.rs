@@ -300,7 +300,11 @@ mod tests {
         );
         check(&[("a.rs", "mod c; use self::c::C;"), ("a/c.rs", "use super::{A, B as D};")], &[]);
         check(
-            &[("a.rs", "use super::b;\nfn f() { b::c::C }"), ("b/c.rs", "use crate::a::A;")],
+            &[
+                ("a.rs", "use super::b;\nfn f() { b::c::C }"),
+                ("b.rs", "mod c;"),
+                ("b/c.rs", "use crate::a::A;"),
+            ],
             &["a:2 -> b::c, b::c:1 -> a"],
         );
         check(
