@@ -110,11 +110,7 @@ impl Engine {
             "only plans that pass the checker are committed"
         );
         let before = self.state.effects.len();
-        let planned_at = self.planner.take_planned_at(&self.state.pool, plan);
-        let all_started = self.state.commit(now, plan);
-        if let Some(planned_at) = planned_at.filter(|_| all_started) {
-            self.planner.observe_commit(&mut self.state.pool, planned_at);
-        }
+        self.planner.commit(&mut self.state, now, plan);
         debug_assert_eq!(check::starts_have_effects(plan, &self.state.effects[before..]), []);
     }
 

@@ -1,6 +1,6 @@
 //! Converts views to text: tables, explanations, timelines. Pure: the present time, time zone,
-//! terminal width and colour are passed in as [`RenderContext`]; nothing here may read a clock, an environment variable or a
-//! file, or write anywhere.
+//! terminal width and colour are passed in as [`RenderContext`]; nothing here may read a clock, an
+//! environment variable or a file, or write anywhere.
 //!
 //! Every function returns text whose lines end in `\n`, without tabs and without trailing blanks.
 

@@ -22,7 +22,7 @@ use crate::state::job::{Element, Job, Phase};
 /// Missing capacity by class and remaining quota, computed once for a list of many jobs.
 pub(crate) type GapCache = FxHashMap<(ClassId, ModelCaps), (CapacityGap, Option<TopologyGap>)>;
 
-/// Reads why elements are pending, from the state after the last pass and what that pass foresaw.
+/// Reads why elements are pending, from the state after the last pass and its plan for later.
 #[derive(Clone, Copy)]
 pub(crate) struct PendingReasons<'a> {
     pub(crate) state: &'a State,

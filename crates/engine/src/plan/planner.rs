@@ -8,7 +8,6 @@ use super::cache::{PlanCache, SHORTEST_SPAN};
 use super::elastic::grow;
 use super::pass_starts::{MAX_PASSES, PassStarts, StartPhases};
 use super::scratch::Scratch;
-use crate::pool::Pool;
 use crate::state::State;
 
 /// Plans, and remembers what is still valid between passes.
@@ -21,10 +20,10 @@ pub(crate) struct Planner {
     outlook: Outlook,
 }
 
-/// Future that the last pass foresaw beside its decisions.
+/// Results of the last pass that are no decisions: what it planned for later.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outlook {
-    /// Starts planned for later, which nothing may delay.
+    /// Future starts, with their devices.
     pub(crate) reservations: Vec<Reservation>,
     /// Capacity that it kept free for queue heads.
     pub(crate) head_reservations: Vec<HeadReservation>,
@@ -44,10 +43,10 @@ pub(crate) struct WakeTimes {
 }
 
 impl Planner {
-    /// Makes a plan. The state is changed only on scratch, and is as before at the end.
+    /// Makes a plan. Brings into force what began by `now`, and wakes entries; all else is changed on
+    /// scratch, and is as before at the end.
     pub(crate) fn plan(&mut self, state: &mut State, now: Time) -> Plan {
         state.wake(now);
-        self.outlook.wake_times = WakeTimes::default();
         let (wake_times, plan) = if state.has_nothing_to_plan() {
             (WakeTimes::default(), Plan::default())
         } else {
@@ -59,7 +58,7 @@ impl Planner {
         plan
     }
 
-    /// Returns what the last pass foresaw.
+    /// Returns what the last pass planned for later.
     pub(crate) fn outlook(&self) -> &Outlook {
         &self.outlook
     }
@@ -98,15 +97,14 @@ impl Planner {
         unreachable!("a pass that does not check its starts is the last")
     }
 
-    /// Returns the instant at which a plan was made that is about to be committed, if it is the one
-    /// of the last pass and nothing else has happened since.
-    pub(crate) fn take_planned_at(&mut self, pool: &Pool, plan: &Plan) -> Option<Time> {
-        self.cache.take_planned_at(pool, plan)
-    }
-
-    /// Observes that all starts of the plan that was made at `planned_at` were committed.
-    pub(crate) fn observe_commit(&mut self, pool: &mut Pool, planned_at: Time) {
-        self.cache.mark_unchanged(pool, planned_at);
+    /// Commits a plan to the state. If it is the plan of the last pass, and all its starts are made,
+    /// the results of that pass stay valid.
+    pub(crate) fn commit(&mut self, state: &mut State, now: Time, plan: &Plan) {
+        let planned_at = self.cache.take_planned_at(&state.pool, plan);
+        let all_started = state.commit(now, plan);
+        if let Some(planned_at) = planned_at.filter(|_| all_started) {
+            self.cache.mark_unchanged(&mut state.pool, planned_at);
+        }
     }
 }
 

@@ -67,9 +67,8 @@ pub(super) fn verdict(
 }
 
 /// Rejects an entry that cannot start in this pass, without placing it; `None` if it must be
-/// considered. Most entries of a long queue end here: calling
-/// [`consider`](super::consider::consider) for each
-/// costs a replay of the KTH trace 2 %.
+/// considered. Most entries of a long queue end here: to [`consider`] each of them costs a replay of
+/// the KTH trace 2 %.
 #[inline(always)]
 pub(super) fn quick_reject(
     pass: &mut PlanningPass<'_>,

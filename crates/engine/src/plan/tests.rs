@@ -115,11 +115,7 @@ struct Planned {
 
 impl Planned {
     fn commit(&mut self, now: Time, plan: &Plan) {
-        let planned_at = self.planner.take_planned_at(&self.state.pool, plan);
-        let all_started = self.state.commit(now, plan);
-        if let Some(planned_at) = planned_at.filter(|_| all_started) {
-            self.planner.observe_commit(&mut self.state.pool, planned_at);
-        }
+        self.planner.commit(&mut self.state, now, plan);
     }
 
     /// Returns the plan, compared with those of planners with fewer caches; and what was cached.

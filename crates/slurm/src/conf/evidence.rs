@@ -148,7 +148,7 @@ pub struct MissingInput(pub String);
 /// Returns the error for a missing input.
 ///
 /// # Errors
-/// Always.
+/// It never succeeds: a rule returns it where it cannot be tested.
 pub fn needs_input<T>(needed: impl Into<String>) -> Result<T, MissingInput> {
     Err(MissingInput(needed.into()))
 }

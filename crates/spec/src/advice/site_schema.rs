@@ -35,7 +35,7 @@ pub(crate) struct SiteDocument {
     pub(super) models: Vec<Item<Model>>,
     /// Kinds of work that run there.
     pub(super) mix: Vec<Item<MixDocument>>,
-    /// Thresholds of its own.
+    /// Thresholds that replace the defaults of the rules.
     pub(super) rules: Rules,
 }
 

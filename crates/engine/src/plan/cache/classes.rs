@@ -30,7 +30,7 @@ pub(crate) struct ClassCache {
     blocked_by_reservations: (CacheEpoch, Span),
 }
 
-/// Results by class, each until it is dropped.
+/// Cached results of all classes.
 #[derive(Debug, Default)]
 pub(super) struct ClassResults {
     classes: FxHashMap<ClassId, ClassCache>,

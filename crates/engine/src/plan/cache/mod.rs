@@ -14,7 +14,7 @@
 //!
 //! **Within a round nothing is released**, so what did not fit does not fit later, nor for longer.
 //!
-//! **Across passes** holdings are unreleased if the first pass decided nothing, or only starts that
+//! **From pass to pass** no holding is released if the first pass decided nothing, or only starts that
 //! were committed, and nothing was released since: then the holdings and their ends are as the
 //! first pass left them, and only time has passed. What did not fit even without reservations does
 //! not fit. As long as all ends and reserved starts are in the future, the first entries in order
@@ -51,17 +51,17 @@ struct CacheEpoch(u64);
 /// how often classes were dropped.
 pub(super) type CacheBasis = (u64, bool, u64);
 
-/// Epochs of the present pass. A result is valid if it was found in one of those that its kind
-/// asks for.
+/// Present epochs. A result keeps the epoch in which it was found, and is valid until a new one
+/// begins.
 #[derive(Clone, Copy, Debug, Default)]
 struct CacheEpochs {
     /// Last epoch that was issued.
     last: CacheEpoch,
-    /// Since which no holding was released.
+    /// Begins when holdings are released, in a pass or between passes.
     holdings: CacheEpoch,
-    /// Since which none was released in this pass.
+    /// Begins with each pass, and when holdings are released in it.
     pass: CacheEpoch,
-    /// Of the present round.
+    /// Begins with each round.
     round: CacheEpoch,
 }
 
@@ -149,7 +149,7 @@ impl PlanCache {
         self.reservations.clear();
     }
 
-    /// Drops what rests on the reservations of the pass before: this round's differ.
+    /// Drops what rests on the reservations of the pass before: those of this round differ.
     pub(super) fn release_reservations(&mut self) {
         self.reservations.clear();
     }

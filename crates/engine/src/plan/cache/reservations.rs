@@ -1,5 +1,5 @@
-//! Cached searches for reservations: the earliest future start of an entry, reused in the same
-//! order as long as nothing before it differs.
+//! Cached searches for reservations. Each found the earliest future start of an entry; it is reused as
+//! long as all reservations before it are the same as in the last pass.
 
 use muster_model::{ElementId, Span, Time};
 
@@ -27,7 +27,7 @@ pub(super) struct FoundReservations {
     epoch: CacheEpoch,
     /// Pool version at that time: a start changes the reservations after it.
     version: u64,
-    /// Number of them that this round has reused, in order; `new` are those that it made itself.
+    /// Number of them that this round has reused, in order; `new` are its own searches.
     reused: usize,
     new: Vec<CachedReservation>,
     /// Pool version at the first reservation of this round.
