@@ -211,6 +211,9 @@ fn what_runs_without_its_directory_is_lost_and_leaves_nothing() {
     let home = Home::with_gpus(2);
     let runs = waiting(&home, "runs", 4);
     let pid = pid_in(&home, "runs.pid");
+    // The process is there a moment before the journal knows. A daemon that is killed in between
+    // orders the start again, and only the directory tells that it was made.
+    home.until_state(runs, JobState::Running);
     home.kill_daemon();
     fs::remove_dir_all(home.path("m/jobs")).unwrap();
     home.start_daemon(None);
