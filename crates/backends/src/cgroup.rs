@@ -254,17 +254,43 @@ impl Hierarchies {
     /// Removes empty groups of this instance that are not in `needed` (left by a crash). Groups
     /// with processes in them cannot be removed and stay.
     pub fn tidy(&self, instance: &str, needed: &BTreeSet<String>) {
-        let prefix = name_prefix(instance);
         let bases = [&self.unified, &self.memory, &self.cpu, &self.freezer, &self.pids];
         for base in bases.into_iter().flatten() {
-            for entry in std::fs::read_dir(base).into_iter().flatten().flatten() {
-                let name = entry.file_name().to_string_lossy().into_owned();
-                if name.starts_with(&prefix) && !needed.contains(&name) {
-                    let _ = std::fs::remove_dir(entry.path());
+            for (name, path) in groups_of(base, instance) {
+                if !needed.contains(&name) {
+                    let _ = std::fs::remove_dir(path);
                 }
             }
         }
     }
+
+    /// Returns the groups of this instance that have processes: name without the prefix of the
+    /// instance, and pids. Empty where tasks have no groups for killing.
+    #[must_use]
+    pub fn occupied(&self, instance: &str) -> Vec<(String, Vec<i32>)> {
+        let prefix = name_prefix(instance);
+        let base = self.unified.as_ref().or(self.freezer.as_ref());
+        base.into_iter()
+            .flat_map(|base| groups_of(base, instance))
+            .filter_map(|(name, path)| Some((name.strip_prefix(&prefix)?.to_owned(), pids(&path))))
+            .filter(|(_, pids)| !pids.is_empty())
+            .collect()
+    }
+}
+
+/// Returns the pids of the processes in a group.
+fn pids(group: &Path) -> Vec<i32> {
+    let text = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    text.lines().filter_map(|line| line.trim().parse().ok()).filter(|pid| *pid > 0).collect()
+}
+
+/// Returns name and path of each group of an instance in a directory.
+fn groups_of(base: &Path, instance: &str) -> impl Iterator<Item = (String, PathBuf)> {
+    let prefix = name_prefix(instance);
+    let entries = std::fs::read_dir(base).into_iter().flatten().flatten();
+    entries
+        .map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path()))
+        .filter(move |(name, _)| name.starts_with(&prefix))
 }
 
 /// Returns the memory limit of this process's own group; `None` without one.
@@ -351,9 +377,7 @@ impl CgroupPlan {
     /// Returns the pids of the processes in the group.
     #[must_use]
     pub fn processes(&self) -> Vec<i32> {
-        let Some(dir) = self.killer() else { return Vec::new() };
-        let text = std::fs::read_to_string(dir.path.join("cgroup.procs")).unwrap_or_default();
-        text.lines().filter_map(|line| line.trim().parse().ok()).filter(|pid| *pid > 0).collect()
+        self.killer().map(|dir| pids(&dir.path)).unwrap_or_default()
     }
 
     /// Kills every process in the group once. Returns true when the group was empty.

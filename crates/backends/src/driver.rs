@@ -101,8 +101,9 @@ pub trait Backend: Send + Sync {
     fn execute(&self, command: BackendCommand);
 
     /// Returns the recorded changes of those expected tasks that have ended, per task in the order
-    /// in which they happened. Called after a restart of the daemon, before [`Backend::adopt`].
-    /// Blocks while it reads the records.
+    /// in which they happened. A task that may have been started and has lost its records is ended
+    /// and `Lost`; it never starts. Called after a restart of the daemon, before any command and
+    /// before [`Backend::adopt`]. Blocks while it reads the records.
     fn past(&self, expected: &[ExpectedTask]) -> Vec<PastReport>;
 
     /// Reports the present stage of every expected task (`Lost` where there is no record of it),

@@ -47,7 +47,15 @@ impl LiveEntry {
         task_name(self.epoch().as_ref(), self.id, self.rank)
     }
 
-    fn parse(name: &str) -> Option<Self> {
+    /// Returns the entry of the task with this directory; `None` for a path that is no task's.
+    #[must_use]
+    pub fn of_dir(jobs: &Path, dir: &Path) -> Option<Self> {
+        Self::parse(&dir.strip_prefix(jobs).ok()?.to_str()?.replace('/', "."))
+    }
+
+    /// Parses the name of an entry; `None` for any other name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
         let (epoch, rest) = match name.split_once('.') {
             Some((first, rest)) if rest.bytes().filter(|byte| *byte == b'.').count() == 3 => {
                 (Epoch::parse(first)?.as_str().to_owned(), rest)
@@ -72,16 +80,26 @@ pub struct LiveList {
 }
 
 impl LiveList {
-    /// Opens the list under the `jobs` directory; creates it if it is missing.
+    /// Returns the list under the `jobs` directory, which may be missing.
+    #[must_use]
+    pub fn of(jobs: &Path, epochs: Epochs) -> Self {
+        Self { jobs: jobs.to_owned(), epochs }
+    }
+
+    /// Returns true when the list has not been created, or was deleted: no entry then means
+    /// nothing.
+    #[must_use]
+    pub fn is_missing(&self) -> bool {
+        !self.jobs.join(LIVE).exists()
+    }
+
+    /// Creates the list if it is missing.
     ///
     /// # Errors
     /// It cannot be created.
-    pub fn open(jobs: &Path, epochs: Epochs) -> Result<Self, RecordError> {
-        for name in [LIVE, SET_ASIDE] {
-            let dir = jobs.join(name);
-            private_dirs(&dir).map_err(|source| RecordError::Io { path: dir.clone(), source })?;
-        }
-        Ok(Self { jobs: jobs.to_owned(), epochs })
+    pub fn create(&self) -> Result<(), RecordError> {
+        let path = self.jobs.join(LIVE);
+        private_dirs(&path).map_err(|source| RecordError::Io { path, source })
     }
 
     /// Adds a task whose order is written; adding it twice changes nothing.
@@ -90,12 +108,25 @@ impl LiveList {
     /// The entry cannot be created.
     pub fn add(&self, id: AttemptId, rank: Rank, dir: &TaskDir) -> Result<(), RecordError> {
         let path = self.path(id, rank);
-        match std::fs::hard_link(dir.order_path(), &path) {
-            Err(source) if source.kind() != ErrorKind::AlreadyExists => {
-                Err(RecordError::Io { path, source })
-            }
+        let link = || match std::fs::hard_link(dir.order_path(), &path) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
             _ => Ok(()),
-        }
+        };
+        let linked = match link() {
+            // The list was deleted while this daemon runs.
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                self.create()?;
+                link()
+            }
+            linked => linked,
+        };
+        linked.map_err(|source| RecordError::Io { path: path.clone(), source })
+    }
+
+    /// Returns true when the task is on the list.
+    #[must_use]
+    pub fn contains(&self, id: AttemptId, rank: Rank) -> bool {
+        self.path(id, rank).exists()
     }
 
     /// Removes a task; removing it twice changes nothing.
@@ -210,7 +241,8 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let mut epochs = Epochs::default();
         epochs.begin(20, Epoch::of(7));
-        let list = LiveList::open(temp.path(), epochs).unwrap();
+        let list = LiveList::of(temp.path(), epochs);
+        assert!(list.is_missing());
         for job in [12, 21] {
             let dir = ordered(temp.path(), id(job), Rank(4));
             list.add(id(job), Rank(4), &dir).unwrap();
@@ -218,6 +250,7 @@ mod tests {
         }
         std::fs::write(temp.path().join(".live/not.a.task"), "").unwrap();
         assert_eq!(list.all(), [(id(12), Rank(4)), (id(21), Rank(4))]);
+        assert!(!list.is_missing() && list.contains(id(12), Rank(4)));
         list.remove(id(12), Rank(4));
         list.remove(id(12), Rank(4));
         assert_eq!(list.all(), [(id(21), Rank(4))]);
@@ -229,14 +262,17 @@ mod tests {
         let of = |epoch| {
             let mut epochs = Epochs::default();
             epochs.begin(1, Epoch::of(epoch));
-            LiveList::open(temp.path(), epochs).unwrap()
+            LiveList::of(temp.path(), epochs)
         };
         of(1).add(id(5), Rank(0), &ordered(temp.path(), id(5), Rank(0))).unwrap();
         assert_eq!(of(2).all(), []);
         assert_eq!(of(1).all(), [(id(5), Rank(0))]);
 
         let strays = unknown(temp.path(), |_| false);
-        assert_eq!(strays[0].dir(temp.path()).path(), temp.path().join("00000001/5/3/1/0"));
+        let dir = strays[0].dir(temp.path());
+        assert_eq!(dir.path(), temp.path().join("00000001/5/3/1/0"));
+        assert_eq!(LiveEntry::of_dir(temp.path(), dir.path()), Some(strays[0].clone()));
+        assert_eq!(LiveEntry::of_dir(temp.path(), &temp.path().join("5/3/1")), None);
         set_aside(temp.path(), &strays).unwrap();
         assert_eq!((of(1).all(), of(2).set_aside()), (Vec::new(), strays));
         of(2).clear_set_aside();

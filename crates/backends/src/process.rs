@@ -5,7 +5,11 @@
 //! through a pidfd that was opened before the identity was checked.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -18,7 +22,7 @@ use crate::env::TAG_VARIABLE;
 pub const TICKS_PER_SEC: u64 = 100;
 
 /// Unique identity of a process: never reused, also across reboots.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ProcessKey {
     /// Process id as seen by this process.
     pub pid: i32,
@@ -191,6 +195,27 @@ pub fn is_stopped(pid: i32) -> bool {
 pub(crate) fn pids() -> Vec<i32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Returns the working directory of a process, and whether it was deleted.
+#[must_use]
+pub fn working_dir(pid: i32) -> Option<(PathBuf, bool)> {
+    let path = std::fs::read_link(format!("/proc/{pid}/cwd")).ok()?;
+    // The kernel appends this; a directory whose name ends so is not ours.
+    let before = path.as_os_str().as_bytes().strip_suffix(b" (deleted)");
+    Some(match before {
+        Some(before) => (PathBuf::from(OsStr::from_bytes(before)), true),
+        None => (path, false),
+    })
+}
+
+/// Returns true for a process of this process's user with this argument.
+#[must_use]
+pub fn is_own_with_argument(pid: i32, argument: &str) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    let is_own = std::fs::metadata(format!("/proc/{pid}")).is_ok_and(|found| found.uid() == own);
+    let arguments = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    is_own && arguments.split(|byte| *byte == 0).any(|found| found == argument.as_bytes())
 }
 
 /// Returns the live descendants of `root`, without `root`.

@@ -14,6 +14,7 @@ pub mod session;
 mod state;
 mod status;
 mod task;
+mod unrecorded;
 mod virtual_gpus;
 mod watch;
 
@@ -32,7 +33,7 @@ use crate::epoch::Epochs;
 use crate::gpu;
 use crate::live::LiveList;
 use crate::purge;
-use crate::record::{self, RecordError};
+use crate::record;
 use state::{ActorCommand, Shared};
 
 /// Directory of the supervisors' sockets, in the runtime directory.
@@ -90,9 +91,6 @@ pub enum LocalError {
         /// Cause of the failure.
         source: std::io::Error,
     },
-    /// The list of live tasks cannot be opened.
-    #[error(transparent)]
-    Record(#[from] RecordError),
     /// `/proc` is missing or has an unexpected format.
     #[error("cannot read CPUs and memory of this machine: {0}")]
     Facts(std::io::Error),
@@ -165,7 +163,7 @@ impl LocalBackend {
         let sockets = config.runtime_dir.join(SOCKETS);
         private_dir(&jobs)?;
         runtime_dirs(&config)?;
-        let live = LiveList::open(&jobs, config.epochs.clone())?;
+        let live = LiveList::of(&jobs, config.epochs.clone());
         live.clear_set_aside();
         let hierarchies = hierarchies(&state::instance(&config.state_dir));
 

@@ -5,13 +5,19 @@ use muster_model::{Observation, Span, TaskReport, Time};
 
 use super::state::Shared;
 use super::status::{REBOOTED, lost, observation};
+use super::unrecorded;
 use crate::driver::{ExpectedTask, PastReport};
 use crate::record::{Instant, TaskDir};
 
-/// Returns the recorded events of each expected task that is over. Other tasks are reported by
-/// their supervisors.
+/// Returns the recorded events of each expected task that is over, and the loss of those without
+/// records. Other tasks are reported by their supervisors.
 pub(super) fn past(shared: &Shared, expected: &[ExpectedTask]) -> Vec<PastReport> {
     let booted = shared.config.booted;
+    let now = Instant::now();
+    let now = now.boot_ms.map_or(Time(now.at_ms), |since| booted + Span(since));
+    let lost = unrecorded::end_unrecorded(shared, expected)
+        .into_iter()
+        .map(|report| PastReport { at: now, report });
     let of_task = |task: &ExpectedTask| {
         let reports = recorded(&shared.dir(task.id, task.rank), booted);
         let id = task.id;
@@ -21,7 +27,7 @@ pub(super) fn past(shared: &Shared, expected: &[ExpectedTask]) -> Vec<PastReport
             report: TaskReport { id, rank, observation: what },
         })
     };
-    expected.iter().flat_map(of_task).collect()
+    lost.chain(expected.iter().flat_map(of_task)).collect()
 }
 
 /// Returns the recorded events of a task that is over; none when it may still run, or when its

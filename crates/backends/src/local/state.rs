@@ -163,6 +163,11 @@ impl Shared {
         self.config.epochs.of(job)
     }
 
+    /// Returns the directory of all jobs' records.
+    pub(super) fn jobs(&self) -> &Path {
+        &self.jobs
+    }
+
     /// Returns the parent of a job's directory.
     pub(super) fn jobs_of(&self, job: JobId) -> PathBuf {
         record::epoch_dir(&self.jobs, self.epoch(job))

@@ -13,8 +13,8 @@ use rustix::process::Signal;
 use super::launch;
 use super::state::Shared;
 use crate::cgroup::CgroupLimits;
-use crate::process;
-use crate::record::{ClaimRecord, RecordError, TaskDir, TaskEnd};
+use crate::process::{self, ProcessKey};
+use crate::record::{RecordError, TaskDir, TaskEnd};
 
 /// Time after which killing the processes of a lost task gives up.
 const SWEEP_PATIENCE: Duration = Duration::from_secs(20);
@@ -54,7 +54,7 @@ pub(super) fn task_status(shared: &Shared, id: AttemptId, rank: Rank) -> TaskSta
         return TaskStatus::Over(lost(REBOOTED.to_owned()));
     }
     if is_own_claim(&dir) && claim.supervisor.is_alive() {
-        return TaskStatus::Over(lost("it was never started".to_owned()));
+        return TaskStatus::Over(lost("this machine had no record of it".to_owned()));
     }
     let socket = shared.socket(id, rank);
     if let Some(stream) =
@@ -66,7 +66,7 @@ pub(super) fn task_status(shared: &Shared, id: AttemptId, rank: Rank) -> TaskSta
     if let Ok(Some(what)) = recorded_end(&dir) {
         return TaskStatus::Over(what);
     }
-    let why = if end_supervisor(&claim) {
+    let why = if end_supervisor(&claim.supervisor) {
         "its supervisor could not be reached and was killed"
     } else {
         "its supervisor was killed"
@@ -98,8 +98,7 @@ pub(super) fn lost(reason: String) -> Observation {
 }
 
 /// Kills a supervisor that runs but cannot be reached. Returns true when there was one.
-fn end_supervisor(claim: &ClaimRecord) -> bool {
-    let key = &claim.supervisor;
+pub(super) fn end_supervisor(key: &ProcessKey) -> bool {
     if !key.is_alive() {
         return false;
     }

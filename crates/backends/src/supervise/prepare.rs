@@ -103,6 +103,8 @@ fn detach() -> io::Result<()> {
 /// Reads the order and claims the task.
 fn claim_order(dir: &TaskDir) -> Result<OrderRecord, RecordError> {
     let failed = |source: io::Error| RecordError::Io { path: dir.path().to_owned(), source };
+    // Also when the directory is deleted, a daemon then sees which task this process runs.
+    std::env::set_current_dir(dir.path()).map_err(failed)?;
     let order = dir.order()?.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
     dir.claim(ProcessKey::of(std::process::id() as i32).map_err(failed)?)?;
     Ok(order)

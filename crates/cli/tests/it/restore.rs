@@ -206,21 +206,49 @@ fn a_whole_directory_that_is_put_back_is_found_older_too() {
     home.words(&format!("wait {first}")).code(3);
 }
 
-#[test]
-fn what_runs_without_its_directory_is_lost_and_leaves_nothing() {
+/// Removes the reports that a process runs from the journal, as if the daemon had been killed after
+/// the start and before it wrote them.
+fn forget_that_it_runs(home: &Home) {
+    let connection = Connection::open(home.path("m/muster.db")).unwrap();
+    let forgotten = connection
+        .execute("DELETE FROM journal WHERE kind = 'task' AND body LIKE '%\"Started\"%'", [])
+        .unwrap();
+    assert!(forgotten > 0, "the journal has the start");
+    for entry in fs::read_dir(home.path("m/run")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.file_name().unwrap().to_str().unwrap().starts_with("high-water.") {
+            fs::remove_file(path).unwrap();
+        }
+    }
+}
+
+fn a_task_without_its_directory_is_lost(is_start_known: bool) {
     let home = Home::with_gpus(2);
     let runs = waiting(&home, "runs", 4);
     let pid = pid_in(&home, "runs.pid");
-    // The process is there a moment before the journal knows. A daemon that is killed in between
-    // orders the start again, and only the directory tells that it was made.
     home.until_state(runs, JobState::Running);
     home.kill_daemon();
+    if !is_start_known {
+        forget_that_it_runs(&home);
+    }
     fs::remove_dir_all(home.path("m/jobs")).unwrap();
     home.start_daemon(None);
     home.words(&format!("wait {runs}")).code(125);
     home.until("its process is gone", || !alive(pid));
-    assert!(matches!(home.job(runs).elements[0].outcome, Some(Outcome::Lost { .. })));
+    let outcome = home.job(runs).elements[0].outcome.clone();
+    assert!(matches!(outcome, Some(Outcome::Lost { .. })), "{outcome:?}");
     a_new_job_is_its_own(&home, runs);
+    assert_eq!(home.read("runs.pid").lines().count(), 1, "it was started again");
+}
+
+#[test]
+fn what_runs_without_its_directory_is_lost_and_leaves_nothing() {
+    a_task_without_its_directory_is_lost(true);
+}
+
+#[test]
+fn a_start_that_the_journal_does_not_have_is_not_repeated_without_its_directory() {
+    a_task_without_its_directory_is_lost(false);
 }
 
 #[test]
