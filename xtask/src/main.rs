@@ -19,6 +19,7 @@ mod recipes;
 mod simulate;
 mod slurm;
 mod suite;
+mod test_cluster;
 mod tidy;
 mod tools;
 mod totals;

@@ -1,14 +1,13 @@
 //! The daemons of a cluster: their command lines, and how each is started (detached from this
 //! process) and stopped (by pid). `conf` writes the files that they read.
 
-use std::fs::File;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
 use super::cluster::{NODES, SlurmTestCluster};
-use super::process::{self, Signal};
+use crate::test_cluster::detached;
+use crate::test_cluster::process::{self, Signal};
 
 /// User of slurmrestd: not root, which it refuses, and not a user whose jobs are tested.
 const REST_USER: &str = "daemon";
@@ -88,31 +87,19 @@ impl Daemon {
     /// Returns its pid, while it runs; the pid file may be stale, so the program is verified.
     pub fn pid(self, cluster: &SlurmTestCluster) -> Option<u32> {
         let pid = process::read_pid(&cluster.pid_file(&self.name()))?;
-        process::is(pid, cluster.namespace_inode()?, self.program()).then_some(pid)
+        process::is(pid, cluster.namespace().inode()?, self.program()).then_some(pid)
     }
 
-    /// Starts it in a session of its own, detached from this process; a shell writes the pid file
-    /// and then executes the program.
+    /// Starts it, detached from this process.
     pub fn start(self, cluster: &SlurmTestCluster) -> Result<()> {
         let name = self.name();
         if let Some(pid) = self.pid(cluster) {
             bail!("{name} is already running: pid {pid}");
         }
-        let log = File::create(cluster.log(&name)).with_context(|| format!("the log of {name}"))?;
-        let mut inside = cluster.inside();
-        inside.args(["sh", "-c", "echo $$ >\"$0\"; exec \"$@\""]).arg(cluster.pid_file(&name));
-        inside.args(self.words(cluster));
-        let mut command = Command::new("setsid");
-        command
-            .arg("--fork")
-            .arg(inside.get_program())
-            .args(inside.get_args())
-            .current_dir(cluster.dir());
-        command.env("SLURM_CONF", cluster.dir().join("etc/slurm.conf")).env_remove("SLURM_JWT");
-        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        if !command.status().context("setsid did not start")?.success() {
-            bail!("{name} did not start");
-        }
+        let words = self.words(cluster);
+        let pid_file = cluster.pid_file(&name);
+        let log = cluster.log(&name);
+        detached::start(cluster.inside(), &words, cluster.dir(), &pid_file, &log)?;
         process::wait(&name, Duration::from_secs(10), || self.pid(cluster).is_some())
     }
 

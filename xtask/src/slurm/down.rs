@@ -8,13 +8,12 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::cluster::SlurmTestCluster;
-use super::command;
 use super::daemon::Daemon;
-use super::process::{self, Signal};
+use crate::test_cluster::process::{self, Signal};
 
 /// Stops the cluster and removes its namespace.
 pub fn run(cluster: &SlurmTestCluster) -> Result<()> {
-    let Some(namespace) = cluster.namespace_inode() else {
+    let Some(namespace) = cluster.namespace().inode() else {
         println!("no cluster runs at {}", cluster.text());
         return Ok(());
     };
@@ -38,7 +37,7 @@ pub fn run(cluster: &SlurmTestCluster) -> Result<()> {
         process::pids_in_namespace(namespace).is_empty()
     })?;
     // 3. Delete the namespace and the cgroups.
-    command::outside(&["ip", "netns", "del", &cluster.namespace()])?;
+    cluster.namespace().delete()?;
     cgroups(cluster);
     println!(
         "stopped {stopped} daemons and {} processes of jobs; the logs stay in {}",

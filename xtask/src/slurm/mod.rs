@@ -9,7 +9,6 @@ mod daemon;
 mod down;
 mod external_config;
 mod probe;
-mod process;
 mod root;
 pub mod test;
 mod up;
@@ -19,9 +18,9 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
+use crate::test_cluster::process::Signal;
 use cluster::SlurmTestCluster;
 use daemon::Daemon;
-use process::Signal;
 
 const USAGE: &str = "\
 usage: cargo xtask slurm <command>

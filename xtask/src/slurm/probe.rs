@@ -2,13 +2,13 @@
 //! confirmation. Everything that the checks create is removed.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 
 use anyhow::Result;
 
 use super::cluster::SlurmTestCluster;
-use super::{command, conf};
+use super::conf;
+use crate::test_cluster::namespace::NetworkNamespace;
+use crate::test_cluster::packages;
 use crate::tools;
 
 /// Programs that a cluster needs.
@@ -40,9 +40,6 @@ pub const PACKAGES: [&str; 10] = [
     "util-linux",
 ];
 
-/// Debian's policy script, which can prevent the start of installed daemons.
-const POLICY: &str = "/usr/sbin/policy-rc.d";
-
 /// Cgroup v1 controllers that Slurm needs to confine a job to its devices and memory.
 const CONTROLLERS: [&str; 4] = ["freezer", "memory", "devices", "cpuset"];
 
@@ -52,47 +49,16 @@ pub fn obstacle(cluster: &SlurmTestCluster) -> Option<String> {
     if !tools::is_root() {
         return Some("root is required: network namespace, devices, several users".into());
     }
-    if let Err(error) = install() {
+    if let Err(error) = packages::ensure(&PROGRAMS, &PACKAGES) {
         return Some(format!("Slurm cannot be installed: {error:#}"));
     }
-    let probe = format!("muster-probe-{}", std::process::id());
-    if let Err(error) = command::outside(&["ip", "netns", "add", &probe]) {
+    if let Err(error) = NetworkNamespace::probe() {
         return Some(format!("network namespaces cannot be created: {error:#}"));
     }
-    let removed = command::outside(&["ip", "netns", "del", &probe]);
-    if let Err(error) = removed.and(devices(cluster)) {
+    if let Err(error) = devices(cluster) {
         return Some(format!("device files cannot be created in {}: {error:#}", cluster.text()));
     }
     None
-}
-
-/// Installs missing packages without starting their daemons.
-fn install() -> Result<()> {
-    let missing: Vec<&str> = PROGRAMS.into_iter().filter(|program| !found(program)).collect();
-    if missing.is_empty() {
-        return Ok(());
-    }
-    println!("missing: {}", missing.join(" "));
-    let policy = Path::new(POLICY);
-    let own = !policy.exists();
-    if own {
-        fs::write(policy, "#!/bin/sh\nexit 101\n")?;
-        fs::set_permissions(policy, fs::Permissions::from_mode(0o755))?;
-    }
-    let installed = tools::install(&PACKAGES);
-    if own {
-        fs::remove_file(policy)?;
-    }
-    installed?;
-    match PROGRAMS.into_iter().find(|program| !found(program)) {
-        Some(program) => anyhow::bail!("{program} is still missing after the installation"),
-        None => Ok(()),
-    }
-}
-
-fn found(program: &str) -> bool {
-    let path = std::env::var("PATH").unwrap_or_default();
-    path.split(':').any(|folder| Path::new(folder).join(program).exists())
 }
 
 /// Checks that device files can be created in the folder's file system.

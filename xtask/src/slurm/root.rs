@@ -12,6 +12,8 @@ use anyhow::{Context, Result, bail};
 
 use super::cluster::SlurmTestCluster;
 use super::probe::PACKAGES;
+use crate::test_cluster::process;
+use crate::test_cluster::temporary::own_path;
 use crate::tools;
 
 /// File that marks a complete root.
@@ -64,14 +66,6 @@ pub fn enter(repository: &Path, release: &str, args: &[&str]) -> Result<ExitCode
     status(&mut command)
 }
 
-/// Returns the path of this program. If it was rebuilt meanwhile, the kernel appends " (deleted)"
-/// to the path of the running file.
-pub fn own_path() -> Result<PathBuf> {
-    let path = std::env::current_exe().context("cannot find the path of this program")?;
-    let text = path.to_string_lossy();
-    Ok(text.strip_suffix(" (deleted)").map_or_else(|| path.clone(), PathBuf::from))
-}
-
 /// Runs this program with these arguments in the root in which a cluster's daemons run; `None` if
 /// they run outside any, or if this process is already inside.
 pub fn rejoin(cluster: &SlurmTestCluster, args: &[&str]) -> Result<Option<ExitCode>> {
@@ -97,7 +91,7 @@ fn daemon_inside(cluster: &SlurmTestCluster) -> Option<u32> {
     let files = fs::read_dir(cluster.dir().join("run")).ok()?.flatten().map(|entry| entry.path());
     let pids = files
         .filter(|file| file.extension().is_some_and(|extension| extension == "pid"))
-        .filter_map(|file| super::process::read_pid(&file));
+        .filter_map(|file| process::read_pid(&file));
     let mut others = pids.filter(|pid| {
         let root = fs::read_link(format!("/proc/{pid}/root"));
         root.is_ok_and(|root| root.join(MARK).exists() && root != Path::new("/"))

@@ -2,23 +2,19 @@
 //! started for it and stopped afterwards, whatever the result; the parts run beside each other. Where
 //! no cluster can run the reason is printed, and the tests count as skipped.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::path::Path;
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
 use super::cluster::SlurmTestCluster;
 use super::probe;
 use crate::binaries::{self, TestBinary, watch};
+use crate::test_cluster::temporary::{self, TemporaryCluster, own_path};
 use crate::totals::Totals;
 
 /// Time limit for the tests of one part, in seconds.
 const SECS: &str = "1500";
-
-/// Prefix of these clusters' folders; the pid of the process that started them follows, and the number
-/// of the part.
-const PREFIX: &str = "muster-slurm-";
 
 /// Modules of the parts, except the last part, which has all other modules. The parts take about as
 /// long as each other, so that the time of all is that of one.
@@ -52,7 +48,7 @@ pub fn run_standalone(root: &Path, filter: Option<&str>) -> Result<ExitCode> {
 /// Installs what a cluster needs, if this machine can run one: before steps that run beside each
 /// other, each of which may install packages.
 pub fn prepare() -> Result<()> {
-    if let Some(obstacle) = probe::obstacle(&SlurmTestCluster::at(&folder(0))?) {
+    if let Some(obstacle) = probe::obstacle(&SlurmTestCluster::at(&temporary::dir(TARGET, 0))?) {
         println!("no Slurm cluster can run here: {obstacle}");
     }
     Ok(())
@@ -60,10 +56,10 @@ pub fn prepare() -> Result<()> {
 
 /// Runs the step of the test command.
 pub fn run(root: &Path, filter: Option<&str>, totals: &mut Totals) -> Result<()> {
-    remove_stale_clusters(&std::env::temp_dir())?;
+    temporary::remove_stale(TARGET)?;
     // Compile outside the namespace, which has no network.
     let binary = binaries::with_own_step(root, TARGET)?;
-    if let Some(obstacle) = probe::obstacle(&SlurmTestCluster::at(&folder(0))?) {
+    if let Some(obstacle) = probe::obstacle(&SlurmTestCluster::at(&temporary::dir(TARGET, 0))?) {
         println!("no Slurm cluster can run here, its tests are skipped: {obstacle}");
         return watch(binary.command().args(filter), TARGET, totals);
     }
@@ -71,7 +67,8 @@ pub fn run(root: &Path, filter: Option<&str>, totals: &mut Totals) -> Result<()>
     let run_part = |number: usize, words: &[&str]| {
         let mut totals = Totals::default();
         let title = format!("slurm, part {} of {}", number + 1, parts.len());
-        let result = in_a_cluster(&binary, &folder(number), &title, words, &mut totals);
+        let result =
+            in_a_cluster(&binary, &temporary::dir(TARGET, number), &title, words, &mut totals);
         (totals, result.with_context(|| title))
     };
     let results: Vec<(Totals, Result<()>)> = std::thread::scope(|scope| {
@@ -95,11 +92,6 @@ fn selections<'a>() -> Vec<Vec<&'a str>> {
     PARTS.iter().map(|modules| modules.to_vec()).chain([others]).collect()
 }
 
-/// Returns the folder of the cluster of a part.
-fn folder(part: usize) -> PathBuf {
-    std::env::temp_dir().join(format!("{PREFIX}{}-{part}", std::process::id()))
-}
-
 /// Starts a cluster, runs the tests that these arguments select, and stops it. The output of its start
 /// and end is shown only after a failure.
 fn in_a_cluster(
@@ -110,65 +102,23 @@ fn in_a_cluster(
     totals: &mut Totals,
 ) -> Result<()> {
     println!("{title}: starting a cluster in {}", folder.display());
-    let running = ClusterGuard(folder);
-    own(&["up"], folder)?;
+    let running = TemporaryCluster::start(TARGET, folder, &[])?;
     let cluster = SlurmTestCluster::at(folder)?;
     let mut limited = cluster.inside();
     limited.args(["timeout", "--kill-after=5", SECS]);
     let mut tests = binary.command_under(limited);
     tests.args(["--include-ignored", "--test-threads=1"]).args(words);
     tests.env("MUSTER_TEST_SLURM", cluster.dir());
-    tests.env("MUSTER_XTASK", super::root::own_path()?);
+    tests.env("MUSTER_XTASK", own_path()?);
     let result = watch(&mut tests, title, totals).with_context(|| format!("limited to {SECS} s"));
     drop(running);
     result
 }
 
-/// Runs `cargo xtask slurm VERB FOLDER` as a process of its own; its output is part of the error.
-fn own(verb: &[&str], folder: &Path) -> Result<()> {
-    let mut command = Command::new(super::root::own_path()?);
-    let output = command.arg("slurm").args(verb).arg(folder).stdin(Stdio::null()).output()?;
-    if !output.status.success() {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        bail!("slurm {}\n{}{}", verb.join(" "), text(&output.stdout), text(&output.stderr));
-    }
-    Ok(())
-}
-
-/// Stops the cluster of a folder when dropped, also in a panic.
-struct ClusterGuard<'a>(&'a Path);
-
-impl Drop for ClusterGuard<'_> {
-    fn drop(&mut self) {
-        let ended = own(&["down"], self.0).and_then(|()| Ok(fs::remove_dir_all(self.0)?));
-        if let Err(error) = ended {
-            println!("the cluster was not stopped cleanly: {error:#}");
-        }
-    }
-}
-
-/// Stops clusters of earlier runs that were killed.
-fn remove_stale_clusters(temporary: &Path) -> Result<()> {
-    for entry in fs::read_dir(temporary)?.flatten() {
-        let name = entry.file_name();
-        let Some(pid) = name.to_str().and_then(pid_of) else { continue };
-        if !Path::new("/proc").join(pid.to_string()).exists() {
-            println!("stopping the cluster that process {pid} left:");
-            drop(ClusterGuard(&entry.path()));
-        }
-    }
-    Ok(())
-}
-
-/// Returns the pid in the name of a cluster's folder.
-fn pid_of(name: &str) -> Option<u32> {
-    let rest = name.strip_prefix(PREFIX)?;
-    rest.split_once('-').map_or(rest, |(pid, _)| pid).parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::fs;
 
     use super::*;
 
@@ -203,13 +153,10 @@ mod tests {
     }
 
     #[test]
-    fn clusters_of_one_run_have_different_job_numbers_and_are_found_by_their_process() {
-        let first_job = |part| SlurmTestCluster::at(&folder(part)).unwrap().first_job();
+    fn clusters_of_one_run_have_different_job_numbers() {
+        let first_job =
+            |part| SlurmTestCluster::at(&temporary::dir(TARGET, part)).unwrap().first_job();
         let all: BTreeSet<u64> = (0..=PARTS.len()).map(first_job).collect();
         assert_eq!(all.len(), PARTS.len() + 1);
-        let own = folder(2);
-        assert_eq!(pid_of(own.file_name().unwrap().to_str().unwrap()), Some(std::process::id()));
-        assert_eq!(pid_of("muster-slurm-17"), Some(17));
-        assert_eq!(pid_of("muster-slurm-x-1"), None);
     }
 }

@@ -3,20 +3,18 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
 use super::cluster::{NODES, SlurmTestCluster};
 use super::daemon::Daemon;
-use super::{command, conf, down, external_config, probe, process};
+use super::{command, conf, down, external_config, probe};
+use crate::test_cluster::{folder, process};
 
 /// Timeout for one daemon; normally the whole start takes a third of it.
 const TIMEOUT: Duration = Duration::from_secs(40);
-
-/// Number of lines of each log that are shown after a failure.
-const TAIL: usize = 12;
 
 /// Additional address of the loopback: without one, slurmdbd does not even resolve `localhost`.
 const ADDRESS: &str = "10.99.0.1/32";
@@ -24,7 +22,7 @@ const ADDRESS: &str = "10.99.0.1/32";
 /// Starts the cluster from the default configuration or from that of a folder; checks it if it
 /// runs.
 pub fn run(cluster: &SlurmTestCluster, config: Option<&Path>) -> Result<()> {
-    if cluster.namespace_inode().is_some() {
+    if cluster.namespace().inode().is_some() {
         check(cluster)?;
         println!("already running: {} nodes idle or busy, accounting answers", cluster.nodes());
         return Ok(());
@@ -35,7 +33,7 @@ pub fn run(cluster: &SlurmTestCluster, config: Option<&Path>) -> Result<()> {
     let start = Instant::now();
     prepare(cluster, config)?;
     if let Err(error) = start_all(cluster, config.is_some()) {
-        tails(cluster);
+        folder::print_log_tails(&cluster.dir().join("log"));
         down::run(cluster)?;
         return Err(error);
     }
@@ -48,13 +46,7 @@ pub fn run(cluster: &SlurmTestCluster, config: Option<&Path>) -> Result<()> {
 /// Writes the configuration into an empty folder, or into that of a cluster that is down, which is
 /// cleared first.
 fn prepare(cluster: &SlurmTestCluster, config: Option<&Path>) -> Result<()> {
-    let used = fs::read_dir(cluster.dir()).is_ok_and(|mut entries| entries.next().is_some());
-    if used && !cluster.facts().exists() {
-        bail!("{} is not empty and not a cluster's\nhint: name an empty folder", cluster.text());
-    }
-    if used {
-        fs::remove_dir_all(cluster.dir())?;
-    }
+    folder::clear(cluster.dir(), &cluster.facts())?;
     let cgroups = probe::cgroups();
     conf::write(cluster, cgroups.is_ok())?;
     let nodes = match config {
@@ -65,7 +57,7 @@ fn prepare(cluster: &SlurmTestCluster, config: Option<&Path>) -> Result<()> {
     let facts = format!(
         "dir: {}\nnamespace: {}\nnodes: {nodes}\nconstrained: {constrained}\nrest: 127.0.0.1:16820\n",
         cluster.text(),
-        cluster.namespace()
+        cluster.namespace().name()
     );
     fs::write(cluster.facts(), facts)?;
     // Jobs of ordinary users must be able to read the configuration and connect to munge.
@@ -81,10 +73,7 @@ fn prepare(cluster: &SlurmTestCluster, config: Option<&Path>) -> Result<()> {
 
 fn start_all(cluster: &SlurmTestCluster, is_external: bool) -> Result<()> {
     // 1. Create a network in which every port is free, unreachable from outside.
-    let name = cluster.namespace();
-    command::outside(&["ip", "netns", "add", &name])?;
-    command::outside(&["ip", "-n", &name, "link", "set", "lo", "up"])?;
-    command::outside(&["ip", "-n", &name, "addr", "add", ADDRESS, "dev", "lo"])?;
+    cluster.namespace().create(ADDRESS)?;
 
     // 2. Start authentication and the database.
     Daemon::Munged.start(cluster)?;
@@ -218,20 +207,4 @@ fn check(cluster: &SlurmTestCluster) -> Result<()> {
     }
     command::inside(cluster, &["sacctmgr", "-nP", "show", "cluster"])?;
     Ok(())
-}
-
-/// Prints the end of every log.
-fn tails(cluster: &SlurmTestCluster) {
-    let entries = fs::read_dir(cluster.dir().join("log")).into_iter().flatten().flatten();
-    let mut logs: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-    logs.sort();
-    for log in logs {
-        let text = fs::read(&log).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text);
-        let lines: Vec<&str> = text.lines().collect();
-        println!("-- {}", log.display());
-        for line in &lines[lines.len().saturating_sub(TAIL)..] {
-            println!("{line}");
-        }
-    }
 }
