@@ -13,6 +13,7 @@ mod demo;
 mod dependencies;
 mod dist;
 mod generated;
+mod kubernetes;
 mod mutants;
 mod programs;
 mod recipes;
@@ -51,6 +52,8 @@ usage: cargo xtask <command>
   recipes            test the recipes of examples/ with the real PyTorch, Lightning and Transformers
   slurm up|down|status|start|stop|kill|shell|test
                      run a real Slurm cluster of eight nodes on this machine; see `cargo xtask slurm help`
+  kubernetes build|up|down|status|start|stop|kill|shell|kubeconfig
+                     run a real Kubernetes control plane with fake nodes on this machine; see `cargo xtask kubernetes help`
 ";
 
 fn main() -> ExitCode {
@@ -75,6 +78,7 @@ fn run(args: &[&str]) -> Result<ExitCode> {
         ["programs"] => return programs::run_standalone(&root),
         ["recipes"] => return recipes::run_standalone(&root),
         ["slurm", rest @ ..] => return slurm::run(&root, rest),
+        ["kubernetes", rest @ ..] => return kubernetes::run(&root, rest),
         ["tidy"] => tidy::run(&root)?,
         ["dependencies"] => dependencies::check(&root)?,
         ["demo"] => demo::record(&root)?,

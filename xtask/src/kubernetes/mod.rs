@@ -1,0 +1,125 @@
+//! `cargo xtask kubernetes`: a real Kubernetes control plane on one machine, for tests and manual use, with
+//! fake nodes. It is built from Go modules, runs in a network namespace of its own, and cleans up after
+//! itself. It is independent of Muster.
+
+pub mod binary;
+mod certificates;
+mod cluster;
+mod daemon;
+mod down;
+mod kubeconfig;
+mod options;
+mod probe;
+mod ready;
+mod up;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+
+use crate::test_cluster::process::Signal;
+use cluster::KubernetesTestCluster;
+use daemon::KubernetesDaemon;
+use options::ClusterOptions;
+
+const USAGE: &str = "\
+usage: cargo xtask kubernetes <command>
+
+  build                          build the binary with all programs of a cluster, unless it is there: target/kubernetes-bin/HASH
+  up [DIR] [OPTION…]             start a cluster with its files in DIR (default target/kubernetes), or check the running one
+      --fake-nodes N             number of nodes (default 8); nothing runs on them, but their pods run and end as annotated
+      --gpus G                   number of GPUs of each node (default 8)
+      --gate NAME                enable a feature gate in all programs, and the APIs that are off by default; repeatable
+  status [DIR]                   show the running programs and the facts of the cluster
+  down [DIR]                     stop the cluster
+  start|stop|kill NAME [DIR]     control one program: etcd, kube-apiserver, kube-controller-manager, kube-scheduler,
+                                 fake-kubelet; or one fake node, node1 to nodeN, which then counts as failed
+  shell [DIR] [-- COMMAND…]      run a command (default $SHELL) in which kubectl uses the cluster, as its administrator
+  kubeconfig NAMESPACE/NAME [DIR]
+                                 print a kubeconfig of a service account, which has only the rights of its roles
+
+Annotations of pods on fake nodes:
+  fake-kubelet/run-seconds       time after which the containers exit (never, if it is absent or restartPolicy restarts them)
+  fake-kubelet/exit-code         their exit code, 0 by default
+  fake-kubelet/stop-seconds      time that they take to stop when the pod is deleted, 0 by default
+A Node object with the label fake-kubelet/managed=true is a fake node, whoever creates it.
+";
+
+/// Runs one command line after `cargo xtask kubernetes`.
+pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
+    let at = |rest: &[&str]| {
+        let dir = rest.first().map_or_else(|| target(root).join("kubernetes"), PathBuf::from);
+        KubernetesTestCluster::at(&dir)
+    };
+    match args {
+        ["build"] => println!("{}", binary::ensure(root)?.display()),
+        ["up", rest @ ..] => {
+            let is_dir = rest.first().is_some_and(|word| !word.starts_with("--"));
+            let (dir, words) = rest.split_at(usize::from(is_dir));
+            up::run(root, &at(dir)?, &ClusterOptions::parse(words)?)?;
+        }
+        ["status", rest @ ..] if rest.len() < 2 => return status(&at(rest)?),
+        ["down", rest @ ..] if rest.len() < 2 => down::run(&at(rest)?)?,
+        ["start", name, rest @ ..] if rest.len() < 2 => start(&at(rest)?, name)?,
+        ["stop", name, rest @ ..] if rest.len() < 2 => end(&at(rest)?, name, Signal::Term)?,
+        ["kill", name, rest @ ..] if rest.len() < 2 => end(&at(rest)?, name, Signal::Kill)?,
+        ["shell", "--", words @ ..] => return shell(&at(&[])?, words),
+        ["shell", dir, "--", words @ ..] => return shell(&at(&[dir])?, words),
+        ["shell", rest @ ..] if rest.len() < 2 => return shell(&at(rest)?, &[]),
+        ["kubeconfig", account, rest @ ..] if rest.len() < 2 => {
+            print!("{}", kubeconfig::of_service_account(&at(rest)?, account)?);
+        }
+        [] | ["help" | "--help" | "-h"] => print!("{USAGE}"),
+        _ => bail!("unknown arguments: kubernetes {}\n\n{USAGE}", args.join(" ")),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
+}
+
+/// Starts a program that was stopped, or a fake node.
+fn start(cluster: &KubernetesTestCluster, name: &str) -> Result<()> {
+    cluster.require_up()?;
+    if let Some(node) = cluster.fake_node(name)? {
+        let unmark = ["kubectl", "annotate", "node", node, "fake-kubelet/failed-"];
+        return cluster.run(&unmark).map(drop);
+    }
+    let daemon = KubernetesDaemon::named(name)?;
+    daemon.start(cluster)?;
+    ready::wait_for(cluster, daemon)
+}
+
+/// Ends a program. A fake node does not distinguish the signals: its kubelet is gone at once.
+fn end(cluster: &KubernetesTestCluster, name: &str, signal: Signal) -> Result<()> {
+    cluster.require_up()?;
+    if let Some(node) = cluster.fake_node(name)? {
+        let mark = ["kubectl", "annotate", "node", node, "--overwrite", "fake-kubelet/failed=true"];
+        return cluster.run(&mark).map(drop);
+    }
+    KubernetesDaemon::named(name)?.end(cluster, signal)
+}
+
+fn status(cluster: &KubernetesTestCluster) -> Result<ExitCode> {
+    let mut are_all_running = true;
+    for daemon in KubernetesDaemon::ALL {
+        let pid = daemon.pid(cluster);
+        are_all_running &= pid.is_some();
+        let state = pid.map_or("not running".into(), |pid| format!("pid {pid}"));
+        println!("{}: {state}", daemon.program());
+    }
+    if let Ok(facts) = std::fs::read_to_string(cluster.facts()) {
+        print!("{facts}");
+    }
+    Ok(if are_all_running { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn shell(cluster: &KubernetesTestCluster, words: &[&str]) -> Result<ExitCode> {
+    cluster.require_up()?;
+    let own = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".into());
+    let words = if words.is_empty() { &[own.as_str()] } else { words };
+    let status = cluster.inside().args(words).status().context("nsenter did not start")?;
+    Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
+}
