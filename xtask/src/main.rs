@@ -52,7 +52,7 @@ usage: cargo xtask <command>
   recipes            test the recipes of examples/ with the real PyTorch, Lightning and Transformers
   slurm up|down|status|start|stop|kill|shell|test
                      run a real Slurm cluster of eight nodes on this machine; see `cargo xtask slurm help`
-  kubernetes build|up|down|status|start|stop|kill|shell|kubeconfig
+  kubernetes build|up|down|status|start|stop|kill|shell|kubeconfig|test
                      run a real Kubernetes control plane with fake nodes on this machine; see `cargo xtask kubernetes help`
 ";
 

@@ -4,12 +4,16 @@
 
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
+use std::thread::JoinHandle;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
+use crate::kubernetes::test::Preparation;
 use crate::totals::Totals;
-use crate::{binaries, cargo, dependencies, generated, programs, recipes, slurm, tidy, tools};
+use crate::{
+    binaries, cargo, dependencies, generated, kubernetes, programs, recipes, slurm, tidy, tools,
+};
 
 /// Seed of property tests, fixed so that a result depends on the change alone; `cargo test` uses a
 /// new seed each time.
@@ -28,8 +32,8 @@ pub enum Extent {
 pub fn run(root: &Path, extent: Extent) -> ExitCode {
     let start = Instant::now();
     let mut suite = Suite { root, failed: Vec::new(), totals: Totals::default() };
-    let full = extent == Extent::Full;
     suite.step("tools", "programs that the tests need", tools::ensure);
+    let kubernetes = (extent == Extent::Full).then(|| suite.build_kubernetes());
     suite.cargo("format", &["fmt", "--all", "--check"], &[]);
     suite.step("tidy", "cargo xtask tidy", || tidy::run(root));
     suite.step("dependencies", "cargo xtask dependencies", || dependencies::check(root));
@@ -37,31 +41,9 @@ pub fn run(root: &Path, extent: Extent) -> ExitCode {
     // `--all-targets` leaves out targets with `test = false`; the glob does not.
     let by_name = ["clippy", "--workspace", "--test", "*", "--", "-D", "warnings"];
     suite.cargo("clippy", &by_name, &[]);
-    if full {
-        // Libraries only: doc comments of the binary are the text of its --help.
-        suite.cargo(
-            "rustdoc",
-            &["doc", "--workspace", "--lib", "--no-deps"],
-            &[("RUSTDOCFLAGS", "-D warnings")],
-        );
-        suite.step("generated files", "cargo xtask gen --check", || generated::check(root));
-        suite.step("slurm cluster", "programs that it needs", slurm::test::prepare);
-        // Cargo builds one thing at a time: before the steps that run beside each other.
-        suite.cargo("build", &[&["test", "--no-run"], &binaries::ALL[..]].concat(), &[]);
-        // Tests that need root are marked as ignored with that reason: they run as root and count
-        // as skipped elsewhere.
-        let privileged: &[&str] = if tools::is_root() { &["--include-ignored"] } else { &[] };
-        // The Slurm tests mostly wait for the controller, so they run beside the others.
-        let slurm = std::thread::scope(|scope| {
-            let slurm = scope.spawn(|| timed(|totals| slurm::test::run(root, None, totals)));
-            suite.tests(&binaries::ALL, privileged);
-            suite.programs();
-            suite.recipes();
-            slurm.join().expect("the step panics nowhere")
-        });
-        suite.close("slurm", "cargo xtask slurm test", slurm);
-    } else {
-        suite.tests(&["--workspace", "--lib", "--bins"], &[]);
+    match kubernetes {
+        Some(kubernetes) => suite.all_but_quick(kubernetes),
+        None => suite.tests(&["--workspace", "--lib", "--bins"], &[]),
     }
     suite.finish(start)
 }
@@ -84,6 +66,46 @@ struct Suite<'a> {
 }
 
 impl Suite<'_> {
+    /// Starts the build of Kubernetes, which takes minutes the first time and leaves the processors to
+    /// the steps beside it.
+    fn build_kubernetes(&mut self) -> JoinHandle<Preparation> {
+        self.step("kubernetes cluster", "programs that it needs", kubernetes::test::install);
+        let root = self.root.to_path_buf();
+        std::thread::spawn(move || kubernetes::test::prepare(&root))
+    }
+
+    /// Runs the steps that `--quick` leaves out, and all tests.
+    fn all_but_quick(&mut self, kubernetes: JoinHandle<Preparation>) {
+        let root = self.root;
+        // Libraries only: doc comments of the binary are the text of its --help.
+        self.cargo(
+            "rustdoc",
+            &["doc", "--workspace", "--lib", "--no-deps"],
+            &[("RUSTDOCFLAGS", "-D warnings")],
+        );
+        self.step("generated files", "cargo xtask gen --check", || generated::check(root));
+        self.step("slurm cluster", "programs that it needs", slurm::test::prepare);
+        // Cargo builds one thing at a time: before the steps that run beside each other.
+        self.cargo("build", &[&["test", "--no-run"], &binaries::ALL[..]].concat(), &[]);
+        // Tests that need root are marked as ignored with that reason: they run as root and count
+        // as skipped elsewhere.
+        let privileged: &[&str] = if tools::is_root() { &["--include-ignored"] } else { &[] };
+        // The tests of clusters mostly wait, so they run beside the others.
+        let [slurm, kubernetes] = std::thread::scope(|scope| {
+            let slurm = scope.spawn(|| timed(|totals| slurm::test::run(root, None, totals)));
+            let kubernetes = scope.spawn(|| {
+                let preparation = kubernetes.join().expect("the build panics nowhere");
+                timed(|totals| kubernetes::test::run(root, preparation, None, totals))
+            });
+            self.tests(&binaries::ALL, privileged);
+            self.programs();
+            self.recipes();
+            [slurm, kubernetes].map(|step| step.join().expect("the step panics nowhere"))
+        });
+        self.close("slurm", "cargo xtask slurm test", slurm);
+        self.close("kubernetes", "cargo xtask kubernetes test", kubernetes);
+    }
+
     /// Runs one step and prints header and time. `command` is the command line that runs this step
     /// alone.
     fn step(&mut self, title: &str, command: &str, work: impl FnOnce() -> Result<()>) {

@@ -90,9 +90,9 @@ pub fn obstacle(root: &Path) -> Option<String> {
     list.args(["list", "-deps", "."]).current_dir(source(root)).env("CGO_ENABLED", "0");
     let output = output(&mut list).ok()?;
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    let is_unreachable = UNREACHABLE.iter().any(|part| text.contains(part));
-    (!output.status.success() && is_unreachable)
-        .then(|| format!("Go modules cannot be downloaded: {}", text.trim()))
+    let is_unreachable = |line: &&str| UNREACHABLE.iter().any(|part| line.contains(part));
+    let reason = text.lines().find(is_unreachable).filter(|_| !output.status.success());
+    reason.map(|line| format!("Go modules cannot be downloaded: {}", line.trim()))
 }
 
 fn source(root: &Path) -> PathBuf {

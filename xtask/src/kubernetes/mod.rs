@@ -1,8 +1,8 @@
 //! `cargo xtask kubernetes`: a real Kubernetes control plane on one machine, for tests and manual use, with
 //! fake nodes. It is built from Go modules, runs in a network namespace of its own, and cleans up after
-//! itself. It is independent of Muster.
+//! itself. It is independent of Muster; the tests that use it are in `crates/cli/tests/kubernetes/`.
 
-pub mod binary;
+mod binary;
 mod certificates;
 mod cluster;
 mod daemon;
@@ -11,6 +11,7 @@ mod kubeconfig;
 mod options;
 mod probe;
 mod ready;
+pub mod test;
 mod up;
 
 use std::path::{Path, PathBuf};
@@ -38,6 +39,7 @@ usage: cargo xtask kubernetes <command>
   shell [DIR] [-- COMMAND…]      run a command (default $SHELL) in which kubectl uses the cluster, as its administrator
   kubeconfig NAMESPACE/NAME [DIR]
                                  print a kubeconfig of a service account, which has only the rights of its roles
+  test [FILTER]                  start a cluster, run the tests that need it, and stop it
 
 Annotations of pods on fake nodes:
   fake-kubelet/run-seconds       time after which the containers exit (never, if it is absent or restartPolicy restarts them)
@@ -70,6 +72,8 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
         ["kubeconfig", account, rest @ ..] if rest.len() < 2 => {
             print!("{}", kubeconfig::of_service_account(&at(rest)?, account)?);
         }
+        ["test"] => return test::run_standalone(root, None),
+        ["test", filter] => return test::run_standalone(root, Some(filter)),
         [] | ["help" | "--help" | "-h"] => print!("{USAGE}"),
         _ => bail!("unknown arguments: kubernetes {}\n\n{USAGE}", args.join(" ")),
     }
@@ -85,7 +89,8 @@ fn start(cluster: &KubernetesTestCluster, name: &str) -> Result<()> {
     cluster.require_up()?;
     if let Some(node) = cluster.fake_node(name)? {
         let unmark = ["kubectl", "annotate", "node", node, "fake-kubelet/failed-"];
-        return cluster.run(&unmark).map(drop);
+        cluster.run(&unmark)?;
+        return ready::wait_for_node(cluster, node);
     }
     let daemon = KubernetesDaemon::named(name)?;
     daemon.start(cluster)?;

@@ -16,14 +16,17 @@ const PACKAGES: [&str; 3] = ["iproute2", "util-linux", "coreutils"];
 /// Returns the reason for which no cluster can run here, if there is one; installs missing
 /// programs.
 pub fn obstacle(root: &Path) -> Option<String> {
+    machine().or_else(|| binary::obstacle(root))
+}
+
+/// Returns the reason, as [`obstacle`] does, apart from what building the binary needs.
+pub fn machine() -> Option<String> {
     if !tools::is_root() {
         return Some("root is required: network namespace".into());
     }
     if let Err(error) = packages::ensure(&PROGRAMS, &PACKAGES) {
         return Some(format!("programs are missing: {error:#}"));
     }
-    if let Err(error) = NetworkNamespace::probe() {
-        return Some(format!("network namespaces cannot be created: {error:#}"));
-    }
-    binary::obstacle(root)
+    let probed = NetworkNamespace::probe();
+    probed.err().map(|error| format!("network namespaces cannot be created: {error:#}"))
 }

@@ -47,14 +47,28 @@ fn answers(cluster: &KubernetesTestCluster, server: &str, path: &str) -> bool {
     cluster.run(&["kubectl", &server, "get", &format!("--raw={path}")]).is_ok()
 }
 
-/// Returns true if every node that the cluster was started with is ready, and has lost the taint of new
-/// nodes.
+/// Waits until a node accepts pods.
+pub fn wait_for_node(cluster: &KubernetesTestCluster, node: &str) -> Result<()> {
+    process::wait(node, TIMEOUT, || ready_nodes(cluster, &[node]) == 1)
+}
+
+/// Returns true if every node that the cluster was started with accepts pods.
 fn has_all_nodes(cluster: &KubernetesTestCluster) -> bool {
-    let Ok(options) = cluster.options() else { return false };
-    let columns = r#"jsonpath={range .items[*]}{.status.conditions[?(@.type=="Ready")].status} {.spec.taints[*].key}{"\n"}{end}"#;
-    let nodes = cluster.run(&["kubectl", "get", "nodes", "--output", columns]);
-    let is_ready = |line: &&str| line.trim_end() == "True";
-    nodes.is_ok_and(|text| {
-        text.lines().filter(is_ready).count() >= usize::try_from(options.fake_nodes).unwrap_or(0)
-    })
+    let nodes = cluster.options().ok().and_then(|options| usize::try_from(options.fake_nodes).ok());
+    nodes.is_some_and(|nodes| ready_nodes(cluster, &[]) >= nodes)
+}
+
+/// Returns the number of nodes that are ready and have no taints, of all or of those named. New nodes are
+/// tainted, and so are nodes that were not ready until now.
+fn ready_nodes(cluster: &KubernetesTestCluster, names: &[&str]) -> usize {
+    let line = r#"{.status.conditions[?(@.type=="Ready")].status} {.spec.taints[*].key}{"\n"}"#;
+    // kubectl prints a list, unless one object is named.
+    let path = if names.len() == 1 {
+        format!("jsonpath={line}")
+    } else {
+        format!("jsonpath={{range .items[*]}}{line}{{end}}")
+    };
+    let words = [&["kubectl", "get", "nodes", "--output", &path], names].concat();
+    let nodes = cluster.run(&words).unwrap_or_default();
+    nodes.lines().filter(|line| line.trim_end() == "True").count()
 }

@@ -1,0 +1,183 @@
+//! Access to the test cluster: kubectl with a deadline, a namespace for each test, pods, and stopping a
+//! program or a node. Waiting is left to `kubectl wait`.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+/// Longest wait for a condition; far above the usual time, for busy machines.
+const PATIENCE: &str = "--timeout=60s";
+/// Time limit of a command in seconds, above [`PATIENCE`].
+const COMMAND_SECS: &str = "90";
+
+/// The running test cluster.
+pub struct KubernetesCluster {
+    dir: PathBuf,
+}
+
+impl KubernetesCluster {
+    /// Returns the cluster that the test command started.
+    pub fn here() -> Self {
+        let dir = std::env::var_os("MUSTER_TEST_KUBERNETES");
+        Self { dir: dir.expect("run by cargo xtask kubernetes test").into() }
+    }
+
+    /// Creates a namespace, which is deleted with all its pods when the test is over.
+    pub fn namespace(&self, name: &'static str) -> TestNamespace<'_> {
+        self.kubectl(&["create", "namespace", name]);
+        // Pods are refused until the controller manager has made their account.
+        self.kubectl(&["wait", "--for=create", "serviceaccount/default", PATIENCE, "-n", name]);
+        TestNamespace { cluster: self, name }
+    }
+
+    /// Runs kubectl as the administrator and returns its output.
+    pub fn kubectl(&self, words: &[&str]) -> String {
+        success(words, &self.kubectl_with(words, ""))
+    }
+
+    /// Runs kubectl, which may fail, with a text on its standard input.
+    pub fn kubectl_with(&self, words: &[&str], input: &str) -> Output {
+        let mut command = Command::new("timeout");
+        command.arg(COMMAND_SECS).arg(self.dir.join("bin/kubectl")).args(words);
+        command.env("KUBECONFIG", self.dir.join("kubeconfig"));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    }
+
+    /// Returns an object, or a list of objects.
+    pub fn get(&self, words: &[&str]) -> Value {
+        let text = self.kubectl(&[&["get", "--output=json"], words].concat());
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// Waits for a condition of an object, as `kubectl wait --for` names it.
+    pub fn wait(&self, object: &str, condition: &str) {
+        self.kubectl(&["wait", object, &format!("--for={condition}"), PATIENCE]);
+    }
+
+    /// Stops a program or node of the cluster, which is started again when the result is dropped.
+    pub fn stopped<'a>(&'a self, name: &'a str) -> Stopped<'a> {
+        success(&["stop", name], &self.xtask(&["stop", name]));
+        Stopped { cluster: self, name }
+    }
+
+    /// Runs `cargo xtask kubernetes` on this cluster.
+    pub fn xtask(&self, words: &[&str]) -> Output {
+        let xtask = std::env::var_os("MUSTER_XTASK").expect("run by cargo xtask kubernetes test");
+        Command::new(xtask).arg("kubernetes").args(words).arg(&self.dir).output().unwrap()
+    }
+}
+
+/// Returns the output of a command that must have succeeded.
+pub fn success(words: &[&str], output: &Output) -> String {
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words:?}: {}\n{stdout}{stderr}", output.status);
+    stdout.into_owned()
+}
+
+/// Program or fake node that is started again on drop, even after a panic, so that later tests find the
+/// cluster complete.
+pub struct Stopped<'a> {
+    cluster: &'a KubernetesCluster,
+    name: &'a str,
+}
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        let words = ["start", self.name];
+        let output = self.cluster.xtask(&words);
+        // A second panic would end all tests and hide the first.
+        if !std::thread::panicking() {
+            success(&words, &output);
+        }
+    }
+}
+
+/// Namespace of one test.
+pub struct TestNamespace<'a> {
+    cluster: &'a KubernetesCluster,
+    name: &'static str,
+}
+
+impl TestNamespace<'_> {
+    pub fn create(&self, pod: &TestPod) {
+        let manifest = pod.manifest(self.name).to_string();
+        let words = ["create", "--filename=-"];
+        success(&words, &self.cluster.kubectl_with(&words, &manifest));
+    }
+
+    /// Waits until a pod has a phase; returns the pod.
+    pub fn reaches(&self, pod: &str, phase: &str) -> Value {
+        self.wait(pod, &format!("jsonpath={{.status.phase}}={phase}"));
+        self.pod(pod)
+    }
+
+    /// Waits for a condition of a pod.
+    pub fn wait(&self, pod: &str, condition: &str) {
+        let pod = format!("pod/{pod}");
+        let condition = format!("--for={condition}");
+        self.cluster.kubectl(&["wait", &pod, &condition, PATIENCE, "--namespace", self.name]);
+    }
+
+    pub fn pod(&self, pod: &str) -> Value {
+        self.cluster.get(&["pod", pod, "--namespace", self.name])
+    }
+
+    /// Deletes a pod without waiting for its end.
+    pub fn delete(&self, pod: &str) {
+        let words = ["delete", "pod", pod, "--wait=false", "--namespace", self.name];
+        self.cluster.kubectl(&words);
+    }
+
+    pub fn name(&self) -> &str {
+        self.name
+    }
+}
+
+impl Drop for TestNamespace<'_> {
+    fn drop(&mut self) {
+        // By force: a test may have failed while a node was stopped. Its pods are gone before the next
+        // test starts.
+        let of_it = ["--namespace", self.name];
+        let pods = ["delete", "pods", "--all", "--force", "--grace-period=0"];
+        self.cluster.kubectl_with(&[&pods[..], &of_it].concat(), "");
+        self.cluster.kubectl_with(&["delete", "namespace", self.name, "--wait=false"], "");
+    }
+}
+
+/// A pod of one container that is never restarted.
+#[derive(Default)]
+pub struct TestPod {
+    pub name: &'static str,
+    pub gpus: u32,
+    /// Node to which it is bound without a scheduler; `None` for the default scheduler.
+    pub node: Option<&'static str>,
+    /// Instructions for the fake kubelet, without their prefix.
+    pub annotations: &'static [(&'static str, &'static str)],
+}
+
+impl TestPod {
+    fn manifest(&self, namespace: &str) -> Value {
+        let annotations: serde_json::Map<String, Value> = self
+            .annotations
+            .iter()
+            .map(|(name, value)| (format!("fake-kubelet/{name}"), json!(value)))
+            .collect();
+        let limits = json!({"nvidia.com/gpu": self.gpus});
+        json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": self.name, "namespace": namespace, "annotations": annotations},
+            "spec": {
+                "nodeName": self.node,
+                "restartPolicy": "Never",
+                "containers": [{"name": "main", "image": "none", "resources": {"limits": limits}}],
+            },
+        })
+    }
+}
