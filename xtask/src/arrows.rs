@@ -15,8 +15,19 @@ use crate::cargo;
 pub const GOLDEN: &str = "docs/arrows.txt";
 
 /// Crates without I/O, clock, environment, threads and random numbers.
-pub const PURE: [&str; 11] = [
-    "advise", "doctor", "engine", "model", "policy", "report", "runtime", "sim", "slurm", "spec",
+pub const PURE: [&str; 13] = [
+    "advise",
+    "doctor",
+    "engine",
+    "kubernetes",
+    "model",
+    "policy",
+    "report",
+    "runtime",
+    "scheduler",
+    "sim",
+    "slurm",
+    "spec",
     "testkit",
 ];
 

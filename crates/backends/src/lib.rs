@@ -12,7 +12,6 @@ pub mod env;
 pub mod epoch;
 pub mod fake;
 pub mod gpu;
-pub mod kube;
 pub mod live;
 pub mod local;
 pub mod order;

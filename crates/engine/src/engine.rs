@@ -320,6 +320,12 @@ impl Engine {
         self.state.pool.get(node).map(|node| &node.spec)
     }
 
+    /// Returns the id of a node by its name.
+    #[must_use]
+    pub fn node_id(&self, name: &NodeName) -> Option<NodeId> {
+        self.state.pool.find(name)
+    }
+
     /// Returns the topology levels, widest first, without the node level.
     #[must_use]
     pub fn levels(&self) -> &[Arc<str>] {

@@ -43,6 +43,34 @@ pub fn dry_run(explanation: &Explanation, context: RenderContext) -> String {
     format!("{name} {verdict}: {words}\n{}", layout(&body(explanation, false, context), context))
 }
 
+/// Returns the explanation of a pending element as one sentence without line breaks: its reasons,
+/// its start, and one change that would start it now.
+#[must_use]
+pub fn one_line(explanation: &Explanation, context: RenderContext) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for reason in &explanation.reasons {
+        let text = reason::short(reason, context);
+        if !parts.contains(&text) {
+            parts.push(text);
+        }
+    }
+    if parts.is_empty() {
+        parts.push("starts in the next planning pass".to_owned());
+    }
+    parts.extend(explanation.eta.map(|eta| {
+        let promise =
+            if eta.reserved { "reserved" } else { "unless a job with precedence arrives" };
+        format!("starts at {} at the latest, {promise}", clock::time(eta.start, context))
+    }));
+    parts.extend(
+        explanation
+            .sooner
+            .first()
+            .map(|change| format!("{} it would start now", change_words(change).0)),
+    );
+    parts.join("; ")
+}
+
 fn words(explanation: &Explanation) -> String {
     let mut words: Vec<&str> = Vec::new();
     for reason in &explanation.reasons {

@@ -11,7 +11,7 @@
 
 pub mod dst;
 mod mem_store;
-mod rng;
+pub mod rng;
 pub mod scenario;
 
 pub use mem_store::MemStore;

@@ -7,8 +7,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use muster_backends::kube;
 use muster_backends::local::{self, VirtualGpus};
+use muster_kubernetes as kubernetes;
 use muster_model::inventory::{self, Inventory, InventoryOptions, InventoryReader, ListedNode};
 use muster_model::{GpuModel, NodeSpec};
 use muster_spec::{Cluster, ClusterNotes, Unwritable, write_cluster};
@@ -146,7 +146,7 @@ fn is_out_of_service(listed: &ListedNode) -> bool {
 }
 
 /// Readers for the node lists of other control planes.
-const READERS: [InventoryReader; 2] = [kube::nodes::read, muster_slurm::inventory::read];
+const READERS: [InventoryReader; 2] = [kubernetes::inventory::read, muster_slurm::inventory::read];
 
 /// Reads a node list of another control plane.
 fn read_list(path: &Path, args: &InventoryArgs) -> Result<Inventory> {

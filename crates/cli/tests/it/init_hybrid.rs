@@ -333,7 +333,7 @@ fn the_script_marks_services_nodes_and_stops_while_a_batch_node_is_a_member() {
 fn what_inventory_writes_can_be_divided() {
     let home = Home::new();
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../backends/tests/data/synthetic-kubectl-nodes.json");
+        .join("../kubernetes/tests/data/synthetic-kubectl-nodes.json");
     let path = path.to_str().unwrap();
     home.muster(&["inventory", "--from", path, "-o", "cluster.yaml"]).ok();
     home.words("init hybrid --cluster cluster.yaml --label pool=train -o site").ok();

@@ -8,7 +8,7 @@ use crate::home::{Home, HomeRun};
 
 /// Returns a synthetic sample in the documented format; parsing is tested in `muster-backends`.
 fn sample(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../backends/tests/data").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../kubernetes/tests/data").join(name);
     std::fs::read_to_string(path).unwrap()
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::Result;
-use muster_backends::kube;
+use muster_kubernetes as kubernetes;
 use muster_slurm::pool;
 use muster_spec::{expand_names, parse_cluster};
 
@@ -102,7 +102,7 @@ pub fn findings(texts: &Texts) -> Result<Vec<String>> {
 fn nodes_of(file: &'static str, text: &str) -> Result<Vec<String>> {
     let lists = match file {
         SLURM_NODES | SLURM_GRES => pool::node_lists(text),
-        KUBERNETES => return Ok(kube::pool::labelled(text)),
+        KUBERNETES => return Ok(kubernetes::pool::labelled(text)),
         _ => {
             let cluster = parse_cluster(text, Some(file)).map_err(Failure::from)?;
             return Ok(cluster.nodes.iter().map(|node| node.name.to_string()).collect());

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use muster_backends::kube;
+use muster_kubernetes as kubernetes;
 use muster_model::{NodeSpec, hostlist};
 use muster_slurm::pool;
 use muster_spec::{
@@ -165,7 +165,7 @@ fn files(parts: &ClusterPartition, whole: String) -> Result<Vec<(&'static str, S
         (boundary::DOCUMENT, boundary::document(parts)),
         (boundary::SLURM_NODES, pool::nodes(batch)),
         (boundary::SLURM_GRES, pool::gres(batch)),
-        (boundary::KUBERNETES, kube::pool::script(services, batch)),
+        (boundary::KUBERNETES, kubernetes::pool::script(services, batch)),
         (boundary::BATCH, cluster_text(&parts.batch, "the batch pool: nodes of Slurm")?),
         (
             boundary::SERVICES,

@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use muster_backends::kube;
+use muster_kubernetes as kubernetes;
 use muster_model::NodeSpec;
 use muster_model::hostlist::expand;
 use muster_model::inventory::{self, Inventory, InventoryError, InventoryOptions, ListedNode};
@@ -18,7 +18,7 @@ const SCONTROL: &str = include_str!("data/synthetic-scontrol-v0.0.42.json");
 const KUBECTL: &str = include_str!("data/synthetic-kubectl-nodes.json");
 
 fn read(text: &str, options: &InventoryOptions) -> Result<Inventory, InventoryError> {
-    inventory::read(text, options, &[kube::nodes::read, muster_slurm::inventory::read])
+    inventory::read(text, options, &[kubernetes::inventory::read, muster_slurm::inventory::read])
 }
 
 /// Formats a node on one line and its notes on the following ones.
@@ -372,9 +372,9 @@ fn node_lists_are_found_as_people_write_them() {
 fn a_pool_becomes_a_script_and_its_nodes_are_found_in_it() {
     let batch = nodes_of(SINFO);
     let services = nodes_of(KUBECTL);
-    let script = kube::pool::script(&services, &batch);
+    let script = kubernetes::pool::script(&services, &batch);
     let names: Vec<String> = services.iter().map(|node| node.name.to_string()).collect();
-    assert_eq!(kube::pool::labelled(&script), names);
+    assert_eq!(kubernetes::pool::labelled(&script), names);
     assert!(
         script.contains("kubectl taint node amd-1 amd.com/gpu=present:NoSchedule --overwrite\n")
     );
@@ -486,7 +486,7 @@ fn sound(text: &str) -> Result<(), TestCaseError> {
         let nodes: Vec<NodeSpec> =
             inventory.nodes.iter().map(|listed| listed.node.clone()).collect();
         prop_assert!(!pool::nodes(&nodes).is_empty());
-        prop_assert!(!kube::pool::script(&nodes, &nodes).is_empty());
+        prop_assert!(!kubernetes::pool::script(&nodes, &nodes).is_empty());
     }
     Ok(())
 }
@@ -517,6 +517,6 @@ proptest! {
     fn no_text_makes_a_reader_panic(text in any::<String>()) {
         sound(&text)?;
         let _ = pool::node_lists(&text);
-        let _ = kube::pool::labelled(&text);
+        let _ = kubernetes::pool::labelled(&text);
     }
 }

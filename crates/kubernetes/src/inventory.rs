@@ -8,7 +8,7 @@ use std::sync::Arc;
 use muster_model::{Bytes, CpuMilli, Device, GpuModel, NodeName, NodeSpec};
 use serde_json::{Map, Value};
 
-use super::quantity;
+use crate::quantity;
 use muster_model::gpu_model::{self, normalise_label};
 use muster_model::inventory::{self, Inventory, InventoryError, InventoryOptions, ListedNode};
 

@@ -26,7 +26,7 @@ const MAX_DIGITS: usize = 20;
 
 /// Parses a quantity in thousandths, rounded down; `None` for other text, and for quantities that
 /// are negative or out of range.
-pub(super) fn milli(text: &str) -> Option<u128> {
+pub(crate) fn milli(text: &str) -> Option<u128> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, suffix) = text.split_at(end);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
@@ -50,7 +50,7 @@ pub(super) fn milli(text: &str) -> Option<u128> {
 }
 
 /// Parses a quantity in whole units, rounded down.
-pub(super) fn whole(text: &str) -> Option<u64> {
+pub(crate) fn whole(text: &str) -> Option<u64> {
     u64::try_from(milli(text)? / 1000).ok()
 }
 

@@ -1,0 +1,167 @@
+//! Gang objects: which objects of which APIs make several pods one gang, how a pod names its
+//! gang, and how many pods the gang needs.
+
+mod pod;
+mod size;
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+pub use pod::GangRef;
+
+use crate::object::{Metadata, ObjectKey};
+use crate::pod::Wishes;
+
+/// Kind of gang object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum GroupKind {
+    /// PodGroup of Kubernetes itself (KEP-4671).
+    Native,
+    /// PodGroup of the coscheduling plugin.
+    Coscheduling,
+    /// PodGroup that Volcano makes for its jobs.
+    Volcano,
+    /// PodGroup of the KAI scheduler.
+    Kai,
+    /// LeaderWorkerSet; each of its groups is a gang.
+    LeaderWorkerSet,
+    /// JobSet, also that of a Kubeflow TrainJob.
+    JobSet,
+    /// PyTorchJob of Kubeflow's training operator.
+    PyTorchJob,
+    /// MPIJob of Kubeflow's MPI operator.
+    MpiJob,
+    /// RayCluster of KubeRay, also that of a RayJob or RayService.
+    RayCluster,
+    /// Job of Kubernetes itself (`batch`).
+    Job,
+    /// Pods that share the annotation [`crate::names::GANG`], without an object.
+    Annotated,
+}
+
+/// API of a kind of gang object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupApi {
+    /// Kind that the API serves.
+    pub kind: GroupKind,
+    /// Name of the API group, the part before `/` in `apiVersion`.
+    pub group: &'static str,
+    /// Resource name in addresses: lower case, plural.
+    pub plural: &'static str,
+    /// Name of the kind in manifests.
+    pub name: &'static str,
+}
+
+const fn api(
+    kind: GroupKind,
+    group: &'static str,
+    plural: &'static str,
+    name: &'static str,
+) -> GroupApi {
+    GroupApi { kind, group, plural, name }
+}
+
+/// All APIs of gang objects. A cluster serves some of them, in versions that discovery tells.
+pub const APIS: [GroupApi; 10] = [
+    api(GroupKind::Native, "scheduling.k8s.io", "podgroups", "PodGroup"),
+    api(GroupKind::Coscheduling, "scheduling.x-k8s.io", "podgroups", "PodGroup"),
+    api(GroupKind::Volcano, "scheduling.volcano.sh", "podgroups", "PodGroup"),
+    api(GroupKind::Kai, "scheduling.run.ai", "podgroups", "PodGroup"),
+    api(
+        GroupKind::LeaderWorkerSet,
+        "leaderworkerset.x-k8s.io",
+        "leaderworkersets",
+        "LeaderWorkerSet",
+    ),
+    api(GroupKind::JobSet, "jobset.x-k8s.io", "jobsets", "JobSet"),
+    api(GroupKind::PyTorchJob, "kubeflow.org", "pytorchjobs", "PyTorchJob"),
+    api(GroupKind::MpiJob, "kubeflow.org", "mpijobs", "MPIJob"),
+    api(GroupKind::RayCluster, "ray.io", "rayclusters", "RayCluster"),
+    api(GroupKind::Job, "batch", "jobs", "Job"),
+];
+
+impl GroupKind {
+    /// Returns the API that serves the kind; `None` for gangs without an object.
+    #[must_use]
+    pub fn api(self) -> Option<&'static GroupApi> {
+        APIS.iter().find(|api| api.kind == self)
+    }
+}
+
+impl fmt::Display for GroupKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            GroupKind::Native | GroupKind::Coscheduling => "PodGroup",
+            GroupKind::Volcano => "Volcano PodGroup",
+            GroupKind::Kai => "KAI PodGroup",
+            GroupKind::Annotated => "gang",
+            other => other.api().map_or("object", |api| api.name),
+        })
+    }
+}
+
+/// Gang object, as far as scheduling reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupFacts {
+    /// Kind of the object.
+    pub kind: GroupKind,
+    /// Namespace and name of the object.
+    pub key: ObjectKey,
+    /// Id that is never reused.
+    pub uid: Arc<str>,
+    /// Pods that must start together.
+    pub size: GroupSize,
+    /// Pods that have succeeded, as the controller counts them: it remembers those that were deleted.
+    pub succeeded: u32,
+    /// Expected run time, queue and topology that the object names.
+    pub wishes: Wishes,
+    /// Run time in seconds after which its controller ends it.
+    pub deadline_secs: Option<u64>,
+}
+
+/// Pods of a gang that must start together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GroupSize {
+    /// The pods are independent of each other.
+    Independent,
+    /// At least this many pods start together.
+    Gang(u32),
+    /// The object asks for something that is not supported.
+    NotUnderstood(String),
+}
+
+impl GroupFacts {
+    /// Reads an object of this kind as the API server prints it.
+    ///
+    /// # Errors
+    /// If its metadata is not that of a Kubernetes object.
+    pub fn read(kind: GroupKind, object: &Value) -> Result<Self, String> {
+        let metadata = object.get("metadata").cloned().unwrap_or_default();
+        let metadata: Metadata =
+            serde_json::from_value(metadata).map_err(|error| error.to_string())?;
+        let spec = object.get("spec").unwrap_or(&Value::Null);
+        let mut wishes = Wishes::of(&metadata);
+        size::add_wishes(kind, spec, &mut wishes);
+        let size = match wishes.gang_size.as_deref().map(str::parse::<u32>) {
+            Some(Ok(pods)) if pods > 0 => GroupSize::Gang(pods),
+            Some(_) => GroupSize::NotUnderstood(format!(
+                "the gang size {:?}",
+                wishes.gang_size.as_deref().unwrap_or_default()
+            )),
+            None => size::of(kind, spec),
+        };
+        let deadline = ["/activeDeadlineSeconds", "/runPolicy/activeDeadlineSeconds"];
+        let succeeded = object.pointer("/status/succeeded").and_then(Value::as_u64).unwrap_or(0);
+        Ok(Self {
+            kind,
+            succeeded: u32::try_from(succeeded).unwrap_or(u32::MAX),
+            key: metadata.key(),
+            uid: metadata.uid,
+            size,
+            wishes,
+            deadline_secs: deadline.iter().find_map(|path| spec.pointer(path)?.as_u64()),
+        })
+    }
+}

@@ -1,0 +1,19 @@
+//! All text of Kubernetes: pods, nodes and gang objects as the API server prints them, lists of
+//! nodes for a cluster file, and the commands that label a pool of nodes. Pure: text in, values
+//! out; it never talks to a cluster.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may stop at an unexpected value"))]
+
+mod anti_affinity;
+pub mod group;
+pub mod inventory;
+pub mod names;
+pub mod node;
+pub mod object;
+pub mod pod;
+pub mod pool;
+mod quantity;
+pub mod resources;
+pub mod rule;
+pub mod span;
+mod volume;

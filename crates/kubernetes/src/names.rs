@@ -1,0 +1,33 @@
+//! Labels, annotations and names by which pods and gang objects address Muster's scheduler.
+
+/// Name of the scheduler; pods ask for it in `spec.schedulerName`.
+pub const SCHEDULER: &str = "muster";
+
+/// Label (or annotation) with the queue of a pod or gang object. `/` is not valid in a label, so
+/// the parts of the queue's path are joined by `.`: `research.vision`.
+pub const QUEUE: &str = "muster.run/queue";
+
+/// Label (or annotation) that puts pods of one namespace into a gang of this name, without any
+/// gang object.
+pub const GANG: &str = "muster.run/gang";
+
+/// Annotation of a pod or of its Job: number of pods without which the gang does not start.
+pub const GANG_SIZE: &str = "muster.run/gang-size";
+
+/// Annotation with the expected run time, for backfill: seconds, or a number with a unit (`90m`).
+pub const TIME_LIMIT: &str = "muster.run/time-limit";
+
+/// Annotation with the topology level in one domain of which all pods of the gang must be.
+pub const REQUIRED_TOPOLOGY: &str = "muster.run/required-topology";
+
+/// Annotation with the topology level of which the gang should use as few domains as possible.
+pub const PREFERRED_TOPOLOGY: &str = "muster.run/preferred-topology";
+
+/// Label by which Kueue names the queue of a workload; read where [`QUEUE`] is not set.
+pub const KUEUE_QUEUE: &str = "kueue.x-k8s.io/queue-name";
+
+/// Resource that every pod takes one of: the kubelet limits the number of pods.
+pub const PODS: &str = "pods";
+
+/// Label with the host name of a node, the only topology key that anti-affinity may use.
+pub const HOSTNAME: &str = "kubernetes.io/hostname";

@@ -1,0 +1,174 @@
+//! Adoption: pods that are bound already become a running job of the engine, at their nodes. So the
+//! scheduler takes over after a restart, and what is left of a gang whose pods end one by one.
+
+use std::sync::Arc;
+
+use muster_kubernetes::node::is_gpu;
+use muster_kubernetes::object::ObjectKey;
+use muster_kubernetes::rule::NodeRule;
+use muster_model::{
+    Attempt, AttemptId, Decision, DeviceSet, ElementId, Event, GpuMilli, JobId, JobSpec,
+    NodeConstraint, Plan, TaskPlacement, Time,
+};
+
+use crate::batch::{Batch, Place, Placed};
+use crate::gang::{GangKey, Pod};
+use crate::job;
+use crate::scheduler::Scheduler;
+
+impl Scheduler {
+    /// Adopts all pods of a gang that have a node and no job.
+    pub(crate) fn adopt_running(&mut self, now: Time, key: &GangKey) {
+        let Some(gang) = self.gangs.get(key) else { return };
+        let is_adoptable = |pod: &Pod| {
+            pod.job.is_none()
+                && !pod.has_ended()
+                && pod.place().is_some_and(|node| self.nodes.is_known(node))
+        };
+        let pods: Vec<ObjectKey> = gang
+            .pods
+            .iter()
+            .filter(|key| self.pods.get(key).is_some_and(is_adoptable))
+            .cloned()
+            .collect();
+        if pods.is_empty() {
+            return;
+        }
+        for pod in &pods {
+            self.forget_foreign(pod);
+        }
+        self.sync_nodes(now);
+        if let Err(pods) = self.adopt(now, key, pods) {
+            for pod in &pods {
+                self.count_as_foreign(pod);
+            }
+            self.sync_nodes(now);
+        }
+    }
+
+    /// Adopts pods as one job; returns them if the engine does not accept that.
+    fn adopt(
+        &mut self,
+        now: Time,
+        key: &GangKey,
+        pods: Vec<ObjectKey>,
+    ) -> Result<(), Vec<ObjectKey>> {
+        let Some((spec, ranks)) = self.spec_of_running(key, &pods) else { return Err(pods) };
+        let pods: Vec<ObjectKey> = ranks.into_iter().map(|at| pods[at].clone()).collect();
+        let Some((places, placement)) = self.places_of(&spec, &pods) else { return Err(pods) };
+        let id = self.take_job_id();
+        let event = Event::Submitted { job: id, spec: Arc::new(spec.clone()) };
+        if self.engine.validate(&event).is_err() {
+            return Err(pods);
+        }
+        self.engine.apply(now, &event);
+        let attempt = AttemptId { element: ElementId::single(id), attempt: Attempt(1) };
+        let start = Decision::Start { id: attempt, placement: placement.into(), backfilled: false };
+        let plan = Plan { decisions: vec![start], ..Plan::default() };
+        if self.engine.check(now, &plan).is_err() {
+            self.cancel_job(now, id);
+            return Err(pods);
+        }
+        self.engine.commit(now, &plan);
+        for (node, devices) in &places {
+            self.nodes.hold(node, *devices);
+        }
+        let placed = Placed { id: attempt, places, is_stopping: false };
+        self.insert_batch(
+            id,
+            Batch { gang: key.clone(), pods, spec: Arc::new(spec), placed: Some(placed) },
+        );
+        self.report_bound(now, id);
+        Ok(())
+    }
+
+    /// Returns the job of pods that run. They keep their nodes, so it has no constraint; a queue
+    /// that is gone is replaced by the default.
+    fn spec_of_running(
+        &mut self,
+        key: &GangKey,
+        pods: &[ObjectKey],
+    ) -> Option<(JobSpec, Vec<usize>)> {
+        let mut terms = self.terms(key, pods)?;
+        terms.wishes.required_topology = None;
+        terms.wishes.preferred_topology = None;
+        let facts: Vec<_> = pods
+            .iter()
+            .filter_map(|pod| Some((&self.pods.get(pod)?.facts, NodeRule::default())))
+            .collect();
+        let tree = self.engine.tree().clone();
+        let made = job::of_pods(&mut self.nodes, &tree, &terms, &facts);
+        let (mut spec, ranks) = made
+            .or_else(|_| {
+                terms.wishes.queue = None;
+                terms.wishes.time_limit = None;
+                job::of_pods(&mut self.nodes, &tree, &terms, &facts)
+            })
+            .ok()?;
+        spec.constraint = NodeConstraint::default();
+        // A pod that runs has its ports and its place; only quantities are counted.
+        for group in &mut spec.groups {
+            group.task.extras.retain(|name, _| !name.starts_with("rule/"));
+        }
+        Some((spec, ranks))
+    }
+
+    /// Returns nodes and devices of running pods, by rank, for us and for the engine.
+    fn places_of(
+        &self,
+        spec: &JobSpec,
+        pods: &[ObjectKey],
+    ) -> Option<(Vec<Place>, Vec<TaskPlacement>)> {
+        let mut places: Vec<Place> = Vec::new();
+        let mut placement = Vec::new();
+        let groups = (0u16..).zip(&spec.groups);
+        let group_of =
+            groups.flat_map(|(at, group)| std::iter::repeat_n(at, group.min_tasks as usize));
+        for (pod, group) in pods.iter().zip(group_of) {
+            let pod = self.pods.get(pod)?;
+            let name = pod.place()?;
+            let gpu = pod.facts.requests.0.iter().find(|(name, _)| is_gpu(name));
+            let taken = places
+                .iter()
+                .filter(|(node, _)| node == name)
+                .fold(DeviceSet::EMPTY, |all, (_, devices)| all.or(*devices));
+            let devices = match gpu {
+                Some((resource, count)) => {
+                    self.nodes.free_devices(name, resource, *count, taken)?
+                }
+                None => DeviceSet::EMPTY,
+            };
+            places.push((name.clone(), devices));
+            let share = if devices.is_empty() { GpuMilli(0) } else { GpuMilli(1000) };
+            placement.push(TaskPlacement {
+                group,
+                node: self.engine.node_id(name)?,
+                devices,
+                share,
+            });
+        }
+        Some((places, placement))
+    }
+
+    /// Reports to the engine which pods of a placed batch are bound.
+    pub(crate) fn report_bound(&mut self, now: Time, job: JobId) {
+        let Some(batch) = self.batches.get(&job) else { return };
+        let Some(placed) = &batch.placed else { return };
+        let is_bound =
+            |pod: &ObjectKey| self.pods.get(pod).is_some_and(|pod| pod.facts.node.is_some());
+        let ranks =
+            (0u32..).zip(&batch.pods).filter(|(_, pod)| is_bound(pod)).map(|(rank, _)| rank);
+        let reports: Vec<Event> = ranks.map(|rank| started(placed.id, rank)).collect();
+        for event in reports {
+            self.engine.apply(now, &event);
+        }
+    }
+}
+
+fn started(id: AttemptId, rank: u32) -> Event {
+    Event::Task(muster_model::TaskReport {
+        id,
+        rank: muster_model::Rank(rank),
+        observation: muster_model::Observation::Started,
+    })
+}

@@ -1,0 +1,37 @@
+//! Batches: the pods that are the tasks of one job of the engine.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use muster_kubernetes::object::ObjectKey;
+use muster_model::{AttemptId, DeviceSet, JobId, JobSpec, NodeName};
+
+use crate::gang::GangKey;
+
+/// Pods of a gang that are one job of the engine.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) gang: GangKey,
+    /// Pods in the order of their ranks.
+    pub(crate) pods: Vec<ObjectKey>,
+    /// Job as submitted, without its earliest start.
+    pub(crate) spec: Arc<JobSpec>,
+    /// Placement of the job; `None` while it is pending.
+    pub(crate) placed: Option<Placed>,
+}
+
+/// Placement of a batch.
+#[derive(Debug)]
+pub(crate) struct Placed {
+    pub(crate) id: AttemptId,
+    /// Node and devices of each pod, by rank.
+    pub(crate) places: Vec<Place>,
+    /// True once its pods are being deleted.
+    pub(crate) is_stopping: bool,
+}
+
+/// Node and devices of one pod.
+pub(crate) type Place = (NodeName, DeviceSet);
+
+/// All batches, by the number of their job.
+pub(crate) type Batches = BTreeMap<JobId, Batch>;

@@ -1,0 +1,196 @@
+//! Gangs: the pods that start together, and what keeps them from starting.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use muster_kubernetes::group::{GangRef, GroupFacts, GroupKind, GroupSize};
+use muster_kubernetes::object::ObjectKey;
+use muster_kubernetes::pod::{PodFacts, PodPhase, Wishes};
+use muster_model::{JobId, NodeName, Span, Time};
+
+/// Identifies a gang: that of an object or annotation, or a single pod.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum GangKey {
+    /// All pods that name this gang.
+    Group(GangRef),
+    /// A pod of its own.
+    Pod(ObjectKey),
+}
+
+impl fmt::Display for GangKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GangKey::Group(group) => write!(f, "{}", group.object.name),
+            GangKey::Pod(pod) => write!(f, "{}", pod.name),
+        }
+    }
+}
+
+/// Pod, and what became of it.
+#[derive(Debug)]
+pub(crate) struct Pod {
+    pub(crate) facts: PodFacts,
+    /// Job of the engine that the pod is a task of.
+    pub(crate) job: Option<JobId>,
+    /// Node of a binding that the API server has not answered yet.
+    pub(crate) binding: Option<NodeName>,
+    /// Node on which the pod counts as use from outside.
+    pub(crate) foreign_on: Option<NodeName>,
+    /// True once its deletion was requested here.
+    pub(crate) is_evicted: bool,
+}
+
+impl Pod {
+    pub(crate) fn new(facts: PodFacts) -> Self {
+        Self { facts, job: None, binding: None, foreign_on: None, is_evicted: false }
+    }
+
+    /// Returns the node that the pod runs on, or is being bound to.
+    pub(crate) fn place(&self) -> Option<&NodeName> {
+        self.facts.node.as_ref().or(self.binding.as_ref())
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.facts.phase != PodPhase::Active
+    }
+
+    /// Returns true if the pod needs a node.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.place().is_none()
+            && !self.has_ended()
+            && !self.facts.is_terminating
+            && !self.facts.is_gated
+    }
+
+    /// Returns true if the pod runs, and will go on.
+    pub(crate) fn is_running(&self) -> bool {
+        self.place().is_some()
+            && !self.has_ended()
+            && !self.facts.is_terminating
+            && !self.is_evicted
+    }
+}
+
+/// A gang: its pods and jobs.
+#[derive(Debug, Default)]
+pub(crate) struct Gang {
+    pub(crate) pods: BTreeSet<ObjectKey>,
+    pub(crate) jobs: BTreeSet<JobId>,
+    /// Reason for which its waiting pods are not even submitted to the engine.
+    pub(crate) hold: Option<Arc<str>>,
+    /// Refused bindings since the last whole start.
+    pub(crate) failures: u32,
+    /// Earliest instant of the next start after a refused binding.
+    pub(crate) retry_at: Option<Time>,
+    /// Instant since which only a part of the gang is bound.
+    pub(crate) partial_since: Option<Time>,
+    /// Text that users were told last, and the pods that it was told of.
+    pub(crate) explained: Option<(Arc<str>, BTreeSet<ObjectKey>)>,
+}
+
+impl Gang {
+    /// Longest wait after a refused binding.
+    const MAX_RETRY: Span = Span::from_secs(30);
+
+    pub(crate) fn is_unused(&self) -> bool {
+        self.pods.is_empty() && self.jobs.is_empty()
+    }
+
+    /// Notes a refused binding; the wait until the next start doubles each time, from one second.
+    pub(crate) fn note_refusal(&mut self, now: Time) {
+        let wait = Span::from_secs(1 << self.failures.min(5)).min(Self::MAX_RETRY);
+        self.failures = self.failures.saturating_add(1);
+        self.retry_at = Some(now + wait);
+    }
+}
+
+/// Gang objects by the gang that they describe.
+#[derive(Debug, Default)]
+pub(crate) struct Groups(BTreeMap<(GroupKind, ObjectKey), GroupFacts>);
+
+impl Groups {
+    /// Records an object; returns true if it changed.
+    pub(crate) fn insert(&mut self, facts: GroupFacts) -> bool {
+        let key = (facts.kind, facts.key.clone());
+        if self.0.get(&key) == Some(&facts) {
+            return false;
+        }
+        self.0.insert(key, facts);
+        true
+    }
+
+    pub(crate) fn remove(&mut self, kind: GroupKind, key: &ObjectKey) -> bool {
+        self.0.remove(&(kind, key.clone())).is_some()
+    }
+
+    pub(crate) fn get(&self, gang: &GangRef) -> Option<&GroupFacts> {
+        self.0.get(&(gang.kind, gang.object.clone()))
+    }
+
+    /// Returns the gang of a pod: that which it names, unless the pods there are independent.
+    pub(crate) fn gang_of(&self, pod: &PodFacts) -> GangKey {
+        let alone = || GangKey::Pod(pod.key.clone());
+        let Some(named) = &pod.gang else { return alone() };
+        let known = self.get(named).map(|facts| &facts.size);
+        if known == Some(&GroupSize::Independent) && pod.wishes.gang_size.is_none() {
+            return alone();
+        }
+        GangKey::Group(named.clone())
+    }
+
+    /// Returns the terms of a pod, with those of its gang object.
+    pub(crate) fn wishes(&self, pod: &PodFacts) -> Wishes {
+        let group = pod.gang.as_ref().and_then(|gang| self.get(gang));
+        group.map_or_else(|| pod.wishes.clone(), |group| pod.wishes.or(&group.wishes))
+    }
+
+    /// Returns the number of pods of a gang that have succeeded: of those that exist, or as its
+    /// controller counts them.
+    pub(crate) fn succeeded<'a>(
+        &self,
+        gang: &GangKey,
+        pods: impl Iterator<Item = &'a Pod>,
+    ) -> usize {
+        let seen = pods.filter(|pod| pod.facts.phase == PodPhase::Succeeded).count();
+        let GangKey::Group(named) = gang else { return seen };
+        seen.max(self.get(named).map_or(0, |facts| facts.succeeded as usize))
+    }
+
+    /// Returns the number of pods without which a gang does not start; 0 for a single pod.
+    ///
+    /// # Errors
+    /// Why it is unknown.
+    pub(crate) fn minimum(&self, gang: &GangKey, pods: &[&PodFacts]) -> Result<u32, String> {
+        let GangKey::Group(named) = gang else { return Ok(0) };
+        let annotated = pods.iter().filter_map(|pod| pod.wishes.gang_size.as_deref()).next();
+        if named.kind == GroupKind::Annotated || named.kind == GroupKind::Job {
+            match annotated.map(str::parse::<u32>) {
+                Some(Ok(pods)) if pods > 0 => return Ok(pods),
+                Some(_) => {
+                    return Err(format!(
+                        "the annotation {} is {:?}, not a number of pods",
+                        muster_kubernetes::names::GANG_SIZE,
+                        annotated.unwrap_or_default()
+                    ));
+                }
+                None if named.kind == GroupKind::Annotated => {
+                    return Err(format!(
+                        "the pods of gang {} lack the annotation {}",
+                        named.object.name,
+                        muster_kubernetes::names::GANG_SIZE
+                    ));
+                }
+                None => {}
+            }
+        }
+        match self.get(named).map(|facts| &facts.size) {
+            None => Err(format!("{named} does not exist in namespace {}", named.object.namespace)),
+            Some(GroupSize::Independent) => Ok(0),
+            Some(GroupSize::Gang(pods)) => Ok(*pods),
+            Some(GroupSize::NotUnderstood(what)) => {
+                Err(format!("{named} asks for {what}, which is not supported"))
+            }
+        }
+    }
+}

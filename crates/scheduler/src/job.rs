@@ -1,0 +1,173 @@
+//! Pods as a job of the engine.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use muster_kubernetes::names::{self, PODS};
+use muster_kubernetes::node::is_gpu;
+use muster_kubernetes::pod::{PodFacts, Wishes};
+use muster_kubernetes::rule::NodeRule;
+use muster_kubernetes::span;
+use muster_model::job::{GpuRequest, Resources};
+use muster_model::{
+    Bytes, CpuMilli, JobSpec, NodeConstraint, QueueName, QueueSpec, QueueTree, Span, TaskGroup,
+    Topology, TopologyRule,
+};
+
+use crate::nodes::{NodeTable, Take};
+use crate::rules::YES;
+
+/// Shape of a pod: pods of one shape are tasks of one group.
+type Shape = (Take, NodeRule);
+
+/// Terms of a job that its pods and its gang object give together.
+pub(crate) struct Terms {
+    /// Name that users know the gang by.
+    pub(crate) name: Arc<str>,
+    /// Terms that labels and annotations name.
+    pub(crate) wishes: Wishes,
+    /// Run time after which a controller ends the pods.
+    pub(crate) deadline_secs: Option<u64>,
+}
+
+/// Returns the resources that a pod takes on its node.
+pub(crate) fn take(pod: &PodFacts) -> Take {
+    let ports = pod.host_ports.iter().map(|port| Arc::from(format!("port/{port}")));
+    let apart = pod.apart.iter().map(|key| Arc::from(format!("apart/{key}")));
+    Take { requests: pod.requests.clone(), singles: ports.chain(apart).collect() }
+}
+
+/// Makes a job of pods, each with its rule for nodes. Returns the job, and the rank of each pod as
+/// indices into `pods`.
+///
+/// # Errors
+/// Why no job can be made of them, for users.
+pub(crate) fn of_pods(
+    nodes: &mut NodeTable,
+    tree: &QueueTree,
+    terms: &Terms,
+    pods: &[(&PodFacts, NodeRule)],
+) -> Result<(JobSpec, Vec<usize>), String> {
+    // 1. Pods by shape; each shape is a group of tasks.
+    let mut shapes: BTreeMap<Shape, Vec<usize>> = BTreeMap::new();
+    for (at, (pod, rule)) in pods.iter().enumerate() {
+        shapes.entry((take(pod), rule.clone())).or_default().push(at);
+    }
+    let rules: BTreeSet<&NodeRule> = shapes.keys().map(|(_, rule)| rule).collect();
+    let has_one_rule = rules.len() == 1;
+    let mut groups = Vec::new();
+    let mut constraint = NodeConstraint::default();
+    for ((take, rule), members) in &shapes {
+        let rule = nodes.rule(rule);
+        nodes.add_singles(&take.singles);
+        let mut task = resources(nodes, take)?;
+        if has_one_rule {
+            constraint.labels.insert(rule.key(), YES.into());
+        } else {
+            nodes.use_rule_per_group(rule);
+            task.extras.insert(rule.key(), 1);
+        }
+        let name =
+            if shapes.len() == 1 { "main".to_owned() } else { format!("group-{}", groups.len()) };
+        groups.push(TaskGroup::of(name, members.len() as u32, task));
+    }
+
+    // 2. Terms of the whole.
+    let facts = || pods.iter().map(|(pod, _)| *pod);
+    let first = facts().next().ok_or("there are no pods")?;
+    let mut spec = JobSpec::plain(Arc::clone(&terms.name), &*first.key.namespace, groups);
+    spec.queue = queue(tree, terms.wishes.queue.as_deref())?;
+    spec.priority = facts().map(|pod| pod.priority).max().unwrap_or_default();
+    spec.grace = Span::from_secs(facts().map(|pod| pod.grace_secs).max().unwrap_or_default());
+    spec.time_limit = time_limit(terms, facts())?;
+    constraint.topology = topology(nodes, &terms.wishes)?;
+    spec.constraint = constraint;
+    Ok((spec, shapes.into_values().flatten().collect()))
+}
+
+fn resources(nodes: &NodeTable, take: &Take) -> Result<Resources, String> {
+    let mut task = Resources::default();
+    for (name, units) in &take.requests.0 {
+        if !nodes.offers(name) {
+            return Err(format!("no node has the resource {name}"));
+        }
+        match &**name {
+            "cpu" => {
+                task.cpus = CpuMilli(
+                    u32::try_from(*units)
+                        .map_err(|_| format!("{units} thousandths of a CPU are too many"))?,
+                );
+            }
+            "memory" => task.memory = Bytes(*units),
+            name if is_gpu(name) && task.gpu.is_none() => {
+                let devices =
+                    u32::try_from(*units).map_err(|_| format!("{units} of {name} are too many"))?;
+                task.gpu = GpuRequest { models: nodes.models(name), ..GpuRequest::whole(devices) };
+            }
+            name if is_gpu(name) => {
+                return Err(format!(
+                    "a pod with two kinds of GPUs ({name} and another) is not supported"
+                ));
+            }
+            _ => drop(task.extras.insert(Arc::clone(name), *units)),
+        }
+    }
+    task.extras.insert(PODS.into(), 1);
+    task.extras.extend(take.singles.iter().map(|single| (Arc::clone(single), 1)));
+    Ok(task)
+}
+
+/// Returns the leaf queue that a label names; in labels `.` stands for `/`.
+fn queue(tree: &QueueTree, label: Option<&str>) -> Result<QueueName, String> {
+    let Some(label) = label else { return Ok(tree.default_queue.clone()) };
+    let path = label.replace('.', "/");
+    if is_leaf(&tree.queues, &path) {
+        Ok(path.into())
+    } else {
+        Err(format!("there is no queue {path} to submit to"))
+    }
+}
+
+fn is_leaf(queues: &[QueueSpec], path: &str) -> bool {
+    let (name, rest) = path.split_once('/').map_or((path, None), |(name, rest)| (name, Some(rest)));
+    let found = queues.iter().find(|queue| *queue.name == *name);
+    found.is_some_and(|queue| match rest {
+        None => queue.queues.is_empty(),
+        Some(rest) => is_leaf(&queue.queues, rest),
+    })
+}
+
+/// Returns the time limit: the annotation, or the shortest deadline of pods and controller.
+fn time_limit<'a>(
+    terms: &Terms,
+    pods: impl Iterator<Item = &'a PodFacts>,
+) -> Result<Option<Span>, String> {
+    if let Some(text) = &terms.wishes.time_limit {
+        let span = span::parse(text);
+        return span.map(Some).ok_or_else(|| {
+            format!(
+                "{} is {text:?}; write seconds, or a number with s, m, h or d",
+                names::TIME_LIMIT
+            )
+        });
+    }
+    let deadlines = pods.filter_map(|pod| pod.deadline_secs).chain(terms.deadline_secs);
+    Ok(deadlines.min().map(Span::from_secs))
+}
+
+fn topology(nodes: &NodeTable, wishes: &Wishes) -> Result<Option<Topology>, String> {
+    let level = |text: &str| {
+        if text == names::HOSTNAME || text == Topology::NODE {
+            return Ok(Topology::NODE.into());
+        }
+        nodes.level(text).ok_or_else(|| {
+            format!("{text} is not a topology level of this cluster; the scheduler's option --level sets them")
+        })
+    };
+    let rule = match (&wishes.required_topology, &wishes.preferred_topology) {
+        (Some(text), _) => TopologyRule::Required(level(text)?),
+        (None, Some(text)) => TopologyRule::Preferred(level(text)?),
+        (None, None) => return Ok(None),
+    };
+    Ok(Some(Topology { rule, segment: None }))
+}

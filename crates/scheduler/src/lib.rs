@@ -1,0 +1,26 @@
+//! The gang scheduler of a Kubernetes cluster, without its I/O: [`Scheduler::observe`] takes what
+//! was seen in the cluster, [`Scheduler::step`] returns what to do there. Pods become jobs of the
+//! engine, which decides; a gang is bound as a whole or not at all.
+//!
+//! It knows no clock and no client: time is an argument, and what the API server does not confirm
+//! did not happen.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may stop at an unexpected value"))]
+
+mod adopt;
+mod agenda;
+mod batch;
+mod gang;
+mod job;
+mod nodes;
+mod observation;
+mod pending;
+mod reconcile;
+mod roll_back;
+mod rules;
+mod scheduler;
+mod volumes;
+
+pub use nodes::Level;
+pub use observation::{Action, Observation, PodId};
+pub use scheduler::{Counts, Scheduler};

@@ -1,0 +1,368 @@
+//! Nodes of the cluster as nodes of the engine: extended resources that are GPUs become devices, the
+//! others extra resources, node rules labels, and pods of other schedulers use from outside.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use muster_kubernetes::names::PODS;
+use muster_kubernetes::node::{NodeFacts, is_gpu};
+use muster_kubernetes::object::ObjectKey;
+use muster_kubernetes::resources::Quantities;
+use muster_kubernetes::rule::NodeRule;
+use muster_model::{
+    Bytes, CpuMilli, Device, DeviceSet, Event, Foreign, GpuModel, NodeName, NodeSpec,
+};
+
+use crate::rules::{RuleId, Rules, YES};
+
+/// Topology level: a name for users, and the label with a node's domain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Level {
+    /// Name of the level, such as `rack`.
+    pub name: Arc<str>,
+    /// Label of the nodes.
+    pub label: String,
+}
+
+/// Resources that one pod takes on its node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Take {
+    /// Quantities that the pod requests.
+    pub(crate) requests: Quantities,
+    /// Resources of which each node has one: host ports, and places of pods that keep apart.
+    pub(crate) singles: BTreeSet<Arc<str>>,
+}
+
+/// All nodes, and what the engine was told of them.
+#[derive(Debug, Default)]
+pub(crate) struct NodeTable {
+    levels: Vec<Level>,
+    nodes: BTreeMap<NodeName, Node>,
+    rules: Rules,
+    /// Rules that some gang needs per group of pods, and not for all its pods.
+    group_rules: BTreeSet<RuleId>,
+    singles: BTreeSet<Arc<str>>,
+    models: BTreeMap<Arc<str>, BTreeSet<GpuModel>>,
+    /// Resources that some node has or had.
+    resources: BTreeSet<Arc<str>>,
+    changed: BTreeSet<NodeName>,
+}
+
+#[derive(Debug, Default)]
+struct Node {
+    /// Description; `None` while only pods name the node.
+    facts: Option<NodeFacts>,
+    /// Resource and model of each device. Grows only, so that an index keeps its meaning.
+    devices: Vec<(Arc<str>, GpuModel)>,
+    /// Devices that placed pods hold.
+    held: DeviceSet,
+    /// Pods of other schedulers, and pods of ours that the engine does not know.
+    foreign: BTreeMap<ObjectKey, Take>,
+    /// Description, use and service state that the engine has; `None` when it does not know the node.
+    sent: Option<(NodeSpec, Foreign, Option<String>)>,
+}
+
+impl NodeTable {
+    pub(crate) fn new(levels: Vec<Level>) -> Self {
+        Self { levels, ..Self::default() }
+    }
+
+    /// Records a node. Returns true when a resource has a model that was not known.
+    pub(crate) fn insert(&mut self, facts: NodeFacts) -> bool {
+        let mut is_new_model = false;
+        for resource in facts.allocatable.0.keys().filter(|name| is_gpu(name)) {
+            let models = self.models.entry(Arc::clone(resource)).or_default();
+            is_new_model |= models.insert(model(&facts, resource));
+        }
+        self.resources.extend(facts.allocatable.0.keys().cloned());
+        let name = facts.name.clone();
+        let node = self.nodes.entry(name.clone()).or_default();
+        for (resource, count) in facts.allocatable.0.iter().filter(|(name, _)| is_gpu(name)) {
+            let known = node.devices.iter().filter(|(one, _)| one == resource).count();
+            let room = DeviceSet::MAX_DEVICES - node.devices.len();
+            let more =
+                usize::try_from(*count).unwrap_or(usize::MAX).saturating_sub(known).min(room);
+            let device = (Arc::clone(resource), model(&facts, resource));
+            node.devices.extend(std::iter::repeat_n(device, more));
+        }
+        node.facts = Some(facts);
+        self.changed.insert(name);
+        is_new_model
+    }
+
+    /// Records that a node is gone.
+    pub(crate) fn remove(&mut self, name: &NodeName) {
+        if let Some(node) = self.nodes.get_mut(name) {
+            node.facts = None;
+            node.devices.clear();
+            node.held = DeviceSet::EMPTY;
+            self.changed.insert(name.clone());
+        }
+    }
+
+    /// Returns true if some node has or had the resource.
+    pub(crate) fn offers(&self, resource: &str) -> bool {
+        self.resources.contains(resource)
+    }
+
+    pub(crate) fn is_known(&self, name: &NodeName) -> bool {
+        self.nodes.get(name).is_some_and(|node| node.facts.is_some())
+    }
+
+    /// Returns the number of nodes.
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.values().filter(|node| node.facts.is_some()).count()
+    }
+
+    /// Returns the topology level that a name or label stands for.
+    pub(crate) fn level(&self, text: &str) -> Option<Arc<str>> {
+        let found = self.levels.iter().find(|level| *level.name == *text || level.label == text)?;
+        Some(Arc::clone(&found.name))
+    }
+
+    pub(crate) fn level_names(&self) -> Vec<Arc<str>> {
+        self.levels.iter().map(|level| Arc::clone(&level.name)).collect()
+    }
+
+    /// Returns the models of a GPU resource in this cluster.
+    pub(crate) fn models(&self, resource: &str) -> Vec<GpuModel> {
+        self.models.get(resource).into_iter().flatten().cloned().collect()
+    }
+
+    /// Returns the number of a rule; nodes that satisfy a new one get its label.
+    pub(crate) fn rule(&mut self, rule: &NodeRule) -> RuleId {
+        let (id, is_new) = self.rules.intern(rule);
+        if is_new {
+            let known =
+                self.nodes.iter().filter_map(|(name, node)| Some((name, node.facts.as_ref()?)));
+            self.changed.extend(
+                known.filter(|(_, facts)| rule.matches(facts)).map(|(name, _)| name.clone()),
+            );
+        }
+        id
+    }
+
+    /// Makes a rule an extra resource too, for gangs whose pods have different rules.
+    pub(crate) fn use_rule_per_group(&mut self, rule: RuleId) {
+        if self.group_rules.insert(rule) {
+            self.changed.extend(self.nodes.keys().cloned());
+        }
+    }
+
+    /// Makes sure that every node has one of each of these resources.
+    pub(crate) fn add_singles(&mut self, singles: &BTreeSet<Arc<str>>) {
+        let before = self.singles.len();
+        self.singles.extend(singles.iter().cloned());
+        if self.singles.len() > before {
+            self.changed.extend(self.nodes.keys().cloned());
+        }
+    }
+
+    /// Records a pod that uses a node without the engine's knowledge.
+    pub(crate) fn add_foreign(&mut self, node: &NodeName, pod: &ObjectKey, take: Take) {
+        let known = self.nodes.entry(node.clone()).or_default();
+        if known.foreign.get(pod) != Some(&take) {
+            known.foreign.insert(pod.clone(), take);
+            self.changed.insert(node.clone());
+        }
+    }
+
+    pub(crate) fn remove_foreign(&mut self, node: &NodeName, pod: &ObjectKey) {
+        if let Some(known) = self.nodes.get_mut(node)
+            && known.foreign.remove(pod).is_some()
+        {
+            self.changed.insert(node.clone());
+        }
+    }
+
+    /// Chooses devices for a pod that runs on this node, beside those held and `taken`; `None` if
+    /// there are too few.
+    pub(crate) fn free_devices(
+        &self,
+        name: &NodeName,
+        resource: &str,
+        count: u64,
+        taken: DeviceSet,
+    ) -> Option<DeviceSet> {
+        let node = self.nodes.get(name)?;
+        let free = node.of_resource(resource).minus(node.held).minus(taken);
+        let count = u32::try_from(count).ok()?;
+        (free.len() >= count).then(|| free.lowest(count))
+    }
+
+    pub(crate) fn hold(&mut self, name: &NodeName, devices: DeviceSet) {
+        if let Some(node) = self.nodes.get_mut(name) {
+            node.held = node.held.or(devices);
+        }
+    }
+
+    pub(crate) fn release(&mut self, name: &NodeName, devices: DeviceSet) {
+        if let Some(node) = self.nodes.get_mut(name) {
+            node.held = node.held.minus(devices);
+        }
+    }
+
+    /// Returns the events for nodes that changed, but for those that are gone.
+    pub(crate) fn take_changes(&mut self) -> Vec<Event> {
+        let mut events = Vec::new();
+        let changed = std::mem::take(&mut self.changed);
+        for name in changed {
+            let known = self
+                .nodes
+                .get(&name)
+                .and_then(|node| node.facts.as_ref().map(|facts| (node, facts)));
+            let Some((node, facts)) = known else {
+                self.changed.insert(name);
+                continue;
+            };
+            let spec = self.spec(node, facts);
+            let foreign = node.foreign(facts);
+            let out_of_service = facts.out_of_service.clone();
+            let sent = node.sent.as_ref();
+            if sent.is_none_or(|sent| sent.0 != spec) {
+                events.push(Event::NodeJoined(Box::new(spec.clone())));
+            }
+            if sent.map_or(Foreign::default(), |sent| sent.1.clone()) != foreign {
+                events.push(Event::ForeignUse { node: name.clone(), foreign: foreign.clone() });
+            }
+            if sent.and_then(|sent| sent.2.as_ref()) != out_of_service.as_ref() {
+                events.push(Event::NodeDrained {
+                    node: name.clone(),
+                    drained: out_of_service.is_some(),
+                    reason: out_of_service.as_deref().unwrap_or("").into(),
+                });
+            }
+            if let Some(node) = self.nodes.get_mut(&name) {
+                node.sent = Some((spec, foreign, out_of_service));
+            }
+        }
+        events
+    }
+
+    /// Returns the events for nodes that are gone. Called after the jobs on them
+    /// have been ended.
+    pub(crate) fn take_gone(&mut self) -> Vec<Event> {
+        let changed = std::mem::take(&mut self.changed);
+        let (gone, rest): (Vec<_>, Vec<_>) =
+            changed.into_iter().partition(|name| !self.is_known(name));
+        self.changed = rest.into_iter().collect();
+        let mut events = Vec::new();
+        for name in gone {
+            let Some(node) = self.nodes.get_mut(&name) else { continue };
+            if node.sent.take().is_some() {
+                events.push(Event::NodeLost { node: name.clone(), reason: "deleted".into() });
+            }
+            if node.foreign.is_empty() {
+                self.nodes.remove(&name);
+            }
+        }
+        events
+    }
+
+    fn spec(&self, node: &Node, facts: &NodeFacts) -> NodeSpec {
+        let used = node.foreign_sum();
+        let mut extras: BTreeMap<Arc<str>, u64> = facts
+            .allocatable
+            .0
+            .iter()
+            .filter(|(name, _)| &***name != "cpu" && &***name != "memory" && !is_gpu(name))
+            .map(|(name, units)| (Arc::clone(name), units.saturating_sub(used.get(name))))
+            .collect();
+        let pods = extras.entry(PODS.into()).or_default();
+        *pods = pods.saturating_sub(node.foreign.len() as u64);
+        let taken: BTreeSet<&Arc<str>> =
+            node.foreign.values().flat_map(|take| &take.singles).collect();
+        let free = self.singles.iter().filter(|single| !taken.contains(single));
+        extras.extend(free.map(|single| (Arc::clone(single), 1)));
+        let satisfied: Vec<RuleId> = self.rules.satisfied(facts).collect();
+        let per_group = satisfied.iter().filter(|rule| self.group_rules.contains(rule));
+        extras.extend(per_group.map(|rule| (rule.key(), u64::from(u32::MAX))));
+        let cpus = u32::try_from(facts.allocatable.get("cpu")).unwrap_or(u32::MAX);
+        NodeSpec {
+            name: facts.name.clone(),
+            devices: node
+                .devices
+                .iter()
+                .map(|(_, model)| Device::declared(model.clone(), Bytes(0)))
+                .collect(),
+            cpus: CpuMilli(cpus),
+            memory: Bytes(facts.allocatable.get("memory")),
+            extras,
+            labels: satisfied.iter().map(|rule| (rule.key(), YES.into())).collect(),
+            domains: self.domains(facts),
+        }
+    }
+
+    /// Returns the domain of each level; none if a label is missing. A domain is named by its path,
+    /// so that equal labels in different parents are different domains.
+    fn domains(&self, facts: &NodeFacts) -> Vec<Arc<str>> {
+        let mut path = String::new();
+        let mut domains = Vec::new();
+        for level in &self.levels {
+            let Some(value) = facts.labels.get(&level.label) else { return Vec::new() };
+            if !path.is_empty() {
+                path.push('/');
+            }
+            path.push_str(value);
+            domains.push(path.as_str().into());
+        }
+        domains
+    }
+}
+
+impl Node {
+    fn of_resource(&self, resource: &str) -> DeviceSet {
+        let indices = self.devices.iter().enumerate();
+        indices.filter(|(_, (one, _))| &**one == resource).map(|(index, _)| index).collect()
+    }
+
+    fn foreign_sum(&self) -> Quantities {
+        let mut sum = Quantities::default();
+        for (name, units) in self.foreign.values().flat_map(|take| &take.requests.0) {
+            let total = sum.0.entry(Arc::clone(name)).or_default();
+            *total = total.saturating_add(*units);
+        }
+        sum
+    }
+
+    /// Returns the use from outside. Which devices other pods have is not known; those that no pod
+    /// of ours holds stand for them.
+    fn foreign(&self, facts: &NodeFacts) -> Foreign {
+        let used = self.foreign_sum();
+        let mut foreign = Foreign {
+            cpus: CpuMilli(u32::try_from(used.get("cpu")).unwrap_or(u32::MAX)),
+            memory: Bytes(used.get("memory")),
+            ..Foreign::default()
+        };
+        let resources: BTreeSet<&Arc<str>> =
+            self.devices.iter().map(|(resource, _)| resource).collect();
+        for resource in resources {
+            let all = self.of_resource(resource);
+            let count = |units: u64| u32::try_from(units).unwrap_or(u32::MAX);
+            let lacking = all.len().saturating_sub(count(facts.allocatable.get(resource)));
+            // Those of the highest index, which the engine uses last.
+            let drained = highest(all.minus(self.held), lacking);
+            let used = highest(all.minus(self.held).minus(drained), count(used.get(resource)));
+            foreign.drained = foreign.drained.or(drained);
+            foreign.devices = foreign.devices.or(used);
+        }
+        foreign
+    }
+}
+
+/// Returns the `count` highest devices of a set, or all.
+fn highest(set: DeviceSet, count: u32) -> DeviceSet {
+    set.minus(set.lowest(set.len().saturating_sub(count)))
+}
+
+/// Returns the model of a GPU resource on a node. Without a label for it, and for time-sliced GPUs,
+/// it tells the resources apart.
+fn model(facts: &NodeFacts, resource: &str) -> GpuModel {
+    let model = facts.model(resource);
+    match resource {
+        "nvidia.com/gpu.shared" => GpuModel(format!("{model}-shared").into()),
+        "amd.com/gpu" if model.as_str() == "gpu" => GpuModel::from("amd-gpu"),
+        "gpu.intel.com/i915" | "gpu.intel.com/xe" => GpuModel::from("intel-gpu"),
+        _ => model,
+    }
+}

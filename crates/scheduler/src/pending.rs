@@ -1,0 +1,111 @@
+//! Why pods wait, told to users: at most a few explanations a second, each again only when its text
+//! has changed.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use muster_engine::EventRefusal;
+use muster_kubernetes::object::ObjectKey;
+use muster_model::{ElementId, Reason, Span, Time};
+use muster_report::{RenderContext, explain, reason};
+
+use crate::gang::GangKey;
+use crate::observation::{Action, PodId};
+use crate::scheduler::Scheduler;
+
+/// Wait before the first explanation: most pods start sooner, and need none.
+const FIRST_AFTER: Span = Span(500);
+/// Time between two explanations of a gang; in between the old one stands.
+const AGAIN_AFTER: Span = Span::from_secs(10);
+/// Time between two rounds of explanations, and most gangs in a round: an explanation plans anew,
+/// which takes up to some milliseconds in a large cluster.
+const ROUND: Span = Span(250);
+const PER_ROUND: usize = 8;
+
+impl Scheduler {
+    /// Plans the explanation of a gang of which a pod waits.
+    pub(crate) fn schedule_explanation(&mut self, now: Time, key: &GangKey) {
+        let Some(gang) = self.gangs.get_mut(key) else { return };
+        let pods = &self.pods;
+        let is_waiting = |pod: &ObjectKey| pods.get(pod).is_some_and(crate::gang::Pod::is_waiting);
+        if !gang.pods.iter().any(is_waiting) {
+            gang.explained = None;
+            self.to_explain.remove(key);
+            return;
+        }
+        // What keeps a gang from the engine changes only with its objects, so it is told at once.
+        let at = if gang.hold.is_some() || gang.explained.is_none() {
+            now + FIRST_AFTER
+        } else {
+            now + AGAIN_AFTER
+        };
+        self.to_explain.schedule(key, at);
+    }
+
+    /// Adds the explanations that are due.
+    pub(crate) fn explain_pending(&mut self, now: Time) {
+        if now < self.next_explanations {
+            return;
+        }
+        let due = self.to_explain.take_due(now, PER_ROUND);
+        if !due.is_empty() {
+            self.next_explanations = now + ROUND;
+        }
+        for key in due {
+            self.explain_gang(now, &key);
+        }
+    }
+
+    fn explain_gang(&mut self, now: Time, key: &GangKey) {
+        let Some(text) = self.explanation(now, key) else { return };
+        let Some(gang) = self.gangs.get_mut(key) else { return };
+        let pods = &self.pods;
+        let waiting: BTreeSet<ObjectKey> = gang
+            .pods
+            .iter()
+            .filter(|key| pods.get(key).is_some_and(crate::gang::Pod::is_waiting))
+            .cloned()
+            .collect();
+        if waiting.is_empty() {
+            return;
+        }
+        self.to_explain.schedule(key, now + AGAIN_AFTER);
+        let told = match &gang.explained {
+            Some((old, pods)) if *old == text => waiting.difference(pods).cloned().collect(),
+            Some(_) | None => waiting.clone(),
+        };
+        gang.explained = Some((Arc::clone(&text), waiting));
+        if !told.is_empty() {
+            let id = |key: &ObjectKey| {
+                let pod = self.pods.get(key)?;
+                Some(PodId { key: key.clone(), uid: Arc::clone(&pod.facts.uid) })
+            };
+            let pods = told.iter().filter_map(id).collect();
+            self.actions.push(Action::Explain { pods, text });
+        }
+    }
+
+    /// Returns why a gang waits, as one sentence; `None` if it does not.
+    pub(crate) fn explanation(&mut self, now: Time, key: &GangKey) -> Option<Arc<str>> {
+        let gang = self.gangs.get(key)?;
+        if let Some(hold) = &gang.hold {
+            return Some(Arc::clone(hold));
+        }
+        let batches = &self.batches;
+        let pending = gang
+            .jobs
+            .iter()
+            .find(|job| batches.get(job).is_some_and(|batch| batch.placed.is_none()))?;
+        let explanation = self.engine.explain(now, ElementId::single(*pending))?;
+        Some(explain::one_line(&explanation, RenderContext::plain().at(now)).into())
+    }
+
+    /// Returns a refusal of the engine as text for users.
+    pub(crate) fn refusal_text(&self, now: Time, refusal: &EventRefusal) -> String {
+        let text = |given: &Reason| reason::short(given, RenderContext::plain().at(now));
+        match refusal {
+            EventRefusal::NeverStarts(given) | EventRefusal::TooManyPending(given) => text(given),
+            other => other.to_string(),
+        }
+    }
+}

@@ -1,0 +1,520 @@
+//! The scheduler of one cluster as a value: takes observations, returns actions.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use muster_engine::Engine;
+use muster_kubernetes::group::GangRef;
+use muster_kubernetes::object::ObjectKey;
+use muster_kubernetes::pod::PodFacts;
+use muster_model::{
+    Effect, Event, JobId, NodeName, Observation as TaskObservation, QueueTree, Rank, TaskReport,
+    Time,
+};
+
+use crate::agenda::Agenda;
+use crate::batch::{Batch, Batches, Placed};
+use crate::gang::{Gang, GangKey, Groups, Pod};
+use crate::job;
+use crate::nodes::{Level, NodeTable};
+use crate::observation::{Action, Observation, PodId};
+use crate::volumes::Volumes;
+
+/// All gangs that have pods.
+pub(crate) type Gangs = BTreeMap<GangKey, Gang>;
+
+/// Numbers for metrics, since the start of the process unless they say now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Nodes that exist now, in service or not.
+    pub nodes: u64,
+    /// Pods of this scheduler that wait for a node now.
+    pub waiting_pods: u64,
+    /// Gangs of which a pod waits now.
+    pub waiting_gangs: u64,
+    /// Jobs that hold resources now: a gang, or the rest of one, each.
+    pub placed_jobs: u64,
+    /// Bindings that the API server confirmed.
+    pub bound: u64,
+    /// Bindings that it refused.
+    pub refused: u64,
+    /// Pods whose deletion was requested here.
+    pub evicted: u64,
+    /// Gangs of which a bound part was deleted, since the rest found no nodes.
+    pub rolled_back: u64,
+    /// Plans that the checker refused: defects of the engine.
+    pub bad_plans: u64,
+}
+
+/// The gang scheduler of a cluster. It sees a copy of the cluster through observations; it never
+/// assumes that an action succeeded.
+#[derive(Debug)]
+pub struct Scheduler {
+    pub(crate) engine: Engine,
+    pub(crate) nodes: NodeTable,
+    pub(crate) volumes: Volumes,
+    pub(crate) groups: Groups,
+    pub(crate) pods: BTreeMap<ObjectKey, Pod>,
+    /// Pods by the gang that they name, also where they count as single pods.
+    members: BTreeMap<GangRef, BTreeSet<ObjectKey>>,
+    pub(crate) gangs: Gangs,
+    pub(crate) batches: Batches,
+    /// Gangs whose jobs the engine refuses; looked at again when nodes or queues change.
+    pub(crate) refused: BTreeSet<GangKey>,
+    dirty: BTreeSet<GangKey>,
+    wakes: Agenda,
+    pub(crate) to_explain: Agenda,
+    pub(crate) next_explanations: Time,
+    inbox: Vec<Observation>,
+    pub(crate) actions: Vec<Action>,
+    next_job: JobId,
+    last: Time,
+    pub(crate) counts: Counts,
+}
+
+impl Scheduler {
+    /// Makes a scheduler for a cluster with these topology levels, widest first, and this queue
+    /// tree.
+    ///
+    /// # Errors
+    /// The first defect of the tree.
+    pub fn new(levels: Vec<Level>, tree: QueueTree) -> Result<Self, muster_engine::TreeError> {
+        let mut engine = Engine::new(tree)?;
+        engine.disable_facts();
+        let nodes = NodeTable::new(levels);
+        engine.apply(Time(0), &Event::LevelsSet(nodes.level_names()));
+        Ok(Self {
+            engine,
+            nodes,
+            volumes: Volumes::default(),
+            groups: Groups::default(),
+            pods: BTreeMap::new(),
+            members: BTreeMap::new(),
+            gangs: BTreeMap::new(),
+            batches: BTreeMap::new(),
+            refused: BTreeSet::new(),
+            dirty: BTreeSet::new(),
+            wakes: Agenda::default(),
+            to_explain: Agenda::default(),
+            next_explanations: Time(0),
+            inbox: Vec::new(),
+            actions: Vec::new(),
+            next_job: JobId(1),
+            last: Time(0),
+            counts: Counts::default(),
+        })
+    }
+
+    /// Notes an observation for the next step.
+    pub fn observe(&mut self, observation: Observation) {
+        self.inbox.push(observation);
+    }
+
+    /// Takes in all observations, plans once, and returns what to do in the cluster. A time before
+    /// the last one counts as the last one.
+    pub fn step(&mut self, now: Time) -> Vec<Action> {
+        let now = now.max(self.last);
+        self.last = now;
+
+        // 1. Observations: objects first, then the nodes as the engine sees them.
+        for observation in std::mem::take(&mut self.inbox) {
+            self.take_in(now, observation);
+        }
+        self.sync_nodes(now);
+
+        // 2. Jobs of the gangs that changed.
+        self.dirty.extend(self.wakes.take_due(now, usize::MAX));
+        for gang in self.take_dirty() {
+            self.reconcile(now, &gang);
+        }
+        self.sync_nodes(now);
+        for event in self.nodes.take_gone() {
+            self.engine.apply(now, &event);
+        }
+
+        // 3. One plan, and its effects.
+        for event in self.engine.due_events(now) {
+            self.engine.apply(now, &event);
+        }
+        let plan = self.engine.plan(now);
+        match self.engine.check(now, &plan) {
+            Ok(()) => self.engine.commit(now, &plan),
+            Err(_) => self.counts.bad_plans += 1,
+        }
+        self.carry_out_effects();
+
+        // 4. Explanations.
+        self.explain_pending(now);
+        std::mem::take(&mut self.actions)
+    }
+
+    /// Returns the gangs that changed in the order in which their first pods were made, which is
+    /// the order of the queue.
+    fn take_dirty(&mut self) -> Vec<GangKey> {
+        let age = |key: &GangKey| {
+            let pods = self.gangs.get(key).into_iter().flat_map(|gang| &gang.pods);
+            pods.filter_map(|pod| self.pods.get(pod)).map(|pod| &pod.facts.created).min()
+        };
+        let dirty = std::mem::take(&mut self.dirty);
+        let mut aged: Vec<(Option<&String>, GangKey)> =
+            dirty.into_iter().map(|key| (age(&key), key)).collect();
+        aged.sort();
+        aged.into_iter().map(|(_, key)| key).collect()
+    }
+
+    /// Returns the instant at which [`Scheduler::step`] should run even without an observation.
+    #[must_use]
+    pub fn next_wake(&self) -> Option<Time> {
+        let explain = self.to_explain.next().map(|at| at.max(self.next_explanations));
+        [self.engine.next_wake(), self.wakes.next(), explain].into_iter().flatten().min()
+    }
+
+    /// Returns numbers for metrics.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let waiting = self.pods.values().filter(|pod| pod.facts.is_ours && pod.is_waiting());
+        Counts {
+            nodes: self.nodes.len() as u64,
+            waiting_pods: waiting.count() as u64,
+            waiting_gangs: self.gangs.values().filter(|gang| self.is_waiting(gang)).count() as u64,
+            placed_jobs: self.batches.values().filter(|batch| batch.placed.is_some()).count()
+                as u64,
+            ..self.counts
+        }
+    }
+
+    fn is_waiting(&self, gang: &Gang) -> bool {
+        gang.pods.iter().any(|pod| self.pods.get(pod).is_some_and(Pod::is_waiting))
+    }
+
+    /// Returns why a pod waits, with the engine's estimate of its start; `None` for a pod that does
+    /// not wait for this scheduler.
+    pub fn explain(&mut self, now: Time, pod: &ObjectKey) -> Option<Arc<str>> {
+        let known = self.pods.get(pod).filter(|pod| pod.facts.is_ours && pod.is_waiting())?;
+        let key = self.groups.gang_of(&known.facts);
+        self.explanation(now.max(self.last), &key)
+    }
+
+    // ---- observations ----
+
+    fn take_in(&mut self, now: Time, observation: Observation) {
+        match observation {
+            Observation::Node(facts) => {
+                let is_new = !self.nodes.is_known(&facts.name);
+                let name = facts.name.clone();
+                if self.nodes.insert(*facts) {
+                    self.dirty.extend(self.gangs.keys().cloned());
+                }
+                if is_new {
+                    self.mark_gangs_on(&name);
+                }
+                self.dirty.append(&mut self.refused);
+            }
+            Observation::NodeGone(name) => {
+                self.mark_gangs_on(&name);
+                self.nodes.remove(&name);
+            }
+            Observation::Pod(facts) => self.take_in_pod(*facts),
+            Observation::PodGone(key) => self.remove_pod(&key),
+            Observation::Group(facts) => {
+                let gang = GangRef { kind: facts.kind, object: facts.key.clone(), part: "".into() };
+                if self.groups.insert(*facts) {
+                    self.regroup(&gang);
+                }
+            }
+            Observation::GroupGone(kind, object) => {
+                if self.groups.remove(kind, &object) {
+                    self.regroup(&GangRef { kind, object, part: "".into() });
+                }
+            }
+            Observation::Claim(key, volume) => {
+                if self.volumes.claims.insert(key.clone(), volume.clone()) != Some(volume) {
+                    self.mark_users_of(&key);
+                }
+            }
+            Observation::ClaimGone(key) => {
+                self.volumes.claims.remove(&key);
+                self.mark_users_of(&key);
+            }
+            Observation::Volume(name, terms) => {
+                if self.volumes.volumes.insert(name, terms.clone()) != Some(terms) {
+                    self.mark_users_of_any_claim();
+                }
+            }
+            Observation::Queues(tree) => {
+                let event = Event::QueuesSet(tree);
+                if self.engine.validate(&event).is_ok() {
+                    self.engine.apply(now, &event);
+                    self.dirty.extend(self.gangs.keys().cloned());
+                }
+            }
+            Observation::Bound(id) => self.note_bound(now, &id),
+            Observation::BindRefused(id, _) => self.note_refused(now, &id),
+        }
+    }
+
+    fn take_in_pod(&mut self, mut facts: PodFacts) {
+        let key = facts.key.clone();
+        let old = self.pods.get(&key).map(|pod| &pod.facts);
+        if old.is_some_and(|old| old.uid != facts.uid) {
+            self.remove_pod(&key);
+        }
+        if let Some(old) = self.pods.get(&key).map(|pod| &pod.facts) {
+            // A binding is never taken back: an older report of the pod arrives late.
+            facts.node = facts.node.or_else(|| old.node.clone());
+            if *old == facts {
+                return;
+            }
+            self.leave_gang(&key);
+        }
+        match self.pods.get_mut(&key) {
+            Some(pod) => pod.facts = facts,
+            None => drop(self.pods.insert(key.clone(), Pod::new(facts))),
+        }
+        let pod = &self.pods[&key];
+        if pod.facts.is_ours {
+            self.join_gang(&key);
+        } else if pod.facts.node.is_some() && !pod.has_ended() {
+            self.count_as_foreign(&key);
+        }
+        if self.pods[&key].has_ended() {
+            self.forget_foreign(&key);
+        }
+    }
+
+    fn remove_pod(&mut self, key: &ObjectKey) {
+        self.forget_foreign(key);
+        self.leave_gang(key);
+        self.pods.remove(key);
+    }
+
+    fn join_gang(&mut self, key: &ObjectKey) {
+        let facts = &self.pods[key].facts;
+        if let Some(named) = &facts.gang {
+            self.members.entry(named.clone()).or_default().insert(key.clone());
+        }
+        let gang = self.groups.gang_of(facts);
+        self.gangs.entry(gang.clone()).or_default().pods.insert(key.clone());
+        self.dirty.insert(gang);
+    }
+
+    fn leave_gang(&mut self, key: &ObjectKey) {
+        let Some(pod) = self.pods.get(key).filter(|pod| pod.facts.is_ours) else { return };
+        if let Some(named) = &pod.facts.gang
+            && let Some(members) = self.members.get_mut(named)
+        {
+            members.remove(key);
+            if members.is_empty() {
+                self.members.remove(named);
+            }
+        }
+        let gang = self.groups.gang_of(&pod.facts);
+        if let Some(known) = self.gangs.get_mut(&gang) {
+            known.pods.remove(key);
+        }
+        self.dirty.insert(gang);
+    }
+
+    /// Puts the pods of an object into their gangs anew, after the object changed.
+    fn regroup(&mut self, object: &GangRef) {
+        let same = |gang: &&GangRef| gang.kind == object.kind && gang.object == object.object;
+        let parts: Vec<GangRef> = self
+            .members
+            .range(object.clone()..)
+            .map(|(gang, _)| gang)
+            .take_while(same)
+            .cloned()
+            .collect();
+        for part in parts {
+            let pods = self.members.get(&part).cloned().unwrap_or_default();
+            for key in pods {
+                // It may be in either: as a single pod, or in the gang.
+                for gang in [GangKey::Pod(key.clone()), GangKey::Group(part.clone())] {
+                    if let Some(known) = self.gangs.get_mut(&gang)
+                        && known.pods.remove(&key)
+                    {
+                        self.dirty.insert(gang);
+                    }
+                }
+                self.join_gang(&key);
+            }
+        }
+    }
+
+    fn mark_gangs_on(&mut self, node: &NodeName) {
+        let there = self.pods.values().filter(|pod| pod.facts.is_ours && pod.place() == Some(node));
+        self.dirty.extend(there.map(|pod| self.groups.gang_of(&pod.facts)));
+    }
+
+    fn mark_users_of(&mut self, claim: &ObjectKey) {
+        let users = self.pods.values().filter(|pod| {
+            pod.facts.is_ours
+                && pod.facts.key.namespace == claim.namespace
+                && pod.facts.claims.contains(&claim.name)
+        });
+        self.dirty.extend(users.map(|pod| self.groups.gang_of(&pod.facts)));
+    }
+
+    fn mark_users_of_any_claim(&mut self) {
+        let users = self
+            .pods
+            .values()
+            .filter(|pod| pod.facts.is_ours && pod.is_waiting() && !pod.facts.claims.is_empty());
+        self.dirty.extend(users.map(|pod| self.groups.gang_of(&pod.facts)));
+    }
+
+    fn note_bound(&mut self, now: Time, id: &PodId) {
+        let Some(pod) = self.pods.get_mut(&id.key).filter(|pod| pod.facts.uid == id.uid) else {
+            return;
+        };
+        let Some(node) = pod.binding.take() else { return };
+        self.counts.bound += 1;
+        pod.facts.node.get_or_insert(node);
+        let gang = self.groups.gang_of(&pod.facts);
+        if let Some(known) = self.gangs.get_mut(&gang) {
+            known.failures = 0;
+            known.retry_at = None;
+        }
+        self.dirty.insert(gang);
+        if let Some(job) = pod.job {
+            self.report_rank(now, job, &id.key);
+        }
+    }
+
+    fn report_rank(&mut self, now: Time, job: JobId, pod: &ObjectKey) {
+        let Some(batch) = self.batches.get(&job) else { return };
+        let Some(placed) = &batch.placed else { return };
+        let Some(rank) = batch.pods.iter().position(|one| one == pod) else { return };
+        self.engine.apply(
+            now,
+            &Event::Task(TaskReport {
+                id: placed.id,
+                rank: Rank(rank as u32),
+                observation: TaskObservation::Started,
+            }),
+        );
+    }
+
+    fn note_refused(&mut self, now: Time, id: &PodId) {
+        let Some(pod) = self.pods.get_mut(&id.key).filter(|pod| pod.facts.uid == id.uid) else {
+            return;
+        };
+        if pod.binding.take().is_none() {
+            return;
+        }
+        self.counts.refused += 1;
+        let gang = self.groups.gang_of(&pod.facts);
+        if let Some(known) = self.gangs.get_mut(&gang) {
+            known.note_refusal(now);
+        }
+        self.dirty.insert(gang);
+    }
+
+    // ---- use from outside ----
+
+    /// Counts a pod that runs as use from outside the engine.
+    pub(crate) fn count_as_foreign(&mut self, key: &ObjectKey) {
+        let Some(pod) = self.pods.get_mut(key) else { return };
+        let Some(node) = pod.place().cloned() else { return };
+        self.nodes.add_foreign(&node, key, job::take(&pod.facts));
+        pod.foreign_on = Some(node);
+    }
+
+    pub(crate) fn forget_foreign(&mut self, key: &ObjectKey) {
+        let Some(node) = self.pods.get_mut(key).and_then(|pod| pod.foreign_on.take()) else {
+            return;
+        };
+        self.nodes.remove_foreign(&node, key);
+    }
+
+    // ---- engine ----
+
+    /// Tells the engine of nodes that changed.
+    pub(crate) fn sync_nodes(&mut self, now: Time) {
+        for event in self.nodes.take_changes() {
+            self.engine.apply(now, &event);
+        }
+    }
+
+    pub(crate) fn take_job_id(&mut self) -> JobId {
+        let id = self.next_job;
+        self.next_job = JobId(id.0 + 1);
+        id
+    }
+
+    pub(crate) fn insert_batch(&mut self, job: JobId, batch: Batch) {
+        self.gangs.entry(batch.gang.clone()).or_default().jobs.insert(job);
+        for pod in &batch.pods {
+            if let Some(pod) = self.pods.get_mut(pod) {
+                pod.job = Some(job);
+            }
+        }
+        self.batches.insert(job, batch);
+    }
+
+    pub(crate) fn wake_at(&mut self, at: Time, gang: &GangKey) {
+        self.wakes.schedule(gang, at);
+    }
+
+    fn carry_out_effects(&mut self) {
+        for effect in self.engine.take_effects() {
+            match effect {
+                Effect::Prepare { id, placement, .. } => {
+                    let place = |task: &muster_model::TaskPlacement| {
+                        let spec = self.engine.node_spec(task.node);
+                        (
+                            spec.map_or_else(|| NodeName("".into()), |spec| spec.name.clone()),
+                            task.devices,
+                        )
+                    };
+                    let places = placement.iter().map(place).collect();
+                    self.bind(Placed { id, places, is_stopping: false });
+                }
+                Effect::Stop { id, .. } => self.stop(id.element.job),
+                Effect::Go { .. } | Effect::Checkpoint { .. } | Effect::Forget { .. } => {}
+            }
+        }
+    }
+
+    /// Binds the pods of a job that was placed. A job that was adopted has its nodes already.
+    fn bind(&mut self, placed: Placed) {
+        let Some(batch) = self.batches.get_mut(&placed.id.element.job) else { return };
+        if batch.placed.is_some() {
+            return;
+        }
+        for (key, (node, devices)) in batch.pods.iter().zip(&placed.places) {
+            self.nodes.hold(node, *devices);
+            let Some(pod) = self.pods.get_mut(key) else { continue };
+            pod.binding = Some(node.clone());
+            let id = PodId { key: key.clone(), uid: Arc::clone(&pod.facts.uid) };
+            self.actions.push(Action::Bind { pod: id, node: node.clone() });
+        }
+        batch.placed = Some(placed);
+    }
+
+    /// Deletes the pods of a job that is preempted; all pods of its gang where the rest would be
+    /// fewer than the gang needs.
+    fn stop(&mut self, job: JobId) {
+        let Some(batch) = self.batches.get_mut(&job) else { return };
+        let Some(placed) = batch.placed.as_mut().filter(|placed| !placed.is_stopping) else {
+            return;
+        };
+        placed.is_stopping = true;
+        let own = batch.pods.clone();
+        let key = batch.gang.clone();
+        let Some(gang) = self.gangs.get(&key) else { return };
+        let running: Vec<&PodFacts> = gang
+            .pods
+            .iter()
+            .filter_map(|key| self.pods.get(key))
+            .filter(|pod| pod.is_running())
+            .map(|pod| &pod.facts)
+            .collect();
+        let left = running.iter().filter(|pod| !own.contains(&pod.key)).count();
+        let minimum = self.groups.minimum(&key, &running).unwrap_or_default();
+        let is_whole = left >= minimum as usize;
+        let evicted =
+            if is_whole { own } else { running.iter().map(|pod| pod.key.clone()).collect() };
+        self.evict(&evicted, &Arc::from("preempted by a job with precedence"));
+    }
+}

@@ -1,0 +1,279 @@
+//! An API server and its kubelets in memory, with one scheduler. Time moves only by [`Cluster::run`].
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_kubernetes::group::GroupFacts;
+use muster_kubernetes::node::NodeFacts;
+use muster_kubernetes::object::ObjectKey;
+use muster_kubernetes::pod::{PodFacts, PodPhase};
+use muster_model::{NodeName, QueueTree, Time};
+use muster_scheduler::{Action, Level, Observation, PodId, Scheduler};
+
+use crate::objects::PodBuilder;
+
+/// The cluster and the scheduler under test.
+pub struct Cluster {
+    pub scheduler: Scheduler,
+    pub now: Time,
+    pub nodes: BTreeMap<NodeName, NodeFacts>,
+    pub pods: BTreeMap<ObjectKey, PodFacts>,
+    pub groups: Vec<GroupFacts>,
+    /// Explanation of each pod that was told last.
+    pub told: BTreeMap<ObjectKey, String>,
+    /// Number of explanations since the start.
+    pub tellings: usize,
+    /// Bindings that the server refuses, by pod name.
+    pub refuse: BTreeSet<String>,
+    /// Reports for the scheduler, while they are diverted.
+    diverted: Option<Vec<Observation>>,
+    levels: Vec<Level>,
+    tree: QueueTree,
+    made: u64,
+}
+
+impl Cluster {
+    pub fn new(nodes: impl IntoIterator<Item = NodeFacts>) -> Self {
+        Self::with(nodes, &[], QueueTree::single())
+    }
+
+    pub fn with(
+        nodes: impl IntoIterator<Item = NodeFacts>,
+        levels: &[(&str, &str)],
+        tree: QueueTree,
+    ) -> Self {
+        let levels: Vec<Level> = levels
+            .iter()
+            .map(|(name, label)| Level { name: (*name).into(), label: (*label).to_owned() })
+            .collect();
+        let mut cluster = Self {
+            scheduler: Scheduler::new(levels.clone(), tree.clone()).unwrap(),
+            now: Time(1_000_000),
+            nodes: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            groups: Vec::new(),
+            told: BTreeMap::new(),
+            tellings: 0,
+            refuse: BTreeSet::new(),
+            diverted: None,
+            levels,
+            tree,
+            made: 0,
+        };
+        for node in nodes {
+            cluster.set_node(node);
+        }
+        cluster
+    }
+
+    /// Tells the scheduler of a change, or keeps the report while reports are diverted.
+    fn report(&mut self, observation: Observation) {
+        match &mut self.diverted {
+            Some(reports) => reports.push(observation),
+            None => self.scheduler.observe(observation),
+        }
+    }
+
+    /// Changes the cluster without telling the scheduler; the reports go into `reports`.
+    pub fn divert(&mut self, reports: &mut Vec<Observation>, change: impl FnOnce(&mut Self)) {
+        self.diverted = Some(Vec::new());
+        change(self);
+        reports.extend(self.diverted.take().unwrap_or_default());
+    }
+
+    // ---- what users and controllers do ----
+
+    pub fn set_node(&mut self, node: NodeFacts) {
+        self.nodes.insert(node.name.clone(), node.clone());
+        self.report(Observation::Node(Box::new(node)));
+    }
+
+    /// Removes a node; its pods that run are deleted, as by the garbage collector.
+    pub fn remove_node(&mut self, name: &str) {
+        let name = NodeName::from(name);
+        self.nodes.remove(&name);
+        self.report(Observation::NodeGone(name.clone()));
+        let there: Vec<ObjectKey> = self
+            .pods
+            .iter()
+            .filter(|(_, pod)| pod.node.as_ref() == Some(&name) && pod.phase == PodPhase::Active)
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in there {
+            self.delete(&key);
+        }
+    }
+
+    pub fn set_group(&mut self, group: GroupFacts) {
+        self.groups.retain(|one| (one.kind, &one.key) != (group.kind, &group.key));
+        self.groups.push(group.clone());
+        self.report(Observation::Group(Box::new(group)));
+    }
+
+    pub fn create(&mut self, pod: &PodBuilder) -> ObjectKey {
+        let mut facts = pod.text().facts();
+        self.made += 1;
+        facts.uid = format!("uid-{}", self.made).into();
+        facts.created = self.timestamp();
+        let key = facts.key.clone();
+        self.put(facts);
+        key
+    }
+
+    pub fn create_all(&mut self, pods: impl IntoIterator<Item = PodBuilder>) {
+        for pod in pods {
+            self.create(&pod);
+        }
+    }
+
+    pub fn end(&mut self, name: &str, phase: PodPhase) {
+        let mut facts = self.pod(name).clone();
+        facts.phase = phase;
+        self.put(facts);
+    }
+
+    pub fn delete_by_name(&mut self, name: &str) {
+        self.delete(&ObjectKey::new("team", name));
+    }
+
+    pub fn delete(&mut self, key: &ObjectKey) {
+        if self.pods.remove(key).is_some() {
+            self.told.remove(key);
+            self.report(Observation::PodGone(key.clone()));
+        }
+    }
+
+    /// Starts another scheduler process, which lists everything anew.
+    pub fn restart_scheduler(&mut self) {
+        self.scheduler = Scheduler::new(self.levels.clone(), self.tree.clone()).unwrap();
+        for node in self.nodes.values() {
+            self.scheduler.observe(Observation::Node(Box::new(node.clone())));
+        }
+        for group in &self.groups {
+            self.scheduler.observe(Observation::Group(Box::new(group.clone())));
+        }
+        for pod in self.pods.values() {
+            self.scheduler.observe(Observation::Pod(Box::new(pod.clone())));
+        }
+    }
+
+    /// Writes a pod, as the API server reports it.
+    pub fn put(&mut self, facts: PodFacts) {
+        self.pods.insert(facts.key.clone(), facts.clone());
+        self.report(Observation::Pod(Box::new(facts)));
+    }
+
+    // ---- time ----
+
+    /// Lets the scheduler work until nothing changes at this instant. Its requests are carried out
+    /// at once.
+    pub fn settle(&mut self) {
+        for _ in 0..100 {
+            let actions = self.scheduler.step(self.now);
+            let is_quiet = actions.is_empty();
+            for action in actions {
+                self.carry_out(action);
+            }
+            if is_quiet {
+                return;
+            }
+        }
+        panic!("the scheduler never comes to rest");
+    }
+
+    /// Lets time pass, with a look whenever the scheduler asks for one.
+    pub fn run(&mut self, millis: u64) {
+        let end = Time(self.now.0 + millis);
+        self.settle();
+        while let Some(next) = self.scheduler.next_wake().filter(|next| *next <= end) {
+            self.now = self.now.max(next);
+            self.settle();
+            if self.now == next && self.scheduler.next_wake() == Some(next) {
+                self.now = Time(self.now.0 + 1);
+            }
+        }
+        self.now = end;
+        self.settle();
+    }
+
+    pub fn carry_out(&mut self, action: Action) {
+        match action {
+            Action::Bind { pod, node } => self.bind(&pod, &node),
+            Action::Evict { pod, .. } => {
+                let found = self.pods.get(&pod.key).filter(|known| known.uid == pod.uid);
+                if found.is_some_and(|known| known.phase == PodPhase::Active) {
+                    self.delete(&pod.key);
+                }
+            }
+            Action::Explain { pods, text } => {
+                self.tellings += 1;
+                self.told.extend(pods.into_iter().map(|pod| (pod.key, text.to_string())));
+            }
+        }
+    }
+
+    /// Binds a pod, as the API server does: it refuses a pod that is bound, gone or ending, and
+    /// looks at no capacity.
+    pub fn bind(&mut self, id: &PodId, node: &NodeName) {
+        let is_refused = self.refuse.contains(&*id.key.name);
+        let at = self.timestamp();
+        let found = self.pods.get_mut(&id.key).filter(|pod| {
+            pod.uid == id.uid && pod.node.is_none() && !pod.is_terminating && !is_refused
+        });
+        match found {
+            Some(pod) => {
+                pod.node = Some(node.clone());
+                pod.bound_at = Some(at);
+                let facts = pod.clone();
+                self.report(Observation::Bound(id.clone()));
+                self.report(Observation::Pod(Box::new(facts)));
+            }
+            None => self.report(Observation::BindRefused(id.clone(), "refused".into())),
+        }
+    }
+
+    /// Returns the present time as the API server prints it: text order is time order.
+    pub fn timestamp(&self) -> String {
+        format!("2026-11-25T{:010}Z", self.now.0 / 1000)
+    }
+
+    // ---- questions ----
+
+    pub fn pod(&self, name: &str) -> &PodFacts {
+        &self.pods[&ObjectKey::new("team", name)]
+    }
+
+    pub fn told(&self, name: &str) -> &str {
+        self.told.get(&ObjectKey::new("team", name)).map_or("", String::as_str)
+    }
+
+    /// Returns the number of bound pods that have not ended, of those whose name starts so.
+    pub fn bound(&self, prefix: &str) -> usize {
+        self.pods
+            .values()
+            .filter(|pod| pod.key.name.starts_with(prefix))
+            .filter(|pod| pod.node.is_some() && pod.phase == PodPhase::Active)
+            .count()
+    }
+
+    /// Returns `pod=node` of the bound pods, by name.
+    pub fn places(&self, prefix: &str) -> Vec<String> {
+        let pods = self.pods.values().filter(|pod| pod.key.name.starts_with(prefix));
+        pods.filter_map(|pod| Some(format!("{}={}", pod.key.name, pod.node.as_ref()?))).collect()
+    }
+
+    /// Panics when the pods of this scheduler hold more of a node than it has.
+    pub fn assert_no_overcommit(&self) {
+        let mut used: BTreeMap<(&NodeName, &str), u64> = BTreeMap::new();
+        for pod in self.pods.values().filter(|pod| pod.is_ours && pod.phase == PodPhase::Active) {
+            let Some(node) = &pod.node else { continue };
+            for (resource, units) in &pod.requests.0 {
+                *used.entry((node, &**resource)).or_default() += units;
+            }
+        }
+        for ((node, resource), units) in used {
+            let Some(known) = self.nodes.get(node) else { continue };
+            let capacity = known.allocatable.get(resource);
+            assert!(units <= capacity, "{node} has {capacity} {resource}, and {units} are used");
+        }
+    }
+}

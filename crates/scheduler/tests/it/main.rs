@@ -1,0 +1,11 @@
+//! Tests of the scheduler against an API server in memory: what the scheduler asks for happens there,
+//! late, out of order or not at all.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod chaos;
+mod cluster;
+mod gangs;
+mod objects;
+mod outside;
+mod waiting;

@@ -1,0 +1,167 @@
+//! What users are told of pods that wait.
+
+use muster_kubernetes::object::ObjectKey;
+use muster_model::{QueueSpec, QueueTree};
+use muster_scheduler::Observation;
+use serde_json::json;
+
+use crate::cluster::Cluster;
+use crate::objects::{PodBuilder, node, pod};
+
+fn check(one: &PodBuilder, expected: &str) {
+    let mut cluster = Cluster::new([node("n", 4)]);
+    cluster.create(one);
+    // Nothing else stops.
+    cluster.create(&pod("other", 1));
+    cluster.run(2_000);
+    assert_eq!(cluster.told(one.name()), expected, "{}", one.0);
+    assert_eq!(cluster.bound("other"), 1);
+}
+
+#[test]
+fn every_kind_of_bad_input_has_its_text() {
+    let a = || pod("a", 1);
+    check(&a().gang("g", 0), "the annotation muster.run/gang-size is \"0\", not a number of pods");
+    check(
+        &a().label("muster.run/gang", "g"),
+        "the pods of gang g lack the annotation muster.run/gang-size",
+    );
+    check(
+        &a().label("scheduling.x-k8s.io/pod-group", "g"),
+        "PodGroup g does not exist in namespace team",
+    );
+    check(
+        &a().label("scheduling.x-k8s.io/pod-group", "g").gang("h", 1),
+        "not supported by this scheduler: membership in two gangs, PodGroup g and gang h",
+    );
+    check(
+        &a().label("muster.run/queue", "research.x"),
+        "there is no queue research/x to submit to",
+    );
+    check(
+        &a().annotation("muster.run/time-limit", "soon"),
+        "muster.run/time-limit is \"soon\"; write seconds, or a number with s, m, h or d",
+    );
+    check(
+        &a().annotation("muster.run/required-topology", "rack"),
+        "rack is not a topology level of this cluster; the scheduler's option --level sets them",
+    );
+    check(
+        &a().spec("resourceClaims", json!([{}])),
+        "not supported by this scheduler: resource claims (DRA)",
+    );
+    check(
+        &a().spec(
+            "volumes",
+            json!([{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]),
+        ),
+        "the volume claim data does not exist",
+    );
+    check(
+        &a().with(
+            "/spec/containers/0/resources/requests",
+            json!({"nvidia.com/gpu": 1, "amd.com/gpu": 1}),
+        ),
+        "no node has the resource amd.com/gpu",
+    );
+    check(&pod("a", 5), "never fits: 4 GPUs in all, on 1 node that it may use");
+    check(
+        &a().with("/spec/containers/0/resources/requests", json!({"example.com/thing": 1})),
+        "no node has the resource example.com/thing",
+    );
+    check(
+        &a().with("/spec/containers/0/resources/requests", json!({"amd.com/gpu": 1})),
+        "no node has the resource amd.com/gpu",
+    );
+}
+
+#[test]
+fn a_gang_larger_than_the_cluster_starts_when_the_cluster_grows() {
+    let mut cluster = Cluster::new([node("n", 4)]);
+    cluster.create_all((0..6).map(|at| pod(&format!("g-{at}"), 1).gang("g", 6)));
+    cluster.run(2_000);
+    assert!(cluster.told("g-5").starts_with("never fits"), "{}", cluster.told("g-5"));
+    cluster.set_node(node("m", 2));
+    cluster.settle();
+    assert_eq!(cluster.bound("g-"), 6);
+}
+
+#[test]
+fn a_gated_pod_is_left_alone() {
+    let mut cluster = Cluster::new([node("n", 4)]);
+    cluster.create(&pod("a", 1).spec("schedulingGates", json!([{"name": "x"}])));
+    cluster.run(5_000);
+    assert_eq!((cluster.bound("a"), cluster.told("a")), (0, ""));
+}
+
+#[test]
+fn a_pod_waits_for_its_volumes() {
+    let mut cluster = Cluster::new([node("m", 4), node("n", 4)]);
+    let terms =
+        json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}]);
+    cluster.create(
+        &pod("a", 1).spec(
+            "volumes",
+            json!([{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]),
+        ),
+    );
+    let claim = ObjectKey::new("team", "data");
+    cluster.scheduler.observe(Observation::Claim(claim.clone(), None));
+    cluster.run(2_000);
+    assert!(cluster.told("a").starts_with("the volume claim data is not bound"));
+    cluster.scheduler.observe(Observation::Claim(claim, Some("pv".into())));
+    cluster
+        .scheduler
+        .observe(Observation::Volume("pv".into(), Some(serde_json::from_value(terms).unwrap())));
+    cluster.settle();
+    assert_eq!(cluster.places("a"), ["a=n"]);
+}
+
+#[test]
+fn host_ports_and_anti_affinity_keep_pods_apart() {
+    let apart = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "x"}}},
+    ]}});
+    let port = json!([{"containerPort": 80, "hostPort": 80}]);
+    let apart = |name: &str| pod(name, 0).label("app", "x").spec("affinity", apart.clone());
+    let with_port = |name: &str| {
+        let mut one = pod(name, 0);
+        one.0["spec"]["containers"][0]["ports"] = port.clone();
+        one
+    };
+    let mut cluster = Cluster::new([node("m", 4), node("n", 4)]);
+    cluster.create_all((0..3).map(|at| apart(&format!("x-{at}"))));
+    cluster.create_all((0..3).map(|at| with_port(&format!("p-{at}"))));
+    cluster.settle();
+    assert_eq!((cluster.bound("x-"), cluster.bound("p-")), (2, 2));
+    // The successor sees the same.
+    cluster.restart_scheduler();
+    cluster.settle();
+    assert_eq!((cluster.bound("x-"), cluster.bound("p-")), (2, 2));
+}
+
+#[test]
+fn quota_is_kept_and_told() {
+    let mut tree = QueueTree::single();
+    let mut queue = QueueSpec::named("small");
+    queue.quota.insert("gpu".into(), 2);
+    queue.borrow = Some(0);
+    tree.queues.push(queue);
+    let mut cluster = Cluster::with([node("n", 8)], &[], tree);
+    cluster
+        .create_all((0..3).map(|at| pod(&format!("a-{at}"), 1).label("muster.run/queue", "small")));
+    cluster.run(2_000);
+    assert_eq!(cluster.bound("a-"), 2);
+    assert!(cluster.told("a-2").contains("quota"), "{}", cluster.told("a-2"));
+}
+
+/// An explanation is told again only when it has changed.
+#[test]
+fn users_are_not_flooded() {
+    let mut cluster = Cluster::new([node("n", 4)]);
+    cluster.create_all((0..4).map(|at| pod(&format!("a-{at}"), 1)));
+    cluster.create_all((0..30).map(|at| pod(&format!("w-{at}"), 4)));
+    cluster.run(600_000);
+    assert!(cluster.told("w-29").contains("none is free"), "{}", cluster.told("w-29"));
+    assert!(cluster.tellings < 70, "{}", cluster.tellings);
+}
