@@ -98,7 +98,7 @@ impl TestBinary {
     }
 
     /// Returns the names of its tests, ignored ones included.
-    fn list(&self) -> Result<Vec<String>> {
+    pub fn list(&self) -> Result<Vec<String>> {
         let output = self.command().args(["--list", "--format", "terse"]).output()?;
         if !output.status.success() {
             bail!("{} --list: {}", self.path.display(), output.status);

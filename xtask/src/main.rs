@@ -53,7 +53,7 @@ usage: cargo xtask <command>
   slurm up|down|status|start|stop|kill|shell|test
                      run a real Slurm cluster of eight nodes on this machine; see `cargo xtask slurm help`
   kubernetes build|up|down|status|start|stop|kill|shell|kubeconfig|test
-                     run a real Kubernetes control plane with fake nodes on this machine; see `cargo xtask kubernetes help`
+                     run a real Kubernetes control plane with fake or real nodes on this machine; see `cargo xtask kubernetes help`
 ";
 
 fn main() -> ExitCode {

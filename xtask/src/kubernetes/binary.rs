@@ -53,7 +53,7 @@ pub fn ensure(root: &Path) -> Result<PathBuf> {
     if folder.exists() {
         return Ok(folder);
     }
-    println!("building Kubernetes: minutes, the first time some 1,100 s of CPU");
+    println!("building Kubernetes: minutes, the first time some 900 s of CPU");
     let parent = folder.parent().context("the folder is in target")?;
     fs::create_dir_all(parent)?;
     let unfinished = tempfile::Builder::new().prefix("unfinished-").tempdir_in(parent)?;

@@ -87,13 +87,6 @@ impl KubernetesTestCluster {
         command::under(self.inside(), words)
     }
 
-    /// Returns the name if it is that of a fake node.
-    pub fn fake_node<'a>(&self, name: &'a str) -> Result<Option<&'a str>> {
-        let number = name.strip_prefix("node").and_then(|number| number.parse().ok());
-        let nodes = self.options()?.fake_nodes;
-        Ok(number.is_some_and(|number: u32| (1..=nodes).contains(&number)).then_some(name))
-    }
-
     /// Fails when the cluster is down.
     pub fn require_up(&self) -> Result<()> {
         if self.namespace.inode().is_none() {

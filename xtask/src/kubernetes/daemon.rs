@@ -1,11 +1,14 @@
 //! The programs of a cluster: their command lines, and how each is started (detached from this process) and
 //! stopped (by pid).
 
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
 use super::cluster::{API_ADDRESS, KubernetesTestCluster};
+use super::node::RealNode;
+use super::node::programs::NodeProgram;
 use super::options::ClusterOptions;
 use crate::test_cluster::detached;
 use crate::test_cluster::process::{self, Signal};
@@ -22,27 +25,57 @@ pub enum KubernetesDaemon {
     Scheduler,
     /// Our program that carries all fake nodes.
     FakeKubelet,
+    Node(NodeProgram, RealNode),
 }
 
 impl KubernetesDaemon {
-    /// All programs in the order in which they start.
-    pub const ALL: [Self; 5] =
-        [Self::Etcd, Self::ApiServer, Self::ControllerManager, Self::Scheduler, Self::FakeKubelet];
+    /// Programs of the control plane in the order in which they start.
+    pub const CONTROL_PLANE: [Self; 4] =
+        [Self::Etcd, Self::ApiServer, Self::ControllerManager, Self::Scheduler];
+
+    /// Returns all programs in the order in which they start.
+    pub fn all(options: &ClusterOptions) -> Vec<Self> {
+        let mut all = Self::CONTROL_PLANE.to_vec();
+        if options.are_nodes_real {
+            all.extend((1..=options.nodes).flat_map(|number| Self::of_node(RealNode { number })));
+        } else {
+            all.push(Self::FakeKubelet);
+        }
+        all
+    }
+
+    /// Returns the programs of a real node in the order in which they start.
+    pub fn of_node(node: RealNode) -> [Self; 4] {
+        NodeProgram::ALL.map(|program| Self::Node(program, node))
+    }
 
     /// Finds a program by its name.
-    pub fn named(name: &str) -> Result<Self> {
-        let found = Self::ALL.into_iter().find(|daemon| daemon.program() == name);
+    pub fn named(name: &str, options: &ClusterOptions) -> Result<Self> {
+        let found = Self::all(options).into_iter().find(|daemon| daemon.name() == name);
         found.with_context(|| format!("{name}: not a program of the cluster"))
     }
 
+    /// Returns its name on the command line.
+    pub fn name(self) -> String {
+        match self {
+            Self::Node(program, node) => format!("{}-{}", program.name(), node.name()),
+            Self::Etcd
+            | Self::ApiServer
+            | Self::ControllerManager
+            | Self::Scheduler
+            | Self::FakeKubelet => self.program().to_owned(),
+        }
+    }
+
     /// Returns the name of its file.
-    pub fn program(self) -> &'static str {
+    fn program(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",
             Self::ApiServer => "kube-apiserver",
             Self::ControllerManager => "kube-controller-manager",
             Self::Scheduler => "kube-scheduler",
             Self::FakeKubelet => "fake-kubelet",
+            Self::Node(program, _) => program.program(),
         }
     }
 
@@ -51,42 +84,60 @@ impl KubernetesDaemon {
         let arguments = match self {
             Self::Etcd => etcd(),
             Self::ApiServer => api_server(options),
-            Self::ControllerManager => controller_manager(),
+            Self::ControllerManager => controller_manager(options),
             Self::Scheduler => scheduler(),
             Self::FakeKubelet => fake_kubelet(options),
+            Self::Node(program, node) => return program.words(cluster, node, options),
         };
-        let gates = options.gates.iter().map(|gate| format!("--feature-gates={gate}=true"));
-        let has_gates = !matches!(self, Self::Etcd | Self::FakeKubelet);
-        let program = cluster.bin().join(self.program()).display().to_string();
-        let mut words = vec![program];
+        let mut words = vec![cluster.bin().join(self.program()).display().to_string()];
         words
             .extend(arguments.split_whitespace().map(|word| word.replace("{dir}", cluster.text())));
-        words.extend(gates.filter(|_| has_gates));
+        if !matches!(self, Self::Etcd | Self::FakeKubelet) {
+            words.extend(options.feature_gates());
+        }
         words
     }
 
     /// Returns its pid, while it runs; the pid file may be stale, so the program is verified.
     pub fn pid(self, cluster: &KubernetesTestCluster) -> Option<u32> {
-        let pid = process::read_pid(&cluster.pid_file(self.program()))?;
-        process::is(pid, cluster.namespace().inode()?, self.program()).then_some(pid)
+        let namespace = match self {
+            Self::Node(_, node) => node.namespace(cluster).inode()?,
+            _ => cluster.namespace().inode()?,
+        };
+        let pid = process::read_pid(&cluster.pid_file(&self.name()))?;
+        process::is(pid, namespace, self.program()).then_some(pid)
+    }
+
+    /// Returns a command prefix that enters its namespaces.
+    pub fn prefix(self, cluster: &KubernetesTestCluster) -> Result<Command> {
+        match self {
+            Self::Node(NodeProgram::Namespaces, node) => Ok(node.namespace(cluster).prefix()),
+            Self::Node(_, node) => {
+                let holder = Self::Node(NodeProgram::Namespaces, node);
+                let pid = holder.pid(cluster);
+                let pid = pid.with_context(|| format!("{} is not running", node.name()))?;
+                Ok(node.enter(pid))
+            }
+            _ => Ok(cluster.namespace().prefix()),
+        }
     }
 
     /// Starts it, detached from this process.
     pub fn start(self, cluster: &KubernetesTestCluster) -> Result<()> {
-        let name = self.program();
+        let name = self.name();
         if let Some(pid) = self.pid(cluster) {
             bail!("{name} is already running: pid {pid}");
         }
         let words = self.words(cluster, &cluster.options()?);
-        let pid_file = cluster.pid_file(name);
-        let prefix = cluster.namespace().prefix();
-        detached::start(prefix, &words, cluster.dir(), &pid_file, &cluster.log(name))?;
-        process::wait(name, Duration::from_secs(10), || self.pid(cluster).is_some())
+        let prefix = self.prefix(cluster)?;
+        let pid_file = cluster.pid_file(&name);
+        detached::start(prefix, &words, cluster.dir(), &pid_file, &cluster.log(&name))?;
+        process::wait(&name, Duration::from_secs(10), || self.pid(cluster).is_some())
     }
 
     /// Sends the signal and waits for its end.
     pub fn end(self, cluster: &KubernetesTestCluster, signal: Signal) -> Result<()> {
-        let name = self.program();
+        let name = self.name();
         let pid = self.pid(cluster).with_context(|| format!("{name} is not running"))?;
         process::signal(pid, signal)?;
         process::wait(&format!("the end of {name}"), STOP, || self.pid(cluster).is_none())
@@ -115,19 +166,22 @@ fn api_server(options: &ClusterOptions) -> String {
          --authorization-mode=Node,RBAC --enable-admission-plugins=NodeRestriction --allow-privileged=true \
          --service-account-issuer=https://kubernetes.default.svc \
          --service-account-key-file={{dir}}/pki/service-accounts.pub \
-         --service-account-signing-key-file={{dir}}/pki/service-accounts.key {apis}"
+         --service-account-signing-key-file={{dir}}/pki/service-accounts.key \
+         --kubelet-client-certificate={{dir}}/pki/kubelet-client.crt --kubelet-client-key={{dir}}/pki/kubelet-client.key \
+         --kubelet-preferred-address-types=InternalIP {apis}"
     )
 }
 
-fn controller_manager() -> String {
+fn controller_manager(options: &ClusterOptions) -> String {
     let user = "{dir}/etc/controller-manager.kubeconfig";
-    // Fake nodes send no heartbeats. The usual limit on requests would make 1,000 new nodes wait for a
-    // minute.
+    // Fake nodes send no heartbeats.
+    let grace = if options.are_nodes_real { "50s" } else { "8760h" };
+    // The usual limit on requests would make 1,000 new nodes wait for a minute.
     format!(
         "--kubeconfig={user} --authentication-kubeconfig={user} --authorization-kubeconfig={user} --bind-address=127.0.0.1 \
          {SERVER} --leader-elect=false --use-service-account-credentials=true --root-ca-file={{dir}}/pki/ca.crt \
          --service-account-private-key-file={{dir}}/pki/service-accounts.key \
-         --node-monitor-grace-period=8760h --kube-api-qps=1000 --kube-api-burst=2000"
+         --node-monitor-grace-period={grace} --kube-api-qps=1000 --kube-api-burst=2000"
     )
 }
 
@@ -140,8 +194,8 @@ fn scheduler() -> String {
 }
 
 fn fake_kubelet(options: &ClusterOptions) -> String {
-    let ClusterOptions { fake_nodes, gpus, .. } = options;
-    format!("--kubeconfig={{dir}}/etc/fake-kubelet.kubeconfig --nodes={fake_nodes} --gpus={gpus}")
+    let ClusterOptions { nodes, gpus, .. } = options;
+    format!("--kubeconfig={{dir}}/etc/fake-kubelet.kubeconfig --nodes={nodes} --gpus={gpus}")
 }
 
 #[cfg(test)]
@@ -154,15 +208,21 @@ mod tests {
     fn every_program_is_found_by_its_name_and_its_words_are_complete() {
         let cluster = KubernetesTestCluster::at(Path::new("/no/such/cluster")).unwrap();
         let gates = vec!["GenericWorkload".to_owned()];
-        let options = ClusterOptions { gates, ..ClusterOptions::default() };
-        for daemon in KubernetesDaemon::ALL {
-            assert_eq!(KubernetesDaemon::named(daemon.program()).unwrap(), daemon);
-            let words = daemon.words(&cluster, &options);
-            assert_eq!(words[0], format!("/no/such/cluster/bin/{}", daemon.program()));
-            assert!(!words.iter().any(|word| word.contains('{')), "{words:?}");
+        let fake = ClusterOptions { gates, ..ClusterOptions::default() };
+        let real = ClusterOptions { are_nodes_real: true, ..fake.clone() };
+        for options in [&fake, &real] {
+            for daemon in KubernetesDaemon::all(options) {
+                assert_eq!(KubernetesDaemon::named(&daemon.name(), options).unwrap(), daemon);
+                let words = daemon.words(&cluster, options);
+                assert!(!words.iter().any(|word| word.contains("{dir}")), "{words:?}");
+            }
         }
-        assert!(KubernetesDaemon::named("node1").is_err());
-        let words = KubernetesDaemon::Scheduler.words(&cluster, &options);
+        assert_eq!(KubernetesDaemon::all(&fake).len(), 5);
+        assert_eq!(KubernetesDaemon::all(&real).len(), 4 + 4 * 8);
+        assert!(KubernetesDaemon::named("kubelet-node1", &fake).is_err());
+        assert!(KubernetesDaemon::named("kubelet-node9", &real).is_err());
+        let words = KubernetesDaemon::Scheduler.words(&cluster, &fake);
+        assert_eq!(words[0], "/no/such/cluster/bin/kube-scheduler");
         assert_eq!(words.last().unwrap(), "--feature-gates=GenericWorkload=true");
     }
 }

@@ -1,5 +1,5 @@
 //! `cargo xtask kubernetes`: a real Kubernetes control plane on one machine, for tests and manual use, with
-//! fake nodes. It is built from Go modules, runs in a network namespace of its own, and cleans up after
+//! many fake nodes or a few real ones. It is built from Go modules, runs in a network namespace of its own, and cleans up after
 //! itself. It is independent of Muster; the tests that use it are in `crates/cli/tests/kubernetes/`.
 
 mod binary;
@@ -8,6 +8,8 @@ mod cluster;
 mod daemon;
 mod down;
 mod kubeconfig;
+mod node;
+mod nodes;
 mod options;
 mod probe;
 mod ready;
@@ -22,6 +24,7 @@ use anyhow::{Context, Result, bail};
 use crate::test_cluster::process::Signal;
 use cluster::KubernetesTestCluster;
 use daemon::KubernetesDaemon;
+use node::RealNode;
 use options::ClusterOptions;
 
 const USAGE: &str = "\
@@ -30,12 +33,14 @@ usage: cargo xtask kubernetes <command>
   build                          build the binary with all programs of a cluster, unless it is there: target/kubernetes-bin/HASH
   up [DIR] [OPTION…]             start a cluster with its files in DIR (default target/kubernetes), or check the running one
       --fake-nodes N             number of nodes (default 8); nothing runs on them, but their pods run and end as annotated
+      --nodes N                  number of real nodes instead, at most 16, each with kubelet, containerd and pods' processes
       --gpus G                   number of GPUs of each node (default 8)
       --gate NAME                enable a feature gate in all programs, and the APIs that are off by default; repeatable
   status [DIR]                   show the running programs and the facts of the cluster
   down [DIR]                     stop the cluster
   start|stop|kill NAME [DIR]     control one program: etcd, kube-apiserver, kube-controller-manager, kube-scheduler,
-                                 fake-kubelet; or one fake node, node1 to nodeN, which then counts as failed
+                                 fake-kubelet; kubelet-node1, containerd-node1, fake-gpus-node1 and so on of real nodes;
+                                 or a whole node, node1 to nodeN: a real one loses all its processes
   shell [DIR] [-- COMMAND…]      run a command (default $SHELL) in which kubectl uses the cluster, as its administrator
   kubeconfig NAMESPACE/NAME [DIR]
                                  print a kubeconfig of a service account, which has only the rights of its roles
@@ -84,40 +89,47 @@ fn target(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
 }
 
-/// Starts a program that was stopped, or a fake node.
+/// Starts a program or a node that was stopped, and waits until it works.
 fn start(cluster: &KubernetesTestCluster, name: &str) -> Result<()> {
     cluster.require_up()?;
-    if let Some(node) = cluster.fake_node(name)? {
-        let unmark = ["kubectl", "annotate", "node", node, "fake-kubelet/failed-"];
-        cluster.run(&unmark)?;
-        return ready::wait_for_node(cluster, node);
+    let options = cluster.options()?;
+    match options.node_number(name) {
+        Some(number) if options.are_nodes_real => nodes::start(cluster, RealNode { number }),
+        Some(_) => {
+            cluster.run(&["kubectl", "annotate", "node", name, "fake-kubelet/failed-"])?;
+            ready::wait_for_node(cluster, name)
+        }
+        None => {
+            let daemon = KubernetesDaemon::named(name, &options)?;
+            daemon.start(cluster)?;
+            ready::wait_for(cluster, daemon)
+        }
     }
-    let daemon = KubernetesDaemon::named(name)?;
-    daemon.start(cluster)?;
-    ready::wait_for(cluster, daemon)
 }
 
-/// Ends a program. A fake node does not distinguish the signals: its kubelet is gone at once.
+/// Ends a program or a node. A node is gone at once, whatever the signal.
 fn end(cluster: &KubernetesTestCluster, name: &str, signal: Signal) -> Result<()> {
     cluster.require_up()?;
-    if let Some(node) = cluster.fake_node(name)? {
-        let mark = ["kubectl", "annotate", "node", node, "--overwrite", "fake-kubelet/failed=true"];
-        return cluster.run(&mark).map(drop);
+    let options = cluster.options()?;
+    match options.node_number(name) {
+        Some(number) if options.are_nodes_real => nodes::kill(cluster, RealNode { number }),
+        Some(_) => {
+            let mark = "fake-kubelet/failed=true";
+            cluster.run(&["kubectl", "annotate", "node", name, "--overwrite", mark]).map(drop)
+        }
+        None => KubernetesDaemon::named(name, &options)?.end(cluster, signal),
     }
-    KubernetesDaemon::named(name)?.end(cluster, signal)
 }
 
 fn status(cluster: &KubernetesTestCluster) -> Result<ExitCode> {
     let mut are_all_running = true;
-    for daemon in KubernetesDaemon::ALL {
+    for daemon in KubernetesDaemon::all(&cluster.options()?) {
         let pid = daemon.pid(cluster);
         are_all_running &= pid.is_some();
         let state = pid.map_or("not running".into(), |pid| format!("pid {pid}"));
-        println!("{}: {state}", daemon.program());
+        println!("{}: {state}", daemon.name());
     }
-    if let Ok(facts) = std::fs::read_to_string(cluster.facts()) {
-        print!("{facts}");
-    }
+    print!("{}", std::fs::read_to_string(cluster.facts())?);
     Ok(if are_all_running { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -3,11 +3,16 @@
 
 use anyhow::{Context, Result, bail};
 
+/// Maximum number of real nodes: each has a kubelet, containerd and an address of its own.
+const MAX_REAL: u32 = 16;
+
 /// Nodes and feature gates of a cluster, as given to `up`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterOptions {
-    /// Number of fake nodes.
-    pub fake_nodes: u32,
+    /// Number of nodes, named `node1`, `node2` and so on.
+    pub nodes: u32,
+    /// False if a program only reports what the nodes' kubelets would.
+    pub are_nodes_real: bool,
     /// Number of GPUs of each node.
     pub gpus: u32,
     /// Feature gates that are enabled in all programs.
@@ -16,7 +21,7 @@ pub struct ClusterOptions {
 
 impl Default for ClusterOptions {
     fn default() -> Self {
-        Self { fake_nodes: 8, gpus: 8, gates: Vec::new() }
+        Self { nodes: 8, are_nodes_real: false, gpus: 8, gates: Vec::new() }
     }
 }
 
@@ -28,20 +33,27 @@ impl ClusterOptions {
         while let [option, tail @ ..] = rest {
             let [value, tail @ ..] = tail else { bail!("{option} needs a value") };
             match *option {
-                "--fake-nodes" => options.fake_nodes = number(option, value)?,
+                "--nodes" | "--fake-nodes" => {
+                    options.nodes = number(option, value)?;
+                    options.are_nodes_real = *option == "--nodes";
+                }
                 "--gpus" => options.gpus = number(option, value)?,
                 "--gate" => options.gates.push((*value).to_owned()),
                 _ => bail!("unknown option: {option}\nhint: cargo xtask kubernetes help"),
             }
             rest = tail;
         }
+        if options.are_nodes_real && options.nodes > MAX_REAL {
+            bail!("--nodes {}: at most {MAX_REAL}\nhint: --fake-nodes", options.nodes);
+        }
         Ok(options)
     }
 
     /// Returns the lines of the facts file.
     pub fn lines(&self) -> String {
-        let Self { fake_nodes, gpus, gates } = self;
-        format!("fake-nodes: {fake_nodes}\ngpus: {gpus}\ngates: {}\n", gates.join(" "))
+        let Self { nodes, are_nodes_real, gpus, gates } = self;
+        let kind = if *are_nodes_real { "real" } else { "fake" };
+        format!("nodes: {nodes}\nkind: {kind}\ngpus: {gpus}\ngates: {}\n", gates.join(" "))
     }
 
     /// Reads the lines back from a facts file.
@@ -51,10 +63,22 @@ impl ClusterOptions {
             line.map(str::trim).with_context(|| format!("the facts file has no {name}"))
         };
         Ok(Self {
-            fake_nodes: number("fake-nodes", value("fake-nodes")?)?,
+            nodes: number("nodes", value("nodes")?)?,
+            are_nodes_real: value("kind")? == "real",
             gpus: number("gpus", value("gpus")?)?,
             gates: value("gates")?.split_whitespace().map(str::to_owned).collect(),
         })
+    }
+
+    /// Returns the arguments that enable the feature gates.
+    pub fn feature_gates(&self) -> impl Iterator<Item = String> {
+        self.gates.iter().map(|gate| format!("--feature-gates={gate}=true"))
+    }
+
+    /// Returns the number of a node of this name.
+    pub fn node_number(&self, name: &str) -> Option<u32> {
+        let number = name.strip_prefix("node")?.parse().ok()?;
+        (1..=self.nodes).contains(&number).then_some(number)
     }
 }
 
@@ -70,17 +94,30 @@ mod tests {
     fn options_are_read_from_the_command_line_and_the_facts() {
         let words = ["--fake-nodes", "3", "--gate", "A", "--gpus", "0", "--gate", "B"];
         let options = ClusterOptions::parse(&words).unwrap();
-        assert_eq!((options.fake_nodes, options.gpus), (3, 0));
+        assert_eq!((options.nodes, options.are_nodes_real, options.gpus), (3, false, 0));
         assert_eq!(options.gates, ["A", "B"]);
-        for options in [options, ClusterOptions::default()] {
+        let real = ClusterOptions::parse(&["--nodes", "2"]).unwrap();
+        assert_eq!((real.nodes, real.are_nodes_real), (2, true));
+        for options in [options, real, ClusterOptions::default()] {
             assert_eq!(ClusterOptions::from_lines(&options.lines()).unwrap(), options);
         }
     }
 
     #[test]
     fn wrong_options_are_rejected() {
-        for words in [&["--gpus"][..], &["--gpus", "-1"], &["--nodez", "2"], &["8"]] {
+        for words in
+            [&["--gpus"][..], &["--gpus", "-1"], &["--nodez", "2"], &["8"], &["--nodes", "17"]]
+        {
             assert!(ClusterOptions::parse(words).is_err(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn only_nodes_of_the_cluster_have_a_number() {
+        let options = ClusterOptions::default();
+        assert_eq!(options.node_number("node8"), Some(8));
+        for name in ["node0", "node9", "node", "etcd"] {
+            assert_eq!(options.node_number(name), None, "{name}");
         }
     }
 }

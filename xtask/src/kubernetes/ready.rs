@@ -1,13 +1,16 @@
 //! Conditions that tell when a program of the cluster works. Each is a request that needs it; none is a
 //! pause.
 
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 
 use super::cluster::KubernetesTestCluster;
 use super::daemon::KubernetesDaemon;
-use crate::test_cluster::process;
+use super::node::RealNode;
+use super::node::programs::NodeProgram;
+use crate::test_cluster::{command, process};
 
 /// Timeout for each condition; normally a second, and ten for 1,000 nodes.
 const TIMEOUT: Duration = Duration::from_secs(180);
@@ -15,12 +18,13 @@ const TIMEOUT: Duration = Duration::from_secs(180);
 /// Waits until a program works; fails at once when it ends.
 pub fn wait_for(cluster: &KubernetesTestCluster, daemon: KubernetesDaemon) -> Result<()> {
     let mut has_ended = false;
-    process::wait(daemon.program(), TIMEOUT, || {
+    let name = daemon.name();
+    process::wait(&name, TIMEOUT, || {
         has_ended = daemon.pid(cluster).is_none();
         has_ended || works(cluster, daemon)
     })?;
     if has_ended {
-        bail!("{} has ended; see {}", daemon.program(), cluster.log(daemon.program()).display());
+        bail!("{name} has ended; see {}", cluster.log(&name).display());
     }
     Ok(())
 }
@@ -38,7 +42,33 @@ fn works(cluster: &KubernetesTestCluster, daemon: KubernetesDaemon) -> bool {
         }
         KubernetesDaemon::Scheduler => answers(cluster, "https://127.0.0.1:10259", "/readyz"),
         KubernetesDaemon::FakeKubelet => has_all_nodes(cluster),
+        KubernetesDaemon::Node(program, node) => node_works(cluster, program, node),
     }
+}
+
+fn node_works(cluster: &KubernetesTestCluster, program: NodeProgram, node: RealNode) -> bool {
+    match program {
+        // Its name is that of the program which it starts at last.
+        NodeProgram::Namespaces => true,
+        NodeProgram::Containerd => {
+            let socket = node.dir(cluster).join("ctd.sock").display().to_string();
+            command::outside(&["ctr", "--address", &socket, "version"]).is_ok()
+        }
+        // Plugins register here. A kubelet that starts deletes the sockets of plugins that are there
+        // already.
+        NodeProgram::Kubelet => listens(cluster, node, "kubelet.sock"),
+        NodeProgram::FakeGpus => listens(cluster, node, "fake-gpus.sock"),
+    }
+}
+
+/// Returns true if a program listens on a socket of device plugins. The path in the node's namespace is
+/// short enough for a socket; that in its folder may not be.
+fn listens(cluster: &KubernetesTestCluster, node: RealNode, socket: &str) -> bool {
+    let holder = KubernetesDaemon::Node(NodeProgram::Namespaces, node).pid(cluster);
+    holder.is_some_and(|pid| {
+        let path = format!("/proc/{pid}/root/var/lib/kubelet/device-plugins/{socket}");
+        UnixStream::connect(path).is_ok()
+    })
 }
 
 /// Returns true if a health check of a server succeeds.
@@ -54,14 +84,15 @@ pub fn wait_for_node(cluster: &KubernetesTestCluster, node: &str) -> Result<()> 
 
 /// Returns true if every node that the cluster was started with accepts pods.
 fn has_all_nodes(cluster: &KubernetesTestCluster) -> bool {
-    let nodes = cluster.options().ok().and_then(|options| usize::try_from(options.fake_nodes).ok());
+    let nodes = cluster.options().ok().and_then(|options| usize::try_from(options.nodes).ok());
     nodes.is_some_and(|nodes| ready_nodes(cluster, &[]) >= nodes)
 }
 
-/// Returns the number of nodes that are ready and have no taints, of all or of those named. New nodes are
-/// tainted, and so are nodes that were not ready until now.
+/// Returns the number of nodes that are ready, have all GPUs and no taints, of all or of those named. New
+/// nodes are tainted, and so are nodes that were not ready until now.
 fn ready_nodes(cluster: &KubernetesTestCluster, names: &[&str]) -> usize {
-    let line = r#"{.status.conditions[?(@.type=="Ready")].status} {.spec.taints[*].key}{"\n"}"#;
+    let Ok(options) = cluster.options() else { return 0 };
+    let line = r#"{.status.conditions[?(@.type=="Ready")].status} {.status.allocatable.nvidia\.com/gpu} {.spec.taints[*].key}{"\n"}"#;
     // kubectl prints a list, unless one object is named.
     let path = if names.len() == 1 {
         format!("jsonpath={line}")
@@ -70,5 +101,11 @@ fn ready_nodes(cluster: &KubernetesTestCluster, names: &[&str]) -> usize {
     };
     let words = [&["kubectl", "get", "nodes", "--output", &path], names].concat();
     let nodes = cluster.run(&words).unwrap_or_default();
-    nodes.lines().filter(|line| line.trim_end() == "True").count()
+    let gpus = options.gpus.to_string();
+    let is_ready = |line: &&str| match line.split_whitespace().collect::<Vec<_>>()[..] {
+        ["True"] => options.gpus == 0,
+        ["True", allocatable] => allocatable == gpus,
+        _ => false,
+    };
+    nodes.lines().filter(is_ready).count()
 }

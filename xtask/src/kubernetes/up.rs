@@ -12,7 +12,7 @@ use super::certificates::{self, FAKE_KUBELET};
 use super::cluster::{API_ADDRESS, KubernetesTestCluster};
 use super::daemon::KubernetesDaemon;
 use super::options::ClusterOptions;
-use super::{binary, down, probe, ready};
+use super::{binary, down, nodes, probe, ready};
 use crate::test_cluster::folder;
 
 /// Configuration of kube-scheduler: the default, without its limits on requests.
@@ -23,7 +23,8 @@ pub fn run(root: &Path, cluster: &KubernetesTestCluster, options: &ClusterOption
     if cluster.namespace().inode().is_some() {
         return check(cluster);
     }
-    if let Some(obstacle) = probe::obstacle(root) {
+    let of_nodes = || if options.are_nodes_real { probe::real_nodes() } else { None };
+    if let Some(obstacle) = probe::obstacle(root).or_else(of_nodes) {
         bail!("no Kubernetes cluster can run here: {obstacle}");
     }
     let programs = binary::ensure(root)?;
@@ -68,24 +69,23 @@ fn prepare(
 fn start_all(cluster: &KubernetesTestCluster) -> Result<()> {
     cluster.namespace().create(&format!("{API_ADDRESS}/32"))?;
     certificates::write(cluster)?;
-    for daemon in KubernetesDaemon::ALL {
+    for daemon in KubernetesDaemon::CONTROL_PLANE {
         daemon.start(cluster)?;
-        match daemon {
-            KubernetesDaemon::Etcd => ready::wait_for(cluster, daemon)?,
-            KubernetesDaemon::ApiServer => {
-                ready::wait_for(cluster, daemon)?;
-                bind_node_role(cluster)?;
-            }
-            KubernetesDaemon::ControllerManager
-            | KubernetesDaemon::Scheduler
-            | KubernetesDaemon::FakeKubelet => {}
+        // The last two start beside each other, and beside the nodes.
+        if matches!(daemon, KubernetesDaemon::Etcd | KubernetesDaemon::ApiServer) {
+            ready::wait_for(cluster, daemon)?;
         }
     }
-    // These start beside each other.
-    for daemon in &KubernetesDaemon::ALL[2..] {
-        ready::wait_for(cluster, *daemon)?;
+    if cluster.options()?.are_nodes_real {
+        nodes::create(cluster)?;
+        nodes::start_all(cluster)?;
+    } else {
+        bind_node_role(cluster)?;
+        KubernetesDaemon::FakeKubelet.start(cluster)?;
     }
-    Ok(())
+    KubernetesDaemon::all(&cluster.options()?)
+        .into_iter()
+        .try_for_each(|daemon| ready::wait_for(cluster, daemon))
 }
 
 /// Gives the fake kubelet the rights of a kubelet, for all nodes.
@@ -99,8 +99,8 @@ fn bind_node_role(cluster: &KubernetesTestCluster) -> Result<()> {
 /// Fails unless every program of the running cluster works.
 fn check(cluster: &KubernetesTestCluster) -> Result<()> {
     let dir = cluster.text();
-    for daemon in KubernetesDaemon::ALL {
-        let name = daemon.program();
+    for daemon in KubernetesDaemon::all(&cluster.options()?) {
+        let name = daemon.name();
         if daemon.pid(cluster).is_none() {
             bail!(
                 "running, but without {name}\nhint: cargo xtask kubernetes start {name} {dir}, or kubernetes down {dir}"

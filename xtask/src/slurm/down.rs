@@ -3,12 +3,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::Result;
 
 use super::cluster::SlurmTestCluster;
 use super::daemon::Daemon;
+use crate::test_cluster::cgroup;
 use crate::test_cluster::process::{self, Signal};
 
 /// Stops the cluster and removes its namespace.
@@ -29,19 +29,12 @@ pub fn run(cluster: &SlurmTestCluster) -> Result<()> {
         stopped += 1;
     }
     // 2. Kill job steps and their processes: besides them, the namespace has only users' shells.
-    let rest = process::pids_in_namespace(namespace);
-    for pid in &rest {
-        process::signal(*pid, Signal::Kill)?;
-    }
-    process::wait("the end of job processes", Duration::from_secs(15), || {
-        process::pids_in_namespace(namespace).is_empty()
-    })?;
+    let rest = process::kill_in_namespace(namespace)?;
     // 3. Delete the namespace and the cgroups.
     cluster.namespace().delete()?;
     cgroups(cluster);
     println!(
-        "stopped {stopped} daemons and {} processes of jobs; the logs stay in {}",
-        rest.len(),
+        "stopped {stopped} daemons and {rest} processes of jobs; the logs stay in {}",
         cluster.text()
     );
     Ok(())
@@ -52,13 +45,13 @@ pub fn run(cluster: &SlurmTestCluster) -> Result<()> {
 fn cgroups(cluster: &SlurmTestCluster) {
     let own = cluster.first_job()..cluster.first_job() + 100_000;
     for controller in ["freezer", "memory", "devices", "cpuset", "cpuacct"] {
-        for node in folders(&Path::new("/sys/fs/cgroup").join(controller), "slurm_node") {
-            for user in folders(&node, "uid_") {
-                let jobs = folders(&user, "job_");
+        for node in cgroup::children(&cgroup::root(controller), "slurm_node") {
+            for user in cgroup::children(&node, "uid_") {
+                let jobs = cgroup::children(&user, "job_");
                 for job in
                     jobs.iter().filter(|job| number(job).is_some_and(|job| own.contains(&job)))
                 {
-                    empty(job);
+                    cgroup::remove(job);
                 }
                 // Fails while another cluster has jobs there.
                 let _ = fs::remove_dir(&user);
@@ -69,18 +62,4 @@ fn cgroups(cluster: &SlurmTestCluster) {
 
 fn number(job: &Path) -> Option<u64> {
     job.file_name()?.to_str()?.strip_prefix("job_")?.parse().ok()
-}
-
-fn folders(parent: &Path, prefix: &str) -> Vec<std::path::PathBuf> {
-    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
-    let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix));
-    named.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
-}
-
-/// Removes a cgroup with its children; those with processes stay, and so do their parents.
-fn empty(group: &Path) {
-    for inner in folders(group, "") {
-        empty(&inner);
-    }
-    let _ = fs::remove_dir(group);
 }

@@ -41,6 +41,19 @@ pub fn clear(dir: &Path, mark: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Deletes everything in a folder, but not the folder.
+pub fn empty(dir: &Path) -> Result<()> {
+    for entry in fs::read_dir(dir).with_context(|| dir.display().to_string())? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            fs::remove_dir_all(entry.path())?;
+        } else {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 /// Prints the end of every log in a folder.
 pub fn print_log_tails(logs: &Path) {
     let entries = fs::read_dir(logs).into_iter().flatten().flatten();

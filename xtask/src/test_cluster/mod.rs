@@ -2,6 +2,7 @@
 //! programs that it needs, and how the test command starts and stops it. Knows neither Slurm nor
 //! Kubernetes.
 
+pub mod cgroup;
 pub mod command;
 pub mod detached;
 pub mod folder;

@@ -46,6 +46,18 @@ pub fn pids_in_namespace(namespace: u64) -> Vec<u32> {
     pids.filter(|pid| in_namespace(*pid, namespace) && !excluded.contains(pid)).collect()
 }
 
+/// Kills all of these processes and waits for their end; returns their number.
+pub fn kill_in_namespace(namespace: u64) -> Result<usize> {
+    let pids = pids_in_namespace(namespace);
+    for pid in &pids {
+        signal(*pid, Signal::Kill)?;
+    }
+    wait("the end of other processes", Duration::from_secs(15), || {
+        pids_in_namespace(namespace).is_empty()
+    })?;
+    Ok(pids.len())
+}
+
 fn in_namespace(pid: u32, namespace: u64) -> bool {
     // A zombie has no namespace any more.
     fs::metadata(format!("/proc/{pid}/ns/net")).is_ok_and(|file| file.ino() == namespace)

@@ -8,9 +8,9 @@ use std::process::{Command, Output, Stdio};
 use serde_json::{Value, json};
 
 /// Longest wait for a condition; far above the usual time, for busy machines.
-const PATIENCE: &str = "--timeout=60s";
+const PATIENCE: &str = "--timeout=120s";
 /// Time limit of a command in seconds, above [`PATIENCE`].
-const COMMAND_SECS: &str = "90";
+const COMMAND_SECS: &str = "150";
 
 /// The running test cluster.
 pub struct KubernetesCluster {
@@ -61,7 +61,16 @@ impl KubernetesCluster {
 
     /// Stops a program or node of the cluster, which is started again when the result is dropped.
     pub fn stopped<'a>(&'a self, name: &'a str) -> Stopped<'a> {
-        success(&["stop", name], &self.xtask(&["stop", name]));
+        self.ended("stop", name)
+    }
+
+    /// Kills a program or node at once, which is started again when the result is dropped.
+    pub fn killed<'a>(&'a self, name: &'a str) -> Stopped<'a> {
+        self.ended("kill", name)
+    }
+
+    fn ended<'a>(&'a self, verb: &str, name: &'a str) -> Stopped<'a> {
+        success(&[verb, name], &self.xtask(&[verb, name]));
         Stopped { cluster: self, name }
     }
 
@@ -134,6 +143,16 @@ impl TestNamespace<'_> {
         self.cluster.kubectl(&words);
     }
 
+    /// Runs a command in a pod's container.
+    pub fn exec(&self, pod: &str, words: &[&str]) {
+        let exec = ["exec", pod, "--namespace", self.name, "--"];
+        self.cluster.kubectl(&[&exec[..], words].concat());
+    }
+
+    pub fn log(&self, pod: &str) -> String {
+        self.cluster.kubectl(&["logs", pod, "--namespace", self.name])
+    }
+
     pub fn name(&self) -> &str {
         self.name
     }
@@ -159,6 +178,8 @@ pub struct TestPod {
     pub node: Option<&'static str>,
     /// Instructions for the fake kubelet, without their prefix.
     pub annotations: &'static [(&'static str, &'static str)],
+    /// Shell commands that it runs on a real node.
+    pub script: String,
 }
 
 impl TestPod {
@@ -176,7 +197,12 @@ impl TestPod {
             "spec": {
                 "nodeName": self.node,
                 "restartPolicy": "Never",
-                "containers": [{"name": "main", "image": "none", "resources": {"limits": limits}}],
+                "containers": [{
+                    "name": "main",
+                    "image": "localhost/busybox:1",
+                    "command": ["sh", "-c", self.script],
+                    "resources": {"limits": limits},
+                }],
             },
         })
     }

@@ -1,10 +1,11 @@
-//! Tests against a real Kubernetes control plane with fake nodes, which `cargo xtask kubernetes test`
-//! starts, and in whose namespace they run. Without one each test is ignored with that reason; no part of
-//! the control plane is simulated.
+//! Tests against a real Kubernetes control plane, which `cargo xtask kubernetes test` starts, and in whose
+//! namespace they run: `real_nodes` in a cluster with real nodes, all others in one with fake nodes. Without
+//! one each test is ignored with that reason; no part of the control plane is simulated.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot unwrap should fail")]
 
 mod access;
 mod cluster;
 mod inventory;
+mod real_nodes;
 mod test_cluster;

@@ -70,14 +70,15 @@ fn a_deleted_pod_keeps_its_gpus_until_it_has_stopped() {
         gpus: 8,
         node: Some("node2"),
         annotations: &[("stop-seconds", "2")],
+        ..TestPod::default()
     });
     namespace.reaches("stops-slowly", "Running");
     namespace.delete("stops-slowly");
-    let again = TestPod { name: "meanwhile", gpus: 1, node: Some("node2"), annotations: &[] };
-    namespace.create(&again);
+    let pod = |name| TestPod { name, gpus: 1, node: Some("node2"), ..TestPod::default() };
+    namespace.create(&pod("meanwhile"));
     namespace.reaches("meanwhile", "Failed");
     namespace.wait("stops-slowly", "delete");
-    namespace.create(&TestPod { name: "afterwards", ..again });
+    namespace.create(&pod("afterwards"));
     namespace.reaches("afterwards", "Running");
 }
 
