@@ -107,6 +107,21 @@ impl Policy {
         rows
     }
 
+    /// Returns true if one entry of a leaf precedes another while nothing starts. Each is given by
+    /// its user, priority and sequence number.
+    #[must_use]
+    pub fn precedes(
+        &self,
+        now: Time,
+        leaf: LeafId,
+        one: (UserId, i32, u64),
+        other: (UserId, i32, u64),
+    ) -> bool {
+        let key =
+            |(user, priority, seq)| (Reverse(priority), self.user_share(now, leaf, user), seq);
+        key(one) < key(other)
+    }
+
     /// Returns the position of a pending entry in its leaf, from 1, and the number of entries
     /// there, if nothing started from now on. An entry that is not enqueued gets the position where
     /// it would be.

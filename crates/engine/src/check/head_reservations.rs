@@ -12,7 +12,7 @@ use muster_model::{Decision, ElementId, NodeId, Plan, QueueSpec, TaskPlacement, 
 use rustc_hash::FxHashMap;
 
 use super::gang::{check_gang, check_startable, check_tasks, needs_of};
-use super::ledger::NodeSum;
+use super::ledger::{NodeSum, offered};
 use super::{Violation, counted};
 use crate::pool::ends::HoldingEnd;
 use crate::pool::node::Node;
@@ -134,10 +134,12 @@ fn check_reserved_places(state: &State, now: Time, plan: &Plan, found: &mut Vec<
 /// not: it takes its places before any reservation is made, and the head may wait for it as for any
 /// running job.
 ///
-/// The order is known only if every start of the plan is behind the head in the head's leaf. A
-/// start of another leaf, or of the head's user, changes the order of the elements that follow. It
-/// may also take the capacity of the head's planned start, on which an earlier round of the same
-/// plan relied when it backfilled behind the head.
+/// The order is known only if the head is the first of its leaf before the plan, and every start of
+/// the plan is behind it there. Behind another element, which may have a planned start, it may have
+/// had no reservation when the start was made. A start of another leaf, or of the head's user,
+/// changes the order of the elements that follow. It may also take the capacity of the head's
+/// planned start, on which an earlier round of the same plan relied when it backfilled behind the
+/// head.
 fn is_after(state: &State, now: Time, plan: &Plan, started: ElementId, head: ElementId) -> bool {
     let is_nominated = |id: ElementId| {
         plan.decisions.iter().any(
@@ -158,26 +160,50 @@ fn is_after(state: &State, now: Time, plan: &Plan, started: ElementId, head: Ele
         return false;
     }
     let Some(head_job) = state.jobs.get(&head.job) else { return false };
+    if !is_first(state, now, head) {
+        return false;
+    }
     let lane =
         |job: &Job| (job.record.leaf, job.record.spec.constraint.advance_reservation.clone());
     starts_and_nominations(plan).all(|(element, _)| {
         let is_behind = state.jobs.get(&element.job).is_some_and(|job| {
             lane(job) == lane(head_job)
                 && (element == started || job.user != head_job.user)
-                && position(state, now, element) > position(state, now, head)
+                && precedes(state, now, head, element)
         });
         is_behind || is_nominated(element) || was_nominated(element)
     })
 }
 
-/// Returns the position of an element in its leaf.
-fn position(state: &State, now: Time, id: ElementId) -> Option<u32> {
-    let job = state.jobs.get(&id.job)?;
-    let ordinal = job.record.ordinal_of(id.index)?;
-    let is_single = job.record.elements.contains_key(&ordinal);
-    let owner = EntryOwner { job: id.job, ordinal: is_single.then_some(ordinal) };
-    let order = job.record.spec.order_of(ordinal);
-    Some(state.policy.position(now, job.record.leaf, job.user, order, seq(owner, 0)).0)
+/// Returns true if no other job of its leaf has an element before this one in the order.
+fn is_first(state: &State, now: Time, head: ElementId) -> bool {
+    let leaf = state.jobs.get(&head.job).map(|job| job.record.leaf);
+    let others = state.jobs.iter().filter(|(id, _)| **id != head.job);
+    others.filter(|(_, job)| Some(job.record.leaf) == leaf).all(|(id, job)| {
+        let record = &job.record;
+        let known = record.elements.iter();
+        let known =
+            known.filter(|(_, one)| matches!(one.phase, Phase::Waiting { held: false, .. }));
+        let unknown = (!record.held && record.unrecorded() > 0).then_some(record.next);
+        let waiting = known.map(|(ordinal, _)| *ordinal).chain(unknown);
+        let element = |ordinal| ElementId { job: *id, index: record.index_of(ordinal) };
+        waiting.into_iter().all(|ordinal| !precedes(state, now, element(ordinal), head))
+    })
+}
+
+/// Returns true if an element precedes another of its leaf in the order.
+fn precedes(state: &State, now: Time, one: ElementId, other: ElementId) -> bool {
+    let entry = |id: ElementId| {
+        let job = state.jobs.get(&id.job)?;
+        let ordinal = job.record.ordinal_of(id.index)?;
+        let is_single = job.record.elements.contains_key(&ordinal);
+        let owner = EntryOwner { job: id.job, ordinal: is_single.then_some(ordinal) };
+        Some((job.record.leaf, (job.user, job.record.spec.order_of(ordinal), seq(owner, 0))))
+    };
+    let (Some((leaf, one)), Some((other_leaf, other))) = (entry(one), entry(other)) else {
+        return false;
+    };
+    leaf == other_leaf && state.policy.precedes(now, leaf, one, other)
 }
 
 /// No job behind a head starts if the head could have a reservation and has none.
@@ -301,7 +327,8 @@ fn could_be_placed(state: &State, head: &WaitingHead<'_>) -> bool {
             _ if !group.task.extras.is_empty() => 0,
             (cpus, memory) => {
                 let of = |all: u64, each: u64| all.checked_div(each).unwrap_or(u64::MAX);
-                of(u64::from(node.spec.cpus.0), cpus).min(of(node.spec.memory.0, memory))
+                let (free_cpus, free_memory) = offered(node);
+                of(free_cpus, cpus).min(of(free_memory, memory))
             }
         };
         match (group.tasks_per_node.map(u64::from), tasks.min(quantities)) {

@@ -95,7 +95,7 @@ impl NodeSum {
 }
 
 /// Returns CPUs and memory of a node that are not used outside Muster.
-fn offered(node: &Node) -> (u64, u64) {
+pub(super) fn offered(node: &Node) -> (u64, u64) {
     let cpus = u64::from(node.spec.cpus.0).saturating_sub(u64::from(node.foreign.cpus.0));
     (cpus, node.spec.memory.0.saturating_sub(node.foreign.memory.0))
 }

@@ -55,7 +55,7 @@ use limited::is_user_limited;
 use pass_starts::PassStarts;
 use pending::{PendingPlacement, process_pending_allocations, rebook_pending};
 use quick_reject::{RejectedKinds, verdict};
-use scratch::{ReservationLane, Scratch};
+use scratch::{LaneReservations, ReservationLane, Scratch};
 
 /// Most lookahead steps of a round for all its reservations together: a step is one node inspected
 /// at one instant. About a tenth of a second. The first entries in order have their reservations by
@@ -233,16 +233,16 @@ impl<'s> PlanningPass<'s> {
     /// not use up those of the entries behind it. With very many queues only the first entries in
     /// order get reservations: see [`MAX_LOOKAHEAD`].
     pub(crate) fn may_reserve(&self, lane: &ReservationLane) -> bool {
-        let depth = match self.state.policy.tree().backfill {
+        let lane_state = self.scratch.lane_reservations.get(lane);
+        lane_state.is_none_or(|lane_state| self.may_reserve_more(lane_state))
+            && self.scratch.forecast.steps < MAX_LOOKAHEAD
+    }
+
+    fn may_reserve_more(&self, lane_state: &LaneReservations) -> bool {
+        lane_state.may_reserve_more(match self.state.policy.tree().backfill {
             Backfill::None | Backfill::Easy => 1,
             Backfill::Conservative { depth } => depth,
-        };
-        let scratch = &self.scratch;
-        let may_reserve_more = scratch
-            .lane_reservations
-            .get(lane)
-            .is_none_or(|lane_state| lane_state.may_reserve_more(depth));
-        may_reserve_more && scratch.forecast.steps < MAX_LOOKAHEAD
+        })
     }
 
     /// Runs one round, which visits every entry once.
@@ -335,13 +335,22 @@ impl<'s> PlanningPass<'s> {
 
     /// Returns true if a round started so much that another one may start more. `started` has one
     /// item per started element and gets sorted. Starts change the order, and so which entries get
-    /// reservations and which are queue heads. An array whose tickets were all used may have
-    /// further elements.
+    /// reservations and which are queue heads, also where the first entries got none and those
+    /// behind them were not visited. An array whose tickets were all used may have further
+    /// elements.
     fn needs_another_round(&self, started: &mut [EntrySlot]) -> bool {
-        let has_reservations = self.has_evictions
-            || !self.state.pool.bookings().is_empty()
-            || self.head_reservations.patience_expiry.is_some();
-        if !started.is_empty() && has_reservations {
+        let depends_on_order = || {
+            self.has_evictions
+                || !self.state.pool.bookings().is_empty()
+                || self.head_reservations.patience_expiry.is_some()
+                || self.scratch.forecast.steps >= MAX_LOOKAHEAD
+                || !self
+                    .scratch
+                    .lane_reservations
+                    .values()
+                    .all(|lane_state| self.may_reserve_more(lane_state))
+        };
+        if !started.is_empty() && depends_on_order() {
             return true;
         }
         started.sort_unstable();

@@ -5,8 +5,8 @@ use muster_engine::Violation;
 use muster_model::queue::Backfill;
 use muster_model::view::JobState;
 use muster_model::{
-    DeviceSet, Event, Plan, Preemption, QueueSpec, QueueTree, Replicas, Service, Span, Time,
-    WorkloadKind,
+    CpuMilli, DeviceSet, Event, Foreign, Plan, Preemption, QueueSpec, QueueTree, Replicas, Service,
+    Span, Time, WorkloadKind,
 };
 
 use crate::cluster::{JobBuilder, TestCluster, job, node, node_of, span};
@@ -181,6 +181,52 @@ fn with_head_reservation() -> (TestCluster, Plan) {
     let plan = cluster.engine.plan(cluster.now);
     assert_eq!((plan.head_reservations.len(), plan.decisions.len()), (1, 0));
     (cluster, plan)
+}
+
+#[test]
+fn a_start_that_changes_the_order_makes_another_gang_the_head_in_the_same_pass() {
+    let mut cluster = TestCluster::with_queues(&[node("a", 8), node("b", 8)], tree(Some("0s")));
+    cluster.submit(job("long").user("cy").gpus(7));
+    let reason = "gone".into();
+    cluster.step(vec![Event::NodeLost { node: "b".into(), reason }]);
+    // No head can be found among the first 64 entries, and those behind them are not visited.
+    cluster.submit(job("never").array(0, 99, None).tasks(2).per_node(1).gpus(8));
+    cluster.submit(job("wide").user("bob").gpus(8));
+    let heads = |cluster: &TestCluster| cluster.journal.last().unwrap().2.heads.clone();
+    assert_eq!(heads(&cluster), []);
+    cluster.auto_respond = false;
+    cluster.submit(job("small").gpus(1).priority(-1));
+    assert_eq!(heads(&cluster), [cluster.element("wide", 0)]);
+}
+
+#[test]
+fn a_start_behind_a_newer_head_may_take_what_an_older_one_then_waits_for() {
+    let mut cluster = TestCluster::with_queues(&[node("a", 8)], tree(Some("1m")));
+    cluster.submit(job("past").user("bob").gpus(1));
+    cluster.advance("1s");
+    cluster.exits("past", 0, 0);
+    cluster.submit(job("long").user("cy").gpus(7));
+    cluster.submit(job("wide").user("bob").gpus(8));
+    cluster.advance("2m");
+    // bob has used more than ann, so her gang is before his. Her small job changes that.
+    cluster.submit(job("newer").gpus(8));
+    cluster.auto_respond = false;
+    cluster.submit(job("small").gpus(1).priority(-1));
+    let plan = &cluster.journal.last().unwrap().2;
+    let reserved: Vec<_> = plan.head_reservations.iter().map(|one| one.element).collect();
+    assert_eq!((plan.decisions.len(), reserved), (1, vec![cluster.element("wide", 0)]));
+}
+
+#[test]
+fn a_head_that_lacks_cpus_used_outside_muster_is_passed() {
+    let mut cluster = TestCluster::with_queues(&[node_of("a", 2, "h100", 4)], tree(Some("0s")));
+    cluster.submit(job("long").gpus(1));
+    cluster.submit(job("wide").tasks(2).gpus(1).cpus(2));
+    let foreign = Foreign { cpus: CpuMilli(2000), ..Foreign::default() };
+    cluster.step(vec![Event::ForeignUse { node: "a".into(), foreign }]);
+    cluster.submit(job("small").gpus(1));
+    cluster.expect("wide", JobState::Pending);
+    cluster.expect("small", JobState::Running);
 }
 
 #[test]
