@@ -14,6 +14,7 @@ mod facts;
 mod follow;
 mod jobref;
 mod json_error;
+mod logging;
 mod mistyped;
 mod named_file;
 mod on;
@@ -22,6 +23,7 @@ mod remote;
 mod select;
 mod source;
 mod terminal;
+mod topology_label;
 mod trace_file;
 mod track;
 mod ui;
@@ -66,9 +68,12 @@ fn main() -> ExitCode {
 
 fn run(app: &App, command: CliCommand) -> Result<u8> {
     on::check_applies(app.global.on.as_ref(), command.endpoint())?;
-    // The daemon sets up its own multi-threaded runtime.
+    // The daemon and the scheduler set up their own multi-threaded runtimes.
     if let CliCommand::Serve(args) = &command {
         return cmd::serve::run(args);
+    }
+    if let CliCommand::Scheduler(args) = &command {
+        return cmd::scheduler::run(args);
     }
     if let Some(On::SlurmAt(host)) = &app.global.on
         && command.endpoint() == Endpoint::Cluster

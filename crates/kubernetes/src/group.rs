@@ -7,6 +7,7 @@ mod size;
 use std::fmt;
 use std::sync::Arc;
 
+use serde::Deserialize;
 use serde_json::Value;
 
 pub use pod::GangRef;
@@ -132,36 +133,40 @@ pub enum GroupSize {
     NotUnderstood(String),
 }
 
-impl GroupFacts {
-    /// Reads an object of this kind as the API server prints it.
-    ///
-    /// # Errors
-    /// If its metadata is not that of a Kubernetes object.
-    pub fn read(kind: GroupKind, object: &Value) -> Result<Self, String> {
-        let metadata = object.get("metadata").cloned().unwrap_or_default();
-        let metadata: Metadata =
-            serde_json::from_value(metadata).map_err(|error| error.to_string())?;
-        let spec = object.get("spec").unwrap_or(&Value::Null);
-        let mut wishes = Wishes::of(&metadata);
-        size::add_wishes(kind, spec, &mut wishes);
+/// Gang object as the API server prints it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct GroupText {
+    /// Metadata of the object.
+    pub metadata: Metadata,
+    spec: Value,
+    status: Value,
+}
+
+impl GroupText {
+    /// Returns what scheduling needs of the object, which is of this kind.
+    #[must_use]
+    pub fn facts(self, kind: GroupKind) -> GroupFacts {
+        let mut wishes = Wishes::of(&self.metadata);
+        size::add_wishes(kind, &self.spec, &mut wishes);
         let size = match wishes.gang_size.as_deref().map(str::parse::<u32>) {
             Some(Ok(pods)) if pods > 0 => GroupSize::Gang(pods),
             Some(_) => GroupSize::NotUnderstood(format!(
                 "the gang size {:?}",
                 wishes.gang_size.as_deref().unwrap_or_default()
             )),
-            None => size::of(kind, spec),
+            None => size::of(kind, &self.spec),
         };
         let deadline = ["/activeDeadlineSeconds", "/runPolicy/activeDeadlineSeconds"];
-        let succeeded = object.pointer("/status/succeeded").and_then(Value::as_u64).unwrap_or(0);
-        Ok(Self {
+        let succeeded = self.status.pointer("/succeeded").and_then(Value::as_u64).unwrap_or(0);
+        GroupFacts {
             kind,
+            key: self.metadata.key(),
             succeeded: u32::try_from(succeeded).unwrap_or(u32::MAX),
-            key: metadata.key(),
-            uid: metadata.uid,
             size,
             wishes,
-            deadline_secs: deadline.iter().find_map(|path| spec.pointer(path)?.as_u64()),
-        })
+            deadline_secs: deadline.iter().find_map(|path| self.spec.pointer(path)?.as_u64()),
+            uid: self.metadata.uid,
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! All text of Kubernetes: pods, nodes and gang objects as the API server prints them, lists of
-//! nodes for a cluster file, and the commands that label a pool of nodes. Pure: text in, values
+//! nodes for a cluster file, the commands that label a pool of
+//! nodes, and the manifests of the scheduler. Pure: text in, values
 //! out; it never talks to a cluster.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may stop at an unexpected value"))]
@@ -7,6 +8,7 @@
 mod anti_affinity;
 pub mod group;
 pub mod inventory;
+pub mod manifest;
 pub mod names;
 pub mod node;
 pub mod object;
@@ -16,4 +18,4 @@ mod quantity;
 pub mod resources;
 pub mod rule;
 pub mod span;
-mod volume;
+pub mod volume;

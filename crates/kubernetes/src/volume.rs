@@ -1,10 +1,13 @@
-//! Volumes of a pod: which of them decide where it can run.
+//! Volumes of pods, claims and persistent volumes, as far as they decide where a pod can run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+
+use crate::object::Metadata;
+use crate::rule::SelectorTerm;
 
 /// Kinds of volumes that any node can mount, as far as the scheduler is concerned. The others are
 /// limited per node or tied to zones by code in kube-scheduler.
@@ -53,5 +56,71 @@ impl Volume {
     pub(crate) fn not_understood(&self) -> Option<String> {
         let kind = self.others.keys().find(|kind| !ANYWHERE.contains(&kind.as_str()))?;
         Some(format!("a volume of the kind `{kind}`"))
+    }
+}
+
+/// Persistent volume claim as the API server prints it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ClaimText {
+    /// Metadata of the claim.
+    pub metadata: Metadata,
+    spec: ClaimSpec,
+    status: ClaimStatus,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ClaimSpec {
+    volume_name: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct ClaimStatus {
+    phase: String,
+}
+
+impl ClaimText {
+    /// Returns the volume that the claim is bound to.
+    #[must_use]
+    pub fn volume(&self) -> Option<&str> {
+        self.spec.volume_name.as_deref().filter(|_| self.status.phase == "Bound")
+    }
+}
+
+/// Persistent volume as the API server prints it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct VolumeText {
+    /// Metadata of the volume.
+    pub metadata: Metadata,
+    spec: VolumeSpec,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct VolumeSpec {
+    node_affinity: Option<VolumeAffinity>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct VolumeAffinity {
+    required: Option<VolumeTerms>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct VolumeTerms {
+    node_selector_terms: Vec<SelectorTerm>,
+}
+
+impl VolumeText {
+    /// Returns the terms of which a node must satisfy one to reach the volume; `None` if every node
+    /// reaches it.
+    #[must_use]
+    pub fn terms(self) -> Option<Vec<SelectorTerm>> {
+        Some(self.spec.node_affinity?.required?.node_selector_terms)
     }
 }

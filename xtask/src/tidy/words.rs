@@ -25,6 +25,11 @@ const SLEEPS: &[(&str, usize, &str)] = &[
     ("crates/cli/tests/system/site.rs", 1, "between two checks of a condition with a deadline"),
     ("crates/cli/tests/slurm/cluster.rs", 1, "between two checks of a condition with a deadline"),
     ("crates/cli/tests/it/pty.rs", 2, "between two checks of a condition with a deadline"),
+    (
+        "crates/cli/tests/kubernetes/scheduler_process.rs",
+        1,
+        "between two checks of a condition with a deadline",
+    ),
     ("crates/cli/tests/programs/shells.rs", 1, "between two checks of a condition with a deadline"),
 ];
 

@@ -3,7 +3,6 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -17,6 +16,7 @@ use crate::app::App;
 use crate::exit::{Failure, USAGE};
 use crate::output_files;
 use crate::source;
+use crate::topology_label::TopologyLabel;
 
 /// Largest list in bytes that is read: kubectl prints some 15 KB per node, so this is more than
 /// 15,000 nodes.
@@ -61,28 +61,6 @@ pub struct InventoryArgs {
     /// 2:a100,7:a100-1g.10gb
     #[arg(long, value_name = "N[:MODEL],..", conflicts_with = "from")]
     virtual_gpus: Option<VirtualGpus>,
-}
-
-/// Topology level and its label, as in `leaf=network.topology.nvidia.com/leaf`.
-#[derive(Clone, Debug)]
-struct TopologyLabel {
-    name: String,
-    label: String,
-}
-
-impl FromStr for TopologyLabel {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (name, label) = text
-            .split_once('=')
-            .filter(|(name, label)| !name.is_empty() && !label.is_empty())
-            .ok_or_else(|| {
-                "expected a level and a label, such as leaf=network.topology.nvidia.com/leaf"
-                    .to_owned()
-            })?;
-        Ok(Self { name: name.to_owned(), label: label.to_owned() })
-    }
 }
 
 fn model(text: &str) -> Result<GpuModel, String> {

@@ -28,6 +28,7 @@ pub mod requeue;
 pub mod reserve;
 pub mod run;
 pub mod scale;
+pub mod scheduler;
 pub mod schema;
 pub mod serve;
 pub mod show;
@@ -102,6 +103,7 @@ pub enum CliCommand {
     Init(init::InitArgs),
     Serve(serve::ServeArgs),
     StopDaemon(stop_daemon::StopDaemonArgs),
+    Scheduler(scheduler::SchedulerArgs),
     Simulate(Box<simulate::SimulateArgs>),
     #[command(name = "whatif", visible_alias = "what-if")]
     WhatIf(Box<whatif::WhatIfArgs>),
@@ -156,6 +158,7 @@ impl CliCommand {
             | CliCommand::Export(_)
             | CliCommand::Init(_)
             | CliCommand::Serve(_)
+            | CliCommand::Scheduler(_)
             | CliCommand::Simulate(_)
             | CliCommand::Prove(_)
             | CliCommand::Trace(_)
@@ -211,6 +214,7 @@ pub async fn run_command(app: &App, command: CliCommand) -> Result<u8> {
         CliCommand::Probe(args) => verify::probe::run(&args),
         CliCommand::Preflight(args) => verify::preflight::run(app, &args).await,
         CliCommand::Serve(args) => serve::run(&args),
+        CliCommand::Scheduler(args) => scheduler::run(&args),
     }
 }
 

@@ -6,7 +6,6 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use anyhow::{Context, Result};
 use muster_daemon::{
@@ -17,11 +16,9 @@ use muster_model::{Bytes, Span};
 use muster_spec::quantity::{parse_bytes, parse_span};
 use rustix::process::setsid;
 use rustix::stdio::{dup2_stderr, dup2_stdout};
-use tracing_subscriber::filter::Targets;
-use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::exit::Failure;
+use crate::logging::log_to;
 
 /// Run the daemon in the foreground
 ///
@@ -194,19 +191,4 @@ fn redirect(path: &Path) -> Result<()> {
         .with_context(|| format!("cannot write {}", path.display()))?;
     dup2_stdout(&log).context("cannot redirect stdout")?;
     dup2_stderr(&log).context("cannot redirect stderr")
-}
-
-fn log_to<W>(writer: W) -> Result<()>
-where
-    W: for<'a> tracing_subscriber::fmt::MakeWriter<'a> + Send + Sync + 'static,
-{
-    let wanted = std::env::var("MUSTER_LOG").unwrap_or_else(|_| "info".to_owned());
-    let targets = Targets::from_str(&wanted).map_err(|error| {
-        Failure::usage(format!("MUSTER_LOG is `{wanted}`: {error}"))
-            .hint("for example info, or info,muster_daemon=debug")
-    })?;
-    let lines =
-        tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(false).with_target(false);
-    tracing_subscriber::registry().with(targets).with(lines).init();
-    Ok(())
 }

@@ -153,6 +153,24 @@ impl TestNamespace<'_> {
         self.cluster.kubectl(&["logs", pod, "--namespace", self.name])
     }
 
+    /// Creates an object in the namespace.
+    pub fn create_object(&self, object: &Value) {
+        let words = ["create", "--filename=-", "--namespace", self.name];
+        success(&words, &self.cluster.kubectl_with(&words, &object.to_string()));
+    }
+
+    /// Returns the objects of a kind that a label selector matches; an empty one matches all.
+    pub fn objects(&self, kind: &str, selector: &str) -> Vec<Value> {
+        let selector = format!("--selector={selector}");
+        let list = self.cluster.get(&[kind, &selector, "--namespace", self.name]);
+        list["items"].as_array().cloned().unwrap_or_default()
+    }
+
+    /// Returns the pods that a label selector matches.
+    pub fn list(&self, selector: &str) -> Vec<Value> {
+        self.objects("pods", selector)
+    }
+
     pub fn name(&self) -> &str {
         self.name
     }

@@ -8,4 +8,6 @@ mod access;
 mod cluster;
 mod inventory;
 mod real_nodes;
+mod scheduler;
+mod scheduler_process;
 mod test_cluster;

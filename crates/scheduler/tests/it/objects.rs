@@ -1,6 +1,6 @@
 //! Builders of pods, nodes and gang objects as the API server prints them.
 
-use muster_kubernetes::group::{GroupFacts, GroupKind};
+use muster_kubernetes::group::{GroupFacts, GroupKind, GroupText};
 use muster_kubernetes::node::{NodeFacts, NodeText};
 use muster_kubernetes::pod::PodText;
 use serde_json::{Value, json};
@@ -77,5 +77,5 @@ impl PodBuilder {
 pub fn group(kind: GroupKind, name: &str, spec: Value) -> GroupFacts {
     let object =
         json!({"metadata": {"name": name, "namespace": "team", "uid": name}, "spec": spec});
-    GroupFacts::read(kind, &object).unwrap()
+    serde_json::from_value::<GroupText>(object).unwrap().facts(kind)
 }

@@ -5,6 +5,7 @@ mod boundary;
 mod check;
 mod generated;
 mod hybrid;
+mod kubernetes;
 mod none;
 mod slurm;
 
@@ -25,6 +26,7 @@ enum InitCommand {
     None(none::InitNoneArgs),
     Hybrid(Box<hybrid::InitHybridArgs>),
     Slurm(Box<slurm::InitSlurmArgs>),
+    Kubernetes(kubernetes::InitKubernetesArgs),
 }
 
 /// Runs `muster init`; returns its exit code.
@@ -33,5 +35,6 @@ pub fn run(app: &App, args: &InitArgs) -> Result<u8> {
         InitCommand::None(args) => none::run(app, args),
         InitCommand::Hybrid(args) => hybrid::run(app, args),
         InitCommand::Slurm(args) => slurm::run(app, args),
+        InitCommand::Kubernetes(args) => kubernetes::run(app, args),
     }
 }

@@ -1,0 +1,132 @@
+//! `muster scheduler`: schedules the pods of a Kubernetes cluster that ask for it, until it is
+//! stopped. The work is in `muster-operator`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use anyhow::{Context, Result};
+use muster_model::QueueTree;
+use muster_operator::{OperatorError, Settings};
+use muster_scheduler::Level;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::exit::Failure;
+use crate::logging::log_to;
+use crate::source;
+use crate::topology_label::TopologyLabel;
+
+const EXAMPLES: &str = "\
+Examples:
+  muster init kubernetes --image IMAGE | kubectl apply -f -
+  muster scheduler --no-lease --level rack=example.com/rack";
+
+/// Schedule the pods of a Kubernetes cluster as gangs
+///
+/// Binds pods with `schedulerName: muster`, a gang as a whole or not at all. What makes a gang: the
+/// PodGroups of Kubernetes, coscheduling, Volcano and KAI, LeaderWorkerSet, JobSet, PyTorchJob,
+/// MPIJob, RayCluster, an Indexed Job, or the label muster.run/gang. The cluster is that of the
+/// kubeconfig, or of the pod in which it runs. Of several processes one is active. See
+/// docs/kubernetes.md.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct SchedulerArgs {
+    /// Context of the kubeconfig; by default the current one
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+    /// Topology level, and the label with a node's domain at that level; repeat from the widest
+    /// level to the narrowest
+    #[arg(long, value_name = "LEVEL=LABEL")]
+    level: Vec<TopologyLabel>,
+    /// Queue file; by default there is one queue without limits
+    #[arg(long, value_name = "FILE")]
+    queues: Option<PathBuf>,
+    /// Address of metrics and health checks; by default there are none
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
+    /// Lease of the active process
+    #[arg(long, value_name = "NAMESPACE/NAME", default_value = "muster-system/muster-scheduler")]
+    lease: LeaseName,
+    /// Take no lease: no other scheduler process may run
+    #[arg(long, conflicts_with = "lease")]
+    no_lease: bool,
+}
+
+/// Namespace and name of a lease.
+#[derive(Clone, Debug)]
+struct LeaseName(String, String);
+
+impl FromStr for LeaseName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let is_word = |word: &str| {
+            !word.is_empty()
+                && word
+                    .chars()
+                    .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c))
+        };
+        match text.split_once('/') {
+            Some((namespace, name)) if is_word(namespace) && is_word(name) => {
+                Ok(Self(namespace.to_owned(), name.to_owned()))
+            }
+            _ => Err("expected a namespace and a name, such as muster-system/muster-scheduler"
+                .to_owned()),
+        }
+    }
+}
+
+/// Runs the scheduler until it is stopped or fails.
+pub fn run(args: &SchedulerArgs) -> Result<u8> {
+    let queues = match &args.queues {
+        Some(path) => {
+            let text = source::read(path)?;
+            muster_spec::parse_queues(&text.source, text.file.as_deref()).map_err(Failure::from)?
+        }
+        None => QueueTree::single(),
+    };
+    let level =
+        |one: &TopologyLabel| Level { name: one.name.as_str().into(), label: one.label.clone() };
+    let LeaseName(namespace, name) = args.lease.clone();
+    let settings = Settings {
+        context: args.context.clone(),
+        levels: args.level.iter().map(level).collect(),
+        queues,
+        listen: args.listen,
+        lease: (!args.no_lease).then_some((namespace, name)),
+    };
+    log_to(std::io::stderr)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot set up asynchronous input and output")?;
+    runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate()).context("cannot wait for signals")?;
+        let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for signals")?;
+        let stopped = async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        };
+        muster_operator::run(settings, stopped).await.map_err(failure)?;
+        Ok(0)
+    })
+}
+
+fn failure(error: OperatorError) -> Failure {
+    let hint = match &error {
+        OperatorError::Config(_) => {
+            Some("set KUBECONFIG, or --context for a context of ~/.kube/config")
+        }
+        OperatorError::Api(_) => {
+            Some("`kubectl get nodes` with the same kubeconfig shows whether it is valid")
+        }
+        OperatorError::LeaseLost | OperatorError::Queues(_) | OperatorError::Listen(..) => None,
+    };
+    let failure = Failure::new(error.to_string());
+    match hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}

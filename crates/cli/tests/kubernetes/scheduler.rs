@@ -1,0 +1,238 @@
+//! `muster scheduler` on a real API server: gangs start whole, a successor takes over, the API server
+//! may restart, and every pod that waits says why.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::cluster::{KubernetesCluster, TestNamespace};
+use crate::scheduler_process::SchedulerProcess;
+
+/// Longest wait for a state of the cluster.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Returns a pod of a gang.
+fn pod(gang: &str, index: usize, size: usize, gpus: u32, scheduler: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": format!("{gang}-{index}"),
+            "labels": {"gang": gang, "muster.run/gang": gang},
+            "annotations": {"muster.run/gang-size": size.to_string()},
+        },
+        "spec": {
+            "schedulerName": scheduler,
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 1,
+            "containers": [{
+                "name": "main",
+                "image": "none",
+                "resources": {"limits": {"nvidia.com/gpu": gpus}},
+            }],
+        },
+    })
+}
+
+/// Creates the pods of two gangs of 5 in turns.
+fn create_interleaved(namespace: &TestNamespace, gpus: u32, node: Option<&str>, scheduler: &str) {
+    for index in 0..5 {
+        for gang in ["a", "b"] {
+            let mut one = pod(gang, index, 5, gpus, scheduler);
+            if let Some(node) = node {
+                one["spec"]["nodeSelector"] = json!({"kubernetes.io/hostname": node});
+            }
+            namespace.create_object(&one);
+        }
+    }
+}
+
+/// Returns the number of pods of a gang that have a node.
+fn bound(namespace: &TestNamespace, gang: &str) -> usize {
+    let pods = namespace.list(&format!("gang={gang}"));
+    pods.iter().filter(|pod| pod["spec"]["nodeName"].is_string()).count()
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "never: {what}");
+    }
+}
+
+/// Returns the message of the condition that says why a pod has no node.
+fn message(namespace: &TestNamespace, pod: &str) -> String {
+    let pod = namespace.pod(pod);
+    let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let scheduled = conditions.iter().find(|one| one["type"] == "PodScheduled");
+    scheduled.and_then(|one| one["message"].as_str()).unwrap_or_default().to_owned()
+}
+
+/// Eight GPUs, on one node and on eight, and two gangs of 5.
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn interleaved_gangs_start_whole_one_after_the_other() {
+    let cluster = KubernetesCluster::here();
+    let _scheduler = SchedulerProcess::active(&cluster);
+    for (name, gpus, node) in [("gangs-on-one-node", 1, Some("node1")), ("gangs-on-eight", 8, None)]
+    {
+        let namespace = cluster.namespace(name);
+        create_interleaved(&namespace, gpus, node, "muster");
+        until("gang a has its nodes", || bound(&namespace, "a") == 5);
+        until("gang b says why it waits", || message(&namespace, "b-0").contains("are free"));
+        assert_eq!(bound(&namespace, "b"), 0);
+        let events = namespace.objects("events", "");
+        assert!(events.iter().any(|event| event["reason"] == "FailedScheduling"), "{events:?}");
+        for index in 0..5 {
+            namespace.delete(&format!("a-{index}"));
+        }
+        until("gang b has its nodes", || bound(&namespace, "b") == 5);
+    }
+}
+
+/// The reason for all of this: pod by pod, each gang gets a part and none starts.
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn the_default_scheduler_starts_a_part_of_both() {
+    let cluster = KubernetesCluster::here();
+    let namespace = cluster.namespace("default-scheduler-gangs");
+    create_interleaved(&namespace, 1, Some("node1"), "default-scheduler");
+    until("eight pods have a node", || bound(&namespace, "a") + bound(&namespace, "b") == 8);
+    assert_eq!((bound(&namespace, "a"), bound(&namespace, "b")), (4, 4));
+}
+
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn a_second_process_takes_over_when_the_first_is_killed() {
+    let cluster = KubernetesCluster::here();
+    let namespace = cluster.namespace("takes-over");
+    let first = SchedulerProcess::active(&cluster);
+    let second = SchedulerProcess::start(&cluster);
+    second.waits_for_line("waits for the lease");
+    for index in 0..5 {
+        namespace.create_object(&pod("a", index, 5, 8, "muster"));
+    }
+    until("gang a has its nodes", || bound(&namespace, "a") == 5);
+    assert!(!second.log().contains("active"), "{}", second.log());
+    first.kill();
+    second.waits_for_line("the cluster is listed");
+    // It knows what runs: three nodes are left.
+    for index in 0..5 {
+        namespace.create_object(&pod("b", index, 5, 8, "muster"));
+    }
+    until("gang b says why it waits", || message(&namespace, "b-0").contains("are free"));
+    assert_eq!(bound(&namespace, "b"), 0);
+    for index in 0..5 {
+        namespace.delete(&format!("a-{index}"));
+    }
+    until("gang b has its nodes", || bound(&namespace, "b") == 5);
+}
+
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn the_api_server_may_be_killed() {
+    let cluster = KubernetesCluster::here();
+    let namespace = cluster.namespace("api-server-killed");
+    let scheduler = SchedulerProcess::active(&cluster);
+    drop(cluster.killed("kube-apiserver"));
+    for index in 0..5 {
+        namespace.create_object(&pod("a", index, 5, 1, "muster"));
+    }
+    until("gang a has its nodes", || bound(&namespace, "a") == 5);
+    assert!(!scheduler.log().contains("panicked"), "{}", scheduler.log());
+}
+
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn an_indexed_job_is_a_gang() {
+    let cluster = KubernetesCluster::here();
+    let namespace = cluster.namespace("indexed-jobs");
+    let _scheduler = SchedulerProcess::active(&cluster);
+    for gang in ["a", "b"] {
+        let template = pod(gang, 0, 5, 8, "muster");
+        namespace.create_object(&json!({
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": gang},
+            "spec": {
+                "completionMode": "Indexed", "parallelism": 5, "completions": 5,
+                "template": {
+                    "metadata": {"labels": {"gang": gang}, "annotations": {"fake-kubelet/run-seconds": "5"}},
+                    "spec": template["spec"],
+                },
+            },
+        }));
+    }
+    until("one gang has its nodes", || bound(&namespace, "a") + bound(&namespace, "b") == 5);
+    for job in ["job/a", "job/b"] {
+        let words = [
+            "wait",
+            job,
+            "--for=condition=Complete",
+            "--timeout=60s",
+            "--namespace",
+            namespace.name(),
+        ];
+        cluster.kubectl(&words);
+    }
+}
+
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn bad_input_is_told_and_stops_nothing_else() {
+    let cluster = KubernetesCluster::here();
+    let namespace = cluster.namespace("bad-input");
+    let _scheduler = SchedulerProcess::active(&cluster);
+    let create = |name: &str, path: &str, value: Value| {
+        let mut one = pod(name, 0, 1, 1, "muster");
+        *one.pointer_mut(path).unwrap() = value;
+        namespace.create_object(&one);
+    };
+    let cases = [
+        (
+            "too-large",
+            "/spec/containers/0/resources/limits",
+            json!({"nvidia.com/gpu": 9}),
+            "never fits",
+        ),
+        (
+            "unknown-resource",
+            "/spec/containers/0/resources/limits",
+            json!({"example.com/thing": 1}),
+            "no node has the resource example.com/thing",
+        ),
+        (
+            "no-queue",
+            "/metadata/labels",
+            json!({"muster.run/queue": "research.x"}),
+            "there is no queue research/x to submit to",
+        ),
+        (
+            "no-group",
+            "/metadata/labels",
+            json!({"scheduling.x-k8s.io/pod-group": "g"}),
+            "PodGroup g does not exist in namespace bad-input",
+        ),
+        (
+            "two-groups",
+            "/metadata/labels",
+            json!({"scheduling.x-k8s.io/pod-group": "g", "muster.run/gang": "h"}),
+            "membership in two gangs, PodGroup g and gang h",
+        ),
+        (
+            "too-few",
+            "/metadata/annotations",
+            json!({"muster.run/gang-size": "3"}),
+            "the gang needs 3 pods, and 1 exist",
+        ),
+    ];
+    for (name, path, value, _) in &cases {
+        create(name, path, value.clone());
+    }
+    namespace.create_object(&pod("good", 0, 1, 1, "muster"));
+    until("the good pod has a node", || bound(&namespace, "good") == 1);
+    for (name, _, _, expected) in &cases {
+        let one = format!("{name}-0");
+        until(expected, || message(&namespace, &one).contains(expected));
+    }
+}

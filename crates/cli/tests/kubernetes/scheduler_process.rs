@@ -1,0 +1,88 @@
+//! `muster scheduler` on the test cluster, with exactly the rights of the manifests that
+//! `muster init kubernetes` prints.
+
+use std::fs::File;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::cluster::{KubernetesCluster, success};
+
+/// Longest wait for a log line, or an end; a lease of a killed process lasts 15 seconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Running scheduler process; it ends, and gives its lease back, when this is dropped.
+pub struct SchedulerProcess {
+    child: Child,
+    dir: tempfile::TempDir,
+}
+
+impl SchedulerProcess {
+    /// Installs the rights, and starts a process that waits for the lease.
+    pub fn start(cluster: &KubernetesCluster) -> Self {
+        let program = env!("CARGO_BIN_EXE_muster");
+        let words = ["init", "kubernetes", "--image", "none"];
+        let manifests = success(&words, &Command::new(program).args(words).output().unwrap());
+        // The processes of this test take the place of those of the Deployment.
+        let is_deployment = |document: &&str| document.contains("kind: Deployment");
+        let manifests: Vec<&str> =
+            manifests.split("---\n").filter(|document| !is_deployment(document)).collect();
+        let words = ["apply", "--filename=-"];
+        success(&words, &cluster.kubectl_with(&words, &manifests.join("---\n")));
+        let words = ["kubeconfig", "muster-system/muster-scheduler"];
+        let kubeconfig = success(&words, &cluster.xtask(&words));
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("kubeconfig"), kubeconfig).unwrap();
+        let child = Command::new(program)
+            .arg("scheduler")
+            .env("KUBECONFIG", dir.path().join("kubeconfig"))
+            .stdin(Stdio::null())
+            .stderr(File::create(dir.path().join("log")).unwrap())
+            .spawn()
+            .unwrap();
+        Self { child, dir }
+    }
+
+    /// Starts a process, and waits until it schedules.
+    pub fn active(cluster: &KubernetesCluster) -> Self {
+        let process = Self::start(cluster);
+        process.waits_for_line("the cluster is listed");
+        process
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("log")).unwrap()
+    }
+
+    /// Waits until the process has logged a line with this text.
+    pub fn waits_for_line(&self, text: &str) {
+        let start = Instant::now();
+        while !self.log().contains(text) {
+            assert!(start.elapsed() < PATIENCE, "no line with {text:?}:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Kills the process, which has no time to give its lease back.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for SchedulerProcess {
+    fn drop(&mut self) {
+        if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            let pid = Pid::from_child(&self.child);
+            // It may end by itself in between.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        let status = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("the scheduler's log:\n{}", self.log());
+        } else {
+            assert!(status.is_ok());
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Manifests that install the scheduler: namespace, service account, least rights, two replicas and a
+//! disruption budget. JSON strings are valid YAML, so every given text is written as one.
+
+use std::fmt::Write as _;
+
+use serde_json::json;
+
+use crate::group::APIS;
+
+/// Terms of an installation.
+#[derive(Clone, Debug)]
+pub struct Install {
+    /// Image with the program.
+    pub image: String,
+    /// Namespace that is made for it.
+    pub namespace: String,
+    /// Topology levels, as `LEVEL=LABEL`.
+    pub levels: Vec<String>,
+}
+
+/// Name of all objects.
+const NAME: &str = "muster-scheduler";
+
+/// Rights in the whole cluster: API group, resources, verbs. Each is used by a request of
+/// `muster-operator`; the tests on a real API server run with exactly these.
+fn rules() -> Vec<(&'static str, Vec<&'static str>, Vec<&'static str>)> {
+    let read = vec!["list", "watch"];
+    let mut rules = vec![
+        ("", vec!["nodes", "persistentvolumeclaims", "persistentvolumes"], read.clone()),
+        ("", vec!["pods"], vec!["get", "list", "watch", "delete"]),
+        ("", vec!["pods/binding"], vec!["create"]),
+        ("", vec!["pods/status"], vec!["patch"]),
+        ("events.k8s.io", vec!["events"], vec!["create"]),
+    ];
+    rules.extend(APIS.iter().map(|api| (api.group, vec![api.plural], read.clone())));
+    rules
+}
+
+/// Returns the manifests as YAML.
+#[must_use]
+pub fn render(install: &Install) -> String {
+    let namespace = json!(install.namespace);
+    let account = format!(
+        "\
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: {namespace}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {NAME}
+  namespace: {namespace}
+"
+    );
+    let lease = "\
+- apiGroups: [\"coordination.k8s.io\"]
+  resources: [\"leases\"]
+  verbs: [\"create\"]
+- apiGroups: [\"coordination.k8s.io\"]
+  resources: [\"leases\"]
+  resourceNames: [\"muster-scheduler\"]
+  verbs: [\"get\", \"update\"]
+";
+    let mut cluster = String::new();
+    for (group, resources, verbs) in rules() {
+        let _ = writeln!(
+            cluster,
+            "- apiGroups: [{}]\n  resources: {}\n  verbs: {}",
+            json!(group),
+            json!(resources),
+            json!(verbs)
+        );
+    }
+    [
+        account,
+        role("ClusterRole", "", &cluster),
+        binding("ClusterRole", "", &install.namespace),
+        role("Role", &format!("  namespace: {namespace}\n"), lease),
+        binding("Role", &format!("  namespace: {namespace}\n"), &install.namespace),
+        deployment(install),
+    ]
+    .join("---\n")
+}
+
+fn role(kind: &str, namespace: &str, rules: &str) -> String {
+    format!(
+        "\
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {kind}
+metadata:
+  name: {NAME}
+{namespace}rules:
+{rules}"
+    )
+}
+
+/// Returns the binding of a role to the service account.
+fn binding(role: &str, namespace: &str, account_namespace: &str) -> String {
+    let account_namespace = json!(account_namespace);
+    format!(
+        "\
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {role}Binding
+metadata:
+  name: {NAME}
+{namespace}roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: {role}
+  name: {NAME}
+subjects:
+- kind: ServiceAccount
+  name: {NAME}
+  namespace: {account_namespace}
+"
+    )
+}
+
+fn deployment(install: &Install) -> String {
+    let namespace = json!(install.namespace);
+    let lease = format!("{}/{NAME}", install.namespace);
+    let mut words = vec![
+        "muster".to_owned(),
+        "scheduler".to_owned(),
+        "--listen=0.0.0.0:8080".to_owned(),
+        format!("--lease={lease}"),
+    ];
+    words.extend(install.levels.iter().map(|level| format!("--level={level}")));
+    let image = json!(install.image);
+    format!(
+        "\
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {NAME}
+  namespace: {namespace}
+spec:
+  replicas: 2
+  selector:
+    matchLabels: {{app: {NAME}}}
+  template:
+    metadata:
+      labels: {{app: {NAME}}}
+    spec:
+      serviceAccountName: {NAME}
+      priorityClassName: system-cluster-critical
+      affinity:
+        podAntiAffinity:
+          preferredDuringSchedulingIgnoredDuringExecution:
+          - weight: 100
+            podAffinityTerm:
+              topologyKey: kubernetes.io/hostname
+              labelSelector:
+                matchLabels: {{app: {NAME}}}
+      containers:
+      - name: scheduler
+        image: {image}
+        command: {}
+        ports:
+        - {{name: http, containerPort: 8080}}
+        livenessProbe:
+          httpGet: {{path: /healthz, port: http}}
+          periodSeconds: 20
+        readinessProbe:
+          httpGet: {{path: /readyz, port: http}}
+        resources:
+          requests: {{cpu: 500m, memory: 512Mi}}
+        securityContext:
+          allowPrivilegeEscalation: false
+          readOnlyRootFilesystem: true
+          runAsNonRoot: true
+          runAsUser: 65532
+          capabilities: {{drop: [ALL]}}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {NAME}
+  namespace: {namespace}
+spec:
+  minAvailable: 1
+  selector:
+    matchLabels: {{app: {NAME}}}
+",
+        json!(words)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_texts_cannot_break_out() {
+        let install = Install {
+            image: "x\"\n  evil: true".to_owned(),
+            namespace: "muster-system".to_owned(),
+            levels: vec!["rack=example.com/rack".to_owned()],
+        };
+        let text = render(&install);
+        assert!(text.contains(r#"image: "x\"\n  evil: true""#), "{text}");
+        assert!(text.contains(r#""--level=rack=example.com/rack""#));
+    }
+}

@@ -1,0 +1,206 @@
+//! Carries out actions: bindings, deletions and explanations, a few at a time. A binding is tried
+//! until the API server says what became of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use jiff::Timestamp;
+use kube::Client;
+use muster_kubernetes::pod::{PodPhase, PodText};
+use muster_model::NodeName;
+use muster_scheduler::{Action, Observation, PodId};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::address::{core, get, patch, with_body};
+use crate::error::{code, is_transient, message};
+use crate::sources::Report;
+
+/// Requests at the same time: more brought no higher rate of bindings on one API server.
+const AT_ONCE: usize = 32;
+/// Shortest and longest pause between tries of a request.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// Name of the component in events.
+const COMPONENT: &str = "muster";
+/// Longest note of an event (API documentation of events.k8s.io/v1).
+const MAX_NOTE: usize = 1024;
+
+/// Client that carries out actions.
+#[derive(Clone)]
+pub(crate) struct Executor {
+    client: Client,
+    reports: UnboundedSender<Report>,
+    slots: Arc<Semaphore>,
+}
+
+impl Executor {
+    pub(crate) fn new(client: Client, reports: UnboundedSender<Report>) -> Self {
+        Self { client, reports, slots: Arc::new(Semaphore::new(AT_ONCE)) }
+    }
+
+    /// Carries out an action in the background; a binding is answered with a report.
+    pub(crate) fn start(&self, action: Action) {
+        let executor = self.clone();
+        tokio::spawn(async move {
+            let Ok(_slot) = executor.slots.acquire().await else { return };
+            match action {
+                Action::Bind { pod, node } => {
+                    let answer = executor.bind(&pod, &node).await;
+                    // The receiver is gone only when the process ends.
+                    let _ = executor.reports.send(Report::Seen(answer));
+                }
+                Action::Evict { pod, reason } => executor.evict(&pod, &reason).await,
+                Action::Explain { pods, text } => executor.explain(&pods, &text).await,
+            }
+        });
+    }
+
+    /// Binds a pod. Whatever the answer was, a pod that is on the node counts as bound, and the
+    /// binding is refused only if it certainly is not.
+    async fn bind(&self, pod: &PodId, node: &NodeName) -> Observation {
+        let path = format!("{}/binding", core("pods", &pod.key));
+        let body = json!({
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod.key.name, "namespace": pod.key.namespace, "uid": pod.uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node.as_str()},
+        });
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let error =
+                match self.client.request::<Value>(with_body(Method::POST, &path, &body)).await {
+                    Ok(_) => return Observation::Bound(pod.clone()),
+                    Err(error) => error,
+                };
+            match self.pod(pod).await {
+                Ok(Some(known)) if known.node.as_ref() == Some(node) => {
+                    return Observation::Bound(pod.clone());
+                }
+                Ok(Some(known)) if known.node.is_none() && is_transient(&error) => {}
+                Ok(_) => {
+                    tracing::warn!("binding {pod} to {node} was refused: {}", message(&error));
+                    return Observation::BindRefused(pod.clone(), message(&error).into());
+                }
+                // The API server is down: nothing is known until it answers.
+                Err(_) => {}
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Returns the pod as it is now; `None` if it is gone, or another pod has its name.
+    async fn pod(
+        &self,
+        pod: &PodId,
+    ) -> Result<Option<muster_kubernetes::pod::PodFacts>, kube::Error> {
+        match self.client.request::<PodText>(get(&core("pods", &pod.key))).await {
+            Ok(text) => Ok(Some(text.facts()).filter(|facts| facts.uid == pod.uid)),
+            Err(error) if code(&error) == Some(404) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Deletes a pod, unless it has ended: its end counts for its gang.
+    async fn evict(&self, pod: &PodId, reason: &str) {
+        let path = core("pods", &pod.key);
+        self.tell(pod, "Preempted", "Preempting", reason).await;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let found = self.client.request::<PodText>(get(&path)).await;
+            match found {
+                Ok(text) => {
+                    let version = text.metadata.resource_version.clone();
+                    let facts = text.facts();
+                    if facts.uid != pod.uid
+                        || facts.phase != PodPhase::Active
+                        || facts.is_terminating
+                    {
+                        return;
+                    }
+                    // The version guards against an end in between.
+                    let preconditions = json!({"uid": pod.uid, "resourceVersion": version});
+                    let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions});
+                    match self
+                        .client
+                        .request::<Value>(with_body(Method::DELETE, &path, &body))
+                        .await
+                    {
+                        Ok(_) => return,
+                        Err(error) => tracing::warn!("cannot delete {pod}: {}", message(&error)),
+                    }
+                }
+                Err(error) if code(&error) == Some(404) => return,
+                Err(error) => tracing::warn!("cannot read {pod}: {}", message(&error)),
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Sets the condition of pods, and adds an event to the first one. Failures are logged: the next
+    /// explanation comes soon.
+    async fn explain(&self, pods: &[PodId], text: &str) {
+        for pod in pods {
+            let body = json!({
+                "metadata": {"uid": pod.uid},
+                "status": {"conditions": [{
+                    "type": "PodScheduled",
+                    "status": "False",
+                    "reason": "Unschedulable",
+                    "message": text,
+                    "lastTransitionTime": seconds(),
+                }]},
+            });
+            let path = format!("{}/status", core("pods", &pod.key));
+            if let Err(error) = self.client.request::<Value>(patch(&path, &body)).await
+                && !matches!(code(&error), Some(404 | 409))
+            {
+                tracing::warn!("cannot set the condition of {pod}: {}", message(&error));
+            }
+        }
+        if let Some(first) = pods.first() {
+            self.tell(first, "FailedScheduling", "Scheduling", text).await;
+        }
+    }
+
+    /// Adds an event to a pod.
+    async fn tell(&self, pod: &PodId, reason: &str, action: &str, text: &str) {
+        let note: String = text.chars().take(MAX_NOTE).collect();
+        let body = json!({
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"generateName": format!("{}-", pod.key.name), "namespace": pod.key.namespace},
+            "eventTime": micros(),
+            "reportingController": COMPONENT,
+            "reportingInstance": COMPONENT,
+            "action": action,
+            "reason": reason,
+            "regarding": {
+                "apiVersion": "v1", "kind": "Pod",
+                "name": pod.key.name, "namespace": pod.key.namespace, "uid": pod.uid,
+            },
+            "note": note,
+            "type": "Warning",
+        });
+        let path = format!("/apis/events.k8s.io/v1/namespaces/{}/events", pod.key.namespace);
+        if let Err(error) =
+            self.client.request::<Value>(with_body(Method::POST, &path, &body)).await
+        {
+            tracing::warn!("cannot add an event to {pod}: {}", message(&error));
+        }
+    }
+}
+
+/// Returns the present time as a `Time` of the API.
+fn seconds() -> String {
+    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// Returns the present time as a `MicroTime` of the API.
+pub(crate) fn micros() -> String {
+    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+}

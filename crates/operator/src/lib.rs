@@ -1,0 +1,107 @@
+//! The client side of the scheduler inside Kubernetes: watches the cluster, hands what it sees to
+//! [`muster_scheduler`], and carries out its actions. It decides nothing.
+
+mod actions;
+mod address;
+mod election;
+mod error;
+mod health;
+mod leader;
+mod sources;
+mod watch;
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use kube::config::KubeConfigOptions;
+use kube::{Client, Config};
+use muster_model::QueueTree;
+use muster_scheduler::Level;
+
+pub use error::OperatorError;
+
+/// Settings of a scheduler process.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Context of the kubeconfig; `None` means the current one, or the pod's service account.
+    pub context: Option<String>,
+    /// Topology levels, widest first.
+    pub levels: Vec<Level>,
+    /// Queues, quotas and policies.
+    pub queues: QueueTree,
+    /// Address of metrics and health checks; `None` for none.
+    pub listen: Option<SocketAddr>,
+    /// Namespace and name of the lease of the active process; `None` for a process that is alone.
+    pub lease: Option<(String, String)>,
+}
+
+/// Runs the scheduler until `stopped`, an error, or the loss of its lease to another process.
+///
+/// # Errors
+/// If the cluster cannot be reached at the start, or the lease is lost: another process may be
+/// active then, so this one must end.
+pub async fn run(
+    settings: Settings,
+    stopped: impl Future<Output = ()>,
+) -> Result<(), OperatorError> {
+    let client = client(settings.context.clone()).await?;
+    let version = client.apiserver_version().await?;
+    tracing::info!("connected to Kubernetes {}", version.git_version);
+    let health = Arc::new(health::Health::default());
+    let server = match settings.listen {
+        Some(address) => Some(tokio::spawn(health::serve(address, Arc::clone(&health)).await?)),
+        None => None,
+    };
+    let result = match &settings.lease {
+        None => tokio::select! {
+            result = leader::run(client, &settings, &health) => result,
+            () = stopped => Ok(()),
+        },
+        Some((namespace, name)) => {
+            let mut election = election::Election::new(client.clone(), namespace, name)?;
+            tracing::info!("{} waits for the lease {namespace}/{name}", election.identity());
+            let result = tokio::select! {
+                result = lead(client, &settings, &health, &mut election) => result,
+                () = stopped => Ok(()),
+            };
+            // Only an orderly end gives the lease back: after an error another process may have it.
+            if result.is_ok() {
+                election.release().await;
+            }
+            result
+        }
+    };
+    if let Some(server) = server {
+        server.abort();
+    }
+    result
+}
+
+/// Waits for the lease, then schedules as long as it is kept.
+async fn lead(
+    client: Client,
+    settings: &Settings,
+    health: &Arc<health::Health>,
+    election: &mut election::Election,
+) -> Result<(), OperatorError> {
+    election.acquire().await;
+    tracing::info!("active");
+    tokio::select! {
+        result = leader::run(client, settings, health) => result,
+        () = election.keep() => Err(OperatorError::LeaseLost),
+    }
+}
+
+async fn client(context: Option<String>) -> Result<Client, OperatorError> {
+    let config = match context {
+        Some(_) => {
+            let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
+            Config::from_kubeconfig(&options)
+                .await
+                .map_err(|error| OperatorError::Config(error.to_string()))?
+        }
+        None => Config::infer().await.map_err(|error| OperatorError::Config(error.to_string()))?,
+    };
+    Ok(Client::try_from(config)?)
+}

@@ -1,0 +1,158 @@
+//! The kinds of objects that the scheduler watches, as observations for it.
+
+use std::sync::Arc;
+
+use kube::Client;
+use muster_kubernetes::group::{APIS, GroupApi, GroupText};
+use muster_kubernetes::node::NodeText;
+use muster_kubernetes::object::{Metadata, ObjectKey};
+use muster_kubernetes::pod::PodText;
+use muster_kubernetes::volume::{ClaimText, VolumeText};
+use muster_model::NodeName;
+use muster_scheduler::Observation;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::task::JoinSet;
+
+use crate::watch::{self, Change, Watched};
+
+/// Report for the scheduler.
+#[derive(Debug)]
+pub(crate) enum Report {
+    /// Observed state of the cluster.
+    Seen(Observation),
+    /// A kind has been listed for the first time.
+    Listed,
+}
+
+impl Watched for NodeText {
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+impl Watched for PodText {
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+impl Watched for GroupText {
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+impl Watched for ClaimText {
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+impl Watched for VolumeText {
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+/// The watches of a cluster; they end with this value.
+pub(crate) struct Sources {
+    client: Client,
+    reports: UnboundedSender<Report>,
+    tasks: JoinSet<()>,
+    groups: Vec<&'static GroupApi>,
+}
+
+impl Sources {
+    pub(crate) fn new(client: Client, reports: UnboundedSender<Report>) -> Self {
+        Self { client, reports, tasks: JoinSet::new(), groups: Vec::new() }
+    }
+
+    /// Starts the watches of nodes, pods and volumes; returns their number.
+    pub(crate) fn start_core(&mut self) -> usize {
+        self.follow::<NodeText>("/api/v1/nodes", read_node, |key| {
+            Some(Observation::NodeGone(NodeName(key.name)))
+        });
+        self.follow::<PodText>(
+            "/api/v1/pods",
+            |pod| Some(Observation::Pod(Box::new(pod.facts()))),
+            |key| Some(Observation::PodGone(key)),
+        );
+        self.follow::<ClaimText>(
+            "/api/v1/persistentvolumeclaims",
+            |claim| {
+                let volume = claim.volume().map(Arc::from);
+                Some(Observation::Claim(claim.metadata.key(), volume))
+            },
+            |key| Some(Observation::ClaimGone(key)),
+        );
+        self.follow::<VolumeText>(
+            "/api/v1/persistentvolumes",
+            |volume| {
+                let name = Arc::clone(&volume.metadata.name);
+                Some(Observation::Volume(name, volume.terms()))
+            },
+            // A volume that is gone is that of no claim.
+            |_| None,
+        );
+        4
+    }
+
+    /// Starts the watches of the gang objects that the cluster serves and that are not watched yet;
+    /// returns their number.
+    ///
+    /// # Errors
+    /// If the API server does not say what it serves.
+    pub(crate) async fn start_groups(&mut self) -> Result<usize, kube::Error> {
+        let served = self.client.list_api_groups().await?;
+        let mut started = 0;
+        for api in &APIS {
+            if self.groups.contains(&api) {
+                continue;
+            }
+            let versions = served.groups.iter().find(|group| group.name == api.group);
+            for version in versions.into_iter().flat_map(|group| &group.versions) {
+                let resources =
+                    self.client.list_api_group_resources(&version.group_version).await?;
+                if resources.resources.iter().any(|resource| resource.name == api.plural) {
+                    let path = format!("/apis/{}/{}", version.group_version, api.plural);
+                    tracing::info!("watching {path}");
+                    let kind = api.kind;
+                    self.follow::<GroupText>(
+                        &path,
+                        move |group| Some(Observation::Group(Box::new(group.facts(kind)))),
+                        move |key| Some(Observation::GroupGone(kind, key)),
+                    );
+                    self.groups.push(api);
+                    started += 1;
+                    break;
+                }
+            }
+        }
+        Ok(started)
+    }
+
+    fn follow<T: Watched>(
+        &mut self,
+        path: &str,
+        present: impl Fn(T) -> Option<Observation> + Send + 'static,
+        gone: impl Fn(ObjectKey) -> Option<Observation> + Send + 'static,
+    ) {
+        let reports = self.reports.clone();
+        let report = move |change| {
+            let seen = match change {
+                Change::Present(object) => present(*object).map(Report::Seen),
+                Change::Gone(key) => gone(key).map(Report::Seen),
+                Change::Listed => Some(Report::Listed),
+            };
+            seen.is_none_or(|seen| reports.send(seen).is_ok())
+        };
+        self.tasks.spawn(watch::follow(self.client.clone(), path.to_owned(), report));
+    }
+}
+
+fn read_node(node: NodeText) -> Option<Observation> {
+    let name = Arc::clone(&node.metadata.name);
+    match node.facts() {
+        Ok(facts) => Some(Observation::Node(Box::new(facts))),
+        Err(error) => {
+            tracing::error!("node {name} is not used: {error}");
+            Some(Observation::NodeGone(NodeName(name)))
+        }
+    }
+}
