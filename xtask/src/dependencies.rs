@@ -11,8 +11,19 @@ use serde_json::Value;
 use crate::cargo;
 
 /// Licences that a binary under Apache-2.0 may contain without further conditions on its source.
-const LICENCES: [&str; 8] =
-    ["0BSD", "Apache-2.0", "BSD-3-Clause", "ISC", "MIT", "MIT-0", "Unicode-3.0", "Zlib"];
+const LICENCES: [&str; 10] = [
+    "0BSD",
+    "Apache-2.0",
+    "Apache-2.0 WITH LLVM-exception",
+    "BSD-3-Clause",
+    // Of data: the list of root certificates.
+    "CDLA-Permissive-2.0",
+    "ISC",
+    "MIT",
+    "MIT-0",
+    "Unicode-3.0",
+    "Zlib",
+];
 
 /// Crates that must not be linked, each with the reason.
 const BANNED: [(&str, &str); 3] = [
