@@ -32,13 +32,17 @@ struct Steps {
 
 impl Health {
     /// Notes a step of the scheduler.
-    pub(crate) fn note_step(&self, counts: Counts, took: Duration) {
+    pub(crate) fn note_step(&self, took: Duration) {
         let mut steps = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        steps.counts = counts;
         steps.number += 1;
         steps.total += took;
         steps.longest = steps.longest.max(took);
         steps.last = Some(Instant::now());
+    }
+
+    /// Notes the numbers of the scheduler.
+    pub(crate) fn note_counts(&self, counts: Counts) {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).counts = counts;
     }
 
     fn steps(&self) -> Steps {

@@ -15,7 +15,9 @@ use crate::health::Health;
 use crate::sources::{Report, Sources};
 
 /// Longest time without a step, so that the health check sees the loop alive.
-const IDLE: Duration = Duration::from_secs(10);
+const IDLE: Duration = Duration::from_secs(5);
+/// Time between two counts for the metrics.
+const COUNT: Duration = Duration::from_secs(1);
 /// Time between two looks for new kinds of gang objects.
 const DISCOVER: Duration = Duration::from_secs(30);
 
@@ -44,12 +46,18 @@ pub(crate) async fn run(
 
     // 2. One step for all reports that have come, and whenever the scheduler asks for one.
     let mut discovered = Instant::now();
+    let mut counted = None;
     loop {
         let started = Instant::now();
         for action in scheduler.step(now()) {
             executor.start(action);
         }
-        health.note_step(scheduler.counts(), started.elapsed());
+        health.note_step(started.elapsed());
+        // Counting looks at every pod.
+        if counted.is_none_or(|counted: Instant| counted.elapsed() >= COUNT) {
+            counted = Some(Instant::now());
+            health.note_counts(scheduler.counts());
+        }
         if discovered.elapsed() >= DISCOVER {
             discovered = Instant::now();
             if let Err(error) = sources.start_groups().await {

@@ -67,6 +67,11 @@ impl NodeTable {
         Self { levels, ..Self::default() }
     }
 
+    /// Returns true if the node is known with exactly this description.
+    pub(crate) fn is_same(&self, facts: &NodeFacts) -> bool {
+        self.nodes.get(&facts.name).and_then(|node| node.facts.as_ref()) == Some(facts)
+    }
+
     /// Records a node. Returns true when a resource has a model that was not known.
     pub(crate) fn insert(&mut self, facts: NodeFacts) -> bool {
         let mut is_new_model = false;

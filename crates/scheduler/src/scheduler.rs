@@ -62,6 +62,8 @@ pub struct Scheduler {
     /// Gangs whose jobs the engine refuses; looked at again when nodes or queues change.
     pub(crate) refused: BTreeSet<GangKey>,
     dirty: BTreeSet<GangKey>,
+    /// Nodes that came or went since the last step.
+    came_or_went: BTreeSet<NodeName>,
     wakes: Agenda,
     pub(crate) to_explain: Agenda,
     pub(crate) next_explanations: Time,
@@ -94,6 +96,7 @@ impl Scheduler {
             batches: BTreeMap::new(),
             refused: BTreeSet::new(),
             dirty: BTreeSet::new(),
+            came_or_went: BTreeSet::new(),
             wakes: Agenda::default(),
             to_explain: Agenda::default(),
             next_explanations: Time(0),
@@ -120,6 +123,7 @@ impl Scheduler {
         for observation in std::mem::take(&mut self.inbox) {
             self.take_in(now, observation);
         }
+        self.mark_gangs_on_nodes();
         self.sync_nodes(now);
 
         // 2. Jobs of the gangs that changed.
@@ -199,20 +203,20 @@ impl Scheduler {
 
     fn take_in(&mut self, now: Time, observation: Observation) {
         match observation {
+            // Most reports of a node are signs of life, which change nothing here.
+            Observation::Node(facts) if self.nodes.is_same(&facts) => {}
             Observation::Node(facts) => {
-                let is_new = !self.nodes.is_known(&facts.name);
-                let name = facts.name.clone();
+                if !self.nodes.is_known(&facts.name) {
+                    self.came_or_went.insert(facts.name.clone());
+                }
                 if self.nodes.insert(*facts) {
                     self.dirty.extend(self.gangs.keys().cloned());
-                }
-                if is_new {
-                    self.mark_gangs_on(&name);
                 }
                 self.dirty.append(&mut self.refused);
             }
             Observation::NodeGone(name) => {
-                self.mark_gangs_on(&name);
                 self.nodes.remove(&name);
+                self.came_or_went.insert(name);
             }
             Observation::Pod(facts) => self.take_in_pod(*facts),
             Observation::PodGone(key) => self.remove_pod(&key),
@@ -341,8 +345,15 @@ impl Scheduler {
         }
     }
 
-    fn mark_gangs_on(&mut self, node: &NodeName) {
-        let there = self.pods.values().filter(|pod| pod.facts.is_ours && pod.place() == Some(node));
+    /// Marks the gangs on nodes that came or went.
+    fn mark_gangs_on_nodes(&mut self) {
+        let nodes = std::mem::take(&mut self.came_or_went);
+        if nodes.is_empty() {
+            return;
+        }
+        let there = self.pods.values().filter(|pod| {
+            pod.facts.is_ours && pod.place().is_some_and(|place| nodes.contains(place))
+        });
         self.dirty.extend(there.map(|pod| self.groups.gang_of(&pod.facts)));
     }
 
