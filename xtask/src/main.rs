@@ -44,6 +44,7 @@ usage: cargo xtask <command>
   mutants [NAME…] [--seeds N] [--jobs N] [--write]
                      mutation test: check that simulation runs and scenarios find each deliberate bug of
                      xtask/mutants; --write updates the table in docs/proof.md
+  mutants --check    check that every mutant still applies and compiles
   bench [--json] [--only NAMES] [--quick] [--instructions] [--list]
                      measure the speed and scaling of the engine, as in docs/PERFORMANCE.md
   dist               build the release binary with profile-guided optimisation (PGO): two builds and some replays
@@ -73,6 +74,7 @@ fn run(args: &[&str]) -> Result<ExitCode> {
         ["test"] => return Ok(suite::run(&root, suite::Extent::Full)),
         ["test", "--quick"] => return Ok(suite::run(&root, suite::Extent::Quick)),
         ["simulate", rest @ ..] => return simulate::run(&root, rest),
+        ["mutants", "--check"] => mutants::check(&root)?,
         ["mutants", rest @ ..] => return mutants::run(&root, rest),
         ["bench", rest @ ..] => return bench::run(&root, rest),
         ["programs"] => return programs::run_standalone(&root),

@@ -12,7 +12,8 @@ use anyhow::{Context, Result, bail};
 use crate::kubernetes::test::Preparation;
 use crate::totals::Totals;
 use crate::{
-    binaries, cargo, dependencies, generated, kubernetes, programs, recipes, slurm, tidy, tools,
+    binaries, cargo, dependencies, generated, kubernetes, mutants, programs, recipes, slurm, tidy,
+    tools,
 };
 
 /// Seed of property tests, fixed so that a result depends on the change alone; `cargo test` uses a
@@ -84,6 +85,7 @@ impl Suite<'_> {
             &[("RUSTDOCFLAGS", "-D warnings")],
         );
         self.step("generated files", "cargo xtask gen --check", || generated::check(root));
+        self.step("mutants", "cargo xtask mutants --check", || mutants::check(root));
         self.step("slurm cluster", "programs that it needs", slurm::test::prepare);
         // Cargo builds one thing at a time: before the steps that run beside each other.
         self.cargo("build", &[&["test", "--no-run"], &binaries::ALL[..]].concat(), &[]);

@@ -29,11 +29,24 @@ pub mod mutant {
 }
 "#;
 
-/// Copies the sources, applies all mutants and builds. Returns the path of the program.
+/// Builds the program with all mutants, and returns its path. In release mode, without debug
+/// assertions: only the reference ledger, the plan check and transcripts may detect a bug.
 pub fn build(root: &Path, scratch: &Path, mutants: &[Mutant]) -> Result<PathBuf> {
-    // 1. Write the tree with every mutant of every file. Unchanged files are not written, so that
-    //    they are not built again.
-    let tree = scratch.join("tree");
+    write_tree(root, &scratch.join("tree"), mutants)?;
+    let built = scratch.join("build");
+    cargo_in(&scratch.join("tree"), &["build", "--release"], &built)?;
+    Ok(built.join("release/examples/hunt"))
+}
+
+/// Type-checks the program with all mutants, which costs a few seconds.
+pub fn check(root: &Path, scratch: &Path, mutants: &[Mutant]) -> Result<()> {
+    write_tree(root, &scratch.join("tree"), mutants)?;
+    cargo_in(&scratch.join("tree"), &["check"], &scratch.join("check"))
+}
+
+/// Copies the sources with every mutant of every file. Unchanged files are not written, so that they
+/// are not compiled again.
+fn write_tree(root: &Path, tree: &Path, mutants: &[Mutant]) -> Result<()> {
     let mut by_file: BTreeMap<&str, Vec<(usize, &Mutant)>> = BTreeMap::new();
     for (number, mutant) in (1..).zip(mutants) {
         by_file.entry(&mutant.file).or_default().push((number, mutant));
@@ -52,25 +65,29 @@ pub fn build(root: &Path, scratch: &Path, mutants: &[Mutant]) -> Result<PathBuf>
     if let Some((file, mutants)) = by_file.first_key_value() {
         bail!("mutant {}: file {file} does not exist", mutants[0].1.name);
     }
-    remove_stale(&tree, &tree, &files.into_iter().collect())?;
-    // 2. Build the program in release mode, without debug assertions: only the reference ledger,
-    //    the plan check and transcripts may detect a bug.
-    let built = scratch.join("build");
+    remove_stale(tree, tree, &files.into_iter().collect())
+}
+
+/// Runs cargo on the program in a copy of the sources.
+fn cargo_in(tree: &Path, args: &[&str], target: &Path) -> Result<()> {
+    // Warnings of generated code are of no interest.
+    let flags = format!("{} -Awarnings", std::env::var("RUSTFLAGS").unwrap_or_default());
     let ran = Command::new(cargo())
-        .args(["build", "--quiet", "--release", "--package", "xtask", "--example", "hunt"])
-        .current_dir(&tree)
-        .env("CARGO_TARGET_DIR", &built)
+        .args(args)
+        .args(["--quiet", "--package", "xtask", "--example", "hunt"])
+        .current_dir(tree)
+        .env("CARGO_TARGET_DIR", target)
+        .env("RUSTFLAGS", flags)
         .stdin(Stdio::null())
         .output()
         .context("cargo did not start")?;
     if !ran.status.success() {
-        // Generated code has warnings, which are of interest only when the build fails.
         eprintln!("{}", String::from_utf8_lossy(&ran.stderr));
         bail!(
-            "the mutants do not build; hint: each text is an expression, or whole statements without a `let`"
+            "the mutants do not compile; hint: each text is an expression, or whole statements without a `let`"
         );
     }
-    Ok(built.join("release/examples/hunt"))
+    Ok(())
 }
 
 /// Lists the files that git tracks or would track.

@@ -10,7 +10,7 @@ mod table;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -40,10 +40,8 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
     let options = parse_args(args)?;
     // 1. Build all mutants into one program, whichever are selected, so that it is reused.
     let mutants = tables(root)?;
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
+    let scratch = scratch(root);
     println!("building {} mutants in one program", mutants.len());
-    let scratch = target.join("mutants");
     let program = build::build(root, &scratch, &mutants)?;
     // 2. Without a mutant nothing may be detected. The scenarios are those of the copy, so that the
     //    working tree can be edited meanwhile.
@@ -78,6 +76,21 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
         println!("{complaint}");
     }
     Ok(if complaints.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Checks that every mutant still applies and compiles, without running any.
+pub fn check(root: &Path) -> Result<()> {
+    let mutants = tables(root)?;
+    build::check(root, &scratch(root), &mutants)?;
+    println!("{} mutants compile", mutants.len());
+    Ok(())
+}
+
+/// Returns the folder of the copied sources and their builds.
+fn scratch(root: &Path) -> PathBuf {
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    target.join("mutants")
 }
 
 fn parse_args(args: &[&str]) -> Result<MutantArgs> {

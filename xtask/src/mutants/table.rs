@@ -75,9 +75,10 @@ fn with_switches(text: &str, part: Range<usize>, places: &[MutantPlace]) -> Stri
         let is_expression = !text[range.clone()].ends_with([';', '}']);
         changed.push_str(if is_expression { "(" } else { "" });
         for (number, mutant) in mutants {
-            let branch =
-                format!("if ::muster_model::mutant::is({number}) {{ {} }} else ", mutant.after);
-            changed.push_str(&branch);
+            let Mutant { name, after, .. } = mutant;
+            changed.push_str(&format!(
+                "if ::muster_model::mutant::is({number} /* {name} */) {{ {after} }} else "
+            ));
         }
         let original = with_switches(text, range.clone(), &after[..within]);
         changed.push_str(&format!("{{ {original} }}{}", if is_expression { ")" } else { "" }));
@@ -87,17 +88,29 @@ fn with_switches(text: &str, part: Range<usize>, places: &[MutantPlace]) -> Stri
     changed + &text[at..part.end]
 }
 
-/// Returns all ranges at which a text occurs within another, ignoring whitespace.
+/// Returns all ranges at which a text occurs within another, ignoring whitespace. A part of a name
+/// is no occurrence.
 fn find(text: &str, wanted: &str) -> Vec<Range<usize>> {
     let solid = |text: &str| -> (Vec<u8>, Vec<usize>) {
         text.bytes().zip(0..).filter(|(byte, _)| !byte.is_ascii_whitespace()).unzip()
     };
+    let whole = text.as_bytes();
     let ((text, places), (wanted, _)) = (solid(text), solid(wanted));
     if wanted.is_empty() {
         return Vec::new();
     }
     let starts = text.windows(wanted.len()).zip(0..).filter(|(window, _)| *window == wanted);
-    starts.map(|(_, at)| places[at]..places[at + wanted.len() - 1] + 1).collect()
+    let ranges = starts.map(|(_, at)| places[at]..places[at + wanted.len() - 1] + 1);
+    ranges
+        .filter(|range| !splits_name(whole, range.start) && !splits_name(whole, range.end))
+        .collect()
+}
+
+/// Returns true if the bytes before and after a place belong to one name.
+fn splits_name(text: &[u8], at: usize) -> bool {
+    let is_of_name =
+        |at: usize| text.get(at).is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+    at > 0 && is_of_name(at - 1) && is_of_name(at)
 }
 
 /// Returns the text of a file with all its mutants, each behind a switch on its number.
@@ -191,8 +204,8 @@ mod tests {
         let changed = apply(text, &both).unwrap();
         assert_eq!(
             changed,
-            "fn f() {\n    if ::muster_model::mutant::is(2) {  } else { tell(user); }\n    \
-             (if ::muster_model::mutant::is(1) { left <= right\n } else { left\n        < right })\n}\n"
+            "fn f() {\n    if ::muster_model::mutant::is(2 /* user-not-notified */) {  } else { tell(user); }\n    \
+             (if ::muster_model::mutant::is(1 /* off-by-one */) { left <= right\n } else { left\n        < right })\n}\n"
         );
     }
 
@@ -202,6 +215,7 @@ mod tests {
         let error = |text: &str| apply(text, &[(1, &mutants[0])]).unwrap_err().to_string();
         assert!(error("fn f() {}").starts_with("mutant off-by-one: a.rs no longer has the text"));
         assert!(error("left<right; left < right").contains("has the text 2 times"));
+        assert!(error("a_left < right; left < rights").contains("no longer has the text"));
     }
 
     #[test]
@@ -220,7 +234,10 @@ mod tests {
         let both: Vec<_> = (1..).zip(&mutants).collect();
         let changed = apply("one", &both).unwrap().replace('\n', "");
         let is = "if ::muster_model::mutant::is";
-        assert_eq!(changed, format!("({is}(1) {{ 1 }} else {is}(2) {{ 2 }} else {{ one }})"));
+        assert_eq!(
+            changed,
+            format!("({is}(1 /* a */) {{ 1 }} else {is}(2 /* b */) {{ 2 }} else {{ one }})")
+        );
     }
 
     #[test]
@@ -232,7 +249,9 @@ mod tests {
         let is = "if ::muster_model::mutant::is";
         assert_eq!(
             changed,
-            format!("({is}(1) {{ 1 }} else {{ one && ({is}(2) {{ 2 }} else {{ two }}) }});")
+            format!(
+                "({is}(1 /* a */) {{ 1 }} else {{ one && ({is}(2 /* b */) {{ 2 }} else {{ two }}) }});"
+            )
         );
     }
 
