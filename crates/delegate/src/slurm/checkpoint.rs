@@ -205,9 +205,11 @@ pub(super) fn fill(records: &SubmissionRecords, record: &SubmissionRecord, view:
     let signal = record.checkpoint.map_or(0, |checkpoint| checkpoint.signal);
     for element in &mut view.elements {
         let dir = folder(&records.dir(&record.id), element);
-        element.checkpoint = saved(&dir, ranks);
+        // The request first: an acknowledgement that arrives in between is then seen by the next
+        // view, and no view shows an acknowledged request without its label.
         let asked = CheckpointRequest::of(&dir)
             .filter(|asked| asked.attempt == element.attempt && !asked.is_acknowledged());
+        element.checkpoint = saved(&dir, ranks);
         element.checkpoint_asked = asked.map(|asked| CheckpointAskedView {
             at: asked.at,
             until: asked.until,
