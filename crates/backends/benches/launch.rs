@@ -55,6 +55,7 @@ fn order(job: u64) -> GangOrder {
         last_checkpoint: None,
         replica: None,
         idle: None,
+        starts_at_once: false,
         tasks: vec![task],
     }
 }

@@ -65,6 +65,7 @@ pub async fn suite(subject: &mut dyn ConformanceSubject) {
     let mut bench = ConformanceRun::new(subject);
     stages_come_in_order(&mut bench, 1).await;
     nothing_runs_before_go(&mut bench, 2).await;
+    a_task_that_waits_for_no_other_starts_at_once(&mut bench, 5).await;
     one_refusal_leaves_the_rest_to_be_dropped(&mut bench, 3).await;
     kinds_of_exit_are_distinguished(&mut bench, 10).await;
     a_stop_works_at_every_stage(&mut bench, 20).await;
@@ -151,6 +152,7 @@ impl<'a> ConformanceRun<'a> {
             last_checkpoint: None,
             replica: None,
             idle: None,
+            starts_at_once: false,
             tasks: tasks.iter().enumerate().map(task).collect(),
         })
     }
@@ -251,6 +253,28 @@ async fn stages_come_in_order(bench: &mut ConformanceRun<'_>, job: u64) {
         observations.dedup();
         let success = Observation::Exited(TaskExit::Code { code: 0 });
         assert_eq!(observations, [Observation::Prepared, Observation::Started, success]);
+    }
+}
+
+async fn a_task_that_waits_for_no_other_starts_at_once(bench: &mut ConformanceRun<'_>, job: u64) {
+    for (job, does) in (job..).zip([TaskBehaviour::Exit(3), TaskBehaviour::Refuse]) {
+        let id = id(job, 1);
+        let order = GangOrder { starts_at_once: true, ..(*bench.order(id, &[does])).clone() };
+        bench.execute(BackendCommand::Prepare(Arc::new(order)));
+        bench.until_over(id, 1).await;
+        let mut observations = bench.observations(id, 0).to_vec();
+        observations.dedup();
+        match (does, observations.as_slice()) {
+            (
+                TaskBehaviour::Exit(_),
+                [Observation::Started, Observation::Exited(TaskExit::Code { code: 3 })],
+            )
+            | (
+                TaskBehaviour::Refuse,
+                [Observation::Refused { .. } | Observation::Impossible { .. }],
+            ) => {}
+            other => panic!("{other:?}"),
+        }
     }
 }
 

@@ -31,7 +31,8 @@ pub enum Report {
 /// attempt older than one already seen for the same element is silently ignored.
 #[derive(Clone, Debug)]
 pub enum BackendCommand {
-    /// Prepare every task without running it; answered per task by `Prepared` or `Refused`.
+    /// Prepare every task without running it; answered per task by `Prepared` or `Refused`. With
+    /// [`GangOrder::starts_at_once`] also run it; answered by `Started` or `Refused`.
     Prepare(Arc<GangOrder>),
     /// Run the user's processes of a prepared attempt; answered per task by `Started`.
     Go(AttemptId),

@@ -314,6 +314,7 @@ mod tests {
             last_checkpoint: None,
             replica: None,
             idle: None,
+            starts_at_once: false,
             tasks,
         }
     }

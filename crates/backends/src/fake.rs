@@ -131,6 +131,7 @@ struct FakeState {
 #[derive(Debug)]
 struct FakeTask {
     script: Script,
+    starts_at_once: bool,
     stage: FakeStage,
     /// Step at which its next stage is due; `None` when it waits for a command.
     due: Option<u64>,
@@ -141,6 +142,14 @@ struct FakeTask {
     newest_request: u32,
     is_forgotten: bool,
     ended: Option<Time>,
+}
+
+impl FakeTask {
+    /// Lets the prepared task run, from this step on.
+    fn release(&mut self, step: u64) {
+        self.stage = FakeStage::Released;
+        self.due = Some(step + self.script.start_steps);
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -259,6 +268,7 @@ impl FakeState {
         match task.stage {
             FakeStage::Ordered => match task.script.refuse.clone() {
                 Some(reason) => self.over(id, rank, Observation::Refused { reason: reason.into() }),
+                None if task.starts_at_once => task.release(step),
                 None => {
                     task.stage = FakeStage::Prepared;
                     self.report(id, rank, Observation::Prepared);
@@ -375,6 +385,7 @@ impl FakeState {
             let limit_steps = order.time_limit.map(|limit| limit.as_secs().max(1));
             let task = FakeTask {
                 script,
+                starts_at_once: order.starts_at_once,
                 stage: FakeStage::Ordered,
                 due,
                 limit_steps,
@@ -392,10 +403,7 @@ impl FakeState {
         for rank in self.ranks(id) {
             let step = self.step;
             match self.tasks.get_mut(&(id, rank)) {
-                Some(task) if task.stage == FakeStage::Prepared => {
-                    task.stage = FakeStage::Released;
-                    task.due = Some(step + task.script.start_steps);
-                }
+                Some(task) if task.stage == FakeStage::Prepared => task.release(step),
                 _ => self.repeat(id, rank),
             }
         }

@@ -46,6 +46,10 @@ pub struct GangOrder {
     pub replica: Option<ReplicaOrder>,
     /// Idle time after which a task is stopped; `None` means never.
     pub idle: Option<Span>,
+    /// True when each task runs as soon as it is prepared, without Go and without reporting that it
+    /// is prepared: a single task waits for no other.
+    #[serde(default)]
+    pub starts_at_once: bool,
     /// Tasks by rank, dense from 0.
     pub tasks: Vec<TaskOrder>,
 }

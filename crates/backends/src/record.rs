@@ -138,6 +138,9 @@ pub struct OrderRecord {
     /// Idle limit of the task.
     #[serde(default)]
     pub idle: Option<IdleOrder>,
+    /// The task runs as soon as it is prepared, without Go.
+    #[serde(default)]
+    pub starts_at_once: bool,
     /// Time that the prepared task waits for Go while no daemon is connected; `None` is no limit.
     #[serde(default, rename = "gate_patience")]
     pub go_timeout: Option<Span>,

@@ -81,6 +81,8 @@ pub(crate) fn gang_order(
             ReplicaOrder { index, port: service.port_of(index) }
         }),
         idle: spec.idle(),
+        // A single task waits for no other rank, so it needs no further step of the engine.
+        starts_at_once: tasks.len() == 1,
         tasks,
     })
 }

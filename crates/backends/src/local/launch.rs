@@ -137,6 +137,7 @@ fn record(shared: &Shared, order: &GangOrder, task: &TaskOrder, ports: &[u16]) -
             .replica
             .filter(|_| task.rank == Rank(0))
             .and_then(|replica| replica.port),
+        starts_at_once: order.starts_at_once,
         go_timeout: Some(GO_TIMEOUT),
         idle: order.idle.map(|after| IdleOrder { after, gpus: env::nvidia_uuids(task) }),
     }

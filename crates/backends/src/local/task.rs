@@ -163,8 +163,8 @@ pub(super) fn forget(shared: &Arc<Shared>, id: AttemptId) {
 /// Deletes the records, socket, pipe and groups of one task.
 fn forget_task(shared: &Shared, id: AttemptId, rank: Rank) {
     let dir = shared.dir(id, rank);
-    let is_alive = matches!(dir.claimed(), Ok(Some(claim)) if claim.supervisor.is_alive());
-    if is_alive && matches!(dir.exit(), Ok(None)) && !is_own_claim(&dir) {
+    let is_alive = || matches!(dir.claimed(), Ok(Some(claim)) if claim.supervisor.is_alive());
+    if matches!(dir.exit(), Ok(None)) && is_alive() && !is_own_claim(&dir) {
         tracing::warn!(attempt = %id, %rank, "task not forgotten: its supervisor still runs");
         return;
     }
@@ -366,7 +366,8 @@ impl TaskActor {
         let mut lines = LineBuffer::default();
         let mut buffer = [0; 1024];
         let mut watch = SupervisorWatch::default();
-        let mut checks = tokio::time::interval(WATCH_PAUSE);
+        let first = tokio::time::Instant::now() + WATCH_PAUSE;
+        let mut checks = tokio::time::interval_at(first, WATCH_PAUSE);
         checks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         if self.expectation == Expectation::Unexpected {
             self.stop.get_or_insert(StopCause::Cancelled);

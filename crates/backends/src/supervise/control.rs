@@ -170,11 +170,12 @@ impl ControlConnections {
         self.connections.retain(|link| link.is_open);
     }
 
-    /// Sends a message to every connected daemon. A daemon that misses it finds the record on disk.
-    pub(super) fn broadcast(&mut self, message: &FromSupervisor) {
-        let line = wire::line(message);
+    /// Sends messages to every connected daemon, in one write. A daemon that misses them finds the
+    /// record on disk.
+    pub(super) fn broadcast<'a>(&mut self, messages: impl IntoIterator<Item = &'a FromSupervisor>) {
+        let lines: Vec<u8> = messages.into_iter().flat_map(wire::line).collect();
         for link in self.connections.iter_mut().filter(|link| link.is_control) {
-            link.is_open &= link.stream.write_all(&line).is_ok();
+            link.is_open &= link.stream.write_all(&lines).is_ok();
         }
     }
 }

@@ -19,6 +19,8 @@ pub(super) struct Deadlines {
     pub(super) limit_at: Option<Duration>,
     /// Set while the task waits for Go and no daemon is connected.
     pub(super) go_timeout_at: Option<Duration>,
+    /// Set while the start of the user's program has not been reported.
+    pub(super) report_start_at: Option<Duration>,
     pub(super) kill_at: Option<Duration>,
     pub(super) kill_pause: Duration,
     reap_at: Duration,
@@ -32,6 +34,7 @@ impl Deadlines {
             checkpoint_at: None,
             limit_at: None,
             go_timeout_at: None,
+            report_start_at: None,
             kill_at: None,
             kill_pause: ENDING_PAUSE,
             reap_at: clock::now() + REAP_PAUSE_MIN,
@@ -41,7 +44,13 @@ impl Deadlines {
 
     /// Returns the earliest deadline.
     pub(super) fn next(&self) -> Duration {
-        let others = [self.checkpoint_at, self.limit_at, self.go_timeout_at, self.kill_at];
+        let others = [
+            self.checkpoint_at,
+            self.limit_at,
+            self.go_timeout_at,
+            self.report_start_at,
+            self.kill_at,
+        ];
         others.into_iter().flatten().fold(self.reap_at, Duration::min)
     }
 

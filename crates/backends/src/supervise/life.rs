@@ -25,6 +25,9 @@ const KILL_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Time between SIGTERM and SIGKILL for processes that remain after the main process exited by
 /// itself; the job's own grace when that is shorter.
 const LEFTOVER_GRACE: Duration = Duration::from_secs(5);
+/// Time after the start of the user's program at which it is reported, unless something else is
+/// reported before: a program that ends sooner costs the daemon one step and one commit, not two.
+const START_REPORT_DELAY: Duration = Duration::from_millis(10);
 /// Pause before writing the exit record again: a full disk may have space later, and the exit must
 /// be recorded before it is reported.
 const RECORD_RETRY: Duration = Duration::from_secs(1);
@@ -40,7 +43,7 @@ impl Supervisor {
                         // Started implies Prepared.
                         self.release();
                     } else {
-                        self.connections.broadcast(&FromSupervisor::Prepared);
+                        self.report(&FromSupervisor::Prepared);
                     }
                 }
                 (
@@ -116,7 +119,22 @@ impl Supervisor {
         if let Some(readiness) = self.readiness.as_mut() {
             readiness.begin(start);
         }
-        self.connections.broadcast(&FromSupervisor::Started);
+        self.deadlines.report_start_at = Some(start + START_REPORT_DELAY);
+    }
+
+    /// Sends a message to the daemon; before it the start of the user's program, if that has not
+    /// been reported.
+    pub(super) fn report(&mut self, message: &FromSupervisor) {
+        let is_unreported = self.deadlines.report_start_at.take().is_some();
+        let start = is_unreported.then_some(&FromSupervisor::Started);
+        self.connections.broadcast(start.into_iter().chain([message]));
+    }
+
+    /// Reports the start of the user's program, if that has not been reported.
+    fn report_start(&mut self) {
+        if self.deadlines.report_start_at.take().is_some() {
+            self.connections.broadcast([&FromSupervisor::Started]);
+        }
     }
 
     /// Begins to end the task. Later calls with another reason change nothing.
@@ -149,6 +167,9 @@ impl Supervisor {
         if passed(self.deadlines.go_timeout_at) {
             self.refuse_without_daemon();
         }
+        if passed(self.deadlines.report_start_at) {
+            self.report_start();
+        }
         if passed(self.deadlines.checkpoint_at) {
             self.deadlines.checkpoint_at = None;
             self.request_checkpoint(CheckpointTrigger::Limit);
@@ -171,7 +192,7 @@ impl Supervisor {
             self.readiness.as_mut().filter(|one| one.due.is_some_and(|due| due <= now))
             && readiness.probe(now)
         {
-            self.connections.broadcast(&FromSupervisor::Ready);
+            self.report(&FromSupervisor::Ready);
         }
         if self.deadlines.is_reaping_due(now) && self.ending.is_none() {
             self.keep_listening();
@@ -278,7 +299,7 @@ impl Supervisor {
                 (FromSupervisor::Exited { exit, reusable: after == NextAction::AwaitTask }, code)
             }
         };
-        self.connections.broadcast(&message);
+        self.report(&message);
         self.connections.drop_clients();
         self.sessions.close(code);
         (after, self.connections)

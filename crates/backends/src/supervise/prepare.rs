@@ -37,14 +37,17 @@ pub(super) fn run(first: TaskDir) {
     if let Ok(from_daemon) = io::stdin().as_fd().try_clone_to_owned() {
         connections.add(UnixStream::from(from_daemon), true);
     }
-    if let Err(error) = detach() {
-        return connections.broadcast(&FromSupervisor::Refused {
-            reason: format!("cannot detach a supervisor: {error}"),
-        });
-    }
+    let own = detach().and_then(|()| ProcessKey::of(std::process::id() as i32));
+    let own = match own {
+        Ok(own) => own,
+        Err(error) => {
+            let reason = format!("cannot detach a supervisor: {error}");
+            return connections.broadcast([&FromSupervisor::Refused { reason }]);
+        }
+    };
     let mut next = Some(first);
     while let Some(dir) = next {
-        next = match supervise(&dir, &mut connections) {
+        next = match supervise(&dir, &own, &mut connections) {
             NextAction::AwaitTask => reuse::await_task(&dir, &mut connections),
             NextAction::Exit => None,
         };
@@ -52,8 +55,8 @@ pub(super) fn run(first: TaskDir) {
 }
 
 /// Supervises one task until it is over and recorded.
-fn supervise(dir: &TaskDir, connections: &mut ControlConnections) -> NextAction {
-    let refusal = match claim_order(dir) {
+fn supervise(dir: &TaskDir, own: &ProcessKey, connections: &mut ControlConnections) -> NextAction {
+    let refusal = match claim_order(dir, own) {
         Ok(order) => match set_up(dir, &order, connections) {
             Ok(supervisor) => {
                 let (after, kept) = supervisor.serve();
@@ -73,7 +76,7 @@ fn supervise(dir: &TaskDir, connections: &mut ControlConnections) -> NextAction 
         Err(RecordError::Claimed) => FromSupervisor::Claimed,
         Err(error) => FromSupervisor::Refused { reason: error.to_string() },
     };
-    connections.broadcast(&refusal);
+    connections.broadcast([&refusal]);
     NextAction::Exit
 }
 
@@ -101,12 +104,12 @@ fn detach() -> io::Result<()> {
 }
 
 /// Reads the order and claims the task.
-fn claim_order(dir: &TaskDir) -> Result<OrderRecord, RecordError> {
+fn claim_order(dir: &TaskDir, own: &ProcessKey) -> Result<OrderRecord, RecordError> {
     let failed = |source: io::Error| RecordError::Io { path: dir.path().to_owned(), source };
     // Also when the directory is deleted, a daemon then sees which task this process runs.
     std::env::set_current_dir(dir.path()).map_err(failed)?;
     let order = dir.order()?.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
-    dir.claim(ProcessKey::of(std::process::id() as i32).map_err(failed)?)?;
+    dir.claim(own.clone())?;
     Ok(order)
 }
 
@@ -176,6 +179,6 @@ fn set_up(
         used: ReapedUsage::default(),
         begun: clock::now(),
         started: None,
-        go_received: false,
+        go_received: order.starts_at_once,
     })
 }

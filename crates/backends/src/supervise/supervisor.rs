@@ -86,7 +86,7 @@ pub(super) struct Supervisor {
     pub(super) begun: Duration,
     /// Instant at which the user's process was released; `None` before.
     pub(super) started: Option<Instant>,
-    /// Go has been received, possibly before stage two was ready.
+    /// Go has been received, possibly before stage two was ready, or is not waited for.
     pub(super) go_received: bool,
 }
 
@@ -238,7 +238,7 @@ impl Supervisor {
     /// Reads checkpoint acknowledgements of the task from its pipe and reports the newest.
     pub(super) fn read_acknowledgements(&mut self) {
         if let Some(checkpoint) = self.checkpoints.read(&self.dir, clock::now()) {
-            self.connections.broadcast(&FromSupervisor::Checkpointed { checkpoint });
+            self.report(&FromSupervisor::Checkpointed { checkpoint });
         }
     }
 
@@ -250,7 +250,7 @@ impl Supervisor {
         }
         let (checkpoint, is_recorded) = self.checkpoints.record(&self.dir, label.as_bytes());
         let message = FromSupervisor::Checkpointed { checkpoint };
-        self.connections.broadcast(&message);
+        self.report(&message);
         if is_recorded {
             // The client may have disconnected; the record stays.
             let _ = stream.write_all(&wire::line(&message));
@@ -271,26 +271,27 @@ impl Supervisor {
     pub(super) fn deliver_checkpoint_signal(&mut self, now: Duration) {
         let signalled = self.checkpoints.deliver(&finish::task_processes(&self.order.cgroup), now);
         if let Some(signalled) = signalled {
-            self.connections.broadcast(&FromSupervisor::Signalled { signalled });
+            self.report(&FromSupervisor::Signalled { signalled });
         }
     }
 
     fn report_stage(&mut self) {
         match self.stage {
             LaunchStage::Preparing => {}
-            LaunchStage::Prepared | LaunchStage::Released => {
-                self.connections.broadcast(&FromSupervisor::Prepared)
+            LaunchStage::Prepared | LaunchStage::Released => self.report(&FromSupervisor::Prepared),
+            LaunchStage::Running => {
+                self.deadlines.report_start_at = None;
+                self.report(&FromSupervisor::Started);
             }
-            LaunchStage::Running => self.connections.broadcast(&FromSupervisor::Started),
         }
         if self.readiness.as_ref().is_some_and(|readiness| readiness.is_ready) {
-            self.connections.broadcast(&FromSupervisor::Ready);
+            self.report(&FromSupervisor::Ready);
         }
         if let Some(signalled) = self.checkpoints.signalled() {
-            self.connections.broadcast(&FromSupervisor::Signalled { signalled });
+            self.report(&FromSupervisor::Signalled { signalled });
         }
         if let Some(checkpoint) = self.checkpoints.newest().cloned() {
-            self.connections.broadcast(&FromSupervisor::Checkpointed { checkpoint });
+            self.report(&FromSupervisor::Checkpointed { checkpoint });
         }
     }
 }

@@ -260,6 +260,7 @@ pub fn gang(id: AttemptId, scripts: &[&str]) -> GangOrder {
         last_checkpoint: None,
         replica: None,
         idle: None,
+        starts_at_once: false,
         tasks: tasks.collect(),
     }
 }

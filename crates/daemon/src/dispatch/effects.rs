@@ -69,15 +69,7 @@ impl<S: StateStore> Dispatcher<S> {
             Err(error) => Err(error.to_string()),
         };
         match order {
-            Ok(order) => {
-                let waits_for_others = order.tasks.len() > 1;
-                self.backend.execute(BackendCommand::Prepare(Arc::new(order)));
-                // A single task waits for no other rank: it may run as soon as it is prepared,
-                // without another step of the engine.
-                if !waits_for_others {
-                    self.backend.execute(BackendCommand::Go(id));
-                }
-            }
+            Ok(order) => self.backend.execute(BackendCommand::Prepare(Arc::new(order))),
             Err(reason) => self.refuse(id, placement.len(), &reason),
         }
     }

@@ -73,10 +73,12 @@ impl State {
         let attempt = attempt_id(id, index, element.attempt);
         let Some(run) = element.run.as_mut() else { return };
         let tasks = run.tasks.len() as u32;
-        // 1. All prepared: order them to run.
+        // 1. All prepared: order them to run, unless they run already, as a single task may.
         if run.stage == RunStage::Preparing && run.fate.is_none() && run.prepared == tasks {
             run.stage = RunStage::Going;
-            self.effects.push(Effect::Go { id: attempt });
+            if run.running < tasks {
+                self.effects.push(Effect::Go { id: attempt });
+            }
         }
         // 2. All running: the time limit counts from here.
         let mut is_news = false;

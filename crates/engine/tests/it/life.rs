@@ -67,6 +67,20 @@ fn a_gang_starts_in_two_phases() {
 }
 
 #[test]
+fn a_single_task_that_runs_gets_no_order_to_run() {
+    let mut cluster = TestCluster::new(&[node("n1", 8)]);
+    cluster.auto_respond = false;
+    cluster.submit(job("one").gpus(1));
+    let id = cluster.attempt("one", 0);
+    cluster.task(id, 0, Observation::Started);
+    cluster.expect("one", JobState::Running);
+    cluster.task(id, 0, code(0));
+    cluster.expect_ended("one", &Outcome::Succeeded);
+    let kinds = cluster.effects.iter().filter(|effect| matches!(effect, Effect::Go { .. }));
+    assert_eq!(kinds.count(), 0, "{:?}", cluster.effects);
+}
+
+#[test]
 fn one_failure_stops_the_rest_and_the_first_failure_is_the_outcome() {
     for (what, expected) in [
         (code(3), Outcome::Failed { rank: Rank(1), code: 3 }),
