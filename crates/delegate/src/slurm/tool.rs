@@ -41,23 +41,39 @@ pub enum ToolError {
     },
 }
 
-/// Messages of Slurm's programs when a daemon does not answer or munge does not authenticate:
-/// slurm_errno.c, and what 22.05 printed with slurmctld, slurmdbd and munged down.
-const SILENCE: [&str; 14] = [
+/// Parts of the messages of Slurm's programs when a request or its answer was lost on the way: all
+/// communication failures of slurm_errno.c (22.05 to 26.05), what 22.05 printed with slurmctld,
+/// slurmdbd and munged down, and errors of sockets in libc's words.
+const SILENCE: [&str; 26] = [
+    // slurm_errno.c: to or from slurmctld.
     "Unable to contact",
-    "timed out",
-    "Connection re",
-    "Zero Bytes",
-    "Transport endpoint",
-    "Message receive failure",
+    "Rate limit exceeded",
+    "Slurm backup controller",
+    // slurm_errno.c: any message.
+    "Unexpected message received",
+    "Communication connection failure",
+    "Communication shutdown failure",
     "Message send failure",
+    "Message receive failure",
+    "Unexpected missing socket",
+    "Connection rejected by handler",
+    "Connection forced closed",
+    "delayed socket error",
+    "shutting down and closing all communications",
     "Protocol authentication",
     "Munge encode failed",
     "Problem talking to the database",
+    "Zero Bytes",
     "not responding",
-    "Communication connection failure",
+    // libc.
+    "timed out",
+    "Connection re",
+    "connection abort",
+    "Broken pipe",
+    "Transport endpoint",
+    "is unreachable",
+    "No route to host",
     "Resource temporarily unavailable",
-    "Slurm backup controller",
 ];
 
 impl ToolError {
@@ -255,6 +271,8 @@ mod tests {
             "slurm_load_jobs error: Unable to contact slurm controller (connect failure)",
             "slurm_send_node_msg: auth_g_create: REQUEST_JOB_INFO has authentication error; slurm_load_jobs error: Protocol authentication error",
             "Sending PersistInit msg: Connection refused; Problem talking to the database: Connection refused",
+            "slurm_msg_sendto: address:port=10.0.0.1:6817 msg_type=4003: Unexpected missing socket error; Batch job submission failed: Unexpected missing socket error",
+            "Batch job submission failed: Broken pipe",
         ] {
             assert!(failed(message).is_silence(), "{message}");
         }
