@@ -129,17 +129,17 @@ fn check_reserved_places(state: &State, now: Time, plan: &Plan, found: &mut Vec<
     }
 }
 
-/// Returns true when a start is certainly after a head in the order. A new pending allocation
-/// counts as after it: it must not collide with head reservations. An old one that starts now does
-/// not: it takes its places before any reservation is made, and the head may wait for it as for any
-/// running job.
+/// Returns true when a start is certainly after a head that had a head reservation then. A new
+/// pending allocation counts as after it: it must not collide with head reservations. An old one
+/// that starts now does not: it takes its places before any reservation is made, and the head may
+/// wait for it as for any running job.
 ///
 /// The order is known only if the head is the first of its leaf before the plan, and every start of
 /// the plan is behind it there. Behind another element, which may have a planned start, it may have
 /// had no reservation when the start was made. A start of another leaf, or of the head's user,
 /// changes the order of the elements that follow. It may also take the capacity of the head's
 /// planned start, on which an earlier round of the same plan relied when it backfilled behind the
-/// head.
+/// head. A start that passed a planned start may have passed this head's, in such a round.
 fn is_after(state: &State, now: Time, plan: &Plan, started: ElementId, head: ElementId) -> bool {
     let is_nominated = |id: ElementId| {
         plan.decisions.iter().any(
@@ -156,7 +156,7 @@ fn is_after(state: &State, now: Time, plan: &Plan, started: ElementId, head: Ele
     }
     // With a patience of zero a head keeps capacity in the plan that names it. A job that started
     // earlier in that plan had no head before it.
-    if was_nominated(started) || plan.heads.contains(&head) {
+    if was_nominated(started) || is_backfilled(plan, started) || plan.heads.contains(&head) {
         return false;
     }
     let Some(head_job) = state.jobs.get(&head.job) else { return false };
@@ -172,6 +172,13 @@ fn is_after(state: &State, now: Time, plan: &Plan, started: ElementId, head: Ele
                 && precedes(state, now, head, element)
         });
         is_behind || is_nominated(element) || was_nominated(element)
+    })
+}
+
+/// Returns true for a start that passed an element with a planned start.
+fn is_backfilled(plan: &Plan, started: ElementId) -> bool {
+    plan.decisions.iter().any(|decision| {
+        matches!(decision, Decision::Start { id, backfilled: true, .. } if id.element == started)
     })
 }
 

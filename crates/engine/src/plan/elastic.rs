@@ -31,8 +31,7 @@ pub(super) struct ElasticStart {
     candidate: Candidate,
     elastic: Elastic,
     key: HoldKey,
-    /// Index of its start in the decisions, and of its change in the policy changes of the pass.
-    decision: usize,
+    /// Index of its change in the policy changes of the pass.
     policy_change: usize,
 }
 
@@ -43,17 +42,15 @@ struct EnlargedGang {
     shape: Arc<Shape>,
 }
 
-/// Records a start that may grow. Must be called right before its decision is pushed.
+/// Records a start that may grow, right after its change of the policy was recorded.
 pub(super) fn note_elastic_start(pass: &mut PlanningPass<'_>, candidate: &Candidate, key: HoldKey) {
     let spec = &pass.state.jobs[&candidate.job].record.spec;
     if let Some(elastic) = spec.elastic() {
-        let decision = pass.decisions.len();
         let policy_change = pass.scratch.policy_changes.len() - 1;
         pass.elastic_starts.push(ElasticStart {
             candidate: candidate.clone(),
             elastic,
             key,
-            decision,
             policy_change,
         });
     }
@@ -118,11 +115,20 @@ fn grow_start(pass: &mut PlanningPass<'_>, start: &ElasticStart) -> bool {
     }
     pass.scratch.policy_changes[start.policy_change] =
         PolicyChange::Added { leaf, user, gpus, milli, charge };
-    let Decision::Start { placement, .. } = &mut pass.decisions[start.decision] else {
-        return false;
-    };
-    *placement = larger.placement;
+    enlarge_decision(pass, candidate.element, larger.placement);
     true
+}
+
+/// Enlarges the start of an element and moves it to the end of the decisions: it was judged after
+/// all of them, and some may be within a quota only without it.
+fn enlarge_decision(pass: &mut PlanningPass<'_>, element: ElementId, larger: Arc<[TaskPlacement]>) {
+    let is_its = |decision: &Decision| matches!(decision, Decision::Start { id, .. } if id.element == element);
+    let Some(at) = pass.decisions.iter().position(is_its) else { return };
+    let mut decision = pass.decisions.remove(at);
+    if let Decision::Start { placement, .. } = &mut decision {
+        *placement = larger;
+    }
+    pass.decisions.push(decision);
 }
 
 /// Evicts a running gang and nominates it for a larger placement, if there is one.

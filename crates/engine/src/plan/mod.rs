@@ -109,6 +109,8 @@ pub(crate) struct PlanningPass<'s> {
     mark: ScratchMark,
     /// True if victims were evicted in this round.
     has_evictions: bool,
+    /// True if strict order ended the reading of a leaf in this round.
+    has_stopped: bool,
     /// Pending allocations, whose capacity no other element gets.
     pending_placements: Vec<PendingPlacement>,
     /// True if a change of this pass may alter the order of entries: a pending allocation starts,
@@ -154,6 +156,7 @@ impl<'s> PlanningPass<'s> {
             now,
             mark,
             has_evictions: false,
+            has_stopped: false,
             pending_placements: Vec::new(),
             changed_order: false,
             nominated: FxHashSet::default(),
@@ -209,6 +212,7 @@ impl<'s> PlanningPass<'s> {
         rebook_pending(self);
         self.scratch.clear_round();
         self.has_evictions = false;
+        self.has_stopped = false;
         self.cache.begin_round();
         clear_head_reservations(self);
         self.eligibility.begin_round();
@@ -325,7 +329,8 @@ impl<'s> PlanningPass<'s> {
     }
 
     /// Skips the rest of a leaf in strict order, except entries in an advance reservation.
-    fn stop_leaf(&self, leaf: LeafId, pass: &mut Pass, stopped: &mut SmallVec<[LeafId; 4]>) {
+    fn stop_leaf(&mut self, leaf: LeafId, pass: &mut Pass, stopped: &mut SmallVec<[LeafId; 4]>) {
+        self.has_stopped = true;
         if self.state.pool.has_advance_reservations() {
             stopped.push(leaf);
         } else {
@@ -336,11 +341,13 @@ impl<'s> PlanningPass<'s> {
     /// Returns true if a round started so much that another one may start more. `started` has one
     /// item per started element and gets sorted. Starts change the order, and so which entries get
     /// reservations and which are queue heads, also where the first entries got none and those
-    /// behind them were not visited. An array whose tickets were all used may have further
+    /// behind them were not visited. Where a quota is used up, an entry that blocked a leaf in
+    /// strict order does so no more. An array whose tickets were all used may have further
     /// elements.
     fn needs_another_round(&self, started: &mut [EntrySlot]) -> bool {
         let depends_on_order = || {
             self.has_evictions
+                || self.has_stopped
                 || !self.state.pool.bookings().is_empty()
                 || self.head_reservations.patience_expiry.is_some()
                 || self.scratch.forecast.steps >= MAX_LOOKAHEAD

@@ -46,6 +46,25 @@ fn evicted_jobs(cluster: &TestCluster) -> Vec<(String, EvictionCause)> {
 }
 
 #[test]
+fn a_start_within_the_quota_stays_so_beside_a_gang_that_grows_beyond_it() {
+    let queue = |name: &str, gpus| QueueSpec {
+        quota: [("h100".into(), gpus)].into(),
+        ..QueueSpec::named(name)
+    };
+    let mut lends_briefly = queue("default", 3);
+    lends_briefly.limits.borrowed_time = Some(span("1m"));
+    let queues = vec![lends_briefly, queue("other", 5)];
+    let tree = QueueTree { queues, ..QueueTree::single() };
+    let mut cluster = TestCluster::with_queues(&[node("n1", 8)], tree);
+    let begin = cluster.now + span("10s");
+    cluster.submit(gang("elastic", 1, 4).limit("30s").begin(begin));
+    cluster.submit(job("long").gpus(2).limit("1h").begin(begin));
+    cluster.advance("10s");
+    cluster.expect("long", JobState::Running);
+    assert_eq!(size(&cluster, "elastic"), 4, "it borrows for a short time");
+}
+
+#[test]
 fn it_starts_with_what_fits_and_never_below_its_minimum() {
     for (used, expected) in [(0, 6), (1, 6), (3, 5), (6, 2)] {
         let mut cluster = TestCluster::new(&[node("n1", 8)]);

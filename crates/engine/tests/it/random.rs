@@ -490,7 +490,9 @@ fn invariants_hold_in_long_random_runs() {
 /// Seeds that once broke an invariant: a gang that grows where it starts changes the queue order;
 /// nodes change their domains while they have pending allocations; a start moves a gang ahead of an
 /// array that takes all visits for reservations, or a head ahead of a newer one; a head lacks CPUs
-/// that are used outside Muster.
+/// that are used outside Muster; an elastic gang borrows beside a start within its quota; a head
+/// that had a planned start when a job passed it; strict order ends at an entry whose quota is then
+/// used up.
 #[test]
 fn invariants_hold_in_runs_that_once_broke_them() {
     for seed in [
@@ -507,6 +509,9 @@ fn invariants_hold_in_runs_that_once_broke_them() {
         2_105_826_881_488_828_813,
         17_657_746_649_069_265_065,
         15_471_445_098_043_865_690,
+        13_940_872_364_283_430_606,
+        11_326_272_105_144_419_012,
+        1_798_543_548_481_962_384,
     ] {
         run_random(seed, 60);
     }

@@ -1,9 +1,9 @@
 //! Edge cases of planning: long queues that a pass does not walk to the end, and blocks that no
 //! model of a node can host.
 
-use muster_model::queue::QueueBudget;
+use muster_model::queue::{Backfill, QueueBudget};
 use muster_model::view::JobState;
-use muster_model::{Event, QueueTree, Reason, Time};
+use muster_model::{Event, QueueSpec, QueueTree, Reason, Time};
 
 use crate::cluster::{TestCluster, job, node, node_of, span};
 
@@ -21,6 +21,31 @@ fn an_entry_far_behind_in_a_blocked_queue_gets_its_own_reason() {
         let reasons: Vec<_> = explanation.reasons.iter().collect();
         assert!(matches!(reasons[..], [Reason::Capacity(_)]), "{name}: {reasons:?}");
     }
+}
+
+/// In strict order a blocked entry stops its queue, but not once its quota is used up: a start in
+/// another queue may use what it would have borrowed.
+#[test]
+fn an_entry_behind_one_that_a_start_has_limited_starts_in_the_same_pass() {
+    let queue = |name: &str, gpus| QueueSpec {
+        quota: [("h100".into(), gpus)].into(),
+        ..QueueSpec::named(name)
+    };
+    let queues = vec![queue("default", 1), queue("lends", 1), queue("full", 2)];
+    let tree = QueueTree { queues, backfill: Backfill::None, ..QueueTree::single() };
+    let mut cluster = TestCluster::with_queues(&[node("a", 2), node("b", 2)], tree);
+    cluster.submit(job("on-a").queue("full").gpus(1));
+    cluster.submit(job("beside").gpus(1));
+    cluster.submit(job("on-b").queue("full").gpus(1));
+    cluster.exits("beside", 0, 0);
+    cluster.submit(job("wide").gpus(2));
+    cluster.submit(job("small").gpus(1));
+    cluster.expect("small", JobState::Pending);
+    cluster.auto_respond = false;
+    cluster.submit(job("owner").queue("lends").gpus(1));
+    cluster.expect("wide", JobState::Pending);
+    cluster.expect("owner", JobState::Starting);
+    cluster.expect("small", JobState::Starting);
 }
 
 /// All shares of a block are of one model, so a block that would need two is refused at once.
