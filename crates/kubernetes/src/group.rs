@@ -3,6 +3,7 @@
 
 mod pod;
 mod size;
+pub mod workload;
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 pub use pod::GangRef;
+use workload::Workload;
 
 use crate::object::{Metadata, ObjectKey};
 use crate::pod::Wishes;
@@ -112,6 +114,8 @@ pub struct GroupFacts {
     pub key: ObjectKey,
     /// Id that is never reused.
     pub uid: Arc<str>,
+    /// Number of the specification, which grows with each change of it.
+    pub generation: u64,
     /// Pods that must start together.
     pub size: GroupSize,
     /// Pods that have succeeded, as the controller counts them: it remembers those that were deleted.
@@ -120,6 +124,8 @@ pub struct GroupFacts {
     pub wishes: Wishes,
     /// Run time in seconds after which its controller ends it.
     pub deadline_secs: Option<u64>,
+    /// The object as one that Muster starts and stops; `None` if others do.
+    pub workload: Option<Workload>,
 }
 
 /// Pods of a gang that must start together.
@@ -161,6 +167,8 @@ impl GroupText {
         let succeeded = self.status.pointer("/succeeded").and_then(Value::as_u64).unwrap_or(0);
         GroupFacts {
             kind,
+            workload: Workload::of(kind, &self.metadata, &self.spec, &self.status),
+            generation: self.metadata.generation,
             key: self.metadata.key(),
             succeeded: u32::try_from(succeeded).unwrap_or(u32::MAX),
             size,

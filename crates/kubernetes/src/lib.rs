@@ -1,10 +1,10 @@
-//! All text of Kubernetes: pods, nodes and gang objects as the API server prints them, lists of
-//! nodes for a cluster file, the commands that label a pool of
-//! nodes, and the manifests of the scheduler. Pure: text in, values
-//! out; it never talks to a cluster.
+//! All text of Kubernetes: pods, nodes, gang objects and suspended workloads as the API server prints
+//! them, lists of nodes for a cluster file, the commands that label a pool of nodes, and the manifests
+//! of the scheduler. Pure: text in, values out; it never talks to a cluster.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may stop at an unexpected value"))]
 
+mod admission_policy;
 mod anti_affinity;
 pub mod group;
 pub mod inventory;
@@ -14,6 +14,7 @@ pub mod node;
 pub mod object;
 pub mod pod;
 pub mod pool;
+pub mod priority;
 mod quantity;
 pub mod resources;
 pub mod rule;

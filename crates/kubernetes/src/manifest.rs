@@ -1,11 +1,12 @@
-//! Manifests that install the scheduler: namespace, service account, least rights, two replicas and a
-//! disruption budget. JSON strings are valid YAML, so every given text is written as one.
+//! Manifests that install the scheduler: namespace, service account, least rights, two replicas, a
+//! disruption budget, and policies for new workloads. JSON strings are valid YAML, so every given text is written as one.
 
 use std::fmt::Write as _;
 
 use serde_json::json;
 
-use crate::group::APIS;
+use crate::admission_policy;
+use crate::group::{APIS, workload};
 
 /// Terms of an installation.
 #[derive(Clone, Debug)]
@@ -30,9 +31,15 @@ fn rules() -> Vec<(&'static str, Vec<&'static str>, Vec<&'static str>)> {
         ("", vec!["pods"], vec!["get", "list", "watch", "delete"]),
         ("", vec!["pods/binding"], vec!["create"]),
         ("", vec!["pods/status"], vec!["patch"]),
+        ("scheduling.k8s.io", vec!["priorityclasses"], read.clone()),
         ("events.k8s.io", vec!["events"], vec!["create"]),
     ];
-    rules.extend(APIS.iter().map(|api| (api.group, vec![api.plural], read.clone())));
+    for api in &APIS {
+        let changes = workload::KINDS.contains(&api.kind);
+        let verbs = if changes { vec!["get", "list", "watch", "patch"] } else { read.clone() };
+        rules.push((api.group, vec![api.plural], verbs));
+    }
+    rules.push(("batch", vec!["jobs/status"], vec!["patch"]));
     rules
 }
 
@@ -73,15 +80,15 @@ metadata:
             json!(verbs)
         );
     }
-    [
+    let documents = [
         account,
         role("ClusterRole", "", &cluster),
         binding("ClusterRole", "", &install.namespace),
         role("Role", &format!("  namespace: {namespace}\n"), lease),
         binding("Role", &format!("  namespace: {namespace}\n"), &install.namespace),
         deployment(install),
-    ]
-    .join("---\n")
+    ];
+    documents.into_iter().chain(admission_policy::render()).collect::<Vec<_>>().join("---\n")
 }
 
 fn role(kind: &str, namespace: &str, rules: &str) -> String {

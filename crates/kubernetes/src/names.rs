@@ -7,6 +7,10 @@ pub const SCHEDULER: &str = "muster";
 /// the parts of the queue's path are joined by `.`: `research.vision`.
 pub const QUEUE: &str = "muster.run/queue";
 
+/// Annotation of an object that Muster has started by setting `spec.suspend` to false: the instant.
+/// Objects that others started lack it, and are not suspended by Muster.
+pub const ADMITTED: &str = "muster.run/admitted";
+
 /// Label (or annotation) that puts pods of one namespace into a gang of this name, without any
 /// gang object.
 pub const GANG: &str = "muster.run/gang";
@@ -31,3 +35,6 @@ pub const PODS: &str = "pods";
 
 /// Label with the host name of a node, the only topology key that anti-affinity may use.
 pub const HOSTNAME: &str = "kubernetes.io/hostname";
+
+/// Label (or annotation) with the index of a pod of an Indexed Job.
+pub const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";

@@ -18,6 +18,8 @@ pub struct Metadata {
     pub uid: Arc<str>,
     /// Version of the object, opaque.
     pub resource_version: String,
+    /// Number of the specification, which grows with each change of it.
+    pub generation: u64,
     /// Labels, which selectors match.
     pub labels: BTreeMap<String, String>,
     /// Annotations, which nothing selects by.

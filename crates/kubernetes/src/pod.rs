@@ -56,6 +56,8 @@ pub struct PodFacts {
     pub deadline_secs: Option<u64>,
     /// Expected run time, queue and topology that labels and annotations name.
     pub wishes: Wishes,
+    /// Index among the pods of an Indexed Job.
+    pub index: Option<u32>,
     /// Gang that it belongs to; `None` for a pod of its own.
     pub gang: Option<GangRef>,
     /// First constraint that is not supported.
@@ -263,7 +265,9 @@ impl PodText {
             .or_else(|| self.spec.not_understood());
         let key = self.metadata.key();
         let wishes = Wishes::of(&self.metadata);
+        let index = self.metadata.label_or_annotation(names::COMPLETION_INDEX);
         PodFacts {
+            index: index.and_then(|index| index.parse().ok()),
             key,
             is_ours: self.spec.scheduler_name == names::SCHEDULER,
             node: self

@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::Method;
 use jiff::Timestamp;
 use kube::Client;
+use muster_kubernetes::object::ObjectKey;
 use muster_kubernetes::pod::{PodPhase, PodText};
 use muster_model::NodeName;
 use muster_scheduler::{Action, Observation, PodId};
@@ -16,13 +17,13 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::address::{core, get, patch, with_body};
 use crate::error::{code, is_transient, message};
-use crate::sources::Report;
+use crate::sources::{Report, Served};
 
 /// Requests at the same time: more brought no higher rate of bindings on one API server.
 const AT_ONCE: usize = 32;
 /// Shortest and longest pause between tries of a request.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Name of the component in events.
 const COMPONENT: &str = "muster";
 /// Longest note of an event (API documentation of events.k8s.io/v1).
@@ -31,17 +32,42 @@ const MAX_NOTE: usize = 1024;
 /// Client that carries out actions.
 #[derive(Clone)]
 pub(crate) struct Executor {
-    client: Client,
+    pub(crate) client: Client,
     reports: UnboundedSender<Report>,
     slots: Arc<Semaphore>,
+    pub(crate) served: Served,
+}
+
+/// Object that an event is about.
+pub(crate) struct Regarding<'a> {
+    pub(crate) api_version: &'a str,
+    pub(crate) kind: &'a str,
+    pub(crate) key: &'a ObjectKey,
+    pub(crate) uid: &'a str,
+}
+
+/// Text of an event, and how tools sort it.
+pub(crate) struct Notice<'a> {
+    /// Type of the event: `Normal` or `Warning`.
+    pub(crate) severity: &'a str,
+    pub(crate) reason: &'a str,
+    pub(crate) action: &'a str,
+    pub(crate) text: &'a str,
 }
 
 impl Executor {
-    pub(crate) fn new(client: Client, reports: UnboundedSender<Report>) -> Self {
-        Self { client, reports, slots: Arc::new(Semaphore::new(AT_ONCE)) }
+    pub(crate) fn new(client: Client, reports: UnboundedSender<Report>, served: Served) -> Self {
+        Self { client, reports, slots: Arc::new(Semaphore::new(AT_ONCE)), served }
     }
 
-    /// Carries out an action in the background; a binding is answered with a report.
+    /// Sends an observation to the scheduler.
+    pub(crate) fn report(&self, observation: Observation) {
+        // The receiver is gone only when the process ends.
+        let _ = self.reports.send(Report::Seen(observation));
+    }
+
+    /// Carries out an action in the background; bindings and requests for workloads are answered
+    /// with a report.
     pub(crate) fn start(&self, action: Action) {
         let executor = self.clone();
         tokio::spawn(async move {
@@ -49,11 +75,17 @@ impl Executor {
             match action {
                 Action::Bind { pod, node } => {
                     let answer = executor.bind(&pod, &node).await;
-                    // The receiver is gone only when the process ends.
-                    let _ = executor.reports.send(Report::Seen(answer));
+                    executor.report(answer);
                 }
                 Action::Evict { pod, reason } => executor.evict(&pod, &reason).await,
                 Action::Explain { pods, text } => executor.explain(&pods, &text).await,
+                Action::Resume { workload, generation } => {
+                    executor.resume(&workload, generation).await;
+                }
+                Action::Suspend { workload, reason } => executor.suspend(&workload, &reason).await,
+                Action::ExplainWorkload { workload, text } => {
+                    executor.explain_workload(&workload, &text).await;
+                }
             }
         });
     }
@@ -169,34 +201,42 @@ impl Executor {
 
     /// Adds an event to a pod.
     async fn tell(&self, pod: &PodId, reason: &str, action: &str, text: &str) {
-        let note: String = text.chars().take(MAX_NOTE).collect();
+        let regarding = Regarding { api_version: "v1", kind: "Pod", key: &pod.key, uid: &pod.uid };
+        let notice = Notice { severity: "Warning", reason, action, text };
+        self.notify(&regarding, &notice).await;
+    }
+
+    /// Adds an event to an object.
+    pub(crate) async fn notify(&self, object: &Regarding<'_>, notice: &Notice<'_>) {
+        let note: String = notice.text.chars().take(MAX_NOTE).collect();
+        let ObjectKey { namespace, name } = object.key;
         let body = json!({
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"generateName": format!("{}-", pod.key.name), "namespace": pod.key.namespace},
+            "metadata": {"generateName": format!("{name}-"), "namespace": namespace},
             "eventTime": micros(),
             "reportingController": COMPONENT,
             "reportingInstance": COMPONENT,
-            "action": action,
-            "reason": reason,
+            "action": notice.action,
+            "reason": notice.reason,
             "regarding": {
-                "apiVersion": "v1", "kind": "Pod",
-                "name": pod.key.name, "namespace": pod.key.namespace, "uid": pod.uid,
+                "apiVersion": object.api_version, "kind": object.kind,
+                "name": name, "namespace": namespace, "uid": object.uid,
             },
             "note": note,
-            "type": "Warning",
+            "type": notice.severity,
         });
-        let path = format!("/apis/events.k8s.io/v1/namespaces/{}/events", pod.key.namespace);
+        let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
         if let Err(error) =
             self.client.request::<Value>(with_body(Method::POST, &path, &body)).await
         {
-            tracing::warn!("cannot add an event to {pod}: {}", message(&error));
+            tracing::warn!("cannot add an event to {}: {}", object.key, message(&error));
         }
     }
 }
 
 /// Returns the present time as a `Time` of the API.
-fn seconds() -> String {
+pub(crate) fn seconds() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 

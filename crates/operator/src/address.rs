@@ -29,6 +29,11 @@ pub(crate) fn patch(path: &str, body: &Value) -> Request<Vec<u8>> {
     )
 }
 
+/// Makes a request that merges a patch into an object, lists as a whole.
+pub(crate) fn merge(path: &str, body: &Value) -> Request<Vec<u8>> {
+    request(Method::PATCH, path, "application/merge-patch+json", body.to_string().into_bytes())
+}
+
 fn request(method: Method, path: &str, content_type: &str, body: Vec<u8>) -> Request<Vec<u8>> {
     Request::builder()
         .method(method)

@@ -75,7 +75,11 @@ impl Health {
         for (name, help, value) in [
             ("nodes", "Nodes of the cluster.", counts.nodes),
             ("waiting_pods", "Pods that wait for a node.", counts.waiting_pods),
-            ("waiting_gangs", "Gangs of which a pod waits.", counts.waiting_gangs),
+            (
+                "waiting_gangs",
+                "Gangs of which a pod waits, and suspended workloads.",
+                counts.waiting_gangs,
+            ),
             ("placed_jobs", "Gangs, or parts of them, that hold resources.", counts.placed_jobs),
         ] {
             add(name, "gauge", help, value.to_string());
@@ -88,6 +92,12 @@ impl Health {
                 "roll_backs_total",
                 "Half-started gangs whose bound pods were deleted.",
                 counts.rolled_back,
+            ),
+            ("resumptions_total", "Suspended workloads that were resumed.", counts.resumed),
+            (
+                "suspensions_total",
+                "Workloads that were suspended again: preempted, or without pods.",
+                counts.suspended,
             ),
             (
                 "plans_refused_total",

@@ -12,7 +12,7 @@ use crate::Settings;
 use crate::actions::Executor;
 use crate::error::{OperatorError, message};
 use crate::health::Health;
-use crate::sources::{Report, Sources};
+use crate::sources::{Report, Served, Sources};
 
 /// Longest time without a step, so that the health check sees the loop alive.
 const IDLE: Duration = Duration::from_secs(5);
@@ -30,8 +30,9 @@ pub(crate) async fn run(
     let mut scheduler = Scheduler::new(settings.levels.clone(), settings.queues.clone())
         .map_err(|error| OperatorError::Queues(error.to_string()))?;
     let (sender, mut reports) = unbounded_channel();
-    let executor = Executor::new(client.clone(), sender.clone());
-    let mut sources = Sources::new(client, sender);
+    let served = Served::default();
+    let executor = Executor::new(client.clone(), sender.clone(), served.clone());
+    let mut sources = Sources::new(client, sender, served);
 
     // 1. Everything is listed before anything is decided.
     let mut unlisted = sources.start_core() + sources.start_groups().await?;

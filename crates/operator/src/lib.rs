@@ -9,6 +9,7 @@ mod health;
 mod leader;
 mod sources;
 mod watch;
+mod workload;
 
 use std::future::Future;
 use std::net::SocketAddr;

@@ -1,12 +1,14 @@
 //! The kinds of objects that the scheduler watches, as observations for it.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use kube::Client;
-use muster_kubernetes::group::{APIS, GroupApi, GroupText};
+use muster_kubernetes::group::{APIS, GroupApi, GroupKind, GroupText};
 use muster_kubernetes::node::NodeText;
 use muster_kubernetes::object::{Metadata, ObjectKey};
 use muster_kubernetes::pod::PodText;
+use muster_kubernetes::priority::PriorityClassText;
 use muster_kubernetes::volume::{ClaimText, VolumeText};
 use muster_model::NodeName;
 use muster_scheduler::Observation;
@@ -50,20 +52,43 @@ impl Watched for VolumeText {
     }
 }
 
+impl Watched for PriorityClassText {
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+/// API version of each kind of gang object that the cluster serves, such as `batch/v1`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Served(Arc<Mutex<BTreeMap<GroupKind, String>>>);
+
+impl Served {
+    fn insert(&self, kind: GroupKind, version: &str) {
+        let mut served = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        served.insert(kind, version.to_owned());
+    }
+
+    /// Returns the version of a kind that is watched; `None` for others.
+    pub(crate) fn version(&self, kind: GroupKind) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&kind).cloned()
+    }
+}
+
 /// The watches of a cluster; they end with this value.
 pub(crate) struct Sources {
     client: Client,
     reports: UnboundedSender<Report>,
     tasks: JoinSet<()>,
     groups: Vec<&'static GroupApi>,
+    served: Served,
 }
 
 impl Sources {
-    pub(crate) fn new(client: Client, reports: UnboundedSender<Report>) -> Self {
-        Self { client, reports, tasks: JoinSet::new(), groups: Vec::new() }
+    pub(crate) fn new(client: Client, reports: UnboundedSender<Report>, served: Served) -> Self {
+        Self { client, reports, tasks: JoinSet::new(), groups: Vec::new(), served }
     }
 
-    /// Starts the watches of nodes, pods and volumes; returns their number.
+    /// Starts the watches of nodes, pods, volumes and priority classes; returns their number.
     pub(crate) fn start_core(&mut self) -> usize {
         self.follow::<NodeText>("/api/v1/nodes", read_node, |key| {
             Some(Observation::NodeGone(NodeName(key.name)))
@@ -90,7 +115,12 @@ impl Sources {
             // A volume that is gone is that of no claim.
             |_| None,
         );
-        4
+        self.follow::<PriorityClassText>(
+            "/apis/scheduling.k8s.io/v1/priorityclasses",
+            |class| Some(Observation::PriorityClass(class.facts())),
+            |key| Some(Observation::PriorityClassGone(key.name)),
+        );
+        5
     }
 
     /// Starts the watches of the gang objects that the cluster serves and that are not watched yet;
@@ -112,6 +142,7 @@ impl Sources {
                 if resources.resources.iter().any(|resource| resource.name == api.plural) {
                     let path = format!("/apis/{}/{}", version.group_version, api.plural);
                     tracing::info!("watching {path}");
+                    self.served.insert(api.kind, &version.group_version);
                     let kind = api.kind;
                     self.follow::<GroupText>(
                         &path,

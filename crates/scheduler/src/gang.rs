@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use muster_kubernetes::group::workload::Workload;
 use muster_kubernetes::group::{GangRef, GroupFacts, GroupKind, GroupSize};
 use muster_kubernetes::object::ObjectKey;
 use muster_kubernetes::pod::{PodFacts, PodPhase, Wishes};
@@ -33,17 +34,27 @@ pub(crate) struct Pod {
     pub(crate) facts: PodFacts,
     /// Job of the engine that the pod is a task of.
     pub(crate) job: Option<JobId>,
-    /// Node of a binding that the API server has not answered yet.
+    /// Node of a binding that the API server has not answered yet, or that is kept for an expected
+    /// pod.
     pub(crate) binding: Option<NodeName>,
     /// Node on which the pod counts as use from outside.
     pub(crate) foreign_on: Option<NodeName>,
     /// True once its deletion was requested here.
     pub(crate) is_evicted: bool,
+    /// True for a pod that does not exist yet: its workload is suspended, or was resumed just now.
+    pub(crate) is_expected: bool,
 }
 
 impl Pod {
     pub(crate) fn new(facts: PodFacts) -> Self {
-        Self { facts, job: None, binding: None, foreign_on: None, is_evicted: false }
+        Self {
+            facts,
+            job: None,
+            binding: None,
+            foreign_on: None,
+            is_evicted: false,
+            is_expected: false,
+        }
     }
 
     /// Returns the node that the pod runs on, or is being bound to.
@@ -72,6 +83,25 @@ impl Pod {
     }
 }
 
+/// Request for the workload of a gang.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    /// Its controller may make pods.
+    Resume,
+    /// Its controller must end its pods.
+    Suspend,
+}
+
+/// Explanation that users were given last.
+#[derive(Debug)]
+pub(crate) struct Explained {
+    pub(crate) text: Arc<str>,
+    /// Pods that it was told of.
+    pub(crate) pods: BTreeSet<ObjectKey>,
+    /// True if the workload was told too.
+    pub(crate) has_workload: bool,
+}
+
 /// A gang: its pods and jobs.
 #[derive(Debug, Default)]
 pub(crate) struct Gang {
@@ -85,8 +115,14 @@ pub(crate) struct Gang {
     pub(crate) retry_at: Option<Time>,
     /// Instant since which only a part of the gang is bound.
     pub(crate) partial_since: Option<Time>,
-    /// Text that users were told last, and the pods that it was told of.
-    pub(crate) explained: Option<(Arc<str>, BTreeSet<ObjectKey>)>,
+    pub(crate) explained: Option<Explained>,
+    /// Request for its workload that the API server has not answered yet.
+    pub(crate) request: Option<Request>,
+    /// Reason for which its workload is suspended after that answer.
+    pub(crate) suspend_next: Option<Arc<str>>,
+    /// Instant of the last arrival at a workload that was resumed, and the number of pods that were
+    /// there; `None` when no pod is awaited.
+    pub(crate) arrivals: Option<(Time, usize)>,
 }
 
 impl Gang {
@@ -94,12 +130,23 @@ impl Gang {
     const MAX_RETRY: Span = Span::from_secs(30);
 
     pub(crate) fn is_unused(&self) -> bool {
-        self.pods.is_empty() && self.jobs.is_empty()
+        self.pods.is_empty()
+            && self.jobs.is_empty()
+            && self.request.is_none()
+            && self.hold.is_none()
     }
 
     /// Notes a refused binding; the wait until the next start doubles each time, from one second.
     pub(crate) fn note_refusal(&mut self, now: Time) {
         let wait = Span::from_secs(1 << self.failures.min(5)).min(Self::MAX_RETRY);
+        self.failures = self.failures.saturating_add(1);
+        self.retry_at = Some(now + wait);
+    }
+
+    /// Notes that the pods of its workload did not come; the wait until it is resumed again doubles
+    /// each time, from one minute to 32.
+    pub(crate) fn note_late(&mut self, now: Time) {
+        let wait = Span::from_secs(60 << self.failures.min(5));
         self.failures = self.failures.saturating_add(1);
         self.retry_at = Some(now + wait);
     }
@@ -110,10 +157,14 @@ impl Gang {
 pub(crate) struct Groups(BTreeMap<(GroupKind, ObjectKey), GroupFacts>);
 
 impl Groups {
-    /// Records an object; returns true if it changed.
+    /// Records an object; returns true if it changed. A report that is older than the known one
+    /// arrives late, and is ignored.
     pub(crate) fn insert(&mut self, facts: GroupFacts) -> bool {
         let key = (facts.kind, facts.key.clone());
-        if self.0.get(&key) == Some(&facts) {
+        let is_known = self.0.get(&key).is_some_and(|known| {
+            *known == facts || (known.uid == facts.uid && facts.generation < known.generation)
+        });
+        if is_known {
             return false;
         }
         self.0.insert(key, facts);
@@ -128,12 +179,31 @@ impl Groups {
         self.0.get(&(gang.kind, gang.object.clone()))
     }
 
+    /// Returns the object that Muster starts and stops for this gang.
+    pub(crate) fn workload_facts(&self, gang: &GangKey) -> Option<&GroupFacts> {
+        let GangKey::Group(named) = gang else { return None };
+        self.get(named).filter(|facts| facts.workload.is_some())
+    }
+
+    pub(crate) fn workload(&self, gang: &GangKey) -> Option<&Workload> {
+        self.workload_facts(gang)?.workload.as_ref()
+    }
+
+    /// Returns the gangs of all workloads.
+    pub(crate) fn with_workload(&self) -> impl Iterator<Item = GangKey> + '_ {
+        let all = self.0.values().filter(|facts| facts.workload.is_some());
+        all.map(|facts| GangKey::Group(GangRef::of_object(facts.kind, facts.key.clone())))
+    }
+
     /// Returns the gang of a pod: that which it names, unless the pods there are independent.
     pub(crate) fn gang_of(&self, pod: &PodFacts) -> GangKey {
         let alone = || GangKey::Pod(pod.key.clone());
         let Some(named) = &pod.gang else { return alone() };
-        let known = self.get(named).map(|facts| &facts.size);
-        if known == Some(&GroupSize::Independent) && pod.wishes.gang_size.is_none() {
+        // The pods of a workload that Muster resumes start together, and are suspended together.
+        let is_independent = self
+            .get(named)
+            .is_some_and(|facts| facts.size == GroupSize::Independent && facts.workload.is_none());
+        if is_independent && pod.wishes.gang_size.is_none() {
             return alone();
         }
         GangKey::Group(named.clone())

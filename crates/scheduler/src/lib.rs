@@ -7,6 +7,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may stop at an unexpected value"))]
 
+mod admission;
 mod adopt;
 mod agenda;
 mod batch;
@@ -15,6 +16,7 @@ mod job;
 mod nodes;
 mod observation;
 mod pending;
+mod priorities;
 mod reconcile;
 mod roll_back;
 mod rules;
@@ -22,5 +24,5 @@ mod scheduler;
 mod volumes;
 
 pub use nodes::Level;
-pub use observation::{Action, Observation, PodId};
+pub use observation::{Action, Observation, PodId, WorkloadId};
 pub use scheduler::{Counts, Scheduler};

@@ -33,6 +33,14 @@ pub(crate) struct Take {
     pub(crate) singles: BTreeSet<Arc<str>>,
 }
 
+impl Take {
+    /// Returns true if this needs no more of anything than `other`.
+    pub(crate) fn fits_in(&self, other: &Self) -> bool {
+        self.requests.0.iter().all(|(name, units)| *units <= other.requests.get(name))
+            && self.singles.is_subset(&other.singles)
+    }
+}
+
 /// All nodes, and what the engine was told of them.
 #[derive(Debug, Default)]
 pub(crate) struct NodeTable {
@@ -112,6 +120,12 @@ impl NodeTable {
 
     pub(crate) fn is_known(&self, name: &NodeName) -> bool {
         self.nodes.get(name).is_some_and(|node| node.facts.is_some())
+    }
+
+    /// Returns true if a pod with this rule may run on the node.
+    pub(crate) fn suits(&self, name: &NodeName, rule: &NodeRule) -> bool {
+        let facts = self.nodes.get(name).and_then(|node| node.facts.as_ref());
+        facts.is_some_and(|facts| rule.matches(facts))
     }
 
     /// Returns the number of nodes.

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use muster_kubernetes::group::{GroupFacts, GroupKind};
+use muster_kubernetes::group::{GangRef, GroupFacts, GroupKind};
 use muster_kubernetes::node::NodeFacts;
 use muster_kubernetes::object::ObjectKey;
 use muster_kubernetes::pod::PodFacts;
+use muster_kubernetes::priority::PriorityClass;
 use muster_kubernetes::rule::SelectorTerm;
 use muster_model::{NodeName, QueueTree};
 
@@ -38,6 +39,14 @@ pub enum Observation {
     Bound(PodId),
     /// The API server refused a binding, and the pod is not bound.
     BindRefused(PodId, Arc<str>),
+    /// A priority class exists.
+    PriorityClass(PriorityClass),
+    /// A priority class is gone.
+    PriorityClassGone(Arc<str>),
+    /// A workload was resumed or suspended as requested. The object as it is now is observed before.
+    Done(WorkloadId),
+    /// A workload was not resumed or suspended, since it is gone, has ended, or was changed.
+    Refused(WorkloadId),
 }
 
 /// Pod by name and id: a name alone is used again by another pod.
@@ -52,6 +61,30 @@ pub struct PodId {
 impl fmt::Display for PodId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.key.fmt(f)
+    }
+}
+
+/// Workload by kind, name and id.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WorkloadId {
+    /// Kind of the object.
+    pub kind: GroupKind,
+    /// Namespace and name of the object.
+    pub key: ObjectKey,
+    /// Id that is never reused.
+    pub uid: Arc<str>,
+}
+
+impl WorkloadId {
+    /// Returns the gang of its pods.
+    pub(crate) fn gang(&self) -> GangRef {
+        GangRef::of_object(self.kind, self.key.clone())
+    }
+}
+
+impl fmt::Display for WorkloadId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.key)
     }
 }
 
@@ -77,6 +110,28 @@ pub enum Action {
     Explain {
         /// Pods of one gang.
         pods: Vec<PodId>,
+        /// Explanation, as one sentence.
+        text: Arc<str>,
+    },
+    /// Let the controller of a workload make its pods. The answer is [`Observation::Done`] or
+    /// [`Observation::Refused`].
+    Resume {
+        /// Workload that gets its pods.
+        workload: WorkloadId,
+        /// Specification that the decision was made for; it must be unchanged.
+        generation: u64,
+    },
+    /// Let the controller of a workload delete its pods. The answer is as for [`Action::Resume`].
+    Suspend {
+        /// Workload that must have no pods.
+        workload: WorkloadId,
+        /// Reason that users see in the event.
+        reason: Arc<str>,
+    },
+    /// Say on a suspended workload why it is not resumed.
+    ExplainWorkload {
+        /// Suspended object that users look at.
+        workload: WorkloadId,
         /// Explanation, as one sentence.
         text: Arc<str>,
     },

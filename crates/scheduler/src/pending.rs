@@ -1,7 +1,6 @@
 //! Why pods wait, told to users: at most a few explanations a second, each again only when its text
 //! has changed.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use muster_engine::EventRefusal;
@@ -9,7 +8,7 @@ use muster_kubernetes::object::ObjectKey;
 use muster_model::{ElementId, Reason, Span, Time};
 use muster_report::{RenderContext, explain, reason};
 
-use crate::gang::GangKey;
+use crate::gang::{Explained, GangKey, Pod};
 use crate::observation::{Action, PodId};
 use crate::scheduler::Scheduler;
 
@@ -25,10 +24,12 @@ const PER_ROUND: usize = 8;
 impl Scheduler {
     /// Plans the explanation of a gang of which a pod waits.
     pub(crate) fn schedule_explanation(&mut self, now: Time, key: &GangKey) {
+        let has_workload = self.groups.workload(key).is_some();
         let Some(gang) = self.gangs.get_mut(key) else { return };
         let pods = &self.pods;
-        let is_waiting = |pod: &ObjectKey| pods.get(pod).is_some_and(crate::gang::Pod::is_waiting);
-        if !gang.pods.iter().any(is_waiting) {
+        let is_waiting = |pod: &ObjectKey| pods.get(pod).is_some_and(Pod::is_waiting);
+        let is_held = has_workload && gang.hold.is_some();
+        if !is_held && !gang.pods.iter().any(is_waiting) {
             gang.explained = None;
             self.to_explain.remove(key);
             return;
@@ -58,30 +59,36 @@ impl Scheduler {
 
     fn explain_gang(&mut self, now: Time, key: &GangKey) {
         let Some(text) = self.explanation(now, key) else { return };
-        let Some(gang) = self.gangs.get_mut(key) else { return };
-        let pods = &self.pods;
-        let waiting: BTreeSet<ObjectKey> = gang
-            .pods
-            .iter()
-            .filter(|key| pods.get(key).is_some_and(crate::gang::Pod::is_waiting))
-            .cloned()
-            .collect();
-        if waiting.is_empty() {
+        let Some(gang) = self.gangs.get(key) else { return };
+        let pods = gang.pods.iter().filter_map(|pod| Some((pod, self.pods.get(pod)?)));
+        let (expected, real): (Vec<_>, Vec<_>) =
+            pods.filter(|(_, pod)| pod.is_waiting()).partition(|(_, pod)| pod.is_expected);
+        let has_workload = gang.hold.is_some() || !expected.is_empty();
+        let workload = self.workload_id(key).filter(|_| has_workload);
+        if real.is_empty() && workload.is_none() {
             return;
         }
-        self.to_explain.schedule(key, now + AGAIN_AFTER);
-        let told = match &gang.explained {
-            Some((old, pods)) if *old == text => waiting.difference(pods).cloned().collect(),
-            Some(_) | None => waiting.clone(),
+        let before = gang.explained.as_ref().filter(|told| told.text == text);
+        let is_told = |pod: &ObjectKey| before.is_some_and(|told| told.pods.contains(pod));
+        let told: Vec<PodId> = real
+            .iter()
+            .filter(|(key, _)| !is_told(key))
+            .map(|(key, pod)| PodId { key: (*key).clone(), uid: Arc::clone(&pod.facts.uid) })
+            .collect();
+        let explained = Explained {
+            text: Arc::clone(&text),
+            pods: real.into_iter().map(|(key, _)| key.clone()).collect(),
+            has_workload: workload.is_some(),
         };
-        gang.explained = Some((Arc::clone(&text), waiting));
+        if let Some(workload) = workload.filter(|_| before.is_none_or(|told| !told.has_workload)) {
+            self.actions.push(Action::ExplainWorkload { workload, text: Arc::clone(&text) });
+        }
         if !told.is_empty() {
-            let id = |key: &ObjectKey| {
-                let pod = self.pods.get(key)?;
-                Some(PodId { key: key.clone(), uid: Arc::clone(&pod.facts.uid) })
-            };
-            let pods = told.iter().filter_map(id).collect();
-            self.actions.push(Action::Explain { pods, text });
+            self.actions.push(Action::Explain { pods: told, text });
+        }
+        self.to_explain.schedule(key, now + AGAIN_AFTER);
+        if let Some(gang) = self.gangs.get_mut(key) {
+            gang.explained = Some(explained);
         }
     }
 

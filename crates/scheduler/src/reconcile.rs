@@ -22,7 +22,8 @@ impl Scheduler {
     pub(crate) fn reconcile(&mut self, now: Time, key: &GangKey) {
         self.dissolve_broken(now, key);
         self.adopt_running(now, key);
-        let wanted = self.wanted_batches(key);
+        let stage = self.admit(now, key);
+        let wanted = self.expected_batches(key, stage).unwrap_or_else(|| self.wanted_batches(key));
         let (hold, wanted) = match wanted {
             Ok(wanted) => (None, wanted),
             Err(hold) => (Some(hold), Vec::new()),
@@ -71,6 +72,9 @@ impl Scheduler {
                 && pod.job == Some(job)
             {
                 pod.job = None;
+                if pod.is_expected {
+                    pod.binding = None;
+                }
             }
         }
         let Some(placed) = batch.placed else { return };
@@ -252,7 +256,11 @@ impl Scheduler {
     /// Asks for the deletion of pods, once each.
     pub(crate) fn evict(&mut self, pods: &[ObjectKey], reason: &Arc<str>) {
         for key in pods {
-            let Some(pod) = self.pods.get_mut(key).filter(|pod| !pod.is_evicted) else { continue };
+            let Some(pod) =
+                self.pods.get_mut(key).filter(|pod| !pod.is_evicted && !pod.is_expected)
+            else {
+                continue;
+            };
             pod.is_evicted = true;
             if !pod.facts.is_terminating {
                 let id =

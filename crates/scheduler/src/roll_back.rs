@@ -38,7 +38,11 @@ impl Scheduler {
         }
         self.counts.rolled_back += u64::from(is_over);
         let reason = format!("only a part of the gang could be started within {AFTER}");
-        self.evict(&evicted, &Arc::from(reason));
+        if is_over && self.groups.workload(key).is_some_and(|workload| !workload.is_suspended) {
+            self.suspend(key, &reason);
+        } else {
+            self.evict(&evicted, &Arc::from(reason));
+        }
     }
 
     /// Returns true if pods of the gang are bound and others, that it needs, are not. Pods that were

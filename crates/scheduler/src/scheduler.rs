@@ -18,9 +18,13 @@ use crate::gang::{Gang, GangKey, Groups, Pod};
 use crate::job;
 use crate::nodes::{Level, NodeTable};
 use crate::observation::{Action, Observation, PodId};
+use crate::priorities::Priorities;
 use crate::volumes::Volumes;
 
-/// All gangs that have pods.
+/// Reason of a preemption, for users.
+const PREEMPTED: &str = "preempted by a job with precedence";
+
+/// All gangs that have pods, or a workload that waits.
 pub(crate) type Gangs = BTreeMap<GangKey, Gang>;
 
 /// Numbers for metrics, since the start of the process unless they say now.
@@ -42,6 +46,10 @@ pub struct Counts {
     pub evicted: u64,
     /// Gangs of which a bound part was deleted, since the rest found no nodes.
     pub rolled_back: u64,
+    /// Workloads that were resumed.
+    pub resumed: u64,
+    /// Workloads whose suspension was requested here.
+    pub suspended: u64,
     /// Plans that the checker refused: defects of the engine.
     pub bad_plans: u64,
 }
@@ -53,6 +61,7 @@ pub struct Scheduler {
     pub(crate) engine: Engine,
     pub(crate) nodes: NodeTable,
     pub(crate) volumes: Volumes,
+    pub(crate) priorities: Priorities,
     pub(crate) groups: Groups,
     pub(crate) pods: BTreeMap<ObjectKey, Pod>,
     /// Pods by the gang that they name, also where they count as single pods.
@@ -70,7 +79,7 @@ pub struct Scheduler {
     inbox: Vec<Observation>,
     pub(crate) actions: Vec<Action>,
     next_job: JobId,
-    last: Time,
+    pub(crate) last: Time,
     pub(crate) counts: Counts,
 }
 
@@ -89,6 +98,7 @@ impl Scheduler {
             engine,
             nodes,
             volumes: Volumes::default(),
+            priorities: Priorities::default(),
             groups: Groups::default(),
             pods: BTreeMap::new(),
             members: BTreeMap::new(),
@@ -152,10 +162,13 @@ impl Scheduler {
         std::mem::take(&mut self.actions)
     }
 
-    /// Returns the gangs that changed in the order in which their first pods were made, which is
-    /// the order of the queue.
+    /// Returns the gangs that changed in the order in which their workloads or their first pods were
+    /// made, which is the order of the queue.
     fn take_dirty(&mut self) -> Vec<GangKey> {
         let age = |key: &GangKey| {
+            if let Some(workload) = self.groups.workload(key) {
+                return Some(&workload.created);
+            }
             let pods = self.gangs.get(key).into_iter().flat_map(|gang| &gang.pods);
             pods.filter_map(|pod| self.pods.get(pod)).map(|pod| &pod.facts.created).min()
         };
@@ -176,7 +189,10 @@ impl Scheduler {
     /// Returns numbers for metrics.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        let waiting = self.pods.values().filter(|pod| pod.facts.is_ours && pod.is_waiting());
+        let waiting = self
+            .pods
+            .values()
+            .filter(|pod| pod.facts.is_ours && pod.is_waiting() && !pod.is_expected);
         Counts {
             nodes: self.nodes.len() as u64,
             waiting_pods: waiting.count() as u64,
@@ -221,14 +237,17 @@ impl Scheduler {
             Observation::Pod(facts) => self.take_in_pod(*facts),
             Observation::PodGone(key) => self.remove_pod(&key),
             Observation::Group(facts) => {
-                let gang = GangRef { kind: facts.kind, object: facts.key.clone(), part: "".into() };
+                let gang = GangRef::of_object(facts.kind, facts.key.clone());
                 if self.groups.insert(*facts) {
                     self.regroup(&gang);
+                    self.dirty.insert(GangKey::Group(gang));
                 }
             }
             Observation::GroupGone(kind, object) => {
                 if self.groups.remove(kind, &object) {
-                    self.regroup(&GangRef { kind, object, part: "".into() });
+                    let gang = GangRef::of_object(kind, object);
+                    self.regroup(&gang);
+                    self.dirty.insert(GangKey::Group(gang));
                 }
             }
             Observation::Claim(key, volume) => {
@@ -254,6 +273,17 @@ impl Scheduler {
             }
             Observation::Bound(id) => self.note_bound(now, &id),
             Observation::BindRefused(id, _) => self.note_refused(now, &id),
+            Observation::PriorityClass(class) => {
+                if self.priorities.insert(class) {
+                    self.dirty.extend(self.groups.with_workload());
+                }
+            }
+            Observation::PriorityClassGone(name) => {
+                self.priorities.remove(&name);
+                self.dirty.extend(self.groups.with_workload());
+            }
+            Observation::Done(workload) => self.note_answer(now, &workload, false),
+            Observation::Refused(workload) => self.note_answer(now, &workload, true),
         }
     }
 
@@ -286,13 +316,13 @@ impl Scheduler {
         }
     }
 
-    fn remove_pod(&mut self, key: &ObjectKey) {
+    pub(crate) fn remove_pod(&mut self, key: &ObjectKey) {
         self.forget_foreign(key);
         self.leave_gang(key);
         self.pods.remove(key);
     }
 
-    fn join_gang(&mut self, key: &ObjectKey) {
+    pub(crate) fn join_gang(&mut self, key: &ObjectKey) {
         let facts = &self.pods[key].facts;
         if let Some(named) = &facts.gang {
             self.members.entry(named.clone()).or_default().insert(key.clone());
@@ -341,7 +371,18 @@ impl Scheduler {
                     }
                 }
                 self.join_gang(&key);
+                self.end_job_of_other_gang(&key);
             }
+        }
+    }
+
+    /// Ends the job of a pod that is in another gang now, whose look adopts it.
+    fn end_job_of_other_gang(&mut self, key: &ObjectKey) {
+        let Some(pod) = self.pods.get(key) else { return };
+        let Some(job) = pod.job else { return };
+        let gang = self.groups.gang_of(&pod.facts);
+        if self.batches.get(&job).is_some_and(|batch| batch.gang != gang) {
+            self.end_batch(self.last, job);
         }
     }
 
@@ -463,6 +504,11 @@ impl Scheduler {
         self.batches.insert(job, batch);
     }
 
+    /// Has a gang looked at in this step or the next one.
+    pub(crate) fn mark(&mut self, gang: GangKey) {
+        self.dirty.insert(gang);
+    }
+
     pub(crate) fn wake_at(&mut self, at: Time, gang: &GangKey) {
         self.wakes.schedule(gang, at);
     }
@@ -487,24 +533,28 @@ impl Scheduler {
         }
     }
 
-    /// Binds the pods of a job that was placed. A job that was adopted has its nodes already.
+    /// Binds the pods of a job that was placed, or keeps the places for those that are expected. A job
+    /// that was adopted has its nodes already.
     fn bind(&mut self, placed: Placed) {
-        let Some(batch) = self.batches.get_mut(&placed.id.element.job) else { return };
+        let job = placed.id.element.job;
+        let Some(batch) = self.batches.get_mut(&job) else { return };
         if batch.placed.is_some() {
             return;
         }
-        for (key, (node, devices)) in batch.pods.iter().zip(&placed.places) {
+        for (node, devices) in &placed.places {
             self.nodes.hold(node, *devices);
-            let Some(pod) = self.pods.get_mut(key) else { continue };
-            pod.binding = Some(node.clone());
-            let id = PodId { key: key.clone(), uid: Arc::clone(&pod.facts.uid) };
-            self.actions.push(Action::Bind { pod: id, node: node.clone() });
         }
         batch.placed = Some(placed);
+        let first = batch.pods.first().cloned();
+        if first.is_some_and(|pod| self.is_expected(&pod)) {
+            self.keep_places(job);
+        } else {
+            self.send_bindings(job);
+        }
     }
 
     /// Deletes the pods of a job that is preempted; all pods of its gang where the rest would be
-    /// fewer than the gang needs.
+    /// fewer than the gang needs. Where a controller would make them again at once, it is suspended.
     fn stop(&mut self, job: JobId) {
         let Some(batch) = self.batches.get_mut(&job) else { return };
         let Some(placed) = batch.placed.as_mut().filter(|placed| !placed.is_stopping) else {
@@ -526,6 +576,12 @@ impl Scheduler {
         let is_whole = left >= minimum as usize;
         let evicted =
             if is_whole { own } else { running.iter().map(|pod| pod.key.clone()).collect() };
-        self.evict(&evicted, &Arc::from("preempted by a job with precedence"));
+        if self.groups.workload(&key).is_some() && (left == 0 || !is_whole) {
+            self.suspend(&key, PREEMPTED);
+            // What it keeps for expected pods is given up in the next step.
+            self.wake_at(self.last, &key);
+        } else {
+            self.evict(&evicted, &Arc::from(PREEMPTED));
+        }
     }
 }

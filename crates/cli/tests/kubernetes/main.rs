@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot unwrap should fail")]
 
 mod access;
+mod admission;
 mod cluster;
 mod inventory;
 mod real_nodes;

@@ -51,6 +51,12 @@ const LWS_GROUP: &str = "leaderworkerset.sigs.k8s.io/group-index";
 const KUBEFLOW_OPERATOR: &str = "training.kubeflow.org/operator-name";
 
 impl GangRef {
+    /// Returns the gang that an object of this kind describes as a whole.
+    #[must_use]
+    pub fn of_object(kind: GroupKind, object: ObjectKey) -> Self {
+        Self { kind, object, part: "".into() }
+    }
+
     fn new(kind: GroupKind, metadata: &Metadata, name: &str, part: &str) -> Self {
         let object = ObjectKey { namespace: Arc::clone(&metadata.namespace), name: name.into() };
         Self { kind, object, part: part.into() }

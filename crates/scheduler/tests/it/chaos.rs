@@ -1,6 +1,7 @@
 //! Seeded runs with faults: late and lost answers, refused bindings, pods that fail, a rival
-//! scheduler on the same nodes, lost nodes, a scheduler that dies between two bindings. While they
-//! last no gang stays half started; once they end, everything runs.
+//! scheduler on the same nodes, lost nodes, a scheduler that dies between two bindings, or between
+//! resuming a Job and its pods, and a Job controller that makes no pods. While they last no gang stays
+//! half started, and no Job resumed without pods; once they end, everything runs.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -13,13 +14,16 @@ use muster_testkit::rng::SeededRng;
 use serde_json::json;
 
 use crate::cluster::Cluster;
-use crate::objects::{node, pod};
+use crate::objects::{job, node, pod};
 
 /// Longest delay of an answer or a report, in milliseconds.
 const MAX_DELAY: u64 = 3_000;
 /// Time after which a half-started gang is rolled back, with the delays of the reports that the
 /// scheduler acts on and of its own requests.
 const ROLLED_BACK_MILLIS: u64 = 30_000 + 6 * MAX_DELAY;
+/// Time after which a resumed Job of which no further pod comes is suspended again, with the same
+/// delays.
+const SUSPENDED_MILLIS: u64 = 60_000 + 6 * MAX_DELAY;
 /// Time within which everything has run after the last fault. The longest pods run for a minute,
 /// and there are fewer than ten rounds of them.
 const LIVENESS_MILLIS: u64 = 3_600_000;
@@ -32,14 +36,21 @@ struct Faults {
     nodes: bool,
     restarts: bool,
     failures: bool,
+    controller: bool,
 }
 
 /// A gang with the controller that makes its pods.
 #[derive(Debug)]
 struct Gang {
     size: usize,
-    /// Pods that have yet to succeed.
+    /// True for a suspended Job, false for pods that exist from the start.
+    is_job: bool,
+    /// Pods that have yet to succeed; those of a Job are counted there.
     left: BTreeSet<String>,
+    /// Instant until which the controller makes no pods.
+    stuck: Time,
+    /// Instant since which the Job is resumed and has this number of pods, none of which is bound.
+    idle_since: Option<(Time, usize)>,
     /// First binding since none was bound, unless a pod of the gang has ended or gone since.
     half_since: Option<Time>,
 }
@@ -73,13 +84,16 @@ impl Run {
             nodes: fault(40),
             restarts: fault(40),
             failures: fault(40),
+            controller: fault(40),
         };
         let nodes: Vec<_> = (0..rng.between(1, 5))
             .map(|at| node(&format!("n{at}"), rng.between(2, 8) as u32))
             .collect();
         let gpus: u64 = nodes.iter().map(|node| node.allocatable.get("nvidia.com/gpu")).sum();
+        let mut cluster = Cluster::new(nodes);
+        cluster.set_class("high", 100);
         Self {
-            cluster: Cluster::new(nodes),
+            cluster,
             faults,
             gangs: BTreeMap::new(),
             largest: gpus.min(6),
@@ -95,24 +109,51 @@ impl Run {
 
     /// Users submit gangs as long as few wait.
     fn submit(&mut self) {
-        let waiting = self.gangs.values().filter(|gang| !gang.left.is_empty()).count();
+        let waiting = self.gangs.keys().filter(|gang| self.left(gang) > 0).count();
         if waiting < 8 && self.rng.chance(30) {
             let size = self.rng.between(1, self.largest) as usize;
             let name = format!("g{}", self.gangs.len());
             let left = (0..size).map(|rank| format!("{name}-{rank}")).collect();
-            self.gangs.insert(name, Gang { size, left, half_since: None });
+            let is_job = self.rng.chance(50);
+            if is_job {
+                let mut one = job(&name, size);
+                if self.rng.chance(30) {
+                    one = one.pod_spec("priorityClassName", json!("high"));
+                }
+                self.change(|cluster| drop(cluster.create_job(&one)));
+            }
+            let gang =
+                Gang { size, is_job, left, stuck: Time(0), idle_since: None, half_since: None };
+            self.gangs.insert(name, gang);
         }
     }
 
+    /// Returns the number of pods of a gang that have yet to succeed.
+    fn left(&self, name: &str) -> usize {
+        let gang = &self.gangs[name];
+        if !gang.is_job {
+            return gang.left.len();
+        }
+        let job = &self.cluster.jobs[&ObjectKey::new("team", name)];
+        gang.size - job["status"]["succeeded"].as_u64().unwrap() as usize
+    }
+
     fn is_done(&self) -> bool {
-        self.gangs.values().all(|gang| gang.left.is_empty())
+        self.gangs.keys().all(|gang| self.left(gang) == 0)
     }
 
     /// Passes a report on after a random delay: an answer by itself, others behind those that are on
     /// their way.
     fn report(&mut self, observation: Observation) {
         let at = Time(self.cluster.now.0 + self.rng.roll(MAX_DELAY));
-        if matches!(observation, Observation::Bound(_) | Observation::BindRefused(..)) {
+        let is_answer = matches!(
+            observation,
+            Observation::Bound(_)
+                | Observation::BindRefused(..)
+                | Observation::Done(_)
+                | Observation::Refused(_)
+        );
+        if is_answer {
             self.answers.push((at, observation));
         } else {
             let soonest = self.reports.back().map_or(Time(0), |(at, _)| *at);
@@ -132,6 +173,7 @@ impl Run {
 
     fn tick(&mut self, has_faults: bool) {
         self.make_pods();
+        self.control_jobs();
         if has_faults {
             self.submit();
             self.do_harm();
@@ -154,7 +196,9 @@ impl Run {
             self.requests.push((at, action));
         }
         self.check_halves();
-        self.cluster.now = Time(now.0 + self.rng.between(50, 1_500));
+        self.check_idle();
+        let longest = if has_faults { 1_500 } else { 6_000 };
+        self.cluster.now = Time(now.0 + self.rng.between(50, longest));
     }
 
     /// Controllers make the pods that are missing, sometimes not all at once.
@@ -162,6 +206,7 @@ impl Run {
         let wanted: Vec<_> = self
             .gangs
             .iter()
+            .filter(|(_, gang)| !gang.is_job)
             .flat_map(|(name, gang)| {
                 gang.left.iter().map(|pod| (name.clone(), pod.clone(), gang.size))
             })
@@ -176,7 +221,35 @@ impl Run {
         }
     }
 
+    /// The Job controller works late, and does not make all pods at once.
+    fn control_jobs(&mut self) {
+        let now = self.cluster.now;
+        let jobs = self.gangs.iter().filter(|(_, gang)| gang.is_job && gang.stuck <= now);
+        let jobs: Vec<String> = jobs.map(|(name, _)| name.clone()).collect();
+        for name in jobs {
+            if self.rng.chance(60) {
+                let most = self.rng.between(1, 6) as usize;
+                if self.cluster.is_suspended(&name) {
+                    let prefix = format!("{name}-");
+                    self.note_losses(|pod| pod.key.name.starts_with(&prefix));
+                }
+                let key = ObjectKey::new("team", &name);
+                self.change(|cluster| {
+                    cluster.control_job(&key, most);
+                });
+            }
+        }
+    }
+
     fn do_harm(&mut self) {
+        if self.faults.controller && self.rng.chance(5) {
+            let names: Vec<String> = self.gangs.keys().cloned().collect();
+            let until = Time(self.cluster.now.0 + self.rng.roll(150_000));
+            if !names.is_empty() {
+                let name = self.rng.pick(&names).clone();
+                self.gangs.get_mut(&name).unwrap().stuck = until;
+            }
+        }
         if self.faults.rival && self.rng.chance(20) {
             let nodes: Vec<NodeName> = self.cluster.nodes.keys().cloned().collect();
             if let Some(node) = (!nodes.is_empty()).then(|| self.rng.pick(&nodes).clone())
@@ -223,6 +296,7 @@ impl Run {
             // The new process waits as long as the old one did before it rolls a gang back.
             for gang in self.gangs.values_mut() {
                 gang.half_since = None;
+                gang.idle_since = None;
             }
         }
     }
@@ -284,7 +358,7 @@ impl Run {
                     self.note_losses(|pod| pod.uid == *uid);
                     self.change(|cluster| cluster.carry_out(action.clone()));
                 }
-                Action::Explain { .. } => self.cluster.carry_out(action),
+                _ => self.cluster.carry_out(action),
             }
         }
     }
@@ -310,6 +384,11 @@ impl Run {
         let is_alone = !self.faults.rival && !self.faults.restarts && !self.faults.nodes;
         assert!(!is_alone, "{key} was bound to a node that this scheduler had filled");
         self.note_losses(|pod| pod.key == *key);
+        // It was bound, if only for a moment.
+        let gang = key.name.split_once('-').map_or("", |(gang, _)| gang);
+        if let Some(gang) = self.gangs.get_mut(gang) {
+            gang.idle_since = None;
+        }
         self.change(|cluster| cluster.delete(key));
     }
 
@@ -335,9 +414,10 @@ impl Run {
 
     fn check_halves(&mut self) {
         let now = self.cluster.now;
-        for (name, gang) in &mut self.gangs {
+        let left: Vec<usize> = self.gangs.keys().map(|name| self.left(name)).collect();
+        for ((name, gang), left) in self.gangs.iter_mut().zip(left) {
             let bound = self.cluster.bound(&format!("{name}-"));
-            if bound == 0 || bound >= gang.left.len() {
+            if bound == 0 || bound >= left {
                 gang.half_since = None;
                 continue;
             }
@@ -348,6 +428,28 @@ impl Run {
                 gang.size,
                 now.since(since).0
             );
+        }
+    }
+}
+
+impl Run {
+    /// A Job that is resumed has pods, or keeps nodes for them, but not for long.
+    fn check_idle(&mut self) {
+        let now = self.cluster.now;
+        for (name, gang) in self.gangs.iter_mut().filter(|(_, gang)| gang.is_job) {
+            let prefix = format!("{name}-");
+            let is_of_it = |key: &&ObjectKey| key.name.starts_with(&prefix);
+            let pods = self.cluster.pods.keys().filter(is_of_it).count();
+            let is_idle = !self.cluster.is_suspended(name)
+                && !self.cluster.is_complete(name)
+                && self.cluster.pods.values().all(|pod| {
+                    !pod.key.name.starts_with(&prefix)
+                        || (pod.node.is_none() && pod.phase == PodPhase::Active)
+                });
+            let known = gang.idle_since.filter(|(_, before)| is_idle && *before >= pods);
+            gang.idle_since = is_idle.then(|| known.unwrap_or((now, pods)));
+            let idle = gang.idle_since.map_or(0, |(since, _)| now.since(since).0);
+            assert!(idle <= SUSPENDED_MILLIS, "{name} is resumed with {pods} pods since {idle} ms");
         }
     }
 }

@@ -2,14 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_kubernetes::group::GroupFacts;
+use muster_kubernetes::group::{GroupFacts, GroupKind, GroupText};
 use muster_kubernetes::node::NodeFacts;
 use muster_kubernetes::object::ObjectKey;
 use muster_kubernetes::pod::{PodFacts, PodPhase};
+use muster_kubernetes::priority::{PriorityClass, PriorityClassText};
 use muster_model::{NodeName, QueueTree, Time};
 use muster_scheduler::{Action, Level, Observation, PodId, Scheduler};
 
-use crate::objects::PodBuilder;
+use serde_json::{Value, json};
+
+use crate::objects::{JobBuilder, PodBuilder, pod};
 
 /// The cluster and the scheduler under test.
 pub struct Cluster {
@@ -24,6 +27,16 @@ pub struct Cluster {
     pub tellings: usize,
     /// Bindings that the server refuses, by pod name.
     pub refuse: BTreeSet<String>,
+    /// Jobs as the server has them.
+    pub jobs: BTreeMap<ObjectKey, Value>,
+    /// Explanation of each suspended Job that was told last.
+    pub told_jobs: BTreeMap<ObjectKey, String>,
+    /// Reason of each suspension that was requested, and its Job.
+    pub suspensions: Vec<(String, String)>,
+    /// True while the Job controller works.
+    pub has_controller: bool,
+    /// Priority classes of the cluster.
+    pub classes: Vec<PriorityClass>,
     /// Reports for the scheduler, while they are diverted.
     diverted: Option<Vec<Observation>>,
     levels: Vec<Level>,
@@ -54,6 +67,11 @@ impl Cluster {
             told: BTreeMap::new(),
             tellings: 0,
             refuse: BTreeSet::new(),
+            jobs: BTreeMap::new(),
+            told_jobs: BTreeMap::new(),
+            suspensions: Vec::new(),
+            has_controller: true,
+            classes: Vec::new(),
             diverted: None,
             levels,
             tree,
@@ -109,6 +127,143 @@ impl Cluster {
         self.report(Observation::Group(Box::new(group)));
     }
 
+    pub fn set_class(&mut self, name: &str, value: i32) {
+        let class = json!({"metadata": {"name": name}, "value": value});
+        let class = serde_json::from_value::<PriorityClassText>(class).unwrap().facts();
+        self.classes.push(class.clone());
+        self.report(Observation::PriorityClass(class));
+    }
+
+    pub fn create_job(&mut self, job: &JobBuilder) -> ObjectKey {
+        self.made += 1;
+        let mut object = job.0.clone();
+        object["metadata"]["uid"] = json!(format!("uid-{}", self.made));
+        object["metadata"]["creationTimestamp"] = json!(self.timestamp());
+        let key = ObjectKey::new("team", object["metadata"]["name"].as_str().unwrap());
+        self.jobs.insert(key.clone(), object);
+        self.report_job(&key);
+        key
+    }
+
+    /// Changes a Job, as users and controllers do.
+    pub fn change_job(&mut self, key: &ObjectKey, change: impl FnOnce(&mut Value)) {
+        let Some(job) = self.jobs.get_mut(key) else { return };
+        let spec = job["spec"].clone();
+        change(job);
+        if job["spec"] != spec {
+            job["metadata"]["generation"] =
+                json!(job["metadata"]["generation"].as_u64().unwrap() + 1);
+        }
+        self.report_job(key);
+    }
+
+    /// Deletes a Job and its pods.
+    pub fn delete_job(&mut self, name: &str) {
+        let key = ObjectKey::new("team", name);
+        self.jobs.remove(&key);
+        self.report(Observation::GroupGone(GroupKind::Job, key));
+        self.delete_pods_of(name);
+    }
+
+    fn delete_pods_of(&mut self, job: &str) {
+        for pod in self.pods_of(job) {
+            self.delete(&pod);
+        }
+    }
+
+    /// Returns the pods of a Job that have not ended.
+    pub fn pods_of(&self, job: &str) -> Vec<ObjectKey> {
+        let is_of_it = |pod: &&PodFacts| {
+            let gang = pod.gang.as_ref().map(|gang| &gang.object);
+            gang == Some(&ObjectKey::new("team", job)) && pod.phase == PodPhase::Active
+        };
+        self.pods.values().filter(is_of_it).map(|pod| pod.key.clone()).collect()
+    }
+
+    pub fn is_suspended(&self, name: &str) -> bool {
+        self.jobs[&ObjectKey::new("team", name)]["spec"]["suspend"] == json!(true)
+    }
+
+    pub fn job_facts(&self, key: &ObjectKey) -> GroupFacts {
+        serde_json::from_value::<GroupText>(self.jobs[key].clone()).unwrap().facts(GroupKind::Job)
+    }
+
+    fn report_job(&mut self, key: &ObjectKey) {
+        let facts = self.job_facts(key);
+        self.report(Observation::Group(Box::new(facts)));
+    }
+
+    /// Works as the Job controller: deletes the pods of suspended Jobs, makes those that others lack,
+    /// and completes those whose pods have succeeded. Returns true if it changed something.
+    pub fn control_jobs(&mut self) -> bool {
+        let jobs: Vec<ObjectKey> = self.jobs.keys().cloned().collect();
+        let changes = jobs.iter().filter(|job| self.control_job(job, usize::MAX)).count();
+        changes > 0
+    }
+
+    /// Does so for one Job, with at most `most` new pods.
+    pub fn control_job(&mut self, key: &ObjectKey, most: usize) -> bool {
+        let Some(job) = self.jobs.get(key).cloned() else { return false };
+        let active = self.pods_of(&key.name);
+        let number = |path: &str| job.pointer(path).and_then(Value::as_u64).unwrap_or(0);
+        if job["spec"]["suspend"] == json!(true) {
+            for pod in &active {
+                self.delete(pod);
+            }
+            return !active.is_empty();
+        }
+        // 1. Pods that have ended are counted, once.
+        let ended: Vec<PodFacts> = self
+            .pods
+            .values()
+            .filter(|pod| pod.phase != PodPhase::Active)
+            .filter(|pod| pod.gang.as_ref().is_some_and(|gang| gang.object == *key))
+            .cloned()
+            .collect();
+        let succeeded = number("/status/succeeded")
+            + ended.iter().filter(|pod| pod.phase == PodPhase::Succeeded).count() as u64;
+        if !ended.is_empty() {
+            self.change_job(key, |job| {
+                job["status"]["succeeded"] = json!(succeeded);
+                if succeeded >= number("/spec/completions") {
+                    job["status"]["conditions"] = json!([{"type": "Complete", "status": "True"}]);
+                }
+            });
+            for pod in &ended {
+                self.delete(&pod.key);
+            }
+        }
+        // 2. Pods that are lacking are made.
+        let left = number("/spec/completions").saturating_sub(succeeded);
+        let wanted = left.min(number("/spec/parallelism")) as usize;
+        for at in (active.len()..wanted).take(most) {
+            self.made += 1;
+            let name = format!("{}-{at}-{}", key.name, self.made);
+            let pod = self.pod_of_job(key, &job, &name);
+            self.create(&pod);
+        }
+        !ended.is_empty() || active.len() < wanted
+    }
+
+    pub fn is_complete(&self, job: &str) -> bool {
+        self.jobs[&ObjectKey::new("team", job)]["status"]["conditions"].is_array()
+    }
+
+    /// Makes a pod of a Job, as its controller and the admission plugins of the API server do.
+    fn pod_of_job(&self, key: &ObjectKey, job: &Value, name: &str) -> PodBuilder {
+        let template = &job["spec"]["template"];
+        let mut pod = pod(name, 0);
+        pod.0["spec"] = template["spec"].clone();
+        pod.0["metadata"]["annotations"] = template["metadata"]["annotations"].clone();
+        pod.0["metadata"]["ownerReferences"] = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": *key.name, "controller": true}]);
+        pod.0["spec"]["tolerations"] = json!([{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}]);
+        if let Some(name) = template["spec"]["priorityClassName"].as_str() {
+            let class = self.classes.iter().find(|class| *class.name == *name).unwrap();
+            pod.0["spec"]["priority"] = json!(class.value);
+        }
+        pod
+    }
+
     pub fn create(&mut self, pod: &PodBuilder) -> ObjectKey {
         let mut facts = pod.text().facts();
         self.made += 1;
@@ -151,6 +306,13 @@ impl Cluster {
         for group in &self.groups {
             self.scheduler.observe(Observation::Group(Box::new(group.clone())));
         }
+        for key in self.jobs.keys() {
+            let facts = self.job_facts(key);
+            self.scheduler.observe(Observation::Group(Box::new(facts)));
+        }
+        for class in &self.classes {
+            self.scheduler.observe(Observation::PriorityClass(class.clone()));
+        }
         for pod in self.pods.values() {
             self.scheduler.observe(Observation::Pod(Box::new(pod.clone())));
         }
@@ -164,14 +326,17 @@ impl Cluster {
 
     // ---- time ----
 
-    /// Lets the scheduler work until nothing changes at this instant. Its requests are carried out
-    /// at once.
+    /// Lets the scheduler and the Job controller work until nothing changes at this instant. Requests
+    /// are carried out at once.
     pub fn settle(&mut self) {
         for _ in 0..100 {
             let actions = self.scheduler.step(self.now);
-            let is_quiet = actions.is_empty();
+            let mut is_quiet = actions.is_empty();
             for action in actions {
                 self.carry_out(action);
+            }
+            if self.has_controller {
+                is_quiet &= !self.control_jobs();
             }
             if is_quiet {
                 return;
@@ -207,6 +372,39 @@ impl Cluster {
             Action::Explain { pods, text } => {
                 self.tellings += 1;
                 self.told.extend(pods.into_iter().map(|pod| (pod.key, text.to_string())));
+            }
+            Action::ExplainWorkload { workload, text } => {
+                self.tellings += 1;
+                self.told_jobs.insert(workload.key, text.to_string());
+            }
+            Action::Resume { workload, generation } => {
+                let is_same = |job: &&Value| {
+                    job["metadata"]["uid"] == json!(*workload.uid)
+                        && job["metadata"]["generation"] == json!(generation)
+                };
+                if self.jobs.get(&workload.key).filter(is_same).is_none() {
+                    self.report(Observation::Refused(workload));
+                    return;
+                }
+                let at = self.timestamp();
+                self.change_job(&workload.key, |job| {
+                    job["spec"]["suspend"] = json!(false);
+                    job["metadata"]["annotations"]["muster.run/admitted"] = json!(at);
+                });
+                self.report(Observation::Done(workload));
+            }
+            Action::Suspend { workload, reason } => {
+                let is_same = |job: &&Value| job["metadata"]["uid"] == json!(*workload.uid);
+                if self.jobs.get(&workload.key).filter(is_same).is_none() {
+                    self.report(Observation::Refused(workload));
+                    return;
+                }
+                self.suspensions.push((workload.key.name.to_string(), reason.to_string()));
+                self.change_job(&workload.key, |job| {
+                    job["spec"]["suspend"] = json!(true);
+                    job["metadata"]["annotations"] = json!({});
+                });
+                self.report(Observation::Done(workload));
             }
         }
     }

@@ -73,6 +73,37 @@ impl PodBuilder {
     }
 }
 
+/// Job in the making.
+#[derive(Clone, Debug)]
+pub struct JobBuilder(pub Value);
+
+/// Returns a suspended Indexed Job of the namespace `team` whose pods ask for one GPU each.
+pub fn job(name: &str, pods: usize) -> JobBuilder {
+    JobBuilder(json!({
+        "metadata": {
+            "name": name, "namespace": "team", "generation": 1,
+            "labels": {"muster.run/queue": "default"}, "annotations": {},
+        },
+        "spec": {
+            "suspend": true, "completionMode": "Indexed", "parallelism": pods, "completions": pods,
+            "template": {"metadata": {"annotations": {}}, "spec": pod("", 1).0["spec"]},
+        },
+        "status": {"succeeded": 0},
+    }))
+}
+
+impl JobBuilder {
+    pub fn spec(mut self, key: &str, value: Value) -> Self {
+        self.0["spec"][key] = value;
+        self
+    }
+
+    pub fn pod_spec(mut self, key: &str, value: Value) -> Self {
+        self.0["spec"]["template"]["spec"][key] = value;
+        self
+    }
+}
+
 /// Returns a gang object with this specification.
 pub fn group(kind: GroupKind, name: &str, spec: Value) -> GroupFacts {
     let object =
