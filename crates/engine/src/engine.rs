@@ -22,7 +22,7 @@ use crate::state::job::{Job, Phase};
 pub use crate::state::redact::RedactingJobs;
 pub use crate::state::snapshot::Snapshot;
 use crate::state::view::JobKey;
-use crate::{explain, plan, validate, view};
+use crate::{explain, plan, state, validate, view};
 
 /// The scheduling engine: a value that takes events and returns plans. It reads no clock; time is
 /// an argument, and must not go backwards.
@@ -85,7 +85,7 @@ impl Engine {
     /// [`Engine::due_events`] reports gangs that exceed it. Without it there is no limit. Not
     /// durable: set it again after a restore.
     pub fn set_start_limit(&mut self, since: Time, limit: Span) {
-        self.state.watch_starts(since, limit);
+        self.state.start_waits.limit(since, limit);
     }
 
     /// Runs one planning pass on scratch: the state does not change. Only [`Engine::reservations`]
@@ -142,7 +142,7 @@ impl Engine {
     /// Returns every effect that the present state still requires; all may be repeated.
     #[must_use]
     pub fn outstanding(&self) -> Vec<Effect> {
-        self.state.outstanding()
+        self.state.jobs.outstanding()
     }
 
     /// Returns the tasks that exist or may exist: all that have not ended, of every active attempt.
@@ -205,8 +205,8 @@ impl Engine {
     /// placements of advance reservations.
     #[must_use]
     pub fn due_events(&self, now: Time) -> Vec<Event> {
-        let mut events = self.state.overdue(now);
-        events.extend(self.state.evictions_due(now));
+        let mut events = self.state.start_waits.overdue(&self.state.jobs, now);
+        events.extend(self.state.pending_allocations.evictions_due(&self.state.jobs, now));
         events.extend(self.state.drained_away(now));
         for event in plan::advance_reservation::events(&self.state, now) {
             if !events.contains(&event) {
@@ -246,7 +246,7 @@ impl Engine {
 
     /// Returns the filter fields of every job in memory, by number, without making views.
     pub fn job_keys(&self) -> impl Iterator<Item = JobKey<'_>> {
-        self.state.job_keys()
+        state::view::job_keys(&self.state)
     }
 
     /// Returns one job, if it is in memory.
@@ -258,7 +258,7 @@ impl Engine {
     /// Returns one element of a job, if it is in memory.
     #[must_use]
     pub fn element(&self, now: Time, element: ElementId) -> Option<ElementView> {
-        self.state.element_view(now, element)
+        state::view::element_view(&self.state, now, element)
     }
 
     /// Returns the specification of a job, if it is in memory.
@@ -271,7 +271,7 @@ impl Engine {
     /// too.
     #[must_use]
     pub fn admin_hold(&self, target: CommandTarget) -> Option<(UserName, bool)> {
-        self.state.admin_hold(target).map(|hold| (hold.by.clone(), hold.own))
+        self.state.jobs.admin_hold(target).map(|hold| (hold.by.clone(), hold.own))
     }
 
     /// Returns the number of pending elements of a job that are not on hold.
@@ -283,7 +283,7 @@ impl Engine {
     /// Returns the current or last attempt of an element, and its placement.
     #[must_use]
     pub fn placement(&self, element: ElementId) -> Option<(AttemptId, Arc<[TaskPlacement]>)> {
-        let known = self.state.element(element)?;
+        let known = self.state.jobs.element(element)?;
         let run = known.run.as_ref()?;
         Some((attempt_id(element.job, element.index, known.attempt), Arc::clone(&run.placement)))
     }
@@ -291,7 +291,7 @@ impl Engine {
     /// Returns the label of the last acknowledged checkpoint of an element, of any attempt.
     #[must_use]
     pub fn last_checkpoint(&self, element: ElementId) -> Option<Arc<str>> {
-        self.state.element(element)?.saved.as_ref().map(|saved| Arc::clone(&saved.label))
+        self.state.jobs.element(element)?.saved.as_ref().map(|saved| Arc::clone(&saved.label))
     }
 
     /// Returns the GPU time that would be lost if the attempt of an element ended now, in
@@ -299,19 +299,19 @@ impl Engine {
     /// run.
     #[must_use]
     pub fn unsaved_gpu_millis(&self, now: Time, element: ElementId) -> u64 {
-        self.state.element(element).map_or(0, |element| element.unsaved_gpu_millis(now))
+        self.state.jobs.element(element).map_or(0, |element| element.unsaved_gpu_millis(now))
     }
 
     /// Returns all nodes, by name.
     #[must_use]
     pub fn nodes(&self) -> Vec<NodeView> {
-        self.state.node_views()
+        state::view::node_views(&self.state)
     }
 
     /// Returns all advance reservations, by name.
     #[must_use]
     pub fn advance_reservations(&self, now: Time) -> Vec<AdvanceReservationView> {
-        self.state.advance_reservation_views(now)
+        state::advance_reservation::view::all(&self.state, now)
     }
 
     /// Returns the specification of a node.
@@ -341,7 +341,7 @@ impl Engine {
     /// Returns all queues, parents before children.
     #[must_use]
     pub fn queues(&self, now: Time) -> Vec<QueueView> {
-        self.state.queue_views(now)
+        state::view::queue_views(&self.state, now)
     }
 
     /// Returns the decayed GPU-seconds per user and leaf queue.
@@ -370,7 +370,7 @@ impl Engine {
     /// Returns the numbers of nodes, jobs and elements.
     #[must_use]
     pub fn counts(&self) -> EngineCounts {
-        self.state.counts()
+        state::view::counts(&self.state)
     }
 }
 

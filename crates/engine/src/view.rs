@@ -9,6 +9,7 @@ use crate::explain::reasons::{GapCache, PendingReasons};
 use crate::plan::Outlook;
 use crate::state::State;
 use crate::state::job::Job;
+use crate::state::view::job_view;
 
 /// Returns the views of these jobs, in their order.
 pub(crate) fn of_jobs<'a>(
@@ -23,7 +24,7 @@ pub(crate) fn of_jobs<'a>(
     let mut gaps = GapCache::default();
     let reasons = PendingReasons { state, outlook };
     let view = |(id, job): (&JobId, &Job)| {
-        let mut view = state.job_view(now, *id, job);
+        let mut view = job_view(state, now, *id, job);
         if let Some(ordinal) = job.record.first_waiting() {
             let first = ElementId { job: *id, index: job.record.index_of(ordinal) };
             view.waiting_for = reasons.first(now, *id, job, ordinal, &mut gaps);

@@ -65,7 +65,7 @@ fn of_holding<'a>(
 ) -> Option<CountedAllocation<'a>> {
     let element = holding.element;
     let job = state.jobs.get(&element.job)?;
-    let run = state.element(element)?.run.as_ref()?;
+    let run = state.jobs.element(element)?.run.as_ref()?;
     let is_it = run.eviction.is_some() == is_evicted;
     is_it.then_some(CountedAllocation {
         element,
@@ -118,7 +118,7 @@ pub(super) fn remaining<'a>(
 /// Returns the holding of an attempt that is not being evicted.
 pub(super) fn running(state: &State, id: AttemptId) -> Option<CountedAllocation<'_>> {
     let job = state.jobs.get(&id.element.job)?;
-    let element = state.element(id.element)?;
+    let element = state.jobs.element(id.element)?;
     let run = element
         .run
         .as_ref()
@@ -136,7 +136,7 @@ pub(super) fn running(state: &State, id: AttemptId) -> Option<CountedAllocation<
 /// Returns the pending allocation of an element.
 pub(super) fn pending(state: &State, id: ElementId) -> Option<CountedAllocation<'_>> {
     let job = state.jobs.get(&id.job)?;
-    let allocation = state.element(id)?.pending_allocation.as_ref()?;
+    let allocation = state.jobs.element(id)?.pending_allocation.as_ref()?;
     Some(CountedAllocation {
         element: id,
         job,

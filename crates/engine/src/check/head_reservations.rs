@@ -62,7 +62,7 @@ fn check_head(state: &State, now: Time, plan: &Plan, id: ElementId, found: &mut 
     };
     check_startable(job, now, id, false, found);
     let refused = match () {
-        () if state.head_since(id).is_some() => Some("it is a queue head already"),
+        () if state.heads.since(&state.jobs, id).is_some() => Some("it is a queue head already"),
         () if plan.heads.iter().filter(|other| **other == id).count() > 1 => {
             Some("it is listed twice")
         }
@@ -74,7 +74,8 @@ fn check_head(state: &State, now: Time, plan: &Plan, id: ElementId, found: &mut 
 
 /// Returns the instant from which a head may have a reservation.
 fn may_reserve_from(state: &State, plan: &Plan, now: Time, id: ElementId) -> Option<Time> {
-    let since = state.head_since(id).or_else(|| plan.heads.contains(&id).then_some(now))?;
+    let since =
+        state.heads.since(&state.jobs, id).or_else(|| plan.heads.contains(&id).then_some(now))?;
     state.policy.tree().patience.map(|patience| since + patience)
 }
 
@@ -147,7 +148,7 @@ fn is_after(state: &State, now: Time, plan: &Plan, started: ElementId, head: Ele
         )
     };
     let was_nominated = |id: ElementId| {
-        let ordinal = state.jobs.get(&id.job).and_then(|job| job.record.ordinal_of(id.index));
+        let ordinal = state.jobs.ordinal_of(id);
         ordinal
             .is_some_and(|ordinal| state.pending_allocations.elements.contains(&(id.job, ordinal)))
     };

@@ -191,7 +191,7 @@ fn check_eligibility(state: &State, now: Time, plan: &Plan, found: &mut Vec<Viol
 }
 
 fn is_stopping(state: &State, id: ElementId) -> bool {
-    let run = state.element(id).and_then(|element| element.run.as_ref());
+    let run = state.jobs.element(id).and_then(|element| element.run.as_ref());
     run.is_some_and(|run| matches!(run.stage, RunStage::Stopping(_)))
 }
 

@@ -123,7 +123,8 @@ fn check_unavailable(state: &State, now: Time, plan: &Plan, found: &mut Vec<Viol
 /// Returns, by job, the number of elements that give up their pending allocation and hold nothing;
 /// elements that hold resources count anyway.
 fn revoked(state: &State, plan: &Plan) -> FxHashMap<JobId, u32> {
-    let holds = |id: ElementId| state.element(id).is_some_and(|one| one.phase == Phase::Active);
+    let holds =
+        |id: ElementId| state.jobs.element(id).is_some_and(|one| one.phase == Phase::Active);
     let mut revoked: FxHashMap<JobId, u32> = FxHashMap::default();
     for decision in &plan.decisions {
         if let Decision::Revoke { element } = decision

@@ -144,7 +144,7 @@ fn end_of(state: &State, now: Time, plan: &Plan, holding: &Holding) -> Time {
     }
     let Some(job) = state.jobs.get(&holding.element.job) else { return end };
     let spec = &job.record.spec;
-    let run = state.element(holding.element).and_then(|element| element.run.as_ref());
+    let run = state.jobs.element(holding.element).and_then(|element| element.run.as_ref());
     let saves = run.is_some_and(|run| run.stage == RunStage::Running);
     let lead = spec.checkpoint.filter(|_| saves).map_or(Span(0), |terms| terms.lead);
     end.min((now + lead + spec.grace).max(now + Span(1)))

@@ -34,7 +34,8 @@ impl Relocations {
     /// True when the current attempt of an element is among them.
     pub(super) fn has(&self, state: &State, id: ElementId) -> bool {
         let is_current = |attempt| self.0.contains(&attempt_id(id.job, id.index, attempt));
-        !self.0.is_empty() && state.element(id).is_some_and(|element| is_current(element.attempt))
+        !self.0.is_empty()
+            && state.jobs.element(id).is_some_and(|element| is_current(element.attempt))
     }
 }
 
@@ -103,7 +104,7 @@ pub(super) fn wrong_growth(
         return Some("it has no new places");
     };
     let spec = &victim.job.record.spec;
-    let started = state.element(id.element).and_then(|element| element.run.as_ref()?.started);
+    let started = state.jobs.element(id.element).and_then(|element| element.run.as_ref()?.started);
     let ripe = started.zip(spec.grow_after).map_or(Time::NEVER, |(started, after)| started + after);
     match () {
         () if candidate != id.element => Some("the places are for another element"),
@@ -127,7 +128,7 @@ pub(super) fn wrong_move(
     let (Some(victim), Some(gets)) = (counted::running(state, id), nominated(plan, id)) else {
         return Some("it has no new places");
     };
-    let runs = state.element(id.element).and_then(|element| element.run.as_ref());
+    let runs = state.jobs.element(id.element).and_then(|element| element.run.as_ref());
     match () {
         () if gets.len() != victim.placement.len() => Some("it would restart with another size"),
         () if victim.job.record.spec.checkpoint.is_none() => {
@@ -147,11 +148,12 @@ pub(super) fn check_moves(state: &State, now: Time, plan: &Plan, found: &mut Vec
         Decision::Nominate { evict, .. } => Some(evict),
         Decision::Start { .. } | Decision::Revoke { .. } => None,
     });
-    let mut left = state.move_budget_left(now);
+    let terms = state.policy.tree().defragment;
+    let mut left = terms.map_or(0, |terms| state.move_budget.left(terms, now));
     for eviction in evictions.flatten().filter(|eviction| eviction.cause == EvictionCause::Moved) {
         let Some(victim) = counted::running(state, eviction.id) else { continue };
         let spec = &victim.job.record.spec;
-        let unsaved = state.element(victim.element).and_then(Element::unsaved_since);
+        let unsaved = state.jobs.element(victim.element).and_then(Element::unsaved_since);
         let lead = spec.checkpoint.map_or(Span(0), |terms| terms.lead);
         let lost = unsaved.map_or(Span(0), |since| now.since(since)) + lead + spec.grace;
         let cost = victim.milli().saturating_mul(lost.0);

@@ -22,7 +22,8 @@ pub(super) fn of(
     now: Time,
     id: ElementId,
 ) -> Option<PatienceView> {
-    let since = state.head_since(id).filter(|since| now.since(*since) >= MIN_SHOWN)?;
+    let since =
+        state.heads.since(&state.jobs, id).filter(|since| now.since(*since) >= MIN_SHOWN)?;
     let patience = state.policy.tree().patience?;
     let reservation =
         outlook.head_reservations.iter().find(|reservation| reservation.element == id);
@@ -32,7 +33,7 @@ pub(super) fn of(
 
 /// Returns the head reservation as a reason why another element is pending.
 pub(super) fn reason(state: &State, reservation: &HeadReservation, now: Time) -> Reason {
-    let since = state.head_since(reservation.element).unwrap_or(now);
+    let since = state.heads.since(&state.jobs, reservation.element).unwrap_or(now);
     Reason::HeadReserved { element: reservation.element, since, places: places(state, reservation) }
 }
 

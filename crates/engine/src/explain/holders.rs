@@ -7,6 +7,7 @@ use muster_model::{ElementId, GpuMilli, Span, Time};
 
 use crate::pool::shape::Shape;
 use crate::state::State;
+use crate::state::view::element_view;
 
 /// Maximum number of holders that are named.
 const MAX_NAMED: usize = 10;
@@ -34,8 +35,9 @@ pub(super) fn of(state: &State, now: Time, shape: &Shape) -> Vec<Holder> {
         }
     }
     let spec = |id: ElementId| state.jobs.get(&id.job).map(|job| &*job.record.spec);
-    let is_stopping =
-        |id| state.element_view(now, id).is_some_and(|element| element.state == JobState::Stopping);
+    let is_stopping = |id| {
+        element_view(state, now, id).is_some_and(|element| element.state == JobState::Stopping)
+    };
     let what_ends = |id| match spec(id) {
         _ if is_stopping(id) => HolderEnd::Stopping,
         Some(spec) if spec.grace > Span(0) => HolderEnd::Grace,

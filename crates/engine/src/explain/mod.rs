@@ -22,6 +22,7 @@ use crate::plan::advance_reservation::conflicting_elements;
 use crate::plan::{Outlook, Planner};
 use crate::refusal::EventRefusal;
 use crate::state::entries::{EntryOwner, EntryStanding, seq};
+use crate::state::view::element_view;
 use crate::state::{State, rank_of};
 use crate::validate::{validate_one_more, validate_spec};
 use reasons::{GapCache, PendingReasons};
@@ -35,7 +36,7 @@ pub(crate) fn explain(
     id: ElementId,
 ) -> Option<Explanation> {
     state.wake(now);
-    let view = state.element_view(now, id)?;
+    let view = element_view(state, now, id)?;
     let job = state.jobs.get(&id.job)?;
     let ordinal = job.record.ordinal_of(id.index)?;
     let mut explanation = blank(id, &job.record.spec, view.state);
@@ -138,7 +139,7 @@ fn explain_in_order(
 /// Explains a job that is not submitted, on a copy of the state: the state must not change, not
 /// even by interned names.
 pub(crate) fn explain_submission(state: &mut State, now: Time, spec: &JobSpec) -> Explanation {
-    let last = state.jobs.last().map_or(0, |id| id.0).max(state.recent.last().0);
+    let last = state.jobs.last().map_or(0, |id| id.0).max(state.dependencies.recent.last().0);
     let id = ElementId {
         job: JobId(last + 1),
         index: spec.array.as_ref().map_or(0, |array| array.head.first),

@@ -19,6 +19,7 @@ use crate::pool::scope::Scope;
 use crate::pool::shape::Shape;
 use crate::state::State;
 use crate::state::job::{Job, Phase};
+use crate::state::view::element_view;
 
 /// Maximum number of nodes, and of domains of a level, that are named.
 const MAX_NAMED: usize = 16;
@@ -167,6 +168,6 @@ pub(super) fn preempted(state: &State, now: Time, id: ElementId) -> Option<Preem
         cause: eviction.cause,
         at: eviction.at,
         saves_until: preemption::saves_until(run).filter(|_| element.phase == Phase::Active),
-        checkpoint: state.element_view(now, id).and_then(|view| view.checkpoint),
+        checkpoint: element_view(state, now, id).and_then(|view| view.checkpoint),
     })
 }

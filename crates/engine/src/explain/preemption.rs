@@ -45,7 +45,7 @@ pub(super) fn would_evict(
         _ => None,
     })?;
     let view = |eviction: &Eviction| {
-        let ((leaf, _), runner) = state.preemptable_attempt(eviction.id.element)?;
+        let ((leaf, _), runner) = state.preemptable.get(&state.jobs, eviction.id.element)?;
         let spec = &state.jobs.get(&eviction.id.element.job)?.record.spec;
         Some(EvictionView {
             element: eviction.id.element,
@@ -100,7 +100,7 @@ fn of_allocation(state: &State, now: Time, allocation: &PendingAllocation) -> Ve
             undelivered: run.undelivered() > 0,
         })
     };
-    state.evictions_for(allocation).filter_map(view).take(MAX_NAMED).collect()
+    state.jobs.evictions_for(allocation).filter_map(view).take(MAX_NAMED).collect()
 }
 
 /// Returns the deadline until which an attempt that is being evicted may save progress; `None` once
@@ -128,7 +128,7 @@ pub(super) fn not_preempted(
     let asked = picks.iter().filter_map(|pick| pick.exact.as_deref()).flatten();
     let asked: Vec<(ModelId, u64)> = asked.copied().collect();
     let view = |holder: Holder| {
-        let (place, runner) = state.preemptable_attempt(holder.element)?;
+        let (place, runner) = state.preemptable.get(&state.jobs, holder.element)?;
         let (why, until) = why(state, now, candidate, &asked, place, runner)?;
         Some(NotPreemptedView { element: holder.element, name: holder.name, why, until })
     };

@@ -203,6 +203,7 @@ impl PendingReasons<'_> {
         let allocation = element?.pending_allocation.as_deref()?;
         let ends: Vec<Time> = self
             .state
+            .jobs
             .evictions_for(allocation)
             .filter_map(|(_, element)| element.run.as_ref())
             .map(|run| HoldingEnd::from(run.end).at(now))

@@ -173,7 +173,7 @@ pub(super) struct Resubmission {
 impl Resubmission {
     pub(super) fn of(state: &State, now: Time, id: ElementId) -> Option<Self> {
         let spec = Arc::clone(&state.jobs.get(&id.job)?.record.spec);
-        let last = state.jobs.last().map_or(0, |id| id.0).max(state.recent.last().0);
+        let last = state.jobs.last().map_or(0, |id| id.0).max(state.dependencies.recent.last().0);
         let mut copy = state.clone();
         let target = CommandTarget { job: id.job, index: spec.array.as_ref().map(|_| id.index) };
         copy.apply(now, &Event::Cancel { target, by: spec.user.clone() });

@@ -57,7 +57,7 @@ pub(crate) fn events(state: &State, now: Time) -> Vec<Event> {
     let stopped: BTreeSet<ElementId> = stopping
         .filter(|one| times::active_at(&one.reservation.times, now).is_some())
         .flat_map(|one| conflicting_elements(state, one, Time(0), now))
-        .filter(|element| !state.is_stopping(*element))
+        .filter(|element| !state.jobs.is_stopping(*element))
         .collect();
     let target =
         |element: ElementId| CommandTarget { job: element.job, index: Some(element.index) };

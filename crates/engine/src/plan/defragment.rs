@@ -30,6 +30,7 @@ use crate::place::request::ModelChoice;
 use crate::pool::shape::Shape;
 use crate::state::attempt::gpus_by_model;
 use crate::state::entries::UNLIMITED;
+use crate::state::move_budget;
 
 /// Most victims found to have no other placement before the search for a candidate ends.
 const MAX_UNPLACEABLE: usize = 8;
@@ -142,7 +143,7 @@ fn movable_victims(
     let mut order = Vec::new();
     let state = &*pass.state;
     let now = pass.now;
-    for ((leaf, priority), attempts) in &state.preemptable {
+    for ((leaf, priority), attempts) in &state.preemptable.attempts {
         if state.policy.is_budgeted(*leaf) {
             continue;
         }
@@ -271,10 +272,10 @@ fn move_refusal(
         return Some(NotMovedReason::Disabled);
     };
     let cost = total_cost(eviction_plan);
-    let left = pass.state.move_budget_left(pass.now).saturating_sub(pass.moves.spent);
+    let left = pass.state.move_budget.left(terms, pass.now).saturating_sub(pass.moves.spent);
     if cost > left {
         let is_within = cost <= terms.gpu_hours.saturating_mul(PER_GPU_HOUR);
-        let refills_at = pass.state.move_budget_refill(pass.now).filter(|_| is_within);
+        let refills_at = is_within.then(|| move_budget::refill(terms, pass.now));
         return Some(NotMovedReason::BudgetSpent { left_gpu_secs: left / PER_GPU_SEC, refills_at });
     }
     let delay = eviction_plan.delay();

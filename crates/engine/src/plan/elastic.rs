@@ -70,7 +70,7 @@ pub(super) fn grow(pass: &mut PlanningPass<'_>) -> bool {
         pass.cache.release_holdings();
         pass.request_round();
     }
-    let mut running: Vec<(JobId, u32)> = pass.state.elastic.iter().copied().collect();
+    let mut running: Vec<(JobId, u32)> = pass.state.preemptable.elastic.iter().copied().collect();
     running
         .sort_by_key(|(id, ordinal)| Reverse(pass.state.jobs[id].record.spec.order_of(*ordinal)));
     let decided = pass.decisions.len();

@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 use super::EntryKind;
 use super::PlanningPass;
 use super::candidate::Candidate;
+use super::shrink::has_removable_steps;
 use crate::place::classes::ClassId;
 use crate::state::preemptable::PreemptableAttempts;
 
@@ -167,7 +168,8 @@ pub(super) fn has_possible_victims(
         let first = attempts.range((leaf, i32::MIN)..).next();
         first.is_some_and(|((at, lowest), _)| *at == leaf && *lowest < priority)
     };
-    let outranks = || lowest(&pass.state.preemptable) || lowest(&pass.pass_starts.attempts);
+    let outranks =
+        || lowest(&pass.state.preemptable.attempts) || lowest(&pass.pass_starts.attempts);
     if terms.priority && outranks() {
         return true;
     }
@@ -182,8 +184,10 @@ pub(super) fn has_possible_victims(
 fn has_opportunistic_attempts(pass: &mut PlanningPass<'_>) -> bool {
     let is_opportunistic =
         |(_, order): &(LeafId, i32)| Tier::of_order(*order) == Tier::Opportunistic;
-    let known =
-        || pass.state.preemptable.keys().any(is_opportunistic) || pass.state.has_removable_steps();
+    let known = || {
+        pass.state.preemptable.attempts.keys().any(is_opportunistic)
+            || has_removable_steps(pass.state)
+    };
     pass.pass_starts.has_opportunistic
         || *pass.eligibility.has_opportunistic.get_or_insert_with(known)
 }
@@ -207,6 +211,7 @@ fn can_reclaim(pass: &mut PlanningPass<'_>, leaf: LeafId) -> bool {
         let leaves = pass
             .state
             .preemptable
+            .attempts
             .keys()
             .chain(pass.pass_starts.attempts.keys())
             .map(|(other, _)| *other);

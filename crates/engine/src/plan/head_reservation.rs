@@ -97,7 +97,7 @@ pub(super) fn wait_as_head(
     );
     let Ok(admitted) = admitted else { return false };
     // 2. Has it waited longer than `patience`?
-    let since = pass.state.head_since(candidate.element);
+    let since = pass.state.heads.since(&pass.state.jobs, candidate.element);
     let due = since.unwrap_or(pass.now) + patience;
     if due <= pass.now {
         let Some(placement) = find_head_placement(pass, candidate, cached, &admitted) else {
@@ -177,7 +177,7 @@ fn longest_held(pass: &PlanningPass<'_>, node_filter: NodeFilter<'_>) -> Holding
     let order: Vec<_> = ends
         .map(|key| {
             let element = pool.holding(key).element;
-            let run = pass.state.element(element).and_then(|element| element.run.as_ref());
+            let run = pass.state.jobs.element(element).and_then(|element| element.run.as_ref());
             // A start of this pass has no attempt yet.
             let from = run.filter(|run| run.key == key).map_or(pass.now, |run| run.held_from);
             Reverse((from, element, key))

@@ -35,7 +35,7 @@ enum PendingOutcome {
 
 /// Starts, keeps or revokes the pending allocations of earlier passes.
 pub(super) fn process_pending_allocations(pass: &mut PlanningPass<'_>) {
-    for (_, id, ordinal) in pass.state.pending_allocations_in_order() {
+    for (_, id, ordinal) in pass.state.pending_allocations.in_order(&pass.state.jobs) {
         let job = &pass.state.jobs[&id];
         let element = ElementId { job: id, index: job.record.index_of(ordinal) };
         let known = &job.record.elements[&ordinal];
@@ -77,7 +77,7 @@ pub(super) fn process_pending_allocations(pass: &mut PlanningPass<'_>) {
                     gpus: allocation.gpus,
                 });
                 let is_active =
-                    pass.state.element(element).is_some_and(|one| one.phase == Phase::Active);
+                    pass.state.jobs.element(element).is_some_and(|one| one.phase == Phase::Active);
                 *pass.revoked.entry(id).or_default() += u32::from(!is_active);
                 pass.decisions.push(Decision::Revoke { element });
             }
@@ -139,7 +139,7 @@ fn pending_outcome(
     until: Time,
 ) -> PendingOutcome {
     let outer = pass.state.pool.view_inside(shape.reservation.as_ref());
-    let is_over = pass.state.element(element).is_none_or(|known| known.phase != Phase::Active);
+    let is_over = pass.state.jobs.element(element).is_none_or(|known| known.phase != Phase::Active);
     // The advance reservation that it names may have been deleted or moved.
     let is_active =
         pass.state.reservation_start(&pass.state.jobs[&element.job], pass.now) <= pass.now;
@@ -241,11 +241,11 @@ fn last_eviction_end(
     of: ElementId,
     allocation: &PendingAllocation,
 ) -> Option<Time> {
-    let own = pass.state.evictions_for(allocation).map(|(id, _)| id.element).chain([of]);
+    let own = pass.state.jobs.evictions_for(allocation).map(|(id, _)| id.element).chain([of]);
     let nodes = allocation.placement.iter().map(|task| pass.state.pool.node(task.node));
     let on_its_nodes =
         nodes.flat_map(|node| &node.holds).map(|hold| pass.state.pool.holding(hold.key).element);
-    let runs = own.chain(on_its_nodes).filter_map(|id| pass.state.element(id)?.run.as_ref());
+    let runs = own.chain(on_its_nodes).filter_map(|id| pass.state.jobs.element(id)?.run.as_ref());
     let evicted = runs.filter(|run| run.eviction.is_some());
     evicted.map(|run| HoldingEnd::from(run.end).at(pass.now)).max()
 }

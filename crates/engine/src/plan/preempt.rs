@@ -159,7 +159,9 @@ fn victims(
     let state = &*pass.state;
     let now = pass.now;
     let asked = choice.exact.as_deref().unwrap_or(&[]);
-    for ((leaf, priority), attempts) in state.preemptable.iter().chain(&pass.pass_starts.attempts) {
+    for ((leaf, priority), attempts) in
+        state.preemptable.attempts.iter().chain(&pass.pass_starts.attempts)
+    {
         let Ok(cause) = preemption_cause(&state.policy, candidate, asked, (*leaf, *priority))
         else {
             continue;
@@ -311,7 +313,7 @@ impl PreemptionSearch<'_, '_> {
         let started = self.pass.pass_starts.attempt(leaf, priority, element);
         let (attempt, started_this_pass) = match started {
             Some(started) => (started, true),
-            None => (&state.preemptable[&(leaf, priority)][&element], false),
+            None => (&state.preemptable.attempts[&(leaf, priority)][&element], false),
         };
         let cost = match cause {
             EvictionCause::Moved => attempt.cost_of_move(self.pass.now),

@@ -44,20 +44,19 @@ impl GangPieces {
     }
 }
 
-impl State {
-    /// Returns how a running element can shrink, and by how many steps; `None` at its minimum.
-    pub(super) fn removable_steps(&self, id: JobId, ordinal: u32) -> Option<(Elastic, u32)> {
-        let record = &self.jobs.get(&id)?.record;
-        let elastic = record.spec.elastic()?;
-        let run = record.elements.get(&ordinal)?.run.as_ref()?;
-        let steps = elastic_tasks(run, elastic).saturating_sub(elastic.min) / elastic.step;
-        (steps > 0).then_some((elastic, steps))
-    }
+/// Returns how a running element can shrink, and by how many steps; `None` at its minimum.
+fn removable_steps(state: &State, id: JobId, ordinal: u32) -> Option<(Elastic, u32)> {
+    let record = &state.jobs.get(&id)?.record;
+    let elastic = record.spec.elastic()?;
+    let run = record.elements.get(&ordinal)?.run.as_ref()?;
+    let steps = elastic_tasks(run, elastic).saturating_sub(elastic.min) / elastic.step;
+    (steps > 0).then_some((elastic, steps))
+}
 
-    /// Returns true if any elastic gang runs with more than its minimum.
-    pub(super) fn has_removable_steps(&self) -> bool {
-        self.elastic.iter().any(|(id, ordinal)| self.removable_steps(*id, *ordinal).is_some())
-    }
+/// Returns true if any elastic gang runs with more than its minimum.
+pub(super) fn has_removable_steps(state: &State) -> bool {
+    let mut elastic = state.preemptable.elastic.iter();
+    elastic.any(|(id, ordinal)| removable_steps(state, *id, *ordinal).is_some())
 }
 
 /// Adds the steps of elastic gangs that may be evicted for a candidate.
@@ -70,11 +69,13 @@ pub(super) fn shrinkable_victims(
     if terms == Preemption::OFF || Tier::of_order(candidate.priority) != Tier::Normal {
         return;
     }
-    let elastic: Vec<(JobId, u32)> = pass.state.elastic.iter().copied().collect();
+    let elastic: Vec<(JobId, u32)> = pass.state.preemptable.elastic.iter().copied().collect();
     for (id, ordinal) in elastic {
-        let Some((_, steps)) = pass.state.removable_steps(id, ordinal) else { continue };
+        let Some((_, steps)) = removable_steps(pass.state, id, ordinal) else { continue };
         let element = ElementId { job: id, index: pass.state.jobs[&id].record.index_of(ordinal) };
-        let Some(((leaf, priority), attempt)) = pass.state.preemptable_attempt(element) else {
+        let Some(((leaf, priority), attempt)) =
+            pass.state.preemptable.get(&pass.state.jobs, element)
+        else {
             continue;
         };
         if pass.evicted.contains(&attempt.key) {
@@ -185,7 +186,7 @@ pub(super) fn merge_victims(state: &State, removed: Vec<Victim>) -> Vec<EvictedA
         let element = victim.id.element;
         let is_step = matches!(victim.part, VictimPart::Step(_));
         if victim.part != VictimPart::Whole
-            && let Some((_, attempt)) = state.preemptable_attempt(element)
+            && let Some((_, attempt)) = state.preemptable.get(&state.jobs, element)
         {
             // On scratch it was held under the keys of its parts.
             (victim.key, victim.gpus) = (attempt.key, attempt.gpus.clone());
@@ -207,7 +208,7 @@ fn remaining_placement(
 ) -> Option<Arc<[TaskPlacement]>> {
     let record = &state.jobs.get(&id.job)?.record;
     let elastic = record.spec.elastic()?;
-    let run = state.element(id)?.run.as_ref()?;
+    let run = state.jobs.element(id)?.run.as_ref()?;
     let mut index = 0;
     let remains = |task: &&TaskPlacement| {
         if task.group != elastic.group {

@@ -1,7 +1,7 @@
 //! Nodes join, change and come into service; everything derived from their capacity is recomputed
 //! here.
 
-use muster_model::{DeviceSet, Foreign, NodeId, NodeSpec, Time};
+use muster_model::{DeviceSet, Drain, Foreign, NodeId, NodeName, NodeSpec, Time};
 use muster_policy::ModelId;
 use smallvec::SmallVec;
 
@@ -73,6 +73,24 @@ impl Pool {
         self.change(id, |node| node.up = up);
     }
 
+    /// Adds or removes the drain of a whole node, or of some of its devices.
+    pub(crate) fn drain(
+        &mut self,
+        now: Time,
+        name: &NodeName,
+        devices: Option<DeviceSet>,
+        drain: Option<&Drain>,
+    ) {
+        let Some(id) = self.find(name) else { return };
+        let node = self.node(id);
+        let mut drains = node.drains.clone();
+        match devices {
+            None => drains.set_node(now, drain),
+            Some(devices) => drains.set_devices(now, &node.spec, devices, drain),
+        }
+        self.set_drains(now, id, drains);
+    }
+
     /// Sets the drains of a node.
     pub(crate) fn set_drains(&mut self, now: Time, id: NodeId, drains: Drains) {
         self.begin_drains(now);
@@ -117,6 +135,15 @@ impl Pool {
     /// Returns the nodes with a drain that stops running jobs, in force or not.
     pub(crate) fn stopping_drains(&self) -> impl Iterator<Item = NodeId> {
         self.drains_that_stop.iter().copied()
+    }
+
+    /// Updates what processes outside Muster use of a node.
+    pub(crate) fn use_by_others(&mut self, name: &NodeName, foreign: &Foreign) {
+        if let Some(node) = self.find(name)
+            && self.node(node).foreign != *foreign
+        {
+            self.set_foreign(node, foreign.clone());
+        }
     }
 
     pub(crate) fn set_foreign(&mut self, id: NodeId, foreign: Foreign) {

@@ -8,6 +8,7 @@ use super::State;
 use super::attempt::attempt_id;
 use super::entries::EntryOwner;
 use super::job::{AttemptFate, CommonEnd, Element, Phase, RunEnd, RunStage};
+use super::view::job_view;
 use crate::fact::AccountingFact;
 
 impl State {
@@ -16,14 +17,16 @@ impl State {
         let outcome = Outcome::Cancelled { by: by.clone() };
         match target.index {
             None => {
-                for ordinal in self.active_ordinals(target.job) {
+                let Some(job) = self.jobs.get(&target.job) else { return };
+                let active: Vec<u32> = job.record.active_ordinals().collect();
+                for ordinal in active {
                     self.stop(now, target.job, ordinal, AttemptFate::Cancelled(outcome.clone()));
                 }
                 self.end_waiting(now, target.job, &outcome);
             }
             Some(index) => {
-                let Some(ordinal) = self.ensure_record(target.job, index) else { return };
-                let Some(element) = self.element_mut(target.job, ordinal) else { return };
+                let Some(ordinal) = self.jobs.record_element(target.job, index) else { return };
+                let Some(element) = self.jobs.element_mut(target.job, ordinal) else { return };
                 match element.phase {
                     Phase::Waiting { .. } => {
                         self.end_element(now, target.job, ordinal, outcome);
@@ -41,24 +44,25 @@ impl State {
 
     /// Requeues elements: they run again from the start.
     pub(super) fn requeue(&mut self, now: Time, target: CommandTarget) {
-        let Some(job) = self.jobs.get(&target.job) else { return };
+        let Some(job) = self.jobs.get_mut(&target.job) else { return };
+        let record = &mut job.record;
         let ordinals: Vec<u32> = match target.index {
-            None => job.record.elements.keys().copied().collect(),
-            Some(index) => self.ensure_record(target.job, index).into_iter().collect(),
+            None => record.elements.keys().copied().collect(),
+            Some(index) => record.record_element(index).into_iter().collect(),
         };
         if target.index.is_none() {
-            self.requeue_common_end(target.job);
+            record.requeue_common_end();
         }
         // Replicas beyond the present size of a service are not requeued.
-        let most = self.jobs.get(&target.job).and_then(|job| job.record.spec.service());
-        let most = most.map_or(u32::MAX, |service| service.replicas.max);
+        let most = record.spec.service().map_or(u32::MAX, |service| service.replicas.max);
         for ordinal in ordinals.into_iter().filter(|ordinal| *ordinal < most) {
-            let Some(element) = self.element_mut(target.job, ordinal) else { continue };
+            let Some(job) = self.jobs.get_mut(&target.job) else { return };
+            let Some(element) = job.record.elements.get_mut(&ordinal) else { continue };
             match &mut element.phase {
                 // A requeue by a user skips the back-off.
                 Phase::Waiting { not_before, .. } => *not_before = Time(0),
                 Phase::Active => self.stop(now, target.job, ordinal, AttemptFate::Requeued),
-                Phase::Ended { .. } => self.requeue_ended(target.job, ordinal),
+                Phase::Ended { .. } => job.record.requeue_ended(ordinal),
             }
         }
         self.sync_job(now, target.job);
@@ -137,23 +141,23 @@ impl State {
         });
         element.phase = Phase::Ended { outcome, at: now };
         self.sync(now, EntryOwner { job: id, ordinal: Some(ordinal) });
-        self.mark_changed(id);
+        self.dependencies.mark_changed(id);
     }
 
     /// Removes a job from memory if all its elements have ended.
     pub(super) fn remove_if_over(&mut self, now: Time, id: JobId) {
         let Some(job) = self.jobs.get(&id).filter(|job| job.record.is_over()) else { return };
         let wanted = self.facts.is_enabled();
-        let view = wanted.then(|| Box::new(self.job_view(now, id, job)));
+        let view = wanted.then(|| Box::new(job_view(self, now, id, job)));
         let job = self.jobs.remove(&id).expect("it is in memory");
         let succeeded = job.record.failed == 0;
         self.remove_entries(id, &job);
         self.classes.leave(job.class);
-        self.remember(id, succeeded);
+        self.dependencies.remember(id, succeeded);
         if let Some(view) = view {
             self.facts.record(|| AccountingFact::JobEnded { job: id, at: now, succeeded, view });
         }
-        self.mark_changed(id);
+        self.dependencies.mark_changed(id);
     }
 
     /// Stops an attempt; it holds its resources until every task has ended.
@@ -198,69 +202,9 @@ impl State {
         self.pool.set_end(key, end.into());
         self.effects.push(Effect::Stop { id: attempt_id(id, index, attempt), cause });
         if let Some(due) = saving_until {
-            self.remove_eviction_deadline(id, ordinal, due);
+            self.pending_allocations.remove_deadline(id, ordinal, due);
         }
-        self.update_start_wait(id, ordinal);
-        self.update_preemptable(id, ordinal);
-    }
-
-    /// Gives an element a record of its own, so that it can be changed individually. Returns its
-    /// ordinal.
-    pub(super) fn ensure_record(&mut self, id: JobId, index: u32) -> Option<u32> {
-        let record = &mut self.jobs.get_mut(&id)?.record;
-        let ordinal = record.ordinal_of(index)?;
-        if record.elements.contains_key(&ordinal) {
-            return Some(ordinal);
-        }
-        let mut element = Element::waiting(false, Time(0));
-        element.phase = record.waiting_phase(Time(0));
-        if let Some(rest) = record.rest.as_mut().filter(|rest| ordinal >= rest.from) {
-            rest.count -= 1;
-            element.phase = Phase::Ended { outcome: rest.outcome.clone(), at: rest.at };
-            element.begun = true;
-        }
-        record.elements.insert(ordinal, Box::new(element));
-        record.advance();
-        Some(ordinal)
-    }
-
-    /// Puts an ended element back to waiting.
-    pub(super) fn requeue_ended(&mut self, id: JobId, ordinal: u32) {
-        let Some(job) = self.jobs.get_mut(&id) else { return };
-        let record = &mut job.record;
-        let Some(element) = record.elements.get_mut(&ordinal) else { return };
-        if let Phase::Ended { outcome, .. } = &element.phase {
-            if outcome.is_success() {
-                record.succeeded -= 1;
-            } else {
-                record.failed -= 1;
-            }
-            element.restarts = 0;
-            let phase = record.waiting_phase(Time(0));
-            record.elements.entry(ordinal).and_modify(|element| element.phase = phase);
-        }
-    }
-
-    /// Puts elements that ended together back to waiting.
-    fn requeue_common_end(&mut self, id: JobId) {
-        let Some(job) = self.jobs.get_mut(&id) else { return };
-        let record = &mut job.record;
-        if let Some(rest) = record.rest.take() {
-            record.next = rest.from;
-            record.failed -= rest.count;
-            record.begun -= rest.count;
-            record.advance();
-        }
-    }
-
-    pub(super) fn active_ordinals(&self, id: JobId) -> Vec<u32> {
-        let Some(job) = self.jobs.get(&id) else { return Vec::new() };
-        let active =
-            job.record.elements.iter().filter(|(_, element)| element.phase == Phase::Active);
-        active.map(|(ordinal, _)| *ordinal).collect()
-    }
-
-    pub(super) fn element_mut(&mut self, id: JobId, ordinal: u32) -> Option<&mut Element> {
-        self.jobs.get_mut(&id)?.record.elements.get_mut(&ordinal).map(Box::as_mut)
+        self.start_waits.update(&mut self.jobs, id, ordinal);
+        self.preemptable.update(&self.jobs, id, ordinal);
     }
 }

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use muster_model::job::Restart;
 use muster_model::view::TaskStage;
 use muster_model::{
     Attempt, AttemptId, Decision, Effect, ElementId, JobId, NodeId, Outcome, Plan, Span,
@@ -13,16 +12,14 @@ use muster_policy::{BudgetCharge, ModelId};
 use smallvec::{SmallVec, smallvec};
 
 use super::State;
+use super::after_attempt::AfterAttempt;
 use super::entries::EntryOwner;
 use super::job::{
     AttemptFate, CheckpointRequests, Element, Phase, Run, RunEnd, RunStage, Signals, TaskState,
 };
+use super::jobs::JobTable;
 use crate::fact::AccountingFact;
 use crate::pool::Pool;
-
-/// Minimum number of retries of a failed start, whatever the job's own restart policy: a failed
-/// start says nothing about the job, and one fault of a node must not lose it.
-const START_RETRIES: u32 = 3;
 
 /// Returns the id of an attempt.
 pub(crate) fn attempt_id(job: JobId, index: u32, attempt: u32) -> AttemptId {
@@ -69,7 +66,9 @@ impl State {
             }
         }
         for id in &plan.heads {
-            self.add_head(now, *id);
+            if let Some(ordinal) = self.jobs.ordinal_of(*id) {
+                self.heads.add(now, id.job, ordinal);
+            }
         }
         self.recheck_dependents(now);
         has_all
@@ -140,8 +139,8 @@ impl State {
             placement: Arc::clone(placement),
         });
         self.effects.push(Effect::Prepare { id, placement: Arc::clone(placement), payload });
-        self.update_start_wait(id.element.job, ordinal);
-        self.update_preemptable(id.element.job, ordinal);
+        self.start_waits.update(&mut self.jobs, id.element.job, ordinal);
+        self.preemptable.update(&self.jobs, id.element.job, ordinal);
         true
     }
 
@@ -188,15 +187,17 @@ impl State {
             self.start_waits.remove_wait(from, id, ordinal);
         }
         if let Some(eviction) = eviction {
-            self.remove_eviction_deadline(id, ordinal, eviction.due);
+            self.pending_allocations.remove_deadline(id, ordinal, eviction.due);
         }
         // An element that was preempted to be resized keeps its pending allocation; any other end
         // gives it up.
         if fate != Some(AttemptFate::Preempted) {
             self.end_pending_allocation(now, id, ordinal);
         }
-        if let Some(outcome) = own_end {
-            self.store_outcome(id, ordinal, outcome);
+        if let Some(outcome) = own_end
+            && let Some(job) = self.jobs.get_mut(&id)
+        {
+            job.record.store_outcome(ordinal, outcome);
         }
         self.restart_or_end(
             now,
@@ -204,7 +205,7 @@ impl State {
             ordinal,
             fate.unwrap_or(AttemptFate::Failed(Outcome::Succeeded)),
         );
-        self.update_preemptable(id, ordinal);
+        self.preemptable.update(&self.jobs, id, ordinal);
         self.sync(now, EntryOwner { job: id, ordinal: None });
         self.sync(now, EntryOwner { job: id, ordinal: Some(ordinal) });
         self.remove_if_over(now, id);
@@ -213,68 +214,24 @@ impl State {
     /// Requeues or ends an element whose attempt has ended.
     fn restart_or_end(&mut self, now: Time, id: JobId, ordinal: u32, fate: AttemptFate) {
         let Some(job) = self.jobs.get(&id) else { return };
-        let restart = job.record.spec.restart;
-        let Some(element) = job.record.elements.get(&ordinal) else { return };
-        let used = element.restarts_after(now, restart);
-        let is_left = used < restart.max_restarts.max(START_RETRIES);
-        let has_saved = element.has_saved_in_its_attempt();
-        let was_warned = element.is_requeued_at_limit(&job.record);
-        let takes_turns = |outcome: &Outcome| was_warned && is_own_failure(outcome);
-        match fate {
-            AttemptFate::Cancelled(outcome) => self.end_element(now, id, ordinal, outcome),
-            AttemptFate::Requeued | AttemptFate::Preempted => {
-                self.requeue_element(now, id, ordinal, None)
+        let refused_by = match &fate {
+            AttemptFate::Refused { node, .. } => Some(*node),
+            _ => None,
+        };
+        match job.record.after_attempt(now, ordinal, fate) {
+            Some(AfterAttempt::Requeue { outcome, restarts }) => {
+                if let Some(node) = refused_by {
+                    self.avoid_node(id, ordinal, node);
+                }
+                let Some(job) = self.jobs.get_mut(&id) else { return };
+                if let Some(outcome) = outcome {
+                    job.record.store_outcome(ordinal, outcome);
+                }
+                job.record.requeue(now, ordinal, restarts);
             }
-            AttemptFate::Refused { node, rank, reason } if is_left => {
-                self.avoid_node(id, ordinal, node);
-                self.store_outcome(id, ordinal, Outcome::StartFailed { rank, reason });
-                self.requeue_element(now, id, ordinal, Some(used.saturating_add(1)));
-            }
-            AttemptFate::Refused { rank, reason, .. } => {
-                self.end_element(now, id, ordinal, Outcome::StartFailed { rank, reason });
-            }
-            // The start can never succeed.
-            AttemptFate::Failed(outcome @ Outcome::StartFailed { .. }) => {
-                self.end_element(now, id, ordinal, outcome);
-            }
-            // A run that was stopped at its time limit counts as a restart only if it saved
-            // nothing.
-            AttemptFate::Failed(outcome) if takes_turns(&outcome) && (has_saved || is_left) => {
-                self.store_outcome(id, ordinal, outcome);
-                self.requeue_element(
-                    now,
-                    id,
-                    ordinal,
-                    (!has_saved).then(|| used.saturating_add(1)),
-                );
-            }
-            AttemptFate::Failed(outcome) if is_restarted(restart, used, &outcome) => {
-                self.store_outcome(id, ordinal, outcome);
-                self.requeue_element(now, id, ordinal, Some(used.saturating_add(1)));
-            }
-            AttemptFate::Failed(outcome) => self.end_element(now, id, ordinal, outcome),
+            Some(AfterAttempt::End(outcome)) => self.end_element(now, id, ordinal, outcome),
+            None => {}
         }
-    }
-
-    /// Stores the outcome of an attempt that is followed by another.
-    fn store_outcome(&mut self, id: JobId, ordinal: u32, outcome: Outcome) {
-        if let Some(element) = self.element_mut(id, ordinal) {
-            element.last_end = Some(Box::new(outcome));
-        }
-    }
-
-    /// Puts an element back into the queue, after a back-off if this is a restart.
-    fn requeue_element(&mut self, now: Time, id: JobId, ordinal: u32, restarts: Option<u32>) {
-        let Some(job) = self.jobs.get_mut(&id) else { return };
-        let restart = job.record.spec.restart;
-        let mut phase = job.record.waiting_phase(Time(0));
-        let Some(element) = job.record.elements.get_mut(&ordinal) else { return };
-        if let (Some(restarts), Phase::Waiting { not_before, .. }) = (restarts, &mut phase) {
-            element.restarts = restarts;
-            *not_before = now + backoff(restart, restarts);
-        }
-        job.record.pending_allocations += u32::from(element.pending_allocation.is_some());
-        element.phase = phase;
     }
 
     /// Keeps an element off a node on which it failed to start, if the other nodes can host it. A
@@ -295,16 +252,18 @@ impl State {
         ) {
             return;
         }
-        if let Some(element) = self.element_mut(id, ordinal) {
+        if let Some(element) = self.jobs.element_mut(id, ordinal) {
             element.avoid = avoid;
             element.avoid_epoch = epoch;
         }
     }
+}
 
+impl JobTable {
     /// Returns the effects that the present state requires; all may be repeated.
     pub(crate) fn outstanding(&self) -> Vec<Effect> {
         let mut effects = Vec::new();
-        for (id, job) in self.jobs.iter() {
+        for (id, job) in self.iter() {
             for (ordinal, element) in &job.record.elements {
                 let Some(run) = element.run.as_ref().filter(|_| element.phase == Phase::Active)
                 else {
@@ -328,33 +287,6 @@ impl State {
         }
         effects
     }
-}
-
-/// True when an element restarts after an attempt with this outcome.
-fn is_restarted(restart: Restart, used: u32, outcome: &Outcome) -> bool {
-    match outcome {
-        Outcome::Idle { .. } | Outcome::Cancelled { .. } | Outcome::DependencyFailed { .. } => {
-            false
-        }
-        Outcome::Succeeded | Outcome::TimedOut => restart.always,
-        Outcome::Failed { .. }
-        | Outcome::Signaled { .. }
-        | Outcome::OutOfMemory { .. }
-        | Outcome::Lost { .. }
-        | Outcome::StartFailed { .. }
-        | Outcome::Native { .. } => restart.on_failure && used < restart.max_restarts,
-    }
-}
-
-/// True for a failure that was not caused by the job's own limits.
-fn is_own_failure(outcome: &Outcome) -> bool {
-    !matches!(outcome, Outcome::Succeeded | Outcome::TimedOut | Outcome::Idle { .. })
-}
-
-/// Returns the delay before a restart: doubles each time, up to a cap.
-fn backoff(restart: Restart, restarts: u32) -> Span {
-    let doublings = restarts.saturating_sub(1).min(32);
-    Span(restart.backoff.0.saturating_mul(1 << doublings)).min(Restart::BACKOFF_CAP)
 }
 
 /// Returns the latest end of an attempt whose processes began to run.

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use muster_model::{
-    CommandTarget, DeviceSet, Drain, ElementId, Event, Foreign, NodeName, NodeSpec, TaskPlacement,
-    Time,
+    CommandTarget, DeviceSet, ElementId, Event, NodeName, NodeSpec, TaskPlacement, Time,
 };
 use muster_policy::ModelId;
 use smallvec::SmallVec;
 
 use super::State;
 use super::job::RunStage;
+use super::jobs::JobTable;
 
 impl State {
     pub(super) fn node_joined(&mut self, now: Time, spec: &NodeSpec) {
@@ -36,42 +36,10 @@ impl State {
         let mut elements: Vec<_> = holds.map(|hold| self.pool.holding(hold.key).element).collect();
         elements.sort_unstable();
         for element in elements {
-            let ordinal =
-                self.jobs.get(&element.job).and_then(|job| job.record.ordinal_of(element.index));
-            if let Some(ordinal) = ordinal {
+            if let Some(ordinal) = self.jobs.ordinal_of(element) {
                 self.lose_tasks(now, element.job, ordinal, node, reason);
             }
         }
-    }
-
-    /// Drains or undrains a whole node from now on.
-    pub(super) fn node_drained(
-        &mut self,
-        now: Time,
-        name: &NodeName,
-        drained: bool,
-        reason: &Arc<str>,
-    ) {
-        let drain =
-            drained.then(|| Drain { from: now, by: None, reason: Arc::clone(reason), stop: false });
-        self.drain_set(now, name, None, drain.as_ref());
-    }
-
-    pub(super) fn drain_set(
-        &mut self,
-        now: Time,
-        name: &NodeName,
-        devices: Option<DeviceSet>,
-        drain: Option<&Drain>,
-    ) {
-        let Some(id) = self.pool.find(name) else { return };
-        let node = self.pool.node(id);
-        let mut drains = node.drains.clone();
-        match devices {
-            None => drains.set_node(now, drain),
-            Some(devices) => drains.set_devices(now, &node.spec, devices, drain),
-        }
-        self.pool.set_drains(now, id, drains);
     }
 
     /// Returns events that requeue the elements still on nodes and devices whose drain has begun
@@ -89,7 +57,7 @@ impl State {
                     task.node == id
                         && (stopped.whole || !task.devices.and(stopped.devices).is_empty())
                 };
-                if holding.placement.iter().any(is_on) && !self.is_stopping(holding.element) {
+                if holding.placement.iter().any(is_on) && !self.jobs.is_stopping(holding.element) {
                     elements.insert(holding.element);
                 }
             }
@@ -99,22 +67,17 @@ impl State {
         elements.into_iter().map(|element| Event::Requeue(target(element))).collect()
     }
 
-    pub(crate) fn is_stopping(&self, element: ElementId) -> bool {
-        let run = self.element(element).and_then(|known| known.run.as_ref());
-        run.is_none_or(|run| matches!(run.stage, RunStage::Stopping(_)))
-    }
-
-    pub(super) fn foreign_use(&mut self, name: &NodeName, foreign: &Foreign) {
-        if let Some(node) = self.pool.find(name)
-            && self.pool.node(node).foreign != *foreign
-        {
-            self.pool.set_foreign(node, foreign.clone());
-        }
-    }
-
     /// Passes the capacity of the cluster to the policy: every device of every node that is up.
     pub(super) fn publish_capacity(&mut self, now: Time) {
         let milli: Vec<u64> = self.pool.devices_up().iter().map(|devices| devices * 1000).collect();
         self.policy.set_capacity(now, &milli);
+    }
+}
+
+impl JobTable {
+    /// True when an element runs no attempt, or one that is being stopped.
+    pub(crate) fn is_stopping(&self, element: ElementId) -> bool {
+        let run = self.element(element).and_then(|known| known.run.as_ref());
+        run.is_none_or(|run| matches!(run.stage, RunStage::Stopping(_)))
     }
 }

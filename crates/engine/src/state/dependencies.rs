@@ -1,13 +1,14 @@
 //! Dependencies between jobs, and their effect. Job ids only increase and a job may only depend on
 //! earlier ones, so there are no cycles; changes spread by a work list, not by recursion.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use muster_model::{Dependency, DependencyKind, JobId, Outcome, Time};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use super::State;
+use super::jobs::JobTable;
 
 /// Number of ended jobs that are remembered for dependencies: a bound on memory. A dependency on a
 /// job older than the last 100,000 is most likely a mistake in a script.
@@ -65,9 +66,19 @@ pub(crate) enum Satisfaction {
     Unknown,
 }
 
-impl State {
-    pub(crate) fn satisfaction(&self, dependency: &Dependency) -> Satisfaction {
-        if let Some(job) = self.jobs.get(&dependency.job) {
+/// Dependencies between jobs in memory, and what is remembered of jobs that ended.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Dependencies {
+    pub(crate) recent: RecentJobs,
+    /// Jobs that depend on a job, by the job that they depend on.
+    dependents: BTreeMap<JobId, BTreeSet<JobId>>,
+    /// Jobs whose dependents have not been re-checked yet; empty between events.
+    changed: BTreeSet<JobId>,
+}
+
+impl Dependencies {
+    pub(crate) fn satisfaction(&self, jobs: &JobTable, dependency: &Dependency) -> Satisfaction {
+        if let Some(job) = jobs.get(&dependency.job) {
             return match dependency.kind {
                 DependencyKind::After if job.record.has_begun() => Satisfaction::Met,
                 _ => Satisfaction::Unsatisfied,
@@ -84,6 +95,28 @@ impl State {
         }
     }
 
+    /// Registers a job as waiting for its unsatisfied dependencies.
+    pub(super) fn register(&mut self, id: JobId, waits_for: &[Dependency]) {
+        for dependency in waits_for {
+            self.dependents.entry(dependency.job).or_default().insert(id);
+        }
+    }
+
+    /// Marks a job as started or ended: jobs that depend on it are re-checked at the end of this
+    /// event.
+    pub(super) fn mark_changed(&mut self, id: JobId) {
+        if self.dependents.contains_key(&id) {
+            self.changed.insert(id);
+        }
+    }
+
+    /// Remembers how a job ended.
+    pub(super) fn remember(&mut self, id: JobId, succeeded: bool) {
+        self.recent.push(id, succeeded);
+    }
+}
+
+impl State {
     /// Re-checks the dependencies of a job: drops satisfied ones, ends the job if one can never be
     /// satisfied.
     pub(crate) fn check_dependencies(&mut self, now: Time, id: JobId) {
@@ -91,8 +124,12 @@ impl State {
         if job.record.waits_for.is_empty() {
             return;
         }
-        let judged: Vec<_> =
-            job.record.waits_for.iter().map(|one| (one.clone(), self.satisfaction(one))).collect();
+        let judged: Vec<_> = job
+            .record
+            .waits_for
+            .iter()
+            .map(|one| (one.clone(), self.dependencies.satisfaction(&self.jobs, one)))
+            .collect();
         // A job that is no longer remembered ended long ago with an unknown outcome, so only kinds
         // that do not depend on the outcome are satisfied.
         let is_lost = |one: &Dependency, found: Satisfaction| {
@@ -115,46 +152,25 @@ impl State {
         self.sync_job(now, id);
     }
 
-    /// Registers a job as waiting for its unsatisfied dependencies.
-    pub(crate) fn register_dependencies(&mut self, id: JobId) {
-        let Some(job) = self.jobs.get(&id) else { return };
-        for dependency in &job.record.waits_for {
-            self.dependents.entry(dependency.job).or_default().insert(id);
-        }
-    }
-
-    /// Marks a job as started or ended: jobs that depend on it are re-checked at the end of this
-    /// event.
-    pub(crate) fn mark_changed(&mut self, id: JobId) {
-        if self.dependents.contains_key(&id) {
-            self.changed_jobs.insert(id);
-        }
-    }
-
-    /// Remembers how a job ended.
-    pub(crate) fn remember(&mut self, id: JobId, succeeded: bool) {
-        self.recent.push(id, succeeded);
-    }
-
     /// Re-checks the jobs that depend on changed jobs, in order of job number. A dependent job has
     /// a higher number than its dependencies, so it sees all ends that this event causes, and the
     /// result does not depend on their order: a job ends at most once, and only ends cause further
     /// changes here.
     pub(super) fn recheck_dependents(&mut self, now: Time) {
-        while let Some(id) = self.changed_jobs.pop_first() {
-            let Some(waiters) = self.dependents.get(&id).cloned() else { continue };
+        while let Some(id) = self.dependencies.changed.pop_first() {
+            let Some(waiters) = self.dependencies.dependents.get(&id).cloned() else { continue };
             for waiter in waiters {
                 self.check_dependencies(now, waiter);
                 let still = self
                     .jobs
                     .get(&waiter)
                     .is_some_and(|job| job.record.waits_for.iter().any(|one| one.job == id));
-                if !still && let Some(waiters) = self.dependents.get_mut(&id) {
+                if !still && let Some(waiters) = self.dependencies.dependents.get_mut(&id) {
                     waiters.remove(&waiter);
                 }
             }
-            if self.dependents.get(&id).is_some_and(std::collections::BTreeSet::is_empty) {
-                self.dependents.remove(&id);
+            if self.dependencies.dependents.get(&id).is_some_and(BTreeSet::is_empty) {
+                self.dependencies.dependents.remove(&id);
             }
         }
     }

@@ -1,11 +1,12 @@
 //! Holds: keep waiting elements from starting until they are released. Users hold their own jobs;
 //! the hold of an administrator is separate, and only an administrator releases it.
 
-use muster_model::{CommandTarget, JobId, Time, UserName};
+use muster_model::{CommandTarget, Time, UserName};
 
 use super::State;
 use super::entries::EntryOwner;
 use super::job::{AdminHold, JobRecord, Phase};
+use super::jobs::JobTable;
 
 /// Change of a hold.
 #[derive(Clone, Copy)]
@@ -53,8 +54,8 @@ impl State {
                 self.sync_job(now, target.job);
             }
             Some(index) => {
-                let Some(ordinal) = self.ensure_record(target.job, index) else { return };
-                let Some(element) = self.element_mut(target.job, ordinal) else { return };
+                let Some(ordinal) = self.jobs.record_element(target.job, index) else { return };
+                let Some(element) = self.jobs.element_mut(target.job, ordinal) else { return };
                 if let Phase::Waiting { held, admin, .. } = &mut element.phase {
                     change.make(held, admin);
                 }
@@ -63,14 +64,12 @@ impl State {
             }
         }
     }
+}
 
+impl JobTable {
     /// Returns the hold of an administrator over a job, or over one element of it.
     pub(crate) fn admin_hold(&self, target: CommandTarget) -> Option<&AdminHold> {
-        self.record(target.job)?.admin_hold(target.index)
-    }
-
-    fn record(&self, id: JobId) -> Option<&JobRecord> {
-        self.jobs.get(&id).map(|job| &job.record)
+        self.get(&target.job)?.record.admin_hold(target.index)
     }
 }
 

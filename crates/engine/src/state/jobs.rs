@@ -4,10 +4,10 @@
 
 use std::ops::Index;
 
-use muster_model::JobId;
+use muster_model::{ElementId, JobId};
 use rustc_hash::FxHashMap;
 
-use super::job::Job;
+use super::job::{Element, Job};
 
 /// Removed job numbers that the order may contain before it is compacted.
 const FEW: usize = 64;
@@ -28,6 +28,26 @@ impl JobTable {
 
     pub(crate) fn get_mut(&mut self, id: &JobId) -> Option<&mut Job> {
         self.by_id.get_mut(id).map(Box::as_mut)
+    }
+
+    /// Returns the ordinal of an element, if its job is in memory and has it.
+    pub(crate) fn ordinal_of(&self, id: ElementId) -> Option<u32> {
+        self.get(&id.job)?.record.ordinal_of(id.index)
+    }
+
+    /// Returns the record of an element, if it has one.
+    pub(crate) fn element(&self, id: ElementId) -> Option<&Element> {
+        let record = &self.get(&id.job)?.record;
+        record.elements.get(&record.ordinal_of(id.index)?).map(Box::as_ref)
+    }
+
+    pub(super) fn element_mut(&mut self, id: JobId, ordinal: u32) -> Option<&mut Element> {
+        self.get_mut(&id)?.record.elements.get_mut(&ordinal).map(Box::as_mut)
+    }
+
+    /// Gives an element a record of its own, as [`JobRecord::record_element`] does.
+    pub(super) fn record_element(&mut self, id: JobId, index: u32) -> Option<u32> {
+        self.get_mut(&id)?.record.record_element(index)
     }
 
     pub(crate) fn contains_key(&self, id: &JobId) -> bool {

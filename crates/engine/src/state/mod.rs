@@ -4,9 +4,11 @@
 
 pub(crate) mod act;
 pub(crate) mod advance_reservation;
+pub(crate) mod after_attempt;
 pub(crate) mod attempt;
 pub(crate) mod cluster;
 pub(crate) mod dependencies;
+pub(crate) mod element_record;
 pub(crate) mod entries;
 pub(crate) mod hold;
 pub(crate) mod job;
@@ -23,11 +25,10 @@ pub(crate) mod snapshot;
 pub(crate) mod start_waits;
 pub(crate) mod view;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_model::queue::PlacementPolicy;
-use muster_model::{Effect, ElementId, Event, JobId, JobSpec, QueueTree, Time};
+use muster_model::{Drain, Effect, Event, JobId, JobSpec, QueueTree, Time};
 use muster_policy::{BudgetCharge, Policy, TreeError};
 
 use crate::fact::{AccountingFact, PendingFacts};
@@ -37,14 +38,14 @@ use crate::pool::Pool;
 use crate::pool::scalars::ExtraId;
 use crate::pool::shape::Shape;
 use advance_reservation::AdvanceReservations;
-use dependencies::RecentJobs;
+use dependencies::Dependencies;
 use entries::{Entries, EntryOwner, EntryRank, EntryStanding};
 use hold::HoldChange;
-use job::{Element, Job, JobRecord, Phase};
+use job::{Job, JobRecord, Phase};
 use jobs::JobTable;
 use move_budget::MoveBudget;
 use pending_allocation::PendingAllocations;
-use preemptable::PreemptableAttempts;
+use preemptable::PreemptableIndex;
 use queue_heads::QueueHeads;
 use start_waits::StartWaits;
 
@@ -63,19 +64,12 @@ pub(crate) struct State {
     pub(crate) jobs: JobTable,
     pub(crate) entries: Entries,
     pub(crate) start_waits: StartWaits,
-    /// Running elements of elastic jobs that are not being evicted, by ordinal.
-    pub(crate) elastic: BTreeSet<(JobId, u32)>,
     pub(crate) pending_allocations: PendingAllocations,
     pub(crate) heads: QueueHeads,
-    pub(crate) preemptable: PreemptableAttempts,
+    pub(crate) preemptable: PreemptableIndex,
     /// GPU time spent on moving jobs for defragmentation.
-    move_budget: MoveBudget,
-    /// Jobs that ended not long ago, for dependencies on them.
-    pub(crate) recent: RecentJobs,
-    /// Jobs that depend on a job, by the job that they depend on.
-    pub(crate) dependents: BTreeMap<JobId, BTreeSet<JobId>>,
-    /// Jobs whose dependents have not been re-checked yet; empty between events.
-    changed_jobs: BTreeSet<JobId>,
+    pub(crate) move_budget: MoveBudget,
+    pub(crate) dependencies: Dependencies,
     pub(crate) effects: Vec<Effect>,
     pub(crate) facts: PendingFacts,
 }
@@ -98,14 +92,11 @@ impl State {
             jobs: JobTable::default(),
             entries: Entries::default(),
             start_waits: StartWaits::default(),
-            elastic: BTreeSet::new(),
             pending_allocations: PendingAllocations::default(),
             heads: QueueHeads::default(),
-            preemptable: PreemptableAttempts::new(),
+            preemptable: PreemptableIndex::default(),
             move_budget: MoveBudget::default(),
-            recent: RecentJobs::default(),
-            dependents: BTreeMap::new(),
-            changed_jobs: BTreeSet::new(),
+            dependencies: Dependencies::default(),
             effects: Vec::new(),
             facts: PendingFacts::default(),
         }
@@ -120,12 +111,14 @@ impl State {
             Event::NodeJoined(spec) => self.node_joined(now, spec),
             Event::NodeLost { node, reason } => self.node_lost(now, node, reason),
             Event::NodeDrained { node, drained, reason } => {
-                self.node_drained(now, node, *drained, reason)
+                let reason = Arc::clone(reason);
+                let drain = Drain { from: now, by: None, reason, stop: false };
+                self.pool.drain(now, node, None, drained.then_some(&drain));
             }
             Event::DrainSet { node, devices, drain } => {
-                self.drain_set(now, node, *devices, drain.as_ref());
+                self.pool.drain(now, node, *devices, drain.as_ref());
             }
-            Event::ForeignUse { node, foreign } => self.foreign_use(node, foreign),
+            Event::ForeignUse { node, foreign } => self.pool.use_by_others(node, foreign),
             Event::QueuesSet(tree) => self.queues_set(now, tree),
             Event::LevelsSet(levels) => self.pool.set_levels(levels),
             Event::Submitted { job, spec } => self.submitted(now, *job, spec),
@@ -191,7 +184,9 @@ impl State {
         self.jobs.insert(id, Box::new(Job { record, user, class, waits_in: None }));
         // 3. Its dependencies may be satisfied already.
         self.check_dependencies(now, id);
-        self.register_dependencies(id);
+        if let Some(job) = self.jobs.get(&id) {
+            self.dependencies.register(id, &job.record.waits_for);
+        }
         self.sync_job(now, id);
     }
 
@@ -221,7 +216,7 @@ impl State {
             }
         }
         self.pool.set_epoch(self.pool.epoch() + 1);
-        self.rebuild_preemptable();
+        self.preemptable.rebuild(&self.jobs);
         self.publish_capacity(now);
     }
 
@@ -261,12 +256,6 @@ impl State {
         )
     }
 
-    /// Returns the record of an element, if it has one.
-    pub(crate) fn element(&self, id: ElementId) -> Option<&Element> {
-        let record = &self.jobs.get(&id.job)?.record;
-        record.elements.get(&record.ordinal_of(id.index)?).map(Box::as_ref)
-    }
-
     // ---- entries: what is in the queue order ----
 
     /// Wakes sleeping entries whose time has come.
@@ -281,7 +270,7 @@ impl State {
     pub(crate) fn has_nothing_to_plan(&self) -> bool {
         self.entries.is_idle()
             && self.pending_allocations.elements.is_empty()
-            && self.elastic.is_empty()
+            && self.preemptable.elastic.is_empty()
     }
 
     /// Updates all queue entries of a job after a change of its state.
@@ -311,14 +300,14 @@ impl State {
             self.entries.set(&mut self.policy, owner, rank, standing);
         }
         if standing == EntryStanding::Out {
-            self.remove_heads_of(owner);
+            self.heads.remove_of(owner, &job.record);
         }
         // An element that no longer waits, or that may not start, loses its pending allocation. An
         // element that is evicted to be resized keeps it.
         if standing == EntryStanding::Out
             && let Some(ordinal) = owner.ordinal
             && self.pending_allocations.elements.contains(&(owner.job, ordinal))
-            && !self.is_relocating(owner.job, ordinal)
+            && !job.record.elements.get(&ordinal).is_some_and(|element| element.is_relocating())
         {
             self.end_pending_allocation(now, owner.job, ordinal);
         }

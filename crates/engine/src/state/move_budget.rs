@@ -1,11 +1,11 @@
 //! Budget for moving jobs in order to defragment: the cost of a move, and the part of the present
 //! period's budget that is left. Whether a job is moved is decided in `plan/defragment.rs`.
 
-use muster_model::{ElementId, Span, Time};
+use muster_model::queue::Defragment;
+use muster_model::{Span, Time};
 use muster_policy::PER_GPU_HOUR;
 use serde::{Deserialize, Serialize};
 
-use super::State;
 use super::preemptable::PreemptableAttempt;
 
 /// Spending in one budget period, in thousandths of GPUs times milliseconds.
@@ -21,6 +21,21 @@ impl MoveBudget {
     pub(super) fn is_blank(&self) -> bool {
         *self == Self::default()
     }
+
+    /// Returns the budget that is left in the present period.
+    pub(crate) fn left(&self, terms: Defragment, now: Time) -> u64 {
+        let spent = if self.period == period_of(now, terms.every) { self.spent } else { 0 };
+        terms.gpu_hours.saturating_mul(PER_GPU_HOUR).saturating_sub(spent)
+    }
+
+    /// Charges a move, in a new period if another one has begun.
+    pub(super) fn charge(&mut self, terms: Defragment, now: Time, cost: u64) {
+        let period = period_of(now, terms.every);
+        if self.period != period {
+            *self = Self { period, spent: 0 };
+        }
+        self.spent = self.spent.saturating_add(cost);
+    }
 }
 
 impl PreemptableAttempt {
@@ -32,34 +47,9 @@ impl PreemptableAttempt {
     }
 }
 
-impl State {
-    /// Returns the budget for moves that is left in the present period; 0 if moves are disabled.
-    pub(crate) fn move_budget_left(&self, now: Time) -> u64 {
-        let Some(terms) = self.policy.tree().defragment else { return 0 };
-        let spent = if self.move_budget.period == period_of(now, terms.every) {
-            self.move_budget.spent
-        } else {
-            0
-        };
-        terms.gpu_hours.saturating_mul(PER_GPU_HOUR).saturating_sub(spent)
-    }
-
-    /// Returns the begin of the next budget period.
-    pub(crate) fn move_budget_refill(&self, now: Time) -> Option<Time> {
-        let every = self.policy.tree().defragment?.every;
-        Some(period_of(now, every) + every)
-    }
-
-    /// Charges a move to the budget.
-    pub(super) fn charge_move(&mut self, now: Time, id: ElementId) {
-        let Some(terms) = self.policy.tree().defragment else { return };
-        let cost = self.preemptable_attempt(id).map_or(0, |(_, runner)| runner.cost_of_move(now));
-        let period = period_of(now, terms.every);
-        if self.move_budget.period != period {
-            self.move_budget = MoveBudget { period, spent: 0 };
-        }
-        self.move_budget.spent = self.move_budget.spent.saturating_add(cost);
-    }
+/// Returns the begin of the next budget period.
+pub(crate) fn refill(terms: Defragment, now: Time) -> Time {
+    period_of(now, terms.every) + terms.every
 }
 
 /// Returns the begin of the period that contains an instant.

@@ -20,6 +20,7 @@ use super::job::{
     AttemptFate, CheckpointRequests, Element, PendingAllocation, PendingEviction, Phase, RunEnd,
     RunStage,
 };
+use super::jobs::JobTable;
 use crate::fact::AccountingFact;
 
 /// Indexes over pending allocations and eviction deadlines.
@@ -35,6 +36,42 @@ impl PendingAllocations {
     /// Returns the first deadline of an eviction.
     pub(crate) fn next_wake(&self) -> Option<Time> {
         self.eviction_deadlines.first().map(|(due, _, _)| *due)
+    }
+
+    /// Returns all pending allocations, oldest first. A later one was computed on top of the
+    /// earlier ones and their evictions, so its element starts after theirs.
+    pub(crate) fn in_order(&self, jobs: &JobTable) -> Vec<(u64, JobId, u32)> {
+        let sequence = |(job, ordinal): &(JobId, u32)| {
+            let element = jobs[job].record.elements.get(ordinal)?;
+            Some((element.pending_allocation.as_ref()?.sequence, *job, *ordinal))
+        };
+        let mut allocations: Vec<_> = self.elements.iter().filter_map(sequence).collect();
+        allocations.sort_unstable();
+        allocations
+    }
+
+    /// Returns events for the evictions whose deadline has passed.
+    pub(crate) fn evictions_due(&self, jobs: &JobTable, now: Time) -> Vec<Event> {
+        let due = self.eviction_deadlines.iter().take_while(|(due, _, _)| *due <= now);
+        due.filter_map(|(_, job, ordinal)| {
+            let record = &jobs.get(job)?.record;
+            let attempt = record.elements.get(ordinal)?.attempt;
+            Some(Event::EvictionDue { id: attempt_id(*job, record.index_of(*ordinal), attempt) })
+        })
+        .collect()
+    }
+
+    /// Removes the eviction deadline of an attempt.
+    pub(super) fn remove_deadline(&mut self, id: JobId, ordinal: u32, due: Time) {
+        self.eviction_deadlines.remove(&(due, id, ordinal));
+    }
+
+    /// Registers the eviction deadline of an attempt that is saving its progress, after a restore.
+    pub(super) fn restore_deadline(&mut self, jobs: &JobTable, id: JobId, ordinal: u32) {
+        let element = jobs.get(&id).and_then(|job| job.record.elements.get(&ordinal));
+        if let Some(due) = element.and_then(|element| element.saving_until()) {
+            self.eviction_deadlines.insert((due, id, ordinal));
+        }
     }
 }
 
@@ -55,7 +92,7 @@ impl State {
         evict: &[Eviction],
     ) {
         // 1. The element gets a record, which stores the allocation.
-        let Some(ordinal) = self.ensure_record(id.job, id.index) else { return };
+        let Some(ordinal) = self.jobs.record_element(id.job, id.index) else { return };
         // 2. Evict.
         for eviction in evict {
             self.evict(now, *eviction, id);
@@ -63,8 +100,11 @@ impl State {
         // 3. Count the allocation from now on.
         let gpus = gpus_by_model(&self.pool, placement);
         let evicted = evict.iter().map(|eviction| eviction.id).collect();
-        let sequence =
-            1 + self.pending_allocations_in_order().last().map_or(0, |(sequence, ..)| *sequence);
+        let sequence = 1 + self
+            .pending_allocations
+            .in_order(&self.jobs)
+            .last()
+            .map_or(0, |(sequence, ..)| *sequence);
         let allocation = PendingAllocation {
             placement: Arc::clone(placement),
             gpus,
@@ -73,7 +113,7 @@ impl State {
             evicted,
         };
         self.charge_pending_allocation(now, id.job, ordinal, &allocation);
-        let Some(element) = self.element_mut(id.job, ordinal) else { return };
+        let Some(element) = self.jobs.element_mut(id.job, ordinal) else { return };
         let is_active = element.phase == Phase::Active;
         element.pending_allocation = Some(Box::new(allocation));
         self.pending_allocations.elements.insert((id.job, ordinal));
@@ -82,20 +122,6 @@ impl State {
         }
         self.sync(now, EntryOwner { job: id.job, ordinal: None });
         self.sync(now, EntryOwner { job: id.job, ordinal: Some(ordinal) });
-    }
-
-    /// Returns all pending allocations, oldest first. A later one was computed on top of the
-    /// earlier ones and their evictions, so its element starts after theirs.
-    pub(crate) fn pending_allocations_in_order(&self) -> Vec<(u64, JobId, u32)> {
-        let sequence = |(job, ordinal): &(JobId, u32)| {
-            let allocation =
-                self.jobs[job].record.elements.get(ordinal)?.pending_allocation.as_ref()?;
-            Some((allocation.sequence, *job, *ordinal))
-        };
-        let mut allocations: Vec<_> =
-            self.pending_allocations.elements.iter().filter_map(sequence).collect();
-        allocations.sort_unstable();
-        allocations
     }
 
     /// Counts a pending allocation as held.
@@ -148,10 +174,7 @@ impl State {
 
     /// Applies the decision to give up a pending allocation.
     pub(super) fn revoke_allocation(&mut self, now: Time, id: ElementId) {
-        let Some(ordinal) = self.jobs.get(&id.job).and_then(|job| job.record.ordinal_of(id.index))
-        else {
-            return;
-        };
+        let Some(ordinal) = self.jobs.ordinal_of(id) else { return };
         self.end_pending_allocation(now, id.job, ordinal);
         self.sync(now, EntryOwner { job: id.job, ordinal: None });
         self.sync(now, EntryOwner { job: id.job, ordinal: Some(ordinal) });
@@ -162,7 +185,11 @@ impl State {
     fn evict(&mut self, now: Time, eviction: Eviction, by: ElementId) {
         let Eviction { id, cause } = eviction;
         if cause == EvictionCause::Moved {
-            self.charge_move(now, id.element);
+            let attempt = self.preemptable.get(&self.jobs, id.element);
+            let cost = attempt.map_or(0, |(_, attempt)| attempt.cost_of_move(now));
+            if let Some(terms) = self.policy.tree().defragment {
+                self.move_budget.charge(terms, now, cost);
+            }
         }
         let Some(job) = self.jobs.get_mut(&id.element.job) else { return };
         let record = &mut job.record;
@@ -198,55 +225,25 @@ impl State {
             let end = run.end;
             self.pool.set_end(key, end.into());
             self.pending_allocations.eviction_deadlines.insert((due, id.element.job, ordinal));
-            self.update_preemptable(id.element.job, ordinal);
+            self.preemptable.update(&self.jobs, id.element.job, ordinal);
         } else {
             self.stop(now, id.element.job, ordinal, AttemptFate::Preempted);
         }
     }
 
-    /// Returns events for the evictions whose deadline has passed.
-    pub(crate) fn evictions_due(&self, now: Time) -> Vec<Event> {
-        let due = self
-            .pending_allocations
-            .eviction_deadlines
-            .iter()
-            .take_while(|(due, _, _)| *due <= now);
-        due.filter_map(|(_, job, ordinal)| {
-            let record = &self.jobs.get(job)?.record;
-            let attempt = record.elements.get(ordinal)?.attempt;
-            Some(Event::EvictionDue { id: attempt_id(*job, record.index_of(*ordinal), attempt) })
-        })
-        .collect()
-    }
-
     /// Stops an attempt whose eviction deadline has passed.
     pub(super) fn eviction_due(&mut self, now: Time, id: AttemptId) {
         let job = id.element.job;
-        let Some(ordinal) =
-            self.jobs.get(&job).and_then(|job| job.record.ordinal_of(id.element.index))
-        else {
-            return;
-        };
-        let Some(element) = self.element_mut(job, ordinal) else { return };
+        let Some(ordinal) = self.jobs.ordinal_of(id.element) else { return };
+        let Some(element) = self.jobs.element_mut(job, ordinal) else { return };
         let is_current = element.phase == Phase::Active && element.attempt == id.attempt.0;
         if is_current && element.is_saving() {
             self.stop(now, job, ordinal, AttemptFate::Preempted);
         }
     }
+}
 
-    /// Removes the eviction deadline of an attempt.
-    pub(super) fn remove_eviction_deadline(&mut self, id: JobId, ordinal: u32, due: Time) {
-        self.pending_allocations.eviction_deadlines.remove(&(due, id, ordinal));
-    }
-
-    /// Registers the eviction deadline of an attempt that is saving its progress, after a restore.
-    pub(super) fn restore_eviction_deadline(&mut self, id: JobId, ordinal: u32) {
-        let Some(element) = self.element_mut(id, ordinal) else { return };
-        if let Some(due) = element.saving_until() {
-            self.pending_allocations.eviction_deadlines.insert((due, id, ordinal));
-        }
-    }
-
+impl JobTable {
     /// Returns the attempts evicted for a pending allocation that have not ended.
     pub(crate) fn evictions_for(
         &self,
@@ -258,22 +255,18 @@ impl State {
             is_current.then_some((*id, element))
         })
     }
-
-    /// True when an attempt is being evicted in order to restart with another size: its own element
-    /// has the pending allocation.
-    pub(super) fn is_relocating(&self, id: JobId, ordinal: u32) -> bool {
-        let element = self.jobs.get(&id).and_then(|job| job.record.elements.get(&ordinal));
-        let run = element.and_then(|element| {
-            let is_active = element.phase == Phase::Active && element.pending_allocation.is_some();
-            element.run.as_ref().filter(|_| is_active)
-        });
-        run.is_some_and(|run| {
-            run.eviction.is_some() && matches!(run.fate, None | Some(AttemptFate::Preempted))
-        })
-    }
 }
 
 impl Element {
+    /// True when an attempt is being evicted in order to restart with another size: its own element
+    /// has the pending allocation.
+    pub(super) fn is_relocating(&self) -> bool {
+        let is_active = self.phase == Phase::Active && self.pending_allocation.is_some();
+        self.run.as_ref().filter(|_| is_active).is_some_and(|run| {
+            run.eviction.is_some() && matches!(run.fate, None | Some(AttemptFate::Preempted))
+        })
+    }
+
     /// True while it saves its progress before it is stopped.
     pub(super) fn is_saving(&self) -> bool {
         self.saving_until().is_some()

@@ -1,14 +1,14 @@
 //! Attempts that could be preempted, by queue and priority. It chooses none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use muster_model::{ElementId, JobId, JobSpec, Protection, Span, Time};
 use muster_policy::{LeafId, ModelId, UserId};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::State;
 use super::job::{Phase, RunStage};
+use super::jobs::JobTable;
 use crate::pool::HoldKey;
 
 /// An attempt that holds resources and is not being evicted.
@@ -47,10 +47,18 @@ impl PreemptableAttempt {
 pub(crate) type PreemptableAttempts =
     BTreeMap<(LeafId, i32), FxHashMap<ElementId, PreemptableAttempt>>;
 
-impl State {
+/// Index of the attempts that could be preempted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PreemptableIndex {
+    pub(crate) attempts: PreemptableAttempts,
+    /// Elements of elastic jobs among them, by ordinal.
+    pub(crate) elastic: BTreeSet<(JobId, u32)>,
+}
+
+impl PreemptableIndex {
     /// Updates the entry of an element according to its attempt.
-    pub(super) fn update_preemptable(&mut self, id: JobId, ordinal: u32) {
-        let Some(job) = self.jobs.get(&id) else { return };
+    pub(super) fn update(&mut self, jobs: &JobTable, id: JobId, ordinal: u32) {
+        let Some(job) = jobs.get(&id) else { return };
         let spec = &job.record.spec;
         let place = (job.record.leaf, spec.order_of(ordinal));
         let key = ElementId { job: id, index: job.record.index_of(ordinal) };
@@ -74,54 +82,44 @@ impl State {
                 if spec.elastic().is_some() {
                     self.elastic.insert((id, ordinal));
                 }
-                self.preemptable.entry(place).or_default().insert(key, runner);
+                self.attempts.entry(place).or_default().insert(key, runner);
             }
-            None => self.remove_preemptable(id, ordinal),
+            None => self.remove(jobs, id, ordinal),
         }
     }
 
     /// Removes an element before its queue or priority changes.
-    pub(super) fn remove_preemptable(&mut self, id: JobId, ordinal: u32) {
+    pub(super) fn remove(&mut self, jobs: &JobTable, id: JobId, ordinal: u32) {
         self.elastic.remove(&(id, ordinal));
-        let Some(job) = self.jobs.get(&id) else { return };
+        let Some(job) = jobs.get(&id) else { return };
         let place = (job.record.leaf, job.record.spec.order_of(ordinal));
         let key = ElementId { job: id, index: job.record.index_of(ordinal) };
-        if let Some(there) = self.preemptable.get_mut(&place) {
+        if let Some(there) = self.attempts.get_mut(&place) {
             there.remove(&key);
             if there.is_empty() {
-                self.preemptable.remove(&place);
+                self.attempts.remove(&place);
             }
         }
     }
 
     /// Returns the entry of an element, with the queue and priority under which it is stored.
-    pub(crate) fn preemptable_attempt(
+    pub(crate) fn get(
         &self,
+        jobs: &JobTable,
         id: ElementId,
     ) -> Option<((LeafId, i32), &PreemptableAttempt)> {
-        let record = &self.jobs.get(&id.job)?.record;
+        let record = &jobs.get(&id.job)?.record;
         let place = (record.leaf, record.spec.order_of(record.ordinal_of(id.index)?));
-        Some((place, self.preemptable.get(&place)?.get(&id)?))
+        Some((place, self.attempts.get(&place)?.get(&id)?))
     }
 
     /// Rebuilds all entries after a change of the queues.
-    pub(super) fn rebuild_preemptable(&mut self) {
-        self.preemptable.clear();
-        self.elastic.clear();
-        let active: Vec<(JobId, u32)> = self
-            .jobs
-            .iter()
-            .flat_map(|(id, job)| {
-                let active = job
-                    .record
-                    .elements
-                    .iter()
-                    .filter(|(_, element)| element.phase == Phase::Active);
-                active.map(|(ordinal, _)| (*id, *ordinal))
-            })
-            .collect();
-        for (id, ordinal) in active {
-            self.update_preemptable(id, ordinal);
+    pub(super) fn rebuild(&mut self, jobs: &JobTable) {
+        *self = Self::default();
+        for (id, job) in jobs.iter() {
+            for ordinal in job.record.active_ordinals() {
+                self.update(jobs, *id, ordinal);
+            }
         }
     }
 }

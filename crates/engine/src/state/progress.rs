@@ -76,7 +76,7 @@ impl State {
             label: gang.label,
             attempt: element.attempt,
         }));
-        self.update_preemptable(id, ordinal);
+        self.preemptable.update(&self.jobs, id, ordinal);
         // 3. Stop an attempt that was only waiting for its checkpoint before eviction.
         if has_saved && goes_on {
             return self.stop(now, id, ordinal, AttemptFate::Preempted);
@@ -92,21 +92,11 @@ impl State {
     }
 }
 
-impl State {
+impl Run {
     /// Records whether a task has processes that handle the checkpoint signal, as its supervisor
     /// reports.
-    pub(super) fn signalled(
-        &mut self,
-        id: JobId,
-        ordinal: u32,
-        rank: Rank,
-        reported: TaskSignalled,
-    ) {
-        let Some(run) = self.element_mut(id, ordinal).and_then(|element| element.run.as_mut())
-        else {
-            return;
-        };
-        let Some(task) = run.tasks.get_mut(rank.0 as usize) else { return };
+    pub(super) fn signalled(&mut self, rank: Rank, reported: TaskSignalled) {
+        let Some(task) = self.tasks.get_mut(rank.0 as usize) else { return };
         let signals = &mut task.signals;
         if reported.reached == 0 {
             signals.missed = signals.missed.max(reported.request);
@@ -115,9 +105,7 @@ impl State {
         signals.reached = signals.reached.max(reported.request);
         signals.warned |= reported.warned;
     }
-}
 
-impl Run {
     /// True when every task exited with 0 without an acknowledgement after an eviction request had
     /// reached it. Programs exit with 0 after saving, too, so it is unknown whether its work is
     /// complete. It runs again: that is short if the work was complete, whereas treating it as

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use muster_model::{ElementId, JobId, Time};
 use serde::{Deserialize, Serialize};
 
-use super::State;
 use super::entries::EntryOwner;
+use super::job::JobRecord;
+use super::jobs::JobTable;
 
 /// Instant at which an element became a queue head, by ordinal. An element stays in it while it
 /// waits, even while another one is first: otherwise two users whose shares alternate would reset
@@ -23,8 +24,9 @@ impl QueueHeads {
     }
 
     /// Returns the instant at which an element became a head.
-    pub(crate) fn since(&self, job: JobId, ordinal: u32) -> Option<Time> {
-        self.0.get(&job)?.get(&ordinal).copied()
+    pub(crate) fn since(&self, jobs: &JobTable, id: ElementId) -> Option<Time> {
+        let of = self.0.get(&id.job)?;
+        of.get(&jobs.get(&id.job)?.record.ordinal_of(id.index)?).copied()
     }
 
     /// Returns all heads, by job and ordinal.
@@ -32,6 +34,22 @@ impl QueueHeads {
         self.0
             .iter()
             .flat_map(|(job, of)| of.iter().map(|(ordinal, since)| (*job, *ordinal, *since)))
+    }
+
+    /// Registers an element as a head.
+    pub(super) fn add(&mut self, now: Time, job: JobId, ordinal: u32) {
+        self.0.entry(job).or_default().entry(ordinal).or_insert(now);
+    }
+
+    /// Removes heads that no longer wait or may not start; if they wait again, their waiting time
+    /// starts again.
+    pub(super) fn remove_of(&mut self, owner: EntryOwner, record: &JobRecord) {
+        match owner.ordinal {
+            Some(ordinal) => self.forget(owner.job, ordinal),
+            None => {
+                self.forget_all_but(owner.job, |ordinal| record.elements.contains_key(&ordinal));
+            }
+        }
     }
 
     pub(super) fn forget(&mut self, job: JobId, ordinal: u32) {
@@ -47,38 +65,6 @@ impl QueueHeads {
         of.retain(|ordinal, _| stays(*ordinal));
         if of.is_empty() {
             self.0.remove(&job);
-        }
-    }
-}
-
-impl State {
-    /// Returns the instant at which an element became a head.
-    pub(crate) fn head_since(&self, id: ElementId) -> Option<Time> {
-        let ordinal = self.jobs.get(&id.job)?.record.ordinal_of(id.index)?;
-        self.heads.since(id.job, ordinal)
-    }
-
-    /// Registers an element as a head.
-    pub(super) fn add_head(&mut self, now: Time, id: ElementId) {
-        let ordinal = self.jobs.get(&id.job).and_then(|job| job.record.ordinal_of(id.index));
-        let Some(ordinal) = ordinal else { return };
-        self.heads.0.entry(id.job).or_default().entry(ordinal).or_insert(now);
-    }
-
-    /// Removes heads that no longer wait or may not start; if they wait again, their waiting time
-    /// starts again.
-    pub(super) fn remove_heads_of(&mut self, owner: EntryOwner) {
-        if self.heads.is_empty() {
-            return;
-        }
-        let record = self.jobs.get(&owner.job).map(|job| &job.record);
-        match (owner.ordinal, record) {
-            (Some(ordinal), _) => self.heads.forget(owner.job, ordinal),
-            (None, Some(record)) => {
-                self.heads
-                    .forget_all_but(owner.job, |ordinal| record.elements.contains_key(&ordinal));
-            }
-            (None, None) => self.heads.forget_job(owner.job),
         }
     }
 }

@@ -26,13 +26,13 @@ impl State {
         if let Observation::Checkpointed(reported) = &report.observation {
             return self.checkpointed(now, id.job, ordinal, report.rank, reported);
         }
+        let Some(run) = element.run.as_mut() else { return };
         if let Observation::Signalled(signalled) = &report.observation {
-            return self.signalled(id.job, ordinal, report.rank, *signalled);
+            return run.signalled(report.rank, *signalled);
         }
         if report.observation == Observation::Ready {
-            return self.mark_ready(id.job, ordinal, report.rank);
+            return run.mark_ready(report.rank);
         }
-        let Some(run) = element.run.as_mut() else { return };
         if observe(run, report.rank, &report.observation) {
             self.advance_run(now, id.job, ordinal);
         }
@@ -47,7 +47,7 @@ impl State {
         node: NodeId,
         reason: &std::sync::Arc<str>,
     ) {
-        let Some(element) = self.element_mut(job, ordinal) else { return };
+        let Some(element) = self.jobs.element_mut(job, ordinal) else { return };
         let Some(run) = element.run.as_mut().filter(|_| element.phase == Phase::Active) else {
             return;
         };
@@ -98,15 +98,15 @@ impl State {
         let fate = run.fate.clone();
         let is_stopping = matches!(run.stage, RunStage::Stopping(_));
         if is_news {
-            self.mark_changed(id);
+            self.dependencies.mark_changed(id);
         }
-        self.update_preemptable(id, ordinal);
+        self.preemptable.update(&self.jobs, id, ordinal);
         if is_over {
             self.finish(now, id, ordinal);
         } else if let Some(fate) = fate.filter(|_| !is_stopping) {
             self.stop(now, id, ordinal, fate);
         } else {
-            self.update_start_wait(id, ordinal);
+            self.start_waits.update(&mut self.jobs, id, ordinal);
         }
     }
 }

@@ -13,9 +13,10 @@ impl State {
     /// Scales a service. Replicas beyond the new maximum end; replicas ended by an earlier
     /// scale-down are requeued before new ones are created.
     pub(super) fn scaled(&mut self, now: Time, id: JobId, replicas: Replicas, by: &UserName) {
-        let active = self.active_ordinals(id);
+        let Some(job) = self.jobs.get(&id) else { return };
+        let active: Vec<u32> = job.record.active_ordinals().collect();
         for ordinal in &active {
-            self.remove_preemptable(id, *ordinal);
+            self.preemptable.remove(&self.jobs, id, *ordinal);
         }
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let record = &mut job.record;
@@ -32,13 +33,15 @@ impl State {
         record.total = record.total.max(replicas.max);
         record.next = record.total;
         for ordinal in active {
-            self.update_preemptable(id, ordinal);
+            self.preemptable.update(&self.jobs, id, ordinal);
         }
         // 2. Requeue replicas that were scaled down before, including those that are still
         //    stopping.
         for ordinal in old.max..replicas.max {
-            self.requeue_ended(id, ordinal);
-            let run = self.element_mut(id, ordinal).and_then(|element| element.run.as_mut());
+            let Some(job) = self.jobs.get_mut(&id) else { return };
+            job.record.requeue_ended(ordinal);
+            let element = job.record.elements.get_mut(&ordinal);
+            let run = element.and_then(|element| element.run.as_mut());
             if let Some(fate) = run.and_then(|run| run.fate.as_mut())
                 && matches!(fate, AttemptFate::Cancelled(_))
             {
@@ -48,7 +51,7 @@ impl State {
         // 3. End replicas that are too many.
         for ordinal in replicas.max..old.max {
             let outcome = Outcome::Cancelled { by: by.clone() };
-            match self.element_mut(id, ordinal).map(|element| &element.phase) {
+            match self.jobs.element_mut(id, ordinal).map(|element| &element.phase) {
                 Some(Phase::Waiting { .. }) => self.end_element(now, id, ordinal, outcome),
                 Some(Phase::Active) => self.stop(now, id, ordinal, AttemptFate::Cancelled(outcome)),
                 Some(Phase::Ended { .. }) | None => {}
@@ -57,12 +60,12 @@ impl State {
         self.sync_job(now, id);
         self.remove_if_over(now, id);
     }
+}
 
+impl Run {
     /// Marks a task as ready: it answers on its port.
-    pub(super) fn mark_ready(&mut self, id: JobId, ordinal: u32, rank: Rank) {
-        let Some(element) = self.element_mut(id, ordinal) else { return };
-        let tasks = element.run.as_mut().map(|run| &mut run.tasks);
-        if let Some(task) = tasks.and_then(|tasks| tasks.get_mut(rank.0 as usize)) {
+    pub(super) fn mark_ready(&mut self, rank: Rank) {
+        if let Some(task) = self.tasks.get_mut(rank.0 as usize) {
             task.ready = true;
         }
     }

@@ -74,7 +74,7 @@ impl State {
             jobs: SnapshotJobs(
                 self.jobs.iter().map(|(id, job)| (*id, job.record.clone())).collect(),
             ),
-            recent: self.recent.clone(),
+            recent: self.dependencies.recent.clone(),
             mix: self.mix.clone(),
             move_budget: self.move_budget,
             heads: self.heads.clone(),
@@ -102,7 +102,7 @@ impl State {
         }
         state.pool.set_epoch(snapshot.epoch);
         state.publish_capacity(Time(0));
-        state.recent = snapshot.recent;
+        state.dependencies.recent = snapshot.recent;
         state.mix = snapshot.mix;
         state.move_budget = snapshot.move_budget;
         // 2. Jobs with their holdings. Queue entries sleep until the first pass wakes those that
@@ -151,14 +151,14 @@ impl State {
             elements.filter(|one| one.pending_allocation.is_some() && one.phase != Phase::Active);
         record.pending_allocations = pending.count() as u32;
         let known: Vec<u32> = record.elements.keys().copied().collect();
+        self.dependencies.register(id, &record.waits_for);
         self.jobs.insert(id, Box::new(Job { record, user, class, waits_in: None }));
         for ordinal in known {
-            self.update_start_wait(id, ordinal);
-            self.update_preemptable(id, ordinal);
-            self.restore_eviction_deadline(id, ordinal);
+            self.start_waits.update(&mut self.jobs, id, ordinal);
+            self.preemptable.update(&self.jobs, id, ordinal);
+            self.pending_allocations.restore_deadline(&self.jobs, id, ordinal);
             self.restore_pending_allocation(id, ordinal);
         }
-        self.register_dependencies(id);
         self.sync_job(Time(0), id);
         Ok(())
     }

@@ -16,6 +16,7 @@ use muster_model::{AttemptId, Event, JobId, Observation, Rank, Span, Time};
 use super::State;
 use super::attempt::attempt_id;
 use super::job::{AttemptFate, Phase, Run, RunEnd, RunStage};
+use super::jobs::JobTable;
 use super::report::observe;
 
 /// Attempts that are waited for, and the limit.
@@ -37,26 +38,19 @@ impl StartWaits {
         Some((*from).max(self.since) + self.limit?)
     }
 
-    /// Removes the wait of an attempt that has ended.
-    pub(super) fn remove_wait(&mut self, from: Time, id: JobId, ordinal: u32) {
-        self.waits.remove(&(from, id, ordinal));
-    }
-}
-
-impl State {
     /// Sets the limit for starts; waits count from `since` at the earliest.
-    pub(crate) fn watch_starts(&mut self, since: Time, limit: Span) {
-        self.start_waits.since = since;
-        self.start_waits.limit = Some(limit);
+    pub(crate) fn limit(&mut self, since: Time, limit: Span) {
+        self.since = since;
+        self.limit = Some(limit);
     }
 
     /// Returns events for the waits that are over.
-    pub(crate) fn overdue(&self, now: Time) -> Vec<Event> {
-        let Some(after) = self.start_waits.limit else { return Vec::new() };
-        let is_due = |from: Time| from.max(self.start_waits.since) + after <= now;
-        let due = self.start_waits.waits.iter().take_while(|(from, _, _)| is_due(*from));
+    pub(crate) fn overdue(&self, jobs: &JobTable, now: Time) -> Vec<Event> {
+        let Some(after) = self.limit else { return Vec::new() };
+        let is_due = |from: Time| from.max(self.since) + after <= now;
+        let due = self.waits.iter().take_while(|(from, _, _)| is_due(*from));
         due.filter_map(|(_, job, ordinal)| {
-            let record = &self.jobs.get(job)?.record;
+            let record = &jobs.get(job)?.record;
             let attempt = record.elements.get(ordinal)?.attempt;
             Some(Event::StartOverdue {
                 id: attempt_id(*job, record.index_of(*ordinal), attempt),
@@ -67,8 +61,8 @@ impl State {
     }
 
     /// Updates the wait for an element according to the stage of its attempt.
-    pub(super) fn update_start_wait(&mut self, id: JobId, ordinal: u32) {
-        let Some(element) = self.element_mut(id, ordinal) else { return };
+    pub(super) fn update(&mut self, jobs: &mut JobTable, id: JobId, ordinal: u32) {
+        let Some(element) = jobs.element_mut(id, ordinal) else { return };
         let is_active = element.phase == Phase::Active;
         let Some(run) = element.run.as_mut() else { return };
         let from = if is_active { wait_begin(run) } else { None };
@@ -77,19 +71,26 @@ impl State {
             return;
         }
         if let Some(old) = old {
-            self.start_waits.waits.remove(&(old, id, ordinal));
+            self.waits.remove(&(old, id, ordinal));
         }
         if let Some(from) = from {
-            self.start_waits.waits.insert((from, id, ordinal));
+            self.waits.insert((from, id, ordinal));
         }
     }
 
+    /// Removes the wait of an attempt that has ended.
+    pub(super) fn remove_wait(&mut self, from: Time, id: JobId, ordinal: u32) {
+        self.waits.remove(&(from, id, ordinal));
+    }
+}
+
+impl State {
     /// Fails the start of an attempt whose wait is over.
     pub(super) fn start_overdue(&mut self, now: Time, id: AttemptId, after: Span) {
         let job = id.element.job;
         let Some(record) = self.jobs.get(&job).map(|job| &job.record) else { return };
         let Some(ordinal) = record.ordinal_of(id.element.index) else { return };
-        let Some(element) = self.element_mut(job, ordinal) else { return };
+        let Some(element) = self.jobs.element_mut(job, ordinal) else { return };
         if element.phase != Phase::Active || element.attempt != id.attempt.0 {
             return;
         }

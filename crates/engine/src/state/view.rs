@@ -34,196 +34,192 @@ pub struct JobKey<'a> {
     pub state: JobState,
 }
 
-impl State {
-    /// Returns the filter fields of every job, by number, without making views.
-    pub(crate) fn job_keys(&self) -> impl Iterator<Item = JobKey<'_>> {
-        self.jobs.iter().map(|(id, job)| {
-            let record = &job.record;
-            JobKey {
-                job: *id,
-                name: &record.spec.name,
-                user: &record.spec.user,
-                queue: self.policy.leaf_name(record.leaf),
-                state: job_state(record),
-            }
-        })
-    }
-
-    /// Returns the view of a job, without why it waits and when it starts.
-    pub(crate) fn job_view(&self, now: Time, id: JobId, job: &Job) -> JobView {
+/// Returns the filter fields of every job, by number, without making views.
+pub(crate) fn job_keys(state: &State) -> impl Iterator<Item = JobKey<'_>> {
+    state.jobs.iter().map(|(id, job)| {
         let record = &job.record;
-        let spec = &record.spec;
-        let is_over = record.is_over();
-        let (tasks, gpus) = size(record);
-        JobView {
-            job: id,
-            name: spec.name.to_string(),
-            user: spec.user.clone(),
-            uid: spec.uid,
-            queue: self.policy.leaf_name(record.leaf).clone(),
-            priority: spec.priority,
+        JobKey {
+            job: *id,
+            name: &record.spec.name,
+            user: &record.spec.user,
+            queue: state.policy.leaf_name(record.leaf),
             state: job_state(record),
-            tasks,
-            gpus,
-            roles: spec.groups.iter().map(role_view).collect(),
-            elastic: elastic(spec),
-            time_limit: spec.time_limit,
-            submitted: record.submitted,
-            started: record.started,
-            ended: is_over.then(|| last_end(record)).flatten(),
-            array: spec.array.as_ref().map(|array| ArrayView {
-                total: record.total,
-                waiting: record.total - record.active - record.succeeded - record.failed,
-                active: record.active,
-                succeeded: record.succeeded,
-                failed: record.failed,
-                max_running: array.max_running,
-            }),
-            service: record.service_view(),
-            is_notebook: matches!(spec.kind, WorkloadKind::Notebook(_)),
-            idle: spec.idle(),
-            elements: self.element_views(now, id, record),
-            waiting_for: None,
-            eta: None,
-            native: None,
         }
-    }
+    })
+}
 
-    fn element_views(&self, now: Time, id: JobId, record: &JobRecord) -> Vec<ElementView> {
-        if let Some(service) = record.spec.service() {
-            let shown = |ordinal: &u32, element: &Element| {
-                *ordinal < service.replicas.max || element.phase == Phase::Active
-            };
-            let replicas =
-                record.elements.iter().filter(|(ordinal, element)| shown(ordinal, element));
-            let view = |(ordinal, _): (&u32, _)| {
-                self.element_view(now, ElementId { job: id, index: *ordinal })
-            };
-            return replicas.filter_map(view).collect();
-        }
-        if record.spec.array.is_none() {
-            return self.element_view(now, ElementId { job: id, index: 0 }).into_iter().collect();
-        }
-        let active = record.elements.iter().filter(|(_, element)| element.phase == Phase::Active);
-        active
-            .filter_map(|(ordinal, _)| {
-                self.element_view(now, ElementId { job: id, index: record.index_of(*ordinal) })
-            })
-            .collect()
+/// Returns the view of a job, without why it waits and when it starts.
+pub(crate) fn job_view(state: &State, now: Time, id: JobId, job: &Job) -> JobView {
+    let record = &job.record;
+    let spec = &record.spec;
+    let is_over = record.is_over();
+    let (tasks, gpus) = size(record);
+    JobView {
+        job: id,
+        name: spec.name.to_string(),
+        user: spec.user.clone(),
+        uid: spec.uid,
+        queue: state.policy.leaf_name(record.leaf).clone(),
+        priority: spec.priority,
+        state: job_state(record),
+        tasks,
+        gpus,
+        roles: spec.groups.iter().map(role_view).collect(),
+        elastic: elastic(spec),
+        time_limit: spec.time_limit,
+        submitted: record.submitted,
+        started: record.started,
+        ended: is_over.then(|| last_end(record)).flatten(),
+        array: spec.array.as_ref().map(|array| ArrayView {
+            total: record.total,
+            waiting: record.total - record.active - record.succeeded - record.failed,
+            active: record.active,
+            succeeded: record.succeeded,
+            failed: record.failed,
+            max_running: array.max_running,
+        }),
+        service: record.service_view(),
+        is_notebook: matches!(spec.kind, WorkloadKind::Notebook(_)),
+        idle: spec.idle(),
+        elements: element_views(state, now, id, record),
+        waiting_for: None,
+        eta: None,
+        native: None,
     }
+}
 
-    pub(crate) fn element_view(&self, now: Time, id: ElementId) -> Option<ElementView> {
-        let record = &self.jobs.get(&id.job)?.record;
-        let ordinal = record.ordinal_of(id.index)?;
-        let Some(element) = record.elements.get(&ordinal) else {
-            return Some(unrecorded_view(id, record, ordinal));
+fn element_views(state: &State, now: Time, id: JobId, record: &JobRecord) -> Vec<ElementView> {
+    if let Some(service) = record.spec.service() {
+        let shown = |ordinal: &u32, element: &Element| {
+            *ordinal < service.replicas.max || element.phase == Phase::Active
         };
-        let run = element.run.as_ref();
-        let (outcome, ended) = match &element.phase {
-            Phase::Ended { outcome, at } => (Some(outcome.clone()), Some(*at)),
-            Phase::Waiting { .. } | Phase::Active => (None, None),
+        let replicas = record.elements.iter().filter(|(ordinal, element)| shown(ordinal, element));
+        let view = |(ordinal, _): (&u32, _)| {
+            element_view(state, now, ElementId { job: id, index: *ordinal })
         };
-        let live = run.filter(|_| element.phase == Phase::Active);
-        Some(ElementView {
-            element: id,
-            state: element_state(element),
-            attempt: element.attempt,
-            backfilled: run.is_some_and(|run| run.backfilled),
-            started: run.and_then(|run| run.started),
-            ends_by: live.and_then(|run| ends_by(run, now)),
-            ended,
-            outcome,
-            last_end: element.last_end.as_deref().cloned(),
-            checkpoint: element.saved.as_deref().map(|saved| CheckpointView {
-                at: saved.at,
-                label: saved.label.to_string(),
-                attempt: saved.attempt,
-            }),
-            checkpoint_asked: run.and_then(|run| checkpoint_request(record, run)),
-            restarts_with_tasks: live
-                .and(element.pending_allocation.as_deref())
-                .map(|claim| claim.placement.len() as u32),
-            tasks: run.map(|run| self.task_views(record, run)).unwrap_or_default(),
+        return replicas.filter_map(view).collect();
+    }
+    if record.spec.array.is_none() {
+        return element_view(state, now, ElementId { job: id, index: 0 }).into_iter().collect();
+    }
+    let active = record.elements.iter().filter(|(_, element)| element.phase == Phase::Active);
+    active
+        .filter_map(|(ordinal, _)| {
+            element_view(state, now, ElementId { job: id, index: record.index_of(*ordinal) })
         })
-    }
+        .collect()
+}
 
-    fn task_views(&self, record: &JobRecord, run: &Run) -> Vec<TaskView> {
-        let view =
-            |(rank, (place, task)): (usize, (&TaskPlacement, &crate::state::job::TaskState))| {
-                TaskView {
-                    rank: Rank(rank as u32),
-                    group: record.spec.groups[usize::from(place.group)].name.to_string(),
-                    node: self.pool.node(place.node).spec.name.clone(),
-                    devices: device_indices(place.devices),
-                    share: place.share,
-                    stage: task.stage,
-                    ready: task.ready,
-                    exit: task.exit.clone(),
-                }
-            };
-        run.placement.iter().zip(&run.tasks).enumerate().map(view).collect()
-    }
+pub(crate) fn element_view(state: &State, now: Time, id: ElementId) -> Option<ElementView> {
+    let record = &state.jobs.get(&id.job)?.record;
+    let ordinal = record.ordinal_of(id.index)?;
+    let Some(element) = record.elements.get(&ordinal) else {
+        return Some(unrecorded_view(id, record, ordinal));
+    };
+    let run = element.run.as_ref();
+    let (outcome, ended) = match &element.phase {
+        Phase::Ended { outcome, at } => (Some(outcome.clone()), Some(*at)),
+        Phase::Waiting { .. } | Phase::Active => (None, None),
+    };
+    let live = run.filter(|_| element.phase == Phase::Active);
+    Some(ElementView {
+        element: id,
+        state: element_state(element),
+        attempt: element.attempt,
+        backfilled: run.is_some_and(|run| run.backfilled),
+        started: run.and_then(|run| run.started),
+        ends_by: live.and_then(|run| ends_by(run, now)),
+        ended,
+        outcome,
+        last_end: element.last_end.as_deref().cloned(),
+        checkpoint: element.saved.as_deref().map(|saved| CheckpointView {
+            at: saved.at,
+            label: saved.label.to_string(),
+            attempt: saved.attempt,
+        }),
+        checkpoint_asked: run.and_then(|run| checkpoint_request(record, run)),
+        restarts_with_tasks: live
+            .and(element.pending_allocation.as_deref())
+            .map(|claim| claim.placement.len() as u32),
+        tasks: run.map(|run| task_views(state, record, run)).unwrap_or_default(),
+    })
+}
 
-    /// Returns all nodes, by name.
-    pub(crate) fn node_views(&self) -> Vec<NodeView> {
-        let mut holders: BTreeMap<(NodeId, usize), Vec<ElementId>> = BTreeMap::new();
-        for holding in self.pool.holdings() {
-            for task in holding.placement.iter() {
-                for device in task.devices.iter() {
-                    holders.entry((task.node, device)).or_default().push(holding.element);
-                }
+fn task_views(state: &State, record: &JobRecord, run: &Run) -> Vec<TaskView> {
+    let view = |(rank, (place, task)): (usize, (&TaskPlacement, &crate::state::job::TaskState))| {
+        TaskView {
+            rank: Rank(rank as u32),
+            group: record.spec.groups[usize::from(place.group)].name.to_string(),
+            node: state.pool.node(place.node).spec.name.clone(),
+            devices: device_indices(place.devices),
+            share: place.share,
+            stage: task.stage,
+            ready: task.ready,
+            exit: task.exit.clone(),
+        }
+    };
+    run.placement.iter().zip(&run.tasks).enumerate().map(view).collect()
+}
+
+/// Returns all nodes, by name.
+pub(crate) fn node_views(state: &State) -> Vec<NodeView> {
+    let mut holders: BTreeMap<(NodeId, usize), Vec<ElementId>> = BTreeMap::new();
+    for holding in state.pool.holdings() {
+        for task in holding.placement.iter() {
+            for device in task.devices.iter() {
+                holders.entry((task.node, device)).or_default().push(holding.element);
             }
         }
-        let seen = self.pool.in_force_until();
-        let mut views: Vec<NodeView> = self
-            .pool
-            .nodes()
-            .iter()
-            .enumerate()
-            .map(|(id, node)| {
-                node_view(node, seen, |device| holders.remove(&(NodeId(id as u32), device)))
-            })
-            .collect();
-        views.sort_by(|left, right| left.name.cmp(&right.name));
-        views
     }
+    let seen = state.pool.in_force_until();
+    let mut views: Vec<NodeView> = state
+        .pool
+        .nodes()
+        .iter()
+        .enumerate()
+        .map(|(id, node)| {
+            node_view(node, seen, |device| holders.remove(&(NodeId(id as u32), device)))
+        })
+        .collect();
+    views.sort_by(|left, right| left.name.cmp(&right.name));
+    views
+}
 
-    /// Returns all queues. Pending elements that the policy does not count (on hold, dependent,
-    /// before their begin time, beyond the tickets of their array) are added.
-    pub(crate) fn queue_views(&self, now: Time) -> Vec<QueueView> {
-        let mut unseen: BTreeMap<LeafId, u32> = BTreeMap::new();
-        for (id, job) in self.jobs.iter() {
-            let record = &job.record;
-            let seen = |ordinal| match self.entries.standing(EntryOwner { job: *id, ordinal }) {
-                EntryStanding::Queued(tickets) => tickets,
-                EntryStanding::Out | EntryStanding::Sleeping(_) => 0,
-            };
-            let recorded: u32 = record
-                .elements
-                .iter()
-                .filter(|(_, element)| matches!(element.phase, Phase::Waiting { .. }))
-                .map(|(ordinal, _)| seen(Some(*ordinal)))
-                .sum();
-            let waiting = record.total - record.active - record.succeeded - record.failed;
-            *unseen.entry(record.leaf).or_default() += waiting - recorded - seen(None);
-        }
-        unseen.retain(|_, count| *count > 0);
-        self.policy.queue_views_with_extra(now, &unseen)
-    }
-
-    pub(crate) fn counts(&self) -> EngineCounts {
-        let mut counts = EngineCounts {
-            nodes: self.pool.nodes().len() as u64,
-            jobs: self.jobs.len() as u64,
-            ..EngineCounts::default()
+/// Returns all queues. Pending elements that the policy does not count (on hold, dependent,
+/// before their begin time, beyond the tickets of their array) are added.
+pub(crate) fn queue_views(state: &State, now: Time) -> Vec<QueueView> {
+    let mut unseen: BTreeMap<LeafId, u32> = BTreeMap::new();
+    for (id, job) in state.jobs.iter() {
+        let record = &job.record;
+        let seen = |ordinal| match state.entries.standing(EntryOwner { job: *id, ordinal }) {
+            EntryStanding::Queued(tickets) => tickets,
+            EntryStanding::Out | EntryStanding::Sleeping(_) => 0,
         };
-        for job in self.jobs.values() {
-            let record = &job.record;
-            counts.active += u64::from(record.active);
-            counts.pending += u64::from(record.waiting());
-        }
-        counts
+        let recorded: u32 = record
+            .elements
+            .iter()
+            .filter(|(_, element)| matches!(element.phase, Phase::Waiting { .. }))
+            .map(|(ordinal, _)| seen(Some(*ordinal)))
+            .sum();
+        let waiting = record.total - record.active - record.succeeded - record.failed;
+        *unseen.entry(record.leaf).or_default() += waiting - recorded - seen(None);
     }
+    unseen.retain(|_, count| *count > 0);
+    state.policy.queue_views_with_extra(now, &unseen)
+}
+
+pub(crate) fn counts(state: &State) -> EngineCounts {
+    let mut counts = EngineCounts {
+        nodes: state.pool.nodes().len() as u64,
+        jobs: state.jobs.len() as u64,
+        ..EngineCounts::default()
+    };
+    for job in state.jobs.values() {
+        let record = &job.record;
+        counts.active += u64::from(record.active);
+        counts.pending += u64::from(record.waiting());
+    }
+    counts
 }
 
 impl JobRecord {

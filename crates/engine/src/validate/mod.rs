@@ -49,7 +49,7 @@ pub(crate) fn validate_event(state: &State, event: &Event) -> Result<(), EventRe
         }
         Event::Release(target) => {
             validate_target(state, *target, TargetAction::Release)?;
-            state.admin_hold(*target).map_or(Ok(()), |hold| {
+            state.jobs.admin_hold(*target).map_or(Ok(()), |hold| {
                 Err(EventRefusal::HeldByAdmin { target: *target, by: hold.by.clone() })
             })
         }
@@ -88,14 +88,14 @@ fn validate_devices(
 }
 
 fn validate_submission(state: &State, id: JobId, spec: &JobSpec) -> Result<(), EventRefusal> {
-    if state.jobs.contains_key(&id) || state.recent.get(id).is_some() {
+    if state.jobs.contains_key(&id) || state.dependencies.recent.get(id).is_some() {
         return Err(EventRefusal::JobExists(id));
     }
     for dependency in &spec.after {
         if dependency.job >= id {
             return Err(EventRefusal::DependencyCycle { job: id, on: dependency.job });
         }
-        if state.satisfaction(dependency) == Satisfaction::Unknown {
+        if state.dependencies.satisfaction(&state.jobs, dependency) == Satisfaction::Unknown {
             return Err(EventRefusal::UnknownDependency(dependency.job));
         }
     }
