@@ -41,7 +41,7 @@ pub fn build(root: &Path, scratch: &Path, mutants: &[Mutant]) -> Result<PathBuf>
 /// Type-checks the program with all mutants, which costs a few seconds.
 pub fn check(root: &Path, scratch: &Path, mutants: &[Mutant]) -> Result<()> {
     write_tree(root, &scratch.join("tree"), mutants)?;
-    cargo_in(&scratch.join("tree"), &["check"], &scratch.join("check"))
+    cargo_in(&scratch.join("tree"), &["check"], &scratch.join("build"))
 }
 
 /// Copies the sources with every mutant of every file. Unchanged files are not written, so that they

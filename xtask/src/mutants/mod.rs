@@ -81,7 +81,8 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
 /// Checks that every mutant still applies and compiles, without running any.
 pub fn check(root: &Path) -> Result<()> {
     let mutants = tables(root)?;
-    build::check(root, &scratch(root), &mutants)?;
+    // A folder of its own: a run in progress reads its copy of the scenarios.
+    build::check(root, &scratch(root).join("check"), &mutants)?;
     println!("{} mutants compile", mutants.len());
     Ok(())
 }
