@@ -61,11 +61,11 @@ impl Engine {
     /// # Errors
     /// The index of the first job that exceeds a limit, and why.
     pub fn validate_batch(&self, specs: &[Arc<JobSpec>]) -> Result<(), (usize, EventRefusal)> {
-        let judge = |(at, spec): (usize, &Arc<JobSpec>)| {
+        let check = |(at, spec): (usize, &Arc<JobSpec>)| {
             validate::validate_one_more(&self.state, spec, &specs[..at])
                 .map_err(|refusal| (at, refusal))
         };
-        specs.iter().enumerate().try_for_each(judge)
+        specs.iter().enumerate().try_for_each(check)
     }
 
     /// Brings drains and advance reservations that began or ended by `now` into force.
@@ -377,6 +377,6 @@ impl Engine {
 /// Takes everything in a list. Reserves the same capacity again, so that the list need not grow
 /// step by step.
 fn take_all<T>(list: &mut Vec<T>) -> Vec<T> {
-    let room = Vec::with_capacity(list.len());
-    std::mem::replace(list, room)
+    let capacity = Vec::with_capacity(list.len());
+    std::mem::replace(list, capacity)
 }

@@ -83,7 +83,7 @@ impl Policy {
     pub fn inconsistencies(&self) -> Vec<Inconsistency> {
         let sums = self.sums();
         let mut found = Vec::new();
-        for (node, sums) in self.nodes.iter().zip(&sums) {
+        for (node, sums) in self.queues.nodes.iter().zip(&sums) {
             self.audit_counts(node, sums, &mut found);
             for model in self.models.ids() {
                 self.audit_model(node, sums, model, &mut found);
@@ -97,8 +97,8 @@ impl Policy {
         let count = self.models.len();
         let empty =
             || QueueSums { held: vec![0; count], rate: vec![0; count], ..QueueSums::default() };
-        let mut sums: Vec<QueueSums> = self.nodes.iter().map(|_| empty()).collect();
-        for leaf in &self.leaves {
+        let mut sums: Vec<QueueSums> = self.queues.nodes.iter().map(|_| empty()).collect();
+        for leaf in &self.queues.leaves {
             let mut next = leaf.node;
             while let Some(index) = next {
                 let sum = &mut sums[index];
@@ -115,7 +115,7 @@ impl Policy {
                 }
                 let entries = leaf.levels.values().flat_map(|level| level.users.values());
                 sum.pending += entries.map(|entries| entries.len() as u32).sum::<u32>();
-                next = self.nodes[index].parent;
+                next = self.queues.nodes[index].parent;
             }
         }
         sums
@@ -126,7 +126,7 @@ impl Policy {
         if node.running != sums.running {
             found.push(Inconsistency::Running { queue: queue() });
         }
-        let waiting = node.children.iter().filter(|child| self.nodes[**child].pending > 0);
+        let waiting = node.children.iter().filter(|child| self.queues.nodes[**child].pending > 0);
         if node.pending != sums.pending || !waiting.eq(&node.pending_children) {
             found.push(Inconsistency::Pending { queue: queue() });
         }
@@ -159,7 +159,10 @@ impl Policy {
         let taken = if node.is_leaf() {
             if quota.is_bounded { sums.held[at] } else { 0 }
         } else {
-            node.children.iter().map(|child| self.nodes[*child].quota[at].charge_to_parent()).sum()
+            node.children
+                .iter()
+                .map(|child| self.queues.nodes[*child].quota[at].charge_to_parent())
+                .sum()
         };
         if quota.taken != taken {
             found.push(Inconsistency::Taken { queue: queue(), model: name() });

@@ -153,26 +153,26 @@ impl BudgetAccount {
     // ---- verdicts ----
 
     /// Checks that a run can be charged. Returns the first budget that is exceeded.
-    pub(crate) fn judge(
+    pub(crate) fn check(
         &self,
         user: UserId,
         milli: u64,
         run: BudgetCharge,
     ) -> Result<(), BudgetShortfall> {
-        self.judge_with(&self.all, self.users.get(&user), milli, run)
+        self.check_with(&self.all, self.users.get(&user), milli, run)
     }
 
     /// Checks that a run could be charged in a period without any other use.
-    pub(crate) fn judge_ever(
+    pub(crate) fn check_ever(
         &self,
         milli: u64,
         length: Option<Span>,
     ) -> Result<(), BudgetShortfall> {
         let run = BudgetCharge { from: self.refills_at(Time(0)), length };
-        self.judge_with(&BudgetTally::default(), None, milli, run)
+        self.check_with(&BudgetTally::default(), None, milli, run)
     }
 
-    fn judge_with(
+    fn check_with(
         &self,
         all: &BudgetTally,
         own: Option<&BudgetTally>,

@@ -3,7 +3,7 @@
 //! `undo_charge` are for planning and leave no trace.
 //!
 //! Separate from holds ([`Policy::hold`]), since a charge needs a start and a length, and survives
-//! a snapshot or a new tree only through [`Policy::restore_charge`]: the caller knows each element,
+//! a snapshot or a new tree only through [`Queues::restore_charge`]: the caller knows each element,
 //! the sums here do not.
 
 use muster_model::view::{BudgetView, UserBudgetView};
@@ -13,6 +13,7 @@ use crate::PER_GPU_SEC;
 use crate::Policy;
 use crate::budget::{BudgetAccount, BudgetCharge, BudgetShortfall};
 use crate::intern::{LeafId, UserId};
+use crate::queues::Queues;
 use crate::tree::QueueNode;
 
 /// Use of a budget period at an instant: used and charged in advance, in thousandths of GPUs ×
@@ -30,7 +31,7 @@ impl Policy {
     ///
     /// # Errors
     /// The nearest budget that has not enough left.
-    pub fn judge_charge(
+    pub fn check_charge(
         &self,
         leaf: LeafId,
         user: UserId,
@@ -41,15 +42,50 @@ impl Policy {
             return Ok(());
         }
         for (node, account) in
-            self.path(leaf).filter_map(|node| Some((node, node.account.as_ref()?)))
+            self.queues.path(leaf).filter_map(|node| Some((node, node.account.as_ref()?)))
         {
-            account.judge(user, milli, run).map_err(|shortfall| {
+            account.check(user, milli, run).map_err(|shortfall| {
                 budget_reason(node, self.user_name(user), &shortfall, account.refills_at(run.from))
             })?;
         }
         Ok(())
     }
 
+    /// Returns the use of a queue's budget period at `now`; `None` without a budget.
+    #[must_use]
+    pub fn budget_use(&self, now: Time, queue: &QueueName) -> Option<BudgetUse> {
+        let account =
+            self.queues.nodes.iter().find(|node| node.name == *queue)?.account.as_ref()?;
+        let users = account.used_and_charged_by_user(now);
+        let users = users.map(|(user, taken)| (self.user_name(user).clone(), taken));
+        Some(BudgetUse { all: account.used_and_charged(now), users: users.collect() })
+    }
+
+    pub(crate) fn budget_view(&self, now: Time, account: &BudgetAccount) -> BudgetView {
+        let secs = |hours: u64| hours.saturating_mul(3600);
+        let (used, charged) = account.used_and_charged(now);
+        let mut users: Vec<UserBudgetView> = account
+            .used_and_charged_by_user(now)
+            .map(|(user, (used, charged))| UserBudgetView {
+                user: self.user_name(user).clone(),
+                used_gpu_secs: used.div_ceil(PER_GPU_SEC),
+                promised_gpu_secs: charged.div_ceil(PER_GPU_SEC),
+            })
+            .collect();
+        users.sort_by(|one, other| one.user.cmp(&other.user));
+        BudgetView {
+            gpu_secs: account.terms.gpu_hours.map(secs),
+            used_gpu_secs: used.div_ceil(PER_GPU_SEC),
+            promised_gpu_secs: charged.div_ceil(PER_GPU_SEC),
+            per_user_gpu_secs: account.terms.gpu_hours_per_user.map(secs),
+            users,
+            every: account.terms.every,
+            refills_at: account.refills_at(now),
+        }
+    }
+}
+
+impl Queues {
     /// Returns true if a budget applies to starts in a leaf, so that their duration matters.
     #[must_use]
     pub fn is_budgeted(&self, leaf: LeafId) -> bool {
@@ -81,7 +117,7 @@ impl Policy {
         self.change_accounts(leaf, milli, |account| account.begin_charge(user, milli, run));
     }
 
-    /// Ends a run that began with [`Policy::charge`]: what it did not use is refunded.
+    /// Ends a run that began with [`Queues::charge`]: what it did not use is refunded.
     pub fn settle_charge(
         &mut self,
         now: Time,
@@ -103,62 +139,30 @@ impl Policy {
         self.change_accounts(leaf, milli, |account| account.try_charge(user, milli, run));
     }
 
-    /// Undoes [`Policy::try_charge`] with the same arguments.
+    /// Undoes [`Queues::try_charge`] with the same arguments.
     pub fn undo_charge(&mut self, leaf: LeafId, user: UserId, milli: u64, run: BudgetCharge) {
         self.change_accounts(leaf, milli, |account| account.undo_charge(user, milli, run));
     }
 
     fn change_accounts(&mut self, leaf: LeafId, milli: u64, change: impl Fn(&mut BudgetAccount)) {
-        let mut next = (milli > 0).then(|| self.node_of(leaf));
-        while let Some(index) = next {
-            let node = &mut self.nodes[index];
+        if milli == 0 {
+            return;
+        }
+        self.change_path(leaf, |node| {
             if let Some(account) = &mut node.account {
                 change(account);
             }
-            next = node.parent;
-        }
-    }
-
-    /// Returns the use of a queue's budget period at `now`; `None` without a budget.
-    #[must_use]
-    pub fn budget_use(&self, now: Time, queue: &QueueName) -> Option<BudgetUse> {
-        let account = self.nodes.iter().find(|node| node.name == *queue)?.account.as_ref()?;
-        let users = account.used_and_charged_by_user(now);
-        let users = users.map(|(user, taken)| (self.user_name(user).clone(), taken));
-        Some(BudgetUse { all: account.used_and_charged(now), users: users.collect() })
-    }
-
-    pub(crate) fn budget_view(&self, now: Time, account: &BudgetAccount) -> BudgetView {
-        let secs = |hours: u64| hours.saturating_mul(3600);
-        let (used, charged) = account.used_and_charged(now);
-        let mut users: Vec<UserBudgetView> = account
-            .used_and_charged_by_user(now)
-            .map(|(user, (used, charged))| UserBudgetView {
-                user: self.user_name(user).clone(),
-                used_gpu_secs: used.div_ceil(PER_GPU_SEC),
-                promised_gpu_secs: charged.div_ceil(PER_GPU_SEC),
-            })
-            .collect();
-        users.sort_by(|one, other| one.user.cmp(&other.user));
-        BudgetView {
-            gpu_secs: account.terms.gpu_hours.map(secs),
-            used_gpu_secs: used.div_ceil(PER_GPU_SEC),
-            promised_gpu_secs: charged.div_ceil(PER_GPU_SEC),
-            per_user_gpu_secs: account.terms.gpu_hours_per_user.map(secs),
-            users,
-            every: account.terms.every,
-            refills_at: account.refills_at(now),
-        }
+        });
     }
 }
 
 /// Rejects a job that a budget could never admit, even in a period of its own.
-pub(crate) fn judge_budget_ever(node: &QueueNode, spec: &JobSpec) -> Result<(), Reason> {
+pub(crate) fn check_budget_ever(node: &QueueNode, spec: &JobSpec) -> Result<(), Reason> {
     let Some(account) = &node.account else { return Ok(()) };
     let length = spec.time_limit.map(|limit| limit + spec.grace);
     // There is no refill to wait for.
     let reason = |shortfall| budget_reason(node, &spec.user, &shortfall, Time::NEVER);
-    account.judge_ever(spec.min_gpus(), length).map_err(reason)
+    account.check_ever(spec.min_gpus(), length).map_err(reason)
 }
 
 /// Returns the reason of a refusal. Amounts are rounded up, so that what is refused reads as too

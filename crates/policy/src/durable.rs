@@ -1,6 +1,6 @@
 //! The part of a [`Policy`] that a snapshot keeps: tree, names, usage, and use of budgets. Running
 //! and pending elements are left out; the engine reports them again through
-//! [`Policy::restore_hold`], [`Policy::restore_charge`] and [`Policy::enqueue`].
+//! [`Policy::restore_hold`], [`Queues::restore_charge`] and [`Queues::enqueue`].
 
 use std::collections::BTreeMap;
 
@@ -53,9 +53,15 @@ impl Serialize for Policy {
             models: self.models.names().to_vec(),
             capacity: self.capacity.clone(),
             users: self.users.names().to_vec(),
-            leaves: self.leaves.iter().map(leaf).collect(),
-            queues: self.nodes.iter().map(|node| (node.name.clone(), node.usage.clone())).collect(),
+            leaves: self.queues.leaves.iter().map(leaf).collect(),
+            queues: self
+                .queues
+                .nodes
+                .iter()
+                .map(|node| (node.name.clone(), node.usage.clone()))
+                .collect(),
             budgets: self
+                .queues
                 .nodes
                 .iter()
                 .filter_map(|node| Some((node.name.clone(), node.account.as_ref()?.stored())))
@@ -86,20 +92,20 @@ impl TryFrom<Durable> for Policy {
             *capacity = stored;
         }
         // 3. Usage.
-        for node in &mut policy.nodes {
+        for node in &mut policy.queues.nodes {
             if let (Some(account), Some(stored)) =
                 (&mut node.account, durable.budgets.get(&node.name))
             {
                 account.read(stored);
             }
         }
-        for node in &mut policy.nodes {
+        for node in &mut policy.queues.nodes {
             if let Some(usage) = durable.queues.get(&node.name) {
                 node.usage.clone_from(usage);
                 node.usage.resize(count, DecayedUsage::default());
             }
         }
-        for (state, leaf) in policy.leaves.iter_mut().zip(durable.leaves) {
+        for (state, leaf) in policy.queues.leaves.iter_mut().zip(durable.leaves) {
             for (user, mut usage) in leaf.users {
                 usage.resize(count, DecayedUsage::default());
                 state.users.insert(user, UserRow { usage, ..UserRow::new(count) });

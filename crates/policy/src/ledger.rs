@@ -7,6 +7,7 @@
 use muster_model::Time;
 
 use crate::intern::{LeafId, ModelId, UserId};
+use crate::queues::Queues;
 use crate::usage::DecayedUsage;
 use crate::{Policy, leaf::UserRow};
 
@@ -55,9 +56,7 @@ impl Policy {
     ) {
         let total = total_milli(gpus);
         // 1. Up the tree: running elements, GPUs held, GPUs by user.
-        let mut next = Some(self.node_of(leaf));
-        while let Some(index) = next {
-            let node = &mut self.nodes[index];
+        self.queues.change_path(leaf, |node| {
             node.running += 1;
             for (model, milli) in gpus {
                 node.held[usize::from(model.0)] += milli;
@@ -66,16 +65,19 @@ impl Policy {
             if node.limits.gpus_per_user.is_some() && total > 0 {
                 *node.held_by_user.entry(user).or_default() += total;
             }
-            next = node.parent;
-        }
+        });
         // 2. Quota, as far up as it changes.
         for (model, milli) in gpus {
-            self.take_quota(leaf, *model, *milli);
+            self.queues.take_quota(leaf, *model, *milli);
         }
         // 3. The counters of the user.
         let count = self.models.len();
-        let row =
-            self.leaf_state_mut(leaf).users.entry(user).or_insert_with(|| UserRow::new(count));
+        let row = self
+            .queues
+            .leaf_state_mut(leaf)
+            .users
+            .entry(user)
+            .or_insert_with(|| UserRow::new(count));
         row.running += 1;
         for (model, milli) in gpus {
             row.held[usize::from(model.0)] += milli;
@@ -92,9 +94,7 @@ impl Policy {
         change: impl Fn(&mut DecayedUsage, u64),
     ) {
         let total = total_milli(gpus);
-        let mut next = Some(self.node_of(leaf));
-        while let Some(index) = next {
-            let node = &mut self.nodes[index];
+        self.queues.change_path(leaf, |node| {
             debug_assert!(node.running > 0, "released more elements than were held");
             node.running = node.running.saturating_sub(1);
             for (model, milli) in gpus {
@@ -108,12 +108,11 @@ impl Policy {
                     node.held_by_user.remove(&user);
                 }
             }
-            next = node.parent;
-        }
+        });
         for (model, milli) in gpus {
-            self.give_back_quota(leaf, *model, *milli);
+            self.queues.give_back_quota(leaf, *model, *milli);
         }
-        let users = &mut self.leaf_state_mut(leaf).users;
+        let users = &mut self.queues.leaf_state_mut(leaf).users;
         if let Some(row) = users.get_mut(&user) {
             row.running = row.running.saturating_sub(1);
             for (model, milli) in gpus {
@@ -125,7 +124,9 @@ impl Policy {
             }
         }
     }
+}
 
+impl Queues {
     fn take_quota(&mut self, leaf: LeafId, model: ModelId, milli: u64) {
         let at = usize::from(model.0);
         let mut next = self.bounded(leaf, model);

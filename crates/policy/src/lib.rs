@@ -2,9 +2,12 @@
 //! share.
 //!
 //! One value, [`Policy`], holds the queue tree with its counters. The engine reports what is
-//! pending ([`Policy::enqueue`]) and what runs ([`Policy::hold`]), and asks for verdicts
+//! pending ([`Queues::enqueue`]) and what runs ([`Policy::hold`]), and asks for verdicts
 //! ([`Policy::judge_start`]) and for the order ([`Policy::begin_pass`]). It must not place
 //! anything, know nodes, or choose victims.
+//!
+//! [`Queues`] is the arena of the tree: counters, and what follows from them alone. `Policy` adds
+//! names, time and the cluster's capacity: verdicts, usage and shares.
 //!
 //! Pure: no clock (every call that depends on time takes `now`), no I/O, no floating point, no
 //! iteration over unordered maps. The same calls give the same numbers, bit by bit. Reads never
@@ -26,6 +29,7 @@ mod intern;
 mod leaf;
 mod ledger;
 mod pass;
+mod queues;
 mod quota;
 mod replace;
 mod share;
@@ -36,20 +40,19 @@ mod usage;
 mod verdict;
 mod view;
 
-use muster_model::{GpuModel, QueueName, QueueTree, Time, UserName};
-use rustc_hash::FxHashMap;
+use muster_model::{GpuModel, QueueTree, Time, UserName};
 use serde::Deserialize;
 
 use crate::durable::Durable;
-use crate::intern::{ROOT, Users};
+use crate::intern::Users;
 use crate::leaf::LeafState;
-use crate::tree::QueueNode;
 
 pub use crate::audit::Inconsistency;
 pub use crate::budget::BudgetCharge;
 pub use crate::budget_charge::BudgetUse;
 pub use crate::intern::{EntrySlot, LeafId, ModelId, Models, UserId};
 pub use crate::pass::Pass;
+pub use crate::queues::Queues;
 pub use crate::tree::{MAX_DEPTH, TreeError};
 
 /// Units of GPU time (thousandths of a GPU × milliseconds) in a GPU-second.
@@ -60,21 +63,15 @@ pub const PER_GPU_HOUR: u64 = 3600 * PER_GPU_SEC;
 /// Queue tree with the counters of everything that is pending, runs and was used.
 ///
 /// Serialises to its durable part: tree, names, usage, and use of budgets. After a restore, running
-/// elements are reported again through [`Policy::restore_hold`] and [`Policy::restore_charge`], and
-/// pending ones through [`Policy::enqueue`].
+/// elements are reported again through [`Policy::restore_hold`] and [`Queues::restore_charge`], and
+/// pending ones through [`Queues::enqueue`].
 ///
 /// Ids come from this very policy; one from elsewhere makes a call panic.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "Durable")]
 pub struct Policy {
     tree: QueueTree,
-    /// Queues, parents before children.
-    nodes: Vec<QueueNode>,
-    /// Leaf queues by [`LeafId`].
-    leaves: Vec<LeafState>,
-    /// Ids of leaf queues; never iterated.
-    leaf_ids: FxHashMap<QueueName, LeafId>,
-    default_leaf: LeafId,
+    queues: Queues,
     models: Models,
     users: Users,
     /// Capacity of the cluster, in thousandths of GPUs by model.
@@ -95,28 +92,23 @@ impl Policy {
         tree: QueueTree,
         mut models: Models,
         users: Users,
-        mut leaves: Vec<LeafState>,
+        leaves: Vec<LeafState>,
     ) -> Result<Self, TreeError> {
-        let mut nodes = tree::build(&tree, &mut models)?;
-        let mut leaf_ids: FxHashMap<QueueName, LeafId> = leaves
-            .iter()
-            .enumerate()
-            .map(|(index, state)| (state.name.clone(), LeafId(index as u32)))
-            .collect();
-        let mut default_leaf = LeafId(0);
-        for (index, node) in nodes.iter_mut().enumerate().filter(|(_, node)| node.is_leaf()) {
-            let leaf = *leaf_ids.entry(node.name.clone()).or_insert_with(|| {
-                leaves.push(LeafState::new(node.name.clone()));
-                LeafId((leaves.len() - 1) as u32)
-            });
-            leaves[leaf.0 as usize].node = Some(index);
-            node.leaf = Some(leaf);
-            if node.name == tree.default_queue {
-                default_leaf = leaf;
-            }
-        }
+        let queues = Queues::build(&tree, &mut models, leaves)?;
         let capacity = vec![0; models.len()];
-        Ok(Self { tree, nodes, leaves, leaf_ids, default_leaf, models, users, capacity })
+        Ok(Self { tree, queues, models, users, capacity })
+    }
+
+    /// Returns the queue tree with its counters, for what depends on no name and no time.
+    #[must_use]
+    pub fn queues(&self) -> &Queues {
+        &self.queues
+    }
+
+    /// Returns the queues, to change what is pending in them and charged to their budgets.
+    #[must_use]
+    pub fn queues_mut(&mut self) -> &mut Queues {
+        &mut self.queues
     }
 
     /// Returns the tree as configured.
@@ -137,10 +129,7 @@ impl Policy {
         let count = self.models.len();
         if self.capacity.len() < count {
             self.capacity.resize(count, 0);
-            self.nodes.iter_mut().for_each(|node| node.widen(count));
-            for row in self.leaves.iter_mut().flat_map(|leaf| leaf.users.values_mut()) {
-                row.widen(count);
-            }
+            self.queues.widen(count);
         }
         model
     }
@@ -151,24 +140,6 @@ impl Policy {
         for (index, capacity) in self.capacity.iter_mut().enumerate() {
             *capacity = milli_by_model.get(index).copied().unwrap_or(0);
         }
-    }
-
-    /// Returns the leaf queue of this path; `None` for a parent or an unknown queue.
-    #[must_use]
-    pub fn leaf(&self, name: &QueueName) -> Option<LeafId> {
-        self.leaf_ids.get(name).copied().filter(|leaf| self.leaves[leaf.0 as usize].node.is_some())
-    }
-
-    /// Returns the leaf queue of jobs that name none.
-    #[must_use]
-    pub fn default_leaf(&self) -> LeafId {
-        self.default_leaf
-    }
-
-    /// Returns the path of a leaf, even if it was removed.
-    #[must_use]
-    pub fn leaf_name(&self, leaf: LeafId) -> &QueueName {
-        &self.leaves[leaf.0 as usize].name
     }
 
     /// Returns the id of a user, assigned on first use.
@@ -189,34 +160,5 @@ impl Policy {
 
     fn half_life_ms(&self) -> u64 {
         self.tree.half_life.0
-    }
-
-    fn leaf_state(&self, leaf: LeafId) -> &LeafState {
-        &self.leaves[self.current_leaf(leaf).0 as usize]
-    }
-
-    fn leaf_state_mut(&mut self, leaf: LeafId) -> &mut LeafState {
-        let leaf = self.current_leaf(leaf);
-        &mut self.leaves[leaf.0 as usize]
-    }
-
-    fn node_of(&self, leaf: LeafId) -> usize {
-        self.leaf_state(leaf)
-            .node
-            .expect("a leaf is in the tree, or was replaced by the default queue, which is")
-    }
-
-    fn root(&self) -> &QueueNode {
-        &self.nodes[ROOT]
-    }
-
-    /// Returns the queues from a leaf upwards, without the root.
-    fn path(&self, leaf: LeafId) -> impl Iterator<Item = &QueueNode> {
-        let mut next = Some(self.node_of(leaf));
-        std::iter::from_fn(move || {
-            let node = &self.nodes[next?];
-            next = node.parent;
-            next.is_some().then_some(node)
-        })
     }
 }

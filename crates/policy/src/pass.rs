@@ -24,6 +24,7 @@ use smallvec::SmallVec;
 
 use crate::Policy;
 use crate::intern::{EntrySlot, LeafId, ROOT, UserId};
+use crate::queues::Queues;
 use crate::share::QueueRank;
 
 /// Iterator over pending entries, in order; see the module's description.
@@ -56,14 +57,16 @@ struct ChildRanking {
     left: usize,
 }
 
-impl Policy {
+impl Queues {
     /// Returns true if any opportunistic entry is pending.
     fn has_opportunistic(&self) -> bool {
         self.leaves.iter().any(|leaf| {
             leaf.levels.last_key_value().is_some_and(|(lowest, _)| *lowest >= OPPORTUNISTIC)
         })
     }
+}
 
+impl Policy {
     /// Begins a pass; shares are read at `now`, with the counters as they are at each step.
     #[must_use]
     pub fn begin_pass(&self, now: Time) -> Pass {
@@ -77,8 +80,8 @@ impl Pass {
     /// As [`Policy::begin_pass`], reusing the memory of any earlier pass.
     pub fn restart(&mut self, policy: &Policy, now: Time) {
         (self.now, self.tier, self.current) = (now, Tier::Normal, None);
-        self.rankings.resize_with(policy.nodes.len(), ChildRanking::default);
-        self.leaves.resize_with(policy.nodes.len(), LeafCursor::default);
+        self.rankings.resize_with(policy.queues.nodes.len(), ChildRanking::default);
+        self.leaves.resize_with(policy.queues.nodes.len(), LeafCursor::default);
         self.close_all();
         for leaf in &mut self.leaves {
             leaf.is_skipped = false;
@@ -91,7 +94,7 @@ impl Pass {
     pub fn next(&mut self, policy: &Policy) -> Option<EntrySlot> {
         loop {
             let Some(node) = self.current.or_else(|| self.descend(policy)) else {
-                if self.tier == Tier::Normal && policy.has_opportunistic() {
+                if self.tier == Tier::Normal && policy.queues.has_opportunistic() {
                     self.begin_opportunistic();
                     continue;
                 }
@@ -119,12 +122,12 @@ impl Pass {
         // 1. The leaf that was current may no longer be first.
         self.current = None;
         // 2. The user within the leaf.
-        let mut below = policy.node_of(leaf);
+        let mut below = policy.queues.node_of(leaf);
         if self.leaves[below].is_open {
             self.leaves[below].update_rank(policy, self.now, user);
         }
         // 3. The queues of the path among their siblings.
-        while let Some(parent) = policy.nodes[below].parent {
+        while let Some(parent) = policy.queues.nodes[below].parent {
             if self.rankings[parent].is_open {
                 self.rankings[parent].update_rank(policy, self.now, below);
             }
@@ -134,12 +137,12 @@ impl Pass {
 
     /// Skips all further entries of this leaf in this pass.
     pub fn skip_leaf(&mut self, policy: &Policy, leaf: LeafId) {
-        self.leaves[policy.node_of(leaf)].is_skipped = true;
+        self.leaves[policy.queues.node_of(leaf)].is_skipped = true;
     }
 
     /// Skips all further entries of this user in this leaf in this pass, whatever their priority.
     pub fn skip_user(&mut self, policy: &Policy, leaf: LeafId, user: UserId) {
-        self.leaves[policy.node_of(leaf)].skip(user);
+        self.leaves[policy.queues.node_of(leaf)].skip(user);
     }
 
     /// Continues with the opportunistic entries, from the top.
@@ -156,7 +159,7 @@ impl Pass {
     /// Returns the leaf that is first now.
     fn descend(&mut self, policy: &Policy) -> Option<usize> {
         let mut index = ROOT;
-        while !policy.nodes[index].is_leaf() {
+        while !policy.queues.nodes[index].is_leaf() {
             let ranking = &mut self.rankings[index];
             if !ranking.is_open {
                 ranking.open(policy, self.now, index);
@@ -170,7 +173,7 @@ impl Pass {
     /// Removes a leaf, and every queue above it that has nothing left.
     fn close(&mut self, policy: &Policy, leaf: usize) {
         let mut below = leaf;
-        while let Some(parent) = policy.nodes[below].parent {
+        while let Some(parent) = policy.queues.nodes[below].parent {
             let ranking = &mut self.rankings[parent];
             if !ranking.is_open {
                 return;
@@ -188,7 +191,7 @@ impl Pass {
 
 impl ChildRanking {
     fn open(&mut self, policy: &Policy, now: Time, index: usize) {
-        let children = &policy.nodes[index].pending_children;
+        let children = &policy.queues.nodes[index].pending_children;
         (self.is_open, self.left) = (true, children.len());
         self.ranks.clear();
         self.order.clear();
@@ -287,7 +290,7 @@ const BATCH: usize = 16;
 
 impl LeafCursor {
     fn open(&mut self, policy: &Policy, node: usize, tier: Tier) {
-        self.leaf = policy.nodes[node].leaf.expect("a queue without children has a leaf id");
+        self.leaf = policy.queues.nodes[node].leaf.expect("a queue without children has a leaf id");
         (self.is_open, self.tier, self.priority, self.left) = (true, tier, None, 0);
     }
 
@@ -323,7 +326,7 @@ impl LeafCursor {
     }
 
     fn open_next_priority(&mut self, policy: &Policy, now: Time) -> Option<()> {
-        let levels = &policy.leaf_state(self.leaf).levels;
+        let levels = &policy.queues.leaf_state(self.leaf).levels;
         let (priority, level) = match (self.priority, self.tier) {
             (None, Tier::Normal) => levels.first_key_value()?,
             (None, Tier::Opportunistic) => levels.range(OPPORTUNISTIC..).next()?,
@@ -397,7 +400,7 @@ impl UserCursor {
     /// Advances to the user's next entry; returns false if there is none.
     fn advance(&mut self, policy: &Policy, leaf: LeafId, priority: Reverse<i32>) -> bool {
         if self.buffered.is_empty() {
-            let level = policy.leaf_state(leaf).levels.get(&priority);
+            let level = policy.queues.leaf_state(leaf).levels.get(&priority);
             let entries = level.and_then(|level| level.users.get(&self.user));
             entries.into_iter().for_each(|entries| self.read_batch(entries));
         }

@@ -14,15 +14,16 @@ use crate::usage::DecayedUsage;
 impl Policy {
     /// Replaces the tree at `now`. A queue keeps its usage, and a leaf its [`LeafId`], as long as
     /// there is one of the same path. Pending and running jobs of a removed leaf move to the
-    /// default queue ([`Policy::current_leaf`]), without the usage of the old one. A budget keeps
+    /// default queue ([`Queues::current_leaf`]), without the usage of the old one. A budget keeps
     /// what was used of its period, if its periods stay the same; running elements must be reported
-    /// again with [`Policy::restore_charge`]. Must not be called between `try_hold` and
+    /// again with [`Queues::restore_charge`]. Must not be called between `try_hold` and
     /// `undo_hold`.
     ///
     /// # Errors
     /// The first defect of the new tree; then nothing has changed.
     pub fn replace_tree(&mut self, now: Time, tree: QueueTree) -> Result<(), TreeError> {
-        let leaves = self.leaves.iter().map(|state| LeafState::new(state.name.clone())).collect();
+        let leaves =
+            self.queues.leaves.iter().map(|state| LeafState::new(state.name.clone())).collect();
         let mut next = Policy::assemble(tree, self.models.clone(), self.users.clone(), leaves)?;
         // 1. Capacity, and usage by name, brought up to date under the old half-life.
         next.capacity[..self.capacity.len()].copy_from_slice(&self.capacity);
@@ -35,8 +36,8 @@ impl Policy {
             usage.into_iter().map(DecayedUsage::stopped).collect::<Vec<_>>()
         };
         let old: BTreeMap<&QueueName, &QueueNode> =
-            self.nodes.iter().map(|node| (&node.name, node)).collect();
-        for node in &mut next.nodes {
+            self.queues.nodes.iter().map(|node| (&node.name, node)).collect();
+        for node in &mut next.queues.nodes {
             if let Some(old) = old.get(&node.name) {
                 node.usage = accrued(&old.usage);
             }
@@ -44,7 +45,7 @@ impl Policy {
                 account.adopt(now, old.get(&node.name).and_then(|old| old.account.as_ref()));
             }
         }
-        for (old, new) in self.leaves.iter().zip(&mut next.leaves) {
+        for (old, new) in self.queues.leaves.iter().zip(&mut next.queues.leaves) {
             if new.node.is_some() {
                 let rows = old.users.iter().map(|(user, row)| {
                     (*user, UserRow { usage: accrued(&row.usage), ..UserRow::new(count) })
@@ -53,33 +54,24 @@ impl Policy {
             }
         }
         // 2. Running and pending elements, into the present leaves.
-        for (index, old) in self.leaves.iter().enumerate() {
+        for (index, old) in self.queues.leaves.iter().enumerate() {
             let leaf = LeafId(index as u32);
             for (user, row) in &old.users {
                 next.adopt_row(now, leaf, *user, row);
             }
             for (user, jobs) in &old.pending_jobs {
-                next.add_pending_jobs(leaf, *user, *jobs);
+                next.queues.add_pending_jobs(leaf, *user, *jobs);
             }
             for (priority, level) in &old.levels {
                 for (user, entries) in &level.users {
                     for (seq, slot) in entries {
-                        next.enqueue(leaf, *user, priority.0, *seq, *slot);
+                        next.queues.enqueue(leaf, *user, priority.0, *seq, *slot);
                     }
                 }
             }
         }
         *self = next;
         Ok(())
-    }
-
-    /// Returns the leaf that has the jobs of `old`: itself, or the default queue once it was
-    /// removed. Every call that takes a leaf follows this. But if a leaf of the old name is added
-    /// again, the old id means that one, while the moved jobs stay where they are: update stored
-    /// ids after each [`Policy::replace_tree`].
-    #[must_use]
-    pub fn current_leaf(&self, old: LeafId) -> LeafId {
-        if self.leaves[old.0 as usize].node.is_some() { old } else { self.default_leaf }
     }
 
     /// Counts all that a user runs in a leaf at once.
@@ -97,14 +89,10 @@ impl Policy {
         self.hold(now, leaf, user, &gpus);
         // `hold` counted one element.
         let more = row.running - 1;
-        let mut next = Some(self.node_of(leaf));
-        while let Some(index) = next {
-            self.nodes[index].running += more;
-            next = self.nodes[index].parent;
-        }
-        if let Some(moved) = self.leaf_state_mut(leaf).users.get_mut(&user) {
+        self.queues.change_path(leaf, |node| node.running += more);
+        if let Some(moved) = self.queues.leaf_state_mut(leaf).users.get_mut(&user) {
             moved.running += more;
         }
-        debug_assert!(self.nodes[ROOT].running >= row.running);
+        debug_assert!(self.queues.nodes[ROOT].running >= row.running);
     }
 }

@@ -37,7 +37,8 @@ impl Policy {
 
     /// Returns the share of a user within a leaf, with 40 fractional bits.
     pub(crate) fn user_share(&self, now: Time, leaf: LeafId, user: UserId) -> u64 {
-        self.leaf_state(leaf)
+        self.queues
+            .leaf_state(leaf)
             .users
             .get(&user)
             .map_or(0, |row| self.share(now, &row.usage, &row.held, 1))
@@ -45,7 +46,7 @@ impl Policy {
 
     /// Returns the order of a queue among its siblings.
     pub(crate) fn queue_rank(&self, now: Time, index: usize) -> QueueRank {
-        let node = &self.nodes[index];
+        let node = &self.queues.nodes[index];
         QueueRank {
             share: self.queue_share(now, node),
             running: (u64::from(node.running) << 32) / u64::from(node.weight),

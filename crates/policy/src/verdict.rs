@@ -7,11 +7,12 @@
 use std::collections::BTreeSet;
 
 use muster_model::job::GpuRequest;
-use muster_model::{GpuMilli, JobSpec, Protection, Reason, Span, TaskGroup, UserName};
+use muster_model::{GpuMilli, JobSpec, Reason, Span, TaskGroup, UserName};
 
-use crate::budget_charge::judge_budget_ever;
+use crate::budget_charge::check_budget_ever;
 use crate::intern::{LeafId, ModelId, UserId};
 use crate::ledger::total_milli;
+use crate::queues::Queues;
 use crate::quota::{ModelQuota, headroom};
 use crate::{Policy, tree::QueueNode};
 
@@ -22,14 +23,14 @@ impl Policy {
     ///
     /// # Errors
     /// The first condition that can never be met.
-    pub fn judge_submission(&self, leaf: LeafId, spec: &JobSpec) -> Result<(), Reason> {
-        for node in self.path(leaf) {
-            judge_spec(node, spec)?;
-            judge_budget_ever(node, spec)?;
+    pub fn check_submission(&self, leaf: LeafId, spec: &JobSpec) -> Result<(), Reason> {
+        for node in self.queues.path(leaf) {
+            check_spec(node, spec)?;
+            check_budget_ever(node, spec)?;
         }
-        self.judge_quota_ever(leaf, &spec.groups, None)?;
+        self.check_quota_ever(leaf, &spec.groups, None)?;
         let length = spec.time_limit.map(|limit| limit + spec.grace);
-        self.judge_quota_ever(leaf, &spec.groups, Some(length))
+        self.check_quota_ever(leaf, &spec.groups, Some(length))
     }
 
     /// Checks that `user` may have one more pending job in `leaf`, beside others just accepted in
@@ -38,16 +39,17 @@ impl Policy {
     ///
     /// # Errors
     /// The nearest queue whose limit is reached.
-    pub fn judge_pending_limit(
+    pub fn check_pending_limit(
         &self,
         leaf: LeafId,
         user: &UserName,
         beside: &[LeafId],
     ) -> Result<(), Reason> {
         let id = self.users.find(user);
-        for node in self.path(leaf) {
+        for node in self.queues.path(leaf) {
             let Some(limit) = node.limits.pending_jobs else { continue };
-            let inside = |leaf: &&LeafId| self.path(**leaf).any(|other| std::ptr::eq(other, node));
+            let inside =
+                |leaf: &&LeafId| self.queues.path(**leaf).any(|other| std::ptr::eq(other, node));
             let waiting = id.and_then(|id| node.pending_jobs.get(&id)).copied().unwrap_or(0);
             let pending = waiting + beside.iter().filter(inside).count() as u32;
             if pending >= limit {
@@ -67,14 +69,14 @@ impl Policy {
     ///
     /// # Errors
     /// The first limit or quota that refuses it.
-    pub fn judge_start(
+    pub fn check_start(
         &self,
         leaf: LeafId,
         user: UserId,
         gpus: &[(ModelId, u64)],
         length: Option<Span>,
     ) -> Result<(), Reason> {
-        for node in self.path(leaf) {
+        for node in self.queues.path(leaf) {
             if let Some(limit) = node.limits.running_jobs
                 && node.running >= limit
             {
@@ -85,7 +87,7 @@ impl Policy {
                 });
             }
         }
-        self.judge_user(leaf, user, total_milli(gpus))?;
+        self.check_user(leaf, user, total_milli(gpus))?;
         for (index, (model, milli)) in gpus.iter().enumerate() {
             // A model listed more than once is checked as one, at its first position.
             if gpus[..index].iter().any(|(seen, _)| seen == model) {
@@ -96,7 +98,7 @@ impl Policy {
                 .filter(|(other, _)| other == model)
                 .map(|(_, more)| more)
                 .sum();
-            self.judge_quota(leaf, *model, milli + again, length)?;
+            self.check_quota(leaf, *model, milli + again, length)?;
         }
         Ok(())
     }
@@ -106,8 +108,8 @@ impl Policy {
     ///
     /// # Errors
     /// The nearest queue of the path that limits its users to fewer.
-    pub fn judge_user(&self, leaf: LeafId, user: UserId, asked_milli: u64) -> Result<(), Reason> {
-        self.path(leaf).try_for_each(|node| self.judge_user_in(node, user, asked_milli))
+    pub fn check_user(&self, leaf: LeafId, user: UserId, asked_milli: u64) -> Result<(), Reason> {
+        self.queues.path(leaf).try_for_each(|node| self.check_user_in(node, user, asked_milli))
     }
 
     /// Checks that an element with `gpus` may start in `leaf` without borrowing, as required of
@@ -115,14 +117,14 @@ impl Policy {
     ///
     /// # Errors
     /// The nearest queue of the path that would use more than its nominal quota.
-    pub fn judge_owned(&self, leaf: LeafId, gpus: &[(ModelId, u64)]) -> Result<(), Reason> {
+    pub fn check_owned(&self, leaf: LeafId, gpus: &[(ModelId, u64)]) -> Result<(), Reason> {
         for (model, milli) in gpus {
             let at = usize::from(model.0);
             let beyond = |node: &&QueueNode| {
                 let quota = &node.quota[at];
                 quota.is_set && node.held[at].saturating_add(*milli) > quota.nominal
             };
-            if let Some(node) = self.path(leaf).find(beyond).filter(|_| *milli > 0) {
+            if let Some(node) = self.queues.path(leaf).find(beyond).filter(|_| *milli > 0) {
                 return Err(Reason::MayNotBorrow {
                     queue: node.name.clone(),
                     model: self.models.name(*model).clone(),
@@ -135,14 +137,7 @@ impl Policy {
         Ok(())
     }
 
-    /// Returns how long attempts in a leaf are protected from preemption: the setting of the
-    /// nearest queue that has one.
-    #[must_use]
-    pub fn protection(&self, leaf: LeafId) -> Protection {
-        self.path(leaf).find_map(|node| node.protect).unwrap_or_default()
-    }
-
-    fn judge_user_in(&self, node: &QueueNode, user: UserId, asked: u64) -> Result<(), Reason> {
+    fn check_user_in(&self, node: &QueueNode, user: UserId, asked: u64) -> Result<(), Reason> {
         let Some(gpus) = node.limits.gpus_per_user else { return Ok(()) };
         let limit = gpus.saturating_mul(1000);
         let used = node.held_by_user.get(&user).copied().unwrap_or(0);
@@ -158,13 +153,7 @@ impl Policy {
         })
     }
 
-    /// Returns true if [`Policy::judge_start`] in a leaf depends on the duration.
-    #[must_use]
-    pub fn limits_duration(&self, leaf: LeafId) -> bool {
-        self.path(leaf).any(|node| node.limits.borrowed_time.is_some())
-    }
-
-    fn judge_quota(
+    fn check_quota(
         &self,
         leaf: LeafId,
         model: ModelId,
@@ -173,13 +162,13 @@ impl Policy {
     ) -> Result<(), Reason> {
         let at = usize::from(model.0);
         let mut growth = milli;
-        for (depth, node) in self.path(leaf).chain([self.root()]).enumerate() {
+        for (depth, node) in self.queues.path(leaf).chain([self.queues.root()]).enumerate() {
             let quota = &node.quota[at];
             if growth == 0 || (depth == 0 && !quota.is_bounded) {
                 return Ok(());
             }
             if quota.taken.saturating_add(growth) > quota.ceiling {
-                let available = headroom(self.quotas(leaf, model).into_iter());
+                let available = headroom(self.queues.quotas(leaf, model).into_iter());
                 return Err(self.quota_reason(leaf, model, milli, available, |node| node.held[at]));
             }
             if let Some(limit) = node.borrows_for_less_than(model, length)
@@ -195,23 +184,23 @@ impl Policy {
 
     /// Rejects what does not fit even with nothing held; with a `length`, what fits only if held
     /// for less long.
-    fn judge_quota_ever(
+    fn check_quota_ever(
         &self,
         leaf: LeafId,
         groups: &[TaskGroup],
         length: Option<Option<Span>>,
     ) -> Result<(), Reason> {
-        if length.is_some() && !self.limits_duration(leaf) {
+        if length.is_some() && !self.queues.limits_duration(leaf) {
             return Ok(());
         }
         // 1. The most of each model that this leaf can ever hold: unlimited where no quota bounds
         //    it.
         let is_bounded = |quota: &ModelQuota| quota.is_bounded;
-        if !self.nodes[self.node_of(leaf)].quota.iter().any(is_bounded) {
+        if !self.queues.nodes[self.queues.node_of(leaf)].quota.iter().any(is_bounded) {
             return Ok(());
         }
         let most: Vec<u64> =
-            self.models.ids().map(|model| self.max_of_model(leaf, model, length)).collect();
+            self.models.ids().map(|model| self.queues.max_of_model(leaf, model, length)).collect();
         let refusal = |model: ModelId, asked: u64| {
             let timed = length.and_then(|length| self.borrowed_ever(leaf, model, asked, length));
             timed.unwrap_or_else(|| {
@@ -257,30 +246,11 @@ impl Policy {
     /// quota bounds it.
     #[must_use]
     pub fn max_by_model(&self, leaf: LeafId, length: Option<Span>) -> Vec<(ModelId, u64)> {
-        let most =
-            self.models.ids().map(|model| (model, self.max_of_model(leaf, model, Some(length))));
+        let most = self
+            .models
+            .ids()
+            .map(|model| (model, self.queues.max_of_model(leaf, model, Some(length))));
         most.filter(|(_, most)| *most < u64::MAX).collect()
-    }
-
-    /// Returns how much the leaf could hold with nothing else held, all of it for `length` if
-    /// given; `u64::MAX` is unlimited.
-    fn max_of_model(&self, leaf: LeafId, model: ModelId, length: Option<Option<Span>>) -> u64 {
-        if !self.nodes[self.node_of(leaf)].quota[usize::from(model.0)].is_bounded {
-            return u64::MAX;
-        }
-        let mut quotas = self.quotas(leaf, model);
-        for (quota, node) in quotas.iter_mut().zip(self.path(leaf).chain([self.root()])) {
-            quota.taken = quota.taken_idle;
-            if length.is_some_and(|length| node.borrows_for_less_than(model, length).is_some()) {
-                quota.ceiling = quota.ceiling.min(quota.nominal);
-            }
-        }
-        headroom(quotas.into_iter())
-    }
-
-    /// Returns the quotas from the leaf up to and including the root.
-    fn quotas(&self, leaf: LeafId, model: ModelId) -> Vec<ModelQuota> {
-        self.path(leaf).chain([self.root()]).map(|node| node.quota[usize::from(model.0)]).collect()
     }
 
     /// Returns the refusal of a run that is longer than borrowing is allowed for, by the first
@@ -294,7 +264,7 @@ impl Policy {
     ) -> Option<Reason> {
         let nominal = |node: &QueueNode| node.quota[usize::from(model.0)].nominal;
         let refuses = |node: &&QueueNode| node.borrows_for_less_than(model, length).is_some();
-        let mut path = self.path(leaf).filter(refuses);
+        let mut path = self.queues.path(leaf).filter(refuses);
         let node = path.find(|node| asked > nominal(node))?;
         let limit = node.limits.borrowed_time?;
         Some(self.borrowed_reason(node, model, (asked, 0), length, limit))
@@ -330,8 +300,8 @@ impl Policy {
         used: impl Fn(&QueueNode) -> u64,
     ) -> Reason {
         let at = usize::from(model.0);
-        let mut path = self.path(leaf);
-        let node = path.find(|node| node.quota[at].is_set).unwrap_or(self.root());
+        let mut path = self.queues.path(leaf);
+        let node = path.find(|node| node.quota[at].is_set).unwrap_or(self.queues.root());
         let used = used(node);
         let nominal = node.quota[at].nominal;
         let reachable = used.saturating_add(available);
@@ -347,6 +317,29 @@ impl Policy {
     }
 }
 
+impl Queues {
+    /// Returns how much the leaf could hold with nothing else held, all of it for `length` if
+    /// given; `u64::MAX` is unlimited.
+    fn max_of_model(&self, leaf: LeafId, model: ModelId, length: Option<Option<Span>>) -> u64 {
+        if !self.nodes[self.node_of(leaf)].quota[usize::from(model.0)].is_bounded {
+            return u64::MAX;
+        }
+        let mut quotas = self.quotas(leaf, model);
+        for (quota, node) in quotas.iter_mut().zip(self.path(leaf).chain([self.root()])) {
+            quota.taken = quota.taken_idle;
+            if length.is_some_and(|length| node.borrows_for_less_than(model, length).is_some()) {
+                quota.ceiling = quota.ceiling.min(quota.nominal);
+            }
+        }
+        headroom(quotas.into_iter())
+    }
+
+    /// Returns the quotas from the leaf up to and including the root.
+    fn quotas(&self, leaf: LeafId, model: ModelId) -> Vec<ModelQuota> {
+        self.path(leaf).chain([self.root()]).map(|node| node.quota[usize::from(model.0)]).collect()
+    }
+}
+
 impl QueueNode {
     /// Returns the limit on borrowed time of a model, if it is less than `length`.
     fn borrows_for_less_than(&self, model: ModelId, length: Option<Span>) -> Option<Span> {
@@ -357,7 +350,7 @@ impl QueueNode {
 }
 
 /// Checks the limits of a queue that do not depend on what runs.
-fn judge_spec(node: &QueueNode, spec: &JobSpec) -> Result<(), Reason> {
+fn check_spec(node: &QueueNode, spec: &JobSpec) -> Result<(), Reason> {
     let queue = || node.name.clone();
     if let Some(limit) = node.limits.time
         && spec.time_limit.is_none_or(|asked| asked > limit)

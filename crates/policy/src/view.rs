@@ -30,15 +30,15 @@ impl Policy {
         now: Time,
         waiting_too: &BTreeMap<LeafId, u32>,
     ) -> Vec<QueueView> {
-        let mut waiting: Vec<u32> = self.nodes.iter().map(|node| node.pending).collect();
+        let mut waiting: Vec<u32> = self.queues.nodes.iter().map(|node| node.pending).collect();
         for (leaf, count) in waiting_too {
-            let mut next = Some(self.node_of(*leaf));
+            let mut next = Some(self.queues.node_of(*leaf));
             while let Some(index) = next {
                 waiting[index] += count;
-                next = self.nodes[index].parent;
+                next = self.queues.nodes[index].parent;
             }
         }
-        let queues = self.nodes.iter().zip(waiting).skip(ROOT + 1);
+        let queues = self.queues.nodes.iter().zip(waiting).skip(ROOT + 1);
         queues.map(|(node, waiting)| self.queue_view(now, node, waiting)).collect()
     }
 
@@ -82,7 +82,7 @@ impl Policy {
     /// models.
     #[must_use]
     pub fn decayed_usage(&self, now: Time, leaf: LeafId, user: UserId) -> u64 {
-        let Some(row) = self.leaf_state(leaf).users.get(&user) else { return 0 };
+        let Some(row) = self.queues.leaf_state(leaf).users.get(&user) else { return 0 };
         row.usage
             .iter()
             .fold(0u64, |sum, usage| sum.saturating_add(usage.at(now, self.half_life_ms())))
@@ -94,7 +94,7 @@ impl Policy {
     #[must_use]
     pub fn usage_rows(&self, now: Time) -> Vec<(UserName, QueueName, u64)> {
         let mut rows: Vec<_> = Vec::new();
-        for (index, state) in self.leaves.iter().enumerate() {
+        for (index, state) in self.queues.leaves.iter().enumerate() {
             let leaf = LeafId(index as u32);
             for (user, row) in &state.users {
                 let gpu_secs = self.decayed_usage(now, leaf, *user);
@@ -134,7 +134,7 @@ impl Policy {
         priority: i32,
         seq: u64,
     ) -> (u32, u32) {
-        let levels = &self.leaf_state(leaf).levels;
+        let levels = &self.queues.leaf_state(leaf).levels;
         let total: u32 = levels.values().map(|level| level.count).sum();
         let mut before: u32 = levels.range(..Reverse(priority)).map(|(_, level)| level.count).sum();
         if let Some(level) = levels.get(&Reverse(priority)) {

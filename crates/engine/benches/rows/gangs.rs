@@ -107,11 +107,13 @@ fn reasons(scale: Scale, meter: &mut Meter) {
 fn explained(scale: Scale, meter: &mut Meter) {
     let (mut bench, element) = waiting(scale);
     while meter.needs_more() {
-        let told = meter.measure(|| {
+        let reported = meter.measure(|| {
             drop(bench.engine.plan(bench.now));
             bench.engine.explain(bench.now, element)
         });
-        assert!(told.is_some_and(|told| !told.reasons.is_empty() && told.eta.is_some()));
+        assert!(
+            reported.is_some_and(|reported| !reported.reasons.is_empty() && reported.eta.is_some())
+        );
     }
 }
 

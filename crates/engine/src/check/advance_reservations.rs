@@ -16,12 +16,12 @@ pub(super) fn check(state: &State, now: Time, plan: &Plan, found: &mut Vec<Viola
         let Some(job) = state.jobs.get(&id.element.job) else { continue };
         let spec = &job.record.spec;
         let end = spec.time_limit.map_or(Time::NEVER, |limit| now + limit + spec.grace);
-        let leaf = state.policy.leaf_name(job.record.leaf);
+        let leaf = state.policy.queues().leaf_name(job.record.leaf);
         check_occupation(state, (id.element, spec, leaf), (now, end), placement, found);
     }
     for one in &plan.reservations {
         let Some(job) = state.jobs.get(&one.element.job) else { continue };
-        let leaf = state.policy.leaf_name(job.record.leaf);
+        let leaf = state.policy.queues().leaf_name(job.record.leaf);
         let subject = (one.element, &*job.record.spec, leaf);
         check_occupation(state, subject, (one.start, one.end), &one.placement, found);
     }
@@ -159,7 +159,7 @@ mod tests {
 
     /// Returns the violations of a plan for two GPUs on a node of four until 1600, made without
     /// (`None`) or inside a reservation, checked after the reservation changed.
-    fn judged(
+    fn violations(
         inside: bool,
         then: Option<AdvanceReservation>,
         devices: Option<DeviceSet>,
@@ -206,62 +206,62 @@ mod tests {
     fn a_start_in_a_reservation_for_other_jobs_is_found() {
         let of_others = ["it is in a reservation for other jobs"; 2];
         assert_eq!(
-            judged(false, Some(reservation(times(0, 5000, None))), None),
+            violations(false, Some(reservation(times(0, 5000, None))), None),
             of_others,
             "it is open"
         );
         assert_eq!(
-            judged(false, Some(reservation(times(1599, 9, None))), None),
+            violations(false, Some(reservation(times(1599, 9, None))), None),
             of_others,
             "it begins"
         );
         assert_eq!(
-            judged(false, Some(reservation(times(99, 2, Some(500)))), None),
+            violations(false, Some(reservation(times(99, 2, Some(500)))), None),
             of_others,
             "it recurs"
         );
         assert!(
-            judged(false, Some(reservation(times(1600, 9, None))), None).is_empty(),
+            violations(false, Some(reservation(times(1600, 9, None))), None).is_empty(),
             "gone by then"
         );
         assert!(
-            judged(false, Some(reservation(times(0, 1000, None))), None).is_empty(),
+            violations(false, Some(reservation(times(0, 1000, None))), None).is_empty(),
             "over by then"
         );
         let own = DeviceSet::one(1);
         let other = DeviceSet::one(3);
         let active = || Some(reservation(times(0, 5000, None)));
-        assert_eq!(judged(false, active(), Some(own)), of_others[..1]);
-        assert!(judged(false, active(), Some(other)).is_empty(), "other devices");
+        assert_eq!(violations(false, active(), Some(own)), of_others[..1]);
+        assert!(violations(false, active(), Some(other)).is_empty(), "other devices");
     }
 
     #[test]
     fn a_start_outside_its_own_reservation_is_found() {
         let active = reservation(times(0, 5000, None));
-        assert!(judged(true, Some(active.clone()), None).is_empty(), "as it should be");
+        assert!(violations(true, Some(active.clone()), None).is_empty(), "as it should be");
         let absent = ["its reservation does not exist", "it is outside its reservation"];
-        assert_eq!(judged(true, None, None), [absent[0], absent[1], absent[1]]);
+        assert_eq!(violations(true, None, None), [absent[0], absent[1], absent[1]]);
         let of_bob = AdvanceReservation { users: vec!["bob".into()], ..active.clone() };
-        assert_eq!(judged(true, Some(of_bob), None), ["its reservation does not admit it"]);
+        assert_eq!(violations(true, Some(of_bob), None), ["its reservation does not admit it"]);
         let by_queue = AdvanceReservation {
             users: Vec::new(),
             queues: vec!["default".into()],
             ..active.clone()
         };
-        assert!(judged(true, Some(by_queue), None).is_empty(), "by its queue");
+        assert!(violations(true, Some(by_queue), None).is_empty(), "by its queue");
         let closed = ["its reservation is not active throughout"];
         assert_eq!(
-            judged(true, Some(reservation(times(0, 1599, None))), None),
+            violations(true, Some(reservation(times(0, 1599, None))), None),
             closed,
             "it ends before"
         );
         assert_eq!(
-            judged(true, Some(reservation(times(1001, 5000, None))), None),
+            violations(true, Some(reservation(times(1001, 5000, None))), None),
             closed,
             "it begins later"
         );
         assert_eq!(
-            judged(true, Some(active), Some(DeviceSet::one(1))),
+            violations(true, Some(active), Some(DeviceSet::one(1))),
             [absent[1]],
             "one GPU is outside"
         );

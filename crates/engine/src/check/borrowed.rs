@@ -36,7 +36,7 @@ pub(super) fn check(state: &State, plan: &Plan, found: &mut Vec<Violation>) {
     {
         return;
     }
-    let leaf_of = |job: &Job| state.policy.leaf_name(job.record.leaf).clone();
+    let leaf_of = |job: &Job| state.policy.queues().leaf_name(job.record.leaf).clone();
     let mut used = QueueUse::new();
     for one in counted::before(state) {
         change(state, &leaf_of(one.job), one.placement, &mut used, true);

@@ -82,7 +82,7 @@ fn stake(
 ) -> BudgetStake {
     let spec = &job.record.spec;
     BudgetStake {
-        leaf: state.policy.leaf_name(job.record.leaf).clone(),
+        leaf: state.policy.queues().leaf_name(job.record.leaf).clone(),
         user: spec.user.clone(),
         milli,
         from,
@@ -118,7 +118,7 @@ fn check_queue(
         found.push(Violation::State(what));
     }
     // 3. Compare with the limits.
-    let mut judge = |user: Option<&UserName>, sum: BudgetSum, used: u64, hours: Option<u64>| {
+    let mut check = |user: Option<&UserName>, sum: BudgetSum, used: u64, hours: Option<u64>| {
         let limit = hours.map_or(u128::MAX, |hours| u128::from(hours) * 3600 * PER_GPU_SEC);
         let total = u128::from(used) + sum.before + sum.added;
         let whole = sum.endless * u128::from(budget.every.0);
@@ -136,10 +136,10 @@ fn check_queue(
             })));
         }
     };
-    judge(None, all, taken.all.0, budget.gpu_hours);
+    check(None, all, taken.all.0, budget.gpu_hours);
     for (user, sum) in &users {
         let own = taken.users.iter().find(|(other, _)| other == user);
-        judge(Some(user), *sum, own.map_or(0, |(_, (used, _))| *used), budget.gpu_hours_per_user);
+        check(Some(user), *sum, own.map_or(0, |(_, (used, _))| *used), budget.gpu_hours_per_user);
     }
 }
 

@@ -279,7 +279,9 @@ fn head(state: &State, id: muster_model::JobId, ordinal: u32) -> Option<WaitingH
 /// True when the head is first in its leaf by the simplest rule: no element of a higher priority,
 /// of another user, or older waits there.
 fn is_first_by_simple_rule(state: &State, plan: &Plan, head: &WaitingHead<'_>) -> bool {
-    if head.job.record.spec.constraint.advance_reservation.is_some() || state.policy.has_budgets() {
+    if head.job.record.spec.constraint.advance_reservation.is_some()
+        || state.policy.queues().has_budgets()
+    {
         return false;
     }
     let starts = |job: muster_model::JobId| {
@@ -311,7 +313,7 @@ fn could_be_placed(state: &State, head: &WaitingHead<'_>) -> bool {
     if !may_start || devices == 0 || spec.constraint.topology.is_some() || spec.array.is_some() {
         return false;
     }
-    let room = |node: &Node| {
+    let capacity = |node: &Node| {
         let labels = &spec.constraint.labels;
         let is_available = node.accepts_work()
             && node.availability.upcoming.is_empty()
@@ -346,7 +348,7 @@ fn could_be_placed(state: &State, head: &WaitingHead<'_>) -> bool {
         }
     };
     let pending = counted::all_pending(state).next().is_some();
-    !pending && state.pool.nodes().iter().map(room).sum::<u64>() >= u64::from(group.min_tasks)
+    !pending && state.pool.nodes().iter().map(capacity).sum::<u64>() >= u64::from(group.min_tasks)
 }
 
 fn is_service(state: &State, key: crate::pool::HoldKey) -> bool {

@@ -449,7 +449,7 @@ fn by_model(state: &State, placement: &[TaskPlacement]) -> BTreeMap<GpuModel, u6
 }
 
 fn leaf_of<'s>(state: &'s State, job: &Job) -> &'s QueueName {
-    state.policy.leaf_name(job.record.leaf)
+    state.policy.queues().leaf_name(job.record.leaf)
 }
 
 /// Returns the queues from the top level down to a leaf.

@@ -89,7 +89,7 @@ fn has_quota(queue: &QueueSpec, model: &GpuModel) -> bool {
 /// it counts already.
 fn added(state: &State, plan: &Plan) -> BTreeMap<QueueName, LeafChange> {
     let mut added: BTreeMap<QueueName, LeafChange> = BTreeMap::new();
-    let leaf = |job: &Job| state.policy.leaf_name(job.record.leaf).clone();
+    let leaf = |job: &Job| state.policy.queues().leaf_name(job.record.leaf).clone();
     let milli = |task: &TaskPlacement| u64::from(task.devices.len()) * u64::from(task.share.0);
     for decision in &plan.decisions {
         let (element, placement) = match decision {
@@ -228,7 +228,7 @@ impl QuotaChecker<'_> {
 
     fn user_limit(&mut self, path: &QueueName, user: &UserName, more: u64, limit: u64) {
         let is_theirs = |one: &CountedAllocation<'_>| {
-            let leaf = self.state.policy.leaf_name(one.job.record.leaf);
+            let leaf = self.state.policy.queues().leaf_name(one.job.record.leaf);
             one.job.record.spec.user == *user && is_within(leaf, path)
         };
         let staying = counted::remaining(self.state, self.plan);

@@ -248,7 +248,7 @@ fn check_nodes(state: &State, sums: &BTreeMap<NodeId, NodeSum>, found: &mut Vec<
 fn check_counters(state: &State, found: &mut Vec<Violation>) {
     let mut held: BTreeMap<(QueueName, GpuModel), u64> = BTreeMap::new();
     for one in counted::before(state) {
-        let leaf = state.policy.leaf_name(one.job.record.leaf);
+        let leaf = state.policy.queues().leaf_name(one.job.record.leaf);
         for (model, milli) in one.gpus {
             let model = state.policy.models().name(*model).clone();
             *held.entry((leaf.clone(), model)).or_default() += milli;

@@ -40,7 +40,7 @@ pub(crate) fn explain(
     let job = state.jobs.get(&id.job)?;
     let ordinal = job.record.ordinal_of(id.index)?;
     let mut explanation = blank(id, &job.record.spec, view.state);
-    explanation.queue = state.policy.leaf_name(job.record.leaf).clone();
+    explanation.queue = state.policy.queues().leaf_name(job.record.leaf).clone();
     explanation.placement = placed::of(state, outlook, id);
     explanation.preempted = placed::preempted(state, now, id);
     if !matches!(view.state, JobState::Held | JobState::Pending) {

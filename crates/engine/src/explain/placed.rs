@@ -115,13 +115,13 @@ fn least(pool: &Pool, shape: &Shape, level: usize, name: &str) -> Option<u32> {
     if level < pool.domains.levels().len() {
         scopes.extend(pool.nodes_without_domain().map(Scope::Node));
     }
-    let room = |id: NodeId| match pool.node(id) {
+    let capacity = |id: NodeId| match pool.node(id) {
         node if node.accepts_work() && shape.admits(node) => {
             gap::group_tasks_on_node(node, group, CountMode::WhenIdle)
         }
         _ => 0,
     };
-    let sum = |scope| pool.nodes_in(scope).into_iter().map(room).fold(0, u64::saturating_add);
+    let sum = |scope| pool.nodes_in(scope).into_iter().map(capacity).fold(0, u64::saturating_add);
     let mut takes: Vec<u64> = scopes.into_iter().map(|scope| sum(scope) / slice * slice).collect();
     takes.sort_unstable_by(|one, other| other.cmp(one));
     let mut left = u64::from(group.tasks);
@@ -164,7 +164,7 @@ pub(super) fn preempted(state: &State, now: Time, id: ElementId) -> Option<Preem
     Some(PreemptedView {
         by: eviction.by,
         name: preemptor.map(|job| job.record.spec.name.to_string()),
-        queue: preemptor.map(|job| state.policy.leaf_name(job.record.leaf).clone()),
+        queue: preemptor.map(|job| state.policy.queues().leaf_name(job.record.leaf).clone()),
         cause: eviction.cause,
         at: eviction.at,
         saves_until: preemption::saves_until(run).filter(|_| element.phase == Phase::Active),

@@ -50,7 +50,7 @@ pub(super) fn would_evict(
         Some(EvictionView {
             element: eviction.id.element,
             name: spec.name.to_string(),
-            queue: state.policy.leaf_name(leaf).clone(),
+            queue: state.policy.queues().leaf_name(leaf).clone(),
             cause: eviction.cause,
             saves_until: (runner.delay > spec.grace)
                 .then(|| now + runner.delay)
@@ -93,7 +93,7 @@ fn of_allocation(state: &State, now: Time, allocation: &PendingAllocation) -> Ve
         Some(EvictionView {
             element: id.element,
             name: job.record.spec.name.to_string(),
-            queue: state.policy.leaf_name(job.record.leaf).clone(),
+            queue: state.policy.queues().leaf_name(job.record.leaf).clone(),
             cause: eviction.cause,
             saves_until: saves_until(run),
             by: HoldingEnd::from(run.end).at(now),
@@ -118,10 +118,10 @@ pub(super) fn not_preempted(
     candidate: &Candidate,
     reasons: &[Reason],
 ) -> Vec<NotPreemptedView> {
-    let wants_room = |reason: &Reason| {
+    let wants_capacity = |reason: &Reason| {
         matches!(reason, Reason::Capacity(_) | Reason::Topology(_) | Reason::Quota { .. })
     };
-    if !reasons.iter().any(wants_room) {
+    if !reasons.iter().any(wants_capacity) {
         return Vec::new();
     }
     let picks = model_choices(&state.pool, &candidate.shape, false);
@@ -146,7 +146,8 @@ fn why(
 ) -> Option<(NotPreemptedReason, Option<Time>)> {
     match preemption_cause(&state.policy, candidate, asked, (leaf, priority)) {
         Ok(_) => {
-            let until = runner.protect.max(state.policy.protection(leaf)).until(runner.held_from);
+            let until =
+                runner.protect.max(state.policy.queues().protection(leaf)).until(runner.held_from);
             Some(if until > now {
                 (NotPreemptedReason::Protected, (until < Time::NEVER).then_some(until))
             } else {

@@ -112,7 +112,7 @@ impl PendingReasons<'_> {
             && self.is_short_by_quota(job, &caps, gaps)
         {
             let all = [(*model, self.state.classes.shape(job.class).milli())];
-            return requester(job).judge(&self.state.policy, &all, job.record.duration()).err();
+            return requester(job).check(&self.state.policy, &all, job.record.duration()).err();
         }
         let (gap, together) = self.missing(job, &caps, gaps);
         if gap::is_short(gap) {

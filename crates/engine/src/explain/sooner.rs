@@ -155,7 +155,7 @@ pub(super) fn other_queues(state: &State, id: ElementId) -> Vec<JobChange> {
     let Some(job) = state.jobs.get(&id.job) else { return Vec::new() };
     let mut leaves = Vec::new();
     collect_leaves(&state.policy.tree().queues, "", &mut leaves);
-    let own = state.policy.leaf_name(job.record.leaf);
+    let own = state.policy.queues().leaf_name(job.record.leaf);
     let others = leaves.into_iter().filter(|queue| queue != own);
     others.take(MAX_QUEUES).map(|queue| JobChange::Queue { queue }).collect()
 }

@@ -96,8 +96,8 @@ impl<'s> PlanTrial<'s> {
         let Some(candidate) = self.candidate.clone() else {
             return if self.reached { self.array_limit() } else { self.behind() }.into();
         };
-        let memo = self.pass.class_cache(candidate.class).clone();
-        let tries = match self.pass.admitted_choices(&candidate, &memo.choices) {
+        let cached = self.pass.class_cache(candidate.class).clone();
+        let tries = match self.pass.admitted_choices(&candidate, &cached.choices) {
             Ok(tries) => tries,
             Err(reason) => return Some(reason).into(),
         };
@@ -109,7 +109,7 @@ impl<'s> PlanTrial<'s> {
                         candidate.node_preferences(),
                         &candidate.shape,
                         one,
-                        &memo.eligible,
+                        &cached.eligible,
                         duration,
                     )
                     .is_some()
@@ -123,17 +123,17 @@ impl<'s> PlanTrial<'s> {
         if fits(Some(Span(1))) {
             return self.blocking_reservation(&candidate).into();
         }
-        if let Some(reason) = self.head_reservation(&candidate, &memo) {
+        if let Some(reason) = self.head_reservation(&candidate, &cached) {
             return Some(reason).into();
         }
         let caps = tries.last().map(|widest| widest.caps.clone()).unwrap_or_default();
-        let quota = if caps.is_empty() { None } else { self.blocking_quota(&candidate, &memo) };
+        let quota = if caps.is_empty() { None } else { self.blocking_quota(&candidate, &cached) };
         let state = &mut *self.pass.state;
         let outer = state.pool.view_inside(candidate.shape.reservation.as_ref());
         let terms =
-            gap::GapTerms { eligible: &memo.eligible, avoid: &candidate.avoid, caps: &caps };
+            gap::GapTerms { eligible: &cached.eligible, avoid: &candidate.avoid, caps: &caps };
         let gap = gap::now(&state.pool, state.policy.models(), &candidate.shape, terms);
-        let together = domains::now(&state.pool, &candidate.shape, &memo.eligible);
+        let together = domains::now(&state.pool, &candidate.shape, &cached.eligible);
         state.pool.set_view(outer);
         // Waiting for GPUs helps only if quota leaves a model on which a task fits.
         let could_wait = gap::is_short(&gap) && gap.gpus_total.0 > 0;
@@ -147,15 +147,15 @@ impl<'s> PlanTrial<'s> {
     }
 
     /// Returns the queue head whose reserved places the element would fit on.
-    fn head_reservation(&mut self, candidate: &Candidate, memo: &ClassCache) -> Option<Reason> {
+    fn head_reservation(&mut self, candidate: &Candidate, cached: &ClassCache) -> Option<Reason> {
         let reserved = self.pass.head_reservations().first()?.clone();
-        let tries = self.pass.admitted_choices(candidate, &memo.choices).ok()?;
+        let tries = self.pass.admitted_choices(candidate, &cached.choices).ok()?;
         let checkpoint = self.pass.state.pool.mark();
         self.pass.state.pool.clear_bookings();
         let seat = candidate.node_preferences();
         let fits = tries.iter().any(|one| {
             self.pass
-                .place(seat, &candidate.shape, one, &memo.eligible, candidate.duration)
+                .place(seat, &candidate.shape, one, &cached.eligible, candidate.duration)
                 .is_some()
         });
         self.pass.state.pool.rollback(checkpoint);
@@ -163,17 +163,17 @@ impl<'s> PlanTrial<'s> {
     }
 
     /// Returns the quota that refuses the first place that is free now.
-    fn blocking_quota(&mut self, candidate: &Candidate, memo: &ClassCache) -> Option<Reason> {
-        let mut places = memo.choices.iter().filter_map(|pick| {
+    fn blocking_quota(&mut self, candidate: &Candidate, cached: &ClassCache) -> Option<Reason> {
+        let mut places = cached.choices.iter().filter_map(|pick| {
             let checkpoint = self.pass.state.pool.mark();
             let free = AdmittedChoice { choice: pick, caps: ModelCaps::new() };
             let seat = candidate.node_preferences();
             let duration = candidate.duration;
-            let placed = self.pass.place(seat, &candidate.shape, &free, &memo.eligible, duration);
+            let placed = self.pass.place(seat, &candidate.shape, &free, &cached.eligible, duration);
             let state = &mut *self.pass.state;
             state.pool.rollback(checkpoint);
             let gpus = gpus_by_model(&state.pool, &placed?);
-            candidate.requester().judge(&state.policy, &gpus, duration).err()
+            candidate.requester().check(&state.policy, &gpus, duration).err()
         });
         places.next()
     }
@@ -254,7 +254,7 @@ impl<'s> PlanTrial<'s> {
         let picks = model_choices(&state.pool, &shape, false);
         let eligible = shape.eligible(&state.pool);
         let leaf = candidate.leaf;
-        if state.policy.judge_submission(leaf, spec).is_err() {
+        if state.policy.check_submission(leaf, spec).is_err() {
             return false;
         }
         let candidate = Candidate { shape: Arc::clone(&shape), duration, ..candidate };
@@ -289,8 +289,8 @@ impl<'s> PlanTrial<'s> {
             }
             Some(_) => return None,
         }
-        let memo = self.pass.class_cache(candidate.class).clone();
-        let tries = self.pass.admitted_choices(&candidate, &memo.choices).ok()?;
+        let cached = self.pass.class_cache(candidate.class).clone();
+        let tries = self.pass.admitted_choices(&candidate, &cached.choices).ok()?;
         let reserved = self.pass.may_reserve(&self.pass.lane(candidate.leaf, candidate.class))
             && self.pass.candidate(slot).is_some();
         let wish = ReservationRequest {
@@ -299,7 +299,7 @@ impl<'s> PlanTrial<'s> {
             choices: &tries,
             node_filter: NodeFilter {
                 shape: &candidate.shape,
-                eligible: &memo.eligible,
+                eligible: &cached.eligible,
                 avoid: &candidate.avoid,
             },
             last_nodes: &candidate.last_nodes,
@@ -315,20 +315,20 @@ impl<'s> PlanTrial<'s> {
         // 1. The first refill after which no budget refuses it.
         let policy = &self.pass.state.policy;
         let milli = candidate.shape.milli();
-        let judge = |from: Time| {
+        let check = |from: Time| {
             let charge = BudgetCharge { from, length: candidate.duration };
-            policy.judge_charge(candidate.leaf, candidate.user, milli, charge)
+            policy.check_charge(candidate.leaf, candidate.user, milli, charge)
         };
-        let refused_until = |at: &Time| match judge(*at) {
+        let refused_until = |at: &Time| match check(*at) {
             Err(Reason::Budget { refills_at, .. }) => Some(refills_at),
             _ => None,
         };
         let mut refills = std::iter::successors(Some(refill), refused_until).take(MAX_REFILLS);
-        let refilled = refills.find(|at| judge(*at).is_ok())?;
+        let refilled = refills.find(|at| check(*at).is_ok())?;
         // 2. Placement. An element that fits at some time also fits later, as far as the known
         //    holdings and reservations tell.
-        let memo = self.pass.class_cache(candidate.class).clone();
-        let tries: Vec<AdmittedChoice<'_>> = memo
+        let cached = self.pass.class_cache(candidate.class).clone();
+        let tries: Vec<AdmittedChoice<'_>> = cached
             .choices
             .iter()
             .map(|pick| AdmittedChoice { choice: pick, caps: ModelCaps::new() })
@@ -337,7 +337,7 @@ impl<'s> PlanTrial<'s> {
         let fits_now = tries.iter().any(|one| {
             let seat = candidate.node_preferences();
             let duration = candidate.duration;
-            self.pass.place(seat, &candidate.shape, one, &memo.eligible, duration).is_some()
+            self.pass.place(seat, &candidate.shape, one, &cached.eligible, duration).is_some()
         });
         self.pass.state.pool.rollback(checkpoint);
         if fits_now {
@@ -349,7 +349,7 @@ impl<'s> PlanTrial<'s> {
             choices: &tries,
             node_filter: NodeFilter {
                 shape: &candidate.shape,
-                eligible: &memo.eligible,
+                eligible: &cached.eligible,
                 avoid: &candidate.avoid,
             },
             last_nodes: &candidate.last_nodes,
@@ -368,7 +368,7 @@ impl<'s> PlanTrial<'s> {
         let leaf = candidate.leaf;
         let user = candidate.user;
         let milli = candidate.shape.milli();
-        self.state().policy.longest_affordable(self.pass.now, leaf, user, milli)
+        self.state().policy.queues().longest_affordable(self.pass.now, leaf, user, milli)
     }
 
     /// Returns drained resources that it could use, if it waits for capacity.
@@ -439,11 +439,11 @@ impl<'s> PlanTrial<'s> {
 pub(super) fn has_place(state: &mut State, now: Time, candidate: &Candidate) -> bool {
     let mut planner = Planner::default();
     let mut pass = PlanningPass::new(state, &mut planner, now);
-    let memo = pass.class_cache(candidate.class).clone();
+    let cached = pass.class_cache(candidate.class).clone();
     let seat = NodePreferences { element: candidate.element, avoid: &[], last_nodes: &[] };
-    let has_place = memo.choices.iter().any(|pick| {
+    let has_place = cached.choices.iter().any(|pick| {
         let free = AdmittedChoice { choice: pick, caps: ModelCaps::new() };
-        pass.place(seat, &candidate.shape, &free, &memo.eligible, candidate.duration).is_some()
+        pass.place(seat, &candidate.shape, &free, &cached.eligible, candidate.duration).is_some()
     });
     drop(pass.finish());
     has_place

@@ -18,14 +18,14 @@ pub(crate) struct Requester {
 
 impl Requester {
     /// Checks limits and quota for a start on these GPUs.
-    pub(crate) fn judge(
+    pub(crate) fn check(
         self,
         policy: &Policy,
         gpus: &[(ModelId, u64)],
         length: Option<Span>,
     ) -> Result<(), Reason> {
-        policy.judge_start(self.leaf, self.user, gpus, length)?;
-        if self.own_quota_only { policy.judge_owned(self.leaf, gpus) } else { Ok(()) }
+        policy.check_start(self.leaf, self.user, gpus, length)?;
+        if self.own_quota_only { policy.check_owned(self.leaf, gpus) } else { Ok(()) }
     }
 }
 
@@ -38,12 +38,12 @@ pub(crate) fn admitted_choices<'p>(
     charge: BudgetCharge,
     choices: &'p [ModelChoice],
 ) -> Result<SmallVec<[AdmittedChoice<'p>; 1]>, Reason> {
-    policy.judge_charge(requester.leaf, requester.user, shape.milli(), charge)?;
+    policy.check_charge(requester.leaf, requester.user, shape.milli(), charge)?;
     let mut admitted = SmallVec::new();
     let mut refused = None;
     for choice in choices {
         let verdict = match &choice.exact {
-            Some(exact) => requester.judge(policy, exact, charge.length).map(|()| ModelCaps::new()),
+            Some(exact) => requester.check(policy, exact, charge.length).map(|()| ModelCaps::new()),
             None => model_caps(policy, requester, shape, charge.length, choice),
         };
         match verdict {
@@ -73,12 +73,12 @@ fn model_caps(
     let mut models: SmallVec<[ModelId; 2]> = choice.models.iter().flatten().copied().collect();
     models.sort_unstable();
     models.dedup();
-    requester.judge(policy, &[], length)?;
+    requester.check(policy, &[], length)?;
     let mut caps = ModelCaps::new();
     let mut refused = None;
     for model in &models {
-        let judge = |milli: u64| requester.judge(policy, &[(*model, milli)], length);
-        let Err(reason) = judge(total) else { continue };
+        let check = |milli: u64| requester.check(policy, &[(*model, milli)], length);
+        let Err(reason) = check(total) else { continue };
         if matches!(reason, Reason::GpusPerUser { .. }) {
             return Err(reason);
         }
@@ -88,7 +88,7 @@ fn model_caps(
         let mut refused_at = total;
         while refused_at - most > 1 {
             let middle = most + (refused_at - most) / 2;
-            match judge(middle) {
+            match check(middle) {
                 Ok(()) => most = middle,
                 Err(_) => refused_at = middle,
             }

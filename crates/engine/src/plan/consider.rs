@@ -114,7 +114,7 @@ fn start(
             None => gpus_by_model(&pass.state.pool, &placement),
         };
         debug_assert_eq!(
-            pass.state.policy.judge_start(
+            pass.state.policy.check_start(
                 candidate.leaf,
                 candidate.user,
                 &gpus,
@@ -125,7 +125,7 @@ fn start(
         pass.state.policy.try_hold(candidate.leaf, candidate.user, &gpus);
         let charge = pass.budget_charge(candidate.duration);
         let milli = candidate.shape.milli();
-        pass.state.policy.try_charge(candidate.leaf, candidate.user, milli, charge);
+        pass.state.policy.queues_mut().try_charge(candidate.leaf, candidate.user, milli, charge);
         let leaf = candidate.leaf;
         let user = candidate.user;
         note_start(pass, candidate, key, &gpus);

@@ -144,10 +144,10 @@ fn movable_victims(
     let state = &*pass.state;
     let now = pass.now;
     for ((leaf, priority), attempts) in &state.preemptable.attempts {
-        if state.policy.is_budgeted(*leaf) {
+        if state.policy.queues().is_budgeted(*leaf) {
             continue;
         }
-        let of_queue = state.policy.protection(*leaf);
+        let of_queue = state.policy.queues().protection(*leaf);
         for (element, attempt) in attempts {
             let record = &state.jobs[&element.job].record;
             let takes_checkpoints =

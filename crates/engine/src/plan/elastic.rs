@@ -95,18 +95,18 @@ fn grow_start(pass: &mut PlanningPass<'_>, start: &ElasticStart) -> bool {
     let charge = *charge;
     let mark = pass.state.pool.mark();
     pass.state.pool.retract(start.key);
-    pass.state.policy.undo_charge(leaf, user, milli, charge);
+    pass.state.policy.queues_mut().undo_charge(leaf, user, milli, charge);
     pass.state.policy.undo_hold(leaf, user, &gpus);
     let Some(larger) = largest_that_fits(pass, candidate, start.elastic, start.elastic.min) else {
         pass.state.pool.rollback(mark);
         pass.state.policy.try_hold(leaf, user, &gpus);
-        pass.state.policy.try_charge(leaf, user, milli, charge);
+        pass.state.policy.queues_mut().try_charge(leaf, user, milli, charge);
         return false;
     };
     let gpus = gpus_by_model(&pass.state.pool, &larger.placement);
     let milli = larger.shape.milli();
     pass.state.policy.try_hold(leaf, user, &gpus);
-    pass.state.policy.try_charge(leaf, user, milli, charge);
+    pass.state.policy.queues_mut().try_charge(leaf, user, milli, charge);
     let attempts_of_leaf = pass.pass_starts.attempts.get_mut(&(leaf, candidate.priority));
     if let Some(attempt) =
         attempts_of_leaf.and_then(|attempts| attempts.get_mut(&candidate.element))
@@ -141,7 +141,7 @@ fn grow_running(pass: &mut PlanningPass<'_>, id: JobId, ordinal: u32) {
     let is_free = spec.checkpoint.is_some()
         && !job.record.held
         && !pass.evicted.contains(&run.key)
-        && !pass.state.policy.is_budgeted(job.record.leaf);
+        && !pass.state.policy.queues().is_budgeted(job.record.leaf);
     if !is_free {
         return;
     }
@@ -215,7 +215,7 @@ fn nominate(
     let charge = pass.budget_charge(candidate.duration);
     let milli = shape.milli();
     pass.state.policy.try_hold(leaf, user, &gpus);
-    pass.state.policy.try_charge(leaf, user, milli, charge);
+    pass.state.policy.queues_mut().try_charge(leaf, user, milli, charge);
     pass.scratch.policy_changes.push(PolicyChange::Added { leaf, user, gpus, milli, charge });
     let until = candidate.duration.map_or(Time::NEVER, |span| pass.now + span);
     protect_pending(

@@ -80,10 +80,10 @@ pub(crate) fn preemption_cause(
 ) -> Result<EvictionCause, NotPreemptedReason> {
     let terms = policy.tree().preemption;
     let is_reclaimable = |(model, milli): &(ModelId, u64)| {
-        policy.reclaimable(candidate.leaf, leaf, *model, *milli) > 0
+        policy.queues().reclaimable(candidate.leaf, leaf, *model, *milli) > 0
     };
     let stays_within_nominal = |(model, milli): &(ModelId, u64)| {
-        policy.stays_within_nominal(candidate.leaf, leaf, *model, *milli)
+        policy.queues().stays_within_nominal(candidate.leaf, leaf, *model, *milli)
     };
     if Tier::of_order(priority) < Tier::of_order(candidate.priority) {
         return if terms == Preemption::OFF {
@@ -149,7 +149,7 @@ pub(super) fn note_failed_preemption(
 ) {
     let Candidate { leaf, user, .. } = *candidate;
     let milli = candidate.shape.milli();
-    if candidate.own_quota_only() || pass.state.policy.judge_user(leaf, user, milli).is_err() {
+    if candidate.own_quota_only() || pass.state.policy.check_user(leaf, user, milli).is_err() {
         let key = (user, candidate.own_quota_only(), entry_kind(candidate));
         pass.eligibility.failed_by_user.insert(key, duration);
     } else {
@@ -202,11 +202,14 @@ fn can_reclaim(pass: &mut PlanningPass<'_>, leaf: LeafId) -> bool {
     }
     let policy = &pass.state.policy;
     let is_reclaimable = |borrower: LeafId| {
-        policy.models().ids().any(|model| policy.reclaimable(leaf, borrower, model, 1) > 0)
+        policy.models().ids().any(|model| policy.queues().reclaimable(leaf, borrower, model, 1) > 0)
     };
-    let is_lender = policy.has_unused_quota(leaf) && {
+    let is_lender = policy.queues().has_unused_quota(leaf) && {
         let is_beyond = |other: &LeafId| {
-            policy.models().ids().any(|model| policy.levels_beyond_quota(*other, model) > 0)
+            policy
+                .models()
+                .ids()
+                .any(|model| policy.queues().levels_beyond_quota(*other, model) > 0)
         };
         let leaves = pass
             .state

@@ -76,7 +76,7 @@ pub(super) fn is_full(
 /// every refused element must be checked against them, to know the next refill.
 pub(super) fn is_class_full(pass: &mut PlanningPass<'_>, class: ClassId) -> bool {
     let State { pool, classes, policy, .. } = &mut *pass.state;
-    if policy.has_budgets() {
+    if policy.queues().has_budgets() {
         return false;
     }
     let Some(cached) = pass.cache.get(class) else { return false };
@@ -203,7 +203,7 @@ fn check_user_infeasible(
     // During a round more may become reclaimable for a leaf, when its own jobs are evicted; all
     // other possible victims are known at its beginning.
     let policy = &pass.state.policy;
-    if policy.tree().preemption.reclaim && policy.may_ever_reclaim(leaf)
+    if policy.tree().preemption.reclaim && policy.queues().may_ever_reclaim(leaf)
         || has_possible_victims(pass, leaf, priority)
     {
         return false;

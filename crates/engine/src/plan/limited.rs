@@ -27,7 +27,7 @@ pub(super) fn limit_key(
     limit_class: LimitClass,
 ) -> LimitKey {
     let policy = &pass.state.policy;
-    let matters = policy.is_budgeted(leaf) || policy.limits_duration(leaf);
+    let matters = policy.queues().is_budgeted(leaf) || policy.queues().limits_duration(leaf);
     let duration = duration.filter(|_| matters).unwrap_or(UNLIMITED);
     LimitKey { leaf, user, limit_class, duration }
 }
@@ -53,7 +53,7 @@ pub(super) fn is_limited(
         cached.limit_class,
     ));
     debug_assert!(
-        !is_limited || judge_limits(pass, leaf, user, class, duration, &cached.choices).is_err(),
+        !is_limited || check_limits(pass, leaf, user, class, duration, &cached.choices).is_err(),
         "a refusal stays valid for the whole pass"
     );
     is_limited
@@ -93,7 +93,7 @@ pub(super) fn is_user_limited(
         let choices = Arc::clone(&cached.choices);
         let limit_class = cached.limit_class;
         let duration = (shortest < UNLIMITED).then_some(shortest);
-        let Err(reason) = judge_limits(pass, leaf, user, class, duration, &choices) else {
+        let Err(reason) = check_limits(pass, leaf, user, class, duration, &choices) else {
             return false;
         };
         let key = limit_key(pass, leaf, user, duration, limit_class);
@@ -103,7 +103,7 @@ pub(super) fn is_user_limited(
 }
 
 /// Checks limits, budgets and quota for a class. Returns the first refusal.
-fn judge_limits(
+fn check_limits(
     pass: &PlanningPass<'_>,
     leaf: LeafId,
     user: UserId,

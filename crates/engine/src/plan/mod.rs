@@ -144,7 +144,7 @@ impl<'s> PlanningPass<'s> {
         let uses_scoring = state.policy.tree().placement != PlacementPolicy::Pack;
         let basis = (state.pool.epoch(), uses_scoring, state.classes.forgotten());
         let keep_results =
-            state.pending_allocations.elements.is_empty() && !state.policy.has_budgets();
+            state.pending_allocations.elements.is_empty() && !state.policy.queues().has_budgets();
         cache.begin_pass(&state.pool, now, basis, keep_results);
         state.pool.set_planned_at(None);
         scratch.clear();
@@ -436,7 +436,7 @@ impl<'s> PlanningPass<'s> {
         for change in self.scratch.policy_changes.drain(..).rev() {
             match change {
                 PolicyChange::Added { leaf, user, gpus, milli, charge } => {
-                    policy.undo_charge(leaf, user, milli, charge);
+                    policy.queues_mut().undo_charge(leaf, user, milli, charge);
                     policy.undo_hold(leaf, user, &gpus);
                 }
                 PolicyChange::Removed { leaf, user, gpus } => policy.try_hold(leaf, user, &gpus),

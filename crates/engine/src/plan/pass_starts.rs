@@ -109,7 +109,7 @@ pub(super) fn note_start(
     let leaf = candidate.leaf;
     let mut borrows_more = false;
     for (model, _) in gpus {
-        let levels = policy.levels_beyond_quota(leaf, *model);
+        let levels = policy.queues().levels_beyond_quota(leaf, *model);
         let known = pass.pass_starts.levels_beyond_quota.entry((leaf, *model)).or_default();
         borrows_more |= levels > *known;
         *known = levels;

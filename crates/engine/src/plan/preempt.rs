@@ -166,9 +166,9 @@ fn victims(
         else {
             continue;
         };
-        let of_queue = state.policy.protection(*leaf);
+        let of_queue = state.policy.queues().protection(*leaf);
         let is_reclaimable = |(model, milli): &&(ModelId, u64)| {
-            state.policy.reclaimable(candidate.leaf, *leaf, *model, *milli) > 0
+            state.policy.queues().reclaimable(candidate.leaf, *leaf, *model, *milli) > 0
         };
         let reclaimable: SmallVec<[ModelId; 2]> =
             asked.iter().filter(is_reclaimable).map(|(model, _)| *model).collect();
@@ -219,7 +219,7 @@ pub(super) fn commit_eviction_plan(
     let charge = pass.budget_charge(candidate.duration);
     let milli = candidate.shape.milli();
     pass.state.policy.try_hold(leaf, user, &gpus);
-    pass.state.policy.try_charge(leaf, user, milli, charge);
+    pass.state.policy.queues_mut().try_charge(leaf, user, milli, charge);
     pass.scratch.policy_changes.push(PolicyChange::Added { leaf, user, gpus, milli, charge });
     let placement = Arc::clone(&eviction_plan.placement);
     pass.decisions.push(Decision::Nominate {
@@ -358,7 +358,7 @@ impl PreemptionSearch<'_, '_> {
         let policy = &self.pass.state.policy;
         let is_reclaimable = |(model, milli): &(ModelId, u64)| {
             victim.gpus.iter().any(|(held, _)| held == model)
-                && policy.reclaimable(self.candidate.leaf, victim.leaf, *model, *milli) > 0
+                && policy.queues().reclaimable(self.candidate.leaf, victim.leaf, *model, *milli) > 0
         };
         victim.cause != EvictionCause::Reclaimed || asked.iter().any(is_reclaimable)
     }

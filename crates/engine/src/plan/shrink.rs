@@ -81,8 +81,10 @@ pub(super) fn shrinkable_victims(
         if pass.evicted.contains(&attempt.key) {
             continue;
         }
-        let safe_until =
-            attempt.protect.max(pass.state.policy.protection(leaf)).until(attempt.held_from);
+        let safe_until = attempt
+            .protect
+            .max(pass.state.policy.queues().protection(leaf))
+            .until(attempt.held_from);
         if pass.eligibility.is_protected(pass.now, safe_until) {
             continue;
         }
@@ -115,9 +117,9 @@ fn may_restart(pass: &mut PlanningPass<'_>, id: JobId, ordinal: u32) -> bool {
     pass.state.pool.set_view(outer);
     let policy = &mut pass.state.policy;
     policy.undo_hold(candidate.leaf, candidate.user, &gpus);
-    let verdict = candidate.requester().judge(policy, &gpus, candidate.duration);
+    let verdict = candidate.requester().check(policy, &gpus, candidate.duration);
     policy.try_hold(candidate.leaf, candidate.user, &gpus);
-    is_valid && verdict.is_ok() && !pass.state.policy.is_budgeted(candidate.leaf)
+    is_valid && verdict.is_ok() && !pass.state.policy.queues().is_budgeted(candidate.leaf)
 }
 
 /// Splits a holding into parts on scratch; all of it stays held.

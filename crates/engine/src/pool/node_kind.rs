@@ -28,11 +28,12 @@ pub(crate) struct NodeCondition {
 impl NodeCondition {
     /// Returns the present condition of a node; `None` if it takes no work.
     pub(crate) fn of(node: &Node) -> Option<Self> {
-        let room = |device| WHOLE.saturating_sub(node.held_of(device));
+        let capacity = |device| WHOLE.saturating_sub(node.held_of(device));
         let rooms_of = |devices: &muster_model::DeviceSet| {
-            let mut rooms: SmallVec<[u16; 8]> = devices.and(node.usable).iter().map(room).collect();
-            rooms.sort_unstable_by(|one, other| other.cmp(one));
-            rooms
+            let mut capacities: SmallVec<[u16; 8]> =
+                devices.and(node.usable).iter().map(capacity).collect();
+            capacities.sort_unstable_by(|one, other| other.cmp(one));
+            capacities
         };
         node.accepts_work().then(|| Self {
             free: node.models.iter().map(|(model, devices)| (*model, rooms_of(devices))).collect(),
@@ -44,12 +45,19 @@ impl NodeCondition {
 
     /// Returns the free thousandths of devices of all models.
     pub(crate) fn idle(&self) -> u64 {
-        self.free.iter().flat_map(|(_, rooms)| rooms).map(|room| u64::from(*room)).sum()
+        self.free
+            .iter()
+            .flat_map(|(_, capacities)| capacities)
+            .map(|capacity| u64::from(*capacity))
+            .sum()
     }
 
     /// Returns the free thousandths of the devices of one model, largest first.
     pub(crate) fn of_model(&self, model: ModelId) -> &[u16] {
-        self.free.iter().find(|(known, _)| *known == model).map_or(&[], |(_, rooms)| rooms)
+        self.free
+            .iter()
+            .find(|(known, _)| *known == model)
+            .map_or(&[], |(_, capacities)| capacities)
     }
 }
 

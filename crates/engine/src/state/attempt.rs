@@ -96,7 +96,7 @@ impl State {
         self.policy.hold(now, record.leaf, job.user, &gpus);
         let milli = gpus.iter().map(|(_, milli)| *milli).sum();
         let charge = BudgetCharge { from: now, length: record.duration() };
-        self.policy.charge(record.leaf, job.user, milli, charge);
+        self.policy.queues_mut().charge(record.leaf, job.user, milli, charge);
         // 2. Record the attempt.
         let run = Run {
             placement: Arc::clone(placement),
@@ -168,12 +168,12 @@ impl State {
         if eviction.is_none() {
             self.policy.release(now, record.leaf, job.user, &run.gpus);
             let charge = BudgetCharge { from: run.held_from, length };
-            self.policy.settle_charge(now, record.leaf, job.user, milli, charge);
+            self.policy.queues_mut().settle_charge(now, record.leaf, job.user, milli, charge);
         }
         self.facts.record(|| AccountingFact::AttemptEnded {
             id: attempt,
             user: record.spec.user.clone(),
-            queue: self.policy.leaf_name(record.leaf).clone(),
+            queue: self.policy.queues().leaf_name(record.leaf).clone(),
             held_from: run.held_from,
             running_from: run.started,
             at: now,

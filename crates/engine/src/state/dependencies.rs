@@ -124,7 +124,7 @@ impl State {
         if job.record.waits_for.is_empty() {
             return;
         }
-        let judged: Vec<_> = job
+        let verdicts: Vec<_> = job
             .record
             .waits_for
             .iter()
@@ -137,12 +137,12 @@ impl State {
                 || found == Satisfaction::Unknown
                     && matches!(one.kind, DependencyKind::AfterOk | DependencyKind::AfterNotOk)
         };
-        if let Some((lost, _)) = judged.iter().find(|(one, found)| is_lost(one, *found)) {
+        if let Some((lost, _)) = verdicts.iter().find(|(one, found)| is_lost(one, *found)) {
             let on = lost.job;
             self.end_waiting(now, id, &Outcome::DependencyFailed { on });
             return;
         }
-        let open: Vec<Dependency> = judged
+        let open: Vec<Dependency> = verdicts
             .into_iter()
             .filter(|(_, found)| *found == Satisfaction::Unsatisfied)
             .map(|(one, _)| one)

@@ -180,10 +180,21 @@ impl Entries {
         let had = tickets(old);
         let wants = tickets(standing);
         for ticket in if keep { wants.min(had) } else { 0 }..had {
-            policy.dequeue(old_rank.leaf, old_rank.user, old_rank.priority, seq(owner, ticket));
+            policy.queues_mut().dequeue(
+                old_rank.leaf,
+                old_rank.user,
+                old_rank.priority,
+                seq(owner, ticket),
+            );
         }
         for ticket in if keep { had.min(wants) } else { 0 }..wants {
-            policy.enqueue(rank.leaf, rank.user, rank.priority, seq(owner, ticket), slot);
+            policy.queues_mut().enqueue(
+                rank.leaf,
+                rank.user,
+                rank.priority,
+                seq(owner, ticket),
+                slot,
+            );
         }
         self.queued = self.queued + wants - had;
         if had > 0 && (wants == 0 || !keep) {
@@ -240,7 +251,7 @@ impl Entries {
         self.by_user.clear();
         let mut ranks = Vec::new();
         for entry in self.entries.iter_mut().flatten() {
-            entry.rank.leaf = policy.current_leaf(entry.rank.leaf);
+            entry.rank.leaf = policy.queues().current_leaf(entry.rank.leaf);
             ranks.extend((tickets(entry.standing) > 0).then_some(entry.rank));
         }
         for rank in ranks {

@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn jobs_are_listed_by_number_in_any_order_of_insertion() {
         let mut state = State::new(QueueTree::single()).unwrap();
-        let leaf = state.policy.default_leaf();
+        let leaf = state.policy.queues().default_leaf();
         let user = state.policy.intern_user(&"ann".into());
         let record = JobRecord::new(Arc::new(spec(1)), leaf, Time(0));
         let job = || {

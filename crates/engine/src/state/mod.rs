@@ -153,7 +153,8 @@ impl State {
             return;
         }
         // 1. Intern names.
-        let leaf = self.policy.leaf(&spec.queue).unwrap_or(self.policy.default_leaf());
+        let leaf =
+            self.policy.queues().leaf(&spec.queue).unwrap_or(self.policy.queues().default_leaf());
         let user = self.policy.intern_user(&spec.user);
         let policy = &mut self.policy;
         let pool = &mut self.pool;
@@ -177,7 +178,7 @@ impl State {
         self.facts.record(|| AccountingFact::Queued {
             job: id,
             user: spec.user.clone(),
-            queue: self.policy.leaf_name(leaf).clone(),
+            queue: self.policy.queues().leaf_name(leaf).clone(),
             elements: record.total,
             at: now,
         });
@@ -197,8 +198,8 @@ impl State {
         self.entries.follow_tree(&self.policy);
         self.apply_placement_policy();
         for job in self.jobs.each_mut() {
-            job.record.leaf = self.policy.current_leaf(job.record.leaf);
-            job.waits_in = job.waits_in.map(|leaf| self.policy.current_leaf(leaf));
+            job.record.leaf = self.policy.queues().current_leaf(job.record.leaf);
+            job.waits_in = job.waits_in.map(|leaf| self.policy.queues().current_leaf(leaf));
             // Running elements count in the budgets of the new tree as they did when they started.
             let leaf = job.record.leaf;
             let user = job.user;
@@ -207,11 +208,11 @@ impl State {
                 let run = element.run.as_ref().filter(|_| element.phase == Phase::Active);
                 if let Some(run) = run.filter(|run| run.eviction.is_none()) {
                     let charge = BudgetCharge { from: run.held_from, length };
-                    self.policy.restore_charge(leaf, user, run.milli(), charge);
+                    self.policy.queues_mut().restore_charge(leaf, user, run.milli(), charge);
                 }
                 if let Some(allocation) = &element.pending_allocation {
                     let charge = BudgetCharge { from: allocation.since, length };
-                    self.policy.restore_charge(leaf, user, allocation.milli(), charge);
+                    self.policy.queues_mut().restore_charge(leaf, user, allocation.milli(), charge);
                 }
             }
         }
@@ -321,7 +322,7 @@ impl State {
             self.advance_reservations.earliest_start(
                 reservation,
                 &record.spec.user,
-                self.policy.leaf_name(record.leaf),
+                self.policy.queues().leaf_name(record.leaf),
                 now,
             )
         })
@@ -335,17 +336,17 @@ impl State {
             return;
         }
         if let Some(leaf) = std::mem::replace(&mut job.waits_in, waits_in) {
-            self.policy.remove_pending_job(leaf, job.user);
+            self.policy.queues_mut().remove_pending_job(leaf, job.user);
         }
         if let Some(leaf) = waits_in {
-            self.policy.add_pending_job(leaf, job.user);
+            self.policy.queues_mut().add_pending_job(leaf, job.user);
         }
     }
 
     /// Removes all queue entries of a job.
     pub(crate) fn remove_entries(&mut self, id: JobId, job: &Job) {
         if let Some(leaf) = job.waits_in {
-            self.policy.remove_pending_job(leaf, job.user);
+            self.policy.queues_mut().remove_pending_job(leaf, job.user);
         }
         self.heads.forget_job(id);
         let owners =

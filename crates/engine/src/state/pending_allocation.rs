@@ -139,7 +139,7 @@ impl State {
         );
         let charge = BudgetCharge { from: allocation.since, length: job.record.duration() };
         self.policy.hold(now, job.record.leaf, job.user, &allocation.gpus);
-        self.policy.charge(job.record.leaf, job.user, allocation.milli(), charge);
+        self.policy.queues_mut().charge(job.record.leaf, job.user, allocation.milli(), charge);
     }
 
     /// Counts a pending allocation again after a restore.
@@ -155,7 +155,12 @@ impl State {
         };
         let charge = BudgetCharge { from: allocation.since, length: job.record.duration() };
         self.policy.restore_hold(job.record.leaf, job.user, &allocation.gpus);
-        self.policy.restore_charge(job.record.leaf, job.user, allocation.milli(), charge);
+        self.policy.queues_mut().restore_charge(
+            job.record.leaf,
+            job.user,
+            allocation.milli(),
+            charge,
+        );
         self.pending_allocations.elements.insert((id, ordinal));
     }
 
@@ -169,7 +174,13 @@ impl State {
         self.pending_allocations.elements.remove(&(id, ordinal));
         self.policy.release(now, job.record.leaf, job.user, &allocation.gpus);
         let charge = BudgetCharge { from: allocation.since, length };
-        self.policy.settle_charge(now, job.record.leaf, job.user, allocation.milli(), charge);
+        self.policy.queues_mut().settle_charge(
+            now,
+            job.record.leaf,
+            job.user,
+            allocation.milli(),
+            charge,
+        );
     }
 
     /// Applies the decision to give up a pending allocation.
@@ -206,7 +217,7 @@ impl State {
         // 1. It no longer counts in its queue.
         self.policy.release(now, record.leaf, job.user, &run.gpus);
         let charge = BudgetCharge { from: run.held_from, length };
-        self.policy.settle_charge(now, record.leaf, job.user, run.milli(), charge);
+        self.policy.queues_mut().settle_charge(now, record.leaf, job.user, run.milli(), charge);
         // 2. Let it save its progress first, if it can.
         let lead = terms.filter(|_| run.stage == RunStage::Running).map(|terms| terms.lead);
         let due = lead.map_or(now, |lead| now + lead);

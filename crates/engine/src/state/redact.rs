@@ -225,8 +225,8 @@ fn attempt(run: &mut Run, names: &mut Redaction) {
     }
     for task in tasks {
         let TaskState { checkpoint, stage: _, exit: _, ready: _, signals: _ } = task;
-        if let Some(told) = checkpoint {
-            let TaskCheckpoint { label, count: _, answers: _, warned: _, at: _ } = &mut **told;
+        if let Some(reported) = checkpoint {
+            let TaskCheckpoint { label, count: _, answers: _, warned: _, at: _ } = &mut **reported;
             *label = "".into();
         }
     }

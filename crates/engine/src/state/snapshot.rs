@@ -143,7 +143,7 @@ impl State {
             if run.eviction.is_none() {
                 self.policy.restore_hold(record.leaf, user, &run.gpus);
                 let charge = BudgetCharge { from: run.held_from, length };
-                self.policy.restore_charge(record.leaf, user, run.milli(), charge);
+                self.policy.queues_mut().restore_charge(record.leaf, user, run.milli(), charge);
             }
         }
         let elements = record.elements.values();

@@ -42,7 +42,7 @@ pub(crate) fn job_keys(state: &State) -> impl Iterator<Item = JobKey<'_>> {
             job: *id,
             name: &record.spec.name,
             user: &record.spec.user,
-            queue: state.policy.leaf_name(record.leaf),
+            queue: state.policy.queues().leaf_name(record.leaf),
             state: job_state(record),
         }
     })
@@ -59,7 +59,7 @@ pub(crate) fn job_view(state: &State, now: Time, id: JobId, job: &Job) -> JobVie
         name: spec.name.to_string(),
         user: spec.user.clone(),
         uid: spec.uid,
-        queue: state.policy.leaf_name(record.leaf).clone(),
+        queue: state.policy.queues().leaf_name(record.leaf).clone(),
         priority: spec.priority,
         state: job_state(record),
         tasks,

@@ -112,13 +112,14 @@ pub(crate) fn validate_one_more(
 ) -> Result<(), EventRefusal> {
     let leaf = state
         .policy
+        .queues()
         .leaf(&spec.queue)
         .ok_or_else(|| EventRefusal::UnknownQueue(spec.queue.clone()))?;
     let own = before.iter().filter(|other| other.user == spec.user);
-    let beside: Vec<_> = own.filter_map(|other| state.policy.leaf(&other.queue)).collect();
+    let beside: Vec<_> = own.filter_map(|other| state.policy.queues().leaf(&other.queue)).collect();
     state
         .policy
-        .judge_pending_limit(leaf, &spec.user, &beside)
+        .check_pending_limit(leaf, &spec.user, &beside)
         .map_err(EventRefusal::TooManyPending)
 }
 
@@ -130,9 +131,10 @@ pub(crate) fn validate_spec(state: &State, spec: &JobSpec) -> Result<(), EventRe
     }
     let leaf = state
         .policy
+        .queues()
         .leaf(&spec.queue)
         .ok_or_else(|| EventRefusal::UnknownQueue(spec.queue.clone()))?;
-    state.policy.judge_submission(leaf, spec).map_err(EventRefusal::NeverStarts)?;
+    state.policy.check_submission(leaf, spec).map_err(EventRefusal::NeverStarts)?;
     validate_use_of_reservation(state, spec)?;
     let known = state
         .classes

@@ -53,7 +53,7 @@ fn renamed(plan: &Plan, id: AttemptId) -> Plan {
 
 #[track_caller]
 fn refused(engine: &Engine, now: Time, plan: &Plan, expected: impl Fn(&Violation) -> bool) {
-    let found = engine.check(now, plan).expect_err("the judge lets a broken plan pass");
+    let found = engine.check(now, plan).expect_err("the check lets a broken plan pass");
     assert!(found.iter().any(expected), "{found:?}");
 }
 

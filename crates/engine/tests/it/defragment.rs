@@ -206,12 +206,12 @@ fn the_checker_refuses_invalid_and_expensive_moves() {
         evict.push(Eviction { id: y, cause: EvictionCause::Moved });
     }
     let again = place(y.element, DeviceSet(0b1100), &first);
-    let judged = |decisions: Vec<Decision>| {
+    let violations = |decisions: Vec<Decision>| {
         let plan = Plan { decisions, ..Plan::default() };
         cluster.engine.check(cluster.now, &plan).unwrap_err()
     };
     let wrong = |why| Violation::NotEvictable(y, why);
-    let found = judged(vec![nomination.clone(), again]);
+    let found = violations(vec![nomination.clone(), again]);
     assert_eq!(found, [wrong("the budget for moves is used up")]);
-    assert!(judged(vec![nomination]).contains(&wrong("it has no new places")));
+    assert!(violations(vec![nomination]).contains(&wrong("it has no new places")));
 }

@@ -60,11 +60,11 @@ fn a_drained_device_gets_no_new_task_and_keeps_its_present_one() {
 #[test]
 fn drains_of_unknown_devices_are_refused() {
     let cluster = TestCluster::new(&[node("n1", 2)]);
-    let judge = |event| cluster.engine.validate(&event);
+    let check = |event| cluster.engine.validate(&event);
     let beyond = EventRefusal::UnknownDevice { node: "n1".into(), device: 2, known: 2 };
-    assert_eq!(judge(drained("n1", &[1, 2, 5], Time(0))), Err(beyond));
-    assert_eq!(judge(drained("n9", &[], Time(0))), Err(EventRefusal::UnknownNode("n9".into())));
-    assert_eq!(judge(taken_back("n1", &[1])), Ok(()), "taking back what is there changes nothing");
+    assert_eq!(check(drained("n1", &[1, 2, 5], Time(0))), Err(beyond));
+    assert_eq!(check(drained("n9", &[], Time(0))), Err(EventRefusal::UnknownNode("n9".into())));
+    assert_eq!(check(taken_back("n1", &[1])), Ok(()), "taking back what is there changes nothing");
 }
 
 #[test]

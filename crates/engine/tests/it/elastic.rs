@@ -246,30 +246,30 @@ fn the_checker_refuses_invalid_resizes() {
     };
     assert!(evict.is_empty() && placement.len() == 5);
     assert_eq!(cluster.engine.check(cluster.now, &plan), Ok(()));
-    let judged = |edit: &dyn Fn(&mut Vec<Decision>)| {
+    let violations = |edit: &dyn Fn(&mut Vec<Decision>)| {
         let mut plan = plan.clone();
         edit(&mut plan.decisions);
         cluster.engine.check(cluster.now, &plan).expect_err("it is wrong")
     };
     // It restarts with nothing.
-    let nothing = judged(&|decisions| drop(decisions.pop()));
+    let nothing = violations(&|decisions| drop(decisions.pop()));
     assert!(nothing.iter().any(|one| matches!(one, Violation::NotEvictable(..))), "{nothing:?}");
     // It restarts with less than its minimum.
-    let less = judged(&|decisions| {
+    let less = violations(&|decisions| {
         if let Decision::Nominate { placement, .. } = &mut decisions[1] {
             *placement = placement[..1].into();
         }
     });
     assert!(less.iter().any(|one| matches!(one, Violation::PartialGang { .. })), "{less:?}");
     // It shrinks although the candidate needs no more capacity.
-    let in_vain = judged(&|decisions| {
+    let in_vain = violations(&|decisions| {
         if let Decision::Nominate { placement, .. } = &mut decisions[0] {
             *placement = placement[..0].into();
         }
     });
     assert!(!in_vain.is_empty());
     // It grows before it has run long enough.
-    let grows = judged(&|decisions| {
+    let grows = violations(&|decisions| {
         drop(decisions.remove(0));
         if let Decision::Nominate { evict, element, .. } = &mut decisions[0] {
             let attempt = muster_model::Attempt(1);

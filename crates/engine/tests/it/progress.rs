@@ -207,18 +207,18 @@ fn only_running_jobs_with_checkpoints_can_be_asked_for_one() {
         |ask: JobBuilder| ask.gpus(1).checkpoint(CheckpointBy::First, AfterCheckpoint::Continue);
     cluster.submit(job("plain").gpus(1));
     cluster.submit(ask(job("many").array(0, 3, Some(1))));
-    let judge = |cluster: &TestCluster, name: &str, index| {
+    let check = |cluster: &TestCluster, name: &str, index| {
         cluster.engine.validate(&Event::Checkpoint(CommandTarget { job: cluster.id(name), index }))
     };
     assert_eq!(
-        judge(&cluster, "plain", None),
+        check(&cluster, "plain", None),
         Err(EventRefusal::NoCheckpoint(cluster.id("plain")))
     );
-    assert_eq!(judge(&cluster, "many", None), Ok(()));
+    assert_eq!(check(&cluster, "many", None), Ok(()));
     let target = |index| CommandTarget { job: cluster.id("many"), index: Some(index) };
-    assert_eq!(judge(&cluster, "many", Some(2)), Err(EventRefusal::NotRunning(target(2))));
+    assert_eq!(check(&cluster, "many", Some(2)), Err(EventRefusal::NotRunning(target(2))));
     assert_eq!(
-        judge(&cluster, "many", Some(9)),
+        check(&cluster, "many", Some(9)),
         Err(EventRefusal::UnknownElement(cluster.element("many", 9)))
     );
     let target = cluster.target("many");

@@ -69,19 +69,19 @@ impl ModelTask {
         models.sort_unstable();
         models.dedup();
         for model in models {
-            let is_room =
+            let is_free =
                 |at: &usize| host.devices[*at].0 == model && host.devices[*at].1 >= self.least();
-            let rooms: Vec<usize> = (0..host.devices.len()).filter(is_room).collect();
+            let capacities: Vec<usize> = (0..host.devices.len()).filter(is_free).collect();
             if self.model.as_deref().is_some_and(|wanted| wanted != model) {
                 continue;
             }
             match self.milli {
                 // Whole devices of one model are equal; the lowest indices are taken.
-                0 if rooms.len() >= self.gpus as usize => {
-                    ways.push(rooms[..self.gpus as usize].to_vec())
+                0 if capacities.len() >= self.gpus as usize => {
+                    ways.push(capacities[..self.gpus as usize].to_vec())
                 }
                 0 => {}
-                _ => ways.extend(rooms.into_iter().map(|at| vec![at])),
+                _ => ways.extend(capacities.into_iter().map(|at| vec![at])),
             }
         }
         ways
@@ -179,10 +179,10 @@ fn best(
             // With equal scores the best fit wins; then names.
             let tie =
                 if policy == PlacementPolicy::Fragmentation { left_over(hosts, host) } else { 0 };
-            let room = way.first().map_or(0, |device| host.devices[*device].1);
+            let capacity = way.first().map_or(0, |device| host.devices[*device].1);
             let device = match policy {
-                PlacementPolicy::Spread => Err(Reverse(room)),
-                _ => Ok(room),
+                PlacementPolicy::Spread => Err(Reverse(capacity)),
+                _ => Ok(capacity),
             };
             // Models were visited in the order of their names.
             let model = way.first().map(|device| host.devices[*device].0.clone());

@@ -496,7 +496,7 @@ fn against_brute_force(seed: u64) {
         for task in placement.iter() {
             *counts.entry(domain(free[task.node.0 as usize].2)).or_default() += 1;
         }
-        let room = |one: usize| takes(&free, &gang, domain, 1 << one);
+        let capacity = |one: usize| takes(&free, &gang, domain, 1 << one);
         let free_gpus = |one: usize| -> u32 {
             free.iter().filter(|(_, _, leaf)| domain(*leaf) == one).map(|(gpus, ..)| gpus).sum()
         };
@@ -505,7 +505,7 @@ fn against_brute_force(seed: u64) {
             if counts.len() == 1 && gang.gpus > 0 {
                 let taken = *counts.keys().next().unwrap();
                 let tighter = (0..domains as usize)
-                    .find(|one| room(*one) >= gang.tasks && free_gpus(*one) < free_gpus(taken));
+                    .find(|one| capacity(*one) >= gang.tasks && free_gpus(*one) < free_gpus(taken));
                 assert_eq!(tighter, None, "{event:?} on {free:?}: {placement:?}");
             }
         } else {
@@ -513,7 +513,7 @@ fn against_brute_force(seed: u64) {
             for (one, other) in (0..domains as usize)
                 .flat_map(|one| (0..domains as usize).map(move |other| (one, other)))
             {
-                let is_even = count(one) <= count(other) + 1 || count(other) >= room(other);
+                let is_even = count(one) <= count(other) + 1 || count(other) >= capacity(other);
                 assert!(is_even, "{event:?} on {free:?}: {counts:?}");
             }
         }

@@ -150,7 +150,7 @@ fn restored(
     let stored = serde_json::to_string(policy).unwrap();
     let mut again: Policy = serde_json::from_str(&stored).unwrap();
     for one in story.iter().filter(|one| one.ended.is_none()) {
-        again.restore_charge(
+        again.queues_mut().restore_charge(
             leaves[one.leaf],
             users[one.user as usize],
             one.milli,
@@ -177,26 +177,26 @@ proptest! {
             if step.ends && !running.is_empty() {
                 let one = &mut story[running[step.pick % running.len()]];
                 one.ended = Some(now);
-                policy.settle_charge(Time(now), leaves[one.leaf], users[one.user as usize], one.milli, budget_charge(one));
+                policy.queues_mut().settle_charge(Time(now), leaves[one.leaf], users[one.user as usize], one.milli, budget_charge(one));
             } else {
                 let new = OracleRun { leaf: step.pick % 3, user: step.user, milli: step.milli, from: now, length: step.length, ended: None };
                 let whose = (leaves[new.leaf], users[new.user as usize]);
-                let admitted = policy.judge_charge(whose.0, whose.1, new.milli, budget_charge(&new)).is_ok();
+                let admitted = policy.check_charge(whose.0, whose.1, new.milli, budget_charge(&new)).is_ok();
                 prop_assert_eq!(admitted, NAIVE.iter().all(|naive| naive.admits(&story, &new, now)));
                 // An admitted duration is at most the longest, and the longest is admitted.
-                if let (Some(longest), Some(length)) = (policy.longest_affordable(Time(now), whose.0, whose.1, new.milli), new.length) {
+                if let (Some(longest), Some(length)) = (policy.queues().longest_affordable(Time(now), whose.0, whose.1, new.milli), new.length) {
                     prop_assert_eq!(admitted, length <= longest.0);
                 }
                 // A try counts and leaves no trace when undone.
                 let before = (accounts(&policy, now), serde_json::to_string(&policy).unwrap());
-                policy.try_charge(whose.0, whose.1, new.milli, budget_charge(&new));
+                policy.queues_mut().try_charge(whose.0, whose.1, new.milli, budget_charge(&new));
                 if !admitted {
-                    policy.judge_charge(whose.0, whose.1, new.milli, budget_charge(&new)).unwrap_err();
+                    policy.check_charge(whose.0, whose.1, new.milli, budget_charge(&new)).unwrap_err();
                 }
-                policy.undo_charge(whose.0, whose.1, new.milli, budget_charge(&new));
+                policy.queues_mut().undo_charge(whose.0, whose.1, new.milli, budget_charge(&new));
                 prop_assert_eq!(&before, &(accounts(&policy, now), serde_json::to_string(&policy).unwrap()));
                 if admitted {
-                    policy.charge(whose.0, whose.1, new.milli, budget_charge(&new));
+                    policy.queues_mut().charge(whose.0, whose.1, new.milli, budget_charge(&new));
                     story.push(new);
                 }
             }
@@ -220,7 +220,7 @@ proptest! {
             let mut replaced = policy.clone();
             replaced.replace_tree(Time(now), budgeted()).unwrap();
             for one in story.iter().filter(|one| one.ended.is_none()) {
-                replaced.restore_charge(leaves[one.leaf], users[one.user as usize], one.milli, budget_charge(one));
+                replaced.queues_mut().restore_charge(leaves[one.leaf], users[one.user as usize], one.milli, budget_charge(one));
             }
             prop_assert_eq!(accounts(&replaced, now), accounts(&policy, now));
             policy = if step.pick % 2 == 0 { again } else { replaced };
@@ -235,23 +235,28 @@ fn a_charge_at_a_boundary_belongs_to_the_period_that_begins() {
     let [ada, _] = users(&mut policy);
     let hour = |from| BudgetCharge { from: Time(from), length: Some(Span(HOUR)) };
     let used = |policy: &Policy, at| policy.budget_use(Time(at), &"p/a".into()).unwrap().all;
-    policy.charge(a, ada, 5000, hour(4 * HOUR - 1));
+    policy.queues_mut().charge(a, ada, 5000, hour(4 * HOUR - 1));
     assert_eq!(used(&policy, 4 * HOUR - 1), (0, 5000 * HOUR));
     // A millisecond later the whole budget is available again, and the running job is already
     // charged.
     assert_eq!(used(&policy, 4 * HOUR), (0, 0));
-    policy.judge_charge(a, ada, 5000, hour(4 * HOUR - 1)).unwrap_err();
-    assert_eq!(policy.judge_charge(a, ada, 2000, hour(4 * HOUR)), Ok(()));
-    policy.charge(a, ada, 2000, hour(4 * HOUR));
+    policy.check_charge(a, ada, 5000, hour(4 * HOUR - 1)).unwrap_err();
+    assert_eq!(policy.check_charge(a, ada, 2000, hour(4 * HOUR)), Ok(()));
+    policy.queues_mut().charge(a, ada, 2000, hour(4 * HOUR));
     // An element that ends after its period is refunded nothing; one that ends in it is refunded
     // what it did not use.
-    policy.settle_charge(Time(4 * HOUR + HOUR / 2), a, ada, 5000, hour(4 * HOUR - 1));
+    policy.queues_mut().settle_charge(Time(4 * HOUR + HOUR / 2), a, ada, 5000, hour(4 * HOUR - 1));
     assert_eq!(used(&policy, 5 * HOUR), (0, 2000 * HOUR));
-    policy.settle_charge(Time(4 * HOUR + HOUR / 2), a, ada, 2000, hour(4 * HOUR));
+    policy.queues_mut().settle_charge(Time(4 * HOUR + HOUR / 2), a, ada, 2000, hour(4 * HOUR));
     assert_eq!(used(&policy, 5 * HOUR), (1000 * HOUR, 0));
     // It is charged no more than in advance, however long it took to get ready.
-    policy.charge(a, ada, 1000, BudgetCharge { from: Time(5 * HOUR), length: Some(Span(1)) });
-    policy.settle_charge(
+    policy.queues_mut().charge(
+        a,
+        ada,
+        1000,
+        BudgetCharge { from: Time(5 * HOUR), length: Some(Span(1)) },
+    );
+    policy.queues_mut().settle_charge(
         Time(6 * HOUR),
         a,
         ada,
@@ -268,20 +273,20 @@ fn an_unlimited_job_is_charged_for_the_rest_of_its_period_and_all_of_the_next() 
     let [ada, _] = users(&mut policy);
     let endless = |from| BudgetCharge { from: Time(from), length: None };
     // 2 GPUs for the last hour would fit, but not for a period of four.
-    let refused = policy.judge_charge(a, ada, 2000, endless(3 * HOUR)).unwrap_err();
+    let refused = policy.check_charge(a, ada, 2000, endless(3 * HOUR)).unwrap_err();
     assert!(
         matches!(refused, Reason::Budget { asked_gpu_secs: 28_800, budget_gpu_secs: 18_000, .. }),
         "{refused:?}"
     );
-    assert_eq!(policy.judge_charge(a, ada, 1000, endless(3 * HOUR)), Ok(()));
-    policy.charge(a, ada, 1000, endless(3 * HOUR));
+    assert_eq!(policy.check_charge(a, ada, 1000, endless(3 * HOUR)), Ok(()));
+    policy.queues_mut().charge(a, ada, 1000, endless(3 * HOUR));
     let used = |policy: &Policy, at| policy.budget_use(Time(at), &"p/a".into()).unwrap().all;
     assert_eq!(
         (used(&policy, 3 * HOUR), used(&policy, 4 * HOUR)),
         ((0, 1000 * HOUR), (0, 4000 * HOUR))
     );
     // It ends several periods later, an hour into one.
-    policy.settle_charge(Time(41 * HOUR), a, ada, 1000, endless(3 * HOUR));
+    policy.queues_mut().settle_charge(Time(41 * HOUR), a, ada, 1000, endless(3 * HOUR));
     assert_eq!((used(&policy, 41 * HOUR), used(&policy, 44 * HOUR)), ((1000 * HOUR, 0), (0, 0)));
 }
 
@@ -291,13 +296,13 @@ fn a_new_period_begins_with_running_jobs_and_a_snapshot_without_budgets_is_read(
     let a = leaf(&policy, "p/a");
     let [ada, _] = users(&mut policy);
     let hour = BudgetCharge { from: Time(0), length: Some(Span(HOUR)) };
-    policy.charge(a, ada, 2000, hour);
-    policy.charge(a, ada, 1000, hour);
-    policy.settle_charge(Time(HOUR), a, ada, 2000, hour);
+    policy.queues_mut().charge(a, ada, 2000, hour);
+    policy.queues_mut().charge(a, ada, 1000, hour);
+    policy.queues_mut().settle_charge(Time(HOUR), a, ada, 2000, hour);
     let mut next = budgeted();
     next.queues[0].queues[0].budget.as_mut().unwrap().every = Span(3 * HOUR);
     policy.replace_tree(Time(HOUR), next).unwrap();
-    policy.restore_charge(a, ada, 1000, hour);
+    policy.queues_mut().restore_charge(a, ada, 1000, hour);
     let taken = |queue: &str| policy.budget_use(Time(HOUR), &queue.into()).unwrap().all;
     assert_eq!((taken("p/a"), taken("p")), ((0, 1000 * HOUR), (2000 * HOUR, 1000 * HOUR)));
     // Snapshot of a version without budgets.

@@ -77,7 +77,7 @@ fn fully_decayed_usage_is_dropped() {
     let stored = serde_json::to_string(&policy).unwrap();
     let mut restored: Policy = serde_json::from_str(&stored).unwrap();
     restored.restore_hold(p, ada, &[]);
-    assert_eq!(format!("{:?}", restored.leaves), format!("{:?}", policy.leaves));
+    assert_eq!(format!("{:?}", restored.queues.leaves), format!("{:?}", policy.queues.leaves));
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_new_model_extends_every_row() {
     let ada = policy.intern_user(&"ada".into());
     policy.hold(Time(0), p, ada, &[]);
     let h200 = policy.intern_model(&"h200".into());
-    assert_eq!(policy.judge_start(p, ada, &[(h200, 99_000)], None), Ok(()));
+    assert_eq!(policy.check_start(p, ada, &[(h200, 99_000)], None), Ok(()));
     policy.hold(Time(5), p, ada, &[(h200, 99_000)]);
     policy.set_capacity(Time(5), &[4000, 0, 198_000]);
     assert_eq!(policy.queue_views(Time(5))[0].share_ppm, 500_000);
@@ -198,7 +198,7 @@ proptest! {
         }
         quiet.release(Time(WEEK_MS), p, ada, &[(model, 3000)]);
         busy.release(Time(WEEK_MS), p, ada, &[(model, 3000)]);
-        let usage = |policy: &Policy| policy.nodes[1].usage[usize::from(model.0)].at(Time(WEEK_MS), WEEK_MS);
+        let usage = |policy: &Policy| policy.queues.nodes[1].usage[usize::from(model.0)].at(Time(WEEK_MS), WEEK_MS);
         prop_assert!(usage(&busy).abs_diff(usage(&quiet)) <= 2 * moments.len() as u64 + 2);
         prop_assert_eq!(busy.decayed_usage(Time(WEEK_MS), p, bob), 0);
     }
@@ -212,7 +212,7 @@ fn the_audit_finds_wrong_numbers() {
     let ada = sound.intern_user(&"ada".into());
     let model = h100(&sound);
     sound.hold(Time(0), a, ada, &[(model, 1000)]);
-    sound.enqueue(a, ada, 0, 1, EntrySlot(1));
+    sound.queues_mut().enqueue(a, ada, 0, 1, EntrySlot(1));
     assert_eq!(sound.inconsistencies(), vec![]);
     let at = usize::from(model.0);
     let check = |expected: Inconsistency, bend: &dyn Fn(&mut Policy)| {
@@ -226,22 +226,22 @@ fn the_audit_finds_wrong_numbers() {
     };
     let queue = || "p".into();
     let name = || "h100".into();
-    check(Inconsistency::Running { queue: queue() }, &|policy| policy.nodes[1].running += 1);
-    check(Inconsistency::Pending { queue: queue() }, &|policy| policy.nodes[1].pending = 0);
+    check(Inconsistency::Running { queue: queue() }, &|policy| policy.queues.nodes[1].running += 1);
+    check(Inconsistency::Pending { queue: queue() }, &|policy| policy.queues.nodes[1].pending = 0);
     check(Inconsistency::Pending { queue: queue() }, &|policy| {
-        policy.nodes[1].pending_children.clear()
+        policy.queues.nodes[1].pending_children.clear()
     });
     check(Inconsistency::Held { queue: queue(), model: name() }, &|policy| {
-        policy.nodes[1].held[at] -= 1
+        policy.queues.nodes[1].held[at] -= 1
     });
     check(Inconsistency::HeldByUser { queue: queue() }, &|policy| {
-        policy.nodes[1].held_by_user.clear()
+        policy.queues.nodes[1].held_by_user.clear()
     });
     check(Inconsistency::Taken { queue: queue(), model: name() }, &|policy| {
-        policy.nodes[1].quota[at].taken += 1
+        policy.queues.nodes[1].quota[at].taken += 1
     });
     check(Inconsistency::Rate { queue: queue(), model: name() }, &|policy| {
-        policy.nodes[1].usage[at].restore_rate(1)
+        policy.queues.nodes[1].usage[at].restore_rate(1)
     });
     check(Inconsistency::Rate { queue: "p/a".into(), model: name() }, &|policy| {
         policy.try_hold(a, ada, &[(model, 1000)]);

@@ -37,7 +37,7 @@ fn check_start(held: &[(&str, &str, u64)], queue: &str, user: &str, gpus: u64, e
         policy.hold(Time(0), leaf, user, &[(model, gpus * 1000)]);
     }
     let user = policy.intern_user(&user.into());
-    let verdict = policy.judge_start(leaf(&policy, queue), user, &[(model, gpus * 1000)], None);
+    let verdict = policy.check_start(leaf(&policy, queue), user, &[(model, gpus * 1000)], None);
     assert_eq!(word(verdict), expected);
 }
 
@@ -87,7 +87,7 @@ fn check_submission(text: &str, queue: &str, spec: &JobSpec, expected: &str) {
     let user = policy.intern_user(&"bob".into());
     let model = h100(&policy);
     policy.hold(Time(0), leaf, user, &[(model, 1000)]);
-    assert_eq!(word(policy.judge_submission(leaf, spec)), expected, "{text}");
+    assert_eq!(word(policy.check_submission(leaf, spec)), expected, "{text}");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn pending_jobs_are_counted_per_user_in_every_queue_of_the_path() {
     let ada = policy.intern_user(&"ada".into());
     let bob = policy.intern_user(&"bob".into());
     let check = |policy: &crate::Policy, leaf, user: &str, expected: &str| {
-        let verdict = match policy.judge_pending_limit(leaf, &user.into(), &[]) {
+        let verdict = match policy.check_pending_limit(leaf, &user.into(), &[]) {
             Ok(()) => "ok".to_owned(),
             Err(Reason::PendingJobs { queue, user, pending, limit }) => {
                 format!("{queue}: {user} {pending} of {limit}")
@@ -153,26 +153,26 @@ fn pending_jobs_are_counted_per_user_in_every_queue_of_the_path() {
         assert_eq!(verdict, expected);
         assert_eq!(policy.inconsistencies(), vec![]);
     };
-    policy.add_pending_job(a, ada);
+    policy.queues_mut().add_pending_job(a, ada);
     check(&policy, a, "ada", "ok");
-    policy.add_pending_job(a, ada);
+    policy.queues_mut().add_pending_job(a, ada);
     check(&policy, a, "ada", "p/a: ada 2 of 2");
     check(&policy, a, "bob", "ok");
     check(&policy, a, "nobody", "ok");
     check(&policy, b, "ada", "ok");
-    policy.add_pending_job(b, ada);
+    policy.queues_mut().add_pending_job(b, ada);
     check(&policy, b, "ada", "p: ada 3 of 3");
     check(&policy, q, "ada", "ok");
     // Jobs submitted together count in their queues, also for a new user.
     let beside = |user: &str, leaves: &[crate::LeafId]| {
-        policy.judge_pending_limit(a, &user.into(), leaves).is_ok()
+        policy.check_pending_limit(a, &user.into(), leaves).is_ok()
     };
     assert!(beside("new", &[a, q]) && beside("new", &[b, q, q]) && !beside("new", &[a, q, a]));
     assert!(!beside("new", &[b, b, a]) && beside("bob", &[b, b]) && !beside("ada", &[]));
-    policy.remove_pending_job(a, ada);
+    policy.queues_mut().remove_pending_job(a, ada);
     check(&policy, b, "ada", "ok");
     // A new tree counts pending jobs by its own limits.
-    policy.add_pending_job(b, bob);
+    policy.queues_mut().add_pending_job(b, bob);
     limited.queues[0].limits.pending_jobs = Some(1);
     limited.queues[0].queues[0].limits.pending_jobs = None;
     policy.replace_tree(Time(1), limited).unwrap();

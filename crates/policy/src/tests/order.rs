@@ -25,7 +25,7 @@ fn check(text: &str, held: &[(&str, &str, u64)], waiting: &[(&str, &str, i32)], 
     for (seq, (queue, user, priority)) in waiting.iter().enumerate() {
         let leaf = leaf(&policy, queue);
         let user = policy.intern_user(&(*user).into());
-        policy.enqueue(leaf, user, *priority, seq as u64, EntrySlot(seq as u32));
+        policy.queues_mut().enqueue(leaf, user, *priority, seq as u64, EntrySlot(seq as u32));
         keys.push((leaf, user, *priority, seq as u64));
     }
     let order: Vec<u32> = drain(&policy, Time(0)).iter().map(|slot| slot.0).collect();
@@ -95,7 +95,7 @@ fn skipped_users_stay_skipped_for_opportunistic_entries() {
     .into_iter()
     .enumerate()
     {
-        policy.enqueue(p, user, priority, at as u64, EntrySlot(at as u32));
+        policy.queues_mut().enqueue(p, user, priority, at as u64, EntrySlot(at as u32));
     }
     let mut pass = policy.begin_pass(Time(0));
     pass.skip_user(&policy, p, ann);
@@ -113,7 +113,7 @@ fn a_skipped_user_has_no_more_entries_of_that_leaf() {
     let bob = policy.intern_user(&"bob".into());
     let waiting = [(p, ann, 1), (p, ann, 1), (p, bob, 1), (p, ann, 0), (p, bob, 0), (q, ann, 0)];
     for (at, (leaf, user, priority)) in waiting.into_iter().enumerate() {
-        policy.enqueue(leaf, user, priority, at as u64, EntrySlot(at as u32));
+        policy.queues_mut().enqueue(leaf, user, priority, at as u64, EntrySlot(at as u32));
     }
     for (after, expected) in [(0, vec![2, 4, 5]), (1, vec![0, 2, 4, 5]), (4, vec![0, 1, 2, 4, 5])] {
         let mut pass = policy.begin_pass(Time(0));
@@ -166,7 +166,13 @@ fn a_pass_follows_starts_and_skips_leaves() {
     let model = h100(&policy);
     let user = policy.intern_user(&"u".into());
     for seq in 0..6 {
-        policy.enqueue(if seq < 3 { a } else { b }, user, 0, seq, EntrySlot(seq as u32));
+        policy.queues_mut().enqueue(
+            if seq < 3 { a } else { b },
+            user,
+            0,
+            seq,
+            EntrySlot(seq as u32),
+        );
     }
     let mut pass = policy.begin_pass(Time(0));
     let mut order = Vec::new();
@@ -189,11 +195,17 @@ fn more_entries_than_a_chunk_come_in_order() {
     let a = leaf(&policy, "a");
     let users = [policy.intern_user(&"u".into()), policy.intern_user(&"v".into())];
     for seq in 0..1000u64 {
-        policy.enqueue(a, users[(seq % 3 == 0) as usize], 0, seq, EntrySlot(seq as u32));
+        policy.queues_mut().enqueue(
+            a,
+            users[(seq % 3 == 0) as usize],
+            0,
+            seq,
+            EntrySlot(seq as u32),
+        );
     }
     assert!(drain(&policy, Time(0)).iter().map(|slot| slot.0).eq(0..1000));
     for seq in (0..1000).step_by(2) {
-        policy.dequeue(a, users[(seq % 3 == 0) as usize], 0, seq);
+        policy.queues_mut().dequeue(a, users[(seq % 3 == 0) as usize], 0, seq);
     }
     assert!(drain(&policy, Time(0)).iter().map(|slot| slot.0).eq((1..1000).step_by(2)));
     assert_eq!(policy.queue_views(Time(0))[0].waiting, 500);
@@ -217,25 +229,27 @@ fn first_of(
     skipped: &BTreeSet<LeafId>,
 ) -> Option<usize> {
     let is_below = |node: usize, leaf: LeafId| {
-        let mut at = Some(policy.node_of(leaf));
+        let mut at = Some(policy.queues.node_of(leaf));
         while at.is_some_and(|at| at != node) {
-            at = policy.nodes[at?].parent;
+            at = policy.queues.nodes[at?].parent;
         }
         at
     };
     let left: Vec<(usize, &OracleEntry)> =
         left.iter().enumerate().filter(|(_, entry)| !skipped.contains(&entry.held.leaf)).collect();
     let mut node = ROOT;
-    while !policy.nodes[node].is_leaf() {
-        let mut children = policy.nodes[node].children.clone();
+    while !policy.queues.nodes[node].is_leaf() {
+        let mut children = policy.queues.nodes[node].children.clone();
         children.retain(|child| {
             left.iter().any(|(_, entry)| is_below(*child, entry.held.leaf).is_some())
         });
         children.sort_by_key(|child| policy.queue_rank(now, *child));
         node = *children.first()?;
     }
-    let mut here: Vec<_> =
-        left.into_iter().filter(|(_, entry)| policy.node_of(entry.held.leaf) == node).collect();
+    let mut here: Vec<_> = left
+        .into_iter()
+        .filter(|(_, entry)| policy.queues.node_of(entry.held.leaf) == node)
+        .collect();
     here.sort_by_key(|(_, entry)| {
         let share = policy.user_share(now, entry.held.leaf, entry.held.user);
         (std::cmp::Reverse(entry.priority), share, entry.seq)
@@ -264,7 +278,7 @@ proptest! {
         let mut left = Vec::new();
         for (seq, step) in waiting.iter().enumerate() {
             let entry = OracleEntry { held: element(&mut policy, &leaves, step), priority: (step.pick % 3) as i32 - 1, seq: (seq as u64) ^ 5 };
-            policy.enqueue(entry.held.leaf, entry.held.user, entry.priority, entry.seq, EntrySlot(entry.seq as u32));
+            policy.queues_mut().enqueue(entry.held.leaf, entry.held.user, entry.priority, entry.seq, EntrySlot(entry.seq as u32));
             left.push(entry);
         }
         let now = Time(super::trees::WEEK_MS);

@@ -23,7 +23,7 @@ fn check(text: &str, held: &[(&str, u64)], queue: &str, asked: u64, expected: &s
         let leaf = leaf(&policy, queue);
         policy.hold(Time(0), leaf, user, &[(model, gpus * 1000)]);
     }
-    let got = match policy.judge_start(leaf(&policy, queue), user, &[(model, asked * 1000)], None) {
+    let got = match policy.check_start(leaf(&policy, queue), user, &[(model, asked * 1000)], None) {
         Ok(()) => "ok".to_owned(),
         Err(Reason::Quota { queue, asked, used, nominal, borrowable, lent, .. }) => {
             assert!(
@@ -102,11 +102,11 @@ fn a_model_listed_twice_is_judged_as_one() {
     let policy = policy(tree("p quota 8\n"), 8, 0);
     let model = h100(&policy);
     let p = leaf(&policy, "p");
-    let judge = |first, second| {
-        policy.judge_start(p, crate::UserId(0), &[(model, first), (model, second)], None).is_ok()
+    let check = |first, second| {
+        policy.check_start(p, crate::UserId(0), &[(model, first), (model, second)], None).is_ok()
     };
-    assert!(judge(4000, 4000));
-    assert!(!judge(4000, 4001));
+    assert!(check(4000, 4000));
+    assert!(!check(4000, 4001));
 }
 
 /// Oracle. Every GPU of a nominal quota is a token at the queue that it belongs to and to none of
@@ -165,7 +165,7 @@ impl Scene<'_> {
         self.flow.add(source, here, (own.unwrap_or(promised) - promised) * 1000);
         self.flow.add(here, parent, limit(queue.lend));
         self.flow.add(parent, here, limit(queue.borrow));
-        if let Some(leaf) = self.policy.leaf(&path.as_str().into())
+        if let Some(leaf) = self.policy.queues().leaf(&path.as_str().into())
             && bounded
         {
             let used = self.used.get(&leaf).copied().unwrap_or(0);
@@ -266,7 +266,7 @@ proptest! {
                 continue;
             }
             let started = element(&mut policy, &leaves, step);
-            let verdict = policy.judge_start(started.leaf, started.user, &started.gpus, None);
+            let verdict = policy.check_start(started.leaf, started.user, &started.gpus, None);
             let mut after = held.clone();
             after.push(started.clone());
             prop_assert_eq!(verdict.is_ok(), covered(&tree, &policy, &after), "{:?}", verdict);
@@ -294,7 +294,7 @@ proptest! {
             let started = element(&mut policy, &leaves, step);
             policy.try_hold(started.leaf, started.user, &started.gpus);
             for (one, refused) in asked.iter().zip(&mut refused) {
-                let verdict = policy.judge_start(one.leaf, one.user, &one.gpus, None);
+                let verdict = policy.check_start(one.leaf, one.user, &one.gpus, None);
                 prop_assert!(!*refused || verdict.is_err(), "{:?} was refused before {:?}", one, started);
                 *refused = verdict.is_err();
             }
@@ -329,11 +329,11 @@ proptest! {
         for step in &steps {
             let started = element(&mut policy, &leaves, step);
             policy.try_hold(started.leaf, started.user, &started.gpus);
-            let is_within = |leaf: &LeafId| started.gpus.iter().all(|(model, _)| policy.borrowed(*leaf, *model) == 0);
+            let is_within = |leaf: &LeafId| started.gpus.iter().all(|(model, _)| policy.queues().borrowed(*leaf, *model) == 0);
             let is_within = leaves.iter().all(is_within);
             policy.undo_hold(started.leaf, started.user, &started.gpus);
             if is_within {
-                prop_assert_eq!(policy.judge_start(started.leaf, started.user, &started.gpus, None), Ok(()));
+                prop_assert_eq!(policy.check_start(started.leaf, started.user, &started.gpus, None), Ok(()));
                 policy.hold(Time(0), started.leaf, started.user, &started.gpus);
             }
         }

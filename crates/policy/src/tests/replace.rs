@@ -17,7 +17,7 @@ fn what_keeps_its_name_keeps_its_id_and_usage() {
     let model = h100(&policy);
     for leaf in [a, b] {
         policy.hold(Time(0), leaf, ada, &[(model, 1000)]);
-        policy.enqueue(leaf, ada, 0, u64::from(leaf.0), EntrySlot(leaf.0));
+        policy.queues_mut().enqueue(leaf, ada, 0, u64::from(leaf.0), EntrySlot(leaf.0));
     }
     policy.release(Time(WEEK_MS), a, ada, &[(model, 1000)]);
     let now = Time(2 * WEEK_MS);
@@ -32,11 +32,15 @@ fn what_keeps_its_name_keeps_its_id_and_usage() {
     next.half_life = Span(WEEK_MS / 7);
     policy.replace_tree(now, next).unwrap();
     assert_eq!(
-        (leaf(&policy, "p/a"), leaf(&policy, "q"), policy.leaf(&"p/b".into())),
+        (leaf(&policy, "p/a"), leaf(&policy, "q"), policy.queues().leaf(&"p/b".into())),
         (a, q, None)
     );
     assert_eq!(
-        (policy.current_leaf(a), policy.current_leaf(b), policy.leaf_name(b).as_str()),
+        (
+            policy.queues().current_leaf(a),
+            policy.queues().current_leaf(b),
+            policy.queues().leaf_name(b).as_str()
+        ),
         (a, q, "p/b")
     );
     // Usage up to now was made under the old half-life; from now on it halves in a day.
@@ -47,7 +51,7 @@ fn what_keeps_its_name_keeps_its_id_and_usage() {
     assert_eq!(drain(&policy, now), [EntrySlot(b.0), EntrySlot(a.0)]);
     assert_eq!(policy.usage_rows(now)[1], ("ada".into(), "q".into(), 0));
     policy.release(now + Span(1000), b, ada, &[(model, 1000)]);
-    policy.dequeue(b, ada, 0, u64::from(b.0));
+    policy.queues_mut().dequeue(b, ada, 0, u64::from(b.0));
     assert_eq!(policy.inconsistencies(), vec![]);
     assert_eq!(policy.queue_views(now)[0].running, 0);
 }
@@ -73,11 +77,11 @@ fn smaller_quotas_stop_starts_but_nothing_that_runs() {
             .inconsistencies()
             .contains(&Inconsistency::Overdraft { queue: "".into(), model: "h100".into() })
     );
-    policy.judge_start(p, ada, &[(model, 1)], None).unwrap_err();
+    policy.check_start(p, ada, &[(model, 1)], None).unwrap_err();
     // What q keeps is available all the same; what it lends is used for now.
     let q = leaf(&policy, "q");
-    assert_eq!(policy.judge_start(q, ada, &[(model, 1000)], None), Ok(()));
-    policy.judge_start(q, ada, &[(model, 1001)], None).unwrap_err();
+    assert_eq!(policy.check_start(q, ada, &[(model, 1000)], None), Ok(()));
+    policy.check_start(q, ada, &[(model, 1001)], None).unwrap_err();
     policy.release(Time(1), p, ada, &[(model, 8000)]);
     assert_eq!(policy.inconsistencies(), vec![]);
 }
@@ -94,7 +98,7 @@ proptest! {
         for (seq, step) in steps.iter().enumerate() {
             now.0 += step.wait_ms;
             let one = element(&mut policy, &old, step);
-            policy.enqueue(one.leaf, one.user, 0, seq as u64, EntrySlot(seq as u32));
+            policy.queues_mut().enqueue(one.leaf, one.user, 0, seq as u64, EntrySlot(seq as u32));
             policy.hold(now, one.leaf, one.user, &one.gpus);
             held.push(one);
         }
@@ -106,9 +110,9 @@ proptest! {
         prop_assert!(given.iter().copied().eq(0..steps.len() as u32));
         // Everything can be ended under the present ids, and nothing is left.
         for (seq, one) in held.iter().enumerate() {
-            let leaf = policy.current_leaf(one.leaf);
+            let leaf = policy.queues().current_leaf(one.leaf);
             policy.release(now, leaf, one.user, &one.gpus);
-            policy.dequeue(leaf, one.user, 0, seq as u64);
+            policy.queues_mut().dequeue(leaf, one.user, 0, seq as u64);
         }
         prop_assert_eq!(policy.inconsistencies(), vec![]);
         prop_assert!(policy.queue_views(now).iter().all(|view| view.running == 0 && view.waiting == 0));

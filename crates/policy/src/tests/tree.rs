@@ -60,10 +60,11 @@ fn contradictory_settings_are_rejected() {
 #[test]
 fn ids_are_dense_and_found_by_name() {
     let mut policy = Policy::new(tree("p\n b quota-a100 1\n a quota 1\nq\n")).unwrap();
-    let names: Vec<_> = ["p/b", "p/a", "q"].map(|name| policy.leaf(&name.into()).unwrap().0).into();
+    let names: Vec<_> =
+        ["p/b", "p/a", "q"].map(|name| policy.queues().leaf(&name.into()).unwrap().0).into();
     assert_eq!(names, [0, 1, 2]);
-    assert_eq!(policy.leaf(&"p".into()), None);
-    assert_eq!(policy.leaf_name(policy.default_leaf()).as_str(), "p/b");
+    assert_eq!(policy.queues().leaf(&"p".into()), None);
+    assert_eq!(policy.queues().leaf_name(policy.queues().default_leaf()).as_str(), "p/b");
     assert_eq!(policy.models().len(), 2);
     let first = policy.intern_model(&"h200".into());
     let again = policy.intern_model(&"h200".into());

@@ -95,7 +95,7 @@ pub(super) fn policy(tree: QueueTree, h100: u64, a100: u64) -> Policy {
 }
 
 pub(super) fn leaf(policy: &Policy, name: &str) -> LeafId {
-    policy.leaf(&name.into()).unwrap_or_else(|| panic!("no leaf {name}"))
+    policy.queues().leaf(&name.into()).unwrap_or_else(|| panic!("no leaf {name}"))
 }
 
 pub(super) fn h100(policy: &Policy) -> ModelId {
@@ -183,7 +183,11 @@ fn name(queues: &mut [QueueSpec]) {
 /// Returns the leaves of a tree by path.
 pub(super) fn leaves(policy: &Policy) -> Vec<LeafId> {
     let views = policy.queue_views(Time(0));
-    views.iter().filter(|view| view.is_leaf).map(|view| policy.leaf(&view.name).unwrap()).collect()
+    views
+        .iter()
+        .filter(|view| view.is_leaf)
+        .map(|view| policy.queues().leaf(&view.name).unwrap())
+        .collect()
 }
 
 /// Step that an engine applies to a policy.

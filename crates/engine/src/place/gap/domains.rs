@@ -39,13 +39,13 @@ fn missing(
     admits: impl Fn(NodeId, &Node) -> bool,
 ) -> Option<TopologyGap> {
     let wish = shape.topology.as_ref()?;
-    let room = |id: NodeId, group: &_| {
+    let capacity = |id: NodeId, group: &_| {
         if admits(id, pool.node(id)) { group_tasks_on_node(pool.node(id), group, count) } else { 0 }
     };
     let needed: u64 = shape.groups.iter().map(|group| u64::from(group.tasks)).sum();
     // 1. One domain for the whole gang.
     let whole = Topology { segment: None, ..wish.clone() };
-    let mut found = closest(pool, &whole, &shape.groups, room);
+    let mut found = closest(pool, &whole, &shape.groups, capacity);
     let mut level = match &wish.rule {
         TopologyRule::Required(level) => Some(level),
         TopologyRule::Anywhere | TopologyRule::Preferred(_) | TopologyRule::Spread(_) => None,
@@ -55,7 +55,7 @@ fn missing(
     if let Some(segment) = wish.segment.as_ref().filter(|_| found.tasks >= needed) {
         level = Some(&segment.level);
         segment_tasks = Some(segment.tasks);
-        found = closest(pool, wish, &shape.groups, room);
+        found = closest(pool, wish, &shape.groups, capacity);
     }
     let gpus = |count| {
         let nodes = found.scope.map_or_else(Vec::new, |scope| pool.nodes_in(scope)).into_iter();

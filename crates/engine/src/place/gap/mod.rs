@@ -148,18 +148,19 @@ impl GroupDemand<'_> {
     }
 
     /// Returns how many tasks fit on the nodes, within quota.
-    fn fits(&self, nodes: &[&Node], count: CountMode, rooms: ResourceMask) -> u64 {
+    fn fits(&self, nodes: &[&Node], count: CountMode, capacities: ResourceMask) -> u64 {
         let sum = |of: &dyn Fn(&Node) -> u64| {
             nodes.iter().map(|node| of(node)).fold(0, u64::saturating_add)
         };
-        let all = sum(&|node| tasks_on_node(node, self, count, rooms));
+        let all = sum(&|node| tasks_on_node(node, self, count, capacities));
         // Free devices of a model beyond its quota do not help.
         let beyond = |(model, cap): &(ModelId, u64)| {
-            let free =
-                sum(&|node| tasks_on_models(node, self, count, rooms, |other| other == *model));
+            let free = sum(&|node| {
+                tasks_on_models(node, self, count, capacities, |other| other == *model)
+            });
             free.saturating_sub(cap.checked_div(self.group.milli()).unwrap_or(u64::MAX))
         };
-        let capped = self.caps.iter().filter(|(model, _)| rooms.gpus && self.accepts(*model));
+        let capped = self.caps.iter().filter(|(model, _)| capacities.gpus && self.accepts(*model));
         all.saturating_sub(capped.map(beyond).sum())
     }
 }
@@ -218,9 +219,9 @@ fn tasks_on_node(
     node: &Node,
     need: &GroupDemand<'_>,
     count: CountMode,
-    rooms: ResourceMask,
+    capacities: ResourceMask,
 ) -> u64 {
-    tasks_on_models(node, need, count, rooms, |_| true)
+    tasks_on_models(node, need, count, capacities, |_| true)
 }
 
 /// Returns how many fit on some of the accepted models.
@@ -228,7 +229,7 @@ fn tasks_on_models(
     node: &Node,
     need: &GroupDemand<'_>,
     count: CountMode,
-    rooms: ResourceMask,
+    capacities: ResourceMask,
     is_meant: impl Fn(ModelId) -> bool,
 ) -> u64 {
     if count == CountMode::FreeNow && !node.accepts_work() {
@@ -252,7 +253,7 @@ fn tasks_on_models(
     };
     let by_gpu = match (group.devices, group.share) {
         (0, 0) => u64::MAX,
-        _ if !rooms.gpus => u64::MAX,
+        _ if !capacities.gpus => u64::MAX,
         (0, share) => accepted
             .flat_map(|(_, devices)| devices.iter())
             .filter(|device| may_use(*device))
@@ -267,12 +268,12 @@ fn tasks_on_models(
         CountMode::WhenIdle => (&node.capacity, Scalars::default()),
     };
     let scalars = Scalars {
-        cpus: if rooms.cpus { group.scalars.cpus } else { 0 },
-        memory: if rooms.memory { group.scalars.memory } else { 0 },
-        extras: if rooms.extras { group.scalars.extras.clone() } else { Vec::new() },
+        cpus: if capacities.cpus { group.scalars.cpus } else { 0 },
+        memory: if capacities.memory { group.scalars.memory } else { 0 },
+        extras: if capacities.extras { group.scalars.extras.clone() } else { Vec::new() },
     };
     let tasks = by_gpu.min(limit.fits(&used, &scalars)).min(u64::from(group.tasks));
-    match group.per_node.filter(|_| rooms.blocks) {
+    match group.per_node.filter(|_| capacities.blocks) {
         Some(block) if tasks < u64::from(block) => 0,
         Some(block) => u64::from(block),
         None => tasks,
@@ -282,7 +283,8 @@ fn tasks_on_models(
 /// Returns the limiting resource: the first that alone keeps the group from fitting.
 fn limiting(nodes: &[&Node], need: &GroupDemand<'_>, count: CountMode) -> Limiting {
     let group = need.group;
-    let short = |rooms: ResourceMask| need.fits(nodes, count, rooms) < u64::from(group.tasks);
+    let short =
+        |capacities: ResourceMask| need.fits(nodes, count, capacities) < u64::from(group.tasks);
     let has_model =
         nodes.iter().any(|node| node.models.iter().any(|(model, _)| need.accepts(*model)));
     if nodes.is_empty() || group.wants_gpu() && !has_model {
