@@ -8,12 +8,12 @@ mod cluster;
 
 use std::collections::BTreeMap;
 
-use cluster::{FaultyStore, SimBackend, StoreFault, at, draft, joined, submission};
+use cluster::{SimBackend, at, draft, joined, submission};
 use muster_model::unit::Time;
 use muster_model::{CommandTarget, Effect, Event, JobId, QueueTree};
 use muster_runtime::engine::{AccountingFact, Engine};
 use muster_runtime::{Runtime, StepInput, Store, StoreError};
-use muster_testkit::MemStore;
+use muster_testkit::{FaultyStore, MemStore, StoreFault};
 use proptest::prelude::*;
 
 /// One operation of a random run.
@@ -56,7 +56,7 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 fn faults() -> impl Strategy<Value = BTreeMap<usize, StoreFault>> {
-    let fault = prop_oneof![Just(StoreFault::Before), Just(StoreFault::After)];
+    let fault = prop_oneof![Just(StoreFault::FailBefore), Just(StoreFault::FailAfter)];
     prop::collection::btree_map(0..80usize, fault, 0..12)
 }
 
@@ -74,7 +74,7 @@ struct RuntimePair {
 
 impl RuntimePair {
     fn new(faults: BTreeMap<usize, StoreFault>, snapshot_after: usize) -> Self {
-        let store = FaultyStore { faults, ..FaultyStore::default() };
+        let store = FaultyStore::with_faults(faults);
         let subject =
             Runtime::open(store, QueueTree::single()).unwrap().with_snapshot_after(snapshot_after);
         let reference = Runtime::open(MemStore::default(), QueueTree::single()).unwrap();
@@ -139,9 +139,9 @@ impl RuntimePair {
             std::mem::take(&mut self.retry).into_iter().map(StepInput::Event).collect();
         inputs.extend(self.inputs(op));
         let copy = inputs.clone();
-        let before = self.subject.store().inner.appended();
+        let before = self.subject.store().durable.appended();
         let outcome = self.subject.step(now, inputs);
-        let is_durable = self.subject.store().inner.appended() > before;
+        let is_durable = self.subject.store().durable.appended() > before;
 
         if is_durable || outcome.is_ok() {
             let step = self.reference.step(now, copy).unwrap();
@@ -329,8 +329,7 @@ fn effects_of_an_unreadable_batch_are_released_once_it_is_read() {
     outside.take(&runtime.step(at(1), vec![submit]).unwrap().effects);
     let prepared = outside.report(0, false).unwrap();
 
-    let appends = runtime.store().appends;
-    runtime.store_mut().faults.insert(appends, StoreFault::After);
+    runtime.store_mut().set_fault(Some(StoreFault::FailAfter));
     runtime.store_mut().unreadable = 2;
     let failure = runtime.step(at(2), vec![StepInput::Event(prepared.clone())]).unwrap_err();
     assert!(failure.effects.is_empty() && runtime.engine().is_none(), "{failure:?}");
@@ -363,7 +362,11 @@ fn snapshots_bound_the_journal() {
             Event::NodeDrained { node: "n1".into(), drained: round % 2 == 0, reason: "".into() };
         runtime.step(at(round), vec![StepInput::Event(event)]).unwrap();
     }
-    assert!(runtime.store().inner.journal_len() <= 10, "{}", runtime.store().inner.journal_len());
+    assert!(
+        runtime.store().durable.journal_len() <= 10,
+        "{}",
+        runtime.store().durable.journal_len()
+    );
     let expected = state(&runtime);
     let restarted = Runtime::open(runtime.into_store(), QueueTree::single()).unwrap();
     assert_eq!(state(&restarted), expected);
@@ -394,7 +397,9 @@ fn past_events_are_applied_at_their_own_instant() {
     let expected = state(&runtime);
     let mut runtime = Runtime::open(runtime.into_store(), QueueTree::single()).unwrap();
     assert_eq!((state(&runtime), runtime.last()), (expected, at(30)));
-    let ends = runtime.store().facts.iter().filter_map(|fact| match fact {
+    let batches = runtime.store_mut().take_batches();
+    let facts = batches.iter().flat_map(|batch| &batch.facts);
+    let ends = facts.filter_map(|fact| match fact {
         AccountingFact::AttemptEnded { at, gpu_millis, .. } => Some((*at, *gpu_millis)),
         _ => None,
     });

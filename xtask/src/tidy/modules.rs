@@ -7,9 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::TidyViolation;
 use super::source::{RustFile, SourceTree, line_at, words};
 
-/// Crates whose cycles are not yet removed. Only shrinks.
-const PENDING: &[&str] = &["testkit"];
-
 /// Path of a module within its crate, or of an item.
 type Segments = Vec<String>;
 
@@ -32,15 +29,8 @@ pub fn cycles(tree: &SourceTree) -> Vec<TidyViolation> {
         }
     }
     let mut violations = Vec::new();
-    for (folder, files) in crates {
-        let found = Modules::new(files).cycles();
-        let name = folder.trim_start_matches("crates/");
-        if !PENDING.contains(&name) {
-            violations.extend(found);
-        } else if found.is_empty() {
-            let message = format!("`{name}` has no cycles: remove it from PENDING");
-            violations.push(TidyViolation { path: folder.to_owned(), line: 0, message });
-        }
+    for files in crates.into_values() {
+        violations.extend(Modules::new(files).cycles());
     }
     violations
 }
@@ -84,15 +74,15 @@ impl<'a> Modules<'a> {
             self.files.keys().map(|module| (module, self.uses(module))).collect();
         let reach: BTreeMap<&Segments, BTreeSet<&Segments>> =
             uses.keys().map(|module| (*module, reachable(&uses, module))).collect();
-        let mut told: BTreeSet<&Segments> = BTreeSet::new();
+        let mut reported: BTreeSet<&Segments> = BTreeSet::new();
         let mut violations = Vec::new();
         for (module, reached) in &reach {
-            if !reached.contains(*module) || told.contains(*module) {
+            if !reached.contains(*module) || reported.contains(*module) {
                 continue;
             }
             let members: Vec<&Segments> =
                 reached.iter().filter(|other| reach[**other].contains(*module)).copied().collect();
-            told.extend(&members);
+            reported.extend(&members);
             let mut edges = Vec::new();
             for from in &members {
                 for (to, line) in uses[from].iter().filter(|(to, _)| members.contains(to)) {

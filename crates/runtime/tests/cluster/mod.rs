@@ -1,5 +1,4 @@
-//! A small cluster for the runtime's tests: jobs to submit, tasks that respond to effects, and a
-//! store that fails.
+//! A small cluster for the runtime's tests: jobs to submit, and tasks that respond to effects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,13 +7,9 @@ use muster_model::payload::{Identity, TaskCommand};
 use muster_model::unit::{Bytes, CpuMilli, Span, Time};
 use muster_model::{
     Array, AttemptId, Device, Effect, Event, JobSpec, NodeSpec, Observation, Payload, Rank,
-    TaskExit, TaskReport, UserName,
+    TaskExit, TaskReport,
 };
-use muster_runtime::engine::AccountingFact;
-use muster_runtime::{
-    JobDraft, JobSubmission, JournalBatch, Loaded, Receipt, SavedState, Store, StoreError,
-};
-use muster_testkit::MemStore;
+use muster_runtime::{JobDraft, JobSubmission};
 
 /// Returns a node with this many GPUs.
 pub fn node(name: &str, gpus: usize) -> NodeSpec {
@@ -141,74 +136,6 @@ impl SimBackend {
         };
         *stage = next;
         Some(Event::Task(TaskReport { id, rank, observation: what }))
-    }
-}
-
-/// Kind of failure of the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoreFault {
-    /// The batch is not durable; later ones may be.
-    Before,
-    /// The batch is durable, but an error is returned.
-    After,
-}
-
-/// Store in memory that fails at chosen appends.
-#[derive(Clone, Debug, Default)]
-pub struct FaultyStore {
-    pub inner: MemStore,
-    /// Faults by number of append, from 0.
-    pub faults: BTreeMap<usize, StoreFault>,
-    pub appends: usize,
-    /// Refuses everything while set, like a full disk.
-    pub is_full: bool,
-    /// Number of loads that fail.
-    pub unreadable: usize,
-    /// Facts of all appends.
-    pub facts: Vec<AccountingFact>,
-}
-
-impl Store for FaultyStore {
-    fn append(&mut self, batch: &JournalBatch) -> Result<(), StoreError> {
-        if self.is_full {
-            return Err(StoreError::Full("set by the test".to_owned()));
-        }
-        let fault = self.faults.get(&self.appends).copied();
-        self.appends += 1;
-        self.facts.extend(batch.facts.iter().cloned());
-        match fault {
-            None => self.inner.append(batch),
-            Some(StoreFault::Before) => Err(StoreError::Io("failed before".to_owned())),
-            Some(StoreFault::After) => {
-                self.inner.append(batch)?;
-                Err(StoreError::Io("failed after".to_owned()))
-            }
-        }
-    }
-
-    fn load(&mut self) -> Result<Loaded, StoreError> {
-        match self.unreadable.checked_sub(1) {
-            Some(left) => {
-                self.unreadable = left;
-                Err(StoreError::Io("cannot be read now".to_owned()))
-            }
-            None => self.inner.load(),
-        }
-    }
-
-    fn save(&mut self, state: &SavedState) -> Result<(), StoreError> {
-        self.inner.save(state)
-    }
-
-    fn receipt(&self, user: &UserName, key: &str) -> Result<Option<Receipt>, StoreError> {
-        self.inner.receipt(user, key)
-    }
-
-    fn probe(&mut self) -> Result<(), StoreError> {
-        if self.is_full {
-            return Err(StoreError::Full("set by the test".to_owned()));
-        }
-        Ok(())
     }
 }
 

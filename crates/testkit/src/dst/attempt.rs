@@ -139,16 +139,19 @@ impl LedgerAttempt {
     pub(crate) fn acknowledge(
         &mut self,
         rank: Rank,
-        told: &TaskCheckpoint,
+        reported: &TaskCheckpoint,
         by: CheckpointBy,
         now: Time,
     ) -> Option<Arc<str>> {
         let known = self.acknowledged.get_mut(rank.0 as usize)?;
-        if known.as_ref().is_some_and(|known| known.count >= told.count) {
+        if known.as_ref().is_some_and(|known| known.count >= reported.count) {
             return None;
         }
         // The timestamp of a task is clamped to what is possible.
-        *known = Some(TaskCheckpoint { at: told.at.max(self.held_from).min(now), ..told.clone() });
+        *known = Some(TaskCheckpoint {
+            at: reported.at.max(self.held_from).min(now),
+            ..reported.clone()
+        });
         let counting = match by {
             CheckpointBy::First => 1,
             CheckpointBy::All => self.acknowledged.len(),
@@ -167,12 +170,12 @@ impl LedgerAttempt {
 
     /// Records that a checkpoint request, or the warning before the limit, has reached processes of
     /// a task.
-    fn record_signal(&mut self, rank: Rank, told: &TaskSignalled) {
+    fn record_signal(&mut self, rank: Rank, reported: &TaskSignalled) {
         if let Some((request, warned)) =
-            self.reached.get_mut(rank.0 as usize).filter(|_| told.reached > 0)
+            self.reached.get_mut(rank.0 as usize).filter(|_| reported.reached > 0)
         {
-            *request = told.request.max(*request);
-            *warned |= told.warned;
+            *request = reported.request.max(*request);
+            *warned |= reported.warned;
         }
     }
 
@@ -203,8 +206,8 @@ impl LedgerAttempt {
     pub(crate) fn observe(&mut self, rank: Rank, what: &Observation) -> bool {
         let (stage, fate) = match what {
             Observation::Checkpointed(_) | Observation::Ready => return false,
-            Observation::Signalled(told) => {
-                self.record_signal(rank, told);
+            Observation::Signalled(reported) => {
+                self.record_signal(rank, reported);
                 return false;
             }
             Observation::Prepared => (LedgerTaskStage::Prepared, None),

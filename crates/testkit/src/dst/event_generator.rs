@@ -10,10 +10,11 @@ use muster_model::{
 };
 use muster_runtime::StepInput;
 
-use super::disk::DiskFault;
+use super::RUN_START;
 use super::jobs::{self, USERS};
 use super::site;
 use super::world::{DstWorld, SentSubmission};
+use crate::StoreFault;
 use crate::scenario::command::StartBehaviour;
 
 /// Inputs of one instant, and the submissions among them.
@@ -55,7 +56,7 @@ impl DstWorld {
             }
             _ => soon,
         };
-        let at = self.now.0 - super::disk::RUN_START.0;
+        let at = self.now.0 - RUN_START.0;
         let clock = self.clock().0;
         self.transcript.line(|| format!("{at} ms, the clock shows {clock}"));
     }
@@ -78,10 +79,11 @@ impl DstWorld {
         let Some(disk) = self.disk() else { return Ok(()) };
         match kind {
             0 => disk.is_full = true,
-            1 | 2 => disk.fault = DiskFault::DieBefore,
-            3 | 4 => disk.fault = DiskFault::DieAfter,
+            1 | 2 => disk.set_fault(Some(StoreFault::DieBefore)),
+            3 | 4 => disk.set_fault(Some(StoreFault::DieAfter)),
             5 | 6 => {
-                disk.fault = if kind == 5 { DiskFault::FailBefore } else { DiskFault::FailAfter };
+                let fault = if kind == 5 { StoreFault::FailBefore } else { StoreFault::FailAfter };
+                disk.set_fault(Some(fault));
                 disk.unreadable = depth.saturating_sub(1) as u32;
             }
             7 | 8 => disk.save_fails = true,

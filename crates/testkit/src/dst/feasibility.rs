@@ -3,7 +3,7 @@
 
 use muster_model::{DeviceSet, GpuModel, JobSpec, TaskGroup};
 
-use super::holdings::LedgerNode;
+use super::ledger::nodes::LedgerNode;
 
 /// Steps after which the search gives up.
 const MOST_STEPS: u32 = 50_000;

@@ -14,7 +14,7 @@ use muster_model::{
 };
 use muster_runtime::JobDraft;
 
-use super::reservations::Reservations;
+use super::ledger::reservations::Reservations;
 use super::site::{MODELS, leaves};
 use crate::rng::SeededRng;
 use crate::scenario::command::ScriptedBehaviour;

@@ -11,12 +11,14 @@ use muster_runtime::StepInput;
 use muster_runtime::engine::Engine;
 
 use super::feasibility;
-use super::holdings::{LedgerNode, path_of};
+use super::ledger::budget;
+use super::ledger::nodes::LedgerNode;
+use super::ledger::queue_path::path_of;
+use super::ledger::topology::{self, LedgerDomain};
 use super::ledger::{ElementPhase, LedgerJob};
+use super::site;
 use super::site::MODELS;
-use super::topology::{self, LedgerDomain};
 use super::world::{DstWorld, START_LIMIT};
-use super::{budget, site};
 use crate::scenario::command::StartBehaviour;
 
 /// Most instants of the liveness phase; more means a livelock.
@@ -36,7 +38,7 @@ impl DstWorld {
         self.ledger.nominations.evictions.clear();
         self.stop_faults()?;
         self.run_until_idle()?;
-        self.judge_remaining()?;
+        self.check_remaining()?;
         self.test_starvation()
     }
 
@@ -47,7 +49,7 @@ impl DstWorld {
         self.dies_within = None;
         if let Some(disk) = self.disk() {
             (disk.is_full, disk.unreadable, disk.save_fails) = (false, 0, false);
-            disk.fault = Default::default();
+            disk.set_fault(None);
         }
         // 1. Give endless programs an end.
         self.backend.end_endless(self.now + Span::from_secs(30));
@@ -123,7 +125,7 @@ impl DstWorld {
             }
             let inputs = self.arrivals();
             self.step_until_stable(inputs, &[])?;
-            self.judge_evictions()?;
+            self.check_evictions()?;
         }
         Err("livelock: the liveness phase does not end".to_owned())
     }
@@ -140,17 +142,18 @@ impl DstWorld {
                 .filter(|(_, element)| matches!(element.phase, ElementPhase::Pending { .. }));
             waits.map(|(index, _)| ElementId { job: *job, index: *index })
         });
-        let told = elements
-            .map(|id| format!("{id} {:?}", engine.explain(at, id).map(|told| told.reasons)));
-        let told: Vec<String> = told.collect();
+        let reported = elements.map(|id| {
+            format!("{id} {:?}", engine.explain(at, id).map(|reported| reported.reasons))
+        });
+        let reported: Vec<String> = reported.collect();
         self.runtime = Some(runtime);
-        Ok(told.join("; "))
+        Ok(reported.join("; "))
     }
 
     /// Checks that evictions end. A claimant that ends frees its placement, and is pending again
     /// only after a restart or its own eviction, which needs another job's eligibility to preempt
     /// it. So without new jobs, one element evicts another at most as often as there are elements.
-    fn judge_evictions(&self) -> Result<(), String> {
+    fn check_evictions(&self) -> Result<(), String> {
         let elements: usize = self.ledger.jobs.values().map(|job| job.elements.len()).sum();
         let most = (elements as u32 + 1) * MOST_ATTEMPTS as u32;
         match self.ledger.nominations.evictions.iter().find(|(_, times)| **times > most) {
@@ -179,7 +182,7 @@ impl DstWorld {
     }
 
     /// Checks that every remaining element is pending, holds nothing, and has a true reason.
-    fn judge_remaining(&mut self) -> Result<(), String> {
+    fn check_remaining(&mut self) -> Result<(), String> {
         if let Some(id) = self.ledger.nominations.of.keys().next() {
             return Err(format!("{id} has a nomination and never starts"));
         }
@@ -193,23 +196,23 @@ impl DstWorld {
         let at = runtime.instant(self.clock());
         let engine = runtime.engine_mut().ok_or("the state cannot be read")?;
         let before = format!("{:?}", engine.snapshot());
-        let judged = self.judge_waiting(engine, at);
+        let found = self.check_waiting(engine, at);
         let is_same = format!("{:?}", engine.snapshot()) == before;
         self.runtime = Some(runtime);
-        self.coverage.left_waiting += judged?;
+        self.coverage.left_waiting += found?;
         if is_same { Ok(()) } else { Err("explain has changed the state".to_owned()) }
     }
 
-    fn judge_waiting(&self, engine: &mut Engine, at: Time) -> Result<u64, String> {
+    fn check_waiting(&self, engine: &mut Engine, at: Time) -> Result<u64, String> {
         let mut left = 0;
         for (id, job) in &self.ledger.jobs {
             for (index, element) in &job.elements {
                 let ElementPhase::Pending { held, .. } = element.phase else { continue };
                 let id = ElementId { job: *id, index: *index };
-                let told =
+                let reported =
                     engine.explain(at, id).ok_or_else(|| format!("{id} cannot be explained"))?;
-                if !told.reasons.iter().any(|reason| self.is_true(job, held, reason)) {
-                    let reasons = &told.reasons;
+                if !reported.reasons.iter().any(|reason| self.is_true(job, held, reason)) {
+                    let reasons = &reported.reasons;
                     let spec = &job.spec;
                     let queues = &self.ledger.queues.queues;
                     return Err(format!(

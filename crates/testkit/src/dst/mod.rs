@@ -5,11 +5,10 @@
 //!
 //! * `../rng.rs`, `site.rs`, `jobs.rs`, `checkpoint_reaction.rs`, `features.rs`,
 //!   `event_generator.rs`, `admin.rs`: random input
-//! * `world.rs`: daemon, disk (`disk.rs`), tasks (the backend of `scenario/`), network
+//! * `world.rs`: daemon, disk (`../faulty_store.rs`), tasks (the backend of `scenario/`), network
 //!   (`network.rs`), and the invariants
-//! * `ledger/`, `attempt.rs`, `holdings.rs`, `quota.rs`, `budget.rs`, `topology.rs`,
-//!   `nominations.rs`, `continuation.rs`, `reservations.rs`, `reclaimable.rs`: the reference
-//!   ledger, a second account of every job from the journal alone
+//! * `ledger/`, `attempt.rs`: the reference ledger, a second account of every job from the journal
+//!   alone
 //! * `liveness.rs`, `feasibility.rs`: the liveness phase at the end of a run; `starvation.rs`: a
 //!   bound on waiting behind endless jobs
 //! * `coverage.rs`, `transcript.rs`: counts and transcript of a run
@@ -20,34 +19,30 @@
 
 mod admin;
 mod attempt;
-mod budget;
 mod checkpoint_reaction;
-mod continuation;
 mod coverage;
-mod disk;
 mod event_generator;
 mod feasibility;
 mod features;
-mod holdings;
 mod jobs;
 mod ledger;
 mod liveness;
 mod network;
-mod nominations;
-mod quota;
-mod reclaimable;
-mod reservations;
 mod site;
 mod starvation;
-mod topology;
 mod transcript;
 mod world;
 
 pub use coverage::Coverage;
 
+use muster_model::Time;
+
 use crate::rng::SeededRng;
 use transcript::Transcript;
 use world::DstWorld;
+
+/// Start of every run, an arbitrary instant.
+const RUN_START: Time = Time(1_000_000_000);
 
 /// A run that passed.
 #[derive(Clone, Debug)]

@@ -13,14 +13,14 @@ use muster_model::{
 use muster_runtime::engine::Engine;
 use muster_runtime::{JobDraft, JobSubmission, Receipt, RefusedInput, Runtime, StepInput};
 
+use super::RUN_START;
 use super::attempt::LedgerAttempt;
 use super::checkpoint_reaction::{self, CheckpointReaction};
 use super::coverage::Coverage;
-use super::disk::{DiskFault, FaultyDisk, RUN_START};
 use super::features::RunFeatures;
+use super::ledger::reclaimable;
 use super::ledger::{ElementPhase, Ledger};
 use super::network::Network;
-use super::reclaimable;
 use super::site::SpecTemplates;
 use super::transcript::Transcript;
 use crate::rng::SeededRng;
@@ -28,6 +28,7 @@ use crate::scenario::audit::audit;
 use crate::scenario::backend::{IdealBackend, TaskTerms};
 use crate::scenario::command::{ScriptedBehaviour, StartBehaviour};
 use crate::scenario::host::{self, SimHost};
+use crate::{FaultyStore, StoreFault};
 
 /// Time that the daemon waits for a gang to be ready.
 pub(crate) const START_LIMIT: Span = Span::from_secs(30);
@@ -56,8 +57,8 @@ pub(crate) struct DstWorld {
     pub(crate) now: Time,
     /// Offset of the daemon's clock from `now`, in milliseconds.
     pub(crate) skew: i64,
-    pub(crate) runtime: Option<Runtime<FaultyDisk>>,
-    remains: Option<FaultyDisk>,
+    pub(crate) runtime: Option<Runtime<FaultyStore>>,
+    remains: Option<FaultyStore>,
     tree: QueueTree,
     pub(crate) levels: Vec<Arc<str>>,
     snapshot_after: usize,
@@ -99,7 +100,7 @@ impl DstWorld {
             now: RUN_START,
             skew: 0,
             runtime: None,
-            remains: Some(FaultyDisk::default()),
+            remains: Some(FaultyStore::default()),
             ledger: Ledger::new(tree.clone()),
             tree,
             levels,
@@ -131,7 +132,7 @@ impl DstWorld {
     }
 
     /// Returns the disk, whether or not the daemon runs.
-    pub(crate) fn disk(&mut self) -> Option<&mut FaultyDisk> {
+    pub(crate) fn disk(&mut self) -> Option<&mut FaultyStore> {
         self.runtime.as_mut().map(Runtime::store_mut).or(self.remains.as_mut())
     }
 
@@ -256,10 +257,9 @@ impl DstWorld {
         self.coverage.snapshots += snapshots;
         for fault in injected {
             match fault {
-                DiskFault::None => {}
-                DiskFault::FailBefore | DiskFault::FailAfter => self.coverage.failed_appends += 1,
-                DiskFault::DieBefore => self.coverage.died_before += 1,
-                DiskFault::DieAfter => self.coverage.died_after += 1,
+                StoreFault::FailBefore | StoreFault::FailAfter => self.coverage.failed_appends += 1,
+                StoreFault::DieBefore => self.coverage.died_before += 1,
+                StoreFault::DieAfter => self.coverage.died_after += 1,
             }
         }
         for batch in batches {
@@ -412,8 +412,9 @@ impl DstWorld {
         for rank in self.backend.running_ranks(id) {
             let at = self.now;
             let label = format!("step {count}").into();
-            let told = TaskCheckpoint { count: *count, answers: request, warned: false, at, label };
-            let report = TaskReport { id, rank, observation: Observation::Checkpointed(told) };
+            let reported =
+                TaskCheckpoint { count: *count, answers: request, warned: false, at, label };
+            let report = TaskReport { id, rank, observation: Observation::Checkpointed(reported) };
             let later = self.now + Span(self.rng.roll(4_000));
             self.network.send(
                 later,
@@ -565,7 +566,7 @@ impl DstWorld {
             Decision::Start { .. } => looks_again,
             Decision::Revoke { .. } => false,
         };
-        audit(runtime, runtime.store().copy(), &self.tree, at, excused)
+        audit(runtime, runtime.store().durable.clone(), &self.tree, at, excused)
     }
 
     fn compare_elements(&self, engine: &Engine, at: Time) -> Result<(), String> {

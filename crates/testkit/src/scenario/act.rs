@@ -18,11 +18,11 @@ use super::command::{
     WorldEvent, WorldSetting,
 };
 use super::host::SimHost;
-use super::journal::JournalFault;
 use super::script::ScriptStep;
 use super::script_error::ScriptError;
-use super::transcript::format_time;
+use super::time_of_day::format_time;
 use super::world::{ScenarioWorld, SubmittedJob, no_daemon};
+use crate::StoreFault;
 
 /// Inputs of a step, and what must be reported about its jobs.
 #[derive(Default)]
@@ -473,14 +473,19 @@ impl ScenarioWorld {
                 Ok(())
             }
             WorldSetting::CrashPoint(CrashPoint::BeforeWrite) => {
-                self.set_fault(line, JournalFault::BeforeWrite)
+                self.store(line)?.set_fault(Some(StoreFault::DieBefore));
+                Ok(())
             }
             WorldSetting::CrashPoint(CrashPoint::AfterWrite) => {
-                self.set_fault(line, JournalFault::AfterWrite)
+                self.store(line)?.set_fault(Some(StoreFault::DieAfter));
+                Ok(())
             }
-            WorldSetting::Disk { full: true } => self.set_fault(line, JournalFault::Full),
+            WorldSetting::Disk { full: true } => {
+                self.store(line)?.is_full = true;
+                Ok(())
+            }
             WorldSetting::Disk { full: false } => {
-                self.set_fault(line, JournalFault::None)?;
+                self.store(line)?.is_full = false;
                 self.step_until_stable(Vec::new())
                     .map_err(|message| ScriptError::at(line, message))?;
                 Ok(())

@@ -86,7 +86,7 @@ impl BackendTask {
     /// Saves a checkpoint; `asked` is the number of requests so far.
     fn save(&mut self, now: Time, asked: u32, save: &ScriptCheckpoint) {
         let newest = self.saved.as_ref().map_or(0, |saved| saved.count);
-        let told = TaskCheckpoint {
+        let reported = TaskCheckpoint {
             count: if save.age == SaveAge::Old { newest.saturating_sub(1) } else { newest + 1 },
             answers: if save.age == SaveAge::Asked { asked } else { asked.saturating_sub(1) },
             warned: self.warned_at.is_some_and(|at| at <= now),
@@ -94,9 +94,9 @@ impl BackendTask {
             label: Arc::clone(&save.label),
         };
         if save.age != SaveAge::Old {
-            self.saved = Some(told.clone());
+            self.saved = Some(reported.clone());
         }
-        self.unheard.push(told);
+        self.unheard.push(reported);
     }
 }
 

@@ -48,8 +48,8 @@ pub(crate) fn with_transcripts(
         }
         blessed.push_str(line.trim_end());
         blessed.push('\n');
-        if let Some((_, told)) = after.next_if(|(step, _)| step.ends_at == number) {
-            for line in told {
+        if let Some((_, reported)) = after.next_if(|(step, _)| step.ends_at == number) {
+            for line in reported {
                 blessed.push_str(format!("{MARK} {line}").trim_end());
                 blessed.push('\n');
             }

@@ -4,8 +4,7 @@
 //!
 //! * `script.rs`, `read.rs`, `command.rs`: text to commands; every mapping in it is a file format
 //!   that `muster-spec` reads
-//! * `world.rs`, `act.rs`: commands to the production runtime and engine, with `journal.rs` as its
-//!   store
+//! * `world.rs`, `act.rs`: commands to the production runtime and engine, on a `FaultyStore`
 //! * `backend.rs`: tasks that carry out orders at once
 //! * `transcript.rs`, `question.rs`: events and answers as lines
 //! * `audit.rs`: invariants after every line
@@ -19,12 +18,13 @@ pub(crate) mod backend;
 pub(crate) mod command;
 mod golden;
 pub(crate) mod host;
-mod journal;
 mod question;
 mod read;
 mod script;
 mod script_error;
+mod time_of_day;
 mod transcript;
+mod usage_account;
 mod world;
 
 pub use command::VERBS;

@@ -1,82 +1,18 @@
 //! Answers to queries of a scenario: the same views and texts that `muster` prints, without width
 //! and colour, in UTC. It changes nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use muster_model::view::{JobView, UsageView};
-use muster_model::{
-    AttemptId, ElementId, Event, JobId, JobSpec, QueueName, TaskPlacement, Time, UserName,
-};
+use muster_model::{ElementId, Event, JobId, JobSpec, Time};
 use muster_report::timeline::TimelineStart;
 use muster_report::{RenderContext, advance_reservations, explain, nodes, ps, queues, usage};
-use muster_runtime::engine::{AccountingFact, Engine};
+use muster_runtime::engine::Engine;
 
 use super::command::ScriptQuestion;
 use super::script_error::ScriptError;
-use super::transcript::format_time;
+use super::time_of_day::format_time;
 use super::world::ScenarioWorld;
-
-/// Held GPU time, as `usage` shows it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct UsageAccount {
-    /// Elements that held something, and thousandths of GPUs times milliseconds.
-    rows: BTreeMap<(UserName, QueueName), (BTreeSet<ElementId>, u64)>,
-    open: BTreeMap<AttemptId, OpenAttempt>,
-}
-
-/// Resources of an attempt that has not ended.
-#[derive(Clone, Debug)]
-struct OpenAttempt {
-    whose: (UserName, QueueName),
-    milli: u64,
-    from: Time,
-}
-
-/// Thousandths of a GPU times milliseconds in a GPU-second.
-const PER_GPU_SECOND: u64 = 1_000_000;
-
-impl UsageAccount {
-    /// Adds facts. `spec` returns the spec of a job.
-    pub(crate) fn enter<'a>(
-        &mut self,
-        facts: &[AccountingFact],
-        spec: impl Fn(JobId) -> Option<&'a JobSpec>,
-    ) {
-        for fact in facts {
-            match fact {
-                AccountingFact::Started { id, at, placement } => {
-                    let Some(spec) = spec(id.element.job) else { continue };
-                    let whose = (spec.user.clone(), spec.queue.clone());
-                    let held = |task: &TaskPlacement| {
-                        u64::from(task.devices.len()) * u64::from(task.share.0)
-                    };
-                    let milli = placement.iter().map(held).sum();
-                    self.open.insert(*id, OpenAttempt { whose, milli, from: *at });
-                }
-                AccountingFact::AttemptEnded { id, at, .. } => {
-                    let Some(open) = self.open.remove(id) else { continue };
-                    let (elements, held) = self.rows.entry(open.whose).or_default();
-                    elements.insert(id.element);
-                    *held = held.saturating_add(open.milli.saturating_mul(at.since(open.from).0));
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// Returns the number of elements that have run and their GPU time, by user and queue.
-    fn rows(&self, now: Time) -> BTreeMap<(UserName, QueueName), (u64, u64)> {
-        let mut rows = self.rows.clone();
-        for (id, open) in &self.open {
-            let (elements, held) = rows.entry(open.whose.clone()).or_default();
-            elements.insert(id.element);
-            *held = held.saturating_add(open.milli.saturating_mul(now.since(open.from).0));
-        }
-        rows.into_iter()
-            .map(|(whose, (elements, held))| (whose, (elements.len() as u64, held)))
-            .collect()
-    }
-}
 
 impl ScenarioWorld {
     /// Answers a query with lines.
@@ -177,12 +113,13 @@ impl ScenarioWorld {
     fn usage(&self, line: usize) -> Result<Vec<UsageView>, ScriptError> {
         let engine: &Engine = self.engine(line)?;
         let decayed = engine.usage_decayed(self.now);
-        let rows = self.account.rows(self.now).into_iter().map(|((user, queue), (jobs, held))| {
-            let counts =
-                decayed.iter().find(|(whose, whither, _)| (whose, whither) == (&user, &queue));
-            let decayed_gpu_secs = counts.map_or(0, |(_, _, secs)| *secs);
-            UsageView { user, queue, jobs, gpu_secs: held / PER_GPU_SECOND, decayed_gpu_secs }
-        });
+        let rows =
+            self.account.rows(self.now).into_iter().map(|((user, queue), (jobs, gpu_secs))| {
+                let counts =
+                    decayed.iter().find(|(whose, whither, _)| (whose, whither) == (&user, &queue));
+                let decayed_gpu_secs = counts.map_or(0, |(_, _, secs)| *secs);
+                UsageView { user, queue, jobs, gpu_secs, decayed_gpu_secs }
+            });
         Ok(rows.collect())
     }
 }

@@ -145,9 +145,9 @@ fn paragraphs(text: &str) -> Result<Vec<Paragraph>, ScriptError> {
             ));
         };
         match inside.strip_prefix('>') {
-            Some(told) => {
-                last.golden.push(told.strip_prefix(' ').unwrap_or(told).trim_end().to_owned())
-            }
+            Some(reported) => last
+                .golden
+                .push(reported.strip_prefix(' ').unwrap_or(reported).trim_end().to_owned()),
             None if !last.golden.is_empty() => {
                 return Err(ScriptError::at(number, "a mapping must end before its transcript"));
             }

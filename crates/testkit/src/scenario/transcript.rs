@@ -6,24 +6,12 @@ use muster_model::hostlist::folded;
 use muster_model::view::JobState;
 use muster_model::{
     AttemptId, ElementId, EvictionCause, JobId, JobSpec, NodeId, Outcome, Reason, TaskPlacement,
-    Time,
 };
-use muster_report::{RenderContext, amount, clock, reason};
+use muster_report::{RenderContext, amount, reason};
 use muster_runtime::engine::{AccountingFact, Engine};
 
-use super::journal::NOON;
+use super::time_of_day::format_time;
 use super::world::ScenarioWorld;
-
-/// Formats a time of day, with the date on other days than the first.
-pub(crate) fn format_time(now: Time) -> String {
-    let context = RenderContext::plain();
-    let time = clock::time(now, context.at(now));
-    let far = clock::time(now, context.at(NOON));
-    match far.rsplit_once(' ') {
-        Some((day, _)) => format!("{day} {time}"),
-        None => time,
-    }
-}
 
 impl ScenarioWorld {
     /// Returns an element's name in the script.

@@ -10,17 +10,17 @@ use muster_model::{
     AttemptId, Effect, ElementId, Event, JobId, JobSpec, NodeId, NodeName, QueueTree, Span, Time,
 };
 use muster_runtime::engine::{AccountingFact, Engine};
-use muster_runtime::{Receipt, RefusedInput, Runtime, StepInput};
+use muster_runtime::{JournalBatch, JournalRecord, Receipt, RefusedInput, Runtime, StepInput};
 use muster_spec::ParsedJob;
 
 use super::audit::audit;
 use super::backend::{IdealBackend, TaskTerms};
 use super::command::{ScriptedBehaviour, StartBehaviour};
 use super::host::{self, SimHost};
-use super::journal::{Journal, JournalFault, NOON};
-use super::question::UsageAccount;
 use super::script_error::ScriptError;
-use super::transcript::format_time;
+use super::time_of_day::{NOON, format_time};
+use super::usage_account::UsageAccount;
+use crate::FaultyStore;
 
 /// Most steps of one instant; more means a livelock.
 const MOST_ROUNDS: usize = 1_000;
@@ -31,9 +31,9 @@ const MOST_INSTANTS: usize = 100_000;
 pub(crate) struct ScenarioWorld {
     pub(crate) now: Time,
     /// Absent while the daemon is down.
-    pub(crate) runtime: Option<Runtime<Journal>>,
+    pub(crate) runtime: Option<Runtime<FaultyStore>>,
     /// Journal while the daemon is down.
-    pub(crate) remains: Option<Journal>,
+    pub(crate) remains: Option<FaultyStore>,
     /// Queue tree of a daemon without a journal.
     pub(crate) tree: QueueTree,
     pub(crate) backend: IdealBackend,
@@ -55,6 +55,10 @@ pub(crate) struct ScenarioWorld {
     retry: Vec<Event>,
     /// Facts that are not in the transcript yet.
     facts: Vec<AccountingFact>,
+    /// Facts of a daemon that died before it reported them.
+    unreported: Vec<AccountingFact>,
+    /// Starts that passed a blocked job.
+    backfilled: BTreeSet<AttemptId>,
     /// Elements whose pending reason is reported at the end of the instant.
     pub(crate) asked: BTreeSet<ElementId>,
 }
@@ -74,8 +78,8 @@ impl ScenarioWorld {
     /// Creates a world with a clock and a daemon only.
     pub(crate) fn new() -> Result<Self, ScenarioFailure> {
         let tree = QueueTree::single();
-        let runtime =
-            Runtime::open(Journal::default(), tree.clone()).map_err(|error| error.to_string())?;
+        let runtime = Runtime::open(FaultyStore::default(), tree.clone())
+            .map_err(|error| error.to_string())?;
         Ok(Self {
             now: NOON,
             runtime: Some(runtime),
@@ -93,6 +97,8 @@ impl ScenarioWorld {
             submissions: 0,
             retry: Vec::new(),
             facts: Vec::new(),
+            unreported: Vec::new(),
+            backfilled: BTreeSet::new(),
             asked: BTreeSet::new(),
         })
     }
@@ -112,7 +118,7 @@ impl ScenarioWorld {
     }
 
     pub(crate) fn is_backfilled(&self, id: AttemptId) -> bool {
-        self.runtime.as_ref().is_some_and(|runtime| runtime.store().is_backfilled(id))
+        self.backfilled.contains(&id)
     }
 
     /// Steps the daemon with these inputs, until nothing more follows at this instant.
@@ -137,10 +143,9 @@ impl ScenarioWorld {
                         ));
                     }
                     answers.get_or_insert(step.answers);
-                    let store = runtime.store_mut();
-                    self.facts.extend(store.take_facts());
-                    let accepted = store.take_accepted();
-                    self.record_accepted(accepted);
+                    let batches = runtime.store_mut().take_batches();
+                    self.read_batches(batches);
+                    self.facts.append(&mut self.unreported);
                     self.execute(&step.effects)?;
                 }
                 Err(_) if runtime.store().died => {
@@ -165,16 +170,33 @@ impl ScenarioWorld {
         Err("livelock: this instant does not end".to_owned())
     }
 
-    /// Stores the numbers of accepted jobs.
-    fn record_accepted(&mut self, accepted: Vec<(JobId, Arc<str>)>) {
-        for (job, name) in accepted {
-            let Some(known) = self.drafts.remove(&*name) else { continue };
-            let first = known.spec.array.as_ref().map_or(0, |array| array.head.first);
-            let replicas = known.spec.service().map_or(1, |service| service.replicas.max);
-            self.asked.extend((first..first + replicas).map(|index| ElementId { job, index }));
-            self.names.insert(name.to_string(), job);
-            self.jobs.insert(job, known);
+    /// Reads accepted jobs, backfilled starts and facts from durable batches.
+    fn read_batches(&mut self, batches: Vec<JournalBatch>) {
+        for batch in batches {
+            self.unreported.extend(batch.facts);
+            for record in &batch.records {
+                match record {
+                    JournalRecord::Event(Event::Submitted { job, spec }) => {
+                        self.record_accepted(*job, &spec.name);
+                    }
+                    JournalRecord::Event(_) => {}
+                    JournalRecord::Plan(plan) => {
+                        let backfilled = plan.starts().filter(|(_, _, backfilled)| *backfilled);
+                        self.backfilled.extend(backfilled.map(|(id, _, _)| id));
+                    }
+                }
+            }
         }
+    }
+
+    /// Stores the number of an accepted job.
+    fn record_accepted(&mut self, job: JobId, name: &str) {
+        let Some(known) = self.drafts.remove(name) else { return };
+        let first = known.spec.array.as_ref().map_or(0, |array| array.head.first);
+        let replicas = known.spec.service().map_or(1, |service| service.replicas.max);
+        self.asked.extend((first..first + replicas).map(|index| ElementId { job, index }));
+        self.names.insert(name.to_owned(), job);
+        self.jobs.insert(job, known);
     }
 
     fn reports(&mut self) -> Vec<StepInput> {
@@ -212,7 +234,7 @@ impl ScenarioWorld {
     pub(crate) fn die(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             let mut store = runtime.into_store();
-            self.record_accepted(store.take_accepted());
+            self.read_batches(store.take_batches());
             self.remains = Some(store);
         }
         self.drafts.clear();
@@ -248,15 +270,9 @@ impl ScenarioWorld {
         Ok(())
     }
 
-    /// Sets the fault of the next append.
-    pub(crate) fn set_fault(
-        &mut self,
-        line: usize,
-        fault: JournalFault,
-    ) -> Result<(), ScriptError> {
-        let runtime = self.runtime.as_mut().ok_or_else(|| no_daemon(line))?;
-        runtime.store_mut().fault = fault;
-        Ok(())
+    /// Returns the store of the running daemon.
+    pub(crate) fn store(&mut self, line: usize) -> Result<&mut FaultyStore, ScriptError> {
+        self.runtime.as_mut().map(Runtime::store_mut).ok_or_else(|| no_daemon(line))
     }
 
     /// Advances time to an instant, or with `None` until nothing is due.
@@ -316,8 +332,9 @@ impl ScenarioWorld {
 
     pub(crate) fn audit(&self) -> Result<(), ScenarioFailure> {
         match &self.runtime {
-            Some(runtime) if runtime.store().fault == JournalFault::None => {
-                audit(runtime, runtime.store().copy(), &self.tree, self.now, |_| false)
+            Some(runtime) if runtime.store().works() && runtime.store().faults.is_empty() => {
+                let copy = runtime.store().durable.clone();
+                audit(runtime, copy, &self.tree, self.now, |_| false)
             }
             _ => Ok(()),
         }

@@ -8,11 +8,11 @@ use muster_model::{
     TaskPlacement, Time, Topology, TopologyRule,
 };
 
+use super::nominations::{self, NominatedPlacement};
 use super::{ElementPhase, Ledger, LedgerElement, LedgerJob};
+use super::{continuation, holdings, queue_path, reclaimable, reservations, topology};
 use crate::dst::attempt::LedgerAttempt;
 use crate::dst::coverage::Coverage;
-use crate::dst::nominations::{self, NominatedPlacement};
-use crate::dst::{continuation, holdings, reclaimable, reservations, topology};
 
 impl Ledger {
     pub(super) fn plan(
@@ -30,7 +30,7 @@ impl Ledger {
                     .nominate((at, plan), *element, (placement, evict), coverage)
                     .map_err(|what| format!("{element} is nominated: {what}"))?,
                 Decision::Revoke { element } => {
-                    nominations::judge_end(self, *element).map_err(|what| {
+                    nominations::check_end(self, *element).map_err(|what| {
                         format!("the nomination of {element} is dropped: {what}")
                     })?;
                     coverage.nominations_dropped += 1;
@@ -38,14 +38,14 @@ impl Ledger {
                 }
             }
         }
-        self.judge_keeps(plan, coverage)?;
+        self.check_keeps(plan, coverage)?;
         if let Some((id, cause)) = self.nominations.continuation.pop_first() {
             return Err(format!("{id} is evicted, {cause:?}, without a place to continue"));
         }
         for id in std::mem::take(&mut self.larger) {
             let Some(attempt) = self.attempt(id.element) else { continue };
             let whose = (&self.jobs[&id.element.job], id.element.index);
-            holdings::judge_queues(self, whose, &attempt.placement, at)
+            holdings::check_queues(self, whose, &attempt.placement, at)
                 .map_err(|what| format!("{id} starts and exceeds {what}"))?;
             if let Some(attempt) = self.attempt_mut(id.element) {
                 attempt.counts = true;
@@ -63,7 +63,7 @@ impl Ledger {
 
     /// Checks that new heads are pending, and that resources reserved for a head are not nominated
     /// for another.
-    fn judge_keeps(&self, plan: &Plan, coverage: &mut Coverage) -> Result<(), String> {
+    fn check_keeps(&self, plan: &Plan, coverage: &mut Coverage) -> Result<(), String> {
         for id in plan.heads.iter().chain(plan.head_reservations.iter().map(|keep| &keep.element)) {
             let element = self.jobs.get(&id.job).and_then(|job| job.elements.get(&id.index));
             let phase = element.map(|element| &element.phase);
@@ -110,7 +110,7 @@ impl Ledger {
             }
             Some(EvictionCause::Moved) => {
                 let attempt = self.attempt(id).ok_or("it does not run")?;
-                continuation::judge_new_place(attempt, placement)?;
+                continuation::check_new_place(attempt, placement)?;
                 return self.record_nomination(at, id, placement);
             }
             Some(_) => return Ok(()),
@@ -121,7 +121,7 @@ impl Ledger {
             [own] if own.cause == EvictionCause::Grown && own.id.element == id => {
                 let attempt = self.attempt(id).filter(|attempt| attempt.id == own.id);
                 let attempt = attempt.ok_or("it does not run")?;
-                continuation::judge_growth(self, (&self.jobs[&id.job], attempt), placement, at)?;
+                continuation::check_growth(self, (&self.jobs[&id.job], attempt), placement, at)?;
                 let had = |place: &TaskPlacement| {
                     let meets = |own: &TaskPlacement| {
                         own.node == place.node && !own.devices.and(place.devices).is_empty()
@@ -136,10 +136,10 @@ impl Ledger {
             _ => {
                 self.check_nominee(at, id)?;
                 for eviction in evict {
-                    nominations::judge_eviction(self, at, id, placement, eviction)
+                    nominations::check_eviction(self, at, id, placement, eviction)
                         .map_err(|why| format!("{} is evicted: {why}", eviction.id))?;
                     self.evict(at, id, eviction, coverage);
-                    self.judge_continuation(at, plan, eviction)
+                    self.check_continuation(at, plan, eviction)
                         .map_err(|why| format!("{} continues: {why}", eviction.id))?;
                 }
             }
@@ -186,7 +186,7 @@ impl Ledger {
 
     /// Checks that the plan nominates the place where a shrunk or moved attempt continues. What a
     /// shrunk gang keeps counts from its eviction on; a moved one is placed beside the claimant.
-    fn judge_continuation(
+    fn check_continuation(
         &mut self,
         at: Time,
         plan: &Plan,
@@ -206,7 +206,7 @@ impl Ledger {
             return Ok(());
         }
         let attempt = self.attempt(element).ok_or("it does not run")?;
-        continuation::judge_shrink(self, (&self.jobs[&element.job], attempt), keeps)?;
+        continuation::check_shrink(self, (&self.jobs[&element.job], attempt), keeps)?;
         self.record_nomination(at, element, keeps)
     }
 
@@ -224,10 +224,10 @@ impl Ledger {
         if !continuation::is_size(&job.spec, placement) {
             return Err(format!("{} tasks are not a valid size", placement.len()));
         }
-        topology::judge(self, job, placement)?;
-        holdings::judge_queues(self, (job, id.index), placement, at)
+        topology::check(self, job, placement)?;
+        holdings::check_queues(self, (job, id.index), placement, at)
             .map_err(|what| format!("beyond {what}"))?;
-        nominations::judge_start(self, id, placement)?;
+        nominations::check_start(self, id, placement)?;
         let nomination =
             NominatedPlacement { placement: Arc::clone(placement), since: at, is_outdated: false };
         self.nominations.of.insert(id, nomination);
@@ -241,12 +241,12 @@ impl Ledger {
         (placement, backfilled): (&Arc<[TaskPlacement]>, bool),
         coverage: &mut Coverage,
     ) -> Result<(), String> {
-        self.judge_ready(at, id)?;
-        self.judge_placement(at, id, placement, coverage)?;
+        self.check_ready(at, id)?;
+        self.check_placement(at, id, placement, coverage)?;
         let ElementId { job: number, index } = id.element;
         let job = &self.jobs[&number];
         let pays = |(_, queue): &(String, &QueueSpec)| queue.budget.is_some();
-        coverage.budgeted += u64::from(holdings::path_of(self, job).iter().any(pays));
+        coverage.budgeted += u64::from(queue_path::path_of(self, job).iter().any(pays));
         count_start(job, &job.elements[&index], placement, backfilled, coverage);
         let spec = Arc::clone(&job.spec);
         let nominated = self.nominations.of.remove(&id.element).is_some();
@@ -268,7 +268,7 @@ impl Ledger {
     }
 
     /// Checks that an element may start at this instant, as this attempt.
-    fn judge_ready(&self, at: Time, id: AttemptId) -> Result<(), String> {
+    fn check_ready(&self, at: Time, id: AttemptId) -> Result<(), String> {
         let ElementId { job, index } = id.element;
         let job = self.jobs.get(&job).ok_or_else(|| format!("{id} starts without a job"))?;
         let element =
@@ -298,7 +298,7 @@ impl Ledger {
     }
 
     /// Checks that an attempt may start on these places.
-    fn judge_placement(
+    fn check_placement(
         &self,
         at: Time,
         id: AttemptId,
@@ -314,16 +314,16 @@ impl Ledger {
             Some(_) => coverage.nominations_kept += 1,
             None => {}
         }
-        holdings::judge_start(self, job, id, placement, at)?;
+        holdings::check_start(self, job, id, placement, at)?;
         // Within the limits of its queues; a nominated placement counts there already, and one
         // above the minimum size is checked at the end of the plan.
         if nomination.is_none() && !is_above_minimum(&job.spec, placement) {
-            holdings::judge_queues(self, (job, id.element.index), placement, at)
+            holdings::check_queues(self, (job, id.element.index), placement, at)
                 .map_err(|what| format!("{id} starts and exceeds {what}"))?;
         }
-        nominations::judge_start(self, id.element, placement)
+        nominations::check_start(self, id.element, placement)
             .map_err(|what| format!("{id} starts: {what}"))?;
-        reservations::judge_start(self, job, placement, at, coverage)
+        reservations::check_start(self, job, placement, at, coverage)
             .map_err(|what| format!("{id} starts {what}"))
     }
 }

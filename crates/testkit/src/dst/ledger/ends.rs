@@ -5,9 +5,9 @@ use muster_model::{
     Time,
 };
 
+use super::budget::{self, Spent};
 use super::{ElementPhase, Ledger, LedgerElement, LedgerJob};
 use crate::dst::attempt::{LedgerAttempt, LedgerFate};
-use crate::dst::budget::{self, Spent};
 
 /// Least number of retries of a failed start (docs/jobs.md, `restart`).
 const START_RETRIES: u32 = 3;

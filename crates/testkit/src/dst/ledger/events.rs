@@ -9,9 +9,10 @@ use muster_model::{
 };
 
 use super::{ElementPhase, Ledger};
+use super::{nodes, reservations};
 use crate::dst::attempt::LedgerFate;
 use crate::dst::coverage::Coverage;
-use crate::dst::{holdings, reservations, site};
+use crate::dst::site;
 
 impl Ledger {
     pub(super) fn event(
@@ -53,7 +54,7 @@ impl Ledger {
             Event::NodeLost { node, reason } => self.node_lost(at, node, reason),
             Event::NodeJoined(spec) => match self.host_mut(&spec.name) {
                 Some(host) => (host.spec, host.up) = ((**spec).clone(), true),
-                None => self.nodes.push(holdings::LedgerNode::new(spec)),
+                None => self.nodes.push(nodes::LedgerNode::new(spec)),
             },
             Event::NodeDrained { node, drained, .. } => {
                 if let Some(host) = self.host_mut(node) {
@@ -77,8 +78,8 @@ impl Ledger {
     /// Applies the report of a task.
     fn report(&mut self, at: Time, report: &TaskReport, coverage: &mut Coverage) {
         let id = report.id;
-        if let Observation::Checkpointed(told) = &report.observation {
-            self.acknowledged(at, id, report.rank, told, coverage);
+        if let Observation::Checkpointed(reported) = &report.observation {
+            self.acknowledged(at, id, report.rank, reported, coverage);
             return;
         }
         if let Some(attempt) = self.attempt_mut(id.element).filter(|attempt| attempt.id == id) {
@@ -129,7 +130,7 @@ impl Ledger {
         at: Time,
         id: AttemptId,
         rank: Rank,
-        told: &TaskCheckpoint,
+        reported: &TaskCheckpoint,
         coverage: &mut Coverage,
     ) {
         let Some(job) = self.jobs.get_mut(&id.element.job) else { return };
@@ -137,7 +138,7 @@ impl Ledger {
         let Some(element) = job.elements.get_mut(&id.element.index) else { return };
         let ElementPhase::Active(attempt) = &mut element.phase else { return };
         if attempt.id == id
-            && let Some(label) = attempt.acknowledge(rank, told, by, at)
+            && let Some(label) = attempt.acknowledge(rank, reported, by, at)
         {
             coverage.saved += 1;
             element.saved = Some(label);

@@ -2,11 +2,21 @@
 //! requested, started and reported. It computes how each element must end and reports where the
 //! engine differs. It shares no code with the engine and never plans.
 
+pub(crate) mod budget;
+pub(crate) mod continuation;
 mod decisions;
 mod ends;
 mod events;
 mod facts;
+pub(crate) mod holdings;
+pub(crate) mod nodes;
+mod nominations;
+pub(crate) mod queue_path;
+mod quota;
+pub(crate) mod reclaimable;
 mod requests;
+pub(crate) mod reservations;
+pub(crate) mod topology;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,12 +28,12 @@ use muster_model::{
 use muster_runtime::{JournalBatch, JournalRecord};
 
 use super::attempt::LedgerAttempt;
-use super::budget::Spent;
-use super::continuation::MoveCosts;
 use super::coverage::Coverage;
-use super::holdings;
-use super::nominations::Nominations;
-use super::reservations::Reservations;
+use budget::Spent;
+use continuation::MoveCosts;
+use nodes::LedgerNode;
+use nominations::Nominations;
+use reservations::Reservations;
 
 /// State of an element.
 #[derive(Clone, Debug)]
@@ -97,7 +107,7 @@ pub(crate) struct Ledger {
     pub(crate) over: BTreeMap<JobId, bool>,
     /// Dependencies of jobs that end in the current batch because one cannot be satisfied.
     waited_for: BTreeMap<JobId, Vec<Dependency>>,
-    pub(crate) nodes: Vec<holdings::LedgerNode>,
+    pub(crate) nodes: Vec<LedgerNode>,
     pub(crate) queues: QueueTree,
     /// Levels of the topology, widest first.
     pub(crate) levels: Vec<Arc<str>>,
@@ -240,7 +250,7 @@ impl Ledger {
         self.compare(&batch.facts, coverage)
     }
 
-    fn host_mut(&mut self, name: &NodeName) -> Option<&mut holdings::LedgerNode> {
+    fn host_mut(&mut self, name: &NodeName) -> Option<&mut LedgerNode> {
         self.nodes.iter_mut().find(|host| host.spec.name == *name)
     }
 

@@ -6,15 +6,16 @@ use std::collections::BTreeMap;
 
 use muster_model::{AttemptId, GpuModel, Protection, QueueSpec, TaskPlacement};
 
-use super::holdings::{model_of, path_of};
-use super::ledger::{Ledger, LedgerJob};
+use super::nodes::model_of;
+use super::queue_path::path_of;
+use super::{Ledger, LedgerJob};
 
 /// Use of one model by leaf queue, in thousandths of GPUs.
 type LeafUse<'a> = BTreeMap<&'a str, u64>;
 
 /// Checks a start or a nomination against everything else that counts, as if the attempts in `gone`
 /// had been evicted.
-pub(crate) fn judge(
+pub(crate) fn check(
     ledger: &Ledger,
     (job, index): (&LedgerJob, u32),
     placement: &[TaskPlacement],
@@ -27,7 +28,7 @@ pub(crate) fn judge(
             let held = by_model(ledger, places).get(&model).copied().unwrap_or(0);
             *used.entry(ledger.leaf_of(other)).or_default() += held;
         }
-        judge_model(ledger, (job, owns), &model, milli, &used)?;
+        check_model(ledger, (job, owns), &model, milli, &used)?;
     }
     Ok(())
 }
@@ -56,7 +57,7 @@ pub(crate) fn protection(job: &LedgerJob, index: u32) -> Protection {
 
 /// Checks whether a job may hold this much more of a model. If `owns`, it may not use borrowed
 /// quota.
-fn judge_model(
+fn check_model(
     ledger: &Ledger,
     (job, owns): (&LedgerJob, bool),
     model: &GpuModel,

@@ -4,10 +4,10 @@
 
 use muster_model::{Elastic, JobSpec, QueueTree, Span, TaskPlacement, Time, WorkloadKind};
 
-use super::attempt::LedgerAttempt;
 use super::budget;
-use super::holdings::path_of;
-use super::ledger::{Ledger, LedgerJob};
+use super::queue_path::path_of;
+use super::{Ledger, LedgerJob};
+use crate::dst::attempt::LedgerAttempt;
 
 /// Thousandths of a GPU × milliseconds in a GPU-hour.
 const GPU_HOUR: u128 = 3_600_000 * 1000;
@@ -64,7 +64,7 @@ pub(crate) fn is_budgeted(ledger: &Ledger, job: &LedgerJob) -> bool {
 }
 
 /// Checks whether an attempt may be evicted to restart its own element on these places.
-pub(crate) fn judge_growth(
+pub(crate) fn check_growth(
     ledger: &Ledger,
     (job, attempt): (&LedgerJob, &LedgerAttempt),
     gets: &[TaskPlacement],
@@ -88,7 +88,7 @@ pub(crate) fn judge_growth(
 }
 
 /// Checks whether an attempt may continue with only these of its places.
-pub(crate) fn judge_shrink(
+pub(crate) fn check_shrink(
     ledger: &Ledger,
     (job, attempt): (&LedgerJob, &LedgerAttempt),
     keeps: &[TaskPlacement],
@@ -111,7 +111,7 @@ pub(crate) fn judge_shrink(
 }
 
 /// Checks whether an attempt may be moved to free nominated places of another element.
-pub(crate) fn judge_move(
+pub(crate) fn check_move(
     ledger: &Ledger,
     (job, attempt): (&LedgerJob, &LedgerAttempt),
     wanted: &[TaskPlacement],
@@ -135,7 +135,7 @@ pub(crate) fn judge_move(
 }
 
 /// Checks whether a moved attempt may continue on these places.
-pub(crate) fn judge_new_place(
+pub(crate) fn check_new_place(
     attempt: &LedgerAttempt,
     gets: &[TaskPlacement],
 ) -> Result<(), &'static str> {

@@ -4,59 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use muster_model::{
-    AttemptId, DeviceSet, Foreign, GpuModel, NodeId, NodeSpec, QueueSpec, TaskPlacement, Time,
-};
+use muster_model::{AttemptId, GpuModel, NodeId, TaskPlacement, Time};
 
-use super::ledger::{Ledger, LedgerJob};
-use super::{budget, continuation, quota, topology};
-
-/// A node according to the journal.
-#[derive(Clone, Debug)]
-pub(crate) struct LedgerNode {
-    pub(crate) spec: NodeSpec,
-    pub(crate) up: bool,
-    /// Time from which no new task may run on the node.
-    pub(crate) drained_from: Option<Time>,
-    /// The same for single devices.
-    devices_from: BTreeMap<usize, Time>,
-    pub(crate) foreign: Foreign,
-}
-
-impl LedgerNode {
-    pub(crate) fn new(spec: &NodeSpec) -> Self {
-        let drained_from = None;
-        let devices_from = BTreeMap::new();
-        Self {
-            spec: spec.clone(),
-            up: true,
-            drained_from,
-            devices_from,
-            foreign: Foreign::default(),
-        }
-    }
-
-    /// Drains the node or some of its devices from an instant on, or ends the drain.
-    pub(crate) fn set_drain(&mut self, devices: Option<DeviceSet>, from: Option<Time>) {
-        let Some(devices) = devices else {
-            self.drained_from = from;
-            return;
-        };
-        for device in devices.iter() {
-            self.devices_from.remove(&device);
-            self.devices_from.extend(from.map(|from| (device, from)));
-        }
-    }
-
-    /// Returns the time from which these devices accept no new task.
-    pub(crate) fn closes(&self, devices: DeviceSet) -> Option<Time> {
-        let single = devices.iter().filter_map(|device| self.devices_from.get(&device).copied());
-        single.chain(self.drained_from).min()
-    }
-}
+use super::queue_path::path_of;
+use super::{Ledger, LedgerJob, budget, continuation, quota, topology};
 
 /// Checks whether an attempt may hold a placement.
-pub(crate) fn judge_start(
+pub(crate) fn check_start(
     ledger: &Ledger,
     job: &LedgerJob,
     id: AttemptId,
@@ -68,7 +22,7 @@ pub(crate) fn judge_start(
         return Err(format!("{id} starts with {} tasks", placement.len()));
     }
     for place in placement {
-        judge_place(ledger, job, place, at)
+        check_place(ledger, job, place, at)
             .map_err(|what| format!("{id} on node {}: {what}", place.node))?;
     }
     // 2. Together with all others it fits the nodes.
@@ -107,22 +61,10 @@ pub(crate) fn judge_start(
         }
     }
     // 3. It satisfies its topology constraint.
-    topology::judge(ledger, job, placement).map_err(|what| format!("{id} starts {what}"))
+    topology::check(ledger, job, placement).map_err(|what| format!("{id} starts {what}"))
 }
 
-/// Returns whether a task placement uses a device of a node.
-pub(crate) fn is_on(place: &TaskPlacement, node: NodeId, device: usize) -> bool {
-    place.node == node && place.devices.contains(device)
-}
-
-/// Returns the GPU model of a task placement.
-pub(crate) fn model_of<'a>(ledger: &'a Ledger, place: &TaskPlacement) -> Option<&'a GpuModel> {
-    let device = place.devices.iter().next()?;
-    let host = ledger.nodes.get(place.node.0 as usize)?;
-    host.spec.devices.get(device).map(|device| &device.model)
-}
-
-fn judge_place(
+fn check_place(
     ledger: &Ledger,
     job: &LedgerJob,
     place: &TaskPlacement,
@@ -169,7 +111,7 @@ fn judge_place(
 }
 
 /// Checks the limits of running jobs and GPUs per user, quotas and budgets.
-pub(crate) fn judge_queues(
+pub(crate) fn check_queues(
     ledger: &Ledger,
     (job, index): (&LedgerJob, u32),
     placement: &[TaskPlacement],
@@ -191,25 +133,6 @@ pub(crate) fn judge_queues(
             return Err(format!("the GPUs that a user may hold in {path}"));
         }
     }
-    quota::judge(ledger, (job, index), placement, &[])?;
-    budget::judge(ledger, job, placement, at)
-}
-
-/// Returns the queues above a job, from the top; jobs of a removed queue are in the default queue.
-pub(crate) fn path_of<'a>(ledger: &'a Ledger, job: &LedgerJob) -> Vec<(String, &'a QueueSpec)> {
-    let walk = |path: &str| {
-        let mut level = &ledger.queues.queues;
-        let mut found = Vec::new();
-        let mut name = String::new();
-        for part in path.split('/') {
-            let queue = level.iter().find(|queue| *queue.name == *part)?;
-            name = if name.is_empty() { part.to_owned() } else { format!("{name}/{part}") };
-            found.push((name.clone(), queue));
-            level = &queue.queues;
-        }
-        level.is_empty().then_some(found)
-    };
-    walk(job.leaf.as_str())
-        .or_else(|| walk(ledger.queues.default_queue.as_str()))
-        .unwrap_or_default()
+    quota::check(ledger, (job, index), placement, &[])?;
+    budget::check(ledger, job, placement, at)
 }

@@ -6,11 +6,11 @@
 use muster_model::queue::Backfill;
 use muster_model::{ElementId, GpuMilli, JobId, Protection, Span, TaskPlacement, Tier, Time};
 
-use super::attempt::LedgerAttempt;
-use super::holdings::{self, path_of};
-use super::ledger::{ElementPhase, Ledger, LedgerElement, LedgerJob};
-use super::nominations;
+use super::queue_path::path_of;
 use super::quota;
+use super::{ElementPhase, Ledger, LedgerElement, LedgerJob};
+use super::{nodes, nominations};
+use crate::dst::attempt::LedgerAttempt;
 
 /// Returns a pending element and the attempt that should have been preempted for it.
 pub(crate) fn missed_reclaim(ledger: &Ledger, at: Time) -> Option<(ElementId, ElementId)> {
@@ -57,8 +57,8 @@ pub(crate) fn bypassed_job(
         let task = &job.spec.groups[0].task;
         let own = TaskPlacement { group: 0, devices: place.devices.lowest(1), ..place.clone() };
         (task.cpus.0, task.memory.0, place.share.0) == (0, 0, 1000)
-            && holdings::model_of(ledger, place) == task.gpu.models.first()
-            && quota::judge(ledger, (job, 0), &[own], &[]).is_ok()
+            && nodes::model_of(ledger, place) == task.gpu.models.first()
+            && quota::check(ledger, (job, 0), &[own], &[]).is_ok()
     };
     let waits = |(id, job): (&JobId, &LedgerJob)| {
         let mut ready =
@@ -133,7 +133,7 @@ fn is_reclaimable(
             && is_enough
             && place.devices.and(taken).is_empty()
             && u64::from(place.share.0) >= asked
-            && holdings::model_of(ledger, place) == Some(model)
+            && nodes::model_of(ledger, place) == Some(model)
     };
     if !attempt.placement.iter().any(fits) || attempt.leaving.is_some() {
         return false;
@@ -156,6 +156,6 @@ fn is_reclaimable(
             let devices = place.devices.lowest(1);
             let own =
                 TaskPlacement { group: 0, devices, share: GpuMilli(asked as u32), ..place.clone() };
-            quota::judge(ledger, (job, 0), &[own], &[attempt.id]).is_ok()
+            quota::check(ledger, (job, 0), &[own], &[attempt.id]).is_ok()
         })
 }

@@ -8,8 +8,8 @@ use muster_model::{
     ReservedPlace, ReservedResources, TaskPlacement, Time,
 };
 
-use super::coverage::Coverage;
-use super::ledger::{Ledger, LedgerJob};
+use super::{Ledger, LedgerJob};
+use crate::dst::coverage::Coverage;
 
 /// A reservation and its placement.
 #[derive(Clone, Debug)]
@@ -75,7 +75,7 @@ fn has(ledger: &Ledger, reserved: &LedgerReservation, place: &TaskPlacement) -> 
 }
 
 /// Checks whether a job may use a placement for as long as it may run.
-pub(crate) fn judge_start(
+pub(crate) fn check_start(
     ledger: &Ledger,
     job: &LedgerJob,
     placement: &[TaskPlacement],

@@ -10,10 +10,11 @@ use muster_model::{
     ElementId, Eviction, EvictionCause, GpuModel, Protection, QueueSpec, TaskPlacement, Tier, Time,
 };
 
-use super::holdings::{self, path_of};
-use super::ledger::{Ledger, LedgerJob};
+use super::queue_path::path_of;
 use super::quota::{self, by_model, nominal};
-use super::{continuation, reservations};
+use super::{Ledger, LedgerJob};
+use super::{continuation, nodes, reservations};
+use crate::dst::attempt::LedgerAttempt;
 
 /// Placement nominated for a pending element.
 #[derive(Clone, Debug)]
@@ -45,7 +46,7 @@ impl Nominations {
 }
 
 /// Checks whether an attempt may be evicted for an element that is nominated for these places.
-pub(crate) fn judge_eviction(
+pub(crate) fn check_eviction(
     ledger: &Ledger,
     at: Time,
     element: ElementId,
@@ -83,7 +84,7 @@ pub(crate) fn judge_eviction(
         }
         EvictionCause::Shrunk if !terms.priority && !terms.reclaim => Err("preemption is off"),
         EvictionCause::Shrunk => Ok(()),
-        EvictionCause::Moved => continuation::judge_move(ledger, (job, victim), wanted, at),
+        EvictionCause::Moved => continuation::check_move(ledger, (job, victim), wanted, at),
         EvictionCause::Opportunistic
             if victim_is_opportunistic
                 && !claimant_is_opportunistic
@@ -174,7 +175,7 @@ fn used<'a>(
 
 /// Checks whether a nomination may be dropped: only after a change of the cluster, before an
 /// upcoming drain of its nodes, or for a reservation.
-pub(crate) fn judge_end(ledger: &Ledger, element: ElementId) -> Result<(), String> {
+pub(crate) fn check_end(ledger: &Ledger, element: ElementId) -> Result<(), String> {
     let nomination = ledger.nominations.of.get(&element).ok_or("it has no nomination")?;
     let closes = |place: &TaskPlacement| {
         let host = ledger.nodes.get(place.node.0 as usize);
@@ -191,12 +192,12 @@ pub(crate) fn judge_end(ledger: &Ledger, element: ElementId) -> Result<(), Strin
 }
 
 /// Checks that a start leaves nominated placements of other elements free.
-pub(crate) fn judge_start(
+pub(crate) fn check_start(
     ledger: &Ledger,
     element: ElementId,
     placement: &[TaskPlacement],
 ) -> Result<(), String> {
-    let leaving = |attempt: &super::attempt::LedgerAttempt| attempt.leaving.is_some();
+    let leaving = |attempt: &LedgerAttempt| attempt.leaving.is_some();
     let stays = ledger
         .active()
         .filter(|(_, attempt)| !leaving(attempt))
@@ -206,8 +207,8 @@ pub(crate) fn judge_start(
         stays.chain(nominated.map(|(_, nomination)| &*nomination.placement)).flatten().collect();
     for place in placement {
         for device in place.devices.iter() {
-            let own = placement.iter().filter(|other| holdings::is_on(other, place.node, device));
-            let others = all.iter().filter(|other| holdings::is_on(other, place.node, device));
+            let own = placement.iter().filter(|other| nodes::is_on(other, place.node, device));
+            let others = all.iter().filter(|other| nodes::is_on(other, place.node, device));
             let held: u32 = own.map(|one| one.share.0).chain(others.map(|one| one.share.0)).sum();
             if held > 1000 {
                 return Err(format!(

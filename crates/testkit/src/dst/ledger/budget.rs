@@ -4,8 +4,8 @@
 
 use muster_model::{Span, TaskPlacement, Time, UserName};
 
-use super::holdings::path_of;
-use super::ledger::{Ledger, LedgerJob};
+use super::queue_path::path_of;
+use super::{Ledger, LedgerJob};
 
 /// Thousandths of a GPU × milliseconds in a GPU-hour.
 const GPU_HOUR: u128 = 3_600_000 * 1000;
@@ -33,7 +33,7 @@ fn most_use(job: &LedgerJob, milli: u64, from: Time, over: Time) -> u128 {
 }
 
 /// Checks whether a job may take a placement at an instant.
-pub(crate) fn judge(
+pub(crate) fn check(
     ledger: &Ledger,
     job: &LedgerJob,
     placement: &[TaskPlacement],

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use muster_model::{NodeId, TaskPlacement, Topology, TopologyRule};
 
-use super::holdings::LedgerNode;
-use super::ledger::{Ledger, LedgerJob};
+use super::nodes::LedgerNode;
+use super::{Ledger, LedgerJob};
 
 /// A domain by the names of all levels down to its own; at node level, the node.
 pub(crate) type LedgerDomain = (Vec<Arc<str>>, Option<NodeId>);
@@ -28,7 +28,7 @@ pub(crate) fn domain(
 }
 
 /// Checks a placement against the required topology; preferences are not checked.
-pub(crate) fn judge(
+pub(crate) fn check(
     ledger: &Ledger,
     job: &LedgerJob,
     placement: &[TaskPlacement],
