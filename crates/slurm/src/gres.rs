@@ -110,15 +110,15 @@ fn entry(part: &str) -> Option<GresEntry<'_>> {
     Some(GresEntry { name, kind, count: number, inside })
 }
 
-/// Splits at commas outside brackets.
-fn split(text: &str) -> Vec<&str> {
+/// Splits a list at commas outside brackets.
+pub(super) fn split(text: &str) -> Vec<&str> {
     let mut depth = 0u32;
     let mut start = 0;
     let mut parts = Vec::new();
     for (at, letter) in text.char_indices() {
         match letter {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
+            '[' | '(' => depth += 1,
+            ']' | ')' => depth = depth.saturating_sub(1),
             ',' if depth == 0 => {
                 parts.push(&text[start..at]);
                 start = at + 1;

@@ -283,28 +283,16 @@ fn out_of_service(states: &[String], reason: &str) -> String {
     }
 }
 
-/// Reads a whole number, plain or as `{set, infinite, number}`; 0 where there is none.
+/// Reads a whole number at the first path that exists; 0 where there is none.
 fn whole(row: &Value, path: &str, otherwise: &str) -> Result<u64, String> {
-    let found = row.pointer(path).or_else(|| row.pointer(otherwise)).unwrap_or(&Value::Null);
-    let value = match found {
-        Value::Object(fields) => {
-            let is = |field: &str| fields.get(field).and_then(Value::as_bool);
-            match (is("set"), is("infinite")) {
-                (Some(false), _) | (_, Some(true)) => &Value::Null,
-                _ => fields.get("number").unwrap_or(&Value::Null),
-            }
-        }
-        other => other,
-    };
+    let there = if row.pointer(path).is_some() { path } else { otherwise };
     let name = path.trim_start_matches('/').replace('/', ".");
-    match value {
-        Value::Null => Ok(0),
-        // Some versions print whole numbers as floating point.
-        Value::Number(number) => number
-            .as_u64()
-            .or_else(|| number.to_string().strip_suffix(".0").and_then(|text| text.parse().ok()))
-            .ok_or_else(|| format!("`{name}` is {number}, not a whole number from 0 on")),
-        other => Err(format!("`{name}` is {}, not a number", inventory::shape(other))),
+    match json::try_number(row, there) {
+        Ok(number) => Ok(number.unwrap_or(0)),
+        Err(Value::Number(number)) => {
+            Err(format!("`{name}` is {number}, not a whole number from 0 on"))
+        }
+        Err(other) => Err(format!("`{name}` is {}, not a number", inventory::shape(other))),
     }
 }
 

@@ -40,19 +40,34 @@ pub fn list<'a>(value: &'a Value, name: &'static str) -> Result<&'a Vec<Value>, 
 /// Returns a whole number, plain or as `{set, infinite, number}`; `None` where it is not set,
 /// infinite, or not a number.
 pub fn number(row: &Value, path: &str) -> Option<u64> {
-    let value = match row.pointer(path)? {
-        Value::Object(fields) => {
+    try_number(row, path).ok().flatten()
+}
+
+/// As [`number`], but what stands in place of a whole number is an error.
+///
+/// # Errors
+/// The value that is not a whole number.
+pub(super) fn try_number<'a>(row: &'a Value, path: &str) -> Result<Option<u64>, &'a Value> {
+    let value = match row.pointer(path) {
+        Some(Value::Object(fields)) => {
             let is = |field: &str| fields.get(field).and_then(Value::as_bool);
             match (is("set"), is("infinite")) {
-                (Some(false), _) | (_, Some(true)) => return None,
-                _ => fields.get("number")?,
+                (Some(false), _) | (_, Some(true)) => None,
+                _ => fields.get("number"),
             }
         }
         other => other,
     };
     // Some versions print whole numbers as floating point.
     let plain = |text: String| text.strip_suffix(".0").and_then(|text| text.parse().ok());
-    value.as_u64().or_else(|| value.as_number().and_then(|number| plain(number.to_string())))
+    match value {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => {
+            let whole = value.as_u64();
+            let whole = whole.or_else(|| plain(value.as_number()?.to_string()));
+            whole.map(Some).ok_or(value)
+        }
+    }
 }
 
 /// Returns the text at a path; empty where there is none.

@@ -1,7 +1,7 @@
 //! Parsers for the values of sbatch's options: times, sizes, counts, nodes. `None` for anything
 //! invalid.
 
-use crate::time;
+use crate::{gres, time};
 
 /// Factor between sbatch's units `K`, `M`, `G` and `T`.
 const KIBIBYTE: u64 = 1 << 10;
@@ -127,23 +127,10 @@ pub(super) fn gres(text: &str) -> Option<(Option<Gpus>, Extras)> {
     Some((found, rest))
 }
 
-/// Splits a list at commas outside brackets.
+/// Splits a list at commas outside brackets, without empty parts.
 pub(super) fn list(text: &str) -> Vec<String> {
-    let mut depth = 0_u32;
-    let mut parts = vec![String::new()];
-    for letter in text.chars() {
-        match letter {
-            '[' | '(' => depth += 1,
-            ']' | ')' => depth = depth.saturating_sub(1),
-            ',' if depth == 0 => {
-                parts.push(String::new());
-                continue;
-            }
-            _ => {}
-        }
-        parts.last_mut().expect("there is one from the start").push(letter);
-    }
-    parts.into_iter().map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
+    let parts = gres::split(text).into_iter().map(str::trim);
+    parts.filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
 /// Parses `now+2hours` to seconds, with sbatch's units.

@@ -9,6 +9,7 @@ use muster_model::inventory::{InventoryOptions, ListedNode};
 
 use super::ConfImportError;
 use crate::conf::evidence::{ConfRecord, Evidence, TopologySwitch};
+use crate::gres;
 use crate::init::{ROOT_SWITCH, UNPLACED_SWITCH};
 use crate::inventory::{SlurmNodeRow, of_records};
 
@@ -168,7 +169,7 @@ fn typed(gres: &str, types: &[String]) -> String {
             _ => part.to_owned(),
         }
     };
-    gres.split(',').map(part).collect::<Vec<_>>().join(",")
+    gres::split(gres).into_iter().map(part).collect::<Vec<_>>().join(",")
 }
 
 /// Returns the switches above each node, widest first, without the root switch that `muster init
@@ -193,4 +194,21 @@ fn paths(tree: &[TopologySwitch]) -> BTreeMap<String, Vec<String>> {
         }
     }
     paths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_only_type_of_gres_conf_is_that_of_untyped_gpus() {
+        let check = |gres: &str, expected: &str| {
+            assert_eq!(typed(gres, &["h100".to_owned()]), expected, "{gres}");
+        };
+        check("gpu", "gpu:h100:1");
+        check("gpu:8", "gpu:h100:8");
+        check("gpu:8(S:0,1),shard:32", "gpu:h100:8,shard:32");
+        check("gpu:a100:8(S:0-1)", "gpu:a100:8(S:0-1)");
+        assert_eq!(typed("gpu:8", &[]), "gpu:8");
+    }
 }
