@@ -33,22 +33,22 @@ pub fn facts_of(spec: &JobSpec) -> (Facts, Vec<(Fact, &'static str)>) {
         "the minimum that it may span: tasks without a number per node may share one"
     };
     let mut facts = Facts::default().with(Fact::Nodes, nodes);
-    let mut told = vec![(Fact::Nodes, why_nodes)];
+    let mut reported = vec![(Fact::Nodes, why_nodes)];
 
     // 2. Coupling: its author wants the tasks of a gang started together.
     if spec.min_tasks() > 1 {
         facts.set(Fact::TightlyCoupled, 1);
-        told.push((
+        reported.push((
             Fact::TightlyCoupled,
             "its tasks start together or not at all, which only tasks that wait for each other need",
         ));
     } else {
-        told.push((
+        reported.push((
             Fact::TightlyCoupled,
             "it has one task; a launcher inside it stays on its node",
         ));
     }
-    (facts, told)
+    (facts, reported)
 }
 
 /// Returns the number of different nodes that a group needs.
@@ -80,7 +80,7 @@ mod tests {
             payload: PayloadId(1),
             ..JobSpec::plain("job", "ann", groups)
         };
-        let (facts, told) = facts_of(&spec);
+        let (facts, reported) = facts_of(&spec);
         assert_eq!(
             (facts.get(Fact::Nodes), facts.is(Fact::TightlyCoupled)),
             (nodes, coupled),
@@ -90,7 +90,7 @@ mod tests {
             assert_eq!(facts.get(*fact), fact.default(), "{fact} does not follow from a job");
         }
         assert_eq!(
-            told.iter().map(|(fact, _)| *fact).chain(UNSEEN.iter().copied()).count(),
+            reported.iter().map(|(fact, _)| *fact).chain(UNSEEN.iter().copied()).count(),
             Fact::WORKLOAD.len()
         );
     }

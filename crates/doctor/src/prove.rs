@@ -62,7 +62,7 @@ pub fn job_of(output: &str) -> Option<&str> {
 
 /// Judges the script's output.
 #[must_use]
-pub fn judge_one_gpu(output: &str) -> CheckProbe {
+pub fn check_one_gpu(output: &str) -> CheckProbe {
     let id = PROBES[0];
     let files = |word: &str| output.lines().filter(|line| line.starts_with(word)).count();
     let open = files("open ");
@@ -113,7 +113,7 @@ pub fn judge_one_gpu(output: &str) -> CheckProbe {
 /// Judges a line of `sacct -X -n -P -o State,ElapsedRaw,AllocTRES` of a job with one GPU. `None`
 /// while the job runs.
 #[must_use]
-pub fn judge_recorded(job: &str, line: &str) -> Option<CheckProbe> {
+pub fn check_recorded(job: &str, line: &str) -> Option<CheckProbe> {
     let id = PROBES[1];
     let cells: Vec<&str> = line.trim().split('|').collect();
     let [state, seconds, tres] = cells.as_slice() else { return None };
@@ -157,7 +157,7 @@ pub fn gang_size(evidence: &Evidence) -> Result<usize, String> {
 
 /// Judges the output of such a gang: the `SLURM_TOPOLOGY_ADDR` of each rank, one per line.
 #[must_use]
-pub fn judge_gang(output: &str, size: usize) -> CheckProbe {
+pub fn check_gang(output: &str, size: usize) -> CheckProbe {
     let id = PROBES[2];
     let nodes: BTreeSet<&str> = output.lines().filter(|line| !line.trim().is_empty()).collect();
     let leaves: BTreeSet<&str> =
@@ -199,7 +199,7 @@ mod tests {
             ("job 1\nvisible 0\nopen /dev/a\n", NotTested),
             ("job 1\nvisible 0\nclosed /dev/a\nclosed /dev/b\n", NotTested),
         ] {
-            assert_eq!(judge_one_gpu(output).outcome, expected, "{output}");
+            assert_eq!(check_one_gpu(output).outcome, expected, "{output}");
         }
         assert_eq!(job_of("job 17\nvisible 0\n"), Some("17"));
         assert_eq!(job_of("job 1;x\n"), None);
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn records_are_waited_for_and_then_judged() {
-        let outcome = |line| judge_recorded("7", line).map(|probe| probe.outcome);
+        let outcome = |line| check_recorded("7", line).map(|probe| probe.outcome);
         assert_eq!(
             outcome("COMPLETED|2|billing=1,cpu=1,gres/gpu:h100=1,gres/gpu=1,mem=200M,node=1"),
             Some(Passed)
@@ -219,9 +219,9 @@ mod tests {
 
     #[test]
     fn leaves_of_a_gang_are_counted() {
-        assert_eq!(judge_gang("spine.leaf1.n1\nspine.leaf1.n2\n", 2).outcome, Passed);
-        assert_eq!(judge_gang("spine.leaf1.n1\nspine.leaf2.n2\n", 2).outcome, Failed);
-        assert_eq!(judge_gang("n1\nn2\n", 2).outcome, NotTested);
-        assert_eq!(judge_gang("spine.leaf1.n1\n", 2).outcome, NotTested);
+        assert_eq!(check_gang("spine.leaf1.n1\nspine.leaf1.n2\n", 2).outcome, Passed);
+        assert_eq!(check_gang("spine.leaf1.n1\nspine.leaf2.n2\n", 2).outcome, Failed);
+        assert_eq!(check_gang("n1\nn2\n", 2).outcome, NotTested);
+        assert_eq!(check_gang("spine.leaf1.n1\n", 2).outcome, NotTested);
     }
 }

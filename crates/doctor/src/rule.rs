@@ -102,7 +102,7 @@ pub(crate) fn fail_if_any(findings: Vec<RuleFinding>, pass: impl Into<String>) -
 }
 
 /// Passes or fails with the setting itself as the observation.
-pub(crate) fn judge_setting(said: &ConfSetting, is_right: bool) -> RuleResult {
+pub(crate) fn check_setting(said: &ConfSetting, is_right: bool) -> RuleResult {
     fail_if_any(if is_right { Vec::new() } else { vec![RuleFinding::of(said)] }, said.text())
 }
 

@@ -173,11 +173,11 @@ fn named(plane: ControlPlane, context: RenderContext) -> MeasuredLine {
 
 /// Returns one dimension for a narrow terminal, one control plane below the other.
 fn below(row: &Compared, planes: [ControlPlane; 2], context: RenderContext) -> String {
-    let room = width(context);
-    let mut text = indented(&title_lines(row, room - GAP, context), GAP);
+    let space = width(context);
+    let mut text = indented(&title_lines(row, space - GAP, context), GAP);
     for (plane, cell) in planes.into_iter().zip(&row.cells) {
         text.push_str(&indented(&[named(plane, context)], 2 * GAP));
-        text.push_str(&indented(&cell_lines(cell, room - 3 * GAP, context), 3 * GAP));
+        text.push_str(&indented(&cell_lines(cell, space - 3 * GAP, context), 3 * GAP));
     }
     text
 }
@@ -290,12 +290,12 @@ fn short(rows: &[&Compared], planes: [ControlPlane; 2], context: RenderContext) 
     }
     let headings = [capitals(left), capitals(right), "AHEAD"];
     let taken: usize = headings.iter().map(|heading| heading.len().max(NAME) + GAP).sum();
-    let room = width(context) - GAP - taken;
+    let space = width(context) - GAP - taken;
     let standing = |cell: &ComparisonCell| {
         Field::inked(cell.standing_today().name(), ink(cell.standing_today()))
     };
     Table::of(rows)
-        .left("DIMENSION", |row| shorten(row.title, room))
+        .left("DIMENSION", |row| shorten(row.title, space))
         .left(headings[0], |row| standing(&row.cells[0]))
         .left(headings[1], |row| standing(&row.cells[1]))
         .left(headings[2], |row| row.ahead.map_or("", ControlPlane::name))

@@ -259,7 +259,7 @@ fn queue_line(explanation: &Explanation, position: u32, waiting: u32) -> String 
 fn starts(explanation: &Explanation, context: RenderContext) -> Option<ExplanationLine> {
     // The start of a job that waits for a release or another job is unknown, and capacity is not
     // the reason.
-    let waits_for_room = !explanation.reasons.iter().any(is_outside)
+    let waits_for_capacity = !explanation.reasons.iter().any(is_outside)
         && explanation.reasons.iter().any(|reason| {
             matches!(
                 reason,
@@ -299,7 +299,7 @@ fn starts(explanation: &Explanation, context: RenderContext) -> Option<Explanati
                 clock::time(start, context)
             ),
         )),
-        None if waits_for_room => Some(ExplanationLine::new(
+        None if waits_for_capacity => Some(ExplanationLine::new(
             "starts",
             "unknown: what it needs is held without a time limit, or out of service".to_owned(),
         )),
@@ -342,7 +342,7 @@ fn layout(lines: &[ExplanationLine], context: RenderContext) -> String {
     let longest = lines.iter().map(|line| line.label.len()).max().unwrap_or(0).max(9);
     let labels = Labels { indent: 2, width: longest + GAP, ink: Ink::Faint };
     let text_start = labels.indent + labels.width;
-    let room = context.width.map_or(usize::MAX, |width| width.saturating_sub(text_start).max(20));
+    let space = context.width.map_or(usize::MAX, |width| width.saturating_sub(text_start).max(20));
     let beside = lines
         .iter()
         .filter(|line| line.command.is_some())
@@ -353,9 +353,9 @@ fn layout(lines: &[ExplanationLine], context: RenderContext) -> String {
 
     let mut text = String::new();
     for line in lines {
-        let mut wrapped = wrap(&clean(&line.text), room);
+        let mut wrapped = wrap(&clean(&line.text), space);
         if let Some(command) = &line.command {
-            let fits = beside.saturating_add(GAP + command.chars().count()) <= room;
+            let fits = beside.saturating_add(GAP + command.chars().count()) <= space;
             let command = context.paint(Ink::Strong, command);
             match wrapped.last_mut().filter(|last| fits && last.chars().count() <= beside) {
                 Some(last) => *last = format!("{last:<beside$}{:GAP$}{command}", ""),

@@ -56,13 +56,13 @@ impl Cell {
     }
 
     /// Returns the text in lines of at most `room` characters, at most [`LAST_LINES`] of them.
-    fn lines(&self, room: usize, context: RenderContext) -> Vec<String> {
-        let mut lines = wrap(&self.text, room);
+    fn lines(&self, space: usize, context: RenderContext) -> Vec<String> {
+        let mut lines = wrap(&self.text, space);
         if lines.len() > LAST_LINES {
             let rest = lines.split_off(LAST_LINES - 1).join(" ");
             lines.push(rest);
         }
-        lines.iter().map(|line| context.paint(self.ink, &shorten(line, room))).collect()
+        lines.iter().map(|line| context.paint(self.ink, &shorten(line, space))).collect()
     }
 }
 
@@ -168,7 +168,7 @@ impl<'r, R> Table<'r, R> {
         };
         let before: usize =
             self.indent + others.iter().map(|(_, width)| width + GAP).sum::<usize>();
-        let room = context
+        let space = context
             .width
             .map_or(usize::MAX, |width| width.saturating_sub(before).max(LAST_MIN_WIDTH));
 
@@ -182,10 +182,10 @@ impl<'r, R> Table<'r, R> {
                 line.push_str(&" ".repeat(GAP));
             }
             let cell = last.cell(row);
-            if cell.width() <= room {
-                line.push_str(&cell.padded(last_width.min(room), last.align, context));
+            if cell.width() <= space {
+                line.push_str(&cell.padded(last_width.min(space), last.align, context));
             } else {
-                line.push_str(&cell.lines(room, context).join(&format!("\n{:before$}", "")));
+                line.push_str(&cell.lines(space, context).join(&format!("\n{:before$}", "")));
             }
             text.push_str(line.trim_end());
             text.push('\n');
@@ -196,7 +196,7 @@ impl<'r, R> Table<'r, R> {
     /// Returns the widths with 0 for the columns that are left out on a terminal of this width.
     fn without_dropped(&self, context: RenderContext) -> Vec<usize> {
         let mut widths: Vec<usize> = self.columns.iter().map(|column| column.width).collect();
-        let Some(room) = context.width else { return widths };
+        let Some(space) = context.width else { return widths };
         let Some(last) = widths.iter().rposition(|width| *width > 0) else { return widths };
         let mut dropped: Vec<(u8, usize)> = (0..last)
             .filter_map(|place| self.columns[place].dropped.map(|order| (order, place)))
@@ -205,7 +205,7 @@ impl<'r, R> Table<'r, R> {
         for (_, place) in dropped {
             let shown = widths[..last].iter().filter(|width| **width > 0);
             let others: usize = shown.map(|width| width + GAP).sum();
-            if room >= self.indent + others + LAST_GOOD_WIDTH {
+            if space >= self.indent + others + LAST_GOOD_WIDTH {
                 break;
             }
             widths[place] = 0;
@@ -217,11 +217,11 @@ impl<'r, R> Table<'r, R> {
     /// width. On a terminal that is still too narrow, lines are longer than it is wide.
     fn fitted(&self, mut widths: Vec<usize>, context: RenderContext) -> Vec<usize> {
         let Some(last) = widths.iter().rposition(|width| *width > 0) else { return widths };
-        let Some(room) = context.width else { return widths };
+        let Some(space) = context.width else { return widths };
         let shown = widths[..last].iter().filter(|width| **width > 0).count();
-        let room =
-            room.saturating_sub(self.indent + GAP * shown + widths[last].min(LAST_MIN_WIDTH));
-        let mut over = widths[..last].iter().sum::<usize>().saturating_sub(room);
+        let space =
+            space.saturating_sub(self.indent + GAP * shown + widths[last].min(LAST_MIN_WIDTH));
+        let mut over = widths[..last].iter().sum::<usize>().saturating_sub(space);
         while over > 0 {
             let widest = (0..last).max_by_key(|column| widths[*column]);
             let Some(widest) = widest.filter(|column| widths[*column] > MIN_WIDTH) else { break };
@@ -283,8 +283,8 @@ impl Labels {
         least: usize,
         context: RenderContext,
     ) -> String {
-        let room = width.saturating_sub(self.indent + self.width).max(least);
-        self.lines(label, wrap(says, room), context)
+        let space = width.saturating_sub(self.indent + self.width).max(least);
+        self.lines(label, wrap(says, space), context)
     }
 }
 

@@ -50,9 +50,10 @@ fn row(check: &VerifyCheck, context: RenderContext) -> String {
             ("not tested", Ink::Waiting, format!("needs {}", clean(&check.text)))
         }
     };
-    let room = context.width.unwrap_or(WIDTH).saturating_sub(WORD + NAME).max(20);
+    let space = context.width.unwrap_or(WIDTH).saturating_sub(WORD + NAME).max(20);
     let cure = check.cure.as_ref().map(|cure| format!("cure: {}", clean(cure)));
-    let lines = wrap(&says, room).into_iter().chain(cure.iter().flat_map(|cure| wrap(cure, room)));
+    let lines =
+        wrap(&says, space).into_iter().chain(cure.iter().flat_map(|cure| wrap(cure, space)));
     let named = Labels { indent: 0, width: NAME, ink: Ink::Plain };
     let named = named.lines(&clean(&check.check), lines, context);
     Labels { indent: 0, width: WORD, ink }.lines(word, named.lines(), context)

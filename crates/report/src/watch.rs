@@ -26,12 +26,12 @@ pub fn frame(
     let mut drawing = timeline(gantt, context);
     if let Some(height) = height {
         let overhead = drawing.lines().count().saturating_sub(gantt.devices.len());
-        let room = height.saturating_sub(overhead + 2 * MIN_JOB_ROWS.min(jobs.len()) + 3).max(1);
-        if gantt.devices.len() > room {
-            drawing = timeline(&TimelineInput { max_rows: room, ..*gantt }, context);
+        let space = height.saturating_sub(overhead + 2 * MIN_JOB_ROWS.min(jobs.len()) + 3).max(1);
+        if gantt.devices.len() > space {
+            drawing = timeline(&TimelineInput { max_rows: space, ..*gantt }, context);
         }
     }
-    let room = height.map(|height| height.saturating_sub(drawing.lines().count() + 2));
+    let space = height.map(|height| height.saturating_sub(drawing.lines().count() + 2));
     let mut rows = jobs.len();
     let mut text = loop {
         let (shown, hidden) = choose(jobs, rows);
@@ -40,9 +40,9 @@ pub fn frame(
             table.push_str(&format!("  … {} more\n", count(hidden as u64, "job")));
         }
         let lines = table.lines().count();
-        match room {
-            Some(room) if lines > room && rows > MIN_JOB_ROWS => {
-                rows = rows.saturating_sub((lines - room).div_ceil(2)).max(MIN_JOB_ROWS);
+        match space {
+            Some(space) if lines > space && rows > MIN_JOB_ROWS => {
+                rows = rows.saturating_sub((lines - space).div_ceil(2)).max(MIN_JOB_ROWS);
             }
             _ => break table,
         }
@@ -55,8 +55,8 @@ pub fn frame(
 }
 
 /// Returns the most important rows, in job order, and the number of those left out.
-fn choose(jobs: &[JobView], room: usize) -> (Vec<JobView>, usize) {
-    if jobs.len() <= room {
+fn choose(jobs: &[JobView], space: usize) -> (Vec<JobView>, usize) {
+    if jobs.len() <= space {
         return (jobs.to_vec(), 0);
     }
     let mut order: Vec<usize> = (0..jobs.len()).collect();
@@ -65,9 +65,9 @@ fn choose(jobs: &[JobView], room: usize) -> (Vec<JobView>, usize) {
         JobState::Pending | JobState::Held => (1, place),
         _ => (2, jobs.len() - place),
     });
-    order.truncate(room);
+    order.truncate(space);
     order.sort_unstable();
-    (order.iter().map(|&place| jobs[place].clone()).collect(), jobs.len() - room)
+    (order.iter().map(|&place| jobs[place].clone()).collect(), jobs.len() - space)
 }
 
 /// Returns the summary at the end of a watch: `4 jobs ended in 45s: all done`.

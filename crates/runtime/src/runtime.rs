@@ -174,7 +174,7 @@ impl<S: Store> Runtime<S> {
     ///
     /// # Errors
     /// Returns the refusal that a step would return.
-    pub fn judge(&self, submission: JobSubmission) -> Result<Receipt, RefusedInput> {
+    pub fn check(&self, submission: JobSubmission) -> Result<Receipt, RefusedInput> {
         match &self.live {
             Some(live) => {
                 submission.number(&live.engine, live.next_job).map(|numbered| numbered.receipt)

@@ -92,9 +92,9 @@ impl NodeTable {
         let node = self.nodes.entry(name.clone()).or_default();
         for (resource, count) in facts.allocatable.0.iter().filter(|(name, _)| is_gpu(name)) {
             let known = node.devices.iter().filter(|(one, _)| one == resource).count();
-            let room = DeviceSet::MAX_DEVICES - node.devices.len();
+            let space = DeviceSet::MAX_DEVICES - node.devices.len();
             let more =
-                usize::try_from(*count).unwrap_or(usize::MAX).saturating_sub(known).min(room);
+                usize::try_from(*count).unwrap_or(usize::MAX).saturating_sub(known).min(space);
             let device = (Arc::clone(resource), model(&facts, resource));
             node.devices.extend(std::iter::repeat_n(device, more));
         }

@@ -68,11 +68,12 @@ impl Scheduler {
         if real.is_empty() && workload.is_none() {
             return;
         }
-        let before = gang.explained.as_ref().filter(|told| told.text == text);
-        let is_told = |pod: &ObjectKey| before.is_some_and(|told| told.pods.contains(pod));
-        let told: Vec<PodId> = real
+        let before = gang.explained.as_ref().filter(|reported| reported.text == text);
+        let is_reported =
+            |pod: &ObjectKey| before.is_some_and(|reported| reported.pods.contains(pod));
+        let reported: Vec<PodId> = real
             .iter()
-            .filter(|(key, _)| !is_told(key))
+            .filter(|(key, _)| !is_reported(key))
             .map(|(key, pod)| PodId { key: (*key).clone(), uid: Arc::clone(&pod.facts.uid) })
             .collect();
         let explained = Explained {
@@ -80,11 +81,13 @@ impl Scheduler {
             pods: real.into_iter().map(|(key, _)| key.clone()).collect(),
             has_workload: workload.is_some(),
         };
-        if let Some(workload) = workload.filter(|_| before.is_none_or(|told| !told.has_workload)) {
+        if let Some(workload) =
+            workload.filter(|_| before.is_none_or(|reported| !reported.has_workload))
+        {
             self.actions.push(Action::ExplainWorkload { workload, text: Arc::clone(&text) });
         }
-        if !told.is_empty() {
-            self.actions.push(Action::Explain { pods: told, text });
+        if !reported.is_empty() {
+            self.actions.push(Action::Explain { pods: reported, text });
         }
         self.to_explain.schedule(key, now + AGAIN_AFTER);
         if let Some(gang) = self.gangs.get_mut(key) {

@@ -146,7 +146,7 @@ fn fleet(jobs: u64) -> (usize, Duration) {
 }
 
 fn replay(fleet: &mut Fleet) {
-    while fleet.step().expect("every plan passes its judge") {}
+    while fleet.step().expect("every plan passes its check") {}
 }
 
 /// Returns the jobs of a compressed SWF below the public traces: beside the repository, or where

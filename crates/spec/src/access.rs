@@ -77,7 +77,7 @@ impl Grants {
 ///
 /// # Errors
 /// The first request that the queue does not grant.
-pub fn judge(tree: &QueueTree, submitter: Submitter<'_>, spec: &JobSpec) -> Result<(), Denied> {
+pub fn check(tree: &QueueTree, submitter: Submitter<'_>, spec: &JobSpec) -> Result<(), Denied> {
     // Field by field: a new one does not compile until it is decided here whether it needs a grant.
     let JobSpec {
         name: _,
@@ -127,7 +127,7 @@ pub fn judge(tree: &QueueTree, submitter: Submitter<'_>, spec: &JobSpec) -> Resu
     match kind {
         WorkloadKind::Task | WorkloadKind::Notebook(_) => Ok(()),
         WorkloadKind::Service(Service { replicas, port: _ }) => {
-            judge_replicas(&grants, queue, *replicas)
+            check_replicas(&grants, queue, *replicas)
         }
     }
 }
@@ -137,7 +137,7 @@ pub fn judge(tree: &QueueTree, submitter: Submitter<'_>, spec: &JobSpec) -> Resu
 ///
 /// # Errors
 /// The queue does not grant it.
-pub fn judge_scale(
+pub fn check_scale(
     tree: &QueueTree,
     queue: &QueueName,
     (had, wanted): (Replicas, Replicas),
@@ -145,10 +145,10 @@ pub fn judge_scale(
     if wanted.guaranteed <= had.guaranteed {
         return Ok(());
     }
-    judge_replicas(&Grants::of(tree, queue), queue, wanted)
+    check_replicas(&Grants::of(tree, queue), queue, wanted)
 }
 
-fn judge_replicas(grants: &Grants, queue: &QueueName, replicas: Replicas) -> Result<(), Denied> {
+fn check_replicas(grants: &Grants, queue: &QueueName, replicas: Replicas) -> Result<(), Denied> {
     if replicas.guaranteed == 0 || grants.max_protect == Protection::Always {
         return Ok(());
     }

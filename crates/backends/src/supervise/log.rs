@@ -69,10 +69,10 @@ impl Log {
     /// Appends bytes. Those that the disk does not store are counted, and the loss is noted in the
     /// output once writes succeed again.
     pub(super) fn append(&mut self, bytes: &[u8]) {
-        if self.lost > 0 && (!self.has_room() || self.note_loss().is_err()) {
+        if self.lost > 0 && (!self.has_space() || self.note_loss().is_err()) {
             return self.lose(bytes.len());
         }
-        if !self.has_room() {
+        if !self.has_space() {
             return self.lose(bytes.len());
         }
         let written = self.write(bytes);
@@ -126,9 +126,9 @@ impl Log {
     fn write(&mut self, bytes: &[u8]) -> usize {
         let mut rest = bytes;
         while !rest.is_empty() {
-            let room =
+            let space =
                 usize::try_from(self.capacity.saturating_sub(self.len)).unwrap_or(usize::MAX);
-            let (now, later) = rest.split_at(cut(rest, room));
+            let (now, later) = rest.split_at(cut(rest, space));
             let written = write_some(&mut self.file, now);
             self.len += written as u64;
             rest = &rest[written..];
@@ -154,7 +154,7 @@ impl Log {
     }
 
     /// Returns false when the disk has only its reserve left; true where its size is unknown.
-    fn has_room(&self) -> bool {
+    fn has_space(&self) -> bool {
         rustix::fs::fstatvfs(&self.file).map_or(true, |disk| {
             is_above_reserve(
                 disk.f_blocks.saturating_mul(disk.f_frsize),
@@ -166,11 +166,11 @@ impl Log {
 
 /// Returns how much of `bytes` goes into a file with this much room: whole lines where that is
 /// possible.
-fn cut(bytes: &[u8], room: usize) -> usize {
-    if bytes.len() <= room {
+fn cut(bytes: &[u8], space: usize) -> usize {
+    if bytes.len() <= space {
         return bytes.len();
     }
-    bytes[..room].iter().rposition(|byte| *byte == b'\n').map_or(room, |newline| newline + 1)
+    bytes[..space].iter().rposition(|byte| *byte == b'\n').map_or(space, |newline| newline + 1)
 }
 
 /// Returns true when more than the reserve is free on a disk of `total` bytes. A file system that
@@ -211,14 +211,14 @@ mod tests {
 
     #[test]
     fn logs_leave_a_reserve_on_the_disk() {
-        for (total, free, room) in [
+        for (total, free, space) in [
             (1 << 40, 65 << 20, true),
             (1 << 40, 63 << 20, false),
             (100 << 20, 3 << 20, true),
             (100 << 20, 1 << 20, false),
             (0, 0, true),
         ] {
-            assert_eq!(is_above_reserve(total, free), room, "{free} of {total}");
+            assert_eq!(is_above_reserve(total, free), space, "{free} of {total}");
         }
     }
 

@@ -57,8 +57,8 @@ impl Pty {
 
     /// Queues typed bytes for the program.
     pub(super) fn type_in(&mut self, keys: &[u8]) {
-        let room = MAX_INPUT_BYTES.saturating_sub(self.input.len());
-        self.input.extend(&keys[..keys.len().min(room)]);
+        let space = MAX_INPUT_BYTES.saturating_sub(self.input.len());
+        self.input.extend(&keys[..keys.len().min(space)]);
         self.write();
     }
 

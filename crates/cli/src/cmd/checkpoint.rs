@@ -172,7 +172,7 @@ async fn wait(
                 one.answer = CheckpointAnswer::Ended;
                 continue;
             };
-            one.answer = judge(&element, one.attempt, since, now);
+            one.answer = check(&element, one.attempt, since, now);
             if let Some(request) = element.checkpoint_asked {
                 if one.answer == CheckpointAnswer::Open {
                     left = left.min(request.until.since(now));
@@ -197,7 +197,7 @@ async fn wait(
 
 /// Returns the state of a request to this attempt of an element. It is saved only if the attempt
 /// itself acknowledged after the request.
-fn judge(element: &ElementView, attempt: u32, since: Time, now: Time) -> CheckpointAnswer {
+fn check(element: &ElementView, attempt: u32, since: Time, now: Time) -> CheckpointAnswer {
     let is_live = matches!(element.state, JobState::Running | JobState::Stopping);
     let saved = element.checkpoint.as_ref();
     let has_saved = saved.is_some_and(|saved| saved.attempt == attempt && saved.at >= since);

@@ -182,8 +182,8 @@ fn variables_that_sbatch_would_take_in_place_of_the_script_are_warned_of() {
     home.write("x.sbatch", "#!/bin/bash\n#SBATCH --time=5 --partition=gpu\nhostname\n");
     let mut command = home.command(&["import", "x.sbatch"]);
     let run = HomeRun::of(command.env("SBATCH_PARTITION", "debug").output().unwrap()).ok();
-    let told = "warning: SBATCH_PARTITION=debug is set here: sbatch uses it instead of --partition=gpu on line 2";
-    assert!(run.stderr.contains(told), "{}", run.stderr);
+    let reported = "warning: SBATCH_PARTITION=debug is set here: sbatch uses it instead of --partition=gpu on line 2";
+    assert!(run.stderr.contains(reported), "{}", run.stderr);
     assert!(run.stdout.contains("partition: gpu"), "{}", run.stdout);
 }
 

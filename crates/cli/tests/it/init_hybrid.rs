@@ -257,7 +257,7 @@ fn mistakes_are_told_with_their_numbers() {
     let home = Home::new();
     home.write("cluster.yaml", CLUSTER);
     let complaint = |words: &str| home.words(&format!("init hybrid {words}")).code(2).stderr;
-    let told = [
+    let reported = [
         complaint("--cluster cluster.yaml --services 8"),
         complaint("--cluster cluster.yaml --services 0"),
         complaint("--cluster cluster.yaml --services-nodes node[01-07]"),
@@ -266,7 +266,7 @@ fn mistakes_are_told_with_their_numbers() {
         complaint("--cluster cluster.yaml"),
         complaint("--cluster none.yaml --services 2"),
     ];
-    insta::assert_snapshot!(told.join("\n"), @"
+    insta::assert_snapshot!(reported.join("\n"), @"
     error: 8 of 8 nodes for services leaves none for batch; at most 7 can be chosen
     hint: services alone need no Slurm pool and no boundary
 

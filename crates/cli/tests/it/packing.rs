@@ -105,8 +105,8 @@ fn mistakes_are_told_with_what_to_do() {
             "-tuned-",
         ),
     ] {
-        let told = home.words(&format!("simulate {words}")).code(2).stderr;
-        assert!(told.contains(said) && told.contains(hint), "{words}: {told}");
+        let reported = home.words(&format!("simulate {words}")).code(2).stderr;
+        assert!(reported.contains(said) && reported.contains(hint), "{words}: {reported}");
     }
     let warned = home.words("simulate --cluster bad.csv --trace pods.csv --no-departures").ok();
     assert!(warned.stderr.contains("the first is line 4: 2 columns of 5"), "{}", warned.stderr);

@@ -86,8 +86,8 @@ fn mistakes_are_told_with_what_to_do() {
         ("--trace trace.swf --schedule-out out.csv", "takes one scheduler", "once per scheduler"),
         ("--trace bad.swf --strict", "1 of 9 rows cannot be parsed", "--strict"),
     ] {
-        let told = home.words(&format!("simulate {words}")).code(2).stderr;
-        assert!(told.contains(said) && told.contains(hint), "{words}: {told}");
+        let reported = home.words(&format!("simulate {words}")).code(2).stderr;
+        assert!(reported.contains(said) && reported.contains(hint), "{words}: {reported}");
     }
     let warned = home.words("simulate --trace bad.swf --scheduler easy").ok();
     assert!(
@@ -140,14 +140,14 @@ fn control_planes_are_compared_on_a_cluster() {
     let began = FleetEvent { at_ms: 600_000, what: FleetEventKind::Began { job: "b".to_owned() } };
     assert!(events.contains(&began), "{events:?}");
     // 3. The state at an instant, with reasons.
-    let told = home.words(&format!("{asked} --at 5m --explain a")).ok().stdout;
+    let reported = home.words(&format!("{asked} --at 5m --explain a")).ok().stdout;
     for said in [
         "muster, 5m after the first submission: 2 jobs arrived, 0 ended, 1 run, 1 wait; 62 % is held",
         "kube-default, 5m after the first submission: 2 jobs arrived, 0 ended, 1 run, 1 wait; 100 % is held",
         "3 of its 5 pods have a node and hold it",
         "has run for",
     ] {
-        assert!(told.contains(said), "{said}: {told}");
+        assert!(reported.contains(said), "{said}: {reported}");
     }
 }
 
@@ -168,9 +168,9 @@ fn a_run_that_is_interrupted_says_how_far_it_came() {
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let output = run.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
-    let told = String::from_utf8(output.stdout).unwrap();
-    assert!(told.contains("muster was interrupted (*): of 300,000 jobs "), "{told}");
-    assert!(told.contains("muster*"), "{told}");
+    let reported = String::from_utf8(output.stdout).unwrap();
+    assert!(reported.contains("muster was interrupted (*): of 300,000 jobs "), "{reported}");
+    assert!(reported.contains("muster*"), "{reported}");
     let arrived = home.read("events.jsonl").lines().filter(|line| line.contains("arrived")).count();
     assert!(arrived > 0 && arrived < jobs, "{arrived} of {jobs} jobs had arrived");
 }
@@ -185,11 +185,11 @@ fn what_a_queue_file_refuses_is_counted() {
     let shown: FleetComparison = home.words(&format!("{asked} --json")).ok().json();
     let counts: Vec<(u64, u64)> = shown.runs.iter().map(|run| (run.refused, run.left)).collect();
     assert_eq!(counts, [(2, 0), (0, 2)]);
-    let told = home.words(asked).ok().stdout;
+    let reported = home.words(asked).ok().stdout;
     assert!(
-        told.contains("muster refused 2 jobs")
-            && told.contains("warning: 2 of 2 jobs (100.0 %) name no time limit"),
-        "{told}"
+        reported.contains("muster refused 2 jobs")
+            && reported.contains("warning: 2 of 2 jobs (100.0 %) name no time limit"),
+        "{reported}"
     );
 }
 
@@ -212,9 +212,10 @@ fn mistakes_about_a_fleet_are_told() {
         ("--no-departures --report-out r.html", 2, "--report-out"),
     ] {
         let asked = format!("simulate --cluster cluster.yaml --trace gangs.csv {words}");
-        let told = home.words(&asked).code(code).stderr;
-        assert!(told.contains(said), "{words}: {told}");
+        let reported = home.words(&asked).code(code).stderr;
+        assert!(reported.contains(said), "{words}: {reported}");
     }
-    let told = home.words("simulate --trace gangs.csv --procs 8 --scheduler muster").code(2).stderr;
-    assert!(told.contains("--cluster"), "{told}");
+    let reported =
+        home.words("simulate --trace gangs.csv --procs 8 --scheduler muster").code(2).stderr;
+    assert!(reported.contains("--cluster"), "{reported}");
 }

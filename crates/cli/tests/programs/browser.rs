@@ -81,12 +81,15 @@ fn chromium_runs_the_page_of_a_simulation() {
     chromium.arg(format!("file://{}", watched.display()));
     let output = chromium.env("HOME", home.path("home")).output().unwrap();
     let dom = String::from_utf8_lossy(&output.stdout);
-    let told = dom.rsplit_once("<pre id=\"told\">").and_then(|(_, told)| told.split_once("</pre>"));
-    let (told, _) =
-        told.unwrap_or_else(|| panic!("{dom}\n{}", String::from_utf8_lossy(&output.stderr)));
-    let found: Value =
-        serde_json::from_str(&told.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
-            .unwrap();
+    let reported = dom
+        .rsplit_once("<pre id=\"told\">")
+        .and_then(|(_, reported)| reported.split_once("</pre>"));
+    let (reported, _) =
+        reported.unwrap_or_else(|| panic!("{dom}\n{}", String::from_utf8_lossy(&output.stderr)));
+    let found: Value = serde_json::from_str(
+        &reported.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"),
+    )
+    .unwrap();
 
     assert_eq!(found["wrong"], Value::Array(Vec::new()), "{found}");
     let text = |name: &str| found[name].as_str().unwrap();

@@ -67,7 +67,7 @@ fn a_gang_that_runs_is_looked_at_on_each_of_its_nodes() {
 fn two_ranks_whose_programs_use_one_gpu_have_failed() {
     let cluster = SlurmCluster::here();
     let muster = Muster::of(&cluster, User::Mail);
-    let told = "CUDA_VISIBLE_DEVICES=0 sleep 300; true".to_owned();
+    let reported = "CUDA_VISIBLE_DEVICES=0 sleep 300; true".to_owned();
     // The device files of this cluster have no driver; O_PATH opens them all the same.
     let device = cluster.devices().join("nvidia0");
     let open =
@@ -75,7 +75,7 @@ fn two_ranks_whose_programs_use_one_gpu_have_failed() {
     let text = |name: &str, script: &str| {
         format!("name: {name}\ntasks: 2\ngpus-per-task: 1\ntime: 5m\nrun: |\n  {script}\n")
     };
-    let jobs = muster.submit(&format!("{}---\n{}", text("told", &told), text("open", &open)));
+    let jobs = muster.submit(&format!("{}---\n{}", text("told", &reported), text("open", &open)));
     for job in &jobs {
         muster.reaches(*job, "running");
         let mut report = Value::Null;

@@ -24,9 +24,13 @@ fn a_user_cannot_release_a_hold_of_root_and_the_error_says_who_can() {
     }
     for verb in ["show", "explain", "ps"] {
         let words = if verb == "ps" { verb.to_owned() } else { format!("{verb} {job}") };
-        let told = alice.words(&words).ok();
-        let line = told.stdout.lines().find(|line| line.contains("root"));
-        assert!(line.is_some_and(|line| line.contains("administrator")), "{verb}: {}", told.text());
+        let reported = alice.words(&words).ok();
+        let line = reported.stdout.lines().find(|line| line.contains("root"));
+        assert!(
+            line.is_some_and(|line| line.contains("administrator")),
+            "{verb}: {}",
+            reported.text()
+        );
     }
     // The user's own hold is the user's again once root has released it.
     let released = root.words(&format!("release {job}")).ok();

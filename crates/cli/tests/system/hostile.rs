@@ -66,8 +66,8 @@ fn a_working_directory_is_entered_as_the_user() {
     mallory.words(&format!("release {swapped} {gone}")).ok();
     refused.extend([("open", swapped), ("gone", gone)]);
     for (dir, job) in refused {
-        let told = why_not(mallory, job);
-        assert!(told.contains("working directory"), "{dir}: {told}");
+        let reported = why_not(mallory, job);
+        assert!(reported.contains("working directory"), "{dir}: {reported}");
     }
     assert!(!alice.home().join("mark").exists() && !closed.join("mark").exists());
 
@@ -159,8 +159,8 @@ fn a_program_is_looked_up_and_run_as_the_user() {
         "interpreter".to_owned(),
     ));
     for (job, named) in refused {
-        let told = why_not(mallory, job);
-        assert!(told.contains(&named), "{named}: {told}");
+        let reported = why_not(mallory, job);
+        assert!(reported.contains(&named), "{named}: {reported}");
     }
 }
 

@@ -121,7 +121,7 @@ impl<S: StateStore> Dispatcher<S> {
     ) -> Result<(Receipt, Vec<Explanation>), ApiFailure> {
         let now = self.now();
         let drafts = submission.drafts.clone();
-        let receipt = self.runtime.judge(submission).map_err(refusal::failure)?;
+        let receipt = self.runtime.check(submission).map_err(refusal::failure)?;
         let gone = self.unavailable();
         let engine = self.runtime.engine_mut().ok_or(gone)?;
         let mut explanations = Vec::with_capacity(drafts.len());

@@ -306,7 +306,7 @@ impl<S: StateStore> Dispatcher<S> {
             if let (JobAction::Scale(wanted), Some(service), false) =
                 (action, spec.service(), caller.admin)
             {
-                access::judge_scale(engine.tree(), &spec.queue, (service.replicas, wanted))
+                access::check_scale(engine.tree(), &spec.queue, (service.replicas, wanted))
                     .map_err(ApiFailure::from)?;
             }
             return Ok(());

@@ -48,11 +48,11 @@ pub(super) async fn list(
     // 2. Ended jobs if requested, within the limit on rows.
     let missing: Vec<JobId> =
         wanted.ids.iter().flatten().filter(|id| !jobs.contains_key(id)).copied().collect();
-    let room = wanted.first().map_or(usize::MAX, |first| first - jobs.len() - rest.len());
+    let space = wanted.first().map_or(usize::MAX, |first| first - jobs.len() - rest.len());
     let asked = wanted.clone();
     let (ended, matched_ended) =
-        read(&app.reader, move |reader| ended(reader, &asked, &missing, room)).await?;
-    let is_bounded = room != usize::MAX;
+        read(&app.reader, move |reader| ended(reader, &asked, &missing, space)).await?;
+    let is_bounded = space != usize::MAX;
     jobs.extend(ended.into_iter().map(|view| (view.job, view)));
 
     // 3. Only what the caller may see.
@@ -150,7 +150,7 @@ fn ended(
     reader: &HistoryReader,
     wanted: &ListSelection,
     missing: &[JobId],
-    room: usize,
+    space: usize,
 ) -> Result<(Vec<JobView>, u64), muster_runtime::StoreError> {
     let ListSelection { filter, ids, state } = wanted;
     if ids.is_some() {
@@ -164,7 +164,7 @@ fn ended(
             );
         }
         let matched = found.len() as u64;
-        found.truncate(room);
+        found.truncate(space);
         return Ok((found, matched));
     }
     if !filter.all && !state.is_some_and(JobState::is_final) {
@@ -176,9 +176,9 @@ fn ended(
         queue: filter.queue.clone(),
         state: state.map(|state| state.word().to_owned()),
         name: filter.name.clone(),
-        limit: u32::try_from(room).map_or(limit, |room| limit.min(room)),
+        limit: u32::try_from(space).map_or(limit, |space| limit.min(space)),
     };
-    let matched = if room == usize::MAX { 0 } else { reader.history_count(&query)? };
+    let matched = if space == usize::MAX { 0 } else { reader.history_count(&query)? };
     Ok((reader.history(&query)?, matched))
 }
 

@@ -42,13 +42,14 @@ pub(super) async fn saved(
     })?;
 
     // 2. Forward; the response follows when the acknowledgement is recorded.
-    let told =
+    let reported =
         tokio::task::spawn_blocking(move || checkpoint::acknowledge(&path, &request.label)).await;
-    let noted =
-        told.map_err(|error| ApiFailure::Internal(error.to_string()))?.unwrap_or_else(|error| {
+    let noted = reported.map_err(|error| ApiFailure::Internal(error.to_string()))?.unwrap_or_else(
+        |error| {
             tracing::debug!(%error, "a supervisor did not answer to a checkpoint");
             None
-        });
+        },
+    );
     match noted {
         Some(noted) if noted.label.is_empty() => {
             Ok(Json(ActionResponse { message: "recorded".to_owned() }))

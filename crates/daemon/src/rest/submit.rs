@@ -56,8 +56,8 @@ pub(super) async fn submit(
         .map_err(|error| ApiFailure::Internal(error.to_string()))?
         .map_err(|diagnostics| invalid_spec(&diagnostics))?;
     if !caller.admin {
-        let judge = |job: &CheckedJob| access::judge(&known.queues, caller.submitter(), &job.spec);
-        checked.iter().try_for_each(judge)?;
+        let check = |job: &CheckedJob| access::check(&known.queues, caller.submitter(), &job.spec);
+        checked.iter().try_for_each(check)?;
     }
     let submission = submission(checked, request, &caller, user, clock)?;
 

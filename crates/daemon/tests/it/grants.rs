@@ -162,9 +162,9 @@ fn no_field_of_a_job_is_forgotten() {
     let schema = muster_spec::schema();
     let fields: BTreeSet<&str> =
         schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
-    let told: BTreeSet<&str> =
+    let reported: BTreeSet<&str> =
         FIELDS.iter().map(|(field, ..)| *field).chain(FREE.iter().copied()).collect();
-    assert_eq!(fields, told, "say in FIELDS or FREE who may ask for it");
+    assert_eq!(fields, reported, "say in FIELDS or FREE who may ask for it");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -243,6 +243,6 @@ const WHO: &[(&str, &str)] = &[
 #[test]
 fn no_route_is_forgotten() {
     let routes: BTreeSet<String> = ROUTES.iter().map(|route| format!("{:?}", route.id)).collect();
-    let told: BTreeSet<String> = WHO.iter().map(|(route, _)| (*route).to_owned()).collect();
-    assert_eq!(routes, told, "say who may use it, and play it in users.rs");
+    let reported: BTreeSet<String> = WHO.iter().map(|(route, _)| (*route).to_owned()).collect();
+    assert_eq!(routes, reported, "say who may use it, and play it in users.rs");
 }

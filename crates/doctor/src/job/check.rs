@@ -13,7 +13,7 @@ pub(super) struct JobCheck {
     pub(super) cure: &'static str,
     /// Set where the check cannot be judged without a probe on the job's nodes.
     pub(super) needs_probe: bool,
-    pub(super) judge: fn(&JobEvidence) -> JobCheckOutcome,
+    pub(super) evaluate: fn(&JobEvidence) -> JobCheckOutcome,
 }
 
 /// Outcome of a check, with the observation.

@@ -27,11 +27,12 @@ pub(super) fn devices(evidence: &JobEvidence) -> JobCheckOutcome {
     // is only a request.
     let listed = by_driver(evidence);
     let opened = by_open_files(&known);
-    let told = by_environment(&known);
-    let told = told.iter().filter(|((node, _), users)| !have_separate_files(&known, node, users));
+    let reported = by_environment(&known);
+    let reported =
+        reported.iter().filter(|((node, _), users)| !have_separate_files(&known, node, users));
     let mut shared = BTreeSet::new();
     for ((node, device), users) in
-        listed.iter().chain(&opened).chain(told).filter(|(_, users)| users.len() > 1)
+        listed.iter().chain(&opened).chain(reported).filter(|(_, users)| users.len() > 1)
     {
         // Ranks that share a GPU are reported once, by the first source that shows it.
         if shared.insert((*node, users.clone())) {
@@ -231,9 +232,10 @@ mod tests {
     }
 
     /// Adds a process to a rank of node a, with this environment and open file.
-    fn with(evidence: &mut JobEvidence, rank: usize, told: Option<&str>, open: Option<&str>) {
+    fn with(evidence: &mut JobEvidence, rank: usize, reported: Option<&str>, open: Option<&str>) {
         let pid = 70 + u32::try_from(rank).unwrap();
-        let process = SeenProcess { pid, visible: told.and_then(list), open: open.and_then(list) };
+        let process =
+            SeenProcess { pid, visible: reported.and_then(list), open: open.and_then(list) };
         evidence.seen[0].ranks[rank].processes.push(process);
     }
 
@@ -255,10 +257,10 @@ mod tests {
     /// The script sets CUDA_VISIBLE_DEVICES=0 before the program, so that only the program has it.
     #[test]
     fn a_gpu_that_processes_of_two_ranks_are_told_is_shared() {
-        let mut told = sound();
-        with(&mut told, 0, Some("0"), Some(""));
-        with(&mut told, 1, Some("0"), Some(""));
-        assert_eq!(failed(devices(&told)), "ranks 0 and 1 share GPU 0 of a");
+        let mut reported = sound();
+        with(&mut reported, 0, Some("0"), Some(""));
+        with(&mut reported, 1, Some("0"), Some(""));
+        assert_eq!(failed(devices(&reported)), "ranks 0 and 1 share GPU 0 of a");
         // A worker that takes one of a whole node's GPUs has its own part.
         let mut part = sound();
         part.expected.iter_mut().for_each(|one| one.gpus = Some(2));

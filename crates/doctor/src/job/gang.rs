@@ -63,7 +63,7 @@ pub(super) fn whole(evidence: &JobEvidence) -> JobCheckOutcome {
         }
     }
     for (_, rank) in ranks(evidence) {
-        if rank.world_size.is_some_and(|told| told as usize != world) {
+        if rank.world_size.is_some_and(|reported| reported as usize != world) {
             wrong.push(format!(
                 "rank {} has a world size of {} instead of {world}",
                 rank.rank,
@@ -142,12 +142,12 @@ pub(super) fn closed_devices(evidence: &JobEvidence) -> JobCheckOutcome {
 }
 
 pub(super) fn foreign_processes(evidence: &JobEvidence) -> JobCheckOutcome {
-    let told: Vec<&ProbeObservation> =
+    let reported: Vec<&ProbeObservation> =
         evidence.seen.iter().filter(|seen| seen.gpu_users.is_some()).collect();
-    if told.is_empty() {
+    if reported.is_empty() {
         return NotTested("NVIDIA's management library on the nodes".to_owned());
     }
-    let mut wrong: Vec<String> = told
+    let mut wrong: Vec<String> = reported
         .iter()
         .flat_map(|seen| seen.gpu_users.iter().flatten().map(move |user| (seen, user)))
         .filter(|(_, user)| !user.is_own)

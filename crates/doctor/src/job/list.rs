@@ -11,7 +11,7 @@ pub(super) const CHECKS: &[JobCheck] = &[
         meaning: "collectives hang when a rank is missing, and two processes with the same rank corrupt each other's data",
         cure: "see the output of the missing ranks: `muster logs JOB -r RANK`",
         needs_probe: true,
-        judge: gang::whole,
+        evaluate: gang::whole,
     },
     JobCheck {
         id: "one-allocation",
@@ -19,7 +19,7 @@ pub(super) const CHECKS: &[JobCheck] = &[
         meaning: "a gang made of several jobs is ended, billed and preempted in parts",
         cure: "submit one job for the whole gang, not one for each node",
         needs_probe: true,
-        judge: gang::one_allocation,
+        evaluate: gang::one_allocation,
     },
     JobCheck {
         id: "devices",
@@ -27,7 +27,7 @@ pub(super) const CHECKS: &[JobCheck] = &[
         meaning: "two ranks on one GPU run at half speed or out of memory, and a rank without one falls back to the CPU",
         cure: "do not change CUDA_VISIBLE_DEVICES, not even inside the script, and request GPUs with `gpus` or `gpus-per-task` only",
         needs_probe: true,
-        judge: devices::devices,
+        evaluate: devices::devices,
     },
     JobCheck {
         id: "closed-devices",
@@ -35,7 +35,7 @@ pub(super) const CHECKS: &[JobCheck] = &[
         meaning: "CUDA_VISIBLE_DEVICES is not enforced: a program that overrides it runs on a GPU that another job was allocated",
         cure: "ConstrainDevices=yes in cgroup.conf, with task/cgroup; `muster check slurm --prove` shows what is missing",
         needs_probe: true,
-        judge: gang::closed_devices,
+        evaluate: gang::closed_devices,
     },
     JobCheck {
         id: "strangers",
@@ -43,7 +43,7 @@ pub(super) const CHECKS: &[JobCheck] = &[
         meaning: "memory and time of the GPU are shared with that process",
         cure: "end that process, or have the node drained; install an epilog on every GPU node that kills processes left behind by jobs",
         needs_probe: true,
-        judge: gang::foreign_processes,
+        evaluate: gang::foreign_processes,
     },
     JobCheck {
         id: "master",
@@ -51,7 +51,7 @@ pub(super) const CHECKS: &[JobCheck] = &[
         meaning: "the rendezvous hangs until its timeout, half an hour by default",
         cure: "make the node's name resolve on every other node, and open the ports between nodes",
         needs_probe: true,
-        judge: surroundings::master,
+        evaluate: surroundings::master,
     },
     JobCheck {
         id: "shared-memory",
@@ -59,7 +59,7 @@ pub(super) const CHECKS: &[JobCheck] = &[
         meaning: "data loaders and NCCL fail with `bus error` or `no space left on device`",
         cure: "mount /dev/shm with half of the memory, and clean it after each job; in a container use --shm-size or --ipc=host",
         needs_probe: true,
-        judge: surroundings::shared_memory,
+        evaluate: surroundings::shared_memory,
     },
     JobCheck {
         id: "memlock",
@@ -67,7 +67,7 @@ pub(super) const CHECKS: &[JobCheck] = &[
         meaning: "memory cannot be registered with the adapter, and NCCL falls back to TCP or fails",
         cure: "LimitMEMLOCK=infinity in slurmd's systemd unit, and PropagateResourceLimitsExcept=MEMLOCK in slurm.conf",
         needs_probe: true,
-        judge: surroundings::memlock,
+        evaluate: surroundings::memlock,
     },
     JobCheck {
         id: "clocks",
@@ -75,7 +75,7 @@ pub(super) const CHECKS: &[JobCheck] = &[
         meaning: "credentials expire early, and logs of several nodes cannot be put in order",
         cure: "run chrony or another NTP client on every node",
         needs_probe: true,
-        judge: surroundings::clocks,
+        evaluate: surroundings::clocks,
     },
     JobCheck {
         id: "leaf-switches",
@@ -83,7 +83,7 @@ pub(super) const CHECKS: &[JobCheck] = &[
         meaning: "collectives cross the spine, which other jobs use, too",
         cure: "request it with `slurm: {switches: 1}`; the job may wait longer",
         needs_probe: false,
-        judge: topology::fewest,
+        evaluate: topology::fewest,
     },
     JobCheck {
         id: "transport",
@@ -91,7 +91,7 @@ pub(super) const CHECKS: &[JobCheck] = &[
         meaning: "collectives over TCP sockets take ten times as long, without an error",
         cure: "see NCCL's messages on NET/IB at start-up: a missing plugin, NCCL_IB_DISABLE, or memory that cannot be locked",
         needs_probe: false,
-        judge: nccl::transport,
+        evaluate: nccl::transport,
     },
     JobCheck {
         id: "gpudirect",
@@ -99,6 +99,6 @@ pub(super) const CHECKS: &[JobCheck] = &[
         meaning: "every byte is copied through the memory of the host",
         cure: "load nvidia-peermem or use a kernel with DMA-BUF, and connect GPU and adapter to the same PCIe switch",
         needs_probe: false,
-        judge: nccl::gpudirect,
+        evaluate: nccl::gpudirect,
     },
 ];

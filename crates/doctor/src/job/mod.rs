@@ -113,7 +113,7 @@ pub fn verify(evidence: &JobEvidence) -> VerifyReport {
         let verdict = if check.needs_probe && evidence.seen.is_empty() {
             JobCheckOutcome::NotTested("a probe on its nodes while it runs".to_owned())
         } else {
-            (check.judge)(evidence)
+            (check.evaluate)(evidence)
         };
         let verdict = match (verdict, evidence.unseen_ranks()) {
             (JobCheckOutcome::Passed(says), silent) if check.needs_probe && silent > 0 => {

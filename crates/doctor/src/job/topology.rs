@@ -25,10 +25,10 @@ pub(super) fn fewest(evidence: &JobEvidence) -> JobCheckOutcome {
     // 3. Compute the fewest leaves that hold as many nodes, from the largest on.
     let mut sizes: Vec<usize> = leaves.iter().map(Vec::len).collect();
     sizes.sort_unstable_by(|a, b| b.cmp(a));
-    let mut room = 0;
+    let mut capacity = 0;
     let enough = sizes.iter().position(|size| {
-        room += size;
-        room >= nodes.len()
+        capacity += size;
+        capacity >= nodes.len()
     });
     let fewest = enough.map_or(sizes.len(), |at| at + 1);
     if spanned <= fewest {

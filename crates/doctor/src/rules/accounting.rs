@@ -3,7 +3,7 @@
 
 use muster_model::check::Severity::{High, Medium};
 
-use crate::rule::{CheckRule, DocPage, RuleFinding, RuleResult, fail_if_any, judge_setting};
+use crate::rule::{CheckRule, DocPage, RuleFinding, RuleResult, check_setting, fail_if_any};
 use muster_slurm::conf::evidence::{ConfRecord, Evidence, gpus};
 
 pub(super) const RULES: &[CheckRule] = &[
@@ -17,7 +17,7 @@ pub(super) const RULES: &[CheckRule] = &[
         check: |evidence| {
             let kind =
                 evidence.conf_setting("AccountingStorageType", Some("accounting_storage/none"))?;
-            judge_setting(&kind, kind.is("accounting_storage/slurmdbd"))
+            check_setting(&kind, kind.is("accounting_storage/slurmdbd"))
         },
     },
     CheckRule {
@@ -30,7 +30,7 @@ pub(super) const RULES: &[CheckRule] = &[
         check: |evidence| {
             evidence.gpu_nodes()?;
             let tres = evidence.conf_setting("AccountingStorageTRES", Some(""))?;
-            judge_setting(&tres, tres.lists("gres/gpu"))
+            check_setting(&tres, tres.lists("gres/gpu"))
         },
     },
     CheckRule {
@@ -63,7 +63,7 @@ pub(super) const RULES: &[CheckRule] = &[
         page: DocPage::Man("slurm.conf", "AccountingStorageEnforce"),
         check: |evidence| {
             let enforce = evidence.conf_setting("AccountingStorageEnforce", Some("none"))?;
-            judge_setting(
+            check_setting(
                 &enforce,
                 ["limits", "safe", "all"].iter().any(|word| enforce.lists(word)),
             )
@@ -87,7 +87,7 @@ pub(super) const RULES: &[CheckRule] = &[
         page: DocPage::Man("slurm.conf", "JobAcctGatherType"),
         check: |evidence| {
             let gather = evidence.conf_setting("JobAcctGatherType", None)?;
-            judge_setting(&gather, !gather.value.is_empty() && !gather.is("jobacct_gather/none"))
+            check_setting(&gather, !gather.value.is_empty() && !gather.is("jobacct_gather/none"))
         },
     },
     CheckRule {
@@ -99,7 +99,7 @@ pub(super) const RULES: &[CheckRule] = &[
         page: DocPage::Man("slurmdbd.conf", "PurgeJobAfter"),
         check: |evidence| {
             let purge = evidence.dbd("PurgeJobAfter", "")?;
-            judge_setting(&purge, !purge.value.is_empty())
+            check_setting(&purge, !purge.value.is_empty())
         },
     },
 ];
@@ -155,7 +155,7 @@ fn unbilled(evidence: &Evidence, name: &str, has: fn(&ConfRecord) -> bool) -> Ru
 fn qos_enforced(evidence: &Evidence) -> RuleResult {
     let enforce = evidence.conf_setting("AccountingStorageEnforce", Some("none"))?;
     if ["qos", "all"].iter().any(|word| enforce.lists(word)) {
-        return judge_setting(&enforce, true);
+        return check_setting(&enforce, true);
     }
     // Settings that give QOS an effect.
     let weight = evidence.conf_setting("PriorityWeightQOS", Some("0"))?;

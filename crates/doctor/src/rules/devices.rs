@@ -2,7 +2,7 @@
 
 use muster_model::check::Severity::{High, Medium};
 
-use crate::rule::{CheckRule, DocPage, judge_setting};
+use crate::rule::{CheckRule, DocPage, check_setting};
 use muster_slurm::conf::evidence::needs_input;
 
 pub(super) const RULES: &[CheckRule] = &[
@@ -15,7 +15,7 @@ pub(super) const RULES: &[CheckRule] = &[
         page: DocPage::Man("slurm.conf", "ProctrackType"),
         check: |evidence| {
             let kind = evidence.conf_setting("ProctrackType", None)?;
-            judge_setting(&kind, kind.is("proctrack/cgroup"))
+            check_setting(&kind, kind.is("proctrack/cgroup"))
         },
     },
     CheckRule {
@@ -27,7 +27,7 @@ pub(super) const RULES: &[CheckRule] = &[
         page: DocPage::Man("slurm.conf", "TaskPlugin"),
         check: |evidence| {
             let plugin = evidence.conf_setting("TaskPlugin", Some("task/none"))?;
-            judge_setting(&plugin, plugin.lists("task/cgroup") || plugin.lists("cgroup"))
+            check_setting(&plugin, plugin.lists("task/cgroup") || plugin.lists("cgroup"))
         },
     },
     CheckRule {
@@ -40,7 +40,7 @@ pub(super) const RULES: &[CheckRule] = &[
         check: |evidence| {
             evidence.gpu_nodes()?;
             let devices = evidence.cgroup("ConstrainDevices", "no")?;
-            judge_setting(&devices, devices.is_yes())
+            check_setting(&devices, devices.is_yes())
         },
     },
     CheckRule {
@@ -53,7 +53,7 @@ pub(super) const RULES: &[CheckRule] = &[
         check: |evidence| {
             evidence.gpu_nodes()?;
             let select = evidence.conf_setting("SelectType", None)?;
-            judge_setting(&select, !select.is("select/linear"))
+            check_setting(&select, !select.is("select/linear"))
         },
     },
     CheckRule {
@@ -71,7 +71,7 @@ pub(super) const RULES: &[CheckRule] = &[
                     "a SelectType other than select/linear, which the rule select-linear reports",
                 )
             } else {
-                judge_setting(&select, !select.is("select/cons_res"))
+                check_setting(&select, !select.is("select/cons_res"))
             }
         },
     },

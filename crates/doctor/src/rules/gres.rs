@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use muster_model::check::Severity::{High, Low, Medium};
 use muster_model::hostlist::expand;
 
-use crate::rule::{CheckRule, DocPage, RuleFinding, RuleResult, fail_if_any, judge_setting};
+use crate::rule::{CheckRule, DocPage, RuleFinding, RuleResult, check_setting, fail_if_any};
 use muster_slurm::conf::ConfLine;
 use muster_slurm::conf::evidence::{
     ConfRecord, Evidence, MissingInput, gpu_types, gpus, needs_input,
@@ -22,7 +22,7 @@ pub(super) const RULES: &[CheckRule] = &[
         check: |evidence| {
             evidence.gpu_nodes()?;
             let types = evidence.conf_setting("GresTypes", Some(""))?;
-            judge_setting(&types, types.lists("gpu"))
+            check_setting(&types, types.lists("gpu"))
         },
     },
     CheckRule {

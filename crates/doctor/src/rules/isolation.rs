@@ -2,7 +2,7 @@
 
 use muster_model::check::Severity::{High, Low, Medium};
 
-use crate::rule::{CheckRule, DocPage, RuleFinding, RuleResult, fail_if_any, judge_setting};
+use crate::rule::{CheckRule, DocPage, RuleFinding, RuleResult, check_setting, fail_if_any};
 use muster_slurm::conf::evidence::{ConfRecord, Evidence, MissingInput, needs_input};
 
 pub(super) const RULES: &[CheckRule] = &[
@@ -16,7 +16,7 @@ pub(super) const RULES: &[CheckRule] = &[
         check: |evidence| {
             memory_counts(evidence)?;
             let constrains = evidence.cgroup("ConstrainRAMSpace", "no")?;
-            judge_setting(&constrains, constrains.is_yes())
+            check_setting(&constrains, constrains.is_yes())
         },
     },
     CheckRule {
@@ -28,7 +28,7 @@ pub(super) const RULES: &[CheckRule] = &[
         page: DocPage::Man("cgroup.conf", "ConstrainCores"),
         check: |evidence| {
             let constrains = evidence.cgroup("ConstrainCores", "no")?;
-            judge_setting(&constrains, constrains.is_yes())
+            check_setting(&constrains, constrains.is_yes())
         },
     },
     CheckRule {
@@ -40,7 +40,7 @@ pub(super) const RULES: &[CheckRule] = &[
         page: DocPage::Man("slurm.conf", "TaskPlugin"),
         check: |evidence| {
             let plugin = evidence.conf_setting("TaskPlugin", Some("task/none"))?;
-            judge_setting(&plugin, plugin.lists("task/affinity") || plugin.lists("affinity"))
+            check_setting(&plugin, plugin.lists("task/affinity") || plugin.lists("affinity"))
         },
     },
     CheckRule {
@@ -79,7 +79,7 @@ pub(super) const RULES: &[CheckRule] = &[
         page: DocPage::Man("slurm.conf", "AuthType"),
         check: |evidence| {
             let kind = evidence.conf_setting("AuthType", Some("auth/munge"))?;
-            judge_setting(&kind, kind.is("auth/munge") || kind.is("auth/slurm"))
+            check_setting(&kind, kind.is("auth/munge") || kind.is("auth/slurm"))
         },
     },
     CheckRule {
@@ -91,7 +91,7 @@ pub(super) const RULES: &[CheckRule] = &[
         page: DocPage::Man("slurm.conf", "SlurmUser"),
         check: |evidence| {
             let user = evidence.conf_setting("SlurmUser", Some("root"))?;
-            judge_setting(&user, user.value.split('(').next() != Some("root"))
+            check_setting(&user, user.value.split('(').next() != Some("root"))
         },
     },
     CheckRule {
@@ -103,7 +103,7 @@ pub(super) const RULES: &[CheckRule] = &[
         page: DocPage::Man("slurm.conf", "PrologFlags"),
         check: |evidence| {
             let flags = evidence.conf_setting("PrologFlags", Some(""))?;
-            judge_setting(&flags, flags.lists("contain") || flags.lists("x11"))
+            check_setting(&flags, flags.lists("contain") || flags.lists("x11"))
         },
     },
     CheckRule {
@@ -144,12 +144,12 @@ fn memory_default(evidence: &Evidence) -> RuleResult {
     for key in KEYS {
         let said = evidence.conf_setting(key, Some("0"))?;
         if said.number() > Some(0) {
-            return judge_setting(&said, true);
+            return check_setting(&said, true);
         }
     }
     let jobs = evidence.conf_setting("JobDefaults", Some(""))?;
     if jobs.option("DefMemPerGPU").is_some() {
-        return judge_setting(&jobs, true);
+        return check_setting(&jobs, true);
     }
     let amount = |text: &str| text.parse().is_ok_and(|amount: u64| amount > 0);
     let partitions = evidence.partitions()?;

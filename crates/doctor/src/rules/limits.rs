@@ -2,7 +2,7 @@
 
 use muster_model::check::Severity::{Low, Medium};
 
-use crate::rule::{CheckRule, DocPage, RuleFinding, RuleResult, fail_if_any, judge_setting};
+use crate::rule::{CheckRule, DocPage, RuleFinding, RuleResult, check_setting, fail_if_any};
 use muster_slurm::conf::evidence::{Evidence, needs_input};
 
 /// Slurm's default; with a smaller limit, scripts in circulation are rejected.
@@ -34,7 +34,7 @@ pub(super) const RULES: &[CheckRule] = &[
         page: DocPage::Man("slurm.conf", "MaxJobCount"),
         check: |evidence| {
             let jobs = evidence.conf_setting("MaxJobCount", Some("10000"))?;
-            judge_setting(&jobs, jobs.number().is_some_and(|count| count <= MOST_JOBS))
+            check_setting(&jobs, jobs.number().is_some_and(|count| count <= MOST_JOBS))
         },
     },
     CheckRule {
@@ -46,7 +46,7 @@ pub(super) const RULES: &[CheckRule] = &[
         page: DocPage::Man("slurm.conf", "MaxArraySize"),
         check: |evidence| {
             let size = evidence.conf_setting("MaxArraySize", Some("1001"))?;
-            judge_setting(&size, size.number() >= Some(USUAL_ARRAY))
+            check_setting(&size, size.number() >= Some(USUAL_ARRAY))
         },
     },
     CheckRule {
@@ -59,7 +59,7 @@ pub(super) const RULES: &[CheckRule] = &[
         check: |evidence| {
             let age = evidence.conf_setting("MinJobAge", Some("300"))?;
             // Zero means that no job is purged.
-            judge_setting(&age, age.number() == Some(0) || age.number() >= Some(SHORTEST_AGE_SECS))
+            check_setting(&age, age.number() == Some(0) || age.number() >= Some(SHORTEST_AGE_SECS))
         },
     },
 ];

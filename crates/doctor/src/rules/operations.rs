@@ -2,7 +2,7 @@
 
 use muster_model::check::Severity::{High, Low, Medium};
 
-use crate::rule::{CheckRule, DocPage, RuleFinding, RuleResult, fail_if_any, judge_setting};
+use crate::rule::{CheckRule, DocPage, RuleFinding, RuleResult, check_setting, fail_if_any};
 use muster_slurm::conf::evidence::{Evidence, needs_input};
 
 /// Minimum in seconds, which is Slurm's default: a GPU driver can take that long to release a
@@ -35,7 +35,7 @@ pub(super) const RULES: &[CheckRule] = &[
         page: DocPage::Man("slurm.conf", "StateSaveLocation"),
         check: |evidence| {
             let state = evidence.conf_setting("StateSaveLocation", Some("/var/spool"))?;
-            judge_setting(
+            check_setting(
                 &state,
                 !VOLATILE.iter().any(|folder| slashed(&state.value).starts_with(folder)),
             )
@@ -59,7 +59,7 @@ pub(super) const RULES: &[CheckRule] = &[
         page: DocPage::Man("slurm.conf", "SlurmdTimeout"),
         check: |evidence| {
             let timeout = evidence.conf_setting("SlurmdTimeout", Some("300"))?;
-            judge_setting(&timeout, timeout.number() > Some(0))
+            check_setting(&timeout, timeout.number() > Some(0))
         },
     },
     CheckRule {
@@ -71,7 +71,7 @@ pub(super) const RULES: &[CheckRule] = &[
         page: DocPage::Man("slurm.conf", "ReturnToService"),
         check: |evidence| {
             let back = evidence.conf_setting("ReturnToService", Some("0"))?;
-            judge_setting(&back, back.number() > Some(0))
+            check_setting(&back, back.number() > Some(0))
         },
     },
     CheckRule {
@@ -83,7 +83,7 @@ pub(super) const RULES: &[CheckRule] = &[
         page: DocPage::Man("slurm.conf", "UnkillableStepTimeout"),
         check: |evidence| {
             let timeout = evidence.conf_setting("UnkillableStepTimeout", Some("60"))?;
-            judge_setting(&timeout, timeout.number() >= Some(SHORTEST_UNKILLABLE_SECS))
+            check_setting(&timeout, timeout.number() >= Some(SHORTEST_UNKILLABLE_SECS))
         },
     },
     CheckRule {
@@ -95,7 +95,7 @@ pub(super) const RULES: &[CheckRule] = &[
         page: DocPage::Man("slurm.conf", "KillWait"),
         check: |evidence| {
             let wait = evidence.conf_setting("KillWait", Some("30"))?;
-            judge_setting(&wait, wait.number() >= Some(SHORTEST_KILL_WAIT_SECS))
+            check_setting(&wait, wait.number() >= Some(SHORTEST_KILL_WAIT_SECS))
         },
     },
     CheckRule {
@@ -197,13 +197,13 @@ fn health(evidence: &Evidence) -> RuleResult {
 fn memlock(evidence: &Evidence) -> RuleResult {
     let except = evidence.conf_setting("PropagateResourceLimitsExcept", Some(""))?;
     if except.lists("memlock") || except.lists("all") {
-        return judge_setting(&except, true);
+        return check_setting(&except, true);
     }
     if !except.value.is_empty() {
-        return judge_setting(&except, false);
+        return check_setting(&except, false);
     }
     let limits = evidence.conf_setting("PropagateResourceLimits", Some("ALL"))?;
-    judge_setting(&limits, !limits.lists("all") && !limits.lists("memlock"))
+    check_setting(&limits, !limits.lists("all") && !limits.lists("memlock"))
 }
 
 fn debug(evidence: &Evidence) -> RuleResult {

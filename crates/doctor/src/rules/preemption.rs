@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use muster_model::check::Severity::{High, Low, Medium};
 
-use crate::rule::{CheckRule, DocPage, RuleFinding, RuleResult, fail_if_any, judge_setting};
+use crate::rule::{CheckRule, DocPage, RuleFinding, RuleResult, check_setting, fail_if_any};
 use muster_slurm::conf::evidence::{ConfRecord, ConfSetting, Evidence, MissingInput, needs_input};
 
 /// Maximum sensible delay in seconds of a requeued job; Slurm's default is two minutes.
@@ -49,7 +49,7 @@ pub(super) const RULES: &[CheckRule] = &[
         page: DocPage::Man("slurm.conf", "JobRequeue"),
         check: |evidence| {
             let requeue = evidence.conf_setting("JobRequeue", Some("1"))?;
-            judge_setting(&requeue, requeue.number() != Some(0))
+            check_setting(&requeue, requeue.number() != Some(0))
         },
     },
     CheckRule {
@@ -88,7 +88,7 @@ pub(super) const RULES: &[CheckRule] = &[
         page: DocPage::Man("slurm.conf", "DependencyParameters"),
         check: |evidence| {
             let parameters = evidence.conf_setting("DependencyParameters", Some(""))?;
-            judge_setting(&parameters, parameters.lists("kill_invalid_depend"))
+            check_setting(&parameters, parameters.lists("kill_invalid_depend"))
         },
     },
 ];

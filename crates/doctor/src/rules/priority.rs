@@ -2,7 +2,7 @@
 
 use muster_model::check::Severity::{High, Low, Medium};
 
-use crate::rule::{CheckRule, DocPage, RuleFinding, RuleResult, fail_if_any, judge_setting};
+use crate::rule::{CheckRule, DocPage, RuleFinding, RuleResult, check_setting, fail_if_any};
 use muster_slurm::conf::evidence::{Evidence, MissingInput, needs_input};
 
 pub(super) const RULES: &[CheckRule] = &[
@@ -15,7 +15,7 @@ pub(super) const RULES: &[CheckRule] = &[
         page: DocPage::Man("slurm.conf", "PriorityType"),
         check: |evidence| {
             let kind = evidence.conf_setting("PriorityType", None)?;
-            judge_setting(&kind, !kind.is("priority/basic"))
+            check_setting(&kind, !kind.is("priority/basic"))
         },
     },
     CheckRule {
@@ -28,7 +28,7 @@ pub(super) const RULES: &[CheckRule] = &[
         check: |evidence| {
             multifactor(evidence)?;
             let weight = evidence.conf_setting("PriorityWeightFairshare", Some("0"))?;
-            judge_setting(&weight, weight.number() > Some(0))
+            check_setting(&weight, weight.number() > Some(0))
         },
     },
     CheckRule {
@@ -59,7 +59,7 @@ pub(super) const RULES: &[CheckRule] = &[
         check: |evidence| {
             multifactor(evidence)?;
             let weight = evidence.conf_setting("PriorityWeightAge", Some("0"))?;
-            judge_setting(&weight, weight.number() > Some(0))
+            check_setting(&weight, weight.number() > Some(0))
         },
     },
     CheckRule {

@@ -2,7 +2,7 @@
 
 use muster_model::check::Severity::{High, Low, Medium};
 
-use crate::rule::{CheckRule, DocPage, RuleFinding, RuleResult, fail_if_any, judge_setting};
+use crate::rule::{CheckRule, DocPage, RuleFinding, RuleResult, check_setting, fail_if_any};
 use muster_slurm::conf::evidence::{ConfRecord, Evidence, needs_input};
 use muster_slurm::time::minutes;
 
@@ -20,7 +20,7 @@ pub(super) const RULES: &[CheckRule] = &[
         page: DocPage::Man("slurm.conf", "SchedulerType"),
         check: |evidence| {
             let kind = evidence.conf_setting("SchedulerType", Some("sched/backfill"))?;
-            judge_setting(&kind, kind.is("sched/backfill"))
+            check_setting(&kind, kind.is("sched/backfill"))
         },
     },
     CheckRule {
@@ -86,7 +86,7 @@ pub(super) const RULES: &[CheckRule] = &[
         page: DocPage::Man("slurm.conf", "EnforcePartLimits"),
         check: |evidence| {
             let enforce = evidence.conf_setting("EnforcePartLimits", Some("NO"))?;
-            judge_setting(&enforce, enforce.is("all") || enforce.is("any") || enforce.is("yes"))
+            check_setting(&enforce, enforce.is("all") || enforce.is("any") || enforce.is("yes"))
         },
     },
     CheckRule {

@@ -59,7 +59,7 @@ impl AdvicePage {
     }
 
     /// Returns the number of columns for the text of an item.
-    pub(super) fn room(&self) -> usize {
+    pub(super) fn space(&self) -> usize {
         self.width - INDENT
     }
 
@@ -158,24 +158,24 @@ impl AdvicePage {
     }
 
     fn item(&self, item: &SectionItem) -> Vec<String> {
-        let room = self.room();
+        let space = self.space();
         let mut lines: Vec<String> =
-            item.text.split('\n').flat_map(|part| wrap(part, room)).collect();
+            item.text.split('\n').flat_map(|part| wrap(part, space)).collect();
         if let Some(id) = item.id {
-            let id = shorten(&format!("[{id}]"), room);
+            let id = shorten(&format!("[{id}]"), space);
             let used = lines.last().map_or(0, |line| line.chars().count());
             let faint = self.context.paint(Ink::Faint, &id);
             let id_width = id.chars().count();
             match lines.last_mut() {
-                Some(last) if used + 2 + id_width <= room => {
-                    last.push_str(&" ".repeat(room - used - id_width));
+                Some(last) if used + 2 + id_width <= space => {
+                    last.push_str(&" ".repeat(space - used - id_width));
                     last.push_str(&faint);
                 }
-                _ => lines.push(format!("{}{faint}", " ".repeat(room - id_width))),
+                _ => lines.push(format!("{}{faint}", " ".repeat(space - id_width))),
             }
         }
         for below in &item.below {
-            let wrapped = wrap(below, room - 2);
+            let wrapped = wrap(below, space - 2);
             lines.extend(
                 wrapped.iter().map(|line| format!("  {}", self.context.paint(Ink::Faint, line))),
             );

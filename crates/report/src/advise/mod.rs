@@ -234,10 +234,10 @@ fn parties(dispute: &Dispute) -> String {
 }
 
 fn stack_items(layers: &[Layer], context: RenderContext) -> Vec<SectionItem> {
-    let room = AdvicePage::new(context).room();
+    let space = AdvicePage::new(context).space();
     let item = |chain: Vec<&str>| {
         // The chain is already wrapped, so its blanks must not be break points.
-        SectionItem::new(stack::drawn(&chain, room).join("\n").replace(' ', "\u{a0}"))
+        SectionItem::new(stack::drawn(&chain, space).join("\n").replace(' ', "\u{a0}"))
     };
     stack::chains(layers).into_iter().map(item).collect()
 }

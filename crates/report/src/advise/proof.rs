@@ -410,12 +410,12 @@ mod tests {
         }
         let shown = lines(&proof, RenderContext::plain()).join(" ");
         let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
-        let told = [
+        let reported = [
             "seeds 1 to 3, the jobs of the mix generated anew for each",
             "half-width of the 95 % confidence interval",
             "under kai jobs take 2h01m ± 40s, of which they wait 1m30s ± 30s, and 4,000 ± 120 GPU-hours are idle",
         ];
-        assert!(told.iter().all(|part| shown.contains(part)), "{shown}");
+        assert!(reported.iter().all(|part| shown.contains(part)), "{shown}");
         proof.trace = Some("jobs.csv".to_owned());
         assert_eq!(
             seeds(&proof),

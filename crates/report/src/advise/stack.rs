@@ -47,12 +47,12 @@ fn descend(
 
 /// Returns a chain as lines of at most `room` columns, broken before an arrow, or inside a name
 /// that alone is too long.
-pub(super) fn drawn(chain: &[&str], room: usize) -> Vec<String> {
+pub(super) fn drawn(chain: &[&str], space: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for name in chain {
         match lines.last_mut() {
             Some(line)
-                if line.chars().count() + ARROW.chars().count() + name.chars().count() <= room =>
+                if line.chars().count() + ARROW.chars().count() + name.chars().count() <= space =>
             {
                 line.push_str(ARROW);
                 line.push_str(name);
@@ -60,7 +60,7 @@ pub(super) fn drawn(chain: &[&str], room: usize) -> Vec<String> {
             last => {
                 let lead = if last.is_none() { String::new() } else { format!(" {ARROW}") };
                 let indent = " ".repeat(lead.chars().count());
-                let parts = wrap(name, room.saturating_sub(indent.len()));
+                let parts = wrap(name, space.saturating_sub(indent.len()));
                 let leads = std::iter::once(&lead).chain(std::iter::repeat(&indent));
                 lines.extend(leads.zip(parts).map(|(lead, part)| format!("{lead}{part}")));
             }

@@ -113,11 +113,11 @@ pub fn sweep(found: &GangSweep, context: RenderContext) -> String {
 fn grid(cells: &[SweepCell], of: OutcomeField, context: RenderContext) -> String {
     let Some(first) = cells.first() else { return String::new() };
     let pools = cells.iter().take_while(|cell| cell.need_pods == first.need_pods).count();
-    let room =
+    let space =
         context.width.map_or(pools, |width| width.saturating_sub(MARGIN) / COLUMN).clamp(1, pools);
     let mut text = String::new();
-    for from in (0..pools).step_by(room) {
-        let part = from..(from + room).min(pools);
+    for from in (0..pools).step_by(space) {
+        let part = from..(from + space).min(pools);
         let heading: String =
             cells[part.clone()].iter().map(|cell| format!("{:>COLUMN$}", cell.gpus)).collect();
         text += &context.paint(Ink::Strong, &format!("{:>MARGIN$}{heading}", "GPUS"));

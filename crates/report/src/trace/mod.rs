@@ -223,7 +223,7 @@ impl SummaryPage {
         }
         let hours = if self.unit == "GPU" { "GPU-HOURS" } else { "PROC-HOURS" };
         let most = rows.iter().map(|(_, jobs, _)| *jobs).max().unwrap_or_default();
-        let room = self.width().saturating_sub(BEFORE_BAR).min(MAX_BAR);
+        let space = self.width().saturating_sub(BEFORE_BAR).min(MAX_BAR);
         let table = Table::of(rows)
             .right(column, |(name, ..)| name)
             .right("JOBS", |(_, jobs, _)| grouped(*jobs))
@@ -231,7 +231,7 @@ impl SummaryPage {
             .right(hours, |(.., held)| grouped(held / 3600))
             .right("", |(.., held)| share(*held, self.held))
             .left("", |(_, jobs, _)| {
-                Cell::inked(bar(*jobs, most, if room < MIN_BAR { 0 } else { room }), Ink::Active)
+                Cell::inked(bar(*jobs, most, if space < MIN_BAR { 0 } else { space }), Ink::Active)
             })
             .indented(2);
         self.heading(title) + &table.render(self.context)

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::cluster::Cluster;
 use crate::objects::{job, node, pod};
 
-fn told<'a>(cluster: &'a Cluster, job: &str) -> &'a str {
+fn reported<'a>(cluster: &'a Cluster, job: &str) -> &'a str {
     cluster.told_jobs.get(&ObjectKey::new("team", job)).map_or("", String::as_str)
 }
 
@@ -52,15 +52,15 @@ fn a_suspended_job_says_why_it_waits() {
     cluster.create_job(&job("b", 5));
     cluster.run(2_000);
     assert!(
-        told(&cluster, "b").contains("needs 5 GPUs together, 3 are free"),
+        reported(&cluster, "b").contains("needs 5 GPUs together, 3 are free"),
         "{}",
-        told(&cluster, "b")
+        reported(&cluster, "b")
     );
     let check = |one: crate::objects::JobBuilder, expected: &str| {
         let mut cluster = Cluster::new([node("n", 8)]);
         cluster.create_job(&one);
         cluster.run(2_000);
-        assert_eq!(told(&cluster, "x"), expected);
+        assert_eq!(reported(&cluster, "x"), expected);
         assert!(cluster.pods.is_empty() && cluster.is_suspended("x"));
     };
     let x = || job("x", 1);
@@ -343,7 +343,7 @@ fn a_job_that_was_changed_is_planned_anew() {
     }
     cluster.run(10_000);
     assert!(cluster.is_suspended("a"));
-    assert!(told(&cluster, "a").contains("never fits"), "{}", told(&cluster, "a"));
+    assert!(reported(&cluster, "a").contains("never fits"), "{}", reported(&cluster, "a"));
 }
 
 /// Without the label a suspended Job is the user's own business, as is one that others resumed.

@@ -471,7 +471,7 @@ fn run(seed: u64) {
             run.cluster.now < end,
             "still pending: {:?}; told: {:?}",
             run.gangs,
-            run.cluster.told
+            run.cluster.reported
         );
     }
     assert_eq!(run.cluster.scheduler.counts().bad_plans, 0);

@@ -22,7 +22,7 @@ pub struct Cluster {
     pub pods: BTreeMap<ObjectKey, PodFacts>,
     pub groups: Vec<GroupFacts>,
     /// Explanation of each pod that was told last.
-    pub told: BTreeMap<ObjectKey, String>,
+    pub reported: BTreeMap<ObjectKey, String>,
     /// Number of explanations since the start.
     pub tellings: usize,
     /// Bindings that the server refuses, by pod name.
@@ -64,7 +64,7 @@ impl Cluster {
             nodes: BTreeMap::new(),
             pods: BTreeMap::new(),
             groups: Vec::new(),
-            told: BTreeMap::new(),
+            reported: BTreeMap::new(),
             tellings: 0,
             refuse: BTreeSet::new(),
             jobs: BTreeMap::new(),
@@ -292,7 +292,7 @@ impl Cluster {
 
     pub fn delete(&mut self, key: &ObjectKey) {
         if self.pods.remove(key).is_some() {
-            self.told.remove(key);
+            self.reported.remove(key);
             self.report(Observation::PodGone(key.clone()));
         }
     }
@@ -371,7 +371,7 @@ impl Cluster {
             }
             Action::Explain { pods, text } => {
                 self.tellings += 1;
-                self.told.extend(pods.into_iter().map(|pod| (pod.key, text.to_string())));
+                self.reported.extend(pods.into_iter().map(|pod| (pod.key, text.to_string())));
             }
             Action::ExplainWorkload { workload, text } => {
                 self.tellings += 1;
@@ -440,8 +440,8 @@ impl Cluster {
         &self.pods[&ObjectKey::new("team", name)]
     }
 
-    pub fn told(&self, name: &str) -> &str {
-        self.told.get(&ObjectKey::new("team", name)).map_or("", String::as_str)
+    pub fn reported(&self, name: &str) -> &str {
+        self.reported.get(&ObjectKey::new("team", name)).map_or("", String::as_str)
     }
 
     /// Returns the number of bound pods that have not ended, of those whose name starts so.

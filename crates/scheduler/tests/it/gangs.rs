@@ -26,9 +26,9 @@ fn interleaved_gangs_start_one_after_the_other() {
         assert_eq!((cluster.bound("a-"), cluster.bound("b-")), (5, 0));
         cluster.run(2_000);
         assert!(
-            cluster.told("b-0").contains("needs 5 GPUs together, 3 are free"),
+            cluster.reported("b-0").contains("needs 5 GPUs together, 3 are free"),
             "{}",
-            cluster.told("b-0")
+            cluster.reported("b-0")
         );
         for at in 0..5 {
             cluster.end(&format!("a-{at}"), PodPhase::Succeeded);
@@ -46,7 +46,7 @@ fn a_gang_waits_for_all_its_pods() {
     cluster.create_all(pods[..2].to_vec());
     cluster.run(2_000);
     assert_eq!(cluster.bound("a-"), 0);
-    assert_eq!(cluster.told("a-0"), "the gang needs 3 pods, and 2 exist");
+    assert_eq!(cluster.reported("a-0"), "the gang needs 3 pods, and 2 exist");
     cluster.create(&pods[2]);
     cluster.settle();
     assert_eq!(cluster.bound("a-"), 3);
@@ -82,7 +82,7 @@ fn the_objects_of_other_projects_make_gangs() {
             (0..3).map(|at| pod(&format!("a-{at}"), 1).label(label, "g")).collect();
         cluster.create_all(pods);
         cluster.run(2_000);
-        assert!(cluster.told("a-0").contains("does not exist in namespace team"), "{kind}");
+        assert!(cluster.reported("a-0").contains("does not exist in namespace team"), "{kind}");
         cluster.set_group(group(kind, "g", spec));
         cluster.run(11_000);
         assert_eq!(cluster.bound("a-"), 0, "{kind}: two of three fit");

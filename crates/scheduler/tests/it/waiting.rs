@@ -14,7 +14,7 @@ fn check(one: &PodBuilder, expected: &str) {
     // Nothing else stops.
     cluster.create(&pod("other", 1));
     cluster.run(2_000);
-    assert_eq!(cluster.told(one.name()), expected, "{}", one.0);
+    assert_eq!(cluster.reported(one.name()), expected, "{}", one.0);
     assert_eq!(cluster.bound("other"), 1);
 }
 
@@ -80,7 +80,7 @@ fn a_gang_larger_than_the_cluster_starts_when_the_cluster_grows() {
     let mut cluster = Cluster::new([node("n", 4)]);
     cluster.create_all((0..6).map(|at| pod(&format!("g-{at}"), 1).gang("g", 6)));
     cluster.run(2_000);
-    assert!(cluster.told("g-5").starts_with("never fits"), "{}", cluster.told("g-5"));
+    assert!(cluster.reported("g-5").starts_with("never fits"), "{}", cluster.reported("g-5"));
     cluster.set_node(node("m", 2));
     cluster.settle();
     assert_eq!(cluster.bound("g-"), 6);
@@ -91,7 +91,7 @@ fn a_gated_pod_is_left_alone() {
     let mut cluster = Cluster::new([node("n", 4)]);
     cluster.create(&pod("a", 1).spec("schedulingGates", json!([{"name": "x"}])));
     cluster.run(5_000);
-    assert_eq!((cluster.bound("a"), cluster.told("a")), (0, ""));
+    assert_eq!((cluster.bound("a"), cluster.reported("a")), (0, ""));
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn a_pod_waits_for_its_volumes() {
     let claim = ObjectKey::new("team", "data");
     cluster.scheduler.observe(Observation::Claim(claim.clone(), None));
     cluster.run(2_000);
-    assert!(cluster.told("a").starts_with("the volume claim data is not bound"));
+    assert!(cluster.reported("a").starts_with("the volume claim data is not bound"));
     cluster.scheduler.observe(Observation::Claim(claim, Some("pv".into())));
     cluster
         .scheduler
@@ -152,7 +152,7 @@ fn quota_is_kept_and_told() {
         .create_all((0..3).map(|at| pod(&format!("a-{at}"), 1).label("muster.run/queue", "small")));
     cluster.run(2_000);
     assert_eq!(cluster.bound("a-"), 2);
-    assert!(cluster.told("a-2").contains("quota"), "{}", cluster.told("a-2"));
+    assert!(cluster.reported("a-2").contains("quota"), "{}", cluster.reported("a-2"));
 }
 
 /// An explanation is told again only when it has changed.
@@ -162,6 +162,6 @@ fn users_are_not_flooded() {
     cluster.create_all((0..4).map(|at| pod(&format!("a-{at}"), 1)));
     cluster.create_all((0..30).map(|at| pod(&format!("w-{at}"), 4)));
     cluster.run(600_000);
-    assert!(cluster.told("w-29").contains("none is free"), "{}", cluster.told("w-29"));
+    assert!(cluster.reported("w-29").contains("none is free"), "{}", cluster.reported("w-29"));
     assert!(cluster.tellings < 70, "{}", cluster.tellings);
 }

@@ -69,15 +69,16 @@ impl Domains {
     /// the roomiest first.
     fn fewest(&self, idle: &Pool, task: &Resources, tasks: u32) -> Vec<u32> {
         let at = |level: usize| {
-            let mut rooms: BTreeMap<u32, u64> = BTreeMap::new();
+            let mut capacities: BTreeMap<u32, u64> = BTreeMap::new();
             for (id, node) in idle.nodes() {
-                *rooms.entry(self.of(id, level)).or_default() += u64::from(node.room(task, tasks));
+                *capacities.entry(self.of(id, level)).or_default() +=
+                    u64::from(node.capacity(task, tasks));
             }
-            let mut rooms: Vec<u64> = rooms.into_values().collect();
-            rooms.sort_unstable_by(|one, other| other.cmp(one));
-            let before = rooms.iter().scan(0, |sum, room| {
+            let mut capacities: Vec<u64> = capacities.into_values().collect();
+            capacities.sort_unstable_by(|one, other| other.cmp(one));
+            let before = capacities.iter().scan(0, |sum, capacity| {
                 let before = *sum;
-                *sum += room;
+                *sum += capacity;
                 Some(before)
             });
             before.take_while(|before| *before < u64::from(tasks)).count().max(1) as u32

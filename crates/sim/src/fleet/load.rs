@@ -226,7 +226,7 @@ impl JobShapes {
     fn fitting(&mut self, tasks: u32, task: &Resources) -> Option<Fitting> {
         let pool = &self.pool;
         let shape = self.known.entry((tasks, task.clone())).or_insert_with_key(|(tasks, task)| {
-            pool.has_room(task, *tasks)
+            pool.has_capacity(task, *tasks)
                 .then(|| (Arc::new(task.clone()), fewest(pool, task, *tasks)))
         });
         shape.clone()
@@ -259,15 +259,16 @@ fn times(task: &Resources, count: u32) -> Resources {
 
 /// Returns the fewest nodes that could host the tasks if all were idle, taking the roomiest first.
 fn fewest(pool: &Pool, task: &Resources, tasks: u32) -> u32 {
-    let mut rooms: Vec<u32> = pool.nodes().map(|(_, node)| node.room(task, tasks)).collect();
-    rooms.sort_unstable_by(|one, other| other.cmp(one));
+    let mut capacities: Vec<u32> =
+        pool.nodes().map(|(_, node)| node.capacity(task, tasks)).collect();
+    capacities.sort_unstable_by(|one, other| other.cmp(one));
     let mut left = tasks;
     let mut nodes = 0;
-    for room in rooms {
+    for capacity in capacities {
         if left == 0 {
             break;
         }
-        (left, nodes) = (left.saturating_sub(room), nodes + 1);
+        (left, nodes) = (left.saturating_sub(capacity), nodes + 1);
     }
     nodes
 }

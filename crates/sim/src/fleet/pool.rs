@@ -100,13 +100,13 @@ impl PoolNode {
     /// Returns how many such tasks fit, at most `most`. It is called for every node of every gang,
     /// so it counts without trying.
     #[must_use]
-    pub fn room(&self, task: &Resources, most: u32) -> u32 {
-        if self.is_withheld { 0 } else { self.holder_room(task, most) }
+    pub fn capacity(&self, task: &Resources, most: u32) -> u32 {
+        if self.is_withheld { 0 } else { self.holder_capacity(task, most) }
     }
 
     /// As [`Self::room`], for the job that withholds the node.
     #[must_use]
-    pub fn holder_room(&self, task: &Resources, most: u32) -> u32 {
+    pub fn holder_capacity(&self, task: &Resources, most: u32) -> u32 {
         if !self.is_up {
             return 0;
         }
@@ -114,7 +114,7 @@ impl PoolNode {
         let by_memory = self
             .memory_bytes
             .checked_div(task.memory.0)
-            .map_or(most, |room| u32::try_from(room).unwrap_or(most));
+            .map_or(most, |capacity| u32::try_from(capacity).unwrap_or(most));
         let most = most.min(by_cpus).min(by_memory);
         if most == 0 || task.gpu.is_none() {
             return most;
@@ -228,10 +228,10 @@ impl Pool {
 
     /// Returns whether these tasks fit, placed one after the other.
     #[must_use]
-    pub fn has_room(&self, task: &Resources, tasks: u32) -> bool {
+    pub fn has_capacity(&self, task: &Resources, tasks: u32) -> bool {
         let mut left = tasks;
         for node in &self.nodes {
-            left -= node.room(task, left);
+            left -= node.capacity(task, left);
             if left == 0 {
                 return true;
             }
@@ -333,7 +333,7 @@ mod tests {
                             tried.choose(&asked).is_some_and(|devices| tried.take(&asked, devices))
                         })
                         .count() as u32;
-                    assert_eq!(node.room(&asked, 20), found, "{asked:?}");
+                    assert_eq!(node.capacity(&asked, 20), found, "{asked:?}");
                 }
             }
         }

@@ -176,14 +176,14 @@ impl WaitingJobs {
             let accepted = (0..kinds).filter(|model| class.models >> model & 1 == 1);
             let alone: u64 = accepted
                 .clone()
-                .map(|model| self.idle[model].min(self.queues.room(class.queue, model)))
+                .map(|model| self.idle[model].min(self.queues.capacity(class.queue, model)))
                 .sum();
             if alone < class.lacks_milli {
                 continue;
             }
             let mut wanted = class.lacks_milli.saturating_mul(*jobs);
             for model in accepted {
-                let takes = wanted.min(left[model]).min(queues.room(class.queue, model));
+                let takes = wanted.min(left[model]).min(queues.capacity(class.queue, model));
                 queues.hold(class.queue, model, takes, true);
                 (left[model], wanted, used) = (left[model] - takes, wanted - takes, used + takes);
             }
@@ -249,13 +249,13 @@ impl QueueCeilings {
     }
 
     /// Returns what a queue and every queue above it may hold in addition.
-    fn room(&self, leaf: usize, model: usize) -> u64 {
-        let rooms = self.ancestors(leaf).filter_map(|at| {
+    fn capacity(&self, leaf: usize, model: usize) -> u64 {
+        let capacities = self.ancestors(leaf).filter_map(|at| {
             let queue = &self.all[at];
             (*queue.ceiling_milli.get(model)?)
                 .map(|most| most.saturating_sub(queue.held_milli[model]))
         });
-        rooms.min().unwrap_or(u64::MAX)
+        capacities.min().unwrap_or(u64::MAX)
     }
 
     fn hold(&mut self, leaf: usize, model: usize, milli: u64, does: bool) {

@@ -50,14 +50,15 @@ impl<'a> PackingAccount<'a> {
     pub(super) fn take(&mut self, node: usize, devices: DeviceSet, pod: &PackingPod) -> bool {
         let (count, each) = pod.per_device();
         let Some(host) = self.hosts.get_mut(node) else { return false };
-        let has_room = |device: usize| host.rooms.get(device).is_some_and(|room| *room >= each);
-        if devices.len() != count || !devices.iter().all(has_room) || !host.fits(pod) {
+        let has_capacity =
+            |device: usize| host.capacities.get(device).is_some_and(|capacity| *capacity >= each);
+        if devices.len() != count || !devices.iter().all(has_capacity) || !host.fits(pod) {
             return false;
         }
         host.cpus_milli -= pod.cpus_milli;
         host.memory_bytes -= pod.memory_bytes;
         for device in devices.iter() {
-            host.rooms[device] -= each;
+            host.capacities[device] -= each;
         }
         if let Some(kind) = pod.kind() {
             *host.kinds.entry(kind).or_default() += 1;

@@ -69,9 +69,9 @@ fn useful(host: &PackingNode, pod: &PackingPod) -> u64 {
     }
     let mut count = 0;
     let mut sum = 0;
-    for room in host.rooms.iter().filter(|room| **room >= least) {
+    for capacity in host.capacities.iter().filter(|capacity| **capacity >= least) {
         count += 1;
-        sum += u64::from(*room);
+        sum += u64::from(*capacity);
     }
     if count >= devices { sum } else { 0 }
 }
@@ -91,7 +91,7 @@ mod tests {
     fn fragmentation_is_what_typical_pods_cannot_use() {
         let host = PackingNode {
             model: Some("t4".into()),
-            rooms: vec![1000, 600, 200, 0],
+            capacities: vec![1000, 600, 200, 0],
             cpus_milli: 8000,
             memory_bytes: 0,
             kinds: BTreeMap::new(),
@@ -115,7 +115,7 @@ mod tests {
             (TypicalPods::of(&both).lost_on(&host), TypicalPods::of(&both).total()),
             (2 * 800 + 200, 3)
         );
-        let full = PackingNode { rooms: vec![0, 0], ..host };
+        let full = PackingNode { capacities: vec![0, 0], ..host };
         assert_eq!(TypicalPods::of(&both).lost_on(&full), 0);
     }
 

@@ -152,7 +152,7 @@ impl Experiment {
             PackingNode::idle(node).ok_or_else(|| PackingError::MixedNode(node.name.clone()))
         };
         let hosts = nodes.iter().map(host).collect::<Result<Vec<_>, _>>()?;
-        if hosts.iter().all(|host| host.rooms.is_empty()) {
+        if hosts.iter().all(|host| host.capacities.is_empty()) {
             return Err(PackingError::NoGpus);
         }
         let count = pods.len();

@@ -10,7 +10,7 @@ use crate::fleet::{ClusterState, JobNo, Pool, PoolNode, SchedulerError};
 struct CandidateNode {
     node: NodeId,
     /// Number of further tasks that fit.
-    room: u32,
+    capacity: u32,
     /// Tasks of the gang on the node so far.
     placed: u32,
     score: u64,
@@ -32,7 +32,7 @@ pub(super) fn places(
     }
     let mut places = Vec::with_capacity(tasks as usize);
     for _ in 0..tasks {
-        let open = || seats.iter().enumerate().filter(|(_, seat)| seat.room > 0);
+        let open = || seats.iter().enumerate().filter(|(_, seat)| seat.capacity > 0);
         let highest = open().map(|(_, seat)| seat.score).max()?;
         let mut equals = open().filter(|(_, seat)| seat.score == highest);
         let which = match equals.clone().count() as u64 {
@@ -41,7 +41,7 @@ pub(super) fn places(
         };
         let (at, _) = equals.nth(which as usize)?;
         let seat = &mut seats[at];
-        (seat.room, seat.placed) = (seat.room - 1, seat.placed + 1);
+        (seat.capacity, seat.placed) = (seat.capacity - 1, seat.placed + 1);
         seat.score = score(pool.node(seat.node), seat.placed);
         places.push(seat.node);
     }
@@ -51,12 +51,12 @@ pub(super) fn places(
 /// Returns the nodes that can host tasks of a gang; `None` if all of them together are not enough.
 fn seats(pool: &Pool, task: &Resources, tasks: u32) -> Option<Vec<CandidateNode>> {
     let of = |(node, there): (NodeId, &PoolNode)| {
-        let room = there.room(task, tasks);
-        (room > 0).then_some(CandidateNode { node, room, placed: 0, score: 0 })
+        let capacity = there.capacity(task, tasks);
+        (capacity > 0).then_some(CandidateNode { node, capacity, placed: 0, score: 0 })
     };
     let seats: Vec<CandidateNode> = pool.nodes().filter_map(of).collect();
-    let room: u64 = seats.iter().map(|seat| u64::from(seat.room)).sum();
-    (room >= u64::from(tasks)).then_some(seats)
+    let capacity: u64 = seats.iter().map(|seat| u64::from(seat.capacity)).sum();
+    (capacity >= u64::from(tasks)).then_some(seats)
 }
 
 /// Returns the ranks of a job that hold nothing.

@@ -112,21 +112,22 @@ fn places(
 ) -> Option<Vec<(NodeId, u32)>> {
     let task = &cluster.job(job).task;
     let tasks = cluster.job(job).tasks;
-    let of_own =
-        own.iter().map(|node| (true, *node, cluster.pool().node(*node).holder_room(task, tasks)));
+    let of_own = own
+        .iter()
+        .map(|node| (true, *node, cluster.pool().node(*node).holder_capacity(task, tasks)));
     let idle = cluster.pool().nodes().filter(|(_, node)| is_idle(node));
-    let idle = idle.map(|(id, node)| (false, id, node.room(task, tasks)));
-    let mut rooms: Vec<(bool, NodeId, u32)> =
-        of_own.chain(idle).filter(|(.., room)| *room > 0).collect();
-    rooms.sort_by_key(|(is_own, node, room)| (!is_own, Reverse(*room), *node));
+    let idle = idle.map(|(id, node)| (false, id, node.capacity(task, tasks)));
+    let mut capacities: Vec<(bool, NodeId, u32)> =
+        of_own.chain(idle).filter(|(.., capacity)| *capacity > 0).collect();
+    capacities.sort_by_key(|(is_own, node, capacity)| (!is_own, Reverse(*capacity), *node));
     let mut left = tasks;
     let mut places = Vec::new();
-    for (_, node, room) in rooms {
+    for (_, node, capacity) in capacities {
         if left == 0 {
             break;
         }
-        places.push((node, room.min(left)));
-        left -= room.min(left);
+        places.push((node, capacity.min(left)));
+        left -= capacity.min(left);
     }
     (left == 0).then_some(places)
 }

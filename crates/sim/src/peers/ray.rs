@@ -85,7 +85,7 @@ impl Ray {
         let now = cluster.now();
         for (shape, turns) in self.waiting.by_shape() {
             let (tasks, task) = self.shapes.get(shape);
-            if cluster.pool().has_room(task, tasks) {
+            if cluster.pool().has_capacity(task, tasks) {
                 let of = |job: JobNo| {
                     self.groups[job.at()].map(|group| (next_try(group.first_try, now), job))
                 };
@@ -108,17 +108,18 @@ impl Ray {
 /// (strategy PACK, bundle_scheduling_policy.cc and scorer.cc). Among equals Ray takes any; the
 /// model takes the first.
 fn pack(pool: &Pool, task: &Resources, tasks: u32) -> Option<Vec<NodeId>> {
-    if !pool.has_room(task, tasks) {
+    if !pool.has_capacity(task, tasks) {
         return None;
     }
     let mut nodes: Vec<(u64, NodeId, u32)> = pool
         .nodes()
-        .map(|(id, node)| (node.room(task, tasks), id, node))
-        .filter(|(room, ..)| *room > 0)
-        .map(|(room, id, node)| (score(node, task), id, room))
+        .map(|(id, node)| (node.capacity(task, tasks), id, node))
+        .filter(|(capacity, ..)| *capacity > 0)
+        .map(|(capacity, id, node)| (score(node, task), id, capacity))
         .collect();
     nodes.sort_by_key(|(score, id, _)| (std::cmp::Reverse(*score), *id));
-    let each = nodes.into_iter().flat_map(|(_, id, room)| std::iter::repeat_n(id, room as usize));
+    let each =
+        nodes.into_iter().flat_map(|(_, id, capacity)| std::iter::repeat_n(id, capacity as usize));
     Some(each.take(tasks as usize).collect())
 }
 

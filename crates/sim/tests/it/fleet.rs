@@ -164,9 +164,9 @@ fn a_deadlock_is_drawn_and_reported() {
         rows == 8 && drawn.bars.iter().all(|bar| !bar.runs && bar.to_ms == 600_000),
         "{drawn:?}"
     );
-    let told = instant(SchedulerKind::KubeDefault, &mut fleet, &[]);
-    assert_eq!((told.running, told.waiting, told.held_milli), (0, 2, 8_000));
-    assert!(told.jobs[0].why.contains("4 of its 5 pods"), "{}", told.jobs[0].why);
+    let reported = instant(SchedulerKind::KubeDefault, &mut fleet, &[]);
+    assert_eq!((reported.running, reported.waiting, reported.held_milli), (0, 2, 8_000));
+    assert!(reported.jobs[0].why.contains("4 of its 5 pods"), "{}", reported.jobs[0].why);
     let events: Vec<_> =
         fleet.take_events().iter().map(|(at, what)| event(&fleet, *at, what).what).collect();
     let placed = |event: &&FleetEventKind| matches!(event, FleetEventKind::Placed { .. });

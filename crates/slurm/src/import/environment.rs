@@ -72,24 +72,24 @@ mod tests {
             "#!/bin/bash\n#SBATCH --time=60 -p gpu -N 2\n#SBATCH --partition=batch\nhostname\n";
         let report = import(script, "x", &ImportInput::default()).unwrap();
         let check = |variable: &str, value: &str, expected: &[&str]| {
-            let told = overruled(&report, |name| (name == variable).then(|| value.to_owned()));
-            assert_eq!(told, expected, "{variable}={value}");
+            let reported = overruled(&report, |name| (name == variable).then(|| value.to_owned()));
+            assert_eq!(reported, expected, "{variable}={value}");
         };
         check("SBATCH_TIMELIMIT", "1:00:00", &[]);
         check("SBATCH_PARTITION", "batch", &[]);
         check("SBATCH_QOS", "high", &[]);
-        let told = "SBATCH_PARTITION=gpu is set here: sbatch uses it instead of --partition=batch on line 3, which the job has";
-        check("SBATCH_PARTITION", "gpu", &[told]);
+        let reported = "SBATCH_PARTITION=gpu is set here: sbatch uses it instead of --partition=batch on line 3, which the job has";
+        check("SBATCH_PARTITION", "gpu", &[reported]);
         let script = "#!/bin/bash\n#SBATCH --requeue --mem-per-cpu=4G\n#SBATCH --hint=nomultithread\nhostname\n";
         let report = import(script, "x", &ImportInput::default()).unwrap();
         let check = |variable: &str, value: &str, expected: Option<&str>| {
-            let told = overruled(&report, |name| (name == variable).then(|| value.to_owned()));
+            let reported = overruled(&report, |name| (name == variable).then(|| value.to_owned()));
             let expected = expected.map(|given| {
                 format!(
                     "{variable}={value} is set here: sbatch uses it instead of {given}, which the job has"
                 )
             });
-            assert_eq!(told, Vec::from_iter(expected), "{variable}={value}");
+            assert_eq!(reported, Vec::from_iter(expected), "{variable}={value}");
         };
         check("SBATCH_NO_REQUEUE", "1", Some("--requeue on line 2"));
         check("SBATCH_NO_REQUEUE", "0", None);

@@ -125,13 +125,13 @@ fn checkpoint(
     let Some(checkpoint) = &mut draft.checkpoint else { return };
     checkpoint.by_all = rest.contains(ALL_SAVE);
     let listener = ranks.first().and_then(|rank| Some(rank.split_once(PASSES_ON)?.1));
-    let Some((number, told)) = listener.and_then(|text| text.split_once(" muster_to=")) else {
+    let Some((number, reported)) = listener.and_then(|text| text.split_once(" muster_to=")) else {
         return;
     };
     if let Some(signal) = number.parse().ok().and_then(signal_named) {
         signal.clone_into(&mut checkpoint.signal);
     }
-    let to = told.split(' ').next().filter(|to| *to != "handlers");
+    let to = reported.split(' ').next().filter(|to| *to != "handlers");
     checkpoint.to = to.map(str::to_owned);
     if rest.contains(ASKS) {
         checkpoint.then_requeue = true;

@@ -55,13 +55,13 @@ fn lists_mappings(value: &Value) -> bool {
 /// Reports a file that has fields of another kind of file, and none of the kind that is read.
 pub(crate) fn refuse_other(node: &Node, reading: FileKind, problems: &mut Problems) -> Option<()> {
     let Value::Map(entries) = &node.value else { return Some(()) };
-    let told = |document: FileKind| entries.iter().find(|entry| document.is_told_by(entry));
-    if told(reading).is_some() {
+    let reported = |document: FileKind| entries.iter().find(|entry| document.is_told_by(entry));
+    if reported(reading).is_some() {
         return Some(());
     }
     let others =
         [FileKind::Site, FileKind::Cluster, FileKind::Queues, FileKind::Job, FileKind::Facts];
-    let found = others.into_iter().find_map(|other| told(other).map(|entry| (other, entry)));
+    let found = others.into_iter().find_map(|other| reported(other).map(|entry| (other, entry)));
     let Some((other, entry)) = found else { return Some(()) };
     let message = format!("this looks like {}, not like {}", other.name(), reading.name());
     let label = format!("`{}` is a field of {}", entry.key, other.name());

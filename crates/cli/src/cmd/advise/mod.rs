@@ -283,9 +283,9 @@ fn job_facts(
         .hint("use one job per file, or --batch with one line of facts per job")
         .into());
     };
-    let (read, told) = muster_advise::facts_of(&job.spec);
+    let (read, reported) = muster_advise::facts_of(&job.spec);
     *facts = read;
-    Ok(told)
+    Ok(reported)
 }
 
 fn print(app: &App, args: &AdviseArgs, answer: &AdviceAnswer) -> Result<()> {

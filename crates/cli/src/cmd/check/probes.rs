@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use muster_doctor::prove::{
-    PROBES, gang_size, job_of, judge_gang, judge_one_gpu, judge_recorded, one_gpu_script, probe,
+    PROBES, check_gang, check_one_gpu, check_recorded, gang_size, job_of, one_gpu_script, probe,
 };
 use muster_model::check::{CheckProbe, ProbeOutcome};
 use muster_slurm::conf::evidence::Evidence;
@@ -42,7 +42,7 @@ pub async fn run(app: &App, evidence: &Evidence, place: &ProbePlacement) -> Vec<
     let script = one_gpu_script(evidence);
     match srun(place, &["--nodes=1", "--ntasks=1", "--gpus=1"], &script).await {
         Ok(output) => {
-            probes.push(judge_one_gpu(&output));
+            probes.push(check_one_gpu(&output));
             probes.push(match job_of(&output) {
                 Some(job) => recorded(job).await,
                 None => probe(PROBES[1], ProbeOutcome::NotTested, "the number of the probe job"),
@@ -60,7 +60,7 @@ pub async fn run(app: &App, evidence: &Evidence, place: &ProbePlacement) -> Vec<
             let nodes = format!("--nodes={size}");
             let words = [nodes.as_str(), "--ntasks-per-node=1", "--gpus-per-node=1"];
             match srun(place, &words, "echo \"$SLURM_TOPOLOGY_ADDR\"").await {
-                Ok(output) => judge_gang(&output, size),
+                Ok(output) => check_gang(&output, size),
                 Err(why) => probe(PROBES[2], ProbeOutcome::NotTested, why),
             }
         }
@@ -104,8 +104,8 @@ async fn recorded(job: &str) -> CheckProbe {
         match run_with_deadline(&words, RECORDED).await {
             Err(failure) => return probe(PROBES[1], ProbeOutcome::NotTested, failure.message),
             Ok(text) => {
-                if let Some(judged) = judge_recorded(job, text.lines().next().unwrap_or_default()) {
-                    return judged;
+                if let Some(found) = check_recorded(job, text.lines().next().unwrap_or_default()) {
+                    return found;
                 }
             }
         }

@@ -125,7 +125,7 @@ pub fn convert(app: &App, script: &str, name: &str, given: &ImportInput) -> Resu
     })?;
     check(&report)?;
     let overruled = import::overruled(&report, |name| std::env::var(name).ok());
-    overruled.iter().for_each(|told| app.ui.warning(told));
+    overruled.iter().for_each(|reported| app.ui.warning(reported));
     Ok(report)
 }
 

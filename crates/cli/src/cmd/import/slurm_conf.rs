@@ -89,8 +89,8 @@ pub fn run(
     };
     let cluster =
         write_cluster(&Cluster { levels: made.levels, nodes }, &notes).map_err(unwritable)?;
-    let told = lost.iter().map(|lost| format!("not as in Slurm: {lost}"));
-    let heading: Vec<String> = heading.into_iter().chain(told).collect();
+    let reported = lost.iter().map(|lost| format!("not as in Slurm: {lost}"));
+    let heading: Vec<String> = heading.into_iter().chain(reported).collect();
     let queues = write_queues(&made.queues, &heading).map_err(queues_failure)?;
     let files = [(CLUSTER, cluster), (QUEUES, queues)];
     match output.filter(|path| *path != Path::new("-")) {

@@ -168,11 +168,11 @@ fn release(text: &str) -> Result<Release, String> {
 }
 
 fn span(text: &str) -> Result<Span, String> {
-    let told = |error: muster_spec::quantity::Malformed| match error.hint {
+    let reported = |error: muster_spec::quantity::Malformed| match error.hint {
         Some(hint) => format!("{}; {hint}", error.label),
         None => error.label,
     };
-    match parse_span(text).map_err(told)? {
+    match parse_span(text).map_err(reported)? {
         Span(0) => Err("0 is too short".to_owned()),
         span => Ok(span),
     }

@@ -137,9 +137,9 @@ fn a_trace_and_a_cluster_take_the_place_of_mix_and_fleet() {
         .map(runs_again);
     assert_eq!(again, [false, false, false, false, false, true, true, true]);
     let text = home.words(asked).ok().stdout;
-    let told = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let reported = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        told.contains(
+        reported.contains(
             "seeds 1 to 5: the jobs are the same, only random choices of the models differ"
         ),
         "{text}"

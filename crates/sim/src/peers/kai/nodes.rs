@@ -35,9 +35,9 @@ fn shares(node: &PoolNode, pod: &Resources, placed: u32) -> bool {
     if pod.gpu.devices > 0 || share == 0 {
         return false;
     }
-    let has_room = |at: usize| {
+    let has_capacity = |at: usize| {
         let free = u32::from(node.free[at]);
         free < WHOLE_MILLI && free >= share && !node.broken.contains(at)
     };
-    (0..node.free.len()).any(has_room) || !placed.is_multiple_of(WHOLE_MILLI / share)
+    (0..node.free.len()).any(has_capacity) || !placed.is_multiple_of(WHOLE_MILLI / share)
 }

@@ -78,7 +78,7 @@ impl Kai {
                 scratch.give(node, &cluster.job(victim).task, devices)
             });
             taken.push(victim);
-            if scratch.has_room(pod, pods)
+            if scratch.has_capacity(pod, pods)
                 && let Some(scenario) =
                     self.restore_victims(cluster, job, action, &taken, scratch.clone())
             {
@@ -105,7 +105,7 @@ impl Kai {
             let mut is_back = true;
             each_place(cluster, *victim, |node, devices| is_back &= pool.take(node, task, devices));
             debug_assert!(is_back, "the resources of a removed victim are free");
-            if !pool.has_room(pod, pods) {
+            if !pool.has_capacity(pod, pods) {
                 each_place(cluster, *victim, |node, devices| pool.give(node, task, devices));
                 needed.push(*victim);
             }

@@ -128,7 +128,7 @@ impl Scheduler for KubeGang {
             return Ok(());
         }
         // Fewest tasks of each shape that did not fit in this pass: more need not be tried.
-        let mut no_room: BTreeMap<Arc<Resources>, u32> = BTreeMap::new();
+        let mut no_capacity: BTreeMap<Arc<Resources>, u32> = BTreeMap::new();
         let turns: Vec<(i64, u64)> =
             self.waiting.iter().filter(|(_, group)| group.to_try).map(|(turn, _)| *turn).collect();
         for turn in turns {
@@ -140,9 +140,9 @@ impl Scheduler for KubeGang {
             }
             let task = &cluster.job(job).task;
             let left = cluster.job(job).tasks - cluster.placed(job);
-            let is_known = no_room.get(task).is_some_and(|tasks| *tasks <= left);
-            if is_known || !cluster.pool().has_room(task, left) {
-                no_room
+            let is_known = no_capacity.get(task).is_some_and(|tasks| *tasks <= left);
+            if is_known || !cluster.pool().has_capacity(task, left) {
+                no_capacity
                     .entry(Arc::clone(task))
                     .and_modify(|tasks| *tasks = left.min(*tasks))
                     .or_insert(left);

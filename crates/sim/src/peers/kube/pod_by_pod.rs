@@ -129,14 +129,14 @@ impl Scheduler for KubeDefault {
     fn decide(&mut self, cluster: &mut ClusterState) -> Result<(), SchedulerError> {
         self.create(cluster);
         let now = cluster.now();
-        let mut no_room = BTreeSet::new();
+        let mut no_capacity = BTreeSet::new();
         let mut last = None;
         self.is_slowed = false;
-        while let Some((turn, pod)) = self.waiting.next(now, last, &no_room) {
+        while let Some((turn, pod)) = self.waiting.next(now, last, &no_capacity) {
             last = Some(turn);
             let shape = &cluster.job(pod.job).task;
             let Some(node) = self.nodes.choose(cluster.pool(), shape) else {
-                no_room.insert(shape.clone());
+                no_capacity.insert(shape.clone());
                 self.waiting.back_off(now, turn);
                 continue;
             };

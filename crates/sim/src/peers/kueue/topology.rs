@@ -14,25 +14,27 @@ use crate::fleet::{FleetJob, Pool, PoolNode};
 
 /// Returns a node for each task; `None` if not all of them fit at once.
 pub(super) fn places(pool: &Pool, job: &FleetJob) -> Option<Vec<NodeId>> {
-    let rooms: Vec<(NodeId, u32)> = pool
+    let capacities: Vec<(NodeId, u32)> = pool
         .nodes()
-        .map(|(id, node)| (id, node.room(&job.task, job.tasks)))
-        .filter(|(_, room)| *room > 0)
+        .map(|(id, node)| (id, node.capacity(&job.task, job.tasks)))
+        .filter(|(_, capacity)| *capacity > 0)
         .collect();
-    if rooms.iter().map(|(_, room)| u64::from(*room)).sum::<u64>() < u64::from(job.tasks) {
+    if capacities.iter().map(|(_, capacity)| u64::from(*capacity)).sum::<u64>()
+        < u64::from(job.tasks)
+    {
         return None;
     }
-    if let Some((id, _)) = rooms
+    if let Some((id, _)) = capacities
         .iter()
-        .filter(|(_, room)| *room >= job.tasks)
+        .filter(|(_, capacity)| *capacity >= job.tasks)
         .min_by_key(|(id, _)| tightness(pool.node(*id)))
     {
         return Some(vec![*id; job.tasks as usize]);
     }
     // From the narrowest level up; above all levels is the cluster.
     let levels = pool.nodes().map(|(_, node)| node.spec.domains.len()).max().unwrap_or(0);
-    let narrow = (1..=levels).rev().find_map(|level| domain(pool, &rooms, level, job.tasks));
-    Some(spread(narrow.unwrap_or(rooms), job.tasks))
+    let narrow = (1..=levels).rev().find_map(|level| domain(pool, &capacities, level, job.tasks));
+    Some(spread(narrow.unwrap_or(capacities), job.tasks))
 }
 
 /// Sort key of nodes: the less is free, the better the fit.
@@ -43,29 +45,30 @@ fn tightness(node: &PoolNode) -> (u32, u32) {
 /// Returns the domain of a level that holds all with the least to spare.
 fn domain(
     pool: &Pool,
-    rooms: &[(NodeId, u32)],
+    capacities: &[(NodeId, u32)],
     level: usize,
     tasks: u32,
 ) -> Option<Vec<(NodeId, u32)>> {
     let mut domains: BTreeMap<&[Arc<str>], Vec<(NodeId, u32)>> = BTreeMap::new();
-    for (id, room) in rooms {
+    for (id, capacity) in capacities {
         if let Some(path) = pool.node(*id).spec.domains.get(..level) {
-            domains.entry(path).or_default().push((*id, *room));
+            domains.entry(path).or_default().push((*id, *capacity));
         }
     }
-    let room =
-        |nodes: &Vec<(NodeId, u32)>| nodes.iter().map(|(_, room)| u64::from(*room)).sum::<u64>();
-    domains.into_values().filter(|nodes| room(nodes) >= u64::from(tasks)).min_by_key(room)
+    let capacity = |nodes: &Vec<(NodeId, u32)>| {
+        nodes.iter().map(|(_, capacity)| u64::from(*capacity)).sum::<u64>()
+    };
+    domains.into_values().filter(|nodes| capacity(nodes) >= u64::from(tasks)).min_by_key(capacity)
 }
 
-fn spread(mut rooms: Vec<(NodeId, u32)>, tasks: u32) -> Vec<NodeId> {
-    rooms.sort_by_key(|(id, room)| (std::cmp::Reverse(*room), *id));
+fn spread(mut capacities: Vec<(NodeId, u32)>, tasks: u32) -> Vec<NodeId> {
+    capacities.sort_by_key(|(id, capacity)| (std::cmp::Reverse(*capacity), *id));
     let mut places = Vec::with_capacity(tasks as usize);
     while places.len() < tasks as usize {
         let left = tasks - places.len() as u32;
-        let best = rooms.iter().rposition(|(_, room)| *room >= left).unwrap_or(0);
-        let (id, room) = rooms.remove(best);
-        places.extend(std::iter::repeat_n(id, room.min(left) as usize));
+        let best = capacities.iter().rposition(|(_, capacity)| *capacity >= left).unwrap_or(0);
+        let (id, capacity) = capacities.remove(best);
+        places.extend(std::iter::repeat_n(id, capacity.min(left) as usize));
     }
     places
 }

@@ -10,21 +10,22 @@ pub(super) fn score(host: &PackingNode, pod: &PackingPod) -> i64 {
         return 0;
     }
     // 1. A free node: the fewer devices the better.
-    let free = host.rooms.iter().filter(|room| **room == WHOLE).count();
-    if free == host.rooms.len() {
+    let free = host.capacities.iter().filter(|capacity| **capacity == WHOLE).count();
+    if free == host.capacities.len() {
         let free = free as i64;
         return (MAX_SCORE / 3 - free).max(free);
     }
     // 2. A node in use, of which free devices are needed: the fewer the better.
-    let mut rooms: Vec<u16> = host.rooms.iter().copied().filter(|room| *room >= least).collect();
-    rooms.sort_unstable();
-    rooms.truncate(devices as usize);
-    let whole = rooms.iter().filter(|room| **room == WHOLE).count() as i64;
+    let mut capacities: Vec<u16> =
+        host.capacities.iter().copied().filter(|capacity| *capacity >= least).collect();
+    capacities.sort_unstable();
+    capacities.truncate(devices as usize);
+    let whole = capacities.iter().filter(|capacity| **capacity == WHOLE).count() as i64;
     if whole > 0 {
         return (MAX_SCORE / 2 - whole).max(MAX_SCORE / 3);
     }
     // 3. Shared devices: the less is free on them the better.
     let free_percent: i64 =
-        rooms.iter().map(|room| i64::from(*room) * 100 / i64::from(WHOLE)).sum();
+        capacities.iter().map(|capacity| i64::from(*capacity) * 100 / i64::from(WHOLE)).sum();
     (MAX_SCORE - free_percent / 10).max(MAX_SCORE / 2)
 }

@@ -45,7 +45,7 @@ pub struct PackingNode {
     /// Model of all its devices; `None` without devices.
     pub model: Option<GpuModel>,
     /// Free thousandths by device.
-    pub rooms: Vec<u16>,
+    pub capacities: Vec<u16>,
     /// Free thousandths of CPUs.
     pub cpus_milli: u64,
     /// Free memory in bytes.
@@ -123,7 +123,7 @@ impl PackingNode {
         let model = node.devices.first().map(|device| device.model.clone());
         let is_alike = |device: &Device| Some(&device.model) == model.as_ref();
         node.devices.iter().all(is_alike).then(|| Self {
-            rooms: vec![WHOLE; node.devices.len()],
+            capacities: vec![WHOLE; node.devices.len()],
             cpus_milli: u64::from(node.cpus.0),
             memory_bytes: node.memory.0,
             kinds: BTreeMap::new(),
@@ -134,7 +134,7 @@ impl PackingNode {
     /// Returns the free thousandths of all devices.
     #[must_use]
     pub fn gpu_milli(&self) -> u64 {
-        self.rooms.iter().map(|room| u64::from(*room)).sum()
+        self.capacities.iter().map(|capacity| u64::from(*capacity)).sum()
     }
 
     /// Returns whether a pod fits.
@@ -144,7 +144,8 @@ impl PackingNode {
         self.cpus_milli >= pod.cpus_milli
             && self.memory_bytes >= pod.memory_bytes
             && (devices == 0
-                || self.rooms.iter().filter(|room| **room >= least).count() >= devices as usize
+                || self.capacities.iter().filter(|capacity| **capacity >= least).count()
+                    >= devices as usize
                     && pod.accepts(self.model.as_ref()))
     }
 
@@ -153,10 +154,13 @@ impl PackingNode {
     #[must_use]
     pub fn tightest(&self, pod: &PackingPod) -> DeviceSet {
         let (devices, least) = pod.per_device();
-        let enough = (0..self.rooms.len()).filter(|device| self.rooms[*device] >= least);
+        let enough = (0..self.capacities.len()).filter(|device| self.capacities[*device] >= least);
         match pod.share_milli {
             0 => enough.take(devices as usize).collect(),
-            _ => enough.min_by_key(|device| (self.rooms[*device], *device)).into_iter().collect(),
+            _ => enough
+                .min_by_key(|device| (self.capacities[*device], *device))
+                .into_iter()
+                .collect(),
         }
     }
 }

@@ -12,7 +12,8 @@ pub(super) fn devices(host: &PackingNode, pod: &PackingPod, rng: &mut Rng) -> De
     if pod.share_milli == 0 {
         return host.tightest(pod);
     }
-    let enough: Vec<usize> =
-        (0..host.rooms.len()).filter(|device| host.rooms[*device] >= pod.share_milli).collect();
+    let enough: Vec<usize> = (0..host.capacities.len())
+        .filter(|device| host.capacities[*device] >= pod.share_milli)
+        .collect();
     if enough.is_empty() { DeviceSet::EMPTY } else { DeviceSet::one(*rng.pick(&enough)) }
 }

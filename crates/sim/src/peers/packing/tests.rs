@@ -3,10 +3,10 @@
 
 use super::*;
 
-fn host(rooms: &[u16], cpus_milli: u64) -> PackingNode {
+fn host(capacities: &[u16], cpus_milli: u64) -> PackingNode {
     PackingNode {
         model: Some("t4".into()),
-        rooms: rooms.to_vec(),
+        capacities: capacities.to_vec(),
         cpus_milli,
         memory_bytes: 100,
         kinds: BTreeMap::new(),
@@ -49,8 +49,12 @@ fn dot_products_use_free_and_requested_resources() {
 
 #[test]
 fn packing_prefers_shared_devices_then_used_nodes_then_small_ones() {
-    let check = |rooms: &[u16], pod: PackingPod, expected| {
-        assert_eq!(gpu_packing::score(&host(rooms, 0), &pod), expected, "{rooms:?} {pod:?}");
+    let check = |capacities: &[u16], pod: PackingPod, expected| {
+        assert_eq!(
+            gpu_packing::score(&host(capacities, 0), &pod),
+            expected,
+            "{capacities:?} {pod:?}"
+        );
     };
     check(&[300, 1000], pod(0, 300, 0), 97);
     check(&[900, 1000], pod(0, 300, 0), 91);
@@ -63,10 +67,16 @@ fn packing_prefers_shared_devices_then_used_nodes_then_small_ones() {
 
 #[test]
 fn clustering_prefers_nodes_of_the_same_kind() {
-    let check = |kinds: &[PodKind], rooms: &[u16], pod: PackingPod, expected| {
-        let host =
-            PackingNode { kinds: kinds.iter().map(|kind| (*kind, 1)).collect(), ..host(rooms, 0) };
-        assert_eq!(gpu_clustering::score(&host, LARGEST, &pod), expected, "{kinds:?} {rooms:?}");
+    let check = |kinds: &[PodKind], capacities: &[u16], pod: PackingPod, expected| {
+        let host = PackingNode {
+            kinds: kinds.iter().map(|kind| (*kind, 1)).collect(),
+            ..host(capacities, 0)
+        };
+        assert_eq!(
+            gpu_clustering::score(&host, LARGEST, &pod),
+            expected,
+            "{kinds:?} {capacities:?}"
+        );
     };
     // A quarter of the scale for what is held of 8 devices: 7 of 8 are.
     check(&[PodKind::Share], &[500, 500], pod(0, 500, 0), 96);

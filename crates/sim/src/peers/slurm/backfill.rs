@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 
 use muster_model::{NodeId, Span, Time};
 
+use super::capacity::CapacityStep;
 use super::plan::{BackfillPlan, PlanRequest};
-use super::room::RoomStep;
 use super::settings::SlurmSettings;
 use super::state::ControllerState;
 use crate::fleet::{ClusterState, SchedulerError};
@@ -24,7 +24,7 @@ struct StartableKind {
     /// Their shortest time limit at the beginning.
     limit: Span,
     /// Nodes with room for it now.
-    rooms: Vec<(NodeId, u32)>,
+    capacities: Vec<(NodeId, u32)>,
 }
 
 /// State of a pass by shape.
@@ -32,7 +32,7 @@ struct StartableKind {
 struct PassKinds {
     startable_kinds: BTreeMap<usize, StartableKind>,
     /// Room over time, by shape.
-    steps: BTreeMap<usize, Vec<RoomStep>>,
+    steps: BTreeMap<usize, Vec<CapacityStep>>,
     /// Earliest starts by time limit: a job with that limit or a longer one cannot start earlier.
     bounds: BTreeMap<usize, BTreeMap<Span, Time>>,
 }
@@ -77,7 +77,7 @@ pub(super) fn pass(
             Some((start, places)) if start <= now => {
                 state.start(cluster, number, &places)?;
                 has_started = true;
-                kinds.room_has_changed(state, cluster);
+                kinds.capacity_has_changed(state, cluster);
             }
             Some((start, places)) => {
                 plan.reserve(&places, start, job.limit);
@@ -98,16 +98,16 @@ impl PassKinds {
             let startable = startable_kinds.entry(job.kind).or_insert(StartableKind {
                 left: 0,
                 limit: job.limit,
-                rooms: Vec::new(),
+                capacities: Vec::new(),
             });
             (startable.left, startable.limit) =
                 (startable.left + 1, startable.limit.min(job.limit));
         }
         let mut kinds = Self { startable_kinds, steps: BTreeMap::new(), bounds: BTreeMap::new() };
-        kinds.room_has_changed(state, cluster);
-        kinds
-            .startable_kinds
-            .retain(|kind, startable| has_room(&startable.rooms, state.kinds[*kind].tasks));
+        kinds.capacity_has_changed(state, cluster);
+        kinds.startable_kinds.retain(|kind, startable| {
+            has_capacity(&startable.capacities, state.kinds[*kind].tasks)
+        });
         kinds
     }
 
@@ -119,10 +119,10 @@ impl PassKinds {
     }
 
     /// Updates the room after a start.
-    fn room_has_changed(&mut self, state: &ControllerState, cluster: &ClusterState) {
+    fn capacity_has_changed(&mut self, state: &ControllerState, cluster: &ClusterState) {
         self.steps.clear();
         for (kind, startable) in &mut self.startable_kinds {
-            startable.rooms = state.rooms.now(cluster.pool(), &state.kinds[*kind].task);
+            startable.capacities = state.capacities.now(cluster.pool(), &state.kinds[*kind].task);
         }
     }
 
@@ -134,8 +134,8 @@ impl PassKinds {
                 return false;
             }
             let open = plan.open_now(startable.limit);
-            startable.rooms.retain(|(node, _)| open.contains(*node));
-            has_room(&startable.rooms, state.kinds[*kind].tasks)
+            startable.capacities.retain(|(node, _)| open.contains(*node));
+            has_capacity(&startable.capacities, state.kinds[*kind].tasks)
         });
     }
 
@@ -144,11 +144,11 @@ impl PassKinds {
         state: &ControllerState,
         cluster: &ClusterState,
         kind: usize,
-    ) -> &[RoomStep] {
+    ) -> &[CapacityStep] {
         let task = &state.kinds[kind].task;
         self.steps
             .entry(kind)
-            .or_insert_with(|| state.rooms.steps(cluster.pool(), cluster.now(), task))
+            .or_insert_with(|| state.capacities.steps(cluster.pool(), cluster.now(), task))
     }
 
     fn bound(&self, kind: usize, limit: Span) -> Option<Time> {
@@ -164,6 +164,6 @@ impl PassKinds {
     }
 }
 
-fn has_room(rooms: &[(NodeId, u32)], tasks: u32) -> bool {
-    rooms.iter().map(|(_, room)| u64::from(*room)).sum::<u64>() >= u64::from(tasks)
+fn has_capacity(capacities: &[(NodeId, u32)], tasks: u32) -> bool {
+    capacities.iter().map(|(_, capacity)| u64::from(*capacity)).sum::<u64>() >= u64::from(tasks)
 }

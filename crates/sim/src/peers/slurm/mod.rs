@@ -14,13 +14,13 @@
 
 mod accounts;
 mod backfill;
+mod capacity;
 mod controller;
 mod fair_tree;
 mod limits;
 mod node_set;
 mod plan;
 mod queue;
-mod room;
 mod settings;
 mod state;
 mod switches;

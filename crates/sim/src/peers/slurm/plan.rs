@@ -6,8 +6,8 @@
 
 use muster_model::{NodeId, Span, Time};
 
+use super::capacity::CapacityStep;
 use super::node_set::NodeSet;
-use super::room::RoomStep;
 use super::settings::SlurmSettings;
 use super::switches::{NodeTasks, SwitchTree};
 
@@ -43,7 +43,7 @@ pub(super) struct BackfillPlan {
 pub(super) struct PlanRequest<'a> {
     pub(super) tasks: u32,
     pub(super) limit: Span,
-    pub(super) steps: &'a [RoomStep],
+    pub(super) steps: &'a [CapacityStep],
 }
 
 impl BackfillPlan {
@@ -94,7 +94,8 @@ impl BackfillPlan {
             let later = self.slots[at + 1..].iter().find(|slot| slot.gains).map(|slot| slot.from);
             match first_fit(asked, &open, self.now, self.window_linear) {
                 Some(by) if later.is_none_or(|later| by <= later) => {
-                    let places = switches.choose(&room_at(asked.steps, &open, by), asked.tasks)?;
+                    let places =
+                        switches.choose(&capacity_at(asked.steps, &open, by), asked.tasks)?;
                     let found = last_end(asked.steps, &places, by).max(start);
                     if found <= self.now || !self.is_reserved(&places, found, asked.limit) {
                         return Some((found, places)).filter(|_| found <= self.window_end());
@@ -153,25 +154,25 @@ fn first_fit(
     linear: Option<Span>,
 ) -> Option<Time> {
     let mut ends = asked.steps.iter().filter(|step| open.contains(step.node)).peekable();
-    let mut room = 0u64;
+    let mut capacity = 0u64;
     let tasks = u64::from(asked.tasks);
     // 1. Now.
     while let Some(step) = ends.next_if(|step| step.at <= now) {
-        room += u64::from(step.tasks);
+        capacity += u64::from(step.tasks);
     }
-    if room >= tasks {
+    if capacity >= tasks {
         return Some(now);
     }
     // 2. After each window.
     let first = Time((ends.peek()?.at.0 / FIRST_WINDOW.0 + 1) * FIRST_WINDOW.0);
     let mut width = FIRST_WINDOW;
     while let Some(step) = ends.next() {
-        room += u64::from(step.tasks);
+        capacity += u64::from(step.tasks);
         let next = ends.peek().map(|step| step.at);
         if next.is_some_and(|next| next <= first + width) {
             continue;
         }
-        if room >= tasks {
+        if capacity >= tasks {
             return Some(step.at);
         }
         width = widened(width, next?.since(first), linear);
@@ -194,26 +195,26 @@ fn widened(width: Span, gap: Span, linear: Option<Span>) -> Span {
 
 /// Returns the last time up to `until` at which a running job ends on a chosen node; ends on other
 /// nodes do not matter. Returns `until` if there is none.
-fn last_end(steps: &[RoomStep], places: &NodeTasks, until: Time) -> Time {
+fn last_end(steps: &[CapacityStep], places: &NodeTasks, until: Time) -> Time {
     let there = &steps[..steps.partition_point(|step| step.at <= until)];
-    let is_on = |step: &&RoomStep| places.iter().any(|(node, _)| *node == step.node);
+    let is_on = |step: &&CapacityStep| places.iter().any(|(node, _)| *node == step.node);
     there.iter().rfind(is_on).map_or(until, |step| step.at)
 }
 
 /// Returns the room on open nodes at that time, in order of nodes.
-fn room_at(steps: &[RoomStep], open: &NodeSet, at: Time) -> Vec<(NodeId, u32)> {
+fn capacity_at(steps: &[CapacityStep], open: &NodeSet, at: Time) -> Vec<(NodeId, u32)> {
     let there =
         steps.iter().take_while(|step| step.at <= at).filter(|step| open.contains(step.node));
-    let mut rooms: Vec<(NodeId, u32)> = there.map(|step| (step.node, step.tasks)).collect();
-    rooms.sort_by_key(|(node, _)| *node);
-    rooms.dedup_by(|more, sum| {
+    let mut capacities: Vec<(NodeId, u32)> = there.map(|step| (step.node, step.tasks)).collect();
+    capacities.sort_by_key(|(node, _)| *node);
+    capacities.dedup_by(|more, sum| {
         let is_same = more.0 == sum.0;
         if is_same {
             sum.1 = sum.1.saturating_add(more.1);
         }
         is_same
     });
-    rooms
+    capacities
 }
 
 #[cfg(test)]
@@ -230,8 +231,8 @@ mod tests {
         NOW + Span::from_secs(secs)
     }
 
-    fn step(node: u32, secs: u64) -> RoomStep {
-        RoomStep { at: after(secs), node: NodeId(node), tasks: 1 }
+    fn step(node: u32, secs: u64) -> CapacityStep {
+        CapacityStep { at: after(secs), node: NodeId(node), tasks: 1 }
     }
 
     fn plan(nodes: usize) -> BackfillPlan {
@@ -250,7 +251,7 @@ mod tests {
     /// Checks when a job of one task per node can start, in seconds from now.
     fn check(
         plan: &BackfillPlan,
-        steps: &[RoomStep],
+        steps: &[CapacityStep],
         tasks: u32,
         limit_secs: u64,
         expected: Option<u64>,
@@ -312,7 +313,7 @@ mod tests {
         check(&linear(1), &far, 3, 60, None);
         // An end without new room counts on a node that is used, because the job there ends only
         // then.
-        let small = RoomStep { tasks: 0, ..step(0, 150) };
+        let small = CapacityStep { tasks: 0, ..step(0, 150) };
         check(&plan(3), &[step(0, 130), small, step(2, 190)], 1, 60, Some(150));
     }
 

@@ -8,10 +8,10 @@ use muster_model::job::Resources;
 use muster_model::{Span, Time};
 
 use super::accounts::Accounts;
+use super::capacity::CapacityTable;
 use super::fair_tree::FairTree;
 use super::limits::{Cap, HeldLimits};
 use super::queue::{self, SlurmJob, SlurmQueue};
-use super::room::RoomTable;
 use super::settings::{MINUTE, SlurmSettings};
 use super::switches::{NodeTasks, SwitchTree};
 use crate::fleet::{ClusterState, FleetSite, JobNo, SchedulerError};
@@ -38,7 +38,7 @@ pub(super) struct ControllerState {
     pub(super) accounts: Accounts,
     pub(super) fair: FairTree,
     pub(super) limits: HeldLimits,
-    pub(super) rooms: RoomTable,
+    pub(super) capacities: CapacityTable,
     pub(super) switches: SwitchTree,
     pub(super) kinds: Vec<JobShape>,
     known: BTreeMap<(Resources, u32), usize>,
@@ -56,7 +56,7 @@ impl ControllerState {
             fair: FairTree::new(&accounts, site.tree.half_life),
             limits: HeldLimits::new(&accounts),
             accounts,
-            rooms: RoomTable::new(site, settings.bf_resolution),
+            capacities: CapacityTable::new(site, settings.bf_resolution),
             switches: SwitchTree::new(site),
             kinds: Vec::new(),
             known: BTreeMap::new(),
@@ -122,7 +122,7 @@ impl ControllerState {
     /// Returns where a job can start now, ignoring reservations.
     pub(super) fn places(&self, cluster: &ClusterState, job: JobNo) -> Option<NodeTasks> {
         let kind = &self.kinds[self.jobs[job.at()].kind];
-        self.switches.choose(&self.rooms.now(cluster.pool(), &kind.task), kind.tasks)
+        self.switches.choose(&self.capacities.now(cluster.pool(), &kind.task), kind.tasks)
     }
 
     /// Starts all tasks of a job; it stays in the queue until it is removed.
@@ -151,7 +151,7 @@ impl ControllerState {
         let known = &self.jobs[job.at()];
         let end = cluster.now() + known.limit;
         self.limits.take(&self.accounts, known.user, known.gpus_milli);
-        self.rooms.begin(cluster, job, end);
+        self.capacities.begin(cluster, job, end);
         self.running.insert(job, RunningJob { counted: cluster.now(), end });
         Ok(())
     }
@@ -162,7 +162,7 @@ impl ControllerState {
         let known = &self.jobs[job.at()];
         self.fair.used(known.user, known.billed_milli, now.since(ran.counted));
         self.limits.give(&self.accounts, known.user, known.gpus_milli);
-        self.rooms.end(job, ran.end);
+        self.capacities.end(job, ran.end);
         true
     }
 

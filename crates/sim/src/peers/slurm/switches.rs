@@ -23,27 +23,27 @@ impl SwitchTree {
     }
 
     /// Returns places for all tasks; `None` if there is too little room. Nodes are in order.
-    pub(super) fn choose(&self, rooms: &[(NodeId, u32)], tasks: u32) -> Option<NodeTasks> {
-        let there: u64 = rooms.iter().map(|(_, room)| u64::from(*room)).sum();
+    pub(super) fn choose(&self, capacities: &[(NodeId, u32)], tasks: u32) -> Option<NodeTasks> {
+        let there: u64 = capacities.iter().map(|(_, capacity)| u64::from(*capacity)).sum();
         if there < u64::from(tasks) {
             return None;
         }
         Some(match self.0.depth() {
-            0 => consecutive(rooms, tasks),
-            levels => self.below_switches(rooms, tasks, levels),
+            0 => consecutive(capacities, tasks),
+            levels => self.below_switches(capacities, tasks, levels),
         })
     }
 
-    fn below_switches(&self, rooms: &[(NodeId, u32)], tasks: u32, levels: usize) -> NodeTasks {
+    fn below_switches(&self, capacities: &[(NodeId, u32)], tasks: u32, levels: usize) -> NodeTasks {
         // 1. The lowest switch with room for all, and of those of its level the tightest.
         let enough = (0..levels).rev().find_map(|level| {
-            let groups = self.groups(rooms, level);
-            let fitting = groups.into_iter().filter(|group| room_of(group) >= u64::from(tasks));
-            fitting.min_by_key(|group| room_of(group))
+            let groups = self.groups(capacities, level);
+            let fitting = groups.into_iter().filter(|group| capacity_of(group) >= u64::from(tasks));
+            fitting.min_by_key(|group| capacity_of(group))
         });
-        let rooms = enough.as_deref().unwrap_or(rooms);
+        let capacities = enough.as_deref().unwrap_or(capacities);
         // 2. Its leaves: the tightest that is enough for the rest, else the largest.
-        let mut leaves = self.groups(rooms, levels - 1);
+        let mut leaves = self.groups(capacities, levels - 1);
         let mut left = tasks;
         let mut places = Vec::new();
         while left > 0 && !leaves.is_empty() {
@@ -55,43 +55,46 @@ impl SwitchTree {
     }
 
     /// Groups rooms by the switch of a level above them, in order of its first node.
-    fn groups(&self, rooms: &[(NodeId, u32)], level: usize) -> Vec<Vec<(NodeId, u32)>> {
+    fn groups(&self, capacities: &[(NodeId, u32)], level: usize) -> Vec<Vec<(NodeId, u32)>> {
         let mut groups: Vec<Vec<(NodeId, u32)>> = Vec::new();
         let mut group_of: BTreeMap<u32, usize> = BTreeMap::new();
-        for room in rooms {
-            let switch = self.0.of(room.0, level);
+        for capacity in capacities {
+            let switch = self.0.of(capacity.0, level);
             let group = *group_of.entry(switch).or_insert(groups.len());
             match groups.get_mut(group) {
-                Some(group) => group.push(*room),
-                None => groups.push(vec![*room]),
+                Some(group) => group.push(*capacity),
+                None => groups.push(vec![*capacity]),
             }
         }
         groups
     }
 }
 
-fn room_of(rooms: &[(NodeId, u32)]) -> u64 {
-    rooms.iter().map(|(_, room)| u64::from(*room)).sum()
+fn capacity_of(capacities: &[(NodeId, u32)]) -> u64 {
+    capacities.iter().map(|(_, capacity)| u64::from(*capacity)).sum()
 }
 
 /// Sort key, lower is better: sufficient ones first, tightest first, then insufficient ones,
 /// largest first.
-fn tightness(rooms: &[(NodeId, u32)], left: u32) -> (bool, u64) {
-    let room = room_of(rooms);
-    if room >= u64::from(left) { (false, room) } else { (true, u64::MAX - room) }
+fn tightness(capacities: &[(NodeId, u32)], left: u32) -> (bool, u64) {
+    let capacity = capacity_of(capacities);
+    if capacity >= u64::from(left) { (false, capacity) } else { (true, u64::MAX - capacity) }
 }
 
 /// Best fit over runs of consecutive nodes: the tightest run that is enough for the rest, else the
 /// largest.
-fn consecutive(rooms: &[(NodeId, u32)], tasks: u32) -> NodeTasks {
+fn consecutive(capacities: &[(NodeId, u32)], tasks: u32) -> NodeTasks {
     let mut runs: Vec<&[(NodeId, u32)]> =
-        rooms.chunk_by(|one, next| one.0.0 + 1 == next.0.0).collect();
+        capacities.chunk_by(|one, next| one.0.0 + 1 == next.0.0).collect();
     let mut left = tasks;
     let mut places = Vec::new();
     while left > 0 && !runs.is_empty() {
         let best = (0..runs.len()).min_by_key(|at| tightness(runs[*at], left)).unwrap_or(0);
         let run = runs.remove(best);
-        let one = run.iter().filter(|(_, room)| *room >= left).min_by_key(|(_, room)| *room);
+        let one = run
+            .iter()
+            .filter(|(_, capacity)| *capacity >= left)
+            .min_by_key(|(_, capacity)| *capacity);
         left = match one {
             Some(one) => in_order(&[*one], left, &mut places),
             None => in_order(run, left, &mut places),
@@ -101,9 +104,9 @@ fn consecutive(rooms: &[(NodeId, u32)], tasks: u32) -> NodeTasks {
 }
 
 /// Fills nodes one after the other; returns how many tasks are left.
-fn in_order(rooms: &[(NodeId, u32)], mut left: u32, places: &mut NodeTasks) -> u32 {
-    for (node, room) in rooms {
-        let tasks = left.min(*room);
+fn in_order(capacities: &[(NodeId, u32)], mut left: u32, places: &mut NodeTasks) -> u32 {
+    for (node, capacity) in capacities {
+        let tasks = left.min(*capacity);
         if tasks > 0 {
             places.push((*node, tasks));
             left -= tasks;
@@ -119,7 +122,7 @@ mod tests {
     use super::*;
 
     /// Checks the places of tasks, with room by node and the leaf switch of each node.
-    fn check(room: &[u32], leaves: &[usize], tasks: u32, expected: &[(u32, u32)]) {
+    fn check(capacity: &[u32], leaves: &[usize], tasks: u32, expected: &[(u32, u32)]) {
         let node = |leaf: &usize| NodeSpec {
             domains: vec![format!("leaf-{leaf}").into()],
             ..NodeSpec::plain("n", CpuMilli(0), Bytes(0))
@@ -127,9 +130,12 @@ mod tests {
         let levels = if leaves.is_empty() { Vec::new() } else { vec!["leaf".into()] };
         let nodes = leaves.iter().map(node).collect();
         let switches = SwitchTree::new(&FleetSite { nodes, levels, tree: QueueTree::single() });
-        let rooms: Vec<(NodeId, u32)> =
-            (0..).map(NodeId).zip(room.iter().copied()).filter(|(_, room)| *room > 0).collect();
-        let places = switches.choose(&rooms, tasks);
+        let capacities: Vec<(NodeId, u32)> = (0..)
+            .map(NodeId)
+            .zip(capacity.iter().copied())
+            .filter(|(_, capacity)| *capacity > 0)
+            .collect();
+        let places = switches.choose(&capacities, tasks);
         let expected: Option<NodeTasks> = (!expected.is_empty())
             .then(|| expected.iter().map(|(node, tasks)| (NodeId(*node), *tasks)).collect());
         assert_eq!(places, expected, "{tasks} tasks");
@@ -138,25 +144,25 @@ mod tests {
     #[test]
     fn without_topology_the_tightest_run_of_nodes_is_taken() {
         // Runs of 6, 3 and 8.
-        let room = [2, 4, 0, 3, 0, 8];
-        check(&room, &[], 3, &[(3, 3)]);
-        check(&room, &[], 4, &[(1, 4)]);
-        check(&room, &[], 5, &[(0, 2), (1, 3)]);
-        check(&room, &[], 7, &[(5, 7)]);
+        let capacity = [2, 4, 0, 3, 0, 8];
+        check(&capacity, &[], 3, &[(3, 3)]);
+        check(&capacity, &[], 4, &[(1, 4)]);
+        check(&capacity, &[], 5, &[(0, 2), (1, 3)]);
+        check(&capacity, &[], 7, &[(5, 7)]);
         // No run is enough: the largest first, then the tightest.
-        check(&room, &[], 11, &[(5, 8), (3, 3)]);
-        check(&room, &[], 18, &[]);
+        check(&capacity, &[], 11, &[(5, 8), (3, 3)]);
+        check(&capacity, &[], 18, &[]);
     }
 
     #[test]
     fn with_topology_the_fewest_leaves_are_taken_and_the_last_is_the_tightest() {
         // Leaves of 4, 6 and 3.
-        let room = [2, 3, 1, 2, 3, 2];
+        let capacity = [2, 3, 1, 2, 3, 2];
         let leaves = [0, 1, 2, 0, 1, 2];
-        check(&room, &leaves, 3, &[(2, 1), (5, 2)]);
-        check(&room, &leaves, 4, &[(0, 2), (3, 2)]);
-        check(&room, &leaves, 6, &[(1, 3), (4, 3)]);
-        check(&room, &leaves, 9, &[(1, 3), (4, 3), (2, 1), (5, 2)]);
-        check(&room, &leaves, 14, &[]);
+        check(&capacity, &leaves, 3, &[(2, 1), (5, 2)]);
+        check(&capacity, &leaves, 4, &[(0, 2), (3, 2)]);
+        check(&capacity, &leaves, 6, &[(1, 3), (4, 3)]);
+        check(&capacity, &leaves, 9, &[(1, 3), (4, 3), (2, 1), (5, 2)]);
+        check(&capacity, &leaves, 14, &[]);
     }
 }

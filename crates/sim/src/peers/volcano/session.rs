@@ -77,7 +77,7 @@ impl Volcano {
         };
         let used = sum(|queue| queue.allocated);
         let mut waiting = sum(|queue| queue.asked);
-        let room =
+        let capacity =
             total.combine(total, |amount, _| amount * OVERCOMMIT.0 / OVERCOMMIT.1).less(used);
         let guaranteed = queues::guaranteed(&self.queues);
         let mut let_in = Vec::new();
@@ -89,7 +89,7 @@ impl Volcano {
                 self.queues[at].pending.first(|shape| !infeasible.contains(&shape))
             {
                 let asks = self.jobs[turn.1.at()].asks;
-                if !(waiting + asks).within_for(room, asks)
+                if !(waiting + asks).within_for(capacity, asks)
                     || !(claimed + asks).within_for(most, asks)
                 {
                     infeasible.insert(shape);
@@ -230,7 +230,7 @@ impl Volcano {
             left[job.queue] -= job.asks;
             release(cluster, &mut scratch, number);
             victims.push(number);
-            if scratch.has_room(pod, pods) {
+            if scratch.has_capacity(pod, pods) {
                 return Some(victims);
             }
         }

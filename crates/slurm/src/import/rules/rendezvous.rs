@@ -133,12 +133,12 @@ fn own_host(facts: &ScriptFacts<'_>) -> Vec<RuleHit> {
                 let (name, value) = super::super::shell::assignment(&word)?;
                 (name == "MASTER_ADDR").then(|| value.shown())
             });
-        let told = step
+        let reported = step
             .started
             .as_ref()
             .and_then(super::super::launch::Started::endpoint)
             .map(|(host, _)| host);
-        let own = set.chain(told).find(|host| is_own(host));
+        let own = set.chain(reported).find(|host| is_own(host));
         seen.extend(own.map(|host| (Some(facts.line(step.line)), host)));
     }
     seen

@@ -35,7 +35,7 @@ struct HeldResources {
 
 /// Additional tasks that fit on a node from a certain time on; 0 if what ends then is too little.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RoomStep {
+pub(super) struct CapacityStep {
     pub(super) at: Time,
     pub(super) node: NodeId,
     pub(super) tasks: u32,
@@ -43,14 +43,14 @@ pub(super) struct RoomStep {
 
 /// GPU models by node, and the ends of running jobs.
 #[derive(Clone, Debug)]
-pub(super) struct RoomTable {
+pub(super) struct CapacityTable {
     models: Vec<Vec<(GpuModel, DeviceSet)>>,
     ends: BTreeMap<(Time, JobNo), Vec<HeldResources>>,
     /// `bf_resolution`: overdue jobs are planned to end this much later.
     resolution: Span,
 }
 
-impl RoomTable {
+impl CapacityTable {
     pub(super) fn new(site: &FleetSite, resolution: Span) -> Self {
         let models = site.nodes.iter().map(|node| {
             let mut models: Vec<(GpuModel, DeviceSet)> = Vec::new();
@@ -82,7 +82,7 @@ impl RoomTable {
     }
 
     /// Returns how many such tasks fit in these free resources.
-    pub(super) fn room(&self, node: NodeId, free: FreeResources, task: &Resources) -> u32 {
+    pub(super) fn capacity(&self, node: NodeId, free: FreeResources, task: &Resources) -> u32 {
         let by = |there: u64, each: u64| there.checked_div(each).unwrap_or(u64::MAX);
         let others = by(u64::from(free.cpus), u64::from(task.cpus.0))
             .min(by(free.memory_bytes, task.memory.0));
@@ -103,24 +103,24 @@ impl RoomTable {
 
     /// Returns how many such tasks fit now, by node; nodes with none are left out.
     pub(super) fn now(&self, pool: &Pool, task: &Resources) -> Vec<(NodeId, u32)> {
-        let rooms =
-            pool.nodes().map(|(id, node)| (id, self.room(id, FreeResources::of(node), task)));
-        rooms.filter(|(_, room)| *room > 0).collect()
+        let capacities =
+            pool.nodes().map(|(id, node)| (id, self.capacity(id, FreeResources::of(node), task)));
+        capacities.filter(|(_, capacity)| *capacity > 0).collect()
     }
 
     /// Returns the room over time: what is free now, and each end on each node. Overdue jobs are
     /// about to end.
-    pub(super) fn steps(&self, pool: &Pool, now: Time, task: &Resources) -> Vec<RoomStep> {
+    pub(super) fn steps(&self, pool: &Pool, now: Time, task: &Resources) -> Vec<CapacityStep> {
         let mut free: Vec<FreeResources> =
             pool.nodes().map(|(_, node)| FreeResources::of(node)).collect();
-        let mut rooms: Vec<u32> = vec![0; free.len()];
+        let mut capacities: Vec<u32> = vec![0; free.len()];
         let mut steps = Vec::new();
         let mut look = |free: &[FreeResources], node: NodeId, at: Time| {
-            let room = self.room(node, free[node.0 as usize], task);
-            let more = room.saturating_sub(rooms[node.0 as usize]);
-            rooms[node.0 as usize] += more;
+            let capacity = self.capacity(node, free[node.0 as usize], task);
+            let more = capacity.saturating_sub(capacities[node.0 as usize]);
+            capacities[node.0 as usize] += more;
             if more > 0 || at > now {
-                steps.push(RoomStep { at, node, tasks: more });
+                steps.push(CapacityStep { at, node, tasks: more });
             }
         };
         for (node, _) in pool.nodes() {
