@@ -6,7 +6,7 @@ use std::str::FromStr;
 use anyhow::Result;
 use muster_api::Client;
 use muster_api::query::JobFilter;
-use muster_daemon::auth::{KernelPeers, Peer, Peers};
+use muster_daemon::auth::{self, KernelPeers, Peer, Peers};
 use muster_model::view::JobView;
 use muster_model::{ElementId, JobId, UserName};
 use rustix::process::{getegid, geteuid};
@@ -183,17 +183,14 @@ fn ambiguous(said: &str, several: &[&JobView]) -> Failure {
 
 /// Returns the name of this user, as the daemon would resolve it.
 pub fn own_name() -> UserName {
-    KernelPeers.resolve(own_peer()).0
+    auth::user_name(geteuid().as_raw())
 }
 
 /// Returns whether the shared daemon would accept this user as an administrator. Checked before
 /// irreversible actions; the daemon checks again.
 pub fn is_admin() -> bool {
-    KernelPeers.resolve(own_peer()).1
-}
-
-fn own_peer() -> Peer {
-    Peer { uid: geteuid().as_raw(), gid: getegid().as_raw() }
+    let own = Peer { uid: geteuid().as_raw(), gid: getegid().as_raw() };
+    KernelPeers.resolve(own).1
 }
 
 #[cfg(test)]

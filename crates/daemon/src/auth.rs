@@ -74,12 +74,11 @@ impl Peers for KernelPeers {
     }
 
     fn resolve(&self, peer: Peer) -> (UserName, bool) {
-        let user = User::from_uid(Uid::from_raw(peer.uid)).ok().flatten();
-        // No account name may contain `#`, so the number cannot be confused with a name.
-        let name = user.as_ref().map_or_else(|| format!("#{}", peer.uid), |user| user.name.clone());
-        let admin =
-            peer.uid == 0 || in_admin_group(&name, user.map_or(peer.gid, |user| user.gid.as_raw()));
-        (name.into(), admin)
+        let user = account(peer.uid);
+        let name = name_of(user.as_ref(), peer.uid);
+        let gid = user.map_or(peer.gid, |user| user.gid.as_raw());
+        let admin = peer.uid == 0 || in_admin_group(name.as_str(), gid);
+        (name, admin)
     }
 
     fn groups(&self, user: &UserName, gid: u32) -> Arc<[Arc<str>]> {
@@ -91,6 +90,22 @@ impl Peers for KernelPeers {
         let group = |id: Gid| Group::from_gid(id).ok().flatten().map(|group| Arc::from(group.name));
         ids.unwrap_or_default().into_iter().filter_map(group).collect()
     }
+}
+
+fn account(uid: u32) -> Option<User> {
+    User::from_uid(Uid::from_raw(uid)).ok().flatten()
+}
+
+/// Returns the name under which a user's jobs are kept. Does not query the group database, which
+/// takes longer than the rest of a short command where a group is not in /etc/group.
+#[must_use]
+pub fn user_name(uid: u32) -> UserName {
+    name_of(account(uid).as_ref(), uid)
+}
+
+fn name_of(user: Option<&User>, uid: u32) -> UserName {
+    // No account name may contain `#`, so the number cannot be confused with a name.
+    user.map_or_else(|| format!("#{uid}"), |user| user.name.clone()).into()
 }
 
 /// Checks the group database, not the peer's present groups, which may be outdated.
