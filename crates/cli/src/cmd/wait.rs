@@ -31,25 +31,19 @@ pub async fn run(app: &App, args: WaitArgs) -> Result<u8> {
     let client = connect::find(&app.global)?;
     client.set_wait_mode(WaitMode::WaitForJobs);
     let mut targets = Vec::new();
+    let mut rows = Vec::new();
     for job in &args.jobs {
         let target = job.resolve(&client).await?;
         // Look each up, so that an unknown job is an error and not taken for an ended one.
-        client.job(target.job, target.index).await.map_err(Failure::from)?;
+        rows.push(client.job(target.job, target.index).await.map_err(Failure::from)?.job);
         targets.push(target);
     }
-    let jobs: Vec<JobId> = targets.iter().map(|target| target.job).collect();
-    let mut tracker = Tracker::of(&client, &jobs);
-    let interrupted = tokio::signal::ctrl_c();
-    tokio::pin!(interrupted);
-    let rows = loop {
-        let rows = tokio::select! {
-            rows = poll_rows(&client, &mut tracker, &targets) => rows?,
-            _ = &mut interrupted => return Ok(INTERRUPTED),
-        };
-        if rows.len() == targets.len() && track::all_ended(&rows) {
-            break rows;
-        }
-    };
+    let are_whole_jobs = targets.iter().all(|target| target.index.is_none());
+    // On Slurm each look at the queue is the start of a program.
+    if !(are_whole_jobs && track::all_ended(&rows)) {
+        let Some(ended) = until_ended(&client, &targets).await? else { return Ok(INTERRUPTED) };
+        rows = ended;
+    }
     if args.output.json() {
         app.ui.json(&rows)?;
     } else {
@@ -65,6 +59,23 @@ pub async fn run(app: &App, args: WaitArgs) -> Result<u8> {
         }
     }
     Ok(track::exit_code(&rows))
+}
+
+/// Returns the rows of all targets once they have ended; `None` when interrupted before.
+async fn until_ended(client: &Client, targets: &[JobTarget]) -> Result<Option<Vec<JobView>>> {
+    let jobs: Vec<JobId> = targets.iter().map(|target| target.job).collect();
+    let mut tracker = Tracker::of(client, &jobs);
+    let interrupted = tokio::signal::ctrl_c();
+    tokio::pin!(interrupted);
+    loop {
+        let rows = tokio::select! {
+            rows = poll_rows(client, &mut tracker, targets) => rows?,
+            _ = &mut interrupted => return Ok(None),
+        };
+        if rows.len() == targets.len() && track::all_ended(&rows) {
+            return Ok(Some(rows));
+        }
+    }
 }
 
 /// Returns the rows of all targets, once something has changed.
