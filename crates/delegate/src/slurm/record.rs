@@ -85,8 +85,8 @@ impl SubmissionRecords {
     pub(super) fn keep(&self, record: &SubmissionRecord, script: &str) -> io::Result<()> {
         let dir = self.dir(&record.id);
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
-        write(&dir.join(SCRIPT), script.as_bytes(), 0o700)?;
-        self.save(record)?;
+        let script = NewFile::write(dir.join(SCRIPT), script.as_bytes(), 0o700)?;
+        replace([Some(script), Some(self.record_file(record)?), self.number_file(record)?])?;
         std::fs::create_dir_all(self.root.join(OPEN))?;
         // If power loss removes this file, the job is not reconciled, but Slurm still has it.
         std::fs::write(self.root.join(OPEN).join(&record.id), b"")
@@ -160,20 +160,27 @@ impl SubmissionRecords {
 
     /// Writes the record of a job.
     pub(super) fn save(&self, record: &SubmissionRecord) -> io::Result<()> {
+        replace([Some(self.record_file(record)?), self.number_file(record)?])
+    }
+
+    fn record_file(&self, record: &SubmissionRecord) -> io::Result<NewFile> {
         let text = serde_json::to_vec_pretty(record).map_err(io::Error::other)?;
-        write(&self.dir(&record.id).join(RECORD), &text, 0o600)?;
-        if let Some(number) = record.number {
-            std::fs::create_dir_all(self.root.join(NUMBERS))?;
-            let path = self.root.join(NUMBERS).join(number.to_string());
-            let before = std::fs::read_to_string(&path).unwrap_or_default();
-            // The last line is the last job that was given the number.
-            if before.lines().last() != Some(record.id.as_str()) {
-                let others = before.lines().filter(|id| *id != record.id);
-                let lines: Vec<&str> = others.chain([record.id.as_str()]).collect();
-                write(&path, (lines.join("\n") + "\n").as_bytes(), 0o600)?;
-            }
+        NewFile::write(self.dir(&record.id).join(RECORD), &text, 0o600)
+    }
+
+    /// Returns the list of the jobs that were given this job's number, if it changes.
+    fn number_file(&self, record: &SubmissionRecord) -> io::Result<Option<NewFile>> {
+        let Some(number) = record.number else { return Ok(None) };
+        std::fs::create_dir_all(self.root.join(NUMBERS))?;
+        let path = self.root.join(NUMBERS).join(number.to_string());
+        let before = std::fs::read_to_string(&path).unwrap_or_default();
+        // The last line is the last job that was given the number.
+        if before.lines().last() == Some(record.id.as_str()) {
+            return Ok(None);
         }
-        Ok(())
+        let others = before.lines().filter(|id| *id != record.id);
+        let lines: Vec<&str> = others.chain([record.id.as_str()]).collect();
+        NewFile::write(path, (lines.join("\n") + "\n").as_bytes(), 0o600).map(Some)
     }
 
     /// Returns the last exit code of a job's only element, as its script recorded it.
@@ -232,17 +239,49 @@ impl SubmissionRecords {
 
 /// Replaces a file atomically.
 fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    use std::io::Write as _;
-    let new = path.with_extension("new");
-    let mut file = std::fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(mode)
-        .open(&new)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    std::fs::rename(new, path)
+    replace([Some(NewFile::write(path.to_owned(), bytes, mode)?)])
+}
+
+/// New contents of a file, beside it.
+struct NewFile {
+    path: PathBuf,
+    file: std::fs::File,
+}
+
+impl NewFile {
+    fn write(path: PathBuf, bytes: &[u8], mode: u32) -> io::Result<Self> {
+        use std::io::Write as _;
+        let mut options = std::fs::OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(mode);
+        let mut file = options.open(Self::beside(&path))?;
+        file.write_all(bytes)?;
+        Ok(Self { path, file })
+    }
+
+    fn beside(path: &Path) -> PathBuf {
+        path.with_extension("new")
+    }
+}
+
+/// Replaces files in this order, each atomically and when all are on disk. They are synced at the
+/// same time, since a sync takes most of the time of a submission.
+fn replace<const COUNT: usize>(files: [Option<NewFile>; COUNT]) -> io::Result<()> {
+    let files: Vec<NewFile> = files.into_iter().flatten().collect();
+    let (first, others) = files.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    std::thread::scope(|scope| {
+        let sync = |new: &'_ NewFile| new.file.sync_all();
+        let threads: Vec<_> = others
+            .iter()
+            .map(|new| (new, std::thread::Builder::new().spawn_scoped(scope, move || sync(new))))
+            .collect();
+        sync(first)?;
+        threads.into_iter().try_for_each(|(new, thread)| match thread {
+            Ok(thread) => thread.join().map_err(|_| io::Error::other("a sync panicked"))?,
+            // The user's limit on processes is reached.
+            Err(_) => sync(new),
+        })
+    })?;
+    files.iter().try_for_each(|new| std::fs::rename(NewFile::beside(&new.path), &new.path))
 }
 
 #[cfg(test)]
