@@ -41,6 +41,7 @@ mod restore;
 mod services;
 mod simulate;
 mod slices;
+mod start;
 mod terminal;
 mod trace;
 mod tutorial;
