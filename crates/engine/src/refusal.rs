@@ -146,7 +146,9 @@ const MAX_NAMED: usize = 5;
 /// Returns why an advance reservation cannot have the resources that it asks for.
 fn conflict_text(gpus: Option<(u32, u32)>, conflicts: &[ElementId]) -> String {
     let what = match gpus {
-        Some((asked, found)) => format!("only {found} of {asked} GPUs can be reserved then"),
+        Some((requested, found)) => {
+            format!("only {found} of {requested} GPUs can be reserved then")
+        }
         None => "not all of its nodes are free then".to_owned(),
     };
     let more = match conflicts.len().saturating_sub(MAX_NAMED) {

@@ -31,14 +31,14 @@ const LABEL: usize = 6;
 /// Returns one order under both kinds of admission, and why they differ.
 #[must_use]
 pub fn gang(proof: &GangProof, context: RenderContext) -> String {
-    let asked = format!(
+    let requested = format!(
         "{}; {}; {}; arrivals {}",
         pool(proof.gpus),
         needs(&proof.gangs),
         per_pod(proof.gpus_per_pod),
         shorten(&proof.order, ORDER_LETTERS)
     );
-    let mut text = line(&asked, context);
+    let mut text = line(&requested, context);
     text.push('\n');
     text += &line("pod by pod: each pod is a job of its own and takes what is free", context);
     text += &steps(&proof.per_pod, proof, "POD", context);
@@ -111,9 +111,9 @@ fn note(step: &ProofStep, proof: &GangProof) -> Cell {
             (format!("waits: {}", reason.as_deref().unwrap_or("reason unknown")), Ink::Waiting)
         }
         SubmissionDecision::Refused { reason: Reason::NeverFits(gap) } => {
-            let asked = times(gap.gpus_per_task, gap.tasks_needed);
+            let requested = times(gap.gpus_per_task, gap.tasks_needed);
             let total = gap.gpus_total;
-            (format!("refused: needs {} together, the pool has {total}", gpus(asked)), Ink::Bad)
+            (format!("refused: needs {} together, the pool has {total}", gpus(requested)), Ink::Bad)
         }
         SubmissionDecision::Refused { reason } => {
             (format!("refused: {}", short(reason, RenderContext::plain())), Ink::Bad)

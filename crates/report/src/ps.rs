@@ -115,7 +115,7 @@ fn time_left(job: &JobView, now: Time) -> String {
 }
 
 /// `5 GPUs`, `2..8 GPUs`.
-pub(crate) fn asked(job: &JobView) -> String {
+pub(crate) fn requested(job: &JobView) -> String {
     match &job.elastic {
         Some(elastic) if elastic.most_gpus.0 > 0 => {
             format!("{}..{} GPUs", elastic.fewest_gpus, elastic.most_gpus)
@@ -369,7 +369,7 @@ pub fn line(job: &JobView, others: &OtherJobs<'_>, context: RenderContext) -> St
     let held = match (job.gpus.0, holds(job.state)) {
         (0, _) => String::new(),
         (_, true) => format!(" on gpu {}", gpus_held(job, false)),
-        (_, false) if job.state == JobState::Pending => format!(" ({})", asked(job)),
+        (_, false) if job.state == JobState::Pending => format!(" ({})", requested(job)),
         _ => String::new(),
     };
     let at = clock::time(context.now, context);

@@ -8,7 +8,7 @@ use muster_model::{Outcome, OutputFiles, TaskExit, Time, signal_name};
 use crate::RenderContext;
 use crate::amount::{count, gpus};
 use crate::clock;
-use crate::ps::{asked, devices_of, holds, replicas, tasks_between};
+use crate::ps::{devices_of, holds, replicas, requested, tasks_between};
 use crate::reason;
 use crate::style::{Ink, clean};
 use crate::table::{Labels, Table};
@@ -82,7 +82,7 @@ fn facts(detail: &JobSheet<'_>, context: RenderContext) -> Vec<(&'static str, St
                 Some(elastic) => format!("{} tasks", tasks_between(elastic)),
                 None => count(job.tasks.into(), "task"),
             },
-            asked(job),
+            requested(job),
             job.time_limit.map_or("no time limit".to_owned(), |limit| format!("at most {limit}"))
         ),
     ));

@@ -69,7 +69,7 @@ fn gpu_secs(row: &NativeJob, now: Time) -> u64 {
 
 /// Returns the controller's usage figure, which decays with its half-life.
 fn decayed_gpu_secs(one: &Association) -> u64 {
-    one.usages.get("GrpTRESMins gres/gpu").map_or(0, |gauge| gauge.used * 60)
+    one.usages.get("GrpTRESMins gres/gpu").map_or(0, |usage| usage.used * 60)
 }
 
 /// Returns the path of an account without the root, such as `lab/vision`.
@@ -82,7 +82,7 @@ fn path(account: &str, limits: &ClusterLimits) -> QueueName {
 }
 
 fn queue(one: &Association, limits: &ClusterLimits) -> QueueView {
-    let count = |name: &str| one.usages.get(name).map_or(0, |gauge| gauge.used);
+    let count = |name: &str| one.usages.get(name).map_or(0, |usage| usage.used);
     let running = count("GrpJobs");
     QueueView {
         name: path(&one.account, limits),
@@ -103,21 +103,21 @@ fn queue(one: &Association, limits: &ClusterLimits) -> QueueView {
 }
 
 /// Returns the GPU limit and usage of an account, by GPU type where limits or usage are by type.
-fn quotas(gauges: &LimitUsages) -> Vec<QuotaView> {
-    let view = |model: &str, gauge: &LimitUsage| QuotaView {
+fn quotas(usages: &LimitUsages) -> Vec<QuotaView> {
+    let view = |model: &str, usage: &LimitUsage| QuotaView {
         model: GpuModel::from(model),
-        nominal: gauge.limit.map(milli),
-        used: milli(gauge.used),
+        nominal: usage.limit.map(milli),
+        used: milli(usage.used),
         borrowed: GpuMilli(0),
     };
-    let typed = gauges
+    let typed = usages
         .iter()
-        .filter_map(|(name, gauge)| Some((name.strip_prefix("GrpTRES gres/gpu:")?, gauge)));
-    let typed = typed.filter(|(_, gauge)| gauge.limit.is_some() || gauge.used > 0);
-    let all = gauges.get("GrpTRES gres/gpu").filter(|gauge| gauge.limit.is_some());
-    all.map(|gauge| view("gpu", gauge))
+        .filter_map(|(name, usage)| Some((name.strip_prefix("GrpTRES gres/gpu:")?, usage)));
+    let typed = typed.filter(|(_, usage)| usage.limit.is_some() || usage.used > 0);
+    let all = usages.get("GrpTRES gres/gpu").filter(|usage| usage.limit.is_some());
+    all.map(|usage| view("gpu", usage))
         .into_iter()
-        .chain(typed.map(|(model, gauge)| view(model, gauge)))
+        .chain(typed.map(|(model, usage)| view(model, usage)))
         .collect()
 }
 

@@ -369,11 +369,11 @@ fn jobs_before(row: &NativeJob, all: &[NativeJob]) -> Vec<String> {
 /// Returns the limits that a reason names, with usage, or the limit per job.
 fn limits_of_reason(
     selection: &str,
-    gauges: &LimitUsages,
+    usages: &LimitUsages,
     caps: &BTreeMap<String, u64>,
     word: &str,
 ) -> Vec<String> {
-    let limited = gauges.iter().filter_map(|(name, gauge)| Some((name, gauge.limit?, gauge.used)));
+    let limited = usages.iter().filter_map(|(name, usage)| Some((name, usage.limit?, usage.used)));
     let used = limited.map(|(name, limit, used)| {
         (name, format!("{selection}: {used} of {limit} in use ({name})"))
     });
@@ -394,18 +394,18 @@ fn of_qos(name: &str, row: &NativeJob, limits: &ClusterLimits, word: &str) -> Ve
     let none = BTreeMap::new();
     let mut lines =
         limits_of_reason(&format!("all of {}", qos.name), &qos.usages, &qos.job_limits, word);
-    if let Some(gauges) = limits.uids.get(&row.user).and_then(|uid| qos.by_user.get(uid)) {
+    if let Some(usages) = limits.uids.get(&row.user).and_then(|uid| qos.by_user.get(uid)) {
         lines.extend(limits_of_reason(
             &format!("{} in {}", row.user, qos.name),
-            gauges,
+            usages,
             &none,
             word,
         ));
     }
-    if let Some(gauges) = qos.by_account.get(&row.account) {
+    if let Some(usages) = qos.by_account.get(&row.account) {
         lines.extend(limits_of_reason(
             &format!("{} in {}", row.account, qos.name),
-            gauges,
+            usages,
             &none,
             word,
         ));

@@ -114,9 +114,9 @@ pub(super) fn exceeded_limits(row: &NativeJob, limits: &ClusterLimits) -> Vec<St
         _ => None,
     };
     let capped = caps(row, limits).flat_map(|caps| caps.iter()).map(|(name, most)| (name, *most));
-    let gauges = counting(row, limits);
-    let counted = gauges.iter().flat_map(|gauges| gauges.iter());
-    let counted = counted.filter_map(|(name, gauge)| Some((name, gauge.limit?)));
+    let usages = counting(row, limits);
+    let counted = usages.iter().flat_map(|usages| usages.iter());
+    let counted = counted.filter_map(|(name, usage)| Some((name, usage.limit?)));
     let mut found: Vec<String> = capped
         .chain(counted)
         .filter(|(name, _)| !name.starts_with("Min"))
@@ -140,10 +140,10 @@ fn gpus(row: &NativeJob, limits: &ClusterLimits) -> Option<u32> {
         .filter(|(name, _)| name.starts_with("MaxTRESPJ gres/gpu"))
         .map(|(_, most)| *most)
         .min();
-    for gauges in counting(row, limits) {
-        for (name, gauge) in gauges {
-            let Some(limit) = gauge.limit else { continue };
-            let left = limit.saturating_sub(gauge.used);
+    for usages in counting(row, limits) {
+        for (name, usage) in usages {
+            let Some(limit) = usage.limit else { continue };
+            let left = limit.saturating_sub(usage.used);
             match name.split_once(' ') {
                 // GPUs of a type count towards the limit on all GPUs, too.
                 Some((kind, tres)) if !kind.ends_with("Mins") && tres.starts_with("gres/gpu") => {

@@ -81,12 +81,12 @@ impl SlurmScheduler {
         };
         let mut lacking: Vec<&mut NativeJob> = rows.iter_mut().filter(lacks).collect();
         let Some(first) = lacking.first().map(|row| row.job()) else { return };
-        let mut asked = vec!["--oneliner", "--details", "show", "job"];
+        let mut arguments = vec!["--oneliner", "--details", "show", "job"];
         let number = first.to_string();
         if lacking.iter().all(|row| row.job() == first) {
-            asked.push(&number);
+            arguments.push(&number);
         }
-        let Ok(text) = self.tools().output("scontrol", &asked).await else { return };
+        let Ok(text) = self.tools().output("scontrol", &arguments).await else { return };
         for (job, held) in squeue::devices(&text) {
             let Some(row) = lacking.iter_mut().find(|row| row.id == job) else { continue };
             let expand = |list: &str| muster_spec::expand_names(list).unwrap_or_default();
@@ -211,8 +211,8 @@ impl SlurmScheduler {
         let old = job::squeue_format();
         // Older versions that lack a field are asked in the older format.
         for (option, format) in [("--Format", &new), ("--format", &old)] {
-            let asked = ["--noheader", "--states=all", option, format];
-            match self.tools().output("squeue", &[&asked, only.as_slice()].concat()).await {
+            let arguments = ["--noheader", "--states=all", option, format];
+            match self.tools().output("squeue", &[&arguments, only.as_slice()].concat()).await {
                 Err(ToolError::Failed { message, .. }) if message.contains("Invalid job id") => {
                     return Ok(String::new());
                 }
@@ -278,8 +278,8 @@ impl SlurmScheduler {
     async fn sacct(&self, which: &[&str]) -> std::result::Result<Vec<NativeJob>, ToolError> {
         let delimiter = format!("--delimiter={SEPARATOR}");
         let format = format!("--format={SACCT_FIELDS}");
-        let asked = ["--parsable2", "--noheader", "--allocations", &delimiter, &format];
-        Ok(job::from_sacct(&self.tools().output("sacct", &[&asked, which].concat()).await?))
+        let arguments = ["--parsable2", "--noheader", "--allocations", &delimiter, &format];
+        Ok(job::from_sacct(&self.tools().output("sacct", &[&arguments, which].concat()).await?))
     }
 }
 

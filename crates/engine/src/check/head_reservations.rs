@@ -96,9 +96,9 @@ fn check_reserved_places(state: &State, now: Time, plan: &Plan, found: &mut Vec<
         let Some(job) = state.jobs.get(&reserved.element.job) else { continue };
         let mut sums: BTreeMap<NodeId, (NodeSum, NodeSum)> = BTreeMap::new();
         for task in reserved.placement.iter() {
-            let (asked, all) = sums.entry(task.node).or_default();
+            let (requested, all) = sums.entry(task.node).or_default();
             if let Some(needs) = needs_of(job, task) {
-                asked.add(task, needs);
+                requested.add(task, needs);
                 all.add(task, needs);
             }
         }
@@ -122,8 +122,8 @@ fn check_reserved_places(state: &State, now: Time, plan: &Plan, found: &mut Vec<
                 }
             }
         }
-        for (node, (asked, all)) in sums {
-            if !all.excess(&asked, node, &state.pool, false).is_empty() {
+        for (node, (requested, all)) in sums {
+            if !all.excess(&requested, node, &state.pool, false).is_empty() {
                 found.push(Violation::HeadReservationTaken { element: reserved.element, node });
             }
         }

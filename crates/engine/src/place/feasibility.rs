@@ -118,7 +118,7 @@ fn group_fits(
         node if shape.admits(node) && !avoid.contains(&id) => max_tasks_on_node(node, group, basis),
         _ => 0,
     };
-    let asked = u64::from(group.tasks);
+    let requested = u64::from(group.tasks);
     match &shape.topology {
         None => {
             // This runs for every new shape: stops at the first nodes that suffice.
@@ -127,10 +127,10 @@ fn group_fits(
                 *sum = sum.saturating_add(capacity(id, group));
                 Some(*sum)
             });
-            asked == 0 || sums.any(|sum| sum >= asked)
+            requested == 0 || sums.any(|sum| sum >= requested)
         }
         Some(topology) => {
-            closest(pool, topology, std::slice::from_ref(group), capacity).tasks >= asked
+            closest(pool, topology, std::slice::from_ref(group), capacity).tasks >= requested
         }
     }
 }

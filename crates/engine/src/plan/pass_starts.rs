@@ -151,10 +151,10 @@ pub(super) fn defer(
         pass.pass_starts.retry_with = Some(phases);
         return;
     }
-    let asked = choice.exact.as_deref().unwrap_or(&[]);
+    let requested = choice.exact.as_deref().unwrap_or(&[]);
     for (leaf, priority) in pass.pass_starts.attempts.keys() {
         let up_to_order =
-            match preemption_cause(&pass.state.policy, candidate, asked, (*leaf, *priority)) {
+            match preemption_cause(&pass.state.policy, candidate, requested, (*leaf, *priority)) {
                 Ok(EvictionCause::Reclaimed) => i32::MAX,
                 Ok(EvictionCause::Outranked) => candidate.priority - 1,
                 Ok(EvictionCause::Opportunistic) => Tier::MAX_OPPORTUNISTIC_ORDER,

@@ -158,11 +158,11 @@ fn victims(
     shrinkable_victims(pass, candidate, &mut order);
     let state = &*pass.state;
     let now = pass.now;
-    let asked = choice.exact.as_deref().unwrap_or(&[]);
+    let requested = choice.exact.as_deref().unwrap_or(&[]);
     for ((leaf, priority), attempts) in
         state.preemptable.attempts.iter().chain(&pass.pass_starts.attempts)
     {
-        let Ok(cause) = preemption_cause(&state.policy, candidate, asked, (*leaf, *priority))
+        let Ok(cause) = preemption_cause(&state.policy, candidate, requested, (*leaf, *priority))
         else {
             continue;
         };
@@ -171,7 +171,7 @@ fn victims(
             state.policy.queues().reclaimable(candidate.leaf, *leaf, *model, *milli) > 0
         };
         let reclaimable: SmallVec<[ModelId; 2]> =
-            asked.iter().filter(is_reclaimable).map(|(model, _)| *model).collect();
+            requested.iter().filter(is_reclaimable).map(|(model, _)| *model).collect();
         for (element, attempt) in attempts {
             let safe_until = attempt.protect.max(of_queue).until(attempt.held_from);
             let helps = cause != EvictionCause::Reclaimed
@@ -354,13 +354,13 @@ impl PreemptionSearch<'_, '_> {
     /// Returns false if nothing is reclaimable any more from the queue of a victim by reclaim.
     pub(super) fn is_reclaimable(&self, at: usize) -> bool {
         let victim = &self.tried[at].0;
-        let asked = self.choice.exact.as_deref().unwrap_or(&[]);
+        let requested = self.choice.exact.as_deref().unwrap_or(&[]);
         let policy = &self.pass.state.policy;
         let is_reclaimable = |(model, milli): &(ModelId, u64)| {
             victim.gpus.iter().any(|(held, _)| held == model)
                 && policy.queues().reclaimable(self.candidate.leaf, victim.leaf, *model, *milli) > 0
         };
-        victim.cause != EvictionCause::Reclaimed || asked.iter().any(is_reclaimable)
+        victim.cause != EvictionCause::Reclaimed || requested.iter().any(is_reclaimable)
     }
 
     /// Restores the victims that need not be evicted, the last in order first: all that the bound

@@ -23,14 +23,14 @@ const MARGIN: usize = 8;
 /// Returns the outcomes counted over all orders, under both kinds of admission.
 #[must_use]
 pub fn orders(found: &GangOrders, context: RenderContext) -> String {
-    let asked = format!(
+    let requested = format!(
         "{}; {}; {}; {} of arrival",
         pool(found.gpus),
         needs(&found.gangs),
         per_pod(found.gpus_per_pod),
         if found.orders == 1 { "1 order".to_owned() } else { format!("{} orders", found.orders) },
     );
-    let mut text = line(&asked, context);
+    let mut text = line(&requested, context);
     text.push('\n');
     let cell = |of: &OrderShare, bad| Cell::inked(share(of), ink(of, bad));
     text += &Table::of(&[("pod by pod", &found.per_pod), ("gang admission", &found.gang)])
@@ -81,12 +81,12 @@ fn tenths(share: &OrderShare) -> String {
 /// gang sizes.
 #[must_use]
 pub fn sweep(found: &GangSweep, context: RenderContext) -> String {
-    let asked = format!(
+    let requested = format!(
         "{} gangs of equal size, {}; percent of all orders of arrival, · is none",
         found.gangs,
         per_pod(found.gpus_per_pod)
     );
-    let mut text = line(&asked, context);
+    let mut text = line(&requested, context);
     let shares: [(&str, OutcomeField); 2] = [
         ("deadlock, pod by pod: nothing ever runs", |counts| &counts.deadlock),
         ("waste, pod by pod: a gang that does not run holds GPUs", |counts| &counts.waste),

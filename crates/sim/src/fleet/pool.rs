@@ -317,7 +317,7 @@ mod tests {
                 let mut node = node(models);
                 let devices = node.choose(&held).unwrap();
                 assert!(node.take(&held, devices));
-                for asked in [
+                for requested in [
                     task(1, 0, &[], 0),
                     task(3, 0, &[], 0),
                     task(2, 0, &["a"], 0),
@@ -330,10 +330,12 @@ mod tests {
                     let mut tried = node.clone();
                     let found = (0..20)
                         .take_while(|_| {
-                            tried.choose(&asked).is_some_and(|devices| tried.take(&asked, devices))
+                            tried
+                                .choose(&requested)
+                                .is_some_and(|devices| tried.take(&requested, devices))
                         })
                         .count() as u32;
-                    assert_eq!(node.capacity(&asked, 20), found, "{asked:?}");
+                    assert_eq!(node.capacity(&requested, 20), found, "{requested:?}");
                 }
             }
         }

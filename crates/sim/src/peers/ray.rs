@@ -135,9 +135,12 @@ fn score(node: &PoolNode, task: &Resources) -> u64 {
         (node.memory_bytes, task.memory.0),
         (gpus, u64::from(task.gpu.milli().0)),
     ];
-    let asked = parts.into_iter().filter(|(free, asked)| *asked > 0 && *free >= *asked);
-    asked
-        .map(|(free, asked)| (u128::from(free - asked) * 1_000_000 / u128::from(free)) as u64)
+    let requested =
+        parts.into_iter().filter(|(free, requested)| *requested > 0 && *free >= *requested);
+    requested
+        .map(|(free, requested)| {
+            (u128::from(free - requested) * 1_000_000 / u128::from(free)) as u64
+        })
         .sum()
 }
 

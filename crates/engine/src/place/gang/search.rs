@@ -127,20 +127,20 @@ pub(crate) fn cannot_fit(pool: &mut Pool, request: &PlacementRequest<'_>) -> boo
     if whole.peek().is_none() {
         return false;
     }
-    let mut asked = 0u64;
+    let mut requested = 0u64;
     let mut models = SmallVec::<[ModelId; 2]>::new();
     for (need, own) in whole {
         if !whole_gpu::could_fit(pool, request.scope, need, own) {
             return true;
         }
-        asked = asked.saturating_add(u64::from(need.tasks) * u64::from(need.devices));
+        requested = requested.saturating_add(u64::from(need.tasks) * u64::from(need.devices));
         let more = own.iter().filter(|model| !models.contains(model)).copied();
         models.extend(more.collect::<SmallVec<[ModelId; 2]>>());
     }
     let Some(index) = pool.index_of(request.scope) else { return false };
     let indexes = models.iter().filter_map(|model| index.model(*model));
     let sizes = indexes.flat_map(|index| index.clear.sizes().chain(index.booked.sizes()));
-    sizes.map(|(free, nodes)| free * nodes).sum::<u64>() < asked
+    sizes.map(|(free, nodes)| free * nodes).sum::<u64>() < requested
 }
 
 /// Returns the groups with tasks to place, the hardest first, on each of their models.

@@ -91,7 +91,7 @@ pub(crate) fn is_beyond(ledger: &Ledger, job: &LedgerJob) -> bool {
         let Some(budget) = &queue.budget else { return false };
         let least = [budget.gpu_hours, budget.gpu_hours_per_user].into_iter().flatten().min();
         let length = job.spec.time_limit.map_or(budget.every, |limit| limit + job.spec.grace);
-        let asked = u128::from(job.spec.min_gpus()) * u128::from(length.0);
-        least.is_some_and(|hours| asked > u128::from(hours) * GPU_HOUR)
+        let requested = u128::from(job.spec.min_gpus()) * u128::from(length.0);
+        least.is_some_and(|hours| requested > u128::from(hours) * GPU_HOUR)
     })
 }

@@ -120,7 +120,7 @@ fn is_reclaimable(
 ) -> bool {
     let task = &job.spec.groups[0].task;
     let Some(model) = task.gpu.models.first() else { return false };
-    let asked = if task.gpu.devices > 0 { 1000 } else { u64::from(task.gpu.share.0) };
+    let requested = if task.gpu.devices > 0 { 1000 } else { u64::from(task.gpu.share.0) };
     // 1. It fits.
     let fits = |place: &TaskPlacement| {
         let theirs = other.spec.groups.get(usize::from(place.group)).map(|group| &group.task);
@@ -132,7 +132,7 @@ fn is_reclaimable(
         is_open
             && is_enough
             && place.devices.and(taken).is_empty()
-            && u64::from(place.share.0) >= asked
+            && u64::from(place.share.0) >= requested
             && nodes::model_of(ledger, place) == Some(model)
     };
     if !attempt.placement.iter().any(fits) || attempt.leaving.is_some() {
@@ -149,13 +149,17 @@ fn is_reclaimable(
             ledger,
             (job, other),
             model,
-            asked,
+            requested,
             held.get(model).copied().unwrap_or(0),
         )
         && attempt.placement.iter().filter(|place| fits(place)).any(|place| {
             let devices = place.devices.lowest(1);
-            let own =
-                TaskPlacement { group: 0, devices, share: GpuMilli(asked as u32), ..place.clone() };
+            let own = TaskPlacement {
+                group: 0,
+                devices,
+                share: GpuMilli(requested as u32),
+                ..place.clone()
+            };
             quota::check(ledger, (job, 0), &[own], &[attempt.id]).is_ok()
         })
 }
