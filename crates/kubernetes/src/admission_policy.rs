@@ -9,49 +9,113 @@ use crate::names;
 /// Name of all objects.
 const NAME: &str = "muster-admission";
 
-/// Workload that is not made by another object, which would undo a change.
+/// Object that is not made by another object, which would undo a change.
 const IS_ON_TOP: &str = "!has(object.metadata.ownerReferences) || object.metadata.ownerReferences.all(owner, !has(owner.controller) || !owner.controller || owner.kind == \"CronJob\")";
 
-/// Kind of workload whose new objects are suspended.
-struct Kind {
-    /// API group, version and resource.
-    api: (&'static str, &'static str, &'static str),
+/// JobSet of a TrainJob, which suspends it.
+const IS_OF_TRAIN_JOB: &str = "has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(owner, has(owner.controller) && owner.controller && owner.kind == \"TrainJob\")";
+
+/// Patches that suspend an object and give it the queue of its namespace, unless it names one.
+const SUSPENDS: [&str; 3] = [
+    "[JSONPatch{op: \"add\", path: \"/spec/suspend\", value: true}]",
+    "(has(object.metadata.labels) ? [] : [JSONPatch{op: \"add\", path: \"/metadata/labels\", value: Object.metadata.labels{}}])",
+    "(\"muster.run/queue\" in variables.labels ? [] : [JSONPatch{op: \"add\", path: \"/metadata/labels/muster.run~1queue\", value: namespaceObject.metadata.labels[\"muster.run/queue\"]}])",
+];
+
+/// Policy for new objects of a kind.
+struct Policy {
+    /// Last part of its name.
+    name: &'static str,
+    /// API group and resource.
+    api: (&'static str, &'static str),
+    /// Condition on the owners of the object.
+    owners: &'static str,
     /// Expression that is true if no pod asks for a scheduler other than the default or Muster.
     is_unclaimed: String,
-    /// Expression for the patches that make all pods ask for Muster's scheduler.
-    scheduler_patches: String,
+    /// Expressions for lists of patches.
+    patches: Vec<String>,
 }
 
-fn kinds() -> Vec<Kind> {
-    let schedulers = json!(["default-scheduler", names::SCHEDULER]);
-    vec![Kind {
-        api: ("batch", "v1", "jobs"),
-        is_unclaimed: format!(
-            "!has(object.spec.template.spec.schedulerName) || object.spec.template.spec.schedulerName in {schedulers}"
-        ),
-        scheduler_patches: format!(
-            "[JSONPatch{{op: \"add\", path: \"/spec/template/spec/schedulerName\", value: \"{}\"}}]",
-            names::SCHEDULER
-        ),
-    }]
+fn policies() -> Vec<Policy> {
+    let suspends = || SUSPENDS.map(str::to_owned).to_vec();
+    let job = Pods { list: "", pods: "template.spec" };
+    let replicated = Pods { list: "replicatedJobs", pods: "template.spec.template.spec" };
+    let head = Pods { list: "", pods: "headGroupSpec.template.spec" };
+    let workers = Pods { list: "workerGroupSpecs", pods: "template.spec" };
+    let policy = |name, api, owners, pods: &[&Pods], suspends: Vec<String>| Policy {
+        name,
+        api,
+        owners,
+        is_unclaimed: [
+            vec!["true".to_owned()],
+            pods.iter().map(|one| one.is_unclaimed()).collect(),
+        ]
+        .concat()
+        .join(" && "),
+        patches: suspends.into_iter().chain(pods.iter().map(|one| one.patches())).collect(),
+    };
+    let job_sets = ("jobset.x-k8s.io", "jobsets");
+    vec![
+        policy("jobs", ("batch", "jobs"), IS_ON_TOP, &[&job], suspends()),
+        policy("jobsets", job_sets, IS_ON_TOP, &[&replicated], suspends()),
+        policy("jobsets-of-trainjobs", job_sets, IS_OF_TRAIN_JOB, &[&replicated], Vec::new()),
+        policy("trainjobs", ("trainer.kubeflow.org", "trainjobs"), IS_ON_TOP, &[], suspends()),
+        policy("rayclusters", ("ray.io", "rayclusters"), IS_ON_TOP, &[&head, &workers], suspends()),
+    ]
+}
+
+/// Pod specifications within `spec`: one, or one in each member of a list.
+struct Pods {
+    /// List of `spec`; empty for a single pod specification.
+    list: &'static str,
+    /// Path to the pod's specification.
+    pods: &'static str,
+}
+
+impl Pods {
+    fn is_unclaimed(&self) -> String {
+        let schedulers = json!(["default-scheduler", names::SCHEDULER]);
+        let (list, pods) = (self.list, self.pods);
+        let holds = |object: &str| {
+            format!(
+                "(!has({object}.{pods}.schedulerName) || {object}.{pods}.schedulerName in {schedulers})"
+            )
+        };
+        if list.is_empty() {
+            return holds("object.spec");
+        }
+        format!("(!has(object.spec.{list}) || object.spec.{list}.all(one, {}))", holds("one"))
+    }
+
+    fn patches(&self) -> String {
+        let list = self.list;
+        let path = self.pods.replace('.', "/");
+        let value = names::SCHEDULER;
+        if list.is_empty() {
+            return format!(
+                "[JSONPatch{{op: \"add\", path: \"/spec/{path}/schedulerName\", value: \"{value}\"}}]"
+            );
+        }
+        format!(
+            "(has(object.spec.{list}) ? lists.range(size(object.spec.{list})).map(at, JSONPatch{{op: \"add\", path: \"/spec/{list}/\" + string(at) + \"/{path}/schedulerName\", value: \"{value}\"}}) : [])"
+        )
+    }
 }
 
 /// Returns the policies as YAML documents.
 pub(crate) fn render() -> Vec<String> {
-    kinds().iter().flat_map(|kind| [kind.policy(), kind.binding()]).collect()
+    policies().iter().flat_map(|policy| [policy.policy(), policy.binding()]).collect()
 }
 
-impl Kind {
+impl Policy {
     fn name(&self) -> String {
-        format!("{NAME}-{}", self.api.2)
+        format!("{NAME}-{}", self.name)
     }
 
     /// Returns the policy. `Fail`: a Job that is created although it cannot be suspended would pass
     /// the queue.
     fn policy(&self) -> String {
-        let (group, version, resource) = self.api;
-        let label = names::QUEUE;
-        let escaped = label.replace('/', "~1");
+        let (group, resource) = self.api;
         format!(
             "\
 apiVersion: admissionregistration.k8s.io/v1
@@ -64,12 +128,12 @@ spec:
   matchConstraints:
     resourceRules:
     - apiGroups: [\"{group}\"]
-      apiVersions: [\"{version}\"]
+      apiVersions: [\"*\"]
       operations: [\"CREATE\"]
       resources: [\"{resource}\"]
   matchConditions:
-  - name: on-top
-    expression: {on_top}
+  - name: owners
+    expression: {owners}
   - name: unclaimed
     expression: {unclaimed}
   variables:
@@ -78,19 +142,12 @@ spec:
   mutations:
   - patchType: JSONPatch
     jsonPatch:
-      expression: >-
-        [JSONPatch{{op: \"add\", path: \"/spec/suspend\", value: true}}]
-        + {scheduler_patches}
-        + (has(object.metadata.labels) ? [] :
-        [JSONPatch{{op: \"add\", path: \"/metadata/labels\", value: Object.metadata.labels{{}}}}])
-        + (\"{label}\" in variables.labels ? [] :
-        [JSONPatch{{op: \"add\", path: \"/metadata/labels/{escaped}\",
-        value: namespaceObject.metadata.labels[\"{label}\"]}}])
+      expression: {patches}
 ",
             name = self.name(),
-            on_top = json!(IS_ON_TOP),
+            owners = json!(self.owners),
             unclaimed = json!(self.is_unclaimed),
-            scheduler_patches = self.scheduler_patches,
+            patches = json!(self.patches.join(" + ")),
         )
     }
 

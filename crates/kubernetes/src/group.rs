@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 pub use pod::GangRef;
-use workload::Workload;
+use workload::{ExpectedPods, Workload};
 
 use crate::object::{Metadata, ObjectKey};
 use crate::pod::Wishes;
@@ -38,6 +38,8 @@ pub enum GroupKind {
     MpiJob,
     /// RayCluster of KubeRay, also that of a RayJob or RayService.
     RayCluster,
+    /// TrainJob of Kubeflow's Trainer. Its pods are those of the JobSet of its name.
+    TrainJob,
     /// Job of Kubernetes itself (`batch`).
     Job,
     /// Pods that share the annotation [`crate::names::GANG`], without an object.
@@ -67,7 +69,7 @@ const fn api(
 }
 
 /// All APIs of gang objects. A cluster serves some of them, in versions that discovery tells.
-pub const APIS: [GroupApi; 10] = [
+pub const APIS: [GroupApi; 11] = [
     api(GroupKind::Native, "scheduling.k8s.io", "podgroups", "PodGroup"),
     api(GroupKind::Coscheduling, "scheduling.x-k8s.io", "podgroups", "PodGroup"),
     api(GroupKind::Volcano, "scheduling.volcano.sh", "podgroups", "PodGroup"),
@@ -82,6 +84,7 @@ pub const APIS: [GroupApi; 10] = [
     api(GroupKind::PyTorchJob, "kubeflow.org", "pytorchjobs", "PyTorchJob"),
     api(GroupKind::MpiJob, "kubeflow.org", "mpijobs", "MPIJob"),
     api(GroupKind::RayCluster, "ray.io", "rayclusters", "RayCluster"),
+    api(GroupKind::TrainJob, "trainer.kubeflow.org", "trainjobs", "TrainJob"),
     api(GroupKind::Job, "batch", "jobs", "Job"),
 ];
 
@@ -126,6 +129,8 @@ pub struct GroupFacts {
     pub deadline_secs: Option<u64>,
     /// The object as one that Muster starts and stops; `None` if others do.
     pub workload: Option<Workload>,
+    /// Pods of a JobSet that a TrainJob starts and stops; `None` for other objects.
+    pub pods_of_owner: Option<Result<Vec<ExpectedPods>, String>>,
 }
 
 /// Pods of a gang that must start together.
@@ -168,6 +173,7 @@ impl GroupText {
         GroupFacts {
             kind,
             workload: Workload::of(kind, &self.metadata, &self.spec, &self.status),
+            pods_of_owner: workload::pods_of_owner(kind, &self.metadata, &self.spec, &self.status),
             generation: self.metadata.generation,
             key: self.metadata.key(),
             succeeded: u32::try_from(succeeded).unwrap_or(u32::MAX),

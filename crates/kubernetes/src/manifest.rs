@@ -24,22 +24,34 @@ const NAME: &str = "muster-scheduler";
 
 /// Rights in the whole cluster: API group, resources, verbs. Each is used by a request of
 /// `muster-operator`; the tests on a real API server run with exactly these.
-fn rules() -> Vec<(&'static str, Vec<&'static str>, Vec<&'static str>)> {
+fn rules() -> Vec<(String, Vec<String>, Vec<&'static str>)> {
     let read = vec!["list", "watch"];
-    let mut rules = vec![
-        ("", vec!["nodes", "persistentvolumeclaims", "persistentvolumes"], read.clone()),
-        ("", vec!["pods"], vec!["get", "list", "watch", "delete"]),
-        ("", vec!["pods/binding"], vec!["create"]),
-        ("", vec!["pods/status"], vec!["patch"]),
-        ("scheduling.k8s.io", vec!["priorityclasses"], read.clone()),
-        ("events.k8s.io", vec!["events"], vec!["create"]),
+    let own = [
+        ("", &["nodes", "persistentvolumeclaims", "persistentvolumes"][..], read.clone()),
+        ("", &["pods"], vec!["get", "list", "watch", "delete"]),
+        ("", &["pods/binding"], vec!["create"]),
+        ("", &["pods/status"], vec!["patch"]),
+        ("scheduling.k8s.io", &["priorityclasses"], read.clone()),
+        ("events.k8s.io", &["events"], vec!["create"]),
     ];
+    let mut rules: Vec<(String, Vec<String>, Vec<&'static str>)> = own
+        .into_iter()
+        .map(|(group, resources, verbs)| {
+            (group.to_owned(), resources.iter().map(|&name| name.to_owned()).collect(), verbs)
+        })
+        .collect();
     for api in &APIS {
         let changes = workload::KINDS.contains(&api.kind);
         let verbs = if changes { vec!["get", "list", "watch", "patch"] } else { read.clone() };
-        rules.push((api.group, vec![api.plural], verbs));
+        rules.push((api.group.to_owned(), vec![api.plural.to_owned()], verbs));
+        if changes {
+            rules.push((
+                api.group.to_owned(),
+                vec![format!("{}/status", api.plural)],
+                vec!["patch"],
+            ));
+        }
     }
-    rules.push(("batch", vec!["jobs/status"], vec!["patch"]));
     rules
 }
 

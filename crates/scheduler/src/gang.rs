@@ -154,35 +154,62 @@ impl Gang {
 
 /// Gang objects by the gang that they describe.
 #[derive(Debug, Default)]
-pub(crate) struct Groups(BTreeMap<(GroupKind, ObjectKey), GroupFacts>);
+pub(crate) struct Groups {
+    all: BTreeMap<(GroupKind, ObjectKey), GroupFacts>,
+    /// TrainJobs that Muster starts and stops, with the pods of their JobSets.
+    train_jobs: BTreeMap<ObjectKey, GroupFacts>,
+}
 
 impl Groups {
     /// Records an object; returns true if it changed. A report that is older than the known one
     /// arrives late, and is ignored.
     pub(crate) fn insert(&mut self, facts: GroupFacts) -> bool {
         let key = (facts.kind, facts.key.clone());
-        let is_known = self.0.get(&key).is_some_and(|known| {
+        let is_known = self.all.get(&key).is_some_and(|known| {
             *known == facts || (known.uid == facts.uid && facts.generation < known.generation)
         });
         if is_known {
             return false;
         }
-        self.0.insert(key, facts);
+        self.all.insert(key.clone(), facts);
+        self.join_train_job(&key.1);
         true
     }
 
     pub(crate) fn remove(&mut self, kind: GroupKind, key: &ObjectKey) -> bool {
-        self.0.remove(&(kind, key.clone())).is_some()
+        let is_known = self.all.remove(&(kind, key.clone())).is_some();
+        self.join_train_job(key);
+        is_known
+    }
+
+    /// Joins a TrainJob with the JobSet that the Trainer makes for it.
+    fn join_train_job(&mut self, key: &ObjectKey) {
+        let train_job = self.all.get(&(GroupKind::TrainJob, key.clone()));
+        let Some(mut joined) = train_job.filter(|facts| facts.workload.is_some()).cloned() else {
+            self.train_jobs.remove(key);
+            return;
+        };
+        let job_set = self.all.get(&(GroupKind::JobSet, key.clone()));
+        if let (Some(workload), Some(pods)) =
+            (&mut joined.workload, job_set.and_then(|facts| facts.pods_of_owner.as_ref()))
+        {
+            workload.pods.clone_from(pods);
+        }
+        self.train_jobs.insert(key.clone(), joined);
     }
 
     pub(crate) fn get(&self, gang: &GangRef) -> Option<&GroupFacts> {
-        self.0.get(&(gang.kind, gang.object.clone()))
+        self.all.get(&(gang.kind, gang.object.clone()))
     }
 
     /// Returns the object that Muster starts and stops for this gang.
     pub(crate) fn workload_facts(&self, gang: &GangKey) -> Option<&GroupFacts> {
         let GangKey::Group(named) = gang else { return None };
-        self.get(named).filter(|facts| facts.workload.is_some())
+        let train_job = self.train_jobs.get(&named.object);
+        train_job
+            .filter(|_| named.kind == GroupKind::JobSet)
+            .or_else(|| self.get(named))
+            .filter(|facts| facts.workload.is_some())
     }
 
     pub(crate) fn workload(&self, gang: &GangKey) -> Option<&Workload> {
@@ -191,7 +218,7 @@ impl Groups {
 
     /// Returns the gangs of all workloads.
     pub(crate) fn with_workload(&self) -> impl Iterator<Item = GangKey> + '_ {
-        let all = self.0.values().filter(|facts| facts.workload.is_some());
+        let all = self.all.values().filter(|facts| facts.workload.is_some());
         all.map(|facts| GangKey::Group(GangRef::of_object(facts.kind, facts.key.clone())))
     }
 
@@ -211,8 +238,10 @@ impl Groups {
 
     /// Returns the terms of a pod, with those of its gang object.
     pub(crate) fn wishes(&self, pod: &PodFacts) -> Wishes {
-        let group = pod.gang.as_ref().and_then(|gang| self.get(gang));
-        group.map_or_else(|| pod.wishes.clone(), |group| pod.wishes.or(&group.wishes))
+        let Some(gang) = &pod.gang else { return pod.wishes.clone() };
+        let workload = self.workload_facts(&GangKey::Group(gang.clone()));
+        let objects = self.get(gang).into_iter().chain(workload);
+        objects.fold(pod.wishes.clone(), |wishes, object| wishes.or(&object.wishes))
     }
 
     /// Returns the number of pods of a gang that have succeeded: of those that exist, or as its

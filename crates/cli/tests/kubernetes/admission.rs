@@ -1,5 +1,6 @@
 //! Jobs in a namespace that opts in: the API server suspends them, `muster scheduler` resumes each when
-//! it has nodes for all its pods, and the real Job controller makes them.
+//! it has nodes for all its pods, and the real Job controller makes them. The controllers of JobSets,
+//! TrainJobs and RayClusters are not there: the tests make their pods.
 
 use std::time::{Duration, Instant};
 
@@ -232,4 +233,124 @@ fn other_jobs_are_not_suspended() {
         assert!(job["metadata"]["labels"]["muster.run/queue"].is_null(), "{name}");
         assert_ne!(job["spec"]["template"]["spec"]["schedulerName"], "muster", "{name}");
     }
+}
+
+/// Makes a kind of object that keeps all fields, as far as the API server must know it.
+fn define(cluster: &KubernetesCluster, group: &str, version: &str, kind: &str) {
+    let singular = kind.to_lowercase();
+    let plural = format!("{singular}s");
+    let name = format!("{plural}.{group}");
+    let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": name},
+        "spec": {
+            "group": group, "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural, "singular": singular, "listKind": format!("{kind}List")},
+            "versions": [{
+                "name": version, "served": true, "storage": true,
+                "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {
+                    "type": "object", "properties": {"spec": any, "status": any},
+                }},
+            }],
+        },
+    });
+    let words = ["apply", "--filename=-"];
+    success(&words, &cluster.kubectl_with(&words, &definition.to_string()));
+    cluster.wait(&format!("customresourcedefinition/{name}"), "condition=Established");
+}
+
+/// Returns an object with two pods that take a node each.
+fn object(kind: &str, version: &str, name: &str) -> Value {
+    let template = job("", 1, "1")["spec"]["template"].clone();
+    let spec = match kind {
+        "RayCluster" => json!({
+            "headGroupSpec": {"template": template},
+            "workerGroupSpecs": [{"replicas": 1, "template": template}],
+        }),
+        "TrainJob" => json!({"runtimeRef": {"name": "torch"}}),
+        _ => json!({"replicatedJobs": [
+            {"name": "leader", "template": {"spec": {"template": template}}},
+            {"name": "worker", "template": {"spec": {"template": template}}},
+        ]}),
+    };
+    json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec})
+}
+
+/// Creates the pods of an object as its controller does, and waits until they run.
+fn create_pods(namespace: &TestNamespace, name: &str, label: &str, template: &Value) {
+    for index in 0..2 {
+        let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "spec": template["spec"]});
+        pod["metadata"] =
+            json!({"name": format!("{name}-{index}"), "labels": {label: name, "job-name": name}});
+        namespace.create_object(&pod);
+    }
+    until("the pods run", || active(namespace).contains(&(name.to_owned(), 2)));
+}
+
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn objects_of_other_projects_wait_without_pods() {
+    let cluster = KubernetesCluster::here();
+    let job_set = "jobset.x-k8s.io/v1alpha2";
+    define(&cluster, "jobset.x-k8s.io", "v1alpha2", "JobSet");
+    define(&cluster, "ray.io", "v1", "RayCluster");
+    define(&cluster, "trainer.kubeflow.org", "v1alpha1", "TrainJob");
+    let _scheduler = SchedulerProcess::active(&cluster);
+    let namespace = opted_in(&cluster, "admission-others");
+    let get = |kind: &str, name: &str| cluster.get(&[kind, name, "--namespace", namespace.name()]);
+    let is_resumed = |kind: &str, name: &str| get(kind, name)["spec"]["suspend"] == json!(false);
+    let jobset_label = "jobset.sigs.k8s.io/jobset-name";
+
+    // 1. A JobSet, and one that waits: seven of eight nodes are taken.
+    namespace.create_object(&job("filler", 5, "100000"));
+    until("the filler runs", || active(&namespace) == [("filler".to_owned(), 5)]);
+    namespace.create_object(&object("JobSet", job_set, "set"));
+    until("the JobSet is resumed", || is_resumed("jobset", "set"));
+    let set = get("jobset", "set");
+    assert_eq!(set["metadata"]["labels"]["muster.run/queue"], "default");
+    let path = "/spec/replicatedJobs/1/template/spec/template";
+    let template = set.pointer(path).unwrap();
+    assert_eq!(template["spec"]["schedulerName"], "muster");
+    create_pods(&namespace, "set", jobset_label, template);
+    namespace.create_object(&object("RayCluster", "ray.io/v1", "ray"));
+    until("the RayCluster says why it waits", || {
+        let conditions = get("raycluster", "ray")["status"]["conditions"].clone();
+        let text = conditions[0]["message"].as_str().unwrap_or_default().to_owned();
+        text.contains("needs 16 GPUs together, 8 are free")
+    });
+    assert_eq!(get("raycluster", "ray")["spec"]["suspend"], json!(true));
+
+    // 2. The RayCluster, when the JobSet has ended.
+    for index in 0..2 {
+        namespace.delete(&format!("set-{index}"));
+    }
+    cluster.kubectl(&["delete", "jobset", "set", "--namespace", namespace.name()]);
+    until("the RayCluster is resumed", || is_resumed("raycluster", "ray"));
+    let ray = get("raycluster", "ray");
+    let worker = &ray["spec"]["workerGroupSpecs"][0]["template"];
+    assert_eq!(worker["spec"]["schedulerName"], "muster");
+    let head = &ray["spec"]["headGroupSpec"]["template"];
+    create_pods(&namespace, "ray", "ray.io/cluster", head);
+    for index in 0..2 {
+        namespace.delete(&format!("ray-{index}"));
+    }
+    cluster.kubectl(&["delete", "raycluster", "ray", "--namespace", namespace.name()]);
+
+    // 3. A TrainJob, whose JobSet is suspended with it.
+    namespace.create_object(&object("TrainJob", "trainer.kubeflow.org/v1alpha1", "train"));
+    let train_job = get("trainjob", "train");
+    assert_eq!(train_job["spec"]["suspend"], json!(true));
+    let mut set = object("JobSet", job_set, "train");
+    set["spec"]["suspend"] = json!(true);
+    set["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "name": "train",
+        "uid": train_job["metadata"]["uid"], "controller": true,
+    }]);
+    namespace.create_object(&set);
+    until("the TrainJob is resumed", || is_resumed("trainjob", "train"));
+    let set = get("jobset", "train");
+    assert!(set["metadata"]["labels"]["muster.run/queue"].is_null());
+    create_pods(&namespace, "train", jobset_label, set.pointer(path).unwrap());
 }

@@ -51,9 +51,11 @@ const LWS_GROUP: &str = "leaderworkerset.sigs.k8s.io/group-index";
 const KUBEFLOW_OPERATOR: &str = "training.kubeflow.org/operator-name";
 
 impl GangRef {
-    /// Returns the gang that an object of this kind describes as a whole.
+    /// Returns the gang that an object of this kind describes as a whole; that of a TrainJob is its
+    /// JobSet, which has its name.
     #[must_use]
     pub fn of_object(kind: GroupKind, object: ObjectKey) -> Self {
+        let kind = if kind == GroupKind::TrainJob { GroupKind::JobSet } else { kind };
         Self { kind, object, part: "".into() }
     }
 

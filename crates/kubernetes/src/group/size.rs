@@ -26,6 +26,8 @@ pub(super) fn of(kind: GroupKind, spec: &Value) -> GroupSize {
             .or_else(|| Some(replicas(spec, "/mpiReplicaSpecs", None))),
         GroupKind::RayCluster => Some(ray_cluster(spec)),
         GroupKind::Job => return job(spec),
+        // Its pods are those of its JobSet.
+        GroupKind::TrainJob => return GroupSize::Independent,
         GroupKind::Annotated => None,
     };
     GroupSize::Gang(pods.unwrap_or(1).max(1))

@@ -12,7 +12,17 @@ use crate::object::Metadata;
 use crate::pod::{PodFacts, PodText};
 
 /// Kinds of objects with `spec.suspend`.
-pub const KINDS: [GroupKind; 1] = [GroupKind::Job];
+pub const KINDS: [GroupKind; 4] =
+    [GroupKind::Job, GroupKind::JobSet, GroupKind::TrainJob, GroupKind::RayCluster];
+
+/// Controllers that make the pods of these kinds (`spec.managedBy`). Another one may make them
+/// elsewhere.
+const MANAGERS: [&str; 4] = [
+    "kubernetes.io/job-controller",
+    "jobset.sigs.k8s.io/jobset-controller",
+    "trainer.kubeflow.org/trainjob-controller",
+    "ray.io/kuberay-operator",
+];
 
 /// Workload that Muster starts and stops.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,19 +76,53 @@ impl Workload {
         if !has_queue || ends || !(is_suspended || is_admitted) || !is_on_top(metadata) {
             return None;
         }
-        let templates = match kind {
-            GroupKind::Job => job(spec, status),
-            _ => return None,
+        if !KINDS.contains(&kind) {
+            return None;
+        }
+        let manager = spec["managedBy"].as_str().filter(|manager| !MANAGERS.contains(manager));
+        let pods = match (manager, kind) {
+            (Some(manager), _) => {
+                Err(format!("its pods are made by {manager}, and not in this cluster alone"))
+            }
+            (None, GroupKind::TrainJob) => {
+                Err(format!("the JobSet {} of this TrainJob does not exist", metadata.name))
+            }
+            (None, _) => expected(kind, metadata, spec, status),
         };
-        let pods = templates.and_then(|templates| {
-            templates.iter().map(|one| one.expected(kind, metadata)).collect()
-        });
         Some(Self {
             created: metadata.creation_timestamp.clone().unwrap_or_default(),
             is_suspended,
             pods,
         })
     }
+}
+
+/// Reads the pods of a JobSet that a TrainJob starts and stops: the Trainer makes it, suspended, from
+/// TrainJob and runtime. `None` for other objects.
+pub(super) fn pods_of_owner(
+    kind: GroupKind,
+    metadata: &Metadata,
+    spec: &Value,
+    status: &Value,
+) -> Option<Result<Vec<ExpectedPods>, String>> {
+    let owner = metadata.controller()?;
+    let is_its = kind == GroupKind::JobSet && owner.kind == "TrainJob";
+    is_its.then(|| expected(kind, metadata, spec, status))
+}
+
+/// Reads the pods that an object has when it runs.
+fn expected(
+    kind: GroupKind,
+    metadata: &Metadata,
+    spec: &Value,
+    status: &Value,
+) -> Result<Vec<ExpectedPods>, String> {
+    let templates = match kind {
+        GroupKind::JobSet => job_set(spec, status)?,
+        GroupKind::RayCluster => ray_cluster(spec),
+        _ => vec![job(spec, status)],
+    };
+    templates.iter().map(|one| one.expected(kind, metadata)).collect()
 }
 
 /// Returns true unless another object makes this one, and would undo a change. CronJobs make Jobs and
@@ -101,17 +145,48 @@ fn number(value: &Value, path: &str) -> Option<u32> {
 }
 
 /// Returns the pods of a Job that run at once: not more than it has completions left.
-fn job<'a>(spec: &'a Value, status: &Value) -> Result<Vec<Template<'a>>, String> {
-    if let Some(manager) = spec["managedBy"].as_str()
-        && manager != "kubernetes.io/job-controller"
-    {
-        return Err(format!("its pods are made by {manager}, not by the Job controller"));
-    }
+fn job<'a>(spec: &'a Value, status: &Value) -> Template<'a> {
     let parallelism = number(spec, "/parallelism").unwrap_or(1);
     let left = number(spec, "/completions").map_or(u32::MAX, |completions| {
         completions.saturating_sub(number(status, "/succeeded").unwrap_or(0))
     });
-    Ok(vec![Template { count: parallelism.min(left), template: &spec["template"] }])
+    Template { count: parallelism.min(left), template: &spec["template"] }
+}
+
+/// Returns the pods of all replicated jobs, which must start at the same time; without the replicas
+/// that have succeeded.
+fn job_set<'a>(spec: &'a Value, status: &Value) -> Result<Vec<Template<'a>>, String> {
+    let order = spec.pointer("/startupPolicy/startupPolicyOrder").and_then(Value::as_str);
+    if order == Some("InOrder") {
+        return Err("not supported for suspended objects: jobs that start in order".to_owned());
+    }
+    let jobs = spec["replicatedJobs"].as_array().map_or(&[][..], Vec::as_slice);
+    if jobs.iter().any(|job| job["dependsOn"].as_array().is_some_and(|jobs| !jobs.is_empty())) {
+        return Err("not supported for suspended objects: jobs that wait for others (`dependsOn`)"
+            .to_owned());
+    }
+    let pods = jobs.iter().map(|one| {
+        let replica = job(&one["template"]["spec"], &Value::Null);
+        let ended = status["replicatedJobsStatus"].as_array().into_iter().flatten();
+        let ended = ended.filter(|status| status["name"] == one["name"]);
+        let succeeded: u32 = ended.filter_map(|status| number(status, "/succeeded")).sum();
+        let replicas = number(one, "/replicas").unwrap_or(1).saturating_sub(succeeded);
+        Template { count: replica.count.saturating_mul(replicas), ..replica }
+    });
+    Ok(pods.collect())
+}
+
+/// Returns head and workers; with the autoscaler, the workers that it keeps at least.
+fn ray_cluster(spec: &Value) -> Vec<Template<'_>> {
+    let path = if spec["enableInTreeAutoscaling"] == true { "/minReplicas" } else { "/replicas" };
+    let groups = spec["workerGroupSpecs"].as_array().into_iter().flatten();
+    let workers = groups.map(|group| {
+        let hosts = number(group, "/numOfHosts").unwrap_or(1).max(1);
+        let count = number(group, path).unwrap_or(0).saturating_mul(hosts);
+        Template { count, template: &group["template"] }
+    });
+    let head = Template { count: 1, template: &spec["headGroupSpec"]["template"] };
+    std::iter::once(head).chain(workers).collect()
 }
 
 impl Template<'_> {
@@ -123,13 +198,18 @@ impl Template<'_> {
             labels = json!({});
         }
         // Labels that controllers add, which pods may select each other by.
-        for (key, value) in [
-            ("batch.kubernetes.io/job-name", &metadata.name),
-            ("job-name", &metadata.name),
-            ("batch.kubernetes.io/controller-uid", &metadata.uid),
-            ("controller-uid", &metadata.uid),
-        ] {
-            labels[key] = json!(**value);
+        let added: &[(&str, &Arc<str>)] = match kind {
+            GroupKind::JobSet => &[("jobset.sigs.k8s.io/jobset-name", &metadata.name)],
+            GroupKind::RayCluster => &[("ray.io/cluster", &metadata.name)],
+            _ => &[
+                ("batch.kubernetes.io/job-name", &metadata.name),
+                ("job-name", &metadata.name),
+                ("batch.kubernetes.io/controller-uid", &metadata.uid),
+                ("controller-uid", &metadata.uid),
+            ],
+        };
+        for (key, value) in added {
+            labels[*key] = json!(***value);
         }
         let pod = json!({
             "metadata": {
@@ -145,7 +225,8 @@ impl Template<'_> {
         let text: PodText = serde_json::from_value(without_nulls(pod))
             .map_err(|error| format!("its pod template cannot be read: {error}"))?;
         let mut pod = text.facts();
-        if let Some(gang) = &pod.gang {
+        let own = GangRef::of_object(kind, metadata.key());
+        if let Some(gang) = pod.gang.as_ref().filter(|gang| **gang != own) {
             return Err(format!("its pods would be members of {gang}, and not of it alone"));
         }
         if !pod.is_ours {
@@ -158,7 +239,7 @@ impl Template<'_> {
         if volumes.into_iter().any(|volume| volume.get("ephemeral").is_some()) {
             return Err("not supported for suspended objects: an ephemeral volume".to_owned());
         }
-        pod.gang = Some(GangRef::of_object(kind, metadata.key()));
+        pod.gang = Some(own);
         Ok(ExpectedPods {
             count: self.count,
             pod,
@@ -262,7 +343,7 @@ mod tests {
         );
         assert_eq!(
             text(|job| job["spec"]["managedBy"] = json!("kueue.x-k8s.io/multikueue")),
-            "its pods are made by kueue.x-k8s.io/multikueue, not by the Job controller"
+            "its pods are made by kueue.x-k8s.io/multikueue, and not in this cluster alone"
         );
         assert_eq!(
             text(|job| job["spec"]["template"]["metadata"]["labels"] =
@@ -276,5 +357,68 @@ mod tests {
             }),
             "not supported for suspended objects: an ephemeral volume"
         );
+    }
+
+    fn template(gpus: u32) -> Value {
+        json!({"spec": {
+            "schedulerName": "muster",
+            "containers": [{"resources": {"limits": {"nvidia.com/gpu": gpus}}}],
+        }})
+    }
+
+    /// Checks the pods of an object, as count and GPUs of each template.
+    fn check(kind: GroupKind, spec: Value, expected: Result<&[(u32, u64)], &str>) {
+        let mut object = json!({
+            "metadata": {"name": "a", "namespace": "team", "labels": {"muster.run/queue": "q"}},
+            "spec": spec,
+        });
+        object["spec"]["suspend"] = json!(true);
+        let pods = read(kind, object).unwrap().pods;
+        let found = pods.map(|pods| {
+            let pair = |one: &ExpectedPods| (one.count, one.pod.requests.get("nvidia.com/gpu"));
+            pods.iter().map(pair).collect::<Vec<_>>()
+        });
+        assert_eq!(found.as_deref().map_err(String::as_str), expected, "{kind}");
+    }
+
+    #[test]
+    fn other_kinds_have_the_pods_of_all_their_templates() {
+        let replicated = |name: &str, gpus| json!({"name": name, "replicas": 2, "template": {"spec": {"parallelism": 3, "template": template(gpus)}}});
+        let jobs = json!([replicated("a", 8), {"name": "b", "template": {"spec": {"template": template(0)}}}]);
+        check(GroupKind::JobSet, json!({"replicatedJobs": jobs}), Ok(&[(6, 8), (1, 0)]));
+        let ended = json!({"replicatedJobsStatus": [{"name": "a", "succeeded": 1}]});
+        let spec = json!({"replicatedJobs": jobs});
+        assert_eq!(job_set(&spec, &ended).unwrap()[0].count, 3);
+        check(
+            GroupKind::JobSet,
+            json!({"replicatedJobs": jobs, "startupPolicy": {"startupPolicyOrder": "InOrder"}}),
+            Err("not supported for suspended objects: jobs that start in order"),
+        );
+        let mut second = replicated("b", 8);
+        second["dependsOn"] = json!([{"name": "a", "status": "Complete"}]);
+        check(
+            GroupKind::JobSet,
+            json!({"replicatedJobs": [replicated("a", 8), second]}),
+            Err("not supported for suspended objects: jobs that wait for others (`dependsOn`)"),
+        );
+        let workers =
+            json!([{"replicas": 4, "minReplicas": 1, "numOfHosts": 2, "template": template(8)}]);
+        let ray = |scales: bool| json!({"headGroupSpec": {"template": template(1)}, "workerGroupSpecs": workers, "enableInTreeAutoscaling": scales});
+        check(GroupKind::RayCluster, ray(false), Ok(&[(1, 1), (8, 8)]));
+        check(GroupKind::RayCluster, ray(true), Ok(&[(1, 1), (2, 8)]));
+        check(GroupKind::TrainJob, json!({}), Err("the JobSet a of this TrainJob does not exist"));
+    }
+
+    #[test]
+    fn the_jobset_of_a_trainjob_tells_its_pods() {
+        let object = json!({
+            "metadata": {"name": "a", "namespace": "team", "ownerReferences": [
+                {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "name": "a", "controller": true},
+            ]},
+            "spec": {"suspend": true, "replicatedJobs": [{"template": {"spec": {"parallelism": 4, "template": template(8)}}}]},
+        });
+        let facts = serde_json::from_value::<GroupText>(object).unwrap().facts(GroupKind::JobSet);
+        assert_eq!(facts.workload, None);
+        assert_eq!(facts.pods_of_owner.unwrap().unwrap()[0].count, 4);
     }
 }

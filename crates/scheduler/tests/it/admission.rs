@@ -1,10 +1,11 @@
 //! Suspended Jobs get their nodes before they have pods, and only then their pods.
 
+use muster_kubernetes::group::{GroupFacts, GroupKind, GroupText};
 use muster_kubernetes::object::ObjectKey;
 use muster_kubernetes::pod::PodPhase;
 use muster_model::Time;
-use muster_scheduler::Action;
-use serde_json::json;
+use muster_scheduler::{Action, Observation};
+use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
 use crate::objects::{job, node, pod};
@@ -363,4 +364,72 @@ fn other_jobs_are_left_alone() {
     assert_eq!(cluster.bound("high-"), 4);
     assert!(cluster.suspensions.is_empty());
     assert_eq!(cluster.jobs[&resumed]["spec"]["suspend"], json!(false));
+}
+
+/// Returns an object of the namespace `team` with a queue label and two pods.
+fn object(kind: GroupKind, is_suspended: bool) -> Value {
+    let template = json!({"spec": pod("", 1).0["spec"]});
+    let mut spec = match kind {
+        GroupKind::RayCluster => json!({
+            "headGroupSpec": {"template": template},
+            "workerGroupSpecs": [{"replicas": 1, "template": template}],
+        }),
+        GroupKind::TrainJob => json!({}),
+        _ => {
+            json!({"replicatedJobs": [{"replicas": 2, "template": {"spec": {"template": template}}}]})
+        }
+    };
+    spec["suspend"] = json!(is_suspended);
+    json!({
+        "metadata": {
+            "name": "a", "namespace": "team", "uid": kind.to_string(), "generation": 1,
+            "labels": {"muster.run/queue": "default"}, "annotations": {},
+        },
+        "spec": spec,
+    })
+}
+
+fn read(kind: GroupKind, object: &Value) -> GroupFacts {
+    serde_json::from_value::<GroupText>(object.clone()).unwrap().facts(kind)
+}
+
+#[test]
+fn objects_of_other_projects_wait_without_pods() {
+    for (kind, label) in [
+        (GroupKind::JobSet, "jobset.sigs.k8s.io/jobset-name"),
+        (GroupKind::RayCluster, "ray.io/cluster"),
+        (GroupKind::TrainJob, "jobset.sigs.k8s.io/jobset-name"),
+    ] {
+        let mut cluster = Cluster::new([node("n", 2)]);
+        if kind == GroupKind::TrainJob {
+            cluster.set_group(read(kind, &object(kind, true)));
+            cluster.run(2_000);
+            assert_eq!(reported(&cluster, "a"), "the JobSet a of this TrainJob does not exist");
+            let mut job_set = object(GroupKind::JobSet, true);
+            job_set["metadata"]["labels"] = json!({});
+            job_set["metadata"]["ownerReferences"] =
+                json!([{"kind": "TrainJob", "name": "a", "controller": true}]);
+            cluster.set_group(read(GroupKind::JobSet, &job_set));
+        } else {
+            cluster.set_group(read(kind, &object(kind, true)));
+        }
+        let actions = cluster.scheduler.step(cluster.now);
+        let [Action::Resume { workload, generation: 1 }] = &actions[..] else {
+            panic!("{kind}: {actions:?}")
+        };
+        assert_eq!((workload.kind, &*workload.uid), (kind, &*kind.to_string()));
+        let mut resumed = object(kind, false);
+        resumed["metadata"]["generation"] = json!(2);
+        resumed["metadata"]["annotations"]["muster.run/admitted"] = json!("x");
+        cluster.set_group(read(kind, &resumed));
+        cluster.scheduler.observe(Observation::Done(workload.clone()));
+        cluster.create(&pod("rival", 1));
+        cluster.run(2_000);
+        cluster.create(&pod("a-0", 1).label(label, "a"));
+        cluster.run(2_000);
+        assert_eq!((cluster.bound("a-"), cluster.bound("rival")), (0, 0), "{kind}");
+        cluster.create(&pod("a-1", 1).label(label, "a"));
+        cluster.settle();
+        assert_eq!((cluster.bound("a-"), cluster.bound("rival")), (2, 0), "{kind}");
+    }
 }

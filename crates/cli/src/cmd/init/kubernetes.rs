@@ -10,8 +10,8 @@ use crate::topology_label::TopologyLabel;
 /// Print the manifests that install Muster's scheduler in a Kubernetes cluster
 ///
 /// Two replicas of which one is active, the rights that they need and no others, a disruption
-/// budget, and policies that suspend new Jobs in namespaces with the label muster.run/queue. Running
-/// pods are not touched by installing, upgrading or removing it.
+/// budget, and policies that suspend new Jobs, JobSets, TrainJobs and RayClusters in namespaces with
+/// the label muster.run/queue. Running pods are not touched by installing, upgrading or removing it.
 ///
 ///   muster init kubernetes --image registry.example.com/muster:0.1.0 > muster.yaml
 ///   kubectl apply -f muster.yaml
