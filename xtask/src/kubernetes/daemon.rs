@@ -80,7 +80,7 @@ impl KubernetesDaemon {
     }
 
     /// Returns its command line.
-    fn words(self, cluster: &KubernetesTestCluster, options: &ClusterOptions) -> Vec<String> {
+    pub fn words(self, cluster: &KubernetesTestCluster, options: &ClusterOptions) -> Vec<String> {
         let arguments = match self {
             Self::Etcd => etcd(),
             Self::ApiServer => api_server(options),

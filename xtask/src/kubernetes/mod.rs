@@ -2,10 +2,12 @@
 //! many fake nodes or a few real ones. It is built from Go modules, runs in a network namespace of its own, and cleans up after
 //! itself. It is independent of Muster; the tests that use it are in `crates/cli/tests/kubernetes/`.
 
+mod bench;
 mod binary;
 mod certificates;
 mod cluster;
 mod daemon;
+mod demo;
 mod down;
 mod kubeconfig;
 mod node;
@@ -45,6 +47,10 @@ usage: cargo xtask kubernetes <command>
   kubeconfig NAMESPACE/NAME [DIR]
                                  print a kubeconfig of a service account, which has only the rights of its roles
   test [FILTER]                  start a cluster, run the tests that need it, and stop it
+  demo [DIR] [MUSTER]            show two gangs on eight GPUs, first with kube-scheduler, then with Muster, in a cluster of
+                                 its own, or in the running one at DIR with the program MUSTER
+  bench [DIR] [--quick]          measure how fast schedulers place pods on 1,000 fake nodes, in a cluster of its own, or
+                                 in the running one at DIR, whose scheduler and fake kubelet it stops
 
 Annotations of pods on fake nodes:
   fake-kubelet/run-seconds       time after which the containers exit (never, if it is absent or restartPolicy restarts them)
@@ -76,6 +82,22 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
         ["shell", rest @ ..] if rest.len() < 2 => return shell(&at(rest)?, &[]),
         ["kubeconfig", account, rest @ ..] if rest.len() < 2 => {
             print!("{}", kubeconfig::of_service_account(&at(rest)?, account)?);
+        }
+        ["demo"] => return demo::run(root, None, None),
+        ["demo", dir] => return demo::run(root, Some(Path::new(dir)), None),
+        ["demo", dir, muster] => {
+            return demo::run(root, Some(Path::new(dir)), Some(Path::new(muster)));
+        }
+        ["bench", rest @ ..] if rest.len() < 3 => {
+            let (options, dirs): (Vec<&str>, Vec<&str>) =
+                rest.iter().partition(|word| word.starts_with("--"));
+            match (&options[..], &dirs[..]) {
+                ([] | ["--quick"], [] | [_]) => {
+                    let dir = dirs.first().map(Path::new);
+                    return bench::run(root, dir, !options.is_empty());
+                }
+                _ => bail!("unknown arguments: kubernetes {}\n\n{USAGE}", args.join(" ")),
+            }
         }
         ["test"] => return test::run_standalone(root, None),
         ["test", filter] => return test::run_standalone(root, Some(filter)),

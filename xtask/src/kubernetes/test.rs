@@ -22,7 +22,10 @@ const SECS: &str = "1500";
 /// Module of the tests that need real nodes.
 const OF_REAL_NODES: &str = "real_nodes::";
 
-/// Options of the cluster of these tests.
+/// Options of the cluster of the other tests: PodGroups are off by default.
+const FAKE_NODES: [&str; 2] = ["--gate", "GenericWorkload"];
+
+/// Options of the cluster of tests of real nodes.
 const REAL_NODES: [&str; 4] = ["--nodes", "2", "--gpus", "4"];
 
 /// Reason for which no cluster can run here, if there is one; an error if the binary cannot be built for
@@ -73,7 +76,7 @@ pub fn run(
         names.into_iter().partition(|name| name.starts_with(OF_REAL_NODES));
     let obstacle_of_real = if of_real.is_empty() { None } else { probe::real_nodes() };
     let parts = [
-        ("kubernetes", &[][..], of_fake, obstacle.clone()),
+        ("kubernetes", &FAKE_NODES[..], of_fake, obstacle.clone()),
         ("kubernetes, real nodes", &REAL_NODES[..], of_real, obstacle.or(obstacle_of_real)),
     ];
     let mut failed = Vec::new();

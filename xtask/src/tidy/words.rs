@@ -20,11 +20,21 @@ const DISPLAY_ONLY: [&str; 3] = [
 const SLEEPS: &[(&str, usize, &str)] = &[
     ("crates/backends/tests/common/mod.rs", 1, "between two checks of a condition with a deadline"),
     ("crates/daemon/tests/it/site.rs", 1, "between two checks of a condition with a deadline"),
+    (
+        "crates/operator/benches/placement/cluster.rs",
+        1,
+        "between two checks of a condition that nobody reports",
+    ),
     ("crates/cli/tests/it/crash.rs", 1, "the time of the kill is the random input of this test"),
     ("crates/cli/tests/it/home.rs", 1, "between two checks of a condition with a deadline"),
     ("crates/cli/tests/system/site.rs", 1, "between two checks of a condition with a deadline"),
     ("crates/cli/tests/slurm/cluster.rs", 1, "between two checks of a condition with a deadline"),
     ("crates/cli/tests/it/pty.rs", 2, "between two checks of a condition with a deadline"),
+    (
+        "crates/cli/tests/kubernetes/chaos.rs",
+        1,
+        "the time of the kill is the random input of this test",
+    ),
     (
         "crates/cli/tests/kubernetes/scheduler_process.rs",
         1,
