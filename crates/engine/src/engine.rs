@@ -9,7 +9,7 @@ use muster_model::{
     AttemptId, CommandTarget, Effect, ElementId, Event, JobId, JobSpec, NodeId, NodeName, NodeSpec,
     Plan, QueueName, QueueTree, Rank, Reservation, Span, TaskPlacement, Time, UserName,
 };
-use muster_policy::TreeError;
+use muster_policy::{Policy, TreeError, UsageRecord};
 
 use crate::check::{self, Violation};
 use crate::fact::{AccountingFact, EngineCounts};
@@ -179,6 +179,22 @@ impl Engine {
     /// If the snapshot contradicts itself.
     pub fn restore(snapshot: Snapshot) -> Result<Self, RestoreError> {
         Ok(Self::of(State::restore(snapshot)?))
+    }
+
+    /// Returns the decayed usage of queues and users as of `now`, for an engine that learns of jobs
+    /// and nodes from elsewhere.
+    #[must_use]
+    pub fn usage_record(&self, now: Time) -> UsageRecord {
+        self.state.policy.usage_record(now)
+    }
+
+    /// Returns an engine without nodes and jobs that goes on from recorded usage, with the queue tree
+    /// of that time: another tree, set before, would drop the usage of queues that it lacks.
+    ///
+    /// # Errors
+    /// The first defect of the tree.
+    pub fn with_usage(record: UsageRecord) -> Result<Self, TreeError> {
+        Ok(Self::of(State::with_policy(Policy::with_usage(record)?)))
     }
 
     // ---- read ----

@@ -38,6 +38,6 @@ pub use bounds::MalformedJob;
 pub use check::Violation;
 pub use engine::{Engine, RedactingJobs, Snapshot};
 pub use fact::{AccountingFact, EngineCounts};
-pub use muster_policy::TreeError;
+pub use muster_policy::{TreeError, UsageRecord};
 pub use refusal::{EventRefusal, RestoreError};
 pub use state::view::JobKey;

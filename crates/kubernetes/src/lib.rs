@@ -1,6 +1,6 @@
 //! All text of Kubernetes: pods, nodes, gang objects and suspended workloads as the API server prints
-//! them, lists of nodes for a cluster file, the commands that label a pool of nodes, and the manifests
-//! of the scheduler. Pure: text in, values out; it never talks to a cluster.
+//! them, queue objects, lists of nodes for a cluster file, the commands that label a pool of nodes, and
+//! the manifests of the scheduler. Pure: text in, values out; it never talks to a cluster.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may stop at an unexpected value"))]
 
@@ -16,6 +16,7 @@ pub mod pod;
 pub mod pool;
 pub mod priority;
 mod quantity;
+pub mod queue;
 pub mod resources;
 pub mod rule;
 pub mod span;

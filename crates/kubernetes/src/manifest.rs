@@ -1,12 +1,15 @@
-//! Manifests that install the scheduler: namespace, service account, least rights, two replicas, a
-//! disruption budget, and policies for new workloads. JSON strings are valid YAML, so every given text is written as one.
+//! Manifests that install the scheduler: definitions of the queue objects, namespace, service account,
+//! least rights, two replicas, a disruption budget, and policies for new workloads. JSON strings are
+//! valid YAML, so every given text is written as one.
 
 use std::fmt::Write as _;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::admission_policy;
 use crate::group::{APIS, workload};
+use crate::names::USAGE;
+use crate::queue;
 
 /// Terms of an installation.
 #[derive(Clone, Debug)]
@@ -17,6 +20,8 @@ pub struct Install {
     pub namespace: String,
     /// Topology levels, as `LEVEL=LABEL`.
     pub levels: Vec<String>,
+    /// JSON Schema of the queue file, of which the definitions of queue objects are made.
+    pub queue_schema: Value,
 }
 
 /// Name of all objects.
@@ -52,6 +57,10 @@ fn rules() -> Vec<(String, Vec<String>, Vec<&'static str>)> {
             ));
         }
     }
+    let own = |plural: &str| plural.to_owned();
+    rules.push((own(queue::GROUP), vec![own(queue::QUEUES), own(queue::POLICIES)], read));
+    let statuses = [queue::QUEUES, queue::POLICIES].map(|plural| format!("{plural}/status"));
+    rules.push((own(queue::GROUP), statuses.to_vec(), vec!["patch"]));
     rules
 }
 
@@ -73,15 +82,23 @@ metadata:
   namespace: {namespace}
 "
     );
-    let lease = "\
-- apiGroups: [\"coordination.k8s.io\"]
-  resources: [\"leases\"]
+    let own = [("coordination.k8s.io", "leases", NAME), ("", "configmaps", USAGE)];
+    let own: String = own
+        .iter()
+        .map(|(group, resource, name)| {
+            format!(
+                "\
+- apiGroups: [{group:?}]
+  resources: [{resource:?}]
   verbs: [\"create\"]
-- apiGroups: [\"coordination.k8s.io\"]
-  resources: [\"leases\"]
-  resourceNames: [\"muster-scheduler\"]
+- apiGroups: [{group:?}]
+  resources: [{resource:?}]
+  resourceNames: [{name:?}]
   verbs: [\"get\", \"update\"]
-";
+"
+            )
+        })
+        .collect();
     let mut cluster = String::new();
     for (group, resources, verbs) in rules() {
         let _ = writeln!(
@@ -92,11 +109,14 @@ metadata:
             json!(verbs)
         );
     }
+    let definitions = queue::definitions(&install.queue_schema);
+    let definitions = definitions.iter().map(|one| format!("{one:#}\n")).collect::<Vec<_>>();
     let documents = [
+        definitions.join("---\n"),
         account,
         role("ClusterRole", "", &cluster),
         binding("ClusterRole", "", &install.namespace),
-        role("Role", &format!("  namespace: {namespace}\n"), lease),
+        role("Role", &format!("  namespace: {namespace}\n"), &own),
         binding("Role", &format!("  namespace: {namespace}\n"), &install.namespace),
         deployment(install),
     ];
@@ -216,6 +236,7 @@ mod tests {
             image: "x\"\n  evil: true".to_owned(),
             namespace: "muster-system".to_owned(),
             levels: vec!["rack=example.com/rack".to_owned()],
+            queue_schema: json!({"$defs": {"queue": {"type": "object"}}, "type": "object"}),
         };
         let text = render(&install);
         assert!(text.contains(r#"image: "x\"\n  evil: true""#), "{text}");

@@ -30,6 +30,9 @@ pub const PREFERRED_TOPOLOGY: &str = "muster.run/preferred-topology";
 /// Label by which Kueue names the queue of a workload; read where [`QUEUE`] is not set.
 pub const KUEUE_QUEUE: &str = "kueue.x-k8s.io/queue-name";
 
+/// ConfigMap with the decayed usage of queues and namespaces, beside the scheduler's lease.
+pub const USAGE: &str = "muster-usage";
+
 /// Resource that every pod takes one of: the kubelet limits the number of pods.
 pub const PODS: &str = "pods";
 

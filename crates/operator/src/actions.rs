@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::address::{core, get, patch, with_body};
+use crate::address::{core, get, merge, patch, with_body};
 use crate::error::{code, is_transient, message};
 use crate::sources::{Report, Served};
 
@@ -86,6 +86,23 @@ impl Executor {
                 Action::ExplainWorkload { workload, text } => {
                     executor.explain_workload(&workload, &text).await;
                 }
+            }
+        });
+    }
+
+    /// Writes the status of a queue object in the background.
+    pub(crate) fn write_status(&self, address: String, status: Value) {
+        let executor = self.clone();
+        tokio::spawn(async move {
+            let Ok(_slot) = executor.slots.acquire().await else { return };
+            let path = format!("{address}/status");
+            let body = json!({"status": status});
+            if let Err(error) = executor.client.request::<Value>(merge(&path, &body)).await {
+                if code(&error) != Some(404) {
+                    tracing::warn!("cannot write {path}: {}", message(&error));
+                }
+                // The receiver is gone only when the process ends.
+                let _ = executor.reports.send(Report::StatusLost(address));
             }
         });
     }

@@ -29,7 +29,8 @@ pub(crate) fn patch(path: &str, body: &Value) -> Request<Vec<u8>> {
     )
 }
 
-/// Makes a request that merges a patch into an object, lists as a whole.
+/// Makes a request that merges a patch into an object, lists as a whole: custom objects know no
+/// other way.
 pub(crate) fn merge(path: &str, body: &Value) -> Request<Vec<u8>> {
     request(Method::PATCH, path, "application/merge-patch+json", body.to_string().into_bytes())
 }

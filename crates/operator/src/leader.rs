@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kube::Client;
-use muster_model::Time;
-use muster_scheduler::Scheduler;
+use muster_model::{QueueTree, Time};
+use muster_scheduler::{Observation, Scheduler};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::Settings;
 use crate::actions::Executor;
 use crate::error::{OperatorError, message};
 use crate::health::Health;
+use crate::queues::QueueObjects;
 use crate::sources::{Report, Served, Sources};
+use crate::usage::UsageStore;
 
 /// Longest time without a step, so that the health check sees the loop alive.
 const IDLE: Duration = Duration::from_secs(5);
@@ -21,76 +23,175 @@ const COUNT: Duration = Duration::from_secs(1);
 /// Time between two looks for new kinds of gang objects.
 const DISCOVER: Duration = Duration::from_secs(30);
 
+/// Time between two statuses of the queue objects.
+const STATUS: Duration = Duration::from_secs(5);
+/// Time between two records of usage, which is the most that a killed process forgets.
+const RECORD: Duration = Duration::from_secs(15);
+
+/// The active process: the scheduler with all that it talks to.
+struct Leader<'a> {
+    scheduler: Scheduler,
+    queues: QueueObjects,
+    sources: Sources,
+    executor: Executor,
+    /// Record of usage; `None` for a process without a lease, which has no namespace.
+    usage: Option<UsageStore>,
+    health: &'a Health,
+    reports: UnboundedReceiver<Report>,
+}
+
 /// Schedules until an error.
 pub(crate) async fn run(
     client: Client,
     settings: &Settings,
     health: &Arc<Health>,
 ) -> Result<(), OperatorError> {
-    let mut scheduler = Scheduler::new(settings.levels.clone(), settings.queues.clone())
-        .map_err(|error| OperatorError::Queues(error.to_string()))?;
-    let (sender, mut reports) = unbounded_channel();
+    let (sender, reports) = unbounded_channel();
+    let usage = settings.lease.as_ref();
+    let usage = usage.map(|(namespace, _)| UsageStore::new(client.clone(), namespace));
     let served = Served::default();
-    let executor = Executor::new(client.clone(), sender.clone(), served.clone());
-    let mut sources = Sources::new(client, sender, served);
+    let leader = Leader {
+        scheduler: start_scheduler(settings, usage.as_ref()).await?,
+        queues: QueueObjects::new(settings.queues.is_none()),
+        executor: Executor::new(client.clone(), sender.clone(), served.clone()),
+        sources: Sources::new(client, sender, served, settings.queues.is_none()),
+        usage,
+        health,
+        reports,
+    };
+    leader.run().await
+}
 
-    // 1. Everything is listed before anything is decided.
-    let mut unlisted = sources.start_core() + sources.start_groups().await?;
-    while unlisted > 0 {
-        match reports.recv().await {
-            Some(Report::Listed) => unlisted -= 1,
-            Some(Report::Seen(observation)) => scheduler.observe(observation),
-            None => return Ok(()),
-        }
+/// Makes the scheduler, with the usage that was recorded last.
+async fn start_scheduler(
+    settings: &Settings,
+    usage: Option<&UsageStore>,
+) -> Result<Scheduler, OperatorError> {
+    let levels = settings.levels.clone();
+    let record = match usage {
+        Some(usage) => usage.load().await?,
+        None => None,
+    };
+    let scheduler = match record {
+        Some(record) => Scheduler::with_usage(levels, record),
+        None => Scheduler::new(levels, QueueTree::single()),
+    };
+    let invalid = |text: String| OperatorError::Queues(text);
+    let mut scheduler = scheduler.map_err(|error| invalid(error.to_string()))?;
+    if let Some(tree) = &settings.queues {
+        scheduler.check_queues(tree).map_err(invalid)?;
+        scheduler.observe(Observation::Queues(Box::new(tree.clone())));
     }
-    tracing::info!("the cluster is listed");
+    Ok(scheduler)
+}
 
-    // 2. One step for all reports that have come, and whenever the scheduler asks for one.
-    let mut discovered = Instant::now();
-    let mut counted = None;
-    loop {
-        let started = Instant::now();
-        for action in scheduler.step(now()) {
-            executor.start(action);
-        }
-        health.note_step(started.elapsed());
-        // Counting looks at every pod.
-        if counted.is_none_or(|counted: Instant| counted.elapsed() >= COUNT) {
-            counted = Some(Instant::now());
-            health.note_counts(scheduler.counts());
-        }
-        if discovered.elapsed() >= DISCOVER {
-            discovered = Instant::now();
-            if let Err(error) = sources.start_groups().await {
-                tracing::warn!("cannot look for gang objects: {}", message(&error));
+impl Leader<'_> {
+    async fn run(mut self) -> Result<(), OperatorError> {
+        // 1. Everything is listed before anything is decided.
+        let mut unlisted = self.sources.start_core() + self.sources.start_served().await?;
+        while unlisted > 0 {
+            match self.reports.recv().await {
+                Some(Report::Listed) => unlisted -= 1,
+                Some(report) => self.take_in(report),
+                None => return Ok(()),
             }
         }
-        let wait = scheduler.next_wake().map_or(IDLE, until).min(IDLE);
-        if !take_reports(&mut reports, &mut scheduler, wait).await {
-            return Ok(());
+        tracing::info!("the cluster is listed");
+
+        // 2. One step for all reports that have come, and whenever the scheduler asks for one.
+        let mut counted = Interval::new(COUNT);
+        let mut discovered = Interval::new(DISCOVER);
+        let mut told = Interval::new(STATUS);
+        let mut recorded = Interval::new(RECORD);
+        // What is served was asked for just now, and nothing has been used yet.
+        discovered.is_over();
+        recorded.is_over();
+        loop {
+            self.step();
+            // Counting looks at every pod.
+            if counted.is_over() {
+                self.health.note_counts(self.scheduler.counts());
+            }
+            if told.is_over() {
+                let views = self.scheduler.queues(now());
+                let models = self.scheduler.gpu_models();
+                for (address, status) in self.queues.take_statuses(&views, &models) {
+                    self.executor.write_status(address, status);
+                }
+            }
+            if recorded.is_over()
+                && let Some(usage) = self.usage.clone()
+            {
+                let record = self.scheduler.usage_record(now());
+                tokio::spawn(async move { usage.save(record).await });
+            }
+            if discovered.is_over()
+                && let Err(error) = self.sources.start_served().await
+            {
+                tracing::warn!("cannot look for gang and queue objects: {}", message(&error));
+            }
+            let wait = self.scheduler.next_wake().map_or(IDLE, until).min(IDLE);
+            if !self.take_reports(wait).await {
+                return Ok(());
+            }
+        }
+    }
+
+    fn step(&mut self) {
+        let started = Instant::now();
+        if let Some(tree) = self.queues.take_tree(|tree| self.scheduler.check_queues(tree)) {
+            self.scheduler.observe(Observation::Queues(Box::new(tree)));
+        }
+        for action in self.scheduler.step(now()) {
+            self.executor.start(action);
+        }
+        self.health.note_step(started.elapsed());
+    }
+
+    /// Takes the next reports, all that are there; false when there will be none.
+    async fn take_reports(&mut self, wait: Duration) -> bool {
+        let first = match tokio::time::timeout(wait, self.reports.recv()).await {
+            Ok(Some(report)) => report,
+            Ok(None) => return false,
+            Err(_) => return true,
+        };
+        let mut next = Some(first);
+        while let Some(report) = next {
+            self.take_in(report);
+            next = self.reports.try_recv().ok();
+        }
+        true
+    }
+
+    fn take_in(&mut self, report: Report) {
+        match report {
+            Report::Seen(observation) => self.scheduler.observe(observation),
+            Report::Queue(change) => self.queues.take_in(change),
+            Report::StatusLost(address) => self.queues.forget_status(&address),
+            Report::Listed => {}
         }
     }
 }
 
-/// Takes the next reports, all that are there; false when there will be none.
-async fn take_reports(
-    reports: &mut UnboundedReceiver<Report>,
-    scheduler: &mut Scheduler,
-    wait: Duration,
-) -> bool {
-    let first = match tokio::time::timeout(wait, reports.recv()).await {
-        Ok(Some(report)) => report,
-        Ok(None) => return false,
-        Err(_) => return true,
-    };
-    let mut next = Some(first);
-    while let Some(report) = next {
-        if let Report::Seen(observation) = report {
-            scheduler.observe(observation);
-        }
-        next = reports.try_recv().ok();
+/// Something that is due at once, and then each time that a while has passed.
+struct Interval {
+    length: Duration,
+    last: Option<Instant>,
+}
+
+impl Interval {
+    fn new(length: Duration) -> Self {
+        Self { length, last: None }
     }
-    true
+
+    /// Returns true if it is due, which begins the next while.
+    fn is_over(&mut self) -> bool {
+        let is_over = self.last.is_none_or(|last| last.elapsed() >= self.length);
+        if is_over {
+            self.last = Some(Instant::now());
+        }
+        is_over
+    }
 }
 
 fn now() -> Time {

@@ -7,7 +7,9 @@ mod election;
 mod error;
 mod health;
 mod leader;
+mod queues;
 mod sources;
+mod usage;
 mod watch;
 mod workload;
 
@@ -29,8 +31,8 @@ pub struct Settings {
     pub context: Option<String>,
     /// Topology levels, widest first.
     pub levels: Vec<Level>,
-    /// Queues, quotas and policies.
-    pub queues: QueueTree,
+    /// Queues, quotas and policies; `None` for those that objects of the cluster describe.
+    pub queues: Option<QueueTree>,
     /// Address of metrics and health checks; `None` for none.
     pub listen: Option<SocketAddr>,
     /// Namespace and name of the lease of the active process; `None` for a process that is alone.

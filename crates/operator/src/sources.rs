@@ -9,12 +9,14 @@ use muster_kubernetes::node::NodeText;
 use muster_kubernetes::object::{Metadata, ObjectKey};
 use muster_kubernetes::pod::PodText;
 use muster_kubernetes::priority::PriorityClassText;
+use muster_kubernetes::queue::{self, POLICIES, POLICY, QUEUES, QueueText};
 use muster_kubernetes::volume::{ClaimText, VolumeText};
 use muster_model::NodeName;
 use muster_scheduler::Observation;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
 
+use crate::queues::QueueChange;
 use crate::watch::{self, Change, Watched};
 
 /// Report for the scheduler.
@@ -22,6 +24,10 @@ use crate::watch::{self, Change, Watched};
 pub(crate) enum Report {
     /// Observed state of the cluster.
     Seen(Observation),
+    /// A queue object exists, has changed, or is gone.
+    Queue(QueueChange),
+    /// A status of a queue object could not be written.
+    StatusLost(String),
     /// A kind has been listed for the first time.
     Listed,
 }
@@ -42,6 +48,11 @@ impl Watched for GroupText {
     }
 }
 impl Watched for ClaimText {
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+impl Watched for QueueText {
     fn metadata(&self) -> &Metadata {
         &self.metadata
     }
@@ -81,11 +92,27 @@ pub(crate) struct Sources {
     tasks: JoinSet<()>,
     groups: Vec<&'static GroupApi>,
     served: Served,
+    /// True if the queue objects are wanted.
+    has_queue_objects: bool,
+    are_queues_followed: bool,
 }
 
 impl Sources {
-    pub(crate) fn new(client: Client, reports: UnboundedSender<Report>, served: Served) -> Self {
-        Self { client, reports, tasks: JoinSet::new(), groups: Vec::new(), served }
+    pub(crate) fn new(
+        client: Client,
+        reports: UnboundedSender<Report>,
+        served: Served,
+        has_queue_objects: bool,
+    ) -> Self {
+        Self {
+            client,
+            reports,
+            tasks: JoinSet::new(),
+            groups: Vec::new(),
+            served,
+            has_queue_objects,
+            are_queues_followed: false,
+        }
     }
 
     /// Starts the watches of nodes, pods, volumes and priority classes; returns their number.
@@ -123,14 +150,21 @@ impl Sources {
         5
     }
 
-    /// Starts the watches of the gang objects that the cluster serves and that are not watched yet;
-    /// returns their number.
+    /// Starts the watches of the gang and queue objects that the cluster serves and that are not
+    /// watched yet; returns their number.
     ///
     /// # Errors
     /// If the API server does not say what it serves.
-    pub(crate) async fn start_groups(&mut self) -> Result<usize, kube::Error> {
+    pub(crate) async fn start_served(&mut self) -> Result<usize, kube::Error> {
         let served = self.client.list_api_groups().await?;
         let mut started = 0;
+        if self.has_queue_objects
+            && !self.are_queues_followed
+            && served.groups.iter().any(|group| group.name == queue::GROUP)
+        {
+            self.are_queues_followed = true;
+            started += self.start_queues();
+        }
         for api in &APIS {
             if self.groups.contains(&api) {
                 continue;
@@ -158,17 +192,52 @@ impl Sources {
         Ok(started)
     }
 
+    /// Starts the watches of queues and policy; returns their number.
+    fn start_queues(&mut self) -> usize {
+        tracing::info!("watching the queue objects");
+        let path = |plural| format!("/apis/{}/{}/{plural}", queue::GROUP, queue::VERSION);
+        self.follow_reports::<QueueText>(
+            &path(QUEUES),
+            |queue| {
+                let change = QueueChange::Queue(queue.metadata.name, Some(queue.spec));
+                Some(Report::Queue(change))
+            },
+            |key| Some(Report::Queue(QueueChange::Queue(key.name, None))),
+        );
+        let of_policy =
+            |name: &str, spec| (name == POLICY).then_some(Report::Queue(QueueChange::Policy(spec)));
+        self.follow_reports::<QueueText>(
+            &path(POLICIES),
+            move |policy| of_policy(&policy.metadata.name, Some(policy.spec)),
+            move |key| of_policy(&key.name, None),
+        );
+        2
+    }
+
     fn follow<T: Watched>(
         &mut self,
         path: &str,
         present: impl Fn(T) -> Option<Observation> + Send + 'static,
         gone: impl Fn(ObjectKey) -> Option<Observation> + Send + 'static,
     ) {
+        self.follow_reports(
+            path,
+            move |object| present(object).map(Report::Seen),
+            move |key| gone(key).map(Report::Seen),
+        );
+    }
+
+    fn follow_reports<T: Watched>(
+        &mut self,
+        path: &str,
+        present: impl Fn(T) -> Option<Report> + Send + 'static,
+        gone: impl Fn(ObjectKey) -> Option<Report> + Send + 'static,
+    ) {
         let reports = self.reports.clone();
         let report = move |change| {
             let seen = match change {
-                Change::Present(object) => present(*object).map(Report::Seen),
-                Change::Gone(key) => gone(key).map(Report::Seen),
+                Change::Present(object) => present(*object),
+                Change::Gone(key) => gone(key),
                 Change::Listed => Some(Report::Listed),
             };
             seen.is_none_or(|seen| reports.send(seen).is_ok())

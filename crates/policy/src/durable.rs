@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_model::{GpuModel, QueueName, QueueTree, UserName};
+use muster_model::{GpuModel, QueueName, QueueTree, Time, UserName};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::Policy;
@@ -14,8 +14,37 @@ use crate::leaf::{LeafState, UserRow};
 use crate::tree::TreeError;
 use crate::usage::DecayedUsage;
 
+/// Decayed usage of queues and users as of an instant, and of budgets: all that a new policy needs
+/// to go on where another one was.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct UsageRecord(Durable);
+
+impl Policy {
+    /// Returns the usage until `now`.
+    #[must_use]
+    pub fn usage_record(&self, now: Time) -> UsageRecord {
+        let mut settled = self.clone();
+        let half_life_ms = settled.half_life_ms();
+        let of_queues = settled.queues.nodes.iter_mut().flat_map(|node| &mut node.usage);
+        let rows = settled.queues.leaves.iter_mut().flat_map(|leaf| leaf.users.values_mut());
+        for usage in of_queues.chain(rows.flat_map(|row| &mut row.usage)) {
+            usage.accrue_until(now, half_life_ms);
+        }
+        UsageRecord(settled.durable())
+    }
+
+    /// Returns an idle policy with recorded usage, and the tree of that time.
+    ///
+    /// # Errors
+    /// The first defect of the tree.
+    pub fn with_usage(record: UsageRecord) -> Result<Self, TreeError> {
+        Self::try_from(record.0)
+    }
+}
+
 /// Stored form of a policy. Lists are by id.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Durable {
     tree: QueueTree,
     models: Vec<GpuModel>,
@@ -31,7 +60,7 @@ pub(crate) struct Durable {
     budgets: BTreeMap<QueueName, StoredBudgetAccount>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct DurableLeaf {
     name: QueueName,
     users: BTreeMap<UserId, Vec<DecayedUsage>>,
@@ -39,6 +68,12 @@ struct DurableLeaf {
 
 impl Serialize for Policy {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.durable().serialize(serializer)
+    }
+}
+
+impl Policy {
+    fn durable(&self) -> Durable {
         let leaf = |state: &LeafState| DurableLeaf {
             name: state.name.clone(),
             users: state
@@ -67,7 +102,6 @@ impl Serialize for Policy {
                 .filter_map(|node| Some((node.name.clone(), node.account.as_ref()?.stored())))
                 .collect(),
         }
-        .serialize(serializer)
     }
 }
 

@@ -50,6 +50,7 @@ use crate::leaf::LeafState;
 pub use crate::audit::Inconsistency;
 pub use crate::budget::BudgetCharge;
 pub use crate::budget_charge::BudgetUse;
+pub use crate::durable::UsageRecord;
 pub use crate::intern::{EntrySlot, LeafId, ModelId, Models, UserId};
 pub use crate::pass::Pass;
 pub use crate::queues::Queues;

@@ -11,7 +11,7 @@ use muster_kubernetes::span;
 use muster_model::job::{GpuRequest, Resources};
 use muster_model::{
     Bytes, CpuMilli, JobSpec, NodeConstraint, QueueName, QueueSpec, QueueTree, Span, TaskGroup,
-    Topology, TopologyRule,
+    Topology, TopologyRule, UserName,
 };
 
 use crate::nodes::{NodeTable, Take};
@@ -76,7 +76,7 @@ pub(crate) fn of_pods(
     let facts = || pods.iter().map(|(pod, _)| *pod);
     let first = facts().next().ok_or("there are no pods")?;
     let mut spec = JobSpec::plain(Arc::clone(&terms.name), &*first.key.namespace, groups);
-    spec.queue = queue(tree, terms.wishes.queue.as_deref())?;
+    spec.queue = queue(tree, terms.wishes.queue.as_deref(), &first.key.namespace)?;
     spec.priority = facts().map(|pod| pod.priority).max().unwrap_or_default();
     spec.grace = Span::from_secs(facts().map(|pod| pod.grace_secs).max().unwrap_or_default());
     spec.time_limit = time_limit(terms, facts())?;
@@ -117,24 +117,37 @@ fn resources(nodes: &NodeTable, take: &Take) -> Result<Resources, String> {
     Ok(task)
 }
 
-/// Returns the leaf queue that a label names; in labels `.` stands for `/`.
-fn queue(tree: &QueueTree, label: Option<&str>) -> Result<QueueName, String> {
-    let Some(label) = label else { return Ok(tree.default_queue.clone()) };
-    let path = label.replace('.', "/");
-    if is_leaf(&tree.queues, &path) {
+/// Returns the leaf queue that a label names, if the namespace may use it; in labels `.` stands for
+/// `/`.
+fn queue(tree: &QueueTree, label: Option<&str>, namespace: &str) -> Result<QueueName, String> {
+    let path =
+        label.map_or_else(|| tree.default_queue.to_string(), |label| label.replace('.', "/"));
+    let (found, users) = find_queue(&tree.queues, &path, &[])
+        .ok_or_else(|| format!("there is no queue {path} to submit to"))?;
+    let is_open = users.is_empty() || users.iter().any(|user| user.as_str() == namespace);
+    if found.queues.is_empty() && is_open {
         Ok(path.into())
+    } else if is_open {
+        Err(format!("queue {path} has queues below it, and takes no pods itself"))
     } else {
-        Err(format!("there is no queue {path} to submit to"))
+        Err(format!("namespace {namespace} may not use queue {path}"))
     }
 }
 
-fn is_leaf(queues: &[QueueSpec], path: &str) -> bool {
+/// Finds a queue by its path; returns it with those who may use it, as it says itself or the
+/// nearest queue above that does.
+fn find_queue<'a>(
+    queues: &'a [QueueSpec],
+    path: &str,
+    above: &'a [UserName],
+) -> Option<(&'a QueueSpec, &'a [UserName])> {
     let (name, rest) = path.split_once('/').map_or((path, None), |(name, rest)| (name, Some(rest)));
-    let found = queues.iter().find(|queue| *queue.name == *name);
-    found.is_some_and(|queue| match rest {
-        None => queue.queues.is_empty(),
-        Some(rest) => is_leaf(&queue.queues, rest),
-    })
+    let found = queues.iter().find(|queue| *queue.name == *name)?;
+    let users = if found.users.is_empty() { above } else { &found.users };
+    match rest {
+        None => Some((found, users)),
+        Some(rest) => find_queue(&found.queues, rest, users),
+    }
 }
 
 /// Returns the time limit: the annotation, or the shortest deadline of pods and controller.

@@ -23,6 +23,7 @@ mod rules;
 mod scheduler;
 mod volumes;
 
+pub use muster_engine::UsageRecord;
 pub use nodes::Level;
 pub use observation::{Action, Observation, PodId, WorkloadId};
 pub use scheduler::{Counts, Scheduler};

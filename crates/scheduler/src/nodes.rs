@@ -148,6 +148,10 @@ impl NodeTable {
         self.models.get(resource).into_iter().flatten().cloned().collect()
     }
 
+    pub(crate) fn gpu_models(&self) -> BTreeSet<GpuModel> {
+        self.models.values().flatten().cloned().collect()
+    }
+
     /// Returns the number of a rule; nodes that satisfy a new one get its label.
     pub(crate) fn rule(&mut self, rule: &NodeRule) -> RuleId {
         let (id, is_new) = self.rules.intern(rule);

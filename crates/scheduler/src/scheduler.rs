@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use muster_engine::Engine;
+use muster_engine::{Engine, TreeError, UsageRecord};
 use muster_kubernetes::group::GangRef;
 use muster_kubernetes::object::ObjectKey;
 use muster_kubernetes::pod::PodFacts;
+use muster_model::view::QueueView;
 use muster_model::{
-    Effect, Event, JobId, NodeName, Observation as TaskObservation, QueueTree, Rank, TaskReport,
-    Time,
+    Effect, Event, GpuModel, JobId, NodeName, Observation as TaskObservation, QueueTree, Rank,
+    TaskReport, Time,
 };
 
 use crate::agenda::Agenda;
@@ -89,12 +90,24 @@ impl Scheduler {
     ///
     /// # Errors
     /// The first defect of the tree.
-    pub fn new(levels: Vec<Level>, tree: QueueTree) -> Result<Self, muster_engine::TreeError> {
-        let mut engine = Engine::new(tree)?;
+    pub fn new(levels: Vec<Level>, tree: QueueTree) -> Result<Self, TreeError> {
+        Ok(Self::of(levels, Engine::new(tree)?))
+    }
+
+    /// Makes a scheduler that goes on from the usage that another one recorded, with the queue tree of
+    /// that time; [`Observation::Queues`] sets the present one.
+    ///
+    /// # Errors
+    /// The first defect of the tree.
+    pub fn with_usage(levels: Vec<Level>, record: UsageRecord) -> Result<Self, TreeError> {
+        Ok(Self::of(levels, Engine::with_usage(record)?))
+    }
+
+    fn of(levels: Vec<Level>, mut engine: Engine) -> Self {
         engine.disable_facts();
         let nodes = NodeTable::new(levels);
         engine.apply(Time(0), &Event::LevelsSet(nodes.level_names()));
-        Ok(Self {
+        Self {
             engine,
             nodes,
             volumes: Volumes::default(),
@@ -115,7 +128,7 @@ impl Scheduler {
             next_job: JobId(1),
             last: Time(0),
             counts: Counts::default(),
-        })
+        }
     }
 
     /// Notes an observation for the next step.
@@ -201,6 +214,33 @@ impl Scheduler {
                 as u64,
             ..self.counts
         }
+    }
+
+    /// Returns the queues with what they use and what waits.
+    #[must_use]
+    pub fn queues(&self, now: Time) -> Vec<QueueView> {
+        self.engine.queues(now.max(self.last))
+    }
+
+    /// Returns the GPU models of the nodes, in the words of quotas.
+    #[must_use]
+    pub fn gpu_models(&self) -> BTreeSet<GpuModel> {
+        self.nodes.gpu_models()
+    }
+
+    /// Returns the decayed usage, for the scheduler that follows this one.
+    #[must_use]
+    pub fn usage_record(&self, now: Time) -> UsageRecord {
+        self.engine.usage_record(now.max(self.last))
+    }
+
+    /// Checks a queue tree before it is observed.
+    ///
+    /// # Errors
+    /// The reason for which it cannot be used.
+    pub fn check_queues(&self, tree: &QueueTree) -> Result<(), String> {
+        let event = Event::QueuesSet(Box::new(tree.clone()));
+        self.engine.validate(&event).map_err(|refusal| refusal.to_string())
     }
 
     fn is_waiting(&self, gang: &Gang) -> bool {

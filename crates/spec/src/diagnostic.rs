@@ -33,7 +33,8 @@ pub struct Diagnostic {
 
 impl Diagnostic {
     /// Returns the problem on one line, without the source text.
-    pub(crate) fn one_line(&self) -> String {
+    #[must_use]
+    pub fn one_line(&self) -> String {
         // With a second place, the label only distinguishes the places.
         if self.label.is_empty() || !self.problem.also.is_empty() {
             self.message.clone()

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::{Context, Result};
-use muster_model::QueueTree;
 use muster_operator::{OperatorError, Settings};
 use muster_scheduler::Level;
 use tokio::signal::unix::{SignalKind, signal};
@@ -38,7 +37,8 @@ pub struct SchedulerArgs {
     /// level to the narrowest
     #[arg(long, value_name = "LEVEL=LABEL")]
     level: Vec<TopologyLabel>,
-    /// Queue file; by default there is one queue without limits
+    /// Queue file; by default the Queue objects of the cluster, and without any one queue without
+    /// limits
     #[arg(long, value_name = "FILE")]
     queues: Option<PathBuf>,
     /// Address of metrics and health checks; by default there are none
@@ -81,9 +81,10 @@ pub fn run(args: &SchedulerArgs) -> Result<u8> {
     let queues = match &args.queues {
         Some(path) => {
             let text = source::read(path)?;
-            muster_spec::parse_queues(&text.source, text.file.as_deref()).map_err(Failure::from)?
+            let tree = muster_spec::parse_queues(&text.source, text.file.as_deref());
+            Some(tree.map_err(Failure::from)?)
         }
-        None => QueueTree::single(),
+        None => None,
     };
     let level =
         |one: &TopologyLabel| Level { name: one.name.as_str().into(), label: one.label.clone() };

@@ -39,13 +39,27 @@ impl KubernetesCluster {
 
     /// Runs kubectl, which may fail, with a text on its standard input.
     pub fn kubectl_with(&self, words: &[&str], input: &str) -> Output {
+        let kubectl = self.kubectl_command(words);
         let mut command = Command::new("timeout");
-        command.arg(COMMAND_SECS).arg(self.dir.join("bin/kubectl")).args(words);
+        command.arg(COMMAND_SECS).arg(kubectl.get_program()).args(kubectl.get_args());
         command.env("KUBECONFIG", self.dir.join("kubeconfig"));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
         child.wait_with_output().unwrap()
+    }
+
+    /// Returns a command of kubectl as the administrator, without a time limit.
+    pub fn kubectl_command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(self.dir.join("bin/kubectl"));
+        command.args(words).env("KUBECONFIG", self.dir.join("kubeconfig"));
+        command
+    }
+
+    /// Returns the pid of a program of the cluster.
+    pub fn pid_of(&self, program: &str) -> i32 {
+        let file = self.dir.join("run").join(format!("{program}.pid"));
+        std::fs::read_to_string(file).unwrap().trim().parse().unwrap()
     }
 
     /// Returns an object, or a list of objects.
@@ -76,8 +90,19 @@ impl KubernetesCluster {
 
     /// Runs `cargo xtask kubernetes` on this cluster.
     pub fn xtask(&self, words: &[&str]) -> Output {
+        self.xtask_with(words, &[])
+    }
+
+    /// Runs `cargo xtask kubernetes` on this cluster, with words that follow its folder.
+    pub fn xtask_with(&self, words: &[&str], rest: &[&str]) -> Output {
         let xtask = std::env::var_os("MUSTER_XTASK").expect("run by cargo xtask kubernetes test");
-        Command::new(xtask).arg("kubernetes").args(words).arg(&self.dir).output().unwrap()
+        Command::new(xtask)
+            .arg("kubernetes")
+            .args(words)
+            .arg(&self.dir)
+            .args(rest)
+            .output()
+            .unwrap()
     }
 }
 
@@ -171,8 +196,15 @@ impl TestNamespace<'_> {
         self.objects("pods", selector)
     }
 
-    pub fn name(&self) -> &str {
+    pub fn name(&self) -> &'static str {
         self.name
+    }
+
+    /// Deletes the namespace and waits for its end, so that its name is free again.
+    pub fn end(self) {
+        let (cluster, name) = (self.cluster, self.name);
+        drop(self);
+        cluster.kubectl(&["wait", "--for=delete", &format!("namespace/{name}"), PATIENCE]);
     }
 }
 

@@ -6,8 +6,12 @@
 
 mod access;
 mod admission;
+mod chaos;
 mod cluster;
+mod gang_objects;
 mod inventory;
+mod pod_watch;
+mod queues;
 mod real_nodes;
 mod scheduler;
 mod scheduler_process;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::cluster::{KubernetesCluster, TestNamespace};
+use crate::cluster::{KubernetesCluster, TestNamespace, success};
 use crate::scheduler_process::SchedulerProcess;
 
 /// Longest wait for a state of the cluster.
@@ -99,6 +99,23 @@ fn the_default_scheduler_starts_a_part_of_both() {
     create_interleaved(&namespace, 1, Some("node1"), "default-scheduler");
     until("eight pods have a node", || bound(&namespace, "a") + bound(&namespace, "b") == 8);
     assert_eq!((bound(&namespace, "a"), bound(&namespace, "b")), (4, 4));
+}
+
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn the_demo_shows_both() {
+    let cluster = KubernetesCluster::here();
+    let output = cluster.xtask_with(&["demo"], &[env!("CARGO_BIN_EXE_muster")]);
+    let shown = success(&["demo"], &output);
+    for line in [
+        "gang a  ■■■■□  4 of 5 pods have a GPU",
+        "gang b  ■■■■□  4 of 5 pods have a GPU",
+        "gang a  ■■■■■  5 of 5 pods have a GPU",
+        "gang b  □□□□□  0 of 5 pods have a GPU  needs 5 GPUs together, 3 are free",
+        "gang b  ■■■■■  5 of 5 pods have a GPU",
+    ] {
+        assert!(shown.contains(line), "{line}:\n{shown}");
+    }
 }
 
 #[test]

@@ -30,6 +30,7 @@ impl SchedulerProcess {
             manifests.split("---\n").filter(|document| !is_deployment(document)).collect();
         let words = ["apply", "--filename=-"];
         success(&words, &cluster.kubectl_with(&words, &manifests.join("---\n")));
+        cluster.wait("customresourcedefinition/queues.muster.run", "condition=Established");
         let words = ["kubeconfig", "muster-system/muster-scheduler"];
         let kubeconfig = success(&words, &cluster.xtask(&words));
         let dir = tempfile::tempdir().unwrap();

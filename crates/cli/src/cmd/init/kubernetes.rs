@@ -36,6 +36,7 @@ pub fn run(app: &App, args: &InitKubernetesArgs) -> Result<u8> {
         image: args.image.clone(),
         namespace: args.namespace.clone(),
         levels: args.level.iter().map(|one| format!("{}={}", one.name, one.label)).collect(),
+        queue_schema: muster_spec::queues_schema(),
     };
     app.ui.data(&manifest::render(&install))?;
     Ok(0)

@@ -1,0 +1,175 @@
+//! Watches the pods of a namespace from outside, and measures how long gangs are half started, and
+//! which pods were bound to nodes that were full.
+
+use std::collections::BTreeMap;
+use std::io::BufReader;
+use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::cluster::KubernetesCluster;
+
+/// Time within which a binding of the rival and one of ours count as a race: a binding without an
+/// answer is tried again after up to 5 seconds, and the rival may have filled the node meanwhile.
+const RACE: Duration = Duration::from_secs(10);
+
+/// Measurements of a watch.
+#[derive(Clone, Debug, Default)]
+pub struct SeenPods {
+    /// Pods of gangs that got a node.
+    pub bindings: usize,
+    /// Longest time for which a part of a gang was bound while the rest waited.
+    pub longest_half: Duration,
+    /// Pods of gangs that their node refused, being full.
+    pub rejected: usize,
+    /// Such pods to whose node no pod of another scheduler was bound just before.
+    pub overcommitted: usize,
+}
+
+/// Running watch of `kubectl`, started again whenever the API server ends it.
+pub struct PodWatch {
+    is_over: Arc<AtomicBool>,
+    child: Arc<Mutex<Option<Child>>>,
+    thread: JoinHandle<SeenPods>,
+}
+
+impl PodWatch {
+    pub fn start(cluster: &KubernetesCluster, namespace: &'static str) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let child = Arc::new(Mutex::new(None));
+        let start = {
+            let mut words = vec!["get", "pods", "--watch", "--output-watch-events"];
+            words.extend(["--output=json", "--namespace", namespace]);
+            let mut command = cluster.kubectl_command(&words);
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+            move || command.spawn().unwrap()
+        };
+        let thread = std::thread::spawn({
+            let (is_over, child) = (Arc::clone(&is_over), Arc::clone(&child));
+            move || follow(start, &is_over, &child)
+        });
+        Self { is_over, child, thread }
+    }
+
+    /// Ends the watch; returns what it measured.
+    pub fn end(self) -> SeenPods {
+        self.is_over.store(true, Ordering::SeqCst);
+        if let Some(child) = self.child.lock().unwrap().as_mut() {
+            // It may have ended by itself.
+            let _ = child.kill();
+        }
+        self.thread.join().unwrap()
+    }
+}
+
+fn follow(
+    mut start: impl FnMut() -> Child,
+    is_over: &AtomicBool,
+    running: &Mutex<Option<Child>>,
+) -> SeenPods {
+    let mut view = View::default();
+    while !is_over.load(Ordering::SeqCst) {
+        let mut child = start();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        *running.lock().unwrap() = Some(child);
+        // A new watch begins with all pods that exist.
+        view.pods.clear();
+        for event in serde_json::Deserializer::from_reader(output).into_iter::<Value>() {
+            let Ok(event) = event else { break };
+            view.take_in(&event, Instant::now());
+        }
+        if let Some(child) = running.lock().unwrap().as_mut() {
+            let _ = child.wait();
+        }
+    }
+    view.seen
+}
+
+/// Pods as they were last seen.
+#[derive(Default)]
+struct View {
+    pods: BTreeMap<String, KnownPod>,
+    /// Start of the present half start, by gang.
+    half_since: BTreeMap<String, Instant>,
+    /// Last binding of another scheduler, by node.
+    rival_at: BTreeMap<String, Instant>,
+    seen: SeenPods,
+}
+
+/// A pod of a gang.
+struct KnownPod {
+    gang: String,
+    size: usize,
+    is_bound: bool,
+    has_ended: bool,
+    is_going: bool,
+}
+
+impl View {
+    fn take_in(&mut self, event: &Value, now: Instant) {
+        let pod = &event["object"];
+        let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let node = pod["spec"]["nodeName"].as_str();
+        let labels = &pod["metadata"]["labels"];
+        let Some(gang) = labels["batch.kubernetes.io/job-name"].as_str() else {
+            if let Some(node) = node {
+                self.rival_at.entry(node.to_owned()).or_insert(now);
+                if pod["status"]["phase"] == "Pending" {
+                    self.rival_at.insert(node.to_owned(), now);
+                }
+            }
+            return;
+        };
+        if event["type"] == "DELETED" {
+            self.pods.remove(&name);
+        } else {
+            let phase = pod["status"]["phase"].as_str().unwrap_or_default();
+            let known = KnownPod {
+                gang: gang.to_owned(),
+                size: pod["metadata"]["annotations"]["gang-size"]
+                    .as_str()
+                    .map_or(0, |size| size.parse().unwrap()),
+                is_bound: node.is_some(),
+                has_ended: ["Succeeded", "Failed"].contains(&phase),
+                is_going: !pod["metadata"]["deletionTimestamp"].is_null(),
+            };
+            let was_bound = self.pods.get(&name).is_some_and(|pod| pod.is_bound);
+            let had_ended = self.pods.get(&name).is_some_and(|pod| pod.has_ended);
+            self.seen.bindings += usize::from(known.is_bound && !was_bound);
+            if known.has_ended && !had_ended {
+                let reason = pod["status"]["reason"].as_str().unwrap_or_default();
+                self.note_end(reason, node, now);
+            }
+            self.pods.insert(name, known);
+        }
+        self.measure(gang, now);
+    }
+
+    fn note_end(&mut self, reason: &str, node: Option<&str>, now: Instant) {
+        if !reason.starts_with("OutOf") {
+            return;
+        }
+        self.seen.rejected += 1;
+        let rival = node.and_then(|node| self.rival_at.get(node));
+        let is_race = rival.is_some_and(|at| now.duration_since(*at) < RACE);
+        self.seen.overcommitted += usize::from(!is_race);
+    }
+
+    /// Measures the half start of a gang. Pods that have ended belong to no half start: what is left
+    /// then are replacements.
+    fn measure(&mut self, gang: &str, now: Instant) {
+        let pods: Vec<&KnownPod> = self.pods.values().filter(|pod| pod.gang == gang).collect();
+        let bound = pods.iter().filter(|pod| pod.is_bound && !pod.is_going).count();
+        let has_change = pods.iter().any(|pod| pod.has_ended || pod.is_going);
+        let size = pods.iter().map(|pod| pod.size).max().unwrap_or_default();
+        if bound > 0 && bound < size && !has_change {
+            self.half_since.entry(gang.to_owned()).or_insert(now);
+        } else if let Some(since) = self.half_since.remove(gang) {
+            self.seen.longest_half = self.seen.longest_half.max(now.duration_since(since));
+        }
+    }
+}
