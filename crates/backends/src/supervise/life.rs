@@ -119,7 +119,12 @@ impl Supervisor {
         if let Some(readiness) = self.readiness.as_mut() {
             readiness.begin(start);
         }
+        // A task that can save must be known to run before it can be asked to: an eviction would
+        // end it without a checkpoint.
         self.deadlines.report_start_at = Some(start + START_REPORT_DELAY);
+        if self.order.checkpoint.is_some() {
+            self.report_start();
+        }
     }
 
     /// Sends a message to the daemon; before it the start of the user's program, if that has not

@@ -82,7 +82,8 @@ fn exported_scripts_are_taken_by_sbatch() {
     }
 }
 
-/// Returns the lines that a script writes, sorted, and whether it succeeded.
+/// Returns the lines that a script writes, sorted, and whether it succeeded. Without those of srun,
+/// which says so where a step had to wait for the end of the one before.
 fn written(cluster: &SlurmCluster, script: &Path, arguments: &[&str]) -> (bool, Vec<String>) {
     let output = script.with_extension("out");
     let mut sbatch = cluster.command_of(User::Mail);
@@ -92,8 +93,9 @@ fn written(cluster: &SlurmCluster, script: &Path, arguments: &[&str]) -> (bool, 
         .arg(script)
         .args(arguments);
     let is_done = sbatch.output().unwrap().status.success();
-    let mut lines: Vec<String> =
-        std::fs::read_to_string(&output).unwrap_or_default().lines().map(str::to_owned).collect();
+    let text = std::fs::read_to_string(&output).unwrap_or_default();
+    let own = text.lines().filter(|line| !line.starts_with("srun: "));
+    let mut lines: Vec<String> = own.map(str::to_owned).collect();
     lines.sort();
     (is_done, lines)
 }

@@ -104,7 +104,7 @@ impl PoolNode {
         if self.is_withheld { 0 } else { self.holder_capacity(task, most) }
     }
 
-    /// As [`Self::room`], for the job that withholds the node.
+    /// Returns how many such tasks of the job that withholds the node fit, at most `most`.
     #[must_use]
     pub fn holder_capacity(&self, task: &Resources, most: u32) -> u32 {
         if !self.is_up {
