@@ -3,7 +3,7 @@
 //!
 //! One value, [`Policy`], holds the queue tree with its counters. The engine reports what is
 //! pending ([`Queues::enqueue`]) and what runs ([`Policy::hold`]), and asks for verdicts
-//! ([`Policy::judge_start`]) and for the order ([`Policy::begin_pass`]). It must not place
+//! ([`Policy::check_start`]) and for the order ([`Policy::begin_pass`]). It must not place
 //! anything, know nodes, or choose victims.
 //!
 //! [`Queues`] is the arena of the tree: counters, and what follows from them alone. `Policy` adds

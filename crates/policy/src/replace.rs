@@ -14,9 +14,9 @@ use crate::usage::DecayedUsage;
 impl Policy {
     /// Replaces the tree at `now`. A queue keeps its usage, and a leaf its [`LeafId`], as long as
     /// there is one of the same path. Pending and running jobs of a removed leaf move to the
-    /// default queue ([`Queues::current_leaf`]), without the usage of the old one. A budget keeps
+    /// default queue ([`crate::Queues::current_leaf`]), without the usage of the old one. A budget keeps
     /// what was used of its period, if its periods stay the same; running elements must be reported
-    /// again with [`Queues::restore_charge`]. Must not be called between `try_hold` and
+    /// again with [`crate::Queues::restore_charge`]. Must not be called between `try_hold` and
     /// `undo_hold`.
     ///
     /// # Errors

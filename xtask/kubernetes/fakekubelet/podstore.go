@@ -136,18 +136,25 @@ func (s *podStore) release(pod *corev1.Pod) {
 	delete(s.running[pod.Spec.NodeName], pod.UID)
 }
 
-// startOf returns when a running pod started.
+// startOf returns when a running pod started. A pod that was removed meanwhile is not in the account, and must not
+// come back into it: nobody would release it.
 func (s *podStore) startOf(pod *corev1.Pod) time.Time {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	return s.hold(pod).start
+	if entry := s.running[pod.Spec.NodeName][pod.UID]; entry != nil {
+		return entry.start
+	}
+	return time.Now()
 }
 
 // stopOf returns when the deletion of a running pod was first seen: now, at the first call.
 func (s *podStore) stopOf(pod *corev1.Pod) time.Time {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	entry := s.hold(pod)
+	entry := s.running[pod.Spec.NodeName][pod.UID]
+	if entry == nil {
+		return time.Now()
+	}
 	if entry.stop.IsZero() {
 		entry.stop = time.Now()
 	}

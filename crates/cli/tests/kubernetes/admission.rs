@@ -221,10 +221,12 @@ fn other_jobs_are_not_suspended() {
     let mut claimed = job("claimed", 1, "1");
     claimed["spec"]["template"]["spec"]["schedulerName"] = json!("volcano");
     namespace.create_object(&claimed);
+    // Any owner does, but it must exist: the garbage collector deletes what has lost its owner.
+    let account = &namespace.objects("serviceaccounts", "")[0]["metadata"];
     let mut owned = job("owned", 1, "1");
     owned["metadata"]["ownerReferences"] = json!([{
-        "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "set", "uid": "1",
-        "controller": true,
+        "apiVersion": "v1", "kind": "ServiceAccount", "name": account["name"],
+        "uid": account["uid"], "controller": true,
     }]);
     namespace.create_object(&owned);
     for (namespace, name) in [(&other, "plain"), (&namespace, "claimed"), (&namespace, "owned")] {

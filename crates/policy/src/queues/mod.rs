@@ -125,7 +125,7 @@ impl Queues {
         self.path(leaf).find_map(|node| node.protect).unwrap_or_default()
     }
 
-    /// Returns true if [`crate::Policy::judge_start`] in a leaf depends on the duration.
+    /// Returns true if [`crate::Policy::check_start`] in a leaf depends on the duration.
     #[must_use]
     pub fn limits_duration(&self, leaf: LeafId) -> bool {
         self.path(leaf).any(|node| node.limits.borrowed_time.is_some())
