@@ -6,6 +6,7 @@ mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use common::{Groups, Rig, gang, id, is_running, pid_in, until};
 use muster_backends::driver::{Backend, BackendCommand, ExpectedTask};
@@ -170,7 +171,13 @@ async fn a_supervisor_is_found_by_its_directory_alone() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn processes_of_a_dead_supervisor_are_found() {
     for groups in [Groups::Found, Groups::None] {
-        let mut rig = Rig::new(groups);
+        // The daemon has a runtime of its own: an actor that lives on would see the supervisor die,
+        // and end what it left.
+        let daemon = tokio::runtime::Runtime::new().unwrap();
+        let mut rig = {
+            let _inside = daemon.enter();
+            Rig::new(groups)
+        };
         let dir = rig.temp.path().display().to_string();
         // The main process dies with its supervisor; this one does not.
         let script = format!("setsid sh -c '{}' & wait", endless(&rig));
@@ -180,6 +187,8 @@ async fn processes_of_a_dead_supervisor_are_found() {
         let supervisor = rig.supervisor_pid(order.id, 0);
         let task = rig.task_dir(order.id, 0);
         kill_daemon(&mut rig);
+        let ended = move || daemon.shutdown_timeout(Duration::from_secs(10));
+        tokio::task::spawn_blocking(ended).await.unwrap();
         process::signal(supervisor, Signal::KILL);
         until("it is dead", || !is_running(supervisor)).await;
         Loss::TaskDirectoryAndEntry.happen(&rig, &task);

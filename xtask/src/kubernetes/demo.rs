@@ -47,6 +47,9 @@ pub fn run(root: &Path, dir: Option<&Path>, muster: Option<&Path>) -> Result<Exi
     cluster.require_up()?;
     let demo = Demo { cluster: &cluster };
     let result = demo.show(&muster);
+    // The node must be free for whoever uses the cluster next; a namespace takes its time.
+    let now = ["delete", "pods", "--all", "--force", "--grace-period=0", "--namespace", NAMESPACE];
+    demo.kubectl(&now)?;
     demo.kubectl(&["delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=false"])?;
     drop(running);
     result.map(|()| ExitCode::SUCCESS)

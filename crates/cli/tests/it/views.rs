@@ -42,7 +42,7 @@ fn redacted(home: &Home, text: &str) -> String {
                 () => word.to_owned(),
             }
         });
-        lines.push(words.collect::<Vec<_>>().join(" "));
+        lines.push(without_dates(words.collect()).join(" "));
     }
     lines.join("\n")
 }
@@ -62,6 +62,31 @@ fn busy() -> Home {
     home.until_state(2, JobState::Running);
     home.run("--name right --tasks 5 --gpus-per-task 1 --time 10m", &["true"]);
     home
+}
+
+/// Replaces instants of another day, such as `Nov 26 00:07`: shortly before midnight, times to come
+/// have a date.
+fn without_dates(words: Vec<String>) -> Vec<String> {
+    const MONTHS: &str = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec";
+    let is_date = |words: &[String]| {
+        let [month, day, clock, ..] = words else { return false };
+        month.len() == 3
+            && MONTHS.contains(month.as_str())
+            && day.parse::<u8>().is_ok()
+            && clock.split_once(':').is_some_and(|(hours, _)| hours.parse::<u8>().is_ok())
+    };
+    let mut kept = Vec::new();
+    let mut rest = &words[..];
+    while let [word, tail @ ..] = rest {
+        if is_date(rest) {
+            kept.push("[clock]".to_owned());
+            rest = &rest[3..];
+        } else {
+            kept.push(word.clone());
+            rest = tail;
+        }
+    }
+    kept
 }
 
 #[test]
