@@ -1,9 +1,10 @@
 //! Access to the test cluster: kubectl with a deadline, a namespace for each test, pods, and stopping a
-//! program or a node. Waiting is left to `kubectl wait`.
+//! program or a node. Waiting is left to `kubectl wait` where it knows the condition.
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -11,6 +12,17 @@ use serde_json::{Value, json};
 const PATIENCE: &str = "--timeout=120s";
 /// Time limit of a command in seconds, above [`PATIENCE`].
 const COMMAND_SECS: &str = "150";
+
+/// Longest wait for a condition that kubectl does not know.
+const UNTIL: Duration = Duration::from_secs(60);
+
+/// Waits until a condition holds, which asks the cluster each time.
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < UNTIL, "never: {what}");
+    }
+}
 
 /// The running test cluster.
 pub struct KubernetesCluster {
@@ -160,6 +172,24 @@ impl TestNamespace<'_> {
 
     pub fn pod(&self, pod: &str) -> Value {
         self.cluster.get(&["pod", pod, "--namespace", self.name])
+    }
+
+    /// Returns true if a pod has a node.
+    pub fn has_node(&self, pod: &str) -> bool {
+        self.pod(pod)["spec"]["nodeName"].is_string()
+    }
+
+    /// Returns the number of pods with a node that a label selector matches.
+    pub fn bound(&self, selector: &str) -> usize {
+        self.list(selector).iter().filter(|pod| pod["spec"]["nodeName"].is_string()).count()
+    }
+
+    /// Returns what a pod says about why it has no node; empty if it says nothing.
+    pub fn reason(&self, pod: &str) -> String {
+        let pod = self.pod(pod);
+        let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let scheduled = conditions.iter().find(|one| one["type"] == "PodScheduled");
+        scheduled.and_then(|one| one["message"].as_str()).unwrap_or_default().to_owned()
     }
 
     /// Deletes a pod without waiting for its end.

@@ -3,14 +3,11 @@
 //! where that is. Where it is not, a definition without a schema stands in.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::cluster::{KubernetesCluster, TestNamespace, success};
+use crate::cluster::{KubernetesCluster, TestNamespace, success, until};
 use crate::scheduler_process::SchedulerProcess;
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// API of a gang object, and an object that needs five pods.
 struct GangApi {
@@ -186,34 +183,16 @@ fn pod(name: &str, labels: &Value) -> Value {
     })
 }
 
-fn bound(namespace: &TestNamespace) -> usize {
-    namespace.list("").iter().filter(|pod| pod["spec"]["nodeName"].is_string()).count()
-}
-
-fn message(namespace: &TestNamespace, pod: &str) -> String {
-    let pod = namespace.pod(pod);
-    let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    let scheduled = conditions.iter().find(|one| one["type"] == "PodScheduled");
-    scheduled.and_then(|one| one["message"].as_str()).unwrap_or_default().to_owned()
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < PATIENCE, "never: {what}");
-    }
-}
-
 /// Creates four pods of a gang that needs five, then the fifth.
 fn starts_as_a_whole(namespace: &TestNamespace, gang: &dyn Fn(usize) -> Value) {
     for index in 0..4 {
         namespace.create_object(&gang(index));
     }
     let expected = "the gang needs 5 pods, and 4 exist";
-    until(expected, || message(namespace, "pod-0") == expected);
-    assert_eq!(bound(namespace), 0);
+    until(expected, || namespace.reason("pod-0") == expected);
+    assert_eq!(namespace.bound(""), 0);
     namespace.create_object(&gang(4));
-    until("the whole gang has its nodes", || bound(namespace) == 5);
+    until("the whole gang has its nodes", || namespace.bound("") == 5);
 }
 
 #[test]
@@ -262,9 +241,9 @@ fn pod_groups_of_kubernetes_make_gangs_and_ask_for_a_topology() {
     for index in 0..4 {
         namespace.create_object(&of(&format!("second-{index}"), "second"));
     }
-    until("the second gang waits", || message(&namespace, "second-0").contains("are free"));
+    until("the second gang waits", || namespace.reason("second-0").contains("are free"));
     namespace.create_object(&of("orphan", "none"));
     let expected = "PodGroup none does not exist in namespace native-gangs";
-    until(expected, || message(&namespace, "orphan") == expected);
-    assert_eq!(bound(&namespace), 5);
+    until(expected, || namespace.reason("orphan") == expected);
+    assert_eq!(namespace.bound(""), 5);
 }

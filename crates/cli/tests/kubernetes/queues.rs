@@ -1,14 +1,10 @@
 //! Queue objects on a real API server: quotas that change while pods wait, namespaces that may not,
 //! wrong objects that say so, and usage that a killed process leaves behind.
 
-use std::time::{Duration, Instant};
-
 use serde_json::{Value, json};
 
-use crate::cluster::{KubernetesCluster, TestNamespace, success};
+use crate::cluster::{KubernetesCluster, success, until};
 use crate::scheduler_process::SchedulerProcess;
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Queue object, deleted when dropped.
 struct QueueObject<'a> {
@@ -62,24 +58,6 @@ fn pod(name: &str, queue: &str) -> Value {
     })
 }
 
-fn has_node(namespace: &TestNamespace, pod: &str) -> bool {
-    namespace.pod(pod)["spec"]["nodeName"].is_string()
-}
-
-fn message(namespace: &TestNamespace, pod: &str) -> String {
-    let pod = namespace.pod(pod);
-    let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    let scheduled = conditions.iter().find(|one| one["type"] == "PodScheduled");
-    scheduled.and_then(|one| one["message"].as_str()).unwrap_or_default().to_owned()
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < PATIENCE, "never: {what}");
-    }
-}
-
 #[test]
 #[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
 fn queue_objects_are_quotas_and_say_what_is_used() {
@@ -90,26 +68,26 @@ fn queue_objects_are_quotas_and_say_what_is_used() {
     let vision = QueueObject::apply(&cluster, "research.vision", &quota(8));
     namespace.create_object(&pod("first", "research.vision"));
     namespace.create_object(&pod("second", "research.vision"));
-    until("the first pod has a node", || has_node(&namespace, "first"));
-    until("the second waits for the quota", || message(&namespace, "second").contains("quota"));
-    assert!(!has_node(&namespace, "second"));
+    until("the first pod has a node", || namespace.has_node("first"));
+    until("the second waits for the quota", || namespace.reason("second").contains("quota"));
+    assert!(!namespace.has_node("second"));
     until("the queue says what is used", || {
         let status = vision.status();
         status["usedGpus"] == 8 && status["running"] == 1 && status["waiting"] == 1
     });
     assert_eq!(vision.status()["conditions"][0]["status"], "True");
     vision.change(&quota(16));
-    until("the second pod has a node", || has_node(&namespace, "second"));
+    until("the second pod has a node", || namespace.has_node("second"));
 
     // Of another namespace, a queue that is open to one only.
     let _closed =
         QueueObject::apply(&cluster, "research.closed", &json!({"namespaces": ["elsewhere"]}));
     namespace.create_object(&pod("outsider", "research.closed"));
     let expected = "namespace queue-objects may not use queue research/closed";
-    until(expected, || message(&namespace, "outsider") == expected);
+    until(expected, || namespace.reason("outsider") == expected);
     namespace.create_object(&pod("high", "research"));
     let expected = "queue research has queues below it, and takes no pods itself";
-    until(expected, || message(&namespace, "high") == expected);
+    until(expected, || namespace.reason("high") == expected);
 
     // A wrong queue says so, and the others stay in force.
     let wrong = QueueObject::apply(&cluster, "wrong", &json!({"defaultTime": "soon"}));

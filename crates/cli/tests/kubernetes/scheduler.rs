@@ -1,15 +1,10 @@
 //! `muster scheduler` on a real API server: gangs start whole, a successor takes over, the API server
 //! may restart, and every pod that waits says why.
 
-use std::time::{Duration, Instant};
-
 use serde_json::{Value, json};
 
-use crate::cluster::{KubernetesCluster, TestNamespace, success};
+use crate::cluster::{KubernetesCluster, TestNamespace, success, until};
 use crate::scheduler_process::SchedulerProcess;
-
-/// Longest wait for a state of the cluster.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns a pod of a gang.
 fn pod(gang: &str, index: usize, size: usize, gpus: u32, scheduler: &str) -> Value {
@@ -47,27 +42,6 @@ fn create_interleaved(namespace: &TestNamespace, gpus: u32, node: Option<&str>, 
     }
 }
 
-/// Returns the number of pods of a gang that have a node.
-fn bound(namespace: &TestNamespace, gang: &str) -> usize {
-    let pods = namespace.list(&format!("gang={gang}"));
-    pods.iter().filter(|pod| pod["spec"]["nodeName"].is_string()).count()
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < PATIENCE, "never: {what}");
-    }
-}
-
-/// Returns the message of the condition that says why a pod has no node.
-fn message(namespace: &TestNamespace, pod: &str) -> String {
-    let pod = namespace.pod(pod);
-    let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    let scheduled = conditions.iter().find(|one| one["type"] == "PodScheduled");
-    scheduled.and_then(|one| one["message"].as_str()).unwrap_or_default().to_owned()
-}
-
 /// Eight GPUs, on one node and on eight, and two gangs of 5.
 #[test]
 #[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
@@ -78,15 +52,15 @@ fn interleaved_gangs_start_whole_one_after_the_other() {
     {
         let namespace = cluster.namespace(name);
         create_interleaved(&namespace, gpus, node, "muster");
-        until("gang a has its nodes", || bound(&namespace, "a") == 5);
-        until("gang b says why it waits", || message(&namespace, "b-0").contains("are free"));
-        assert_eq!(bound(&namespace, "b"), 0);
+        until("gang a has its nodes", || namespace.bound("gang=a") == 5);
+        until("gang b says why it waits", || namespace.reason("b-0").contains("are free"));
+        assert_eq!(namespace.bound("gang=b"), 0);
         let events = namespace.objects("events", "");
         assert!(events.iter().any(|event| event["reason"] == "FailedScheduling"), "{events:?}");
         for index in 0..5 {
             namespace.delete(&format!("a-{index}"));
         }
-        until("gang b has its nodes", || bound(&namespace, "b") == 5);
+        until("gang b has its nodes", || namespace.bound("gang=b") == 5);
     }
 }
 
@@ -97,8 +71,8 @@ fn the_default_scheduler_starts_a_part_of_both() {
     let cluster = KubernetesCluster::here();
     let namespace = cluster.namespace("default-scheduler-gangs");
     create_interleaved(&namespace, 1, Some("node1"), "default-scheduler");
-    until("eight pods have a node", || bound(&namespace, "a") + bound(&namespace, "b") == 8);
-    assert_eq!((bound(&namespace, "a"), bound(&namespace, "b")), (4, 4));
+    until("eight pods have a node", || namespace.bound("gang=a") + namespace.bound("gang=b") == 8);
+    assert_eq!((namespace.bound("gang=a"), namespace.bound("gang=b")), (4, 4));
 }
 
 #[test]
@@ -129,7 +103,7 @@ fn a_second_process_takes_over_when_the_first_is_killed() {
     for index in 0..5 {
         namespace.create_object(&pod("a", index, 5, 8, "muster"));
     }
-    until("gang a has its nodes", || bound(&namespace, "a") == 5);
+    until("gang a has its nodes", || namespace.bound("gang=a") == 5);
     assert!(!second.log().contains("active"), "{}", second.log());
     first.kill();
     second.waits_for_line("the cluster is listed");
@@ -137,12 +111,12 @@ fn a_second_process_takes_over_when_the_first_is_killed() {
     for index in 0..5 {
         namespace.create_object(&pod("b", index, 5, 8, "muster"));
     }
-    until("gang b says why it waits", || message(&namespace, "b-0").contains("are free"));
-    assert_eq!(bound(&namespace, "b"), 0);
+    until("gang b says why it waits", || namespace.reason("b-0").contains("are free"));
+    assert_eq!(namespace.bound("gang=b"), 0);
     for index in 0..5 {
         namespace.delete(&format!("a-{index}"));
     }
-    until("gang b has its nodes", || bound(&namespace, "b") == 5);
+    until("gang b has its nodes", || namespace.bound("gang=b") == 5);
 }
 
 #[test]
@@ -155,7 +129,7 @@ fn the_api_server_may_be_killed() {
     for index in 0..5 {
         namespace.create_object(&pod("a", index, 5, 1, "muster"));
     }
-    until("gang a has its nodes", || bound(&namespace, "a") == 5);
+    until("gang a has its nodes", || namespace.bound("gang=a") == 5);
     assert!(!scheduler.log().contains("panicked"), "{}", scheduler.log());
 }
 
@@ -180,7 +154,7 @@ fn an_indexed_job_is_a_gang() {
             },
         }));
     }
-    until("one gang has its nodes", || bound(&namespace, "a") + bound(&namespace, "b") == 5);
+    until("one gang has its nodes", || namespace.bound("gang=a") + namespace.bound("gang=b") == 5);
     for job in ["job/a", "job/b"] {
         let words = [
             "wait",
@@ -247,9 +221,9 @@ fn bad_input_is_told_and_stops_nothing_else() {
         create(name, path, value.clone());
     }
     namespace.create_object(&pod("good", 0, 1, 1, "muster"));
-    until("the good pod has a node", || bound(&namespace, "good") == 1);
+    until("the good pod has a node", || namespace.bound("gang=good") == 1);
     for (name, _, _, expected) in &cases {
         let one = format!("{name}-0");
-        until(expected, || message(&namespace, &one).contains(expected));
+        until(expected, || namespace.reason(&one).contains(expected));
     }
 }
