@@ -25,6 +25,8 @@ const DISCOVER: Duration = Duration::from_secs(30);
 
 /// Time between two statuses of the queue objects.
 const STATUS: Duration = Duration::from_secs(5);
+/// The same where only the used GPU time has changed, as it does all the time.
+const USAGE_STATUS: Duration = Duration::from_secs(60);
 /// Time between two records of usage, which is the most that a killed process forgets.
 const RECORD: Duration = Duration::from_secs(15);
 
@@ -72,14 +74,21 @@ async fn start_scheduler(
         Some(usage) => usage.load().await?,
         None => None,
     };
-    let scheduler = match record {
-        Some(record) => Scheduler::with_usage(levels, record),
-        None => Scheduler::new(levels, QueueTree::single()),
+    let resumed = record.and_then(|record| {
+        let resumed = Scheduler::with_usage(levels.clone(), record);
+        resumed
+            .inspect_err(|error| {
+                tracing::error!("the recorded usage cannot be used, and begins anew: {error}");
+            })
+            .ok()
+    });
+    let mut scheduler = match resumed {
+        Some(scheduler) => scheduler,
+        None => Scheduler::new(levels, QueueTree::single())
+            .map_err(|error| OperatorError::Queues(error.to_string()))?,
     };
-    let invalid = |text: String| OperatorError::Queues(text);
-    let mut scheduler = scheduler.map_err(|error| invalid(error.to_string()))?;
     if let Some(tree) = &settings.queues {
-        scheduler.check_queues(tree).map_err(invalid)?;
+        scheduler.check_queues(tree).map_err(OperatorError::Queues)?;
         scheduler.observe(Observation::Queues(Box::new(tree.clone())));
     }
     Ok(scheduler)
@@ -102,6 +111,7 @@ impl Leader<'_> {
         let mut counted = Interval::new(COUNT);
         let mut discovered = Interval::new(DISCOVER);
         let mut told = Interval::new(STATUS);
+        let mut usage_told = Interval::new(USAGE_STATUS);
         let mut recorded = Interval::new(RECORD);
         // What is served was asked for just now, and nothing has been used yet.
         discovered.is_over();
@@ -115,7 +125,8 @@ impl Leader<'_> {
             if told.is_over() {
                 let views = self.scheduler.queues(now());
                 let models = self.scheduler.gpu_models();
-                for (address, status) in self.queues.take_statuses(&views, &models) {
+                let with_usage = usage_told.is_over();
+                for (address, status) in self.queues.take_statuses(&views, &models, with_usage) {
                     self.executor.write_status(address, status);
                 }
             }

@@ -104,11 +104,12 @@ impl QueueObjects {
     }
 
     /// Returns the statuses that have changed: address of the object, and status. `models` are the
-    /// GPU models of the nodes.
+    /// GPU models of the nodes; without `with_usage`, a change of used GPU time alone is none.
     pub(crate) fn take_statuses(
         &mut self,
         views: &[QueueView],
         models: &BTreeSet<GpuModel>,
+        with_usage: bool,
     ) -> Vec<(String, Value)> {
         let views: BTreeMap<String, &QueueView> =
             views.iter().map(|view| (queue::object_name(view.name.as_str()), view)).collect();
@@ -130,7 +131,9 @@ impl QueueObjects {
                 let condition = condition(self.defects.get(&address), remark, old);
                 status.insert("conditions".to_owned(), json!([condition]));
                 let status = Value::Object(status);
-                if old == Some(&status) {
+                if old.is_some_and(|old| {
+                    *old == status || (!with_usage && without_usage(old) == without_usage(&status))
+                }) {
                     return None;
                 }
                 self.told.insert(address.clone(), status.clone());
@@ -159,6 +162,15 @@ fn read_tree(specs: &QueueSpecs, policy: Option<&Map<String, Value>>) -> Result<
     })
 }
 
+/// Keys of a status that change whenever something runs.
+const USAGE_KEYS: [&str; 2] = ["usageGpuSeconds", "sharePpm"];
+
+fn without_usage(status: &Value) -> Map<String, Value> {
+    let mut rest = status.as_object().cloned().unwrap_or_default();
+    rest.retain(|key, _| !USAGE_KEYS.contains(&key.as_str()));
+    rest
+}
+
 fn numbers(view: &QueueView) -> Map<String, Value> {
     let gpus = |milli: u64| milli.div_ceil(1000);
     let used = view.gpus.iter().map(|one| u64::from(one.used.0)).sum();
@@ -168,8 +180,8 @@ fn numbers(view: &QueueView) -> Map<String, Value> {
         "borrowedGpus": gpus(borrowed),
         "running": view.running,
         "waiting": view.waiting,
-        "usageGpuSeconds": view.usage_gpu_secs,
-        "sharePpm": view.share_ppm,
+        USAGE_KEYS[0]: view.usage_gpu_secs,
+        USAGE_KEYS[1]: view.share_ppm,
     });
     status.as_object().cloned().unwrap_or_default()
 }
@@ -239,18 +251,46 @@ mod tests {
         let tree = objects.take_tree(|_| Ok(())).expect("the good queue is a tree");
         assert_eq!(tree.queues.len(), 1);
         assert_eq!(&*tree.queues[0].name, "good");
-        let statuses = objects.take_statuses(&[], &BTreeSet::new());
+        let statuses = objects.take_statuses(&[], &BTreeSet::new(), true);
         assert_eq!(message(&statuses, "good"), "the settings are in force");
         assert!(message(&statuses, "bad").contains("`defaultTime`"), "{statuses:?}");
-        assert!(objects.take_statuses(&[], &BTreeSet::new()).is_empty(), "nothing has changed");
+        assert!(
+            objects.take_statuses(&[], &BTreeSet::new(), true).is_empty(),
+            "nothing has changed"
+        );
         assert!(objects.take_tree(|_| Ok(())).is_none(), "nothing has changed");
+    }
+
+    #[test]
+    fn used_time_alone_is_told_only_when_it_is_wanted() {
+        let mut objects = objects(&[("only", json!({}))], None);
+        let view = |running, usage_gpu_secs| QueueView {
+            name: "only".into(),
+            is_leaf: true,
+            weight: 1,
+            gpus: Vec::new(),
+            waiting: 0,
+            running,
+            usage_gpu_secs,
+            share_ppm: usage_gpu_secs,
+            budget: None,
+            default_time: None,
+            access: None,
+        };
+        let mut take = |running, usage, with_usage| {
+            objects.take_statuses(&[view(running, usage)], &BTreeSet::new(), with_usage)
+        };
+        assert_eq!(take(1, 10, false).len(), 1, "the first status");
+        assert!(take(1, 20, false).is_empty());
+        assert_eq!(take(1, 20, true)[0].1["usageGpuSeconds"], 20);
+        assert_eq!(take(2, 30, false)[0].1["usageGpuSeconds"], 30, "something else has changed");
     }
 
     #[test]
     fn a_wrong_policy_changes_nothing() {
         let mut objects = objects(&[("only", json!({}))], Some(json!({"defaultQueue": "missing"})));
         assert!(objects.take_tree(|_| Ok(())).is_none());
-        let statuses = objects.take_statuses(&[], &BTreeSet::new());
+        let statuses = objects.take_statuses(&[], &BTreeSet::new(), true);
         assert!(message(&statuses, "default").contains("`defaultQueue`"), "{statuses:?}");
         assert_eq!(message(&statuses, "only"), "the settings are in force");
     }

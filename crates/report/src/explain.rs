@@ -43,10 +43,10 @@ pub fn dry_run(explanation: &Explanation, context: RenderContext) -> String {
     format!("{name} {verdict}: {words}\n{}", layout(&body(explanation, false, context), context))
 }
 
-/// Returns the explanation of a pending element as one sentence without line breaks: its reasons,
-/// its start, and one change that would start it now.
+/// Returns the explanation of a pending element on one line, for the pods that are its tasks: its
+/// reasons, its start, and one change that would start it now.
 #[must_use]
-pub fn one_line(explanation: &Explanation, context: RenderContext) -> String {
+pub fn of_pods(explanation: &Explanation, context: RenderContext) -> String {
     let mut parts: Vec<String> = Vec::new();
     for reason in &explanation.reasons {
         let text = reason::short(reason, context);
@@ -66,9 +66,26 @@ pub fn one_line(explanation: &Explanation, context: RenderContext) -> String {
         explanation
             .sooner
             .first()
-            .map(|change| format!("{} it would start now", change_words(change).0)),
+            .map(|change| format!("{} it would start now", change_of_pods(change))),
     );
     parts.join("; ")
+}
+
+/// Returns a change in the words of pods, whose settings have other names than those of a job file.
+fn change_of_pods(change: &JobChange) -> String {
+    match change {
+        JobChange::Tasks { tasks } => format!("with {tasks} pods"),
+        JobChange::GpusPerTask { gpus, .. } => format!("with {gpus} GPUs per pod"),
+        JobChange::Nodes { nodes } => format!("on {nodes} nodes"),
+        JobChange::Share { share, .. } => format!("with {share} of a GPU per pod"),
+        JobChange::AnyNode => "without its rules for nodes".to_owned(),
+        JobChange::TimeLimit { limit } => format!("with a time limit of {limit}"),
+        JobChange::Model { model } => format!("on GPUs of the model {model}"),
+        JobChange::Queue { queue } => format!("in queue {queue}"),
+        JobChange::PreferTopology { level } => {
+            format!("with the topology level {level} preferred, not required,")
+        }
+    }
 }
 
 fn words(explanation: &Explanation) -> String {

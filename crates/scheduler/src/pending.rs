@@ -107,7 +107,7 @@ impl Scheduler {
             .iter()
             .find(|job| batches.get(job).is_some_and(|batch| batch.placed.is_none()))?;
         let explanation = self.engine.explain(now, ElementId::single(*pending))?;
-        Some(explain::one_line(&explanation, RenderContext::plain().at(now)).into())
+        Some(explain::of_pods(&explanation, RenderContext::plain().at(now)).into())
     }
 
     /// Returns a refusal of the engine as text for users.

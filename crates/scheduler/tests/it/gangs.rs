@@ -26,7 +26,9 @@ fn interleaved_gangs_start_one_after_the_other() {
         assert_eq!((cluster.bound("a-"), cluster.bound("b-")), (5, 0));
         cluster.run(2_000);
         assert!(
-            cluster.reported("b-0").contains("needs 5 GPUs together, 3 are free"),
+            cluster
+                .reported("b-0")
+                .contains("needs 5 GPUs together, 3 are free; with 3 pods it would start now"),
             "{}",
             cluster.reported("b-0")
         );
