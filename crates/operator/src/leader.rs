@@ -78,7 +78,9 @@ async fn start_scheduler(
         let resumed = Scheduler::with_usage(levels.clone(), record);
         resumed
             .inspect_err(|error| {
-                tracing::error!("the recorded usage cannot be used, and begins anew: {error}");
+                tracing::error!(
+                    "the recorded usage cannot be used, so fair share starts from zero: {error}"
+                );
             })
             .ok()
     });
@@ -108,35 +110,35 @@ impl Leader<'_> {
         tracing::info!("the cluster is listed");
 
         // 2. One step for all reports that have come, and whenever the scheduler asks for one.
-        let mut counted = Interval::new(COUNT);
-        let mut discovered = Interval::new(DISCOVER);
-        let mut told = Interval::new(STATUS);
-        let mut usage_told = Interval::new(USAGE_STATUS);
-        let mut recorded = Interval::new(RECORD);
+        let mut count_timer = Timer::new(COUNT);
+        let mut discover_timer = Timer::new(DISCOVER);
+        let mut status_timer = Timer::new(STATUS);
+        let mut usage_timer = Timer::new(USAGE_STATUS);
+        let mut record_timer = Timer::new(RECORD);
         // What is served was asked for just now, and nothing has been used yet.
-        discovered.is_over();
-        recorded.is_over();
+        discover_timer.is_due();
+        record_timer.is_due();
         loop {
             self.step();
             // Counting looks at every pod.
-            if counted.is_over() {
+            if count_timer.is_due() {
                 self.health.note_counts(self.scheduler.counts());
             }
-            if told.is_over() {
+            if status_timer.is_due() {
                 let views = self.scheduler.queues(now());
                 let models = self.scheduler.gpu_models();
-                let with_usage = usage_told.is_over();
+                let with_usage = usage_timer.is_due();
                 for (address, status) in self.queues.take_statuses(&views, &models, with_usage) {
                     self.executor.write_status(address, status);
                 }
             }
-            if recorded.is_over()
+            if record_timer.is_due()
                 && let Some(usage) = self.usage.clone()
             {
                 let record = self.scheduler.usage_record(now());
                 tokio::spawn(async move { usage.save(record).await });
             }
-            if discovered.is_over()
+            if discover_timer.is_due()
                 && let Err(error) = self.sources.start_served().await
             {
                 tracing::warn!("cannot look for gang and queue objects: {}", message(&error));
@@ -184,24 +186,24 @@ impl Leader<'_> {
     }
 }
 
-/// Something that is due at once, and then each time that a while has passed.
-struct Interval {
-    length: Duration,
+/// Periodic work; due at once for the first time.
+struct Timer {
+    period: Duration,
     last: Option<Instant>,
 }
 
-impl Interval {
-    fn new(length: Duration) -> Self {
-        Self { length, last: None }
+impl Timer {
+    fn new(period: Duration) -> Self {
+        Self { period, last: None }
     }
 
-    /// Returns true if it is due, which begins the next while.
-    fn is_over(&mut self) -> bool {
-        let is_over = self.last.is_none_or(|last| last.elapsed() >= self.length);
-        if is_over {
+    /// Returns true once per period.
+    fn is_due(&mut self) -> bool {
+        let is_due = self.last.is_none_or(|last| last.elapsed() >= self.period);
+        if is_due {
             self.last = Some(Instant::now());
         }
-        is_over
+        is_due
     }
 }
 

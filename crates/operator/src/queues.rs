@@ -19,7 +19,7 @@ pub(crate) enum QueueChange {
     Policy(Option<Map<String, Value>>),
 }
 
-/// Queue objects of a cluster, and what they were told.
+/// Queue objects of a cluster, and the statuses that were written to them.
 #[derive(Debug)]
 pub(crate) struct QueueObjects {
     specs: QueueSpecs,
@@ -27,8 +27,8 @@ pub(crate) struct QueueObjects {
     is_changed: bool,
     /// Reasons for which objects are not in force, by address.
     defects: BTreeMap<String, String>,
-    /// Status that each object has, by address.
-    told: BTreeMap<String, Value>,
+    /// Status that was written last to each object, by address.
+    written: BTreeMap<String, Value>,
 }
 
 impl QueueObjects {
@@ -40,7 +40,7 @@ impl QueueObjects {
             policy: None,
             is_changed: are_wanted,
             defects: BTreeMap::new(),
-            told: BTreeMap::new(),
+            written: BTreeMap::new(),
         }
     }
 
@@ -50,11 +50,11 @@ impl QueueObjects {
             QueueChange::Queue(name, Some(spec)) => drop(self.specs.insert(name, spec)),
             QueueChange::Queue(name, None) => {
                 self.specs.remove(&name);
-                self.told.remove(&address(QUEUES, &name));
+                self.written.remove(&address(QUEUES, &name));
             }
             QueueChange::Policy(spec) => {
                 if spec.is_none() {
-                    self.told.remove(&address(POLICIES, POLICY));
+                    self.written.remove(&address(POLICIES, POLICY));
                 }
                 self.policy = spec;
             }
@@ -93,11 +93,11 @@ impl QueueObjects {
             Ok(tree) => Some(tree),
             Err(defect) => {
                 tracing::error!("the queue objects are not in force: {defect}");
-                let culprit = match &self.policy {
+                let invalid = match &self.policy {
                     Some(_) if read(&specs, None).is_ok() => vec![address(POLICIES, POLICY)],
                     _ => specs.keys().map(|name| address(QUEUES, name)).collect(),
                 };
-                self.defects.extend(culprit.into_iter().map(|one| (one, defect.clone())));
+                self.defects.extend(invalid.into_iter().map(|one| (one, defect.clone())));
                 None
             }
         }
@@ -127,7 +127,7 @@ impl QueueObjects {
         statuses
             .into_iter()
             .filter_map(|(address, mut status, remark)| {
-                let old = self.told.get(&address);
+                let old = self.written.get(&address);
                 let condition = condition(self.defects.get(&address), remark, old);
                 status.insert("conditions".to_owned(), json!([condition]));
                 let status = Value::Object(status);
@@ -136,7 +136,7 @@ impl QueueObjects {
                 }) {
                     return None;
                 }
-                self.told.insert(address.clone(), status.clone());
+                self.written.insert(address.clone(), status.clone());
                 Some((address, status))
             })
             .collect()
@@ -144,7 +144,7 @@ impl QueueObjects {
 
     /// Forgets the status of an object that could not be written: it is written again.
     pub(crate) fn forget_status(&mut self, address: &str) {
-        self.told.remove(address);
+        self.written.remove(address);
     }
 }
 
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn used_time_alone_is_told_only_when_it_is_wanted() {
+    fn used_time_alone_is_written_only_when_it_is_wanted() {
         let mut objects = objects(&[("only", json!({}))], None);
         let view = |running, usage_gpu_secs| QueueView {
             name: "only".into(),

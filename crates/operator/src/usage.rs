@@ -1,5 +1,5 @@
 //! The durable record of decayed usage: a ConfigMap beside the lease. Without it, fair share would
-//! begin anew with each process.
+//! start from zero with each process.
 
 use http::Method;
 use kube::Client;
@@ -25,8 +25,7 @@ impl UsageStore {
         Self { client, folder: format!("/api/v1/namespaces/{namespace}/configmaps") }
     }
 
-    /// Returns the record; `None` if there is none, or none that can be read: usage begins anew
-    /// then, which is logged.
+    /// Returns the record. `None` if there is none, or if it cannot be read, which is logged.
     ///
     /// # Errors
     /// If the API server does not answer: what it has must not be overwritten.
@@ -40,7 +39,9 @@ impl UsageStore {
         match serde_json::from_str(text) {
             Ok(record) => Ok(Some(record)),
             Err(error) => {
-                tracing::error!("the recorded usage cannot be read, and begins anew: {error}");
+                tracing::error!(
+                    "the recorded usage cannot be read, so fair share starts from zero: {error}"
+                );
                 Ok(None)
             }
         }

@@ -99,7 +99,7 @@ impl Executor {
             if !is_race {
                 tracing::warn!("cannot change {workload}: {}", message(&error));
             }
-            // What must go is asked to go until it does; what may not start waits its turn.
+            // A suspension is tried until it succeeds. A refused resumption is planned again.
             let is_final = !is_transient(&error) && !is_race;
             if is_final && !is_suspended {
                 break Answer::Refused(None);
@@ -147,7 +147,7 @@ impl Executor {
         }
         match &facts.workload {
             None => return Ok((Answer::Refused(Some(facts)), false)),
-            // So it is also when the answer to an earlier try was lost.
+            // An earlier try may have succeeded, and its answer may have been lost.
             Some(known) if known.is_suspended == is_suspended => {
                 return Ok((Answer::Done(facts), false));
             }

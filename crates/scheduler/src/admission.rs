@@ -360,7 +360,7 @@ impl Scheduler {
             gang.note_late(now);
         }
         let reason = if there < size {
-            format!("{there} of its {size} pods came, and no other within {ARRIVE_WITHIN}")
+            format!("no pod was created for {ARRIVE_WITHIN}; {there} of its {size} exist")
         } else {
             format!("its pods found no nodes within {ARRIVE_WITHIN}")
         };

@@ -57,7 +57,8 @@ impl KubernetesCluster {
         command.env("KUBECONFIG", self.dir.join("kubeconfig"));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        // A command that fails at once ends before it reads.
+        let _is_read = child.stdin.take().unwrap().write_all(input.as_bytes());
         child.wait_with_output().unwrap()
     }
 

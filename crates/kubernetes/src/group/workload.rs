@@ -81,9 +81,9 @@ impl Workload {
         }
         let manager = spec["managedBy"].as_str().filter(|manager| !MANAGERS.contains(manager));
         let pods = match (manager, kind) {
-            (Some(manager), _) => {
-                Err(format!("its pods are made by {manager}, and not in this cluster alone"))
-            }
+            (Some(manager), _) => Err(format!(
+                "its pods are made by {manager} (`managedBy`), perhaps in another cluster"
+            )),
             (None, GroupKind::TrainJob) => {
                 Err(format!("the JobSet {} of this TrainJob does not exist", metadata.name))
             }
@@ -227,7 +227,9 @@ impl Template<'_> {
         let mut pod = text.facts();
         let own = GangRef::of_object(kind, metadata.key());
         if let Some(gang) = pod.gang.as_ref().filter(|gang| **gang != own) {
-            return Err(format!("its pods would be members of {gang}, and not of it alone"));
+            return Err(format!(
+                "its pod template names another gang, {gang}; a suspended object is the gang of its own pods"
+            ));
         }
         if !pod.is_ours {
             return Err(format!(
@@ -343,12 +345,12 @@ mod tests {
         );
         assert_eq!(
             text(|job| job["spec"]["managedBy"] = json!("kueue.x-k8s.io/multikueue")),
-            "its pods are made by kueue.x-k8s.io/multikueue, and not in this cluster alone"
+            "its pods are made by kueue.x-k8s.io/multikueue (`managedBy`), perhaps in another cluster"
         );
         assert_eq!(
             text(|job| job["spec"]["template"]["metadata"]["labels"] =
                 json!({"muster.run/gang": "g"})),
-            "its pods would be members of gang g, and not of it alone"
+            "its pod template names another gang, gang g; a suspended object is the gang of its own pods"
         );
         assert_eq!(
             text(|job| {

@@ -118,7 +118,7 @@ fn a_job_without_pods_is_suspended_again() {
     assert!(cluster.is_suspended("a"));
     assert_eq!(
         cluster.suspensions,
-        [("a".to_owned(), "0 of its 4 pods came, and no other within 1m".to_owned())]
+        [("a".to_owned(), "no pod was created for 1m; 0 of its 4 exist".to_owned())]
     );
     assert_eq!(cluster.bound("other"), 1);
     // It is tried again after a pause.
