@@ -1,5 +1,5 @@
 //! Prints a document that a crate generates from its types: `documents
-//! openapi|job|queues|cluster|facts|site`. An example rather than a part of xtask, so that xtask
+//! openapi|job|queues|cluster|facts|site|chart`. An example rather than a part of xtask, so that xtask
 //! itself links no other crate and compiles in seconds.
 
 use std::process::ExitCode;
@@ -8,6 +8,10 @@ use serde_json::Value;
 
 fn main() -> ExitCode {
     let name = std::env::args().nth(1).unwrap_or_default();
+    if name == "chart" {
+        print!("{}", muster_kubernetes::manifest::chart_template(&muster_spec::queues_schema()));
+        return ExitCode::SUCCESS;
+    }
     match document(&name) {
         Some(document) => {
             println!("{document:#}");
@@ -15,7 +19,7 @@ fn main() -> ExitCode {
         }
         None => {
             eprintln!(
-                "error: unknown document `{name}`\nhint: openapi, job, queues, cluster, facts or site"
+                "error: unknown document `{name}`\nhint: openapi, job, queues, cluster, facts, site or chart"
             );
             ExitCode::FAILURE
         }

@@ -23,6 +23,7 @@ const FILES: &[(&str, &[&str], &str)] = &[
     ("docs/schema/cluster.schema.json", DOCUMENTS, "cluster"),
     ("docs/schema/facts.schema.json", DOCUMENTS, "facts"),
     ("docs/schema/site.schema.json", DOCUMENTS, "site"),
+    ("packaging/helm/muster/templates/muster.yaml", DOCUMENTS, "chart"),
     ("docs/schema/advice.schema.json", MUSTER, "schema advice"),
     ("docs/schema/site-advice.schema.json", MUSTER, "schema site-advice"),
     ("docs/schema/comparison.schema.json", MUSTER, "schema comparison"),

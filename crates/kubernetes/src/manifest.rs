@@ -1,6 +1,6 @@
 //! Manifests that install the scheduler: definitions of the queue objects, namespace, service account,
-//! least rights, two replicas, a disruption budget, and policies for new workloads. JSON strings are
-//! valid YAML, so every given text is written as one.
+//! least rights, two replicas, a disruption budget, and policies for new workloads; as YAML, and as
+//! the template of a Helm chart. JSON is valid YAML, so every given text is written as JSON.
 
 use std::fmt::Write as _;
 
@@ -64,17 +64,125 @@ fn rules() -> Vec<(String, Vec<String>, Vec<&'static str>)> {
     rules
 }
 
+/// Texts of the manifests that differ between installations, in JSON or as template expressions.
+struct Texts {
+    image: String,
+    namespace: String,
+    /// Command of the container.
+    command: String,
+    /// Further lines of the pod's specification.
+    pod: &'static str,
+}
+
+impl Texts {
+    fn of(install: &Install) -> Self {
+        let levels = install.levels.iter().map(|level| format!("--level={level}"));
+        let command: Vec<String> = command(&install.namespace).into_iter().chain(levels).collect();
+        Self {
+            image: json!(install.image).to_string(),
+            namespace: json!(install.namespace).to_string(),
+            command: json!(command).to_string(),
+            pod: "",
+        }
+    }
+
+    /// Returns expressions for the values of the chart's `values.yaml`.
+    fn of_chart() -> Self {
+        const NAMESPACE: &str = "{{ .Release.Namespace }}";
+        const LEVELS: &str =
+            r#"{{ range .Values.levels }},{{ printf "--level=%s" . | toJson }}{{ end }}]"#;
+        let command = json!(command(NAMESPACE)).to_string();
+        Self {
+            image: r#"{{ required "set image: an image with the program muster in its PATH" .Values.image | toJson }}"#
+                .to_owned(),
+            namespace: json!(NAMESPACE).to_string(),
+            command: format!("{}{LEVELS}", command.trim_end_matches(']')),
+            pod: CHART_POD,
+        }
+    }
+}
+
+/// Settings of the pod that a chart can have beside those of `muster init kubernetes`.
+const CHART_POD: &str = "\
+{{- with .Values.imagePullSecrets }}
+      imagePullSecrets: {{ toJson . }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+      nodeSelector: {{ toJson . }}
+{{- end }}
+{{- with .Values.tolerations }}
+      tolerations: {{ toJson . }}
+{{- end }}
+";
+
+fn command(namespace: &str) -> Vec<String> {
+    let lease = format!("--lease={namespace}/{NAME}");
+    ["muster", "scheduler", "--listen=0.0.0.0:8080", &lease].map(str::to_owned).to_vec()
+}
+
 /// Returns the manifests as YAML.
 #[must_use]
 pub fn render(install: &Install) -> String {
-    let namespace = json!(install.namespace);
-    let account = format!(
+    let texts = Texts::of(install);
+    let namespace = format!(
         "\
 apiVersion: v1
 kind: Namespace
 metadata:
-  name: {namespace}
----
+  name: {}
+",
+        texts.namespace
+    );
+    let definitions = queue::definitions(&install.queue_schema);
+    let mut documents = vec![definitions_text(&definitions), namespace];
+    documents.extend(namespaced(&texts));
+    documents.extend(cluster_wide());
+    documents.join("---\n")
+}
+
+/// Returns the template of a Helm chart with the same objects, but for the namespace, which Helm makes
+/// (`--create-namespace`). The definitions of the queue objects stay when the chart is removed, and
+/// with them the queues.
+#[must_use]
+pub fn chart_template(queue_schema: &Value) -> String {
+    let mut definitions = queue::definitions(queue_schema);
+    for definition in &mut definitions {
+        definition["metadata"]["annotations"] = json!({"helm.sh/resource-policy": "keep"});
+    }
+    let plain = std::iter::once(definitions_text(&definitions)).chain(cluster_wide());
+    // What opens an expression in a template stands for itself in the other objects.
+    let mut documents: Vec<String> =
+        plain.map(|document| document.replace("{{", r#"{{ "{{" }}"#)).collect();
+    documents.extend(namespaced(&Texts::of_chart()));
+    documents.join("---\n")
+}
+
+fn definitions_text(definitions: &[Value]) -> String {
+    definitions.iter().map(|one| format!("{one:#}\n")).collect::<Vec<_>>().join("---\n")
+}
+
+/// Returns the objects without a namespace, and that know of none.
+fn cluster_wide() -> Vec<String> {
+    let mut rules_text = String::new();
+    for (group, resources, verbs) in rules() {
+        let _ = writeln!(
+            rules_text,
+            "- apiGroups: [{}]\n  resources: {}\n  verbs: {}",
+            json!(group),
+            json!(resources),
+            json!(verbs)
+        );
+    }
+    let mut documents = vec![role("ClusterRole", "", &rules_text)];
+    documents.extend(admission_policy::render());
+    documents
+}
+
+/// Returns the objects in the namespace of the scheduler, and the binding of its account.
+fn namespaced(texts: &Texts) -> Vec<String> {
+    let namespace = &texts.namespace;
+    let account = format!(
+        "\
 apiVersion: v1
 kind: ServiceAccount
 metadata:
@@ -99,28 +207,14 @@ metadata:
             )
         })
         .collect();
-    let mut cluster = String::new();
-    for (group, resources, verbs) in rules() {
-        let _ = writeln!(
-            cluster,
-            "- apiGroups: [{}]\n  resources: {}\n  verbs: {}",
-            json!(group),
-            json!(resources),
-            json!(verbs)
-        );
-    }
-    let definitions = queue::definitions(&install.queue_schema);
-    let definitions = definitions.iter().map(|one| format!("{one:#}\n")).collect::<Vec<_>>();
-    let documents = [
-        definitions.join("---\n"),
+    let in_namespace = format!("  namespace: {namespace}\n");
+    vec![
         account,
-        role("ClusterRole", "", &cluster),
-        binding("ClusterRole", "", &install.namespace),
-        role("Role", &format!("  namespace: {namespace}\n"), &own),
-        binding("Role", &format!("  namespace: {namespace}\n"), &install.namespace),
-        deployment(install),
-    ];
-    documents.into_iter().chain(admission_policy::render()).collect::<Vec<_>>().join("---\n")
+        binding("ClusterRole", "", namespace),
+        role("Role", &in_namespace, &own),
+        binding("Role", &in_namespace, namespace),
+        deployment(texts),
+    ]
 }
 
 fn role(kind: &str, namespace: &str, rules: &str) -> String {
@@ -137,7 +231,6 @@ metadata:
 
 /// Returns the binding of a role to the service account.
 fn binding(role: &str, namespace: &str, account_namespace: &str) -> String {
-    let account_namespace = json!(account_namespace);
     format!(
         "\
 apiVersion: rbac.authorization.k8s.io/v1
@@ -156,17 +249,8 @@ subjects:
     )
 }
 
-fn deployment(install: &Install) -> String {
-    let namespace = json!(install.namespace);
-    let lease = format!("{}/{NAME}", install.namespace);
-    let mut words = vec![
-        "muster".to_owned(),
-        "scheduler".to_owned(),
-        "--listen=0.0.0.0:8080".to_owned(),
-        format!("--lease={lease}"),
-    ];
-    words.extend(install.levels.iter().map(|level| format!("--level={level}")));
-    let image = json!(install.image);
+fn deployment(texts: &Texts) -> String {
+    let Texts { image, namespace, command, pod } = texts;
     format!(
         "\
 apiVersion: apps/v1
@@ -195,7 +279,7 @@ spec:
       containers:
       - name: scheduler
         image: {image}
-        command: {}
+        command: {command}
         ports:
         - {{name: http, containerPort: 8080}}
         livenessProbe:
@@ -211,7 +295,7 @@ spec:
           runAsNonRoot: true
           runAsUser: 65532
           capabilities: {{drop: [ALL]}}
----
+{pod}---
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata:
@@ -221,25 +305,64 @@ spec:
   minAvailable: 1
   selector:
     matchLabels: {{app: {NAME}}}
-",
-        json!(words)
+"
     )
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
-    #[test]
-    fn given_texts_cannot_break_out() {
-        let install = Install {
-            image: "x\"\n  evil: true".to_owned(),
+    fn install() -> Install {
+        Install {
+            image: "registry.example.com/muster:1".to_owned(),
             namespace: "muster-system".to_owned(),
             levels: vec!["rack=example.com/rack".to_owned()],
             queue_schema: json!({"$defs": {"queue": {"type": "object"}}, "type": "object"}),
-        };
-        let text = render(&install);
+        }
+    }
+
+    #[test]
+    fn given_texts_cannot_break_out() {
+        let text = render(&Install { image: "x\"\n  evil: true".to_owned(), ..install() });
         assert!(text.contains(r#"image: "x\"\n  evil: true""#), "{text}");
         assert!(text.contains(r#""--level=rack=example.com/rack""#));
+    }
+
+    /// Evaluates the expressions of the chart, as Helm does with the settings of `install`.
+    fn evaluated(template: &str) -> String {
+        let Texts { image, command, .. } = Texts::of_chart();
+        let range = command.split_once("{{ range").unwrap().1.trim_end_matches(']');
+        template
+            .replace(&image, r#""registry.example.com/muster:1""#)
+            .replace(&format!("{{{{ range{range}"), r#","--level=rack=example.com/rack""#)
+            .replace(CHART_POD, "")
+            .replace("{{ .Release.Namespace }}", "muster-system")
+            .replace(r#"{{ "{{" }}"#, "{{")
+    }
+
+    #[test]
+    fn the_chart_has_the_same_objects() {
+        let documents = |text: &str| -> BTreeSet<String> {
+            let is_other = |document: &&str| {
+                !document.contains("kind: Namespace") && !document.contains("CustomResource")
+            };
+            text.split("---\n").filter(is_other).map(str::to_owned).collect()
+        };
+        let chart = evaluated(&chart_template(&install().queue_schema));
+        let plain = render(&install());
+        assert_eq!(documents(&chart), documents(&plain));
+        let count = |text: &str| text.matches("\"kind\": \"CustomResourceDefinition\"").count();
+        assert_eq!((count(&chart), count(&plain)), (2, 2));
+    }
+
+    #[test]
+    fn the_chart_has_the_version_of_the_program() {
+        let chart = include_str!("../../../packaging/helm/muster/Chart.yaml");
+        let version = env!("CARGO_PKG_VERSION");
+        assert!(chart.contains(&format!("\nversion: {version}\n")), "{chart}");
+        assert!(chart.contains(&format!("\nappVersion: {version}\n")), "{chart}");
     }
 }

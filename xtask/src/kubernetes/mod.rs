@@ -46,6 +46,7 @@ usage: cargo xtask kubernetes <command>
   shell [DIR] [-- COMMAND…]      run a command (default $SHELL) in which kubectl uses the cluster, as its administrator
   kubeconfig NAMESPACE/NAME [DIR]
                                  print a kubeconfig of a service account, which has only the rights of its roles
+  image NAME PROGRAM [DIR]       make an image of a program of this machine with its libraries, and give it to all real nodes
   test [FILTER]                  start a cluster, run the tests that need it, and stop it
   demo [DIR] [MUSTER]            show two gangs on eight GPUs, first with kube-scheduler, then with Muster, in a cluster of
                                  its own, or in the running one at DIR with the program MUSTER
@@ -82,6 +83,11 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
         ["shell", rest @ ..] if rest.len() < 2 => return shell(&at(rest)?, &[]),
         ["kubeconfig", account, rest @ ..] if rest.len() < 2 => {
             print!("{}", kubeconfig::of_service_account(&at(rest)?, account)?);
+        }
+        ["image", name, program, rest @ ..] if rest.len() < 2 => {
+            let cluster = at(rest)?;
+            cluster.require_up()?;
+            nodes::add_image(&cluster, name, Path::new(program))?;
         }
         ["demo"] => return demo::run(root, None, None),
         ["demo", dir] => return demo::run(root, Some(Path::new(dir)), None),

@@ -1,5 +1,7 @@
 //! Starts and ends real nodes as a whole: like switching a machine on, or pulling its plug.
 
+use std::path::Path;
+
 use anyhow::Result;
 
 use super::cluster::KubernetesTestCluster;
@@ -48,15 +50,21 @@ pub fn start(cluster: &KubernetesTestCluster, node: RealNode) -> Result<()> {
         daemon.start(cluster)?;
         ready::wait_for(cluster, daemon)?;
         if matches!(daemon, KubernetesDaemon::Node(NodeProgram::Containerd, _)) {
-            import_images(cluster, node)?;
+            import_images(cluster, node, &images::archive(cluster))?;
         }
     }
     ready::wait_for_node(cluster, &node.name())
 }
 
-fn import_images(cluster: &KubernetesTestCluster, node: RealNode) -> Result<()> {
+/// Makes an image of a program, and gives it to all nodes.
+pub fn add_image(cluster: &KubernetesTestCluster, name: &str, program: &Path) -> Result<()> {
+    let archive = images::write_of_program(cluster, name, program)?;
+    all(cluster)?.into_iter().try_for_each(|node| import_images(cluster, node, &archive))
+}
+
+fn import_images(cluster: &KubernetesTestCluster, node: RealNode, archive: &Path) -> Result<()> {
     let socket = node.dir(cluster).join("ctd.sock").display().to_string();
-    let archive = images::archive(cluster).display().to_string();
+    let archive = archive.display().to_string();
     let prefix = KubernetesDaemon::Node(NodeProgram::Containerd, node).prefix(cluster)?;
     let ctr = ["ctr", "--address", &socket, "--namespace", "k8s.io"];
     command::under(prefix, &[&ctr[..], &["images", "import", &archive]].concat()).map(drop)

@@ -1,6 +1,8 @@
 //! Properties of real nodes on which other tests rely: processes with devices of their own, pods that reach
 //! each other, and a node that loses its power.
 
+mod installation;
+
 use std::collections::BTreeSet;
 
 use crate::cluster::{KubernetesCluster, TestPod};

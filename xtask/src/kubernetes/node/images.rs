@@ -1,5 +1,5 @@
-//! The images of real nodes, made by hand of the machine's busybox: one to run programs in, and the one that
-//! holds a pod's namespaces. No registry is needed.
+//! The images of real nodes, made by hand: of the machine's busybox, one to run programs in and the one
+//! that holds a pod's namespaces, and any program with its libraries. No registry is needed.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -20,19 +20,55 @@ pub fn archive(cluster: &KubernetesTestCluster) -> PathBuf {
     cluster.dir().join("images/images.tar")
 }
 
-/// Writes the archive, in the format of `docker save`.
+/// Writes the archive of the images that every node has.
 pub fn write(cluster: &KubernetesTestCluster) -> Result<()> {
     let folder = cluster.dir().join("images");
+    write_root(&folder.join("root"))?;
+    write_archive(&folder, &archive(cluster), &IMAGES)
+}
+
+/// Writes the archive of an image of a program: busybox, the program at `/usr/local/bin`, and its
+/// libraries. Returns the path of the archive.
+pub fn write_of_program(
+    cluster: &KubernetesTestCluster,
+    name: &str,
+    program: &Path,
+) -> Result<PathBuf> {
+    let folder = cluster.dir().join("images/program");
     let root = folder.join("root");
+    if root.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
     write_root(&root)?;
+    let file =
+        program.file_name().and_then(|name| name.to_str()).context("a program has a name")?;
+    let target = root.join("usr/local/bin").join(file);
+    fs::create_dir_all(root.join("usr/local/bin"))?;
+    command::outside(&["strip", "-o", &text(&target)?, &text(program)?])?;
+    // A library is printed as `NAME => PATH (ADDRESS)`, and the loader as `PATH (ADDRESS)`.
+    for line in command::outside(&["ldd", &text(program)?])?.lines() {
+        let library =
+            line.split_once("=>").map_or(line, |(_, path)| path).split_whitespace().next();
+        let Some(library) = library.and_then(|path| path.strip_prefix('/')) else { continue };
+        let copy = root.join(library);
+        fs::create_dir_all(copy.parent().context("a library is in a folder")?)?;
+        fs::copy(Path::new("/").join(library), copy)?;
+    }
+    let archive = folder.join("image.tar");
+    write_archive(&folder, &archive, &[(name, &["/bin/sh"])])?;
+    Ok(archive)
+}
+
+/// Writes an archive of images with the files of `folder/root`, in the format of `docker save`.
+fn write_archive(folder: &Path, archive: &Path, images: &[(&str, &[&str])]) -> Result<()> {
     let layer = text(&folder.join("layer.tar"))?;
-    let root = text(&root)?;
+    let root = text(&folder.join("root"))?;
     command::outside(&["tar", "--create", "--numeric-owner", "--file", &layer, "-C", &root, "."])?;
     let sum = command::outside(&["sha256sum", &layer])?;
     let digest = sum.split_whitespace().next().context("sha256sum printed nothing")?;
     let mut manifest = Vec::new();
     let mut members = vec!["manifest.json".to_owned(), "layer.tar".to_owned()];
-    for (number, (name, entrypoint)) in IMAGES.iter().enumerate() {
+    for (number, (name, entrypoint)) in images.iter().enumerate() {
         let config = format!("config{number}.json");
         let text = json!({
             "architecture": architecture(),
@@ -45,13 +81,12 @@ pub fn write(cluster: &KubernetesTestCluster) -> Result<()> {
         members.push(config);
     }
     fs::write(folder.join("manifest.json"), json!(manifest).to_string())?;
-    let archive = text(&archive(cluster))?;
-    let words = ["tar", "--create", "--file", &archive, "-C", &text(&folder)?];
+    let words = ["tar", "--create", "--file", &text(archive)?, "-C", &text(folder)?];
     let members: Vec<&str> = members.iter().map(String::as_str).collect();
     command::outside(&[&words[..], &members].concat()).map(drop)
 }
 
-/// Writes the files of all images: busybox, a link to it for each of its commands, and empty folders.
+/// Writes the files that all images have: busybox, a link to it for each of its commands, and empty folders.
 fn write_root(root: &Path) -> Result<()> {
     for name in ["bin", "dev", "etc", "proc", "sys", "tmp"] {
         fs::create_dir_all(root.join(name))?;
