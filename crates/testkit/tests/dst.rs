@@ -10,7 +10,7 @@ const SEEDS: u64 = 120;
 
 /// Seeds that failed once, as long as the random choices stay the same: see ADR 0010, "What it
 /// found".
-const FOUND: [u64; 7] = [1082, 1226, 2362, 2916, 3666, 5731, 9171];
+const FOUND: [u64; 8] = [357, 1082, 1226, 2362, 2916, 3666, 5731, 9171];
 
 /// Least count of everything that is counted, about half of what was seen.
 const LEAST: u64 = 20;

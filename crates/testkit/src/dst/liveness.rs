@@ -173,8 +173,7 @@ impl DstWorld {
         let begins =
             self.ledger.jobs.values().filter_map(|job| job.spec.begin).max().unwrap_or_default();
         let behind = if self.skew < 0 { Span(self.skew.unsigned_abs()) } else { Span(0) };
-        let ahead =
-            self.runtime.as_ref().map_or(Span(0), |runtime| runtime.last().since(self.clock()));
+        let ahead = self.stands_still();
         // Each element may have to wait for the next refill of a budget.
         let refill = site::LONGEST_BUDGET;
         let each = (LONGEST.0 + LONGEST_WAIT.0 + refill.0 + 2 * START_LIMIT.0) * MOST_ATTEMPTS;

@@ -131,7 +131,7 @@ impl DstWorld {
     fn submit_small_jobs(&mut self, gang: ElementId) -> Result<(), String> {
         let mut begun = self.now;
         // Every job that ran when the patience ended has ended, plus the time that a start takes.
-        let bound = PATIENCE + Span(LONGEST) + START_LIMIT;
+        let bound = PATIENCE + Span(LONGEST) + START_LIMIT + self.stands_still();
         let dies_at = self.rng.chance(50).then(|| begun + Span(self.rng.roll(PATIENCE.0)));
         let mut has_died = false;
         for _ in 0..MOST_INSTANTS {

@@ -126,6 +126,12 @@ impl DstWorld {
         Time(self.now.0.saturating_add_signed(self.skew))
     }
 
+    /// Returns the time for which the daemon's time stands still: its clock was set back, and no step
+    /// is earlier than the one before.
+    pub(crate) fn stands_still(&self) -> Span {
+        self.runtime.as_ref().map_or(Span(0), |runtime| runtime.last().since(self.clock()))
+    }
+
     /// Returns the engine, while a daemon runs that can read its state.
     pub(crate) fn engine(&self) -> Option<&Engine> {
         self.runtime.as_ref().and_then(Runtime::engine)
