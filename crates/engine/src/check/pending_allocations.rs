@@ -61,9 +61,6 @@ fn check_nominated_starts(state: &State, plan: &Plan, found: &mut Vec<Violation>
 struct QueueUses<'a> {
     state: &'a State,
     by_queue: BTreeMap<(QueueName, GpuModel), u64>,
-    /// Possible additional use: a gang that starts with more than its minimum of tasks got them
-    /// after all other starts, and a plan does not contain the models of its first placement.
-    larger: BTreeMap<(QueueName, GpuModel), u64>,
 }
 
 impl<'a> QueueUses<'a> {
@@ -74,25 +71,12 @@ impl<'a> QueueUses<'a> {
             let name = view.name;
             view.gpus.into_iter().map(move |row| ((name.clone(), row.model), u64::from(row.used.0)))
         });
-        Self { state, by_queue: rows.collect(), larger: BTreeMap::new() }
+        Self { state, by_queue: rows.collect() }
     }
 
     fn add_start(&mut self, job: &Job, gpus: &BTreeMap<GpuModel, u64>) {
         for (model, milli) in gpus {
             self.add(leaf_of(self.state, job), model, *milli, true);
-        }
-    }
-
-    /// Adds a gang of which `more` thousandths are beyond its minimum.
-    fn add_larger_start(&mut self, job: &Job, gpus: &BTreeMap<GpuModel, u64>, more: u64) {
-        // With several models it is unknown which of them are beyond the minimum.
-        let is_plain = gpus.len() == 1;
-        for (model, milli) in gpus {
-            let spare = if is_plain { more.min(*milli) } else { *milli };
-            self.add(leaf_of(self.state, job), model, milli - spare, true);
-            for queue in path(leaf_of(self.state, job)) {
-                *self.larger.entry((queue, model.clone())).or_default() += spare;
-            }
         }
     }
 
@@ -113,21 +97,6 @@ impl<'a> QueueUses<'a> {
     fn of(&self, queue: &QueueName, model: &GpuModel) -> u64 {
         self.by_queue.get(&(queue.clone(), model.clone())).copied().unwrap_or(0)
     }
-
-    /// Returns the maximum possible use.
-    fn most_of(&self, queue: &QueueName, model: &GpuModel) -> u64 {
-        self.of(queue, model)
-            + self.larger.get(&(queue.clone(), model.clone())).copied().unwrap_or(0)
-    }
-}
-
-/// Returns what a gang holds beyond its minimum of tasks, in thousandths of GPUs.
-fn more_than_fewest(job: &Job, placement: &[TaskPlacement]) -> u64 {
-    let Some(elastic) = job.record.spec.elastic() else { return 0 };
-    let own = placement.iter().filter(|task| task.group == elastic.group);
-    own.skip(elastic.min as usize)
-        .map(|task| u64::from(task.devices.len()) * u64::from(task.share.0))
-        .sum()
 }
 
 /// Checks that the victims of a plan are eligible for eviction.
@@ -141,11 +110,7 @@ fn check_eligibility(state: &State, now: Time, plan: &Plan, found: &mut Vec<Viol
                 if counted::pending_unless_revoked(state, plan, id.element).is_none() =>
             {
                 let Some(job) = state.jobs.get(&id.element.job) else { continue };
-                let gpus = by_model(state, placement);
-                match more_than_fewest(job, placement) {
-                    0 => uses.add_start(job, &gpus),
-                    more => uses.add_larger_start(job, &gpus, more),
-                }
+                uses.add_start(job, &by_model(state, placement));
             }
             Decision::Start { .. } => {}
             Decision::Revoke { element } => {
@@ -269,7 +234,7 @@ fn is_reclaimable(
     let Some(side) = to.get(shared) else { return false };
     uses.of(side, model) + milli <= nominal(side)
         && from.len() > shared
-        && from[shared..].iter().all(|queue| uses.most_of(queue, model) > nominal(queue))
+        && from[shared..].iter().all(|queue| uses.of(queue, model) > nominal(queue))
 }
 
 /// Returns, by node on which an element starts, what is held there once all victims have ended, and
