@@ -79,8 +79,8 @@ impl Policy {
             users: state
                 .users
                 .iter()
-                .filter(|(_, row)| !row.usage.iter().all(DecayedUsage::is_blank))
-                .map(|(user, row)| (*user, row.usage.clone()))
+                .map(|(user, row)| (*user, without_blanks(&row.usage)))
+                .filter(|(_, usage)| !usage.is_empty())
                 .collect(),
         };
         Durable {
@@ -93,7 +93,8 @@ impl Policy {
                 .queues
                 .nodes
                 .iter()
-                .map(|node| (node.name.clone(), node.usage.clone()))
+                .map(|node| (node.name.clone(), without_blanks(&node.usage)))
+                .filter(|(_, usage)| !usage.is_empty())
                 .collect(),
             budgets: self
                 .queues
@@ -103,6 +104,13 @@ impl Policy {
                 .collect(),
         }
     }
+}
+
+/// Returns usage by model up to the last model that was used; reading adds the rest. Most queues use few
+/// models, and the record of a cluster has a limited size.
+fn without_blanks(usage: &[DecayedUsage]) -> Vec<DecayedUsage> {
+    let used = usage.iter().rposition(|one| !one.is_blank()).map_or(0, |last| last + 1);
+    usage[..used].to_vec()
 }
 
 impl TryFrom<Durable> for Policy {

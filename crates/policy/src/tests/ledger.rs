@@ -80,6 +80,24 @@ fn fully_decayed_usage_is_dropped() {
     assert_eq!(format!("{:?}", restored.queues.leaves), format!("{:?}", policy.queues.leaves));
 }
 
+/// The record of a cluster with many queues and models has a limited size.
+#[test]
+fn only_what_was_used_is_stored() {
+    let mut policy = policy(tree("p\nq\n"), 4, 4);
+    let p = leaf(&policy, "p");
+    let ada = policy.intern_user(&"ada".into());
+    let model = h100(&policy);
+    policy.hold(Time(0), p, ada, &[(model, 1000)]);
+    policy.release(Time(HOUR_MS), p, ada, &[(model, 1000)]);
+    let stored = serde_json::to_value(policy.usage_record(Time(HOUR_MS))).unwrap();
+    let queues = stored["queues"].as_object().unwrap();
+    assert_eq!(queues.keys().collect::<Vec<_>>(), ["", "p"]);
+    assert_eq!(queues["p"].as_array().unwrap().len(), 1, "{stored}");
+    let record = serde_json::from_value(stored).unwrap();
+    let resumed = Policy::with_usage(record).unwrap();
+    assert_eq!(resumed.usage_rows(Time(HOUR_MS)), policy.usage_rows(Time(HOUR_MS)));
+}
+
 #[test]
 fn a_new_model_extends_every_row() {
     let mut policy = policy(tree("p quota 4\n"), 4, 0);
