@@ -45,20 +45,24 @@ impl QueueObjects {
     }
 
     pub(crate) fn take_in(&mut self, change: QueueChange) {
-        self.is_changed = true;
-        match change {
-            QueueChange::Queue(name, Some(spec)) => drop(self.specs.insert(name, spec)),
+        // A status is a change of its object, too: every gang would be looked at again for each.
+        self.is_changed |= match change {
+            QueueChange::Queue(name, Some(spec)) => {
+                self.specs.insert(name, spec.clone()) != Some(spec)
+            }
             QueueChange::Queue(name, None) => {
-                self.specs.remove(&name);
                 self.written.remove(&address(QUEUES, &name));
+                self.specs.remove(&name).is_some()
             }
             QueueChange::Policy(spec) => {
                 if spec.is_none() {
                     self.written.remove(&address(POLICIES, POLICY));
                 }
+                let is_changed = self.policy != spec;
                 self.policy = spec;
+                is_changed
             }
-        }
+        };
     }
 
     /// Returns the new tree if the objects have changed and make one. `check` says why a tree
@@ -259,6 +263,23 @@ mod tests {
             "nothing has changed"
         );
         assert!(objects.take_tree(|_| Ok(())).is_none(), "nothing has changed");
+    }
+
+    #[test]
+    fn a_report_of_the_same_settings_changes_nothing() {
+        let mut objects = objects(&[("only", json!({"weight": 2}))], Some(json!({})));
+        assert!(objects.take_tree(|_| Ok(())).is_some());
+        let spec = |weight| json!({"weight": weight}).as_object().cloned();
+        let mut is_changed = |change| {
+            objects.take_in(change);
+            objects.take_tree(|_| Ok(())).is_some()
+        };
+        assert!(!is_changed(QueueChange::Queue("only".into(), spec(2))));
+        assert!(!is_changed(QueueChange::Queue("other".into(), None)));
+        assert!(!is_changed(QueueChange::Policy(Some(Map::new()))));
+        assert!(is_changed(QueueChange::Queue("only".into(), spec(3))));
+        assert!(is_changed(QueueChange::Policy(None)));
+        assert!(is_changed(QueueChange::Queue("only".into(), None)));
     }
 
     #[test]
