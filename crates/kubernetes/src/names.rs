@@ -41,3 +41,7 @@ pub const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// Label (or annotation) with the index of a pod of an Indexed Job.
 pub const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
+
+/// Annotations (or labels) by which a pod asks for a fraction of a GPU: ours, and those of KAI.
+pub const FRACTIONS: [&str; 4] =
+    ["muster.run/gpu-share", "gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"];

@@ -262,6 +262,7 @@ impl PodText {
             .or_else(|| gang.as_ref().err().cloned())
             .or_else(|| rule.unknown_operator())
             .or_else(|| apart.as_ref().err().cloned())
+            .or_else(|| fraction(&self.metadata))
             .or_else(|| self.spec.not_understood());
         let key = self.metadata.key();
         let wishes = Wishes::of(&self.metadata);
@@ -390,6 +391,13 @@ impl Spec {
             self.others.keys().find(|field| !WITHOUT_CONSTRAINT.contains(&field.as_str()))?;
         Some(format!("the field `spec.{unknown}`"))
     }
+}
+
+/// Returns the annotation by which a pod asks for a fraction of a GPU. A fraction needs a device plugin
+/// that gives the same device to several pods; without one the pod would run on no device at all.
+fn fraction(metadata: &Metadata) -> Option<String> {
+    let key = names::FRACTIONS.iter().find(|key| metadata.label_or_annotation(key).is_some())?;
+    Some(format!("the annotation {key} (a fraction of a GPU)"))
 }
 
 #[cfg(test)]

@@ -115,6 +115,16 @@ fn unsupported_constraints_are_named() {
 }
 
 #[test]
+fn fractions_of_a_gpu_are_named() {
+    for key in names::FRACTIONS {
+        let mut metadata = json!({"name": "p", "namespace": "n"});
+        metadata["annotations"] = json!({key: "0.5"});
+        let expected = format!("the annotation {key} (a fraction of a GPU)");
+        assert_eq!(facts(&json!({"metadata": metadata})).not_understood, Some(expected));
+    }
+}
+
+#[test]
 fn equal_anti_affinity_has_an_equal_key() {
     let term = json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "x"}}});
     let spec = json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}});
