@@ -1,8 +1,8 @@
 //! The output of `muster explain`: why an element is pending, when it starts, and which changes
 //! would start it now.
 
-use muster_model::Reason;
 use muster_model::view::{Eta, Explanation, Holder, HolderEnd, JobChange, JobState, PatienceView};
+use muster_model::{JobId, Reason};
 
 use crate::RenderContext;
 use crate::advance_reservations;
@@ -43,13 +43,22 @@ pub fn dry_run(explanation: &Explanation, context: RenderContext) -> String {
     format!("{name} {verdict}: {words}\n{}", layout(&body(explanation, false, context), context))
 }
 
+/// Most nodes that a line for pods names.
+const MAX_NAMED: usize = 3;
+
 /// Returns the explanation of a pending element on one line, for the pods that are its tasks: its
-/// reasons, its start, and one change that would start it now.
+/// reasons, its start, and one change that would start it now. `name` returns the name by which users
+/// of pods know another job.
 #[must_use]
-pub fn of_pods(explanation: &Explanation, context: RenderContext) -> String {
+pub fn of_pods(
+    explanation: &Explanation,
+    context: RenderContext,
+    name: impl Fn(JobId) -> String,
+) -> String {
     let mut parts: Vec<String> = Vec::new();
     for reason in &explanation.reasons {
-        let text = reason::short(reason, context);
+        let text = reason_of_pods(explanation, reason, context, &name);
+        let text = text.unwrap_or_else(|| reason::short(reason, context));
         if !parts.contains(&text) {
             parts.push(text);
         }
@@ -69,6 +78,45 @@ pub fn of_pods(explanation: &Explanation, context: RenderContext) -> String {
             .map(|change| format!("{} it would start now", change_of_pods(change))),
     );
     parts.join("; ")
+}
+
+/// Returns a reason that pods are told in other words than users of jobs: by names, since their users
+/// know no numbers of jobs, and with the nodes that are drained, which count as none.
+fn reason_of_pods(
+    explanation: &Explanation,
+    reason: &Reason,
+    context: RenderContext,
+    name: impl Fn(JobId) -> String,
+) -> Option<String> {
+    match reason {
+        Reason::Capacity(gap) if gap.nodes_eligible == 0 => out_of_service(explanation),
+        Reason::Reserved { element, start, .. } => Some(format!(
+            "would delay {}, which starts at {}",
+            name(element.job),
+            clock::time(*start, context)
+        )),
+        Reason::HeadReserved { element, .. } => Some(format!(
+            "free GPUs are kept for {}, which has been first in its queue for longer than its `patience`",
+            name(element.job)
+        )),
+        Reason::Behind { element } => Some(format!("behind {} in strict order", name(element.job))),
+        _ => None,
+    }
+}
+
+/// Names nodes that a pod could use if they were in service; `None` if there are none.
+fn out_of_service(explanation: &Explanation) -> Option<String> {
+    let nodes: Vec<String> = explanation
+        .out_of_service
+        .iter()
+        .filter(|one| one.devices.is_empty())
+        .map(|one| format!("{} ({})", clean(one.node.as_str()), clean(&one.drain.reason)))
+        .collect();
+    let (named, more) = nodes.split_at(nodes.len().min(MAX_NAMED));
+    let more = if more.is_empty() { "" } else { " and others" };
+    (!named.is_empty()).then(|| {
+        format!("the nodes that it may use are out of service: {}{more}", named.join(", "))
+    })
 }
 
 /// Returns a change in the words of pods, whose settings have other names than those of a job file.

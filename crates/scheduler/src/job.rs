@@ -15,7 +15,7 @@ use muster_model::{
 };
 
 use crate::nodes::{NodeTable, Take};
-use crate::rules::YES;
+use crate::rules::{RuleId, YES};
 
 /// Shape of a pod: pods of one shape are tasks of one group.
 type Shape = (Take, NodeRule);
@@ -60,7 +60,7 @@ pub(crate) fn of_pods(
     for ((take, rule), members) in &shapes {
         let rule = nodes.rule(rule);
         nodes.add_singles(&take.singles);
-        let mut task = resources(nodes, take)?;
+        let mut task = resources(nodes, rule, take)?;
         if has_one_rule {
             constraint.labels.insert(rule.key(), YES.into());
         } else {
@@ -85,7 +85,7 @@ pub(crate) fn of_pods(
     Ok((spec, shapes.into_values().flatten().collect()))
 }
 
-fn resources(nodes: &NodeTable, take: &Take) -> Result<Resources, String> {
+fn resources(nodes: &NodeTable, rule: RuleId, take: &Take) -> Result<Resources, String> {
     let mut task = Resources::default();
     for (name, units) in &take.requests.0 {
         if !nodes.offers(name) {
@@ -102,7 +102,8 @@ fn resources(nodes: &NodeTable, take: &Take) -> Result<Resources, String> {
             name if is_gpu(name) && task.gpu.is_none() => {
                 let devices =
                     u32::try_from(*units).map_err(|_| format!("{units} of {name} are too many"))?;
-                task.gpu = GpuRequest { models: nodes.models(name), ..GpuRequest::whole(devices) };
+                task.gpu =
+                    GpuRequest { models: nodes.models(rule, name), ..GpuRequest::whole(devices) };
             }
             name if is_gpu(name) => {
                 return Err(format!(

@@ -51,6 +51,8 @@ pub(crate) struct NodeTable {
     group_rules: BTreeSet<RuleId>,
     singles: BTreeSet<Arc<str>>,
     models: BTreeMap<Arc<str>, BTreeSet<GpuModel>>,
+    /// Models by rule and resource, of the nodes that satisfy the rule or did.
+    models_of_rules: BTreeMap<(RuleId, Arc<str>), BTreeSet<GpuModel>>,
     /// Resources that some node has or had.
     resources: BTreeSet<Arc<str>>,
     changed: BTreeSet<NodeName>,
@@ -80,12 +82,19 @@ impl NodeTable {
         self.nodes.get(&facts.name).and_then(|node| node.facts.as_ref()) == Some(facts)
     }
 
-    /// Records a node. Returns true when a resource has a model that was not known.
+    /// Records a node. Returns true when a resource has a model that was not known, or not on nodes of
+    /// some rule.
     pub(crate) fn insert(&mut self, facts: NodeFacts) -> bool {
         let mut is_new_model = false;
-        for resource in facts.allocatable.0.keys().filter(|name| is_gpu(name)) {
+        let satisfied: Vec<RuleId> = self.rules.satisfied(&facts).collect();
+        for (resource, model) in gpus_of(&facts) {
+            let of_rules = satisfied.iter().map(|rule| (*rule, Arc::clone(resource)));
+            for key in of_rules {
+                let models = self.models_of_rules.entry(key).or_default();
+                is_new_model |= models.insert(model.clone());
+            }
             let models = self.models.entry(Arc::clone(resource)).or_default();
-            is_new_model |= models.insert(model(&facts, resource));
+            is_new_model |= models.insert(model);
         }
         self.resources.extend(facts.allocatable.0.keys().cloned());
         let name = facts.name.clone();
@@ -143,9 +152,11 @@ impl NodeTable {
         self.levels.iter().map(|level| Arc::clone(&level.name)).collect()
     }
 
-    /// Returns the models of a GPU resource in this cluster.
-    pub(crate) fn models(&self, resource: &str) -> Vec<GpuModel> {
-        self.models.get(resource).into_iter().flatten().cloned().collect()
+    /// Returns the models of a GPU resource on the nodes that satisfy a rule; all of the cluster where
+    /// none does. A quota for other models is then none of the pods' business.
+    pub(crate) fn models(&self, rule: RuleId, resource: &str) -> Vec<GpuModel> {
+        let of_rule = self.models_of_rules.get(&(rule, Arc::from(resource)));
+        of_rule.or_else(|| self.models.get(resource)).into_iter().flatten().cloned().collect()
     }
 
     pub(crate) fn gpu_models(&self) -> BTreeSet<GpuModel> {
@@ -158,9 +169,13 @@ impl NodeTable {
         if is_new {
             let known =
                 self.nodes.iter().filter_map(|(name, node)| Some((name, node.facts.as_ref()?)));
-            self.changed.extend(
-                known.filter(|(_, facts)| rule.matches(facts)).map(|(name, _)| name.clone()),
-            );
+            for (name, facts) in known.filter(|(_, facts)| rule.matches(facts)) {
+                self.changed.insert(name.clone());
+                for (resource, model) in gpus_of(facts) {
+                    let key = (id, Arc::clone(resource));
+                    self.models_of_rules.entry(key).or_default().insert(model);
+                }
+            }
         }
         id
     }
@@ -376,6 +391,12 @@ impl Node {
 /// Returns the `count` highest devices of a set, or all.
 fn highest(set: DeviceSet, count: u32) -> DeviceSet {
     set.minus(set.lowest(set.len().saturating_sub(count)))
+}
+
+/// Returns the GPU resources of a node, with their models.
+fn gpus_of(facts: &NodeFacts) -> impl Iterator<Item = (&Arc<str>, GpuModel)> {
+    let resources = facts.allocatable.0.keys().filter(|name| is_gpu(name));
+    resources.map(|resource| (resource, model(facts, resource)))
 }
 
 /// Returns the model of a GPU resource on a node. Without a label for it, and for time-sliced GPUs,

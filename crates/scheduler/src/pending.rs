@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use muster_engine::EventRefusal;
 use muster_kubernetes::object::ObjectKey;
-use muster_model::{ElementId, Reason, Span, Time};
+use muster_model::{ElementId, JobId, Reason, Span, Time};
 use muster_report::{RenderContext, explain, reason};
 
+use crate::batch::Batch;
 use crate::gang::{Explained, GangKey, Pod};
 use crate::observation::{Action, PodId};
 use crate::scheduler::Scheduler;
@@ -107,7 +108,17 @@ impl Scheduler {
             .iter()
             .find(|job| batches.get(job).is_some_and(|batch| batch.placed.is_none()))?;
         let explanation = self.engine.explain(now, ElementId::single(*pending))?;
-        Some(explain::of_pods(&explanation, RenderContext::plain().at(now)).into())
+        let context = RenderContext::plain().at(now);
+        Some(explain::of_pods(&explanation, context, |job| self.name_of(job)).into())
+    }
+
+    /// Returns the namespace and name of the gang, or pod, that a job of the engine is.
+    fn name_of(&self, job: JobId) -> String {
+        let of_batch = |batch: &Batch| match &batch.gang {
+            GangKey::Group(gang) => gang.object.to_string(),
+            GangKey::Pod(pod) => pod.to_string(),
+        };
+        self.batches.get(&job).map_or_else(|| job.to_string(), of_batch)
     }
 
     /// Returns a refusal of the engine as text for users.

@@ -6,7 +6,7 @@ use muster_scheduler::Observation;
 use serde_json::json;
 
 use crate::cluster::Cluster;
-use crate::objects::{PodBuilder, node, pod};
+use crate::objects::{PodBuilder, labelled_node, node, pod};
 
 fn check(one: &PodBuilder, expected: &str) {
     let mut cluster = Cluster::new([node("n", 4)]);
@@ -153,6 +153,61 @@ fn quota_is_kept_and_told() {
     cluster.run(2_000);
     assert_eq!(cluster.bound("a-"), 2);
     assert!(cluster.reported("a-2").contains("quota"), "{}", cluster.reported("a-2"));
+}
+
+/// A quota for GPUs that the pods cannot get, since their rule keeps them away, is not what they wait
+/// for.
+#[test]
+fn the_quota_of_the_model_that_pods_ask_for_is_told() {
+    let mut tree = QueueTree::single();
+    let mut queue = QueueSpec::named("small");
+    queue.quota.insert("a100".into(), 2);
+    queue.borrow = Some(0);
+    tree.queues.push(queue);
+    let of_model = |name: &str, product: &str| {
+        labelled_node(name, 8, json!({"nvidia.com/gpu.product": product}))
+    };
+    let mut cluster = Cluster::with([of_model("h", "NVIDIA-H100-80GB-HBM3")], &[], tree);
+    let select = json!({"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB"});
+    let gang = |at| {
+        let one = pod(&format!("a-{at}"), 1).gang("a", 3).label("muster.run/queue", "small");
+        one.spec("nodeSelector", select.clone())
+    };
+    cluster.create_all((0..3).map(gang));
+    cluster.run(2_000);
+    assert!(
+        cluster.reported("a-0").contains("no node has the labels"),
+        "{}",
+        cluster.reported("a-0")
+    );
+    // The node comes, and with it the model.
+    cluster.set_node(of_model("a", "NVIDIA-A100-SXM4-40GB"));
+    cluster.run(11_000);
+    let told = cluster.reported("a-0");
+    assert!(told.contains("0 of 2 a100"), "{told}");
+    assert_eq!(cluster.bound("a-"), 0);
+}
+
+#[test]
+fn nodes_out_of_service_and_other_gangs_are_named() {
+    let mut cordoned = node("n", 4);
+    cordoned.out_of_service = Some("cordoned".to_owned());
+    let mut cluster = Cluster::new([cordoned]);
+    cluster.create(&pod("a", 1));
+    cluster.run(2_000);
+    let expected = "the nodes that it may use are out of service: n (cordoned)";
+    assert!(cluster.reported("a").starts_with(expected), "{}", cluster.reported("a"));
+
+    let mut cluster = Cluster::new([node("n", 4)]);
+    let limit = "muster.run/time-limit";
+    cluster.create(&pod("first", 2).annotation(limit, "2h"));
+    cluster.settle();
+    cluster.create(&pod("big", 4));
+    cluster.settle();
+    cluster.create(&pod("long", 1));
+    cluster.run(2_000);
+    let told = cluster.reported("long");
+    assert!(told.starts_with("would delay team/big, which starts at"), "{told}");
 }
 
 /// An explanation is told again only when it has changed.
