@@ -6,6 +6,7 @@
 
 mod access;
 mod admission;
+mod cases;
 mod chaos;
 mod cluster;
 mod gang_objects;

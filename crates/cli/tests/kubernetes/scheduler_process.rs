@@ -21,6 +21,10 @@ pub struct SchedulerProcess {
 impl SchedulerProcess {
     /// Installs the rights, and starts a process that waits for the lease.
     pub fn start(cluster: &KubernetesCluster) -> Self {
+        Self::start_with(cluster, &[])
+    }
+
+    fn start_with(cluster: &KubernetesCluster, options: &[&str]) -> Self {
         let program = env!("CARGO_BIN_EXE_muster");
         let words = ["init", "kubernetes", "--image", "none"];
         let manifests = success(&words, &Command::new(program).args(words).output().unwrap());
@@ -37,6 +41,7 @@ impl SchedulerProcess {
         std::fs::write(dir.path().join("kubeconfig"), kubeconfig).unwrap();
         let child = Command::new(program)
             .arg("scheduler")
+            .args(options)
             .env("KUBECONFIG", dir.path().join("kubeconfig"))
             .stdin(Stdio::null())
             .stderr(File::create(dir.path().join("log")).unwrap())
@@ -47,7 +52,12 @@ impl SchedulerProcess {
 
     /// Starts a process, and waits until it schedules.
     pub fn active(cluster: &KubernetesCluster) -> Self {
-        let process = Self::start(cluster);
+        Self::active_with(cluster, &[])
+    }
+
+    /// Starts a process with further options, and waits until it schedules.
+    pub fn active_with(cluster: &KubernetesCluster, options: &[&str]) -> Self {
+        let process = Self::start_with(cluster, options);
         process.waits_for_line("the cluster is listed");
         process
     }
