@@ -1,12 +1,10 @@
 //! Gangs of every supported API on a real API server: the PodGroups of Kubernetes itself, and objects
-//! of the definitions that others publish, which are read from `shared/crds` beside the repository
-//! where that is. Where it is not, a definition without a schema stands in.
-
-use std::path::{Path, PathBuf};
+//! of the definitions that others publish.
 
 use serde_json::{Value, json};
 
-use crate::cluster::{KubernetesCluster, TestNamespace, success, until};
+use crate::cluster::{KubernetesCluster, TestNamespace, until};
+use crate::definitions::Definition;
 use crate::scheduler_process::SchedulerProcess;
 
 /// API of a gang object, and an object that needs five pods.
@@ -102,47 +100,9 @@ fn apis() -> Vec<GangApi> {
 }
 
 impl GangApi {
-    /// Installs the published definition, or one that accepts any object.
-    fn install(&self, cluster: &KubernetesCluster, published: Option<&Path>) {
-        let name = format!("{}.{}", self.plural, self.group);
-        match self.published.and_then(|file| Some(published?.join(file))) {
-            Some(file) => {
-                let file = format!("--filename={}", file.display());
-                cluster.kubectl(&["apply", "--server-side", &file]);
-            }
-            None => {
-                let words = ["apply", "--filename=-"];
-                let output = cluster.kubectl_with(&words, &self.definition(&name).to_string());
-                success(&words, &output);
-            }
-        }
-        // `kubectl wait` fails on an object that has no conditions yet.
-        until("the definition is served", || {
-            let definition = cluster.get(&["customresourcedefinition", &name]);
-            let conditions = definition["status"]["conditions"].as_array().cloned();
-            let is_established =
-                |one: &Value| one["type"] == "Established" && one["status"] == "True";
-            conditions.unwrap_or_default().iter().any(is_established)
-        });
-    }
-
-    fn definition(&self, name: &str) -> Value {
-        let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-        json!({
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            // The API server wants to know that somebody of the group's owners agreed.
-            "metadata": {"name": name, "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"}},
-            "spec": {
-                "group": self.group,
-                "scope": "Namespaced",
-                "names": {"kind": self.kind, "plural": self.plural, "singular": self.kind.to_lowercase()},
-                "versions": [{
-                    "name": self.version, "served": true, "storage": true,
-                    "schema": {"openAPIV3Schema": schema},
-                }],
-            },
-        })
+    fn definition(&self) -> Definition {
+        let Self { group, version, kind, plural, published, .. } = *self;
+        Definition { group, version, kind, plural, scope: "Namespaced", published }
     }
 
     fn object(&self, name: &str) -> Value {
@@ -153,16 +113,6 @@ impl GangApi {
             "spec": self.spec,
         })
     }
-}
-
-/// Returns the folder of published definitions, or says that it is not there.
-fn published() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3)?.join("shared/crds");
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    println!("no {}: definitions without a schema stand in", folder.display());
-    None
 }
 
 /// Returns a pod that takes a whole node of the test cluster.
@@ -199,9 +149,8 @@ fn starts_as_a_whole(namespace: &TestNamespace, gang: &dyn Fn(usize) -> Value) {
 #[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
 fn the_objects_of_others_make_gangs() {
     let cluster = KubernetesCluster::here();
-    let published = published();
     for api in apis() {
-        api.install(&cluster, published.as_deref());
+        api.definition().install(&cluster);
     }
     let _scheduler = SchedulerProcess::active(&cluster);
     for api in apis() {

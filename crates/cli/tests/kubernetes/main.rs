@@ -9,6 +9,7 @@ mod admission;
 mod cases;
 mod chaos;
 mod cluster;
+mod definitions;
 mod gang_objects;
 mod inventory;
 mod pod_watch;
