@@ -19,6 +19,7 @@ mod mistyped;
 mod named_file;
 mod on;
 mod output_files;
+mod queue_objects;
 mod remote;
 mod select;
 mod source;

@@ -15,12 +15,25 @@ const IS_ON_TOP: &str = "!has(object.metadata.ownerReferences) || object.metadat
 /// JobSet of a TrainJob, which suspends it.
 const IS_OF_TRAIN_JOB: &str = "has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(owner, has(owner.controller) && owner.controller && owner.kind == \"TrainJob\")";
 
-/// Patches that suspend an object and give it the queue of its namespace, unless it names one.
-const SUSPENDS: [&str; 3] = [
-    "[JSONPatch{op: \"add\", path: \"/spec/suspend\", value: true}]",
-    "(has(object.metadata.labels) ? [] : [JSONPatch{op: \"add\", path: \"/metadata/labels\", value: Object.metadata.labels{}}])",
-    "(\"muster.run/queue\" in variables.labels ? [] : [JSONPatch{op: \"add\", path: \"/metadata/labels/muster.run~1queue\", value: namespaceObject.metadata.labels[\"muster.run/queue\"]}])",
-];
+/// Patch that suspends an object.
+const SUSPEND: &str = "[JSONPatch{op: \"add\", path: \"/spec/suspend\", value: true}]";
+
+/// Patch that makes sure of labels.
+const LABELS: &str = "(has(object.metadata.labels) ? [] : [JSONPatch{op: \"add\", path: \"/metadata/labels\", value: Object.metadata.labels{}}])";
+
+/// Patch that gives an object the queue of its namespace.
+const QUEUE: &str = "[JSONPatch{op: \"add\", path: \"/metadata/labels/muster.run~1queue\", value: namespaceObject.metadata.labels[\"muster.run/queue\"]}]";
+
+/// Returns the patches that suspend an object and give it a queue, unless it names one: where Kueue's
+/// queues are read, also with Kueue's label.
+fn suspends(reads_kueue: bool) -> Vec<String> {
+    let labels =
+        if reads_kueue { &[names::QUEUE, names::KUEUE_QUEUE][..] } else { &[names::QUEUE] };
+    let named: Vec<String> =
+        labels.iter().map(|label| format!("\"{label}\" in variables.labels")).collect();
+    let queue = format!("({} ? [] : {QUEUE})", named.join(" || "));
+    vec![SUSPEND.to_owned(), LABELS.to_owned(), queue]
+}
 
 /// Policy for new objects of a kind.
 struct Policy {
@@ -36,8 +49,8 @@ struct Policy {
     patches: Vec<String>,
 }
 
-fn policies() -> Vec<Policy> {
-    let suspends = || SUSPENDS.map(str::to_owned).to_vec();
+fn policies(reads_kueue: bool) -> Vec<Policy> {
+    let suspends = || suspends(reads_kueue);
     let job = Pods { list: "", pods: "template.spec" };
     let replicated = Pods { list: "replicatedJobs", pods: "template.spec.template.spec" };
     let head = Pods { list: "", pods: "headGroupSpec.template.spec" };
@@ -103,8 +116,8 @@ impl Pods {
 }
 
 /// Returns the policies as YAML documents.
-pub(crate) fn render() -> Vec<String> {
-    policies().iter().flat_map(|policy| [policy.policy(), policy.binding()]).collect()
+pub(crate) fn render(reads_kueue: bool) -> Vec<String> {
+    policies(reads_kueue).iter().flat_map(|policy| [policy.policy(), policy.binding()]).collect()
 }
 
 impl Policy {

@@ -9,7 +9,7 @@ use serde::de::IgnoredAny;
 
 use crate::names;
 use crate::object::Metadata;
-use crate::rule::Requirement;
+use crate::rule::LabelSelector;
 
 /// Required term of a pod affinity or anti-affinity.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -19,13 +19,6 @@ pub(crate) struct PodAffinityTerm {
     topology_key: String,
     #[serde(flatten)]
     others: BTreeMap<String, IgnoredAny>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct LabelSelector {
-    match_labels: BTreeMap<String, String>,
-    match_expressions: Vec<Requirement>,
 }
 
 /// Returns the key of the group of pods of which a node runs one; pods with equal terms have equal

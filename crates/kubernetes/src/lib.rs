@@ -8,6 +8,7 @@ mod admission_policy;
 mod anti_affinity;
 pub mod group;
 pub mod inventory;
+pub mod kueue;
 pub mod manifest;
 pub mod names;
 pub mod node;

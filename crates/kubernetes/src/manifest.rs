@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::admission_policy;
 use crate::group::{APIS, workload};
+use crate::kueue;
 use crate::names::USAGE;
 use crate::queue;
 
@@ -22,6 +23,8 @@ pub struct Install {
     pub levels: Vec<String>,
     /// JSON Schema of the queue file, of which the definitions of queue objects are made.
     pub queue_schema: Value,
+    /// True if the queues are those of Kueue.
+    pub reads_kueue: bool,
 }
 
 /// Name of all objects.
@@ -29,7 +32,7 @@ const NAME: &str = "muster-scheduler";
 
 /// Rights in the whole cluster: API group, resources, verbs. Each is used by a request of
 /// `muster-operator`; the tests on a real API server run with exactly these.
-fn rules() -> Vec<(String, Vec<String>, Vec<&'static str>)> {
+fn rules(reads_kueue: bool) -> Vec<(String, Vec<String>, Vec<&'static str>)> {
     let read = vec!["list", "watch"];
     let own = [
         ("", &["nodes", "persistentvolumeclaims", "persistentvolumes"][..], read.clone()),
@@ -57,10 +60,19 @@ fn rules() -> Vec<(String, Vec<String>, Vec<&'static str>)> {
             ));
         }
     }
-    let own = |plural: &str| plural.to_owned();
-    rules.push((own(queue::GROUP), vec![own(queue::QUEUES), own(queue::POLICIES)], read));
-    let statuses = [queue::QUEUES, queue::POLICIES].map(|plural| format!("{plural}/status"));
-    rules.push((own(queue::GROUP), statuses.to_vec(), vec!["patch"]));
+    let mut rule = |group: &str, resources: &[&str], verbs: Vec<&'static str>| {
+        let resources = resources.iter().map(|&name| name.to_owned()).collect();
+        rules.push((group.to_owned(), resources, verbs));
+    };
+    if reads_kueue {
+        rule("", &["namespaces"], read.clone());
+        let all = [kueue::CLUSTER_QUEUES, kueue::COHORTS, kueue::LOCAL_QUEUES, kueue::FLAVORS];
+        rule(kueue::GROUP, &all, read);
+        rule(kueue::GROUP, &["clusterqueues/status", "localqueues/status"], vec!["patch"]);
+    } else {
+        rule(queue::GROUP, &[queue::QUEUES, queue::POLICIES], read);
+        rule(queue::GROUP, &["queues/status", "schedulerpolicies/status"], vec!["patch"]);
+    }
     rules
 }
 
@@ -76,8 +88,11 @@ struct Texts {
 
 impl Texts {
     fn of(install: &Install) -> Self {
-        let levels = install.levels.iter().map(|level| format!("--level={level}"));
-        let command: Vec<String> = command(&install.namespace).into_iter().chain(levels).collect();
+        let mut command = command(&install.namespace);
+        if install.reads_kueue {
+            command.push("--queues-from=kueue".to_owned());
+        }
+        command.extend(install.levels.iter().map(|level| format!("--level={level}")));
         Self {
             image: json!(install.image).to_string(),
             namespace: json!(install.namespace).to_string(),
@@ -133,15 +148,17 @@ metadata:
 ",
         texts.namespace
     );
-    let definitions = queue::definitions(&install.queue_schema);
-    let mut documents = vec![definitions_text(&definitions), namespace];
+    let mut documents = vec![namespace];
+    if !install.reads_kueue {
+        documents.insert(0, definitions_text(&queue::definitions(&install.queue_schema)));
+    }
     documents.extend(namespaced(&texts));
-    documents.extend(cluster_wide());
+    documents.extend(cluster_wide(install.reads_kueue));
     documents.join("---\n")
 }
 
 /// Returns the template of a Helm chart with the same objects, but for the namespace, which Helm makes
-/// (`--create-namespace`). The definitions of the queue objects stay when the chart is removed, and
+/// (`--create-namespace`), for the queues of Muster. The definitions of the queue objects stay when the chart is removed, and
 /// with them the queues.
 #[must_use]
 pub fn chart_template(queue_schema: &Value) -> String {
@@ -149,7 +166,7 @@ pub fn chart_template(queue_schema: &Value) -> String {
     for definition in &mut definitions {
         definition["metadata"]["annotations"] = json!({"helm.sh/resource-policy": "keep"});
     }
-    let plain = std::iter::once(definitions_text(&definitions)).chain(cluster_wide());
+    let plain = std::iter::once(definitions_text(&definitions)).chain(cluster_wide(false));
     // What opens an expression in a template stands for itself in the other objects.
     let mut documents: Vec<String> =
         plain.map(|document| document.replace("{{", r#"{{ "{{" }}"#)).collect();
@@ -162,9 +179,9 @@ fn definitions_text(definitions: &[Value]) -> String {
 }
 
 /// Returns the objects without a namespace, and that know of none.
-fn cluster_wide() -> Vec<String> {
+fn cluster_wide(reads_kueue: bool) -> Vec<String> {
     let mut rules_text = String::new();
-    for (group, resources, verbs) in rules() {
+    for (group, resources, verbs) in rules(reads_kueue) {
         let _ = writeln!(
             rules_text,
             "- apiGroups: [{}]\n  resources: {}\n  verbs: {}",
@@ -174,7 +191,7 @@ fn cluster_wide() -> Vec<String> {
         );
     }
     let mut documents = vec![role("ClusterRole", "", &rules_text)];
-    documents.extend(admission_policy::render());
+    documents.extend(admission_policy::render(reads_kueue));
     documents
 }
 
@@ -321,6 +338,7 @@ mod tests {
             namespace: "muster-system".to_owned(),
             levels: vec!["rack=example.com/rack".to_owned()],
             queue_schema: json!({"$defs": {"queue": {"type": "object"}}, "type": "object"}),
+            reads_kueue: false,
         }
     }
 
@@ -329,6 +347,16 @@ mod tests {
         let text = render(&Install { image: "x\"\n  evil: true".to_owned(), ..install() });
         assert!(text.contains(r#"image: "x\"\n  evil: true""#), "{text}");
         assert!(text.contains(r#""--level=rack=example.com/rack""#));
+    }
+
+    #[test]
+    fn rights_and_objects_are_those_of_one_kind_of_queues() {
+        let own = render(&install());
+        assert!(own.contains("CustomResourceDefinition") && !own.contains("clusterqueues"));
+        let of_kueue = render(&Install { reads_kueue: true, ..install() });
+        assert!(of_kueue.contains(r#""--queues-from=kueue""#), "{of_kueue}");
+        assert!(of_kueue.contains(r#"resources: ["clusterqueues/status","localqueues/status"]"#));
+        assert!(!of_kueue.contains("CustomResourceDefinition") && !of_kueue.contains("schedulerp"));
     }
 
     /// Evaluates the expressions of the chart, as Helm does with the settings of `install`.

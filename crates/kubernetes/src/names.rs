@@ -27,7 +27,8 @@ pub const REQUIRED_TOPOLOGY: &str = "muster.run/required-topology";
 /// Annotation with the topology level of which the gang should use as few domains as possible.
 pub const PREFERRED_TOPOLOGY: &str = "muster.run/preferred-topology";
 
-/// Label by which Kueue names the queue of a workload; read where [`QUEUE`] is not set.
+/// Label by which Kueue names the queue of a workload; read where [`QUEUE`] is not set, and where there
+/// is such a queue.
 pub const KUEUE_QUEUE: &str = "kueue.x-k8s.io/queue-name";
 
 /// ConfigMap with the decayed usage of queues and namespaces, beside the scheduler's lease.

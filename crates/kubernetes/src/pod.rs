@@ -78,8 +78,10 @@ pub enum PodPhase {
 /// Scheduling terms that labels and annotations of a pod or gang object name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wishes {
-    /// Queue as a label value; `None` means the default queue.
+    /// Queue as a label value.
     pub queue: Option<String>,
+    /// Queue that Kueue's label names.
+    pub kueue_queue: Option<String>,
     /// Expected run time, as text with a unit.
     pub time_limit: Option<String>,
     /// Number of pods without which the gang does not start.
@@ -96,12 +98,19 @@ impl Wishes {
     pub fn of(metadata: &Metadata) -> Self {
         let value = |key| metadata.label_or_annotation(key).map(str::to_owned);
         Self {
-            queue: value(names::QUEUE).or_else(|| value(names::KUEUE_QUEUE)),
+            queue: value(names::QUEUE),
+            kueue_queue: value(names::KUEUE_QUEUE),
             time_limit: value(names::TIME_LIMIT),
             gang_size: value(names::GANG_SIZE),
             required_topology: value(names::REQUIRED_TOPOLOGY),
             preferred_topology: value(names::PREFERRED_TOPOLOGY),
         }
+    }
+
+    /// Returns the LocalQueue that these terms name, where Kueue's queues are read.
+    #[must_use]
+    pub fn local_queue(&self) -> Option<&str> {
+        self.queue.as_deref().or(self.kueue_queue.as_deref())
     }
 
     /// Returns these terms, and those of the gang object where these name none.
@@ -111,6 +120,7 @@ impl Wishes {
             |own: &Option<String>, other: &Option<String>| own.clone().or_else(|| other.clone());
         Self {
             queue: pick(&self.queue, &other.queue),
+            kueue_queue: pick(&self.kueue_queue, &other.kueue_queue),
             time_limit: pick(&self.time_limit, &other.time_limit),
             gang_size: pick(&self.gang_size, &other.gang_size),
             required_topology: pick(&self.required_topology, &other.required_topology),

@@ -110,6 +110,25 @@ impl Requirement {
     }
 }
 
+/// Selector of objects by their labels; without requirements it matches all.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct LabelSelector {
+    /// Labels, with their values, that the object must have.
+    pub(crate) match_labels: BTreeMap<String, String>,
+    /// Requirements on labels, all of which must hold.
+    pub(crate) match_expressions: Vec<Requirement>,
+}
+
+impl LabelSelector {
+    /// Returns true if an object with these labels is selected.
+    pub(crate) fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+        let label = |key: &str| labels.get(key).map(String::as_str);
+        self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
+            && self.match_expressions.iter().all(|one| one.holds(label(&one.key)))
+    }
+}
+
 /// Toleration that lets a pod run on nodes with some taints.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(default)]

@@ -17,6 +17,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::address::{core, get, merge, patch, with_body};
 use crate::error::{code, is_transient, message};
+use crate::kueue::CohortNote;
 use crate::sources::{Report, Served};
 
 /// Requests at the same time: more brought no higher rate of bindings on one API server.
@@ -104,6 +105,23 @@ impl Executor {
                 // The receiver is gone only when the process ends.
                 let _ = executor.reports.send(Report::StatusLost(address));
             }
+        });
+    }
+
+    /// Adds an event to a Cohort in the background.
+    pub(crate) fn tell_cohort(&self, version: String, note: CohortNote) {
+        let executor = self.clone();
+        tokio::spawn(async move {
+            let Ok(_slot) = executor.slots.acquire().await else { return };
+            let regarding =
+                Regarding { api_version: &version, kind: "Cohort", key: &note.key, uid: &note.uid };
+            let notice = Notice {
+                severity: "Warning",
+                reason: "NotInForce",
+                action: "Reading",
+                text: &note.text,
+            };
+            executor.notify(&regarding, &notice).await;
         });
     }
 

@@ -8,13 +8,14 @@ use muster_model::{QueueTree, Time};
 use muster_scheduler::{Observation, Scheduler};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use crate::Settings;
 use crate::actions::Executor;
 use crate::error::{OperatorError, message};
 use crate::health::Health;
+use crate::kueue::KueueQueues;
 use crate::queues::QueueObjects;
 use crate::sources::{Report, Served, Sources};
 use crate::usage::UsageStore;
+use crate::{QueueSource, Settings};
 
 /// Longest time without a step, so that the health check sees the loop alive.
 const IDLE: Duration = Duration::from_secs(5);
@@ -33,13 +34,21 @@ const RECORD: Duration = Duration::from_secs(15);
 /// The active process: the scheduler with all that it talks to.
 struct Leader<'a> {
     scheduler: Scheduler,
-    queues: QueueObjects,
+    queues: Queues,
     sources: Sources,
     executor: Executor,
     /// Record of usage; `None` for a process without a lease, which has no namespace.
     usage: Option<UsageStore>,
     health: &'a Health,
     reports: UnboundedReceiver<Report>,
+}
+
+/// Queue tree of the active process.
+enum Queues {
+    /// Tree of a queue file, which never changes.
+    Fixed,
+    Objects(QueueObjects),
+    Kueue(Box<KueueQueues>),
 }
 
 /// Schedules until an error.
@@ -54,9 +63,13 @@ pub(crate) async fn run(
     let served = Served::default();
     let leader = Leader {
         scheduler: start_scheduler(settings, usage.as_ref()).await?,
-        queues: QueueObjects::new(settings.queues.is_none()),
+        queues: match &settings.queues {
+            QueueSource::Tree(_) => Queues::Fixed,
+            QueueSource::Objects => Queues::Objects(QueueObjects::new()),
+            QueueSource::Kueue => Queues::Kueue(Box::new(KueueQueues::new())),
+        },
         executor: Executor::new(client.clone(), sender.clone(), served.clone()),
-        sources: Sources::new(client, sender, served, settings.queues.is_none()),
+        sources: Sources::new(client, sender, served, &settings.queues),
         usage,
         health,
         reports,
@@ -89,9 +102,13 @@ async fn start_scheduler(
         None => Scheduler::new(levels, QueueTree::single())
             .map_err(|error| OperatorError::Queues(error.to_string()))?,
     };
-    if let Some(tree) = &settings.queues {
-        scheduler.check_queues(tree).map_err(OperatorError::Queues)?;
-        scheduler.observe(Observation::Queues(Box::new(tree.clone())));
+    match &settings.queues {
+        QueueSource::Tree(tree) => {
+            scheduler.check_queues(tree).map_err(OperatorError::Queues)?;
+            scheduler.observe(Observation::Queues(tree.clone()));
+        }
+        QueueSource::Kueue => scheduler = scheduler.by_local_queues(),
+        QueueSource::Objects => {}
     }
     Ok(scheduler)
 }
@@ -125,12 +142,7 @@ impl Leader<'_> {
                 self.health.note_counts(self.scheduler.counts());
             }
             if status_timer.is_due() {
-                let views = self.scheduler.queues(now());
-                let models = self.scheduler.gpu_models();
-                let with_usage = usage_timer.is_due();
-                for (address, status) in self.queues.take_statuses(&views, &models, with_usage) {
-                    self.executor.write_status(address, status);
-                }
+                self.write_statuses(&mut usage_timer);
             }
             if record_timer.is_due()
                 && let Some(usage) = self.usage.clone()
@@ -150,15 +162,60 @@ impl Leader<'_> {
         }
     }
 
+    /// Writes the statuses of the queues that have changed.
+    fn write_statuses(&mut self, usage_timer: &mut Timer) {
+        let views = |scheduler: &Scheduler| scheduler.queues(now());
+        let statuses = match &mut self.queues {
+            Queues::Fixed => Vec::new(),
+            Queues::Objects(objects) => {
+                let models = self.scheduler.gpu_models();
+                objects.take_statuses(&views(&self.scheduler), &models, usage_timer.is_due())
+            }
+            Queues::Kueue(kueue) => {
+                for note in kueue.take_notes() {
+                    self.executor.tell_cohort(kueue.version().to_owned(), note);
+                }
+                kueue.take_statuses(&views(&self.scheduler), &self.scheduler.counts_of_queues())
+            }
+        };
+        for (address, status) in statuses {
+            self.executor.write_status(address, status);
+        }
+    }
+
+    /// Has the scheduler see the queue tree, if it has changed; returns true if it has.
+    fn renew_queues(&mut self) -> bool {
+        let (tree, local_queues) = match &mut self.queues {
+            Queues::Fixed => (None, None),
+            Queues::Objects(objects) => {
+                (objects.take_tree(|tree| self.scheduler.check_queues(tree)), None)
+            }
+            Queues::Kueue(kueue) => kueue.take_queues(&self.scheduler).unzip(),
+        };
+        let is_changed = tree.is_some();
+        let tree = tree.map(|tree| Observation::Queues(Box::new(tree)));
+        let local_queues = local_queues.map(|queues| Observation::LocalQueues(Box::new(queues)));
+        for observation in tree.into_iter().chain(local_queues) {
+            self.scheduler.observe(observation);
+        }
+        is_changed
+    }
+
     fn step(&mut self) {
         let started = Instant::now();
-        if let Some(tree) = self.queues.take_tree(|tree| self.scheduler.check_queues(tree)) {
-            self.scheduler.observe(Observation::Queues(Box::new(tree)));
+        self.renew_queues();
+        self.step_once();
+        // Flavors of Kueue are read with the nodes, which the scheduler sees in a step.
+        if self.renew_queues() {
+            self.step_once();
         }
+        self.health.note_step(started.elapsed());
+    }
+
+    fn step_once(&mut self) {
         for action in self.scheduler.step(now()) {
             self.executor.start(action);
         }
-        self.health.note_step(started.elapsed());
     }
 
     /// Takes the next reports, all that are there; false when there will be none.
@@ -179,8 +236,26 @@ impl Leader<'_> {
     fn take_in(&mut self, report: Report) {
         match report {
             Report::Seen(observation) => self.scheduler.observe(observation),
-            Report::Queue(change) => self.queues.take_in(change),
-            Report::StatusLost(address) => self.queues.forget_status(&address),
+            Report::Queue(change) => {
+                if let Queues::Objects(objects) = &mut self.queues {
+                    objects.take_in(change);
+                }
+            }
+            Report::Kueue(change) => {
+                if let Queues::Kueue(kueue) = &mut self.queues {
+                    kueue.take_in(*change);
+                }
+            }
+            Report::KueueVersion(version) => {
+                if let Queues::Kueue(kueue) = &mut self.queues {
+                    kueue.set_version(version);
+                }
+            }
+            Report::StatusLost(address) => match &mut self.queues {
+                Queues::Fixed => {}
+                Queues::Objects(objects) => objects.forget_status(&address),
+                Queues::Kueue(kueue) => kueue.forget_status(&address),
+            },
             Report::Listed => {}
         }
     }

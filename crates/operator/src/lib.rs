@@ -3,9 +3,11 @@
 
 mod actions;
 mod address;
+mod condition;
 mod election;
 mod error;
 mod health;
+mod kueue;
 mod leader;
 mod queues;
 mod sources;
@@ -31,12 +33,23 @@ pub struct Settings {
     pub context: Option<String>,
     /// Topology levels, widest first.
     pub levels: Vec<Level>,
-    /// Queues, quotas and policies; `None` for those that objects of the cluster describe.
-    pub queues: Option<QueueTree>,
+    /// Source of queues, quotas and policies.
+    pub queues: QueueSource,
     /// Address of metrics and health checks; `None` for none.
     pub listen: Option<SocketAddr>,
     /// Namespace and name of the lease of the active process; `None` for a process that is alone.
     pub lease: Option<(String, String)>,
+}
+
+/// Source of the queue tree.
+#[derive(Clone, Debug)]
+pub enum QueueSource {
+    /// `Queue` objects of the cluster; without any there is one queue.
+    Objects,
+    /// Kueue's objects in the cluster, whose status Muster writes: Kueue's controller must not run.
+    Kueue,
+    /// Fixed tree, such as that of a queue file.
+    Tree(Box<QueueTree>),
 }
 
 /// Runs the scheduler until `stopped`, an error, or the loss of its lease to another process.

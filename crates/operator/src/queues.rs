@@ -4,11 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use muster_kubernetes::queue::{self, GROUP, POLICIES, POLICY, QUEUES, QueueSpecs, VERSION};
 use muster_model::view::QueueView;
 use muster_model::{GpuModel, QueueTree};
 use serde_json::{Map, Value, json};
+
+use crate::condition::Condition;
 
 /// Change of a queue object; `None` means that it is gone.
 #[derive(Debug)]
@@ -32,13 +33,12 @@ pub(crate) struct QueueObjects {
 }
 
 impl QueueObjects {
-    /// Makes the queue objects of a cluster; without any there is one queue. Where they are not
-    /// wanted there is no tree of them either.
-    pub(crate) fn new(are_wanted: bool) -> Self {
+    /// Makes the queue objects of a cluster; without any there is one queue.
+    pub(crate) fn new() -> Self {
         Self {
             specs: QueueSpecs::new(),
             policy: None,
-            is_changed: are_wanted,
+            is_changed: true,
             defects: BTreeMap::new(),
             written: BTreeMap::new(),
         }
@@ -132,8 +132,8 @@ impl QueueObjects {
             .into_iter()
             .filter_map(|(address, mut status, remark)| {
                 let old = self.written.get(&address);
-                let condition = condition(self.defects.get(&address), remark, old);
-                status.insert("conditions".to_owned(), json!([condition]));
+                let condition = condition(self.defects.get(&address), remark);
+                status.insert("conditions".to_owned(), condition.alone(old));
                 let status = Value::Object(status);
                 if old.is_some_and(|old| {
                     *old == status || (!with_usage && without_usage(old) == without_usage(&status))
@@ -208,23 +208,14 @@ fn unknown_models(spec: &Map<String, Value>, models: &BTreeSet<GpuModel>) -> Opt
     })
 }
 
-/// Returns the condition `Ready`, with the time of the last change of its status.
-fn condition(defect: Option<&String>, remark: Option<String>, old: Option<&Value>) -> Value {
-    let (status, reason, message) = match (defect, remark) {
-        (None, None) => ("True", "InForce", "the settings are in force".to_owned()),
-        (None, Some(remark)) => ("True", "UnknownModel", remark),
-        (Some(defect), _) => ("False", "Invalid", defect.clone()),
+/// Returns the condition `Ready`.
+fn condition(defect: Option<&String>, remark: Option<String>) -> Condition<'static> {
+    let (is_true, reason, message) = match (defect, remark) {
+        (None, None) => (true, "InForce", "the settings are in force".to_owned()),
+        (None, Some(remark)) => (true, "UnknownModel", remark),
+        (Some(defect), _) => (false, "Invalid", defect.clone()),
     };
-    let old = old.and_then(|old| old.pointer("/conditions/0"));
-    let since = old.filter(|old| old["status"] == status).map(|old| &old["lastTransitionTime"]);
-    let now = || json!(Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
-    json!({
-        "type": "Ready",
-        "status": status,
-        "reason": reason,
-        "message": message,
-        "lastTransitionTime": since.cloned().unwrap_or_else(now),
-    })
+    Condition { kind: "Ready", is_true, reason, message }
 }
 
 #[cfg(test)]
@@ -232,7 +223,7 @@ mod tests {
     use super::*;
 
     fn objects(queues: &[(&str, Value)], policy: Option<Value>) -> QueueObjects {
-        let mut objects = QueueObjects::new(true);
+        let mut objects = QueueObjects::new();
         for (name, spec) in queues {
             let spec = spec.as_object().cloned();
             objects.take_in(QueueChange::Queue((*name).into(), spec));

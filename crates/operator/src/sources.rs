@@ -3,8 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIGroup;
 use kube::Client;
 use muster_kubernetes::group::{APIS, GroupApi, GroupKind, GroupText};
+use muster_kubernetes::kueue::{
+    self, ClusterQueueText, CohortText, FlavorText, LocalQueueText, NamespaceText,
+};
 use muster_kubernetes::node::NodeText;
 use muster_kubernetes::object::{Metadata, ObjectKey};
 use muster_kubernetes::pod::PodText;
@@ -16,6 +20,8 @@ use muster_scheduler::Observation;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
 
+use crate::QueueSource;
+use crate::kueue::KueueChange;
 use crate::queues::QueueChange;
 use crate::watch::{self, Change, Watched};
 
@@ -26,48 +32,41 @@ pub(crate) enum Report {
     Seen(Observation),
     /// A queue object exists, has changed, or is gone.
     Queue(QueueChange),
+    /// An object that describes Kueue's queues exists, has changed, or is gone.
+    Kueue(Box<KueueChange>),
+    /// The cluster serves Kueue's queues in this version, such as `kueue.x-k8s.io/v1beta2`.
+    KueueVersion(String),
     /// A status of a queue object could not be written.
     StatusLost(String),
     /// A kind has been listed for the first time.
     Listed,
 }
 
-impl Watched for NodeText {
-    fn metadata(&self) -> &Metadata {
-        &self.metadata
-    }
-}
-impl Watched for PodText {
-    fn metadata(&self) -> &Metadata {
-        &self.metadata
-    }
-}
-impl Watched for GroupText {
-    fn metadata(&self) -> &Metadata {
-        &self.metadata
-    }
-}
-impl Watched for ClaimText {
-    fn metadata(&self) -> &Metadata {
-        &self.metadata
-    }
-}
-impl Watched for QueueText {
-    fn metadata(&self) -> &Metadata {
-        &self.metadata
-    }
-}
-impl Watched for VolumeText {
-    fn metadata(&self) -> &Metadata {
-        &self.metadata
-    }
+/// Makes kinds of objects with metadata ones that can be followed.
+macro_rules! watched {
+    ($($text:ty),*) => {$(
+        impl Watched for $text {
+            fn metadata(&self) -> &Metadata {
+                &self.metadata
+            }
+        }
+    )*};
 }
 
-impl Watched for PriorityClassText {
-    fn metadata(&self) -> &Metadata {
-        &self.metadata
-    }
-}
+watched!(
+    NodeText,
+    PodText,
+    GroupText,
+    ClaimText,
+    VolumeText,
+    PriorityClassText,
+    QueueText,
+    ClusterQueueText,
+    CohortText,
+    LocalQueueText,
+    FlavorText,
+    NamespaceText
+);
 
 /// API version of each kind of gang object that the cluster serves, such as `batch/v1`.
 #[derive(Clone, Debug, Default)]
@@ -92,8 +91,8 @@ pub(crate) struct Sources {
     tasks: JoinSet<()>,
     groups: Vec<&'static GroupApi>,
     served: Served,
-    /// True if the queue objects are wanted.
-    has_queue_objects: bool,
+    /// API group of the objects that describe the queues; `None` when none do.
+    queue_group: Option<&'static str>,
     are_queues_followed: bool,
 }
 
@@ -102,7 +101,7 @@ impl Sources {
         client: Client,
         reports: UnboundedSender<Report>,
         served: Served,
-        has_queue_objects: bool,
+        queues: &QueueSource,
     ) -> Self {
         Self {
             client,
@@ -110,7 +109,11 @@ impl Sources {
             tasks: JoinSet::new(),
             groups: Vec::new(),
             served,
-            has_queue_objects,
+            queue_group: match queues {
+                QueueSource::Tree(_) => None,
+                QueueSource::Objects => Some(queue::GROUP),
+                QueueSource::Kueue => Some(kueue::GROUP),
+            },
             are_queues_followed: false,
         }
     }
@@ -158,12 +161,16 @@ impl Sources {
     pub(crate) async fn start_served(&mut self) -> Result<usize, kube::Error> {
         let served = self.client.list_api_groups().await?;
         let mut started = 0;
-        if self.has_queue_objects
-            && !self.are_queues_followed
-            && served.groups.iter().any(|group| group.name == queue::GROUP)
+        let of_queues = |group: &&APIGroup| Some(group.name.as_str()) == self.queue_group;
+        if !self.are_queues_followed
+            && let Some(group) = served.groups.iter().find(of_queues)
         {
             self.are_queues_followed = true;
-            started += self.start_queues();
+            started += if group.name == kueue::GROUP {
+                self.start_kueue(group)
+            } else {
+                self.start_queues()
+            };
         }
         for api in &APIS {
             if self.groups.contains(&api) {
@@ -212,6 +219,51 @@ impl Sources {
             move |key| of_policy(&key.name, None),
         );
         2
+    }
+
+    /// Starts the watches of Kueue's queues and of namespaces; returns their number.
+    fn start_kueue(&mut self, group: &APIGroup) -> usize {
+        let is_served =
+            |version: &&&str| group.versions.iter().any(|one| one.version == ***version);
+        let version = kueue::VERSIONS.iter().find(is_served).unwrap_or(&kueue::VERSIONS[0]);
+        let version = format!("{}/{version}", kueue::GROUP);
+        tracing::info!("watching the queues of {version}");
+        let path = |plural| format!("/apis/{version}/{plural}");
+        self.follow_kueue::<ClusterQueueText>(
+            &path(kueue::CLUSTER_QUEUES),
+            KueueChange::ClusterQueue,
+            |key| KueueChange::ClusterQueueGone(key.name),
+        );
+        self.follow_kueue::<CohortText>(&path(kueue::COHORTS), KueueChange::Cohort, |key| {
+            KueueChange::CohortGone(key.name)
+        });
+        self.follow_kueue::<LocalQueueText>(
+            &path(kueue::LOCAL_QUEUES),
+            KueueChange::LocalQueue,
+            KueueChange::LocalQueueGone,
+        );
+        self.follow_kueue::<FlavorText>(&path(kueue::FLAVORS), KueueChange::Flavor, |key| {
+            KueueChange::FlavorGone(key.name)
+        });
+        self.follow_kueue::<NamespaceText>("/api/v1/namespaces", KueueChange::Namespace, |key| {
+            KueueChange::NamespaceGone(key.name)
+        });
+        // The receiver is gone only when the process ends.
+        let _ = self.reports.send(Report::KueueVersion(version));
+        5
+    }
+
+    fn follow_kueue<T: Watched>(
+        &mut self,
+        path: &str,
+        present: impl Fn(T) -> KueueChange + Send + 'static,
+        gone: impl Fn(ObjectKey) -> KueueChange + Send + 'static,
+    ) {
+        self.follow_reports::<T>(
+            path,
+            move |object| Some(Report::Kueue(Box::new(present(object)))),
+            move |key| Some(Report::Kueue(Box::new(gone(key)))),
+        );
     }
 
     fn follow<T: Watched>(

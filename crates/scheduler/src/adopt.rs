@@ -11,6 +11,7 @@ use muster_model::{
     NodeConstraint, Plan, TaskPlacement, Time,
 };
 
+use crate::assignment::Assignment;
 use crate::batch::{Batch, Place, Placed};
 use crate::gang::{GangKey, Pod};
 use crate::job;
@@ -82,8 +83,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Returns the job of pods that run. They keep their nodes, so it has no constraint; a queue
-    /// that is gone is replaced by the default.
+    /// Returns the job of pods that run. They keep their nodes, so it has no constraint.
     fn spec_of_running(
         &mut self,
         key: &GangKey,
@@ -96,13 +96,17 @@ impl Scheduler {
             .iter()
             .filter_map(|pod| Some((&self.pods.get(pod)?.facts, NodeRule::default())))
             .collect();
-        let tree = self.engine.tree().clone();
-        let made = job::of_pods(&mut self.nodes, &tree, &terms, &facts);
+        let assignment = Assignment::of_running(
+            self.engine.tree(),
+            self.local_queues.as_ref(),
+            &terms.wishes,
+            &facts.first()?.0.key.namespace,
+        );
+        let made = job::of_pods(&mut self.nodes, &assignment, &terms, &facts);
         let (mut spec, ranks) = made
             .or_else(|_| {
-                terms.wishes.queue = None;
                 terms.wishes.time_limit = None;
-                job::of_pods(&mut self.nodes, &tree, &terms, &facts)
+                job::of_pods(&mut self.nodes, &assignment, &terms, &facts)
             })
             .ok()?;
         spec.constraint = NodeConstraint::default();

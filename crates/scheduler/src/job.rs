@@ -10,10 +10,10 @@ use muster_kubernetes::rule::NodeRule;
 use muster_kubernetes::span;
 use muster_model::job::{GpuRequest, Resources};
 use muster_model::{
-    Bytes, CpuMilli, JobSpec, NodeConstraint, QueueName, QueueSpec, QueueTree, Span, TaskGroup,
-    Topology, TopologyRule, UserName,
+    Bytes, CpuMilli, JobSpec, NodeConstraint, Span, TaskGroup, Topology, TopologyRule,
 };
 
+use crate::assignment::Assignment;
 use crate::nodes::{NodeTable, Take};
 use crate::rules::{RuleId, YES};
 
@@ -44,7 +44,7 @@ pub(crate) fn take(pod: &PodFacts) -> Take {
 /// Why no job can be made of them, for users.
 pub(crate) fn of_pods(
     nodes: &mut NodeTable,
-    tree: &QueueTree,
+    assignment: &Assignment,
     terms: &Terms,
     pods: &[(&PodFacts, NodeRule)],
 ) -> Result<(JobSpec, Vec<usize>), String> {
@@ -60,7 +60,7 @@ pub(crate) fn of_pods(
     for ((take, rule), members) in &shapes {
         let rule = nodes.rule(rule);
         nodes.add_singles(&take.singles);
-        let mut task = resources(nodes, rule, take)?;
+        let mut task = resources(nodes, assignment, rule, take)?;
         if has_one_rule {
             constraint.labels.insert(rule.key(), YES.into());
         } else {
@@ -76,7 +76,7 @@ pub(crate) fn of_pods(
     let facts = || pods.iter().map(|(pod, _)| *pod);
     let first = facts().next().ok_or("there are no pods")?;
     let mut spec = JobSpec::plain(Arc::clone(&terms.name), &*first.key.namespace, groups);
-    spec.queue = queue(tree, terms.wishes.queue.as_deref(), &first.key.namespace)?;
+    spec.queue = assignment.queue.clone();
     spec.priority = facts().map(|pod| pod.priority).max().unwrap_or_default();
     spec.grace = Span::from_secs(facts().map(|pod| pod.grace_secs).max().unwrap_or_default());
     spec.time_limit = time_limit(terms, facts())?;
@@ -85,7 +85,12 @@ pub(crate) fn of_pods(
     Ok((spec, shapes.into_values().flatten().collect()))
 }
 
-fn resources(nodes: &NodeTable, rule: RuleId, take: &Take) -> Result<Resources, String> {
+fn resources(
+    nodes: &NodeTable,
+    assignment: &Assignment,
+    rule: RuleId,
+    take: &Take,
+) -> Result<Resources, String> {
     let mut task = Resources::default();
     for (name, units) in &take.requests.0 {
         if !nodes.offers(name) {
@@ -102,8 +107,8 @@ fn resources(nodes: &NodeTable, rule: RuleId, take: &Take) -> Result<Resources, 
             name if is_gpu(name) && task.gpu.is_none() => {
                 let devices =
                     u32::try_from(*units).map_err(|_| format!("{units} of {name} are too many"))?;
-                task.gpu =
-                    GpuRequest { models: nodes.models(rule, name), ..GpuRequest::whole(devices) };
+                let models = assignment.models(name, nodes.models(rule, name))?;
+                task.gpu = GpuRequest { models, ..GpuRequest::whole(devices) };
             }
             name if is_gpu(name) => {
                 return Err(format!(
@@ -116,39 +121,6 @@ fn resources(nodes: &NodeTable, rule: RuleId, take: &Take) -> Result<Resources, 
     task.extras.insert(PODS.into(), 1);
     task.extras.extend(take.singles.iter().map(|single| (Arc::clone(single), 1)));
     Ok(task)
-}
-
-/// Returns the leaf queue that a label names, if the namespace may use it; in labels `.` stands for
-/// `/`.
-fn queue(tree: &QueueTree, label: Option<&str>, namespace: &str) -> Result<QueueName, String> {
-    let path =
-        label.map_or_else(|| tree.default_queue.to_string(), |label| label.replace('.', "/"));
-    let (found, users) = find_queue(&tree.queues, &path, &[])
-        .ok_or_else(|| format!("there is no queue {path} to submit to"))?;
-    let is_open = users.is_empty() || users.iter().any(|user| user.as_str() == namespace);
-    if found.queues.is_empty() && is_open {
-        Ok(path.into())
-    } else if is_open {
-        Err(format!("queue {path} has queues below it, and takes no pods itself"))
-    } else {
-        Err(format!("namespace {namespace} may not use queue {path}"))
-    }
-}
-
-/// Finds a queue by its path; returns it with those who may use it, as it says itself or the
-/// nearest queue above that does.
-fn find_queue<'a>(
-    queues: &'a [QueueSpec],
-    path: &str,
-    above: &'a [UserName],
-) -> Option<(&'a QueueSpec, &'a [UserName])> {
-    let (name, rest) = path.split_once('/').map_or((path, None), |(name, rest)| (name, Some(rest)));
-    let found = queues.iter().find(|queue| *queue.name == *name)?;
-    let users = if found.users.is_empty() { above } else { &found.users };
-    match rest {
-        None => Some((found, users)),
-        Some(rest) => find_queue(&found.queues, rest, users),
-    }
 }
 
 /// Returns the time limit: the annotation, or the shortest deadline of pods and controller.

@@ -10,9 +10,11 @@
 mod admission;
 mod adopt;
 mod agenda;
+mod assignment;
 mod batch;
 mod gang;
 mod job;
+mod local_queues;
 mod nodes;
 mod observation;
 mod pending;
@@ -23,6 +25,7 @@ mod rules;
 mod scheduler;
 mod volumes;
 
+pub use local_queues::QueueCounts;
 pub use muster_engine::UsageRecord;
 pub use nodes::Level;
 pub use observation::{Action, Observation, PodId, WorkloadId};

@@ -56,6 +56,8 @@ pub(crate) struct NodeTable {
     /// Resources that some node has or had.
     resources: BTreeSet<Arc<str>>,
     changed: BTreeSet<NodeName>,
+    /// Number that grows when labels or resources of nodes change.
+    version: u64,
 }
 
 #[derive(Debug, Default)]
@@ -107,6 +109,13 @@ impl NodeTable {
             let device = (Arc::clone(resource), model(&facts, resource));
             node.devices.extend(std::iter::repeat_n(device, more));
         }
+        let is_same = node
+            .facts
+            .as_ref()
+            .is_some_and(|old| old.labels == facts.labels && old.allocatable == facts.allocatable);
+        if !is_same {
+            self.version += 1;
+        }
         node.facts = Some(facts);
         self.changed.insert(name);
         is_new_model
@@ -115,6 +124,7 @@ impl NodeTable {
     /// Records that a node is gone.
     pub(crate) fn remove(&mut self, name: &NodeName) {
         if let Some(node) = self.nodes.get_mut(name) {
+            self.version += 1;
             node.facts = None;
             node.devices.clear();
             node.held = DeviceSet::EMPTY;
@@ -161,6 +171,24 @@ impl NodeTable {
 
     pub(crate) fn gpu_models(&self) -> BTreeSet<GpuModel> {
         self.models.values().flatten().cloned().collect()
+    }
+
+    /// Returns the models of a GPU resource on the nodes that have these labels.
+    pub(crate) fn models_on(
+        &self,
+        labels: &BTreeMap<String, String>,
+        resource: &str,
+    ) -> BTreeSet<GpuModel> {
+        let nodes = self.nodes.values().filter_map(|node| node.facts.as_ref());
+        let has_all = |facts: &&NodeFacts| {
+            facts.allocatable.get(resource) > 0
+                && labels.iter().all(|(key, value)| facts.labels.get(key) == Some(value))
+        };
+        nodes.filter(has_all).map(|facts| model(facts, resource)).collect()
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.version
     }
 
     /// Returns the number of a rule; nodes that satisfy a new one get its label.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use muster_kubernetes::group::{GangRef, GroupFacts, GroupKind};
+use muster_kubernetes::kueue::LocalQueues;
 use muster_kubernetes::node::NodeFacts;
 use muster_kubernetes::object::ObjectKey;
 use muster_kubernetes::pod::PodFacts;
@@ -35,6 +36,8 @@ pub enum Observation {
     Volume(Arc<str>, Option<Vec<SelectorTerm>>),
     /// The queue tree was read.
     Queues(Box<QueueTree>),
+    /// The LocalQueues of Kueue were read.
+    LocalQueues(Box<LocalQueues>),
     /// The API server confirmed a binding.
     Bound(PodId),
     /// The API server refused a binding, and the pod is not bound.

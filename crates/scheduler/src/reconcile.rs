@@ -11,6 +11,7 @@ use muster_model::{
     CommandTarget, Event, JobId, JobSpec, Observation as TaskObservation, Rank, TaskReport, Time,
 };
 
+use crate::assignment::Assignment;
 use crate::batch::Batch;
 use crate::gang::{Gang, GangKey};
 use crate::job::{self, Terms};
@@ -21,7 +22,9 @@ impl Scheduler {
     /// Brings the jobs of a gang in line with its pods.
     pub(crate) fn reconcile(&mut self, now: Time, key: &GangKey) {
         self.dissolve_broken(now, key);
+        self.leave_old_queue(now, key);
         self.adopt_running(now, key);
+        self.drain(key);
         let stage = self.admit(now, key);
         let wanted = self.expected_batches(key, stage).unwrap_or_else(|| self.wanted_batches(key));
         let (hold, wanted) = match wanted {
@@ -231,14 +234,23 @@ impl Scheduler {
         pods: &[ObjectKey],
     ) -> Result<(JobSpec, Vec<ObjectKey>), String> {
         let terms = self.terms(key, pods).ok_or("its pods are gone")?;
+        let first = pods.first().ok_or("its pods are gone")?;
+        let assignment = Assignment::of_waiting(
+            self.engine.tree(),
+            self.local_queues.as_ref(),
+            &terms.wishes,
+            &first.namespace,
+        )?;
         let mut facts: Vec<(PodFacts, NodeRule)> = Vec::new();
         for pod in pods {
             let Some(pod) = self.pods.get(pod) else { continue };
-            facts.push((pod.facts.clone(), self.volumes.rule(&pod.facts)?));
+            let mut rule = self.volumes.rule(&pod.facts)?;
+            assignment.restrict(&pod.facts, &mut rule);
+            facts.push((pod.facts.clone(), rule));
         }
         let borrowed: Vec<(&PodFacts, NodeRule)> =
             facts.iter().map(|(facts, rule)| (facts, rule.clone())).collect();
-        let (spec, ranks) = job::of_pods(&mut self.nodes, self.engine.tree(), &terms, &borrowed)?;
+        let (spec, ranks) = job::of_pods(&mut self.nodes, &assignment, &terms, &borrowed)?;
         Ok((spec, ranks.into_iter().map(|at| pods[at].clone()).collect()))
     }
 

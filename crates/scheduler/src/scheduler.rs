@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_engine::{Engine, TreeError, UsageRecord};
-use muster_kubernetes::group::GangRef;
+use muster_kubernetes::group::{GangRef, GroupFacts};
+use muster_kubernetes::kueue::LocalQueues;
 use muster_kubernetes::object::ObjectKey;
 use muster_kubernetes::pod::PodFacts;
 use muster_model::view::QueueView;
@@ -64,6 +65,8 @@ pub struct Scheduler {
     pub(crate) volumes: Volumes,
     pub(crate) priorities: Priorities,
     pub(crate) groups: Groups,
+    /// LocalQueues by which pods name their queue; `None` where they name it by its path.
+    pub(crate) local_queues: Option<LocalQueues>,
     pub(crate) pods: BTreeMap<ObjectKey, Pod>,
     /// Pods by the gang that they name, also where they count as single pods.
     members: BTreeMap<GangRef, BTreeSet<ObjectKey>>,
@@ -113,6 +116,7 @@ impl Scheduler {
             volumes: Volumes::default(),
             priorities: Priorities::default(),
             groups: Groups::default(),
+            local_queues: None,
             pods: BTreeMap::new(),
             members: BTreeMap::new(),
             gangs: BTreeMap::new(),
@@ -129,6 +133,13 @@ impl Scheduler {
             last: Time(0),
             counts: Counts::default(),
         }
+    }
+
+    /// Makes pods name their queue by a LocalQueue of Kueue, from the first observation on.
+    #[must_use]
+    pub fn by_local_queues(mut self) -> Self {
+        self.local_queues = Some(LocalQueues::default());
+        self
     }
 
     /// Notes an observation for the next step.
@@ -228,6 +239,22 @@ impl Scheduler {
         self.nodes.gpu_models()
     }
 
+    /// Returns the models of a GPU resource on the nodes that have these labels.
+    #[must_use]
+    pub fn models_on(
+        &self,
+        labels: &BTreeMap<String, String>,
+        resource: &str,
+    ) -> BTreeSet<GpuModel> {
+        self.nodes.models_on(labels, resource)
+    }
+
+    /// Returns a number that changes when labels or GPU models of nodes do.
+    #[must_use]
+    pub fn nodes_version(&self) -> u64 {
+        self.nodes.version()
+    }
+
     /// Returns the decayed usage, for the scheduler that follows this one.
     #[must_use]
     pub fn usage_record(&self, now: Time) -> UsageRecord {
@@ -276,13 +303,7 @@ impl Scheduler {
             }
             Observation::Pod(facts) => self.take_in_pod(*facts),
             Observation::PodGone(key) => self.remove_pod(&key),
-            Observation::Group(facts) => {
-                let gang = GangRef::of_object(facts.kind, facts.key.clone());
-                if self.groups.insert(*facts) {
-                    self.regroup(&gang);
-                    self.dirty.insert(GangKey::Group(gang));
-                }
-            }
+            Observation::Group(facts) => self.take_in_group(*facts),
             Observation::GroupGone(kind, object) => {
                 if self.groups.remove(kind, &object) {
                     let gang = GangRef::of_object(kind, object);
@@ -311,6 +332,12 @@ impl Scheduler {
                     self.dirty.extend(self.gangs.keys().cloned());
                 }
             }
+            Observation::LocalQueues(queues) => {
+                if self.local_queues.as_ref() != Some(&*queues) {
+                    self.local_queues = Some(*queues);
+                    self.dirty.extend(self.gangs.keys().cloned());
+                }
+            }
             Observation::Bound(id) => self.note_bound(now, &id),
             Observation::BindRefused(id, _) => self.note_refused(now, &id),
             Observation::PriorityClass(class) => {
@@ -324,6 +351,19 @@ impl Scheduler {
             }
             Observation::Done(workload) => self.note_answer(now, &workload, false),
             Observation::Refused(workload) => self.note_answer(now, &workload, true),
+        }
+    }
+
+    fn take_in_group(&mut self, mut facts: GroupFacts) {
+        // Kueue starts and stops its own.
+        let is_of_kueue = facts.workload.as_ref().is_some_and(|workload| workload.is_of_kueue);
+        if is_of_kueue && self.local_queues.is_none() {
+            facts.workload = None;
+        }
+        let gang = GangRef::of_object(facts.kind, facts.key.clone());
+        if self.groups.insert(facts) {
+            self.regroup(&gang);
+            self.dirty.insert(GangKey::Group(gang));
         }
     }
 
@@ -567,7 +607,7 @@ impl Scheduler {
                     let places = placement.iter().map(place).collect();
                     self.bind(Placed { id, places, is_stopping: false });
                 }
-                Effect::Stop { id, .. } => self.stop(id.element.job),
+                Effect::Stop { id, .. } => self.stop(id.element.job, PREEMPTED),
                 Effect::Go { .. } | Effect::Checkpoint { .. } | Effect::Forget { .. } => {}
             }
         }
@@ -593,9 +633,9 @@ impl Scheduler {
         }
     }
 
-    /// Deletes the pods of a job that is preempted; all pods of its gang where the rest would be
-    /// fewer than the gang needs. Where a controller would make them again at once, it is suspended.
-    fn stop(&mut self, job: JobId) {
+    /// Deletes the pods of a job; all pods of its gang where the rest would be fewer than the gang
+    /// needs. Where a controller would make them again at once, it is suspended.
+    pub(crate) fn stop(&mut self, job: JobId, reason: &str) {
         let Some(batch) = self.batches.get_mut(&job) else { return };
         let Some(placed) = batch.placed.as_mut().filter(|placed| !placed.is_stopping) else {
             return;
@@ -617,11 +657,11 @@ impl Scheduler {
         let evicted =
             if is_whole { own } else { running.iter().map(|pod| pod.key.clone()).collect() };
         if self.groups.workload(&key).is_some() && (left == 0 || !is_whole) {
-            self.suspend(&key, PREEMPTED);
+            self.suspend(&key, reason);
             // What it keeps for expected pods is given up in the next step.
             self.wake_at(self.last, &key);
         } else {
-            self.evict(&evicted, &Arc::from(PREEMPTED));
+            self.evict(&evicted, &Arc::from(reason));
         }
     }
 }

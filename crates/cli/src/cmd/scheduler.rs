@@ -6,12 +6,13 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::{Context, Result};
-use muster_operator::{OperatorError, Settings};
+use muster_operator::{OperatorError, QueueSource, Settings};
 use muster_scheduler::Level;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Failure;
 use crate::logging::log_to;
+use crate::queue_objects::QueueObjects;
 use crate::source;
 use crate::topology_label::TopologyLabel;
 
@@ -41,6 +42,10 @@ pub struct SchedulerArgs {
     /// limits
     #[arg(long, value_name = "FILE")]
     queues: Option<PathBuf>,
+    /// Objects that describe the queues: Queue objects of muster, or, in a cluster that leaves Kueue,
+    /// its ClusterQueues, Cohorts and LocalQueues. Kueue's own controller must not run then
+    #[arg(long, value_name = "SYSTEM", default_value = "muster", conflicts_with = "queues")]
+    queues_from: QueueObjects,
     /// Address of metrics and health checks; by default there are none
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
@@ -78,13 +83,14 @@ impl FromStr for LeaseName {
 
 /// Runs the scheduler until it is stopped or fails.
 pub fn run(args: &SchedulerArgs) -> Result<u8> {
-    let queues = match &args.queues {
-        Some(path) => {
+    let queues = match (&args.queues, args.queues_from) {
+        (Some(path), _) => {
             let text = source::read(path)?;
             let tree = muster_spec::parse_queues(&text.source, text.file.as_deref());
-            Some(tree.map_err(Failure::from)?)
+            QueueSource::Tree(Box::new(tree.map_err(Failure::from)?))
         }
-        None => None,
+        (None, QueueObjects::Muster) => QueueSource::Objects,
+        (None, QueueObjects::Kueue) => QueueSource::Kueue,
     };
     let level =
         |one: &TopologyLabel| Level { name: one.name.as_str().into(), label: one.label.clone() };

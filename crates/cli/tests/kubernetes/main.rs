@@ -12,6 +12,7 @@ mod cluster;
 mod definitions;
 mod gang_objects;
 mod inventory;
+mod kueue;
 mod pod_watch;
 mod queues;
 mod real_nodes;

@@ -21,20 +21,23 @@ pub struct SchedulerProcess {
 impl SchedulerProcess {
     /// Installs the rights, and starts a process that waits for the lease.
     pub fn start(cluster: &KubernetesCluster) -> Self {
-        Self::start_with(cluster, &[])
+        Self::start_with(cluster, &[], &[])
     }
 
-    fn start_with(cluster: &KubernetesCluster, options: &[&str]) -> Self {
+    /// Does the same with options of the manifests, and of the program.
+    fn start_with(cluster: &KubernetesCluster, manifests: &[&str], options: &[&str]) -> Self {
         let program = env!("CARGO_BIN_EXE_muster");
-        let words = ["init", "kubernetes", "--image", "none"];
-        let manifests = success(&words, &Command::new(program).args(words).output().unwrap());
+        let words = [&["init", "kubernetes", "--image", "none"], manifests].concat();
+        let manifests = success(&words, &Command::new(program).args(&words).output().unwrap());
         // The processes of this test take the place of those of the Deployment.
         let is_deployment = |document: &&str| document.contains("kind: Deployment");
         let manifests: Vec<&str> =
             manifests.split("---\n").filter(|document| !is_deployment(document)).collect();
         let words = ["apply", "--filename=-"];
         success(&words, &cluster.kubectl_with(&words, &manifests.join("---\n")));
-        cluster.wait("customresourcedefinition/queues.muster.run", "condition=Established");
+        if manifests.iter().any(|document| document.contains("CustomResourceDefinition")) {
+            cluster.wait("customresourcedefinition/queues.muster.run", "condition=Established");
+        }
         let words = ["kubeconfig", "muster-system/muster-scheduler"];
         let kubeconfig = success(&words, &cluster.xtask(&words));
         let dir = tempfile::tempdir().unwrap();
@@ -57,7 +60,15 @@ impl SchedulerProcess {
 
     /// Starts a process with further options, and waits until it schedules.
     pub fn active_with(cluster: &KubernetesCluster, options: &[&str]) -> Self {
-        let process = Self::start_with(cluster, options);
+        let process = Self::start_with(cluster, &[], options);
+        process.waits_for_line("the cluster is listed");
+        process
+    }
+
+    /// Starts a process with the queues of Kueue, and the rights for them, and waits until it schedules.
+    pub fn active_with_kueue(cluster: &KubernetesCluster) -> Self {
+        let option = ["--queues-from=kueue"];
+        let process = Self::start_with(cluster, &option, &option);
         process.waits_for_line("the cluster is listed");
         process
     }

@@ -31,6 +31,9 @@ pub struct Workload {
     pub created: String,
     /// True while it must have no pods; false once Muster has started it.
     pub is_suspended: bool,
+    /// True if it names its queue by Kueue's label alone: only where Muster reads Kueue's queues is it
+    /// a workload.
+    pub is_of_kueue: bool,
     /// Pods that it has when it runs, or why they are not known.
     pub pods: Result<Vec<ExpectedPods>, String>,
 }
@@ -69,7 +72,8 @@ impl Workload {
         spec: &Value,
         status: &Value,
     ) -> Option<Self> {
-        let has_queue = metadata.labels.contains_key(names::QUEUE);
+        let is_of_kueue = !metadata.labels.contains_key(names::QUEUE);
+        let has_queue = !is_of_kueue || metadata.labels.contains_key(names::KUEUE_QUEUE);
         let is_suspended = spec.pointer("/suspend").and_then(Value::as_bool).unwrap_or(false);
         let is_admitted = metadata.annotations.contains_key(names::ADMITTED);
         let ends = metadata.deletion_timestamp.is_some() || has_ended(status);
@@ -92,6 +96,7 @@ impl Workload {
         Some(Self {
             created: metadata.creation_timestamp.clone().unwrap_or_default(),
             is_suspended,
+            is_of_kueue,
             pods,
         })
     }
@@ -314,6 +319,10 @@ mod tests {
         let is_one = |change: fn(&mut Value)| job_with(change).is_some();
         assert!(!is_one(|job| job["metadata"]["labels"] = json!({})));
         assert!(is_one(|job| job["metadata"]["labels"]["muster.run/queue"] = json!("")));
+        let of_kueue =
+            |labels: Value| job_with(|job| job["metadata"]["labels"] = labels).unwrap().is_of_kueue;
+        assert!(of_kueue(json!({"kueue.x-k8s.io/queue-name": "main"})));
+        assert!(!of_kueue(json!({"kueue.x-k8s.io/queue-name": "main", "muster.run/queue": "q"})));
         // Started by others, and started by Muster.
         assert!(!is_one(|job| job["spec"]["suspend"] = json!(false)));
         assert!(is_one(|job| {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_kubernetes::group::{GroupFacts, GroupKind, GroupText};
+use muster_kubernetes::kueue::{self, Objects};
 use muster_kubernetes::node::NodeFacts;
 use muster_kubernetes::object::ObjectKey;
 use muster_kubernetes::pod::{PodFacts, PodPhase};
@@ -41,6 +42,8 @@ pub struct Cluster {
     diverted: Option<Vec<Observation>>,
     levels: Vec<Level>,
     tree: QueueTree,
+    /// Kueue's objects, where they describe the queues.
+    kueue: Option<Objects>,
     made: u64,
 }
 
@@ -75,12 +78,36 @@ impl Cluster {
             diverted: None,
             levels,
             tree,
+            kueue: None,
             made: 0,
         };
         for node in nodes {
             cluster.set_node(node);
         }
         cluster
+    }
+
+    /// Makes a cluster with the queues of Kueue.
+    pub fn with_kueue(nodes: impl IntoIterator<Item = NodeFacts>, objects: Objects) -> Self {
+        let mut cluster = Self::new([]);
+        cluster.kueue = Some(objects.clone());
+        cluster.restart_scheduler();
+        for node in nodes {
+            cluster.set_node(node);
+        }
+        cluster.settle();
+        cluster.set_kueue(objects);
+        cluster
+    }
+
+    /// Changes Kueue's objects, which are read with the nodes that the scheduler knows.
+    pub fn set_kueue(&mut self, objects: Objects) {
+        let models = |labels: &_, resource: &str| self.scheduler.models_on(labels, resource);
+        let reading = kueue::read(&objects, &models);
+        self.scheduler.check_queues(&reading.tree).unwrap();
+        self.kueue = Some(objects);
+        self.report(Observation::Queues(Box::new(reading.tree)));
+        self.report(Observation::LocalQueues(Box::new(reading.local_queues)));
     }
 
     /// Tells the scheduler of a change, or keeps the report while reports are diverted.
@@ -299,7 +326,9 @@ impl Cluster {
 
     /// Starts another scheduler process, which lists everything anew.
     pub fn restart_scheduler(&mut self) {
-        self.scheduler = Scheduler::new(self.levels.clone(), self.tree.clone()).unwrap();
+        let scheduler = Scheduler::new(self.levels.clone(), self.tree.clone()).unwrap();
+        let by_local_queues = self.kueue.is_some();
+        self.scheduler = if by_local_queues { scheduler.by_local_queues() } else { scheduler };
         for node in self.nodes.values() {
             self.scheduler.observe(Observation::Node(Box::new(node.clone())));
         }
@@ -315,6 +344,12 @@ impl Cluster {
         }
         for pod in self.pods.values() {
             self.scheduler.observe(Observation::Pod(Box::new(pod.clone())));
+        }
+        if let Some(objects) = self.kueue.clone() {
+            // Read again with the nodes of the first step.
+            self.set_kueue(objects.clone());
+            self.settle();
+            self.set_kueue(objects);
         }
     }
 

@@ -7,6 +7,7 @@ mod admission;
 mod chaos;
 mod cluster;
 mod gangs;
+mod kueue;
 mod objects;
 mod outside;
 mod waiting;

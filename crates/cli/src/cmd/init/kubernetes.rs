@@ -5,6 +5,7 @@ use anyhow::Result;
 use muster_kubernetes::manifest::{self, Install};
 
 use crate::app::App;
+use crate::queue_objects::QueueObjects;
 use crate::topology_label::TopologyLabel;
 
 /// Print the manifests that install Muster's scheduler in a Kubernetes cluster
@@ -28,6 +29,10 @@ pub struct InitKubernetesArgs {
     /// level to the narrowest
     #[arg(long, value_name = "LEVEL=LABEL")]
     level: Vec<TopologyLabel>,
+    /// Objects that describe the queues: Queue objects of muster, or those of kueue, whose controller
+    /// must not run then
+    #[arg(long, value_name = "SYSTEM", default_value = "muster")]
+    queues_from: QueueObjects,
 }
 
 /// Runs `muster init kubernetes`; returns its exit code.
@@ -37,6 +42,7 @@ pub fn run(app: &App, args: &InitKubernetesArgs) -> Result<u8> {
         namespace: args.namespace.clone(),
         levels: args.level.iter().map(|one| format!("{}={}", one.name, one.label)).collect(),
         queue_schema: muster_spec::queues_schema(),
+        reads_kueue: args.queues_from == QueueObjects::Kueue,
     };
     app.ui.data(&manifest::render(&install))?;
     Ok(0)

@@ -1,0 +1,174 @@
+//! Queues of Kueue: pods name a LocalQueue of their namespace, and its ClusterQueue says on which nodes
+//! their quota counts.
+
+use muster_kubernetes::kueue::Objects;
+use muster_kubernetes::node::NodeFacts;
+use muster_kubernetes::object::ObjectKey;
+use serde_json::{Value, json};
+
+use crate::cluster::Cluster;
+use crate::objects::{JobBuilder, PodBuilder, job, labelled_node, pod};
+
+const LABEL: &str = "kueue.x-k8s.io/queue-name";
+
+/// Returns the objects of two ClusterQueues of eight GPUs each, with a LocalQueue of the same name.
+fn objects(a: Value, b: Value) -> Objects {
+    let mut objects = Objects::default();
+    objects.namespaces.insert("team".into(), [].into());
+    for pool in ["h", "a"] {
+        let spec = json!({"nodeLabels": {"pool": pool}});
+        objects.flavors.insert(pool.into(), serde_json::from_value(spec).unwrap());
+    }
+    for (name, changes) in [("a", a), ("b", b)] {
+        let mut spec = json!({
+            "namespaceSelector": {},
+            "resourceGroups": [{
+                "coveredResources": ["nvidia.com/gpu"],
+                "flavors": [{"name": "h", "resources": [{"name": "nvidia.com/gpu", "nominalQuota": 8}]}],
+            }],
+            "preemption": {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"},
+        });
+        for (key, value) in changes.as_object().unwrap() {
+            spec[key] = value.clone();
+        }
+        objects.cluster_queues.insert(name.into(), serde_json::from_value(spec).unwrap());
+        let local_queue = serde_json::from_value(json!({"clusterQueue": name})).unwrap();
+        objects.local_queues.insert(ObjectKey::new("team", name), local_queue);
+    }
+    objects
+}
+
+fn in_cohort() -> Value {
+    json!({"cohortName": "c"})
+}
+
+/// Returns two nodes with eight H100 each and one with eight A100.
+fn nodes() -> Vec<NodeFacts> {
+    let node = |name, pool: &str, product: &str| {
+        labelled_node(name, 8, json!({"pool": pool, "nvidia.com/gpu.product": product}))
+    };
+    vec![
+        node("a1", "a", "NVIDIA-A100-SXM4-80GB"),
+        node("h1", "h", "NVIDIA-H100-80GB-HBM3"),
+        node("h2", "h", "NVIDIA-H100-80GB-HBM3"),
+    ]
+}
+
+fn of_queue(name: &str, queue: &str, gpus: u32) -> PodBuilder {
+    pod(name, gpus).label(LABEL, queue)
+}
+
+fn suspended(name: &str, queue: &str, pods: usize) -> JobBuilder {
+    let mut job = job(name, pods);
+    job.0["metadata"]["labels"] = json!({LABEL: queue});
+    job
+}
+
+fn counts(cluster: &Cluster, queue: &str) -> (u64, u64) {
+    let counts = cluster.scheduler.counts_of_queues();
+    let own = counts.get(&ObjectKey::new("team", queue)).copied().unwrap_or_default();
+    (own.pending, own.admitted)
+}
+
+#[test]
+fn quota_counts_on_the_nodes_of_its_flavor() {
+    let mut cluster = Cluster::with_kueue(nodes(), objects(json!({}), json!({})));
+    for name in ["a-0", "a-1"] {
+        cluster.create(&of_queue(name, "a", 8));
+    }
+    cluster.run(2_000);
+    assert_eq!((cluster.bound("a-"), counts(&cluster, "a")), (1, (1, 1)));
+    assert_eq!(cluster.places("a-"), ["a-0=h1"]);
+    assert!(cluster.reported("a-1").contains("quota"), "{}", cluster.reported("a-1"));
+    let mut both = objects(json!({}), json!({}));
+    let quota = json!([{"name": "nvidia.com/gpu", "nominalQuota": 8}]);
+    let flavors = json!([{"name": "h", "resources": quota}, {"name": "a", "resources": quota}]);
+    let group = json!([{"coveredResources": ["nvidia.com/gpu"], "flavors": flavors}]);
+    let spec = json!({"namespaceSelector": {}, "resourceGroups": group});
+    both.cluster_queues.insert("a".into(), serde_json::from_value(spec).unwrap());
+    cluster.set_kueue(both);
+    cluster.run(2_000);
+    assert_eq!(cluster.bound("a-"), 2);
+    assert_eq!(cluster.places("a-"), ["a-0=h1", "a-1=a1"]);
+}
+
+#[test]
+fn pods_without_a_queue_wait() {
+    let mut cluster =
+        Cluster::with_kueue(nodes(), objects(json!({}), json!({"stopPolicy": "Hold"})));
+    cluster.create(&pod("silent", 1));
+    cluster.create(&of_queue("wrong", "c", 1));
+    cluster.create(&of_queue("held", "b", 1));
+    cluster.create(&pod("by-path", 1).label("muster.run/queue", "a"));
+    cluster.run(2_000);
+    assert_eq!(cluster.bound(""), 1);
+    assert_eq!(cluster.reported("wrong"), "namespace team has no LocalQueue c");
+    assert!(cluster.reported("silent").starts_with("it names no queue with the label"));
+    assert_eq!(cluster.reported("held"), "ClusterQueue b starts nothing (`stopPolicy: Hold`)");
+    assert!(cluster.pod("by-path").node.is_some(), "Muster's label names a LocalQueue too");
+    assert_eq!(counts(&cluster, "b"), (1, 0));
+    assert_eq!(counts(&cluster, "default"), (1, 0));
+}
+
+/// Also after a restart: the pods tell their queue.
+#[test]
+fn what_is_borrowed_is_reclaimed_and_its_job_suspended() {
+    let mut cluster = Cluster::with_kueue(nodes(), objects(in_cohort(), in_cohort()));
+    cluster.create_job(&suspended("wide", "a", 16));
+    cluster.run(5_000);
+    assert_eq!((cluster.bound("wide"), counts(&cluster, "a")), (16, (0, 1)));
+    cluster.restart_scheduler();
+    cluster.create_job(&suspended("owner", "b", 8));
+    cluster.run(60_000);
+    assert!(cluster.is_suspended("wide"));
+    assert_eq!((cluster.bound("wide"), cluster.bound("owner")), (0, 8));
+    assert_eq!((counts(&cluster, "a"), counts(&cluster, "b")), ((1, 0), (0, 1)));
+}
+
+#[test]
+fn pods_that_run_follow_their_queue_into_a_cohort() {
+    let mut cluster = Cluster::with_kueue(nodes(), objects(json!({}), json!({})));
+    cluster.create(&of_queue("first", "a", 8));
+    cluster.run(2_000);
+    cluster.set_kueue(objects(in_cohort(), json!({})));
+    cluster.create(&of_queue("second", "a", 8));
+    cluster.run(2_000);
+    assert_eq!(cluster.bound(""), 1, "the first still counts");
+    assert_eq!(counts(&cluster, "a"), (1, 1));
+    cluster.set_kueue(objects(in_cohort(), in_cohort()));
+    cluster.run(2_000);
+    assert_eq!(cluster.bound(""), 2, "the second borrows");
+}
+
+#[test]
+fn a_drained_queue_suspends_its_jobs_and_deletes_its_pods() {
+    let mut cluster = Cluster::with_kueue(nodes(), objects(json!({}), json!({})));
+    cluster.create_job(&suspended("drained", "a", 8));
+    cluster.create(&of_queue("pod", "b", 4));
+    cluster.run(5_000);
+    assert_eq!((cluster.bound("drained"), cluster.bound("pod")), (8, 1));
+    let stop = || json!({"stopPolicy": "HoldAndDrain"});
+    cluster.set_kueue(objects(stop(), stop()));
+    cluster.run(5_000);
+    assert!(cluster.is_suspended("drained"));
+    assert!(cluster.pods.is_empty(), "{:?}", cluster.pods.keys());
+    let reason = "its queue is drained (`stopPolicy: HoldAndDrain`)";
+    assert_eq!(cluster.suspensions, [("drained".to_owned(), reason.to_owned())]);
+    cluster.set_kueue(objects(json!({}), json!({})));
+    cluster.run(5_000);
+    assert_eq!(cluster.bound("drained"), 8);
+}
+
+#[test]
+fn jobs_with_kueues_label_alone_are_left_to_kueue_elsewhere() {
+    let mut cluster = Cluster::new(nodes());
+    cluster.create_job(&suspended("other", "a", 1));
+    cluster.run(5_000);
+    assert!(cluster.is_suspended("other"));
+    assert!(cluster.told_jobs.is_empty());
+    // Kueue resumes it, and has counted its quota.
+    let key = ObjectKey::new("team", "other");
+    cluster.change_job(&key, |job| job["spec"]["suspend"] = json!(false));
+    cluster.run(5_000);
+    assert_eq!(cluster.bound("other"), 1);
+}
