@@ -31,6 +31,15 @@ pub const PREFERRED_TOPOLOGY: &str = "muster.run/preferred-topology";
 /// is such a queue.
 pub const KUEUE_QUEUE: &str = "kueue.x-k8s.io/queue-name";
 
+/// Annotation by which Kueue names the topology level in one domain of which all pods must be.
+pub const KUEUE_REQUIRED_TOPOLOGY: &str = "kueue.x-k8s.io/podset-required-topology";
+
+/// Annotation by which Kueue names the topology level of which few domains should be used.
+pub const KUEUE_PREFERRED_TOPOLOGY: &str = "kueue.x-k8s.io/podset-preferred-topology";
+
+/// Annotation by which Kueue asks for one domain for each slice of the pods.
+pub const KUEUE_SLICE_TOPOLOGY: &str = "kueue.x-k8s.io/podset-slice-required-topology";
+
 /// ConfigMap with the decayed usage of queues and namespaces, beside the scheduler's lease.
 pub const USAGE: &str = "muster-usage";
 

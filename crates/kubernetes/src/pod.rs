@@ -80,8 +80,8 @@ pub enum PodPhase {
 pub struct Wishes {
     /// Queue as a label value.
     pub queue: Option<String>,
-    /// Queue that Kueue's label names.
-    pub kueue_queue: Option<String>,
+    /// Terms that labels and annotations of Kueue name.
+    pub kueue: KueueWishes,
     /// Expected run time, as text with a unit.
     pub time_limit: Option<String>,
     /// Number of pods without which the gang does not start.
@@ -92,6 +92,20 @@ pub struct Wishes {
     pub preferred_topology: Option<String>,
 }
 
+/// Scheduling terms in the words of Kueue; but for the queue they count only where Kueue's queues are
+/// read, since Kueue sees to them elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KueueWishes {
+    /// Name of a LocalQueue.
+    pub queue: Option<String>,
+    /// Node label in one domain of which all pods must be.
+    pub required_topology: Option<String>,
+    /// Node label of which few domains should be used.
+    pub preferred_topology: Option<String>,
+    /// Node label in one domain of which each slice of the pods must be.
+    pub slice_topology: Option<String>,
+}
+
 impl Wishes {
     /// Reads the labels and annotations of an object.
     #[must_use]
@@ -99,7 +113,12 @@ impl Wishes {
         let value = |key| metadata.label_or_annotation(key).map(str::to_owned);
         Self {
             queue: value(names::QUEUE),
-            kueue_queue: value(names::KUEUE_QUEUE),
+            kueue: KueueWishes {
+                queue: value(names::KUEUE_QUEUE),
+                required_topology: value(names::KUEUE_REQUIRED_TOPOLOGY),
+                preferred_topology: value(names::KUEUE_PREFERRED_TOPOLOGY),
+                slice_topology: value(names::KUEUE_SLICE_TOPOLOGY),
+            },
             time_limit: value(names::TIME_LIMIT),
             gang_size: value(names::GANG_SIZE),
             required_topology: value(names::REQUIRED_TOPOLOGY),
@@ -110,7 +129,7 @@ impl Wishes {
     /// Returns the LocalQueue that these terms name, where Kueue's queues are read.
     #[must_use]
     pub fn local_queue(&self) -> Option<&str> {
-        self.queue.as_deref().or(self.kueue_queue.as_deref())
+        self.queue.as_deref().or(self.kueue.queue.as_deref())
     }
 
     /// Returns these terms, and those of the gang object where these name none.
@@ -120,7 +139,18 @@ impl Wishes {
             |own: &Option<String>, other: &Option<String>| own.clone().or_else(|| other.clone());
         Self {
             queue: pick(&self.queue, &other.queue),
-            kueue_queue: pick(&self.kueue_queue, &other.kueue_queue),
+            kueue: KueueWishes {
+                queue: pick(&self.kueue.queue, &other.kueue.queue),
+                required_topology: pick(
+                    &self.kueue.required_topology,
+                    &other.kueue.required_topology,
+                ),
+                preferred_topology: pick(
+                    &self.kueue.preferred_topology,
+                    &other.kueue.preferred_topology,
+                ),
+                slice_topology: pick(&self.kueue.slice_topology, &other.kueue.slice_topology),
+            },
             time_limit: pick(&self.time_limit, &other.time_limit),
             gang_size: pick(&self.gang_size, &other.gang_size),
             required_topology: pick(&self.required_topology, &other.required_topology),

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use muster_kubernetes::kueue::{LocalQueues, Target};
+use muster_kubernetes::names;
 use muster_kubernetes::pod::{PodFacts, Wishes};
 use muster_kubernetes::rule::NodeRule;
 use muster_model::{GpuModel, QueueName, QueueSpec, QueueTree, UserName};
@@ -87,6 +88,29 @@ impl Assignment {
         }
         Ok(there)
     }
+
+    /// Returns the topology levels that the pods require and prefer: in Kueue's words, too, where its
+    /// queues are read.
+    ///
+    /// # Errors
+    /// A term that is not supported, for users.
+    pub(crate) fn topology<'a>(
+        &self,
+        wishes: &'a Wishes,
+    ) -> Result<(Option<&'a str>, Option<&'a str>), String> {
+        let own = (wishes.required_topology.as_deref(), wishes.preferred_topology.as_deref());
+        if self.target.is_none() || own != (None, None) {
+            return Ok(own);
+        }
+        let kueue = &wishes.kueue;
+        if kueue.slice_topology.is_some() {
+            return Err(format!(
+                "not supported by this scheduler: the annotation {}",
+                names::KUEUE_SLICE_TOPOLOGY
+            ));
+        }
+        Ok((kueue.required_topology.as_deref(), kueue.preferred_topology.as_deref()))
+    }
 }
 
 /// Returns the leaf queue that a label names, if the namespace may use it; in labels `.` stands for
@@ -94,7 +118,7 @@ impl Assignment {
 /// the default queue is meant.
 fn named(tree: &QueueTree, wishes: &Wishes, namespace: &str) -> Result<QueueName, String> {
     let is_here = |label: &&str| find_queue(&tree.queues, &label.replace('.', "/"), &[]).is_some();
-    let of_kueue = || wishes.kueue_queue.as_deref().filter(is_here);
+    let of_kueue = || wishes.kueue.queue.as_deref().filter(is_here);
     let label = wishes.queue.as_deref().or_else(of_kueue);
     let path =
         label.map_or_else(|| tree.default_queue.to_string(), |label| label.replace('.', "/"));

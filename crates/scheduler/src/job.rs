@@ -80,7 +80,7 @@ pub(crate) fn of_pods(
     spec.priority = facts().map(|pod| pod.priority).max().unwrap_or_default();
     spec.grace = Span::from_secs(facts().map(|pod| pod.grace_secs).max().unwrap_or_default());
     spec.time_limit = time_limit(terms, facts())?;
-    constraint.topology = topology(nodes, &terms.wishes)?;
+    constraint.topology = topology(nodes, assignment.topology(&terms.wishes)?)?;
     spec.constraint = constraint;
     Ok((spec, shapes.into_values().flatten().collect()))
 }
@@ -141,7 +141,10 @@ fn time_limit<'a>(
     Ok(deadlines.min().map(Span::from_secs))
 }
 
-fn topology(nodes: &NodeTable, wishes: &Wishes) -> Result<Option<Topology>, String> {
+fn topology(
+    nodes: &NodeTable,
+    (required, preferred): (Option<&str>, Option<&str>),
+) -> Result<Option<Topology>, String> {
     let level = |text: &str| {
         if text == names::HOSTNAME || text == Topology::NODE {
             return Ok(Topology::NODE.into());
@@ -150,7 +153,7 @@ fn topology(nodes: &NodeTable, wishes: &Wishes) -> Result<Option<Topology>, Stri
             format!("{text} is not a topology level of this cluster; the scheduler's option --level sets them")
         })
     };
-    let rule = match (&wishes.required_topology, &wishes.preferred_topology) {
+    let rule = match (required, preferred) {
         (Some(text), _) => TopologyRule::Required(level(text)?),
         (None, Some(text)) => TopologyRule::Preferred(level(text)?),
         (None, None) => return Ok(None),

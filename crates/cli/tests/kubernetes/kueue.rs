@@ -259,6 +259,10 @@ fn wrong_objects_of_kueue_say_so_and_stop_nothing_else() {
     }
     namespace.create_object(&pod("nowhere", "none"));
     namespace.create_object(&pod("silent", ""));
+    let mut rack = pod("rack", "good");
+    rack["metadata"]["annotations"] =
+        json!({"kueue.x-k8s.io/podset-required-topology": "example.com/rack"});
+    namespace.create_object(&rack);
 
     // 1. Each pod says why it waits, and the good one runs on a node of its flavor.
     until("the good pod has a node", || namespace.has_node("good"));
@@ -291,6 +295,11 @@ fn wrong_objects_of_kueue_say_so_and_stop_nothing_else() {
                 .to_owned(),
         ),
     ];
+    waits_for(
+        &namespace,
+        "rack",
+        "example.com/rack is not a topology level of this cluster; the scheduler's option --level sets them",
+    );
     for (pod, expected) in &reasons {
         waits_for(&namespace, pod, expected);
     }

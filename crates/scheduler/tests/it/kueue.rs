@@ -110,6 +110,26 @@ fn pods_without_a_queue_wait() {
     assert_eq!(counts(&cluster, "default"), (1, 0));
 }
 
+#[test]
+fn topologies_in_kueues_words_are_rules() {
+    let mut cluster = Cluster::with_kueue(nodes(), objects(json!({}), json!({})));
+    let required = "kueue.x-k8s.io/podset-required-topology";
+    let host =
+        |name| of_queue(name, "a", 4).gang("g", 2).annotation(required, "kubernetes.io/hostname");
+    cluster.create(&of_queue("filler", "b", 1));
+    cluster.create_all([host("g-0"), host("g-1")]);
+    cluster.create(&of_queue("rack", "a", 1).annotation(required, "example.com/rack"));
+    let slices = "kueue.x-k8s.io/podset-slice-required-topology";
+    cluster.create(&of_queue("slices", "b", 1).annotation(slices, "kubernetes.io/hostname"));
+    cluster.run(2_000);
+    let places: Vec<String> = cluster.places("g-").iter().map(|at| at[4..].to_owned()).collect();
+    assert_eq!(places.len(), 2);
+    assert_eq!(places[0], places[1], "both are on one node");
+    assert!(cluster.reported("rack").starts_with("example.com/rack is not a topology level"));
+    let expected = format!("not supported by this scheduler: the annotation {slices}");
+    assert_eq!(cluster.reported("slices"), expected);
+}
+
 /// Also after a restart: the pods tell their queue.
 #[test]
 fn what_is_borrowed_is_reclaimed_and_its_job_suspended() {
