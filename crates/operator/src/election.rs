@@ -39,6 +39,7 @@ struct LeaseSpec {
 }
 
 /// Candidate for a lease.
+#[derive(Clone)]
 pub(crate) struct Election {
     client: Client,
     folder: String,

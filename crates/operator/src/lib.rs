@@ -23,6 +23,7 @@ use kube::config::KubeConfigOptions;
 use kube::{Client, Config};
 use muster_model::QueueTree;
 use muster_scheduler::Level;
+use tokio::task::JoinSet;
 
 pub use error::OperatorError;
 
@@ -103,9 +104,13 @@ async fn lead(
 ) -> Result<(), OperatorError> {
     election.acquire().await;
     tracing::info!("active");
+    // In a task of its own: a long step of the scheduler must not hold renewals up.
+    let mut renewals = JoinSet::new();
+    let mut keeper = election.clone();
+    renewals.spawn(async move { keeper.keep().await });
     tokio::select! {
         result = leader::run(client, settings, health) => result,
-        () = election.keep() => Err(OperatorError::LeaseLost),
+        _ = renewals.join_next() => Err(OperatorError::LeaseLost),
     }
 }
 
