@@ -13,6 +13,7 @@ use crate::anti_affinity::{self, PodAffinityTerm};
 use crate::group::GangRef;
 use crate::names;
 use crate::object::{Metadata, ObjectKey};
+use crate::priority;
 use crate::resources::{self, Container, Quantities, Requirements, Text};
 use crate::rule::{NodeRule, SelectorTerm, Toleration};
 use crate::volume::Volume;
@@ -50,6 +51,8 @@ pub struct PodFacts {
     pub apart: Vec<Arc<str>>,
     /// Priority, from its priority class.
     pub priority: i32,
+    /// False if no other pod may be evicted for it.
+    pub preempts: bool,
     /// Time between SIGTERM and SIGKILL, in seconds.
     pub grace_secs: u64,
     /// Run time in seconds after which the kubelet ends it; `None` means no limit.
@@ -331,6 +334,7 @@ impl PodText {
             claims: self.spec.claims(&self.metadata.name),
             apart: apart.unwrap_or_default(),
             priority: self.spec.priority,
+            preempts: self.spec.preemption_policy.as_deref() != Some(priority::NEVER),
             grace_secs: self.spec.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE_SECS),
             deadline_secs: self.spec.active_deadline_seconds,
             wishes,
@@ -419,9 +423,8 @@ impl Spec {
         {
             return Some(format!("the field `spec.schedulingGroup.{field}`"));
         }
-        if let Some(policy) =
-            self.preemption_policy.as_deref().filter(|policy| *policy != "PreemptLowerPriority")
-        {
+        let policy = self.preemption_policy.as_deref();
+        if let Some(policy) = policy.filter(|policy| !priority::POLICIES.contains(policy)) {
             return Some(format!("the preemption policy `{policy}`"));
         }
         if let Some(volume) = self.volumes.iter().find_map(Volume::not_understood) {

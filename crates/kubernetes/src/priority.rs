@@ -7,6 +7,12 @@ use serde::Deserialize;
 
 use crate::object::Metadata;
 
+/// Preemption policy of pods that evict no others.
+pub(crate) const NEVER: &str = "Never";
+
+/// Preemption policies that are known.
+pub(crate) const POLICIES: [&str; 2] = ["PreemptLowerPriority", NEVER];
+
 /// Priority class as the API server prints it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -39,7 +45,7 @@ impl PriorityClassText {
             name: self.metadata.name,
             value: self.value,
             is_default: self.global_default,
-            preempts: self.preemption_policy.is_none_or(|policy| policy == "PreemptLowerPriority"),
+            preempts: self.preemption_policy.as_deref() != Some(NEVER),
         }
     }
 }

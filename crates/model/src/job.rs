@@ -67,6 +67,9 @@ pub struct JobSpec {
     /// means that it does not grow while it runs.
     #[serde(default = "JobSpec::default_grow_after")]
     pub grow_after: Option<Span>,
+    /// False when no other job is evicted for it, neither by priority nor to reclaim quota.
+    #[serde(default = "JobSpec::default_preempts")]
+    pub preempts: bool,
 }
 
 /// Sizes of an elastic gang.
@@ -112,6 +115,7 @@ impl JobSpec {
             kind: WorkloadKind::Task,
             tier: Tier::Normal,
             grow_after: Self::default_grow_after(),
+            preempts: Self::default_preempts(),
         }
     }
 
@@ -147,6 +151,10 @@ impl JobSpec {
 
     fn default_grow_after() -> Option<Span> {
         Some(Self::GROW_AFTER)
+    }
+
+    fn default_preempts() -> bool {
+        true
     }
 
     /// Returns the number of elements: 1 unless the job is an array or a service.

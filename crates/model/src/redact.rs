@@ -165,6 +165,7 @@ impl Redaction {
             kind,
             tier,
             grow_after,
+            preempts,
         } = job.clone();
         let NodeConstraint { labels, exclude, topology, advance_reservation } = constraint;
         let constraint = NodeConstraint {
@@ -196,6 +197,7 @@ impl Redaction {
             kind,
             tier,
             grow_after,
+            preempts,
         }
     }
 

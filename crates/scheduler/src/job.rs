@@ -78,6 +78,7 @@ pub(crate) fn of_pods(
     let mut spec = JobSpec::plain(Arc::clone(&terms.name), &*first.key.namespace, groups);
     spec.queue = assignment.queue.clone();
     spec.priority = facts().map(|pod| pod.priority).max().unwrap_or_default();
+    spec.preempts = facts().all(|pod| pod.preempts);
     spec.grace = Span::from_secs(facts().map(|pod| pod.grace_secs).max().unwrap_or_default());
     spec.time_limit = time_limit(terms, facts())?;
     constraint.topology = topology(nodes, assignment.topology(&terms.wishes)?)?;

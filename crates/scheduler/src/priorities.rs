@@ -36,9 +36,7 @@ impl Priorities {
         };
         let Some(class) = class else { return Ok(()) };
         pod.priority = class.value;
-        if !class.preempts {
-            pod.not_understood.get_or_insert_with(|| "the preemption policy `Never`".to_owned());
-        }
+        pod.preempts = class.preempts;
         Ok(())
     }
 }

@@ -101,6 +101,7 @@ pub fn check(tree: &QueueTree, submitter: Submitter<'_>, spec: &JobSpec) -> Resu
         kind,
         tier: _,
         grow_after: _,
+        preempts: _,
     } = spec;
     let grants = Grants::of(tree, queue);
     if !grants.admits(submitter) {

@@ -175,6 +175,10 @@ fn wrong_eviction(
     if eviction.cause == EvictionCause::Grown {
         return resized::wrong_growth(state, now, plan, eviction.id, element);
     }
+    let is_move = eviction.cause == EvictionCause::Moved;
+    if !candidate.record.spec.preempts && !is_move {
+        return Some("the candidate preempts no job");
+    }
     // 1. Protection by its job or its queue.
     let of_queue = path(from).rev().find_map(|queue| find(&tree.queues, &queue)?.protect);
     let terms = (

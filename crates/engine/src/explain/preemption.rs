@@ -121,7 +121,7 @@ pub(super) fn not_preempted(
     let wants_capacity = |reason: &Reason| {
         matches!(reason, Reason::Capacity(_) | Reason::Topology(_) | Reason::Quota { .. })
     };
-    if !reasons.iter().any(wants_capacity) {
+    if !candidate.shape.preempts || !reasons.iter().any(wants_capacity) {
         return Vec::new();
     }
     let picks = model_choices(&state.pool, &candidate.shape, false);

@@ -65,7 +65,9 @@ impl ShapeClasses {
     fn find_hashed(&self, spec: &JobSpec, hash: u64) -> Option<ClassId> {
         self.by_hash.get(&hash)?.iter().copied().find(|id| {
             let known = &self.get(*id).spec;
-            known.groups == spec.groups && known.constraint == spec.constraint
+            known.groups == spec.groups
+                && known.constraint == spec.constraint
+                && known.preempts == spec.preempts
         })
     }
 

@@ -121,7 +121,9 @@ pub(super) fn may_preempt(
     duration: Span,
 ) -> bool {
     let failed = pass.eligibility.failed.get(&(leaf, class, priority));
-    failed.is_none_or(|failed| duration < *failed) && has_possible_victims(pass, leaf, priority)
+    failed.is_none_or(|failed| duration < *failed)
+        && has_possible_victims(pass, leaf, priority)
+        && pass.state.classes.shape(class).preempts
 }
 
 /// Returns true if preemption for a candidate may succeed.

@@ -27,6 +27,8 @@ pub(crate) struct Shape {
     pub(crate) topology: Option<Topology>,
     /// Advance reservation in which it runs, and nowhere else.
     pub(crate) reservation: Option<AdvanceReservationName>,
+    /// False when nothing is evicted for it.
+    pub(crate) preempts: bool,
     labels: BTreeMap<Arc<str>, Arc<str>>,
     exclude: Vec<NodeName>,
 }
@@ -108,6 +110,7 @@ impl Shape {
             order,
             topology: spec.constraint.topology.clone(),
             reservation: spec.constraint.advance_reservation.clone(),
+            preempts: spec.preempts,
             labels: spec.constraint.labels.clone(),
             exclude: spec.constraint.exclude.clone(),
         }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use muster_engine::{AccountingFact, Violation};
 use muster_model::view::JobState;
 use muster_model::{
-    AttemptId, Checkpoint, CheckpointBy, Decision, Effect, Event, Eviction, EvictionCause, JobId,
-    Observation, Preemption, Protection, QueueSpec, QueueTree, Span, StopCause, TaskExit,
+    AttemptId, Checkpoint, CheckpointBy, Decision, Effect, ElementId, Event, Eviction,
+    EvictionCause, JobId, Observation, Preemption, Protection, QueueSpec, QueueTree, Span,
+    StopCause, TaskExit,
 };
 
 use crate::cluster::{TestCluster, job, node, span, task_event};
@@ -109,6 +110,37 @@ fn within_a_queue_higher_priority_preempts_lower_and_equal_waits() {
     ["low"].iter().for_each(|name| cluster.expect(name, JobState::Pending));
     ["mid", "high", "urgent"].iter().for_each(|name| cluster.expect(name, JobState::Running));
     assert_eq!(evicted(&cluster).len(), 1, "two devices were free");
+}
+
+/// A job that preempts no other waits in its place; the jobs of its class that do preempt are as
+/// ever.
+#[test]
+fn a_job_that_preempts_no_other_waits_in_its_place() {
+    let never = |name: &'static str| job(name).gpus(4).with(|spec| spec.preempts = false);
+    let mut cluster = TestCluster::new(&[node("n1", 4)]);
+    cluster.submit(job("low").gpus(4));
+    cluster.submit(never("never").priority(5));
+    cluster.expect("never", JobState::Pending);
+    cluster.submit(job("middle").gpus(4).priority(-1));
+    cluster.exit("low", 0);
+    cluster.expect("never", JobState::Running);
+    cluster.expect("middle", JobState::Pending);
+    assert!(evicted(&cluster).is_empty());
+
+    let mut cluster = TestCluster::new(&[node("n1", 4)]);
+    cluster.submit(job("low").gpus(4));
+    cluster.submit(never("never").priority(5));
+    cluster.submit(job("urgent").gpus(4).priority(5));
+    cluster.expect("never", JobState::Pending);
+    cluster.expect("urgent", JobState::Running);
+
+    // Nor does it reclaim what others borrow.
+    let mut cluster = borrowed_gpus();
+    cluster.submit(never("mine").queue("owner"));
+    cluster.expect("mine", JobState::Pending);
+    cluster.submit(job("also").gpus(4).queue("owner"));
+    cluster.expect("also", JobState::Running);
+    cluster.expect("mine", JobState::Pending);
 }
 
 #[test]
@@ -358,7 +390,17 @@ fn plans_that_evict_the_wrong_jobs_are_refused() {
     let (mut cluster, _) = contested(2);
     let found = broken(&mut cluster, Vec::clear);
     assert!(found.iter().any(|one| matches!(one, Violation::Device { .. })), "{found:?}");
-    // 5. More than can be reclaimed.
+    // 5. For a job that preempts none: the plan of another, for it.
+    let (mut cluster, _) = contested(2);
+    let mut plan = cluster.engine.plan(cluster.now);
+    let spec = job("never").gpus(2).queue("owner").with(|spec| spec.preempts = false).spec;
+    let submitted = Event::Submitted { job: JobId(98), spec: Arc::new(spec) };
+    cluster.engine.apply(cluster.now, &submitted);
+    let [Decision::Nominate { element, .. }] = &mut plan.decisions[..] else { panic!("{plan:?}") };
+    *element = ElementId::single(JobId(98));
+    let found = cluster.engine.check(cluster.now, &plan).unwrap_err();
+    assert_found(found, "the candidate preempts no job");
+    // 6. More than can be reclaimed.
     let (mut cluster, ids) = contested(4);
     assert_found(
         broken(&mut cluster, |evict| evict.push(reclaim(ids[1]))),

@@ -98,7 +98,8 @@ fn unsupported_constraints_are_named() {
             Some("a topology spread constraint with `whenUnsatisfiable: DoNotSchedule`"),
         ),
         (json!({"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]}), None),
-        (json!({"preemptionPolicy": "Never"}), Some("the preemption policy `Never`")),
+        (json!({"preemptionPolicy": "Never"}), None),
+        (json!({"preemptionPolicy": "Sometimes"}), Some("the preemption policy `Sometimes`")),
         (json!({"volumes": [{"name": "v", "rbd": {}}]}), Some("a volume of the kind `rbd`")),
         (json!({"newConstraint": 1}), Some("the field `spec.newConstraint`")),
         (

@@ -1,6 +1,7 @@
 //! What users are told of pods that wait.
 
 use muster_kubernetes::object::ObjectKey;
+use muster_kubernetes::pod::PodPhase;
 use muster_model::{QueueSpec, QueueTree};
 use muster_scheduler::Observation;
 use serde_json::json;
@@ -208,6 +209,23 @@ fn nodes_out_of_service_and_other_gangs_are_named() {
     cluster.run(2_000);
     let told = cluster.reported("long");
     assert!(told.starts_with("would delay team/big, which starts at"), "{told}");
+}
+
+/// Its place in the queue is that of its priority.
+#[test]
+fn a_pod_that_preempts_no_other_waits_in_its_place() {
+    let with = |name: &str, priority: i32| pod(name, 1).spec("priority", json!(priority));
+    let mut cluster = Cluster::new([node("n", 1)]);
+    cluster.create(&with("low", 1));
+    cluster.settle();
+    cluster.create(&with("never", 5).spec("preemptionPolicy", json!("Never")));
+    cluster.create(&with("middle", 1));
+    cluster.run(2_000);
+    assert_eq!(cluster.places(""), ["low=n"]);
+    assert_eq!(cluster.reported("never"), "needs 1 GPU, none is free");
+    cluster.end("low", PodPhase::Succeeded);
+    cluster.settle();
+    assert_eq!((cluster.bound("never"), cluster.bound("middle")), (1, 0));
 }
 
 /// An explanation is told again only when it has changed.

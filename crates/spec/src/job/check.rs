@@ -82,6 +82,7 @@ pub(super) fn check(
         kind,
         tier: kind::tier(word, job),
         grow_after: grow_after(job),
+        preempts: true,
     };
     let verify = job.verify.as_ref().is_some_and(|verify| verify.value.0);
     Some(CheckedJob {
