@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use muster_model::unit::{GpuMilli, Span, Time};
 use muster_model::view::{
-    AdvanceReservationView, DeviceBar, Explanation, JobView, MissingOutput, NodeView, QueueView,
-    UsageView,
+    AdvanceReservationView, DeviceBar, Explanation, GangView, JobView, MissingOutput, NodeView,
+    QueueView, UsageView,
 };
 use muster_model::{ElementId, JobId, NodeName, OutputFiles};
 use schemars::JsonSchema;
@@ -362,6 +362,9 @@ pub struct ExplainResponse {
     pub now: Time,
     /// Explanation of the element.
     pub explanation: Explanation,
+    /// Pods of the element, with `--on kubernetes`; `None` elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gang: Option<GangView>,
 }
 
 /// Drain of a node, or of some of its GPUs: no new jobs.

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use jiff::tz::TimeZone;
 use muster_model::Time;
 use muster_report::style::{ascii, clean, guarded};
-use muster_report::{Ink, RenderContext};
+use muster_report::{Ink, RenderContext, Words};
 use serde::Serialize;
 
 /// Standard streams, and how they show text.
@@ -62,17 +62,18 @@ impl Ui {
 
     /// Returns the context of text on stdout: the present time of this machine, and the current
     /// width of the terminal.
-    pub fn context(&self) -> RenderContext {
+    pub fn context(&self) -> RenderContext<'static> {
         RenderContext {
             now: now(),
             zone: self.zone,
             width: size().map(|(_, columns)| columns).filter(|_| self.stdout_is_terminal),
             colour: self.colour,
+            words: Words::Jobs,
         }
     }
 
     /// Returns the context of text on stderr.
-    pub fn status_context(&self) -> RenderContext {
+    pub fn status_context(&self) -> RenderContext<'static> {
         let is_wide = self.status_is_terminal();
         let width =
             rustix::termios::tcgetwinsize(io::stderr()).ok().map(|size| usize::from(size.ws_col));

@@ -7,6 +7,7 @@
 mod admission_policy;
 mod anti_affinity;
 pub mod group;
+pub mod instant;
 pub mod inventory;
 pub mod kueue;
 pub mod manifest;

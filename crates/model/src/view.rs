@@ -2,6 +2,7 @@
 //! on the wire (ADR 0003). Views contain no secrets.
 
 mod explanation;
+mod gang;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,6 +12,7 @@ pub use explanation::{
     MovesView, NextStart, NotMovedReason, NotPreemptedReason, NotPreemptedView, OutOfService,
     PatienceView, PlacedOn, PlacementView, PreemptedView, ReservedCapacity,
 };
+pub use gang::{GangPods, GangSource, GangView};
 
 use crate::advance_reservation::AdvanceReservationTimes;
 use crate::id::{AdvanceReservationName, ElementId, JobId, NodeName, QueueName, Rank, UserName};

@@ -5,13 +5,14 @@ use jiff::tz::TimeZone;
 use muster_model::Time;
 
 use crate::style::Ink;
+use crate::words::Words;
 
 /// The time zone of tests and files.
 static UTC: TimeZone = TimeZone::UTC;
 
 /// Clock and terminal of the reader. Built once per command.
 #[derive(Clone, Copy, Debug)]
-pub struct RenderContext {
+pub struct RenderContext<'a> {
     /// The present time: that of the data shown, so that a text needs no clock of its own.
     pub now: Time,
     /// Time zone of times of day.
@@ -21,19 +22,27 @@ pub struct RenderContext {
     pub width: Option<usize>,
     /// True if escape sequences for colour may be written.
     pub colour: bool,
+    /// Words for jobs and their parts.
+    pub words: Words<'a>,
 }
 
-impl RenderContext {
+impl<'a> RenderContext<'a> {
     /// Returns the context of tests and files: no terminal, no colour, UTC, at time zero.
     #[must_use]
     pub fn plain() -> Self {
-        Self { now: Time(0), zone: &UTC, width: None, colour: false }
+        Self { now: Time(0), zone: &UTC, width: None, colour: false, words: Words::Jobs }
     }
 
     /// Returns the same context at another present time.
     #[must_use]
     pub fn at(self, now: Time) -> Self {
         Self { now, ..self }
+    }
+
+    /// Returns the same context in other words.
+    #[must_use]
+    pub fn in_words(self, words: Words<'a>) -> Self {
+        Self { words, ..self }
     }
 
     /// Returns the same context on a terminal of this width.

@@ -1,20 +1,24 @@
 //! The output of `muster explain`: why an element is pending, when it starts, and which changes
 //! would start it now.
 
-use muster_model::view::{Eta, Explanation, Holder, HolderEnd, JobChange, JobState, PatienceView};
-use muster_model::{JobId, Reason};
+use muster_model::Reason;
+use muster_model::view::{
+    Eta, Explanation, GangView, Holder, HolderEnd, JobChange, JobState, PatienceView,
+};
 
 use crate::RenderContext;
 use crate::advance_reservations;
-use crate::amount::ordinal;
+use crate::amount::{count, ordinal};
 use crate::clock;
 use crate::explanation_line::ExplanationLine;
+use crate::gang;
 use crate::nodes;
 use crate::placed;
 use crate::preemption;
 use crate::reason;
 use crate::style::{Ink, clean, wrap};
 use crate::table::Labels;
+use crate::words::Words;
 
 /// Holders named, those that end first; `--json` lists more.
 const HOLDERS_NAMED: usize = 4;
@@ -27,6 +31,20 @@ const RUN: &str = "muster run …";
 pub fn explain(explanation: &Explanation, context: RenderContext) -> String {
     let mut text = heading(explanation, context);
     text.push_str(&layout(&body(explanation, true, context), context));
+    text
+}
+
+/// Returns the explanation of a gang of pods as text.
+#[must_use]
+pub fn gang(explanation: &Explanation, gang: &GangView, context: RenderContext) -> String {
+    let context = context.in_words(Words::Pods(&gang.jobs));
+    let mut text = heading(explanation, context);
+    let mut lines = gang::lines(gang, context);
+    // Commands are for jobs with a number, and for job files.
+    let body = body(explanation, true, context).into_iter();
+    lines.extend(body.map(|line| ExplanationLine { command: None, ..line }));
+    lines.extend(gang::remarks(gang));
+    text.push_str(&layout(&lines, context));
     text
 }
 
@@ -47,18 +65,17 @@ pub fn dry_run(explanation: &Explanation, context: RenderContext) -> String {
 const MAX_NAMED: usize = 3;
 
 /// Returns the explanation of a pending element on one line, for the pods that are its tasks: its
-/// reasons, its start, and one change that would start it now. `name` returns the name by which users
-/// of pods know another job.
+/// reasons, its start, and one change that would start it now.
 #[must_use]
-pub fn of_pods(
-    explanation: &Explanation,
-    context: RenderContext,
-    name: impl Fn(JobId) -> String,
-) -> String {
+pub fn of_pods(explanation: &Explanation, context: RenderContext) -> String {
     let mut parts: Vec<String> = Vec::new();
     for reason in &explanation.reasons {
-        let text = reason_of_pods(explanation, reason, context, &name);
-        let text = text.unwrap_or_else(|| reason::short(reason, context));
+        // Drained nodes count as none.
+        let no_node = match reason {
+            Reason::Capacity(gap) if gap.nodes_eligible == 0 => out_of_service(explanation),
+            _ => None,
+        };
+        let text = no_node.unwrap_or_else(|| reason::short(reason, context));
         if !parts.contains(&text) {
             parts.push(text);
         }
@@ -80,30 +97,6 @@ pub fn of_pods(
     parts.join("; ")
 }
 
-/// Returns a reason that pods are told in other words than users of jobs: by names, since their users
-/// know no numbers of jobs, and with the nodes that are drained, which count as none.
-fn reason_of_pods(
-    explanation: &Explanation,
-    reason: &Reason,
-    context: RenderContext,
-    name: impl Fn(JobId) -> String,
-) -> Option<String> {
-    match reason {
-        Reason::Capacity(gap) if gap.nodes_eligible == 0 => out_of_service(explanation),
-        Reason::Reserved { element, start, .. } => Some(format!(
-            "would delay {}, which starts at {}",
-            name(element.job),
-            clock::time(*start, context)
-        )),
-        Reason::HeadReserved { element, .. } => Some(format!(
-            "free GPUs are kept for {}, which has been first in its queue for longer than its `patience`",
-            name(element.job)
-        )),
-        Reason::Behind { element } => Some(format!("behind {} in strict order", name(element.job))),
-        _ => None,
-    }
-}
-
 /// Names nodes that a pod could use if they were in service; `None` if there are none.
 fn out_of_service(explanation: &Explanation) -> Option<String> {
     let nodes: Vec<String> = explanation
@@ -122,9 +115,11 @@ fn out_of_service(explanation: &Explanation) -> Option<String> {
 /// Returns a change in the words of pods, whose settings have other names than those of a job file.
 fn change_of_pods(change: &JobChange) -> String {
     match change {
-        JobChange::Tasks { tasks } => format!("with {tasks} pods"),
-        JobChange::GpusPerTask { gpus, .. } => format!("with {gpus} GPUs per pod"),
-        JobChange::Nodes { nodes } => format!("on {nodes} nodes"),
+        JobChange::Tasks { tasks } => format!("with {}", count(u64::from(*tasks), "pod")),
+        JobChange::GpusPerTask { gpus, .. } => {
+            format!("with {} per pod", count(u64::from(*gpus), "GPU"))
+        }
+        JobChange::Nodes { nodes } => format!("on {}", count(u64::from(*nodes), "node")),
         JobChange::Share { share, .. } => format!("with {share} of a GPU per pod"),
         JobChange::AnyNode => "without its rules for nodes".to_owned(),
         JobChange::TimeLimit { limit } => format!("with a time limit of {limit}"),
@@ -227,7 +222,10 @@ fn body(
     }
     lines.extend(starts(explanation, context));
     for (place, change) in explanation.sooner.iter().enumerate() {
-        let (what, flags) = change_words(change);
+        let (what, flags) = match context.words {
+            Words::Jobs => change_words(change),
+            Words::Pods(_) => (change_of_pods(change), String::new()),
+        };
         let label = if place == 0 { "sooner" } else { "" };
         let line = ExplanationLine::new(label, format!("{what} it would start now"));
         lines.push(if flags.is_empty() { line } else { line.with(format!("{RUN} {flags}")) });
@@ -248,12 +246,13 @@ fn patience_line(patience: &PatienceView, context: RenderContext) -> Explanation
         (false, true) => {
             format!(
                 "has been first for {for_long}: {} for it until it starts",
-                reason::kept_on(&patience.kept)
+                reason::kept_on(&patience.kept, context)
             )
         }
         (false, false) => {
             format!(
-                "has been first for {for_long}; no GPU is kept, since its tasks cannot all be placed now"
+                "has been first for {for_long}; no GPU is kept, since its {}s cannot all be placed now",
+                context.words.task()
             )
         }
     };
@@ -267,8 +266,7 @@ fn with_holders(free: String, holders: &[Holder], context: RenderContext) -> Str
         .iter()
         .take(HOLDERS_NAMED)
         .map(|holder| {
-            let name = clean(&holder.name);
-            let id = crate::amount::element(holder.element);
+            let job = context.words.named_job(&holder.name, holder.element);
             let end = match holder.end {
                 HolderEnd::TimeLimit => "its time limit",
                 HolderEnd::Grace => "its time limit and grace",
@@ -278,7 +276,7 @@ fn with_holders(free: String, holders: &[Holder], context: RenderContext) -> Str
                 Some(by) => format!("until {} ({end})", clock::time(by, context)),
                 None => "without a time limit".to_owned(),
             };
-            format!("{name} ({id}) holds {} {until}", holder.gpus)
+            format!("{job} holds {} {until}", holder.gpus)
         })
         .collect();
     if holders.len() > HOLDERS_NAMED {
@@ -644,7 +642,7 @@ mod tests {
           queue      1st of 1 in default; quota is not the limit
           starts     unknown: what it needs is held without a time limit, or out of service
         right is pending: kept for another job
-          kept       GPUs 0,1,2 of n1 are kept for job 2, which has been first in its queue since 12:00:00
+          kept       GPUs 0-2 of n1 are kept for job 2, which has been first in its queue since 12:00:00
                      muster explain 2
           queue      1st of 1 in default; quota is not the limit
         right is pending: preempting

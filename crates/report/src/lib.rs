@@ -16,6 +16,7 @@ mod context;
 pub mod explain;
 pub mod explanation_line;
 pub mod fleet;
+mod gang;
 pub mod html;
 pub mod imported;
 mod limits;
@@ -39,6 +40,7 @@ pub mod usage;
 pub mod verify;
 pub mod watch;
 pub mod whatif;
+mod words;
 
 #[cfg(test)]
 mod hostile;
@@ -49,3 +51,4 @@ mod sample;
 
 pub use context::RenderContext;
 pub use style::Ink;
+pub use words::Words;

@@ -5,8 +5,8 @@ use muster_model::EvictionCause;
 use muster_model::view::{LevelRequest, LevelUse, PlacedOn, PlacementView, PreemptedView};
 
 use crate::RenderContext;
+use crate::amount::count;
 use crate::amount::element;
-use crate::amount::{count, ranges};
 use crate::clock;
 use crate::explanation_line::ExplanationLine;
 use crate::style::clean;
@@ -17,9 +17,9 @@ const NAMED: usize = 4;
 /// Returns what the element holds, which topology domains that spans, and which job starts there
 /// next.
 pub(crate) fn lines(placement: &PlacementView, context: RenderContext) -> Vec<ExplanationLine> {
-    let tasks = count(placement.tasks.into(), "task");
-    let mut lines =
-        vec![ExplanationLine::new("placed", format!("{tasks} on {}", places(placement)))];
+    let tasks = context.words.tasks(placement.tasks);
+    let text = format!("{tasks} on {}", places(placement, context));
+    let mut lines = vec![ExplanationLine::new("placed", text)];
     let levels =
         placement.levels.iter().filter(|level| placement.tasks > 1 || level.asked.is_some());
     for (at, level) in levels.enumerate() {
@@ -32,22 +32,19 @@ pub(crate) fn lines(placement: &PlacementView, context: RenderContext) -> Vec<Ex
         ));
     }
     if let Some(next) = &placement.next {
-        let name = clean(&next.name);
-        let id = element(next.element);
+        let job = context.words.named_job(&next.name, next.element);
         let start = clock::time(next.start, context);
+        let text = format!("{job} starts here at {start} at the latest");
         lines.push(
-            ExplanationLine::new(
-                "then",
-                format!("{name} ({id}) starts here at {start} at the latest"),
-            )
-            .with(format!("muster explain {id}")),
+            ExplanationLine::new("then", text)
+                .with(format!("muster explain {}", element(next.element))),
         );
     }
     lines
 }
 
 /// `n1, n2: GPUs 0-7 each; n3: GPU 0`.
-fn places(placement: &PlacementView) -> String {
+fn places(placement: &PlacementView, context: RenderContext) -> String {
     let mut alike: Vec<(&[u16], Vec<&PlacedOn>)> = Vec::new();
     for place in &placement.places {
         match alike.iter_mut().find(|(devices, _)| *devices == place.devices) {
@@ -66,7 +63,7 @@ fn places(placement: &PlacementView) -> String {
         let what = if devices.is_empty() {
             String::new()
         } else {
-            format!(": {share}{}{each}", devices_of(devices))
+            format!(": {share}{}{each}", context.words.gpu_list(devices))
         };
         format!("{}{what}", named(&names, names.len()))
     };
@@ -75,11 +72,6 @@ fn places(placement: &PlacementView) -> String {
         text.push_str(&format!("; and {} more", count(unnamed as u64, "node")));
     }
     clean(&text).into_owned()
-}
-
-fn devices_of(devices: &[u16]) -> String {
-    let indices: Vec<u32> = devices.iter().map(|index| u32::from(*index)).collect();
-    format!("{} {}", if devices.len() == 1 { "GPU" } else { "GPUs" }, ranges(&indices))
 }
 
 /// `l1, l2 and 6 more`.

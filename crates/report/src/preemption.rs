@@ -7,12 +7,10 @@ use muster_model::view::{
 use muster_model::{ElementId, EvictionCause, QueueName};
 
 use crate::RenderContext;
-use crate::amount::element;
 use crate::amount::{count, hours};
 use crate::clock;
 use crate::explanation_line::ExplanationLine;
 use crate::limits::hours_up;
-use crate::style::clean;
 
 /// Names listed in a line; `--json` has more.
 const NAMED: usize = 3;
@@ -36,8 +34,7 @@ pub(crate) fn preempting(evicting: u32, by: &str, is_submitted: bool) -> Vec<Exp
 /// Lists the jobs that are being evicted for this one.
 pub(crate) fn victims(leaving: &[EvictionView], context: RenderContext) -> Vec<ExplanationLine> {
     let line = |(at, one): (usize, &EvictionView)| {
-        let name = clean(&one.name);
-        let id = element(one.element);
+        let job = context.words.named_job(&one.name, one.element);
         let by = clock::time(one.by, context);
         let how = match one.saves_until {
             Some(until) if one.undelivered => format!(
@@ -58,7 +55,7 @@ pub(crate) fn victims(leaving: &[EvictionView], context: RenderContext) -> Vec<E
             | EvictionCause::Grown => "",
         };
         let label = if at == 0 { "victims" } else { "" };
-        ExplanationLine::new(label, format!("{name} ({id}) of {} {how}{rest}", one.queue))
+        ExplanationLine::new(label, format!("{job} of {} {how}{rest}", one.queue))
     };
     let mut lines: Vec<ExplanationLine> =
         leaving.iter().take(NAMED).enumerate().map(line).collect();
@@ -96,7 +93,7 @@ fn not_preempted_because(
     context: RenderContext,
 ) -> String {
     let is_one = those.len() == 1;
-    let who = names(those);
+    let who = names(those, context);
     let (has, is) = if is_one { ("has", "is") } else { ("have", "are") };
     match (those[0].why, those[0].until) {
         (NotPreemptedReason::NotLowerPriority, _) => format!("{who} {has} no lower priority"),
@@ -123,7 +120,7 @@ fn not_preempted_because(
 /// Describes which jobs could be moved to free GPUs for this one, and why they are not.
 pub(crate) fn not_moved(moves: &MovesView, context: RenderContext) -> ExplanationLine {
     let jobs = moves.jobs.iter().map(|one| (&*one.name, one.element));
-    let moved = first_names(jobs, moves.count as usize);
+    let moved = first_names(jobs, moves.count as usize, context);
     let cost = hours_up(moves.cost_gpu_secs);
     let why = match moves.why {
         NotMovedReason::Disabled => "but `defragment` of the queue file is off".to_owned(),
@@ -147,14 +144,18 @@ pub(crate) fn not_moved(moves: &MovesView, context: RenderContext) -> Explanatio
 }
 
 /// `left (1), sweep[3] (2) and 4 more`.
-fn names(those: &[&NotPreemptedView]) -> String {
-    first_names(those.iter().map(|one| (&*one.name, one.element)), those.len())
+fn names(those: &[&NotPreemptedView], context: RenderContext) -> String {
+    first_names(those.iter().map(|one| (&*one.name, one.element)), those.len(), context)
 }
 
 /// Returns the first few names, and the number of the others.
-fn first_names<'a>(named: impl Iterator<Item = (&'a str, ElementId)>, count: usize) -> String {
+fn first_names<'a>(
+    named: impl Iterator<Item = (&'a str, ElementId)>,
+    count: usize,
+    context: RenderContext,
+) -> String {
     let named: Vec<String> =
-        named.take(NAMED).map(|(name, id)| format!("{} ({})", clean(name), element(id))).collect();
+        named.take(NAMED).map(|(name, id)| context.words.named_job(name, id)).collect();
     match count.saturating_sub(named.len()) {
         0 => named.join(", "),
         more => format!("{} and {more} more", named.join(", ")),

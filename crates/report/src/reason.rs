@@ -6,7 +6,7 @@ use muster_model::{DependencyKind, ElementId, Reason, Span, Time, UserName};
 
 use crate::RenderContext;
 use crate::advance_reservations;
-use crate::amount::{count, element, gpu_indices, gpus, is_are, models, times};
+use crate::amount::{count, element, gpus, is_are, models, times};
 use crate::clock;
 use crate::explanation_line::ExplanationLine;
 use crate::limits;
@@ -73,19 +73,19 @@ pub fn short(reason: &Reason, context: RenderContext) -> String {
         | Reason::GpusPerUser { .. }
         | Reason::Budget { .. }
         | Reason::PendingJobs { .. } => limits::short(reason, context),
-        Reason::Capacity(gap) => short_gap(gap),
-        Reason::Topology(gap) => topology::short(gap, GapBasis::Now),
+        Reason::Capacity(gap) => short_gap(gap, context),
+        Reason::Topology(gap) => topology::short(gap, GapBasis::Now, context),
         Reason::Reserved { element: other, start, .. } => {
             format!(
                 "would delay {}, which starts at {}",
-                element(*other),
+                context.words.short_job(*other),
                 clock::time(*start, context)
             )
         }
         Reason::HeadReserved { element: other, .. } => {
             format!(
-                "free GPUs are kept for job {}, which has been first in its queue for longer than `patience`",
-                element(*other)
+                "free GPUs are kept for {}, which has been first in its queue for longer than `patience`",
+                context.words.job(*other)
             )
         }
         Reason::UpcomingDrain { node, from, .. } => {
@@ -100,12 +100,14 @@ pub fn short(reason: &Reason, context: RenderContext) -> String {
         | Reason::AdvanceReservationEnds { .. }
         | Reason::AdvanceReservationOver { .. }
         | Reason::AdvanceReservationTooShort { .. } => advance_reservations::short(reason, context),
-        Reason::Behind { element: other } => format!("behind {} in strict order", element(*other)),
+        Reason::Behind { element: other } => {
+            format!("behind {} in strict order", context.words.short_job(*other))
+        }
         Reason::NeverFits(gap) => {
-            format!("never fits: {}", limiting(gap).unwrap_or_else(|| total(gap)))
+            format!("never fits: {}", limiting(gap, context).unwrap_or_else(|| total(gap)))
         }
         Reason::NeverInTopology(gap) => {
-            format!("never fits: {}", topology::short(gap, GapBasis::WhenIdle))
+            format!("never fits: {}", topology::short(gap, GapBasis::WhenIdle, context))
         }
         Reason::TimeLimit { queue, limit, .. } => format!("{queue} admits at most {limit}"),
         Reason::Priority { queue, asked, range: (lowest, highest) } => {
@@ -138,14 +140,15 @@ pub fn lines(reason: &Reason, id: ElementId, context: RenderContext) -> Vec<Expl
         | Reason::Budget { .. }
         | Reason::PendingJobs { .. } => limits::lines(reason, context),
         Reason::Capacity(gap) => {
-            gap_lines(gap, "free now", &format!("{} of {}", gap.gpus_free, gap.gpus_total))
+            let free = format!("{} of {}", gap.gpus_free, gap.gpus_total);
+            gap_lines(gap, "free now", &free, context)
         }
-        Reason::Topology(gap) => topology::lines(gap, GapBasis::Now),
+        Reason::Topology(gap) => topology::lines(gap, GapBasis::Now, context),
         Reason::Reserved { element: other, start, fits_if_shorter_than } => {
-            reserved_lines(*other, &at(*start), *fits_if_shorter_than)
+            reserved_lines(*other, &at(*start), *fits_if_shorter_than, context)
         }
         Reason::HeadReserved { element: other, since, places } => {
-            kept_lines(*other, &at(*since), places)
+            kept_lines(*other, &at(*since), places, context)
         }
         Reason::UpcomingDrain { node, from, fits_if_shorter_than } => {
             let line = ExplanationLine::new(
@@ -163,15 +166,14 @@ pub fn lines(reason: &Reason, id: ElementId, context: RenderContext) -> Vec<Expl
         | Reason::AdvanceReservationEnds { .. }
         | Reason::AdvanceReservationOver { .. }
         | Reason::AdvanceReservationTooShort { .. } => advance_reservations::lines(reason, context),
-        Reason::Behind { element: other } => vec![
-            ExplanationLine::new(
-                "behind",
-                format!("job {}, which waits for capacity; backfill is off here", element(*other)),
-            )
-            .with(format!("muster explain {}", element(*other))),
-        ],
-        Reason::NeverFits(gap) => gap_lines(gap, "there are", &total(gap)),
-        Reason::NeverInTopology(gap) => topology::lines(gap, GapBasis::WhenIdle),
+        Reason::Behind { element: other } => {
+            let text = "which waits for capacity; backfill is off here";
+            let line =
+                ExplanationLine::new("behind", format!("{}, {text}", context.words.job(*other)));
+            vec![line.with(format!("muster explain {}", element(*other)))]
+        }
+        Reason::NeverFits(gap) => gap_lines(gap, "there are", &total(gap), context),
+        Reason::NeverInTopology(gap) => topology::lines(gap, GapBasis::WhenIdle, context),
         Reason::TimeLimit { .. } | Reason::Priority { .. } => outside_range(reason),
         Reason::Native { code, message: says, evidence } => native(code, says, evidence),
     }
@@ -241,35 +243,46 @@ fn reached(kind: DependencyKind) -> &'static str {
     }
 }
 
-fn kept_lines(other: ElementId, since: &str, places: &[HeadReservedPlace]) -> Vec<ExplanationLine> {
-    let name = element(other);
-    let kept = kept_on(places);
-    let line = format!("{kept} for job {name}, which has been first in its queue since {since}");
-    vec![ExplanationLine::new("kept", line).with(format!("muster explain {name}"))]
+fn kept_lines(
+    other: ElementId,
+    since: &str,
+    places: &[HeadReservedPlace],
+    context: RenderContext,
+) -> Vec<ExplanationLine> {
+    let kept = kept_on(places, context);
+    let job = context.words.job(other);
+    let text = format!("{kept} for {job}, which has been first in its queue since {since}");
+    vec![ExplanationLine::new("kept", text).with(format!("muster explain {}", element(other)))]
 }
 
-fn reserved_lines(other: ElementId, start: &str, fits: Option<Span>) -> Vec<ExplanationLine> {
-    let name = element(other);
+fn reserved_lines(
+    other: ElementId,
+    start: &str,
+    fits: Option<Span>,
+    context: RenderContext,
+) -> Vec<ExplanationLine> {
+    let job = context.words.job(other);
     let fitting = match fits {
         Some(limit) => format!("it fits before that with a time limit of at most {limit}"),
         None => "without a time limit it is treated as endless".to_owned(),
     };
-    vec![
-        ExplanationLine::new(
-            "would fit",
-            format!("now, but would delay job {name}, which starts at {start} at the latest"),
-        )
-        .with(format!("muster explain {name}")),
-        ExplanationLine::new("", fitting),
-    ]
+    let text = format!("now, but would delay {job}, which starts at {start} at the latest");
+    let line =
+        ExplanationLine::new("would fit", text).with(format!("muster explain {}", element(other)));
+    vec![line, ExplanationLine::new("", fitting)]
 }
 
-fn gap_lines(gap: &CapacityGap, label: &'static str, present: &str) -> Vec<ExplanationLine> {
-    let mut lines = vec![ExplanationLine::new("needs", needs(gap))];
+fn gap_lines(
+    gap: &CapacityGap,
+    label: &'static str,
+    present: &str,
+    context: RenderContext,
+) -> Vec<ExplanationLine> {
+    let mut lines = vec![ExplanationLine::new("needs", needs(gap, context))];
     if gap.gpus_per_task.0 > 0 {
         lines.push(ExplanationLine::new(label, present));
     }
-    lines.extend(limiting(gap).map(|limiting| ExplanationLine::new("", limiting)));
+    lines.extend(limiting(gap, context).map(|limiting| ExplanationLine::new("", limiting)));
     lines
 }
 
@@ -283,18 +296,22 @@ fn capped(running: u32, cap: u32) -> String {
 }
 
 /// `5 GPUs together (one gang), any model`; of a job with several roles, for which.
-fn needs(gap: &CapacityGap) -> String {
+fn needs(gap: &CapacityGap, context: RenderContext) -> String {
     let each = gap.gpus_per_task;
     let all = times(each, gap.tasks_needed);
     let models = models(&gap.models);
     let needs = match (gap.tasks_needed, each.0) {
-        (1, 0) => "1 task without GPU".to_owned(),
-        (n, 0) => format!("{n} tasks without GPU, together (one gang)"),
+        (1, 0) => format!("{} without GPU", context.words.tasks(1)),
+        (n, 0) => format!("{} without GPU, together (one gang)", context.words.tasks(n)),
         (1, 1..1000) => format!("{each} of one GPU, {models}"),
         (1, 1000) => format!("1 GPU, {models}"),
         (1, _) => format!("{} on one node, {models}", gpus(each)),
         (_, 1000) => format!("{} together (one gang), {models}", gpus(all)),
-        (n, _) => format!("{n} tasks of {} each, {all} together (one gang), {models}", gpus(each)),
+        (n, _) => format!(
+            "{} of {} each, {all} together (one gang), {models}",
+            context.words.tasks(n),
+            gpus(each)
+        ),
     };
     match gap.group.as_str() {
         ONLY_GROUP => needs,
@@ -302,14 +319,15 @@ fn needs(gap: &CapacityGap) -> String {
     }
 }
 
-fn short_gap(gap: &CapacityGap) -> String {
+fn short_gap(gap: &CapacityGap, context: RenderContext) -> String {
     let all = times(gap.gpus_per_task, gap.tasks_needed);
     if !gap.beside.is_empty() {
-        return crowded(gap);
+        return crowded(gap, context);
     }
-    match limiting(gap) {
+    match limiting(gap, context) {
         Some(limiting) if gap.tasks_needed > 1 && gap.limiting != Limiting::Gpus => {
-            format!("{} of {} tasks fit: {limiting}", gap.tasks_placeable, gap.tasks_needed)
+            let needed = context.words.tasks(gap.tasks_needed);
+            format!("{} of {needed} fit: {limiting}", gap.tasks_placeable)
         }
         Some(limiting) => limiting,
         None => {
@@ -333,10 +351,10 @@ fn total(gap: &CapacityGap) -> String {
 }
 
 /// `2 of 4 tasks of rollout fit beside trainer`.
-fn crowded(gap: &CapacityGap) -> String {
+fn crowded(gap: &CapacityGap, context: RenderContext) -> String {
     let fit = if gap.tasks_needed == 1 { "fits" } else { "fit" };
     let beside: Vec<&str> = gap.beside.iter().map(String::as_str).collect();
-    let tasks = count(gap.tasks_needed.into(), "task");
+    let tasks = context.words.tasks(gap.tasks_needed);
     format!(
         "{} of {tasks} of {} {fit} beside {}",
         gap.tasks_placeable,
@@ -346,10 +364,15 @@ fn crowded(gap: &CapacityGap) -> String {
 }
 
 /// `needs 16 CPUs per task, a node has at most 4.5 free`: after placing the tasks that fit, if any.
-fn short_of(gap: &CapacityGap, what: &str, asked: &str, free: &str) -> String {
+fn short_of(
+    gap: &CapacityGap,
+    (asked, what): (&str, &str),
+    free: &str,
+    context: RenderContext,
+) -> String {
     let needs = match gap.tasks_per_node {
         Some(block) if block > 1 => format!("needs {block} × {asked}{what} on one node"),
-        _ => format!("needs {asked}{what} per task"),
+        _ => format!("needs {asked}{what} per {}", context.words.task()),
     };
     match gap.tasks_placeable {
         0 => format!("{needs}, a node has at most {free} free"),
@@ -358,9 +381,9 @@ fn short_of(gap: &CapacityGap, what: &str, asked: &str, free: &str) -> String {
 }
 
 /// Describes the resource that runs out, unless the plain GPU count says it.
-fn limiting(gap: &CapacityGap) -> Option<String> {
+fn limiting(gap: &CapacityGap, context: RenderContext) -> Option<String> {
     if !gap.beside.is_empty() {
-        return Some(crowded(gap));
+        return Some(crowded(gap, context));
     }
     let spread =
         gap.gpus_free >= times(gap.gpus_per_task, gap.tasks_needed) && gap.gpus_per_task.0 > 0;
@@ -370,20 +393,21 @@ fn limiting(gap: &CapacityGap) -> Option<String> {
             gpus(gap.gpus_free),
             is_are(gap.gpus_free),
             gap.tasks_placeable,
-            count(gap.tasks_needed.into(), "task"),
+            context.words.tasks(gap.tasks_needed),
             if gap.tasks_needed == 1 { "fits" } else { "fit" },
         )),
         Limiting::Gpus => None,
         Limiting::Nodes => Some(format!(
-            "{} of {} can take its tasks",
+            "{} of {} can take its {}s",
             gap.nodes_fitting,
-            count(gap.nodes_eligible.into(), "node")
+            count(gap.nodes_eligible.into(), "node"),
+            context.words.task()
         )),
         Limiting::Cpus { asked, free } => {
-            Some(short_of(gap, " CPUs", &asked.to_string(), &free.to_string()))
+            Some(short_of(gap, (&asked.to_string(), " CPUs"), &free.to_string(), context))
         }
         Limiting::Memory { asked, free } => {
-            Some(short_of(gap, " of memory", &asked.to_string(), &free.to_string()))
+            Some(short_of(gap, (&asked.to_string(), " of memory"), &free.to_string(), context))
         }
         Limiting::Extras => Some("not enough of an extra resource is free".to_owned()),
         Limiting::Constraint => {
@@ -393,9 +417,9 @@ fn limiting(gap: &CapacityGap) -> Option<String> {
 }
 
 /// `GPUs 0-2 of n1 are kept`.
-pub(crate) fn kept_on(places: &[HeadReservedPlace]) -> String {
+pub(crate) fn kept_on(places: &[HeadReservedPlace], context: RenderContext) -> String {
     let one = |one: &HeadReservedPlace| {
-        format!("{} of {}", gpu_indices(&one.devices), clean(one.node.as_str()))
+        format!("{} of {}", context.words.gpu_list(&one.devices), clean(one.node.as_str()))
     };
     let all: Vec<String> = places.iter().filter(|one| !one.devices.is_empty()).map(one).collect();
     match &places {
@@ -538,7 +562,7 @@ mod tests {
                    it fits before that with a time limit of at most 14s []
         would fit  now, but would delay job 3[7], which starts at 12:00:20 at the latest [muster explain 3[7]]
                    without a time limit it is treated as endless []
-        kept       GPUs 0,1,2 of n1 are kept for job 2, which has been first in its queue since 12:00:00 [muster explain 2]
+        kept       GPUs 0-2 of n1 are kept for job 2, which has been first in its queue since 12:00:00 [muster explain 2]
         waits for  2 jobs that are being preempted for it and end by 12:01:30 []
                    then it starts on the GPUs nominated for it []
         quota      12 of 16 h100 of vision are used, this asks for 8 []

@@ -2,7 +2,8 @@
 
 use muster_model::reason::TopologyGap;
 
-use crate::amount::{count, gpus};
+use crate::RenderContext;
+use crate::amount::gpus;
 use crate::explanation_line::ExplanationLine;
 
 /// Capacity that the numbers of a gap refer to: what is free now, or everything.
@@ -13,32 +14,40 @@ pub(crate) enum GapBasis {
 }
 
 /// Returns a fragment for a table row.
-pub(crate) fn short(gap: &TopologyGap, ever: GapBasis) -> String {
+pub(crate) fn short(gap: &TopologyGap, ever: GapBasis, context: RenderContext) -> String {
     let TopologyGap { level, .. } = gap;
     let Some(domain) = &gap.domain else { return format!("no node is in a {level}") };
     match gap.segment_tasks {
         Some(tasks) => format!(
             "{} of {} fit in slices of {tasks} per {level}",
             gap.tasks_placeable,
-            count(gap.tasks_needed.into(), "task")
+            context.words.tasks(gap.tasks_needed)
         ),
         None => {
-            format!("{level} {domain} {}; needs {} in one {level}", present(gap, ever), needed(gap))
+            format!(
+                "{level} {domain} {}; needs {} in one {level}",
+                present(gap, ever, context),
+                needed(gap, context)
+            )
         }
     }
 }
 
 /// Returns the sentences of an explanation.
-pub(crate) fn lines(gap: &TopologyGap, ever: GapBasis) -> Vec<ExplanationLine> {
+pub(crate) fn lines(
+    gap: &TopologyGap,
+    ever: GapBasis,
+    context: RenderContext,
+) -> Vec<ExplanationLine> {
     let TopologyGap { level, .. } = gap;
     let needs = match gap.segment_tasks {
         Some(tasks) => {
             format!(
                 "{} in slices of {tasks}, each in one {level}",
-                count(gap.tasks_needed.into(), "task")
+                context.words.tasks(gap.tasks_needed)
             )
         }
-        None => format!("{} in one {level}", needed(gap)),
+        None => format!("{} in one {level}", needed(gap, context)),
     };
     let mut lines = vec![ExplanationLine::new("needs", needs)];
     let closest = match (&gap.domain, gap.segment_tasks) {
@@ -46,9 +55,9 @@ pub(crate) fn lines(gap: &TopologyGap, ever: GapBasis) -> Vec<ExplanationLine> {
         (Some(_), Some(_)) => format!(
             "{} of {} fit in whole slices",
             gap.tasks_placeable,
-            count(gap.tasks_needed.into(), "task")
+            context.words.tasks(gap.tasks_needed)
         ),
-        (Some(domain), None) => format!("{level} {domain} {}", present(gap, ever)),
+        (Some(domain), None) => format!("{level} {domain} {}", present(gap, ever, context)),
     };
     let label = match ever {
         GapBasis::Now => "closest",
@@ -58,17 +67,17 @@ pub(crate) fn lines(gap: &TopologyGap, ever: GapBasis) -> Vec<ExplanationLine> {
     lines
 }
 
-fn needed(gap: &TopologyGap) -> String {
+fn needed(gap: &TopologyGap, context: RenderContext) -> String {
     match gap.gpus_needed.0 {
-        0 => count(gap.tasks_needed.into(), "task"),
+        0 => context.words.tasks(gap.tasks_needed),
         _ => gpus(gap.gpus_needed),
     }
 }
 
 /// Describes what the domain has; in tasks if its number of GPUs alone would be enough.
-fn present(gap: &TopologyGap, ever: GapBasis) -> String {
+fn present(gap: &TopologyGap, ever: GapBasis, context: RenderContext) -> String {
     let tasks =
-        format!("takes {} of {}", gap.tasks_placeable, count(gap.tasks_needed.into(), "task"));
+        format!("takes {} of {}", gap.tasks_placeable, context.words.tasks(gap.tasks_needed));
     let is_enough = gap.gpus_free >= gap.gpus_needed;
     match ever {
         _ if gap.gpus_needed.0 == 0 => tasks,
@@ -89,7 +98,10 @@ mod tests {
 
     fn check(gap: &TopologyGap, now: &str, ever: &str) {
         assert_eq!(
-            [short(gap, GapBasis::Now).as_str(), short(gap, GapBasis::WhenIdle).as_str()],
+            [
+                short(gap, GapBasis::Now, RenderContext::plain()).as_str(),
+                short(gap, GapBasis::WhenIdle, RenderContext::plain()).as_str()
+            ],
             [now, ever]
         );
     }

@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
+use muster_kubernetes::instant;
 use muster_kubernetes::node::is_gpu;
 use muster_kubernetes::object::ObjectKey;
 use muster_kubernetes::rule::NodeRule;
 use muster_model::{
     Attempt, AttemptId, Decision, DeviceSet, ElementId, Event, GpuMilli, JobId, JobSpec,
-    NodeConstraint, Plan, TaskPlacement, Time,
+    NodeConstraint, Plan, Span, TaskPlacement, Time,
 };
 
 use crate::assignment::Assignment;
@@ -16,6 +17,9 @@ use crate::batch::{Batch, Place, Placed};
 use crate::gang::{GangKey, Pod};
 use crate::job;
 use crate::scheduler::Scheduler;
+
+/// Time that counts as left of a limit that has passed: Muster ends no pod for it.
+const LEAST_LEFT: Span = Span::from_secs(1);
 
 impl Scheduler {
     /// Adopts all pods of a gang that have a node and no job.
@@ -54,7 +58,7 @@ impl Scheduler {
         key: &GangKey,
         pods: Vec<ObjectKey>,
     ) -> Result<(), Vec<ObjectKey>> {
-        let Some((spec, ranks)) = self.spec_of_running(key, &pods) else { return Err(pods) };
+        let Some((spec, ranks)) = self.spec_of_running(now, key, &pods) else { return Err(pods) };
         let pods: Vec<ObjectKey> = ranks.into_iter().map(|at| pods[at].clone()).collect();
         let Some((places, placement)) = self.places_of(&spec, &pods) else { return Err(pods) };
         let id = self.take_job_id();
@@ -83,9 +87,11 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Returns the job of pods that run. They keep their nodes, so it has no constraint.
+    /// Returns the job of pods that run. They keep their nodes, so it has no constraint; of its time
+    /// limit what is left counts, since it starts now in the engine.
     fn spec_of_running(
         &mut self,
+        now: Time,
         key: &GangKey,
         pods: &[ObjectKey],
     ) -> Option<(JobSpec, Vec<usize>)> {
@@ -110,6 +116,10 @@ impl Scheduler {
             })
             .ok()?;
         spec.constraint = NodeConstraint::default();
+        let bound = facts.iter().filter_map(|(pod, _)| instant::parse(pod.bound_at.as_deref()?));
+        let elapsed = bound.min().map_or(Span(0), |since| now.since(since));
+        let left = |limit: Span| Span(limit.0.saturating_sub(elapsed.0)).max(LEAST_LEFT);
+        spec.time_limit = spec.time_limit.map(left);
         // A pod that runs has its ports and its place; only quantities are counted.
         for group in &mut spec.groups {
             group.task.extras.retain(|name, _| !name.starts_with("rule/"));

@@ -13,6 +13,7 @@ mod agenda;
 mod assignment;
 mod batch;
 mod gang;
+mod inspect;
 mod job;
 mod local_queues;
 mod nodes;
@@ -25,6 +26,7 @@ mod rules;
 mod scheduler;
 mod volumes;
 
+pub use inspect::Subject;
 pub use local_queues::QueueCounts;
 pub use muster_engine::UsageRecord;
 pub use nodes::Level;

@@ -1,14 +1,14 @@
 //! Why pods wait, told to users: at most a few explanations a second, each again only when its text
 //! has changed.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_engine::EventRefusal;
 use muster_kubernetes::object::ObjectKey;
-use muster_model::{ElementId, JobId, Reason, Span, Time};
-use muster_report::{RenderContext, explain, reason};
+use muster_model::{ElementId, Reason, Span, Time};
+use muster_report::{RenderContext, Words, explain, reason};
 
-use crate::batch::Batch;
 use crate::gang::{Explained, GangKey, Pod};
 use crate::observation::{Action, PodId};
 use crate::scheduler::Scheduler;
@@ -108,22 +108,16 @@ impl Scheduler {
             .iter()
             .find(|job| batches.get(job).is_some_and(|batch| batch.placed.is_none()))?;
         let explanation = self.engine.explain(now, ElementId::single(*pending))?;
-        let context = RenderContext::plain().at(now);
-        Some(explain::of_pods(&explanation, context, |job| self.name_of(job)).into())
-    }
-
-    /// Returns the namespace and name of the gang, or pod, that a job of the engine is.
-    fn name_of(&self, job: JobId) -> String {
-        let of_batch = |batch: &Batch| match &batch.gang {
-            GangKey::Group(gang) => gang.object.to_string(),
-            GangKey::Pod(pod) => pod.to_string(),
-        };
-        self.batches.get(&job).map_or_else(|| job.to_string(), of_batch)
+        let names = self.names_in(&explanation);
+        let context = RenderContext::plain().at(now).in_words(Words::Pods(&names));
+        Some(explain::of_pods(&explanation, context).into())
     }
 
     /// Returns a refusal of the engine as text for users.
     pub(crate) fn refusal_text(&self, now: Time, refusal: &EventRefusal) -> String {
-        let text = |given: &Reason| reason::short(given, RenderContext::plain().at(now));
+        let names = BTreeMap::new();
+        let context = RenderContext::plain().at(now).in_words(Words::Pods(&names));
+        let text = |given: &Reason| reason::short(given, context);
         match refusal {
             EventRefusal::NeverStarts(given) | EventRefusal::TooManyPending(given) => text(given),
             other => other.to_string(),

@@ -8,7 +8,7 @@ use muster_kubernetes::group::{GangRef, GroupFacts};
 use muster_kubernetes::kueue::LocalQueues;
 use muster_kubernetes::object::ObjectKey;
 use muster_kubernetes::pod::PodFacts;
-use muster_model::view::QueueView;
+use muster_model::view::{NodeView, QueueView};
 use muster_model::{
     Effect, Event, GpuModel, JobId, NodeName, Observation as TaskObservation, QueueTree, Rank,
     TaskReport, Time,
@@ -150,6 +150,28 @@ impl Scheduler {
     /// Takes in all observations, plans once, and returns what to do in the cluster. A time before
     /// the last one counts as the last one.
     pub fn step(&mut self, now: Time) -> Vec<Action> {
+        // 1. What is.
+        let now = self.take_in_all(now);
+
+        // 2. One plan, and its effects.
+        for event in self.engine.due_events(now) {
+            self.engine.apply(now, &event);
+        }
+        let plan = self.engine.plan(now);
+        match self.engine.check(now, &plan) {
+            Ok(()) => self.engine.commit(now, &plan),
+            Err(_) => self.counts.bad_plans += 1,
+        }
+        self.carry_out_effects();
+
+        // 3. Explanations.
+        self.explain_pending(now);
+        std::mem::take(&mut self.actions)
+    }
+
+    /// Takes in all observations, without a plan: to see what is, not what should be done. Returns the
+    /// time that counts.
+    pub fn take_in_all(&mut self, now: Time) -> Time {
         let now = now.max(self.last);
         self.last = now;
 
@@ -169,21 +191,7 @@ impl Scheduler {
         for event in self.nodes.take_gone() {
             self.engine.apply(now, &event);
         }
-
-        // 3. One plan, and its effects.
-        for event in self.engine.due_events(now) {
-            self.engine.apply(now, &event);
-        }
-        let plan = self.engine.plan(now);
-        match self.engine.check(now, &plan) {
-            Ok(()) => self.engine.commit(now, &plan),
-            Err(_) => self.counts.bad_plans += 1,
-        }
-        self.carry_out_effects();
-
-        // 4. Explanations.
-        self.explain_pending(now);
-        std::mem::take(&mut self.actions)
+        now
     }
 
     /// Returns the gangs that changed in the order in which their workloads or their first pods were
@@ -231,6 +239,18 @@ impl Scheduler {
     #[must_use]
     pub fn queues(&self, now: Time) -> Vec<QueueView> {
         self.engine.queues(now.max(self.last))
+    }
+
+    /// Returns the queue tree in force.
+    #[must_use]
+    pub fn queue_tree(&self) -> &QueueTree {
+        self.engine.tree()
+    }
+
+    /// Returns the nodes with what is used of them.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<NodeView> {
+        self.engine.nodes()
     }
 
     /// Returns the GPU models of the nodes, in the words of quotas.
@@ -431,15 +451,7 @@ impl Scheduler {
 
     /// Puts the pods of an object into their gangs anew, after the object changed.
     fn regroup(&mut self, object: &GangRef) {
-        let same = |gang: &&GangRef| gang.kind == object.kind && gang.object == object.object;
-        let parts: Vec<GangRef> = self
-            .members
-            .range(object.clone()..)
-            .map(|(gang, _)| gang)
-            .take_while(same)
-            .cloned()
-            .collect();
-        for part in parts {
+        for part in self.parts_of(object) {
             let pods = self.members.get(&part).cloned().unwrap_or_default();
             for key in pods {
                 // It may be in either: as a single pod, or in the gang.
@@ -454,6 +466,19 @@ impl Scheduler {
                 self.end_job_of_other_gang(&key);
             }
         }
+    }
+
+    /// Returns the gangs that pods name of an object.
+    pub(crate) fn parts_of(&self, object: &GangRef) -> Vec<GangRef> {
+        let same = |gang: &&GangRef| gang.kind == object.kind && gang.object == object.object;
+        let named = self.members.range(object.clone()..).map(|(gang, _)| gang);
+        named.take_while(same).cloned().collect()
+    }
+
+    /// Returns the pods that name a gang.
+    pub(crate) fn members_of(&self, gang: &GangRef) -> impl Iterator<Item = &Pod> {
+        let members = self.members.get(gang).into_iter().flatten();
+        members.filter_map(|pod| self.pods.get(pod))
     }
 
     /// Ends the job of a pod that is in another gang now, whose look adopts it.

@@ -101,7 +101,11 @@ pub(super) async fn explain(
             if let Some(index) = query.index {
                 add_element(&app, &mut view, index).await?;
             }
-            Ok(Json(ExplainResponse { now, explanation: nothing_to_explain(&view, query.index) }))
+            Ok(Json(ExplainResponse {
+                now,
+                explanation: nothing_to_explain(&view, query.index),
+                gang: None,
+            }))
         }
         answer => {
             let mut explanation = answer?;
@@ -112,7 +116,7 @@ pub(super) async fn explain(
             {
                 saved.label.clear();
             }
-            Ok(Json(ExplainResponse { now, explanation }))
+            Ok(Json(ExplainResponse { now, explanation, gang: None }))
         }
     }
 }

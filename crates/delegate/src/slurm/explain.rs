@@ -33,7 +33,7 @@ impl SlurmScheduler {
             Explanation::blank(element, row.name.clone(), state, row.account.as_str().into());
         // A job that Slurm gave up without a start has a reason, too.
         if !waits(&row) && row.reason != UNSATISFIABLE {
-            return Ok(ExplainResponse { now: self.now(), explanation: blank });
+            return Ok(ExplainResponse { now: self.now(), explanation: blank, gang: None });
         }
         // 2. Collect the evidence for the reason.
         let all = self.with_devices(JobSelection::All).await?;
@@ -69,7 +69,7 @@ impl SlurmScheduler {
                 .map(|start| Eta { start, reserved: false }),
             ..blank
         };
-        Ok(ExplainResponse { now: self.now(), explanation })
+        Ok(ExplainResponse { now: self.now(), explanation, gang: None })
     }
 }
 

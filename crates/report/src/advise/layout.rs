@@ -46,14 +46,14 @@ pub(super) struct PageSection {
 }
 
 /// Width and style of a page.
-pub(super) struct AdvicePage {
-    context: RenderContext,
+pub(super) struct AdvicePage<'a> {
+    context: RenderContext<'a>,
     width: usize,
 }
 
-impl AdvicePage {
+impl<'a> AdvicePage<'a> {
     /// Returns a page as wide as the terminal, up to [`MAX_WIDTH`].
-    pub(super) fn new(context: RenderContext) -> Self {
+    pub(super) fn new(context: RenderContext<'a>) -> Self {
         let width = context.width.unwrap_or(MAX_WIDTH).clamp(INDENT + MIN_WIDTH, MAX_WIDTH);
         Self { context, width }
     }

@@ -59,14 +59,14 @@ fn unit(unit: TraceUnit) -> &'static str {
 }
 
 /// Context and totals that all parts of the summary need.
-struct SummaryPage {
-    context: RenderContext,
+struct SummaryPage<'a> {
+    context: RenderContext<'a>,
     unit: &'static str,
     held: u64,
     jobs: u64,
 }
 
-impl SummaryPage {
+impl SummaryPage<'_> {
     fn width(&self) -> usize {
         self.context.width.unwrap_or(WIDTH).clamp(MIN_WIDTH, WIDTH)
     }

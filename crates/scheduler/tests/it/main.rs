@@ -7,6 +7,7 @@ mod admission;
 mod chaos;
 mod cluster;
 mod gangs;
+mod inspect;
 mod kueue;
 mod objects;
 mod outside;
