@@ -14,8 +14,8 @@ pub struct Global {
     /// Socket of the daemon; by default this user's own daemon, else the system's
     #[arg(long, global = true, env = "MUSTER_SOCKET", hide_env_values = true, value_name = "PATH")]
     pub socket: Option<PathBuf>,
-    /// Cluster to use: local (the daemon of this machine, the default), slurm, or slurm@HOST over
-    /// ssh
+    /// Cluster to use: local (the daemon of this machine, the default), slurm, slurm@HOST over ssh,
+    /// or kubernetes (`explain`, `queues` and `nodes` only)
     #[arg(
         long,
         global = true,

@@ -13,9 +13,10 @@ pub const FAILURE: u8 = 1;
 pub const USAGE: u8 = 2;
 /// No daemon is running, and the subcommand does not start one.
 pub const NO_DAEMON: u8 = 3;
-/// No such job, array element, node or queue.
+/// No such job, array element, pod, node or queue.
 pub const NOT_FOUND: u8 = 4;
-/// Slurm does not answer: slurmctld, slurmdbd or munge. A retry may succeed.
+/// Slurm (slurmctld, slurmdbd or munge) or the Kubernetes API server does not answer. A retry may
+/// succeed.
 pub const UNAVAILABLE: u8 = 5;
 /// A job did not acknowledge a checkpoint request in time; the code of timeout(1).
 pub const UNANSWERED: u8 = 124;
@@ -29,8 +30,9 @@ Exit codes:
   1    failure: request refused, connection lost, file not written
   2    the command line or an input file is wrong; nothing was done
   3    no daemon is running
-  4    no such job, array element, node or queue
-  5    Slurm does not answer: slurmctld, slurmdbd or munge
+  4    no such job, array element, pod, node or queue
+  5    Slurm (slurmctld, slurmdbd, munge) or the Kubernetes API server does
+       not answer
   124  `checkpoint --wait`: the job did not acknowledge in time
   130  interrupted; jobs keep running, a submission to Slurm is withdrawn
 

@@ -14,6 +14,8 @@ mod facts;
 mod follow;
 mod jobref;
 mod json_error;
+mod kubectl;
+mod kubernetes;
 mod logging;
 mod mistyped;
 mod named_file;
@@ -34,10 +36,9 @@ use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use clap::Parser;
 
 use crate::app::App;
-use crate::cmd::{Cli, CliCommand};
+use crate::cmd::CliCommand;
 use crate::exit::{FAILURE, Failure};
 use crate::on::{Endpoint, On};
 use crate::ui::Ui;
@@ -50,7 +51,7 @@ fn main() -> ExitCode {
         return muster_backends::local::supervise::main(std::env::args_os());
     }
     let ui = Ui::detect();
-    let cli = match Cli::try_parse() {
+    let cli = match kubectl::parse() {
         Ok(cli) => cli,
         Err(error) => match mistyped::explain(&error) {
             Some(failure) => return ExitCode::from(report(&ui, &failure.into())),
@@ -61,7 +62,8 @@ fn main() -> ExitCode {
         },
     };
     let app = App { global: cli.global, ui };
-    match run(&app, cli.command) {
+    let result = kubectl::check(&app.global).and_then(|()| run(&app, cli.command));
+    match result {
         Ok(code) => ExitCode::from(code),
         Err(error) => ExitCode::from(report(&app.ui, &error)),
     }
@@ -77,7 +79,7 @@ fn run(app: &App, command: CliCommand) -> Result<u8> {
         return cmd::scheduler::run(args);
     }
     if let Some(On::SlurmAt(host)) = &app.global.on
-        && command.endpoint() == Endpoint::Cluster
+        && matches!(command.endpoint(), Endpoint::Cluster | Endpoint::AnyCluster)
     {
         return match command {
             // Completion while typing: an ssh connection would block the shell.

@@ -28,12 +28,16 @@ pub enum On {
     Slurm,
     /// Slurm, by its programs on that host, over ssh.
     SlurmAt(String),
+    /// Kubernetes, by the API server of the kubeconfig.
+    Kubernetes,
 }
 
 /// Service that a subcommand sends its requests to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint {
-    /// The cluster that `--on` names.
+    /// The cluster that `--on` names, of any kind.
+    AnyCluster,
+    /// The cluster that `--on` names, unless it is Kubernetes.
     Cluster,
     /// Always the daemon of this machine.
     LocalDaemon,
@@ -48,12 +52,13 @@ impl FromStr for On {
         match text {
             "local" => Ok(On::Local),
             "slurm" => Ok(On::Slurm),
+            "kubernetes" => Ok(On::Kubernetes),
             _ => match text.strip_prefix("slurm@") {
                 // ssh would parse a leading dash as an option.
                 Some(host) if !host.is_empty() && !host.starts_with('-') => {
                     Ok(On::SlurmAt(host.to_owned()))
                 }
-                _ => Err("expected local, slurm, or slurm@HOST".to_owned()),
+                _ => Err("expected local, slurm, slurm@HOST, or kubernetes".to_owned()),
             },
         }
     }
@@ -97,14 +102,14 @@ impl On {
 /// The variable `MUSTER_ON` is meant for all commands of a shell, so subcommands that use no
 /// cluster ignore it.
 pub fn check_applies(on: Option<&On>, asks: Endpoint) -> Result<()> {
-    let is_typed = || {
-        let words = std::env::args_os().take_while(|word| word != "--");
-        words
-            .map(|word| word.to_string_lossy().into_owned())
-            .any(|word| word == "--on" || word.starts_with("--on="))
-    };
     match (on, asks) {
-        (None | Some(On::Local), _) | (_, Endpoint::Cluster) => Ok(()),
+        (None | Some(On::Local), _) | (_, Endpoint::AnyCluster) => Ok(()),
+        (Some(On::Kubernetes), Endpoint::Cluster) => {
+            Err(Failure::usage("this command does not work on Kubernetes yet")
+                .hint("`explain`, `queues` and `nodes` do; use kubectl for the rest")
+                .into())
+        }
+        (_, Endpoint::Cluster) => Ok(()),
         (Some(_), Endpoint::LocalDaemon) => {
             Err(Failure::usage("this command uses the daemon of this machine only")
                 .hint("leave out --on, or use `--on local`")
@@ -115,6 +120,14 @@ pub fn check_applies(on: Option<&On>, asks: Endpoint) -> Result<()> {
         }
         (Some(_), Endpoint::None) => Ok(()),
     }
+}
+
+/// Returns whether `--on` stands on the command line.
+pub fn is_typed() -> bool {
+    let words = std::env::args_os().take_while(|word| word != "--");
+    words
+        .map(|word| word.to_string_lossy().into_owned())
+        .any(|word| word == "--on" || word.starts_with("--on="))
 }
 
 /// Returns a client for the slurmrestd at an address, with the token of the environment. An invalid

@@ -27,12 +27,21 @@ pub struct Install {
     pub reads_kueue: bool,
 }
 
-/// Name of all objects.
+/// Name of all objects but one.
 const NAME: &str = "muster-scheduler";
+/// Role of users who ask why pods wait, which administrators bind.
+const VIEWER: &str = "muster-viewer";
 
-/// Rights in the whole cluster: API group, resources, verbs. Each is used by a request of
-/// `muster-operator`; the tests on a real API server run with exactly these.
-fn rules(reads_kueue: bool) -> Vec<(String, Vec<String>, Vec<&'static str>)> {
+/// Objects beside the lease that have their own names, and the lease: API group, resource, name.
+const OWN: [(&str, &str, &str); 2] =
+    [("coordination.k8s.io", "leases", NAME), ("", "configmaps", USAGE)];
+
+/// Right: API group, resources, verbs.
+type Rule = (String, Vec<String>, Vec<&'static str>);
+
+/// Returns the rights in the whole cluster. Each is used by a request of `muster-operator`; the tests on
+/// a real API server run with exactly these.
+fn rules(reads_kueue: bool) -> Vec<Rule> {
     let read = vec!["list", "watch"];
     let own = [
         ("", &["nodes", "persistentvolumeclaims", "persistentvolumes"][..], read.clone()),
@@ -42,7 +51,7 @@ fn rules(reads_kueue: bool) -> Vec<(String, Vec<String>, Vec<&'static str>)> {
         ("scheduling.k8s.io", &["priorityclasses"], read.clone()),
         ("events.k8s.io", &["events"], vec!["create"]),
     ];
-    let mut rules: Vec<(String, Vec<String>, Vec<&'static str>)> = own
+    let mut rules: Vec<Rule> = own
         .into_iter()
         .map(|(group, resources, verbs)| {
             (group.to_owned(), resources.iter().map(|&name| name.to_owned()).collect(), verbs)
@@ -74,6 +83,59 @@ fn rules(reads_kueue: bool) -> Vec<(String, Vec<String>, Vec<&'static str>)> {
         rule(queue::GROUP, &["queues/status", "schedulerpolicies/status"], vec!["patch"]);
     }
     rules
+}
+
+/// Returns the rights of users who ask why pods wait: to read all that a plan depends on.
+fn rules_of_viewers(reads_kueue: bool) -> Vec<Rule> {
+    let of_kueue = [kueue::CLUSTER_QUEUES, kueue::COHORTS, kueue::LOCAL_QUEUES, kueue::FLAVORS];
+    let queues = if reads_kueue {
+        vec![("", &["namespaces"][..]), (kueue::GROUP, &of_kueue)]
+    } else {
+        vec![(queue::GROUP, &[queue::QUEUES, queue::POLICIES][..])]
+    };
+    let lists = [
+        ("", &["nodes", "pods", "persistentvolumeclaims", "persistentvolumes"][..]),
+        ("scheduling.k8s.io", &["priorityclasses"]),
+    ];
+    let right = |(group, resources): (&str, &[&str])| {
+        let resources = resources.iter().map(|&name| name.to_owned()).collect();
+        (group.to_owned(), resources, vec!["get", "list"])
+    };
+    let objects = APIS
+        .iter()
+        .map(|api| (api.group.to_owned(), vec![api.plural.to_owned()], vec!["get", "list"]));
+    lists.into_iter().chain(queues).map(right).chain(objects).collect()
+}
+
+/// Returns rights as items of a YAML list.
+fn rules_text(rules: &[Rule]) -> String {
+    let mut text = String::new();
+    for (group, resources, verbs) in rules {
+        let _ = writeln!(
+            text,
+            "- apiGroups: [{}]\n  resources: {}\n  verbs: {}",
+            json!(group),
+            json!(resources),
+            json!(verbs)
+        );
+    }
+    text
+}
+
+/// Returns the right to these verbs for the lease and the recorded usage, as items of a YAML list.
+fn rules_on_own(verbs: &[&str]) -> String {
+    let one = |(group, resource, name): &(&str, &str, &str)| {
+        let verbs = json!(verbs);
+        format!(
+            "\
+- apiGroups: [{group:?}]
+  resources: [{resource:?}]
+  resourceNames: [{name:?}]
+  verbs: {verbs}
+"
+        )
+    };
+    OWN.iter().map(one).collect()
 }
 
 /// Texts of the manifests that differ between installations, in JSON or as template expressions.
@@ -180,17 +242,12 @@ fn definitions_text(definitions: &[Value]) -> String {
 
 /// Returns the objects without a namespace, and that know of none.
 fn cluster_wide(reads_kueue: bool) -> Vec<String> {
-    let mut rules_text = String::new();
-    for (group, resources, verbs) in rules(reads_kueue) {
-        let _ = writeln!(
-            rules_text,
-            "- apiGroups: [{}]\n  resources: {}\n  verbs: {}",
-            json!(group),
-            json!(resources),
-            json!(verbs)
-        );
-    }
-    let mut documents = vec![role("ClusterRole", "", &rules_text)];
+    let of_viewers =
+        format!("{}{}", rules_text(&rules_of_viewers(reads_kueue)), rules_on_own(&["get"]));
+    let mut documents = vec![
+        role("ClusterRole", NAME, "", &rules_text(&rules(reads_kueue))),
+        role("ClusterRole", VIEWER, "", &of_viewers),
+    ];
     documents.extend(admission_policy::render(reads_kueue));
     documents
 }
@@ -207,40 +264,32 @@ metadata:
   namespace: {namespace}
 "
     );
-    let own = [("coordination.k8s.io", "leases", NAME), ("", "configmaps", USAGE)];
-    let own: String = own
+    let creations: String = OWN
         .iter()
-        .map(|(group, resource, name)| {
+        .map(|(group, resource, _)| {
             format!(
-                "\
-- apiGroups: [{group:?}]
-  resources: [{resource:?}]
-  verbs: [\"create\"]
-- apiGroups: [{group:?}]
-  resources: [{resource:?}]
-  resourceNames: [{name:?}]
-  verbs: [\"get\", \"update\"]
-"
+                "- apiGroups: [{group:?}]\n  resources: [{resource:?}]\n  verbs: [\"create\"]\n"
             )
         })
         .collect();
+    let own = format!("{creations}{}", rules_on_own(&["get", "update"]));
     let in_namespace = format!("  namespace: {namespace}\n");
     vec![
         account,
         binding("ClusterRole", "", namespace),
-        role("Role", &in_namespace, &own),
+        role("Role", NAME, &in_namespace, &own),
         binding("Role", &in_namespace, namespace),
         deployment(texts),
     ]
 }
 
-fn role(kind: &str, namespace: &str, rules: &str) -> String {
+fn role(kind: &str, name: &str, namespace: &str, rules: &str) -> String {
     format!(
         "\
 apiVersion: rbac.authorization.k8s.io/v1
 kind: {kind}
 metadata:
-  name: {NAME}
+  name: {name}
 {namespace}rules:
 {rules}"
     )

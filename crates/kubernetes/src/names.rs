@@ -11,6 +11,9 @@ pub const QUEUE: &str = "muster.run/queue";
 /// Objects that others started lack it, and are not suspended by Muster.
 pub const ADMITTED: &str = "muster.run/admitted";
 
+/// Type of the condition that says whether Muster has started an object.
+pub const ADMITTED_CONDITION: &str = "muster.run/Admitted";
+
 /// Label (or annotation) that puts pods of one namespace into a gang of this name, without any
 /// gang object.
 pub const GANG: &str = "muster.run/gang";
@@ -40,7 +43,8 @@ pub const KUEUE_PREFERRED_TOPOLOGY: &str = "kueue.x-k8s.io/podset-preferred-topo
 /// Annotation by which Kueue asks for one domain for each slice of the pods.
 pub const KUEUE_SLICE_TOPOLOGY: &str = "kueue.x-k8s.io/podset-slice-required-topology";
 
-/// ConfigMap with the decayed usage of queues and namespaces, beside the scheduler's lease.
+/// ConfigMap with the decayed usage of queues and namespaces, and with the scheduler's settings, beside
+/// its lease.
 pub const USAGE: &str = "muster-usage";
 
 /// Resource that every pod takes one of: the kubelet limits the number of pods.

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use http::Method;
+use jiff::Timestamp;
 use kube::Client;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -17,6 +18,8 @@ use crate::error::{OperatorError, code, message};
 const LEASE: Duration = Duration::from_secs(15);
 const GIVE_UP: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_secs(2);
+/// Time without a renewal after which no process counts as active, for those who ask.
+const SILENT_AFTER_SECS: i64 = 60;
 
 /// Lease object of the API.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -36,6 +39,38 @@ struct LeaseSpec {
     acquire_time: Option<String>,
     renew_time: Option<String>,
     lease_transitions: Option<u64>,
+}
+
+/// Returns what keeps a scheduler from being active, by the lease of the active process; `None` if one
+/// seems to be.
+///
+/// # Errors
+/// If the API server does not say.
+pub(crate) async fn inactivity(
+    client: &Client,
+    (namespace, name): &(String, String),
+) -> Result<Option<String>, kube::Error> {
+    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}");
+    let spec = match client.request::<Lease>(get(&path)).await {
+        Ok(lease) => lease.spec,
+        Err(error) if code(&error) == Some(404) => {
+            return Ok(Some(format!(
+                "no scheduler is active, unless one runs without the lease {namespace}/{name}"
+            )));
+        }
+        Err(error) => return Err(error),
+    };
+    if spec.holder_identity.as_deref().is_none_or(str::is_empty) {
+        return Ok(Some(format!(
+            "no scheduler is active: none holds the lease {namespace}/{name}"
+        )));
+    }
+    // The clocks of two machines differ by seconds, not by minutes.
+    let renewed = spec.renew_time.as_deref().and_then(|at| at.parse::<Timestamp>().ok());
+    let silence = renewed.map(|at| Timestamp::now().duration_since(at).as_secs());
+    Ok(silence.filter(|secs| *secs > SILENT_AFTER_SECS).map(|secs| {
+        format!("no scheduler is active: the lease {namespace}/{name} was renewed {secs} s ago")
+    }))
 }
 
 /// Candidate for a lease.

@@ -41,3 +41,61 @@ pub(crate) fn code(error: &kube::Error) -> Option<u16> {
 pub(crate) fn is_transient(error: &kube::Error) -> bool {
     code(error).is_none_or(|code| code == 429 || code >= 500)
 }
+
+/// Reason for which a question about a cluster has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The cluster cannot be used at all.
+    #[error(transparent)]
+    Cluster(#[from] OperatorError),
+    /// The API server does not accept the credentials.
+    #[error("the Kubernetes API server does not accept your credentials: {0}")]
+    Credentials(String),
+    /// The API server gives no answer.
+    #[error("the Kubernetes API server does not answer: {0}")]
+    Silent(String),
+    /// The user lacks these rights.
+    #[error("you may not {}", .0.join(", "))]
+    Forbidden(Vec<String>),
+    /// No object has the name.
+    #[error("there is no pod or gang object {what} in namespace {namespace}")]
+    NotFound {
+        /// Object in the words of the user.
+        what: String,
+        /// Namespace that was searched.
+        namespace: String,
+    },
+    /// Several objects that are different gangs have the name.
+    #[error("`{name}` names several objects: {}", .choices.join(", "))]
+    Ambiguous {
+        /// Object in the words of the user.
+        name: String,
+        /// Each object, as it can be typed.
+        choices: Vec<String>,
+    },
+}
+
+impl From<kube::Error> for ReadError {
+    fn from(error: kube::Error) -> Self {
+        let text = || chain(&error);
+        match (&error, code(&error)) {
+            (_, Some(401)) | (kube::Error::Auth(_), None) => ReadError::Credentials(text()),
+            (_, Some(code)) if code < 500 && code != 429 => OperatorError::Api(error).into(),
+            _ => ReadError::Silent(text()),
+        }
+    }
+}
+
+/// Returns an error with its causes, each once: the outer ones say little.
+fn chain(error: &kube::Error) -> String {
+    let mut text = message(error);
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}

@@ -5,16 +5,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kube::Client;
 use muster_model::{QueueTree, Time};
-use muster_scheduler::{Observation, Scheduler};
+use muster_scheduler::{Level, Observation, Scheduler, UsageRecord};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::actions::Executor;
 use crate::error::{OperatorError, message};
 use crate::health::Health;
-use crate::kueue::KueueQueues;
-use crate::queues::QueueObjects;
+use crate::queue_source::Queues;
 use crate::sources::{Report, Served, Sources};
-use crate::usage::UsageStore;
+use crate::usage::{PublishedSettings, UsageStore};
 use crate::{QueueSource, Settings};
 
 /// Longest time without a step, so that the health check sees the loop alive.
@@ -39,16 +38,9 @@ struct Leader<'a> {
     executor: Executor,
     /// Record of usage; `None` for a process without a lease, which has no namespace.
     usage: Option<UsageStore>,
+    published: PublishedSettings,
     health: &'a Health,
     reports: UnboundedReceiver<Report>,
-}
-
-/// Queue tree of the active process.
-enum Queues {
-    /// Tree of a queue file, which never changes.
-    Fixed,
-    Objects(QueueObjects),
-    Kueue(Box<KueueQueues>),
 }
 
 /// Schedules until an error.
@@ -63,14 +55,11 @@ pub(crate) async fn run(
     let served = Served::default();
     let leader = Leader {
         scheduler: start_scheduler(settings, usage.as_ref()).await?,
-        queues: match &settings.queues {
-            QueueSource::Tree(_) => Queues::Fixed,
-            QueueSource::Objects => Queues::Objects(QueueObjects::new()),
-            QueueSource::Kueue => Queues::Kueue(Box::new(KueueQueues::new())),
-        },
+        queues: Queues::of(&settings.queues),
         executor: Executor::new(client.clone(), sender.clone(), served.clone()),
         sources: Sources::new(client, sender, served, &settings.queues),
         usage,
+        published: PublishedSettings::of(settings),
         health,
         reports,
     };
@@ -82,11 +71,18 @@ async fn start_scheduler(
     settings: &Settings,
     usage: Option<&UsageStore>,
 ) -> Result<Scheduler, OperatorError> {
-    let levels = settings.levels.clone();
     let record = match usage {
-        Some(usage) => usage.load().await?,
+        Some(usage) => usage.load().await?.0,
         None => None,
     };
+    with_queues(resume(settings.levels.clone(), record)?, &settings.queues)
+}
+
+/// Makes a scheduler that goes on from recorded usage, if there is a record that can be used.
+pub(crate) fn resume(
+    levels: Vec<Level>,
+    record: Option<UsageRecord>,
+) -> Result<Scheduler, OperatorError> {
     let resumed = record.and_then(|record| {
         let resumed = Scheduler::with_usage(levels.clone(), record);
         resumed
@@ -97,12 +93,19 @@ async fn start_scheduler(
             })
             .ok()
     });
-    let mut scheduler = match resumed {
-        Some(scheduler) => scheduler,
+    match resumed {
+        Some(scheduler) => Ok(scheduler),
         None => Scheduler::new(levels, QueueTree::single())
-            .map_err(|error| OperatorError::Queues(error.to_string()))?,
-    };
-    match &settings.queues {
+            .map_err(|error| OperatorError::Queues(error.to_string())),
+    }
+}
+
+/// Has a scheduler take its queues from a source.
+pub(crate) fn with_queues(
+    mut scheduler: Scheduler,
+    queues: &QueueSource,
+) -> Result<Scheduler, OperatorError> {
+    match queues {
         QueueSource::Tree(tree) => {
             scheduler.check_queues(tree).map_err(OperatorError::Queues)?;
             scheduler.observe(Observation::Queues(tree.clone()));
@@ -132,9 +135,8 @@ impl Leader<'_> {
         let mut status_timer = Timer::new(STATUS);
         let mut usage_timer = Timer::new(USAGE_STATUS);
         let mut record_timer = Timer::new(RECORD);
-        // What is served was asked for just now, and nothing has been used yet.
+        // What is served was asked for just now.
         discover_timer.is_due();
-        record_timer.is_due();
         loop {
             self.step();
             // Counting looks at every pod.
@@ -148,7 +150,8 @@ impl Leader<'_> {
                 && let Some(usage) = self.usage.clone()
             {
                 let record = self.scheduler.usage_record(now());
-                tokio::spawn(async move { usage.save(record).await });
+                let published = self.published.clone();
+                tokio::spawn(async move { usage.save(record, published).await });
             }
             if discover_timer.is_due()
                 && let Err(error) = self.sources.start_served().await
@@ -183,30 +186,12 @@ impl Leader<'_> {
         }
     }
 
-    /// Has the scheduler see the queue tree, if it has changed; returns true if it has.
-    fn renew_queues(&mut self) -> bool {
-        let (tree, local_queues) = match &mut self.queues {
-            Queues::Fixed => (None, None),
-            Queues::Objects(objects) => {
-                (objects.take_tree(|tree| self.scheduler.check_queues(tree)), None)
-            }
-            Queues::Kueue(kueue) => kueue.take_queues(&self.scheduler).unzip(),
-        };
-        let is_changed = tree.is_some();
-        let tree = tree.map(|tree| Observation::Queues(Box::new(tree)));
-        let local_queues = local_queues.map(|queues| Observation::LocalQueues(Box::new(queues)));
-        for observation in tree.into_iter().chain(local_queues) {
-            self.scheduler.observe(observation);
-        }
-        is_changed
-    }
-
     fn step(&mut self) {
         let started = Instant::now();
-        self.renew_queues();
+        self.queues.renew(&mut self.scheduler);
         self.step_once();
         // Flavors of Kueue are read with the nodes, which the scheduler sees in a step.
-        if self.renew_queues() {
+        if self.queues.renew(&mut self.scheduler) {
             self.step_once();
         }
         self.health.note_step(started.elapsed());
@@ -236,27 +221,14 @@ impl Leader<'_> {
     fn take_in(&mut self, report: Report) {
         match report {
             Report::Seen(observation) => self.scheduler.observe(observation),
-            Report::Queue(change) => {
-                if let Queues::Objects(objects) = &mut self.queues {
-                    objects.take_in(change);
-                }
-            }
-            Report::Kueue(change) => {
-                if let Queues::Kueue(kueue) = &mut self.queues {
-                    kueue.take_in(*change);
-                }
-            }
-            Report::KueueVersion(version) => {
-                if let Queues::Kueue(kueue) = &mut self.queues {
-                    kueue.set_version(version);
-                }
-            }
             Report::StatusLost(address) => match &mut self.queues {
                 Queues::Fixed => {}
                 Queues::Objects(objects) => objects.forget_status(&address),
                 Queues::Kueue(kueue) => kueue.forget_status(&address),
             },
-            Report::Listed => {}
+            // Watches try again by themselves.
+            Report::Listed | Report::Unlisted(..) => {}
+            other => self.queues.take_in(other),
         }
     }
 }
@@ -282,7 +254,7 @@ impl Timer {
     }
 }
 
-fn now() -> Time {
+pub(crate) fn now() -> Time {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Time(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }

@@ -1,6 +1,7 @@
 //! The client side of the scheduler inside Kubernetes: watches the cluster, hands what it sees to
 //! [`muster_scheduler`], and carries out its actions. It decides nothing.
 
+mod access;
 mod actions;
 mod address;
 mod condition;
@@ -9,7 +10,11 @@ mod error;
 mod health;
 mod kueue;
 mod leader;
+mod object_name;
+mod own_words;
+mod queue_source;
 mod queues;
+pub mod reader;
 mod sources;
 mod usage;
 mod watch;
@@ -19,13 +24,13 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use kube::config::KubeConfigOptions;
-use kube::{Client, Config};
+use kube::Client;
 use muster_model::QueueTree;
 use muster_scheduler::Level;
 use tokio::task::JoinSet;
 
-pub use error::OperatorError;
+pub use error::{OperatorError, ReadError};
+pub use object_name::ObjectName;
 
 /// Settings of a scheduler process.
 #[derive(Clone, Debug)]
@@ -62,7 +67,7 @@ pub async fn run(
     settings: Settings,
     stopped: impl Future<Output = ()>,
 ) -> Result<(), OperatorError> {
-    let client = client(settings.context.clone()).await?;
+    let client = access::client(None, settings.context.as_deref()).await?;
     let version = client.apiserver_version().await?;
     tracing::info!("connected to Kubernetes {}", version.git_version);
     let health = Arc::new(health::Health::default());
@@ -112,17 +117,4 @@ async fn lead(
         result = leader::run(client, settings, health) => result,
         _ = renewals.join_next() => Err(OperatorError::LeaseLost),
     }
-}
-
-async fn client(context: Option<String>) -> Result<Client, OperatorError> {
-    let config = match context {
-        Some(_) => {
-            let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
-            Config::from_kubeconfig(&options)
-                .await
-                .map_err(|error| OperatorError::Config(error.to_string()))?
-        }
-        None => Config::infer().await.map_err(|error| OperatorError::Config(error.to_string()))?,
-    };
-    Ok(Client::try_from(config)?)
 }

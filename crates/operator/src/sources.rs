@@ -40,6 +40,8 @@ pub(crate) enum Report {
     StatusLost(String),
     /// A kind has been listed for the first time.
     Listed,
+    /// The kind at this path could not be listed, where that is tried once only.
+    Unlisted(String, kube::Error),
 }
 
 /// Makes kinds of objects with metadata ones that can be followed.
@@ -94,6 +96,8 @@ pub(crate) struct Sources {
     /// API group of the objects that describe the queues; `None` when none do.
     queue_group: Option<&'static str>,
     are_queues_followed: bool,
+    /// True where kinds are listed once, and not watched.
+    is_once: bool,
 }
 
 impl Sources {
@@ -115,7 +119,18 @@ impl Sources {
                 QueueSource::Kueue => Some(kueue::GROUP),
             },
             are_queues_followed: false,
+            is_once: false,
         }
+    }
+
+    /// Makes sources that list each kind once.
+    pub(crate) fn once(
+        client: Client,
+        reports: UnboundedSender<Report>,
+        served: Served,
+        queues: &QueueSource,
+    ) -> Self {
+        Self { is_once: true, ..Self::new(client, reports, served, queues) }
     }
 
     /// Starts the watches of nodes, pods, volumes and priority classes; returns their number.
@@ -286,15 +301,23 @@ impl Sources {
         gone: impl Fn(ObjectKey) -> Option<Report> + Send + 'static,
     ) {
         let reports = self.reports.clone();
+        let own = path.to_owned();
         let report = move |change| {
             let seen = match change {
                 Change::Present(object) => present(*object),
                 Change::Gone(key) => gone(key),
                 Change::Listed => Some(Report::Listed),
+                Change::Failed(error) => Some(Report::Unlisted(own.clone(), error)),
             };
             seen.is_none_or(|seen| reports.send(seen).is_ok())
         };
-        self.tasks.spawn(watch::follow(self.client.clone(), path.to_owned(), report));
+        let client = self.client.clone();
+        let path = path.to_owned();
+        if self.is_once {
+            self.tasks.spawn(watch::list_once(client, path, report));
+        } else {
+            self.tasks.spawn(watch::follow(client, path, report));
+        }
     }
 }
 

@@ -1,17 +1,67 @@
 //! The durable record of decayed usage: a ConfigMap beside the lease. Without it, fair share would
-//! start from zero with each process.
+//! start from zero with each process. Beside it are the settings of the active process, for those who
+//! ask what it would do.
 
 use http::Method;
 use kube::Client;
 use muster_kubernetes::names::USAGE;
-use muster_scheduler::UsageRecord;
+use muster_scheduler::{Level, UsageRecord};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::address::{get, with_body};
 use crate::error::{code, message};
+use crate::{QueueSource, Settings};
 
-/// Key of the record in the ConfigMap.
+/// Keys of the ConfigMap.
 const KEY: &str = "usage.json";
+const SETTINGS_KEY: &str = "settings.json";
+
+/// Settings of the active process, as others read them. The record has the queue tree.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct PublishedSettings {
+    /// Topology levels and their labels, widest first.
+    pub(crate) levels: Vec<(String, String)>,
+    /// Source of the queues.
+    pub(crate) queues: PublishedQueues,
+}
+
+/// Source of the queues of the active process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum PublishedQueues {
+    /// `Queue` objects of the cluster, if there are any.
+    #[default]
+    Objects,
+    /// Kueue's objects, whose namespaces name LocalQueues.
+    Kueue,
+    /// Tree of a file, which is in the record.
+    File,
+}
+
+impl PublishedSettings {
+    pub(crate) fn of(settings: &Settings) -> Self {
+        let level = |one: &Level| (one.name.to_string(), one.label.clone());
+        Self {
+            levels: settings.levels.iter().map(level).collect(),
+            queues: match settings.queues {
+                QueueSource::Objects => PublishedQueues::Objects,
+                QueueSource::Kueue => PublishedQueues::Kueue,
+                QueueSource::Tree(_) => PublishedQueues::File,
+            },
+        }
+    }
+
+    /// Returns the levels as a scheduler takes them.
+    pub(crate) fn levels(&self) -> Vec<Level> {
+        let level = |(name, label): &(String, String)| Level {
+            name: name.as_str().into(),
+            label: label.clone(),
+        };
+        self.levels.iter().map(level).collect()
+    }
+}
 
 /// The ConfigMap with the record.
 #[derive(Clone)]
@@ -25,39 +75,42 @@ impl UsageStore {
         Self { client, folder: format!("/api/v1/namespaces/{namespace}/configmaps") }
     }
 
-    /// Returns the record. `None` if there is none, or if it cannot be read, which is logged.
+    /// Returns the record and the settings of its author. `None` if there is none, or if it cannot be
+    /// read, which is logged.
     ///
     /// # Errors
     /// If the API server does not answer: what it has must not be overwritten.
-    pub(crate) async fn load(&self) -> Result<Option<UsageRecord>, kube::Error> {
+    pub(crate) async fn load(
+        &self,
+    ) -> Result<(Option<UsageRecord>, PublishedSettings), kube::Error> {
         let map: Value = match self.client.request(get(&format!("{}/{USAGE}", self.folder))).await {
             Ok(map) => map,
-            Err(error) if code(&error) == Some(404) => return Ok(None),
+            Err(error) if code(&error) == Some(404) => return Ok(Default::default()),
             Err(error) => return Err(error),
         };
-        let text = map["data"][KEY].as_str().unwrap_or_default();
-        match serde_json::from_str(text) {
-            Ok(record) => Ok(Some(record)),
-            Err(error) => {
-                tracing::error!(
-                    "the recorded usage cannot be read, so fair share starts from zero: {error}"
-                );
-                Ok(None)
-            }
-        }
+        let text = |key: &str| map["data"][key].as_str().unwrap_or_default();
+        let record = serde_json::from_str(text(KEY)).inspect_err(|error| {
+            tracing::error!(
+                "the recorded usage cannot be read, so fair share starts from zero: {error}"
+            );
+        });
+        // Versions before these settings wrote none.
+        Ok((record.ok(), serde_json::from_str(text(SETTINGS_KEY)).unwrap_or_default()))
     }
 
     /// Writes the record. A failure is logged: the next record comes soon.
-    pub(crate) async fn save(&self, record: UsageRecord) {
-        let text = match serde_json::to_string(&record) {
-            Ok(text) => text,
+    pub(crate) async fn save(&self, record: UsageRecord, settings: PublishedSettings) {
+        let texts = serde_json::to_string(&record)
+            .and_then(|usage| Ok((usage, serde_json::to_string(&settings)?)));
+        let (usage, settings) = match texts {
+            Ok(texts) => texts,
             Err(error) => return tracing::error!("usage cannot be recorded: {error}"),
         };
         let body = json!({
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {"name": USAGE},
-            "data": {KEY: text},
+            "data": {KEY: usage, SETTINGS_KEY: settings},
         });
         let path = format!("{}/{USAGE}", self.folder);
         let mut result = self.client.request::<Value>(with_body(Method::PUT, &path, &body)).await;
@@ -68,5 +121,29 @@ impl UsageStore {
         if let Err(error) = result {
             tracing::warn!("cannot record usage: {}", message(&error));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_read_as_they_were_published_and_older_records_have_none() {
+        let level = Level { name: "rack".into(), label: "example.com/rack".to_owned() };
+        let published = PublishedSettings::of(&Settings {
+            context: None,
+            levels: vec![level.clone()],
+            queues: QueueSource::Kueue,
+            listen: None,
+            lease: None,
+        });
+        let text = serde_json::to_string(&published).expect("settings are JSON");
+        assert_eq!(text, r#"{"levels":[["rack","example.com/rack"]],"queues":"kueue"}"#);
+        let read: PublishedSettings = serde_json::from_str(&text).expect("what was written");
+        assert_eq!(read, published);
+        let levels: Vec<_> = read.levels().into_iter().map(|one| (one.name, one.label)).collect();
+        assert_eq!(levels, [(level.name, level.label)]);
+        assert_eq!(serde_json::from_str::<PublishedSettings>("{}").ok(), Some(Default::default()));
     }
 }

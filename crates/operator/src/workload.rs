@@ -10,9 +10,6 @@ use crate::actions::{Executor, FIRST_PAUSE, LONGEST_PAUSE, Notice, Regarding, se
 use crate::address::{get, merge, patch};
 use crate::error::{code, is_transient, message};
 
-/// Type of the condition that says whether Muster has started an object.
-const CONDITION: &str = "muster.run/Admitted";
-
 /// State of the condition.
 struct Condition<'a> {
     status: &'a str,
@@ -196,7 +193,7 @@ impl Executor {
         condition: &Condition<'_>,
     ) -> Result<(), kube::Error> {
         let one = json!({
-            "type": CONDITION,
+            "type": names::ADMITTED_CONDITION,
             "status": condition.status,
             "reason": condition.reason,
             "message": condition.text,
@@ -214,7 +211,7 @@ impl Executor {
         }
         let object: Value = self.client.request(get(path)).await?;
         let mut conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        conditions.retain(|known| known["type"] != CONDITION);
+        conditions.retain(|known| known["type"] != names::ADMITTED_CONDITION);
         conditions.push(one);
         let body = json!({
             "metadata": {

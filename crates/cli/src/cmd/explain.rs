@@ -1,37 +1,64 @@
 //! `muster explain`.
 
 use anyhow::Result;
-use muster_report::explain::explain;
+use muster_api::types::ExplainResponse;
+use muster_operator::ObjectName;
+use muster_operator::reader::ClusterReader;
+use muster_report::explain::{explain, gang};
 
 use crate::app::App;
 use crate::args::OutputArgs;
 use crate::connect;
 use crate::exit::Failure;
 use crate::jobref::JobRef;
+use crate::kubernetes::KubernetesArgs;
 
 /// Explain why a job is pending, when it starts and what would start it now; or where it runs and
 /// how good its placement is
 ///
-/// A change is suggested only if the job would start when cancelled and resubmitted with it. JSON:
-/// an `ExplainResponse`.
+/// A change is suggested only if the job would start when cancelled and resubmitted with it. With
+/// `--on kubernetes` the job is a pod or gang object, and nothing is written to the cluster: see
+/// docs/kubernetes.md. JSON: an `ExplainResponse`.
 #[derive(Debug, clap::Args)]
 pub struct ExplainArgs {
-    /// Job: 3, an array element 3[7], or a name
+    /// Job: 3, an array element 3[7], or a name; on Kubernetes pod/NAME, job/NAME, jobset/NAME, …,
+    /// or a name
     #[arg(value_name = "JOB")]
-    job: JobRef,
+    job: String,
     #[command(flatten)]
     output: OutputArgs,
+    /// Namespace of the pod or object; by default that of the context
+    #[arg(short, long, value_name = "NAME", help_heading = "Options with --on kubernetes")]
+    namespace: Option<String>,
+    #[command(flatten)]
+    kubernetes: KubernetesArgs,
 }
 
 /// Runs `muster explain`; returns its exit code.
 pub async fn run(app: &App, args: ExplainArgs) -> Result<u8> {
-    let client = connect::find(&app.global)?;
-    let target = args.job.resolve(&client).await?;
-    let explained = client.explain(target.job, target.index).await.map_err(Failure::from)?;
+    let explained = match args.kubernetes.reader(&app.global, args.namespace.clone()).await? {
+        Some(reader) => explain_object(&reader, &args.job).await?,
+        None => {
+            let job: JobRef = args.job.parse().map_err(Failure::usage)?;
+            let client = connect::find(&app.global)?;
+            let target = job.resolve(&client).await?;
+            client.explain(target.job, target.index).await.map_err(Failure::from)?
+        }
+    };
     if args.output.json() {
         app.ui.json(&explained)?;
-    } else {
-        app.ui.data(&explain(&explained.explanation, app.ui.context().at(explained.now)))?;
+        return Ok(0);
     }
+    let context = app.ui.context().at(explained.now);
+    app.ui.data(&match &explained.gang {
+        Some(pods) => gang(&explained.explanation, pods, context),
+        None => explain(&explained.explanation, context),
+    })?;
     Ok(0)
+}
+
+async fn explain_object(reader: &ClusterReader, name: &str) -> Result<ExplainResponse> {
+    let name: ObjectName = name.parse().map_err(Failure::usage)?;
+    let (now, explanation, gang) = reader.explain(&name).await.map_err(Failure::from)?;
+    Ok(ExplainResponse { now, explanation, gang: Some(gang) })
 }

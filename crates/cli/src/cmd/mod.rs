@@ -133,7 +133,6 @@ impl CliCommand {
             | CliCommand::Show(_)
             | CliCommand::Logs(_)
             | CliCommand::Attach(_)
-            | CliCommand::Explain(_)
             | CliCommand::Verify(_)
             | CliCommand::Wait(_)
             | CliCommand::Cancel(_)
@@ -142,12 +141,13 @@ impl CliCommand {
             | CliCommand::Requeue(_)
             | CliCommand::Scale(_)
             | CliCommand::Checkpoint(_)
-            | CliCommand::Queues(_)
             | CliCommand::Usage(_)
-            | CliCommand::Nodes(_)
             | CliCommand::Reserve(_)
-            | CliCommand::Names(_)
             | CliCommand::Check(_) => Endpoint::Cluster,
+            CliCommand::Explain(_)
+            | CliCommand::Queues(_)
+            | CliCommand::Nodes(_)
+            | CliCommand::Names(_) => Endpoint::AnyCluster,
             CliCommand::StopDaemon(_) | CliCommand::WhatIf(_) | CliCommand::Info(_) => {
                 Endpoint::LocalDaemon
             }

@@ -11,6 +11,7 @@ use muster_api::query::JobFilter;
 use crate::app::App;
 use crate::connect;
 use crate::jobref;
+use crate::on::On;
 
 /// Longest time that completion may take.
 const PATIENCE: Duration = Duration::from_millis(700);
@@ -27,6 +28,10 @@ pub struct NamesArgs {
 
 /// Prints the user's own jobs, each name once.
 pub async fn run(app: &App, args: NamesArgs) -> Result<u8> {
+    // Names of pods and objects are completed by kubectl.
+    if app.global.on == Some(On::Kubernetes) {
+        return Ok(0);
+    }
     let Ok(client) = connect::find(&app.global) else { return Ok(0) };
     let user = Some(jobref::own_name().to_string());
     let filter = JobFilter { all: args.all, user, first: Some(MOST), ..JobFilter::default() };

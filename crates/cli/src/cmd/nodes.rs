@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::Subcommand;
 use jiff::civil;
-use muster_api::types::{DrainRequest, ResumeRequest};
+use muster_api::types::{DrainRequest, NodeList, ResumeRequest};
 use muster_model::{Span, Time};
 use muster_report::nodes::nodes;
 use muster_spec::quantity::{parse_instant, parse_span};
@@ -12,6 +12,7 @@ use crate::app::App;
 use crate::args::OutputArgs;
 use crate::connect;
 use crate::exit::Failure;
+use crate::kubernetes::KubernetesArgs;
 
 /// List nodes and their GPUs, or drain and resume them
 ///
@@ -23,6 +24,8 @@ pub struct NodesArgs {
     action: Option<NodesCommand>,
     #[command(flatten)]
     output: OutputArgs,
+    #[command(flatten)]
+    kubernetes: KubernetesArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -77,6 +80,15 @@ pub enum At {
 
 /// Runs `muster nodes`; returns its exit code.
 pub async fn run(app: &App, args: NodesArgs) -> Result<u8> {
+    if let Some(reader) = args.kubernetes.reader(&app.global, None).await? {
+        if args.action.is_some() {
+            return Err(Failure::usage("nodes of a Kubernetes cluster are not drained by Muster")
+                .hint("`kubectl cordon NODE` keeps new pods away, `kubectl drain NODE` evicts, too")
+                .into());
+        }
+        let (now, nodes) = reader.nodes().await.map_err(Failure::from)?;
+        return show(app, args.output, &NodeList { now, nodes });
+    }
     let client = connect::find(&app.global)?;
     let response = match args.action {
         Some(NodesCommand::Drain(drain)) => {
@@ -97,15 +109,19 @@ pub async fn run(app: &App, args: NodesArgs) -> Result<u8> {
         }
         None => {
             let list = client.nodes().await.map_err(Failure::from)?;
-            if args.output.json() {
-                app.ui.json(&list)?
-            } else {
-                app.ui.data(&nodes(&list.nodes, app.ui.context().at(list.now)))?
-            }
-            return Ok(0);
+            return show(app, args.output, &list);
         }
     };
     app.ui.status(&response.message);
+    Ok(0)
+}
+
+fn show(app: &App, output: OutputArgs, list: &NodeList) -> Result<u8> {
+    if output.json() {
+        app.ui.json(list)?;
+    } else {
+        app.ui.data(&nodes(&list.nodes, app.ui.context().at(list.now)))?;
+    }
     Ok(0)
 }
 

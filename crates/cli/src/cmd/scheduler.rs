@@ -3,17 +3,15 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use anyhow::{Context, Result};
-use muster_operator::{OperatorError, QueueSource, Settings};
-use muster_scheduler::Level;
+use muster_operator::{QueueSource, Settings};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Failure;
+use crate::kubernetes::{LEASE, LeaseName, levels, queue_tree};
 use crate::logging::log_to;
 use crate::queue_objects::QueueObjects;
-use crate::source;
 use crate::topology_label::TopologyLabel;
 
 const EXAMPLES: &str = "\
@@ -50,54 +48,24 @@ pub struct SchedulerArgs {
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
     /// Lease of the active process
-    #[arg(long, value_name = "NAMESPACE/NAME", default_value = "muster-system/muster-scheduler")]
+    #[arg(long, value_name = "NAMESPACE/NAME", default_value = LEASE)]
     lease: LeaseName,
     /// Take no lease: no other scheduler process may run
     #[arg(long, conflicts_with = "lease")]
     no_lease: bool,
 }
 
-/// Namespace and name of a lease.
-#[derive(Clone, Debug)]
-struct LeaseName(String, String);
-
-impl FromStr for LeaseName {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let is_word = |word: &str| {
-            !word.is_empty()
-                && word
-                    .chars()
-                    .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c))
-        };
-        match text.split_once('/') {
-            Some((namespace, name)) if is_word(namespace) && is_word(name) => {
-                Ok(Self(namespace.to_owned(), name.to_owned()))
-            }
-            _ => Err("expected a namespace and a name, such as muster-system/muster-scheduler"
-                .to_owned()),
-        }
-    }
-}
-
 /// Runs the scheduler until it is stopped or fails.
 pub fn run(args: &SchedulerArgs) -> Result<u8> {
-    let queues = match (&args.queues, args.queues_from) {
-        (Some(path), _) => {
-            let text = source::read(path)?;
-            let tree = muster_spec::parse_queues(&text.source, text.file.as_deref());
-            QueueSource::Tree(Box::new(tree.map_err(Failure::from)?))
-        }
+    let queues = match (queue_tree(args.queues.as_ref())?, args.queues_from) {
+        (Some(tree), _) => QueueSource::Tree(Box::new(tree)),
         (None, QueueObjects::Muster) => QueueSource::Objects,
         (None, QueueObjects::Kueue) => QueueSource::Kueue,
     };
-    let level =
-        |one: &TopologyLabel| Level { name: one.name.as_str().into(), label: one.label.clone() };
     let LeaseName(namespace, name) = args.lease.clone();
     let settings = Settings {
         context: args.context.clone(),
-        levels: args.level.iter().map(level).collect(),
+        levels: levels(&args.level),
         queues,
         listen: args.listen,
         lease: (!args.no_lease).then_some((namespace, name)),
@@ -116,24 +84,7 @@ pub fn run(args: &SchedulerArgs) -> Result<u8> {
                 _ = interrupt.recv() => {}
             }
         };
-        muster_operator::run(settings, stopped).await.map_err(failure)?;
+        muster_operator::run(settings, stopped).await.map_err(Failure::from)?;
         Ok(0)
     })
-}
-
-fn failure(error: OperatorError) -> Failure {
-    let hint = match &error {
-        OperatorError::Config(_) => {
-            Some("set KUBECONFIG, or --context for a context of ~/.kube/config")
-        }
-        OperatorError::Api(_) => {
-            Some("`kubectl get nodes` with the same kubeconfig shows whether it is valid")
-        }
-        OperatorError::LeaseLost | OperatorError::Queues(_) | OperatorError::Listen(..) => None,
-    };
-    let failure = Failure::new(error.to_string());
-    match hint {
-        Some(hint) => failure.hint(hint),
-        None => failure,
-    }
 }

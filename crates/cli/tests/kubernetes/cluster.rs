@@ -54,7 +54,7 @@ impl KubernetesCluster {
         let kubectl = self.kubectl_command(words);
         let mut command = Command::new("timeout");
         command.arg(COMMAND_SECS).arg(kubectl.get_program()).args(kubectl.get_args());
-        command.env("KUBECONFIG", self.dir.join("kubeconfig"));
+        command.env("KUBECONFIG", self.kubeconfig());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         // A command that fails at once ends before it reads.
@@ -65,8 +65,13 @@ impl KubernetesCluster {
     /// Returns a command of kubectl as the administrator, without a time limit.
     pub fn kubectl_command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(self.dir.join("bin/kubectl"));
-        command.args(words).env("KUBECONFIG", self.dir.join("kubeconfig"));
+        command.args(words).env("KUBECONFIG", self.kubeconfig());
         command
+    }
+
+    /// Returns the kubeconfig of the administrator.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.dir.join("kubeconfig")
     }
 
     /// Returns the pid of a program of the cluster.

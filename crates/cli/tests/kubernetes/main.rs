@@ -10,6 +10,7 @@ mod cases;
 mod chaos;
 mod cluster;
 mod definitions;
+mod explain;
 mod gang_objects;
 mod inventory;
 mod kueue;

@@ -1,0 +1,308 @@
+//! What an object of the cluster says of itself: the words of its scheduler and of its controller, where
+//! no plan is made for it.
+
+use std::collections::BTreeMap;
+
+use muster_kubernetes::group::{GangRef, GroupKind};
+use muster_kubernetes::instant;
+use muster_kubernetes::names;
+use muster_kubernetes::pod::PodText;
+use muster_model::view::{
+    Explanation, GangPods, GangSource, GangView, JobState, PlacedOn, PlacementView,
+};
+use muster_model::{ElementId, GpuMilli, JobId, Reason, Time};
+use muster_scheduler::Subject;
+use serde_json::Value;
+
+/// Scheduler of pods that name none.
+const DEFAULT_SCHEDULER: &str = "default-scheduler";
+
+/// Returns what a pod says.
+pub(crate) fn of_pod(subject: &Subject, pod: &Value) -> (Explanation, GangView) {
+    let state = state_of_pod(pod);
+    let reasons = match state {
+        JobState::Pending => vec![reason_of_pod(pod)],
+        JobState::Failed => vec![failure_of_pod(pod)],
+        _ => Vec::new(),
+    };
+    of_pods(subject, state, reasons, &[pod])
+}
+
+/// Returns what a gang object says, or else its pods.
+pub(crate) fn of_object(
+    subject: &Subject,
+    kind: GroupKind,
+    object: &Value,
+    namespace: &[Value],
+) -> (Explanation, GangView) {
+    let gang = GangRef::of_object(kind, subject.key().clone());
+    let pods: Vec<&Value> = namespace.iter().filter(|pod| is_of(pod, &gang)).collect();
+    if let Some((state, reason)) = state_of_object(object) {
+        return of_pods(subject, state, reason.into_iter().collect(), &pods);
+    }
+    let waiting = pods.iter().find(|pod| state_of_pod(pod) == JobState::Pending);
+    let runs = pods.iter().any(|pod| state_of_pod(pod) == JobState::Running);
+    let (state, reason) = match waiting {
+        Some(pod) => (JobState::Pending, Some(reason_of_pod(pod))),
+        None if runs => (JobState::Running, None),
+        None if pods.is_empty() => {
+            (JobState::Pending, Some(native("NoPods", "it has no pods, or none that name it")))
+        }
+        None => (JobState::Pending, Some(native("NoPods", "its pods have ended"))),
+    };
+    let (explanation, mut view) = of_pods(subject, state, reason.into_iter().collect(), &pods);
+    if pods.is_empty() {
+        view.scheduler = scheduler_of_object(object);
+    }
+    (explanation, view)
+}
+
+/// Returns true if a pod names this gang.
+fn is_of(pod: &Value, gang: &GangRef) -> bool {
+    let facts = serde_json::from_value::<PodText>(pod.clone()).map(PodText::facts);
+    facts.is_ok_and(|facts| {
+        facts.gang.is_some_and(|own| own.kind == gang.kind && own.object == gang.object)
+    })
+}
+
+fn of_pods(
+    subject: &Subject,
+    state: JobState,
+    reasons: Vec<Reason>,
+    pods: &[&Value],
+) -> (Explanation, GangView) {
+    let job = ElementId::single(JobId(0));
+    let mut explanation = Explanation::blank(job, subject.key().name.to_string(), state, "".into());
+    explanation.reasons = reasons;
+    let running = || pods.iter().filter(|pod| state_of_pod(pod) == JobState::Running);
+    let since = running()
+        .filter_map(|pod| {
+            instant::parse(condition(pod, "PodScheduled")?["lastTransitionTime"].as_str()?)
+        })
+        .min();
+    explanation.placement = placement(running().copied(), since);
+    let scheduler = pods.first().and_then(|pod| pod["spec"]["schedulerName"].as_str());
+    let view = GangView {
+        object: subject.text(),
+        gang: subject.text(),
+        namespace: subject.key().namespace.to_string(),
+        scheduler: scheduler.unwrap_or(DEFAULT_SCHEDULER).to_owned(),
+        source: GangSource::Condition,
+        pods: count(pods),
+        since,
+        missing_rules: Vec::new(),
+        notes: Vec::new(),
+        jobs: BTreeMap::new(),
+    };
+    (explanation, view)
+}
+
+fn count(pods: &[&Value]) -> GangPods {
+    let mut counts = GangPods::default();
+    for pod in pods {
+        match state_of_pod(pod) {
+            JobState::Pending => counts.waiting += 1,
+            JobState::Running => counts.running += 1,
+            _ => counts.ended += 1,
+        }
+    }
+    counts
+}
+
+/// Returns where pods run; which GPUs they have is not known.
+fn placement<'a>(
+    pods: impl Iterator<Item = &'a Value>,
+    since: Option<Time>,
+) -> Option<PlacementView> {
+    let mut nodes: BTreeMap<&str, u32> = BTreeMap::new();
+    for node in pods.filter_map(|pod| pod["spec"]["nodeName"].as_str()) {
+        *nodes.entry(node).or_default() += 1;
+    }
+    let place = |(node, tasks): (&&str, &u32)| PlacedOn {
+        node: (*node).into(),
+        tasks: *tasks,
+        devices: Vec::new(),
+        share: GpuMilli(0),
+    };
+    Some(PlacementView {
+        tasks: nodes.values().sum(),
+        nodes: u32::try_from(nodes.len()).unwrap_or(u32::MAX),
+        places: nodes.iter().map(place).collect(),
+        levels: Vec::new(),
+        since: since?,
+        backfilled: false,
+        next: None,
+    })
+}
+
+fn state_of_pod(pod: &Value) -> JobState {
+    match pod["status"]["phase"].as_str() {
+        Some("Succeeded") => JobState::Done,
+        Some("Failed") => JobState::Failed,
+        _ if pod["metadata"]["deletionTimestamp"].is_string() => JobState::Stopping,
+        _ if pod["spec"]["nodeName"].is_string() => JobState::Running,
+        _ => JobState::Pending,
+    }
+}
+
+fn reason_of_pod(pod: &Value) -> Reason {
+    match condition(pod, "PodScheduled").filter(|one| one["message"].is_string()) {
+        Some(said) => of_condition(said),
+        None => native("NotScheduled", "its scheduler has not said why yet"),
+    }
+}
+
+/// Returns why a pod failed: as its node says, or the exit of a container.
+fn failure_of_pod(pod: &Value) -> Reason {
+    let status = &pod["status"];
+    let containers = status["containerStatuses"].as_array().into_iter().flatten();
+    let exits = containers.filter_map(|one| {
+        let code = one.pointer("/state/terminated/exitCode")?.as_i64()?;
+        (code != 0).then(|| format!("container {} exited with {code}", word(&one["name"])))
+    });
+    let code = status["reason"].as_str().unwrap_or("Failed");
+    let message =
+        status["message"].as_str().map(str::to_owned).or_else(|| exits.into_iter().next());
+    native(code, &message.unwrap_or_else(|| "its node does not say why".to_owned()))
+}
+
+/// Returns the state of an object that has ended, is suspended, or says why it waits.
+fn state_of_object(object: &Value) -> Option<(JobState, Option<Reason>)> {
+    let is_true = |kind| condition(object, kind).filter(|one| one["status"] == "True");
+    if ["Complete", "Completed", "Succeeded"].iter().any(|kind| is_true(kind).is_some()) {
+        return Some((JobState::Done, None));
+    }
+    if let Some(said) = is_true("Failed") {
+        return Some((JobState::Failed, Some(of_condition(said))));
+    }
+    let is_suspended = object.pointer("/spec/suspend").and_then(Value::as_bool).unwrap_or(false)
+        || object.pointer("/spec/runPolicy/suspend").and_then(Value::as_bool).unwrap_or(false);
+    if !is_suspended {
+        return None;
+    }
+    let reason = match condition(object, names::ADMITTED_CONDITION) {
+        Some(said) => of_condition(said),
+        None if has_queue(object) => {
+            native("Suspended", "it is suspended, and its scheduler has not said why yet")
+        }
+        None => native(
+            "Suspended",
+            "it is suspended, and Muster does not start it: it has no label muster.run/queue",
+        ),
+    };
+    Some((JobState::Pending, Some(reason)))
+}
+
+/// Returns what a scheduler said last of an object that waits.
+pub(crate) fn last_word(object: &Value) -> Option<&str> {
+    let said =
+        condition(object, "PodScheduled").or_else(|| condition(object, names::ADMITTED_CONDITION));
+    said.filter(|one| one["status"] == "False")?["message"].as_str()
+}
+
+fn has_queue(object: &Value) -> bool {
+    object["metadata"]["labels"][names::QUEUE].is_string()
+}
+
+fn scheduler_of_object(object: &Value) -> String {
+    let template = object.pointer("/spec/template/spec/schedulerName").and_then(Value::as_str);
+    let own = Some(names::SCHEDULER).filter(|_| has_queue(object));
+    template.or(own).unwrap_or(DEFAULT_SCHEDULER).to_owned()
+}
+
+fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+    let conditions = object["status"]["conditions"].as_array()?;
+    conditions.iter().find(|one| one["type"] == kind)
+}
+
+fn of_condition(condition: &Value) -> Reason {
+    native(word(&condition["reason"]), word(&condition["message"]))
+}
+
+fn word(value: &Value) -> &str {
+    value.as_str().unwrap_or("unknown")
+}
+
+fn native(code: &str, message: &str) -> Reason {
+    Reason::Native { code: code.to_owned(), message: message.to_owned(), evidence: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_kubernetes::object::ObjectKey;
+    use serde_json::json;
+
+    use super::*;
+
+    fn subject(kind: GroupKind) -> Subject {
+        Subject::Group(kind, ObjectKey::new("team", "train"))
+    }
+
+    fn told(explanation: &Explanation) -> (JobState, String) {
+        let text = match &explanation.reasons[..] {
+            [Reason::Native { code, message, .. }] => format!("{code}: {message}"),
+            [] => String::new(),
+            others => format!("{others:?}"),
+        };
+        (explanation.state, text)
+    }
+
+    fn check_pod(pod: &Value, state: JobState, text: &str) {
+        let subject = Subject::Pod(ObjectKey::new("team", "p"));
+        let (explanation, view) = of_pod(&subject, pod);
+        assert_eq!(told(&explanation), (state, text.to_owned()), "{pod}");
+        assert_eq!((view.scheduler.as_str(), view.gang.as_str()), ("other", "pod/p"));
+    }
+
+    #[test]
+    fn a_pod_says_why_it_waits_or_failed() {
+        let pod = |node: Option<&str>, status: Value| json!({"spec": {"schedulerName": "other", "nodeName": node}, "status": status});
+        let scheduled = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/8 nodes"});
+        let waiting = pod(None, json!({"conditions": [scheduled]}));
+        check_pod(&waiting, JobState::Pending, "Unschedulable: 0/8 nodes");
+        let new = pod(None, json!({}));
+        check_pod(&new, JobState::Pending, "NotScheduled: its scheduler has not said why yet");
+        let running = pod(Some("n1"), json!({"phase": "Running"}));
+        check_pod(&running, JobState::Running, "");
+        let exit = json!({"name": "main", "state": {"terminated": {"exitCode": 3}}});
+        let failed = pod(None, json!({"phase": "Failed", "containerStatuses": [exit]}));
+        check_pod(&failed, JobState::Failed, "Failed: container main exited with 3");
+        let full = json!({"phase": "Failed", "reason": "OutOfcpu", "message": "no cpu"});
+        check_pod(&pod(None, full), JobState::Failed, "OutOfcpu: no cpu");
+    }
+
+    #[test]
+    fn an_object_says_so_itself_or_by_its_pods() {
+        let check = |object: Value, pods: &[Value], state, text: &str, scheduler: &str| {
+            let (explanation, view) =
+                of_object(&subject(GroupKind::Job), GroupKind::Job, &object, pods);
+            assert_eq!(told(&explanation), (state, text.to_owned()), "{object}");
+            assert_eq!(view.scheduler, scheduler, "{object}");
+        };
+        let done = json!({"status": {"conditions": [{"type": "Complete", "status": "True"}]}});
+        check(done, &[], JobState::Done, "", "default-scheduler");
+        let suspended = json!({"metadata": {}, "spec": {"suspend": true}});
+        let text = "Suspended: it is suspended, and Muster does not start it: it has no label muster.run/queue";
+        check(suspended.clone(), &[], JobState::Pending, text, "default-scheduler");
+        let mut admitted = suspended;
+        admitted["status"] = json!({"conditions": [{"type": "muster.run/Admitted", "status": "False", "reason": "Waiting", "message": "needs 8 GPUs"}]});
+        check(admitted, &[], JobState::Pending, "Waiting: needs 8 GPUs", "default-scheduler");
+        let pod = |node: Option<&str>| {
+            json!({
+                "metadata": {"name": "p", "namespace": "team", "ownerReferences": [
+                    {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "controller": true}]},
+                "spec": {"schedulerName": "muster", "nodeName": node},
+                "status": {"conditions": [{"type": "PodScheduled", "status": "False",
+                    "reason": "Unschedulable", "message": "the gang needs 2 pods, and 1 exist"}]},
+            })
+        };
+        let stranger = json!({"metadata": {"name": "q", "namespace": "team"}, "spec": {}});
+        let open = json!({"spec": {}});
+        let text = "Unschedulable: the gang needs 2 pods, and 1 exist";
+        let pods = [stranger.clone(), pod(Some("n1")), pod(None)];
+        check(open.clone(), &pods, JobState::Pending, text, "muster");
+        check(open.clone(), &[pod(Some("n1"))], JobState::Running, "", "muster");
+        let text = "NoPods: it has no pods, or none that name it";
+        check(open, &[stranger], JobState::Pending, text, "default-scheduler");
+    }
+}

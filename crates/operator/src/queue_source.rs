@@ -1,0 +1,56 @@
+//! Queue tree of a scheduler, from the objects that describe it, whichever those are.
+
+use muster_scheduler::{Observation, Scheduler};
+
+use crate::QueueSource;
+use crate::kueue::KueueQueues;
+use crate::queues::QueueObjects;
+use crate::sources::Report;
+
+/// Queue tree, and what it is made of.
+pub(crate) enum Queues {
+    /// Tree of a queue file, which never changes.
+    Fixed,
+    Objects(QueueObjects),
+    Kueue(Box<KueueQueues>),
+}
+
+impl Queues {
+    pub(crate) fn of(source: &QueueSource) -> Self {
+        match source {
+            QueueSource::Tree(_) => Queues::Fixed,
+            QueueSource::Objects => Queues::Objects(QueueObjects::new()),
+            QueueSource::Kueue => Queues::Kueue(Box::new(KueueQueues::new())),
+        }
+    }
+
+    /// Takes a report of an object that describes queues; ignores others.
+    pub(crate) fn take_in(&mut self, report: Report) {
+        match (self, report) {
+            (Queues::Objects(objects), Report::Queue(change)) => objects.take_in(change),
+            (Queues::Kueue(kueue), Report::Kueue(change)) => kueue.take_in(*change),
+            (Queues::Kueue(kueue), Report::KueueVersion(version)) => kueue.set_version(version),
+            _ => {}
+        }
+    }
+
+    /// Has a scheduler see the queue tree, if it has changed; returns true if it has. Flavors of Kueue
+    /// are read with the nodes, which the scheduler sees when it takes in all observations: so it is
+    /// asked again afterwards.
+    pub(crate) fn renew(&mut self, scheduler: &mut Scheduler) -> bool {
+        let (tree, local_queues) = match self {
+            Queues::Fixed => (None, None),
+            Queues::Objects(objects) => {
+                (objects.take_tree(|tree| scheduler.check_queues(tree)), None)
+            }
+            Queues::Kueue(kueue) => kueue.take_queues(scheduler).unzip(),
+        };
+        let is_changed = tree.is_some();
+        let tree = tree.map(|tree| Observation::Queues(Box::new(tree)));
+        let local_queues = local_queues.map(|queues| Observation::LocalQueues(Box::new(queues)));
+        for observation in tree.into_iter().chain(local_queues) {
+            scheduler.observe(observation);
+        }
+        is_changed
+    }
+}

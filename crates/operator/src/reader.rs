@@ -1,0 +1,380 @@
+//! Answers a user's question about a cluster: lists it once into a scheduler of its own, which plans as
+//! the active one would. Nothing is written; the actions of that plan are dropped.
+
+use std::path::PathBuf;
+
+use futures_util::future::join_all;
+use kube::Client;
+use muster_kubernetes::group::GroupKind;
+use muster_kubernetes::names;
+use muster_model::view::{Explanation, GangView, JobState, NodeView, QueueView};
+use muster_model::{QueueTree, Time};
+use muster_scheduler::{Level, Scheduler, Subject};
+use serde_json::Value;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use crate::QueueSource;
+use crate::access;
+use crate::address::{core, get};
+use crate::election;
+use crate::error::{ReadError, code};
+use crate::leader::{now, resume, with_queues};
+use crate::object_name::ObjectName;
+use crate::own_words;
+use crate::queue_source::Queues;
+use crate::sources::{Report, Served, Sources};
+use crate::usage::{PublishedQueues, UsageStore};
+
+/// Cluster to ask, and the terms of its scheduler.
+#[derive(Clone, Debug)]
+pub struct ReaderSettings {
+    /// File with clusters and credentials; `None` for those that kubectl would read.
+    pub kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig; `None` means the current one.
+    pub context: Option<String>,
+    /// Namespace of objects; `None` for that of the context.
+    pub namespace: Option<String>,
+    /// Topology levels; empty for those that the active scheduler has published.
+    pub levels: Vec<Level>,
+    /// Queue tree; `None` for that of the active scheduler.
+    pub queues: Option<QueueTree>,
+    /// Namespace and name of the lease of the active scheduler.
+    pub lease: (String, String),
+}
+
+/// Reader of one cluster.
+pub struct ClusterReader {
+    client: Client,
+    namespace: String,
+    settings: ReaderSettings,
+}
+
+/// Copy of the cluster, as it was when it was listed.
+struct Listed {
+    scheduler: Scheduler,
+    /// Reason for which no scheduler is active.
+    inactivity: Option<String>,
+}
+
+/// Lists that are on their way.
+struct Listing {
+    served: Served,
+    /// The lists end with it.
+    _sources: Sources,
+    reports: UnboundedReceiver<Report>,
+    unlisted: usize,
+    /// Rules that the user lacks.
+    missing: Vec<String>,
+    /// Scheduler as the active one was when it started.
+    scheduler: Scheduler,
+    queues: Queues,
+    inactivity: Option<String>,
+}
+
+impl Listing {
+    /// Waits for all lists; returns a scheduler that has seen everything, and has not planned yet. What
+    /// may not be read is told together.
+    async fn finish(mut self) -> Result<Listed, ReadError> {
+        while self.unlisted > 0 {
+            match self.reports.recv().await {
+                Some(Report::Listed) => self.unlisted -= 1,
+                Some(Report::Unlisted(path, error)) => {
+                    self.unlisted -= 1;
+                    let rule = || list_rule(&path);
+                    unless_forbidden(Err::<(), _>(error), rule, &mut self.missing)?;
+                }
+                Some(Report::Seen(observation)) => self.scheduler.observe(observation),
+                Some(report) => self.queues.take_in(report),
+                None => break,
+            }
+        }
+        if !self.missing.is_empty() {
+            self.missing.sort();
+            return Err(ReadError::Forbidden(self.missing));
+        }
+        self.queues.renew(&mut self.scheduler);
+        self.scheduler.take_in_all(now());
+        self.queues.renew(&mut self.scheduler);
+        Ok(Listed { scheduler: self.scheduler, inactivity: self.inactivity })
+    }
+}
+
+/// Object that a user named.
+struct Found {
+    subject: Subject,
+    /// The object as the API server prints it; the first pod of a gang without an object.
+    object: Value,
+}
+
+impl ClusterReader {
+    /// Finds the cluster; asks nothing of it yet.
+    ///
+    /// # Errors
+    /// If the kubeconfig is missing or wrong.
+    pub async fn new(settings: ReaderSettings) -> Result<Self, ReadError> {
+        let kubeconfig = settings.kubeconfig.as_deref();
+        let (client, namespace) =
+            access::client_of_user(kubeconfig, settings.context.as_deref()).await?;
+        let namespace = settings.namespace.clone().unwrap_or(namespace);
+        Ok(Self { client, namespace, settings })
+    }
+
+    /// Explains a pod or gang object at the present time, which is returned, too. Users who may not
+    /// read the whole cluster are told what the object says of itself.
+    ///
+    /// # Errors
+    /// If the object does not exist, or the API server refuses or gives no answer.
+    pub async fn explain(
+        &self,
+        name: &ObjectName,
+    ) -> Result<(Time, Explanation, GangView), ReadError> {
+        // 1. The object is looked up while the cluster is listed.
+        let listing = self.start_listing().await?;
+        let served = listing.served.clone();
+        let (found, listed) = tokio::join!(self.find(name, &served), listing.finish());
+        let found = found?;
+        let (mut listed, missing_rules) = match listed {
+            Ok(listed) => (Some(listed), Vec::new()),
+            Err(ReadError::Forbidden(rules)) => (None, rules),
+            Err(error) => return Err(error),
+        };
+
+        // 2. The plan explains it, or else the object itself.
+        let now = now();
+        let planned = match &mut listed {
+            Some(listed) => listed.explain(now, name, &found)?,
+            None => None,
+        };
+        let (explanation, mut view) = match planned {
+            Some(planned) => planned,
+            None => self.of_conditions(name, &found).await?,
+        };
+
+        // 3. What else keeps it from starting.
+        if view.scheduler == names::SCHEDULER && explanation.state == JobState::Pending {
+            view.missing_rules = missing_rules;
+            view.notes.extend(listed.and_then(|listed| listed.inactivity));
+        }
+        Ok((now, explanation, view))
+    }
+
+    /// Returns the nodes with what is used of them.
+    ///
+    /// # Errors
+    /// If the API server refuses or gives no answer.
+    pub async fn nodes(&self) -> Result<(Time, Vec<NodeView>), ReadError> {
+        let mut listed = self.start_listing().await?.finish().await?;
+        let now = listed.scheduler.take_in_all(now());
+        Ok((now, listed.scheduler.nodes()))
+    }
+
+    /// Returns the queues with what they use and what waits.
+    ///
+    /// # Errors
+    /// If the API server refuses or gives no answer.
+    pub async fn queues(&self) -> Result<(Time, Vec<QueueView>), ReadError> {
+        let mut listed = self.start_listing().await?.finish().await?;
+        let now = listed.scheduler.take_in_all(now());
+        Ok((now, listed.scheduler.queues(now)))
+    }
+
+    // ---- the cluster ----
+
+    /// Reads the settings of the active scheduler, and starts the lists that it depends on.
+    async fn start_listing(&self) -> Result<Listing, ReadError> {
+        let (namespace, name) = &self.settings.lease;
+        let mut missing = Vec::new();
+        let rule = |resource, name: &str| format!("get {resource}/{name} in {namespace}");
+        let usage = UsageStore::new(self.client.clone(), namespace);
+        let (usage, inactivity) =
+            tokio::join!(usage.load(), election::inactivity(&self.client, &self.settings.lease));
+        let usage = unless_forbidden(usage, || rule("configmaps", names::USAGE), &mut missing)?;
+        let inactivity = unless_forbidden(inactivity, || rule("leases", name), &mut missing)?;
+        let (record, published) = usage.unwrap_or_default();
+        let own = &self.settings.levels;
+        let levels = if own.is_empty() { published.levels() } else { own.clone() };
+        let scheduler = resume(levels, record)?;
+        let queues = match (&self.settings.queues, published.queues) {
+            (Some(tree), _) => QueueSource::Tree(Box::new(tree.clone())),
+            (None, PublishedQueues::File) => {
+                QueueSource::Tree(Box::new(scheduler.queue_tree().clone()))
+            }
+            (None, PublishedQueues::Kueue) => QueueSource::Kueue,
+            (None, PublishedQueues::Objects) => QueueSource::Objects,
+        };
+        let (sender, reports) = unbounded_channel();
+        let served = Served::default();
+        let mut sources = Sources::once(self.client.clone(), sender, served.clone(), &queues);
+        let unlisted = sources.start_core() + sources.start_served().await?;
+        Ok(Listing {
+            served,
+            _sources: sources,
+            reports,
+            unlisted,
+            missing,
+            scheduler: with_queues(scheduler, &queues)?,
+            queues: Queues::of(&queues),
+            inactivity: inactivity.flatten(),
+        })
+    }
+
+    // ---- one object ----
+
+    /// Finds the objects of a name: a pod, or else gang objects of all kinds that the cluster serves.
+    async fn find(&self, name: &ObjectName, served: &Served) -> Result<Vec<Found>, ReadError> {
+        let mut missing = Vec::new();
+        if name.may_be_pod() {
+            let subject = name.subject(None, &self.namespace);
+            let found = self.get(&core("pods", subject.key())).await;
+            let rule = || format!("get pods in namespace {}", self.namespace);
+            if let Some(object) = unless_forbidden(found, rule, &mut missing)?.flatten() {
+                return Ok(vec![Found { subject, object }]);
+            }
+        }
+        let kinds = name.groups().filter_map(|kind| Some((kind, self.path(kind, name, served)?)));
+        let asked = kinds.map(|(kind, path)| async move { (kind, self.get(&path).await) });
+        let mut found = Vec::new();
+        for (kind, answer) in join_all(asked).await {
+            let rule = || match kind.api() {
+                Some(api) => format!("get {} in namespace {}", api.plural, self.namespace),
+                None => format!("list pods in namespace {}", self.namespace),
+            };
+            let object = unless_forbidden(answer, rule, &mut missing)?.flatten();
+            let is_empty = |object: &Value| object["items"].as_array().is_some_and(Vec::is_empty);
+            let subject = name.subject(Some(kind), &self.namespace);
+            found.extend(
+                object.filter(|object| !is_empty(object)).map(|object| Found { subject, object }),
+            );
+        }
+        // The JobSet of a TrainJob is the same gang.
+        let is_kind =
+            |found: &Found, kind| matches!(found.subject, Subject::Group(own, _) if own == kind);
+        if found.iter().any(|one| is_kind(one, GroupKind::TrainJob)) {
+            found.retain(|one| !is_kind(one, GroupKind::JobSet));
+        }
+        match (found.is_empty(), missing.is_empty()) {
+            (false, _) => Ok(found),
+            (true, false) => Err(ReadError::Forbidden(missing)),
+            (true, true) => Err(ReadError::NotFound {
+                what: name.to_string(),
+                namespace: self.namespace.clone(),
+            }),
+        }
+    }
+
+    /// Returns the address of a gang object; of pods with a label where the gang has no object; `None`
+    /// if the cluster does not serve the kind.
+    fn path(&self, kind: GroupKind, name: &ObjectName, served: &Served) -> Option<String> {
+        let namespace = &self.namespace;
+        let name = &name.name;
+        let Some(api) = kind.api() else {
+            let selector = format!("{}%3D{name}", names::GANG.replace('/', "%2F"));
+            return Some(format!(
+                "/api/v1/namespaces/{namespace}/pods?limit=1&labelSelector={selector}"
+            ));
+        };
+        let version = served.version(kind)?;
+        Some(format!("/apis/{version}/namespaces/{namespace}/{}/{name}", api.plural))
+    }
+
+    /// Returns an object; `None` if it does not exist.
+    async fn get(&self, path: &str) -> Result<Option<Value>, kube::Error> {
+        match self.client.request(get(path)).await {
+            Ok(object) => Ok(Some(object)),
+            Err(error) if code(&error) == Some(404) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns what the object says of itself, or its pods.
+    async fn of_conditions(
+        &self,
+        name: &ObjectName,
+        found: &[Found],
+    ) -> Result<(Explanation, GangView), ReadError> {
+        let [one] = found else {
+            return Err(ambiguous(name, found.iter().map(|one| &one.subject)));
+        };
+        let Subject::Group(kind, _) = one.subject else {
+            return Ok(own_words::of_pod(&one.subject, &one.object));
+        };
+        let path = format!("/api/v1/namespaces/{}/pods", self.namespace);
+        let pods = self.get(&path).await;
+        // Without the right to see pods, the object alone speaks.
+        let pods = unless_forbidden(pods, String::new, &mut Vec::new())?.flatten();
+        let pods = pods.and_then(|list| list["items"].as_array().cloned()).unwrap_or_default();
+        Ok(own_words::of_object(&one.subject, kind, &one.object, &pods))
+    }
+}
+
+impl Listed {
+    /// Plans, and explains the objects of a name by the plan; `None` if it has no part in them.
+    fn explain(
+        &mut self,
+        now: Time,
+        name: &ObjectName,
+        found: &[Found],
+    ) -> Result<Option<(Explanation, GangView)>, ReadError> {
+        drop(self.scheduler.step(now));
+        let mut planned: Vec<(&Found, (Explanation, GangView))> = found
+            .iter()
+            .filter_map(|one| Some((one, self.scheduler.inspect(now, &one.subject)?)))
+            .collect();
+        planned.dedup_by(|(_, (_, a)), (_, (_, b))| a.gang == b.gang);
+        if planned.len() > 1 {
+            return Err(ambiguous(name, planned.iter().map(|(one, _)| &one.subject)));
+        }
+        let Some((one, (explanation, mut view))) = planned.pop() else { return Ok(None) };
+        // It could start, and has not: the active scheduler may know why.
+        if explanation.state == JobState::Pending && explanation.reasons.is_empty() {
+            let said = own_words::last_word(&one.object);
+            view.notes.extend(said.map(|said| format!("its scheduler said last: {said}")));
+        }
+        Ok(Some((explanation, view)))
+    }
+}
+
+fn ambiguous<'a>(name: &ObjectName, subjects: impl Iterator<Item = &'a Subject>) -> ReadError {
+    ReadError::Ambiguous { name: name.to_string(), choices: subjects.map(Subject::text).collect() }
+}
+
+/// Returns an answer; `None` if it was forbidden, and then the missing rule is added to the list.
+fn unless_forbidden<T>(
+    answer: Result<T, kube::Error>,
+    rule: impl FnOnce() -> String,
+    missing: &mut Vec<String>,
+) -> Result<Option<T>, ReadError> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(error) if code(&error) == Some(403) => {
+            missing.push(rule());
+            Ok(None)
+        }
+        // A kind that is no longer served has no objects.
+        Err(error) if code(&error) == Some(404) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Returns the rule that a list needs, as `list nodes` or `list jobsets.jobset.x-k8s.io`.
+fn list_rule(path: &str) -> String {
+    let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+    match parts[..] {
+        ["apis", group, _, plural] => format!("list {plural}.{group}"),
+        _ => format!("list {}", parts.last().copied().unwrap_or_default()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_named_as_kubectl_names_resources() {
+        assert_eq!(list_rule("/api/v1/nodes"), "list nodes");
+        assert_eq!(
+            list_rule("/apis/jobset.x-k8s.io/v1alpha2/jobsets"),
+            "list jobsets.jobset.x-k8s.io"
+        );
+    }
+}
