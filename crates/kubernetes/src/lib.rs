@@ -1,6 +1,6 @@
 //! All text of Kubernetes: pods, nodes, gang objects and suspended workloads as the API server prints
-//! them, queue objects, lists of nodes for a cluster file, the commands that label a pool of nodes, and
-//! the manifests of the scheduler. Pure: text in, values out; it never talks to a cluster.
+//! them, queue objects, lists of nodes for a cluster file, the commands that label a pool of nodes, the
+//! manifests of the scheduler, and jobs as objects. Pure: text in, values out; it never talks to a cluster.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may stop at an unexpected value"))]
 
@@ -19,6 +19,7 @@ pub mod pool;
 pub mod priority;
 mod quantity;
 pub mod queue;
+pub mod render;
 pub mod resources;
 pub mod rule;
 pub mod span;

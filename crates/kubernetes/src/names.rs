@@ -43,6 +43,12 @@ pub const KUEUE_PREFERRED_TOPOLOGY: &str = "kueue.x-k8s.io/podset-preferred-topo
 /// Annotation by which Kueue asks for one domain for each slice of the pods.
 pub const KUEUE_SLICE_TOPOLOGY: &str = "kueue.x-k8s.io/podset-slice-required-topology";
 
+/// Label of the objects of a job with its name, and of its pods.
+pub const JOB: &str = "muster.run/job";
+
+/// Label of a pod with the name of its task group.
+pub const ROLE: &str = "muster.run/role";
+
 /// ConfigMap with the decayed usage of queues and namespaces, and with the scheduler's settings, beside
 /// its lease.
 pub const USAGE: &str = "muster-usage";

@@ -11,6 +11,7 @@ mod chaos;
 mod cluster;
 mod definitions;
 mod explain;
+mod export;
 mod gang_objects;
 mod inventory;
 mod kueue;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use muster_api::types::{ErrorDiagnostic, SubmitRequest, SubmitResponse, Submitted};
+use muster_model::kubernetes::KubernetesOptions;
 use muster_model::payload::TaskCommand;
 use muster_model::slurm::SlurmOptions;
 use muster_model::{JobSpec, Payload, UserName};
@@ -128,8 +129,15 @@ fn submission(
             "`{name}` has a section `slurm`, which this machine ignores{uncounted}; `--on slurm` submits to Slurm"
         )
     });
+    let is_foreign = |job: &&CheckedJob| job.kubernetes != KubernetesOptions::default();
+    let foreign = checked.iter().filter(is_foreign).map(|job| {
+        let name = &job.spec.name;
+        format!(
+            "`{name}` has a section `kubernetes`, which this machine ignores; `muster export kubernetes` writes its objects"
+        )
+    });
     let own = checked.iter().flat_map(|job| job.warnings.iter().cloned());
-    let warnings = own.chain(unverified).chain(unread).collect();
+    let warnings = own.chain(unverified).chain(unread).chain(foreign).collect();
     let drafts: Result<Vec<_>, _> =
         checked.into_iter().map(|job| draft(job, &request, caller, &user, now)).collect();
     Ok(JobSubmission { user, key: request.key, drafts: drafts?, warnings })

@@ -72,6 +72,7 @@ const FREE: &[&str] = &[
     "grow-after",
     "hold",
     "idle",
+    "kubernetes",
     "labels",
     "memory",
     "min-nodes",

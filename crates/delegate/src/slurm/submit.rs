@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::slurm::tool::ToolError;
 use muster_api::types::{SubmitRequest, SubmitResponse, Submitted};
+use muster_model::kubernetes::KubernetesOptions;
 use muster_model::payload::{TaskCommand, shell_word};
 use muster_model::{Dependency, JobId, JobSpec, QueueName, Time, WorkloadKind};
 use muster_slurm::script::{self, GeneratedScript, JobDirectory, ScriptInput};
@@ -367,7 +368,12 @@ fn commands(commands: &BTreeMap<std::sync::Arc<str>, TaskCommand>) -> BTreeMap<S
 
 fn warnings(ready: &[PreparedJob], scripts: &[GeneratedScript]) -> Vec<String> {
     let own = ready.iter().flat_map(|one| one.checked.warnings.iter().cloned());
-    own.chain(scripts.iter().flat_map(|script| script.warnings.iter().cloned())).collect()
+    let of_scripts = scripts.iter().flat_map(|script| script.warnings.iter().cloned());
+    let is_foreign = |one: &&PreparedJob| one.checked.kubernetes != KubernetesOptions::default();
+    let foreign = ready.iter().filter(is_foreign).map(|one| {
+        format!("`{}` has a section `kubernetes`, which Slurm ignores", one.checked.spec.name)
+    });
+    own.chain(of_scripts).chain(foreign).collect()
 }
 
 fn response(

@@ -1,4 +1,4 @@
-//! Options of sbatch as lines of a script, and settings that no option expresses.
+//! Options of sbatch as lines of a script.
 
 /// Option of sbatch with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,20 +30,5 @@ pub(super) fn directive_value(value: &str) -> String {
         format!("\"{}\"", value.replace('\\', r"\\").replace('"', "\\\""))
     } else {
         value.to_owned()
-    }
-}
-
-/// Setting that Slurm does not support.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unsupported {
-    /// The setting and the reason, as one fragment.
-    pub what: String,
-    /// Alternative for the user.
-    pub hint: String,
-}
-
-impl Unsupported {
-    pub(super) fn new(what: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { what: what.into(), hint: hint.into() }
     }
 }

@@ -17,9 +17,9 @@ use std::sync::Arc;
 
 use muster_model::payload::TaskCommand;
 use muster_model::slurm::SlurmOptions;
-use muster_model::{JobSpec, OutputFiles, Time};
+use muster_model::{JobSpec, OutputFiles, Time, Unsupported};
 
-pub use directive::{Directive, Unsupported};
+pub use directive::Directive;
 
 /// Input of a generated script.
 #[derive(Clone, Copy, Debug)]

@@ -2,9 +2,9 @@
 
 use muster_model::job::{AfterCheckpoint, Dependency, DependencyKind, Protection};
 use muster_model::slurm::{GroupOptions, SlurmOptions};
-use muster_model::{JobSpec, Span, Topology, TopologyRule, WorkloadKind};
+use muster_model::{JobSpec, Span, Topology, TopologyRule, Unsupported, WorkloadKind};
 
-use super::directive::{Directive, Unsupported, directive_value};
+use super::directive::{Directive, directive_value};
 use super::shape::{Component, components};
 use super::{ScriptInput, checkpoint, listener, output, quote};
 

@@ -2,9 +2,9 @@
 //! same request share one component; roles that differ are components of a heterogeneous job.
 
 use muster_model::slurm::{GroupOptions, SlurmOptions};
-use muster_model::{JobSpec, TaskGroup, WorkloadKind};
+use muster_model::{JobSpec, TaskGroup, Unsupported, WorkloadKind};
 
-use super::directive::{Directive, Unsupported};
+use super::directive::Directive;
 
 /// Bytes of sbatch's unit `M`.
 const MEBIBYTE: u64 = 1 << 20;

@@ -17,7 +17,9 @@ use crate::job::fields::{MAX_TASKS, WaitTarget, duplicates, used_twice};
 use crate::job::fit::EligibleNodes;
 use crate::job::kind::KindValue;
 use crate::job::shape::{GroupFields, contradiction};
-use crate::job::{CheckedJob, ParsedJob, elastic, ending, kind, payload, slurm, topology};
+use crate::job::{
+    CheckedJob, ParsedJob, elastic, ending, kind, kubernetes, payload, slurm, topology,
+};
 use crate::quantity::{EarliestStart, span_text};
 use crate::site::SubmissionSite;
 use crate::source::Place;
@@ -56,6 +58,7 @@ pub(super) fn check(
     let grace = ending::grace(job, problems);
     let files = payload::files(job, problems);
     let slurm = slurm::of_job(job, problems);
+    let kubernetes = kubernetes::of_job(job, problems);
     if problems.len() > before {
         return None;
     }
@@ -92,6 +95,7 @@ pub(super) fn check(
         workdir,
         files,
         slurm,
+        kubernetes,
         verify,
         begin,
         after_documents: Vec::new(),

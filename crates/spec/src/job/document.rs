@@ -116,6 +116,8 @@ document! {
         "reservation" reservation: Text,
         /// Options for Slurm in Slurm's own terms; other backends ignore them.
         "slurm" slurm: SlurmDocument,
+        /// Options for Kubernetes in Kubernetes' own terms; other backends ignore them.
+        "kubernetes" kubernetes: KubernetesDocument,
         /// Several roles in one gang, each with tasks and a program of its own. Then `nodes`,
         /// `tasks` and resources are given in the groups.
         "groups" groups: Many<GroupDocument>,
@@ -247,6 +249,37 @@ document! {
 }
 
 document! {
+    /// Options of a job for Kubernetes, in Kubernetes' own terms.
+    KubernetesDocument ("kubernetes") requires [] foreign KUBERNETES_FOREIGN => {
+        /// Image of its containers: `registry.example.com/train:1`.
+        "image" image: Text,
+        /// Namespace of the job. By default that of the context.
+        "namespace" namespace: Text,
+        /// Service account of its pods.
+        "service-account" service_account: Text,
+        /// Secrets with credentials for the registry of the image.
+        "pull-secrets" pull_secrets: OneOrMany<Text>,
+        /// Volume claims to mount: `data:/data`, `models:/models:ro`.
+        "volumes" volumes: OneOrMany<Text>,
+        /// Secrets and config maps whose keys become environment variables: `secret/wandb`,
+        /// `configmap/settings`.
+        "env-from" env_from: OneOrMany<Text>,
+        /// Size of /dev/shm. By default up to the memory of the container.
+        "shm" shm: Size,
+        /// Name of the GPU resource, such as `amd.com/gpu`. `nvidia.com/gpu` by default.
+        "gpu-resource" gpu_resource: Text,
+        /// Use the network of the nodes, for example for RDMA.
+        "host-network" host_network: Flag,
+        /// Priority class of its pods.
+        "priority-class" priority_class: Text,
+        /// Runtime class of its pods.
+        "runtime-class" runtime_class: Text,
+        /// Annotations of its pods: `{example.com/team: vision}`.
+        "annotations" annotations: Named<Text>,
+    }
+}
+
+document! {
     /// Options of one group for Slurm, which override those of the job.
     GroupSlurmDocument ("group's slurm") requires [] foreign SLURM_FOREIGN => {
         /// Partition of this group, or several of which Slurm takes the one that starts first.
@@ -258,10 +291,9 @@ document! {
 
 /// Planned fields. A message about them is better than `did you mean`, and ignoring them would be
 /// worst.
-const LATER: &[(&str, &str)] = &[
-    ("image", "containers come in a later version"),
-    ("container", "containers come in a later version"),
-];
+const LATER: &[(&str, &str)] = &[("image", CONTAINERS), ("container", CONTAINERS)];
+
+const CONTAINERS: &str = "for Kubernetes write `kubernetes: {image: …}`, for Slurm `slurm: {container: …}`; containers on one machine come in a later version";
 
 /// Names of these fields in Slurm, Kubernetes and other systems.
 const FOREIGN: &[(&str, &str)] = &[
@@ -316,6 +348,26 @@ const FOREIGN: &[(&str, &str)] = &[
     ("license", "slurm: {licenses: …}"),
     ("licences", "slurm: {licenses: …}"),
     ("licence", "slurm: {licenses: …}"),
+];
+
+/// Names of these fields in Kubernetes and other systems.
+const KUBERNETES_FOREIGN: &[(&str, &str)] = &[
+    ("container", "image"),
+    ("serviceAccountName", "service-account"),
+    ("service-account-name", "service-account"),
+    ("imagePullSecrets", "pull-secrets"),
+    ("image-pull-secrets", "pull-secrets"),
+    ("pull-secret", "pull-secrets"),
+    ("volume", "volumes"),
+    ("mounts", "volumes"),
+    ("claims", "volumes"),
+    ("envFrom", "env-from"),
+    ("secrets", "env-from"),
+    ("shared-memory", "shm"),
+    ("shm-size", "shm"),
+    ("hostNetwork", "host-network"),
+    ("priorityClassName", "priority-class"),
+    ("runtimeClassName", "runtime-class"),
 ];
 
 /// Names of these fields in Slurm and other systems.

@@ -9,6 +9,7 @@ mod ending;
 pub(crate) mod fields;
 mod fit;
 mod kind;
+mod kubernetes;
 mod overrides;
 mod payload;
 mod shape;
@@ -20,6 +21,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use muster_model::job::DependencyKind;
+use muster_model::kubernetes::KubernetesOptions;
 use muster_model::payload::TaskCommand;
 use muster_model::slurm::SlurmOptions;
 use muster_model::{JobSpec, OutputFiles};
@@ -69,6 +71,8 @@ pub struct CheckedJob {
     pub files: OutputFiles,
     /// Options for Slurm only.
     pub slurm: SlurmOptions,
+    /// Options for Kubernetes only.
+    pub kubernetes: KubernetesOptions,
     /// True if every rank checks its allocation before its program starts.
     pub verify: bool,
     /// Earliest start, as written.

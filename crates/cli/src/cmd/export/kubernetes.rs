@@ -1,0 +1,88 @@
+//! `muster export kubernetes`: writes a job as objects of Kubernetes.
+
+use anyhow::Result;
+use clap::ValueEnum;
+use muster_kubernetes::render::{self, GangScheduler, RenderInput};
+use muster_model::JobSpec;
+
+use super::{FileArgs, refusal};
+use crate::app::App;
+use crate::ui::now;
+
+const EXAMPLES: &str = "\
+Examples:
+  muster export kubernetes train.yaml | kubectl apply -f -
+  muster export kubernetes train.yaml --scheduler kueue -o train-objects.yaml
+  muster import train.sbatch | muster export kubernetes -";
+
+/// Write a job file as objects of Kubernetes
+///
+/// One task per pod, or the tasks of one node with `nodes`; the tasks find the same variables as
+/// on one machine. Needs `kubernetes: {image: …}` in the job. What Kubernetes or the scheduler cannot
+/// do is rejected; differences in behaviour are printed on stderr. No cluster is needed.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub(super) struct KubernetesArgs {
+    #[command(flatten)]
+    job: FileArgs,
+    /// Scheduler that starts the pods of a gang together in the cluster
+    #[arg(long, value_name = "SCHEDULER", value_enum, default_value_t = SchedulerName::Muster)]
+    scheduler: SchedulerName,
+}
+
+/// Scheduler, as users name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum SchedulerName {
+    /// Muster's (`muster init kubernetes`)
+    Muster,
+    /// Kueue, with the last part of the queue as its LocalQueue
+    Kueue,
+    /// Volcano, with its own kind of Job
+    Volcano,
+    /// kube-scheduler with PodGroups (Kubernetes 1.37, feature gate GenericWorkload)
+    PodGroups,
+    /// kube-scheduler alone, for jobs of one pod
+    None,
+}
+
+impl From<SchedulerName> for GangScheduler {
+    fn from(name: SchedulerName) -> Self {
+        match name {
+            SchedulerName::Muster => Self::Muster,
+            SchedulerName::Kueue => Self::Kueue,
+            SchedulerName::Volcano => Self::Volcano,
+            SchedulerName::PodGroups => Self::PodGroups,
+            SchedulerName::None => Self::None,
+        }
+    }
+}
+
+/// Runs `muster export kubernetes`; returns its exit code.
+pub(super) fn run(app: &App, args: &KubernetesArgs) -> Result<u8> {
+    let (checked, count) = args.job.read()?;
+    let begin = checked.begin.map(|begin| begin.at(now())).or(checked.spec.begin);
+    let spec = JobSpec { begin, ..checked.spec.clone() };
+    let workdir = checked.workdir.as_ref().map(|dir| dir.to_string_lossy());
+    let input = RenderInput {
+        spec: &spec,
+        commands: &checked.commands,
+        env: &checked.env,
+        workdir: workdir.as_deref(),
+        has_output_files: !checked.files.is_empty(),
+        options: &checked.kubernetes,
+        scheduler: args.scheduler.into(),
+    };
+    let rendered =
+        render::render(&input).map_err(|unfit| refusal("Kubernetes", &spec.name, &unfit))?;
+    args.job.write(app, &render::yaml(&rendered.objects))?;
+    for warning in checked.warnings.iter().chain(&rendered.warnings) {
+        app.ui.warning(warning);
+    }
+    for (_, document) in &checked.after_documents {
+        app.ui.warning(&format!(
+            "the job depends on document {} of {count}, and Jobs of Kubernetes do not wait for each other: create its objects when that one has ended",
+            document + 1
+        ));
+    }
+    Ok(0)
+}

@@ -1,0 +1,108 @@
+//! `muster export`: writes a job for another system, so that it runs there without Muster.
+
+mod kubernetes;
+mod slurm;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use clap::Subcommand;
+use muster_model::{QueueName, Unsupported, UserName};
+use muster_spec::{CheckedJob, SubmissionSite};
+use serde_json::Map;
+
+use crate::app::App;
+use crate::exit::Failure;
+use crate::{output_files, source};
+
+/// Write a job for another system
+#[derive(Debug, clap::Args)]
+pub struct ExportArgs {
+    #[command(subcommand)]
+    target: ExportCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ExportCommand {
+    Slurm(slurm::SlurmArgs),
+    Kubernetes(kubernetes::KubernetesArgs),
+}
+
+/// Job to write, and where to.
+#[derive(Debug, clap::Args)]
+struct FileArgs {
+    /// Job file; `-` is stdin
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Number of the document in the file, from 1
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    document: Option<u32>,
+    /// Write to this file; `-` is stdout, the default
+    #[arg(short = 'o', long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Overwrite the file if it exists
+    #[arg(long, requires = "output")]
+    force: bool,
+}
+
+impl FileArgs {
+    /// Reads the job; returns it with the number of jobs in the file.
+    fn read(&self) -> Result<(CheckedJob, usize)> {
+        let text = source::read(&self.file)?;
+        let documents = muster_spec::parse(&text.source, text.file.as_deref(), &Map::new())
+            .map_err(Failure::from)?;
+        let queue = QueueName::from("default");
+        let site = SubmissionSite::unknown(UserName::from("nobody"), &queue);
+        let checked = muster_spec::check_all(&documents, &site).map_err(Failure::from)?;
+        let count = checked.len();
+        Ok((select_document(checked, self.document)?, count))
+    }
+
+    fn write(&self, app: &App, text: &str) -> Result<()> {
+        match self.output.as_deref().filter(|path| *path != Path::new("-")) {
+            Some(path) => output_files::write(path, text, self.force)?,
+            None => app.ui.bytes(text.as_bytes())?,
+        }
+        Ok(())
+    }
+}
+
+/// Runs `muster export`; returns its exit code.
+pub fn run(app: &App, args: &ExportArgs) -> Result<u8> {
+    match &args.target {
+        ExportCommand::Slurm(args) => slurm::run(app, args),
+        ExportCommand::Kubernetes(args) => kubernetes::run(app, args),
+    }
+}
+
+/// Returns the refusal of a job by a system, with every reason.
+fn refusal(system: &str, job: &str, unfit: &[Unsupported]) -> Failure {
+    let what: Vec<&str> = unfit.iter().map(|one| one.what.as_str()).collect();
+    let failure =
+        Failure::usage(format!("{system} cannot run `{job}` as it is: {}", what.join("; ")));
+    unfit.iter().fold(failure, |failure, one| failure.hint(one.hint.clone()))
+}
+
+fn select_document(
+    mut checked: Vec<CheckedJob>,
+    document: Option<u32>,
+) -> Result<CheckedJob, Failure> {
+    let count = checked.len();
+    let index = match document {
+        None if count > 1 => {
+            return Err(Failure::usage(format!(
+                "the file holds {count} jobs, but only one is written"
+            ))
+            .hint("--document 1 selects the first"));
+        }
+        None => 0,
+        Some(number) => usize::try_from(number - 1).unwrap_or(usize::MAX),
+    };
+    if index >= count {
+        return Err(Failure::usage(format!(
+            "there is no document {}; the file holds {count}",
+            index + 1
+        )));
+    }
+    Ok(checked.swap_remove(index))
+}

@@ -1,0 +1,112 @@
+//! What `muster export kubernetes` writes passes the strict validation of a real API server, for every
+//! scheduler and shape of a job.
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use crate::cluster::{KubernetesCluster, success};
+use crate::definitions::Definition;
+
+const SCHEDULERS: [&str; 4] = ["muster", "kueue", "volcano", "pod-groups"];
+
+const GANG: &str = "\
+name: Train_1
+queue: research/vision
+nodes: 2
+tasks-per-node: 2
+gpus: 8
+cpus: 1.5
+memory: 64GB
+time: 12h
+checkpoint: {grace: 2m}
+env: {PRICE: $(5)}
+extras: {rdma/hca: 1}
+labels: {pool: train}
+exclude: node7
+workdir: /data
+run: torchrun train.py
+kubernetes:
+  image: registry.example.com/train:1
+  service-account: trainer
+  pull-secrets: registry
+  volumes: [data:/data, models:/models:ro]
+  env-from: [secret/wandb, configmap/settings]
+  shm: 16GB
+  host-network: true
+  priority-class: high
+  annotations: {example.com/team: vision}
+";
+
+const RESTARTS: &str = "\
+tasks: 3
+gpus-per-task: 1
+restart: 2
+run: python train.py
+kubernetes: {image: registry.example.com/train:1}
+";
+
+const ROLES: &str = "\
+name: grpo
+groups:
+  - {name: trainer, tasks: 1, gpus-per-task: 4, run: python trainer.py}
+  - {name: rollout, tasks: 4, gpus-per-task: 1, run: [python, rollout.py]}
+kubernetes: {image: registry.example.com/train:1}
+";
+
+const ARRAY: &str = "\
+array: 1,3,7-9%2
+gpus: 1
+restart: 1
+run: |
+  #!/usr/bin/env python3
+  print('hello')
+kubernetes: {image: registry.example.com/train:1}
+";
+
+pub fn export(job: &str, scheduler: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_muster"));
+    command.args(["export", "kubernetes", "-", "--scheduler", scheduler]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(job.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+fn definition(group: &'static str, version: &'static str, kind: &'static str) -> Definition {
+    let (plural, published) = match kind {
+        "JobSet" => ("jobsets", "jobset/jobset.x-k8s.io_jobsets.yaml"),
+        _ => ("jobs", "volcano/batch.volcano.sh_jobs.yaml"),
+    };
+    let published = Some(published);
+    Definition { group, version, kind, plural, scope: "Namespaced", published }
+}
+
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn exported_jobs_pass_strict_validation() {
+    let cluster = KubernetesCluster::here();
+    definition("jobset.x-k8s.io", "v1alpha2", "JobSet").install(&cluster);
+    definition("batch.volcano.sh", "v1alpha1", "Job").install(&cluster);
+    let namespace = cluster.namespace("export");
+    let words =
+        ["create", "--dry-run=server", "--validate=strict", "--filename=-", "-n", namespace.name()];
+    for scheduler in SCHEDULERS {
+        for (name, job) in
+            [("gang", GANG), ("restarts", RESTARTS), ("roles", ROLES), ("array", ARRAY)]
+        {
+            let exported = export(job, scheduler);
+            // The one combination that has no objects: Jobs of Volcano start as gangs.
+            if (scheduler, name) == ("volcano", "array") {
+                assert_eq!(exported.status.code(), Some(2));
+                continue;
+            }
+            let objects = success(&["export", name, scheduler], &exported);
+            success(&[name, scheduler], &cluster.kubectl_with(&words, &objects));
+        }
+    }
+    // Other tests mean the Jobs of Kubernetes by `jobs`.
+    cluster.kubectl(&["delete", "customresourcedefinition/jobs.batch.volcano.sh"]);
+    let refused = export(GANG, "none");
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("one by one"));
+}

@@ -1,0 +1,181 @@
+//! Objects of Kubernetes that run a job: an Indexed Job, a JobSet for several roles, or a Job of
+//! Volcano, with what their gang scheduler reads. Pure functions. Anything that Kubernetes cannot do
+//! is refused or reported in a warning, never dropped silently.
+
+mod command;
+mod objects;
+mod pod;
+mod refusals;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use muster_model::kubernetes::KubernetesOptions;
+use muster_model::payload::TaskCommand;
+use muster_model::{JobSpec, TaskGroup, Unsupported};
+use serde_json::Value;
+
+/// Scheduler that starts the pods of a gang together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GangScheduler {
+    /// Muster's scheduler inside the cluster.
+    Muster,
+    /// Kueue, which starts a suspended Job when its quota has room; kube-scheduler places the pods.
+    Kueue,
+    /// Volcano, with its own kind of Job.
+    Volcano,
+    /// kube-scheduler with the PodGroups of Kubernetes 1.37 (feature gate `GenericWorkload`).
+    PodGroups,
+    /// kube-scheduler alone: for jobs of one pod.
+    None,
+}
+
+/// Input of the objects of a job.
+#[derive(Clone, Copy, Debug)]
+pub struct RenderInput<'a> {
+    /// Job as it was checked, with its begin time as an instant.
+    pub spec: &'a JobSpec,
+    /// Command of each group, by name.
+    pub commands: &'a BTreeMap<Arc<str>, TaskCommand>,
+    /// Environment variables of the job.
+    pub env: &'a BTreeMap<String, String>,
+    /// Working directory in the containers; `None` means that of the image.
+    pub workdir: Option<&'a str>,
+    /// True if the job names files for its output.
+    pub has_output_files: bool,
+    /// Options for Kubernetes only.
+    pub options: &'a KubernetesOptions,
+    /// Scheduler of the cluster.
+    pub scheduler: GangScheduler,
+}
+
+/// Objects of a job, with notes for the user.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RenderedJob {
+    /// Objects, in the order in which they are created.
+    pub objects: Vec<Value>,
+    /// Settings of the job that Kubernetes handles differently.
+    pub warnings: Vec<String>,
+}
+
+/// Returns the objects of a job.
+///
+/// # Errors
+/// All settings of the job that Kubernetes, or the scheduler, cannot support.
+pub fn render(input: &RenderInput<'_>) -> Result<RenderedJob, Vec<Unsupported>> {
+    let unfit = refusals::unsupported(input);
+    if !unfit.is_empty() {
+        return Err(unfit);
+    }
+    let job = JobShape::of(input);
+    let mut warnings = refusals::differences(input);
+    if *job.name != *input.spec.name {
+        warnings.push(format!(
+            "the objects are named {}: names of Kubernetes have lower-case letters, digits and `-`",
+            job.name
+        ));
+    }
+    Ok(RenderedJob { objects: objects::all(&job), warnings })
+}
+
+/// Returns objects as a stream of YAML documents.
+#[must_use]
+pub fn yaml(objects: &[Value]) -> String {
+    serde_saphyr::to_string_multiple(objects).expect("JSON values are YAML values")
+}
+
+/// Form in which a job is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum JobKind {
+    /// Job of `batch/v1`: one role.
+    Job,
+    /// JobSet: several roles, or a gang that restarts as a whole.
+    JobSet,
+    /// Job of `batch.volcano.sh`, with a task for each role.
+    Volcano,
+}
+
+/// A job as pods: each has the tasks of one node, or one task.
+struct JobShape<'a> {
+    input: &'a RenderInput<'a>,
+    name: String,
+    kind: JobKind,
+    roles: Vec<Role<'a>>,
+}
+
+/// The pods of a task group.
+struct Role<'a> {
+    group: &'a TaskGroup,
+    name: String,
+    /// Rank of its first task.
+    first_rank: u32,
+    /// Pods of the roles before it.
+    first_pod: u32,
+    pods: u32,
+    /// Tasks of each pod, a container each.
+    tasks_per_pod: u32,
+}
+
+impl<'a> JobShape<'a> {
+    fn of(input: &'a RenderInput<'a>) -> Self {
+        let mut roles = Vec::new();
+        let mut first_rank = 0;
+        let mut first_pod = 0;
+        for group in &input.spec.groups {
+            let tasks_per_pod = group.tasks_per_node.unwrap_or(1);
+            let pods = group.min_tasks / tasks_per_pod;
+            let name = object_name(&group.name);
+            roles.push(Role { group, name, first_rank, first_pod, pods, tasks_per_pod });
+            first_rank += group.min_tasks;
+            first_pod += pods;
+        }
+        let restarts_whole = input.spec.restart.on_failure && first_pod > 1;
+        let kind = match input.scheduler {
+            GangScheduler::Volcano => JobKind::Volcano,
+            _ if roles.len() > 1 || restarts_whole => JobKind::JobSet,
+            _ => JobKind::Job,
+        };
+        Self { input, name: object_name(&input.spec.name), kind, roles }
+    }
+
+    fn pods(&self) -> u32 {
+        self.roles.iter().map(|role| role.pods).sum()
+    }
+
+    fn tasks(&self) -> u32 {
+        self.input.spec.min_tasks()
+    }
+
+    /// Returns the name of the first pod of a role in the gang's DNS domain.
+    fn address(&self, role: &Role<'_>) -> String {
+        let name = &self.name;
+        let role = &role.name;
+        match self.kind {
+            JobKind::Job => format!("{name}-0.{name}"),
+            JobKind::JobSet => format!("{name}-{role}-0-0.{name}"),
+            JobKind::Volcano => format!("{name}-{role}-0.{name}"),
+        }
+    }
+
+    /// Returns the queue as the value of a label; `None` for the default queue.
+    fn queue(&self) -> Option<String> {
+        let queue = self.input.spec.queue.as_str();
+        (queue != "default" && !queue.is_empty()).then(|| crate::queue::object_name(queue))
+    }
+}
+
+/// Returns a name as Kubernetes allows it for pods that have a host name: at most 40 characters, so
+/// that the suffixes of pods fit in a label of DNS.
+fn object_name(name: &str) -> String {
+    let replace = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let name: String = name.chars().map(replace).take(40).collect();
+    let name = name.trim_matches('-');
+    match name.chars().next() {
+        None => "job".to_owned(),
+        Some(first) if first.is_ascii_digit() => format!("job-{name}"),
+        Some(_) => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

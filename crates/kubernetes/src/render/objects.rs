@@ -1,0 +1,165 @@
+//! The objects of a job: what the scheduler of the cluster reads, and the Service by which its pods
+//! find each other.
+
+use serde_json::{Map, Value, json};
+
+use super::pod::template;
+use super::{GangScheduler, JobKind, JobShape, Role};
+use crate::names;
+
+/// Returns all objects, in the order in which they are created.
+pub(super) fn all(job: &JobShape<'_>) -> Vec<Value> {
+    let mut objects = Vec::new();
+    if job.kind == JobKind::Job && job.pods() > 1 {
+        objects.push(service(job));
+    }
+    if job.input.scheduler == GangScheduler::PodGroups && job.pods() > 1 {
+        let policy = json!({"gang": {"minCount": job.pods()}});
+        let spec = json!({"schedulingPolicy": policy});
+        objects.push(object(job, "scheduling.k8s.io/v1beta1", "PodGroup", spec));
+    }
+    let main = match job.kind {
+        JobKind::Job => {
+            let spec = batch_job(job, &job.roles[0]);
+            object(job, "batch/v1", "Job", started_by(job, spec))
+        }
+        JobKind::JobSet => {
+            object(job, "jobset.x-k8s.io/v1alpha2", "JobSet", started_by(job, job_set(job)))
+        }
+        JobKind::Volcano => object(job, "batch.volcano.sh/v1alpha1", "Job", volcano(job)),
+    };
+    objects.push(main);
+    objects
+}
+
+/// Returns an object with the name and labels of the job.
+fn object(job: &JobShape<'_>, version: &str, kind: &str, spec: Value) -> Value {
+    let mut labels = Map::new();
+    labels.insert(names::JOB.to_owned(), json!(job.name));
+    let queue_label = match job.input.scheduler {
+        GangScheduler::Muster => names::QUEUE,
+        GangScheduler::Kueue => names::KUEUE_QUEUE,
+        GangScheduler::Volcano | GangScheduler::PodGroups | GangScheduler::None => "",
+    };
+    let is_main = matches!(kind, "Job" | "JobSet");
+    if let Some(queue) = queue(job).filter(|_| is_main && !queue_label.is_empty()) {
+        labels.insert(queue_label.to_owned(), queue.into());
+    }
+    let mut metadata = json!({"name": job.name, "labels": labels});
+    if let Some(namespace) = &job.input.options.namespace {
+        metadata["namespace"] = json!(**namespace);
+    }
+    json!({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec})
+}
+
+/// Returns the queue for the label of the scheduler. A queue of Kueue has no path.
+fn queue(job: &JobShape<'_>) -> Option<String> {
+    match job.input.scheduler {
+        GangScheduler::Kueue => {
+            let queue = job.input.spec.queue.as_str();
+            queue.rsplit('/').next().map(str::to_owned)
+        }
+        _ => job.queue(),
+    }
+}
+
+/// Suspends a workload that its scheduler starts, so that it waits without pods.
+fn started_by(job: &JobShape<'_>, mut spec: Value) -> Value {
+    let waits = match job.input.scheduler {
+        GangScheduler::Muster => job.queue().is_some(),
+        GangScheduler::Kueue => true,
+        GangScheduler::Volcano | GangScheduler::PodGroups | GangScheduler::None => false,
+    };
+    if waits {
+        spec["suspend"] = json!(true);
+    }
+    spec
+}
+
+/// Returns the specification of a Job with the pods of a role.
+fn batch_job(job: &JobShape<'_>, role: &Role<'_>) -> Value {
+    let spec = job.input.spec;
+    let restarts = if spec.restart.on_failure { spec.restart.max_restarts } else { 0 };
+    let template = template(job, role);
+    if let Some(array) = &spec.array {
+        let count = array.count();
+        return json!({
+            "completionMode": "Indexed",
+            "completions": count,
+            "parallelism": array.max_running.map_or(count, |most| most.min(count)),
+            "backoffLimitPerIndex": restarts,
+            "template": template,
+        });
+    }
+    if job.pods() == 1 {
+        return json!({"backoffLimit": restarts, "template": template});
+    }
+    // A gang whose pod fails has failed as a whole; a JobSet restarts it as a whole.
+    json!({
+        "completionMode": "Indexed",
+        "completions": role.pods,
+        "parallelism": role.pods,
+        "backoffLimit": 0,
+        "template": template,
+    })
+}
+
+fn job_set(job: &JobShape<'_>) -> Value {
+    let roles = job.roles.iter().map(|role| {
+        let mut spec = batch_job(job, role);
+        // An index for a single pod, too: its variables are counted from it.
+        let size = json!({
+            "completionMode": "Indexed", "completions": role.pods, "parallelism": role.pods, "backoffLimit": 0,
+        });
+        if let (Some(spec), Value::Object(size)) = (spec.as_object_mut(), size) {
+            spec.extend(size);
+        }
+        json!({"name": role.name, "replicas": 1, "template": {"spec": spec}})
+    });
+    let restart = &job.input.spec.restart;
+    let restarts = if restart.on_failure { restart.max_restarts } else { 0 };
+    json!({
+        "replicatedJobs": roles.collect::<Vec<_>>(),
+        "failurePolicy": {"maxRestarts": restarts},
+        "network": {
+            "enableDNSHostnames": true,
+            "publishNotReadyAddresses": true,
+            "subdomain": job.name,
+        },
+    })
+}
+
+fn volcano(job: &JobShape<'_>) -> Value {
+    let restart = &job.input.spec.restart;
+    let action = if restart.on_failure { "RestartJob" } else { "TerminateJob" };
+    let tasks = job.roles.iter().map(
+        |role| json!({"name": role.name, "replicas": role.pods, "template": template(job, role)}),
+    );
+    let mut spec = json!({
+        "schedulerName": "volcano",
+        "minAvailable": job.pods(),
+        "plugins": {"env": [], "svc": ["--publish-not-ready-addresses=true"]},
+        "policies": [
+            {"event": "PodFailed", "action": action},
+            {"event": "PodEvicted", "action": "RestartJob"},
+        ],
+        "tasks": tasks.collect::<Vec<_>>(),
+    });
+    if restart.on_failure {
+        spec["maxRetry"] = json!(restart.max_restarts);
+    }
+    if let Some(queue) = job.queue() {
+        spec["queue"] = queue.into();
+    }
+    spec
+}
+
+/// Returns the headless Service in whose domain the pods have names, also before they are ready.
+fn service(job: &JobShape<'_>) -> Value {
+    let spec = json!({
+        "clusterIP": "None",
+        "publishNotReadyAddresses": true,
+        "selector": {names::JOB: job.name},
+    });
+    object(job, "v1", "Service", spec)
+}

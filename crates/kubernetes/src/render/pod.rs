@@ -1,0 +1,231 @@
+//! Template of the pods of a role: containers, devices, volumes and the choice of nodes.
+
+use serde_json::{Map, Value, json};
+
+use muster_model::TopologyRule;
+use muster_model::kubernetes::EnvSource;
+
+use super::command::{command, literal};
+use super::{GangScheduler, JobKind, JobShape, Role};
+use crate::names;
+
+/// Resource of NVIDIA's device plugin.
+const NVIDIA: &str = "nvidia.com/gpu";
+
+/// Returns the template of a role's pods.
+pub(super) fn template(job: &JobShape<'_>, role: &Role<'_>) -> Value {
+    let mut metadata = json!({"labels": labels(job, role)});
+    let annotations = annotations(job);
+    if !annotations.is_empty() {
+        metadata["annotations"] = annotations.into();
+    }
+    json!({"metadata": metadata, "spec": specification(job, role)})
+}
+
+fn labels(job: &JobShape<'_>, role: &Role<'_>) -> Value {
+    json!({names::JOB: job.name, names::ROLE: role.name})
+}
+
+fn annotations(job: &JobShape<'_>) -> Map<String, Value> {
+    let spec = job.input.spec;
+    let given = job.input.options.annotations.iter();
+    let mut annotations: Map<String, Value> =
+        given.map(|(name, value)| (name.to_string(), json!(**value))).collect();
+    if job.input.scheduler == GangScheduler::Muster {
+        let mut set = |name: &str, value: String| annotations.insert(name.to_owned(), value.into());
+        if let Some(limit) = spec.time_limit {
+            set(names::TIME_LIMIT, limit.0.div_ceil(1000).to_string());
+        }
+        if spec.array.is_some() {
+            set(names::GANG_SIZE, "1".to_owned());
+        }
+        match spec.constraint.topology.as_ref().map(|topology| &topology.rule) {
+            Some(TopologyRule::Required(level)) => set(names::REQUIRED_TOPOLOGY, level.to_string()),
+            Some(TopologyRule::Preferred(level)) => {
+                set(names::PREFERRED_TOPOLOGY, level.to_string())
+            }
+            Some(TopologyRule::Anywhere | TopologyRule::Spread(_)) | None => None,
+        };
+    }
+    annotations
+}
+
+fn specification(job: &JobShape<'_>, role: &Role<'_>) -> Value {
+    let spec = job.input.spec;
+    let options = job.input.options;
+    let containers: Vec<Value> =
+        (0..role.tasks_per_pod).map(|task| container(job, role, task)).collect();
+    let mut pod = json!({
+        "restartPolicy": "Never",
+        "containers": containers,
+        // Time to save before SIGKILL, also where a scheduler preempts the pod.
+        "terminationGracePeriodSeconds":
+            spec.checkpoint.map_or(spec.grace, |checkpoint| checkpoint.lead.max(spec.grace)).0.div_ceil(1000),
+    });
+    let mut set = |name: &str, value: Value| pod[name] = value;
+    match job.input.scheduler {
+        GangScheduler::Muster => set("schedulerName", json!(names::SCHEDULER)),
+        GangScheduler::Volcano => set("schedulerName", json!("volcano")),
+        GangScheduler::PodGroups if job.pods() > 1 => {
+            set("schedulingGroup", json!({"podGroupName": job.name}));
+        }
+        GangScheduler::PodGroups | GangScheduler::Kueue | GangScheduler::None => {}
+    }
+    if job.kind == JobKind::Job && job.pods() > 1 {
+        set("subdomain", json!(job.name));
+    }
+    if let Some(limit) = spec.time_limit {
+        set("activeDeadlineSeconds", json!(limit.0.div_ceil(1000)));
+    }
+    let volumes = volumes(job, role);
+    if !volumes.is_empty() {
+        set("volumes", volumes.into());
+    }
+    if !spec.constraint.labels.is_empty() {
+        let labels = spec.constraint.labels.iter();
+        set("nodeSelector", labels.map(|(key, value)| (key.to_string(), json!(**value))).collect());
+    }
+    if let Some(affinity) = affinity(job, role) {
+        set("affinity", affinity);
+    }
+    let named = [
+        ("serviceAccountName", &options.service_account),
+        ("priorityClassName", &options.priority_class),
+        ("runtimeClassName", &options.runtime_class),
+    ];
+    for (field, name) in named {
+        if let Some(name) = name {
+            set(field, json!(**name));
+        }
+    }
+    if !options.pull_secrets.is_empty() {
+        let secrets = options.pull_secrets.iter();
+        set("imagePullSecrets", secrets.map(|name| json!({"name": **name})).collect());
+    }
+    if options.host_network {
+        set("hostNetwork", json!(true));
+        set("dnsPolicy", json!("ClusterFirstWithHostNet"));
+    }
+    pod
+}
+
+fn container(job: &JobShape<'_>, role: &Role<'_>, task: u32) -> Value {
+    let options = job.input.options;
+    let name = if role.tasks_per_pod == 1 { "main".to_owned() } else { format!("task{task}") };
+    let mut container = json!({
+        "name": name,
+        "image": options.image.as_deref(),
+        "command": command(job, role, task),
+        "resources": resources(job, role),
+    });
+    let mut set = |name: &str, value: Value| container[name] = value;
+    let env: Vec<Value> = job
+        .input
+        .env
+        .iter()
+        .map(|(name, value)| json!({"name": name, "value": literal(value)}))
+        .collect();
+    if !env.is_empty() {
+        set("env", env.into());
+    }
+    if !options.env_from.is_empty() {
+        let sources = options.env_from.iter().map(|source| match source {
+            EnvSource::Secret(name) => json!({"secretRef": {"name": **name}}),
+            EnvSource::ConfigMap(name) => json!({"configMapRef": {"name": **name}}),
+        });
+        set("envFrom", sources.collect());
+    }
+    if let Some(workdir) = job.input.workdir {
+        set("workingDir", json!(workdir));
+    }
+    let mut mounts = Vec::new();
+    if has_shared_memory(job, role) {
+        mounts.push(json!({"name": "shm", "mountPath": "/dev/shm"}));
+    }
+    for (number, volume) in options.volumes.iter().enumerate() {
+        let mut mount = json!({"name": format!("volume{number}"), "mountPath": *volume.path});
+        if volume.is_read_only {
+            mount["readOnly"] = json!(true);
+        }
+        mounts.push(mount);
+    }
+    if !mounts.is_empty() {
+        set("volumeMounts", mounts.into());
+    }
+    container
+}
+
+fn resources(job: &JobShape<'_>, role: &Role<'_>) -> Value {
+    let task = &role.group.task;
+    let mut limits = Map::new();
+    let mut requests = Map::new();
+    if task.gpu.devices > 0 {
+        let resource = job.input.options.gpu_resource.as_deref().unwrap_or(NVIDIA);
+        limits.insert(resource.to_owned(), task.gpu.devices.into());
+    }
+    for (name, count) in &task.extras {
+        limits.insert(name.to_string(), (*count).into());
+    }
+    if task.memory.0 > 0 {
+        limits.insert("memory".to_owned(), task.memory.0.to_string().into());
+    }
+    // CPUs are shared by need: a limit would throttle data loaders beside idle CPUs.
+    if task.cpus.0 > 0 {
+        let cpus = match task.cpus.0 {
+            milli if milli % 1000 == 0 => (milli / 1000).to_string(),
+            milli => format!("{milli}m"),
+        };
+        requests.insert("cpu".to_owned(), cpus.into());
+    }
+    let mut resources = Map::new();
+    for (name, amounts) in [("limits", limits), ("requests", requests)] {
+        if !amounts.is_empty() {
+            resources.insert(name.to_owned(), amounts.into());
+        }
+    }
+    resources.into()
+}
+
+/// Returns true if the container gets a larger `/dev/shm` than the 64 MB of container runtimes, on
+/// which data loaders and NCCL fail.
+fn has_shared_memory(job: &JobShape<'_>, role: &Role<'_>) -> bool {
+    role.group.task.gpu.devices > 0 || job.input.options.shm_bytes.is_some()
+}
+
+fn volumes(job: &JobShape<'_>, role: &Role<'_>) -> Vec<Value> {
+    let options = job.input.options;
+    let mut volumes = Vec::new();
+    if has_shared_memory(job, role) {
+        let mut memory = json!({"medium": "Memory"});
+        if let Some(size) = options.shm_bytes {
+            memory["sizeLimit"] = size.0.to_string().into();
+        }
+        volumes.push(json!({"name": "shm", "emptyDir": memory}));
+    }
+    for (number, volume) in options.volumes.iter().enumerate() {
+        let claim = json!({"claimName": *volume.claim, "readOnly": volume.is_read_only});
+        volumes.push(json!({"name": format!("volume{number}"), "persistentVolumeClaim": claim}));
+    }
+    volumes
+}
+
+/// Returns the rules for nodes: not the excluded ones, and one pod of the role on each where the job
+/// says how many tasks a node has.
+fn affinity(job: &JobShape<'_>, role: &Role<'_>) -> Option<Value> {
+    let mut affinity = Map::new();
+    let exclude = &job.input.spec.constraint.exclude;
+    if !exclude.is_empty() {
+        let names: Vec<&str> = exclude.iter().map(|node| node.as_str()).collect();
+        let rule = json!({"key": names::HOSTNAME, "operator": "NotIn", "values": names});
+        let terms = json!({"nodeSelectorTerms": [{"matchExpressions": [rule]}]});
+        let rules = json!({"requiredDuringSchedulingIgnoredDuringExecution": terms});
+        affinity.insert("nodeAffinity".to_owned(), rules);
+    }
+    if role.group.tasks_per_node.is_some() && role.pods > 1 {
+        let selector = json!({"matchLabels": labels(job, role)});
+        let term = json!({"topologyKey": names::HOSTNAME, "labelSelector": selector});
+        let rules = json!({"requiredDuringSchedulingIgnoredDuringExecution": [term]});
+        affinity.insert("podAntiAffinity".to_owned(), rules);
+    }
+    (!affinity.is_empty()).then(|| affinity.into())
+}

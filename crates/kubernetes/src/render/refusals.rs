@@ -1,0 +1,154 @@
+//! Settings of a job that Kubernetes, or the scheduler of a cluster, cannot express, and those that
+//! it handles differently.
+
+use muster_model::{Protection, TopologyRule, Unsupported, WorkloadKind};
+
+use super::{GangScheduler, RenderInput};
+
+/// Most indices of an array that is a list: all are in the command of its containers.
+const MAX_LISTED: u32 = 2_000;
+
+/// Returns everything that cannot be expressed.
+pub(super) fn unsupported(input: &RenderInput<'_>) -> Vec<Unsupported> {
+    let mut unfit = Vec::new();
+    let mut refuse =
+        |what: &str, hint: &str| unfit.push(Unsupported::new(what.to_owned(), hint.to_owned()));
+    let spec = input.spec;
+    if input.options.image.is_none() {
+        refuse(
+            "it names no image, and a container has no other programs",
+            "write `kubernetes: {image: registry.example.com/train:1}`",
+        );
+    }
+    match &spec.kind {
+        WorkloadKind::Task => {}
+        WorkloadKind::Service(_) => {
+            refuse("a service is not written yet", "write a Deployment and a Service by hand");
+        }
+        WorkloadKind::Notebook(_) => {
+            refuse("a notebook is not written yet", "write a StatefulSet by hand");
+        }
+    }
+    if input.workdir.is_some_and(|workdir| !workdir.starts_with('/')) {
+        refuse(
+            "its working directory is relative to a directory of this machine",
+            "name a directory of the image or of a volume: `workdir: /data/run`",
+        );
+    }
+    gang(input, &mut refuse);
+    sizes(input, &mut refuse);
+    if spec.held {
+        refuse("`hold`", "create the objects when the job may start");
+    }
+    if spec.begin.is_some() {
+        refuse("`begin`: a Job starts as soon as it can", "submit it later, or use a CronJob");
+    }
+    if !spec.after.is_empty() {
+        refuse("`after`: Jobs do not wait for each other", "submit it when the other has ended");
+    }
+    if spec.constraint.advance_reservation.is_some() {
+        refuse("`reservation`: Kubernetes has none", "submit it without");
+    }
+    unfit
+}
+
+/// Refuses gangs that nothing would start together.
+fn gang(input: &RenderInput<'_>, refuse: &mut impl FnMut(&str, &str)) {
+    let spec = input.spec;
+    let pods: u32 =
+        spec.groups.iter().map(|group| group.min_tasks / group.tasks_per_node.unwrap_or(1)).sum();
+    if input.scheduler == GangScheduler::None && pods > 1 {
+        refuse(
+            &format!(
+                "kube-scheduler would start its {pods} pods one by one, and may hold GPUs for a part of them for ever"
+            ),
+            "install a gang scheduler, for example with `muster init kubernetes`, and name it with --scheduler",
+        );
+    }
+    if spec.array.is_some() && (pods > 1 || spec.groups.len() > 1) {
+        refuse(
+            "an array whose elements have several pods",
+            "submit the elements as jobs of their own",
+        );
+    }
+    if spec.array.is_some() && input.scheduler == GangScheduler::Volcano {
+        refuse("an array: Jobs of Volcano start as gangs", "use another --scheduler");
+    }
+    if spec.array.as_ref().is_some_and(|array| !array.more.is_empty() && array.count() > MAX_LISTED)
+    {
+        refuse(
+            &format!("an array that is a list of more than {MAX_LISTED} indices"),
+            "submit it in parts, or as a range",
+        );
+    }
+    let Some(topology) = &spec.constraint.topology else { return };
+    let is_known = input.scheduler == GangScheduler::Muster
+        && topology.segment.is_none()
+        && !matches!(topology.rule, TopologyRule::Spread(_));
+    if !is_known {
+        refuse(
+            "`topology`: of the schedulers only Muster's knows levels by name, and it knows `required` and `preferred`",
+            "write one of these for --scheduler muster, or select nodes with `labels`",
+        );
+    }
+}
+
+/// Refuses resources that no pod can ask for.
+fn sizes(input: &RenderInput<'_>, refuse: &mut impl FnMut(&str, &str)) {
+    for group in &input.spec.groups {
+        let task = &group.task;
+        if task.gpu.share.0 > 0 {
+            refuse(
+                "a share of a GPU: device plugins give out whole devices",
+                "request whole GPUs, or the site's MIG resource with `extras: {nvidia.com/mig-1g.10gb: 1}`",
+            );
+        }
+        if !task.gpu.models.is_empty() {
+            refuse(
+                "`gpu`: nodes of Kubernetes name their GPU in a label",
+                "select it as the nodes write it: `labels: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}`",
+            );
+        }
+        if let Some(name) = task.extras.keys().find(|name| !name.contains('/')) {
+            refuse(
+                &format!("`extras: {{{name}: …}}`: resources of Kubernetes have a domain"),
+                "name it as the nodes do, such as `rdma/hca` or `example.com/licence`",
+            );
+        }
+    }
+}
+
+/// Returns what is different from a run elsewhere.
+pub(super) fn differences(input: &RenderInput<'_>) -> Vec<String> {
+    let spec = input.spec;
+    let mut warnings = Vec::new();
+    if let Some(elastic) = spec.elastic() {
+        warnings.push(format!(
+            "the number of tasks is fixed: the job runs with {} instead of up to {}",
+            elastic.min, elastic.max
+        ));
+    }
+    if spec.priority != 0 && input.options.priority_class.is_none() {
+        warnings.push(
+            "`priority` is ignored: Kubernetes has priority classes; `kubernetes: {priority-class: …}` names one"
+                .to_owned(),
+        );
+    }
+    if spec.protect != Protection::None {
+        warnings.push("`protect` is ignored: priority classes decide who is preempted".to_owned());
+    }
+    if spec.checkpoint.is_some() {
+        warnings.push(
+            "`checkpoint`: Kubernetes sends SIGTERM before it ends a pod, and no other signal; the time to save is its grace period"
+                .to_owned(),
+        );
+    }
+    if input.has_output_files {
+        warnings.push("`output` and `error` are ignored: `kubectl logs` has the output".to_owned());
+    }
+    if spec.restart.always {
+        warnings
+            .push("`restart: always` is ignored: a Job that ended well is not repeated".to_owned());
+    }
+    warnings
+}

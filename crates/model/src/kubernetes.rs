@@ -1,0 +1,56 @@
+//! Kubernetes options of a job that only Kubernetes interprets. Options with an equivalent in Muster are
+//! in [`crate::JobSpec`]. Values have passed the checks of `spec`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::unit::Bytes;
+
+/// Section `kubernetes` of a job file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KubernetesOptions {
+    /// Image of the containers.
+    pub image: Option<Arc<str>>,
+    /// Namespace of the objects; `None` means that of the user's context.
+    pub namespace: Option<Arc<str>>,
+    /// Service account of the pods; `None` means that of the namespace.
+    pub service_account: Option<Arc<str>>,
+    /// Secrets with credentials for the registry of the image.
+    pub pull_secrets: Vec<Arc<str>>,
+    /// Volume claims that every container mounts.
+    pub volumes: Vec<ClaimMount>,
+    /// Secrets and config maps whose keys become environment variables.
+    pub env_from: Vec<EnvSource>,
+    /// Size of `/dev/shm`; `None` means up to the memory of the container.
+    pub shm_bytes: Option<Bytes>,
+    /// Name of the GPU resource; `None` means `nvidia.com/gpu`.
+    pub gpu_resource: Option<Arc<str>>,
+    /// True if pods use the network of their node.
+    pub host_network: bool,
+    /// Priority class of the pods.
+    pub priority_class: Option<Arc<str>>,
+    /// Runtime class of the pods.
+    pub runtime_class: Option<Arc<str>>,
+    /// Annotations of the pods.
+    pub annotations: BTreeMap<Arc<str>, Arc<str>>,
+}
+
+/// Mount of a persistent volume claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimMount {
+    /// Name of the claim.
+    pub claim: Arc<str>,
+    /// Absolute path in the container.
+    pub path: Arc<str>,
+    /// True if the container cannot write to it.
+    pub is_read_only: bool,
+}
+
+/// Object whose keys become environment variables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EnvSource {
+    /// Secret of this name.
+    Secret(Arc<str>),
+    /// Config map of this name.
+    ConfigMap(Arc<str>),
+}

@@ -1,0 +1,108 @@
+//! The section `kubernetes` of a job: options in Kubernetes' own terms. The API server validates them;
+//! refused here are only values that it could not mean.
+
+use std::sync::Arc;
+
+use muster_model::kubernetes::{ClaimMount, EnvSource, KubernetesOptions};
+
+use crate::diagnostic::{Problem, Problems};
+use crate::field::{Located, OneOrMany, Text};
+use crate::job::document::{JobDocument, KubernetesDocument};
+use crate::source::Place;
+
+/// Returns the options of the job.
+pub(super) fn of_job(job: &JobDocument, problems: &mut Problems) -> KubernetesOptions {
+    job.kubernetes.as_ref().map(|section| options(&section.value, problems)).unwrap_or_default()
+}
+
+fn options(written: &KubernetesDocument, problems: &mut Problems) -> KubernetesOptions {
+    let one = |field: &Option<Located<Text>>, name: &str, problems: &mut Problems| {
+        let field = field.as_ref()?;
+        word((&field.value.0, field.place), name, problems)
+    };
+    let annotations = written.annotations.iter().flat_map(|field| &field.value.0);
+    KubernetesOptions {
+        image: one(&written.image, "image", problems),
+        namespace: one(&written.namespace, "namespace", problems),
+        service_account: one(&written.service_account, "service-account", problems),
+        pull_secrets: all(written.pull_secrets.as_ref())
+            .filter_map(|item| word(item, "pull-secrets", problems))
+            .collect(),
+        volumes: all(written.volumes.as_ref())
+            .filter_map(|item| {
+                let mount = mount(item.0);
+                let label = "expected `CLAIM:/path`, with `:ro` where it must not be written to";
+                refuse_unless(mount.is_some(), "volumes", item, label, problems);
+                mount
+            })
+            .collect(),
+        env_from: all(written.env_from.as_ref())
+            .filter_map(|item| {
+                let source = env_source(item.0);
+                let label = "expected `secret/NAME` or `configmap/NAME`";
+                refuse_unless(source.is_some(), "env-from", item, label, problems);
+                source
+            })
+            .collect(),
+        shm_bytes: written.shm.as_ref().map(|size| size.value.0),
+        gpu_resource: one(&written.gpu_resource, "gpu-resource", problems),
+        host_network: written.host_network.as_ref().is_some_and(|flag| flag.value.0),
+        priority_class: one(&written.priority_class, "priority-class", problems),
+        runtime_class: one(&written.runtime_class, "runtime-class", problems),
+        annotations: annotations
+            .map(|item| (item.name.as_str().into(), item.value.0.as_str().into()))
+            .collect(),
+    }
+}
+
+/// A text, and where it is written.
+type Written<'a> = (&'a str, Place);
+
+fn all(field: Option<&Located<OneOrMany<Text>>>) -> impl Iterator<Item = Written<'_>> {
+    let items = field.into_iter().flat_map(|field| &field.value.0);
+    items.map(|item| (item.value.0.as_str(), item.place))
+}
+
+/// Returns a value that is one word, or adds a problem.
+fn word(written: Written<'_>, name: &str, problems: &mut Problems) -> Option<Arc<str>> {
+    let text = written.0;
+    let is_word = !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control());
+    refuse_unless(is_word, name, written, "expected one word", problems);
+    is_word.then(|| text.into())
+}
+
+fn refuse_unless(
+    is_valid: bool,
+    name: &str,
+    (_, place): Written<'_>,
+    label: &str,
+    problems: &mut Problems,
+) {
+    if !is_valid {
+        let problem = Problem::new(format!("`{name}` cannot be passed to Kubernetes"));
+        problems.add(problem.at(place, label));
+    }
+}
+
+fn mount(text: &str) -> Option<ClaimMount> {
+    let (claim, path, is_read_only) = match text.split(':').collect::<Vec<_>>()[..] {
+        [claim, path] => (claim, path, false),
+        [claim, path, "ro"] => (claim, path, true),
+        _ => return None,
+    };
+    let is_name = !claim.is_empty() && !claim.contains(['/', ' ']);
+    (is_name && path.starts_with('/')).then(|| ClaimMount {
+        claim: claim.into(),
+        path: path.into(),
+        is_read_only,
+    })
+}
+
+fn env_source(text: &str) -> Option<EnvSource> {
+    match text.split_once('/')? {
+        (_, "") => None,
+        ("secret", name) => Some(EnvSource::Secret(name.into())),
+        ("configmap", name) => Some(EnvSource::ConfigMap(name.into())),
+        _ => None,
+    }
+}
