@@ -17,7 +17,7 @@ use crate::totals::Totals;
 const TARGET: &str = "kubernetes";
 
 /// Time limit for the tests of a cluster, in seconds.
-const SECS: &str = "1500";
+const SECS: &str = "2700";
 
 /// Module of the tests that need real nodes.
 const OF_REAL_NODES: &str = "real_nodes::";
