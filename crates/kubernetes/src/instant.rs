@@ -1,37 +1,14 @@
 //! Instants as the API server prints them: RFC 3339 in UTC.
 
+use jiff::Timestamp;
 use muster_model::Time;
-
-/// Days before each month of a year that is no leap year.
-const DAYS_BEFORE_MONTH: [u64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
 
 /// Parses `2026-11-25T10:00:05Z`, also with a fraction of a second, which is dropped; `None` for other
 /// text.
 #[must_use]
 pub fn parse(text: &str) -> Option<Time> {
-    let text = text.strip_suffix('Z')?;
-    let (date, time) = text.split_once('T')?;
-    let time = time.split_once('.').map_or(time, |(whole, _)| whole);
-    let numbers = |text: &str, separator| -> Option<[u64; 3]> {
-        let parts: Vec<u64> =
-            text.split(separator).map(|part| part.parse().ok()).collect::<Option<_>>()?;
-        parts.try_into().ok()
-    };
-    let [year, month, day] = numbers(date, '-')?;
-    let [hours, minutes, seconds] = numbers(time, ':')?;
-    if !(1970..=9999).contains(&year) || !(1..=31).contains(&day) {
-        return None;
-    }
-    let before_month = *DAYS_BEFORE_MONTH.get(usize::try_from(month).ok()?.checked_sub(1)?)?;
-    // Every fourth year, without those of full centuries that 400 does not divide.
-    let leap_days = |years: u64| years / 4 - years / 100 + years / 400;
-    let is_leap = leap_days(year) > leap_days(year - 1);
-    let days = (year - 1970) * 365 + leap_days(year - 1) - leap_days(1969)
-        + before_month
-        + u64::from(is_leap && month > 2)
-        + (day - 1);
-    let in_day = hours * 3600 + minutes * 60 + seconds;
-    (hours < 24 && minutes < 60 && seconds <= 60).then(|| Time((days * 86_400 + in_day) * 1000))
+    let instant: Timestamp = text.parse().ok().filter(|_| text.ends_with('Z'))?;
+    Some(Time(u64::try_from(instant.as_second()).ok()? * 1000))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use muster_testkit::rng::SeededRng;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::cluster::{KubernetesCluster, TestNamespace, success};
+use crate::cluster::{KubernetesCluster, TestNamespace, pod_spec, success};
 use crate::pod_watch::PodWatch;
 use crate::scheduler_process::SchedulerProcess;
 
@@ -233,17 +233,10 @@ fn pod(scheduler: &str, gpus: u64, secs: u64) -> Value {
             "effect": "NoExecute", "tolerationSeconds": 1,
         })
     });
+    let mut spec = pod_spec(scheduler, gpus);
+    spec["tolerations"] = json!(tolerations);
     json!({
         "metadata": {"annotations": {"fake-kubelet/run-seconds": secs.to_string()}},
-        "spec": {
-            "schedulerName": scheduler,
-            "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 1,
-            "tolerations": tolerations,
-            "containers": [{
-                "name": "main", "image": "none",
-                "resources": {"limits": {"nvidia.com/gpu": gpus}},
-            }],
-        },
+        "spec": spec,
     })
 }

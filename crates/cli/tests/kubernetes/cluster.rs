@@ -255,6 +255,20 @@ impl Drop for TestNamespace<'_> {
     }
 }
 
+/// Returns the specification of a pod for fake nodes, with one container that is never restarted.
+pub fn pod_spec(scheduler: &str, gpus: u64) -> Value {
+    json!({
+        "schedulerName": scheduler,
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 1,
+        "containers": [{
+            "name": "main",
+            "image": "none",
+            "resources": {"limits": {"nvidia.com/gpu": gpus}},
+        }],
+    })
+}
+
 /// A pod of one container that is never restarted.
 #[derive(Default)]
 pub struct TestPod {

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::cluster::{KubernetesCluster, TestNamespace, until};
+use crate::cluster::{KubernetesCluster, TestNamespace, pod_spec, until};
 use crate::definitions::Definition;
 use crate::scheduler_process::SchedulerProcess;
 
@@ -121,15 +121,7 @@ fn pod(name: &str, labels: &Value) -> Value {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "labels": labels},
-        "spec": {
-            "schedulerName": "muster",
-            "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 1,
-            "containers": [{
-                "name": "main", "image": "none",
-                "resources": {"limits": {"nvidia.com/gpu": 8}},
-            }],
-        },
+        "spec": pod_spec("muster", 8),
     })
 }
 

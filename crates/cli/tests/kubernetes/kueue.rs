@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::cluster::{KubernetesCluster, TestNamespace, success, until};
+use crate::cluster::{KubernetesCluster, TestNamespace, pod_spec, success, until};
 use crate::definitions::Definition;
 use crate::scheduler_process::SchedulerProcess;
 
@@ -137,7 +137,7 @@ fn job(name: &str, queue: &str, pods: u32) -> Value {
         "spec": {
             "suspend": true,
             "completionMode": "Indexed", "parallelism": pods, "completions": pods,
-            "template": {"spec": pod_spec()},
+            "template": {"spec": pod_spec("muster", 8)},
         },
     })
 }
@@ -146,19 +146,7 @@ fn pod(name: &str, queue: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": name, "labels": {"kueue.x-k8s.io/queue-name": queue}},
-        "spec": pod_spec(),
-    })
-}
-
-fn pod_spec() -> Value {
-    json!({
-        "schedulerName": "muster",
-        "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": 1,
-        "containers": [{
-            "name": "main", "image": "none",
-            "resources": {"limits": {"nvidia.com/gpu": 8}},
-        }],
+        "spec": pod_spec("muster", 8),
     })
 }
 

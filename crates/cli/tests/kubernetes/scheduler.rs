@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::cluster::{KubernetesCluster, TestNamespace, success, until};
+use crate::cluster::{KubernetesCluster, TestNamespace, pod_spec, success, until};
 use crate::scheduler_process::SchedulerProcess;
 
 /// Returns a pod of a gang.
@@ -16,16 +16,7 @@ fn pod(gang: &str, index: usize, size: usize, gpus: u32, scheduler: &str) -> Val
             "labels": {"gang": gang, "muster.run/gang": gang},
             "annotations": {"muster.run/gang-size": size.to_string()},
         },
-        "spec": {
-            "schedulerName": scheduler,
-            "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 1,
-            "containers": [{
-                "name": "main",
-                "image": "none",
-                "resources": {"limits": {"nvidia.com/gpu": gpus}},
-            }],
-        },
+        "spec": pod_spec(scheduler, gpus.into()),
     })
 }
 
