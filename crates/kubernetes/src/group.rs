@@ -3,6 +3,7 @@
 
 mod pod;
 mod size;
+mod start;
 pub mod workload;
 
 use std::fmt;
@@ -12,6 +13,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 pub use pod::GangRef;
+pub use start::StartTerms;
 use workload::{ExpectedPods, Workload};
 
 use crate::object::{Metadata, ObjectKey};

@@ -43,6 +43,15 @@ pub const KUEUE_PREFERRED_TOPOLOGY: &str = "kueue.x-k8s.io/podset-preferred-topo
 /// Annotation by which Kueue asks for one domain for each slice of the pods.
 pub const KUEUE_SLICE_TOPOLOGY: &str = "kueue.x-k8s.io/podset-slice-required-topology";
 
+/// Annotation with `true` of a suspended object that waits until a user releases it.
+pub const HELD: &str = "muster.run/held";
+
+/// Annotation of an object that a user has cancelled, with the user's name: it is never started again.
+pub const CANCELLED: &str = "muster.run/cancelled";
+
+/// Annotation of a suspended object with its earliest start, in RFC 3339.
+pub const BEGIN: &str = "muster.run/begin";
+
 /// Label of the objects of a job with its name, and of its pods.
 pub const JOB: &str = "muster.run/job";
 

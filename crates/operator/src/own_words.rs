@@ -180,6 +180,9 @@ fn state_of_object(object: &Value) -> Option<(JobState, Option<Reason>)> {
     if !is_suspended {
         return None;
     }
+    if let Some(by) = object["metadata"]["annotations"][names::CANCELLED].as_str() {
+        return Some((JobState::Cancelled, Some(native("Cancelled", &format!("by {by}")))));
+    }
     let reason = match condition(object, names::ADMITTED_CONDITION) {
         Some(said) => of_condition(said),
         None if has_queue(object) => {
@@ -284,6 +287,9 @@ mod tests {
         let suspended = json!({"metadata": {}, "spec": {"suspend": true}});
         let text = "Suspended: it is suspended, and Muster does not start it: it has no label muster.run/queue";
         check(suspended.clone(), &[], JobState::Pending, text, "default-scheduler");
+        let mut cancelled = suspended.clone();
+        cancelled["metadata"]["annotations"] = json!({"muster.run/cancelled": "ann"});
+        check(cancelled, &[], JobState::Cancelled, "Cancelled: by ann", "default-scheduler");
         let mut admitted = suspended;
         admitted["status"] = json!({"conditions": [{"type": "muster.run/Admitted", "status": "False", "reason": "Waiting", "message": "needs 8 GPUs"}]});
         check(admitted, &[], JobState::Pending, "Waiting: needs 8 GPUs", "default-scheduler");

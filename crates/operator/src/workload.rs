@@ -1,6 +1,7 @@
 //! Requests for workloads: lets their controllers make pods, or has them deleted, and says on the
 //! object why it waits. A request is tried until the API server says what became of it.
 
+use muster_kubernetes::group::workload::Workload;
 use muster_kubernetes::group::{GroupApi, GroupFacts, GroupKind, GroupText};
 use muster_kubernetes::names;
 use muster_scheduler::{Observation, WorkloadId};
@@ -33,7 +34,9 @@ impl Executor {
             "metadata": {"annotations": {names::ADMITTED: seconds()}},
             "spec": {"suspend": false},
         });
-        let may_change = |known: &GroupFacts| known.generation == generation;
+        // Annotations are no part of the generation, and a hold may have come since.
+        let is_held = |known: &GroupFacts| known.workload.as_ref().is_some_and(Workload::is_held);
+        let may_change = |known: &GroupFacts| known.generation == generation && !is_held(known);
         if self.request(workload, &body, false, may_change).await {
             let text = "nodes are kept for its pods";
             let notice =

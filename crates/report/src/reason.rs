@@ -13,9 +13,13 @@ use crate::limits;
 use crate::preemption;
 use crate::style::clean;
 use crate::topology::{self, GapBasis};
+use crate::words::Words;
 
 /// Name of the only group of a job without roles.
 const ONLY_GROUP: &str = "main";
+
+/// Release of an object of Kubernetes.
+const RELEASE_OF_PODS: &str = "its annotation muster.run/held is removed";
 
 /// Returns one or two words: `capacity`, `quota`.
 #[must_use]
@@ -56,7 +60,10 @@ pub fn word(reason: &Reason) -> &'static str {
 #[must_use]
 pub fn short(reason: &Reason, context: RenderContext) -> String {
     match reason {
-        Reason::Held => "on hold".to_owned(),
+        Reason::Held => match context.words {
+            Words::Jobs => "on hold".to_owned(),
+            Words::Pods(_) => format!("on hold until {RELEASE_OF_PODS}"),
+        },
         Reason::HeldByAdmin { by } => format!("held by {by}, an administrator"),
         Reason::NotBefore { until, restarts: 0 } => {
             format!("begins at {}", clock::time(*until, context))
@@ -182,8 +189,11 @@ pub fn lines(reason: &Reason, id: ElementId, context: RenderContext) -> Vec<Expl
 /// Returns the sentences of a reason that comes from the job's own terms; none for any other.
 fn own_terms(reason: &Reason, id: ElementId, context: RenderContext) -> Vec<ExplanationLine> {
     let line = match reason {
-        Reason::Held => ExplanationLine::new("waits for", "its release")
-            .with(format!("muster release {}", element(id))),
+        Reason::Held => match context.words {
+            Words::Jobs => ExplanationLine::new("waits for", "its release")
+                .with(format!("muster release {}", element(id))),
+            Words::Pods(_) => ExplanationLine::new("on hold", format!("until {RELEASE_OF_PODS}")),
+        },
         Reason::HeldByAdmin { by } => held_by_admin(by),
         Reason::NotBefore { until, restarts: 0 } => {
             let at = clock::time(*until, context);

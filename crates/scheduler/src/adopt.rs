@@ -81,7 +81,13 @@ impl Scheduler {
         let placed = Placed { id: attempt, places, is_stopping: false };
         self.insert_batch(
             id,
-            Batch { gang: key.clone(), pods, spec: Arc::new(spec), placed: Some(placed) },
+            Batch {
+                gang: key.clone(),
+                pods,
+                spec: Arc::new(spec),
+                is_held: false,
+                placed: Some(placed),
+            },
         );
         self.report_bound(now, id);
         Ok(())

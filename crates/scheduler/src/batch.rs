@@ -16,6 +16,8 @@ pub(crate) struct Batch {
     pub(crate) pods: Vec<ObjectKey>,
     /// Job as submitted, without its earliest start.
     pub(crate) spec: Arc<JobSpec>,
+    /// True while the job is held in the engine.
+    pub(crate) is_held: bool,
     /// Placement of the job; `None` while it is pending.
     pub(crate) placed: Option<Placed>,
 }

@@ -8,7 +8,7 @@ use muster_kubernetes::group::workload::Workload;
 use muster_kubernetes::group::{GangRef, GroupFacts, GroupKind, GroupSize};
 use muster_kubernetes::object::ObjectKey;
 use muster_kubernetes::pod::{PodFacts, PodPhase, Wishes};
-use muster_model::{JobId, NodeName, Span, Time};
+use muster_model::{JobId, NodeName, Reason, Span, Time};
 
 /// Identifies a gang: that of an object or annotation, or a single pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -109,6 +109,8 @@ pub(crate) struct Gang {
     pub(crate) jobs: BTreeSet<JobId>,
     /// Reason for which its waiting pods are not even submitted to the engine.
     pub(crate) hold: Option<Arc<str>>,
+    /// Reasons beside a user's hold for which its pending job is held in the engine.
+    pub(crate) waits: Vec<Reason>,
     /// Refused bindings since the last whole start.
     pub(crate) failures: u32,
     /// Earliest instant of the next start after a refused binding.

@@ -121,7 +121,7 @@ impl Scheduler {
         if is_placed && lacking.count() > 0 {
             return Some((self.blank(key, None), self.arrival(key).into_iter().collect()));
         }
-        let mut explanation = self.engine.explain(now, ElementId::single(job))?;
+        let mut explanation = self.engine_explanation(now, key, job)?;
         // A process that lists the cluster does not know since when a gang is first in its queue.
         explanation.patience = None;
         if explanation.state == JobState::Starting {

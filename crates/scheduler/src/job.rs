@@ -10,7 +10,7 @@ use muster_kubernetes::rule::NodeRule;
 use muster_kubernetes::span;
 use muster_model::job::{GpuRequest, Resources};
 use muster_model::{
-    Bytes, CpuMilli, JobSpec, NodeConstraint, Span, TaskGroup, Topology, TopologyRule,
+    Bytes, CpuMilli, JobSpec, NodeConstraint, Span, TaskGroup, Time, Topology, TopologyRule,
 };
 
 use crate::assignment::Assignment;
@@ -28,6 +28,8 @@ pub(crate) struct Terms {
     pub(crate) wishes: Wishes,
     /// Run time after which a controller ends the pods.
     pub(crate) deadline_secs: Option<u64>,
+    /// Earliest start; `None` means at once.
+    pub(crate) begin: Option<Time>,
 }
 
 /// Returns the resources that a pod takes on its node.
@@ -81,6 +83,7 @@ pub(crate) fn of_pods(
     spec.preempts = facts().all(|pod| pod.preempts);
     spec.grace = Span::from_secs(facts().map(|pod| pod.grace_secs).max().unwrap_or_default());
     spec.time_limit = time_limit(terms, facts())?;
+    spec.begin = terms.begin;
     constraint.topology = topology(nodes, assignment.topology(&terms.wishes)?)?;
     spec.constraint = constraint;
     Ok((spec, shapes.into_values().flatten().collect()))

@@ -24,6 +24,7 @@ mod reconcile;
 mod roll_back;
 mod rules;
 mod scheduler;
+mod start;
 mod volumes;
 
 pub use inspect::Subject;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use muster_engine::EventRefusal;
 use muster_kubernetes::object::ObjectKey;
-use muster_model::{ElementId, Reason, Span, Time};
+use muster_model::{Reason, Span, Time};
 use muster_report::{RenderContext, Words, explain, reason};
 
 use crate::gang::{Explained, GangKey, Pod};
@@ -106,8 +106,9 @@ impl Scheduler {
         let pending = gang
             .jobs
             .iter()
+            .copied()
             .find(|job| batches.get(job).is_some_and(|batch| batch.placed.is_none()))?;
-        let explanation = self.engine.explain(now, ElementId::single(*pending))?;
+        let explanation = self.engine_explanation(now, key, pending)?;
         let names = self.names_in(&explanation);
         let context = RenderContext::plain().at(now).in_words(Words::Pods(&names));
         Some(explain::of_pods(&explanation, context).into())

@@ -32,6 +32,7 @@ impl Scheduler {
             Err(hold) => (Some(hold), Vec::new()),
         };
         let hold = self.form_jobs(now, key, wanted).or(hold);
+        self.hold_jobs(now, key, stage);
         if let Some(gang) = self.gangs.get_mut(key) {
             gang.hold = hold.map(Arc::from);
         }
@@ -212,7 +213,7 @@ impl Scheduler {
         pods: Vec<ObjectKey>,
     ) -> Result<(), String> {
         let retry_at = self.gangs.get(key).and_then(|gang| gang.retry_at).filter(|at| *at > now);
-        let submitted = JobSpec { begin: retry_at, ..spec.clone() };
+        let submitted = JobSpec { begin: spec.begin.max(retry_at), ..spec.clone() };
         let job = self.take_job_id();
         let event = Event::Submitted { job, spec: Arc::new(submitted) };
         if let Err(refusal) = self.engine.validate(&event) {
@@ -222,7 +223,7 @@ impl Scheduler {
         self.engine.apply(now, &event);
         self.insert_batch(
             job,
-            Batch { gang: key.clone(), pods, spec: Arc::new(spec), placed: None },
+            Batch { gang: key.clone(), pods, spec: Arc::new(spec), is_held: false, placed: None },
         );
         Ok(())
     }
@@ -262,6 +263,7 @@ impl Scheduler {
             name: key.to_string().into(),
             wishes: self.groups.wishes(first),
             deadline_secs: group.and_then(|group| group.deadline_secs),
+            begin: if self.is_expected(&first.key) { self.earliest_start(key) } else { None },
         })
     }
 

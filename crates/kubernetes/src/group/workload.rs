@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::group::{GangRef, GroupKind};
+use crate::group::{GangRef, GroupKind, StartTerms};
 use crate::names;
 use crate::object::Metadata;
 use crate::pod::{PodFacts, PodText};
@@ -34,6 +34,8 @@ pub struct Workload {
     /// True if it names its queue by Kueue's label alone: only where Muster reads Kueue's queues is it
     /// a workload.
     pub is_of_kueue: bool,
+    /// Terms of its start beside its queue, or why they cannot be read.
+    pub start: Result<StartTerms, String>,
     /// Pods that it has when it runs, or why they are not known.
     pub pods: Result<Vec<ExpectedPods>, String>,
 }
@@ -64,8 +66,14 @@ impl Workload {
         Some(pods.iter().map(|pods| pods.count as usize).sum())
     }
 
+    /// Returns true while a user holds it.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.start.as_ref().is_ok_and(|start| start.is_held)
+    }
+
     /// Reads an object; `None` for one that Muster neither starts nor stops: without a queue label,
-    /// ended, managed by another object, or started by others.
+    /// ended, cancelled, managed by another object, or started by others.
     pub(crate) fn of(
         kind: GroupKind,
         metadata: &Metadata,
@@ -76,7 +84,9 @@ impl Workload {
         let has_queue = !is_of_kueue || metadata.labels.contains_key(names::KUEUE_QUEUE);
         let is_suspended = spec.pointer("/suspend").and_then(Value::as_bool).unwrap_or(false);
         let is_admitted = metadata.annotations.contains_key(names::ADMITTED);
-        let ends = metadata.deletion_timestamp.is_some() || has_ended(status);
+        // One that runs is stopped by those who cancel it.
+        let is_cancelled = is_suspended && metadata.annotations.contains_key(names::CANCELLED);
+        let ends = metadata.deletion_timestamp.is_some() || has_ended(status) || is_cancelled;
         if !has_queue || ends || !(is_suspended || is_admitted) || !is_on_top(metadata) {
             return None;
         }
@@ -97,6 +107,7 @@ impl Workload {
             created: metadata.creation_timestamp.clone().unwrap_or_default(),
             is_suspended,
             is_of_kueue,
+            start: StartTerms::of(metadata),
             pods,
         })
     }
@@ -333,6 +344,14 @@ mod tests {
             |job| job["status"] = json!({"conditions": [{"type": "Complete", "status": "True"}]})
         ));
         assert!(!is_one(|job| job["metadata"]["deletionTimestamp"] = json!("x")));
+        let cancelled = json!({"muster.run/cancelled": "ann", "muster.run/admitted": "x"});
+        for is_suspended in [true, false] {
+            let job = job_with(|job| {
+                job["metadata"]["annotations"] = cancelled.clone();
+                job["spec"]["suspend"] = json!(is_suspended);
+            });
+            assert_eq!(job.is_some(), !is_suspended);
+        }
         let owned = |kind: &str| {
             job_with(|job| {
                 job["metadata"]["ownerReferences"] =

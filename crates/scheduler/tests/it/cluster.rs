@@ -184,6 +184,17 @@ impl Cluster {
         self.report_job(key);
     }
 
+    /// Sets an annotation of a Job, or removes it.
+    pub fn annotate_job(&mut self, name: &str, annotation: &str, value: Option<&str>) {
+        self.change_job(&ObjectKey::new("team", name), |job| {
+            let annotations = job["metadata"]["annotations"].as_object_mut().unwrap();
+            match value {
+                Some(value) => drop(annotations.insert(annotation.to_owned(), json!(value))),
+                None => drop(annotations.remove(annotation)),
+            }
+        });
+    }
+
     /// Deletes a Job and its pods.
     pub fn delete_job(&mut self, name: &str) {
         let key = ObjectKey::new("team", name);
@@ -416,6 +427,8 @@ impl Cluster {
                 let is_same = |job: &&Value| {
                     job["metadata"]["uid"] == json!(*workload.uid)
                         && job["metadata"]["generation"] == json!(generation)
+                        && job["metadata"]["annotations"]["muster.run/held"] != json!("true")
+                        && job["metadata"]["annotations"]["muster.run/cancelled"].is_null()
                 };
                 if self.jobs.get(&workload.key).filter(is_same).is_none() {
                     self.report(Observation::Refused(workload));
@@ -437,7 +450,10 @@ impl Cluster {
                 self.suspensions.push((workload.key.name.to_string(), reason.to_string()));
                 self.change_job(&workload.key, |job| {
                     job["spec"]["suspend"] = json!(true);
-                    job["metadata"]["annotations"] = json!({});
+                    job["metadata"]["annotations"]
+                        .as_object_mut()
+                        .unwrap()
+                        .remove("muster.run/admitted");
                 });
                 self.report(Observation::Done(workload));
             }

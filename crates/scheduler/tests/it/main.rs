@@ -11,4 +11,5 @@ mod inspect;
 mod kueue;
 mod objects;
 mod outside;
+mod start;
 mod waiting;

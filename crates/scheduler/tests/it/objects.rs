@@ -98,6 +98,11 @@ impl JobBuilder {
         self
     }
 
+    pub fn annotation(mut self, key: &str, value: &str) -> Self {
+        self.0["metadata"]["annotations"][key] = json!(value);
+        self
+    }
+
     pub fn pod_spec(mut self, key: &str, value: Value) -> Self {
         self.0["spec"]["template"]["spec"][key] = value;
         self
