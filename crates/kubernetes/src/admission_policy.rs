@@ -29,8 +29,11 @@ const QUEUE: &str = "[JSONPatch{op: \"add\", path: \"/metadata/labels/muster.run
 fn suspends(reads_kueue: bool) -> Vec<String> {
     let labels =
         if reads_kueue { &[names::QUEUE, names::KUEUE_QUEUE][..] } else { &[names::QUEUE] };
-    let named: Vec<String> =
-        labels.iter().map(|label| format!("\"{label}\" in variables.labels")).collect();
+    // An empty label names none.
+    let is_named = |label: &&str| {
+        format!("(\"{label}\" in variables.labels && variables.labels[\"{label}\"] != \"\")")
+    };
+    let named: Vec<String> = labels.iter().map(is_named).collect();
     let queue = format!("({} ? [] : {QUEUE})", named.join(" || "));
     vec![SUSPEND.to_owned(), LABELS.to_owned(), queue]
 }

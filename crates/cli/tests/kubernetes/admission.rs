@@ -14,7 +14,7 @@ use crate::scheduler_process::SchedulerProcess;
 const TWENTY_JOBS: Duration = Duration::from_secs(180);
 
 /// Returns an Indexed Job as a user writes it; each pod takes a whole node.
-fn job(name: &str, pods: u32, run_seconds: &str) -> Value {
+pub fn job(name: &str, pods: u32, run_seconds: &str) -> Value {
     json!({
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -38,7 +38,7 @@ fn job(name: &str, pods: u32, run_seconds: &str) -> Value {
 }
 
 /// Makes a namespace that opts in, and waits until the API server knows of the policy there.
-fn opted_in<'a>(cluster: &'a KubernetesCluster, name: &'static str) -> TestNamespace<'a> {
+pub fn opted_in<'a>(cluster: &'a KubernetesCluster, name: &'static str) -> TestNamespace<'a> {
     let namespace = cluster.namespace(name);
     cluster.kubectl(&["label", "namespace", name, "muster.run/queue=default"]);
     let words =
@@ -51,7 +51,7 @@ fn opted_in<'a>(cluster: &'a KubernetesCluster, name: &'static str) -> TestNames
     namespace
 }
 
-fn get_job(cluster: &KubernetesCluster, namespace: &TestNamespace, name: &str) -> Value {
+pub fn get_job(cluster: &KubernetesCluster, namespace: &TestNamespace, name: &str) -> Value {
     cluster.get(&["job", name, "--namespace", namespace.name()])
 }
 
@@ -72,7 +72,7 @@ fn active(namespace: &TestNamespace) -> Vec<(String, usize)> {
     jobs
 }
 
-fn is_done(job: &Value) -> bool {
+pub fn is_done(job: &Value) -> bool {
     job["status"]["succeeded"] == job["spec"]["completions"]
 }
 

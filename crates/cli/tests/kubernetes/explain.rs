@@ -24,7 +24,7 @@ fn muster_as(kubeconfig: &Path, words: &[&str]) -> Output {
 }
 
 /// Returns the explanation of an object of a namespace.
-fn explained(cluster: &KubernetesCluster, namespace: &TestNamespace, object: &str) -> String {
+pub fn explained(cluster: &KubernetesCluster, namespace: &TestNamespace, object: &str) -> String {
     let words = ["explain", object, "--namespace", namespace.name()];
     success(&words, &muster(cluster, &words))
 }

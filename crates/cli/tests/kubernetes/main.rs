@@ -20,4 +20,5 @@ mod queues;
 mod real_nodes;
 mod scheduler;
 mod scheduler_process;
+mod start_terms;
 mod test_cluster;

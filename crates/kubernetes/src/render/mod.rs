@@ -15,6 +15,8 @@ use muster_model::payload::TaskCommand;
 use muster_model::{JobSpec, TaskGroup, Unsupported};
 use serde_json::Value;
 
+use crate::{instant, names};
+
 /// Scheduler that starts the pods of a gang together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GangScheduler {
@@ -155,6 +157,24 @@ impl<'a> JobShape<'a> {
             JobKind::JobSet => format!("{name}-{role}-0-0.{name}"),
             JobKind::Volcano => format!("{name}-{role}-0.{name}"),
         }
+    }
+
+    /// Returns the object that makes the pods, as `job/train`.
+    fn main(&self) -> String {
+        let kind = match self.kind {
+            JobKind::Job => "job",
+            JobKind::JobSet => "jobset",
+            JobKind::Volcano => "vcjob",
+        };
+        format!("{kind}/{}", self.name)
+    }
+
+    /// Returns the annotations that say when Muster's scheduler, or a user, may start the job.
+    fn start_terms(&self) -> Vec<(&'static str, String)> {
+        let spec = self.input.spec;
+        let held = spec.held.then(|| (names::HELD, "true".to_owned()));
+        let begin = spec.begin.map(|begin| (names::BEGIN, instant::text(begin)));
+        held.into_iter().chain(begin).collect()
     }
 
     /// Returns the queue as the value of a label; `None` for the default queue.

@@ -42,33 +42,41 @@ fn object(job: &JobShape<'_>, version: &str, kind: &str, spec: Value) -> Value {
         GangScheduler::Volcano | GangScheduler::PodGroups | GangScheduler::None => "",
     };
     let is_main = matches!(kind, "Job" | "JobSet");
+    let start_terms = if is_main { job.start_terms() } else { Vec::new() };
     if let Some(queue) = queue(job).filter(|_| is_main && !queue_label.is_empty()) {
         labels.insert(queue_label.to_owned(), queue.into());
     }
     let mut metadata = json!({"name": job.name, "labels": labels});
+    if !start_terms.is_empty() {
+        let annotations =
+            start_terms.into_iter().map(|(name, value)| (name.to_owned(), json!(value)));
+        metadata["annotations"] = annotations.collect::<Map<_, _>>().into();
+    }
     if let Some(namespace) = &job.input.options.namespace {
         metadata["namespace"] = json!(**namespace);
     }
     json!({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec})
 }
 
-/// Returns the queue for the label of the scheduler. A queue of Kueue has no path.
+/// Returns the queue for the label of the scheduler. A queue of Kueue has no path. Muster starts objects
+/// with a label only; an empty one means the default queue.
 fn queue(job: &JobShape<'_>) -> Option<String> {
     match job.input.scheduler {
         GangScheduler::Kueue => {
             let queue = job.input.spec.queue.as_str();
             queue.rsplit('/').next().map(str::to_owned)
         }
-        _ => job.queue(),
+        _ => job.queue().or_else(|| (!job.start_terms().is_empty()).then(String::new)),
     }
 }
 
-/// Suspends a workload that its scheduler starts, so that it waits without pods.
+/// Suspends a workload that its scheduler or a user starts, so that it waits without pods.
 fn started_by(job: &JobShape<'_>, mut spec: Value) -> Value {
     let waits = match job.input.scheduler {
-        GangScheduler::Muster => job.queue().is_some(),
+        GangScheduler::Muster => queue(job).is_some(),
         GangScheduler::Kueue => true,
-        GangScheduler::Volcano | GangScheduler::PodGroups | GangScheduler::None => false,
+        GangScheduler::PodGroups | GangScheduler::None => job.input.spec.held,
+        GangScheduler::Volcano => false,
     };
     if waits {
         spec["suspend"] = json!(true);

@@ -3,7 +3,7 @@
 
 use muster_model::{Protection, TopologyRule, Unsupported, WorkloadKind};
 
-use super::{GangScheduler, RenderInput};
+use super::{GangScheduler, JobShape, RenderInput};
 
 /// Most indices of an array that is a list: all are in the command of its containers.
 const MAX_LISTED: u32 = 2_000;
@@ -37,12 +37,7 @@ pub(super) fn unsupported(input: &RenderInput<'_>) -> Vec<Unsupported> {
     }
     gang(input, &mut refuse);
     sizes(input, &mut refuse);
-    if spec.held {
-        refuse("`hold`", "create the objects when the job may start");
-    }
-    if spec.begin.is_some() {
-        refuse("`begin`: a Job starts as soon as it can", "submit it later, or use a CronJob");
-    }
+    start(input, &mut refuse);
     if !spec.after.is_empty() {
         refuse("`after`: Jobs do not wait for each other", "submit it when the other has ended");
     }
@@ -50,6 +45,24 @@ pub(super) fn unsupported(input: &RenderInput<'_>) -> Vec<Unsupported> {
         refuse("`reservation`: Kubernetes has none", "submit it without");
     }
     unfit
+}
+
+/// Refuses terms of the start that the scheduler does not know.
+fn start(input: &RenderInput<'_>, refuse: &mut impl FnMut(&str, &str)) {
+    let spec = input.spec;
+    let starts_alone = matches!(input.scheduler, GangScheduler::Kueue | GangScheduler::Volcano);
+    if spec.held && starts_alone {
+        refuse(
+            "`hold`: this scheduler starts a job as soon as it can",
+            "use --scheduler muster, or create the objects when the job may start",
+        );
+    }
+    if spec.begin.is_some() && input.scheduler != GangScheduler::Muster {
+        refuse(
+            "`begin`: of the schedulers only Muster's waits for an instant",
+            "use --scheduler muster, or submit the job later",
+        );
+    }
 }
 
 /// Refuses gangs that nothing would start together.
@@ -145,6 +158,12 @@ pub(super) fn differences(input: &RenderInput<'_>) -> Vec<String> {
     }
     if input.has_output_files {
         warnings.push("`output` and `error` are ignored: `kubectl logs` has the output".to_owned());
+    }
+    if spec.held && input.scheduler != GangScheduler::Muster {
+        warnings.push(format!(
+            "`hold`: no scheduler releases the job; start it with `kubectl patch {} --type=merge --patch '{{\"spec\":{{\"suspend\":false}}}}'`",
+            JobShape::of(input).main()
+        ));
     }
     if spec.restart.always {
         warnings

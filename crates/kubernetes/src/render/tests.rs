@@ -3,7 +3,8 @@
 use muster_model::job::GpuRequest;
 use muster_model::job::Resources;
 use muster_model::kubernetes::ClaimMount;
-use muster_model::{Array, Restart, Span};
+use muster_model::{Array, Restart, Span, Time};
+use serde_json::json;
 
 use super::*;
 
@@ -130,6 +131,41 @@ fn an_array_is_a_list_of_independent_pods() {
 }
 
 #[test]
+fn a_job_that_waits_is_suspended_with_its_terms() {
+    let mut spec = train();
+    spec.queue = "default".into();
+    spec.held = true;
+    spec.begin = Some(Time(1_795_176_000_000));
+    let [service, job] = &objects(&spec, GangScheduler::Muster)[..] else { panic!("two objects") };
+    assert_eq!(service["metadata"].get("annotations"), None);
+    assert_eq!(job["spec"]["suspend"], true);
+    // The default queue, whatever its name is in the cluster.
+    assert_eq!(job["metadata"]["labels"]["muster.run/queue"], "");
+    assert_eq!(
+        job["metadata"]["annotations"],
+        json!({"muster.run/held": "true", "muster.run/begin": "2026-11-20T12:00:00Z"})
+    );
+    let plain = JobSpec { held: false, begin: None, ..spec.clone() };
+    let [_, job] = &objects(&plain, GangScheduler::Muster)[..] else { panic!("two objects") };
+    assert_eq!((job["spec"].get("suspend"), job["metadata"].get("annotations")), (None, None));
+    assert_eq!(job["metadata"]["labels"].get("muster.run/queue"), None);
+}
+
+/// Without a scheduler that releases it, a user does.
+#[test]
+fn a_held_job_of_kube_scheduler_is_started_by_its_user() {
+    let mut spec = train();
+    spec.held = true;
+    let rendered = rendered(&spec, &options(), GangScheduler::PodGroups).unwrap();
+    let job = &rendered.objects[2];
+    assert_eq!(job["spec"]["suspend"], true);
+    assert_eq!(job["metadata"]["annotations"], json!({"muster.run/held": "true"}));
+    assert_eq!(job["metadata"]["labels"].get("muster.run/queue"), None);
+    let told = |one: &&String| one.contains("kubectl patch job/train-1 --type=merge");
+    assert!(rendered.warnings.iter().any(|one| told(&one)), "{:?}", rendered.warnings);
+}
+
+#[test]
 fn what_cannot_be_expressed_is_refused() {
     let refused = |spec: &JobSpec, options: &KubernetesOptions, scheduler| -> Vec<String> {
         rendered(spec, options, scheduler).unwrap_err().into_iter().map(|one| one.what).collect()
@@ -142,6 +178,11 @@ fn what_cannot_be_expressed_is_refused() {
     spec.groups[0].task.gpu.models = vec!["h100".into()];
     spec.groups[0].task.extras.insert("licence".into(), 1);
     assert_eq!(refused(&spec, &options(), GangScheduler::Muster).len(), 2);
+    let mut spec = train();
+    spec.held = true;
+    spec.begin = Some(Time(0));
+    assert_eq!(refused(&spec, &options(), GangScheduler::Kueue).len(), 2);
+    assert_eq!(refused(&spec, &options(), GangScheduler::PodGroups).len(), 1);
 }
 
 #[test]
