@@ -502,6 +502,12 @@ impl Restart {
     /// Run time after which an element with the policy `always` counts as healthy: its back-off is
     /// reset.
     pub const HEALTHY_AFTER: Span = Restart::BACKOFF_CAP;
+
+    /// Returns true unless the wait is a default: 10 s for tasks, 1 s for services (docs/jobs.md).
+    #[must_use]
+    pub fn has_own_backoff(&self) -> bool {
+        ![Span::from_secs(10), Span::from_secs(1)].contains(&self.backoff)
+    }
 }
 
 /// Time for which a running element is protected from preemption.

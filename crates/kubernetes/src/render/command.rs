@@ -1,5 +1,5 @@
 //! The command of a container: sets the task's place in its gang, then runs the program in place of
-//! the shell. Programs find the same variables as on one machine.
+//! the shell. Programs find the variables of their gang and array as on one machine.
 
 use std::fmt::Write as _;
 
@@ -39,16 +39,14 @@ printf '%s' "$1" > "$muster_program" && chmod +x "$muster_program" || exit 1
 exec "$muster_program"
 "#;
 
-/// Returns a text of which Kubernetes makes the given one: `$$` stands for `$` there, and `$(NAME)` for
-/// a variable of the container. `$((` is neither.
+/// Returns a text of which Kubernetes makes the given one: it reads `$$` as `$`, and `$(…)` as a variable
+/// of the container. An unknown `$(…)` is copied as it is, with every `$` inside, so none may stay.
 pub(super) fn literal(text: &str) -> String {
     let mut literal = String::with_capacity(text.len());
     for (at, letter) in text.char_indices() {
         literal.push(letter);
         let rest = &text[at + letter.len_utf8()..];
-        if letter == '$'
-            && (rest.starts_with('$') || rest.starts_with('(') && !rest.starts_with("(("))
-        {
+        if letter == '$' && rest.starts_with(['$', '(']) {
             literal.push('$');
         }
     }
@@ -111,6 +109,8 @@ fn variables(job: &JobShape<'_>, role: &Role<'_>, task: u32) -> String {
         shell_word(&job.input.spec.name),
         shell_word(&role.group.name)
     );
+    // Programs write acknowledgements to this file; nothing reads them here.
+    text.push_str("export MUSTER_CHECKPOINT_FILE=/dev/null\n");
     if let Some(array) = &job.input.spec.array {
         text.push_str(&array_index(array));
     }

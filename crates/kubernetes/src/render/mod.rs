@@ -73,7 +73,7 @@ pub fn render(input: &RenderInput<'_>) -> Result<RenderedJob, Vec<Unsupported>> 
     let mut warnings = refusals::differences(input);
     if *job.name != *input.spec.name {
         warnings.push(format!(
-            "the objects are named {}: names of Kubernetes have lower-case letters, digits and `-`",
+            "the objects are named {}: names of Kubernetes have lower-case letters, digits and `-`, and those of pods at most 63",
             job.name
         ));
     }
@@ -126,7 +126,7 @@ impl<'a> JobShape<'a> {
         for group in &input.spec.groups {
             let tasks_per_pod = group.tasks_per_node.unwrap_or(1);
             let pods = group.min_tasks / tasks_per_pod;
-            let name = object_name(&group.name);
+            let name = role_name(group);
             roles.push(Role { group, name, first_rank, first_pod, pods, tasks_per_pod });
             first_rank += group.min_tasks;
             first_pod += pods;
@@ -137,7 +137,10 @@ impl<'a> JobShape<'a> {
             _ if roles.len() > 1 || restarts_whole => JobKind::JobSet,
             _ => JobKind::Job,
         };
-        Self { input, name: object_name(&input.spec.name), kind, roles }
+        let in_pod_names = if kind == JobKind::Job { &[] } else { &roles[..] };
+        let longest_role = in_pod_names.iter().map(|role| role.name.len()).max().unwrap_or(0);
+        let name = object_name(&input.spec.name, MAX_NAMES - longest_role);
+        Self { input, name, kind, roles }
     }
 
     fn pods(&self) -> u32 {
@@ -184,17 +187,29 @@ impl<'a> JobShape<'a> {
     }
 }
 
-/// Returns a name as Kubernetes allows it for pods that have a host name: at most 40 characters, so
-/// that the suffixes of pods fit in a label of DNS.
-fn object_name(name: &str) -> String {
+/// Longest name of a job, with that of its role where pods have both in their names:
+/// `NAME-ROLE-0-9999-xxxxx` is a label of DNS, of at most 63 characters.
+const MAX_NAMES: usize = 49;
+/// Longest name of a role: half of both.
+const MAX_ROLE: usize = 24;
+
+/// Returns the name of a group in its objects.
+fn role_name(group: &TaskGroup) -> String {
+    object_name(&group.name, MAX_ROLE)
+}
+
+/// Returns a name as Kubernetes allows it for objects whose pods have a host name.
+fn object_name(name: &str, longest: usize) -> String {
     let replace = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
-    let name: String = name.chars().map(replace).take(40).collect();
+    let name: String = name.chars().map(replace).collect();
     let name = name.trim_matches('-');
-    match name.chars().next() {
-        None => "job".to_owned(),
-        Some(first) if first.is_ascii_digit() => format!("job-{name}"),
-        Some(_) => name.to_owned(),
-    }
+    let prefix = match name.chars().next() {
+        None => "job",
+        Some(first) if first.is_ascii_digit() => "job-",
+        Some(_) => "",
+    };
+    let name: String = prefix.chars().chain(name.chars()).take(longest).collect();
+    name.trim_end_matches('-').to_owned()
 }
 
 #[cfg(test)]

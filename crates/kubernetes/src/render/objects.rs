@@ -70,10 +70,13 @@ fn queue(job: &JobShape<'_>) -> Option<String> {
     }
 }
 
-/// Suspends a workload that its scheduler or a user starts, so that it waits without pods.
+/// Suspends a workload that its scheduler or a user starts, so that it waits without pods. Muster starts
+/// a suspended Job as a whole, and the elements of an array should start one by one.
 fn started_by(job: &JobShape<'_>, mut spec: Value) -> Value {
+    let has_terms = !job.start_terms().is_empty();
+    let is_array = job.input.spec.array.is_some();
     let waits = match job.input.scheduler {
-        GangScheduler::Muster => queue(job).is_some(),
+        GangScheduler::Muster => has_terms || queue(job).is_some() && !is_array,
         GangScheduler::Kueue => true,
         GangScheduler::PodGroups | GangScheduler::None => job.input.spec.held,
         GangScheduler::Volcano => false,

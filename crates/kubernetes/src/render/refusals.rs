@@ -3,7 +3,7 @@
 
 use muster_model::{Protection, TopologyRule, Unsupported, WorkloadKind};
 
-use super::{GangScheduler, JobShape, RenderInput};
+use super::{GangScheduler, JobShape, RenderInput, role_name};
 
 /// Most indices of an array that is a list: all are in the command of its containers.
 const MAX_LISTED: u32 = 2_000;
@@ -23,10 +23,10 @@ pub(super) fn unsupported(input: &RenderInput<'_>) -> Vec<Unsupported> {
     match &spec.kind {
         WorkloadKind::Task => {}
         WorkloadKind::Service(_) => {
-            refuse("a service is not written yet", "write a Deployment and a Service by hand");
+            refuse("services cannot be exported yet", "write a Deployment and a Service by hand");
         }
         WorkloadKind::Notebook(_) => {
-            refuse("a notebook is not written yet", "write a StatefulSet by hand");
+            refuse("notebooks cannot be exported yet", "write a StatefulSet by hand");
         }
     }
     if input.workdir.is_some_and(|workdir| !workdir.starts_with('/')) {
@@ -108,6 +108,16 @@ fn gang(input: &RenderInput<'_>, refuse: &mut impl FnMut(&str, &str)) {
 
 /// Refuses resources that no pod can ask for.
 fn sizes(input: &RenderInput<'_>, refuse: &mut impl FnMut(&str, &str)) {
+    let groups = &input.spec.groups;
+    for (index, group) in groups.iter().enumerate() {
+        let name = role_name(group);
+        if let Some(other) = groups[..index].iter().find(|other| role_name(other) == name) {
+            refuse(
+                &format!("groups {} and {} would both be named {name}", other.name, group.name),
+                "rename one of them",
+            );
+        }
+    }
     for group in &input.spec.groups {
         let task = &group.task;
         if task.gpu.share.0 > 0 {
@@ -152,7 +162,7 @@ pub(super) fn differences(input: &RenderInput<'_>) -> Vec<String> {
     }
     if spec.checkpoint.is_some() {
         warnings.push(
-            "`checkpoint`: Kubernetes sends SIGTERM before it ends a pod, and no other signal; the time to save is its grace period"
+            "`checkpoint`: Kubernetes sends SIGTERM before it ends a pod, and no other signal; the time to save is its grace period. Acknowledgements are not read, and $MUSTER_LAST_CHECKPOINT is not set"
                 .to_owned(),
         );
     }
@@ -168,6 +178,24 @@ pub(super) fn differences(input: &RenderInput<'_>) -> Vec<String> {
     if spec.restart.always {
         warnings
             .push("`restart: always` is ignored: a Job that ended well is not repeated".to_owned());
+    }
+    if spec.restart.on_failure && spec.restart.has_own_backoff() {
+        warnings.push(format!(
+            "`backoff: {}` is ignored: Kubernetes has waits of its own",
+            spec.restart.backoff
+        ));
+    }
+    let waits = spec.held || spec.begin.is_some();
+    let starts_whole = match input.scheduler {
+        GangScheduler::Kueue => true,
+        GangScheduler::Muster => waits,
+        GangScheduler::Volcano | GangScheduler::PodGroups | GangScheduler::None => false,
+    };
+    if spec.array.is_some() && starts_whole {
+        warnings.push(
+            "`array`: it starts when all pods that run at once fit; `array: …%N` makes them fewer"
+                .to_owned(),
+        );
     }
     warnings
 }

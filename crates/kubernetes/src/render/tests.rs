@@ -3,7 +3,11 @@
 use muster_model::job::GpuRequest;
 use muster_model::job::Resources;
 use muster_model::kubernetes::ClaimMount;
-use muster_model::{Array, Restart, Span, Time};
+use muster_model::{
+    AfterCheckpoint, Array, Checkpoint, CheckpointBy, CheckpointTo, Dependency, DependencyKind,
+    GpuMilli, JobId, Notebook, Protection, Replicas, Restart, Segment, Service, Span, Time,
+    Topology, TopologyRule, WorkloadKind,
+};
 use serde_json::json;
 
 use super::*;
@@ -74,7 +78,7 @@ fn several_tasks_of_a_node_are_containers_of_a_pod() {
     let first = command.lines().next().unwrap();
     assert_eq!(
         first,
-        "export RANK=$((JOB_COMPLETION_INDEX * 2 + 1)) WORLD_SIZE=4 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 NODE_RANK=$((JOB_COMPLETION_INDEX))"
+        "export RANK=$$((JOB_COMPLETION_INDEX * 2 + 1)) WORLD_SIZE=4 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 NODE_RANK=$$((JOB_COMPLETION_INDEX))"
     );
 }
 
@@ -97,7 +101,7 @@ fn roles_and_whole_restarts_make_a_job_set() {
     let second = roles[1]["template"]["spec"]["template"]["spec"]["containers"][0]["command"][2]
         .as_str()
         .unwrap();
-    assert!(second.contains("RANK=$((JOB_COMPLETION_INDEX + 2)) WORLD_SIZE=5"), "{second}");
+    assert!(second.contains("RANK=$$((JOB_COMPLETION_INDEX + 2)) WORLD_SIZE=5"), "{second}");
     assert!(second.contains("MASTER_ADDR=train-1-main-0-0.train-1 "), "{second}");
     assert!(second.contains("PET_MASTER_ADDR=train-1-rollout-0-0.train-1 PET_MASTER_PORT=29501"));
 }
@@ -121,13 +125,34 @@ fn an_array_is_a_list_of_independent_pods() {
     let mut spec =
         JobSpec::plain("sweep", "ann", vec![TaskGroup::of("main", 1, Resources::default())]);
     spec.array = Some(Array::range(10, 18, 2, Some(2)));
+    spec.queue = "research/vision".into();
     let [job] = &objects(&spec, GangScheduler::Muster)[..] else { panic!("one object") };
     assert_eq!((&job["spec"]["completions"], &job["spec"]["parallelism"]), (&5.into(), &2.into()));
+    assert!(job["spec"]["suspend"].is_null(), "its elements start one by one");
+    assert_eq!(job["metadata"]["labels"][crate::names::QUEUE], "research.vision");
     let template = &job["spec"]["template"];
     assert_eq!(template["metadata"]["annotations"][crate::names::GANG_SIZE], "1");
     let command = template["spec"]["containers"][0]["command"][2].as_str().unwrap();
-    assert!(command.contains("MUSTER_ARRAY_INDEX=$((JOB_COMPLETION_INDEX * 2 + 10))"), "{command}");
+    assert!(
+        command.contains("MUSTER_ARRAY_INDEX=$$((JOB_COMPLETION_INDEX * 2 + 10))"),
+        "{command}"
+    );
     assert!(command.contains("RANK=0 WORLD_SIZE=1"), "{command}");
+}
+
+/// Checks the reasons for which a job of one pod is refused, after a change.
+fn check_refused(change: impl FnOnce(&mut JobSpec), scheduler: GangScheduler, expected: &[&str]) {
+    let mut spec = one_pod();
+    change(&mut spec);
+    let found = rendered(&spec, &options(), scheduler).unwrap_err();
+    assert_eq!(found.len(), expected.len(), "{found:?}");
+    for (found, expected) in found.iter().zip(expected) {
+        assert!(found.what.contains(expected), "{found:?}");
+    }
+}
+
+fn one_pod() -> JobSpec {
+    JobSpec::plain("one", "ann", vec![TaskGroup::of("main", 1, Resources::default())])
 }
 
 #[test]
@@ -166,44 +191,203 @@ fn a_held_job_of_kube_scheduler_is_started_by_its_user() {
 }
 
 #[test]
-fn what_cannot_be_expressed_is_refused() {
-    let refused = |spec: &JobSpec, options: &KubernetesOptions, scheduler| -> Vec<String> {
-        rendered(spec, options, scheduler).unwrap_err().into_iter().map(|one| one.what).collect()
+fn settings_that_kubernetes_cannot_express_are_refused() {
+    use GangScheduler::{Kueue, Muster, Volcano};
+    let replicas = Replicas { guaranteed: 1, max: 1 };
+    let service = WorkloadKind::Service(Service { replicas, port: None });
+    check_refused(|job| job.kind = service, Muster, &["services cannot be exported"]);
+    let notebook = WorkloadKind::Notebook(Notebook { idle: None });
+    check_refused(|job| job.kind = notebook, Muster, &["notebooks cannot be exported"]);
+    let terms = |job: &mut JobSpec| {
+        job.held = true;
+        job.begin = Some(Time(1));
     };
-    let found = refused(&train(), &KubernetesOptions::default(), GangScheduler::None);
-    assert_eq!(found.len(), 2, "{found:?}");
-    assert!(found[0].contains("no image"));
-    assert!(found[1].contains("one by one"));
-    let mut spec = train();
-    spec.groups[0].task.gpu.models = vec!["h100".into()];
-    spec.groups[0].task.extras.insert("licence".into(), 1);
-    assert_eq!(refused(&spec, &options(), GangScheduler::Muster).len(), 2);
-    let mut spec = train();
-    spec.held = true;
-    spec.begin = Some(Time(0));
-    assert_eq!(refused(&spec, &options(), GangScheduler::Kueue).len(), 2);
-    assert_eq!(refused(&spec, &options(), GangScheduler::PodGroups).len(), 1);
+    check_refused(terms, Kueue, &["`hold`", "`begin`"]);
+    check_refused(terms, GangScheduler::PodGroups, &["`begin`"]);
+    let after = |job: &mut JobSpec| {
+        job.after = vec![Dependency { kind: DependencyKind::AfterOk, job: JobId(1) }];
+    };
+    check_refused(after, Muster, &["`after`"]);
+    let reservation = |job: &mut JobSpec| {
+        job.constraint.advance_reservation = Some("maintenance".into());
+    };
+    check_refused(reservation, Muster, &["`reservation`"]);
+    let share = |job: &mut JobSpec| {
+        job.groups[0].task.gpu = GpuRequest { share: GpuMilli(500), ..GpuRequest::whole(1) };
+    };
+    check_refused(share, Muster, &["a share of a GPU"]);
+    let model = |job: &mut JobSpec| job.groups[0].task.gpu.models = vec!["h100".into()];
+    check_refused(model, Muster, &["`gpu`"]);
+    let extras = |job: &mut JobSpec| {
+        job.groups[0].task.extras.insert("licence".into(), 1);
+    };
+    check_refused(extras, Muster, &["`extras: {licence: …}`"]);
+
+    let topology = |rule| {
+        move |job: &mut JobSpec| {
+            job.constraint.topology = Some(Topology { rule, segment: None });
+        }
+    };
+    let required = || TopologyRule::Required("rack".into());
+    check_refused(topology(TopologyRule::Spread("rack".into())), Muster, &["`topology`"]);
+    check_refused(topology(required()), Kueue, &["`topology`"]);
+    let segments = |job: &mut JobSpec| {
+        let segment = Some(Segment { tasks: 1, level: "rack".into() });
+        job.constraint.topology = Some(Topology { rule: required(), segment });
+    };
+    check_refused(segments, Muster, &["`topology`"]);
+
+    let array = |job: &mut JobSpec| job.array = Some(Array::range(0, 3, 1, None));
+    check_refused(array, Volcano, &["Jobs of Volcano start as gangs"]);
+    let pairs = |job: &mut JobSpec| {
+        array(job);
+        job.groups[0].min_tasks = 2;
+    };
+    check_refused(pairs, Muster, &["elements have several pods"]);
+    let list = |job: &mut JobSpec| {
+        job.array = Array::list((0..2_000).chain([3_000]).collect(), None);
+    };
+    check_refused(list, Muster, &["more than 2000 indices"]);
+
+    let gang = |job: &mut JobSpec| job.groups[0].min_tasks = 2;
+    check_refused(gang, GangScheduler::None, &["one by one"]);
+    let same_names = |job: &mut JobSpec| {
+        let group = |name| TaskGroup::of(name, 1, Resources::default());
+        job.groups = vec![group("a_b"), group("a.b")];
+    };
+    check_refused(same_names, Muster, &["groups a_b and a.b would both be named a-b"]);
+}
+
+#[test]
+fn what_the_options_lack_is_refused() {
+    let found = rendered(&one_pod(), &KubernetesOptions::default(), GangScheduler::Muster);
+    assert!(found.unwrap_err()[0].what.contains("no image"));
+    let spec = one_pod();
+    let found = render(&RenderInput {
+        spec: &spec,
+        commands: &BTreeMap::new(),
+        env: &BTreeMap::new(),
+        workdir: Some("run"),
+        has_output_files: false,
+        options: &options(),
+        scheduler: GangScheduler::Muster,
+    });
+    assert!(found.unwrap_err()[0].what.contains("working directory"));
+}
+
+/// Checks the only warning of a job of one pod, after a change; none if `expected` is empty.
+fn check_warned(change: impl FnOnce(&mut JobSpec), scheduler: GangScheduler, expected: &str) {
+    let mut spec = one_pod();
+    change(&mut spec);
+    let found = rendered(&spec, &options(), scheduler).unwrap().warnings;
+    assert_eq!(found.len(), usize::from(!expected.is_empty()), "{found:?}");
+    assert!(found.iter().all(|one| one.contains(expected)), "{found:?}");
+}
+
+#[test]
+fn settings_that_have_another_effect_are_warnings() {
+    use GangScheduler::{Kueue, Muster};
+    check_warned(|_| (), Muster, "");
+    check_warned(|job| job.priority = 5, Muster, "`priority` is ignored");
+    check_warned(|job| job.protect = Protection::Always, Muster, "`protect` is ignored");
+    let checkpoint = Checkpoint {
+        signal: 10,
+        lead: Span::from_secs(60),
+        by: CheckpointBy::First,
+        then: AfterCheckpoint::Continue,
+        to: CheckpointTo::Handlers,
+    };
+    let sets = |job: &mut JobSpec| job.checkpoint = Some(checkpoint);
+    check_warned(sets, Muster, "Acknowledgements are not read");
+    let restart = |backoff, always| {
+        move |job: &mut JobSpec| {
+            job.restart = Restart { on_failure: true, max_restarts: 3, backoff, always };
+        }
+    };
+    check_warned(restart(Span::from_secs(10), false), Muster, "");
+    check_warned(restart(Span::from_secs(60), false), Muster, "`backoff: 1m` is ignored");
+    check_warned(restart(Span::from_secs(1), true), Muster, "`restart: always` is ignored");
+    let array = |job: &mut JobSpec| job.array = Some(Array::range(0, 3, 1, None));
+    check_warned(array, Muster, "");
+    check_warned(array, Kueue, "`array`: it starts when all pods that run at once fit");
+    let held = |job: &mut JobSpec| {
+        array(job);
+        job.held = true;
+    };
+    check_warned(held, Muster, "`array`: it starts when all pods that run at once fit");
+    check_warned(|job| job.name = "One".into(), Muster, "the objects are named one");
 }
 
 #[test]
 fn names_are_valid_host_names() {
-    assert_eq!(object_name("Train_1"), "train-1");
-    assert_eq!(object_name("8b.sft"), "job-8b-sft");
-    assert_eq!(object_name("__"), "job");
-    assert!(object_name(&"x".repeat(64)).len() <= 40);
+    assert_eq!(object_name("Train_1", MAX_NAMES), "train-1");
+    assert_eq!(object_name("8b.sft", MAX_NAMES), "job-8b-sft");
+    assert_eq!(object_name("__", MAX_NAMES), "job");
+    assert_eq!(object_name("abc-def", 4), "abc");
+}
+
+/// Names of pods are labels of DNS: at most 63 characters.
+#[test]
+fn the_longest_names_of_pods_are_labels() {
+    for letter in ["x", "8"] {
+        let mut spec = train();
+        spec.name = letter.repeat(64).into();
+        let [_, job] = &objects(&spec, GangScheduler::Muster)[..] else { panic!("two objects") };
+        let name = job["metadata"]["name"].as_str().unwrap();
+        assert!(format!("{name}-9999-xxxxx").len() <= 63, "{name}");
+        for group in ["rollout".to_owned(), letter.repeat(64)] {
+            spec.groups = vec![
+                spec.groups[0].clone(),
+                TaskGroup::of(group.as_str(), 3, Resources::default()),
+            ];
+            let job_set = &objects(&spec, GangScheduler::Muster)[0];
+            let name = job_set["metadata"]["name"].as_str().unwrap();
+            let role = job_set["spec"]["replicatedJobs"][1]["name"].as_str().unwrap();
+            assert!(format!("{name}-{role}-0-9999-xxxxx").len() <= 63, "{name} {role}");
+            assert!(name.len() >= 25, "{name}");
+        }
+    }
+}
+
+/// Expands references as Kubernetes does where no variable is known (`expansion.Expand`).
+fn expanded(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('$') {
+        out.push_str(before);
+        let name = after.strip_prefix('(').and_then(|inner| inner.split_once(')'));
+        rest = match (after.strip_prefix('$'), name) {
+            (None, Some((name, after))) => {
+                out += &format!("$({name})");
+                after
+            }
+            (escaped, _) => {
+                out.push('$');
+                escaped.unwrap_or(after)
+            }
+        };
+    }
+    out + rest
 }
 
 #[test]
 fn dollar_signs_mean_themselves() {
-    // What Kubernetes makes of each: `$$` is `$`, and `$((` begins no reference.
-    let cases = [
-        ("$$", "$$$"),
-        ("$(date)", "$$(date)"),
-        ("$((1 + 1))", "$((1 + 1))"),
-        ("$HOME", "$HOME"),
-        ("$$(x)", "$$$$(x)"),
+    let texts = [
+        "$$",
+        "$(date)",
+        "$((1 + 1))",
+        "$HOME",
+        "$$(x)",
+        "$(( $(nproc) / 2 ))",
+        "$(( $$ + 1 ))",
+        "$(echo $$ $(id))",
+        "$(unclosed",
+        "$",
     ];
-    for (text, literal) in cases {
-        assert_eq!(command::literal(text), literal, "{text}");
+    for text in texts {
+        assert_eq!(expanded(&command::literal(text)), text);
+        // No reference is left that a variable of the container could take.
+        let known = command::literal(text).replace("$$", "");
+        assert!(!known.contains("$("), "{known}");
     }
 }

@@ -11,9 +11,6 @@ use super::{ScriptInput, checkpoint, listener, output, quote};
 /// Default of `KillWait` in slurm.conf.
 const KILL_WAIT: Span = Span::from_secs(30);
 
-/// Default delays before a restart: of tasks and of services (docs/jobs.md).
-const BACKOFFS: [Span; 2] = [Span::from_secs(10), Span::from_secs(1)];
-
 /// Names of signals that sbatch accepts; others are given by number.
 pub(super) const SIGNALS: [(i32, &str); 8] = [
     (1, "HUP"),
@@ -148,7 +145,7 @@ fn differences(spec: &JobSpec, warnings: &mut Vec<String>) {
             minutes(limit)
         ));
     }
-    if spec.restart.on_failure && !BACKOFFS.contains(&spec.restart.backoff) {
+    if spec.restart.on_failure && spec.restart.has_own_backoff() {
         warnings.push(format!(
             "`backoff: {}` is ignored: Slurm delays a requeued job by `cred_expire`, 2m by default",
             spec.restart.backoff

@@ -5,7 +5,7 @@ use clap::ValueEnum;
 use muster_kubernetes::render::{self, GangScheduler, RenderInput};
 use muster_model::JobSpec;
 
-use super::{FileArgs, refusal};
+use super::{FileArgs, refusal, report_verify};
 use crate::app::App;
 use crate::ui::now;
 
@@ -17,8 +17,9 @@ Examples:
 
 /// Write a job file as objects of Kubernetes
 ///
-/// One task per pod, or the tasks of one node with `nodes`; the tasks find the same variables as
-/// on one machine. Needs `kubernetes: {image: …}` in the job. What Kubernetes or the scheduler cannot
+/// One task per pod, or the tasks of one node with `nodes`; the tasks find `RANK`, `WORLD_SIZE`,
+/// `MASTER_ADDR`, `PET_*` and `MUSTER_ARRAY_INDEX` as on one machine. Needs `kubernetes: {image: …}`
+/// in the job. What Kubernetes or the scheduler cannot
 /// do is rejected; differences in behaviour are printed on stderr. No cluster is needed.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
@@ -84,5 +85,6 @@ pub(super) fn run(app: &App, args: &KubernetesArgs) -> Result<u8> {
             document + 1
         ));
     }
+    report_verify(app, &checked);
     Ok(0)
 }

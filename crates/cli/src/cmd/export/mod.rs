@@ -83,6 +83,15 @@ fn refusal(system: &str, job: &str, unfit: &[Unsupported]) -> Failure {
     unfit.iter().fold(failure, |failure, one| failure.hint(one.hint.clone()))
 }
 
+/// Reports the `verify` checks of a job, which no other system runs.
+fn report_verify(app: &App, checked: &CheckedJob) {
+    if checked.verify {
+        app.ui.status(
+            "left out: the `verify` checks before the program starts, which only Muster runs",
+        );
+    }
+}
+
 fn select_document(
     mut checked: Vec<CheckedJob>,
     document: Option<u32>,

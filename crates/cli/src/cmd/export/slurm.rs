@@ -6,7 +6,7 @@ use muster_model::JobSpec;
 use muster_slurm::script::{self, GeneratedScript, ScriptInput};
 use muster_spec::CheckedJob;
 
-use super::{FileArgs, refusal};
+use super::{FileArgs, refusal, report_verify};
 use crate::app::App;
 use crate::exit::Failure;
 use crate::ui::now;
@@ -44,11 +44,7 @@ pub(super) fn run(app: &App, args: &SlurmArgs) -> Result<u8> {
             document + 1
         ));
     }
-    if checked.verify {
-        app.ui.status(
-            "left out: the `verify` checks before the program starts, which only Muster runs",
-        );
-    }
+    report_verify(app, &checked);
     for left_out in &script.left_out {
         app.ui.status(&format!("left out: {left_out}"));
     }

@@ -13,7 +13,7 @@ gpus: 2
 time: 10m
 env: {PRICE: $(5)}
 run: |
-  echo \"rank $RANK of $WORLD_SIZE, local $LOCAL_RANK, node $NODE_RANK, pid $$, $PRICE, $(echo shell)\"
+  echo \"rank $RANK of $WORLD_SIZE, local $LOCAL_RANK, node $NODE_RANK, pid $$, $PRICE, $(echo shell) $(( $(echo 4) / 2 ))\"
 kubernetes: {image: 'localhost/busybox:1'}
 ";
 
@@ -48,7 +48,7 @@ fn every_task_of_an_exported_gang_knows_its_place() {
     assert_eq!(nodes, ["node1", "node2"]);
     lines.sort();
     let expected: Vec<String> = (0..4)
-        .map(|rank| format!("rank {rank} of 4, local {}, node {}, $(5), shell", rank % 2, rank / 2))
+        .map(|rank| format!("rank {rank} of 4, local {}, node {}, $(5), shell 2", rank % 2, rank / 2))
         .collect();
     assert_eq!(lines, expected);
 }
