@@ -188,19 +188,11 @@ impl Leader<'_> {
 
     fn step(&mut self) {
         let started = Instant::now();
-        self.queues.renew(&mut self.scheduler);
-        self.step_once();
-        // Flavors of Kueue are read with the nodes, which the scheduler sees in a step.
-        if self.queues.renew(&mut self.scheduler) {
-            self.step_once();
-        }
-        self.health.note_step(started.elapsed());
-    }
-
-    fn step_once(&mut self) {
+        self.queues.take_in_all(&mut self.scheduler, now());
         for action in self.scheduler.step(now()) {
             self.executor.start(action);
         }
+        self.health.note_step(started.elapsed());
     }
 
     /// Takes the next reports, all that are there; false when there will be none.

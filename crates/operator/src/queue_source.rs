@@ -1,5 +1,6 @@
-//! Queue tree of a scheduler, from the objects that describe it, whichever those are.
+//! Queue tree of a scheduler, from a queue file, from `Queue` objects, or from Kueue's objects.
 
+use muster_model::Time;
 use muster_scheduler::{Observation, Scheduler};
 
 use crate::QueueSource;
@@ -34,10 +35,17 @@ impl Queues {
         }
     }
 
-    /// Has a scheduler see the queue tree, if it has changed; returns true if it has. Flavors of Kueue
-    /// are read with the nodes, which the scheduler sees when it takes in all observations: so it is
-    /// asked again afterwards.
-    pub(crate) fn renew(&mut self, scheduler: &mut Scheduler) -> bool {
+    /// Has a scheduler take in all observations and the queue tree, without a plan. Quotas of Kueue
+    /// depend on the nodes of their flavors, and a job within a quota that is not known yet would be
+    /// preempted: so the tree is read again with the nodes before anything is planned.
+    pub(crate) fn take_in_all(&mut self, scheduler: &mut Scheduler, now: Time) {
+        self.renew(scheduler);
+        scheduler.take_in_all(now);
+        self.renew(scheduler);
+    }
+
+    /// Has a scheduler see the queue tree, if it has changed.
+    fn renew(&mut self, scheduler: &mut Scheduler) {
         let (tree, local_queues) = match self {
             Queues::Fixed => (None, None),
             Queues::Objects(objects) => {
@@ -45,12 +53,10 @@ impl Queues {
             }
             Queues::Kueue(kueue) => kueue.take_queues(scheduler).unzip(),
         };
-        let is_changed = tree.is_some();
         let tree = tree.map(|tree| Observation::Queues(Box::new(tree)));
         let local_queues = local_queues.map(|queues| Observation::LocalQueues(Box::new(queues)));
         for observation in tree.into_iter().chain(local_queues) {
             scheduler.observe(observation);
         }
-        is_changed
     }
 }

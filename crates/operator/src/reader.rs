@@ -92,9 +92,7 @@ impl Listing {
             self.missing.sort();
             return Err(ReadError::Forbidden(self.missing));
         }
-        self.queues.renew(&mut self.scheduler);
-        self.scheduler.take_in_all(now());
-        self.queues.renew(&mut self.scheduler);
+        self.queues.take_in_all(&mut self.scheduler, now());
         Ok(Listed { scheduler: self.scheduler, inactivity: self.inactivity })
     }
 }

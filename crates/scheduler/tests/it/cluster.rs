@@ -357,9 +357,9 @@ impl Cluster {
             self.scheduler.observe(Observation::Pod(Box::new(pod.clone())));
         }
         if let Some(objects) = self.kueue.clone() {
-            // Read again with the nodes of the first step.
+            // Read again with the nodes, before anything is planned.
             self.set_kueue(objects.clone());
-            self.settle();
+            self.scheduler.take_in_all(self.now);
             self.set_kueue(objects);
         }
     }

@@ -192,3 +192,26 @@ fn jobs_with_kueues_label_alone_are_left_to_kueue_elsewhere() {
     cluster.run(5_000);
     assert_eq!(cluster.bound("other"), 1);
 }
+
+/// Quotas of flavors that are selected by other labels than the product are known only with the nodes.
+#[test]
+fn a_new_process_preempts_no_job_within_its_quota() {
+    let mut both = objects(in_cohort(), in_cohort());
+    let spec = json!({"nodeLabels": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}});
+    both.flavors.insert("product".into(), serde_json::from_value(spec).unwrap());
+    let quota = json!([{"name": "nvidia.com/gpu", "nominalQuota": 8}]);
+    let flavors = json!([{"name": "product", "resources": quota}]);
+    let groups = json!([{"coveredResources": ["nvidia.com/gpu"], "flavors": flavors}]);
+    let b = json!({"cohortName": "c", "namespaceSelector": {}, "resourceGroups": groups,
+        "preemption": {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"}});
+    both.cluster_queues.insert("b".into(), serde_json::from_value(b).unwrap());
+    let mut cluster = Cluster::with_kueue(nodes().split_off(2), both);
+    cluster.create(&of_queue("a-0", "a", 8));
+    cluster.run(2_000);
+    cluster.create(&of_queue("b-0", "b", 8));
+    cluster.run(60_000);
+    assert_eq!((cluster.bound("a-0"), cluster.bound("b-0")), (1, 0));
+    cluster.restart_scheduler();
+    cluster.run(60_000);
+    assert_eq!((cluster.bound("a-0"), cluster.bound("b-0")), (1, 0));
+}
