@@ -28,10 +28,10 @@ pub struct KubernetesArgs {
     /// Context of the kubeconfig; by default the current one
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
-    /// Topology levels of the scheduler, as it was given them; by default those that it published
+    /// Topology levels, as given to `muster scheduler`; by default those that the active one published
     #[arg(long, value_name = "LEVEL=LABEL")]
     level: Vec<TopologyLabel>,
-    /// Queue file of the scheduler; by default the queues that it published, or the Queue objects
+    /// Queue file of the scheduler; by default the queues that the active one uses
     #[arg(long, value_name = "FILE")]
     queues: Option<PathBuf>,
     /// Lease of the scheduler [default: muster-system/muster-scheduler]
@@ -94,7 +94,8 @@ impl KubernetesArgs {
                 || self.queues.is_some()
                 || self.lease.is_some();
             return if is_given {
-                Err(Failure::usage("options of Kubernetes need --on kubernetes").into())
+                let text = "--namespace, --kubeconfig, --context, --level, --queues and --lease need --on kubernetes";
+                Err(Failure::usage(text).hint("add --on kubernetes, or leave them out").into())
             } else {
                 Ok(None)
             };
@@ -145,6 +146,9 @@ impl From<ReadError> for Failure {
                 .hint("`kubectl cluster-info` shows which server the kubeconfig names"),
             ReadError::Forbidden(_) => Failure::new(text)
                 .hint("an administrator can bind the ClusterRole muster-viewer to you"),
+            ReadError::Published { options, .. } => Failure::new(text).hint(format!(
+                "use the version of the scheduler, or name {options} as it has them"
+            )),
             ReadError::NotFound { .. } => Failure::not_found(text)
                 .hint("-n names another namespace; `kubectl get pods,jobs -A` lists all"),
             ReadError::Ambiguous { .. } => Failure::not_found(text).hint("name the kind, too"),

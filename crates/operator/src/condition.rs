@@ -8,7 +8,7 @@ pub(crate) struct Condition<'a> {
     /// Type of the condition, such as `Ready`.
     pub(crate) kind: &'a str,
     pub(crate) is_true: bool,
-    /// One word for programs.
+    /// Machine-readable reason, in CamelCase.
     pub(crate) reason: &'a str,
     /// Sentence for users, which names what is wrong.
     pub(crate) message: String,

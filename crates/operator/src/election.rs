@@ -18,7 +18,7 @@ use crate::error::{OperatorError, code, message};
 const LEASE: Duration = Duration::from_secs(15);
 const GIVE_UP: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_secs(2);
-/// Time without a renewal after which no process counts as active, for those who ask.
+/// Age of the last renewal from which `explain` reports that no scheduler is active: four leases.
 const SILENT_AFTER_SECS: i64 = 60;
 
 /// Lease object of the API.
@@ -41,8 +41,8 @@ struct LeaseSpec {
     lease_transitions: Option<u64>,
 }
 
-/// Returns what keeps a scheduler from being active, by the lease of the active process; `None` if one
-/// seems to be.
+/// Returns a note that no scheduler is active, by the lease of the active process; `None` if one seems
+/// to be.
 ///
 /// # Errors
 /// If the API server does not say.
@@ -55,21 +55,24 @@ pub(crate) async fn inactivity(
         Ok(lease) => lease.spec,
         Err(error) if code(&error) == Some(404) => {
             return Ok(Some(format!(
-                "no scheduler is active, unless one runs without the lease {namespace}/{name}"
+                "no scheduler is active: there is no lease {namespace}/{name}; name another with --lease"
             )));
         }
         Err(error) => return Err(error),
     };
+    let pods = format!("check `kubectl get pods -n {namespace}`");
     if spec.holder_identity.as_deref().is_none_or(str::is_empty) {
         return Ok(Some(format!(
-            "no scheduler is active: none holds the lease {namespace}/{name}"
+            "no scheduler is active: no process holds the lease {namespace}/{name}; {pods}"
         )));
     }
     // The clocks of two machines differ by seconds, not by minutes.
     let renewed = spec.renew_time.as_deref().and_then(|at| at.parse::<Timestamp>().ok());
     let silence = renewed.map(|at| Timestamp::now().duration_since(at).as_secs());
     Ok(silence.filter(|secs| *secs > SILENT_AFTER_SECS).map(|secs| {
-        format!("no scheduler is active: the lease {namespace}/{name} was renewed {secs} s ago")
+        format!(
+            "no scheduler is active: the lease {namespace}/{name} was last renewed {secs} s ago; {pods}"
+        )
     }))
 }
 

@@ -1,4 +1,4 @@
-//! Errors that end the process.
+//! Errors of the scheduler process, and of questions about a cluster.
 
 /// Reason for which the scheduler process ends.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +57,16 @@ pub enum ReadError {
     /// The user lacks these rights.
     #[error("you may not {}", .0.join(", "))]
     Forbidden(Vec<String>),
+    /// The active scheduler has published something that this version cannot read.
+    #[error("{what} of the active scheduler cannot be read: {error}")]
+    Published {
+        /// Settings, or queue tree.
+        what: &'static str,
+        /// Message of the reader, for users.
+        error: String,
+        /// Options that replace it.
+        options: &'static str,
+    },
     /// No object has the name.
     #[error("there is no pod or gang object {what} in namespace {namespace}")]
     NotFound {

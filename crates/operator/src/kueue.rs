@@ -1,5 +1,5 @@
 //! Kueue's queues in a cluster that has left Kueue: together they are the queue tree, and Muster writes
-//! their status, as Kueue's controller did. What is wrong with one holds its pods, and no others.
+//! their status, as Kueue's controller did. A defect of one object holds only that object's pods.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(crate) enum KueueChange {
     NamespaceGone(Arc<str>),
 }
 
-/// Text for users about a Cohort, which has no conditions.
+/// Event for a Cohort, whose status has no conditions.
 pub(crate) struct CohortNote {
     /// Cohort, in the namespace of its events.
     pub(crate) key: ObjectKey,
@@ -53,7 +53,7 @@ pub(crate) struct KueueQueues {
     /// Nodes for which the objects were read last.
     nodes_version: Option<u64>,
     in_force: Option<Reading>,
-    /// Notes of Cohorts that were told.
+    /// Text of the last event for each Cohort.
     told: BTreeMap<Arc<str>, String>,
     /// Status that was written last to each object, by address.
     written: BTreeMap<String, Value>,

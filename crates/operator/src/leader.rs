@@ -25,7 +25,7 @@ const DISCOVER: Duration = Duration::from_secs(30);
 
 /// Time between two statuses of the queue objects.
 const STATUS: Duration = Duration::from_secs(5);
-/// The same where only the used GPU time has changed, as it does all the time.
+/// Time between two statuses of which only the used GPU time differs: it grows while anything runs.
 const USAGE_STATUS: Duration = Duration::from_secs(60);
 /// Time between two records of usage, which is the most that a killed process forgets.
 const RECORD: Duration = Duration::from_secs(15);
@@ -72,35 +72,39 @@ async fn start_scheduler(
     usage: Option<&UsageStore>,
 ) -> Result<Scheduler, OperatorError> {
     let record = match usage {
-        Some(usage) => usage.load().await?.0,
-        None => None,
+        Some(usage) => usage.load().await?.record,
+        None => Ok(None),
     };
-    with_queues(resume(settings.levels.clone(), record)?, &settings.queues)
+    let (scheduler, defect) = resume(settings.levels.clone(), record)?;
+    if let Some(defect) = defect {
+        tracing::error!("{defect}");
+    }
+    with_queues(scheduler, &settings.queues)
 }
 
-/// Makes a scheduler that goes on from recorded usage, if there is a record that can be used.
+/// Makes a scheduler that goes on from recorded usage, with the reason if a record cannot be used.
 pub(crate) fn resume(
     levels: Vec<Level>,
-    record: Option<UsageRecord>,
-) -> Result<Scheduler, OperatorError> {
+    record: Result<Option<UsageRecord>, String>,
+) -> Result<(Scheduler, Option<String>), OperatorError> {
     let resumed = record.and_then(|record| {
-        let resumed = Scheduler::with_usage(levels.clone(), record);
-        resumed
-            .inspect_err(|error| {
-                tracing::error!(
-                    "the recorded usage cannot be used, so fair share starts from zero: {error}"
-                );
-            })
-            .ok()
+        let resumed = record.map(|record| Scheduler::with_usage(levels.clone(), record));
+        resumed.transpose().map_err(|error| error.to_string())
     });
-    match resumed {
-        Some(scheduler) => Ok(scheduler),
-        None => Scheduler::new(levels, QueueTree::single())
-            .map_err(|error| OperatorError::Queues(error.to_string())),
-    }
+    let defect = match resumed {
+        Ok(Some(scheduler)) => return Ok((scheduler, None)),
+        Ok(None) => None,
+        Err(error) => Some(format!(
+            "the recorded usage cannot be read, so fair share starts from zero: {error}"
+        )),
+    };
+    let scheduler = Scheduler::new(levels, QueueTree::single());
+    scheduler
+        .map(|scheduler| (scheduler, defect))
+        .map_err(|error| OperatorError::Queues(error.to_string()))
 }
 
-/// Has a scheduler take its queues from a source.
+/// Sets the source from which a scheduler takes its queues.
 pub(crate) fn with_queues(
     mut scheduler: Scheduler,
     queues: &QueueSource,

@@ -1,5 +1,4 @@
-//! What an object of the cluster says of itself: the words of its scheduler and of its controller, where
-//! no plan is made for it.
+//! Explanations from the conditions of an object and of its pods, for objects that no plan covers.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +16,7 @@ use serde_json::Value;
 /// Scheduler of pods that name none.
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
-/// Returns what a pod says.
+/// Explains a pod by its conditions.
 pub(crate) fn of_pod(subject: &Subject, pod: &Value) -> (Explanation, GangView) {
     let state = state_of_pod(pod);
     let reasons = match state {
@@ -28,33 +27,39 @@ pub(crate) fn of_pod(subject: &Subject, pod: &Value) -> (Explanation, GangView) 
     of_pods(subject, state, reasons, &[pod])
 }
 
-/// Returns what a gang object says, or else its pods.
+/// Explains a gang object by its conditions, or by those of its pods. `queue_labels` are those by which
+/// an object asks Muster to start it.
 pub(crate) fn of_object(
     subject: &Subject,
     kind: GroupKind,
     object: &Value,
     namespace: &[Value],
+    queue_labels: &[&str],
 ) -> (Explanation, GangView) {
     let gang = GangRef::of_object(kind, subject.key().clone());
     let pods: Vec<&Value> = namespace.iter().filter(|pod| is_of(pod, &gang)).collect();
-    if let Some((state, reason)) = state_of_object(object) {
-        return of_pods(subject, state, reason.into_iter().collect(), &pods);
+    let (state, reason) =
+        state_of_object(object, queue_labels).unwrap_or_else(|| state_of_pods(&pods));
+    let (explanation, mut view) = of_pods(subject, state, reason.into_iter().collect(), &pods);
+    if pods.is_empty() {
+        view.scheduler = scheduler_of_object(object, queue_labels);
     }
+    (explanation, view)
+}
+
+/// Returns the state of a gang by its pods, with the reason of the first that waits.
+fn state_of_pods(pods: &[&Value]) -> (JobState, Option<Reason>) {
     let waiting = pods.iter().find(|pod| state_of_pod(pod) == JobState::Pending);
-    let runs = pods.iter().any(|pod| state_of_pod(pod) == JobState::Running);
-    let (state, reason) = match waiting {
+    let has = |state| pods.iter().any(|pod| state_of_pod(pod) == state);
+    match waiting {
         Some(pod) => (JobState::Pending, Some(reason_of_pod(pod))),
-        None if runs => (JobState::Running, None),
+        None if has(JobState::Running) => (JobState::Running, None),
+        None if has(JobState::Stopping) => (JobState::Stopping, None),
         None if pods.is_empty() => {
             (JobState::Pending, Some(native("NoPods", "it has no pods, or none that name it")))
         }
         None => (JobState::Pending, Some(native("NoPods", "its pods have ended"))),
-    };
-    let (explanation, mut view) = of_pods(subject, state, reason.into_iter().collect(), &pods);
-    if pods.is_empty() {
-        view.scheduler = scheduler_of_object(object);
     }
-    (explanation, view)
 }
 
 /// Returns true if a pod names this gang.
@@ -101,9 +106,10 @@ fn count(pods: &[&Value]) -> GangPods {
     let mut counts = GangPods::default();
     for pod in pods {
         match state_of_pod(pod) {
-            JobState::Pending => counts.waiting += 1,
-            JobState::Running => counts.running += 1,
-            _ => counts.ended += 1,
+            JobState::Done | JobState::Failed => counts.ended += 1,
+            // A pod that is being deleted runs until it has ended.
+            _ if pod["spec"]["nodeName"].is_string() => counts.running += 1,
+            _ => counts.waiting += 1,
         }
     }
     counts
@@ -167,7 +173,7 @@ fn failure_of_pod(pod: &Value) -> Reason {
 }
 
 /// Returns the state of an object that has ended, is suspended, or says why it waits.
-fn state_of_object(object: &Value) -> Option<(JobState, Option<Reason>)> {
+fn state_of_object(object: &Value, queue_labels: &[&str]) -> Option<(JobState, Option<Reason>)> {
     let is_true = |kind| condition(object, kind).filter(|one| one["status"] == "True");
     if ["Complete", "Completed", "Succeeded"].iter().any(|kind| is_true(kind).is_some()) {
         return Some((JobState::Done, None));
@@ -185,12 +191,15 @@ fn state_of_object(object: &Value) -> Option<(JobState, Option<Reason>)> {
     }
     let reason = match condition(object, names::ADMITTED_CONDITION) {
         Some(said) => of_condition(said),
-        None if has_queue(object) => {
+        None if has_queue(object, queue_labels) => {
             native("Suspended", "it is suspended, and its scheduler has not said why yet")
         }
         None => native(
             "Suspended",
-            "it is suspended, and Muster does not start it: it has no label muster.run/queue",
+            &format!(
+                "it is suspended, and Muster does not start it: it has no label {}",
+                queue_labels.join(" or ")
+            ),
         ),
     };
     Some((JobState::Pending, Some(reason)))
@@ -203,13 +212,15 @@ pub(crate) fn last_word(object: &Value) -> Option<&str> {
     said.filter(|one| one["status"] == "False")?["message"].as_str()
 }
 
-fn has_queue(object: &Value) -> bool {
-    object["metadata"]["labels"][names::QUEUE].is_string()
+fn has_queue(object: &Value, queue_labels: &[&str]) -> bool {
+    queue_labels.iter().any(|label| object["metadata"]["labels"][label].is_string())
 }
 
-fn scheduler_of_object(object: &Value) -> String {
+fn scheduler_of_object(object: &Value, queue_labels: &[&str]) -> String {
     let template = object.pointer("/spec/template/spec/schedulerName").and_then(Value::as_str);
-    let own = Some(names::SCHEDULER).filter(|_| has_queue(object));
+    let is_own =
+        condition(object, names::ADMITTED_CONDITION).is_some() || has_queue(object, queue_labels);
+    let own = is_own.then_some(names::SCHEDULER);
     template.or(own).unwrap_or(DEFAULT_SCHEDULER).to_owned()
 }
 
@@ -277,8 +288,9 @@ mod tests {
     #[test]
     fn an_object_says_so_itself_or_by_its_pods() {
         let check = |object: Value, pods: &[Value], state, text: &str, scheduler: &str| {
+            let labels = [names::QUEUE];
             let (explanation, view) =
-                of_object(&subject(GroupKind::Job), GroupKind::Job, &object, pods);
+                of_object(&subject(GroupKind::Job), GroupKind::Job, &object, pods, &labels);
             assert_eq!(told(&explanation), (state, text.to_owned()), "{object}");
             assert_eq!(view.scheduler, scheduler, "{object}");
         };
@@ -292,7 +304,7 @@ mod tests {
         check(cancelled, &[], JobState::Cancelled, "Cancelled: by ann", "default-scheduler");
         let mut admitted = suspended;
         admitted["status"] = json!({"conditions": [{"type": "muster.run/Admitted", "status": "False", "reason": "Waiting", "message": "needs 8 GPUs"}]});
-        check(admitted, &[], JobState::Pending, "Waiting: needs 8 GPUs", "default-scheduler");
+        check(admitted, &[], JobState::Pending, "Waiting: needs 8 GPUs", "muster");
         let pod = |node: Option<&str>| {
             json!({
                 "metadata": {"name": "p", "namespace": "team", "ownerReferences": [
@@ -309,6 +321,51 @@ mod tests {
         check(open.clone(), &pods, JobState::Pending, text, "muster");
         check(open.clone(), &[pod(Some("n1"))], JobState::Running, "", "muster");
         let text = "NoPods: it has no pods, or none that name it";
-        check(open, &[stranger], JobState::Pending, text, "default-scheduler");
+        check(open.clone(), &[stranger], JobState::Pending, text, "default-scheduler");
+        let mut ending = pod(Some("n1"));
+        ending["metadata"]["deletionTimestamp"] = json!("2026-11-20T12:00:00Z");
+        check(open, &[ending], JobState::Stopping, "", "muster");
+    }
+
+    /// Kueue's label asks Muster to start an object only if Muster reads Kueue's queues.
+    #[test]
+    fn a_suspended_object_is_of_the_scheduler_that_its_label_names() {
+        const MISSING: &str = "it is suspended, and Muster does not start it: it has no label ";
+        let unsaid = "it is suspended, and its scheduler has not said why yet";
+        let check = |label: &str, labels: &[&str], text: &str, scheduler: &str| {
+            let object = json!({"metadata": {"labels": {label: "q"}}, "spec": {"suspend": true}});
+            let (explanation, view) =
+                of_object(&subject(GroupKind::Job), GroupKind::Job, &object, &[], labels);
+            assert_eq!(told(&explanation).1, format!("Suspended: {text}"), "{label} {labels:?}");
+            assert_eq!(view.scheduler, scheduler, "{label} {labels:?}");
+        };
+        let own = [names::QUEUE];
+        let both = [names::QUEUE, names::KUEUE_QUEUE];
+        check(names::QUEUE, &own, unsaid, "muster");
+        check(names::QUEUE, &both, unsaid, "muster");
+        check(names::KUEUE_QUEUE, &both, unsaid, "muster");
+        let text = format!("{MISSING}muster.run/queue");
+        check(names::KUEUE_QUEUE, &own, &text, "default-scheduler");
+        let text = format!("{MISSING}muster.run/queue or kueue.x-k8s.io/queue-name");
+        check("team", &both, &text, "default-scheduler");
+    }
+
+    #[test]
+    fn pods_that_are_being_deleted_have_not_ended() {
+        let pod = |node: Option<&str>, phase: &str, is_deleted: bool| {
+            let deletion = is_deleted.then_some("2026-11-20T12:00:00Z");
+            json!({"metadata": {"deletionTimestamp": deletion}, "spec": {"nodeName": node},
+                "status": {"phase": phase}})
+        };
+        let pods = [
+            pod(Some("n1"), "Running", true),
+            pod(Some("n1"), "Running", false),
+            pod(None, "Pending", true),
+            pod(None, "Pending", false),
+            pod(Some("n1"), "Succeeded", true),
+            pod(Some("n1"), "Failed", false),
+        ];
+        let counts = count(&pods.iter().collect::<Vec<_>>());
+        assert_eq!((counts.running, counts.waiting, counts.ended), (2, 2, 2));
     }
 }

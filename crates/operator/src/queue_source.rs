@@ -1,5 +1,6 @@
 //! Queue tree of a scheduler, from a queue file, from `Queue` objects, or from Kueue's objects.
 
+use muster_kubernetes::names;
 use muster_model::Time;
 use muster_scheduler::{Observation, Scheduler};
 
@@ -32,6 +33,14 @@ impl Queues {
             (Queues::Kueue(kueue), Report::Kueue(change)) => kueue.take_in(*change),
             (Queues::Kueue(kueue), Report::KueueVersion(version)) => kueue.set_version(version),
             _ => {}
+        }
+    }
+
+    /// Returns the labels by which an object asks Muster to start it.
+    pub(crate) fn labels(&self) -> &'static [&'static str] {
+        match self {
+            Queues::Fixed | Queues::Objects(_) => &[names::QUEUE],
+            Queues::Kueue(_) => &[names::QUEUE, names::KUEUE_QUEUE],
         }
     }
 

@@ -23,7 +23,7 @@ use crate::object_name::ObjectName;
 use crate::own_words;
 use crate::queue_source::Queues;
 use crate::sources::{Report, Served, Sources};
-use crate::usage::{PublishedQueues, UsageStore};
+use crate::usage::{Published, PublishedQueues, UsageStore};
 
 /// Cluster to ask, and the terms of its scheduler.
 #[derive(Clone, Debug)]
@@ -54,6 +54,8 @@ struct Listed {
     scheduler: Scheduler,
     /// Reason for which no scheduler is active.
     inactivity: Option<String>,
+    /// Reason for which the plan has no past usage.
+    usage_defect: Option<String>,
 }
 
 /// Lists that are on their way.
@@ -69,11 +71,12 @@ struct Listing {
     scheduler: Scheduler,
     queues: Queues,
     inactivity: Option<String>,
+    usage_defect: Option<String>,
 }
 
 impl Listing {
-    /// Waits for all lists; returns a scheduler that has seen everything, and has not planned yet. What
-    /// may not be read is told together.
+    /// Waits for all lists; returns a scheduler that has seen everything, and has not planned yet. All
+    /// missing rights are reported in one error.
     async fn finish(mut self) -> Result<Listed, ReadError> {
         while self.unlisted > 0 {
             match self.reports.recv().await {
@@ -93,14 +96,19 @@ impl Listing {
             return Err(ReadError::Forbidden(self.missing));
         }
         self.queues.take_in_all(&mut self.scheduler, now());
-        Ok(Listed { scheduler: self.scheduler, inactivity: self.inactivity })
+        Ok(Listed {
+            scheduler: self.scheduler,
+            inactivity: self.inactivity,
+            usage_defect: self.usage_defect,
+        })
     }
 }
 
 /// Object that a user named.
 struct Found {
     subject: Subject,
-    /// The object as the API server prints it; the first pod of a gang without an object.
+    /// The object as the API server prints it; of a gang without an object its first pod, and `Null`
+    /// if its pods have no label.
     object: Value,
 }
 
@@ -118,10 +126,11 @@ impl ClusterReader {
     }
 
     /// Explains a pod or gang object at the present time, which is returned, too. Users who may not
-    /// read the whole cluster are told what the object says of itself.
+    /// read the whole cluster get the object's conditions.
     ///
     /// # Errors
-    /// If the object does not exist, or the API server refuses or gives no answer.
+    /// If the object does not exist, or the name stands for several; if the published settings are
+    /// invalid; if the API server refuses or gives no answer.
     pub async fn explain(
         &self,
         name: &ObjectName,
@@ -129,8 +138,9 @@ impl ClusterReader {
         // 1. The object is looked up while the cluster is listed.
         let listing = self.start_listing().await?;
         let served = listing.served.clone();
+        let queue_labels = listing.queues.labels();
         let (found, listed) = tokio::join!(self.find(name, &served), listing.finish());
-        let found = found?;
+        let (found, not_found) = self.or_annotated(name, found)?;
         let (mut listed, missing_rules) = match listed {
             Ok(listed) => (Some(listed), Vec::new()),
             Err(ReadError::Forbidden(rules)) => (None, rules),
@@ -143,15 +153,17 @@ impl ClusterReader {
             Some(listed) => listed.explain(now, name, &found)?,
             None => None,
         };
-        let (explanation, mut view) = match planned {
-            Some(planned) => planned,
-            None => self.of_conditions(name, &found).await?,
+        let (explanation, mut view) = match (planned, not_found) {
+            (Some(planned), _) => planned,
+            (None, Some(error)) => return Err(error),
+            (None, None) => self.of_conditions(name, &found, queue_labels).await?,
         };
 
         // 3. What else keeps it from starting.
         if view.scheduler == names::SCHEDULER && explanation.state == JobState::Pending {
             view.missing_rules = missing_rules;
-            view.notes.extend(listed.and_then(|listed| listed.inactivity));
+            let notes = listed.map(|listed| [listed.inactivity, listed.usage_defect]);
+            view.notes.extend(notes.into_iter().flatten().flatten());
         }
         Ok((now, explanation, view))
     }
@@ -159,7 +171,7 @@ impl ClusterReader {
     /// Returns the nodes with what is used of them.
     ///
     /// # Errors
-    /// If the API server refuses or gives no answer.
+    /// If the published settings are invalid, or the API server refuses or gives no answer.
     pub async fn nodes(&self) -> Result<(Time, Vec<NodeView>), ReadError> {
         let mut listed = self.start_listing().await?.finish().await?;
         let now = listed.scheduler.take_in_all(now());
@@ -169,7 +181,7 @@ impl ClusterReader {
     /// Returns the queues with what they use and what waits.
     ///
     /// # Errors
-    /// If the API server refuses or gives no answer.
+    /// If the published settings are invalid, or the API server refuses or gives no answer.
     pub async fn queues(&self) -> Result<(Time, Vec<QueueView>), ReadError> {
         let mut listed = self.start_listing().await?.finish().await?;
         let now = listed.scheduler.take_in_all(now());
@@ -188,15 +200,24 @@ impl ClusterReader {
             tokio::join!(usage.load(), election::inactivity(&self.client, &self.settings.lease));
         let usage = unless_forbidden(usage, || rule("configmaps", names::USAGE), &mut missing)?;
         let inactivity = unless_forbidden(inactivity, || rule("leases", name), &mut missing)?;
-        let (record, published) = usage.unwrap_or_default();
+        let usage = usage.unwrap_or_else(Published::none);
         let own = &self.settings.levels;
+        let published = match usage.settings {
+            Ok(settings) => settings,
+            // Both are replaced.
+            Err(_) if !own.is_empty() && self.settings.queues.is_some() => Default::default(),
+            Err(error) => {
+                return Err(unreadable("the settings", "both --level and --queues", error));
+            }
+        };
         let levels = if own.is_empty() { published.levels() } else { own.clone() };
-        let scheduler = resume(levels, record)?;
+        let (scheduler, usage_defect) = resume(levels, usage.record)?;
         let queues = match (&self.settings.queues, published.queues) {
             (Some(tree), _) => QueueSource::Tree(Box::new(tree.clone())),
-            (None, PublishedQueues::File) => {
-                QueueSource::Tree(Box::new(scheduler.queue_tree().clone()))
-            }
+            (None, PublishedQueues::File) => match usage_defect {
+                None => QueueSource::Tree(Box::new(scheduler.queue_tree().clone())),
+                Some(error) => return Err(unreadable("the queue tree", "--queues", error)),
+            },
             (None, PublishedQueues::Kueue) => QueueSource::Kueue,
             (None, PublishedQueues::Objects) => QueueSource::Objects,
         };
@@ -213,6 +234,7 @@ impl ClusterReader {
             scheduler: with_queues(scheduler, &queues)?,
             queues: Queues::of(&queues),
             inactivity: inactivity.flatten(),
+            usage_defect,
         })
     }
 
@@ -240,8 +262,11 @@ impl ClusterReader {
             let object = unless_forbidden(answer, rule, &mut missing)?.flatten();
             let is_empty = |object: &Value| object["items"].as_array().is_some_and(Vec::is_empty);
             let subject = name.subject(Some(kind), &self.namespace);
+            let first = |one: Value| one.pointer("/items/0").cloned().unwrap_or(one);
             found.extend(
-                object.filter(|object| !is_empty(object)).map(|object| Found { subject, object }),
+                object
+                    .filter(|object| !is_empty(object))
+                    .map(|object| Found { subject, object: first(object) }),
             );
         }
         // The JobSet of a TrainJob is the same gang.
@@ -257,6 +282,25 @@ impl ClusterReader {
                 what: name.to_string(),
                 namespace: self.namespace.clone(),
             }),
+        }
+    }
+
+    /// Adds the gang of an annotation, which no list selects, to what was not found; then with the error
+    /// for a gang that has no pods either.
+    fn or_annotated(
+        &self,
+        name: &ObjectName,
+        found: Result<Vec<Found>, ReadError>,
+    ) -> Result<(Vec<Found>, Option<ReadError>), ReadError> {
+        match found {
+            Ok(found) => Ok((found, None)),
+            Err(error @ ReadError::NotFound { .. })
+                if name.groups().any(|kind| kind == GroupKind::Annotated) =>
+            {
+                let subject = name.subject(Some(GroupKind::Annotated), &self.namespace);
+                Ok((vec![Found { subject, object: Value::Null }], Some(error)))
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -284,11 +328,12 @@ impl ClusterReader {
         }
     }
 
-    /// Returns what the object says of itself, or its pods.
+    /// Explains an object by its conditions, or by those of its pods.
     async fn of_conditions(
         &self,
         name: &ObjectName,
         found: &[Found],
+        queue_labels: &[&str],
     ) -> Result<(Explanation, GangView), ReadError> {
         let [one] = found else {
             return Err(ambiguous(name, found.iter().map(|one| &one.subject)));
@@ -298,15 +343,15 @@ impl ClusterReader {
         };
         let path = format!("/api/v1/namespaces/{}/pods", self.namespace);
         let pods = self.get(&path).await;
-        // Without the right to see pods, the object alone speaks.
+        // Without the right to list pods, only the object's conditions are used.
         let pods = unless_forbidden(pods, String::new, &mut Vec::new())?.flatten();
         let pods = pods.and_then(|list| list["items"].as_array().cloned()).unwrap_or_default();
-        Ok(own_words::of_object(&one.subject, kind, &one.object, &pods))
+        Ok(own_words::of_object(&one.subject, kind, &one.object, &pods, queue_labels))
     }
 }
 
 impl Listed {
-    /// Plans, and explains the objects of a name by the plan; `None` if it has no part in them.
+    /// Plans, and explains the objects of a name by the plan; `None` if Muster schedules none of them.
     fn explain(
         &mut self,
         now: Time,
@@ -323,13 +368,17 @@ impl Listed {
             return Err(ambiguous(name, planned.iter().map(|(one, _)| &one.subject)));
         }
         let Some((one, (explanation, mut view))) = planned.pop() else { return Ok(None) };
-        // It could start, and has not: the active scheduler may know why.
+        // The plan would start it: the active scheduler may have a reason that is not in the objects.
         if explanation.state == JobState::Pending && explanation.reasons.is_empty() {
             let said = own_words::last_word(&one.object);
             view.notes.extend(said.map(|said| format!("its scheduler said last: {said}")));
         }
         Ok(Some((explanation, view)))
     }
+}
+
+fn unreadable(what: &'static str, options: &'static str, error: String) -> ReadError {
+    ReadError::Published { what, error, options }
 }
 
 fn ambiguous<'a>(name: &ObjectName, subjects: impl Iterator<Item = &'a Subject>) -> ReadError {

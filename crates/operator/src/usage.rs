@@ -1,6 +1,6 @@
 //! The durable record of decayed usage: a ConfigMap beside the lease. Without it, fair share would
-//! start from zero with each process. Beside it are the settings of the active process, for those who
-//! ask what it would do.
+//! start from zero with each process. Beside it are the settings of the active process, for
+//! `muster explain --on kubernetes`.
 
 use http::Method;
 use kube::Client;
@@ -63,6 +63,33 @@ impl PublishedSettings {
     }
 }
 
+/// Content of the ConfigMap; a text that this version cannot read is an error with the reason.
+pub(crate) struct Published {
+    /// Record of usage; `None` if there is none.
+    pub(crate) record: Result<Option<UsageRecord>, String>,
+    /// Settings of the author of the record.
+    pub(crate) settings: Result<PublishedSettings, String>,
+}
+
+impl Published {
+    /// Returns the content of a cluster whose scheduler has published nothing.
+    pub(crate) fn none() -> Self {
+        Self::of(&Value::Null)
+    }
+
+    /// Reads the ConfigMap as the API server prints it; `Null` is none.
+    fn of(map: &Value) -> Self {
+        let text = |key: &str| map["data"][key].as_str();
+        let record = text(KEY).map(serde_json::from_str).transpose();
+        // Versions before these settings wrote none.
+        let settings = text(SETTINGS_KEY).map(serde_json::from_str).transpose();
+        Self {
+            record: record.map_err(|error| error.to_string()),
+            settings: settings.map(Option::unwrap_or_default).map_err(|error| error.to_string()),
+        }
+    }
+}
+
 /// The ConfigMap with the record.
 #[derive(Clone)]
 pub(crate) struct UsageStore {
@@ -75,27 +102,16 @@ impl UsageStore {
         Self { client, folder: format!("/api/v1/namespaces/{namespace}/configmaps") }
     }
 
-    /// Returns the record and the settings of its author. `None` if there is none, or if it cannot be
-    /// read, which is logged.
+    /// Returns the record and the settings of its author.
     ///
     /// # Errors
     /// If the API server does not answer: what it has must not be overwritten.
-    pub(crate) async fn load(
-        &self,
-    ) -> Result<(Option<UsageRecord>, PublishedSettings), kube::Error> {
-        let map: Value = match self.client.request(get(&format!("{}/{USAGE}", self.folder))).await {
-            Ok(map) => map,
-            Err(error) if code(&error) == Some(404) => return Ok(Default::default()),
-            Err(error) => return Err(error),
-        };
-        let text = |key: &str| map["data"][key].as_str().unwrap_or_default();
-        let record = serde_json::from_str(text(KEY)).inspect_err(|error| {
-            tracing::error!(
-                "the recorded usage cannot be read, so fair share starts from zero: {error}"
-            );
-        });
-        // Versions before these settings wrote none.
-        Ok((record.ok(), serde_json::from_str(text(SETTINGS_KEY)).unwrap_or_default()))
+    pub(crate) async fn load(&self) -> Result<Published, kube::Error> {
+        match self.client.request(get(&format!("{}/{USAGE}", self.folder))).await {
+            Ok(map) => Ok(Published::of(&map)),
+            Err(error) if code(&error) == Some(404) => Ok(Published::none()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Writes the record. A failure is logged: the next record comes soon.
@@ -145,5 +161,20 @@ mod tests {
         let levels: Vec<_> = read.levels().into_iter().map(|one| (one.name, one.label)).collect();
         assert_eq!(levels, [(level.name, level.label)]);
         assert_eq!(serde_json::from_str::<PublishedSettings>("{}").ok(), Some(Default::default()));
+    }
+
+    #[test]
+    fn what_another_version_wrote_is_an_error_and_nothing_is_none() {
+        let none = Published::none();
+        assert!(none.record.expect("it is readable").is_none());
+        assert_eq!(none.settings, Ok(PublishedSettings::default()));
+        let of = |record: &str, settings: &str| {
+            Published::of(&json!({"data": {KEY: record, SETTINGS_KEY: settings}}))
+        };
+        let newer = of("{", r#"{"queues":"directory"}"#);
+        assert!(newer.record.is_err());
+        let error = newer.settings.expect_err("an unknown source of queues");
+        assert!(error.contains("directory"), "{error}");
+        assert!(of("{}", r#"{"queues":"file"}"#).settings.is_ok());
     }
 }

@@ -160,6 +160,10 @@ fn heading(explanation: &Explanation, context: RenderContext) -> String {
     let state = format!("{verb}{word}");
     match (explanation.state, explanation.reasons.is_empty()) {
         (JobState::Held, _) => format!("{name} {state}\n"),
+        // A plan was made for the answer; the scheduler of the cluster makes its own.
+        (JobState::Pending, true) if matches!(context.words, Words::Pods(_)) => {
+            format!("{name} {state}: nothing holds it back in a plan made now\n")
+        }
         (JobState::Pending, true) => {
             format!("{name} {state}: it starts in the next planning pass\n")
         }
