@@ -18,7 +18,7 @@ const IS_OF_TRAIN_JOB: &str = "has(object.metadata.ownerReferences) && object.me
 /// Patch that suspends an object.
 const SUSPEND: &str = "[JSONPatch{op: \"add\", path: \"/spec/suspend\", value: true}]";
 
-/// Patch that makes sure of labels.
+/// Patch that adds empty `metadata.labels` if there are none.
 const LABELS: &str = "(has(object.metadata.labels) ? [] : [JSONPatch{op: \"add\", path: \"/metadata/labels\", value: Object.metadata.labels{}}])";
 
 /// Patch that gives an object the queue of its namespace.

@@ -57,13 +57,13 @@ pub type ModelsOf<'a> = &'a dyn Fn(&BTreeMap<String, String>, &str) -> BTreeSet<
 /// Objects as a queue tree, and what is wrong with each.
 #[derive(Clone, Debug)]
 pub struct Reading {
-    /// The tree. Its default queue is for pods that run although no LocalQueue has them.
+    /// The tree. Its default queue is for running pods whose LocalQueue does not exist.
     pub tree: QueueTree,
     /// LocalQueues, by which pods address the leaves of the tree.
     pub local_queues: LocalQueues,
     /// Leaves of the tree as they are in force, by the name of the ClusterQueue.
     pub cluster_queues: BTreeMap<Arc<str>, ClusterQueue>,
-    /// Settings of Cohorts without effect, told by the name of the Cohort.
+    /// Settings of each Cohort that have no effect, by the name of the Cohort.
     pub cohort_notes: BTreeMap<Arc<str>, String>,
 }
 

@@ -32,7 +32,7 @@ const NAME: &str = "muster-scheduler";
 /// Role of users who ask why pods wait, which administrators bind.
 const VIEWER: &str = "muster-viewer";
 
-/// Objects beside the lease that have their own names, and the lease: API group, resource, name.
+/// Objects that the scheduler updates by name: API group, resource, name.
 const OWN: [(&str, &str, &str); 2] =
     [("coordination.k8s.io", "leases", NAME), ("", "configmaps", USAGE)];
 
@@ -73,38 +73,59 @@ fn rules(reads_kueue: bool) -> Vec<Rule> {
         let resources = resources.iter().map(|&name| name.to_owned()).collect();
         rules.push((group.to_owned(), resources, verbs));
     };
+    let queues = QueueKinds::of(reads_kueue);
     if reads_kueue {
         rule("", &["namespaces"], read.clone());
-        let all = [kueue::CLUSTER_QUEUES, kueue::COHORTS, kueue::LOCAL_QUEUES, kueue::FLAVORS];
-        rule(kueue::GROUP, &all, read);
-        rule(kueue::GROUP, &["clusterqueues/status", "localqueues/status"], vec!["patch"]);
-    } else {
-        rule(queue::GROUP, &[queue::QUEUES, queue::POLICIES], read);
-        rule(queue::GROUP, &["queues/status", "schedulerpolicies/status"], vec!["patch"]);
     }
+    rule(queues.group, queues.all, read);
+    let status = queues.with_status.map(|plural| format!("{plural}/status"));
+    rule(queues.group, &status.each_ref().map(String::as_str), vec!["patch"]);
     rules
+}
+
+/// Objects that describe the queues.
+struct QueueKinds {
+    /// API group of all of them.
+    group: &'static str,
+    /// Resource names in addresses.
+    all: &'static [&'static str],
+    /// Those whose status the scheduler writes.
+    with_status: [&'static str; 2],
+}
+
+impl QueueKinds {
+    fn of(reads_kueue: bool) -> Self {
+        use kueue::{CLUSTER_QUEUES, COHORTS, FLAVORS, LOCAL_QUEUES};
+        use queue::{POLICIES, QUEUES};
+        if reads_kueue {
+            let all = &[CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, FLAVORS];
+            Self { group: kueue::GROUP, all, with_status: [CLUSTER_QUEUES, LOCAL_QUEUES] }
+        } else {
+            let all = &[QUEUES, POLICIES];
+            Self { group: queue::GROUP, all, with_status: [QUEUES, POLICIES] }
+        }
+    }
 }
 
 /// Returns the rights of users who ask why pods wait: to read all that a plan depends on.
 fn rules_of_viewers(reads_kueue: bool) -> Vec<Rule> {
-    let of_kueue = [kueue::CLUSTER_QUEUES, kueue::COHORTS, kueue::LOCAL_QUEUES, kueue::FLAVORS];
-    let queues = if reads_kueue {
-        vec![("", &["namespaces"][..]), (kueue::GROUP, &of_kueue)]
-    } else {
-        vec![(queue::GROUP, &[queue::QUEUES, queue::POLICIES][..])]
-    };
+    let queues = QueueKinds::of(reads_kueue);
+    let namespaces = reads_kueue.then_some(("", &["namespaces"][..]));
     let lists = [
-        ("", &["nodes", "pods", "persistentvolumeclaims", "persistentvolumes"][..]),
+        ("", &["nodes", "persistentvolumeclaims", "persistentvolumes"][..]),
         ("scheduling.k8s.io", &["priorityclasses"]),
+        (queues.group, queues.all),
     ];
-    let right = |(group, resources): (&str, &[&str])| {
+    let list = |(group, resources): (&str, &[&str])| {
         let resources = resources.iter().map(|&name| name.to_owned()).collect();
-        (group.to_owned(), resources, vec!["get", "list"])
+        (group.to_owned(), resources, vec!["list"])
     };
-    let objects = APIS
-        .iter()
-        .map(|api| (api.group.to_owned(), vec![api.plural.to_owned()], vec!["get", "list"]));
-    lists.into_iter().chain(queues).map(right).chain(objects).collect()
+    // Those that a user can name are also looked up.
+    let named = APIS.iter().map(|api| (api.group, api.plural)).chain([("", "pods")]);
+    let look_up = |(group, plural): (&str, &str)| {
+        (group.to_owned(), vec![plural.to_owned()], vec!["get", "list"])
+    };
+    lists.into_iter().chain(namespaces).map(list).chain(named.map(look_up)).collect()
 }
 
 /// Returns rights as items of a YAML list.
@@ -219,9 +240,9 @@ metadata:
     documents.join("---\n")
 }
 
-/// Returns the template of a Helm chart with the same objects, but for the namespace, which Helm makes
-/// (`--create-namespace`), for the queues of Muster. The definitions of the queue objects stay when the chart is removed, and
-/// with them the queues.
+/// Returns the template of a Helm chart with the same objects, and with Muster's own queue objects. The
+/// namespace is missing: Helm creates it (`--create-namespace`). The definitions of the queue objects,
+/// and with them the queues, stay when the chart is removed.
 #[must_use]
 pub fn chart_template(queue_schema: &Value) -> String {
     let mut definitions = queue::definitions(queue_schema);
@@ -240,7 +261,7 @@ fn definitions_text(definitions: &[Value]) -> String {
     definitions.iter().map(|one| format!("{one:#}\n")).collect::<Vec<_>>().join("---\n")
 }
 
-/// Returns the objects without a namespace, and that know of none.
+/// Returns the cluster-scoped objects that do not refer to the scheduler's namespace.
 fn cluster_wide(reads_kueue: bool) -> Vec<String> {
     let of_viewers =
         format!("{}{}", rules_text(&rules_of_viewers(reads_kueue)), rules_on_own(&["get"]));
@@ -433,6 +454,43 @@ mod tests {
         assert_eq!(documents(&chart), documents(&plain));
         let count = |text: &str| text.matches("\"kind\": \"CustomResourceDefinition\"").count();
         assert_eq!((count(&chart), count(&plain)), (2, 2));
+    }
+
+    /// Helm takes a misspelt value as an empty one.
+    #[test]
+    fn every_value_of_the_chart_has_a_default() {
+        let values = include_str!("../../../packaging/helm/muster/values.yaml");
+        let template = chart_template(&install().queue_schema);
+        let keys: BTreeSet<String> = template
+            .split(".Values.")
+            .skip(1)
+            .map(|rest| rest.chars().take_while(char::is_ascii_alphanumeric).collect())
+            .collect();
+        assert!(keys.contains("image") && keys.contains("levels"), "{keys:?}");
+        for key in &keys {
+            assert!(values.contains(&format!("\n{key}:")), "values.yaml has no {key}");
+        }
+        let given = values.lines().filter_map(|line| line.split_once(':')).map(|(key, _)| key);
+        for key in given.filter(|key| !key.starts_with(['#', ' '])) {
+            assert!(keys.contains(key), "the template does not use {key}");
+        }
+    }
+
+    /// Users who explain only look up what they name.
+    #[test]
+    fn viewers_get_only_what_they_name() {
+        for reads_kueue in [false, true] {
+            let rules = rules_of_viewers(reads_kueue);
+            let can_get: BTreeSet<&str> = rules
+                .iter()
+                .filter(|(_, _, verbs)| verbs.contains(&"get"))
+                .flat_map(|(_, resources, _)| resources)
+                .map(String::as_str)
+                .collect();
+            let named: BTreeSet<&str> = APIS.iter().map(|api| api.plural).chain(["pods"]).collect();
+            assert_eq!(can_get, named);
+            assert!(rules.iter().all(|(_, _, verbs)| verbs.contains(&"list")));
+        }
     }
 
     #[test]

@@ -30,8 +30,8 @@ pub const REQUIRED_TOPOLOGY: &str = "muster.run/required-topology";
 /// Annotation with the topology level of which the gang should use as few domains as possible.
 pub const PREFERRED_TOPOLOGY: &str = "muster.run/preferred-topology";
 
-/// Label by which Kueue names the queue of a workload; read where [`QUEUE`] is not set, and where there
-/// is such a queue.
+/// Label by which Kueue names the queue of a workload; used if [`QUEUE`] is not set and a queue of that
+/// name exists.
 pub const KUEUE_QUEUE: &str = "kueue.x-k8s.io/queue-name";
 
 /// Annotation by which Kueue names the topology level in one domain of which all pods must be.

@@ -81,7 +81,8 @@ pub enum PodPhase {
 /// Scheduling terms that labels and annotations of a pod or gang object name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wishes {
-    /// Queue as a label value.
+    /// Queue as a label value; where Kueue's queues are read, a LocalQueue. `None` means the queue of
+    /// Kueue's label, else the default one.
     pub queue: Option<String>,
     /// Terms that labels and annotations of Kueue name.
     pub kueue: KueueWishes,
@@ -95,8 +96,8 @@ pub struct Wishes {
     pub preferred_topology: Option<String>,
 }
 
-/// Scheduling terms in the words of Kueue; but for the queue they count only where Kueue's queues are
-/// read, since Kueue sees to them elsewhere.
+/// Scheduling terms in Kueue's labels and annotations. All but the queue are used only where Kueue's
+/// queues are read; elsewhere Kueue applies them itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KueueWishes {
     /// Name of a LocalQueue.

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use crate::cluster::{KubernetesCluster, TestNamespace, success, until};
 use crate::scheduler_process::SchedulerProcess;
 
-/// Longest wait for a state of the cluster.
 /// Longest time for twenty Jobs, one after the other.
 const TWENTY_JOBS: Duration = Duration::from_secs(180);
 

@@ -59,7 +59,7 @@ impl Definition {
         json!({
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",
-            // The API server wants to know that somebody of the group's owners agreed.
+            // The API server rejects definitions of groups in `k8s.io` without this annotation.
             "metadata": {"name": name, "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"}},
             "spec": {
                 "group": self.group,

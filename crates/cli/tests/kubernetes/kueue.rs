@@ -261,7 +261,7 @@ fn wrong_objects_of_kueue_say_so_and_stop_nothing_else() {
         ("cyclic", format!("ClusterQueue kueue-cyclic starts nothing: {cycle}")),
         (
             "lost",
-            "ClusterQueue kueue-lost starts nothing: there is no ResourceFlavor kueue-lost-flavor"
+            "ClusterQueue kueue-lost starts nothing: there is no ResourceFlavor kueue-lost-flavor; create it, or correct the flavor's name"
                 .to_owned(),
         ),
         (
@@ -273,7 +273,7 @@ fn wrong_objects_of_kueue_say_so_and_stop_nothing_else() {
         ("unknown", "ClusterQueue kueue-unknown has no quota of nvidia.com/gpu".to_owned()),
         (
             "missing",
-            "LocalQueue missing is of the ClusterQueue kueue-missing, which does not exist"
+            "LocalQueue missing names ClusterQueue kueue-missing, which does not exist; create it, or change `clusterQueue`"
                 .to_owned(),
         ),
         ("nowhere", "namespace kueue-wrong has no LocalQueue none".to_owned()),

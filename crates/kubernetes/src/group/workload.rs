@@ -1,6 +1,6 @@
 //! Workloads: objects whose controller makes pods as long as `spec.suspend` is false. A workload with
 //! a queue label is started and stopped by Muster, from the pods that it will have: those of its pod
-//! templates. What cannot be foretold of its pods is an error, never a guess.
+//! templates. What cannot be predicted of its pods is an error, never a guess.
 
 use std::sync::Arc;
 
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_foretold_is_named() {
+    fn what_cannot_be_predicted_is_named() {
         let text = |change: fn(&mut Value)| job_with(change).unwrap().pods.unwrap_err();
         assert_eq!(
             text(

@@ -61,8 +61,13 @@ pub(super) fn read(
         for quotas in &group.flavors {
             match flavors.get(&quotas.name) {
                 Some(spec) => found.push(reader.flavor(&quotas.name, spec, &quotas.resources)),
-                None => reader
-                    .hold("FlavorNotFound", format!("there is no ResourceFlavor {}", quotas.name)),
+                None => {
+                    let text = format!(
+                        "there is no ResourceFlavor {}; create it, or correct the flavor's name",
+                        quotas.name
+                    );
+                    reader.hold("FlavorNotFound", text);
+                }
             }
         }
         let resources = group.covered_resources.iter().cloned().collect();
@@ -94,7 +99,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Notes a defect; the first one is told.
+    /// Records a defect; only the first one is reported.
     fn hold(&mut self, reason: &'static str, message: String) {
         self.coverage.hold.get_or_insert(Hold::new(reason, message));
     }
@@ -109,6 +114,11 @@ impl<'a> Reader<'a> {
         if spec.tolerations {
             self.coverage.remarks.push(format!(
                 "the tolerations of flavor {name} are not added to pods; write them in the pods"
+            ));
+        }
+        if spec.node_taints {
+            self.coverage.remarks.push(format!(
+                "the nodeTaints of flavor {name} are not read: only taints of the nodes keep pods away"
             ));
         }
         for quota in quotas {
@@ -150,7 +160,7 @@ impl<'a> Reader<'a> {
             self.hold(
                 "FlavorOfSeveralModels",
                 format!(
-                    "flavor {name} has GPUs of the models {}, and a quota here is of one model; give it node labels that select one",
+                    "the nodes of flavor {name} have several GPU models ({}), and a quota is for one; narrow its nodeLabels, for example by {PRODUCT}",
                     others.join(", ")
                 ),
             );

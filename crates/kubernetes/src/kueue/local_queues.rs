@@ -62,7 +62,7 @@ pub(super) fn read(
         });
         let missing = || {
             let text = format!(
-                "LocalQueue {} is of the ClusterQueue {}, which does not exist",
+                "LocalQueue {} names ClusterQueue {}, which does not exist; create it, or change `clusterQueue`",
                 key.name, spec.cluster_queue
             );
             Hold::new("ClusterQueueDoesNotExist", text)

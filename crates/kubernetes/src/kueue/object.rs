@@ -84,6 +84,8 @@ pub struct FlavorSpec {
     pub(super) node_labels: BTreeMap<String, String>,
     #[serde(deserialize_with = "is_listed")]
     pub(super) tolerations: bool,
+    #[serde(deserialize_with = "is_listed")]
+    pub(super) node_taints: bool,
 }
 
 /// Reads a name; an empty one is none.

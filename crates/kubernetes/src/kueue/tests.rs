@@ -193,7 +193,7 @@ fn a_wrong_clusterqueue_holds_its_pods() {
     };
     check(
         json!({"resourceGroups": gpus(&[("none", nominal(8))])}),
-        "FlavorNotFound: ClusterQueue q starts nothing: there is no ResourceFlavor none",
+        "FlavorNotFound: ClusterQueue q starts nothing: there is no ResourceFlavor none; create it, or correct the flavor's name",
     );
     check(
         json!({"resourceGroups": h100(8), "stopPolicy": "Hold"}),
@@ -201,7 +201,7 @@ fn a_wrong_clusterqueue_holds_its_pods() {
     );
     check(
         json!({"admissionChecksStrategy": {"admissionChecks": [{"name": "budget"}]}}),
-        "AdmissionCheckNotSupported: ClusterQueue q starts nothing: its admission checks are not supported (budget)",
+        "AdmissionCheckNotSupported: ClusterQueue q starts nothing: admission checks are not supported (budget); remove them from the ClusterQueue",
     );
     check(
         json!({"resourceGroups": gpus(&[("h100", json!({"nominalQuota": "many"}))])}),
@@ -211,7 +211,7 @@ fn a_wrong_clusterqueue_holds_its_pods() {
     cluster.queue("q", json!({"resourceGroups": gpus(&[("any", nominal(8))])}));
     assert_eq!(
         cluster.hold("q"),
-        "FlavorOfSeveralModels: ClusterQueue q starts nothing: flavor any has GPUs of the models a100, h100, and a quota here is of one model; give it node labels that select one"
+        "FlavorOfSeveralModels: ClusterQueue q starts nothing: the nodes of flavor any have several GPU models (a100, h100), and a quota is for one; narrow its nodeLabels, for example by nvidia.com/gpu.product"
     );
     cluster.0.cluster_queues.get_mut("q").unwrap().is_deleted = true;
     assert_eq!(cluster.hold("q"), "Terminating: ClusterQueue q is being deleted");
@@ -220,7 +220,12 @@ fn a_wrong_clusterqueue_holds_its_pods() {
 #[test]
 fn what_has_another_effect_is_remarked() {
     let mut cluster = Cluster::new();
-    cluster.flavor("spot", json!({"nodeLabels": {"pool": "a"}, "tolerations": [{"key": "spot"}]}));
+    let taints = json!([{"key": "spot", "effect": "NoSchedule"}]);
+    let spot = json!({"pool": "a"});
+    cluster.flavor(
+        "spot",
+        json!({"nodeLabels": spot, "tolerations": [{"key": "spot"}], "nodeTaints": taints}),
+    );
     cluster.flavor("gone", json!({"nodeLabels": {"pool": "z"}}));
     let mut groups = gpus(&[
         ("h100", json!({"nominalQuota": 8, "borrowingLimit": 4})),
@@ -246,12 +251,13 @@ fn what_has_another_effect_is_remarked() {
     assert_eq!(
         reading.cluster_queues["q"].remarks,
         [
-            "it reclaims nothing: that needs `reclaimWithinCohort: Any` in every ClusterQueue of a cohort",
-            "priorities preempt nothing: that needs `withinClusterQueue` in every ClusterQueue",
+            "quota is not reclaimed: every ClusterQueue of a Cohort must have `reclaimWithinCohort: Any`",
+            "priorities do not preempt: every ClusterQueue must set `withinClusterQueue`",
             "jobs of the same priority are not preempted",
-            "jobs that borrow preempt none of other queues",
-            "jobs may pass a blocked one that they do not delay: strict order needs `StrictFIFO` in every ClusterQueue",
+            "`borrowWithinCohort` has no effect: a job that borrows does not preempt jobs of other queues",
+            "jobs are backfilled: for strict order every ClusterQueue must have `StrictFIFO`",
             "the tolerations of flavor spot are not added to pods; write them in the pods",
+            "the nodeTaints of flavor spot are not read: only taints of the nodes keep pods away",
             "no node of flavor gone has nvidia.com/gpu",
             "quotas of cpu limit nothing: only GPUs are counted",
             "flavors h100, spot share one quota: all are h100",
@@ -295,7 +301,7 @@ fn local_queues_lead_to_leaves_or_say_why_not() {
     cluster.local_queue("default", "vision");
     check_local_queue(&cluster, None, "c/vision");
     cluster.local_queue("lost", "nothing");
-    let expected = "LocalQueue lost is of the ClusterQueue nothing, which does not exist";
+    let expected = "LocalQueue lost names ClusterQueue nothing, which does not exist; create it, or change `clusterQueue`";
     check_local_queue(&cluster, Some("lost"), expected);
     cluster.queue("vision", json!({"stopPolicy": "HoldAndDrain"}));
     let expected = "ClusterQueue vision starts nothing (`stopPolicy: HoldAndDrain`)";

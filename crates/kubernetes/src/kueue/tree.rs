@@ -12,7 +12,7 @@ use super::object::{ClusterQueueSpec, FairSharing};
 use super::{ClusterQueue, Hold, ModelsOf, Objects};
 use crate::quantity;
 
-/// Leaf for pods that run although no LocalQueue has them. No object has such a name.
+/// Leaf for running pods whose LocalQueue does not exist. No object has such a name.
 pub(super) const NO_QUEUE: &str = "(none)";
 /// Most Cohorts from a ClusterQueue to its root; the engine takes trees of 32 levels.
 const MAX_DEPTH: usize = 30;
@@ -123,7 +123,8 @@ impl<'a> Reader<'a> {
 
     // ---- rules for the whole tree ----
 
-    /// Returns the rules of preemption that all ClusterQueues have; the others are told.
+    /// Returns the preemption settings that all ClusterQueues share; a ClusterQueue whose setting is not
+    /// in force gets a remark.
     fn preemption(&mut self) -> Preemption {
         let all = || self.objects.cluster_queues.values().map(|queue| &queue.preemption);
         let reclaims = |word: &str| word == "Any";
@@ -144,19 +145,21 @@ impl<'a> Reader<'a> {
             let word = own.reclaim_within_cohort.as_str();
             if queue.cohort_name.is_some() && !is_never(word) && !rule.reclaim {
                 remark(
-                    "it reclaims nothing: that needs `reclaimWithinCohort: Any` in every ClusterQueue of a cohort",
+                    "quota is not reclaimed: every ClusterQueue of a Cohort must have `reclaimWithinCohort: Any`",
                 );
             }
             if !is_never(&own.within_cluster_queue) && !rule.priority {
                 remark(
-                    "priorities preempt nothing: that needs `withinClusterQueue` in every ClusterQueue",
+                    "priorities do not preempt: every ClusterQueue must set `withinClusterQueue`",
                 );
             }
             if own.within_cluster_queue == "LowerOrNewerEqualPriority" {
                 remark("jobs of the same priority are not preempted");
             }
             if !is_never(&own.borrow_within_cohort.policy) {
-                remark("jobs that borrow preempt none of other queues");
+                remark(
+                    "`borrowWithinCohort` has no effect: a job that borrows does not preempt jobs of other queues",
+                );
             }
         }
         rule
@@ -172,7 +175,7 @@ impl<'a> Reader<'a> {
         }
         for (name, _) in queues.iter().filter(|(_, queue)| is_strict(queue)) {
             self.remarks.entry(Arc::clone(name)).or_default().push(
-                "jobs may pass a blocked one that they do not delay: strict order needs `StrictFIFO` in every ClusterQueue"
+                "jobs are backfilled: for strict order every ClusterQueue must have `StrictFIFO`"
                     .to_owned(),
             );
         }
@@ -251,18 +254,21 @@ impl<'a> Reader<'a> {
             let text = format!("ClusterQueue {name} starts nothing (`stopPolicy: {word}`)");
             return Some(Hold::new("Stopped", text));
         }
-        let told = |text: &str| format!("ClusterQueue {name} starts nothing: {text}");
+        let because = |text: &str| format!("ClusterQueue {name} starts nothing: {text}");
         let defect = object.cohort_name.as_ref().and_then(|cohort| self.defects.get(cohort));
         if let Some(defect) = defect {
-            return Some(Hold::new("CohortInvalid", told(defect)));
+            return Some(Hold::new("CohortInvalid", because(defect)));
         }
         let checks: Vec<&str> = object.checks().collect();
         if !checks.is_empty() {
-            let text = format!("its admission checks are not supported ({})", checks.join(", "));
-            return Some(Hold::new("AdmissionCheckNotSupported", told(&text)));
+            let text = format!(
+                "admission checks are not supported ({}); remove them from the ClusterQueue",
+                checks.join(", ")
+            );
+            return Some(Hold::new("AdmissionCheckNotSupported", because(&text)));
         }
         let hold = own.hold.as_ref()?;
-        Some(Hold::new(hold.reason, told(&hold.message)))
+        Some(Hold::new(hold.reason, because(&hold.message)))
     }
 
     fn weight(&self, fair_sharing: &FairSharing) -> u32 {

@@ -1,5 +1,5 @@
 //! The section `kubernetes` of a job: options in Kubernetes' own terms. The API server validates them;
-//! refused here are only values that it could not mean.
+//! only values that cannot be a name or a path are rejected here.
 
 use std::sync::Arc;
 

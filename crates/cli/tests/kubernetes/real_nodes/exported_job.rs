@@ -48,7 +48,9 @@ fn every_task_of_an_exported_gang_knows_its_place() {
     assert_eq!(nodes, ["node1", "node2"]);
     lines.sort();
     let expected: Vec<String> = (0..4)
-        .map(|rank| format!("rank {rank} of 4, local {}, node {}, $(5), shell 2", rank % 2, rank / 2))
+        .map(|rank| {
+            format!("rank {rank} of 4, local {}, node {}, $(5), shell 2", rank % 2, rank / 2)
+        })
         .collect();
     assert_eq!(lines, expected);
 }
