@@ -67,7 +67,8 @@ pub struct JobSpec {
     /// means that it does not grow while it runs.
     #[serde(default = "JobSpec::default_grow_after")]
     pub grow_after: Option<Span>,
-    /// False when no other job is evicted for it, neither by priority nor to reclaim quota.
+    /// True if running jobs may be preempted for it, by priority or to reclaim quota. Moves of
+    /// `defragment` do not depend on it.
     #[serde(default = "JobSpec::default_preempts")]
     pub preempts: bool,
 }

@@ -9,8 +9,9 @@ use kube::{Client, Config};
 
 use crate::error::OperatorError;
 
-/// Longest waits of a user for a connection, and for an answer.
+/// Longest wait of a user for a connection; each round trip takes less than a second.
 const CONNECT: Duration = Duration::from_secs(10);
+/// Longest wait of a user for an answer: half of the API server's own limit.
 const ANSWER: Duration = Duration::from_secs(30);
 
 /// Returns a client of a cluster for a process that stays.

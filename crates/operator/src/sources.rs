@@ -40,7 +40,7 @@ pub(crate) enum Report {
     StatusLost(String),
     /// A kind has been listed for the first time.
     Listed,
-    /// The kind at this path could not be listed, where that is tried once only.
+    /// Listing the path failed, in sources that list once.
     Unlisted(String, kube::Error),
 }
 

@@ -71,7 +71,7 @@ pub(crate) fn remarks(gang: &GangView) -> Vec<ExplanationLine> {
     let mut lines: Vec<ExplanationLine> =
         gang.notes.iter().map(|note| ExplanationLine::new("note", clean(note))).collect();
     if gang.source == GangSource::Condition && !gang.missing_rules.is_empty() {
-        let text = "this is what the scheduler said last; a plan of the present needs the rights";
+        let text = "shows the scheduler's last condition only; a plan of the current state needs the rights";
         let text = format!("{text}: {}", gang.missing_rules.join(", "));
         lines.push(ExplanationLine::new("rights", text));
         lines.push(ExplanationLine::new("", "the ClusterRole muster-viewer has them"));
@@ -189,7 +189,7 @@ mod tests {
           queue      1st of 1 in default; quota is not the limit
           starts     unknown: what it needs is held without a time limit, or out of service
           note       no scheduler is active
-          rights     this is what the scheduler said last; a plan of the present needs the rights: list nodes, list pods
+          rights     shows the scheduler's last condition only; a plan of the current state needs the rights: list nodes, list pods
                      the ClusterRole muster-viewer has them
         ");
     }

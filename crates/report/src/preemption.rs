@@ -110,6 +110,7 @@ fn not_preempted_because(
         (NotPreemptedReason::OpportunisticCandidate, _) => {
             format!("{who} {has} precedence, and this job runs only in idle capacity")
         }
+        (NotPreemptedReason::NeverPreempts, _) => "its preemption policy is Never".to_owned(),
         (NotPreemptedReason::Disabled, _) => {
             format!("`preemption` of the queue file protects {who}")
         }
@@ -195,6 +196,7 @@ mod tests {
                 one(1, NotPreemptedReason::OpportunisticCandidate, None),
                 "left (1) has precedence, and this job runs only in idle capacity",
             ),
+            (one(1, NotPreemptedReason::NeverPreempts, None), "its preemption policy is Never"),
             (
                 one(1, NotPreemptedReason::Disabled, None),
                 "`preemption` of the queue file protects left (1)",

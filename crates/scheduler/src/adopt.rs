@@ -18,7 +18,7 @@ use crate::gang::{GangKey, Pod};
 use crate::job;
 use crate::scheduler::Scheduler;
 
-/// Time that counts as left of a limit that has passed: Muster ends no pod for it.
+/// Remaining time of a running pod whose limit has passed: Muster does not enforce limits of pods.
 const LEAST_LEFT: Span = Span::from_secs(1);
 
 impl Scheduler {

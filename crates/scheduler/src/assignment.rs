@@ -41,8 +41,8 @@ impl Assignment {
         }
     }
 
-    /// Assigns pods that run, wherever they are; a queue that is gone, or that they may not use any
-    /// more, is replaced by the default.
+    /// Assigns pods that run, wherever they are. A queue that does not exist, or that they may not use,
+    /// is replaced by the default; a LocalQueue on hold keeps them.
     pub(crate) fn of_running(
         tree: &QueueTree,
         local_queues: Option<&LocalQueues>,

@@ -1,5 +1,5 @@
-//! LocalQueues of Kueue, as the scheduler sees them: what waits and runs in each, and the end of what
-//! runs in one that is drained.
+//! LocalQueues of Kueue, as the scheduler sees them: counts what waits and runs in each, and stops
+//! running jobs of a drained one.
 
 use std::collections::BTreeMap;
 

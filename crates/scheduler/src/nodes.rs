@@ -163,7 +163,7 @@ impl NodeTable {
     }
 
     /// Returns the models of a GPU resource on the nodes that satisfy a rule; all of the cluster where
-    /// none does. A quota for other models is then none of the pods' business.
+    /// none does. So quotas for other models do not apply to these pods.
     pub(crate) fn models(&self, rule: RuleId, resource: &str) -> Vec<GpuModel> {
         let of_rule = self.models_of_rules.get(&(rule, Arc::from(resource)));
         of_rule.or_else(|| self.models.get(resource)).into_iter().flatten().cloned().collect()

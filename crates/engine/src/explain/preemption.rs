@@ -121,7 +121,7 @@ pub(super) fn not_preempted(
     let wants_capacity = |reason: &Reason| {
         matches!(reason, Reason::Capacity(_) | Reason::Topology(_) | Reason::Quota { .. })
     };
-    if !candidate.shape.preempts || !reasons.iter().any(wants_capacity) {
+    if !reasons.iter().any(wants_capacity) {
         return Vec::new();
     }
     let picks = model_choices(&state.pool, &candidate.shape, false);
@@ -145,6 +145,7 @@ fn why(
     runner: &PreemptableAttempt,
 ) -> Option<(NotPreemptedReason, Option<Time>)> {
     match preemption_cause(&state.policy, candidate, asked, (leaf, priority)) {
+        Ok(_) if !candidate.shape.preempts => Some((NotPreemptedReason::NeverPreempts, None)),
         Ok(_) => {
             let until =
                 runner.protect.max(state.policy.queues().protection(leaf)).until(runner.held_from);

@@ -312,6 +312,8 @@ pub enum NotPreemptedReason {
     /// The pending element is opportunistic: it runs only on idle resources.
     #[serde(rename = "behind_all")]
     OpportunisticCandidate,
+    /// The pending element never preempts others.
+    NeverPreempts,
     /// The queue file turns this kind of preemption off.
     #[serde(rename = "off")]
     Disabled,

@@ -14,7 +14,7 @@ use crate::unit::Time;
 pub struct GangView {
     /// Object that was asked for, as kubectl writes it: `pod/train-0`.
     pub object: String,
-    /// Object that the pods are a gang of, such as `job/train`; the same for a pod of its own.
+    /// Object that the pods are a gang of, such as `job/train`; equal to `object` for a single pod.
     pub gang: String,
     /// Namespace in which both are.
     pub namespace: String,
@@ -26,7 +26,7 @@ pub struct GangView {
     pub pods: GangPods,
     /// Instant since which the first of its running pods has its node; `None` if none runs.
     pub since: Option<Time>,
-    /// Access rules that the user lacks, without which nothing can be planned: `list nodes`.
+    /// Rights that the user lacks and that a plan needs: `list nodes`.
     pub missing_rules: Vec<String>,
     /// Remarks about the object or the scheduler, one sentence each.
     pub notes: Vec<String>,

@@ -3,7 +3,7 @@
 use muster_kubernetes::group::GroupKind;
 use muster_kubernetes::object::ObjectKey;
 use muster_kubernetes::pod::PodPhase;
-use muster_model::view::{Explanation, GangPods, GangView, JobState};
+use muster_model::view::{Explanation, GangPods, GangView, JobState, NotPreemptedReason};
 use muster_model::{Reason, Time};
 use muster_report::{RenderContext, explain};
 use muster_scheduler::Subject;
@@ -136,4 +136,19 @@ fn of_a_time_limit_only_what_is_left_counts_after_a_restart() {
     let hour = Time(begin.0 + 3_600_000);
     // The grace period of a pod follows its limit.
     assert!((hour.0..hour.0 + 60_000).contains(&start.0), "{start:?}, not {hour:?}");
+}
+
+#[test]
+fn a_pod_that_preempts_no_other_says_so() {
+    let with = |name: &str, priority: i32| pod(name, 1).spec("priority", json!(priority));
+    let mut cluster = Cluster::new([node("n", 1)]);
+    cluster.create(&with("low", 1));
+    cluster.settle();
+    cluster.create(&with("never", 5).spec("preemptionPolicy", json!("Never")));
+    cluster.run(2_000);
+    let (explanation, _) = inspect(&mut cluster, &of_pod("never")).expect("it waits");
+    let why: Vec<_> = explanation.not_preempted.iter().map(|one| one.why).collect();
+    assert_eq!(why, [NotPreemptedReason::NeverPreempts]);
+    let shown = explain::explain(&explanation, RenderContext::plain());
+    assert!(shown.contains("no job can be preempted: its preemption policy is Never"), "{shown}");
 }
