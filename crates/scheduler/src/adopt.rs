@@ -42,7 +42,6 @@ impl Scheduler {
         for pod in &pods {
             self.forget_foreign(pod);
         }
-        self.sync_nodes(now);
         if let Err(pods) = self.adopt(now, key, pods) {
             for pod in &pods {
                 self.count_as_foreign(pod);
@@ -59,6 +58,9 @@ impl Scheduler {
         pods: Vec<ObjectKey>,
     ) -> Result<(), Vec<ObjectKey>> {
         let Some((spec, ranks)) = self.spec_of_running(now, key, &pods) else { return Err(pods) };
+        // The nodes no longer count these pods as those of others, and know the ports and groups of
+        // which a node takes one pod.
+        self.sync_nodes(now);
         let pods: Vec<ObjectKey> = ranks.into_iter().map(|at| pods[at].clone()).collect();
         let Some((places, placement)) = self.places_of(&spec, &pods) else { return Err(pods) };
         let id = self.take_job_id();

@@ -10,7 +10,7 @@ use muster_scheduler::Subject;
 use serde_json::json;
 
 use crate::cluster::Cluster;
-use crate::objects::{job, node, pod};
+use crate::objects::{PodBuilder, job, node, pod};
 
 fn of_pod(name: &str) -> Subject {
     Subject::Pod(ObjectKey::new("team", name))
@@ -151,4 +151,44 @@ fn a_pod_that_preempts_no_other_says_so() {
     assert_eq!(why, [NotPreemptedReason::NeverPreempts]);
     let shown = explain::explain(&explanation, RenderContext::plain());
     assert!(shown.contains("no job can be preempted: its preemption policy is Never"), "{shown}");
+}
+
+/// Checks that a process that starts later takes over a running gang: the next one learns when it ends.
+fn check_adoption(change: impl Fn(PodBuilder) -> PodBuilder) {
+    let mut cluster = Cluster::new([node("n", 8), node("m", 8)]);
+    let a = |at: u32| {
+        pod(&format!("a-{at}"), 8)
+            .gang("a", 2)
+            .annotation("muster.run/time-limit", "1h")
+            .label("app", "a")
+    };
+    cluster.create_all((0..2).map(|at| change(a(at))));
+    cluster.settle();
+    assert_eq!(cluster.bound("a-"), 2, "the first process starts it");
+    cluster.create(&pod("b", 8));
+    cluster.restart_scheduler();
+    cluster.settle();
+    let (explanation, _) = inspect(&mut cluster, &of_pod("b")).expect("it waits");
+    assert!(explanation.eta.is_some(), "{explanation:?}");
+}
+
+#[test]
+fn a_process_that_starts_later_takes_over_gangs_with_constraints() {
+    let term = json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "a"}}});
+    let apart =
+        json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
+    let exclude =
+        json!({"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["other"]});
+    let terms = json!({"nodeSelectorTerms": [{"matchExpressions": [exclude]}]});
+    let not_there =
+        json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}});
+    check_adoption(|pod| pod);
+    check_adoption(|pod| pod.spec("affinity", apart.clone()));
+    check_adoption(|pod| pod.spec("affinity", not_there.clone()));
+    let limits = json!({"nvidia.com/gpu": 8});
+    let requests = json!({"cpu": "1", "memory": "1Gi"});
+    let container = json!([{"ports": [{"hostPort": 8080}], "resources": {"limits": limits, "requests": requests}}]);
+    check_adoption(|pod| pod.spec("containers", container.clone()));
+    check_adoption(|pod| pod.spec("preemptionPolicy", json!("Never")));
+    check_adoption(|pod| pod.spec("activeDeadlineSeconds", json!(1800)));
 }
