@@ -145,6 +145,17 @@ impl Client {
         }
     }
 
+    /// Returns the text by which commands take a job: its number, or its name where the external
+    /// scheduler has no numbers.
+    #[must_use]
+    pub fn label(&self, job: JobId) -> String {
+        let label = match &self.server {
+            ClientPeer::InProcess(responder) => responder.label(job),
+            ClientPeer::Socket { .. } => None,
+        };
+        label.unwrap_or_else(|| job.to_string())
+    }
+
     /// Withdraws the submission in progress; a daemon ignores it.
     pub fn withdraw(&self) {
         if let ClientPeer::InProcess(responder) = &self.server {

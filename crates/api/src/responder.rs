@@ -75,6 +75,12 @@ pub trait Responder: Send + Sync + fmt::Debug {
     /// same number later.
     fn bind_job_id(&self, _: JobId, _: &str) {}
 
+    /// Returns the text by which commands take a job that this responder has shown; `None` means its
+    /// number.
+    fn label(&self, _: JobId) -> Option<String> {
+        None
+    }
+
     /// Withdraws the submission in progress: its response follows soon, and none of its jobs runs.
     fn withdraw(&self) {}
 

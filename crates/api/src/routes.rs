@@ -79,6 +79,16 @@ pub enum RouteId {
     OpenApi,
 }
 
+impl RouteId {
+    /// Returns true if the route reads jobs, nodes or queues and changes nothing, so that it can be
+    /// asked again.
+    #[must_use]
+    pub fn only_reads(self) -> bool {
+        use RouteId::{Changes, Explain, Job, Jobs, Logs, Nodes, Queues, Timeline, Usage};
+        matches!(self, Jobs | Job | Explain | Nodes | Queues | Usage | Timeline | Changes | Logs)
+    }
+}
+
 /// HTTP method of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Method {

@@ -67,14 +67,14 @@ pub async fn run(app: &App, args: &ActArgs, action: BulkAction, word: &str) -> R
         return Ok(0);
     }
     if args.dry_run {
-        return dry_run(app, args, &selected, word);
+        return dry_run(app, &client, args, &selected, word);
     }
 
     // 2. Ask for confirmation if a filter matched many.
     if !args.yes
         && !args.selection.is_explicit()
         && selected.len() > CONFIRM_ABOVE
-        && !confirm(app, &selected, word)?
+        && !confirm(app, &client, &selected, word)?
     {
         app.ui.status("nothing was done");
         return Ok(INTERRUPTED);
@@ -82,7 +82,7 @@ pub async fn run(app: &App, args: &ActArgs, action: BulkAction, word: &str) -> R
 
     // 3. Act, and print the result per job.
     let results = send_action(&client, &selected, action).await?;
-    report(app, args.output, results)
+    report(app, &client, args.output, results)
 }
 
 /// Sends the action in as few requests as the daemon allows.
@@ -103,7 +103,7 @@ async fn send_action(
 
 /// Prints what was done on stdout and what was refused on stderr. Returns the exit code of the
 /// first refusal, else 0.
-fn report(app: &App, output: OutputArgs, results: Vec<BulkResult>) -> Result<u8> {
+fn report(app: &App, client: &Client, output: OutputArgs, results: Vec<BulkResult>) -> Result<u8> {
     let code = results.iter().find(|result| !result.done).map_or(0, code_of);
     if output.json() {
         let rows: Vec<Acted> = results.into_iter().map(Acted::from).collect();
@@ -113,7 +113,7 @@ fn report(app: &App, output: OutputArgs, results: Vec<BulkResult>) -> Result<u8>
     let is_one = results.len() == 1;
     let mut done = String::new();
     for result in &results {
-        let target = JobTarget { job: result.job, index: result.index }.text();
+        let target = JobTarget { job: result.job, index: result.index }.text(client);
         if result.done {
             let _ = writeln!(done, "{target}: {}", result.message);
         }
@@ -121,7 +121,7 @@ fn report(app: &App, output: OutputArgs, results: Vec<BulkResult>) -> Result<u8>
     app.ui.data(&done)?;
     let mut hints: Vec<&String> = Vec::new();
     for result in results.iter().filter(|result| !result.done) {
-        let target = JobTarget { job: result.job, index: result.index }.text();
+        let target = JobTarget { job: result.job, index: result.index }.text(client);
         if is_one {
             app.ui.error(&result.message)
         } else {
@@ -135,7 +135,13 @@ fn report(app: &App, output: OutputArgs, results: Vec<BulkResult>) -> Result<u8>
     Ok(code)
 }
 
-fn dry_run(app: &App, args: &ActArgs, selected: &[Selected], word: &str) -> Result<u8> {
+fn dry_run(
+    app: &App,
+    client: &Client,
+    args: &ActArgs,
+    selected: &[Selected],
+    word: &str,
+) -> Result<u8> {
     if args.output.json() {
         let row = |selected: &Selected| Acted {
             job: selected.target.job.0,
@@ -147,7 +153,7 @@ fn dry_run(app: &App, args: &ActArgs, selected: &[Selected], word: &str) -> Resu
         };
         app.ui.json(&selected.iter().map(row).collect::<Vec<_>>())?;
     } else {
-        app.ui.data(&list(selected))?;
+        app.ui.data(&list(client, selected))?;
     }
     app.ui.status(&format!("would {word} {}; nothing was done", count(selected)));
     Ok(0)
@@ -155,7 +161,7 @@ fn dry_run(app: &App, args: &ActArgs, selected: &[Selected], word: &str) -> Resu
 
 /// Asks for confirmation on the terminal. Without a terminal this is an error whose hint names the
 /// option to add.
-fn confirm(app: &App, selected: &[Selected], word: &str) -> Result<bool> {
+fn confirm(app: &App, client: &Client, selected: &[Selected], word: &str) -> Result<bool> {
     let jobs = count(selected);
     if !app.ui.can_ask() {
         return Err(Failure::usage(format!(
@@ -164,7 +170,7 @@ fn confirm(app: &App, selected: &[Selected], word: &str) -> Result<bool> {
         .hint("--yes skips the confirmation, --dry-run shows which jobs")
         .into());
     }
-    app.ui.status(list(&selected[..MAX_SHOWN.min(selected.len())]).trim_end());
+    app.ui.status(list(client, &selected[..MAX_SHOWN.min(selected.len())]).trim_end());
     if selected.len() > MAX_SHOWN {
         app.ui.status(&format!("and {} more", selected.len() - MAX_SHOWN));
     }
@@ -179,7 +185,7 @@ fn count(selected: &[Selected]) -> String {
 }
 
 /// Returns one line per job, such as `12: sweep-3, pending, ann`.
-fn list(selected: &[Selected]) -> String {
+fn list(client: &Client, selected: &[Selected]) -> String {
     let mut text = String::new();
     for one in selected {
         let row = one.row.as_ref().map_or(String::new(), |row| {
@@ -187,7 +193,7 @@ fn list(selected: &[Selected]) -> String {
             let user = &row.user;
             format!(": {name}, {}, {user}", row.state.word())
         });
-        let _ = writeln!(text, "{}{row}", one.target.text());
+        let _ = writeln!(text, "{}{row}", one.target.text(client));
     }
     text
 }

@@ -78,7 +78,7 @@ async fn copy(
             Ok(bytes) => app.ui.bytes(&bytes)?,
             Err(error @ ClientError::Io(_)) => {
                 return Err(Failure::from(error)
-                    .hint(format!("`muster logs -f {}` continues", target.text()))
+                    .hint(format!("`muster logs -f {}` continues", target.text(client)))
                     .into());
             }
             Err(error) => return Err(Failure::from(error).into()),
@@ -218,7 +218,7 @@ pub fn print_failures(app: &App, rows: &[JobView]) {
             .find(|o| !o.is_success());
         if let Some(outcome) = outcome {
             let outcome = muster_report::style::clean(&outcome.to_string()).into_owned();
-            app.ui.status(&format!("job {} {}: {outcome}", row.job, row.state.word()));
+            app.ui.status(&format!("job {} {}: {outcome}", row.label(), row.state.word()));
         }
     }
 }

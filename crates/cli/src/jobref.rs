@@ -8,7 +8,7 @@ use muster_api::Client;
 use muster_api::query::JobFilter;
 use muster_daemon::auth::{self, KernelPeers, Peer, Peers};
 use muster_model::view::JobView;
-use muster_model::{ElementId, JobId, UserName};
+use muster_model::{JobId, UserName};
 use rustix::process::{getegid, geteuid};
 
 use crate::exit::Failure;
@@ -42,11 +42,9 @@ pub struct JobTarget {
 
 impl JobTarget {
     /// Returns the target as it is typed on the command line.
-    pub fn text(self) -> String {
-        match self.index {
-            Some(index) => ElementId { job: self.job, index }.to_string(),
-            None => self.job.to_string(),
-        }
+    pub fn text(self, client: &Client) -> String {
+        let label = client.label(self.job);
+        self.index.map_or(label.clone(), |index| format!("{label}[{index}]"))
     }
 }
 
@@ -124,7 +122,7 @@ pub enum JobOwner {
 /// When several jobs that have not ended have the name.
 pub async fn by_name(client: &Client, name: &str, owner: JobOwner) -> Result<Option<JobId>> {
     // The pattern is only a filter: a name may contain wildcards, so it is compared exactly, too.
-    look_up(client, Some(name), owner, name, |job| job.name == name).await
+    look_up(client, Some(name), owner, name, |job| job.name == name || job.label() == name).await
 }
 
 async fn by_id(client: &Client, id: &str) -> Result<Option<JobId>> {
@@ -174,11 +172,11 @@ fn ambiguous(said: &str, several: &[&JobView]) -> Failure {
     let is_alone = |job: &JobView| several.iter().filter(|other| other.job == job.job).count() == 1;
     let word = |job: &&JobView| match own_id(job) {
         Some(id) if !is_alone(job) => format!("{ID}{id}"),
-        _ => job.job.to_string(),
+        _ => job.label(),
     };
-    let numbers: Vec<String> = several.iter().map(word).collect();
-    Failure::not_found(format!("`{said}` names several jobs: {}", numbers.join(", ")))
-        .hint("use the number")
+    let words: Vec<String> = several.iter().map(word).collect();
+    Failure::not_found(format!("`{said}` names several jobs: {}", words.join(", ")))
+        .hint("use one of these")
 }
 
 /// Returns the name of this user, as the daemon would resolve it.

@@ -36,7 +36,7 @@ pub fn parse() -> Result<Cli, Error> {
     let mut cli =
         Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))?;
     if is_plugin() && !on::is_typed() {
-        cli.global.on = Some(On::Kubernetes);
+        cli.global.on = Some(On::Kubernetes(None));
     }
     Ok(cli)
 }
@@ -49,7 +49,7 @@ fn words() -> impl Iterator<Item = std::ffi::OsString> {
 
 /// Rejects another cluster than that of kubectl.
 pub fn check(global: &Global) -> Result<()> {
-    if is_plugin() && global.on != Some(On::Kubernetes) {
+    if is_plugin() && !global.on.as_ref().is_some_and(On::is_kubernetes) {
         return Err(Failure::usage(format!("`{TYPED}` works on Kubernetes only"))
             .hint("leave out --on, or run `muster`")
             .into());

@@ -86,7 +86,7 @@ impl KubernetesArgs {
         global: &Global,
         namespace: Option<String>,
     ) -> Result<Option<ClusterReader>> {
-        if global.on != Some(On::Kubernetes) {
+        let Some(On::Kubernetes(context)) = &global.on else {
             let is_given = namespace.is_some()
                 || self.kubeconfig.is_some()
                 || self.context.is_some()
@@ -99,14 +99,14 @@ impl KubernetesArgs {
             } else {
                 Ok(None)
             };
-        }
+        };
         let LeaseName(lease_namespace, lease) = match &self.lease {
             Some(lease) => lease.clone(),
             None => LEASE.parse().expect("the default is a lease"),
         };
         let settings = ReaderSettings {
             kubeconfig: self.kubeconfig.clone(),
-            context: self.context.clone(),
+            context: self.context.clone().or_else(|| context.clone()),
             namespace,
             levels: levels(&self.level),
             queues: queue_tree(self.queues.as_ref())?,

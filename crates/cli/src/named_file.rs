@@ -108,10 +108,10 @@ pub async fn open(
         Err(error) if is_missing(&error) => {
             return Err(Failure::not_found(format!(
                 "job {} has no output so far: {} does not exist",
-                target.text(),
+                target.text(client),
                 reading.path.display()
             ))
-            .hint(format!("`muster logs -f {}` waits for it", target.text()))
+            .hint(format!("`muster logs -f {}` waits for it", target.text(client)))
             .into());
         }
         Err(error) => {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use muster_api::Client;
 use muster_daemon::Paths;
+use muster_delegate::kubernetes::{KubernetesFrontConfig, KubernetesScheduler};
 use muster_delegate::slurm::rest::RestClient;
 use muster_delegate::slurm::tool::Tools;
 use muster_delegate::slurm::{SlurmFrontConfig, SlurmScheduler};
@@ -19,6 +20,10 @@ use crate::ui::Ui;
 /// users of a cluster.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
+/// Image of jobs that name none, where $MUSTER_IMAGE does not either: it has a shell and Python, which
+/// most small programs need, and no framework.
+const IMAGE: &str = "python:3.13-slim";
+
 /// Cluster that jobs run on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum On {
@@ -28,8 +33,8 @@ pub enum On {
     Slurm,
     /// Slurm, by its programs on that host, over ssh.
     SlurmAt(String),
-    /// Kubernetes, by the API server of the kubeconfig.
-    Kubernetes,
+    /// Kubernetes, by the API server of this context of the kubeconfig; `None` means the current one.
+    Kubernetes(Option<String>),
 }
 
 /// Service that a subcommand sends its requests to.
@@ -52,13 +57,17 @@ impl FromStr for On {
         match text {
             "local" => Ok(On::Local),
             "slurm" => Ok(On::Slurm),
-            "kubernetes" => Ok(On::Kubernetes),
-            _ => match text.strip_prefix("slurm@") {
+            "kubernetes" => Ok(On::Kubernetes(None)),
+            _ => match text.split_once('@') {
                 // ssh would parse a leading dash as an option.
-                Some(host) if !host.is_empty() && !host.starts_with('-') => {
+                Some(("slurm", host)) if !host.is_empty() && !host.starts_with('-') => {
                     Ok(On::SlurmAt(host.to_owned()))
                 }
-                _ => Err("expected local, slurm, slurm@HOST, or kubernetes".to_owned()),
+                Some(("kubernetes", context)) if !context.is_empty() => {
+                    Ok(On::Kubernetes(Some(context.to_owned())))
+                }
+                _ => Err("expected local, slurm, slurm@HOST, kubernetes, or kubernetes@CONTEXT"
+                    .to_owned()),
             },
         }
     }
@@ -67,35 +76,51 @@ impl FromStr for On {
 impl On {
     /// Returns a client that runs in this process, without a daemon; `None` for the daemon.
     pub fn client(&self) -> Result<Option<Client>> {
-        // For `SlurmAt` the whole subcommand runs on the other host: `remote`.
-        if *self != On::Slurm {
-            return Ok(None);
+        match self {
+            // For `SlurmAt` the whole subcommand runs on the other host: `remote`.
+            On::Local | On::SlurmAt(_) => Ok(None),
+            On::Slurm => slurm().map(Some),
+            On::Kubernetes(context) => Ok(Some(kubernetes(context.clone()))),
         }
-        let root = Paths::external_scheduler("slurm")
-            .map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
-        let tools = match std::env::var_os("MUSTER_SLURM_BIN") {
-            Some(folder) => Tools::new().in_folder(folder.into()),
-            None => Tools::new(),
-        };
-        let program = std::env::current_exe().context("cannot find this program")?;
-        let user = jobref::own_name();
-        let (tools, rest) = match std::env::var("MUSTER_SLURMRESTD") {
-            Ok(address) if !address.is_empty() => {
-                (tools.without_token(), rest(&address, user.as_str()))
-            }
-            _ => (tools, None),
-        };
-        let settings = SlurmFrontConfig {
-            tools,
-            rest,
-            warn,
-            program,
-            user,
-            root,
-            poll_interval: POLL_INTERVAL,
-        };
-        Ok(Some(Client::in_process(Arc::new(SlurmScheduler::new(settings)))))
     }
+
+    /// Returns true for Kubernetes.
+    pub fn is_kubernetes(&self) -> bool {
+        matches!(self, On::Kubernetes(_))
+    }
+}
+
+/// Returns a client of the Kubernetes cluster of a context.
+fn kubernetes(context: Option<String>) -> Client {
+    let image = std::env::var("MUSTER_IMAGE").ok().filter(|image| !image.is_empty());
+    let settings = KubernetesFrontConfig {
+        context,
+        user: jobref::own_name(),
+        image: image.unwrap_or_else(|| IMAGE.to_owned()),
+        warn,
+    };
+    Client::in_process(Arc::new(KubernetesScheduler::new(settings)))
+}
+
+/// Returns a client of the Slurm cluster whose programs are installed here.
+fn slurm() -> Result<Client> {
+    let root = Paths::external_scheduler("slurm")
+        .map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
+    let tools = match std::env::var_os("MUSTER_SLURM_BIN") {
+        Some(folder) => Tools::new().in_folder(folder.into()),
+        None => Tools::new(),
+    };
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let user = jobref::own_name();
+    let (tools, rest) = match std::env::var("MUSTER_SLURMRESTD") {
+        Ok(address) if !address.is_empty() => {
+            (tools.without_token(), rest(&address, user.as_str()))
+        }
+        _ => (tools, None),
+    };
+    let settings =
+        SlurmFrontConfig { tools, rest, warn, program, user, root, poll_interval: POLL_INTERVAL };
+    Ok(Client::in_process(Arc::new(SlurmScheduler::new(settings))))
 }
 
 /// Rejects `--on` for subcommands that it does not apply to, so that it is not ignored silently.
@@ -104,9 +129,9 @@ impl On {
 pub fn check_applies(on: Option<&On>, asks: Endpoint) -> Result<()> {
     match (on, asks) {
         (None | Some(On::Local), _) | (_, Endpoint::AnyCluster) => Ok(()),
-        (Some(On::Kubernetes), Endpoint::Cluster) => {
+        (Some(On::Kubernetes(_)), Endpoint::Cluster) => {
             Err(Failure::usage("this command does not work on Kubernetes yet")
-                .hint("`explain`, `queues` and `nodes` do; use kubectl for the rest")
+                .hint("kubectl may have it")
                 .into())
         }
         (_, Endpoint::Cluster) => Ok(()),

@@ -84,7 +84,7 @@ pub async fn run_own(app: &App, client: &Client, target: JobTarget) -> Result<In
         let why =
             job.waiting_for.as_ref().map(|why| reason::short(why, app.ui.context().at(list.now)));
         if let Some(why) = why.filter(|why| *why != said) {
-            app.ui.status(&format!("job {} is pending: {why}", job.job));
+            app.ui.status(&format!("job {} is pending: {why}", job.label()));
             said = why;
         }
     }

@@ -86,7 +86,7 @@ impl<'a> JobWatch<'a> {
             Until::Interrupted => 0,
             Until::Ended => {
                 let open = shown.iter().filter(|job| !job.state.is_final());
-                detach(self.app, &open.map(|job| job.job).collect::<Vec<_>>());
+                detach(self.app, self.client, &open.map(|job| job.job).collect::<Vec<_>>());
                 INTERRUPTED
             }
         }
@@ -154,12 +154,11 @@ impl<'a> JobWatch<'a> {
 }
 
 /// Prints that the jobs keep running after this command has returned.
-pub fn detach(app: &App, jobs: &[JobId]) {
-    let numbers: Vec<String> = jobs.iter().map(JobId::to_string).collect();
+pub fn detach(app: &App, client: &Client, jobs: &[JobId]) {
+    let labels: Vec<String> = jobs.iter().map(|job| client.label(*job)).collect();
     let keep_running = if jobs.len() == 1 { "job keeps running" } else { "jobs keep running" };
     app.ui.status(&format!("\ndetached; the {keep_running}"));
-    app.ui
-        .hint(&format!("`muster ps` lists jobs, `muster cancel {}` ends them", numbers.join(" ")));
+    app.ui.hint(&format!("`muster ps` lists jobs, `muster cancel {}` ends them", labels.join(" ")));
 }
 
 fn earliest(jobs: &[JobView]) -> Option<Time> {

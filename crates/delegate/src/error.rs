@@ -7,6 +7,9 @@ use muster_spec::{Colour, Diagnostics};
 /// Error code for a scheduler that does not answer.
 const UNAVAILABLE: &str = "unavailable";
 
+/// Error code for a right that the user lacks.
+const FORBIDDEN: &str = "forbidden";
+
 /// Error of a request, as the API reports it.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
@@ -37,7 +40,17 @@ impl RequestError {
         Self::new("invalid_request", message)
     }
 
-    /// Reports that Slurm does not answer; a retry may succeed.
+    /// Rejects a request that the user has no right to.
+    pub(crate) fn forbidden(message: impl Into<String>) -> Self {
+        Self::new(FORBIDDEN, message)
+    }
+
+    /// Rejects a request that something else has overtaken.
+    pub(crate) fn conflict(message: impl Into<String>) -> Self {
+        Self::new("conflict", message)
+    }
+
+    /// Reports that the external scheduler does not answer; a retry may succeed.
     pub(crate) fn unavailable(message: impl Into<String>) -> Self {
         Self::new(UNAVAILABLE, message)
     }
@@ -45,6 +58,11 @@ impl RequestError {
     /// Returns whether a retry of the same request may succeed.
     pub(crate) fn is_unavailable(&self) -> bool {
         self.code == UNAVAILABLE
+    }
+
+    /// Returns whether the user lacks a right for the request.
+    pub(crate) fn is_forbidden(&self) -> bool {
+        self.code == FORBIDDEN
     }
 
     /// Reports that the user withdrew the submission.

@@ -1,9 +1,11 @@
-//! Serves Muster's API from an external scheduler: each route runs the scheduler's own commands in
-//! the caller's process and as the caller, so that all commands work without a daemon. The external
-//! queue is authoritative. Only what it cannot hold is kept here: submitted scripts, output, and
-//! Muster's own job ids. Nothing here schedules.
+//! Serves Muster's API from an external scheduler: each route asks the scheduler in the caller's
+//! process and as the caller, so that all commands work without a daemon. The external queue is
+//! authoritative. Only what it cannot hold is kept here: of jobs on Slurm the submitted scripts, output,
+//! and Muster's own job ids. Nothing here schedules.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot unwrap should fail"))]
 
 mod error;
+pub mod kubernetes;
+mod route;
 pub mod slurm;

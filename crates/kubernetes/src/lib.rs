@@ -9,6 +9,7 @@ mod anti_affinity;
 pub mod group;
 pub mod instant;
 pub mod inventory;
+pub mod job;
 pub mod kueue;
 pub mod manifest;
 pub mod names;

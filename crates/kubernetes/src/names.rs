@@ -1,5 +1,11 @@
 //! Labels, annotations and names by which pods and gang objects address Muster's scheduler.
 
+/// Namespace of an installed scheduler, and of what it keeps.
+pub const NAMESPACE: &str = "muster-system";
+
+/// Lease of the active process of an installed scheduler.
+pub const LEASE: &str = "muster-scheduler";
+
 /// Name of the scheduler; pods ask for it in `spec.schedulerName`.
 pub const SCHEDULER: &str = "muster";
 
@@ -54,6 +60,23 @@ pub const BEGIN: &str = "muster.run/begin";
 
 /// Label of the objects of a job with its name, and of its pods.
 pub const JOB: &str = "muster.run/job";
+
+/// Annotation of a job's object with the name in the job file, which may have other letters than names
+/// of Kubernetes.
+pub const JOB_NAME: &str = "muster.run/job-name";
+
+/// Annotation of a job's object with the login name of its user, as the client says it: nothing proves it.
+pub const USER: &str = "muster.run/user";
+
+/// Annotation of a job's object with the key of its submission, by which a repeated request finds it.
+pub const SUBMISSION: &str = "muster.run/submission";
+
+/// Annotation of a job's object with the instant of its submission by the client's clock, in milliseconds
+/// since 1970: creations are in whole seconds, and jobs of one second have an order.
+pub const SUBMITTED: &str = "muster.run/submitted";
+
+/// Annotation of an array's object with its indices, as the JSON of a [`muster_model::Array`].
+pub const ARRAY: &str = "muster.run/array";
 
 /// Label of a pod with the name of its task group.
 pub const ROLE: &str = "muster.run/role";

@@ -183,6 +183,15 @@ impl JobView {
     }
 }
 
+impl JobView {
+    /// Returns the text by which commands take the job: its number, or its name where it has none.
+    #[must_use]
+    pub fn label(&self) -> String {
+        let name = self.native.as_ref().and_then(|native| native.name.clone());
+        name.unwrap_or_else(|| self.job.to_string())
+    }
+}
+
 impl ElementView {
     /// Makes a view with only the state; all else is empty.
     #[must_use]
@@ -208,7 +217,7 @@ impl ElementView {
 /// Job as the external scheduler that it was submitted to reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NativeView {
-    /// Type of the external scheduler: `slurm`.
+    /// Type of the external scheduler: `slurm`, `kubernetes`.
     pub system: String,
     /// Name of its cluster; `None` when it has no name.
     pub cluster: Option<String>,
@@ -217,14 +226,18 @@ pub struct NativeView {
     /// Pending reason in the external scheduler's terms, such as `QOSMaxGRESPerUser`; `None` when
     /// it gives none.
     pub reason: Option<String>,
-    /// Partition that the job is or was pending in.
+    /// Partition that the job is or was pending in; on Kubernetes its namespace.
     pub partition: String,
     /// Quality of service of the job; `None` when it has none.
     pub qos: Option<String>,
     /// Number of times that the external scheduler requeued it.
     pub restarts: u32,
-    /// Muster's own id of the job; `None` for jobs that were not submitted by Muster.
+    /// Id of the job that is never reused: Muster's own on Slurm, where jobs that were not submitted
+    /// by Muster have none; that of the object on Kubernetes.
     pub id: Option<String>,
+    /// Name by which commands take the job where it has no number; `None` where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
 }
 
 /// Resource request of one task group.

@@ -23,7 +23,10 @@ pub(crate) async fn client(
 }
 
 /// Returns a client for one question of a user, and the namespace of the context.
-pub(crate) async fn client_of_user(
+///
+/// # Errors
+/// If the kubeconfig is missing or wrong.
+pub async fn client_of_user(
     kubeconfig: Option<&Path>,
     context: Option<&str>,
 ) -> Result<(Client, String), OperatorError> {
@@ -32,6 +35,17 @@ pub(crate) async fn client_of_user(
     config.read_timeout = Some(ANSWER);
     let namespace = config.default_namespace.clone();
     Ok((Client::try_from(config)?, namespace))
+}
+
+/// Returns a client for answers that come bit by bit, with any pause in between: logs and watches.
+///
+/// # Errors
+/// If the kubeconfig is missing or wrong.
+pub async fn client_for_streams(context: Option<&str>) -> Result<Client, OperatorError> {
+    let mut config = config(None, context).await?;
+    config.connect_timeout = Some(CONNECT);
+    config.read_timeout = None;
+    Ok(Client::try_from(config)?)
 }
 
 async fn config(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Config, OperatorError> {

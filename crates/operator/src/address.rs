@@ -5,22 +5,29 @@ use muster_kubernetes::object::ObjectKey;
 use serde_json::Value;
 
 /// Returns the address of a namespaced object of the core API.
-pub(crate) fn core(plural: &str, key: &ObjectKey) -> String {
+#[must_use]
+pub fn core(plural: &str, key: &ObjectKey) -> String {
     format!("/api/v1/namespaces/{}/{plural}/{}", key.namespace, key.name)
 }
 
 /// Makes a request without a body.
-pub(crate) fn get(path: &str) -> Request<Vec<u8>> {
+#[must_use]
+pub fn get(path: &str) -> Request<Vec<u8>> {
     request(Method::GET, path, "application/json", Vec::new())
 }
 
 /// Makes a request with a JSON body.
-pub(crate) fn with_body(method: Method, path: &str, body: &Value) -> Request<Vec<u8>> {
+///
+/// # Panics
+/// If the path holds letters that addresses cannot have, as names of objects do not.
+#[must_use]
+pub fn with_body(method: Method, path: &str, body: &Value) -> Request<Vec<u8>> {
     request(method, path, "application/json", body.to_string().into_bytes())
 }
 
 /// Makes a request that merges a patch into an object, lists by their keys.
-pub(crate) fn patch(path: &str, body: &Value) -> Request<Vec<u8>> {
+#[must_use]
+pub fn patch(path: &str, body: &Value) -> Request<Vec<u8>> {
     request(
         Method::PATCH,
         path,
@@ -31,7 +38,8 @@ pub(crate) fn patch(path: &str, body: &Value) -> Request<Vec<u8>> {
 
 /// Makes a request that merges a patch into an object, lists as a whole: custom objects know no
 /// other way.
-pub(crate) fn merge(path: &str, body: &Value) -> Request<Vec<u8>> {
+#[must_use]
+pub fn merge(path: &str, body: &Value) -> Request<Vec<u8>> {
     request(Method::PATCH, path, "application/merge-patch+json", body.to_string().into_bytes())
 }
 

@@ -29,7 +29,8 @@ pub(crate) fn message(error: &kube::Error) -> String {
 }
 
 /// Returns the HTTP status of an answer of the API server; `None` if there was no answer.
-pub(crate) fn code(error: &kube::Error) -> Option<u16> {
+#[must_use]
+pub fn code(error: &kube::Error) -> Option<u16> {
     match error {
         kube::Error::Api(status) => Some(status.code),
         _ => None,
@@ -38,7 +39,8 @@ pub(crate) fn code(error: &kube::Error) -> Option<u16> {
 
 /// Returns true for errors that another try may not meet: no answer, overload, an error within the
 /// server.
-pub(crate) fn is_transient(error: &kube::Error) -> bool {
+#[must_use]
+pub fn is_transient(error: &kube::Error) -> bool {
     code(error).is_none_or(|code| code == 429 || code >= 500)
 }
 

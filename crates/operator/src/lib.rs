@@ -1,12 +1,12 @@
 //! The client side of the scheduler inside Kubernetes: watches the cluster, hands what it sees to
 //! [`muster_scheduler`], and carries out its actions. It decides nothing.
 
-mod access;
+pub mod access;
 mod actions;
-mod address;
+pub mod address;
 mod condition;
 mod election;
-mod error;
+pub mod error;
 mod health;
 mod kueue;
 mod leader;

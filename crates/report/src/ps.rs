@@ -41,12 +41,12 @@ pub(crate) fn table<'r>(
 
     let others = OtherJobs::of(rows, planned);
     Table::of(rows)
-        .left("JOB", |job| job.job.to_string())
+        .left("JOB", JobView::label)
         .left("NAME", |job| &job.name)
         .left("USER", |job| if users.len() > 1 { job.user.as_str() } else { "" })
         .left("QUEUE", |job| if show_queue { job.queue.as_str() } else { "" })
         .dropped(4)
-        .left("PARTITION", |job| native(job, |native| native.partition.clone()))
+        .left("PARTITION", |job| native(job, partition))
         .dropped(1)
         .left("STATE", |job| Cell::inked(job.state.word(), Ink::of(job.state)))
         .left("GPUS", |job| gpus_held(job, nodes.len() > 1))
@@ -68,6 +68,11 @@ pub(crate) fn table<'r>(
 /// Returns text on a job of an external scheduler, empty for any other job.
 fn native(job: &JobView, text: impl Fn(&NativeView) -> String) -> String {
     job.native.as_ref().map_or(String::new(), text)
+}
+
+/// Returns the partition of a job on Slurm; names of jobs on Kubernetes have their namespace.
+fn partition(native: &NativeView) -> String {
+    if native.name.is_some() { String::new() } else { native.partition.clone() }
 }
 
 /// Returns the nodes that the job holds, folded: `node[1-4]`.
@@ -252,9 +257,12 @@ fn note(job: &JobView, others: &OtherJobs<'_>, context: RenderContext) -> String
     groups.extend(backfilled(job, others));
     match job.state {
         JobState::Pending => groups.extend(waits(job, others, context)),
+        JobState::Starting => {
+            groups.extend(job.waiting_for.iter().map(|why| reason::short(why, context)));
+        }
         JobState::Held => groups.push(match &job.waiting_for {
             Some(reason @ Reason::HeldByAdmin { .. }) => reason::short(reason, context),
-            _ => format!("muster release {}", job.job),
+            _ => format!("muster release {}", job.label()),
         }),
         _ => {}
     }
@@ -376,7 +384,7 @@ pub fn line(job: &JobView, others: &OtherJobs<'_>, context: RenderContext) -> St
     let note = if note.is_empty() { note } else { format!(": {note}") };
     format!(
         "{at} {} {} {}{held}{note}\n",
-        job.job,
+        job.label(),
         crate::style::clean(&job.name),
         job.state.word()
     )
@@ -487,6 +495,7 @@ mod tests {
                 qos: None,
                 restarts: 0,
                 id: None,
+                name: None,
             });
             for task in job.elements.iter_mut().flat_map(|element| &mut element.tasks) {
                 task.devices.clear();

@@ -39,7 +39,8 @@ pub struct JobSheet<'a> {
 #[must_use]
 pub fn show(detail: &JobSheet<'_>, context: RenderContext) -> String {
     let job = detail.job;
-    let mut text = format!("job {}: {}\n", job.job, context.paint(Ink::Strong, &clean(&job.name)));
+    let mut text =
+        format!("job {}: {}\n", job.label(), context.paint(Ink::Strong, &clean(&job.name)));
     for (label, value) in facts(detail, context) {
         let labels = Labels { indent: 2, width: 11, ink: Ink::Faint };
         text.push_str(&labels.lines(label, value.lines(), context));

@@ -70,7 +70,7 @@ pub async fn run(app: &App, args: AttachArgs) -> Result<u8> {
     match ended {
         SessionEnd::Exit(code) => Ok(u8::try_from(code).unwrap_or(FAILURE)),
         SessionEnd::Left => {
-            app.ui.status(&format!("detached; job {} keeps running", target.text()));
+            app.ui.status(&format!("detached; job {} keeps running", target.text(&client)));
             Ok(0)
         }
         SessionEnd::Refused(why) => {

@@ -123,7 +123,7 @@ pub async fn run(app: &App, args: CheckpointArgs) -> Result<u8> {
             app.ui.data(&format!("{}: {}\n", name(target, one.element), sentence(one)))?;
         }
     } else {
-        app.ui.data(&format!("{}: {message}\n", target.text()))?;
+        app.ui.data(&format!("{}: {message}\n", target.text(&client)))?;
     }
     let any = |answer| asked.iter().any(|one| one.answer == answer);
     Ok(match () {
@@ -145,7 +145,7 @@ async fn acknowledge(
     if output.json() {
         app.ui.json(&answer)?
     } else {
-        app.ui.data(&format!("{}: {}\n", target.text(), answer.message))?
+        app.ui.data(&format!("{}: {}\n", target.text(client), answer.message))?
     }
     Ok(0)
 }
@@ -229,7 +229,7 @@ fn undelivered_text(asked: &ElementCheckpoint) -> String {
 
 fn name(target: JobTarget, element: ElementId) -> String {
     match target.index {
-        Some(_) => target.text(),
+        Some(_) => element.to_string(),
         None if element.index > 0 => element.to_string(),
         None => element.job.to_string(),
     }

@@ -2,14 +2,14 @@
 
 use anyhow::Result;
 use muster_api::types::ExplainResponse;
-use muster_operator::ObjectName;
 use muster_operator::reader::ClusterReader;
+use muster_operator::{ObjectName, ReadError};
 use muster_report::explain::{explain, gang};
 
 use crate::app::App;
 use crate::args::OutputArgs;
 use crate::connect;
-use crate::exit::Failure;
+use crate::exit::{Failure, NOT_FOUND};
 use crate::jobref::JobRef;
 use crate::kubernetes::KubernetesArgs;
 
@@ -37,13 +37,8 @@ pub struct ExplainArgs {
 /// Runs `muster explain`; returns its exit code.
 pub async fn run(app: &App, args: ExplainArgs) -> Result<u8> {
     let explained = match args.kubernetes.reader(&app.global, args.namespace.clone()).await? {
-        Some(reader) => explain_object(&reader, &args.job).await?,
-        None => {
-            let job: JobRef = args.job.parse().map_err(Failure::usage)?;
-            let client = connect::find(&app.global)?;
-            let target = job.resolve(&client).await?;
-            client.explain(target.job, target.index).await.map_err(Failure::from)?
-        }
+        Some(reader) => explain_object(app, &reader, &args).await?,
+        None => explain_job(app, &args.job).await?,
     };
     if args.output.json() {
         app.ui.json(&explained)?;
@@ -57,8 +52,35 @@ pub async fn run(app: &App, args: ExplainArgs) -> Result<u8> {
     Ok(0)
 }
 
-async fn explain_object(reader: &ClusterReader, name: &str) -> Result<ExplainResponse> {
-    let name: ObjectName = name.parse().map_err(Failure::usage)?;
-    let (now, explanation, gang) = reader.explain(&name).await.map_err(Failure::from)?;
-    Ok(ExplainResponse { now, explanation, gang: Some(gang) })
+async fn explain_job(app: &App, job: &str) -> Result<ExplainResponse> {
+    let job: JobRef = job.parse().map_err(Failure::usage)?;
+    let client = connect::find(&app.global)?;
+    let target = job.resolve(&client).await?;
+    Ok(client.explain(target.job, target.index).await.map_err(Failure::from)?)
+}
+
+/// Explains an object by its name, or else the job whose job file has that name.
+async fn explain_object(
+    app: &App,
+    reader: &ClusterReader,
+    args: &ExplainArgs,
+) -> Result<ExplainResponse> {
+    let missing = match args.job.parse::<ObjectName>() {
+        Ok(name) => match reader.explain(&name).await {
+            Ok((now, explanation, gang)) => {
+                return Ok(ExplainResponse { now, explanation, gang: Some(gang) });
+            }
+            Err(error @ ReadError::NotFound { .. }) => Failure::from(error),
+            Err(error) => return Err(Failure::from(error).into()),
+        },
+        Err(malformed) => Failure::usage(malformed),
+    };
+    match explain_job(app, &args.job).await {
+        Err(error) if is_not_found(&error) => Err(missing.into()),
+        answer => answer,
+    }
+}
+
+fn is_not_found(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<Failure>().is_some_and(|failure| failure.code == NOT_FOUND)
 }

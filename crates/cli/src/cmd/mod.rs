@@ -128,12 +128,16 @@ impl CliCommand {
     /// Returns the service that the subcommand sends its requests to.
     pub fn endpoint(&self) -> Endpoint {
         match self {
+            CliCommand::Verify(_)
+            | CliCommand::Usage(_)
+            | CliCommand::Reserve(_)
+            | CliCommand::Check(_) => Endpoint::Cluster,
             CliCommand::Run(_)
             | CliCommand::Ps(_)
             | CliCommand::Show(_)
             | CliCommand::Logs(_)
             | CliCommand::Attach(_)
-            | CliCommand::Verify(_)
+            | CliCommand::Explain(_)
             | CliCommand::Wait(_)
             | CliCommand::Cancel(_)
             | CliCommand::Hold(_)
@@ -141,10 +145,6 @@ impl CliCommand {
             | CliCommand::Requeue(_)
             | CliCommand::Scale(_)
             | CliCommand::Checkpoint(_)
-            | CliCommand::Usage(_)
-            | CliCommand::Reserve(_)
-            | CliCommand::Check(_) => Endpoint::Cluster,
-            CliCommand::Explain(_)
             | CliCommand::Queues(_)
             | CliCommand::Nodes(_)
             | CliCommand::Names(_) => Endpoint::AnyCluster,

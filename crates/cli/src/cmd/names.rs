@@ -11,7 +11,6 @@ use muster_api::query::JobFilter;
 use crate::app::App;
 use crate::connect;
 use crate::jobref;
-use crate::on::On;
 
 /// Longest time that completion may take.
 const PATIENCE: Duration = Duration::from_millis(700);
@@ -28,10 +27,6 @@ pub struct NamesArgs {
 
 /// Prints the user's own jobs, each name once.
 pub async fn run(app: &App, args: NamesArgs) -> Result<u8> {
-    // Names of pods and objects are completed by kubectl.
-    if app.global.on == Some(On::Kubernetes) {
-        return Ok(0);
-    }
     let Ok(client) = connect::find(&app.global) else { return Ok(0) };
     let user = Some(jobref::own_name().to_string());
     let filter = JobFilter { all: args.all, user, first: Some(MOST), ..JobFilter::default() };
@@ -41,7 +36,7 @@ pub async fn run(app: &App, args: NamesArgs) -> Result<u8> {
     let mut words = String::new();
     let mut names = BTreeSet::new();
     for job in &list.jobs {
-        let _ = writeln!(words, "{}", job.job);
+        let _ = writeln!(words, "{}", job.label());
         // Names that would need quoting are completed by number only.
         let is_plain =
             job.name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));

@@ -66,7 +66,7 @@ pub async fn run(app: &App, args: ScaleArgs) -> Result<u8> {
     if args.output.json() {
         app.ui.json(&Scaled { job: target.job.0, message: response.message })?
     } else {
-        app.ui.data(&format!("{}: {}\n", target.text(), response.message))?
+        app.ui.data(&format!("{}: {}\n", target.text(&client), response.message))?
     }
     Ok(0)
 }

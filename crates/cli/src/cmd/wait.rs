@@ -55,7 +55,7 @@ pub async fn run(app: &App, args: WaitArgs) -> Result<u8> {
                 .find(|o| !o.is_success());
             let why = outcome
                 .map_or(String::new(), |outcome| format!(": {}", clean(&outcome.to_string())));
-            app.ui.data(&format!("{}: {}{why}\n", target.text(), row.state.word()))?;
+            app.ui.data(&format!("{}: {}{why}\n", target.text(&client), row.state.word()))?;
         }
     }
     Ok(track::exit_code(&rows))

@@ -9,6 +9,8 @@ mod admission;
 mod cases;
 mod chaos;
 mod cluster;
+#[path = "../conform/mod.rs"]
+mod conform;
 mod definitions;
 mod explain;
 mod export;

@@ -447,6 +447,7 @@ impl SlurmScheduler {
             qos: None,
             restarts: 0,
             id: Some(record.id.clone()),
+            name: None,
         };
         let user = self.settings.user.clone();
         JobView {

@@ -43,12 +43,10 @@ use muster_api::types::{ActionRequest, BulkRequest, ErrorBody, SubmitRequest};
 use muster_api::{Call, Responder, RouteResponse, WaitMode};
 use muster_model::{JobId, Time, UserName};
 use muster_slurm::job::NativeJob;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
 use tokio::sync::{OnceCell, watch};
 
 use crate::error::RequestError;
+use crate::route::{job_number, json, read};
 use record::SubmissionRecords;
 
 /// Configuration of the front end.
@@ -168,7 +166,7 @@ impl SlurmScheduler {
                 Err(refusal)
                     if refusal.is_unavailable()
                         && self.stay() != WaitMode::Once
-                        && only_reads(call.route) =>
+                        && call.route.only_reads() =>
                 {
                     if !self.is_silent.swap(true, Ordering::Relaxed) {
                         (self.settings.warn)(&format!("{refusal}; retrying until it answers"));
@@ -186,12 +184,7 @@ impl SlurmScheduler {
     }
 
     async fn route(&self, call: Call) -> Result<RouteResponse> {
-        let job = || {
-            let name = call.name.as_deref().unwrap_or_default();
-            name.parse()
-                .map(JobId)
-                .map_err(|_| RequestError::invalid(format!("`{name}` is not a job number")))
-        };
+        let job = || job_number(&call);
         let acted =
             async |verb| json(&self.act(job()?, read::<ActionRequest>(&call.body)?, verb).await?);
         match call.route {
@@ -253,12 +246,6 @@ impl Responder for SlurmScheduler {
     }
 }
 
-/// Returns whether a route changes nothing, so that it can be retried.
-fn only_reads(route: RouteId) -> bool {
-    use RouteId::{Changes, Explain, Job, Jobs, Logs, Nodes, Queues, Timeline, Usage};
-    matches!(route, Jobs | Job | Explain | Nodes | Queues | Usage | Timeline | Changes | Logs)
-}
-
 /// Refuses a route that Slurm does not support, or not through Muster, with the alternative.
 fn unsupported_route(route: RouteId) -> RequestError {
     let (what, hint) = match route {
@@ -284,14 +271,4 @@ fn unsupported_route(route: RouteId) -> RequestError {
         _ => ("not supported for Slurm jobs yet", "use Slurm's own commands"),
     };
     RequestError::refused(what).hint(hint)
-}
-
-fn read<T: DeserializeOwned>(value: &Value) -> Result<T> {
-    serde_json::from_value(value.clone()).map_err(|error| RequestError::invalid(error.to_string()))
-}
-
-fn json<T: Serialize>(value: &T) -> Result<RouteResponse> {
-    serde_json::to_vec(value)
-        .map(RouteResponse::Json)
-        .map_err(|error| RequestError::internal(error.to_string()))
 }

@@ -81,6 +81,7 @@ fn job(number: u64, rows: &[&NativeJob], cluster: Option<&str>) -> Option<JobVie
             qos: (!row.qos.is_empty()).then(|| row.qos.clone()),
             restarts: row.restarts,
             id: row.muster_id().map(str::to_owned),
+            name: None,
         }),
     })
 }

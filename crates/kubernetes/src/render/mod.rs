@@ -49,6 +49,9 @@ pub struct RenderInput<'a> {
     pub options: &'a KubernetesOptions,
     /// Scheduler of the cluster.
     pub scheduler: GangScheduler,
+    /// Text after the job's name in the names of its objects, which makes them unique; `None` for the
+    /// name alone.
+    pub suffix: Option<&'a str>,
 }
 
 /// Objects of a job, with notes for the user.
@@ -71,7 +74,7 @@ pub fn render(input: &RenderInput<'_>) -> Result<RenderedJob, Vec<Unsupported>> 
     }
     let job = JobShape::of(input);
     let mut warnings = refusals::differences(input);
-    if *job.name != *input.spec.name {
+    if input.suffix.is_none() && *job.name != *input.spec.name {
         warnings.push(format!(
             "the objects are named {}: names of Kubernetes have lower-case letters, digits and `-`, and those of pods at most 63",
             job.name
@@ -139,7 +142,9 @@ impl<'a> JobShape<'a> {
         };
         let in_pod_names = if kind == JobKind::Job { &[] } else { &roles[..] };
         let longest_role = in_pod_names.iter().map(|role| role.name.len()).max().unwrap_or(0);
-        let name = object_name(&input.spec.name, MAX_NAMES - longest_role);
+        let suffix = input.suffix.map_or(String::new(), |suffix| format!("-{suffix}"));
+        let longest = MAX_NAMES - longest_role - suffix.len();
+        let name = format!("{}{suffix}", object_name(&input.spec.name, longest));
         Self { input, name, kind, roles }
     }
 

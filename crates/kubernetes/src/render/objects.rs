@@ -42,20 +42,30 @@ fn object(job: &JobShape<'_>, version: &str, kind: &str, spec: Value) -> Value {
         GangScheduler::Volcano | GangScheduler::PodGroups | GangScheduler::None => "",
     };
     let is_main = matches!(kind, "Job" | "JobSet");
-    let start_terms = if is_main { job.start_terms() } else { Vec::new() };
+    let annotations = if is_main { annotations(job) } else { Map::new() };
     if let Some(queue) = queue(job).filter(|_| is_main && !queue_label.is_empty()) {
         labels.insert(queue_label.to_owned(), queue.into());
     }
     let mut metadata = json!({"name": job.name, "labels": labels});
-    if !start_terms.is_empty() {
-        let annotations =
-            start_terms.into_iter().map(|(name, value)| (name.to_owned(), json!(value)));
-        metadata["annotations"] = annotations.collect::<Map<_, _>>().into();
+    if !annotations.is_empty() {
+        metadata["annotations"] = annotations.into();
     }
     if let Some(namespace) = &job.input.options.namespace {
         metadata["namespace"] = json!(**namespace);
     }
     json!({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec})
+}
+
+/// Returns the annotations of the object that is the job.
+fn annotations(job: &JobShape<'_>) -> Map<String, Value> {
+    let terms = job.start_terms().into_iter();
+    let mut annotations: Map<String, Value> =
+        terms.map(|(name, value)| (name.to_owned(), value.into())).collect();
+    if let Some(array) = &job.input.spec.array {
+        let array = serde_json::to_string(array).expect("an array is valid JSON");
+        annotations.insert(names::ARRAY.to_owned(), array.into());
+    }
+    annotations
 }
 
 /// Returns the queue for the label of the scheduler. A queue of Kueue has no path. Muster starts objects

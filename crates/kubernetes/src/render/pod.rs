@@ -57,6 +57,8 @@ fn specification(job: &JobShape<'_>, role: &Role<'_>) -> Value {
         (0..role.tasks_per_pod).map(|task| container(job, role, task)).collect();
     let mut pod = json!({
         "restartPolicy": "Never",
+        // So that no program is process 1, which SIGTERM does not end unless it handles it.
+        "shareProcessNamespace": true,
         "containers": containers,
         // Time to save before SIGKILL, also where a scheduler preempts the pod.
         "terminationGracePeriodSeconds":

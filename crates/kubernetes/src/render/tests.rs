@@ -51,6 +51,7 @@ fn rendered(
         has_output_files: false,
         options,
         scheduler,
+        suffix: None,
     })
 }
 

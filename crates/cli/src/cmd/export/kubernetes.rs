@@ -72,6 +72,7 @@ pub(super) fn run(app: &App, args: &KubernetesArgs) -> Result<u8> {
         has_output_files: !checked.files.is_empty(),
         options: &checked.kubernetes,
         scheduler: args.scheduler.into(),
+        suffix: None,
     };
     let rendered =
         render::render(&input).map_err(|unfit| refusal("Kubernetes", &spec.name, &unfit))?;

@@ -136,11 +136,11 @@ pub async fn run(app: &App, args: RunArgs) -> Result<u8> {
         () if args.follow => follow_one(app, &client, &responses).await,
         () if interactive => run_interactive(app, &client, &jobs).await,
         () if args.wait => {
-            submit::print(app, &responses, args.json, false)?;
+            submit::print(app, &client, &responses, args.json, false)?;
             wait(app, &client, &jobs).await
         }
         () => {
-            submit::print(app, &responses, args.json, true)?;
+            submit::print(app, &client, &responses, args.json, true)?;
             Ok(0)
         }
     }
@@ -179,7 +179,7 @@ async fn wait(app: &App, client: &Client, jobs: &[JobId]) -> Result<u8> {
             Ok(track::exit_code(&rows))
         }
         _ = tokio::signal::ctrl_c() => {
-            detach(app, jobs);
+            detach(app, client, jobs);
             Ok(INTERRUPTED)
         }
     }
@@ -188,7 +188,7 @@ async fn wait(app: &App, client: &Client, jobs: &[JobId]) -> Result<u8> {
 async fn follow_one(app: &App, client: &Client, responses: &[SubmitResponse]) -> Result<u8> {
     let submitted: Vec<_> = responses.iter().flat_map(|response| &response.jobs).collect();
     let [job] = submitted.as_slice() else {
-        submit::print(app, responses, false, true)?;
+        submit::print(app, client, responses, false, true)?;
         return Err(Failure::usage(
             "--follow shows the output of one job, but several were submitted",
         )
@@ -196,16 +196,16 @@ async fn follow_one(app: &App, client: &Client, responses: &[SubmitResponse]) ->
         .into());
     };
     if job.elements > 1 {
-        submit::print(app, responses, false, true)?;
+        submit::print(app, client, responses, false, true)?;
         return Err(Failure::usage("--follow shows the output of one task, but this is an array")
-            .hint(format!("`muster logs -f {}[INDEX]` follows one element", job.job))
+            .hint(format!("`muster logs -f {}[INDEX]` follows one element", client.label(job.job)))
             .into());
     }
     let target = JobTarget { job: job.job, index: None };
     tokio::select! {
         shown = follow::follow(app, client, target, follow::OutputSelection::default()) => shown?,
         _ = tokio::signal::ctrl_c() => {
-            detach(app, &[job.job]);
+            detach(app, client, &[job.job]);
             return Ok(INTERRUPTED);
         }
     }
@@ -237,6 +237,7 @@ async fn run_interactive(app: &App, client: &Client, jobs: &[JobId]) -> Result<u
             follow::print(app, client, target, follow::OutputSelection::default()).await?
         }
         InteractiveEnd::Left => {
+            let job = client.label(*job);
             app.ui.status(&format!("detached; job {job} keeps running"));
             app.ui.hint(&format!("`muster attach {job}` connects to it again"));
             return Ok(0);

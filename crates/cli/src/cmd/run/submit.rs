@@ -62,7 +62,7 @@ pub async fn submit(
             }
             Err(error) => {
                 let before = responses.iter().flat_map(|response| &response.jobs);
-                let before: Vec<String> = before.map(|job| job.job.to_string()).collect();
+                let before: Vec<String> = before.map(|job| client.label(job.job)).collect();
                 let failure = Failure::from(error);
                 return Err(if before.is_empty() {
                     failure
@@ -145,7 +145,13 @@ fn random_key() -> Result<String> {
 }
 
 /// Lists the submitted jobs.
-pub fn print(app: &App, responses: &[SubmitResponse], is_json: bool, hint: bool) -> Result<()> {
+pub fn print(
+    app: &App,
+    client: &Client,
+    responses: &[SubmitResponse],
+    is_json: bool,
+    hint: bool,
+) -> Result<()> {
     if is_json {
         return json(app, responses);
     }
@@ -155,12 +161,15 @@ pub fn print(app: &App, responses: &[SubmitResponse], is_json: bool, hint: bool)
             if job.elements > 1 { format!(", {} elements", job.elements) } else { String::new() };
         app.ui.data(&format!(
             "job {}: {}{elements}\n",
-            job.job,
+            client.label(job.job),
             muster_report::style::clean(&job.name)
         ))?;
     }
     if let Some(job) = jobs.first().filter(|_| hint && app.ui.status_is_terminal()) {
-        app.ui.hint(&format!("`muster ps` lists jobs, `muster logs -f {}` shows output", job.job));
+        app.ui.hint(&format!(
+            "`muster ps` lists jobs, `muster logs -f {}` shows output",
+            client.label(job.job)
+        ));
     }
     Ok(())
 }

@@ -66,10 +66,10 @@ pub async fn run(app: &App, args: VerifyArgs) -> Result<u8> {
     let running = |element: &&ElementView| element.state == JobState::Running;
     let elements = || job.elements.iter().filter(wanted);
     let Some(element) = elements().find(running).or_else(|| elements().next()) else {
-        return Err(not_started(target, job.state));
+        return Err(not_started(&client, target, job.state));
     };
     if matches!(element.state, JobState::Held | JobState::Pending | JobState::Starting) {
-        return Err(not_started(target, element.state));
+        return Err(not_started(&client, target, element.state));
     }
     let is_array = job.array.is_some() || job.service.is_some();
     let index = is_array.then_some(element.element.index);
@@ -86,7 +86,10 @@ pub async fn run(app: &App, args: VerifyArgs) -> Result<u8> {
         run_probes(app, &client, JobTarget { job: target.job, index }, &mut evidence).await?;
     } else {
         let state = element.state.word();
-        app.ui.status(&format!("job {} is {state}: only its output is checked", target.text()));
+        app.ui.status(&format!(
+            "job {} is {state}: only its output is checked",
+            target.text(&client)
+        ));
     }
     if client.socket().is_none() {
         evidence.leaves = topology().await;
@@ -103,13 +106,13 @@ pub async fn run(app: &App, args: VerifyArgs) -> Result<u8> {
     Ok(code(&report, args.strict))
 }
 
-fn not_started(target: JobTarget, state: JobState) -> anyhow::Error {
+fn not_started(client: &Client, target: JobTarget, state: JobState) -> anyhow::Error {
     Failure::new(format!(
         "job {} is {}: it has not started, so nothing can be checked",
-        target.text(),
+        target.text(client),
         state.word()
     ))
-    .hint(format!("`muster explain {}` says why it is pending", target.text()))
+    .hint(format!("`muster explain {}` says why it is pending", target.text(client)))
     .into()
 }
 

@@ -1,0 +1,231 @@
+//! The suite of subcommands that every place to run passes, on Kubernetes with Muster's scheduler, as
+//! far as Kubernetes has the same: docs/kubernetes.md lists the differences.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::json;
+
+use crate::cluster::{KubernetesCluster, TestNamespace, success, until};
+use crate::conform::{JobPlace, conformance};
+use crate::scheduler_process::SchedulerProcess;
+
+/// Image of the test cluster, which has a shell.
+const IMAGE: &str = "localhost/busybox:1";
+
+/// A namespace of the test cluster with Muster's scheduler, and a folder that its jobs share with the
+/// test, by a volume claim.
+struct KubernetesTarget {
+    namespace: TestNamespace<'static>,
+    kubeconfig: PathBuf,
+    folder: tempfile::TempDir,
+    _scheduler: SchedulerProcess,
+}
+
+impl KubernetesTarget {
+    fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("conform-{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        let name: &'static str = Box::leak(name.into_boxed_str());
+        let cluster: &'static KubernetesCluster = Box::leak(Box::new(KubernetesCluster::here()));
+        let namespace = cluster.namespace(name);
+        let folder = tempfile::tempdir().unwrap();
+        let kubeconfig = folder.path().join("kubeconfig");
+        std::fs::copy(cluster.kubeconfig(), &kubeconfig).unwrap();
+        let words = ["config", "set-context", "--current", "--namespace", name, "--kubeconfig"];
+        let words = [&words[..], &[kubeconfig.to_str().unwrap()]].concat();
+        cluster.kubectl(&words);
+        let size = json!({"storage": "1Gi"});
+        namespace.create_object(&json!({
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": name},
+            "spec": {
+                "capacity": size,
+                "accessModes": ["ReadWriteMany"],
+                "storageClassName": "",
+                "hostPath": {"path": folder.path()},
+                "claimRef": {"namespace": name, "name": "shared"},
+            },
+        }));
+        namespace.create_object(&json!({
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "shared"},
+            "spec": {
+                "accessModes": ["ReadWriteMany"],
+                "storageClassName": "",
+                "volumeName": name,
+                "resources": {"requests": size},
+            },
+        }));
+        until("the claim is bound", || {
+            namespace.objects("persistentvolumeclaims", "")[0]["status"]["phase"] == "Bound"
+        });
+        let _scheduler = SchedulerProcess::active(cluster);
+        Self { namespace, kubeconfig, folder, _scheduler }
+    }
+
+    /// Gives every job of a file the shared folder, unless it says for itself what is Kubernetes'.
+    fn with_volume(&self, file: &str) {
+        let text = std::fs::read_to_string(file).unwrap();
+        let folder = self.folder.path().display();
+        let section = format!("kubernetes: {{volumes: ['shared:{folder}']}}\n");
+        let of_document = |document: &str| {
+            let has_own = document.contains("\nkubernetes: ");
+            let section = if has_own { "" } else { &section };
+            format!("{}\n{section}", document.trim_end())
+        };
+        let documents: Vec<String> = text.split("---\n").map(of_document).collect();
+        std::fs::write(file, documents.join("---\n")).unwrap();
+    }
+}
+
+impl Drop for KubernetesTarget {
+    fn drop(&mut self) {
+        let name = self.namespace.name();
+        let cluster = KubernetesCluster::here();
+        cluster.kubectl_with(&["delete", "persistentvolume", name, "--wait=false"], "");
+    }
+}
+
+impl JobPlace for KubernetesTarget {
+    fn call(&self, words: &[&str]) -> (i32, String, String) {
+        if let ["run", file, ..] = words
+            && file.ends_with(".yaml")
+        {
+            self.with_volume(file);
+        }
+        let output = Command::new(env!("CARGO_BIN_EXE_muster"))
+            .args(["--on", "kubernetes"])
+            .args(words)
+            .current_dir(self.folder.path())
+            .env("KUBECONFIG", &self.kubeconfig)
+            .env("MUSTER_IMAGE", IMAGE)
+            .env("NO_COLOR", "1")
+            .output()
+            .unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.folder.path().to_owned()
+    }
+
+    fn all_of_it(&self) -> &'static str {
+        "nodes: 2\ngpus: 4"
+    }
+
+    fn until(&self, what: &str, holds: &mut dyn FnMut() -> bool) {
+        until(what, holds);
+    }
+}
+
+conformance!(
+    @ KubernetesTarget::new(), (ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test");
+    an_exit_code_is_passed_on, the_first_failed_rank_ends_the_gang_with_its_code, every_rank_knows_its_place,
+    an_array_runs_each_of_its_indices, a_job_has_its_own_environment_and_directory, what_is_held_waits_for_its_release,
+    what_is_cancelled_ends_as_cancelled, a_name_is_the_newest_job_that_has_it,
+    what_cannot_be_is_refused_before_anything_is_done
+);
+
+/// Sends a job file to the cluster; returns the exit code and what was printed.
+fn run(place: &KubernetesTarget, text: &str) -> (i32, String, String) {
+    let file = place.folder().join("job.yaml");
+    std::fs::write(&file, text).unwrap();
+    place.call(&["run", file.to_str().unwrap()])
+}
+
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn a_gang_waits_whole_and_is_explained_by_its_name() {
+    let place = KubernetesTarget::new();
+    let ok = |words: &[&str]| {
+        let (code, stdout, stderr) = place.call(words);
+        success(
+            words,
+            &std::process::Output {
+                status: std::os::unix::process::ExitStatusExt::from_raw(code << 8),
+                stdout: stdout.into_bytes(),
+                stderr: stderr.into_bytes(),
+            },
+        )
+    };
+    let gate = place.folder().join("may-end");
+    let all = place.all_of_it();
+    let wait = format!("until [ -e {} ]; do usleep 50000; done", gate.display());
+    let (code, stdout, stderr) =
+        run(&place, &format!("name: first\n{all}\ntime: 10m\nrun: {wait}\n"));
+    assert_eq!(code, 0, "{stdout}{stderr}");
+    until("first runs", || ok(&["ps"]).contains("running"));
+    let (code, stdout, stderr) = run(&place, &format!("name: second\n{all}\nrun: echo started\n"));
+    assert_eq!(code, 0, "{stdout}{stderr}");
+    // 1. The list says what it waits for, and `explain` who holds it.
+    until("ps says why second waits", || {
+        let listed = ok(&["ps"]);
+        listed.lines().any(|line| line.contains("second") && line.contains("8 GPUs"))
+    });
+    let explained = ok(&["explain", "second"]);
+    assert!(explained.contains("first-"), "{explained}");
+    let (code, _, stderr) = place.call(&["logs", "second"]);
+    assert!(code == 4 && stderr.contains("has written nothing so far"), "{code}: {stderr}");
+    // 2. What is cancelled makes room, and is listed as cancelled by its user.
+    ok(&["cancel", "first"]);
+    assert_eq!(place.call(&["wait", "first"]).0, 130);
+    assert_eq!(place.call(&["wait", "second"]).0, 0);
+    assert_eq!(ok(&["logs", "second"]), "started\n");
+    let listed = ok(&["ps", "-a"]);
+    assert!(listed.contains("cancelled"), "{listed}");
+    assert!(ok(&["cancel", "first"]).contains("had already ended: cancelled"));
+}
+
+/// Numbers are in no order on Kubernetes, so there are no ranges of them.
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn many_jobs_are_selected_by_patterns_and_states() {
+    let place = KubernetesTarget::new();
+    for name in ["sweep-1", "sweep-2", "other"] {
+        let (code, stdout, stderr) =
+            run(&place, &format!("name: {name}\nhold: true\nrun: 'true'\n"));
+        assert_eq!(code, 0, "{stdout}{stderr}");
+    }
+    let selected = |words: &[&str]| {
+        let (code, stdout, stderr) = place.call(words);
+        assert_eq!(code, 0, "{words:?}: {stdout}{stderr}");
+        let names =
+            stdout.lines().map(|line| line.split('-').next().unwrap_or_default().to_owned());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(selected(&["cancel", "--name", "sweep-*", "--dry-run"]).len(), 2);
+    assert_eq!(selected(&["release", "--state", "held", "--dry-run"]).len(), 3);
+    assert_eq!(selected(&["cancel", "--name", "sweep-?", "--yes"]), ["sweep", "sweep"]);
+    assert_eq!(selected(&["cancel", "--state", "held", "--dry-run"]), ["other"]);
+    let (code, stdout, stderr) = place.call(&["cancel", "other", "no-such"]);
+    assert!(code == 4 && stdout.is_empty(), "{code}: {stdout}{stderr}");
+    let (code, ..) = place.call(&["cancel"]);
+    assert_eq!(code, 2, "an empty selection does not mean all");
+}
+
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn errors_of_a_job_are_told_with_the_next_step() {
+    let place = KubernetesTarget::new();
+    // 1. An image that does not exist keeps the job from starting.
+    let (code, stdout, stderr) =
+        run(&place, "name: no-image\nrun: true\nkubernetes: {image: 'localhost/no-such:1'}\n");
+    assert_eq!(code, 0, "{stdout}{stderr}");
+    until("the list names the image", || {
+        let (_, listed, _) = place.call(&["ps"]);
+        listed.contains("check the name of the image")
+    });
+    // 2. A namespace that does not exist, and roles without JobSet, are refused before anything is made.
+    let (code, _, stderr) =
+        run(&place, "name: lost\nrun: true\nkubernetes: {namespace: no-such}\n");
+    assert!(code == 4 && stderr.contains("no-such"), "{code}: {stderr}");
+    let roles = "name: roles\ngroups: [{name: a, tasks: 1, run: 'true'}, {name: b, tasks: 1, run: 'true'}]\n";
+    let (code, _, stderr) = run(&place, roles);
+    assert!(code == 1 && stderr.contains("JobSet"), "{code}: {stderr}");
+    assert!(place.namespace.objects("services", "muster.run/job").is_empty());
+}

@@ -1,0 +1,131 @@
+//! Actions on jobs: each is a change of the object, or its deletion.
+
+use futures_util::{StreamExt, stream};
+use muster_api::types::{
+    ActionResponse, BulkAction, BulkRequest, BulkResponse, BulkResult, ErrorBody,
+};
+use muster_kubernetes::job::view;
+use muster_kubernetes::names;
+use muster_model::JobId;
+use muster_model::view::JobState;
+use serde_json::{Value, json};
+
+use super::list::FoundJob;
+use super::{KubernetesScheduler, RequestError, Result};
+
+/// Actions that are under way at once.
+const AT_ONCE: usize = 16;
+
+/// Action on a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KubernetesAction {
+    /// End its pods for good.
+    Cancel,
+    /// Keep it from starting.
+    Hold,
+    /// Let a held job start.
+    Release,
+}
+
+impl KubernetesScheduler {
+    /// Performs an action on a job.
+    pub(super) async fn act(
+        &self,
+        job: JobId,
+        index: Option<u32>,
+        action: KubernetesAction,
+    ) -> Result<ActionResponse> {
+        if index.is_some() {
+            return Err(RequestError::refused(
+                "one element of an array cannot be changed on Kubernetes",
+            )
+            .hint("leave out the index to change the array"));
+        }
+        let found = self.find(job).await?;
+        let state = view(found.job(), &found.pods(), "").state;
+        let message = match action {
+            KubernetesAction::Cancel => self.cancel(&found, state).await?,
+            KubernetesAction::Hold => self.hold(&found, state).await?,
+            KubernetesAction::Release => self.release(&found, state).await?,
+        };
+        Ok(ActionResponse { message })
+    }
+
+    /// Performs an action on each job; an error on one does not stop the others.
+    pub(super) async fn bulk(&self, request: BulkRequest) -> Result<BulkResponse> {
+        let action = match request.action {
+            BulkAction::Cancel => KubernetesAction::Cancel,
+            BulkAction::Hold => KubernetesAction::Hold,
+            BulkAction::Release => KubernetesAction::Release,
+            BulkAction::Requeue => {
+                return Err(super::unsupported_route(muster_api::routes::RouteId::Requeue));
+            }
+        };
+        let results = stream::iter(request.targets).map(|target| async move {
+            let answer = self.act(target.job, target.index, action).await;
+            BulkResult::of(target, answer.map_err(ErrorBody::from))
+        });
+        Ok(BulkResponse { results: results.buffered(AT_ONCE).collect().await })
+    }
+
+    /// Ends a job. A Job of Kubernetes itself stays, as one that was cancelled; objects of other kinds,
+    /// and those that another scheduler might start later, are deleted.
+    async fn cancel(&self, found: &FoundJob, state: JobState) -> Result<String> {
+        if state.is_final() {
+            return Ok(format!("had already ended: {}", state.word()));
+        }
+        let server = self.server().await?;
+        let mark = json!({"annotations": {names::CANCELLED: self.settings.user.as_str()}});
+        let job = found.job();
+        let waits = job.is_suspended();
+        let is_started_by_others = waits && job.label(names::KUEUE_QUEUE).is_some();
+        let body = match (found.key.api.is_batch(), waits) {
+            (true, true) if !is_started_by_others => json!({"metadata": mark}),
+            // Its controller ends the pods, and counts the job as failed.
+            (true, false) => json!({"metadata": mark, "spec": {"activeDeadlineSeconds": 1}}),
+            _ => {
+                server.delete(&found.key.path()).await?;
+                return Ok("cancelled: the object was deleted".to_owned());
+            }
+        };
+        server.merge(&found.key.path(), &body).await?;
+        Ok("cancelled".to_owned())
+    }
+
+    async fn hold(&self, found: &FoundJob, state: JobState) -> Result<String> {
+        match state {
+            JobState::Held => return Ok("already held".to_owned()),
+            JobState::Pending => {}
+            state => {
+                return Err(RequestError::refused(format!(
+                    "it is {}: only a job that waits can be held",
+                    state.word()
+                )));
+            }
+        }
+        let is_of_kueue = found.job().label(names::KUEUE_QUEUE).is_some();
+        if is_of_kueue || !found.key.api.is_batch() && found.key.api.kind != "JobSet" {
+            return Err(RequestError::refused("its scheduler would start it all the same")
+                .hint("`muster cancel` ends it; submit it again when it may start"));
+        }
+        let body = json!({
+            "metadata": {"annotations": {names::HELD: "true"}},
+            "spec": {"suspend": true},
+        });
+        self.server().await?.merge(&found.key.path(), &body).await?;
+        Ok("held".to_owned())
+    }
+
+    async fn release(&self, found: &FoundJob, state: JobState) -> Result<String> {
+        if state != JobState::Held {
+            return Ok("was not held".to_owned());
+        }
+        let mut body = json!({"metadata": {"annotations": {names::HELD: Value::Null}}});
+        // Without a queue, nobody else starts it.
+        if found.job().label(names::QUEUE).is_none() {
+            body["spec"] = json!({"suspend": false});
+        }
+        self.server().await?.merge(&found.key.path(), &body).await?;
+        Ok("released".to_owned())
+    }
+}

@@ -1,0 +1,271 @@
+//! Lists of jobs, and one job in full: from the objects of all kinds of jobs and their pods.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use muster_api::query::{ChangesQuery, JobFilter};
+use muster_api::types::{ChangesResponse, JobDetail, JobList};
+use muster_kubernetes::job::{JobApi, JobObject, view, with_element};
+use muster_model::JobId;
+use muster_model::view::JobView;
+use serde_json::Value;
+
+use super::server::ApiServer;
+use super::{JobKey, KubernetesScheduler, RequestError, Result};
+
+/// Value of the user filter that lists the jobs of all users, as without one.
+const ALL_USERS: &str = "all";
+
+/// Default number of ended jobs in a list, as in the daemon.
+const DEFAULT_ENDED_JOBS: usize = 1000;
+
+/// Longest wait for a change, as in the daemon.
+const LONGEST_WAIT_SECS: u64 = 60;
+
+/// Objects of jobs with their pods, at one instant.
+struct JobObjects {
+    jobs: Vec<(JobKey, Value)>,
+    /// Pods by namespace and the value of a label that names their job.
+    pods: BTreeMap<(String, String), Vec<Value>>,
+}
+
+/// A job's object and pods.
+pub(super) struct FoundJob {
+    pub(super) key: JobKey,
+    pub(super) object: Value,
+    pub(super) pods: Vec<Value>,
+}
+
+impl FoundJob {
+    pub(super) fn job(&self) -> JobObject<'_> {
+        JobObject { api: self.key.api, object: &self.object }
+    }
+
+    pub(super) fn pods(&self) -> Vec<&Value> {
+        self.pods.iter().collect()
+    }
+}
+
+impl KubernetesScheduler {
+    /// Lists the jobs that a filter selects.
+    pub(super) async fn list(&self, filter: &JobFilter) -> Result<JobList> {
+        let server = self.server().await?;
+        let asked = filter.ids.iter().flat_map(|ids| ids.split(','));
+        let asked: BTreeSet<JobId> =
+            asked.filter_map(|id| id.trim().parse().ok().map(JobId)).collect();
+        // 1. Read the jobs that were named, or all.
+        let known: Option<Vec<JobKey>> = asked.iter().map(|job| self.key_of(*job)).collect();
+        let objects = match known.filter(|known| !known.is_empty()) {
+            Some(known) => self.read_some(server, &known).await?,
+            None => self.read_all(server).await?,
+        };
+        // 2. Build the views.
+        let mut jobs: Vec<JobView> =
+            objects.views(&server.namespace).filter(|job| is_asked(job, &asked, filter)).collect();
+        jobs.sort_by_key(|job| (job.submitted, job.job));
+        let most = filter.limit.map_or(DEFAULT_ENDED_JOBS, |limit| limit as usize);
+        let ended = jobs.iter().filter(|job| job.state.is_final()).count();
+        let mut surplus = ended.saturating_sub(most);
+        jobs.retain(|job| {
+            let is_surplus = surplus > 0 && job.state.is_final();
+            surplus -= usize::from(is_surplus);
+            !is_surplus
+        });
+        let matched = filter.first.map(|first| {
+            let matched = jobs.len() as u64;
+            jobs.truncate(first as usize);
+            matched
+        });
+        Ok(JobList { now: self.now(), revision: self.revision(), jobs, matched })
+    }
+
+    /// Returns a job in full; with an index, also that element of an array.
+    pub(super) async fn detail(&self, job: JobId, index: Option<u32>) -> Result<JobDetail> {
+        let found = self.find(job).await?;
+        let pods = found.pods();
+        let namespace = &self.server().await?.namespace;
+        let mut shown = view(found.job(), &pods, namespace);
+        if let Some(index) = index {
+            shown = with_element(shown, found.job(), &pods, index);
+        }
+        Ok(JobDetail {
+            job: shown,
+            now: self.now(),
+            commands: None,
+            workdir: None,
+            files: None,
+            logs: Vec::new(),
+            missing_output: Vec::new(),
+            enforcement: Vec::new(),
+        })
+    }
+
+    /// Waits until a job of the last list has changed, or the time is over.
+    pub(super) async fn changes(&self, query: ChangesQuery) -> Result<ChangesResponse> {
+        let wait = query.timeout_secs.unwrap_or(LONGEST_WAIT_SECS).clamp(1, LONGEST_WAIT_SECS);
+        let listed = self.listed.lock().expect("no thread panics while holding this lock").clone();
+        if query.after == Some(self.revision()) {
+            self.server().await?.wait_for_change(&listed, Duration::from_secs(wait)).await;
+        }
+        // The list after this shows what has changed, if anything: a revision of its own each time.
+        let revision = self.revision().wrapping_add(1);
+        Ok(ChangesResponse { revision, now: self.now() })
+    }
+
+    /// Returns a job with its pods.
+    pub(super) async fn find(&self, job: JobId) -> Result<FoundJob> {
+        let server = self.server().await?;
+        let missing = || {
+            let name = self.key_of(job).map_or_else(|| job.to_string(), |key| key.name);
+            RequestError::not_found(format!("there is no job {name}"))
+                .hint("`muster ps -a` lists all jobs")
+        };
+        let objects = match self.key_of(job) {
+            Some(key) => self.read_some(server, &[key]).await?,
+            None => self.read_all(server).await?,
+        };
+        objects.take(job).ok_or_else(missing)
+    }
+
+    // ---- the cluster ----
+
+    /// Reads these jobs, and the pods of each.
+    async fn read_some(&self, server: &ApiServer, keys: &[JobKey]) -> Result<JobObjects> {
+        let lists = keys.iter().map(|key| async move {
+            let objects = format!("{}?fieldSelector=metadata.name%3D{}", key.list_path(), key.name);
+            let (jobs, pods) =
+                tokio::try_join!(server.list(objects), server.list(key.pods_path()))?;
+            Ok::<_, RequestError>((key, jobs, pods))
+        });
+        let mut listed = Vec::new();
+        let mut objects = JobObjects { jobs: Vec::new(), pods: BTreeMap::new() };
+        for (key, jobs, pods) in try_join_all(lists).await? {
+            listed.push((jobs.path, jobs.version));
+            listed.push((pods.path, pods.version));
+            objects.add_jobs(key.api, &key.root, jobs.items);
+            objects.add_pods(key.api.pod_label, pods.items);
+        }
+        self.remember(listed, &objects);
+        Ok(objects)
+    }
+
+    /// Reads all jobs and their pods: of all namespaces, or of the caller's own where only that is
+    /// allowed.
+    async fn read_all(&self, server: &ApiServer) -> Result<JobObjects> {
+        match self.read_scope(server, "").await {
+            Err(refusal) if refusal.is_forbidden() => {
+                let scope = format!("/namespaces/{}", server.namespace);
+                self.read_scope(server, &scope).await
+            }
+            answer => answer,
+        }
+    }
+
+    async fn read_scope(&self, server: &ApiServer, scope: &str) -> Result<JobObjects> {
+        let kinds: Vec<(&'static JobApi, String)> = server.job_kinds().collect();
+        let labels: BTreeSet<&str> = kinds.iter().map(|(api, _)| api.pod_label).collect();
+        let of_kinds = kinds.iter().map(|(api, root)| format!("{root}{scope}/{}", api.plural));
+        let of_pods = labels.iter().map(|label| {
+            format!("/api/v1{scope}/pods?labelSelector={}", label.replace('/', "%2F"))
+        });
+        let (of_kinds, of_pods) = tokio::try_join!(
+            try_join_all(of_kinds.map(|path| server.list(path))),
+            try_join_all(of_pods.map(|path| server.list(path))),
+        )?;
+        let mut objects = JobObjects { jobs: Vec::new(), pods: BTreeMap::new() };
+        let mut listed = Vec::new();
+        for ((api, root), list) in kinds.iter().zip(of_kinds) {
+            listed.push((list.path, list.version));
+            objects.add_jobs(api, root, list.items);
+        }
+        for (label, list) in labels.iter().zip(of_pods) {
+            listed.push((list.path, list.version));
+            objects.add_pods(label, list.items);
+        }
+        self.remember(listed, &objects);
+        Ok(objects)
+    }
+
+    /// Keeps what was listed, so that numbers can be looked up and changes followed.
+    fn remember(&self, listed: Vec<(String, String)>, objects: &JobObjects) {
+        *self.listed.lock().expect("no thread panics while holding this lock") = listed;
+        let mut seen = self.seen.lock().expect("no thread panics while holding this lock");
+        for (key, object) in &objects.jobs {
+            seen.insert(JobObject { api: key.api, object }.number(), key.clone());
+        }
+    }
+
+    /// Returns a number that stands for the versions of the last lists.
+    fn revision(&self) -> u64 {
+        let listed = self.listed.lock().expect("no thread panics while holding this lock");
+        let mut hasher = DefaultHasher::new();
+        listed.hash(&mut hasher);
+        // Programs may read it as a floating-point number.
+        hasher.finish() >> 12
+    }
+}
+
+impl JobObjects {
+    fn add_jobs(&mut self, api: &'static JobApi, root: &str, items: Vec<Value>) {
+        for object in items {
+            let job = JobObject { api, object: &object };
+            if !job.is_part_of_another() {
+                let key = JobKey {
+                    api,
+                    root: root.to_owned(),
+                    namespace: job.namespace().to_owned(),
+                    name: job.name().to_owned(),
+                };
+                self.jobs.push((key, object));
+            }
+        }
+    }
+
+    fn add_pods(&mut self, label: &str, items: Vec<Value>) {
+        for pod in items {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let namespace = text(&pod["metadata"]["namespace"]);
+            let owner = text(&pod["metadata"]["labels"][label]);
+            let key = (namespace, format!("{label} {owner}"));
+            self.pods.entry(key).or_default().push(pod);
+        }
+    }
+
+    fn pods_of(&self, key: &JobKey) -> &[Value] {
+        let name = format!("{} {}", key.api.pod_label, key.name);
+        self.pods.get(&(key.namespace.clone(), name)).map_or(&[], Vec::as_slice)
+    }
+
+    fn views(&self, namespace: &str) -> impl Iterator<Item = JobView> {
+        self.jobs.iter().map(move |(key, object)| {
+            let pods: Vec<&Value> = self.pods_of(key).iter().collect();
+            view(JobObject { api: key.api, object }, &pods, namespace)
+        })
+    }
+
+    fn take(mut self, job: JobId) -> Option<FoundJob> {
+        let is_it =
+            |(key, object): &(JobKey, Value)| JobObject { api: key.api, object }.number() == job;
+        let at = self.jobs.iter().position(is_it)?;
+        let (key, object) = self.jobs.swap_remove(at);
+        let pods = self.pods_of(&key).to_vec();
+        Some(FoundJob { key, object, pods })
+    }
+}
+
+/// Returns true for a job that was asked for.
+fn is_asked(job: &JobView, asked: &BTreeSet<JobId>, filter: &JobFilter) -> bool {
+    let shows_ended = filter.all || !asked.is_empty() || filter.state.is_some();
+    let is_below = |queue: &str| {
+        let own = job.queue.as_str();
+        own == queue || own.strip_prefix(queue).is_some_and(|rest| rest.starts_with('/'))
+    };
+    (asked.is_empty() || asked.contains(&job.job))
+        && (shows_ended || !job.state.is_final())
+        && filter.state.as_deref().is_none_or(|state| job.state.word() == state)
+        && filter.user.as_deref().is_none_or(|user| user == ALL_USERS || job.user.as_str() == user)
+        && filter.queue.as_deref().is_none_or(is_below)
+        && (filter.names(&job.name) || filter.names(&job.label()))
+}

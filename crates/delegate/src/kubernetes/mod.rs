@@ -1,0 +1,240 @@
+//! Kubernetes as an external scheduler: answers the API's routes with requests to the API server, as
+//! the caller. A job is an object that runs to its end; nothing is stored anywhere but in the cluster.
+//! The main type is [`KubernetesScheduler`].
+
+mod act;
+mod explain;
+mod list;
+mod logs;
+mod server;
+mod submit;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Mutex;
+use std::time::{Duration, SystemTime};
+
+use futures_util::future::BoxFuture;
+use muster_api::query::{AttachQuery, ChangesQuery, ElementQuery, JobFilter, LogQuery};
+use muster_api::routes::RouteId;
+use muster_api::types::{ActionRequest, BulkRequest, ErrorBody, SubmitRequest, Timeline};
+use muster_api::{Call, Responder, RouteResponse, WaitMode};
+use muster_kubernetes::job::JobApi;
+use muster_model::{JobId, Time, UserName};
+use tokio::sync::{OnceCell, watch};
+
+use crate::error::RequestError;
+use crate::route::{job_number, json, read};
+use act::KubernetesAction;
+use server::ApiServer;
+
+/// Pause before a request is repeated for a caller who waits.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+type Result<T> = std::result::Result<T, RequestError>;
+
+/// Configuration of the front end.
+#[derive(Clone, Debug)]
+pub struct KubernetesFrontConfig {
+    /// Context of the kubeconfig; `None` means the current one.
+    pub context: Option<String>,
+    /// Login name of the caller, which is written on the jobs.
+    pub user: UserName,
+    /// Image of jobs that name none.
+    pub image: String,
+    /// Function that shows a warning to the user, beside an answer.
+    pub warn: fn(&str),
+}
+
+/// Front end to one Kubernetes cluster, for one user.
+pub struct KubernetesScheduler {
+    settings: KubernetesFrontConfig,
+    server: OnceCell<ApiServer>,
+    /// Objects that were listed, by number.
+    seen: Mutex<BTreeMap<JobId, JobKey>>,
+    /// Paths and versions of the last lists, from which changes are followed.
+    listed: Mutex<Vec<(String, String)>>,
+    stay: Mutex<WaitMode>,
+    /// Set once the caller has withdrawn its submission.
+    withdrawn: watch::Sender<bool>,
+}
+
+/// Identity of an object that is a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct JobKey {
+    api: &'static JobApi,
+    /// Path of the API version: `/apis/batch/v1`.
+    root: String,
+    namespace: String,
+    name: String,
+}
+
+impl JobKey {
+    /// Returns the path of the object.
+    fn path(&self) -> String {
+        format!("{}/{}", self.list_path(), self.name)
+    }
+
+    /// Returns the path of the objects of its kind in its namespace.
+    fn list_path(&self) -> String {
+        format!("{}/namespaces/{}/{}", self.root, self.namespace, self.api.plural)
+    }
+
+    /// Returns the path of its pods.
+    fn pods_path(&self) -> String {
+        let label = self.api.pod_label.replace('/', "%2F");
+        let Self { namespace, name, .. } = self;
+        format!("/api/v1/namespaces/{namespace}/pods?labelSelector={label}%3D{name}")
+    }
+}
+
+impl fmt::Debug for KubernetesScheduler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KubernetesScheduler")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+impl KubernetesScheduler {
+    /// Makes a front end without connecting.
+    #[must_use]
+    pub fn new(settings: KubernetesFrontConfig) -> Self {
+        Self {
+            settings,
+            server: OnceCell::new(),
+            seen: Mutex::default(),
+            listed: Mutex::default(),
+            stay: Mutex::default(),
+            withdrawn: watch::Sender::new(false),
+        }
+    }
+
+    async fn server(&self) -> Result<&ApiServer> {
+        let context = self.settings.context.as_deref();
+        self.server.get_or_try_init(|| ApiServer::connect(context)).await
+    }
+
+    fn now(&self) -> Time {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Time(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    fn key_of(&self, job: JobId) -> Option<JobKey> {
+        self.seen.lock().expect("no thread panics while holding this lock").get(&job).cloned()
+    }
+
+    /// Answers a call. For a caller that stays connected, an outage is waited out.
+    async fn answer_with_retry(&self, call: Call) -> Result<RouteResponse> {
+        let mut is_silent = false;
+        loop {
+            let answer = self.route(call.clone()).await;
+            let stay = *self.stay.lock().expect("no thread panics while holding this lock");
+            match answer {
+                Err(refusal)
+                    if refusal.is_unavailable()
+                        && stay != WaitMode::Once
+                        && call.route.only_reads() =>
+                {
+                    if !is_silent {
+                        (self.settings.warn)(&format!("{refusal}; retrying until it answers"));
+                    }
+                    is_silent = true;
+                    tokio::time::sleep(RETRY_INTERVAL).await;
+                }
+                answer => {
+                    if is_silent {
+                        (self.settings.warn)("the Kubernetes API server answers again");
+                    }
+                    return answer;
+                }
+            }
+        }
+    }
+
+    async fn route(&self, call: Call) -> Result<RouteResponse> {
+        let job = || job_number(&call);
+        let acted = async |action| {
+            let index = read::<ActionRequest>(&call.body)?.index;
+            json(&self.act(job()?, index, action).await?)
+        };
+        match call.route {
+            RouteId::Submit => json(&self.submit(read::<SubmitRequest>(&call.body)?).await?),
+            RouteId::Jobs => json(&self.list(&read::<JobFilter>(&call.query)?).await?),
+            RouteId::Job => {
+                json(&self.detail(job()?, read::<ElementQuery>(&call.query)?.index).await?)
+            }
+            RouteId::Explain => {
+                json(&self.explain(job()?, read::<ElementQuery>(&call.query)?.index).await?)
+            }
+            RouteId::Nodes => json(&self.nodes().await?),
+            RouteId::Queues => json(&self.queues().await?),
+            RouteId::Changes => json(&self.changes(read::<ChangesQuery>(&call.query)?).await?),
+            RouteId::Timeline => json(&Timeline {
+                now: self.now(),
+                devices: Vec::new(),
+                bars: Vec::new(),
+                reservations: Vec::new(),
+            }),
+            RouteId::Logs => self.output(job()?, read::<LogQuery>(&call.query)?).await,
+            RouteId::Attach => self.terminal(job()?, read::<AttachQuery>(&call.query)?).await,
+            RouteId::Cancel => acted(KubernetesAction::Cancel).await,
+            RouteId::Hold => acted(KubernetesAction::Hold).await,
+            RouteId::Release => acted(KubernetesAction::Release).await,
+            RouteId::Bulk => json(&self.bulk(read::<BulkRequest>(&call.body)?).await?),
+            other => Err(unsupported_route(other)),
+        }
+    }
+}
+
+impl Responder for KubernetesScheduler {
+    fn answer(&self, call: Call) -> BoxFuture<'_, std::result::Result<RouteResponse, ErrorBody>> {
+        Box::pin(async move { self.answer_with_retry(call).await.map_err(ErrorBody::from) })
+    }
+
+    fn set_wait_mode(&self, stay: WaitMode) {
+        *self.stay.lock().expect("no thread panics while holding this lock") = stay;
+    }
+
+    fn label(&self, job: JobId) -> Option<String> {
+        let key = self.key_of(job)?;
+        let own = self.server.get().is_some_and(|server| server.namespace == key.namespace);
+        Some(if own { key.name } else { format!("{}/{}", key.namespace, key.name) })
+    }
+
+    fn withdraw(&self) {
+        self.withdrawn.send_replace(true);
+    }
+
+    fn on_each_node(
+        &self,
+        _: JobId,
+        _: Option<u32>,
+        _: Vec<String>,
+    ) -> BoxFuture<'_, std::result::Result<Vec<Vec<String>>, ErrorBody>> {
+        let refusal = RequestError::refused("jobs on Kubernetes cannot be verified yet");
+        Box::pin(async move { Err(refusal.into()) })
+    }
+}
+
+/// Refuses a route that Kubernetes does not support, or not through Muster, with the alternative.
+fn unsupported_route(route: RouteId) -> RequestError {
+    let (what, hint) = match route {
+        RouteId::SetQueues => (
+            "queues of Kubernetes are objects",
+            "`kubectl apply -f QUEUES`, see docs/kubernetes.md",
+        ),
+        RouteId::Drain | RouteId::Resume => (
+            "nodes of Kubernetes are drained with kubectl",
+            "`kubectl drain NODE`, `kubectl uncordon NODE`",
+        ),
+        RouteId::Daemon | RouteId::StopDaemon => {
+            ("there is no daemon: the API server is asked directly", "leave out --on to reach one")
+        }
+        RouteId::Requeue => {
+            ("a Job of Kubernetes does not run again", "submit it again with `muster run`")
+        }
+        _ => ("not supported for jobs on Kubernetes yet", "use kubectl for it"),
+    };
+    RequestError::refused(what).hint(hint)
+}

@@ -1,0 +1,230 @@
+//! Requests to the API server, and its answers as errors of requests.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::future::select_all;
+use futures_util::{AsyncBufRead, TryStreamExt};
+use kube::Client;
+use kube::core::WatchEvent;
+use muster_kubernetes::job::{APIS, JobApi};
+use muster_operator::access;
+use muster_operator::address::{get, merge, with_body};
+use muster_operator::error::{ReadError, code};
+use serde_json::{Value, json};
+
+use super::{RequestError, Result};
+
+/// Kinds of answers to a request for the API groups, in one answer with all resources (aggregated
+/// discovery, Kubernetes 1.30 and later).
+const DISCOVERY: &str =
+    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
+
+/// One cluster, as one user.
+#[derive(Clone)]
+pub(super) struct ApiServer {
+    client: Client,
+    /// Client without a limit for pauses within an answer.
+    streams: Client,
+    /// Namespace of the context.
+    pub(super) namespace: String,
+    /// API version of each served kind, by group and plural.
+    served: BTreeMap<(String, String), String>,
+}
+
+/// List of objects at an instant.
+#[derive(Debug)]
+pub(super) struct Listed {
+    /// Path of the list.
+    pub(super) path: String,
+    /// Objects as the API server prints them.
+    pub(super) items: Vec<Value>,
+    /// Version from which changes can be followed.
+    pub(super) version: String,
+}
+
+impl ApiServer {
+    /// Connects to the cluster of a context, and asks what it serves.
+    pub(super) async fn connect(context: Option<&str>) -> Result<Self> {
+        let (client, namespace) =
+            access::client_of_user(None, context).await.map_err(ReadError::from)?;
+        let streams = access::client_for_streams(context).await.map_err(ReadError::from)?;
+        let served = discover(&client).await.map_err(ReadError::from)?;
+        Ok(Self { client, streams, namespace, served })
+    }
+
+    /// Returns true if an API group is served, such as that of Kueue.
+    pub(super) fn serves(&self, group: &str, plural: &str) -> bool {
+        self.served.contains_key(&(group.to_owned(), plural.to_owned()))
+    }
+
+    /// Returns the kinds of jobs that the cluster serves, each with its path up to the namespace.
+    pub(super) fn job_kinds(&self) -> impl Iterator<Item = (&'static JobApi, String)> {
+        APIS.iter().filter_map(|api| {
+            let key = (api.group.to_owned(), api.plural.to_owned());
+            Some((api, format!("/apis/{}", self.served.get(&key)?)))
+        })
+    }
+
+    /// Returns an object; `None` if it does not exist.
+    pub(super) async fn get(&self, path: &str) -> Result<Option<Value>> {
+        match self.client.request(get(path)).await {
+            Ok(object) => Ok(Some(object)),
+            Err(error) if code(&error) == Some(404) => Ok(None),
+            Err(error) => Err(refusal(error)),
+        }
+    }
+
+    /// Returns the objects at a path.
+    pub(super) async fn list(&self, path: String) -> Result<Listed> {
+        let mut list: Value = self.client.request(get(&path)).await.map_err(refusal)?;
+        let items = match list["items"].take() {
+            Value::Array(items) => items,
+            _ => Vec::new(),
+        };
+        let version = list["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
+        Ok(Listed { path, items, version })
+    }
+
+    /// Creates an object at the path of its kind.
+    pub(super) async fn create(
+        &self,
+        path: &str,
+        object: &Value,
+    ) -> std::result::Result<Value, kube::Error> {
+        self.client.request(with_body(http::Method::POST, path, object)).await
+    }
+
+    /// Merges a patch into an object.
+    pub(super) async fn merge(&self, path: &str, body: &Value) -> Result<Value> {
+        self.client.request(merge(path, body)).await.map_err(refusal)
+    }
+
+    /// Deletes an object, and what belongs to it afterwards; true if it existed.
+    pub(super) async fn delete(&self, path: &str) -> Result<bool> {
+        let body =
+            json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"});
+        let request = with_body(http::Method::DELETE, path, &body);
+        match self.client.request::<Value>(request).await {
+            Ok(_) => Ok(true),
+            Err(error) if code(&error) == Some(404) => Ok(false),
+            Err(error) => Err(refusal(error)),
+        }
+    }
+
+    /// Opens a stream of bytes, such as the output of a container.
+    pub(super) async fn stream(&self, path: &str) -> Result<impl AsyncBufRead + use<>> {
+        self.streams.request_stream(get(path)).await.map_err(refusal)
+    }
+
+    /// Waits until an object at one of the paths changes after its version, or for so long.
+    pub(super) async fn wait_for_change(&self, lists: &[(String, String)], wait: Duration) {
+        let waits = lists.iter().map(|(path, version)| {
+            let sign = if path.contains('?') { '&' } else { '?' };
+            let secs = wait.as_secs().max(1);
+            let path =
+                format!("{path}{sign}watch=1&resourceVersion={version}&timeoutSeconds={secs}");
+            Box::pin(self.first_event(path))
+        });
+        let waits: Vec<_> = waits.collect();
+        if waits.is_empty() {
+            return;
+        }
+        // The server ends a watch in time; a connection that died is given up.
+        let _ = tokio::time::timeout(wait + Duration::from_secs(5), select_all(waits)).await;
+    }
+
+    /// Completes at the first event, or at the end of the watch. An error counts as an event: the next
+    /// list tells what it is about.
+    async fn first_event(&self, path: String) {
+        let Ok(events) = self.streams.request_events::<Value>(get(&path)).await else { return };
+        let mut events = pin!(events);
+        while let Ok(Some(event)) = events.try_next().await {
+            if !matches!(event, WatchEvent::Bookmark(_)) {
+                return;
+            }
+        }
+    }
+}
+
+/// Returns the API version that serves each kind: the one that the server prefers.
+async fn discover(
+    client: &Client,
+) -> std::result::Result<BTreeMap<(String, String), String>, kube::Error> {
+    let request = http::Request::get("/apis")
+        .header(http::header::ACCEPT, DISCOVERY)
+        .body(Vec::new())
+        .expect("the address is valid");
+    let answer: Value = client.request(request).await?;
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let mut served = BTreeMap::new();
+    for group in list(&answer["items"]) {
+        let name = group["metadata"]["name"].as_str().unwrap_or_default();
+        for version in list(&group["versions"]) {
+            let number = version["version"].as_str().unwrap_or_default();
+            for resource in list(&version["resources"]) {
+                let plural = resource["resource"].as_str().unwrap_or_default();
+                let key = (name.to_owned(), plural.to_owned());
+                // The first version is the preferred one.
+                served.entry(key).or_insert_with(|| format!("{name}/{number}"));
+            }
+        }
+    }
+    // Servers before 1.30 list groups only.
+    for group in list(&answer["groups"]) {
+        let preferred = group["preferredVersion"]["groupVersion"].as_str().unwrap_or_default();
+        let version: Value = client.request(get(&format!("/apis/{preferred}"))).await?;
+        for resource in list(&version["resources"]) {
+            let plural = resource["name"].as_str().unwrap_or_default().to_owned();
+            let name = group["name"].as_str().unwrap_or_default().to_owned();
+            served.entry((name, plural)).or_insert_with(|| preferred.to_owned());
+        }
+    }
+    Ok(served)
+}
+
+/// Turns an answer of the API server into an error with a next step.
+pub(super) fn refusal(error: kube::Error) -> RequestError {
+    match code(&error) {
+        Some(403) => RequestError::forbidden(message(&error)).hint(
+            "`kubectl auth can-i --list` shows your rights; an administrator can extend them",
+        ),
+        Some(404) => RequestError::not_found(message(&error)),
+        Some(409) => RequestError::conflict(message(&error)),
+        Some(code) if code < 500 && code != 401 && code != 429 => {
+            RequestError::refused(format!("Kubernetes rejected it: {}", message(&error)))
+        }
+        _ => ReadError::from(error).into(),
+    }
+}
+
+fn message(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        other => other.to_string(),
+    }
+}
+
+impl From<ReadError> for RequestError {
+    fn from(error: ReadError) -> Self {
+        let text = error.to_string();
+        match error {
+            ReadError::Silent(_) => Self::unavailable(text)
+                .hint("`kubectl cluster-info` shows which server the kubeconfig names"),
+            ReadError::Credentials(_) => Self::refused(text)
+                .hint("they may have expired; `kubectl auth whoami` shows whether they are valid"),
+            ReadError::Forbidden(_) => Self::forbidden(text)
+                .hint("an administrator can bind the ClusterRole muster-viewer to you"),
+            ReadError::Published { options, .. } => Self::refused(text).hint(format!(
+                "use the version of the scheduler, or `muster explain` with {options} as it has them"
+            )),
+            ReadError::NotFound { .. } => {
+                Self::not_found(text).hint("`muster ps -a` lists all jobs")
+            }
+            ReadError::Ambiguous { .. } => Self::not_found(text).hint("name the kind, too"),
+            ReadError::Cluster(_) => Self::refused(text)
+                .hint("`kubectl get nodes` with the same kubeconfig shows whether it is valid"),
+        }
+    }
+}

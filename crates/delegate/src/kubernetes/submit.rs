@@ -1,0 +1,365 @@
+//! Submission of a job file: all documents of a request are submitted, or none. Each becomes the objects
+//! of one job, whose names end with letters of the request's key: a repeated request finds them.
+
+use std::time::{Duration, Instant};
+
+use muster_api::types::{SubmitRequest, SubmitResponse, Submitted};
+use muster_kubernetes::job::{APIS, JobApi, JobObject};
+use muster_kubernetes::names;
+use muster_kubernetes::queue::GROUP as QUEUE_GROUP;
+use muster_kubernetes::queue::QUEUES;
+use muster_kubernetes::render::{self, GangScheduler, RenderInput, RenderedJob};
+use muster_model::{JobId, JobSpec, QueueName, Time, UserName};
+use muster_operator::error::{code, is_transient};
+use muster_spec::{CheckedJob, SubmissionSite};
+use serde_json::{Value, json};
+
+use super::server::{ApiServer, refusal};
+use super::{JobKey, KubernetesScheduler, RETRY_INTERVAL, RequestError, Result};
+
+/// Time for which a submission waits for an API server that does not answer.
+const SUBMIT_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Time after which the cluster deletes an ended job and its pods: long enough to come back to it after
+/// a weekend, short enough that lists stay short.
+const KEPT_SECS: u32 = 7 * 24 * 3600;
+
+/// Letters of the key in the names of objects. A name that is taken by another submission is an error.
+const SUFFIX_LETTERS: usize = 5;
+
+/// Letters and digits of which names of Kubernetes are made by the API server, too: without vowels, so
+/// that they spell no words.
+const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// Document ready for submission.
+struct PreparedJob {
+    checked: CheckedJob,
+    rendered: RenderedJob,
+    /// Identity of the submission, which is written on the object.
+    key: String,
+}
+
+impl PreparedJob {
+    /// Returns the object that is the job, and those that it needs beside it.
+    fn split(&self) -> (&Value, &[Value]) {
+        let (main, others) = self.rendered.objects.split_last().expect("a job has an object");
+        (main, others)
+    }
+}
+
+impl KubernetesScheduler {
+    /// Submits every document of a request.
+    pub(super) async fn submit(&self, request: SubmitRequest) -> Result<SubmitResponse> {
+        // 1. Parse and check the documents.
+        let nowhere = QueueName::from("default");
+        let documents =
+            muster_spec::parse(&request.source, request.file.as_deref(), &request.overrides)?;
+        let site = SubmissionSite::unknown(self.settings.user.clone(), &nowhere);
+        let checked = muster_spec::check_all(&documents, &site)?;
+        if request.interactive {
+            return Err(RequestError::refused(
+                "jobs on Kubernetes cannot be started with a terminal",
+            )
+            .hint("submit without -it and use `muster attach JOB` once it runs"));
+        }
+        // 2. Write all objects first: a job that Kubernetes cannot run rejects the whole request.
+        let server = self.server().await?;
+        let scheduler = scheduler_of(server);
+        let mut warnings = Vec::new();
+        let mut ready = Vec::new();
+        for (nth, checked) in checked.into_iter().enumerate() {
+            let key = format!("{}-{nth}", request.key);
+            ready.push(self.prepare(server, checked, key, scheduler, &mut warnings)?);
+        }
+        // 3. Let the server check them, then create them.
+        if request.dry_run {
+            for one in &ready {
+                self.check(server, one).await?;
+            }
+            return Ok(response(&ready, &[], warnings));
+        }
+        let mut created: Vec<Value> = Vec::new();
+        for one in &ready {
+            match self.create_all(server, one).await {
+                Ok(object) => created.push(object),
+                Err(refusal) => return Err(self.withdraw_created(server, &ready, refusal).await),
+            }
+        }
+        let jobs: Vec<JobId> = ready
+            .iter()
+            .zip(&created)
+            .map(|(one, object)| self.remember_created(server, one, object))
+            .collect();
+        Ok(response(&ready, &jobs, warnings))
+    }
+
+    /// Writes the objects of a document.
+    fn prepare(
+        &self,
+        server: &ApiServer,
+        mut checked: CheckedJob,
+        key: String,
+        scheduler: GangScheduler,
+        warnings: &mut Vec<String>,
+    ) -> Result<PreparedJob> {
+        let name = checked.spec.name.to_string();
+        if checked.kubernetes.image.is_none() {
+            let image = &self.settings.image;
+            checked.kubernetes.image = Some(image.as_str().into());
+            warnings.push(format!("`{name}` names no image: {image} is used"));
+        }
+        if checked.kubernetes.namespace.is_none() {
+            checked.kubernetes.namespace = Some(server.namespace.as_str().into());
+        }
+        let now = self.now();
+        let begin = checked.begin.map(|begin| begin.at(now)).or(checked.spec.begin);
+        let spec = JobSpec { begin, ..checked.spec.clone() };
+        let workdir = checked.workdir.as_ref().map(|dir| dir.to_string_lossy());
+        let suffix = suffix(&key);
+        let input = RenderInput {
+            spec: &spec,
+            commands: &checked.commands,
+            env: &checked.env,
+            workdir: workdir.as_deref(),
+            has_output_files: !checked.files.is_empty(),
+            options: &checked.kubernetes,
+            scheduler,
+            suffix: Some(&suffix),
+        };
+        let mut rendered = render::render(&input).map_err(|unfit| {
+            let what: Vec<&str> = unfit.iter().map(|one| one.what.as_str()).collect();
+            let refusal = RequestError::refused(format!(
+                "Kubernetes cannot run `{name}` as written: {}",
+                what.join("; ")
+            ));
+            unfit.iter().fold(refusal, |refusal, one| refusal.hint(one.hint.clone()))
+        })?;
+        let main = rendered.objects.last().expect("a job has an object");
+        let api = api_of(main);
+        if !server.serves(api.group, api.plural) {
+            return Err(RequestError::refused(format!(
+                "`{name}` needs a {} ({}), which this cluster does not have",
+                api.kind, api.group
+            ))
+            .hint("several roles, or a gang that restarts as a whole, need the JobSet controller: an administrator can install it"));
+        }
+        let main = rendered.objects.last_mut().expect("a job has an object");
+        main["spec"]["ttlSecondsAfterFinished"] = json!(KEPT_SECS);
+        sign(&mut rendered.objects, &name, &self.settings.user, &key, now);
+        warnings.extend(checked.warnings.iter().chain(&rendered.warnings).cloned());
+        Ok(PreparedJob { checked, rendered, key })
+    }
+
+    /// Has the API server check the objects, without creating them.
+    async fn check(&self, server: &ApiServer, one: &PreparedJob) -> Result<()> {
+        for object in &one.rendered.objects {
+            let path = format!("{}?dryRun=All&fieldValidation=Strict", collection(object));
+            server.create(&path, object).await.map_err(refusal)?;
+        }
+        Ok(())
+    }
+
+    /// Creates the objects of a job, what it needs first; returns the job's.
+    async fn create_all(&self, server: &ApiServer, one: &PreparedJob) -> Result<Value> {
+        let (main, others) = one.split();
+        for object in others {
+            self.create(server, object, one).await?;
+        }
+        let created = self.create(server, main, one).await?;
+        // They are deleted with the job.
+        let owner = json!({"ownerReferences": [{
+            "apiVersion": main["apiVersion"],
+            "kind": main["kind"],
+            "name": main["metadata"]["name"],
+            "uid": created["metadata"]["uid"],
+        }]});
+        for object in others {
+            server.merge(&path(object), &json!({"metadata": owner})).await?;
+        }
+        Ok(created)
+    }
+
+    /// Creates an object. A request without an answer is repeated: if the object exists then, this
+    /// submission has created it.
+    async fn create(&self, server: &ApiServer, object: &Value, one: &PreparedJob) -> Result<Value> {
+        let collection = format!("{}?fieldValidation=Strict", collection(object));
+        let deadline = Instant::now() + SUBMIT_TIMEOUT;
+        let mut has_said = false;
+        loop {
+            if *self.withdrawn.borrow() {
+                return Err(RequestError::interrupted("withdrawn: nothing was submitted"));
+            }
+            let error = match server.create(&collection, object).await {
+                Ok(created) => return Ok(created),
+                Err(error) => error,
+            };
+            if code(&error) == Some(409) {
+                let found = server.get(&path(object)).await?.unwrap_or_default();
+                let is_own = found["metadata"]["annotations"][names::SUBMISSION] == *one.key;
+                return if is_own { Ok(found) } else { Err(refusal(error)) };
+            }
+            if !is_transient(&error) || Instant::now() > deadline {
+                return Err(refusal(error));
+            }
+            if !has_said {
+                (self.settings.warn)("the Kubernetes API server does not answer; retrying");
+                has_said = true;
+            }
+            tokio::time::sleep(RETRY_INTERVAL).await;
+        }
+    }
+
+    /// Deletes what this submission has created, since a part of it was refused.
+    async fn withdraw_created(
+        &self,
+        server: &ApiServer,
+        ready: &[PreparedJob],
+        refusal: RequestError,
+    ) -> RequestError {
+        for one in ready {
+            for object in one.rendered.objects.iter().rev() {
+                let path = path(object);
+                let found = server.get(&path).await.ok().flatten().unwrap_or_default();
+                if found["metadata"]["annotations"][names::SUBMISSION] == *one.key
+                    && let Err(error) = server.delete(&path).await
+                {
+                    let what = object["metadata"]["name"].as_str().unwrap_or_default();
+                    return refusal.hint(format!("{what} was created and remains: {error}"));
+                }
+            }
+        }
+        refusal
+    }
+
+    /// Keeps a job that was created, so that its number can be looked up; returns the number.
+    fn remember_created(&self, server: &ApiServer, one: &PreparedJob, object: &Value) -> JobId {
+        let (main, _) = one.split();
+        let api = api_of(main);
+        let job = JobObject { api, object };
+        let root = server.job_kinds().find(|(kind, _)| *kind == api).map(|(_, root)| root);
+        let key = JobKey {
+            api,
+            root: root.unwrap_or_default(),
+            namespace: job.namespace().to_owned(),
+            name: job.name().to_owned(),
+        };
+        let mut seen = self.seen.lock().expect("no thread panics while holding this lock");
+        seen.insert(job.number(), key);
+        job.number()
+    }
+}
+
+/// Returns what starts the pods of a gang together in this cluster: Muster's scheduler before others.
+fn scheduler_of(server: &ApiServer) -> GangScheduler {
+    match () {
+        () if server.serves(QUEUE_GROUP, QUEUES) => GangScheduler::Muster,
+        () if server.serves("kueue.x-k8s.io", "localqueues") => GangScheduler::Kueue,
+        () if server.serves("batch.volcano.sh", "jobs") => GangScheduler::Volcano,
+        () if server.serves("scheduling.k8s.io", "podgroups") => GangScheduler::PodGroups,
+        () => GangScheduler::None,
+    }
+}
+
+/// Writes on every object whose it is.
+fn sign(objects: &mut [Value], name: &str, user: &UserName, key: &str, now: Time) {
+    for object in objects {
+        let annotations = &mut object["metadata"]["annotations"];
+        annotations[names::JOB_NAME] = json!(name);
+        annotations[names::USER] = json!(user.as_str());
+        annotations[names::SUBMISSION] = json!(key);
+        annotations[names::SUBMITTED] = json!(now.0.to_string());
+    }
+}
+
+/// Returns the letters of a key for names of objects.
+fn suffix(key: &str) -> String {
+    // FNV-1a, which is the same in every version.
+    let mut hash = key.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let mut letters = String::with_capacity(SUFFIX_LETTERS);
+    for _ in 0..SUFFIX_LETTERS {
+        letters.push(ALPHABET[(hash % ALPHABET.len() as u64) as usize].into());
+        hash /= ALPHABET.len() as u64;
+    }
+    letters
+}
+
+/// Returns the path of the objects of this one's kind, in its namespace.
+fn collection(object: &Value) -> String {
+    let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
+    let version = text("/apiVersion");
+    let root = if version.contains('/') { "apis" } else { "api" };
+    let plural = match text("/kind") {
+        "Service" => "services",
+        "PodGroup" => "podgroups",
+        _ => api_of(object).plural,
+    };
+    format!("/{root}/{version}/namespaces/{}/{plural}", text("/metadata/namespace"))
+}
+
+fn path(object: &Value) -> String {
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    format!("{}/{name}", collection(object))
+}
+
+/// Returns the kind of job that an object is.
+fn api_of(object: &Value) -> &'static JobApi {
+    let group = object["apiVersion"].as_str().and_then(|version| version.split_once('/'));
+    let is_it = |api: &&JobApi| {
+        object["kind"] == api.kind && group.is_some_and(|(group, _)| group == api.group)
+    };
+    APIS.iter().find(is_it).expect("a job is written as one of these kinds")
+}
+
+fn response(ready: &[PreparedJob], jobs: &[JobId], warnings: Vec<String>) -> SubmitResponse {
+    let submitted = ready.iter().enumerate().map(|(nth, one)| {
+        let is_dry_run = jobs.is_empty();
+        Submitted {
+            job: jobs.get(nth).copied().unwrap_or(JobId(0)),
+            name: one.checked.spec.name.to_string(),
+            elements: one.checked.spec.element_count(),
+            explanation: None,
+            resolved: None,
+            native: is_dry_run.then(|| render::yaml(&one.rendered.objects)),
+        }
+    });
+    SubmitResponse { jobs: submitted.collect(), warnings }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_always_makes_the_same_letters_and_another_key_others() {
+        assert_eq!(suffix("a1-0"), suffix("a1-0"));
+        let all: std::collections::BTreeSet<String> =
+            (0..1000).map(|nth| suffix(&format!("0f3c{nth:04x}-0"))).collect();
+        // Of 14 million, a thousand collide with a chance of 3 %.
+        assert!(all.len() >= 999, "{}", all.len());
+        assert!(
+            all.iter().all(
+                |one| one.len() == SUFFIX_LETTERS && one.bytes().all(|b| ALPHABET.contains(&b))
+            )
+        );
+    }
+
+    #[test]
+    fn objects_have_the_paths_of_their_kinds() {
+        let path_of = |version: &str, kind: &str| {
+            let metadata = json!({"name": "train", "namespace": "team"});
+            path(&json!({"apiVersion": version, "kind": kind, "metadata": metadata}))
+        };
+        assert_eq!(path_of("v1", "Service"), "/api/v1/namespaces/team/services/train");
+        assert_eq!(path_of("batch/v1", "Job"), "/apis/batch/v1/namespaces/team/jobs/train");
+        assert_eq!(
+            path_of("scheduling.k8s.io/v1beta1", "PodGroup"),
+            "/apis/scheduling.k8s.io/v1beta1/namespaces/team/podgroups/train"
+        );
+        assert_eq!(
+            path_of("jobset.x-k8s.io/v1alpha2", "JobSet"),
+            "/apis/jobset.x-k8s.io/v1alpha2/namespaces/team/jobsets/train"
+        );
+    }
+}

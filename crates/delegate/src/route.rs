@@ -1,0 +1,29 @@
+//! Parts of the routes that all external schedulers read and write alike.
+
+use muster_api::{Call, RouteResponse};
+use muster_model::JobId;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::error::RequestError;
+
+/// Returns the job that a call names by its number.
+pub(crate) fn job_number(call: &Call) -> Result<JobId, RequestError> {
+    let name = call.name.as_deref().unwrap_or_default();
+    name.parse()
+        .map(JobId)
+        .map_err(|_| RequestError::invalid(format!("`{name}` is not a job number")))
+}
+
+/// Reads a query or body.
+pub(crate) fn read<T: DeserializeOwned>(value: &Value) -> Result<T, RequestError> {
+    serde_json::from_value(value.clone()).map_err(|error| RequestError::invalid(error.to_string()))
+}
+
+/// Makes the response of a route from its type.
+pub(crate) fn json<T: Serialize>(value: &T) -> Result<RouteResponse, RequestError> {
+    serde_json::to_vec(value)
+        .map(RouteResponse::Json)
+        .map_err(|error| RequestError::internal(error.to_string()))
+}

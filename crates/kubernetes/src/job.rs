@@ -1,0 +1,189 @@
+//! Objects that are jobs to a user: which kinds there are, what their pods are, and the view of a job
+//! that its object and pods add up to. Whoever made the object: Muster, kubectl, or another program.
+
+mod pods;
+mod roles;
+mod state;
+mod view;
+
+use muster_model::{Array, JobId};
+use serde_json::Value;
+
+pub use pods::{JobTask, tasks};
+pub use roles::{JobRole, roles};
+pub use state::{JobStatus, status};
+pub use view::{view, with_element};
+
+use crate::names;
+
+/// API of a kind of object that is a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobApi {
+    /// Name of the API group, the part before `/` in `apiVersion`.
+    pub group: &'static str,
+    /// Resource name in addresses: lower case, plural.
+    pub plural: &'static str,
+    /// Name of the kind in manifests.
+    pub kind: &'static str,
+    /// Label of its pods whose value is the name of the object.
+    pub pod_label: &'static str,
+}
+
+/// APIs of all kinds. An object that another one of them controls is a part of that job.
+pub const APIS: [JobApi; 6] = [
+    JobApi {
+        group: "batch",
+        plural: "jobs",
+        kind: "Job",
+        pod_label: "batch.kubernetes.io/job-name",
+    },
+    JobApi {
+        group: "jobset.x-k8s.io",
+        plural: "jobsets",
+        kind: "JobSet",
+        pod_label: "jobset.sigs.k8s.io/jobset-name",
+    },
+    // Its pods are those of a JobSet of the same name.
+    JobApi {
+        group: "trainer.kubeflow.org",
+        plural: "trainjobs",
+        kind: "TrainJob",
+        pod_label: "jobset.sigs.k8s.io/jobset-name",
+    },
+    JobApi {
+        group: "kubeflow.org",
+        plural: "pytorchjobs",
+        kind: "PyTorchJob",
+        pod_label: "training.kubeflow.org/job-name",
+    },
+    JobApi {
+        group: "kubeflow.org",
+        plural: "mpijobs",
+        kind: "MPIJob",
+        pod_label: "training.kubeflow.org/job-name",
+    },
+    JobApi {
+        group: "batch.volcano.sh",
+        plural: "jobs",
+        kind: "Job",
+        pod_label: "volcano.sh/job-name",
+    },
+];
+
+impl JobApi {
+    /// Returns the kind in lower case, as users type it before a `/`: `job`, `vcjob` for that of Volcano.
+    #[must_use]
+    pub fn word(&self) -> String {
+        if *self == APIS[5] { "vcjob".to_owned() } else { self.kind.to_lowercase() }
+    }
+
+    /// Returns true for a Job of Kubernetes itself.
+    #[must_use]
+    pub fn is_batch(&self) -> bool {
+        self.group == "batch"
+    }
+}
+
+/// Object that is a job.
+#[derive(Clone, Copy, Debug)]
+pub struct JobObject<'a> {
+    /// API of its kind.
+    pub api: &'static JobApi,
+    /// The object as the API server prints it.
+    pub object: &'a Value,
+}
+
+impl<'a> JobObject<'a> {
+    /// Returns its name within its namespace.
+    #[must_use]
+    pub fn name(&self) -> &'a str {
+        self.text("/metadata/name")
+    }
+
+    /// Returns the namespace in which its name is unique.
+    #[must_use]
+    pub fn namespace(&self) -> &'a str {
+        self.text("/metadata/namespace")
+    }
+
+    /// Returns its id, which is never reused.
+    #[must_use]
+    pub fn uid(&self) -> &'a str {
+        self.text("/metadata/uid")
+    }
+
+    /// Returns the name in its job file, or else that of the object.
+    #[must_use]
+    pub fn job_name(&self) -> &'a str {
+        self.annotation(names::JOB_NAME).unwrap_or_else(|| self.name())
+    }
+
+    /// Returns its number: the first 48 bits of its id, which are random. Jobs of Kubernetes have no
+    /// numbers; programs that ask for one get the same for the same object each time.
+    #[must_use]
+    pub fn number(&self) -> JobId {
+        number(self.uid())
+    }
+
+    /// Returns an annotation that is not empty.
+    #[must_use]
+    pub fn annotation(&self, key: &str) -> Option<&'a str> {
+        self.object["metadata"]["annotations"][key].as_str().filter(|text| !text.is_empty())
+    }
+
+    /// Returns a label, which may be empty: a queue without a name is the default one.
+    #[must_use]
+    pub fn label(&self, key: &str) -> Option<&'a str> {
+        self.object["metadata"]["labels"][key].as_str()
+    }
+
+    /// Returns the indices of an array that Muster has written.
+    #[must_use]
+    pub fn array(&self) -> Option<Array> {
+        serde_json::from_str(self.annotation(names::ARRAY)?).ok()
+    }
+
+    /// Returns true while `spec.suspend` keeps it without pods.
+    #[must_use]
+    pub fn is_suspended(&self) -> bool {
+        let at = |path| self.object.pointer(path).and_then(Value::as_bool).unwrap_or(false);
+        at("/spec/suspend") || at("/spec/runPolicy/suspend")
+    }
+
+    /// Returns true if an object of another kind of job controls it.
+    #[must_use]
+    pub fn is_part_of_another(&self) -> bool {
+        let owners = self.object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+        owners.filter(|owner| owner["controller"] == true).any(|owner| {
+            let group = owner["apiVersion"].as_str().and_then(|version| version.split_once('/'));
+            APIS.iter().any(|api| {
+                owner["kind"] == api.kind && group.is_some_and(|(group, _)| group == api.group)
+            })
+        })
+    }
+
+    fn text(&self, path: &str) -> &'a str {
+        self.object.pointer(path).and_then(Value::as_str).unwrap_or_default()
+    }
+}
+
+/// Returns the number of a job with this id.
+fn number(uid: &str) -> JobId {
+    let digits: String = uid.chars().filter(char::is_ascii_hexdigit).take(12).collect();
+    JobId(u64::from_str_radix(&digits, 16).unwrap_or_default())
+}
+
+fn number_at(value: &Value, path: &str) -> Option<u32> {
+    u32::try_from(value.pointer(path)?.as_u64()?).ok()
+}
+
+fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+    object["status"]["conditions"].as_array()?.iter().find(|one| one["type"] == kind)
+}
+
+fn is_true(object: &Value, kind: &str) -> bool {
+    condition(object, kind).is_some_and(|one| one["status"] == "True")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,186 @@
+//! The tasks of a job: the newest pod of each place in the gang, by rank.
+
+use std::collections::BTreeMap;
+
+use muster_model::view::{TaskStage, TaskView};
+use muster_model::{GpuMilli, Rank, TaskExit, Time};
+use serde_json::Value;
+
+use super::{JobObject, JobRole};
+use crate::instant;
+use crate::names;
+
+/// Labels by which controllers tell the role of a pod.
+const ROLE_LABELS: [&str; 4] = [
+    names::ROLE,
+    "jobset.sigs.k8s.io/replicatedjob-name",
+    "volcano.sh/task-spec",
+    "training.kubeflow.org/replica-type",
+];
+
+/// Labels by which controllers count the pods of a role.
+const INDEX_LABELS: [&str; 3] =
+    [names::COMPLETION_INDEX, "volcano.sh/task-index", "training.kubeflow.org/replica-index"];
+
+/// Label by which a JobSet counts the equal Jobs of a role.
+const JOB_INDEX_LABEL: &str = "jobset.sigs.k8s.io/job-index";
+
+/// Reason of a container that was killed because of memory, as kubelets name it.
+const OUT_OF_MEMORY: &str = "OOMKilled";
+
+/// Task of a job that has a pod.
+#[derive(Clone, Copy, Debug)]
+pub struct JobTask<'a> {
+    /// Rank in the gang; 0 in an array.
+    pub rank: u32,
+    /// Position of the pod among those of its role; the element's position in an array.
+    pub ordinal: u32,
+    /// Name of its role.
+    pub role: &'a str,
+    /// GPUs of the task, in thousandths.
+    pub gpus: GpuMilli,
+    /// Pod as the API server prints it.
+    pub pod: &'a Value,
+    /// Name of its container.
+    pub container: &'a str,
+    /// Number of pods that its place has had, and that still exist.
+    pub attempt: u32,
+}
+
+/// Returns the tasks that have a pod, in the order of ranks; of an array in that of its elements.
+#[must_use]
+pub fn tasks<'a>(job: JobObject<'_>, roles: &'a [JobRole], pods: &[&'a Value]) -> Vec<JobTask<'a>> {
+    let is_array = job.array().is_some();
+    let mut tasks = Vec::new();
+    let mut first_rank = 0;
+    for role in roles {
+        let own: Vec<&Value> =
+            pods.iter().copied().filter(|pod| role_of(pod, roles) == role.name).collect();
+        let containers = u32::try_from(role.containers.len()).unwrap_or(u32::MAX);
+        for (ordinal, (pod, attempt)) in newest(&own, role) {
+            for (nth, container) in (0..).zip(&role.containers) {
+                let in_role = ordinal.saturating_mul(containers).saturating_add(nth);
+                let rank = if is_array { nth } else { first_rank + in_role };
+                tasks.push(JobTask {
+                    rank,
+                    ordinal,
+                    role: &role.name,
+                    gpus: role.gpus,
+                    pod,
+                    container,
+                    attempt,
+                });
+            }
+        }
+        first_rank += role.tasks();
+    }
+    tasks
+}
+
+fn role_of<'a>(pod: &'a Value, roles: &'a [JobRole]) -> &'a str {
+    let labels = &pod["metadata"]["labels"];
+    let named = ROLE_LABELS.iter().filter_map(|key| labels[*key].as_str());
+    let is_known = |name: &&str| roles.iter().any(|role| role.name == *name);
+    named.into_iter().find(is_known).or(roles.first().map(|role| role.name.as_str())).unwrap_or("")
+}
+
+/// Returns the newest pod of each index, with the number of pods of that index. Pods without one are
+/// counted by their names.
+fn newest<'a>(pods: &[&'a Value], role: &JobRole) -> BTreeMap<u32, (&'a Value, u32)> {
+    let mut pods = pods.to_vec();
+    pods.sort_by_key(|pod| pod["metadata"]["name"].as_str());
+    let mut newest: BTreeMap<u32, (&Value, u32)> = BTreeMap::new();
+    for (nth, pod) in (0..).zip(pods) {
+        let index = index(pod, role).unwrap_or(nth);
+        let created = |pod: &'a Value| pod["metadata"]["creationTimestamp"].as_str();
+        let entry = newest.entry(index).or_insert((pod, 0));
+        entry.1 += 1;
+        if created(pod) > created(entry.0) {
+            entry.0 = pod;
+        }
+    }
+    newest
+}
+
+/// Returns the index that controllers have given the pod; in a JobSet after the pods of earlier Jobs.
+fn index(pod: &Value, role: &JobRole) -> Option<u32> {
+    let metadata = &pod["metadata"];
+    let value = |key: &str| -> Option<u32> {
+        let text =
+            metadata["labels"][key].as_str().or_else(|| metadata["annotations"][key].as_str());
+        text?.parse().ok()
+    };
+    let index = INDEX_LABELS.iter().find_map(|key| value(key))?;
+    let job = value(JOB_INDEX_LABEL).unwrap_or(0);
+    Some(job.saturating_mul(role.pods_per_job).saturating_add(index))
+}
+
+impl JobTask<'_> {
+    /// Returns the view of the task. Kubernetes does not tell which devices a pod has.
+    #[must_use]
+    pub fn view(&self) -> TaskView {
+        let state = self.container_state();
+        let stage = match () {
+            () if state["terminated"].is_object() => TaskStage::Ended,
+            () if has_ended(self.pod) => TaskStage::Ended,
+            () if state["running"].is_object() => TaskStage::Running,
+            // A kubelet does not tell a prepared container from one that is being prepared.
+            () => TaskStage::Ordered,
+        };
+        TaskView {
+            rank: Rank(self.rank),
+            group: self.role.to_owned(),
+            node: self.pod["spec"]["nodeName"].as_str().unwrap_or_default().into(),
+            devices: Vec::new(),
+            share: GpuMilli(0),
+            stage,
+            ready: false,
+            exit: (stage == TaskStage::Ended).then(|| self.exit()),
+        }
+    }
+
+    /// Returns the state of its container: `waiting`, `running` or `terminated`.
+    #[must_use]
+    pub fn container_state(&self) -> &Value {
+        let statuses = self.pod["status"]["containerStatuses"].as_array().into_iter().flatten();
+        let own = statuses.into_iter().find(|one| one["name"] == self.container);
+        own.map_or(&Value::Null, |own| &own["state"])
+    }
+
+    fn exit(&self) -> TaskExit {
+        if self.pod["status"]["reason"] == "DeadlineExceeded" {
+            return TaskExit::TimedOut;
+        }
+        let ended = &self.container_state()["terminated"];
+        let code = ended["exitCode"].as_i64().and_then(|code| i32::try_from(code).ok());
+        match (code, ended["reason"].as_str()) {
+            (_, Some(OUT_OF_MEMORY)) => TaskExit::OutOfMemory,
+            (Some(code), _) if code > 128 && is_stopped(self.pod) => TaskExit::Stopped,
+            (Some(code), _) => TaskExit::Code { code },
+            (None, _) => TaskExit::Stopped,
+        }
+    }
+
+    /// Returns when its process started.
+    #[must_use]
+    pub fn started(&self) -> Option<Time> {
+        let state = self.container_state();
+        let at = |stage: &str| state[stage]["startedAt"].as_str();
+        instant::parse(at("running").or_else(|| at("terminated"))?)
+    }
+
+    /// Returns when its process ended.
+    #[must_use]
+    pub fn ended(&self) -> Option<Time> {
+        instant::parse(self.container_state()["terminated"]["finishedAt"].as_str()?)
+    }
+}
+
+fn has_ended(pod: &Value) -> bool {
+    matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+}
+
+/// Returns true if the pod is being deleted: its processes were ended, and did not end by themselves.
+fn is_stopped(pod: &Value) -> bool {
+    pod["metadata"]["deletionTimestamp"].is_string()
+}

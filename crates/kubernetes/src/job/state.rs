@@ -1,0 +1,234 @@
+//! The state of a job, from what its controller says of the object and what kubelets say of the pods.
+
+use muster_model::view::{JobState, TaskStage};
+use muster_model::{Outcome, Rank, Reason, TaskExit, Time};
+use serde_json::Value;
+
+use super::{JobObject, JobRole, JobTask, condition, is_true};
+use crate::names;
+
+/// Reasons of containers that do not start, with the next step. A kubelet goes on trying.
+const START_ERRORS: [(&str, &str); 7] = [
+    ("ErrImagePull", "check the name of the image, and `pull-secrets` for a private registry"),
+    ("ImagePullBackOff", "check the name of the image, and `pull-secrets` for a private registry"),
+    ("InvalidImageName", "the name of the image is malformed"),
+    ("CreateContainerConfigError", "a secret or config map that it names may not exist"),
+    ("CreateContainerError", "the command or the working directory may not exist in the image"),
+    ("RunContainerError", "the command may not exist in the image"),
+    ("CrashLoopBackOff", "it ended and is started again after a pause"),
+];
+
+/// State of a job, as users see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobStatus {
+    /// State of the job.
+    pub state: JobState,
+    /// State in the words of its controller, such as `Suspended`.
+    pub word: String,
+    /// Reason for which it does not run; `None` if it runs or has ended.
+    pub reason: Option<Reason>,
+    /// Outcome; `None` before the end.
+    pub outcome: Option<Outcome>,
+}
+
+/// Returns the state of a job with these tasks.
+#[must_use]
+pub fn status(job: JobObject<'_>, roles: &[JobRole], tasks: &[JobTask<'_>]) -> JobStatus {
+    let object = job.object;
+    let plain = |state: JobState, word: &str| JobStatus {
+        state,
+        word: word.to_owned(),
+        reason: None,
+        outcome: None,
+    };
+    let are_active = tasks.iter().any(|task| holds(task.pod));
+    let cancelled = job.annotation(names::CANCELLED);
+    if let Some((is_success, said)) = end_of(object) {
+        let state = match (is_success, cancelled) {
+            (true, _) => JobState::Done,
+            (false, Some(_)) => JobState::Cancelled,
+            (false, None) => JobState::Failed,
+        };
+        let outcome = match cancelled.filter(|_| !is_success) {
+            Some(by) => Outcome::Cancelled { by: by.into() },
+            None if is_success => Outcome::Succeeded,
+            None => failure(tasks, said),
+        };
+        return JobStatus { outcome: Some(outcome), ..plain(state, said.0) };
+    }
+    if object["metadata"]["deletionTimestamp"].is_string() {
+        return plain(JobState::Stopping, "Deleting");
+    }
+    if let Some(by) = cancelled {
+        let outcome = Outcome::Cancelled { by: by.into() };
+        return if are_active || !job.is_suspended() {
+            plain(JobState::Stopping, "Cancelled")
+        } else {
+            JobStatus { outcome: Some(outcome), ..plain(JobState::Cancelled, "Cancelled") }
+        };
+    }
+    if job.is_suspended() && are_active {
+        return plain(JobState::Stopping, "Suspended");
+    }
+    if job.is_suspended() {
+        let (state, reason) = suspension(job);
+        return JobStatus { reason: Some(reason), ..plain(state, "Suspended") };
+    }
+    of_pods(job, roles, tasks)
+}
+
+/// Returns the state of a job that its controller runs.
+fn of_pods(job: JobObject<'_>, roles: &[JobRole], tasks: &[JobTask<'_>]) -> JobStatus {
+    let stages: Vec<TaskStage> = tasks.iter().map(|task| task.view().stage).collect();
+    let at = |stage| stages.iter().filter(|one| **one == stage).count();
+    let expected: u32 = roles.iter().map(JobRole::tasks).sum();
+    let runs = at(TaskStage::Running) + at(TaskStage::Ended);
+    let is_whole = runs >= expected as usize || job.array().is_some();
+    let state = match () {
+        () if at(TaskStage::Running) > 0 && is_whole => JobState::Running,
+        // All have ended, and the controller has not said so yet.
+        () if runs > 0 && at(TaskStage::Ended) == tasks.len() => JobState::Stopping,
+        () if tasks.iter().any(|task| holds(task.pod)) => JobState::Starting,
+        () => JobState::Pending,
+    };
+    let reason = match state {
+        JobState::Pending | JobState::Starting => Some(waiting_reason(tasks)),
+        _ => None,
+    };
+    JobStatus { state, word: phase(job.object).to_owned(), reason, outcome: None }
+}
+
+/// Returns the state of one element of an array, whose pods these are.
+pub(super) fn of_element(tasks: &[JobTask<'_>]) -> JobStatus {
+    let stage = tasks.iter().map(|task| task.view().stage).min();
+    let is_bound = tasks.iter().any(|task| holds(task.pod));
+    let failed = tasks.iter().filter_map(|task| task.view().exit).any(|exit| !exit.is_success());
+    let (state, outcome) = match stage {
+        Some(TaskStage::Running) => (JobState::Running, None),
+        Some(TaskStage::Ordered | TaskStage::Prepared) if is_bound => (JobState::Starting, None),
+        Some(TaskStage::Ended) if failed => {
+            (JobState::Failed, Some(failure(tasks, ("Failed", ""))))
+        }
+        Some(TaskStage::Ended) => (JobState::Done, Some(Outcome::Succeeded)),
+        Some(TaskStage::Ordered | TaskStage::Prepared) | None => (JobState::Pending, None),
+    };
+    let reason =
+        matches!(state, JobState::Pending | JobState::Starting).then(|| waiting_reason(tasks));
+    JobStatus { state, word: state.word().to_owned(), reason, outcome }
+}
+
+/// Returns the phase that some controllers name.
+fn phase(object: &Value) -> &str {
+    object.pointer("/status/state/phase").and_then(Value::as_str).unwrap_or("Active")
+}
+
+/// Returns true while a pod holds resources of a node.
+fn holds(pod: &Value) -> bool {
+    pod["spec"]["nodeName"].is_string()
+        && !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+}
+
+/// Returns whether the controller says that the job has ended with success, and the reason and message
+/// of the end.
+fn end_of(object: &Value) -> Option<(bool, (&str, &str))> {
+    for kind in ["Complete", "Completed", "Succeeded"] {
+        if is_true(object, kind) {
+            return Some((true, (kind, "")));
+        }
+    }
+    if let Some(said) = condition(object, "Failed").filter(|said| said["status"] == "True") {
+        let text = |field: &str| said[field].as_str().unwrap_or_default();
+        return Some((false, (text("reason"), text("message"))));
+    }
+    // Volcano names a phase.
+    match phase(object) {
+        "Completed" => Some((true, ("Completed", ""))),
+        word @ ("Failed" | "Aborted" | "Terminated") => {
+            let message = object.pointer("/status/state/message").and_then(Value::as_str);
+            Some((false, (word, message.unwrap_or_default())))
+        }
+        _ => None,
+    }
+}
+
+/// Returns how a job failed: as the task that failed first did, else in the words of its controller.
+fn failure(tasks: &[JobTask<'_>], (reason, message): (&str, &str)) -> Outcome {
+    let ended = tasks.iter().filter_map(|task| Some((task, task.view().exit?)));
+    let failed = ended.filter(|(_, exit)| !exit.is_success() && *exit != TaskExit::Stopped);
+    let first = failed.min_by_key(|(task, _)| task.ended().unwrap_or(Time(u64::MAX)));
+    let Some((task, exit)) = first else {
+        return if reason == "DeadlineExceeded" {
+            Outcome::TimedOut
+        } else {
+            Outcome::Native { state: reason.into(), message: message.into(), code: 1 }
+        };
+    };
+    let rank = Rank(task.rank);
+    let of_pod = &task.pod["status"]["reason"];
+    match exit {
+        TaskExit::TimedOut => Outcome::TimedOut,
+        TaskExit::OutOfMemory => Outcome::OutOfMemory { rank },
+        // The node ended the pod: evicted, or shut down.
+        TaskExit::Code { .. } if of_pod.is_string() => {
+            let said = task.pod["status"]["message"].as_str().unwrap_or_default();
+            let word = of_pod.as_str().unwrap_or_default();
+            Outcome::Lost { rank, reason: format!("{word}: {said}").into() }
+        }
+        TaskExit::Code { code } => Outcome::Failed { rank, code },
+        TaskExit::Signal { signal } => Outcome::Signaled { rank, signal },
+        TaskExit::Stopped | TaskExit::Idle { .. } => {
+            Outcome::Native { state: reason.into(), message: message.into(), code: 1 }
+        }
+    }
+}
+
+/// Returns why a suspended job waits.
+fn suspension(job: JobObject<'_>) -> (JobState, Reason) {
+    if job.annotation(names::HELD) == Some("true") {
+        return (JobState::Held, Reason::Held);
+    }
+    if let Some(said) = condition(job.object, names::ADMITTED_CONDITION) {
+        let word = |field: &str| said[field].as_str().unwrap_or_default();
+        return (JobState::Pending, native(word("reason"), word("message")));
+    }
+    if job.label(names::QUEUE).is_some() {
+        return (
+            JobState::Pending,
+            native("Suspended", "Muster's scheduler has not said why it waits yet"),
+        );
+    }
+    if let Some(queue) = job.label(names::KUEUE_QUEUE) {
+        let text = format!("Kueue starts it when its queue {queue} has room");
+        return (JobState::Pending, native("Suspended", &text));
+    }
+    (JobState::Held, native("Suspended", "it is suspended, and no scheduler starts it"))
+}
+
+/// Returns why a job that has no pods, or not all, does not run yet.
+fn waiting_reason(tasks: &[JobTask<'_>]) -> Reason {
+    for task in tasks {
+        let waiting = &task.container_state()["waiting"];
+        let word = waiting["reason"].as_str().unwrap_or_default();
+        if let Some((word, hint)) = START_ERRORS.iter().find(|(one, _)| *one == word) {
+            let said = waiting["message"].as_str().unwrap_or_default();
+            return native(word, &format!("{said}; {hint}"));
+        }
+    }
+    let unscheduled = tasks.iter().filter(|task| !task.pod["spec"]["nodeName"].is_string());
+    for task in unscheduled {
+        let conditions = task.pod["status"]["conditions"].as_array().into_iter().flatten();
+        let said = conditions.into_iter().find(|one| one["type"] == "PodScheduled");
+        if let Some(said) = said.filter(|said| said["message"].is_string()) {
+            let word = |field: &str| said[field].as_str().unwrap_or_default();
+            return native(word("reason"), word("message"));
+        }
+    }
+    match tasks {
+        [] => native("NoPods", "its pods are not created yet"),
+        _ => native("Starting", "its containers are being created"),
+    }
+}
+
+fn native(code: &str, message: &str) -> Reason {
+    Reason::Native { code: code.to_owned(), message: message.to_owned(), evidence: Vec::new() }
+}

@@ -1,0 +1,323 @@
+//! Jobs as controllers and kubelets print them.
+
+use muster_model::view::{JobState, JobView, TaskStage};
+use muster_model::{GpuMilli, Outcome, Rank, Reason, TaskExit, Time};
+use serde_json::json;
+
+use super::*;
+
+const BATCH: &JobApi = &APIS[0];
+const JOB_SET: &JobApi = &APIS[1];
+const VOLCANO: &JobApi = &APIS[5];
+
+/// Makes a Job of two pods with two tasks each.
+fn gang() -> Value {
+    let container =
+        |name: &str| json!({"name": name, "resources": {"limits": {"nvidia.com/gpu": 1}}});
+    json!({
+        "metadata": {
+            "name": "train-x", "namespace": "team", "uid": "0123456789ab-cdef",
+            "creationTimestamp": "2026-11-26T10:00:00Z",
+            "labels": {"muster.run/queue": "research.vision"},
+            "annotations": {"muster.run/job-name": "Train", "muster.run/user": "ann"},
+        },
+        "spec": {
+            "parallelism": 2, "completions": 2,
+            "template": {
+                "metadata": {"labels": {"muster.run/role": "main"}},
+                "spec": {"activeDeadlineSeconds": 600, "containers": [container("task0"), container("task1")]},
+            },
+        },
+    })
+}
+
+/// Makes a pod of the gang; `states` are those of its containers.
+fn pod(index: u32, states: [Value; 2]) -> Value {
+    let status = |(name, state): (&str, Value)| json!({"name": name, "state": state});
+    let statuses: Vec<Value> = ["task0", "task1"].into_iter().zip(states).map(status).collect();
+    json!({
+        "metadata": {
+            "name": format!("train-x-{index}"), "namespace": "team",
+            "creationTimestamp": "2026-11-26T10:00:01Z",
+            "labels": {"batch.kubernetes.io/job-completion-index": index.to_string(), "muster.run/role": "main"},
+        },
+        "spec": {"nodeName": format!("node{index}")},
+        "status": {"containerStatuses": statuses},
+    })
+}
+
+fn running() -> Value {
+    json!({"running": {"startedAt": "2026-11-26T10:00:05Z"}})
+}
+
+fn exited(code: i32, second: u32) -> Value {
+    json!({"terminated": {
+        "exitCode": code, "startedAt": "2026-11-26T10:00:05Z",
+        "finishedAt": format!("2026-11-26T10:01:{second:02}Z"),
+    }})
+}
+
+fn waiting(reason: &str) -> Value {
+    json!({"waiting": {"reason": reason, "message": "said"}})
+}
+
+fn condition_of(kind: &str, reason: &str) -> Value {
+    json!([{"type": kind, "status": "True", "reason": reason, "message": "m",
+        "lastTransitionTime": "2026-11-26T10:02:00Z"}])
+}
+
+fn viewed(object: &Value, pods: &[Value]) -> JobView {
+    view(JobObject { api: BATCH, object }, &pods.iter().collect::<Vec<_>>(), "team")
+}
+
+fn reason_of(view: &JobView) -> (&str, &str) {
+    match &view.waiting_for {
+        Some(Reason::Native { code, message, .. }) => (code, message),
+        Some(Reason::Held) => ("held", ""),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_gang_is_what_its_object_and_pods_say() {
+    let view = viewed(&gang(), &[pod(1, [running(), running()]), pod(0, [running(), running()])]);
+    assert_eq!(
+        (view.job.0, view.name.as_str(), view.user.as_str()),
+        (0x0123_4567_89ab, "Train", "ann")
+    );
+    assert_eq!((view.queue.as_str(), view.label().as_str()), ("research/vision", "train-x"));
+    assert_eq!((view.state, view.tasks, view.gpus), (JobState::Running, 4, GpuMilli(4000)));
+    assert_eq!(view.started.unwrap().0 - view.submitted.0, 5_000);
+    let element = &view.elements[0];
+    let places: Vec<_> =
+        element.tasks.iter().map(|task| (task.rank.0, task.node.as_str())).collect();
+    assert_eq!(places, [(0, "node0"), (1, "node0"), (2, "node1"), (3, "node1")]);
+    assert_eq!(element.ends_by, Some(Time(view.started.unwrap().0 + 600_000)));
+    // Of the client's clock, what the creation has not: parts of a second.
+    let submitted = |text: &str| {
+        let mut job = gang();
+        job["metadata"]["annotations"]["muster.run/submitted"] = json!(text);
+        viewed(&job, &[]).submitted
+    };
+    let created = view.submitted.0;
+    assert_eq!(submitted(&(created + 250).to_string()).0, created + 250);
+    assert_eq!(submitted(&(created + 9000).to_string()).0, created);
+    assert_eq!(submitted("x").0, created);
+    // A user of another namespace types it with its own.
+    let job = gang();
+    let other = super::view(JobObject { api: BATCH, object: &job }, &[], "mine");
+    assert_eq!(other.label(), "team/train-x");
+}
+
+#[test]
+fn it_runs_when_all_tasks_do() {
+    let state = |pods: &[Value]| viewed(&gang(), pods).state;
+    assert_eq!(state(&[]), JobState::Pending);
+    assert_eq!(state(&[pod(0, [running(), running()])]), JobState::Starting);
+    let half = pod(1, [running(), waiting("ContainerCreating")]);
+    assert_eq!(state(&[pod(0, [running(), running()]), half]), JobState::Starting);
+    let one_done = pod(1, [exited(0, 1), exited(0, 1)]);
+    assert_eq!(state(&[pod(0, [running(), running()]), one_done]), JobState::Running);
+    let mut unbound = pod(0, [json!({}), json!({})]);
+    unbound["spec"] = json!({});
+    unbound["status"] = json!({"conditions": [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "needs 2 GPUs"}]});
+    let view = viewed(&gang(), &[unbound]);
+    assert_eq!(
+        (view.state, reason_of(&view)),
+        (JobState::Pending, ("Unschedulable", "needs 2 GPUs"))
+    );
+    let view = viewed(&gang(), &[pod(0, [waiting("ImagePullBackOff"), running()])]);
+    let text = "said; check the name of the image, and `pull-secrets` for a private registry";
+    assert_eq!((view.state, reason_of(&view)), (JobState::Starting, ("ImagePullBackOff", text)));
+}
+
+/// Checks the outcome of a job that its controller calls failed.
+fn check_failure(pods: &[Value], reason: &str, expected: Outcome) {
+    let mut job = gang();
+    job["status"] = json!({"conditions": condition_of("Failed", reason)});
+    let view = viewed(&job, pods);
+    assert_eq!(view.elements[0].outcome, Some(expected));
+    assert_eq!(view.state, JobState::Failed);
+    assert_eq!(view.ended.unwrap().0 - view.submitted.0, 120_000);
+}
+
+#[test]
+fn it_fails_as_its_first_failed_task_did() {
+    let later = pod(0, [exited(1, 30), exited(0, 31)]);
+    let first = pod(1, [exited(0, 20), exited(7, 21)]);
+    let failed = Outcome::Failed { rank: Rank(3), code: 7 };
+    check_failure(&[later.clone(), first.clone()], "BackoffLimitExceeded", failed);
+    let killed = json!({"terminated": {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-11-26T10:01:00Z"}});
+    check_failure(
+        &[pod(0, [killed, running()]), first],
+        "BackoffLimitExceeded",
+        Outcome::OutOfMemory { rank: Rank(0) },
+    );
+    let mut timed_out = later.clone();
+    timed_out["status"]["reason"] = json!("DeadlineExceeded");
+    timed_out["status"]["phase"] = json!("Failed");
+    check_failure(&[timed_out], "BackoffLimitExceeded", Outcome::TimedOut);
+    let mut evicted = later;
+    evicted["status"]["reason"] = json!("Evicted");
+    evicted["status"]["message"] = json!("low on memory");
+    let lost = Outcome::Lost { rank: Rank(0), reason: "Evicted: low on memory".into() };
+    check_failure(&[evicted], "BackoffLimitExceeded", lost);
+    // Without its pods, the controller alone tells.
+    check_failure(&[], "DeadlineExceeded", Outcome::TimedOut);
+    let native = Outcome::Native { state: "PodFailurePolicy".into(), message: "m".into(), code: 1 };
+    check_failure(&[], "PodFailurePolicy", native);
+}
+
+#[test]
+fn it_waits_while_it_is_suspended() {
+    let suspended = |change: fn(&mut Value)| {
+        let mut job = gang();
+        job["spec"]["suspend"] = json!(true);
+        change(&mut job);
+        viewed(&job, &[])
+    };
+    let view = suspended(|_| {});
+    let text = "Muster's scheduler has not said why it waits yet";
+    assert_eq!((view.state, reason_of(&view)), (JobState::Pending, ("Suspended", text)));
+    let view = suspended(|job| {
+        job["status"] = json!({"conditions": [
+            {"type": "muster.run/Admitted", "status": "False", "reason": "Waiting", "message": "needs 4 GPUs"}]});
+    });
+    assert_eq!(reason_of(&view), ("Waiting", "needs 4 GPUs"));
+    let view = suspended(|job| job["metadata"]["annotations"]["muster.run/held"] = json!("true"));
+    assert_eq!((view.state, reason_of(&view).0), (JobState::Held, "held"));
+    let view = suspended(|job| {
+        job["metadata"]["labels"] = json!({"kueue.x-k8s.io/queue-name": "main"});
+    });
+    assert_eq!((view.state, view.queue.as_str()), (JobState::Pending, "main"));
+    let view = suspended(|job| job["metadata"]["labels"] = json!({}));
+    assert_eq!((view.state, reason_of(&view).0), (JobState::Held, "Suspended"));
+    // Its pods still run for a while.
+    let mut job = gang();
+    job["spec"]["suspend"] = json!(true);
+    assert_eq!(viewed(&job, &[pod(0, [running(), running()])]).state, JobState::Stopping);
+}
+
+#[test]
+fn a_user_who_cancels_it_is_named() {
+    let cancelled = |change: fn(&mut Value)| {
+        let mut job = gang();
+        job["metadata"]["annotations"]["muster.run/cancelled"] = json!("bob");
+        change(&mut job);
+        viewed(&job, &[])
+    };
+    let by = Some(Outcome::Cancelled { by: "bob".into() });
+    assert_eq!(cancelled(|_| {}).state, JobState::Stopping);
+    for change in [
+        |job: &mut Value| {
+            job["status"] = json!({"conditions": condition_of("Failed", "DeadlineExceeded")})
+        },
+        |job: &mut Value| job["spec"]["suspend"] = json!(true),
+    ] {
+        let view = cancelled(change);
+        assert_eq!((view.state, &view.elements[0].outcome), (JobState::Cancelled, &by));
+    }
+    // It had ended before.
+    let view = cancelled(|job| job["status"] = json!({"conditions": condition_of("Complete", "")}));
+    assert_eq!(view.state, JobState::Done);
+}
+
+#[test]
+fn elements_of_an_array_are_counted_and_shown() {
+    let mut job = gang();
+    job["metadata"]["annotations"]["muster.run/array"] =
+        json!(r#"{"first":3,"last":9,"step":2,"max_running":2}"#);
+    job["spec"]["completions"] = json!(4);
+    job["spec"]["template"]["spec"]["containers"] = json!([{"name": "main"}]);
+    job["status"] = json!({"active": 1, "succeeded": 1, "failed": 3, "failedIndexes": "2"});
+    let one = |index: u32, state: Value, created: &str| {
+        let mut pod = pod(index, [json!({}), json!({})]);
+        pod["metadata"]["name"] = json!(format!("a-{index}-{created}"));
+        pod["metadata"]["creationTimestamp"] = json!(format!("2026-11-26T10:00:{created}Z"));
+        pod["status"]["containerStatuses"] = json!([{"name": "main", "state": state}]);
+        pod
+    };
+    let pods = [
+        one(0, exited(0, 1), "01"),
+        one(1, exited(1, 1), "01"),
+        one(1, running(), "09"),
+        one(2, exited(5, 1), "01"),
+    ];
+    let view = viewed(&job, &pods);
+    let array = view.array.unwrap();
+    assert_eq!(
+        (array.total, array.active, array.succeeded, array.failed, array.waiting),
+        (4, 1, 1, 1, 1)
+    );
+    assert_eq!(array.max_running, Some(2));
+    // Only what runs is listed; the second attempt of index 5 does.
+    let shown: Vec<_> =
+        view.elements.iter().map(|one| (one.element.index, one.state, one.attempt)).collect();
+    assert_eq!(shown, [(5, JobState::Running, 2)]);
+    let all: Vec<&Value> = pods.iter().collect();
+    let with = with_element(view.clone(), JobObject { api: BATCH, object: &job }, &all, 7);
+    let failed = with.elements.iter().find(|one| one.element.index == 7).unwrap();
+    assert_eq!(failed.tasks[0].exit, Some(TaskExit::Code { code: 5 }));
+    let without = with_element(view.clone(), JobObject { api: BATCH, object: &job }, &all, 6);
+    assert_eq!(without, view);
+}
+
+#[test]
+fn roles_of_other_kinds_have_ranks_in_their_order() {
+    let template = json!({"spec": {"containers": [{"name": "c"}, {"name": "sidecar"}]}});
+    let replicated = |name: &str, replicas: u32, parallelism: u32| json!({"name": name, "replicas": replicas, "template": {"spec": {"parallelism": parallelism, "template": template}}});
+    let set = json!({
+        "metadata": {"name": "s", "uid": "1"},
+        "spec": {"replicatedJobs": [replicated("head", 1, 1), replicated("workers", 2, 2)]},
+    });
+    let job = JobObject { api: JOB_SET, object: &set };
+    let found = roles(job);
+    let sizes: Vec<_> = found.iter().map(|role| (role.name.as_str(), role.tasks())).collect();
+    assert_eq!(sizes, [("head", 1), ("workers", 4)]);
+    let pod = |role: &str, job_index: &str, index: &str| {
+        json!({"metadata": {"name": format!("{role}-{job_index}-{index}"), "labels": {
+        "jobset.sigs.k8s.io/replicatedjob-name": role, "jobset.sigs.k8s.io/job-index": job_index,
+        "batch.kubernetes.io/job-completion-index": index}}})
+    };
+    let pods = [pod("workers", "1", "1"), pod("head", "0", "0"), pod("workers", "0", "1")];
+    let all: Vec<&Value> = pods.iter().collect();
+    let ranks: Vec<_> =
+        tasks(job, &found, &all).iter().map(|task| (task.rank, task.container)).collect();
+    assert_eq!(ranks, [(0, "c"), (2, "c"), (4, "c")]);
+    let volcano = json!({
+        "metadata": {"name": "v", "uid": "2"},
+        "spec": {"queue": "q", "tasks": [{"name": "ps", "replicas": 1, "template": template}, {"name": "worker", "replicas": 3, "template": template}]},
+        "status": {"state": {"phase": "Aborted", "message": "by a user"}},
+    });
+    let view = super::view(JobObject { api: VOLCANO, object: &volcano }, &[], "team");
+    assert_eq!((view.tasks, view.queue.as_str(), view.state), (4, "q", JobState::Failed));
+    assert_eq!(view.native.unwrap().state, "Aborted");
+}
+
+#[test]
+fn parts_of_a_job_are_no_jobs() {
+    let owned = |version: &str, kind: &str| {
+        let object = json!({"metadata": {"ownerReferences": [
+            {"apiVersion": version, "kind": kind, "name": "o", "controller": true}]}});
+        JobObject { api: BATCH, object: &object }.is_part_of_another()
+    };
+    assert!(owned("jobset.x-k8s.io/v1alpha2", "JobSet"));
+    assert!(owned("kubeflow.org/v1", "MPIJob"));
+    assert!(!owned("batch/v1", "CronJob"));
+    assert!(!owned("example.com/v1", "Job"));
+}
+
+#[test]
+fn stages_are_those_that_kubelets_tell() {
+    let job = gang();
+    let object = JobObject { api: BATCH, object: &job };
+    let found = roles(object);
+    let stages = |state: Value| {
+        let pod = pod(0, [state.clone(), state]);
+        tasks(object, &found, &[&pod])[0].view().stage
+    };
+    assert_eq!(stages(running()), TaskStage::Running);
+    assert_eq!(stages(exited(0, 1)), TaskStage::Ended);
+    assert_eq!(stages(waiting("ContainerCreating")), TaskStage::Ordered);
+}

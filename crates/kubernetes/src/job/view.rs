@@ -1,0 +1,233 @@
+//! The view of a job, as `muster ps` and `muster show` print it.
+
+use std::collections::BTreeSet;
+
+use muster_model::view::{ArrayView, ElementView, JobState, JobView, NativeView, RoleView};
+use muster_model::{Array, ElementId, GpuMilli, Span, Time};
+use serde_json::Value;
+
+use super::{
+    JobObject, JobRole, JobStatus, JobTask, condition, is_true, number_at, roles, status, tasks,
+};
+use crate::instant;
+use crate::names;
+use crate::queue;
+use crate::span;
+
+/// Queue of a job that names none.
+const DEFAULT_QUEUE: &str = "default";
+
+/// Distance of two clocks that agree: a creation is in whole seconds, and a request takes time.
+const CLOCKS_AGREE: Span = Span::from_secs(2);
+
+/// Returns the view of a job with these pods. `namespace` is that of the user: jobs of others are named
+/// with theirs.
+#[must_use]
+pub fn view(job: JobObject<'_>, pods: &[&Value], namespace: &str) -> JobView {
+    let roles = roles(job);
+    let tasks = tasks(job, &roles, pods);
+    let status = status(job, &roles, &tasks);
+    let array = job.array();
+    let elements = match &array {
+        None => vec![element(job, 0, &status, &tasks)],
+        Some(array) => active_elements(job, array, &tasks),
+    };
+    JobView {
+        queue: queue_of(job).as_str().into(),
+        tasks: roles.iter().map(JobRole::tasks).sum(),
+        gpus: GpuMilli(roles.iter().map(|role| role.tasks().saturating_mul(role.gpus.0)).sum()),
+        roles: roles.iter().map(role_view).collect(),
+        time_limit: time_limit(job),
+        started: started(job, &tasks),
+        ended: ended(job, &status, &tasks),
+        array: array.map(|array| counts(job, &array)),
+        elements,
+        waiting_for: status.reason,
+        native: Some(NativeView {
+            system: "kubernetes".to_owned(),
+            cluster: None,
+            state: status.word,
+            reason: None,
+            partition: job.namespace().to_owned(),
+            qos: None,
+            restarts: number_at(job.object, "/status/restarts").unwrap_or(0),
+            id: Some(job.uid().to_owned()),
+            name: Some(name_for(job, namespace)),
+        }),
+        ..JobView::blank(
+            job.number(),
+            job.job_name().to_owned(),
+            job.annotation(names::USER).unwrap_or_default().into(),
+            status.state,
+            submitted(job),
+        )
+    }
+}
+
+/// Returns the view with the element of this index, which views of arrays leave out once it has ended;
+/// unchanged if the array does not have it.
+#[must_use]
+pub fn with_element(mut view: JobView, job: JobObject<'_>, pods: &[&Value], index: u32) -> JobView {
+    let is_shown = view.elements.iter().any(|element| element.element.index == index);
+    let ordinal = job.array().and_then(|array| Some((array.ordinal_of(index)?, array)));
+    if let Some((ordinal, array)) = ordinal.filter(|_| !is_shown) {
+        let roles = roles(job);
+        let tasks = tasks(job, &roles, pods);
+        view.elements.push(element_of(job, &array, ordinal, &tasks));
+        view.elements.sort_by_key(|element| element.element.index);
+    }
+    view
+}
+
+/// Returns the name by which a user of this namespace types the job.
+fn name_for(job: JobObject<'_>, namespace: &str) -> String {
+    if job.namespace() == namespace {
+        job.name().to_owned()
+    } else {
+        format!("{}/{}", job.namespace(), job.name())
+    }
+}
+
+fn role_view(role: &JobRole) -> RoleView {
+    RoleView {
+        name: role.name.clone(),
+        tasks: role.tasks(),
+        gpus: role.gpus,
+        models: Vec::new(),
+        cpus: role.cpus,
+        memory: role.memory,
+    }
+}
+
+/// Returns the queue in the words of the scheduler that has one.
+fn queue_of(job: JobObject<'_>) -> String {
+    if let Some(name) = job.label(names::QUEUE).filter(|name| !name.is_empty()) {
+        return queue::path(name);
+    }
+    let volcano = job.object["spec"]["queue"].as_str();
+    job.label(names::KUEUE_QUEUE).or(volcano).unwrap_or(DEFAULT_QUEUE).to_owned()
+}
+
+fn time_limit(job: JobObject<'_>) -> Option<Span> {
+    let spec = &job.object["spec"];
+    let paths = ["/template", "/tasks/0/template", "/replicatedJobs/0/template/spec/template"];
+    let template = paths.iter().find_map(|path| spec.pointer(path))?;
+    let named = template["metadata"]["annotations"][names::TIME_LIMIT].as_str();
+    let deadline = template["spec"]["activeDeadlineSeconds"].as_u64();
+    named.and_then(span::parse).or(deadline.map(Span::from_secs))
+}
+
+// ---- instants ----
+
+fn at(value: &Value) -> Option<Time> {
+    instant::parse(value.as_str()?)
+}
+
+/// Returns when the object was created; the client's clock refines it as far as both agree.
+fn submitted(job: JobObject<'_>) -> Time {
+    let created = at(&job.object["metadata"]["creationTimestamp"]).unwrap_or_default();
+    let said = job.annotation(names::SUBMITTED).and_then(|text| text.parse().ok()).map(Time);
+    let is_near = |said: &Time| said.0.abs_diff(created.0) < CLOCKS_AGREE.0;
+    said.filter(is_near).unwrap_or(created)
+}
+
+/// Returns when the first task started; where the pods are gone, when the controller started the job.
+fn started(job: JobObject<'_>, tasks: &[JobTask<'_>]) -> Option<Time> {
+    let first = tasks.iter().filter_map(JobTask::started).min();
+    let is_gone =
+        tasks.is_empty() && (is_true(job.object, "Complete") || is_true(job.object, "Failed"));
+    first.or_else(|| at(&job.object["status"]["startTime"]).filter(|_| is_gone))
+}
+
+fn ended(job: JobObject<'_>, status: &JobStatus, tasks: &[JobTask<'_>]) -> Option<Time> {
+    if !status.state.is_final() {
+        return None;
+    }
+    let object = job.object;
+    let of_condition = |kind: &str| {
+        at(&condition(object, kind).filter(|said| said["status"] == "True")?["lastTransitionTime"])
+    };
+    at(&object["status"]["completionTime"])
+        .or_else(|| {
+            ["Complete", "Completed", "Succeeded", "Failed", "Suspended"]
+                .into_iter()
+                .find_map(of_condition)
+        })
+        .or_else(|| tasks.iter().filter_map(JobTask::ended).max())
+}
+
+// ---- elements ----
+
+fn element(
+    job: JobObject<'_>,
+    index: u32,
+    status: &JobStatus,
+    tasks: &[JobTask<'_>],
+) -> ElementView {
+    let started = started(job, tasks);
+    let limit = time_limit(job);
+    let ends_by = started.zip(limit).map(|(started, limit)| started + limit);
+    ElementView {
+        attempt: tasks.iter().map(|task| task.attempt).max().unwrap_or(0),
+        started,
+        ends_by: ends_by.filter(|_| !status.state.is_final()),
+        ended: ended(job, status, tasks),
+        outcome: status.outcome.clone(),
+        tasks: tasks.iter().map(JobTask::view).collect(),
+        ..ElementView::blank(ElementId { job: job.number(), index }, status.state)
+    }
+}
+
+/// Returns the elements of an array that have a pod and have not ended.
+fn active_elements(job: JobObject<'_>, array: &Array, tasks: &[JobTask<'_>]) -> Vec<ElementView> {
+    let ordinals: BTreeSet<u32> = tasks.iter().map(|task| task.ordinal).collect();
+    let elements = ordinals.into_iter().filter(|ordinal| *ordinal < array.count());
+    elements
+        .map(|ordinal| element_of(job, array, ordinal, tasks))
+        .filter(|element| !element.state.is_final() && element.state != JobState::Pending)
+        .collect()
+}
+
+/// Returns an element of an array by its position.
+fn element_of(
+    job: JobObject<'_>,
+    array: &Array,
+    ordinal: u32,
+    tasks: &[JobTask<'_>],
+) -> ElementView {
+    let own: Vec<JobTask<'_>> =
+        tasks.iter().filter(|task| task.ordinal == ordinal).copied().collect();
+    let status = super::state::of_element(&own);
+    element(job, array.index_of(ordinal), &status, &own)
+}
+
+fn counts(job: JobObject<'_>, array: &Array) -> ArrayView {
+    let count = |path: &str| number_at(job.object, path).unwrap_or(0);
+    let succeeded = count("/status/succeeded");
+    // With a limit for each index, pods of later attempts count as failed, too.
+    let failed = match job.object.pointer("/status/failedIndexes").and_then(Value::as_str) {
+        Some(text) => indices_in(text),
+        None => count("/status/failed"),
+    };
+    let active = count("/status/active");
+    ArrayView {
+        total: array.count(),
+        waiting: array.count().saturating_sub(succeeded + failed + active),
+        active,
+        succeeded,
+        failed,
+        max_running: array.max_running,
+    }
+}
+
+/// Returns how many indices a text such as `1,3-5` holds.
+fn indices_in(text: &str) -> u32 {
+    let count = |part: &str| match part.split_once('-') {
+        Some((first, last)) => {
+            let bounds = first.parse::<u32>().ok().zip(last.parse::<u32>().ok());
+            bounds.map_or(0, |(first, last)| last.saturating_sub(first) + 1)
+        }
+        None => u32::from(part.parse::<u32>().is_ok()),
+    };
+    text.split(',').map(count).sum()
+}
