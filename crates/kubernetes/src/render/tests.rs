@@ -39,6 +39,15 @@ fn rendered(
     options: &KubernetesOptions,
     scheduler: GangScheduler,
 ) -> Result<RenderedJob, Vec<Unsupported>> {
+    rendered_with(spec, options, scheduler, None)
+}
+
+fn rendered_with(
+    spec: &JobSpec,
+    options: &KubernetesOptions,
+    scheduler: GangScheduler,
+    suffix: Option<&str>,
+) -> Result<RenderedJob, Vec<Unsupported>> {
     let run = TaskCommand::Script("torchrun train.py".to_owned());
     let names = spec.groups.iter().map(|group| Arc::clone(&group.name));
     let commands = names.map(|name| (name, run.clone())).collect();
@@ -51,7 +60,7 @@ fn rendered(
         has_output_files: false,
         options,
         scheduler,
-        suffix: None,
+        suffix,
     })
 }
 
@@ -272,6 +281,7 @@ fn what_the_options_lack_is_refused() {
         has_output_files: false,
         options: &options(),
         scheduler: GangScheduler::Muster,
+        suffix: None,
     });
     assert!(found.unwrap_err()[0].what.contains("working directory"));
 }
@@ -391,4 +401,14 @@ fn dollar_signs_mean_themselves() {
         let known = command::literal(text).replace("$$", "");
         assert!(!known.contains("$("), "{known}");
     }
+}
+
+#[test]
+fn a_suffix_has_room_in_the_longest_name() {
+    let spec = JobSpec { name: "n".repeat(64).into(), ..one_pod() };
+    let rendered = rendered_with(&spec, &options(), GangScheduler::Muster, Some("x7k2p")).unwrap();
+    let name = rendered.objects[0]["metadata"]["name"].as_str().unwrap();
+    assert!(name.ends_with("n-x7k2p"), "{name}");
+    // A suffix is said by the names of submitted jobs themselves.
+    assert!(name.len() <= MAX_NAMES && rendered.warnings.is_empty(), "{:?}", rendered.warnings);
 }
