@@ -79,6 +79,11 @@ pub fn queue_tree(path: Option<&PathBuf>) -> Result<Option<muster_model::QueueTr
 }
 
 impl KubernetesArgs {
+    /// Returns true if an option names the cluster, beside `--on`.
+    pub fn name_a_cluster(&self) -> bool {
+        self.kubeconfig.is_some() || self.context.is_some()
+    }
+
     /// Returns a reader of the cluster with `--on kubernetes`; `None` on other clusters, where these
     /// options are refused.
     pub async fn reader(

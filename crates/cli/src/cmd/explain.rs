@@ -75,6 +75,10 @@ async fn explain_object(
         },
         Err(malformed) => Failure::usage(malformed),
     };
+    // Names of job files are looked up in the cluster of --on, and in its namespaces.
+    if args.kubernetes.name_a_cluster() || args.namespace.is_some() {
+        return Err(missing.into());
+    }
     match explain_job(app, &args.job).await {
         Err(error) if is_not_found(&error) => Err(missing.into()),
         answer => answer,

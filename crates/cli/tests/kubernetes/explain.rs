@@ -17,9 +17,9 @@ fn muster(cluster: &KubernetesCluster, words: &[&str]) -> Output {
     muster_as(&cluster.kubeconfig(), words)
 }
 
-fn muster_as(kubeconfig: &Path, words: &[&str]) -> Output {
+pub fn muster_as(kubeconfig: &Path, words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_muster"));
-    command.args(words).args(["--on", "kubernetes"]);
+    command.args(["--on", "kubernetes"]).args(words);
     command.env("KUBECONFIG", kubeconfig).env("TZ", "UTC").output().unwrap()
 }
 
@@ -30,14 +30,14 @@ pub fn explained(cluster: &KubernetesCluster, namespace: &TestNamespace, object:
 }
 
 /// Checks a command that must fail: its exit code, and a part of its messages.
-fn check_failure(output: &Output, code: i32, text: &str) {
+pub fn check_failure(output: &Output, code: i32, text: &str) {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(stderr.contains(text), "no {text:?} in: {stderr}");
     assert_eq!(output.status.code(), Some(code), "{stderr}");
 }
 
 /// Returns the text of a kubeconfig with another value of a key.
-fn with_value(text: &str, key: &str, value: &str) -> String {
+pub fn with_value(text: &str, key: &str, value: &str) -> String {
     let (before, rest) = text.split_once(key).unwrap();
     let end = rest.find([',', '}', '\n']).unwrap();
     format!("{before}{key}{value}{}", &rest[end..])
@@ -150,7 +150,7 @@ fn kubectl_runs_it_as_a_subcommand() {
     assert!(shown.starts_with("b is pending: capacity\n"), "{shown}");
     let help = success(&["--help"], &kubectl(&["muster", "explain", "--help"]));
     assert!(help.contains("Usage: kubectl muster explain"), "{help}");
-    check_failure(&kubectl(&["muster", "ps"]), 2, "does not work on Kubernetes yet");
+    check_failure(&kubectl(&["muster", "usage"]), 2, "does not work on Kubernetes yet");
     let elsewhere = kubectl(&["muster", "ps", "--on", "slurm"]);
     check_failure(&elsewhere, 2, "`kubectl muster` works on Kubernetes only");
 }
@@ -320,7 +320,7 @@ fn errors_say_what_to_do() {
     check_failure(&missing, 1, "/none/such");
 
     // 4. Commands and options that are not for Kubernetes, or for Kubernetes only.
-    check_failure(&muster(&cluster, &["ps"]), 2, "`explain`, `queues` and `nodes` do");
+    check_failure(&muster(&cluster, &["usage"]), 2, "does not work on Kubernetes yet");
     check_failure(&muster(&cluster, &["nodes", "drain", "node1"]), 2, "kubectl cordon");
     let elsewhere = Command::new(env!("CARGO_BIN_EXE_muster"))
         .args(["explain", "train", "--on", "local", "-n", "vision"])

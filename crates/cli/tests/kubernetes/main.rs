@@ -16,6 +16,7 @@ mod explain;
 mod export;
 mod gang_objects;
 mod inventory;
+mod jobs;
 mod kueue;
 mod pod_watch;
 mod queues;

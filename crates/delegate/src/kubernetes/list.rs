@@ -64,7 +64,7 @@ impl KubernetesScheduler {
         // 2. Build the views.
         let mut jobs: Vec<JobView> =
             objects.views(&server.namespace).filter(|job| is_asked(job, &asked, filter)).collect();
-        jobs.sort_by_key(|job| (job.submitted, job.job));
+        jobs.sort_by_cached_key(|job| (job.submitted, job.label()));
         let most = filter.limit.map_or(DEFAULT_ENDED_JOBS, |limit| limit as usize);
         let ended = jobs.iter().filter(|job| job.state.is_final()).count();
         let mut surplus = ended.saturating_sub(most);

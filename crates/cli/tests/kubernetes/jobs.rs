@@ -1,0 +1,218 @@
+//! Subcommands for jobs, where it needs no real node: jobs of others, rights, servers that do not answer,
+//! and connections that are cut.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::{Value, json};
+
+use crate::cluster::{KubernetesCluster, pod_spec, success, until};
+use crate::explain::{check_failure, muster_as, with_value};
+
+/// Writes a kubeconfig.
+fn file_of(text: &str) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("kubeconfig"), text).unwrap();
+    dir
+}
+
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn jobs_of_others_are_listed_explained_and_cancelled() {
+    let cluster = KubernetesCluster::here();
+    let namespace = cluster.namespace("jobs-others");
+    let job = |name: &str, suspend: bool| {
+        let template = json!({"spec": pod_spec("default-scheduler", 1)});
+        json!({
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": name},
+            "spec": {"suspend": suspend, "parallelism": 2, "completions": 2, "template": template},
+        })
+    };
+    namespace.create_object(&job("by-kubectl", false));
+    namespace.create_object(&job("suspended", true));
+    let kubeconfig = cluster.kubeconfig();
+    let listed = |words: &[&str]| -> Vec<Value> {
+        let words = [words, &["--json"]].concat();
+        let list: Value =
+            serde_json::from_str(&success(&words, &muster_as(&kubeconfig, &words))).unwrap();
+        let jobs = list["jobs"].as_array().unwrap().iter();
+        let is_ours = |job: &&Value| job["native"]["partition"] == "jobs-others";
+        jobs.filter(is_ours).cloned().collect()
+    };
+    // 1. They have the names of their objects, with the namespace, and the states of their pods.
+    until("the first one runs", || {
+        let jobs = listed(&["ps"]);
+        jobs.iter().any(|job| job["name"] == "by-kubectl" && job["state"] == "running")
+    });
+    let jobs = listed(&["ps"]);
+    let states: Vec<_> = jobs
+        .iter()
+        .map(|job| (job["native"]["name"].as_str().unwrap(), job["state"].as_str().unwrap()))
+        .collect();
+    assert_eq!(states, [("jobs-others/by-kubectl", "running"), ("jobs-others/suspended", "held")]);
+    assert_eq!((&jobs[0]["tasks"], &jobs[0]["gpus"]), (&json!(2), &json!(2000)));
+    // 2. They are released and cancelled by these names.
+    success(&["release"], &muster_as(&kubeconfig, &["release", "jobs-others/suspended"]));
+    until("it runs", || listed(&["ps"]).iter().all(|job| job["state"] == "running"));
+    let names = ["jobs-others/by-kubectl", "jobs-others/suspended"];
+    let words = [&["cancel"][..], &names].concat();
+    success(&words, &muster_as(&kubeconfig, &words));
+    let words = [&["wait"][..], &names].concat();
+    check_failure(&muster_as(&kubeconfig, &words), 130, "");
+    assert!(listed(&["ps"]).is_empty());
+    assert_eq!(listed(&["ps", "--all", "--state", "cancelled"]).len(), 2);
+}
+
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn what_a_user_may_not_do_is_named() {
+    let cluster = KubernetesCluster::here();
+    let _namespace = cluster.namespace("jobs-rights");
+    let words = ["kubeconfig", "jobs-rights/default"];
+    let user = file_of(&success(&words, &cluster.xtask(&words)));
+    let user = user.path().join("kubeconfig");
+    let file = user.to_str().unwrap();
+    let words =
+        ["config", "set-context", "--current", "--namespace=jobs-rights", "--kubeconfig", file];
+    cluster.kubectl(&words);
+    let run = ["run", "--dry-run", "--", "true"];
+    // 1. Without any right.
+    check_failure(
+        &muster_as(&user, &run),
+        1,
+        "cannot create resource \"jobs\" in API group \"batch\"",
+    );
+    check_failure(&muster_as(&user, &["ps"]), 1, "cannot list resource \"");
+    // 2. With those of a namespace: its jobs alone are listed.
+    let words = [
+        "create",
+        "rolebinding",
+        "edit",
+        "--clusterrole=edit",
+        "--serviceaccount=jobs-rights:default",
+        "--namespace=jobs-rights",
+    ];
+    cluster.kubectl(&words);
+    until("the right has effect", || muster_as(&user, &run).status.success());
+    success(&["ps"], &muster_as(&user, &["ps", "--all"]));
+    // 3. Credentials that have expired, and a server that does not answer.
+    let text = fs::read_to_string(&user).unwrap();
+    let expired = file_of(&with_value(&text, "token: ", "expired"));
+    let expired = expired.path().join("kubeconfig");
+    check_failure(&muster_as(&expired, &["ps"]), 1, "does not accept your credentials");
+    let nowhere = file_of(&with_value(&text, "server: ", "https://127.0.0.1:1"));
+    let nowhere = nowhere.path().join("kubeconfig");
+    for words in [&["ps"][..], &run, &["logs", "true"]] {
+        check_failure(&muster_as(&nowhere, words), 5, "the Kubernetes API server does not answer");
+    }
+}
+
+/// Proxy that forwards to the API server, but cuts one connection after so many messages of the
+/// client, once the server has answered the last of them.
+struct CuttingProxy {
+    port: u16,
+    /// Messages until the cut; 0 for none any more.
+    left: Arc<AtomicUsize>,
+}
+
+impl CuttingProxy {
+    fn start(server: String, messages: usize) -> Self {
+        // At the address for which the server has a certificate.
+        let (host, _) = server.split_once(':').unwrap();
+        let listener = TcpListener::bind((host, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let left = Arc::new(AtomicUsize::new(messages));
+        let proxy = Self { port, left: Arc::clone(&left) };
+        // It ends with the test process.
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let server = TcpStream::connect(&server).unwrap();
+                let left = Arc::clone(&left);
+                std::thread::spawn(move || forward(client, server, &left));
+            }
+        });
+        proxy
+    }
+
+    fn has_cut(&self) -> bool {
+        self.left.load(Ordering::Relaxed) == 0
+    }
+}
+
+/// Forwards both ways until an end, or the cut.
+fn forward(client: TcpStream, server: TcpStream, left: &AtomicUsize) {
+    let (mut from_server, mut to_client) =
+        (server.try_clone().unwrap(), client.try_clone().unwrap());
+    let is_cut = Arc::new(AtomicUsize::new(0));
+    let answers_end = Arc::clone(&is_cut);
+    let answers = std::thread::spawn(move || {
+        let mut chunk = [0; 64 << 10];
+        while let Ok(length @ 1..) = from_server.read(&mut chunk) {
+            // The answer to the last message is lost.
+            if answers_end.load(Ordering::Relaxed) == 1
+                || to_client.write_all(&chunk[..length]).is_err()
+            {
+                break;
+            }
+        }
+        // Errors mean that the other side has closed it already.
+        let _ = (
+            to_client.shutdown(std::net::Shutdown::Both),
+            from_server.shutdown(std::net::Shutdown::Both),
+        );
+    });
+    let (mut from_client, mut to_server) = (client, server);
+    let mut chunk = [0; 64 << 10];
+    while let Ok(length @ 1..) = from_client.read(&mut chunk) {
+        let before =
+            left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        if before == Ok(1) {
+            is_cut.store(1, Ordering::Relaxed);
+        }
+        if to_server.write_all(&chunk[..length]).is_err() {
+            break;
+        }
+    }
+    let _ = to_server.shutdown(std::net::Shutdown::Both);
+    answers.join().unwrap();
+}
+
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn a_connection_that_is_cut_anywhere_doubles_nothing() {
+    let cluster = KubernetesCluster::here();
+    let namespace = cluster.namespace("jobs-cut");
+    let text = fs::read_to_string(cluster.kubeconfig()).unwrap();
+    let (_, server) = text.split_once("https://").unwrap();
+    let server = &server[..server.find('"').unwrap()];
+    let (host, _) = server.split_once(':').unwrap();
+    let job = "name: cut\nnodes: 2\nrun: 'true'\nkubernetes: {namespace: jobs-cut, image: none}\n";
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("cut.yaml");
+    fs::write(&file, job).unwrap();
+    let mut kept = 0;
+    for messages in 1.. {
+        let proxy = CuttingProxy::start(server.to_owned(), messages);
+        let address = format!("https://{host}:{}", proxy.port);
+        let kubeconfig = file_of(&with_value(&text, "server: ", &address));
+        let output =
+            muster_as(&kubeconfig.path().join("kubeconfig"), &["run", file.to_str().unwrap()]);
+        // Accepted: one job more; refused: none.
+        kept += usize::from(output.status.success());
+        let counted =
+            ["jobs", "services"].map(|kind| namespace.objects(kind, "muster.run/job").len());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(counted, [kept, kept], "cut after {messages} messages: {said}");
+        if !proxy.has_cut() {
+            assert!(output.status.success(), "{said}");
+            break;
+        }
+    }
+    // A job is two objects and a link between them: at least these requests were cut.
+    assert!(kept >= 4, "{kept}");
+}
