@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::cluster::{KubernetesCluster, pod_spec, success, until};
 use crate::explain::{check_failure, muster_as, with_value};
 
-/// Writes a kubeconfig.
+/// Writes this text into a folder of its own, as the file `kubeconfig`.
 fn file_of(text: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("kubeconfig"), text).unwrap();
@@ -146,8 +146,8 @@ impl CuttingProxy {
 
 /// Forwards both ways until an end, or the cut.
 fn forward(client: TcpStream, server: TcpStream, left: &AtomicUsize) {
-    let (mut from_server, mut to_client) =
-        (server.try_clone().unwrap(), client.try_clone().unwrap());
+    let mut from_server = server.try_clone().unwrap();
+    let mut to_client = client.try_clone().unwrap();
     let is_cut = Arc::new(AtomicUsize::new(0));
     let answers_end = Arc::clone(&is_cut);
     let answers = std::thread::spawn(move || {
@@ -166,7 +166,8 @@ fn forward(client: TcpStream, server: TcpStream, left: &AtomicUsize) {
             from_server.shutdown(std::net::Shutdown::Both),
         );
     });
-    let (mut from_client, mut to_server) = (client, server);
+    let mut from_client = client;
+    let mut to_server = server;
     let mut chunk = [0; 64 << 10];
     while let Ok(length @ 1..) = from_client.read(&mut chunk) {
         let before =
