@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use muster_kubernetes::kueue::{DEFAULT, LocalQueue};
+use muster_kubernetes::kueue::{DEFAULT, LocalQueue, Target};
 use muster_kubernetes::object::ObjectKey;
 use muster_model::{JobId, Time};
 
-use crate::gang::GangKey;
+use crate::gang::{GangKey, Pod};
 use crate::scheduler::Scheduler;
 
 /// Reason of an end, for users.
@@ -44,7 +44,7 @@ impl Scheduler {
     /// Ends the jobs of a gang whose queue has another place in the tree, so that what runs is adopted
     /// there: the engine moves jobs of a queue that is gone to the default queue.
     pub(crate) fn leave_old_queue(&mut self, now: Time, key: &GangKey) {
-        let Some(target) = self.local_queue_of(key).and_then(|queue| queue.target.as_ref()) else {
+        let Some(gang) = self.gangs.get(key).filter(|_| self.local_queues.is_some()) else {
             return;
         };
         let is_elsewhere = |job: &&JobId| {
@@ -52,9 +52,14 @@ impl Scheduler {
             let is_running = batch.placed.as_ref().is_some_and(|placed| !placed.is_stopping);
             // Nodes that are kept for expected pods would be lost.
             let has_pods = batch.pods.first().is_some_and(|pod| !self.is_expected(pod));
-            is_running && has_pods && batch.spec.queue != target.queue
+            // Pods of a gang that name several queues have one job, in the queue of one of them.
+            let names_its_queue = |pod: &ObjectKey| {
+                let target = self.pods.get(pod).and_then(|pod| self.target_of(pod));
+                target.is_none_or(|target| target.queue == batch.spec.queue)
+            };
+            is_running && has_pods && !batch.pods.iter().any(names_its_queue)
         };
-        let jobs: Vec<JobId> = self.gangs[key].jobs.iter().filter(is_elsewhere).copied().collect();
+        let jobs: Vec<JobId> = gang.jobs.iter().filter(is_elsewhere).copied().collect();
         for job in jobs {
             self.end_batch(now, job);
         }
@@ -69,6 +74,14 @@ impl Scheduler {
         for job in jobs {
             self.stop(job, DRAINED);
         }
+    }
+
+    /// Returns the ClusterQueue to which the LocalQueue of a pod leads, if both exist.
+    fn target_of(&self, pod: &Pod) -> Option<&Target> {
+        let queues = self.local_queues.as_ref()?;
+        let wishes = self.groups.wishes(&pod.facts);
+        let found = queues.find(&pod.facts.key.namespace, wishes.local_queue()).ok()?;
+        found.target.as_deref()
     }
 
     /// Returns the LocalQueue of a gang, if it exists.

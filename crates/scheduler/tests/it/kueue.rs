@@ -4,6 +4,8 @@
 use muster_kubernetes::kueue::Objects;
 use muster_kubernetes::node::NodeFacts;
 use muster_kubernetes::object::ObjectKey;
+use muster_kubernetes::pod::PodPhase;
+use muster_scheduler::Subject;
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
@@ -214,4 +216,27 @@ fn a_new_process_preempts_no_job_within_its_quota() {
     cluster.restart_scheduler();
     cluster.run(60_000);
     assert_eq!((cluster.bound("a-0"), cluster.bound("b-0")), (1, 0));
+}
+
+/// A wrong gang, whose job stays in the queue of one of its pods.
+#[test]
+fn a_gang_that_names_two_queues_keeps_its_job() {
+    let mut cluster = Cluster::with_kueue(nodes(), objects(json!({}), json!({})));
+    let member = |name, queue| of_queue(name, queue, 4).gang("g", 2);
+    cluster.create_all([member("g-0", "a"), member("g-1", "b")]);
+    cluster.run(2_000);
+    assert_eq!(cluster.bound("g-"), 2);
+    // What is left is adopted in the queue that it names.
+    cluster.end("g-0", PodPhase::Succeeded);
+    cluster.run(2_000);
+    let number = |cluster: &mut Cluster| {
+        let subject = Subject::Pod(ObjectKey::new("team", "g-1"));
+        cluster.scheduler.inspect(cluster.now, &subject).expect("it runs").0.element.job
+    };
+    let job = number(&mut cluster);
+    let mut seen = cluster.pod("g-1").clone();
+    seen.bound_at = Some("2026-11-20T12:00:00Z".into());
+    cluster.put(seen);
+    cluster.run(2_000);
+    assert_eq!(number(&mut cluster), job);
 }
