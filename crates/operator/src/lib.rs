@@ -22,6 +22,7 @@ mod workload;
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 
 use kube::Client;
@@ -83,10 +84,7 @@ pub async fn run(
         Some((namespace, name)) => {
             let mut election = election::Election::new(client.clone(), namespace, name)?;
             tracing::info!("{} waits for the lease {namespace}/{name}", election.identity());
-            let result = tokio::select! {
-                result = lead(client, &settings, &health, &mut election) => result,
-                () = stopped => Ok(()),
-            };
+            let result = lead(client, &settings, &health, &mut election, stopped).await;
             // Only an orderly end gives the lease back: after an error another process may have it.
             if result.is_ok() {
                 election.release().await;
@@ -106,15 +104,89 @@ async fn lead(
     settings: &Settings,
     health: &Arc<health::Health>,
     election: &mut election::Election,
+    stopped: impl Future<Output = ()>,
 ) -> Result<(), OperatorError> {
-    election.acquire().await;
-    tracing::info!("active");
-    // In a task of its own: a long step of the scheduler must not hold renewals up.
-    let mut renewals = JoinSet::new();
-    let mut keeper = election.clone();
-    renewals.spawn(async move { keeper.keep().await });
+    let mut stopped = pin!(stopped);
     tokio::select! {
-        result = leader::run(client, settings, health) => result,
-        _ = renewals.join_next() => Err(OperatorError::LeaseLost),
+        () = election.acquire() => {}
+        () = &mut stopped => return Ok(()),
+    }
+    tracing::info!("active");
+    let mut keeper = election.clone();
+    let settings = settings.clone();
+    let health = Arc::clone(health);
+    let work = async move { leader::run(client, &settings, &health).await };
+    while_kept(work, async move { keeper.keep().await }, stopped).await
+}
+
+/// Works as long as a lease is kept. Both are tasks of their own: a long step of the scheduler must
+/// not hold up renewals, and after a loss no request of that step may be sent. An orderly stop waits
+/// for the end of the step, since the lease is given back then.
+async fn while_kept(
+    work: impl Future<Output = Result<(), OperatorError>> + Send + 'static,
+    kept: impl Future<Output = ()> + Send + 'static,
+    stopped: impl Future<Output = ()>,
+) -> Result<(), OperatorError> {
+    let mut tasks = JoinSet::new();
+    tasks.spawn(work);
+    tasks.spawn(async move {
+        kept.await;
+        Err(OperatorError::LeaseLost)
+    });
+    tokio::select! {
+        Some(first) = tasks.join_next() => match first {
+            Ok(result) => result,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        },
+        () = stopped => {
+            tasks.shutdown().await;
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_lost_lease_does_not_wait_for_the_end_of_a_step() {
+        let (release, blocked) = mpsc::channel::<()>();
+        let (started, has_started) = tokio::sync::oneshot::channel();
+        let work = async move {
+            let _ = started.send(());
+            let _ = blocked.recv();
+            Ok(())
+        };
+        let kept = async { has_started.await.expect("the step has started") };
+        let result = while_kept(work, kept, pending()).await;
+        assert!(matches!(result, Err(OperatorError::LeaseLost)), "{result:?}");
+        release.send(()).expect("the step was not over");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn an_orderly_stop_waits_for_the_end_of_a_step() {
+        let (release, blocked) = mpsc::channel::<()>();
+        let (started, has_started) = tokio::sync::oneshot::channel();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = Arc::clone(&is_over);
+        let work = async move {
+            let _ = started.send(());
+            let _ = blocked.recv();
+            over.store(true, Ordering::SeqCst);
+            pending().await
+        };
+        let stopped = async {
+            has_started.await.expect("the step has started");
+            release.send(()).expect("the step waits");
+        };
+        assert!(while_kept(work, pending(), stopped).await.is_ok());
+        assert!(is_over.load(Ordering::SeqCst));
+        let ended = while_kept(ready(Ok(())), pending(), pending()).await;
+        assert!(ended.is_ok());
     }
 }
