@@ -12,8 +12,8 @@ use muster_kubernetes::pod::{PodPhase, PodText};
 use muster_model::NodeName;
 use muster_scheduler::{Action, Observation, PodId};
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{Mutex, Semaphore};
 
 use crate::address::{core, get, merge, patch, with_body};
 use crate::error::{code, is_transient, message};
@@ -36,6 +36,8 @@ pub(crate) struct Executor {
     pub(crate) client: Client,
     reports: UnboundedSender<Report>,
     slots: Arc<Semaphore>,
+    /// Lock of status writes: a slow one would land after the next one for the same object.
+    status_order: Arc<Mutex<()>>,
     pub(crate) served: Served,
 }
 
@@ -58,7 +60,13 @@ pub(crate) struct Notice<'a> {
 
 impl Executor {
     pub(crate) fn new(client: Client, reports: UnboundedSender<Report>, served: Served) -> Self {
-        Self { client, reports, slots: Arc::new(Semaphore::new(AT_ONCE)), served }
+        Self {
+            client,
+            reports,
+            slots: Arc::new(Semaphore::new(AT_ONCE)),
+            status_order: Arc::default(),
+            served,
+        }
     }
 
     /// Sends an observation to the scheduler.
@@ -91,11 +99,11 @@ impl Executor {
         });
     }
 
-    /// Writes the status of a queue object in the background.
+    /// Writes the status of a queue object in the background, one at a time.
     pub(crate) fn write_status(&self, address: String, status: Value) {
         let executor = self.clone();
         tokio::spawn(async move {
-            let Ok(_slot) = executor.slots.acquire().await else { return };
+            let _turn = executor.status_order.lock().await;
             let path = format!("{address}/status");
             let body = json!({"status": status});
             if let Err(error) = executor.client.request::<Value>(merge(&path, &body)).await {

@@ -135,29 +135,28 @@ impl Leader<'_> {
 
         // 2. One step for all reports that have come, and whenever the scheduler asks for one.
         let mut count_timer = Timer::new(COUNT);
-        let mut discover_timer = Timer::new(DISCOVER);
+        // What is served was asked for just now.
+        let mut discover_timer = Timer::started(DISCOVER);
         let mut status_timer = Timer::new(STATUS);
         let mut usage_timer = Timer::new(USAGE_STATUS);
         let mut record_timer = Timer::new(RECORD);
-        // What is served was asked for just now.
-        discover_timer.is_due();
         loop {
             self.step();
             // Counting looks at every pod.
-            if count_timer.is_due() {
+            if count_timer.take_due() {
                 self.health.note_counts(self.scheduler.counts());
             }
-            if status_timer.is_due() {
+            if status_timer.take_due() {
                 self.write_statuses(&mut usage_timer);
             }
-            if record_timer.is_due()
+            if record_timer.take_due()
                 && let Some(usage) = self.usage.clone()
             {
                 let record = self.scheduler.usage_record(now());
                 let published = self.published.clone();
                 tokio::spawn(async move { usage.save(record, published).await });
             }
-            if discover_timer.is_due()
+            if discover_timer.take_due()
                 && let Err(error) = self.sources.start_served().await
             {
                 tracing::warn!("cannot look for gang and queue objects: {}", message(&error));
@@ -176,7 +175,7 @@ impl Leader<'_> {
             Queues::Fixed => Vec::new(),
             Queues::Objects(objects) => {
                 let models = self.scheduler.gpu_models();
-                objects.take_statuses(&views(&self.scheduler), &models, usage_timer.is_due())
+                objects.take_statuses(&views(&self.scheduler), &models, usage_timer.take_due())
             }
             Queues::Kueue(kueue) => {
                 for note in kueue.take_notes() {
@@ -229,19 +228,25 @@ impl Leader<'_> {
     }
 }
 
-/// Periodic work; due at once for the first time.
+/// Period of some work.
 struct Timer {
     period: Duration,
     last: Option<Instant>,
 }
 
 impl Timer {
+    /// Makes a timer that is due at once.
     fn new(period: Duration) -> Self {
         Self { period, last: None }
     }
 
+    /// Makes a timer that is due after a period.
+    fn started(period: Duration) -> Self {
+        Self { period, last: Some(Instant::now()) }
+    }
+
     /// Returns true once per period.
-    fn is_due(&mut self) -> bool {
+    fn take_due(&mut self) -> bool {
         let is_due = self.last.is_none_or(|last| last.elapsed() >= self.period);
         if is_due {
             self.last = Some(Instant::now());

@@ -139,11 +139,10 @@ impl Scheduler {
         Some(format!("it is no longer suspended; {there} of its {size} pods exist"))
     }
 
-    /// Returns an explanation that the engine has no part in: of a gang that starts at once, or that
+    /// Returns an explanation without the engine: of a gang that starts at once, or that
     /// waits for a reason of its own.
     fn blank(&self, key: &GangKey, hold: Option<String>) -> Explanation {
         let job = ElementId::single(JobId(0));
-        let queue = self.engine.tree().default_queue.clone();
         let reason = |message| Reason::Native {
             code: UNSCHEDULABLE.to_owned(),
             message,
@@ -151,7 +150,7 @@ impl Scheduler {
         };
         Explanation {
             reasons: hold.into_iter().map(reason).collect(),
-            ..Explanation::blank(job, key.to_string(), JobState::Pending, queue)
+            ..Explanation::blank(job, key.to_string(), JobState::Pending, "".into())
         }
     }
 
