@@ -106,6 +106,9 @@ fn exported_jobs_pass_strict_validation() {
     }
     // Other tests mean the Jobs of Kubernetes by `jobs`.
     cluster.kubectl(&["delete", "customresourcedefinition/jobs.batch.volcano.sh"]);
+    let verified = export(&format!("verify: true\n{GANG}"), "muster");
+    assert_eq!(verified.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&verified.stderr).contains("left out: the `verify` checks"));
     let refused = export(GANG, "none");
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("one by one"));

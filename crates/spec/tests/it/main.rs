@@ -6,6 +6,7 @@
 mod clusters;
 mod facts;
 mod hostile;
+mod kubernetes;
 mod meaning;
 mod mistakes;
 mod partitions;

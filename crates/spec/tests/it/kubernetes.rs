@@ -1,0 +1,75 @@
+//! The section `kubernetes` of job files: what each field becomes, and which values are rejected.
+
+use muster_model::kubernetes::{ClaimMount, EnvSource, KubernetesOptions};
+use muster_model::unit::Bytes;
+
+use crate::support::{check, complaint};
+
+#[test]
+fn every_field_is_read() {
+    let text = "\
+run: a
+kubernetes:
+  image: registry.example.com/train:1
+  namespace: vision
+  service-account: trainer
+  pull-secrets: registry
+  volumes: [data:/data, models:/models:ro]
+  env-from: [secret/wandb, configmap/settings]
+  shm: 16GB
+  gpu-resource: amd.com/gpu
+  host-network: true
+  priority-class: high
+  runtime-class: nvidia
+  annotations: {example.com/team: vision}
+";
+    let mount = |claim: &str, path: &str, is_read_only| ClaimMount {
+        claim: claim.into(),
+        path: path.into(),
+        is_read_only,
+    };
+    let expected = KubernetesOptions {
+        image: Some("registry.example.com/train:1".into()),
+        namespace: Some("vision".into()),
+        service_account: Some("trainer".into()),
+        pull_secrets: vec!["registry".into()],
+        volumes: vec![mount("data", "/data", false), mount("models", "/models", true)],
+        env_from: vec![EnvSource::Secret("wandb".into()), EnvSource::ConfigMap("settings".into())],
+        shm_bytes: Some(Bytes(16_000_000_000)),
+        gpu_resource: Some("amd.com/gpu".into()),
+        host_network: true,
+        priority_class: Some("high".into()),
+        runtime_class: Some("nvidia".into()),
+        annotations: [("example.com/team".into(), "vision".into())].into(),
+    };
+    assert_eq!(check(text).unwrap()[0].kubernetes, expected);
+    assert_eq!(check("run: a").unwrap()[0].kubernetes, KubernetesOptions::default());
+}
+
+/// Checks the first line and the label of what is printed for a section.
+fn check_rejected(section: &str, what: &str, label: &str) {
+    let text = complaint(&format!("run: a\nkubernetes: {{{section}}}\n"));
+    assert!(text.starts_with(&format!("error: {what}\n")), "{section}:\n{text}");
+    assert!(text.contains(label), "{section}:\n{text}");
+}
+
+#[test]
+fn values_that_cannot_be_a_name_or_a_path_are_rejected() {
+    let volumes = "`volumes` cannot be passed to Kubernetes";
+    let mount = "expected `CLAIM:/path`, with `:ro` where it must not be written to";
+    for text in ["data", "data:data", ":/data", "data:/d:rw", "a/b:/data"] {
+        check_rejected(&format!("volumes: '{text}'"), volumes, mount);
+    }
+    let env_from = "`env-from` cannot be passed to Kubernetes";
+    let source = "expected `secret/NAME` or `configmap/NAME`";
+    for text in ["wandb", "secret/", "pod/wandb"] {
+        check_rejected(&format!("env-from: '{text}'"), env_from, source);
+    }
+    for name in ["image", "namespace", "service-account", "pull-secrets", "runtime-class"] {
+        let what = format!("`{name}` cannot be passed to Kubernetes");
+        check_rejected(&format!("{name}: 'a b'"), &what, "expected one word");
+        check_rejected(&format!("{name}: ''"), &what, "expected one word");
+    }
+    let text = complaint("run: a\nkubernetes: {serviceAccountName: x}\n");
+    assert!(text.contains("service-account"), "{text}");
+}
