@@ -2,6 +2,7 @@
 //! gang, and how many pods the gang needs.
 
 mod pod;
+mod progress;
 mod size;
 mod start;
 pub mod workload;
@@ -13,7 +14,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 pub use pod::GangRef;
-pub use start::StartTerms;
+pub use progress::Progress;
+pub use start::{ObjectDependency, ObjectRef, StartTerms, text_of_stages};
 use workload::{ExpectedPods, Workload};
 
 use crate::object::{Metadata, ObjectKey};
@@ -96,6 +98,12 @@ impl GroupKind {
     pub fn api(self) -> Option<&'static GroupApi> {
         APIS.iter().find(|api| api.kind == self)
     }
+
+    /// Returns the kind as kubectl accepts it: `job`, `podgroup`; `gang` for gangs without an object.
+    #[must_use]
+    pub fn word(self) -> String {
+        self.api().map_or("gang".to_owned(), |api| api.name.to_lowercase())
+    }
 }
 
 impl fmt::Display for GroupKind {
@@ -125,6 +133,8 @@ pub struct GroupFacts {
     pub size: GroupSize,
     /// Pods that have succeeded, as the controller counts them: it remembers those that were deleted.
     pub succeeded: u32,
+    /// Stage in its life, for objects that wait for it.
+    pub progress: Progress,
     /// Expected run time, queue and topology that the object names.
     pub wishes: Wishes,
     /// Run time in seconds after which its controller ends it.
@@ -179,6 +189,7 @@ impl GroupText {
             generation: self.metadata.generation,
             key: self.metadata.key(),
             succeeded: u32::try_from(succeeded).unwrap_or(u32::MAX),
+            progress: Progress::of(&self.metadata, &self.spec, &self.status),
             size,
             wishes,
             deadline_secs: deadline.iter().find_map(|path| self.spec.pointer(path)?.as_u64()),

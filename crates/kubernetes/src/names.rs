@@ -58,6 +58,14 @@ pub const CANCELLED: &str = "muster.run/cancelled";
 /// Annotation of a suspended object with its earliest start, in RFC 3339.
 pub const BEGIN: &str = "muster.run/begin";
 
+/// Annotation of a suspended object with the objects of its namespace that it waits for:
+/// `afterok:job/prep,afterany:jobset/train`.
+pub const AFTER: &str = "muster.run/after";
+
+/// Annotation in which Muster notes what became of those objects, which may be deleted before the
+/// object starts: `job/prep=succeeded`.
+pub const AFTER_STATUS: &str = "muster.run/after-status";
+
 /// Label of the objects of a job with its name, and of its pods.
 pub const JOB: &str = "muster.run/job";
 

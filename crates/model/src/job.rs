@@ -468,6 +468,33 @@ pub enum DependencyKind {
     AfterNotOk,
 }
 
+impl DependencyKind {
+    /// Kinds in the order in which messages list them.
+    pub const ALL: [Self; 4] = [Self::AfterOk, Self::AfterNotOk, Self::AfterAny, Self::After];
+
+    /// Returns the kind as users and Slurm write it: `afterok`.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::After => "after",
+            Self::AfterAny => "afterany",
+            Self::AfterOk => "afterok",
+            Self::AfterNotOk => "afternotok",
+        }
+    }
+
+    /// Returns the state that the other job must reach, as a verb: `succeed`.
+    #[must_use]
+    pub fn verb(self) -> &'static str {
+        match self {
+            Self::After => "start",
+            Self::AfterAny => "end",
+            Self::AfterOk => "succeed",
+            Self::AfterNotOk => "fail",
+        }
+    }
+}
+
 /// Restart policy: what happens when a task of the gang fails, times out on start, or is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Restart {

@@ -92,6 +92,9 @@ impl Executor {
                     executor.resume(&workload, generation).await;
                 }
                 Action::Suspend { workload, reason } => executor.suspend(&workload, &reason).await,
+                Action::NoteStages { workload, text } => {
+                    executor.note_stages(&workload, &text).await;
+                }
                 Action::ExplainWorkload { workload, text } => {
                     executor.explain_workload(&workload, &text).await;
                 }

@@ -66,6 +66,27 @@ impl Executor {
         }
     }
 
+    /// Writes down on a workload what became of the objects that it waits for. Tried until it is
+    /// written, or the workload is gone.
+    pub(crate) async fn note_stages(&self, workload: &WorkloadId, text: &str) {
+        let Some(path) = self.path(workload) else { return };
+        let body = json!({
+            "metadata": {"uid": workload.uid, "annotations": {names::AFTER_STATUS: text}},
+        });
+        let mut pause = FIRST_PAUSE;
+        while let Err(error) = self.client.request::<Value>(merge(&path, &body)).await {
+            // 409: another object has its name.
+            if !matches!(code(&error), Some(404 | 409)) {
+                tracing::warn!("cannot change {workload}: {}", message(&error));
+            }
+            if !is_transient(&error) {
+                return;
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
     /// Says on a suspended workload why it waits.
     pub(crate) async fn explain_workload(&self, workload: &WorkloadId, text: &str) {
         let condition = Condition { status: "False", reason: "Waiting", text };

@@ -2,7 +2,7 @@
 //! `explain`. Each of the three covers every variant of [`Reason`].
 
 use muster_model::reason::{CapacityGap, HeadReservedPlace, Limiting};
-use muster_model::{DependencyKind, ElementId, Reason, Span, Time, UserName};
+use muster_model::{ElementId, Reason, Span, Time, UserName};
 
 use crate::RenderContext;
 use crate::advance_reservations;
@@ -71,7 +71,7 @@ pub fn short(reason: &Reason, context: RenderContext) -> String {
         Reason::NotBefore { until, restarts } => {
             format!("restart {restarts} in {}", clock::remaining(until.since(context.now)))
         }
-        Reason::Dependency { on, kind } => format!("waits for {on} to {}", reached(*kind)),
+        Reason::Dependency { on, kind } => format!("waits for {on} to {}", kind.verb()),
         Reason::ArrayCap { cap, .. } => format!("{cap} at a time"),
         Reason::Quota { .. }
         | Reason::BorrowedTime { .. }
@@ -208,7 +208,7 @@ fn own_terms(reason: &Reason, id: ElementId, context: RenderContext) -> Vec<Expl
             ExplanationLine::new("restarts", text)
         }
         Reason::Dependency { on, kind } => {
-            ExplanationLine::new("waits for", format!("job {on} to {}", reached(*kind)))
+            ExplanationLine::new("waits for", format!("job {on} to {}", kind.verb()))
                 .with(format!("muster show {on}"))
         }
         Reason::ArrayCap { running, cap } => ExplanationLine::new("array", capped(*running, *cap)),
@@ -242,15 +242,6 @@ fn native(code: &str, says: &str, evidence: &[String]) -> Vec<ExplanationLine> {
     std::iter::once(first)
         .chain(evidence.iter().map(|one| ExplanationLine::new("", one.clone())))
         .collect()
-}
-
-fn reached(kind: DependencyKind) -> &'static str {
-    match kind {
-        DependencyKind::After => "start",
-        DependencyKind::AfterAny => "end",
-        DependencyKind::AfterOk => "succeed",
-        DependencyKind::AfterNotOk => "fail",
-    }
 }
 
 fn kept_lines(

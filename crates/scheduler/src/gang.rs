@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use crate::awaited::Awaited;
 use muster_kubernetes::group::workload::Workload;
-use muster_kubernetes::group::{GangRef, GroupFacts, GroupKind, GroupSize};
+use muster_kubernetes::group::{GangRef, GroupFacts, GroupKind, GroupSize, ObjectRef, Progress};
 use muster_kubernetes::object::ObjectKey;
 use muster_kubernetes::pod::{PodFacts, PodPhase, Wishes};
 use muster_model::{JobId, NodeName, Reason, Span, Time};
@@ -111,6 +112,9 @@ pub(crate) struct Gang {
     pub(crate) hold: Option<Arc<str>>,
     /// Reasons beside a user's hold for which its pending job is held in the engine.
     pub(crate) waits: Vec<Reason>,
+    /// Id of its workload, and the stages of the objects that it waits for, as they are being written
+    /// down on it.
+    pub(crate) noting: Option<(Arc<str>, Arc<str>)>,
     /// Refused bindings since the last whole start.
     pub(crate) failures: u32,
     /// Earliest instant of the next start after a refused binding.
@@ -160,6 +164,7 @@ pub(crate) struct Groups {
     all: BTreeMap<(GroupKind, ObjectKey), GroupFacts>,
     /// TrainJobs that Muster starts and stops, with the pods of their JobSets.
     train_jobs: BTreeMap<ObjectKey, GroupFacts>,
+    awaited: Awaited,
 }
 
 impl Groups {
@@ -173,15 +178,34 @@ impl Groups {
         if is_known {
             return false;
         }
+        if let Some(old) = self.all.get(&key) {
+            self.awaited.note_over(old);
+        }
+        self.awaited.note_there(&facts);
         self.all.insert(key.clone(), facts);
         self.join_train_job(&key.1);
         true
     }
 
     pub(crate) fn remove(&mut self, kind: GroupKind, key: &ObjectKey) -> bool {
-        let is_known = self.all.remove(&(kind, key.clone())).is_some();
+        let gone = self.all.remove(&(kind, key.clone()));
+        if let Some(facts) = &gone {
+            self.awaited.note_gone(facts);
+        }
         self.join_train_job(key);
-        is_known
+        gone.is_some()
+    }
+
+    /// Returns the gangs that wait for an object.
+    pub(crate) fn waiting_for(&self, kind: GroupKind, key: &ObjectKey) -> Vec<GangKey> {
+        self.awaited.waiting_for(kind, key).into_iter().map(GangKey::Group).collect()
+    }
+
+    /// Returns how far an object is, or was when it went; `None` for one that was never seen.
+    pub(crate) fn progress(&self, namespace: &str, object: &ObjectRef) -> Option<Progress> {
+        let key = (object.kind, ObjectKey::new(namespace, &object.name));
+        let there = self.all.get(&key).map(|facts| facts.progress);
+        there.or_else(|| self.awaited.gone(&key))
     }
 
     /// Joins a TrainJob with the JobSet that the Trainer makes for it.

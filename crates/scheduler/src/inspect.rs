@@ -39,15 +39,10 @@ impl Subject {
     pub fn text(&self) -> String {
         let kind = match self {
             Subject::Pod(_) => "pod".to_owned(),
-            Subject::Group(kind, _) => kind_word(*kind),
+            Subject::Group(kind, _) => kind.word(),
         };
         format!("{kind}/{}", self.key().name)
     }
-}
-
-/// Returns the kind as kubectl accepts it: `job`, `podgroup`; `gang` for gangs without an object.
-fn kind_word(kind: GroupKind) -> String {
-    kind.api().map_or("gang".to_owned(), |api| api.name.to_lowercase())
 }
 
 impl Scheduler {
@@ -191,7 +186,7 @@ impl Scheduler {
             "" => String::new(),
             part => format!(" group {part}"),
         };
-        format!("{}/{key}{part}", kind_word(kind))
+        format!("{}/{key}{part}", kind.word())
     }
 
     fn pods_of(&self, key: &GangKey) -> impl Iterator<Item = &Pod> {

@@ -11,6 +11,7 @@ mod admission;
 mod adopt;
 mod agenda;
 mod assignment;
+mod awaited;
 mod batch;
 mod gang;
 mod inspect;

@@ -131,6 +131,13 @@ pub enum Action {
         /// Reason that users see in the event.
         reason: Arc<str>,
     },
+    /// Write down on a workload what became of the objects that it waits for, which may be deleted.
+    NoteStages {
+        /// Object that gets the annotation.
+        workload: WorkloadId,
+        /// Stages, as an annotation.
+        text: Arc<str>,
+    },
     /// Say on a suspended workload why it is not resumed.
     ExplainWorkload {
         /// Suspended object that users look at.

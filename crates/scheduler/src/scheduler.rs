@@ -325,6 +325,7 @@ impl Scheduler {
             Observation::PodGone(key) => self.remove_pod(&key),
             Observation::Group(facts) => self.take_in_group(*facts),
             Observation::GroupGone(kind, object) => {
+                self.dirty.extend(self.groups.waiting_for(kind, &object));
                 if self.groups.remove(kind, &object) {
                     let gang = GangRef::of_object(kind, object);
                     self.regroup(&gang);
@@ -381,7 +382,9 @@ impl Scheduler {
             facts.workload = None;
         }
         let gang = GangRef::of_object(facts.kind, facts.key.clone());
+        let waiting = self.groups.waiting_for(facts.kind, &facts.key);
         if self.groups.insert(facts) {
+            self.dirty.extend(waiting);
             self.regroup(&gang);
             self.dirty.insert(GangKey::Group(gang));
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::group::{GangRef, GroupKind, StartTerms};
+use crate::group::{GangRef, GroupKind, Progress, StartTerms};
 use crate::names;
 use crate::object::Metadata;
 use crate::pod::{PodFacts, PodText};
@@ -84,9 +84,8 @@ impl Workload {
         let has_queue = !is_of_kueue || metadata.labels.contains_key(names::KUEUE_QUEUE);
         let is_suspended = spec.pointer("/suspend").and_then(Value::as_bool).unwrap_or(false);
         let is_admitted = metadata.annotations.contains_key(names::ADMITTED);
-        // One that runs is stopped by those who cancel it.
-        let is_cancelled = is_suspended && metadata.annotations.contains_key(names::CANCELLED);
-        let ends = metadata.deletion_timestamp.is_some() || has_ended(status) || is_cancelled;
+        let ends = metadata.deletion_timestamp.is_some()
+            || Progress::of(metadata, spec, status).has_ended();
         if !has_queue || ends || !(is_suspended || is_admitted) || !is_on_top(metadata) {
             return None;
         }
@@ -107,7 +106,7 @@ impl Workload {
             created: metadata.creation_timestamp.clone().unwrap_or_default(),
             is_suspended,
             is_of_kueue,
-            start: StartTerms::of(metadata),
+            start: StartTerms::of(kind, metadata),
             pods,
         })
     }
@@ -145,15 +144,6 @@ fn expected(
 /// leave them alone.
 fn is_on_top(metadata: &Metadata) -> bool {
     metadata.controller().is_none_or(|owner| owner.kind == "CronJob")
-}
-
-fn has_ended(status: &Value) -> bool {
-    let conditions = status.pointer("/conditions").and_then(Value::as_array).into_iter().flatten();
-    let is_end = |one: &Value| {
-        let kind = one["type"].as_str().unwrap_or_default();
-        ["Complete", "Completed", "Failed"].contains(&kind) && one["status"] == "True"
-    };
-    conditions.into_iter().any(is_end)
 }
 
 fn number(value: &Value, path: &str) -> Option<u32> {

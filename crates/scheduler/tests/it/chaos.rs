@@ -1,7 +1,8 @@
 //! Seeded runs with faults: late and lost answers, refused bindings, pods that fail, a rival
 //! scheduler on the same nodes, lost nodes, a scheduler that dies between two bindings, or between
-//! resuming a Job and its pods, and a Job controller that makes no pods. While they last no gang stays
-//! half started, and no Job resumed without pods; once they end, everything runs.
+//! resuming a Job and its pods, and a Job controller that makes no pods. Users hold and release Jobs, some of
+//! which wait for others. While that lasts no gang stays half started, no Job resumed without pods, and none
+//! starts before those that it waits for have ended; once it ends, everything runs.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -18,12 +19,14 @@ use crate::objects::{job, node, pod};
 
 /// Longest delay of an answer or a report, in milliseconds.
 const MAX_DELAY: u64 = 3_000;
+/// Longest time between two steps of the scheduler while there are faults.
+const LONGEST_TICK: u64 = 1_500;
 /// Time after which a half-started gang is rolled back, with the delays of the reports that the
-/// scheduler acts on and of its own requests.
-const ROLLED_BACK_MILLIS: u64 = 30_000 + 6 * MAX_DELAY;
+/// scheduler acts on and of its own requests; each is seen in the next step.
+const ROLLED_BACK_MILLIS: u64 = 30_000 + 6 * (MAX_DELAY + LONGEST_TICK);
 /// Time after which a resumed Job of which no further pod comes is suspended again, with the same
 /// delays.
-const SUSPENDED_MILLIS: u64 = 60_000 + 6 * MAX_DELAY;
+const SUSPENDED_MILLIS: u64 = 60_000 + 6 * (MAX_DELAY + LONGEST_TICK);
 /// Time within which everything has run after the last fault. The longest pods run for a minute,
 /// and there are fewer than ten rounds of them.
 const LIVENESS_MILLIS: u64 = 3_600_000;
@@ -120,12 +123,39 @@ impl Run {
                 if self.rng.chance(30) {
                     one = one.pod_spec("priorityClassName", json!("high"));
                 }
+                if self.rng.chance(20) {
+                    one = one.annotation("muster.run/held", "true");
+                }
+                if let Some(other) = self.any_job().filter(|_| self.rng.chance(40)) {
+                    one = one.annotation("muster.run/after", &format!("afterok:job/{other}"));
+                }
                 self.change(|cluster| drop(cluster.create_job(&one)));
             }
             let gang =
                 Gang { size, is_job, left, stuck: Time(0), idle_since: None, half_since: None };
             self.gangs.insert(name, gang);
         }
+    }
+
+    fn any_job(&mut self) -> Option<String> {
+        let jobs = self.gangs.iter().filter(|(_, gang)| gang.is_job);
+        let names: Vec<String> = jobs.map(|(name, _)| name.clone()).collect();
+        (!names.is_empty()).then(|| self.rng.pick(&names).clone())
+    }
+
+    /// Users hold Jobs and release them.
+    fn hold_or_release(&mut self) {
+        let Some(name) = self.any_job().filter(|_| self.rng.chance(20)) else { return };
+        let value = self.rng.chance(30).then_some("true");
+        self.change(|cluster| cluster.annotate_job(&name, "muster.run/held", value));
+    }
+
+    /// Panics if a Job was resumed before the one that it waits for has ended.
+    fn check_start(&self, key: &ObjectKey) {
+        let after = &self.cluster.jobs[key]["metadata"]["annotations"]["muster.run/after"];
+        let other = after.as_str().and_then(|after| after.strip_prefix("afterok:job/"));
+        let is_early = other.is_some_and(|other| !self.cluster.is_complete(other));
+        assert!(!is_early, "{key} was resumed, and {after} has not ended");
     }
 
     /// Returns the number of pods of a gang that have yet to succeed.
@@ -176,6 +206,7 @@ impl Run {
         self.control_jobs();
         if has_faults {
             self.submit();
+            self.hold_or_release();
             self.do_harm();
         }
         self.end_pods();
@@ -197,7 +228,7 @@ impl Run {
         }
         self.check_halves();
         self.check_idle();
-        let longest = if has_faults { 1_500 } else { 6_000 };
+        let longest = if has_faults { LONGEST_TICK } else { 6_000 };
         self.cluster.now = Time(now.0 + self.rng.between(50, longest));
     }
 
@@ -358,6 +389,14 @@ impl Run {
                     self.note_losses(|pod| pod.uid == *uid);
                     self.change(|cluster| cluster.carry_out(action.clone()));
                 }
+                Action::Resume { workload, .. } => {
+                    let key = workload.key.clone();
+                    let was_suspended = self.cluster.is_suspended(&key.name);
+                    self.cluster.carry_out(action);
+                    if was_suspended && !self.cluster.is_suspended(&key.name) {
+                        self.check_start(&key);
+                    }
+                }
                 _ => self.cluster.carry_out(action),
             }
         }
@@ -417,7 +456,9 @@ impl Run {
         let left: Vec<usize> = self.gangs.keys().map(|name| self.left(name)).collect();
         for ((name, gang), left) in self.gangs.iter_mut().zip(left) {
             let bound = self.cluster.bound(&format!("{name}-"));
-            if bound == 0 || bound >= left {
+            // The pods of a suspended Job end when its controller is there.
+            let is_ending = gang.is_job && self.cluster.is_suspended(name);
+            if bound == 0 || bound >= left || is_ending {
                 gang.half_since = None;
                 continue;
             }
@@ -463,6 +504,10 @@ fn run(seed: u64) {
     let names: Vec<String> = (0..5).map(|at| format!("n{at}")).collect();
     for name in names {
         run.change(|cluster| cluster.set_node(node(&name, 8)));
+    }
+    let jobs: Vec<ObjectKey> = run.cluster.jobs.keys().cloned().collect();
+    for job in jobs {
+        run.change(|cluster| cluster.annotate_job(&job.name, "muster.run/held", None));
     }
     let end = Time(run.cluster.now.0 + LIVENESS_MILLIS);
     while !run.is_done() {

@@ -242,6 +242,9 @@ impl Cluster {
     /// Does so for one Job, with at most `most` new pods.
     pub fn control_job(&mut self, key: &ObjectKey, most: usize) -> bool {
         let Some(job) = self.jobs.get(key).cloned() else { return false };
+        if job["status"]["conditions"].is_array() {
+            return false;
+        }
         let active = self.pods_of(&key.name);
         let number = |path: &str| job.pointer(path).and_then(Value::as_u64).unwrap_or(0);
         if job["spec"]["suspend"] == json!(true) {
@@ -422,6 +425,12 @@ impl Cluster {
             Action::ExplainWorkload { workload, text } => {
                 self.tellings += 1;
                 self.told_jobs.insert(workload.key, text.to_string());
+            }
+            Action::NoteStages { workload, text } => {
+                let is_same = |job: &&Value| job["metadata"]["uid"] == json!(*workload.uid);
+                if self.jobs.get(&workload.key).filter(is_same).is_some() {
+                    self.annotate_job(&workload.key.name, "muster.run/after-status", Some(&text));
+                }
             }
             Action::Resume { workload, generation } => {
                 let is_same = |job: &&Value| {

@@ -1,6 +1,6 @@
 //! Options of sbatch for a job (sbatch(1)), in the usual order.
 
-use muster_model::job::{AfterCheckpoint, Dependency, DependencyKind, Protection};
+use muster_model::job::{AfterCheckpoint, Dependency, Protection};
 use muster_model::slurm::{GroupOptions, SlurmOptions};
 use muster_model::{JobSpec, Span, Topology, TopologyRule, Unsupported, WorkloadKind};
 
@@ -317,13 +317,7 @@ fn when(source: &ScriptInput<'_>, directives: &mut Vec<Directive>) {
 }
 
 fn dependency(one: &Dependency) -> String {
-    let kind = match one.kind {
-        DependencyKind::After => "after",
-        DependencyKind::AfterAny => "afterany",
-        DependencyKind::AfterOk => "afterok",
-        DependencyKind::AfterNotOk => "afternotok",
-    };
-    format!("{kind}:{}", one.job)
+    format!("{}:{}", one.kind.word(), one.job)
 }
 
 /// Formats a time limit, rounded up to Slurm's minutes: `1-12:00:00`.

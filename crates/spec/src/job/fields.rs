@@ -170,13 +170,6 @@ fn kind_word(text: &str) -> Result<String, Malformed> {
     Ok(text.to_owned())
 }
 
-const KINDS: [(&str, DependencyKind); 4] = [
-    ("afterok", DependencyKind::AfterOk),
-    ("afternotok", DependencyKind::AfterNotOk),
-    ("afterany", DependencyKind::AfterAny),
-    ("after", DependencyKind::After),
-];
-
 fn waits(text: &str) -> Result<Vec<Wait>, Malformed> {
     let mut found = Vec::new();
     for part in text.split(',') {
@@ -187,16 +180,16 @@ fn waits(text: &str) -> Result<Vec<Wait>, Malformed> {
             found.push(Wait { kind: DependencyKind::AfterOk, on: target(first)? });
             continue;
         }
-        let Some((_, kind)) = KINDS.iter().find(|(word, _)| *word == first.to_ascii_lowercase())
-        else {
-            let near = nearest(first, KINDS.iter().map(|(word, _)| *word));
+        let mut kinds = DependencyKind::ALL.into_iter();
+        let Some(kind) = kinds.find(|kind| kind.word() == first.to_ascii_lowercase()) else {
+            let near = nearest(first, DependencyKind::ALL.map(DependencyKind::word));
             return Err(Malformed {
                 label: "expected afterok, afternotok, afterany or after before the `:`".to_owned(),
                 hint: near.map(|near| format!("did you mean `{near}`?")),
             });
         };
         for word in rest {
-            found.push(Wait { kind: *kind, on: target(word)? });
+            found.push(Wait { kind, on: target(word)? });
         }
     }
     Ok(found)
