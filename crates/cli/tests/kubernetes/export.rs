@@ -64,11 +64,16 @@ kubernetes: {image: registry.example.com/train:1}
 ";
 
 pub fn export(job: &str, scheduler: &str) -> Output {
+    export_document(job, scheduler, "1")
+}
+
+/// Exports one job of a file, by its number.
+pub fn export_document(jobs: &str, scheduler: &str, document: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_muster"));
-    command.args(["export", "kubernetes", "-", "--scheduler", scheduler]);
+    command.args(["export", "kubernetes", "-", "--scheduler", scheduler, "--document", document]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    child.stdin.take().unwrap().write_all(job.as_bytes()).unwrap();
+    child.stdin.take().unwrap().write_all(jobs.as_bytes()).unwrap();
     child.wait_with_output().unwrap()
 }
 

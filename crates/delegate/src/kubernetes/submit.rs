@@ -122,6 +122,7 @@ impl KubernetesScheduler {
             env: &checked.env,
             workdir: workdir.as_deref(),
             has_output_files: !checked.files.is_empty(),
+            after: &[],
             options: &checked.kubernetes,
             scheduler,
             suffix: Some(&suffix),

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use muster_model::kubernetes::KubernetesOptions;
 use muster_model::payload::TaskCommand;
-use muster_model::{JobSpec, TaskGroup, Unsupported};
+use muster_model::{DependencyKind, JobSpec, TaskGroup, Unsupported};
 use serde_json::Value;
 
 use crate::{instant, names};
@@ -45,6 +45,8 @@ pub struct RenderInput<'a> {
     pub workdir: Option<&'a str>,
     /// True if the job names files for its output.
     pub has_output_files: bool,
+    /// Objects that the job waits for, as [`main_object`] names them.
+    pub after: &'a [(DependencyKind, String)],
     /// Options for Kubernetes only.
     pub options: &'a KubernetesOptions,
     /// Scheduler of the cluster.
@@ -81,6 +83,18 @@ pub fn render(input: &RenderInput<'_>) -> Result<RenderedJob, Vec<Unsupported>> 
         ));
     }
     Ok(RenderedJob { objects: objects::all(&job), warnings })
+}
+
+/// Returns the name of the object whose pods are the tasks of a job, as `job/train`.
+#[must_use]
+pub fn main_object(input: &RenderInput<'_>) -> String {
+    let job = JobShape::of(input);
+    let kind = match job.kind {
+        JobKind::Job => "job",
+        JobKind::JobSet => "jobset",
+        JobKind::Volcano => "vcjob",
+    };
+    format!("{kind}/{}", job.name)
 }
 
 /// Returns objects as a stream of YAML documents.
@@ -167,22 +181,14 @@ impl<'a> JobShape<'a> {
         }
     }
 
-    /// Returns the object that makes the pods, as `job/train`.
-    fn main(&self) -> String {
-        let kind = match self.kind {
-            JobKind::Job => "job",
-            JobKind::JobSet => "jobset",
-            JobKind::Volcano => "vcjob",
-        };
-        format!("{kind}/{}", self.name)
-    }
-
     /// Returns the annotations that say when Muster's scheduler, or a user, may start the job.
     fn start_terms(&self) -> Vec<(&'static str, String)> {
         let spec = self.input.spec;
         let held = spec.held.then(|| (names::HELD, "true".to_owned()));
         let begin = spec.begin.map(|begin| (names::BEGIN, instant::text(begin)));
-        held.into_iter().chain(begin).collect()
+        let after: Vec<String> = self.input.after.iter().map(dependency).collect();
+        let after = (!after.is_empty()).then(|| (names::AFTER, after.join(",")));
+        [held, begin, after].into_iter().flatten().collect()
     }
 
     /// Returns the queue as the value of a label; `None` for the default queue.
@@ -190,6 +196,10 @@ impl<'a> JobShape<'a> {
         let queue = self.input.spec.queue.as_str();
         (queue != "default" && !queue.is_empty()).then(|| crate::queue::object_name(queue))
     }
+}
+
+fn dependency((kind, object): &(DependencyKind, String)) -> String {
+    format!("{}:{object}", kind.word())
 }
 
 /// Longest name of a job, with that of its role where pods have both in their names:

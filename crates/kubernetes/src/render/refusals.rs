@@ -3,7 +3,7 @@
 
 use muster_model::{Protection, TopologyRule, Unsupported, WorkloadKind};
 
-use super::{GangScheduler, JobShape, RenderInput, role_name};
+use super::{GangScheduler, RenderInput, main_object, role_name};
 
 /// Most indices of an array that is a list: all are in the command of its containers.
 const MAX_LISTED: u32 = 2_000;
@@ -38,9 +38,6 @@ pub(super) fn unsupported(input: &RenderInput<'_>) -> Vec<Unsupported> {
     gang(input, &mut refuse);
     sizes(input, &mut refuse);
     start(input, &mut refuse);
-    if !spec.after.is_empty() {
-        refuse("`after`: Jobs do not wait for each other", "submit it when the other has ended");
-    }
     if spec.constraint.advance_reservation.is_some() {
         refuse("`reservation`: Kubernetes has none", "submit it without");
     }
@@ -61,6 +58,18 @@ fn start(input: &RenderInput<'_>, refuse: &mut impl FnMut(&str, &str)) {
         refuse(
             "`begin`: of the schedulers only Muster's waits for an instant",
             "use --scheduler muster, or submit the job later",
+        );
+    }
+    if !spec.after.is_empty() {
+        refuse(
+            "`after` names a job by its number, which Kubernetes does not know",
+            "write both jobs in one file, and name the other one: `after: prepare`",
+        );
+    }
+    if !input.after.is_empty() && input.scheduler != GangScheduler::Muster {
+        refuse(
+            "`after`: of the schedulers only Muster's has jobs wait for each other",
+            "use --scheduler muster, or submit the job when the other has ended",
         );
     }
 }
@@ -172,7 +181,7 @@ pub(super) fn differences(input: &RenderInput<'_>) -> Vec<String> {
     if spec.held && input.scheduler != GangScheduler::Muster {
         warnings.push(format!(
             "`hold`: no scheduler releases the job; start it with `kubectl patch {} --type=merge --patch '{{\"spec\":{{\"suspend\":false}}}}'`",
-            JobShape::of(input).main()
+            main_object(input)
         ));
     }
     if spec.restart.always {

@@ -39,11 +39,13 @@ fn rendered(
     options: &KubernetesOptions,
     scheduler: GangScheduler,
 ) -> Result<RenderedJob, Vec<Unsupported>> {
-    rendered_with(spec, options, scheduler, None)
+    rendered_with(spec, &[], options, scheduler, None)
 }
 
+/// Renders a job that waits for objects, with a suffix of its name.
 fn rendered_with(
     spec: &JobSpec,
+    after: &[(DependencyKind, String)],
     options: &KubernetesOptions,
     scheduler: GangScheduler,
     suffix: Option<&str>,
@@ -58,6 +60,7 @@ fn rendered_with(
         env: &env,
         workdir: Some("/data/run"),
         has_output_files: false,
+        after,
         options,
         scheduler,
         suffix,
@@ -186,6 +189,29 @@ fn a_job_that_waits_is_suspended_with_its_terms() {
     assert_eq!(job["metadata"]["labels"].get("muster.run/queue"), None);
 }
 
+#[test]
+fn a_job_waits_for_the_objects_of_others() {
+    let after = [
+        (DependencyKind::AfterOk, "job/prep".to_owned()),
+        (DependencyKind::AfterAny, "jobset/tune".to_owned()),
+    ];
+    let waiting = |scheduler| rendered_with(&train(), &after, &options(), scheduler, None);
+    let job = &waiting(GangScheduler::Muster).unwrap().objects[1];
+    assert_eq!(
+        job["metadata"]["annotations"],
+        json!({"muster.run/after": "afterok:job/prep,afterany:jobset/tune"})
+    );
+    assert_eq!(job["spec"]["suspend"], true);
+    for scheduler in [GangScheduler::Kueue, GangScheduler::Volcano, GangScheduler::PodGroups] {
+        let unfit = waiting(scheduler).unwrap_err();
+        assert_eq!(unfit.len(), 1, "{unfit:?}");
+        assert!(unfit[0].hint.contains("--scheduler muster"), "{unfit:?}");
+    }
+    let mut numbered = train();
+    numbered.after = vec![Dependency { kind: DependencyKind::AfterOk, job: JobId(12) }];
+    assert_eq!(rendered(&numbered, &options(), GangScheduler::Muster).unwrap_err().len(), 1);
+}
+
 /// Without a scheduler that releases it, a user does.
 #[test]
 fn a_held_job_of_kube_scheduler_is_started_by_its_user() {
@@ -279,6 +305,7 @@ fn what_the_options_lack_is_refused() {
         env: &BTreeMap::new(),
         workdir: Some("run"),
         has_output_files: false,
+        after: &[],
         options: &options(),
         scheduler: GangScheduler::Muster,
         suffix: None,
@@ -406,7 +433,8 @@ fn dollar_signs_mean_themselves() {
 #[test]
 fn a_suffix_has_room_in_the_longest_name() {
     let spec = JobSpec { name: "n".repeat(64).into(), ..one_pod() };
-    let rendered = rendered_with(&spec, &options(), GangScheduler::Muster, Some("x7k2p")).unwrap();
+    let rendered =
+        rendered_with(&spec, &[], &options(), GangScheduler::Muster, Some("x7k2p")).unwrap();
     let name = rendered.objects[0]["metadata"]["name"].as_str().unwrap();
     assert!(name.ends_with("n-x7k2p"), "{name}");
     // A suffix is said by the names of submitted jobs themselves.

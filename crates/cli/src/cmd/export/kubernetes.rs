@@ -3,10 +3,12 @@
 use anyhow::Result;
 use clap::ValueEnum;
 use muster_kubernetes::render::{self, GangScheduler, RenderInput};
-use muster_model::JobSpec;
+use muster_model::{DependencyKind, JobSpec};
+use muster_spec::CheckedJob;
 
 use super::{FileArgs, refusal, report_verify};
 use crate::app::App;
+use crate::exit::Failure;
 use crate::ui::now;
 
 const EXAMPLES: &str = "\
@@ -60,32 +62,51 @@ impl From<SchedulerName> for GangScheduler {
 
 /// Runs `muster export kubernetes`; returns its exit code.
 pub(super) fn run(app: &App, args: &KubernetesArgs) -> Result<u8> {
-    let (checked, count) = args.job.read()?;
+    let jobs = args.job.read()?;
+    let checked = jobs.selected();
+    let mut after = Vec::new();
+    for (kind, document) in &checked.after_documents {
+        let other = &jobs.all[*document];
+        if other.kubernetes.namespace != checked.kubernetes.namespace {
+            return Err(Failure::usage(format!(
+                "`{}` depends on document {}, which is written for another namespace",
+                checked.spec.name,
+                document + 1
+            ))
+            .hint("a Job waits for objects of its own namespace only: give both the same `kubernetes: {namespace: …}`")
+            .into());
+        }
+        after.push((*kind, with_input(other, &[], args, |input| render::main_object(&input))));
+    }
+    let rendered = with_input(checked, &after, args, |input| render::render(&input))
+        .map_err(|unfit| refusal("Kubernetes", &checked.spec.name, &unfit))?;
+    args.job.write(app, &render::yaml(&rendered.objects))?;
+    for warning in checked.warnings.iter().chain(&rendered.warnings) {
+        app.ui.warning(warning);
+    }
+    report_verify(app, checked);
+    Ok(0)
+}
+
+/// Calls a function with the input of the objects of a job.
+fn with_input<T>(
+    checked: &CheckedJob,
+    after: &[(DependencyKind, String)],
+    args: &KubernetesArgs,
+    make: impl FnOnce(RenderInput<'_>) -> T,
+) -> T {
     let begin = checked.begin.map(|begin| begin.at(now())).or(checked.spec.begin);
     let spec = JobSpec { begin, ..checked.spec.clone() };
     let workdir = checked.workdir.as_ref().map(|dir| dir.to_string_lossy());
-    let input = RenderInput {
+    make(RenderInput {
         spec: &spec,
         commands: &checked.commands,
         env: &checked.env,
         workdir: workdir.as_deref(),
         has_output_files: !checked.files.is_empty(),
+        after,
         options: &checked.kubernetes,
         scheduler: args.scheduler.into(),
         suffix: None,
-    };
-    let rendered =
-        render::render(&input).map_err(|unfit| refusal("Kubernetes", &spec.name, &unfit))?;
-    args.job.write(app, &render::yaml(&rendered.objects))?;
-    for warning in checked.warnings.iter().chain(&rendered.warnings) {
-        app.ui.warning(warning);
-    }
-    for (_, document) in &checked.after_documents {
-        app.ui.warning(&format!(
-            "the job depends on document {} of {count}, and Jobs of Kubernetes do not wait for each other: create its objects when that one has ended",
-            document + 1
-        ));
-    }
-    report_verify(app, &checked);
-    Ok(0)
+    })
 }

@@ -45,17 +45,29 @@ struct FileArgs {
     force: bool,
 }
 
+/// Jobs of a file, one of which is written.
+struct FileJobs {
+    all: Vec<CheckedJob>,
+    /// Position of the job that is written.
+    selected: usize,
+}
+
+impl FileJobs {
+    fn selected(&self) -> &CheckedJob {
+        &self.all[self.selected]
+    }
+}
+
 impl FileArgs {
-    /// Reads the job; returns it with the number of jobs in the file.
-    fn read(&self) -> Result<(CheckedJob, usize)> {
+    fn read(&self) -> Result<FileJobs> {
         let text = source::read(&self.file)?;
         let documents = muster_spec::parse(&text.source, text.file.as_deref(), &Map::new())
             .map_err(Failure::from)?;
         let queue = QueueName::from("default");
         let site = SubmissionSite::unknown(UserName::from("nobody"), &queue);
-        let checked = muster_spec::check_all(&documents, &site).map_err(Failure::from)?;
-        let count = checked.len();
-        Ok((select_document(checked, self.document)?, count))
+        let all = muster_spec::check_all(&documents, &site).map_err(Failure::from)?;
+        let selected = select_document(all.len(), self.document)?;
+        Ok(FileJobs { all, selected })
     }
 
     fn write(&self, app: &App, text: &str) -> Result<()> {
@@ -92,11 +104,8 @@ fn report_verify(app: &App, checked: &CheckedJob) {
     }
 }
 
-fn select_document(
-    mut checked: Vec<CheckedJob>,
-    document: Option<u32>,
-) -> Result<CheckedJob, Failure> {
-    let count = checked.len();
+/// Returns the position of the job that is written, of a file with this number of jobs.
+fn select_document(count: usize, document: Option<u32>) -> Result<usize, Failure> {
     let index = match document {
         None if count > 1 => {
             return Err(Failure::usage(format!(
@@ -113,5 +122,5 @@ fn select_document(
             index + 1
         )));
     }
-    Ok(checked.swap_remove(index))
+    Ok(index)
 }

@@ -32,19 +32,21 @@ pub(super) struct SlurmArgs {
 
 /// Runs `muster export slurm`; returns its exit code.
 pub(super) fn run(app: &App, args: &SlurmArgs) -> Result<u8> {
-    let (checked, count) = args.job.read()?;
-    let script = render(&checked)?;
+    let jobs = args.job.read()?;
+    let checked = jobs.selected();
+    let script = render(checked)?;
     args.job.write(app, &script.text)?;
     for warning in checked.warnings.iter().chain(&script.warnings) {
         app.ui.warning(warning);
     }
     for (_, document) in &checked.after_documents {
         app.ui.warning(&format!(
-            "the job depends on document {} of {count}; add its Slurm job id when submitting: sbatch --dependency=afterok:ID",
-            document + 1
+            "the job depends on document {} of {}; add its Slurm job id when submitting: sbatch --dependency=afterok:ID",
+            document + 1,
+            jobs.all.len()
         ));
     }
-    report_verify(app, &checked);
+    report_verify(app, checked);
     for left_out in &script.left_out {
         app.ui.status(&format!("left out: {left_out}"));
     }
