@@ -143,6 +143,10 @@ async fn look_up(
             JobFilter { all, user, name: pattern.map(str::to_owned), ..JobFilter::default() };
         let list = client.jobs(filter).await.map_err(Failure::from)?;
         let mut found: Vec<&JobView> = list.jobs.iter().filter(|job| is_meant(job)).collect();
+        // The name of an object is meant before that in a job file.
+        if found.iter().any(|job| job.label() == said) {
+            found.retain(|job| job.label() == said);
+        }
         if found.iter().any(|job| job.user == own) {
             found.retain(|job| job.user == own);
         }
@@ -170,8 +174,12 @@ fn own_id(job: &JobView) -> Option<&str> {
 
 fn ambiguous(said: &str, several: &[&JobView]) -> Failure {
     let is_alone = |job: &JobView| several.iter().filter(|other| other.job == job.job).count() == 1;
+    let has_twin =
+        |job: &JobView| several.iter().filter(|other| other.label() == job.label()).count() > 1;
     let word = |job: &&JobView| match own_id(job) {
         Some(id) if !is_alone(job) => format!("{ID}{id}"),
+        // Objects of two kinds may have one name.
+        _ if has_twin(job) => job.job.to_string(),
         _ => job.label(),
     };
     let words: Vec<String> = several.iter().map(word).collect();

@@ -79,9 +79,13 @@ pub fn queue_tree(path: Option<&PathBuf>) -> Result<Option<muster_model::QueueTr
 }
 
 impl KubernetesArgs {
-    /// Returns true if an option names the cluster, beside `--on`.
-    pub fn name_a_cluster(&self) -> bool {
-        self.kubeconfig.is_some() || self.context.is_some()
+    /// Returns true if any of these options is given.
+    pub fn are_given(&self) -> bool {
+        self.kubeconfig.is_some()
+            || self.context.is_some()
+            || !self.level.is_empty()
+            || self.queues.is_some()
+            || self.lease.is_some()
     }
 
     /// Returns a reader of the cluster with `--on kubernetes`; `None` on other clusters, where these
@@ -92,12 +96,7 @@ impl KubernetesArgs {
         namespace: Option<String>,
     ) -> Result<Option<ClusterReader>> {
         let Some(On::Kubernetes(context)) = &global.on else {
-            let is_given = namespace.is_some()
-                || self.kubeconfig.is_some()
-                || self.context.is_some()
-                || !self.level.is_empty()
-                || self.queues.is_some()
-                || self.lease.is_some();
+            let is_given = namespace.is_some() || self.are_given();
             return if is_given {
                 let text = "--namespace, --kubeconfig, --context, --level, --queues and --lease need --on kubernetes";
                 Err(Failure::usage(text).hint("add --on kubernetes, or leave them out").into())

@@ -129,12 +129,17 @@ fn slurm() -> Result<Client> {
 pub fn check_applies(on: Option<&On>, asks: Endpoint) -> Result<()> {
     match (on, asks) {
         (None | Some(On::Local), _) | (_, Endpoint::AnyCluster) => Ok(()),
-        (Some(On::Kubernetes(_)), Endpoint::Cluster) => {
-            Err(Failure::usage("this command does not work on Kubernetes yet")
-                .hint("kubectl may have it")
+        (Some(On::Kubernetes(_)), Endpoint::Cluster) => Err(Failure::usage(
+            "this command does not work on Kubernetes yet",
+        )
+        .hint("docs/kubernetes.md lists what works there; this works on one machine and on Slurm")
+        .into()),
+        (_, Endpoint::Cluster) => Ok(()),
+        (Some(On::Kubernetes(_)), Endpoint::LocalDaemon) => {
+            Err(Failure::usage("this command uses the daemon of this machine, not Kubernetes")
+                .hint("run it as `muster`, without --on")
                 .into())
         }
-        (_, Endpoint::Cluster) => Ok(()),
         (Some(_), Endpoint::LocalDaemon) => {
             Err(Failure::usage("this command uses the daemon of this machine only")
                 .hint("leave out --on, or use `--on local`")

@@ -1,12 +1,12 @@
-//! Objects that are jobs to a user: which kinds there are, what their pods are, and the view of a job
-//! that its object and pods add up to. Whoever made the object: Muster, kubectl, or another program.
+//! Kinds of objects that users call jobs, their pods, and the view of a job computed from both,
+//! whichever program created the object.
 
 mod pods;
 mod roles;
 mod state;
 mod view;
 
-use muster_model::{Array, JobId};
+use muster_model::{Array, JobId, Replicas};
 use serde_json::Value;
 
 pub use pods::{JobTask, tasks};
@@ -30,7 +30,7 @@ pub struct JobApi {
 }
 
 /// APIs of all kinds. An object that another one of them controls is a part of that job.
-pub const APIS: [JobApi; 6] = [
+pub const APIS: [JobApi; 7] = [
     JobApi {
         group: "batch",
         plural: "jobs",
@@ -68,13 +68,22 @@ pub const APIS: [JobApi; 6] = [
         kind: "Job",
         pod_label: "volcano.sh/job-name",
     },
+    // A service of Muster's; other Deployments are no jobs.
+    JobApi { group: "apps", plural: "deployments", kind: "Deployment", pod_label: names::JOB },
 ];
 
 impl JobApi {
     /// Returns the kind in lower case, as users type it before a `/`: `job`, `vcjob` for that of Volcano.
     #[must_use]
     pub fn word(&self) -> String {
-        if *self == APIS[5] { "vcjob".to_owned() } else { self.kind.to_lowercase() }
+        let is_of_volcano = self.group == "batch.volcano.sh";
+        if is_of_volcano { "vcjob".to_owned() } else { self.kind.to_lowercase() }
+    }
+
+    /// Returns true for a service, which runs until it is cancelled.
+    #[must_use]
+    pub fn is_service(&self) -> bool {
+        self.group == "apps"
     }
 
     /// Returns true for a Job of Kubernetes itself.
@@ -140,7 +149,28 @@ impl<'a> JobObject<'a> {
     /// Returns the indices of an array that Muster has written.
     #[must_use]
     pub fn array(&self) -> Option<Array> {
-        serde_json::from_str(self.annotation(names::ARRAY)?).ok()
+        let array: Array = serde_json::from_str(self.annotation(names::ARRAY)?).ok()?;
+        // Anyone may write annotations.
+        let is_sound = array.ranges().all(|range| range.step > 0 && range.first <= range.last);
+        is_sound.then_some(array)
+    }
+
+    /// Returns the numbers of replicas of a service.
+    #[must_use]
+    pub fn replicas(&self) -> Option<Replicas> {
+        if !self.api.is_service() {
+            return None;
+        }
+        let written = self.annotation(names::REPLICAS);
+        let written = written.and_then(|text| serde_json::from_str(text).ok());
+        let now = number_at(self.object, "/spec/replicas").unwrap_or(1);
+        Some(written.unwrap_or(Replicas { guaranteed: now, max: now }))
+    }
+
+    /// Returns true if the job has elements, each of one pod: an array, or a service.
+    #[must_use]
+    pub fn has_elements(&self) -> bool {
+        self.array().is_some() || self.api.is_service()
     }
 
     /// Returns true while `spec.suspend` keeps it without pods.
@@ -165,6 +195,19 @@ impl<'a> JobObject<'a> {
     fn text(&self, path: &str) -> &'a str {
         self.object.pointer(path).and_then(Value::as_str).unwrap_or_default()
     }
+}
+
+/// Returns the number of tasks that run at once.
+fn expected(roles: &[JobRole]) -> u32 {
+    roles.iter().map(JobRole::tasks).fold(0, u32::saturating_add)
+}
+
+/// Returns the number of ranks: a Job may have more indices than pods at once.
+#[must_use]
+pub fn ranks(job: JobObject<'_>, roles: &[JobRole]) -> u32 {
+    let indices = number_at(job.object, "/spec/completions").unwrap_or(0);
+    let is_counted = job.api.is_batch() && !job.has_elements();
+    expected(roles).max(if is_counted { indices } else { 0 })
 }
 
 /// Returns the number of a job with this id.

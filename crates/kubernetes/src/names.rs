@@ -86,6 +86,9 @@ pub const SUBMITTED: &str = "muster.run/submitted";
 /// Annotation of an array's object with its indices, as the JSON of a [`muster_model::Array`].
 pub const ARRAY: &str = "muster.run/array";
 
+/// Annotation of a service's object with its numbers of replicas, as the JSON of [`muster_model::Replicas`].
+pub const REPLICAS: &str = "muster.run/replicas";
+
 /// Label of a pod with the name of its task group.
 pub const ROLE: &str = "muster.run/role";
 

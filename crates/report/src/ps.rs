@@ -304,7 +304,9 @@ fn ranks(element: &ElementView, elastic: Option<&ElasticView>) -> Option<String>
     }
     match element.state {
         JobState::Starting => {
-            Some(format!("{} of {} ready", at(TaskStage::Prepared), count(total as u64, "rank")))
+            // Of a job that an external scheduler starts, some may run already.
+            let ready = at(TaskStage::Prepared) + at(TaskStage::Running);
+            Some(format!("{ready} of {} ready", count(total as u64, "rank")))
         }
         JobState::Running if total > 1 => {
             Some(format!("{} of {total} ranks", at(TaskStage::Running)))

@@ -38,6 +38,9 @@ pub struct AttachArgs {
     command: Vec<String>,
 }
 
+/// Runs the best shell that there is: images of containers may lack bash.
+const SHELL: &str = "command -v bash > /dev/null && exec bash -l; exec sh";
+
 /// Runs `muster attach`; returns its exit code.
 pub async fn run(app: &App, args: AttachArgs) -> Result<u8> {
     let has_terminal = if args.command.is_empty() {
@@ -49,9 +52,9 @@ pub async fn run(app: &App, args: AttachArgs) -> Result<u8> {
     let target = args.job.resolve(&client).await?;
     let query = AttachQuery { index: target.index, rank: Some(args.rank) };
     if let Some(mut words) = client.terminal(target.job, query).await.map_err(Failure::from)? {
-        words.retain(|word| has_terminal || word != "--pty");
+        words.retain(|word| has_terminal || !["--pty", "--tty"].contains(&word.as_str()));
         if args.command.is_empty() {
-            words.extend(["bash", "-l"].map(str::to_owned))
+            words.extend(["sh", "-c", SHELL].map(str::to_owned))
         } else {
             words.extend(args.command)
         }
@@ -83,7 +86,10 @@ pub async fn run(app: &App, args: AttachArgs) -> Result<u8> {
 fn run_program(words: &[String]) -> Result<u8> {
     let (program, args) = words.split_first().context("a terminal is a program")?;
     let status = std::process::Command::new(program).args(args).status();
-    let status = status.with_context(|| format!("cannot run {program}"))?;
+    let status = status.map_err(|error| {
+        Failure::new(format!("cannot run {program}: {error}"))
+            .hint(format!("install {program}, or add its folder to the PATH"))
+    })?;
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     Ok(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILURE))
 }

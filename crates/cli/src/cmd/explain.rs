@@ -75,8 +75,8 @@ async fn explain_object(
         },
         Err(malformed) => Failure::usage(malformed),
     };
-    // Names of job files are looked up in the cluster of --on, and in its namespaces.
-    if args.kubernetes.name_a_cluster() || args.namespace.is_some() {
+    // Names of job files are looked up in the cluster of --on, with the settings of its scheduler.
+    if args.kubernetes.are_given() || args.namespace.is_some() {
         return Err(missing.into());
     }
     match explain_job(app, &args.job).await {

@@ -37,7 +37,7 @@ pub async fn run(app: &App, args: NamesArgs) -> Result<u8> {
     let mut names = BTreeSet::new();
     for job in &list.jobs {
         let _ = writeln!(words, "{}", job.label());
-        // Names that would need quoting are completed by number only.
+        // Names that would need quoting are completed by label only.
         let is_plain =
             job.name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
         if is_plain && names.insert(&job.name) {

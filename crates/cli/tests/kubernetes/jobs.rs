@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -56,6 +57,9 @@ fn jobs_of_others_are_listed_explained_and_cancelled() {
         .collect();
     assert_eq!(states, [("jobs-others/by-kubectl", "running"), ("jobs-others/suspended", "held")]);
     assert_eq!((&jobs[0]["tasks"], &jobs[0]["gpus"]), (&json!(2), &json!(2000)));
+    let words = ["explain", "jobs-others/suspended"];
+    let explained = success(&words, &muster_as(&kubeconfig, &words));
+    assert!(explained.contains("job/suspended of namespace jobs-others"), "{explained}");
     // 2. They are released and cancelled by these names.
     success(&["release"], &muster_as(&kubeconfig, &["release", "jobs-others/suspended"]));
     until("it runs", || listed(&["ps"]).iter().all(|job| job["state"] == "running"));
@@ -66,13 +70,32 @@ fn jobs_of_others_are_listed_explained_and_cancelled() {
     check_failure(&muster_as(&kubeconfig, &words), 130, "");
     assert!(listed(&["ps"]).is_empty());
     assert_eq!(listed(&["ps", "--all", "--state", "cancelled"]).len(), 2);
+    // 3. Who waits for a job that is deleted is not left waiting.
+    namespace.create_object(&job("deleted", true));
+    let mut waits = Command::new(env!("CARGO_BIN_EXE_muster"))
+        .args(["--on", "kubernetes", "wait", "jobs-others/deleted"])
+        .env("KUBECONFIG", &kubeconfig)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    // Others watch the jobs of all namespaces.
+    let is_its = |line: &str| {
+        line.starts_with("apiserver_longrunning_requests{")
+            && line.contains("resource=\"jobs\"")
+            && !line.contains("scope=\"cluster\"")
+            && !line.ends_with(" 0")
+    };
+    until("it watches", || cluster.kubectl(&["get", "--raw", "/metrics"]).lines().any(is_its));
+    cluster.kubectl(&["delete", "job", "deleted", "--namespace", namespace.name()]);
+    assert_eq!(waits.wait().unwrap().code(), Some(130));
 }
 
 #[test]
 #[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
 fn what_a_user_may_not_do_is_named() {
     let cluster = KubernetesCluster::here();
-    let _namespace = cluster.namespace("jobs-rights");
+    let namespace = cluster.namespace("jobs-rights");
+    let other = cluster.namespace("jobs-rights-other");
     let words = ["kubeconfig", "jobs-rights/default"];
     let user = file_of(&success(&words, &cluster.xtask(&words)));
     let user = user.path().join("kubeconfig");
@@ -99,7 +122,19 @@ fn what_a_user_may_not_do_is_named() {
     ];
     cluster.kubectl(&words);
     until("the right has effect", || muster_as(&user, &run).status.success());
-    success(&["ps"], &muster_as(&user, &["ps", "--all"]));
+    let object = json!({
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "own"},
+        "spec": {"suspend": true, "template": {"spec": pod_spec("muster", 1)}},
+    });
+    namespace.create_object(&object);
+    other.create_object(&object);
+    let listed = success(&["ps"], &muster_as(&user, &["ps", "--all", "--json"]));
+    let listed: Value = serde_json::from_str(&listed).unwrap();
+    let names: Vec<&Value> =
+        listed["jobs"].as_array().unwrap().iter().map(|job| &job["native"]["name"]).collect();
+    assert_eq!(names, [&json!("own")]);
     // 3. Credentials that have expired, and a server that does not answer.
     let text = fs::read_to_string(&user).unwrap();
     let expired = file_of(&with_value(&text, "token: ", "expired"));

@@ -2,12 +2,12 @@
 
 use futures_util::{StreamExt, stream};
 use muster_api::types::{
-    ActionResponse, BulkAction, BulkRequest, BulkResponse, BulkResult, ErrorBody,
+    ActionResponse, BulkAction, BulkRequest, BulkResponse, BulkResult, ErrorBody, ScaleRequest,
 };
 use muster_kubernetes::job::view;
 use muster_kubernetes::names;
-use muster_model::JobId;
 use muster_model::view::JobState;
+use muster_model::{JobId, Replicas};
 use serde_json::{Value, json};
 
 use super::list::FoundJob;
@@ -79,17 +79,52 @@ impl KubernetesScheduler {
         let job = found.job();
         let waits = job.is_suspended();
         let is_started_by_others = waits && job.label(names::KUEUE_QUEUE).is_some();
-        let body = match (found.key.api.is_batch(), waits) {
-            (true, true) if !is_started_by_others => json!({"metadata": mark}),
-            // Its controller ends the pods, and counts the job as failed.
-            (true, false) => json!({"metadata": mark, "spec": {"activeDeadlineSeconds": 1}}),
-            _ => {
-                server.delete(&found.key.path()).await?;
-                return Ok("cancelled: the object was deleted".to_owned());
-            }
-        };
+        if !found.key.api.is_batch() || is_started_by_others {
+            server.delete(&found.key.path()).await?;
+            return Ok("cancelled: the object was deleted".to_owned());
+        }
+        // Its controller ends the pods, and counts the job as failed. While it is suspended, the time of
+        // the deadline does not run; if it is started meanwhile, it ends at once.
+        let body = json!({"metadata": mark, "spec": {"activeDeadlineSeconds": 1}});
         server.merge(&found.key.path(), &body).await?;
         Ok("cancelled".to_owned())
+    }
+
+    /// Sets the number of replicas of a service, or the range of its autoscaler.
+    pub(super) async fn scale(&self, job: JobId, request: ScaleRequest) -> Result<ActionResponse> {
+        let found = self.find(job).await?;
+        let name = &found.key.name;
+        let Some(before) = found.job().replicas() else {
+            return Err(RequestError::refused(format!("{name} is no service"))
+                .hint("submit it again with the new size"));
+        };
+        let ScaleRequest { guaranteed, max } = request;
+        let has_autoscaler = before.guaranteed < before.max;
+        if guaranteed == 0 || guaranteed > max || guaranteed < max && !has_autoscaler {
+            return Err(RequestError::refused(format!(
+                "{name} has no autoscaler: its number of replicas is one number, at least 1"
+            ))
+            .hint("submit it with a range, such as `replicas: 1..4`"));
+        }
+        let server = self.server().await?;
+        if has_autoscaler {
+            let namespace = &found.key.namespace;
+            let path = format!(
+                "/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers/{name}"
+            );
+            let body = json!({"spec": {"minReplicas": guaranteed, "maxReplicas": max}});
+            server.merge(&path, &body).await?;
+        }
+        let written = serde_json::to_string(&Replicas { guaranteed, max });
+        let written = written.expect("numbers are valid JSON");
+        let mut body = json!({"metadata": {"annotations": {names::REPLICAS: written}}});
+        if !has_autoscaler {
+            body["spec"] = json!({"replicas": guaranteed});
+        }
+        server.merge(&found.key.path(), &body).await?;
+        let range =
+            if guaranteed == max { max.to_string() } else { format!("{guaranteed}..{max}") };
+        Ok(ActionResponse { message: format!("{range} replicas") })
     }
 
     async fn hold(&self, found: &FoundJob, state: JobState) -> Result<String> {
@@ -98,9 +133,10 @@ impl KubernetesScheduler {
             JobState::Pending => {}
             state => {
                 return Err(RequestError::refused(format!(
-                    "it is {}: only a job that waits can be held",
+                    "it is {}: only a pending job can be held",
                     state.word()
-                )));
+                ))
+                .hint("`muster cancel` ends it"));
             }
         }
         let is_of_kueue = found.job().label(names::KUEUE_QUEUE).is_some();
@@ -108,8 +144,10 @@ impl KubernetesScheduler {
             return Err(RequestError::refused("its scheduler would start it all the same")
                 .hint("`muster cancel` ends it; submit it again when it may start"));
         }
+        // Not if it has been started since it was read.
+        let version = &found.object["metadata"]["resourceVersion"];
         let body = json!({
-            "metadata": {"annotations": {names::HELD: "true"}},
+            "metadata": {"annotations": {names::HELD: "true"}, "resourceVersion": version},
             "spec": {"suspend": true},
         });
         self.server().await?.merge(&found.key.path(), &body).await?;
@@ -121,9 +159,11 @@ impl KubernetesScheduler {
             return Ok("was not held".to_owned());
         }
         let mut body = json!({"metadata": {"annotations": {names::HELD: Value::Null}}});
-        // Without a queue, nobody else starts it.
+        // No scheduler starts a job without a queue.
         if found.job().label(names::QUEUE).is_none() {
-            body["spec"] = json!({"suspend": false});
+            let suspend = json!({"suspend": false});
+            let is_of_kubeflow = found.key.api.group == "kubeflow.org";
+            body["spec"] = if is_of_kubeflow { json!({"runPolicy": suspend}) } else { suspend };
         }
         self.server().await?.merge(&found.key.path(), &body).await?;
         Ok("released".to_owned())

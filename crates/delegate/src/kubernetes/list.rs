@@ -1,18 +1,20 @@
 //! Lists of jobs, and one job in full: from the objects of all kinds of jobs and their pods.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
+use muster_api::Responder;
 use muster_api::query::{ChangesQuery, JobFilter};
 use muster_api::types::{ChangesResponse, JobDetail, JobList};
 use muster_kubernetes::job::{JobApi, JobObject, view, with_element};
-use muster_model::JobId;
-use muster_model::view::JobView;
+use muster_model::view::{ElementView, JobState, JobView};
+use muster_model::{ElementId, JobId, Outcome};
 use serde_json::Value;
 
-use super::server::ApiServer;
+use super::server::{ApiServer, Listed};
 use super::{JobKey, KubernetesScheduler, RequestError, Result};
 
 /// Value of the user filter that lists the jobs of all users, as without one.
@@ -20,6 +22,18 @@ const ALL_USERS: &str = "all";
 
 /// Default number of ended jobs in a list, as in the daemon.
 const DEFAULT_ENDED_JOBS: usize = 1000;
+
+/// Exit code of `wait` for a job that was deleted, as for one that was cancelled.
+const CANCELLED_CODE: i32 = 130;
+
+/// Most jobs that are read one by one, each with two lists; more are read with all.
+const MOST_SINGLE: usize = 8;
+
+/// Pause before all jobs are read again: in a busy cluster something always changes.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Query for objects that Muster has made: other Deployments are no jobs.
+const OF_MUSTER: &str = "?labelSelector=muster.run%2Fjob";
 
 /// Longest wait for a change, as in the daemon.
 const LONGEST_WAIT_SECS: u64 = 60;
@@ -57,28 +71,55 @@ impl KubernetesScheduler {
             asked.filter_map(|id| id.trim().parse().ok().map(JobId)).collect();
         // 1. Read the jobs that were named, or all.
         let known: Option<Vec<JobKey>> = asked.iter().map(|job| self.key_of(*job)).collect();
-        let objects = match known.filter(|known| !known.is_empty()) {
+        let objects = match known.filter(|known| (1..=MOST_SINGLE).contains(&known.len())) {
             Some(known) => self.read_some(server, &known).await?,
             None => self.read_all(server).await?,
         };
         // 2. Build the views.
         let mut jobs: Vec<JobView> =
             objects.views(&server.namespace).filter(|job| is_asked(job, &asked, filter)).collect();
-        jobs.sort_by_cached_key(|job| (job.submitted, job.label()));
+        let is_there = |job: &JobId| jobs.iter().any(|view| view.job == *job);
+        let gone: Vec<JobView> = asked
+            .iter()
+            .filter(|job| !is_there(job))
+            .filter_map(|job| self.deleted(*job))
+            .collect();
+        jobs.extend(gone);
         let most = filter.limit.map_or(DEFAULT_ENDED_JOBS, |limit| limit as usize);
         let ended = jobs.iter().filter(|job| job.state.is_final()).count();
+        jobs.sort_by_key(|job| job.submitted);
         let mut surplus = ended.saturating_sub(most);
         jobs.retain(|job| {
             let is_surplus = surplus > 0 && job.state.is_final();
             surplus -= usize::from(is_surplus);
             !is_surplus
         });
-        let matched = filter.first.map(|first| {
-            let matched = jobs.len() as u64;
-            jobs.truncate(first as usize);
-            matched
-        });
+        let matched = filter.first.map(|_| jobs.len() as u64);
+        if let Some(first) = filter.first {
+            jobs = first_of(jobs, first as usize);
+        }
+        jobs.sort_by_cached_key(|job| (job.submitted, job.label()));
         Ok(JobList { now: self.now(), revision: self.revision(), jobs, matched })
+    }
+
+    /// Returns the view of a job that was there before, and whose object has been deleted: it has ended
+    /// for whoever waits for it.
+    fn deleted(&self, job: JobId) -> Option<JobView> {
+        let key = self.key_of(job)?;
+        let outcome = Outcome::Native {
+            state: "Deleted".into(),
+            message: "its object was deleted".into(),
+            code: CANCELLED_CODE,
+        };
+        let element = ElementView {
+            outcome: Some(outcome),
+            ..ElementView::blank(ElementId::single(job), JobState::Cancelled)
+        };
+        let nobody = "".into();
+        Some(JobView {
+            elements: vec![element],
+            ..JobView::blank(job, key.name, nobody, JobState::Cancelled, self.now())
+        })
     }
 
     /// Returns a job in full; with an index, also that element of an array.
@@ -108,6 +149,9 @@ impl KubernetesScheduler {
         let listed = self.listed.lock().expect("no thread panics while holding this lock").clone();
         if query.after == Some(self.revision()) {
             self.server().await?.wait_for_change(&listed, Duration::from_secs(wait)).await;
+            if listed.iter().any(|(path, _)| !path.contains("/namespaces/")) {
+                tokio::time::sleep(PAUSE).await;
+            }
         }
         // The list after this shows what has changed, if anything: a revision of its own each time.
         let revision = self.revision().wrapping_add(1);
@@ -118,7 +162,7 @@ impl KubernetesScheduler {
     pub(super) async fn find(&self, job: JobId) -> Result<FoundJob> {
         let server = self.server().await?;
         let missing = || {
-            let name = self.key_of(job).map_or_else(|| job.to_string(), |key| key.name);
+            let name = self.label(job).unwrap_or_else(|| job.to_string());
             RequestError::not_found(format!("there is no job {name}"))
                 .hint("`muster ps -a` lists all jobs")
         };
@@ -151,36 +195,37 @@ impl KubernetesScheduler {
         Ok(objects)
     }
 
-    /// Reads all jobs and their pods: of all namespaces, or of the caller's own where only that is
-    /// allowed.
+    /// Reads all jobs and their pods: of all namespaces, and of kinds for which that is forbidden, of the
+    /// caller's own. Kinds that the caller may not list at all have no jobs.
     async fn read_all(&self, server: &ApiServer) -> Result<JobObjects> {
-        match self.read_scope(server, "").await {
-            Err(refusal) if refusal.is_forbidden() => {
-                let scope = format!("/namespaces/{}", server.namespace);
-                self.read_scope(server, &scope).await
-            }
-            answer => answer,
-        }
-    }
-
-    async fn read_scope(&self, server: &ApiServer, scope: &str) -> Result<JobObjects> {
         let kinds: Vec<(&'static JobApi, String)> = server.job_kinds().collect();
         let labels: BTreeSet<&str> = kinds.iter().map(|(api, _)| api.pod_label).collect();
-        let of_kinds = kinds.iter().map(|(api, root)| format!("{root}{scope}/{}", api.plural));
-        let of_pods = labels.iter().map(|label| {
-            format!("/api/v1{scope}/pods?labelSelector={}", label.replace('/', "%2F"))
+        let of_kinds = kinds.iter().map(|(api, root)| {
+            let label = if api.is_service() { OF_MUSTER } else { "" };
+            list_anywhere(server, root, format!("{}{label}", api.plural))
         });
-        let (of_kinds, of_pods) = tokio::try_join!(
-            try_join_all(of_kinds.map(|path| server.list(path))),
-            try_join_all(of_pods.map(|path| server.list(path))),
-        )?;
+        let of_pods = labels.iter().map(|label| {
+            let selector = label.replace('/', "%2F");
+            list_anywhere(server, "/api/v1", format!("pods?labelSelector={selector}"))
+        });
+        let (of_kinds, of_pods) = tokio::join!(join_all(of_kinds), try_join_all(of_pods));
         let mut objects = JobObjects { jobs: Vec::new(), pods: BTreeMap::new() };
         let mut listed = Vec::new();
+        let mut forbidden = Vec::new();
         for ((api, root), list) in kinds.iter().zip(of_kinds) {
-            listed.push((list.path, list.version));
-            objects.add_jobs(api, root, list.items);
+            match list {
+                Ok(list) => {
+                    listed.push((list.path, list.version));
+                    objects.add_jobs(api, root, list.items);
+                }
+                Err(refusal) if refusal.is_forbidden() => forbidden.push(refusal),
+                Err(refusal) => return Err(refusal),
+            }
         }
-        for (label, list) in labels.iter().zip(of_pods) {
+        if let Some(refusal) = forbidden.pop().filter(|_| listed.is_empty()) {
+            return Err(refusal);
+        }
+        for (label, list) in labels.iter().zip(of_pods?) {
             listed.push((list.path, list.version));
             objects.add_pods(label, list.items);
         }
@@ -253,6 +298,23 @@ impl JobObjects {
         let pods = self.pods_of(&key).to_vec();
         Some(FoundJob { key, object, pods })
     }
+}
+
+/// Lists the objects of all namespaces, or of the caller's own where only that is allowed.
+async fn list_anywhere(server: &ApiServer, root: &str, rest: String) -> Result<Listed> {
+    match server.list(format!("{root}/{rest}")).await {
+        Err(refusal) if refusal.is_forbidden() => {
+            server.list(format!("{root}/namespaces/{}/{rest}", server.namespace)).await
+        }
+        answer => answer,
+    }
+}
+
+/// Returns the first jobs of a list: those that have not ended before others, the newest first.
+fn first_of(mut jobs: Vec<JobView>, most: usize) -> Vec<JobView> {
+    jobs.sort_by_key(|job| (job.state.is_final(), Reverse(job.submitted)));
+    jobs.truncate(most);
+    jobs
 }
 
 /// Returns true for a job that was asked for.

@@ -3,8 +3,8 @@
 
 use bytes::Bytes;
 use futures_util::{AsyncReadExt, StreamExt, stream};
-use muster_api::RouteResponse;
 use muster_api::query::{AttachQuery, LogQuery};
+use muster_api::{Responder, RouteResponse};
 use muster_kubernetes::job::{self, JobTask};
 use muster_model::JobId;
 
@@ -23,6 +23,8 @@ struct TaskContainer {
     container: String,
     /// True once its process has started, so that there may be output.
     has_started: bool,
+    /// True while its process runs.
+    runs: bool,
 }
 
 impl KubernetesScheduler {
@@ -57,6 +59,14 @@ impl KubernetesScheduler {
     pub(super) async fn terminal(&self, job: JobId, query: AttachQuery) -> Result<RouteResponse> {
         let query = LogQuery { index: query.index, rank: query.rank, ..LogQuery::default() };
         let (found, task) = self.started_task(job, &query).await?;
+        if !task.runs {
+            let label = self.label(job).unwrap_or_default();
+            return Err(RequestError::refused(format!(
+                "rank {} of {label} has ended",
+                query.rank.unwrap_or(0)
+            ))
+            .hint(format!("`muster logs {label}` shows its output")));
+        }
         let mut words = vec!["kubectl".to_owned()];
         words.extend(self.settings.context.iter().map(|context| format!("--context={context}")));
         let namespace = format!("--namespace={}", found.key.namespace);
@@ -75,24 +85,30 @@ impl KubernetesScheduler {
         loop {
             let found = self.find(job).await?;
             let task = container_of(&found, query)?;
+            let task_exists = task.is_some();
             if let Some(task) = task.filter(|task| task.has_started) {
                 return Ok((found, task));
             }
             let pods = found.pods();
             let shown = job::view(found.job(), &pods, &found.key.namespace);
             let rank = query.rank.unwrap_or(0);
-            let name = &found.key.name;
+            let name = self.label(job).unwrap_or_default();
             if shown.state.is_final() {
-                return Err(RequestError::not_found(format!(
-                    "the pod of rank {rank} of {name} no longer exists, and its output with it"
-                ))
-                .hint("a collector of logs in the cluster may have it"));
+                let text = if task_exists {
+                    format!("rank {rank} of {name} never started")
+                } else {
+                    format!("rank {rank} of {name} has no pod any more, and its output is gone")
+                };
+                return Err(RequestError::not_found(text)
+                    .hint(format!("`muster show {name}` says how it ended")));
             }
             if !query.follow {
                 return Err(RequestError::not_found(format!(
-                    "rank {rank} of {name} has written nothing so far"
+                    "rank {rank} of {name} has not started"
                 ))
-                .hint(format!("`muster logs -f {name}` waits for it")));
+                .hint(format!(
+                    "`muster explain {name}` says why, `muster logs -f {name}` waits for it"
+                )));
             }
             let listed =
                 self.listed.lock().expect("no thread panics while holding this lock").clone();
@@ -108,34 +124,37 @@ fn container_of(found: &FoundJob, query: &LogQuery) -> Result<Option<TaskContain
     let tasks = job::tasks(found.job(), &roles, &pods);
     let name = &found.key.name;
     let rank = query.rank.unwrap_or(0);
-    let array = found.job().array();
-    let ordinal =
-        match (&array, query.index) {
-            (Some(array), Some(index)) => Some(array.ordinal_of(index).ok_or_else(|| {
-                RequestError::not_found(format!("{name} has no element {index}"))
-            })?),
-            (None, Some(index)) => {
-                return Err(RequestError::not_found(format!(
-                    "{name} is no array: it has no element {index}"
-                )));
-            }
-            (_, None) => None,
-        };
-    let expected: u32 = roles.iter().map(job::JobRole::tasks).sum();
-    if rank >= expected {
+    let ordinal = query.index.map(|index| ordinal_of(found, index)).transpose()?;
+    let ranks = job::ranks(found.job(), &roles);
+    if rank >= ranks {
         return Err(RequestError::not_found(format!(
-            "{name} has no rank {rank}: its {expected} tasks are counted from 0"
-        )));
+            "{name} has no rank {rank}: its {ranks} tasks are counted from 0"
+        ))
+        .hint(format!("`muster show {name}` lists them")));
     }
     let is_it = |task: &&JobTask<'_>| {
         task.rank == rank && ordinal.is_none_or(|ordinal| task.ordinal == ordinal)
     };
-    Ok(tasks.iter().find(is_it).map(|task| TaskContainer {
+    // Of an array without an index, the first element that has started.
+    let state_of = |task: &JobTask<'_>, stage: &str| task.container_state()[stage].is_object();
+    let has_started =
+        |task: &JobTask<'_>| state_of(task, "running") || state_of(task, "terminated");
+    let chosen = tasks.iter().filter(is_it).min_by_key(|task| (!has_started(task), task.ordinal));
+    Ok(chosen.map(|task| TaskContainer {
         pod: task.pod["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
         container: task.container.to_owned(),
-        has_started: {
-            let state = task.container_state();
-            state["running"].is_object() || state["terminated"].is_object()
-        },
+        has_started: has_started(task),
+        runs: state_of(task, "running"),
     }))
+}
+
+/// Returns the position of an element of an array or service by its index.
+fn ordinal_of(found: &FoundJob, index: u32) -> Result<u32> {
+    let ordinal = match found.job().array() {
+        Some(array) => array.ordinal_of(index),
+        None => Some(index).filter(|_| found.key.api.is_service()),
+    };
+    ordinal.ok_or_else(|| {
+        RequestError::not_found(format!("{} has no element {index}", found.key.name))
+    })
 }

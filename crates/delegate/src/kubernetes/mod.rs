@@ -17,7 +17,9 @@ use std::time::{Duration, SystemTime};
 use futures_util::future::BoxFuture;
 use muster_api::query::{AttachQuery, ChangesQuery, ElementQuery, JobFilter, LogQuery};
 use muster_api::routes::RouteId;
-use muster_api::types::{ActionRequest, BulkRequest, ErrorBody, SubmitRequest, Timeline};
+use muster_api::types::{
+    ActionRequest, BulkRequest, ErrorBody, ScaleRequest, SubmitRequest, Timeline,
+};
 use muster_api::{Call, Responder, RouteResponse, WaitMode};
 use muster_kubernetes::job::JobApi;
 use muster_model::{JobId, Time, UserName};
@@ -181,6 +183,7 @@ impl KubernetesScheduler {
             RouteId::Cancel => acted(KubernetesAction::Cancel).await,
             RouteId::Hold => acted(KubernetesAction::Hold).await,
             RouteId::Release => acted(KubernetesAction::Release).await,
+            RouteId::Scale => json(&self.scale(job()?, read::<ScaleRequest>(&call.body)?).await?),
             RouteId::Bulk => json(&self.bulk(read::<BulkRequest>(&call.body)?).await?),
             other => Err(unsupported_route(other)),
         }
@@ -234,7 +237,10 @@ fn unsupported_route(route: RouteId) -> RequestError {
         RouteId::Requeue => {
             ("a Job of Kubernetes does not run again", "submit it again with `muster run`")
         }
-        _ => ("not supported for jobs on Kubernetes yet", "use kubectl for it"),
+        _ => (
+            "not supported for jobs on Kubernetes yet",
+            "docs/kubernetes.md lists what works there; submit the job again with other values",
+        ),
     };
     RequestError::refused(what).hint(hint)
 }

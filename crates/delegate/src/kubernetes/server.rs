@@ -14,7 +14,7 @@ use muster_operator::address::{get, merge, with_body};
 use muster_operator::error::{ReadError, code};
 use serde_json::{Value, json};
 
-use super::{RequestError, Result};
+use super::{RETRY_INTERVAL, RequestError, Result};
 
 /// Kinds of answers to a request for the API groups, in one answer with all resources (aggregated
 /// discovery, Kubernetes 1.30 and later).
@@ -22,7 +22,6 @@ const DISCOVERY: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
 
 /// One cluster, as one user.
-#[derive(Clone)]
 pub(super) struct ApiServer {
     client: Client,
     /// Client without a limit for pauses within an answer.
@@ -98,7 +97,16 @@ impl ApiServer {
 
     /// Merges a patch into an object.
     pub(super) async fn merge(&self, path: &str, body: &Value) -> Result<Value> {
-        self.client.request(merge(path, body)).await.map_err(refusal)
+        self.try_merge(path, body).await.map_err(refusal)
+    }
+
+    /// Merges a patch into an object; the error is that of the client, for callers that try again.
+    pub(super) async fn try_merge(
+        &self,
+        path: &str,
+        body: &Value,
+    ) -> std::result::Result<Value, kube::Error> {
+        self.client.request(merge(path, body)).await
     }
 
     /// Deletes an object, and what belongs to it afterwards; true if it existed.
@@ -135,16 +143,21 @@ impl ApiServer {
         let _ = tokio::time::timeout(wait + Duration::from_secs(5), select_all(waits)).await;
     }
 
-    /// Completes at the first event, or at the end of the watch. An error counts as an event: the next
-    /// list tells what it is about.
+    /// Completes at the first event, or at the end of the watch. An error counts as an event, after a
+    /// pause: the next list tells what it is about.
     async fn first_event(&self, path: String) {
-        let Ok(events) = self.streams.request_events::<Value>(get(&path)).await else { return };
-        let mut events = pin!(events);
-        while let Ok(Some(event)) = events.try_next().await {
-            if !matches!(event, WatchEvent::Bookmark(_)) {
-                return;
+        if let Ok(events) = self.streams.request_events::<Value>(get(&path)).await {
+            let mut events = pin!(events);
+            loop {
+                match events.try_next().await {
+                    Ok(Some(WatchEvent::Bookmark(_))) => {}
+                    Ok(Some(WatchEvent::Error(_))) | Err(_) => break,
+                    Ok(_) => return,
+                }
             }
         }
+        // Without the right to watch, or from a version that is too old: look again after a while.
+        tokio::time::sleep(RETRY_INTERVAL).await;
     }
 }
 
@@ -171,16 +184,6 @@ async fn discover(
             }
         }
     }
-    // Servers before 1.30 list groups only.
-    for group in list(&answer["groups"]) {
-        let preferred = group["preferredVersion"]["groupVersion"].as_str().unwrap_or_default();
-        let version: Value = client.request(get(&format!("/apis/{preferred}"))).await?;
-        for resource in list(&version["resources"]) {
-            let plural = resource["name"].as_str().unwrap_or_default().to_owned();
-            let name = group["name"].as_str().unwrap_or_default().to_owned();
-            served.entry((name, plural)).or_insert_with(|| preferred.to_owned());
-        }
-    }
     Ok(served)
 }
 
@@ -190,8 +193,10 @@ pub(super) fn refusal(error: kube::Error) -> RequestError {
         Some(403) => RequestError::forbidden(message(&error)).hint(
             "`kubectl auth can-i --list` shows your rights; an administrator can extend them",
         ),
-        Some(404) => RequestError::not_found(message(&error)),
-        Some(409) => RequestError::conflict(message(&error)),
+        Some(404) => RequestError::not_found(message(&error))
+            .hint("`kubectl get namespaces` lists them; `muster ps -a` lists jobs"),
+        Some(409) => RequestError::conflict(message(&error))
+            .hint("something else has changed it meanwhile: try again"),
         Some(code) if code < 500 && code != 401 && code != 429 => {
             RequestError::refused(format!("Kubernetes rejected it: {}", message(&error)))
         }

@@ -9,7 +9,7 @@ use muster_kubernetes::names;
 use muster_kubernetes::queue::GROUP as QUEUE_GROUP;
 use muster_kubernetes::queue::QUEUES;
 use muster_kubernetes::render::{self, GangScheduler, RenderInput, RenderedJob};
-use muster_model::{JobId, JobSpec, QueueName, Time, UserName};
+use muster_model::{DependencyKind, JobId, JobSpec, QueueName, Time, UserName};
 use muster_operator::error::{code, is_transient};
 use muster_spec::{CheckedJob, SubmissionSite};
 use serde_json::{Value, json};
@@ -27,8 +27,8 @@ const KEPT_SECS: u32 = 7 * 24 * 3600;
 /// Letters of the key in the names of objects. A name that is taken by another submission is an error.
 const SUFFIX_LETTERS: usize = 5;
 
-/// Letters and digits of which names of Kubernetes are made by the API server, too: without vowels, so
-/// that they spell no words.
+/// Letters and digits of suffixes, which the API server uses, too: without vowels, so that they spell no
+/// words.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// Document ready for submission.
@@ -45,16 +45,21 @@ impl PreparedJob {
         let (main, others) = self.rendered.objects.split_last().expect("a job has an object");
         (main, others)
     }
+
+    /// Returns true if this submission has created an object.
+    fn has_created(&self, found: &Value) -> bool {
+        found["metadata"]["annotations"][names::SUBMISSION] == *self.key
+    }
 }
 
 impl KubernetesScheduler {
     /// Submits every document of a request.
     pub(super) async fn submit(&self, request: SubmitRequest) -> Result<SubmitResponse> {
         // 1. Parse and check the documents.
-        let nowhere = QueueName::from("default");
+        let default_queue = QueueName::from("default");
         let documents =
             muster_spec::parse(&request.source, request.file.as_deref(), &request.overrides)?;
-        let site = SubmissionSite::unknown(self.settings.user.clone(), &nowhere);
+        let site = SubmissionSite::unknown(self.settings.user.clone(), &default_queue);
         let checked = muster_spec::check_all(&documents, &site)?;
         if request.interactive {
             return Err(RequestError::refused(
@@ -69,7 +74,8 @@ impl KubernetesScheduler {
         let mut ready = Vec::new();
         for (nth, checked) in checked.into_iter().enumerate() {
             let key = format!("{}-{nth}", request.key);
-            ready.push(self.prepare(server, checked, key, scheduler, &mut warnings)?);
+            let after = self.dependencies(server, &checked, &ready).await?;
+            ready.push(self.prepare(server, checked, key, scheduler, &after, &mut warnings)?);
         }
         // 3. Let the server check them, then create them.
         if request.dry_run {
@@ -85,12 +91,45 @@ impl KubernetesScheduler {
                 Err(refusal) => return Err(self.withdraw_created(server, &ready, refusal).await),
             }
         }
+        if self.is_withdrawn() {
+            let refusal = RequestError::interrupted("withdrawn: nothing was submitted");
+            return Err(self.withdraw_created(server, &ready, refusal).await);
+        }
         let jobs: Vec<JobId> = ready
             .iter()
             .zip(&created)
             .map(|(one, object)| self.remember_created(server, one, object))
             .collect();
         Ok(response(&ready, &jobs, warnings))
+    }
+
+    /// Returns the objects that a document waits for: those of earlier documents, and of jobs that exist.
+    async fn dependencies(
+        &self,
+        server: &ApiServer,
+        checked: &CheckedJob,
+        earlier: &[PreparedJob],
+    ) -> Result<Vec<(DependencyKind, String)>> {
+        let own = checked.kubernetes.namespace.as_deref().unwrap_or(&server.namespace);
+        let mut after = Vec::new();
+        for (kind, document) in &checked.after_documents {
+            let (main, _) = earlier[*document].split();
+            let found = JobObject { api: api_of(main), object: main };
+            after.push((*kind, found.namespace().to_owned(), word(found)));
+        }
+        for dependency in &checked.spec.after {
+            let found = self.find(dependency.job).await?;
+            after.push((dependency.kind, found.key.namespace.clone(), word(found.job())));
+        }
+        if let Some((_, namespace, name)) = after.iter().find(|(_, namespace, _)| namespace != own)
+        {
+            return Err(RequestError::refused(format!(
+                "`{}` cannot wait for {name} of namespace {namespace}: it is in namespace {own}",
+                checked.spec.name
+            ))
+            .hint("submit both to one namespace: `kubernetes: {namespace: …}`"));
+        }
+        Ok(after.into_iter().map(|(kind, _, name)| (kind, name)).collect())
     }
 
     /// Writes the objects of a document.
@@ -100,6 +139,7 @@ impl KubernetesScheduler {
         mut checked: CheckedJob,
         key: String,
         scheduler: GangScheduler,
+        after: &[(DependencyKind, String)],
         warnings: &mut Vec<String>,
     ) -> Result<PreparedJob> {
         let name = checked.spec.name.to_string();
@@ -113,7 +153,7 @@ impl KubernetesScheduler {
         }
         let now = self.now();
         let begin = checked.begin.map(|begin| begin.at(now)).or(checked.spec.begin);
-        let spec = JobSpec { begin, ..checked.spec.clone() };
+        let spec = JobSpec { begin, after: Vec::new(), ..checked.spec.clone() };
         let workdir = checked.workdir.as_ref().map(|dir| dir.to_string_lossy());
         let suffix = suffix(&key);
         let input = RenderInput {
@@ -122,7 +162,7 @@ impl KubernetesScheduler {
             env: &checked.env,
             workdir: workdir.as_deref(),
             has_output_files: !checked.files.is_empty(),
-            after: &[],
+            after,
             options: &checked.kubernetes,
             scheduler,
             suffix: Some(&suffix),
@@ -145,7 +185,9 @@ impl KubernetesScheduler {
             .hint("several roles, or a gang that restarts as a whole, need the JobSet controller: an administrator can install it"));
         }
         let main = rendered.objects.last_mut().expect("a job has an object");
-        main["spec"]["ttlSecondsAfterFinished"] = json!(KEPT_SECS);
+        if !api.is_service() {
+            main["spec"]["ttlSecondsAfterFinished"] = json!(KEPT_SECS);
+        }
         sign(&mut rendered.objects, &name, &self.settings.user, &key, now);
         warnings.extend(checked.warnings.iter().chain(&rendered.warnings).cloned());
         Ok(PreparedJob { checked, rendered, key })
@@ -175,39 +217,61 @@ impl KubernetesScheduler {
             "uid": created["metadata"]["uid"],
         }]});
         for object in others {
-            server.merge(&path(object), &json!({"metadata": owner})).await?;
+            let path = path(object);
+            let body = json!({"metadata": owner});
+            self.until_answered(|| server.try_merge(&path, &body)).await?.map_err(refusal)?;
         }
         Ok(created)
     }
 
-    /// Creates an object. A request without an answer is repeated: if the object exists then, this
-    /// submission has created it.
+    /// Creates an object. If it exists after a request that had no answer, this submission has created it.
     async fn create(&self, server: &ApiServer, object: &Value, one: &PreparedJob) -> Result<Value> {
         let collection = format!("{}?fieldValidation=Strict", collection(object));
+        let request = || server.create(&collection, object);
+        let error = match self.until_answered(request).await? {
+            Ok(created) => return Ok(created),
+            Err(error) => error,
+        };
+        if code(&error) != Some(409) {
+            return Err(refusal(error));
+        }
+        match server.get(&path(object)).await? {
+            Some(found) if one.has_created(&found) => Ok(found),
+            _ => Err(refusal(error)),
+        }
+    }
+
+    /// Repeats a request until the API server answers, or the time for a submission is over.
+    ///
+    /// # Errors
+    /// If the user has withdrawn the submission.
+    async fn until_answered<T, F>(
+        &self,
+        request: impl Fn() -> F,
+    ) -> Result<std::result::Result<T, kube::Error>>
+    where
+        F: Future<Output = std::result::Result<T, kube::Error>>,
+    {
         let deadline = Instant::now() + SUBMIT_TIMEOUT;
         let mut has_said = false;
-        loop {
-            if *self.withdrawn.borrow() {
-                return Err(RequestError::interrupted("withdrawn: nothing was submitted"));
-            }
-            let error = match server.create(&collection, object).await {
-                Ok(created) => return Ok(created),
-                Err(error) => error,
-            };
-            if code(&error) == Some(409) {
-                let found = server.get(&path(object)).await?.unwrap_or_default();
-                let is_own = found["metadata"]["annotations"][names::SUBMISSION] == *one.key;
-                return if is_own { Ok(found) } else { Err(refusal(error)) };
-            }
-            if !is_transient(&error) || Instant::now() > deadline {
-                return Err(refusal(error));
+        while !self.is_withdrawn() {
+            match request().await {
+                Err(error) if is_transient(&error) && Instant::now() < deadline => {}
+                answer => return Ok(answer),
             }
             if !has_said {
                 (self.settings.warn)("the Kubernetes API server does not answer; retrying");
                 has_said = true;
             }
-            tokio::time::sleep(RETRY_INTERVAL).await;
+            let mut withdrawn = self.withdrawn.subscribe();
+            // Both ends of the pause are the same to the caller.
+            let _ = tokio::time::timeout(RETRY_INTERVAL, withdrawn.wait_for(|is| *is)).await;
         }
+        Err(RequestError::interrupted("withdrawn: nothing was submitted"))
+    }
+
+    fn is_withdrawn(&self) -> bool {
+        *self.withdrawn.borrow()
     }
 
     /// Deletes what this submission has created, since a part of it was refused.
@@ -215,17 +279,23 @@ impl KubernetesScheduler {
         &self,
         server: &ApiServer,
         ready: &[PreparedJob],
-        refusal: RequestError,
+        mut refusal: RequestError,
     ) -> RequestError {
         for one in ready {
             for object in one.rendered.objects.iter().rev() {
                 let path = path(object);
-                let found = server.get(&path).await.ok().flatten().unwrap_or_default();
-                if found["metadata"]["annotations"][names::SUBMISSION] == *one.key
-                    && let Err(error) = server.delete(&path).await
-                {
-                    let what = object["metadata"]["name"].as_str().unwrap_or_default();
-                    return refusal.hint(format!("{what} was created and remains: {error}"));
+                let removed = match server.get(&path).await {
+                    Ok(Some(found)) if one.has_created(&found) => {
+                        server.delete(&path).await.map(drop)
+                    }
+                    Ok(_) => continue,
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = removed {
+                    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+                    refusal = refusal.hint(format!(
+                        "{name} may have been created and remain: {error}; `muster cancel {name}` removes it"
+                    ));
                 }
             }
         }
@@ -261,7 +331,7 @@ fn scheduler_of(server: &ApiServer) -> GangScheduler {
     }
 }
 
-/// Writes on every object whose it is.
+/// Annotates every object with the job's name, user and submission.
 fn sign(objects: &mut [Value], name: &str, user: &UserName, key: &str, now: Time) {
     for object in objects {
         let annotations = &mut object["metadata"]["annotations"];
@@ -270,6 +340,11 @@ fn sign(objects: &mut [Value], name: &str, user: &UserName, key: &str, now: Time
         annotations[names::SUBMISSION] = json!(key);
         annotations[names::SUBMITTED] = json!(now.0.to_string());
     }
+}
+
+/// Returns a job as `muster.run/after` names it: `job/train-x7k2p`.
+fn word(job: JobObject<'_>) -> String {
+    format!("{}/{}", job.api.word(), job.name())
 }
 
 /// Returns the letters of a key for names of objects.
@@ -294,6 +369,7 @@ fn collection(object: &Value) -> String {
     let plural = match text("/kind") {
         "Service" => "services",
         "PodGroup" => "podgroups",
+        "HorizontalPodAutoscaler" => "horizontalpodautoscalers",
         _ => api_of(object).plural,
     };
     format!("/{root}/{version}/namespaces/{}/{plural}", text("/metadata/namespace"))

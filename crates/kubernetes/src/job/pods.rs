@@ -31,9 +31,9 @@ const OUT_OF_MEMORY: &str = "OOMKilled";
 /// Task of a job that has a pod.
 #[derive(Clone, Copy, Debug)]
 pub struct JobTask<'a> {
-    /// Rank in the gang; 0 in an array.
+    /// Rank in the gang; 0 in an element of an array or service.
     pub rank: u32,
-    /// Position of the pod among those of its role; the element's position in an array.
+    /// Position of the pod among those of its role; the element's position in an array or service.
     pub ordinal: u32,
     /// Name of its role.
     pub role: &'a str,
@@ -50,48 +50,65 @@ pub struct JobTask<'a> {
 /// Returns the tasks that have a pod, in the order of ranks; of an array in that of its elements.
 #[must_use]
 pub fn tasks<'a>(job: JobObject<'_>, roles: &'a [JobRole], pods: &[&'a Value]) -> Vec<JobTask<'a>> {
-    let is_array = job.array().is_some();
+    let has_elements = job.has_elements();
     let mut tasks = Vec::new();
     let mut first_rank = 0;
     for role in roles {
-        let own: Vec<&Value> =
-            pods.iter().copied().filter(|pod| role_of(pod, roles) == role.name).collect();
+        let own: Vec<&Value> = pods
+            .iter()
+            .copied()
+            .filter(|pod| role_of(pod, roles) == Some(role.name.as_str()))
+            .collect();
         let containers = u32::try_from(role.containers.len()).unwrap_or(u32::MAX);
-        for (ordinal, (pod, attempt)) in newest(&own, role) {
+        for (ordinal, (pod, attempt)) in newest(&own, role, has_elements) {
             for (nth, container) in (0..).zip(&role.containers) {
                 let in_role = ordinal.saturating_mul(containers).saturating_add(nth);
-                let rank = if is_array { nth } else { first_rank + in_role };
+                let rank =
+                    if has_elements { nth } else { u32::saturating_add(first_rank, in_role) };
                 tasks.push(JobTask {
                     rank,
                     ordinal,
                     role: &role.name,
                     gpus: role.gpus,
                     pod,
-                    container,
+                    container: if container.is_empty() { first_container(pod) } else { container },
                     attempt,
                 });
             }
         }
-        first_rank += role.tasks();
+        first_rank = first_rank.saturating_add(role.tasks());
     }
     tasks
 }
 
-fn role_of<'a>(pod: &'a Value, roles: &'a [JobRole]) -> &'a str {
+/// Returns the role of a pod; `None` for pods beside the tasks, such as those that prepare data.
+fn role_of<'a>(pod: &'a Value, roles: &'a [JobRole]) -> Option<&'a str> {
     let labels = &pod["metadata"]["labels"];
-    let named = ROLE_LABELS.iter().filter_map(|key| labels[*key].as_str());
-    let is_known = |name: &&str| roles.iter().any(|role| role.name == *name);
-    named.into_iter().find(is_known).or(roles.first().map(|role| role.name.as_str())).unwrap_or("")
+    let mut named = ROLE_LABELS.iter().filter_map(|key| labels[*key].as_str()).peekable();
+    if named.peek().is_none() {
+        return roles.first().map(|role| role.name.as_str());
+    }
+    named.find(|name| roles.iter().any(|role| role.name == *name))
+}
+
+fn first_container(pod: &Value) -> &str {
+    pod.pointer("/spec/containers/0/name").and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Returns the newest pod of each index, with the number of pods of that index. Pods without one are
 /// counted by their names.
-fn newest<'a>(pods: &[&'a Value], role: &JobRole) -> BTreeMap<u32, (&'a Value, u32)> {
+fn newest<'a>(
+    pods: &[&'a Value],
+    role: &JobRole,
+    has_elements: bool,
+) -> BTreeMap<u32, (&'a Value, u32)> {
     let mut pods = pods.to_vec();
     pods.sort_by_key(|pod| pod["metadata"]["name"].as_str());
     let mut newest: BTreeMap<u32, (&Value, u32)> = BTreeMap::new();
     for (nth, pod) in (0..).zip(pods) {
-        let index = index(pod, role).unwrap_or(nth);
+        // Pods of a role of one pod are attempts of the same place; replicas have no places.
+        let without = if role.pods == 1 && !has_elements { 0 } else { nth };
+        let index = index(pod, role).unwrap_or(without);
         let created = |pod: &'a Value| pod["metadata"]["creationTimestamp"].as_str();
         let entry = newest.entry(index).or_insert((pod, 0));
         entry.1 += 1;
@@ -142,16 +159,28 @@ impl JobTask<'_> {
     /// Returns the state of its container: `waiting`, `running` or `terminated`.
     #[must_use]
     pub fn container_state(&self) -> &Value {
-        let statuses = self.pod["status"]["containerStatuses"].as_array().into_iter().flatten();
-        let own = statuses.into_iter().find(|one| one["name"] == self.container);
+        let own = self.statuses("containerStatuses").find(|one| one["name"] == self.container);
         own.map_or(&Value::Null, |own| &own["state"])
+    }
+
+    /// Returns the states of the containers that run before it.
+    pub(super) fn init_states(&self) -> impl Iterator<Item = &Value> {
+        self.statuses("initContainerStatuses").map(|one| &one["state"])
+    }
+
+    fn statuses(&self, field: &str) -> impl Iterator<Item = &Value> {
+        self.pod["status"][field].as_array().into_iter().flatten()
     }
 
     fn exit(&self) -> TaskExit {
         if self.pod["status"]["reason"] == "DeadlineExceeded" {
             return TaskExit::TimedOut;
         }
-        let ended = &self.container_state()["terminated"];
+        let own = &self.container_state()["terminated"];
+        let mut before = self.init_states().map(|state| &state["terminated"]);
+        let failed_before =
+            before.find(|ended| ended["exitCode"].as_i64().is_some_and(|code| code != 0));
+        let ended = if own.is_object() { own } else { failed_before.unwrap_or(own) };
         let code = ended["exitCode"].as_i64().and_then(|code| i32::try_from(code).ok());
         match (code, ended["reason"].as_str()) {
             (_, Some(OUT_OF_MEMORY)) => TaskExit::OutOfMemory,

@@ -49,6 +49,7 @@ pub fn roles(job: JobObject<'_>) -> Vec<JobRole> {
             };
             vec![role("main", pods, &spec["template"])]
         }
+        ("apps", _) => vec![role("main", 1, &spec["template"])],
         ("batch.volcano.sh", _) => list("tasks")
             .iter()
             .map(|task| {

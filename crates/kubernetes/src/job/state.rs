@@ -4,7 +4,7 @@ use muster_model::view::{JobState, TaskStage};
 use muster_model::{Outcome, Rank, Reason, TaskExit, Time};
 use serde_json::Value;
 
-use super::{JobObject, JobRole, JobTask, condition, is_true};
+use super::{JobObject, JobRole, JobTask, condition, is_true, number_at};
 use crate::names;
 
 /// Reasons of containers that do not start, with the next step. A kubelet goes on trying.
@@ -67,6 +67,11 @@ pub fn status(job: JobObject<'_>, roles: &[JobRole], tasks: &[JobTask<'_>]) -> J
             JobStatus { outcome: Some(outcome), ..plain(JobState::Cancelled, "Cancelled") }
         };
     }
+    if number_at(object, "/spec/parallelism") == Some(0) && !are_active {
+        let text = "its parallelism is 0; `kubectl scale` or `kubectl patch` of the Job starts it";
+        let reason = Some(native("NoParallelism", text));
+        return JobStatus { reason, ..plain(JobState::Held, "Active") };
+    }
     if job.is_suspended() && are_active {
         return plain(JobState::Stopping, "Suspended");
     }
@@ -81,13 +86,13 @@ pub fn status(job: JobObject<'_>, roles: &[JobRole], tasks: &[JobTask<'_>]) -> J
 fn of_pods(job: JobObject<'_>, roles: &[JobRole], tasks: &[JobTask<'_>]) -> JobStatus {
     let stages: Vec<TaskStage> = tasks.iter().map(|task| task.view().stage).collect();
     let at = |stage| stages.iter().filter(|one| **one == stage).count();
-    let expected: u32 = roles.iter().map(JobRole::tasks).sum();
+    let expected = super::expected(roles);
     let runs = at(TaskStage::Running) + at(TaskStage::Ended);
-    let is_whole = runs >= expected as usize || job.array().is_some();
+    let is_whole = runs >= expected as usize || job.has_elements();
     let state = match () {
         () if at(TaskStage::Running) > 0 && is_whole => JobState::Running,
-        // All have ended, and the controller has not said so yet.
-        () if runs > 0 && at(TaskStage::Ended) == tasks.len() => JobState::Stopping,
+        // All have ended, and the controller counts them.
+        () if is_ending(job.object) => JobState::Stopping,
         () if tasks.iter().any(|task| holds(task.pod)) => JobState::Starting,
         () => JobState::Pending,
     };
@@ -96,6 +101,11 @@ fn of_pods(job: JobObject<'_>, roles: &[JobRole], tasks: &[JobTask<'_>]) -> JobS
         _ => None,
     };
     JobStatus { state, word: phase(job.object).to_owned(), reason, outcome: None }
+}
+
+/// Returns true if the controller has decided on the end, and pods may still be running.
+fn is_ending(object: &Value) -> bool {
+    is_true(object, "FailureTarget") || is_true(object, "SuccessCriteriaMet")
 }
 
 /// Returns the state of one element of an array, whose pods these are.
@@ -154,7 +164,10 @@ fn end_of(object: &Value) -> Option<(bool, (&str, &str))> {
 /// Returns how a job failed: as the task that failed first did, else in the words of its controller.
 fn failure(tasks: &[JobTask<'_>], (reason, message): (&str, &str)) -> Outcome {
     let ended = tasks.iter().filter_map(|task| Some((task, task.view().exit?)));
-    let failed = ended.filter(|(_, exit)| !exit.is_success() && *exit != TaskExit::Stopped);
+    let failed = ended.filter(|(task, exit)| {
+        let is_of_node = task.pod["status"]["reason"].is_string();
+        !exit.is_success() && (*exit != TaskExit::Stopped || is_of_node)
+    });
     let first = failed.min_by_key(|(task, _)| task.ended().unwrap_or(Time(u64::MAX)));
     let Some((task, exit)) = first else {
         return if reason == "DeadlineExceeded" {
@@ -169,7 +182,7 @@ fn failure(tasks: &[JobTask<'_>], (reason, message): (&str, &str)) -> Outcome {
         TaskExit::TimedOut => Outcome::TimedOut,
         TaskExit::OutOfMemory => Outcome::OutOfMemory { rank },
         // The node ended the pod: evicted, or shut down.
-        TaskExit::Code { .. } if of_pod.is_string() => {
+        TaskExit::Code { .. } | TaskExit::Stopped if of_pod.is_string() => {
             let said = task.pod["status"]["message"].as_str().unwrap_or_default();
             let word = of_pod.as_str().unwrap_or_default();
             Outcome::Lost { rank, reason: format!("{word}: {said}").into() }
@@ -198,7 +211,9 @@ fn suspension(job: JobObject<'_>) -> (JobState, Reason) {
         );
     }
     if let Some(queue) = job.label(names::KUEUE_QUEUE) {
-        let text = format!("Kueue starts it when its queue {queue} has room");
+        let text = format!(
+            "Kueue has not admitted it to its queue {queue}; `kubectl get workloads` shows why"
+        );
         return (JobState::Pending, native("Suspended", &text));
     }
     (JobState::Held, native("Suspended", "it is suspended, and no scheduler starts it"))
@@ -206,8 +221,9 @@ fn suspension(job: JobObject<'_>) -> (JobState, Reason) {
 
 /// Returns why a job that has no pods, or not all, does not run yet.
 fn waiting_reason(tasks: &[JobTask<'_>]) -> Reason {
-    for task in tasks {
-        let waiting = &task.container_state()["waiting"];
+    let states = tasks.iter().flat_map(|task| task.init_states().chain([task.container_state()]));
+    for state in states {
+        let waiting = &state["waiting"];
         let word = waiting["reason"].as_str().unwrap_or_default();
         if let Some((word, hint)) = START_ERRORS.iter().find(|(one, _)| *one == word) {
             let said = waiting["message"].as_str().unwrap_or_default();
@@ -224,7 +240,13 @@ fn waiting_reason(tasks: &[JobTask<'_>]) -> Reason {
         }
     }
     match tasks {
-        [] => native("NoPods", "its pods are not created yet"),
+        [] => native(
+            "NoPods",
+            "its pods are not created yet; `kubectl describe` of the object shows whether they are refused",
+        ),
+        _ if tasks.iter().all(|task| task.view().stage == TaskStage::Ended) => {
+            native("Restarting", "its controller has not created the next pods yet")
+        }
         _ => native("Starting", "its containers are being created"),
     }
 }

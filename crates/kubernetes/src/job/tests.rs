@@ -296,6 +296,45 @@ fn roles_of_other_kinds_have_ranks_in_their_order() {
 }
 
 #[test]
+fn a_service_runs_as_long_as_a_replica_does() {
+    let deployment = json!({
+        "metadata": {"name": "api-x", "namespace": "team", "uid": "3", "annotations": {
+            "muster.run/replicas": r#"{"floor":2,"ceiling":6}"#}},
+        "spec": {"replicas": 3, "template": {"spec": {"containers": [
+            {"name": "main", "ports": [{"containerPort": 8000}]}]}}},
+        "status": {"readyReplicas": 1},
+    });
+    let replica = |name: &str, state: Value| {
+        json!({
+            "metadata": {"name": name}, "spec": {"nodeName": "n"},
+            "status": {"containerStatuses": [{"name": "main", "state": state}]},
+        })
+    };
+    let pods = [replica("api-x-b", waiting("CrashLoopBackOff")), replica("api-x-a", running())];
+    let api = &APIS[6];
+    let shown = |pods: &[Value]| {
+        super::view(
+            JobObject { api, object: &deployment },
+            &pods.iter().collect::<Vec<_>>(),
+            "team",
+        )
+    };
+    let view = shown(&pods);
+    let service = view.service.unwrap();
+    assert_eq!(
+        (service.guaranteed, service.max, service.ready, service.port),
+        (2, 6, 1, Some(8000))
+    );
+    assert_eq!((service.active, service.waiting, view.tasks), (2, 1, 1));
+    let states: Vec<_> = view.elements.iter().map(|one| (one.element.index, one.state)).collect();
+    assert_eq!(states, [(0, JobState::Running), (1, JobState::Starting)]);
+    assert_eq!(view.state, JobState::Running);
+    let starting = shown(&pods[..1]);
+    assert_eq!((starting.state, reason_of(&starting).0), (JobState::Starting, "CrashLoopBackOff"));
+    assert_eq!(shown(&[]).state, JobState::Pending);
+}
+
+#[test]
 fn parts_of_a_job_are_no_jobs() {
     let owned = |version: &str, kind: &str| {
         let object = json!({"metadata": {"ownerReferences": [
@@ -320,4 +359,88 @@ fn stages_are_those_that_kubelets_tell() {
     assert_eq!(stages(running()), TaskStage::Running);
     assert_eq!(stages(exited(0, 1)), TaskStage::Ended);
     assert_eq!(stages(waiting("ContainerCreating")), TaskStage::Ordered);
+}
+
+#[test]
+fn attempts_of_one_pod_are_one_task() {
+    let mut job = gang();
+    job["spec"]["parallelism"] = json!(1);
+    job["spec"]["template"]["spec"]["containers"] = json!([{"name": "main"}]);
+    let attempt = |name: &str, created: &str, state: Value| {
+        json!({
+            "metadata": {"name": name, "creationTimestamp": format!("2026-11-26T10:00:{created}Z")},
+            "spec": {"nodeName": "n"},
+            "status": {"containerStatuses": [{"name": "main", "state": state}]},
+        })
+    };
+    let mut first = attempt("train-x-b", "01", exited(1, 1));
+    first["status"]["phase"] = json!("Failed");
+    let view = viewed(&job, &[first.clone(), attempt("train-x-a", "09", running())]);
+    let element = &view.elements[0];
+    assert_eq!((view.state, element.attempt, element.tasks.len()), (JobState::Running, 2, 1));
+    assert_eq!(element.tasks[0].stage, TaskStage::Running);
+    // In the pause between two attempts.
+    let view = viewed(&job, &[first.clone()]);
+    assert_eq!((view.state, reason_of(&view).0), (JobState::Pending, "Restarting"));
+    job["status"] = json!({"conditions": condition_of("FailureTarget", "BackoffLimitExceeded")});
+    assert_eq!(viewed(&job, &[first]).state, JobState::Stopping);
+}
+
+#[test]
+fn containers_that_run_before_the_program_keep_it_from_starting_or_fail_it() {
+    let with_init = |state: Value| {
+        let mut pod = pod(0, [json!({}), json!({})]);
+        pod["status"]["initContainerStatuses"] = json!([{"name": "fetch", "state": state}]);
+        pod
+    };
+    let view = viewed(&gang(), &[with_init(waiting("CrashLoopBackOff"))]);
+    assert_eq!(reason_of(&view).0, "CrashLoopBackOff");
+    let mut failed = with_init(exited(9, 1));
+    failed["status"]["phase"] = json!("Failed");
+    check_failure(&[failed], "BackoffLimitExceeded", Outcome::Failed { rank: Rank(0), code: 9 });
+    // A node that takes no pod reports no container.
+    let mut refused = pod(1, [json!({}), json!({})]);
+    refused["status"] = json!({"phase": "Failed", "reason": "OutOfcpu", "message": "no cpu"});
+    let lost = Outcome::Lost { rank: Rank(2), reason: "OutOfcpu: no cpu".into() };
+    check_failure(&[refused], "BackoffLimitExceeded", lost);
+}
+
+#[test]
+fn pods_beside_the_tasks_of_a_trainjob_are_no_tasks() {
+    let object = json!({
+        "metadata": {"name": "t", "uid": "4"}, "spec": {"trainer": {"numNodes": 2}},
+    });
+    let job = JobObject { api: &APIS[2], object: &object };
+    let pod = |role: &str, index: u32, state: Value| {
+        json!({
+            "metadata": {"name": format!("t-{role}-{index}"), "labels": {
+                "jobset.sigs.k8s.io/replicatedjob-name": role,
+                "batch.kubernetes.io/job-completion-index": index.to_string()}},
+            "spec": {"nodeName": "n", "containers": [{"name": "trainer"}]},
+            "status": {"containerStatuses": [{"name": "trainer", "state": state}]},
+        })
+    };
+    let pods = [
+        pod("dataset-initializer", 0, exited(0, 1)),
+        pod("node", 0, running()),
+        pod("node", 1, running()),
+    ];
+    let view = super::view(job, &pods.iter().collect::<Vec<_>>(), "team");
+    assert_eq!((view.state, view.elements[0].tasks.len()), (JobState::Running, 2));
+}
+
+#[test]
+fn what_anyone_may_write_does_no_harm() {
+    let mut job = gang();
+    job["metadata"]["annotations"]["muster.run/array"] =
+        json!(r#"{"first":3,"last":1,"step":0,"max_running":null}"#);
+    job["spec"]["parallelism"] = json!(4_000_000_000_u32);
+    let view = viewed(&job, &[]);
+    assert_eq!((view.array, view.tasks), (None, u32::MAX));
+    job["spec"]["parallelism"] = json!(0);
+    let view = viewed(&job, &[]);
+    assert_eq!((view.state, reason_of(&view).0), (JobState::Held, "NoParallelism"));
+    job["spec"] = json!({"parallelism": 2, "completions": 10, "completionMode": "Indexed"});
+    let object = JobObject { api: BATCH, object: &job };
+    assert_eq!(ranks(object, &roles(object)), 10);
 }

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use muster_model::view::{ArrayView, ElementView, JobState, JobView, NativeView, RoleView};
-use muster_model::{Array, ElementId, GpuMilli, Span, Time};
+use muster_model::view::{
+    ArrayView, ElementView, JobState, JobView, NativeView, RoleView, ServiceView,
+};
+use muster_model::{Array, ElementId, GpuMilli, Replicas, Span, Time};
 use serde_json::Value;
 
 use super::{
@@ -17,7 +19,7 @@ use crate::span;
 /// Queue of a job that names none.
 const DEFAULT_QUEUE: &str = "default";
 
-/// Distance of two clocks that agree: a creation is in whole seconds, and a request takes time.
+/// Largest difference at which the client's clock is trusted: a creation is in whole seconds, and a request takes time.
 const CLOCKS_AGREE: Span = Span::from_secs(2);
 
 /// Returns the view of a job with these pods. `namespace` is that of the user: jobs of others are named
@@ -29,18 +31,25 @@ pub fn view(job: JobObject<'_>, pods: &[&Value], namespace: &str) -> JobView {
     let status = status(job, &roles, &tasks);
     let array = job.array();
     let elements = match &array {
-        None => vec![element(job, 0, &status, &tasks)],
         Some(array) => active_elements(job, array, &tasks),
+        None if job.api.is_service() => replicas(job, &tasks),
+        None => vec![element(job, 0, &status, &tasks)],
     };
     JobView {
         queue: queue_of(job).as_str().into(),
-        tasks: roles.iter().map(JobRole::tasks).sum(),
-        gpus: GpuMilli(roles.iter().map(|role| role.tasks().saturating_mul(role.gpus.0)).sum()),
+        tasks: super::expected(&roles),
+        gpus: GpuMilli(
+            roles
+                .iter()
+                .map(|role| role.tasks().saturating_mul(role.gpus.0))
+                .fold(0, u32::saturating_add),
+        ),
         roles: roles.iter().map(role_view).collect(),
         time_limit: time_limit(job),
         started: started(job, &tasks),
         ended: ended(job, &status, &tasks),
         array: array.map(|array| counts(job, &array)),
+        service: job.replicas().map(|replicas| service(job, replicas, &tasks)),
         elements,
         waiting_for: status.reason,
         native: Some(NativeView {
@@ -186,6 +195,30 @@ fn active_elements(job: JobObject<'_>, array: &Array, tasks: &[JobTask<'_>]) -> 
         .map(|ordinal| element_of(job, array, ordinal, tasks))
         .filter(|element| !element.state.is_final() && element.state != JobState::Pending)
         .collect()
+}
+
+/// Returns the replicas that have a pod, counted in the order of the names of the pods.
+fn replicas(job: JobObject<'_>, tasks: &[JobTask<'_>]) -> Vec<ElementView> {
+    let of_task = |task: &JobTask<'_>| {
+        let own = [*task];
+        element(job, task.ordinal, &super::state::of_element(&own), &own)
+    };
+    tasks.iter().map(of_task).collect()
+}
+
+fn service(job: JobObject<'_>, replicas: Replicas, tasks: &[JobTask<'_>]) -> ServiceView {
+    let count = |path: &str| number_at(job.object, path).unwrap_or(0);
+    let bound = tasks.iter().filter(|task| task.pod["spec"]["nodeName"].is_string()).count();
+    let active = u32::try_from(bound).unwrap_or(u32::MAX);
+    let port = job.object.pointer("/spec/template/spec/containers/0/ports/0/containerPort");
+    ServiceView {
+        guaranteed: replicas.guaranteed,
+        max: replicas.max,
+        ready: count("/status/readyReplicas"),
+        active,
+        waiting: count("/spec/replicas").saturating_sub(active),
+        port: port.and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok()),
+    }
 }
 
 /// Returns an element of an array by its position.

@@ -59,7 +59,7 @@ fn variables(job: &JobShape<'_>, role: &Role<'_>, task: u32) -> String {
     let name = &job.name;
     let index = match job.kind {
         _ if job.pods() == 1 => "0",
-        JobKind::Job | JobKind::JobSet => "JOB_COMPLETION_INDEX",
+        JobKind::Job | JobKind::JobSet | JobKind::Deployment => "JOB_COMPLETION_INDEX",
         JobKind::Volcano => "VC_TASK_INDEX",
     };
     let sum = |terms: &[String]| {
@@ -111,6 +111,9 @@ fn variables(job: &JobShape<'_>, role: &Role<'_>, task: u32) -> String {
     );
     // Programs write acknowledgements to this file; nothing reads them here.
     text.push_str("export MUSTER_CHECKPOINT_FILE=/dev/null\n");
+    if let Some(port) = job.service().and_then(|service| service.port) {
+        let _ = writeln!(text, "export PORT={port}");
+    }
     if let Some(array) = &job.input.spec.array {
         text.push_str(&array_index(array));
     }

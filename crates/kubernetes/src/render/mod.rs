@@ -6,13 +6,14 @@ mod command;
 mod objects;
 mod pod;
 mod refusals;
+mod service;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_model::kubernetes::KubernetesOptions;
 use muster_model::payload::TaskCommand;
-use muster_model::{DependencyKind, JobSpec, TaskGroup, Unsupported};
+use muster_model::{DependencyKind, JobSpec, Service, TaskGroup, Unsupported, WorkloadKind};
 use serde_json::Value;
 
 use crate::{instant, names};
@@ -82,7 +83,11 @@ pub fn render(input: &RenderInput<'_>) -> Result<RenderedJob, Vec<Unsupported>> 
             job.name
         ));
     }
-    Ok(RenderedJob { objects: objects::all(&job), warnings })
+    let objects = match job.service() {
+        Some(service) => service::objects(&job, service),
+        None => objects::all(&job),
+    };
+    Ok(RenderedJob { objects, warnings })
 }
 
 /// Returns the name of the object whose pods are the tasks of a job, as `job/train`.
@@ -93,6 +98,7 @@ pub fn main_object(input: &RenderInput<'_>) -> String {
         JobKind::Job => "job",
         JobKind::JobSet => "jobset",
         JobKind::Volcano => "vcjob",
+        JobKind::Deployment => "deployment",
     };
     format!("{kind}/{}", job.name)
 }
@@ -112,6 +118,8 @@ enum JobKind {
     JobSet,
     /// Job of `batch.volcano.sh`, with a task for each role.
     Volcano,
+    /// Deployment, whose pods are the replicas of a service.
+    Deployment,
 }
 
 /// A job as pods: each has the tasks of one node, or one task.
@@ -150,11 +158,13 @@ impl<'a> JobShape<'a> {
         }
         let restarts_whole = input.spec.restart.on_failure && first_pod > 1;
         let kind = match input.scheduler {
+            _ if matches!(input.spec.kind, WorkloadKind::Service(_)) => JobKind::Deployment,
             GangScheduler::Volcano => JobKind::Volcano,
             _ if roles.len() > 1 || restarts_whole => JobKind::JobSet,
             _ => JobKind::Job,
         };
-        let in_pod_names = if kind == JobKind::Job { &[] } else { &roles[..] };
+        let has_roles = matches!(kind, JobKind::JobSet | JobKind::Volcano);
+        let in_pod_names = if has_roles { &roles[..] } else { &[] };
         let longest_role = in_pod_names.iter().map(|role| role.name.len()).max().unwrap_or(0);
         let suffix = input.suffix.map_or(String::new(), |suffix| format!("-{suffix}"));
         let longest = MAX_NAMES - longest_role - suffix.len();
@@ -175,9 +185,17 @@ impl<'a> JobShape<'a> {
         let name = &self.name;
         let role = &role.name;
         match self.kind {
-            JobKind::Job => format!("{name}-0.{name}"),
+            JobKind::Job | JobKind::Deployment => format!("{name}-0.{name}"),
             JobKind::JobSet => format!("{name}-{role}-0-0.{name}"),
             JobKind::Volcano => format!("{name}-{role}-0.{name}"),
+        }
+    }
+
+    /// Returns the settings of a service; `None` for other jobs.
+    fn service(&self) -> Option<&Service> {
+        match &self.input.spec.kind {
+            WorkloadKind::Service(service) => Some(service),
+            WorkloadKind::Task | WorkloadKind::Notebook(_) => None,
         }
     }
 

@@ -27,13 +27,14 @@ pub(super) fn all(job: &JobShape<'_>) -> Vec<Value> {
             object(job, "jobset.x-k8s.io/v1alpha2", "JobSet", started_by(job, job_set(job)))
         }
         JobKind::Volcano => object(job, "batch.volcano.sh/v1alpha1", "Job", volcano(job)),
+        JobKind::Deployment => unreachable!("a service has objects of its own"),
     };
     objects.push(main);
     objects
 }
 
 /// Returns an object with the name and labels of the job.
-fn object(job: &JobShape<'_>, version: &str, kind: &str, spec: Value) -> Value {
+pub(super) fn object(job: &JobShape<'_>, version: &str, kind: &str, spec: Value) -> Value {
     let mut labels = Map::new();
     labels.insert(names::JOB.to_owned(), json!(job.name));
     let queue_label = match job.input.scheduler {
@@ -41,7 +42,7 @@ fn object(job: &JobShape<'_>, version: &str, kind: &str, spec: Value) -> Value {
         GangScheduler::Kueue => names::KUEUE_QUEUE,
         GangScheduler::Volcano | GangScheduler::PodGroups | GangScheduler::None => "",
     };
-    let is_main = matches!(kind, "Job" | "JobSet");
+    let is_main = matches!(kind, "Job" | "JobSet" | "Deployment");
     let annotations = if is_main { annotations(job) } else { Map::new() };
     if let Some(queue) = queue(job).filter(|_| is_main && !queue_label.is_empty()) {
         labels.insert(queue_label.to_owned(), queue.into());
@@ -64,6 +65,10 @@ fn annotations(job: &JobShape<'_>) -> Map<String, Value> {
     if let Some(array) = &job.input.spec.array {
         let array = serde_json::to_string(array).expect("an array is valid JSON");
         annotations.insert(names::ARRAY.to_owned(), array.into());
+    }
+    if let Some(service) = job.service() {
+        let replicas = serde_json::to_string(&service.replicas).expect("numbers are valid JSON");
+        annotations.insert(names::REPLICAS.to_owned(), replicas.into());
     }
     annotations
 }

@@ -23,7 +23,15 @@ pub(super) fn template(job: &JobShape<'_>, role: &Role<'_>) -> Value {
 }
 
 fn labels(job: &JobShape<'_>, role: &Role<'_>) -> Value {
-    json!({names::JOB: job.name, names::ROLE: role.name})
+    let mut labels = json!({names::JOB: job.name, names::ROLE: role.name});
+    // Replicas are no gang, whose object would name the queue for all.
+    if job.kind == JobKind::Deployment
+        && job.input.scheduler == GangScheduler::Muster
+        && let Some(queue) = job.queue()
+    {
+        labels[names::QUEUE] = queue.into();
+    }
+    labels
 }
 
 fn annotations(job: &JobShape<'_>) -> Map<String, Value> {
@@ -65,6 +73,9 @@ fn specification(job: &JobShape<'_>, role: &Role<'_>) -> Value {
             spec.checkpoint.map_or(spec.grace, |checkpoint| checkpoint.lead.max(spec.grace)).0.div_ceil(1000),
     });
     let mut set = |name: &str, value: Value| pod[name] = value;
+    if job.kind == JobKind::Deployment {
+        set("restartPolicy", json!("Always"));
+    }
     match job.input.scheduler {
         GangScheduler::Muster => set("schedulerName", json!(names::SCHEDULER)),
         GangScheduler::Volcano => set("schedulerName", json!("volcano")),
@@ -76,7 +87,7 @@ fn specification(job: &JobShape<'_>, role: &Role<'_>) -> Value {
     if job.kind == JobKind::Job && job.pods() > 1 {
         set("subdomain", json!(job.name));
     }
-    if let Some(limit) = spec.time_limit {
+    if let Some(limit) = spec.time_limit.filter(|_| job.kind != JobKind::Deployment) {
         set("activeDeadlineSeconds", json!(limit.0.div_ceil(1000)));
     }
     let volumes = volumes(job, role);

@@ -1,9 +1,9 @@
 //! Settings of a job that Kubernetes, or the scheduler of a cluster, cannot express, and those that
 //! it handles differently.
 
-use muster_model::{Protection, TopologyRule, Unsupported, WorkloadKind};
+use muster_model::{Protection, Replicas, Service, TopologyRule, Unsupported, WorkloadKind};
 
-use super::{GangScheduler, RenderInput, main_object, role_name};
+use super::{GangScheduler, JobShape, RenderInput, main_object, role_name};
 
 /// Most indices of an array that is a list: all are in the command of its containers.
 const MAX_LISTED: u32 = 2_000;
@@ -21,13 +21,8 @@ pub(super) fn unsupported(input: &RenderInput<'_>) -> Vec<Unsupported> {
         );
     }
     match &spec.kind {
-        WorkloadKind::Task => {}
-        WorkloadKind::Service(_) => {
-            refuse("services cannot be exported yet", "write a Deployment and a Service by hand");
-        }
-        WorkloadKind::Notebook(_) => {
-            refuse("notebooks cannot be exported yet", "write a StatefulSet by hand");
-        }
+        WorkloadKind::Task | WorkloadKind::Notebook(_) => {}
+        WorkloadKind::Service(service) => replicas(input, service, &mut refuse),
     }
     if input.workdir.is_some_and(|workdir| !workdir.starts_with('/')) {
         refuse(
@@ -42,6 +37,37 @@ pub(super) fn unsupported(input: &RenderInput<'_>) -> Vec<Unsupported> {
         refuse("`reservation`: Kubernetes has none", "submit it without");
     }
     unfit
+}
+
+/// Refuses services that no Deployment can be.
+fn replicas(input: &RenderInput<'_>, service: &Service, refuse: &mut impl FnMut(&str, &str)) {
+    let spec = input.spec;
+    let replicas = service.replicas;
+    if JobShape::of(input).tasks() > 1 {
+        refuse(
+            "a service whose replicas have several tasks",
+            "write a LeaderWorkerSet by hand, or start the tasks from one program",
+        );
+    }
+    if replicas.guaranteed == 0 {
+        refuse(
+            "`replicas: 0..…`: Kubernetes has no replicas that use idle GPUs only",
+            "write at least 1",
+        );
+    }
+    let task = spec.groups.first().map(|group| &group.task);
+    if replicas.guaranteed < replicas.max && task.is_none_or(|task| task.cpus.0 == 0) {
+        refuse(
+            "a range of `replicas` without `cpus`: their number follows the load of these",
+            "write `cpus`, or one number of replicas",
+        );
+    }
+    if spec.held || spec.begin.is_some() {
+        refuse(
+            "`hold` and `begin` of a service: a Deployment starts at once",
+            "submit it when it may start",
+        );
+    }
 }
 
 /// Refuses terms of the start that the scheduler does not know.
@@ -184,7 +210,15 @@ pub(super) fn differences(input: &RenderInput<'_>) -> Vec<String> {
             main_object(input)
         ));
     }
-    if spec.restart.always {
+    match &spec.kind {
+        WorkloadKind::Task => {}
+        WorkloadKind::Notebook(_) => warnings.push(
+            "`idle` is ignored: the notebook runs until its time limit, or `muster cancel`"
+                .to_owned(),
+        ),
+        WorkloadKind::Service(service) => differences_of_service(input, service, &mut warnings),
+    }
+    if spec.restart.always && spec.kind == WorkloadKind::Task {
         warnings
             .push("`restart: always` is ignored: a Job that ended well is not repeated".to_owned());
     }
@@ -207,4 +241,21 @@ pub(super) fn differences(input: &RenderInput<'_>) -> Vec<String> {
         );
     }
     warnings
+}
+
+fn differences_of_service(input: &RenderInput<'_>, service: &Service, warnings: &mut Vec<String>) {
+    let spec = input.spec;
+    let Replicas { guaranteed, max } = service.replicas;
+    if guaranteed < max {
+        warnings.push(format!(
+            "`replicas: {guaranteed}..{max}`: their number follows the load of their CPUs, not idle GPUs"
+        ));
+    }
+    if spec.time_limit.is_some() {
+        warnings.push("`time` is ignored: replicas of a Deployment have no time limit".to_owned());
+    }
+    if !spec.restart.always {
+        warnings
+            .push("`restart` is ignored: replicas of a Deployment are always restarted".to_owned());
+    }
 }

@@ -4,9 +4,9 @@ use muster_model::job::GpuRequest;
 use muster_model::job::Resources;
 use muster_model::kubernetes::ClaimMount;
 use muster_model::{
-    AfterCheckpoint, Array, Checkpoint, CheckpointBy, CheckpointTo, Dependency, DependencyKind,
-    GpuMilli, JobId, Notebook, Protection, Replicas, Restart, Segment, Service, Span, Time,
-    Topology, TopologyRule, WorkloadKind,
+    AfterCheckpoint, Array, Checkpoint, CheckpointBy, CheckpointTo, CpuMilli, Dependency,
+    DependencyKind, GpuMilli, JobId, Notebook, Protection, Replicas, Restart, Segment, Service,
+    Span, Time, Topology, TopologyRule, WorkloadKind,
 };
 use serde_json::json;
 
@@ -229,11 +229,6 @@ fn a_held_job_of_kube_scheduler_is_started_by_its_user() {
 #[test]
 fn settings_that_kubernetes_cannot_express_are_refused() {
     use GangScheduler::{Kueue, Muster, Volcano};
-    let replicas = Replicas { guaranteed: 1, max: 1 };
-    let service = WorkloadKind::Service(Service { replicas, port: None });
-    check_refused(|job| job.kind = service, Muster, &["services cannot be exported"]);
-    let notebook = WorkloadKind::Notebook(Notebook { idle: None });
-    check_refused(|job| job.kind = notebook, Muster, &["notebooks cannot be exported"]);
     let terms = |job: &mut JobSpec| {
         job.held = true;
         job.begin = Some(Time(1));
@@ -428,6 +423,52 @@ fn dollar_signs_mean_themselves() {
         let known = command::literal(text).replace("$$", "");
         assert!(!known.contains("$("), "{known}");
     }
+}
+
+fn service(replicas: Replicas) -> JobSpec {
+    let kind = WorkloadKind::Service(Service { replicas, port: Some(8000) });
+    let mut spec =
+        JobSpec { kind, restart: Restart::ALWAYS, queue: "serving/chat".into(), ..one_pod() };
+    spec.groups[0].task.cpus = CpuMilli(4000);
+    spec
+}
+
+#[test]
+fn a_service_is_a_deployment_with_an_address_and_an_autoscaler() {
+    let spec = service(Replicas { guaranteed: 2, max: 6 });
+    insta::assert_snapshot!(yaml(&objects(&spec, GangScheduler::Muster)));
+    let fixed = service(Replicas { guaranteed: 3, max: 3 });
+    let kinds: Vec<String> = objects(&fixed, GangScheduler::Kueue)
+        .iter()
+        .map(|object| object["kind"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(kinds, ["Service", "Deployment"]);
+    check_warned(
+        |job| *job = service(Replicas { guaranteed: 2, max: 6 }),
+        GangScheduler::Muster,
+        "follows the load of their CPUs",
+    );
+    let none = |job: &mut JobSpec| *job = service(Replicas { guaranteed: 0, max: 2 });
+    check_refused(none, GangScheduler::Muster, &["idle GPUs"]);
+    let without_cpus = |job: &mut JobSpec| {
+        *job = service(Replicas { guaranteed: 1, max: 2 });
+        job.groups[0].task.cpus = CpuMilli(0);
+    };
+    check_refused(without_cpus, GangScheduler::Muster, &["without `cpus`"]);
+    let wide = |job: &mut JobSpec| {
+        *job = service(Replicas { guaranteed: 1, max: 1 });
+        job.groups[0].min_tasks = 2;
+    };
+    check_refused(wide, GangScheduler::Muster, &["several tasks"]);
+}
+
+#[test]
+fn a_notebook_is_a_job_of_one_pod() {
+    let notebook = |job: &mut JobSpec| job.kind = WorkloadKind::Notebook(Notebook { idle: None });
+    check_warned(notebook, GangScheduler::Muster, "`idle` is ignored");
+    let mut spec = one_pod();
+    notebook(&mut spec);
+    assert_eq!(objects(&spec, GangScheduler::Muster)[0]["kind"], "Job");
 }
 
 #[test]

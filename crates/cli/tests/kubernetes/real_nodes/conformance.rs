@@ -1,11 +1,12 @@
 //! The suite of subcommands that every place to run passes, on Kubernetes with Muster's scheduler, as
 //! far as Kubernetes has the same: docs/kubernetes.md lists the differences.
 
+use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cluster::{KubernetesCluster, TestNamespace, success, until};
 use crate::conform::{JobPlace, conformance};
@@ -32,7 +33,7 @@ impl KubernetesTarget {
         let namespace = cluster.namespace(name);
         let folder = tempfile::tempdir().unwrap();
         let kubeconfig = folder.path().join("kubeconfig");
-        std::fs::copy(cluster.kubeconfig(), &kubeconfig).unwrap();
+        fs::copy(cluster.kubeconfig(), &kubeconfig).unwrap();
         let words = ["config", "set-context", "--current", "--namespace", name, "--kubeconfig"];
         let words = [&words[..], &[kubeconfig.to_str().unwrap()]].concat();
         cluster.kubectl(&words);
@@ -69,7 +70,7 @@ impl KubernetesTarget {
 
     /// Gives every job of a file the shared folder, unless it says for itself what is Kubernetes'.
     fn with_volume(&self, file: &str) {
-        let text = std::fs::read_to_string(file).unwrap();
+        let text = fs::read_to_string(file).unwrap();
         let folder = self.folder.path().display();
         let section = format!("kubernetes: {{volumes: ['shared:{folder}']}}\n");
         let of_document = |document: &str| {
@@ -78,7 +79,7 @@ impl KubernetesTarget {
             format!("{}\n{section}", document.trim_end())
         };
         let documents: Vec<String> = text.split("---\n").map(of_document).collect();
-        std::fs::write(file, documents.join("---\n")).unwrap();
+        fs::write(file, documents.join("---\n")).unwrap();
     }
 }
 
@@ -134,7 +135,7 @@ conformance!(
 /// Sends a job file to the cluster; returns the exit code and what was printed.
 fn run(place: &KubernetesTarget, text: &str) -> (i32, String, String) {
     let file = place.folder().join("job.yaml");
-    std::fs::write(&file, text).unwrap();
+    fs::write(&file, text).unwrap();
     place.call(&["run", file.to_str().unwrap()])
 }
 
@@ -170,7 +171,7 @@ fn a_gang_waits_whole_and_is_explained_by_its_name() {
     let explained = ok(&["explain", "second"]);
     assert!(explained.contains("first-"), "{explained}");
     let (code, _, stderr) = place.call(&["logs", "second"]);
-    assert!(code == 4 && stderr.contains("has written nothing so far"), "{code}: {stderr}");
+    assert!(code == 4 && stderr.contains("has not started"), "{code}: {stderr}");
     // 2. What is cancelled makes room, and is listed as cancelled by its user.
     ok(&["cancel", "first"]);
     assert_eq!(place.call(&["wait", "first"]).0, 130);
@@ -179,6 +180,82 @@ fn a_gang_waits_whole_and_is_explained_by_its_name() {
     let listed = ok(&["ps", "-a"]);
     assert!(listed.contains("cancelled"), "{listed}");
     assert!(ok(&["cancel", "first"]).contains("had already ended: cancelled"));
+}
+
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn a_service_answers_is_scaled_and_ends_when_cancelled() {
+    let place = KubernetesTarget::new();
+    let ok = |words: &[&str]| {
+        let (code, stdout, stderr) = place.call(words);
+        assert_eq!(code, 0, "{words:?}: {stdout}{stderr}");
+        stdout
+    };
+    let job = "name: web\nkind: service\nreplicas: 2\nport: 8000\ngrace: 1s\nrun: |\n  echo serving on $PORT\n  while true; do echo hello | nc -l -p $PORT; done\n";
+    let (code, stdout, stderr) = run(&place, job);
+    assert_eq!(code, 0, "{stdout}{stderr}");
+    let ready = |count: u32| {
+        let shown: Value = serde_json::from_str(&ok(&["show", "web", "--json"])).unwrap();
+        shown["job"]["service"]["ready"] == count && shown["job"]["state"] == "running"
+    };
+    until("two replicas answer", || ready(2));
+    assert_eq!(ok(&["logs", "web[1]"]), "serving on 8000\n");
+    // The test cluster has no proxy for the address of the Service, which has both replicas.
+    let slices = place.namespace.objects("endpointslices", "kubernetes.io/service-name");
+    let endpoints = slices[0]["endpoints"].as_array().unwrap();
+    assert_eq!(endpoints.len(), 2, "{slices:?}");
+    let address = endpoints[0]["addresses"][0].as_str().unwrap();
+    let ask = format!(
+        "name: ask\ntime: 2m\nrun: until nc -w 2 {address} 8000 < /dev/null; do usleep 100000; done\n"
+    );
+    let (code, stdout, stderr) = run(&place, &ask);
+    assert_eq!(code, 0, "{stdout}{stderr}");
+    assert_eq!(place.call(&["wait", "ask"]).0, 0);
+    assert!(ok(&["logs", "ask"]).contains("hello"));
+    ok(&["scale", "web", "1"]);
+    until("one replica is left", || ready(1));
+    assert!(ok(&["ps"]).contains("1 of 1 ready"), "{}", ok(&["ps"]));
+    ok(&["cancel", "web"]);
+    until("its objects are gone", || {
+        let is_gone = |kind| {
+            place
+                .namespace
+                .objects(kind, "muster.run/job")
+                .iter()
+                .all(|object| !object["metadata"]["name"].as_str().unwrap().starts_with("web-"))
+        };
+        is_gone("deployments") && is_gone("services")
+    });
+}
+
+/// A job whose dependency failed does not end by itself on Kubernetes: it says that it never starts.
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn documents_of_a_file_wait_for_each_other() {
+    let place = KubernetesTarget::new();
+    let order = place.folder().join("order");
+    let echo = |name: &str| format!("echo {name} >> {}", order.display());
+    let text = format!(
+        "name: prepare\nrun: sleep 1; {}\n---\nname: train\nafter: prepare\nrun: {}\n---\n\
+         name: broken\nrun: exit 1\n---\nname: never\nafter: broken\nrun: {}\n---\n\
+         name: anyway\nafter: [afterany:broken, train]\nrun: {}\n",
+        echo("prepare"),
+        echo("train"),
+        echo("never"),
+        echo("anyway")
+    );
+    let (code, stdout, stderr) = run(&place, &text);
+    assert_eq!(code, 0, "{stdout}{stderr}");
+    assert_eq!(place.call(&["wait", "anyway"]).0, 0);
+    let explained = || place.call(&["explain", "never"]).1;
+    until("it says that it never starts", || explained().contains("never starts"));
+    assert_eq!(fs::read_to_string(&order).unwrap(), "prepare\ntrain\nanyway\n");
+    // By its name, also after it has ended.
+    let file = place.folder().join("later.yaml");
+    fs::write(&file, format!("name: later\nrun: {}\n", echo("later"))).unwrap();
+    let (code, stdout, stderr) = place.call(&["run", file.to_str().unwrap(), "--after", "train"]);
+    assert_eq!(code, 0, "{stdout}{stderr}");
+    assert_eq!(place.call(&["wait", "later"]).0, 0);
 }
 
 /// Numbers are in no order on Kubernetes, so there are no ranges of them.
