@@ -22,6 +22,8 @@ use crate::sources::{Report, Served};
 
 /// Requests at the same time: more brought no higher rate of bindings on one API server.
 const AT_ONCE: usize = 32;
+/// Tries to set the condition of a pod.
+const CONDITION_TRIES: u32 = 4;
 /// Shortest and longest pause between tries of a request.
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -220,7 +222,7 @@ impl Executor {
     }
 
     /// Sets the condition of pods, and adds an event to the first one. Failures are logged: the next
-    /// explanation comes soon.
+    /// explanation comes with the next change.
     async fn explain(&self, pods: &[PodId], text: &str) {
         for pod in pods {
             let body = json!({
@@ -234,7 +236,7 @@ impl Executor {
                 }]},
             });
             let path = format!("{}/status", core("pods", &pod.key));
-            if let Err(error) = self.client.request::<Value>(patch(&path, &body)).await
+            if let Err(error) = self.set_condition_of_pod(&path, &body).await
                 && !matches!(code(&error), Some(404 | 409))
             {
                 tracing::warn!("cannot set the condition of {pod}: {}", message(&error));
@@ -243,6 +245,18 @@ impl Executor {
         if let Some(first) = pods.first() {
             self.tell(first, "FailedScheduling", "Scheduling", text).await;
         }
+    }
+
+    /// Sets a condition. A connection that the server had just closed is no reason to leave a pod without:
+    /// it is tried a few times, but not for long, since another text may follow.
+    async fn set_condition_of_pod(&self, path: &str, body: &Value) -> Result<(), kube::Error> {
+        for _ in 1..CONDITION_TRIES {
+            match self.client.request::<Value>(patch(path, body)).await {
+                Err(error) if is_transient(&error) => tokio::time::sleep(FIRST_PAUSE).await,
+                answer => return answer.map(drop),
+            }
+        }
+        self.client.request::<Value>(patch(path, body)).await.map(drop)
     }
 
     /// Adds an event to a pod.

@@ -467,7 +467,7 @@ mod tests {
         JOB  NAME    STATE      GPUS  WAITED  RAN  NOTE
         1    bad     failed     0     0s      2s   attempt 3; rank 3 exited with 9
         2    gone    cancelled  0     0s      2s   attempt 3; cancelled by alice
-        3    begins  starting   0,1   6s           1 of 2 ranks ready
+        3    begins  starting   0,1   6s           2 of 2 ranks ready
         3    begins  stopping   0,1   6s           2 of 2 ranks not ended
         5    paused  held       -     6s           muster release 5
         ");

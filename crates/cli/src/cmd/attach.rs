@@ -14,7 +14,7 @@ use crate::terminal::{self, AttachSession, SessionEnd, SessionTarget};
 /// Open a terminal in a running job
 ///
 /// Starts a shell beside the task: as the same user, in its cgroup, with its GPUs and environment.
-/// On Slurm it is a job step on the task's node. For a job of `run -it` it connects to the job's
+/// On Slurm it is a job step on the task's node, on Kubernetes a `kubectl exec`. For a job of `run -it` it connects to the job's
 /// own terminal, unless --shell is given. `~.` at the start of a line detaches; otherwise the exit
 /// code is that of the shell. A command after `--` runs in place of the shell; it does not need a
 /// terminal, and without one it gets no input.
@@ -38,7 +38,7 @@ pub struct AttachArgs {
     command: Vec<String>,
 }
 
-/// Runs the best shell that there is: images of containers may lack bash.
+/// Starts bash, or sh in images of containers that lack it.
 const SHELL: &str = "command -v bash > /dev/null && exec bash -l; exec sh";
 
 /// Runs `muster attach`; returns its exit code.

@@ -100,7 +100,7 @@ fn a_name_that_several_jobs_have_is_not_guessed() {
     let run = home.words("cancel twin").code(4);
     assert_eq!(
         run.stderr,
-        format!("error: `twin` names several jobs: {one}, {two}\nhint: use the number\n")
+        format!("error: `twin` names several jobs: {one}, {two}\nhint: use one of these\n")
     );
     home.words(&format!("cancel {one}")).ok();
     // Of the two only one has not ended: now the name is enough.

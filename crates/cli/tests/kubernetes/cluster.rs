@@ -69,6 +69,11 @@ impl KubernetesCluster {
         command
     }
 
+    /// Returns the search path with the cluster's programs, such as kubectl, before others.
+    pub fn path_with_programs(&self) -> String {
+        format!("{}:{}", self.dir.join("bin").display(), std::env::var("PATH").unwrap())
+    }
+
     /// Returns the kubeconfig of the administrator.
     pub fn kubeconfig(&self) -> PathBuf {
         self.dir.join("kubeconfig")

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, json};
 
 use crate::cluster::{KubernetesCluster, pod_spec, success, until};
+use crate::definitions::Definition;
 use crate::explain::{check_failure, muster_as, with_value};
 
 /// Writes this text into a folder of its own, as the file `kubeconfig`.
@@ -88,6 +89,57 @@ fn jobs_of_others_are_listed_explained_and_cancelled() {
     until("it watches", || cluster.kubectl(&["get", "--raw", "/metrics"]).lines().any(is_its));
     cluster.kubectl(&["delete", "job", "deleted", "--namespace", namespace.name()]);
     assert_eq!(waits.wait().unwrap().code(), Some(130));
+}
+
+/// Kueue's controller does not run here: the test writes what it would.
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn the_list_says_why_kueue_lets_a_job_wait() {
+    let cluster = KubernetesCluster::here();
+    let namespace = cluster.namespace("jobs-kueue");
+    let workloads = Definition {
+        group: "kueue.x-k8s.io",
+        version: "v1beta2",
+        kind: "Workload",
+        plural: "workloads",
+        scope: "Namespaced",
+        published: Some("kueue/kueue.x-k8s.io_workloads.yaml"),
+    };
+    workloads.install(&cluster);
+    namespace.create_object(&json!({
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train", "labels": {"kueue.x-k8s.io/queue-name": "main"}},
+        "spec": {"suspend": true, "template": {"spec": pod_spec("default-scheduler", 8)}},
+    }));
+    let job = cluster.get(&["job", "train", "--namespace", namespace.name()]);
+    namespace.create_object(&json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Workload",
+        "metadata": {"name": "job-train", "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job",
+            "name": "train", "uid": job["metadata"]["uid"], "controller": true}]},
+        "spec": {"queueName": "main", "podSets": [{"name": "main", "count": 1, "template": job["spec"]["template"]}]},
+    }));
+    let listed = || {
+        let words = ["ps", "--name", "jobs-kueue/*"];
+        success(&words, &muster_as(&cluster.kubeconfig(), &words))
+    };
+    assert!(listed().contains("Kueue has not admitted it to its queue main"), "{}", listed());
+    let condition = json!({"type": "QuotaReserved", "status": "False", "reason": "Pending",
+        "message": "insufficient unused quota for nvidia.com/gpu", "lastTransitionTime": "2026-11-26T10:00:00Z"});
+    let patch = json!({"status": {"conditions": [condition]}}).to_string();
+    let words = [
+        "patch",
+        "workloads.kueue.x-k8s.io",
+        "job-train",
+        "--type=merge",
+        "--subresource=status",
+        "--patch",
+        &patch,
+    ];
+    cluster.kubectl(&[&words[..], &["--namespace", namespace.name()]].concat());
+    assert!(listed().contains("insufficient unused quota"), "{}", listed());
+    cluster.kubectl(&["delete", "customresourcedefinition", "workloads.kueue.x-k8s.io"]);
 }
 
 #[test]

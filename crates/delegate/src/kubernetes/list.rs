@@ -2,19 +2,19 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
 use muster_api::Responder;
 use muster_api::query::{ChangesQuery, JobFilter};
 use muster_api::types::{ChangesResponse, JobDetail, JobList};
-use muster_kubernetes::job::{JobApi, JobObject, view, with_element};
+use muster_kubernetes::job::{JobApi, JobObject, kueue, view, with_element};
+use muster_kubernetes::names;
 use muster_model::view::{ElementView, JobState, JobView};
-use muster_model::{ElementId, JobId, Outcome};
+use muster_model::{ElementId, JobId, Outcome, Reason};
 use serde_json::Value;
 
-use super::server::{ApiServer, Listed};
+use super::server::{ApiServer, Listed, ReadLists};
 use super::{JobKey, KubernetesScheduler, RequestError, Result};
 
 /// Value of the user filter that lists the jobs of all users, as without one.
@@ -38,11 +38,18 @@ const OF_MUSTER: &str = "?labelSelector=muster.run%2Fjob";
 /// Longest wait for a change, as in the daemon.
 const LONGEST_WAIT_SECS: u64 = 60;
 
+/// Number of the last lists whose changes can be followed: a caller who asks for very many jobs does so in
+/// parts, and follows the first of them.
+const LISTS_KEPT: usize = 32;
+
 /// Objects of jobs with their pods, at one instant.
+#[derive(Default)]
 struct JobObjects {
     jobs: Vec<(JobKey, Value)>,
     /// Pods by namespace and the value of a label that names their job.
     pods: BTreeMap<(String, String), Vec<Value>>,
+    /// Reasons of Kueue for jobs that wait, by the id of the object.
+    of_kueue: BTreeMap<String, Reason>,
 }
 
 /// A job's object and pods.
@@ -99,7 +106,7 @@ impl KubernetesScheduler {
             jobs = first_of(jobs, first as usize);
         }
         jobs.sort_by_cached_key(|job| (job.submitted, job.label()));
-        Ok(JobList { now: self.now(), revision: self.revision(), jobs, matched })
+        Ok(JobList { now: self.now(), revision: self.last_lists().revision(), jobs, matched })
     }
 
     /// Returns the view of a job that was there before, and whose object has been deleted: it has ended
@@ -146,15 +153,14 @@ impl KubernetesScheduler {
     /// Waits until a job of the last list has changed, or the time is over.
     pub(super) async fn changes(&self, query: ChangesQuery) -> Result<ChangesResponse> {
         let wait = query.timeout_secs.unwrap_or(LONGEST_WAIT_SECS).clamp(1, LONGEST_WAIT_SECS);
-        let listed = self.listed.lock().expect("no thread panics while holding this lock").clone();
-        if query.after == Some(self.revision()) {
-            self.server().await?.wait_for_change(&listed, Duration::from_secs(wait)).await;
-            if listed.iter().any(|(path, _)| !path.contains("/namespaces/")) {
+        if let Some(lists) = query.after.and_then(|after| self.lists_of(after)) {
+            self.server().await?.wait_for_change(&lists, Duration::from_secs(wait)).await;
+            if lists.are_of_all() {
                 tokio::time::sleep(PAUSE).await;
             }
         }
         // The list after this shows what has changed, if anything: a revision of its own each time.
-        let revision = self.revision().wrapping_add(1);
+        let revision = self.last_lists().revision().wrapping_add(1);
         Ok(ChangesResponse { revision, now: self.now() })
     }
 
@@ -184,12 +190,15 @@ impl KubernetesScheduler {
             Ok::<_, RequestError>((key, jobs, pods))
         });
         let mut listed = Vec::new();
-        let mut objects = JobObjects { jobs: Vec::new(), pods: BTreeMap::new() };
+        let mut objects = JobObjects::default();
         for (key, jobs, pods) in try_join_all(lists).await? {
             listed.push((jobs.path, jobs.version));
             listed.push((pods.path, pods.version));
             objects.add_jobs(key.api, &key.root, jobs.items);
             objects.add_pods(key.api.pod_label, pods.items);
+        }
+        if objects.jobs.iter().any(|(_, object)| waits_for_kueue(object)) {
+            objects.add_words_of_kueue(server).await;
         }
         self.remember(listed, &objects);
         Ok(objects)
@@ -209,7 +218,7 @@ impl KubernetesScheduler {
             list_anywhere(server, "/api/v1", format!("pods?labelSelector={selector}"))
         });
         let (of_kinds, of_pods) = tokio::join!(join_all(of_kinds), try_join_all(of_pods));
-        let mut objects = JobObjects { jobs: Vec::new(), pods: BTreeMap::new() };
+        let mut objects = JobObjects::default();
         let mut listed = Vec::new();
         let mut forbidden = Vec::new();
         for ((api, root), list) in kinds.iter().zip(of_kinds) {
@@ -229,26 +238,36 @@ impl KubernetesScheduler {
             listed.push((list.path, list.version));
             objects.add_pods(label, list.items);
         }
+        if objects.jobs.iter().any(|(_, object)| waits_for_kueue(object)) {
+            objects.add_words_of_kueue(server).await;
+        }
         self.remember(listed, &objects);
         Ok(objects)
     }
 
     /// Keeps what was listed, so that numbers can be looked up and changes followed.
     fn remember(&self, listed: Vec<(String, String)>, objects: &JobObjects) {
-        *self.listed.lock().expect("no thread panics while holding this lock") = listed;
+        let mut lists = self.lists.lock().expect("no thread panics while holding this lock");
+        lists.push_back(ReadLists(listed));
+        while lists.len() > LISTS_KEPT {
+            lists.pop_front();
+        }
         let mut seen = self.seen.lock().expect("no thread panics while holding this lock");
         for (key, object) in &objects.jobs {
             seen.insert(JobObject { api: key.api, object }.number(), key.clone());
         }
     }
 
-    /// Returns a number that stands for the versions of the last lists.
-    fn revision(&self) -> u64 {
-        let listed = self.listed.lock().expect("no thread panics while holding this lock");
-        let mut hasher = DefaultHasher::new();
-        listed.hash(&mut hasher);
-        // Programs may read it as a floating-point number.
-        hasher.finish() >> 12
+    /// Returns the lists that were read last; without any before the first.
+    pub(super) fn last_lists(&self) -> ReadLists {
+        let lists = self.lists.lock().expect("no thread panics while holding this lock");
+        lists.back().cloned().unwrap_or_default()
+    }
+
+    /// Returns the lists of a revision, if it is one of the last ones.
+    fn lists_of(&self, revision: u64) -> Option<ReadLists> {
+        let lists = self.lists.lock().expect("no thread panics while holding this lock");
+        lists.iter().find(|lists| lists.revision() == revision).cloned()
     }
 }
 
@@ -278,6 +297,15 @@ impl JobObjects {
         }
     }
 
+    /// Adds what Kueue says of the jobs that wait for it. Who may not read that sees the jobs without.
+    async fn add_words_of_kueue(&mut self, server: &ApiServer) {
+        let Some(root) = server.root(kueue::GROUP, kueue::WORKLOADS) else { return };
+        let Ok(list) = list_anywhere(server, &root, kueue::WORKLOADS.to_owned()).await else {
+            return;
+        };
+        self.of_kueue = list.items.iter().filter_map(kueue::waiting_reason).collect();
+    }
+
     fn pods_of(&self, key: &JobKey) -> &[Value] {
         let name = format!("{} {}", key.api.pod_label, key.name);
         self.pods.get(&(key.namespace.clone(), name)).map_or(&[], Vec::as_slice)
@@ -286,7 +314,11 @@ impl JobObjects {
     fn views(&self, namespace: &str) -> impl Iterator<Item = JobView> {
         self.jobs.iter().map(move |(key, object)| {
             let pods: Vec<&Value> = self.pods_of(key).iter().collect();
-            view(JobObject { api: key.api, object }, &pods, namespace)
+            let job = JobObject { api: key.api, object };
+            let mut view = view(job, &pods, namespace);
+            let said = self.of_kueue.get(job.uid()).filter(|_| waits_for_kueue(object));
+            view.waiting_for = said.cloned().or(view.waiting_for);
+            view
         })
     }
 
@@ -298,6 +330,12 @@ impl JobObjects {
         let pods = self.pods_of(&key).to_vec();
         Some(FoundJob { key, object, pods })
     }
+}
+
+/// Returns true for a job that Kueue has not started.
+fn waits_for_kueue(object: &Value) -> bool {
+    object["spec"]["suspend"] == true
+        && object["metadata"]["labels"][names::KUEUE_QUEUE].is_string()
 }
 
 /// Lists the objects of all namespaces, or of the caller's own where only that is allowed.

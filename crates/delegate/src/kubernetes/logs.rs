@@ -110,9 +110,7 @@ impl KubernetesScheduler {
                     "`muster explain {name}` says why, `muster logs -f {name}` waits for it"
                 )));
             }
-            let listed =
-                self.listed.lock().expect("no thread panics while holding this lock").clone();
-            self.server().await?.wait_for_change(&listed, PATIENCE).await;
+            self.server().await?.wait_for_change(&self.last_lists(), PATIENCE).await;
         }
     }
 }

@@ -9,7 +9,7 @@ mod logs;
 mod server;
 mod submit;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
@@ -28,7 +28,7 @@ use tokio::sync::{OnceCell, watch};
 use crate::error::RequestError;
 use crate::route::{job_number, json, read};
 use act::KubernetesAction;
-use server::ApiServer;
+use server::{ApiServer, ReadLists};
 
 /// Pause before a request is repeated for a caller who waits.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -54,8 +54,8 @@ pub struct KubernetesScheduler {
     server: OnceCell<ApiServer>,
     /// Objects that were listed, by number.
     seen: Mutex<BTreeMap<JobId, JobKey>>,
-    /// Paths and versions of the last lists, from which changes are followed.
-    listed: Mutex<Vec<(String, String)>>,
+    /// The last lists, from which changes are followed.
+    lists: Mutex<VecDeque<ReadLists>>,
     stay: Mutex<WaitMode>,
     /// Set once the caller has withdrawn its submission.
     withdrawn: watch::Sender<bool>,
@@ -106,7 +106,7 @@ impl KubernetesScheduler {
             settings,
             server: OnceCell::new(),
             seen: Mutex::default(),
-            listed: Mutex::default(),
+            lists: Mutex::default(),
             stay: Mutex::default(),
             withdrawn: watch::Sender::new(false),
         }

@@ -1,6 +1,7 @@
 //! Requests to the API server, and its answers as errors of requests.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::pin::pin;
 use std::time::Duration;
 
@@ -43,6 +44,25 @@ pub(super) struct Listed {
     pub(super) version: String,
 }
 
+/// Paths of lists that were read together, each with the version from which its changes follow.
+#[derive(Clone, Debug, Default, Hash)]
+pub(super) struct ReadLists(pub(super) Vec<(String, String)>);
+
+impl ReadLists {
+    /// Returns a number that stands for these versions.
+    pub(super) fn revision(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        // Programs may read it as a floating-point number.
+        hasher.finish() >> 12
+    }
+
+    /// Returns true if these are lists of all namespaces.
+    pub(super) fn are_of_all(&self) -> bool {
+        self.0.iter().any(|(path, _)| !path.contains("/namespaces/"))
+    }
+}
+
 impl ApiServer {
     /// Connects to the cluster of a context, and asks what it serves.
     pub(super) async fn connect(context: Option<&str>) -> Result<Self> {
@@ -58,12 +78,15 @@ impl ApiServer {
         self.served.contains_key(&(group.to_owned(), plural.to_owned()))
     }
 
+    /// Returns the path of the API version that serves a kind, up to the namespace.
+    pub(super) fn root(&self, group: &str, plural: &str) -> Option<String> {
+        let version = self.served.get(&(group.to_owned(), plural.to_owned()))?;
+        Some(format!("/apis/{version}"))
+    }
+
     /// Returns the kinds of jobs that the cluster serves, each with its path up to the namespace.
     pub(super) fn job_kinds(&self) -> impl Iterator<Item = (&'static JobApi, String)> {
-        APIS.iter().filter_map(|api| {
-            let key = (api.group.to_owned(), api.plural.to_owned());
-            Some((api, format!("/apis/{}", self.served.get(&key)?)))
-        })
+        APIS.iter().filter_map(|api| Some((api, self.root(api.group, api.plural)?)))
     }
 
     /// Returns an object; `None` if it does not exist.
@@ -127,8 +150,8 @@ impl ApiServer {
     }
 
     /// Waits until an object at one of the paths changes after its version, or for so long.
-    pub(super) async fn wait_for_change(&self, lists: &[(String, String)], wait: Duration) {
-        let waits = lists.iter().map(|(path, version)| {
+    pub(super) async fn wait_for_change(&self, lists: &ReadLists, wait: Duration) {
+        let waits = lists.0.iter().map(|(path, version)| {
             let sign = if path.contains('?') { '&' } else { '?' };
             let secs = wait.as_secs().max(1);
             let path =

@@ -251,6 +251,6 @@ fn waiting_reason(tasks: &[JobTask<'_>]) -> Reason {
     }
 }
 
-fn native(code: &str, message: &str) -> Reason {
+pub(super) fn native(code: &str, message: &str) -> Reason {
     Reason::Native { code: code.to_owned(), message: message.to_owned(), evidence: Vec::new() }
 }

@@ -335,6 +335,30 @@ fn a_service_runs_as_long_as_a_replica_does() {
 }
 
 #[test]
+fn kueue_says_why_a_job_waits() {
+    let workload = |conditions: Value| {
+        let workload = json!({
+            "metadata": {"ownerReferences": [{"controller": true, "uid": "u1"}]},
+            "status": {"conditions": conditions},
+        });
+        kueue::waiting_reason(&workload)
+    };
+    let one = |kind: &str, status: &str, text: &str| json!({"type": kind, "status": status, "reason": "Pending", "message": text});
+    let reason = |text: &str| {
+        let message = text.to_owned();
+        let native = Reason::Native { code: "Pending".to_owned(), message, evidence: Vec::new() };
+        Some(("u1".to_owned(), native))
+    };
+    let quota = one("QuotaReserved", "False", "couldn't assign flavors");
+    assert_eq!(workload(json!([quota])), reason("couldn't assign flavors"));
+    let checks = one("Admitted", "False", "the checks are not ready");
+    let reserved = one("QuotaReserved", "True", "reserved");
+    assert_eq!(workload(json!([checks, reserved])), reason("the checks are not ready"));
+    assert_eq!(workload(json!([reserved])), None);
+    assert_eq!(workload(Value::Null), None);
+}
+
+#[test]
 fn parts_of_a_job_are_no_jobs() {
     let owned = |version: &str, kind: &str| {
         let object = json!({"metadata": {"ownerReferences": [

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::cluster::{KubernetesCluster, TestNamespace, success, until};
+use crate::cluster::{KubernetesCluster, TestNamespace, until};
 use crate::conform::{JobPlace, conformance};
 use crate::scheduler_process::SchedulerProcess;
 
@@ -68,6 +68,13 @@ impl KubernetesTarget {
         Self { namespace, kubeconfig, folder, _scheduler }
     }
 
+    /// Returns what a command prints, which must succeed.
+    fn ok(&self, words: &[&str]) -> String {
+        let (code, stdout, stderr) = self.call(words);
+        assert_eq!(code, 0, "{words:?}: {stdout}{stderr}");
+        stdout
+    }
+
     /// Gives every job of a file the shared folder, unless it says for itself what is Kubernetes'.
     fn with_volume(&self, file: &str) {
         let text = fs::read_to_string(file).unwrap();
@@ -103,6 +110,7 @@ impl JobPlace for KubernetesTarget {
             .args(words)
             .current_dir(self.folder.path())
             .env("KUBECONFIG", &self.kubeconfig)
+            .env("PATH", KubernetesCluster::here().path_with_programs())
             .env("MUSTER_IMAGE", IMAGE)
             .env("NO_COLOR", "1")
             .output()
@@ -132,6 +140,12 @@ conformance!(
     what_cannot_be_is_refused_before_anything_is_done
 );
 
+/// Submits a job file, which must be accepted.
+fn submit(place: &KubernetesTarget, text: &str) {
+    let (code, stdout, stderr) = run(place, text);
+    assert_eq!(code, 0, "{stdout}{stderr}");
+}
+
 /// Sends a job file to the cluster; returns the exit code and what was printed.
 fn run(place: &KubernetesTarget, text: &str) -> (i32, String, String) {
     let file = place.folder().join("job.yaml");
@@ -143,26 +157,13 @@ fn run(place: &KubernetesTarget, text: &str) -> (i32, String, String) {
 #[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
 fn a_gang_waits_whole_and_is_explained_by_its_name() {
     let place = KubernetesTarget::new();
-    let ok = |words: &[&str]| {
-        let (code, stdout, stderr) = place.call(words);
-        success(
-            words,
-            &std::process::Output {
-                status: std::os::unix::process::ExitStatusExt::from_raw(code << 8),
-                stdout: stdout.into_bytes(),
-                stderr: stderr.into_bytes(),
-            },
-        )
-    };
+    let ok = |words: &[&str]| place.ok(words);
     let gate = place.folder().join("may-end");
     let all = place.all_of_it();
     let wait = format!("until [ -e {} ]; do usleep 50000; done", gate.display());
-    let (code, stdout, stderr) =
-        run(&place, &format!("name: first\n{all}\ntime: 10m\nrun: {wait}\n"));
-    assert_eq!(code, 0, "{stdout}{stderr}");
+    submit(&place, &format!("name: first\n{all}\ntime: 10m\nrun: {wait}\n"));
     until("first runs", || ok(&["ps"]).contains("running"));
-    let (code, stdout, stderr) = run(&place, &format!("name: second\n{all}\nrun: echo started\n"));
-    assert_eq!(code, 0, "{stdout}{stderr}");
+    submit(&place, &format!("name: second\n{all}\nrun: echo started\n"));
     // 1. The list says what it waits for, and `explain` who holds it.
     until("ps says why second waits", || {
         let listed = ok(&["ps"]);
@@ -186,14 +187,9 @@ fn a_gang_waits_whole_and_is_explained_by_its_name() {
 #[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
 fn a_service_answers_is_scaled_and_ends_when_cancelled() {
     let place = KubernetesTarget::new();
-    let ok = |words: &[&str]| {
-        let (code, stdout, stderr) = place.call(words);
-        assert_eq!(code, 0, "{words:?}: {stdout}{stderr}");
-        stdout
-    };
+    let ok = |words: &[&str]| place.ok(words);
     let job = "name: web\nkind: service\nreplicas: 2\nport: 8000\ngrace: 1s\nrun: |\n  echo serving on $PORT\n  while true; do echo hello | nc -l -p $PORT; done\n";
-    let (code, stdout, stderr) = run(&place, job);
-    assert_eq!(code, 0, "{stdout}{stderr}");
+    submit(&place, job);
     let ready = |count: u32| {
         let shown: Value = serde_json::from_str(&ok(&["show", "web", "--json"])).unwrap();
         shown["job"]["service"]["ready"] == count && shown["job"]["state"] == "running"
@@ -208,10 +204,10 @@ fn a_service_answers_is_scaled_and_ends_when_cancelled() {
     let ask = format!(
         "name: ask\ntime: 2m\nrun: until nc -w 2 {address} 8000 < /dev/null; do usleep 100000; done\n"
     );
-    let (code, stdout, stderr) = run(&place, &ask);
-    assert_eq!(code, 0, "{stdout}{stderr}");
+    submit(&place, &ask);
     assert_eq!(place.call(&["wait", "ask"]).0, 0);
     assert!(ok(&["logs", "ask"]).contains("hello"));
+    assert_eq!(ok(&["attach", "web[0]", "--", "echo", "beside it"]), "beside it\n");
     ok(&["scale", "web", "1"]);
     until("one replica is left", || ready(1));
     assert!(ok(&["ps"]).contains("1 of 1 ready"), "{}", ok(&["ps"]));
@@ -244,8 +240,7 @@ fn documents_of_a_file_wait_for_each_other() {
         echo("never"),
         echo("anyway")
     );
-    let (code, stdout, stderr) = run(&place, &text);
-    assert_eq!(code, 0, "{stdout}{stderr}");
+    submit(&place, &text);
     assert_eq!(place.call(&["wait", "anyway"]).0, 0);
     let explained = || place.call(&["explain", "never"]).1;
     until("it says that it never starts", || explained().contains("never starts"));
@@ -264,9 +259,7 @@ fn documents_of_a_file_wait_for_each_other() {
 fn many_jobs_are_selected_by_patterns_and_states() {
     let place = KubernetesTarget::new();
     for name in ["sweep-1", "sweep-2", "other"] {
-        let (code, stdout, stderr) =
-            run(&place, &format!("name: {name}\nhold: true\nrun: 'true'\n"));
-        assert_eq!(code, 0, "{stdout}{stderr}");
+        submit(&place, &format!("name: {name}\nhold: true\nrun: 'true'\n"));
     }
     let selected = |words: &[&str]| {
         let (code, stdout, stderr) = place.call(words);
@@ -290,9 +283,7 @@ fn many_jobs_are_selected_by_patterns_and_states() {
 fn errors_of_a_job_are_told_with_the_next_step() {
     let place = KubernetesTarget::new();
     // 1. An image that does not exist keeps the job from starting.
-    let (code, stdout, stderr) =
-        run(&place, "name: no-image\nrun: true\nkubernetes: {image: 'localhost/no-such:1'}\n");
-    assert_eq!(code, 0, "{stdout}{stderr}");
+    submit(&place, "name: no-image\nrun: true\nkubernetes: {image: 'localhost/no-such:1'}\n");
     until("the list names the image", || {
         let (_, listed, _) = place.call(&["ps"]);
         listed.contains("check the name of the image")

@@ -1,0 +1,29 @@
+//! What Kueue says of a job that waits: a condition of the Workload that it makes for each job.
+
+use muster_model::Reason;
+use serde_json::Value;
+
+use super::state::native;
+
+/// API group of Kueue's objects.
+pub const GROUP: &str = "kueue.x-k8s.io";
+
+/// Resource name of the objects that Kueue makes for jobs.
+pub const WORKLOADS: &str = "workloads";
+
+/// Conditions that keep a Workload from starting while they are false, in the order in which Kueue
+/// meets them.
+const STEPS: [&str; 2] = ["QuotaReserved", "Admitted"];
+
+/// Returns the id of the job of a Workload, and why Kueue lets it wait; `None` for one that it has
+/// admitted, and while it has said nothing.
+#[must_use]
+pub fn waiting_reason(workload: &Value) -> Option<(String, Reason)> {
+    let owners = workload["metadata"]["ownerReferences"].as_array()?;
+    let owner = owners.iter().find(|owner| owner["controller"] == true)?["uid"].as_str()?;
+    let conditions = workload["status"]["conditions"].as_array()?;
+    let step = |kind: &&str| conditions.iter().find(|one| one["type"] == **kind);
+    let said = STEPS.iter().filter_map(step).find(|one| one["status"] == "False")?;
+    let word = said["reason"].as_str().unwrap_or_default();
+    Some((owner.to_owned(), native(word, said["message"].as_str()?)))
+}
