@@ -1,7 +1,7 @@
 //! Watches the pods of a namespace from outside, and measures how long gangs are half started, and
 //! which pods were bound to nodes that were full.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufReader;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,13 +9,15 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use muster_kubernetes::instant;
+use muster_model::{Span, Time};
 use serde_json::Value;
 
 use crate::cluster::KubernetesCluster;
 
 /// Time within which a binding of the rival and one of ours count as a race: a binding without an
 /// answer is tried again after up to 5 seconds, and the rival may have filled the node meanwhile.
-const RACE: Duration = Duration::from_secs(10);
+const RACE: Span = Span::from_secs(10);
 
 /// Measurements of a watch.
 #[derive(Clone, Debug, Default)]
@@ -95,8 +97,8 @@ struct View {
     pods: BTreeMap<String, KnownPod>,
     /// Start of the present half start, by gang.
     half_since: BTreeMap<String, Instant>,
-    /// Last binding of another scheduler, by node.
-    rival_at: BTreeMap<String, Instant>,
+    /// Bindings of other schedulers, by node.
+    rivals: BTreeMap<String, BTreeSet<Time>>,
     seen: SeenPods,
 }
 
@@ -117,10 +119,7 @@ impl View {
         let labels = &pod["metadata"]["labels"];
         let Some(gang) = labels["batch.kubernetes.io/job-name"].as_str() else {
             if let Some(node) = node {
-                self.rival_at.entry(node.to_owned()).or_insert(now);
-                if pod["status"]["phase"] == "Pending" {
-                    self.rival_at.insert(node.to_owned(), now);
-                }
+                self.rivals.entry(node.to_owned()).or_default().extend(bound_at(pod));
             }
             return;
         };
@@ -142,20 +141,25 @@ impl View {
             self.seen.bindings += usize::from(known.is_bound && !was_bound);
             if known.has_ended && !had_ended {
                 let reason = pod["status"]["reason"].as_str().unwrap_or_default();
-                self.note_end(reason, node, now);
+                self.note_end(reason, node, bound_at(pod));
             }
             self.pods.insert(name, known);
         }
         self.measure(gang, now);
     }
 
-    fn note_end(&mut self, reason: &str, node: Option<&str>, now: Instant) {
+    /// Counts a pod that its node refused for want of room. It was a race if a rival bound a pod at about
+    /// the same time, however late the kubelet refuses one of them, and the watch sees it.
+    fn note_end(&mut self, reason: &str, node: Option<&str>, bound_at: Option<Time>) {
         if !reason.starts_with("OutOf") {
             return;
         }
         self.seen.rejected += 1;
-        let rival = node.and_then(|node| self.rival_at.get(node));
-        let is_race = rival.is_some_and(|at| now.duration_since(*at) < RACE);
+        let rivals = node.and_then(|node| self.rivals.get(node));
+        let is_near = |at: &Time, own: Time| at.0.abs_diff(own.0) < RACE.0;
+        let is_race = bound_at.is_some_and(|own| {
+            rivals.is_some_and(|rivals| rivals.iter().any(|at| is_near(at, own)))
+        });
         self.seen.overcommitted += usize::from(!is_race);
     }
 
@@ -172,4 +176,11 @@ impl View {
             self.seen.longest_half = self.seen.longest_half.max(now.duration_since(since));
         }
     }
+}
+
+/// Returns when the API server bound a pod to its node.
+fn bound_at(pod: &Value) -> Option<Time> {
+    let conditions = pod["status"]["conditions"].as_array()?;
+    let bound = |one: &&Value| one["type"] == "PodScheduled" && one["status"] == "True";
+    instant::parse(conditions.iter().find(bound)?["lastTransitionTime"].as_str()?)
 }
