@@ -299,7 +299,7 @@ fn is_outside(reason: &Reason) -> bool {
             | Reason::NotBefore { .. }
             | Reason::Dependency { .. }
             | Reason::ArrayCap { .. }
-    )
+    ) || matches!(reason, Reason::Native { code, .. } if code == "Dependency")
 }
 
 fn queue_line(explanation: &Explanation, position: u32, waiting: u32) -> String {

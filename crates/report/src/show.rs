@@ -72,7 +72,8 @@ fn facts(detail: &JobSheet<'_>, context: RenderContext) -> Vec<(&'static str, St
             ),
         ));
     }
-    facts.extend(job.service.as_ref().map(service));
+    let is_of_kubernetes = job.native.is_some();
+    facts.extend(job.service.as_ref().map(|settings| service(settings, is_of_kubernetes)));
     facts.push(("user", job.user.to_string()));
     facts.push(("queue", format!("{}, priority {}", job.queue, job.priority)));
     facts.push((
@@ -130,8 +131,9 @@ fn elastic(job: &JobView) -> Option<(&'static str, String)> {
     Some(("holds", format!("{}, {}{next}", count(job.tasks.into(), "task"), gpus(job.gpus))))
 }
 
-/// Describes the replicas of a service, and where they listen.
-fn service(service: &ServiceView) -> (&'static str, String) {
+/// Describes the replicas of a service, and where they listen. On Kubernetes, which is the only external
+/// scheduler of services, an autoscaler sets their number, and each has an address of its own.
+fn service(service: &ServiceView, is_of_kubernetes: bool) -> (&'static str, String) {
     let mut text = format!(
         "{} replicas: {} ready, {} active, {} waiting",
         replicas(service),
@@ -141,6 +143,7 @@ fn service(service: &ServiceView) -> (&'static str, String) {
     );
     if service.max > service.guaranteed {
         let own = match service.guaranteed {
+            _ if is_of_kubernetes => "their number follows the load of their CPUs".to_owned(),
             0 => "all are opportunistic: they run in idle capacity".to_owned(),
             floor => {
                 format!(
@@ -151,7 +154,11 @@ fn service(service: &ServiceView) -> (&'static str, String) {
         text.push_str(&format!("\n{own}"));
     }
     if let Some(port) = service.port {
-        text.push_str(&format!("\nreplica 0 listens on port {port}, each further one on the next"));
+        text.push_str(&if is_of_kubernetes {
+            format!("\neach replica listens on port {port}")
+        } else {
+            format!("\nreplica 0 listens on port {port}, each further one on the next")
+        });
     }
     ("service", text)
 }
@@ -305,13 +312,11 @@ fn tasks(job: &JobView, context: RenderContext) -> String {
         .collect();
     let one_group = rows.iter().all(|(_, task)| task.group == rows[0].1.group);
     let is_many = is_many(job);
+    let label = job.label();
     Table::of(&rows)
-        .left(
-            "ELEMENT",
-            |(element, _)| {
-                if is_many { element.element.to_string() } else { String::new() }
-            },
-        )
+        .left("ELEMENT", |(element, _)| {
+            if is_many { format!("{label}[{}]", element.element.index) } else { String::new() }
+        })
         .right("RANK", |(_, task)| task.rank.to_string())
         .left("GROUP", |(_, task)| if one_group { "" } else { task.group.as_str() })
         .left("NODE", |(_, task)| task.node.as_str())

@@ -122,15 +122,25 @@ impl KubernetesScheduler {
             body["spec"] = json!({"replicas": guaranteed});
         }
         server.merge(&found.key.path(), &body).await?;
-        let range =
-            if guaranteed == max { max.to_string() } else { format!("{guaranteed}..{max}") };
-        Ok(ActionResponse { message: format!("{range} replicas") })
+        let replicas = match (guaranteed, max) {
+            (1, 1) => "1 replica".to_owned(),
+            _ if guaranteed == max => format!("{max} replicas"),
+            _ => format!("{guaranteed}..{max} replicas"),
+        };
+        Ok(ActionResponse { message: replicas })
     }
 
     async fn hold(&self, found: &FoundJob, state: JobState) -> Result<String> {
         match state {
             JobState::Held => return Ok("already held".to_owned()),
             JobState::Pending => {}
+            state if state.is_final() => {
+                return Err(RequestError::refused(format!(
+                    "it had already ended: {}",
+                    state.word()
+                ))
+                .hint("`muster run` submits it again"));
+            }
             state => {
                 return Err(RequestError::refused(format!(
                     "it is {}: only a pending job can be held",
