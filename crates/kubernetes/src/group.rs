@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 pub use pod::GangRef;
-pub use progress::Progress;
+pub use progress::{Progress, SUCCESS};
 pub use start::{ObjectDependency, ObjectRef, StartTerms, text_of_stages};
 use workload::{ExpectedPods, Workload};
 

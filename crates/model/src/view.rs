@@ -181,9 +181,7 @@ impl JobView {
             native: None,
         }
     }
-}
 
-impl JobView {
     /// Returns the text by which commands take the job: its number, or its name where it has none.
     #[must_use]
     pub fn label(&self) -> String {

@@ -128,7 +128,7 @@ async fn while_kept(
     stopped: impl Future<Output = ()>,
 ) -> Result<(), OperatorError> {
     let mut tasks = JoinSet::new();
-    tasks.spawn(work);
+    let work = tasks.spawn(work);
     tasks.spawn(async move {
         kept.await;
         Err(OperatorError::LeaseLost)
@@ -139,8 +139,14 @@ async fn while_kept(
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         },
         () = stopped => {
+            // The lease is renewed until the step has ended.
+            work.abort();
+            let first = tasks.join_next().await;
             tasks.shutdown().await;
-            Ok(())
+            match first {
+                Some(Ok(result)) => result,
+                _ => Ok(()),
+            }
         }
     }
 }
@@ -188,5 +194,27 @@ mod tests {
         assert!(is_over.load(Ordering::SeqCst));
         let ended = while_kept(ready(Ok(())), pending(), pending()).await;
         assert!(ended.is_ok());
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn the_lease_is_kept_until_the_last_step_has_ended() {
+        let (lease, lost) = mpsc::channel::<()>();
+        let (started, has_started) = tokio::sync::oneshot::channel();
+        let was_lost = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&was_lost);
+        let work = async move {
+            let _ = started.send(());
+            // A step of this length: long enough for the keeper to be ended by mistake.
+            let loss = lost.recv_timeout(std::time::Duration::from_millis(200));
+            seen.store(loss == Err(mpsc::RecvTimeoutError::Disconnected), Ordering::SeqCst);
+            pending().await
+        };
+        let kept = async move {
+            let _lease = lease;
+            pending().await
+        };
+        let stopped = async { has_started.await.expect("the step has started") };
+        assert!(while_kept(work, kept, stopped).await.is_ok());
+        assert!(!was_lost.load(Ordering::SeqCst));
     }
 }

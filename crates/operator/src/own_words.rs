@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_kubernetes::group::{GangRef, GroupKind};
+use muster_kubernetes::group::{GangRef, GroupKind, SUCCESS};
 use muster_kubernetes::instant;
 use muster_kubernetes::names;
 use muster_kubernetes::pod::PodText;
@@ -175,7 +175,7 @@ fn failure_of_pod(pod: &Value) -> Reason {
 /// Returns the state of an object that has ended, is suspended, or says why it waits.
 fn state_of_object(object: &Value, queue_labels: &[&str]) -> Option<(JobState, Option<Reason>)> {
     let is_true = |kind| condition(object, kind).filter(|one| one["status"] == "True");
-    if ["Complete", "Completed", "Succeeded"].iter().any(|kind| is_true(kind).is_some()) {
+    if SUCCESS.iter().any(|kind| is_true(kind).is_some()) {
         return Some((JobState::Done, None));
     }
     if let Some(said) = is_true("Failed") {

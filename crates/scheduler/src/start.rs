@@ -88,7 +88,7 @@ impl Scheduler {
                     _ => "failed or was cancelled",
                 };
                 let text = format!("never starts: {object} {end} ({})", kind.word());
-                Some(reason(LOST, format!("{text}; change its annotation {}", names::AFTER)))
+                Some(reason(LOST, format!("{text}; change {} of the waiting object", names::AFTER)))
             }
             Some((_, None)) => Some(reason(OPEN, format!("waits for {object} to {}", kind.verb()))),
             None => {

@@ -94,24 +94,27 @@ impl KubernetesScheduler {
     pub(super) async fn scale(&self, job: JobId, request: ScaleRequest) -> Result<ActionResponse> {
         let found = self.find(job).await?;
         let name = &found.key.name;
-        let Some(before) = found.job().replicas() else {
+        if found.job().replicas().is_none() {
             return Err(RequestError::refused(format!("{name} is no service"))
                 .hint("submit it again with the new size"));
-        };
+        }
         let ScaleRequest { guaranteed, max } = request;
-        let has_autoscaler = before.guaranteed < before.max;
-        if guaranteed == 0 || guaranteed > max || guaranteed < max && !has_autoscaler {
+        if guaranteed == 0 || guaranteed > max {
+            return Err(RequestError::refused("a service on Kubernetes has at least 1 replica")
+                .hint("such as `muster scale NAME 2`, or `muster scale NAME 1..4`"));
+        }
+        let server = self.server().await?;
+        let namespace = &found.key.namespace;
+        let path =
+            format!("/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers/{name}");
+        let has_autoscaler = server.get(&path).await?.is_some();
+        if guaranteed < max && !has_autoscaler {
             return Err(RequestError::refused(format!(
-                "{name} has no autoscaler: its number of replicas is one number, at least 1"
+                "{name} has no autoscaler, and so no range of replicas"
             ))
             .hint("submit it with a range, such as `replicas: 1..4`"));
         }
-        let server = self.server().await?;
         if has_autoscaler {
-            let namespace = &found.key.namespace;
-            let path = format!(
-                "/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers/{name}"
-            );
             let body = json!({"spec": {"minReplicas": guaranteed, "maxReplicas": max}});
             server.merge(&path, &body).await?;
         }
@@ -167,6 +170,12 @@ impl KubernetesScheduler {
     async fn release(&self, found: &FoundJob, state: JobState) -> Result<String> {
         if state != JobState::Held {
             return Ok("was not held".to_owned());
+        }
+        if !found.job().is_suspended() {
+            let name = &found.key.name;
+            return Err(RequestError::refused("its parallelism is 0, so that it has no pods").hint(
+                format!("`kubectl patch job {name} --type=merge --patch '{{\"spec\":{{\"parallelism\":1}}}}'` starts it"),
+            ));
         }
         let mut body = json!({"metadata": {"annotations": {names::HELD: Value::Null}}});
         // No scheduler starts a job without a queue.

@@ -6,6 +6,9 @@ use muster_model::{ElementId, JobId};
 use muster_operator::ObjectName;
 use muster_operator::reader::{ClusterReader, ReaderSettings};
 
+use serde_json::Value;
+
+use super::list::FoundJob;
 use super::{KubernetesScheduler, RequestError, Result};
 
 impl KubernetesScheduler {
@@ -13,7 +16,11 @@ impl KubernetesScheduler {
     pub(super) async fn explain(&self, job: JobId, index: Option<u32>) -> Result<ExplainResponse> {
         let found = self.find(job).await?;
         let name = format!("{}/{}", found.key.api.word(), found.key.name);
-        let name: ObjectName = name.parse().map_err(RequestError::refused)?;
+        let name: ObjectName = match name.parse() {
+            Ok(name) => name,
+            // Replicas of a service are no gang, and the gang of a Volcano Job is another object.
+            Err(_) => pod_to_explain(&found)?,
+        };
         let reader = self.reader(Some(found.key.namespace.clone())).await?;
         let (now, mut explanation, gang) = reader.explain(&name).await?;
         explanation.element = ElementId { job, index: index.unwrap_or(0) };
@@ -41,4 +48,17 @@ impl KubernetesScheduler {
         };
         Ok(ClusterReader::new(settings).await?)
     }
+}
+
+/// Returns a pod of a job: one that has no node yet, else the first.
+fn pod_to_explain(found: &FoundJob) -> Result<ObjectName> {
+    let is_waiting = |pod: &&&Value| !pod["spec"]["nodeName"].is_string();
+    let pods = found.pods();
+    let pod = pods.iter().find(is_waiting).or(pods.first()).ok_or_else(|| {
+        let name = &found.key.name;
+        RequestError::refused(format!("{name} has no pods yet"))
+            .hint(format!("`kubectl describe {}/{name}` shows why", found.key.api.word()))
+    })?;
+    let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+    format!("pod/{name}").parse().map_err(RequestError::refused)
 }

@@ -1,5 +1,5 @@
 //! Kubernetes as an external scheduler: answers the API's routes with requests to the API server, as
-//! the caller. A job is an object that runs to its end; nothing is stored anywhere but in the cluster.
+//! the caller. A job is an object that runs to its end, or a service of Muster's; nothing is stored anywhere but in the cluster.
 //! The main type is [`KubernetesScheduler`].
 
 mod act;
@@ -239,7 +239,7 @@ fn unsupported_route(route: RouteId) -> RequestError {
         }
         _ => (
             "not supported for jobs on Kubernetes yet",
-            "docs/kubernetes.md lists what works there; submit the job again with other values",
+            "docs/kubernetes.md lists what works there",
         ),
     };
     RequestError::refused(what).hint(hint)

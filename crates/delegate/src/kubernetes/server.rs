@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 
 use super::{RETRY_INTERVAL, RequestError, Result};
 
-/// Kinds of answers to a request for the API groups, in one answer with all resources (aggregated
-/// discovery, Kubernetes 1.30 and later).
+/// Media types of the list of all API groups. The first has all resources, too (aggregated discovery,
+/// Kubernetes 1.30 and later); older servers answer with the second, which is told from it.
 const DISCOVERY: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
 
@@ -70,6 +70,12 @@ impl ApiServer {
             access::client_of_user(None, context).await.map_err(ReadError::from)?;
         let streams = access::client_for_streams(context).await.map_err(ReadError::from)?;
         let served = discover(&client).await.map_err(ReadError::from)?;
+        if served.is_empty() {
+            return Err(RequestError::refused(
+                "the API server does not list its APIs in one answer",
+            )
+            .hint("Muster needs Kubernetes 1.30 or later; `kubectl version` shows the server's"));
+        }
         Ok(Self { client, streams, namespace, served })
     }
 
@@ -217,9 +223,8 @@ pub(super) fn refusal(error: kube::Error) -> RequestError {
             "`kubectl auth can-i --list` shows your rights; an administrator can extend them",
         ),
         Some(404) => RequestError::not_found(message(&error))
-            .hint("`kubectl get namespaces` lists them; `muster ps -a` lists jobs"),
-        Some(409) => RequestError::conflict(message(&error))
-            .hint("something else has changed it meanwhile: try again"),
+            .hint("it may have been deleted, or its namespace does not exist: `muster ps -a` lists jobs, `kubectl get namespaces` lists namespaces"),
+        Some(409) => RequestError::conflict(message(&error)),
         Some(code) if code < 500 && code != 401 && code != 429 => {
             RequestError::refused(format!("Kubernetes rejected it: {}", message(&error)))
         }

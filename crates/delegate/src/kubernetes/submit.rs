@@ -92,7 +92,7 @@ impl KubernetesScheduler {
             }
         }
         if self.is_withdrawn() {
-            let refusal = RequestError::interrupted("withdrawn: nothing was submitted");
+            let refusal = RequestError::interrupted("the submission was withdrawn");
             return Err(self.withdraw_created(server, &ready, refusal).await);
         }
         let jobs: Vec<JobId> = ready
@@ -237,7 +237,8 @@ impl KubernetesScheduler {
         }
         match server.get(&path(object)).await? {
             Some(found) if one.has_created(&found) => Ok(found),
-            _ => Err(refusal(error)),
+            _ => Err(refusal(error)
+                .hint("another object has this name: submit again, which makes another name")),
         }
     }
 
@@ -267,7 +268,7 @@ impl KubernetesScheduler {
             // Both ends of the pause are the same to the caller.
             let _ = tokio::time::timeout(RETRY_INTERVAL, withdrawn.wait_for(|is| *is)).await;
         }
-        Err(RequestError::interrupted("withdrawn: nothing was submitted"))
+        Err(RequestError::interrupted("the submission was withdrawn"))
     }
 
     fn is_withdrawn(&self) -> bool {
@@ -292,9 +293,8 @@ impl KubernetesScheduler {
                     Err(error) => Err(error),
                 };
                 if let Err(error) = removed {
-                    let name = object["metadata"]["name"].as_str().unwrap_or_default();
                     refusal = refusal.hint(format!(
-                        "{name} may have been created and remain: {error}; `muster cancel {name}` removes it"
+                        "{path} may remain: {error}; `kubectl delete --raw {path}` removes it"
                     ));
                 }
             }
@@ -410,7 +410,7 @@ mod tests {
 
     #[test]
     fn a_key_always_makes_the_same_letters_and_another_key_others() {
-        assert_eq!(suffix("a1-0"), suffix("a1-0"));
+        assert_eq!(suffix("a1-0"), "klzhw");
         let all: std::collections::BTreeSet<String> =
             (0..1000).map(|nth| suffix(&format!("0f3c{nth:04x}-0"))).collect();
         // Of 14 million, a thousand collide with a chance of 3 %.

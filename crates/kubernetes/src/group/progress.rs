@@ -21,8 +21,10 @@ pub enum Progress {
     Deleted,
 }
 
-/// Conditions with which the controllers of Jobs, JobSets, TrainJobs, PyTorchJobs and MPIJobs end them.
-const SUCCESS: [&str; 3] = ["Complete", "Completed", "Succeeded"];
+/// Types of the conditions with which the controllers of Jobs, JobSets, TrainJobs, PyTorchJobs and MPIJobs
+/// report success.
+pub const SUCCESS: [&str; 3] = ["Complete", "Completed", "Succeeded"];
+/// Type of the condition with which they report a failure.
 const FAILURE: &str = "Failed";
 
 impl Progress {

@@ -37,8 +37,6 @@ pub struct JobTask<'a> {
     pub ordinal: u32,
     /// Name of its role.
     pub role: &'a str,
-    /// GPUs of the task, in thousandths.
-    pub gpus: GpuMilli,
     /// Pod as the API server prints it.
     pub pod: &'a Value,
     /// Name of its container.
@@ -69,7 +67,6 @@ pub fn tasks<'a>(job: JobObject<'_>, roles: &'a [JobRole], pods: &[&'a Value]) -
                     rank,
                     ordinal,
                     role: &role.name,
-                    gpus: role.gpus,
                     pod,
                     container: if container.is_empty() { first_container(pod) } else { container },
                     attempt,

@@ -5,6 +5,7 @@ use muster_model::{Outcome, Rank, Reason, TaskExit, Time};
 use serde_json::Value;
 
 use super::{JobObject, JobRole, JobTask, condition, is_true, number_at};
+use crate::group::SUCCESS;
 use crate::names;
 
 /// Reasons of containers that do not start, with the next step. A kubelet goes on trying.
@@ -140,8 +141,8 @@ fn holds(pod: &Value) -> bool {
 
 /// Returns whether the controller says that the job has ended with success, and the reason and message
 /// of the end.
-fn end_of(object: &Value) -> Option<(bool, (&str, &str))> {
-    for kind in ["Complete", "Completed", "Succeeded"] {
+pub(super) fn end_of(object: &Value) -> Option<(bool, (&str, &str))> {
+    for kind in SUCCESS {
         if is_true(object, kind) {
             return Some((true, (kind, "")));
         }

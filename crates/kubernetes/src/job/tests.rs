@@ -359,6 +359,20 @@ fn kueue_says_why_a_job_waits() {
 }
 
 #[test]
+fn a_job_whose_pods_are_gone_still_has_its_start() {
+    let ended = |kind: &str| {
+        let mut job = gang();
+        job["status"] =
+            json!({"startTime": "2026-11-26T10:00:10Z", "conditions": condition_of(kind, "")});
+        viewed(&job, &[]).started
+    };
+    for kind in ["Complete", "Completed", "Succeeded", "Failed"] {
+        assert!(ended(kind).is_some(), "{kind}");
+    }
+    assert_eq!(viewed(&gang(), &[]).started, None);
+}
+
+#[test]
 fn parts_of_a_job_are_no_jobs() {
     let owned = |version: &str, kind: &str| {
         let object = json!({"metadata": {"ownerReferences": [

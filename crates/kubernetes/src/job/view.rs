@@ -8,9 +8,7 @@ use muster_model::view::{
 use muster_model::{Array, ElementId, GpuMilli, Replicas, Span, Time};
 use serde_json::Value;
 
-use super::{
-    JobObject, JobRole, JobStatus, JobTask, condition, is_true, number_at, roles, status, tasks,
-};
+use super::{JobObject, JobRole, JobStatus, JobTask, condition, number_at, roles, status, tasks};
 use crate::instant;
 use crate::names;
 use crate::queue;
@@ -143,8 +141,7 @@ fn submitted(job: JobObject<'_>) -> Time {
 /// Returns when the first task started; where the pods are gone, when the controller started the job.
 fn started(job: JobObject<'_>, tasks: &[JobTask<'_>]) -> Option<Time> {
     let first = tasks.iter().filter_map(JobTask::started).min();
-    let is_gone =
-        tasks.is_empty() && (is_true(job.object, "Complete") || is_true(job.object, "Failed"));
+    let is_gone = tasks.is_empty() && super::state::end_of(job.object).is_some();
     first.or_else(|| at(&job.object["status"]["startTime"]).filter(|_| is_gone))
 }
 

@@ -1,6 +1,7 @@
 //! Settings of a job that Kubernetes, or the scheduler of a cluster, cannot express, and those that
 //! it handles differently.
 
+use crate::group::ObjectRef;
 use muster_model::{Protection, Replicas, Service, TopologyRule, Unsupported, WorkloadKind};
 
 use super::{GangScheduler, JobShape, RenderInput, main_object, role_name};
@@ -79,6 +80,14 @@ fn start(input: &RenderInput<'_>, refuse: &mut impl FnMut(&str, &str)) {
             "`hold`: this scheduler starts a job as soon as it can",
             "use --scheduler muster, or create the objects when the job may start",
         );
+    }
+    for (_, object) in input.after {
+        if let Err(why) = object.parse::<ObjectRef>() {
+            refuse(
+                &format!("`after`: {why}"),
+                "leave it out: a service has no end, and Muster's scheduler does not watch Jobs of Volcano",
+            );
+        }
     }
     if spec.begin.is_some() && input.scheduler != GangScheduler::Muster {
         refuse(

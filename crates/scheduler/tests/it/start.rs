@@ -353,7 +353,7 @@ fn a_job_after_one_that_failed_never_starts() {
         for name in ["ok", "mixed"] {
             assert_eq!(
                 reported(&cluster, name),
-                "never starts: job/a failed or was cancelled (afterok); change its annotation muster.run/after"
+                "never starts: job/a failed or was cancelled (afterok); change muster.run/after of the waiting object"
             );
         }
         assert!(cluster.is_suspended("ok"));
@@ -382,7 +382,7 @@ fn a_job_that_is_deleted_while_it_runs_has_ended_without_a_known_outcome() {
     check_running(&cluster, &["after", "afterany"]);
     assert_eq!(
         reported(&cluster, "afternotok"),
-        "never starts: job/a was deleted before its end was seen (afternotok); change its annotation muster.run/after"
+        "never starts: job/a was deleted before its end was seen (afternotok); change muster.run/after of the waiting object"
     );
 }
 
