@@ -32,7 +32,7 @@ pub fn suggestion(words: &[String]) -> Option<Failure> {
 }
 
 /// Returns the arguments of this process; what is not UTF-8 is replaced.
-pub fn own_words() -> Vec<String> {
+pub fn object_conditions() -> Vec<String> {
     std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect()
 }
 

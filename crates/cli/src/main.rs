@@ -55,7 +55,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => match mistyped::explain(&error) {
             Some(failure) => return ExitCode::from(report(&ui, &failure.into())),
-            None if error.use_stderr() && json_error::is_wanted(&dashes::own_words()) => {
+            None if error.use_stderr() && json_error::is_wanted(&dashes::object_conditions()) => {
                 return ExitCode::from(report(&ui, &mistyped::as_failure(&error).into()));
             }
             None => error.exit(),
@@ -106,7 +106,7 @@ fn report(ui: &Ui, error: &anyhow::Error) -> u8 {
     if error.chain().any(closed) {
         return 0;
     }
-    let is_json = json_error::is_wanted(&dashes::own_words());
+    let is_json = json_error::is_wanted(&dashes::object_conditions());
     let Some(failure) = error.downcast_ref::<Failure>() else {
         if is_json {
             ui.status(&json_error::line(&Failure::new(format!("{error:#}"))))

@@ -22,7 +22,7 @@ pub fn explain(error: &Error) -> Option<Failure> {
     let verbs = verbs();
     if error.use_stderr()
         && verbs.first().is_some_and(|verb| verb == "run")
-        && let Some(offer) = dashes::suggestion(&dashes::own_words())
+        && let Some(offer) = dashes::suggestion(&dashes::object_conditions())
     {
         return Some(offer);
     }

@@ -43,7 +43,7 @@ pub fn run(app: &App, host: &str, command: &CliCommand) -> Result<u8> {
         std::env::args_os().skip(1).map(OsString::into_string).collect::<Result<Vec<_>, _>>();
     let spoken =
         spoken.map_err(|word| Failure::usage(format!("{} is not UTF-8 text", word.display())))?;
-    let mut words = own_words(spoken.into_iter());
+    let mut words = object_conditions(spoken.into_iter());
     let text = match files {
         [] => None,
         files => {
@@ -94,7 +94,7 @@ fn unreachable(host: &str) -> Failure {
 }
 
 /// Returns the command line without `--on`.
-fn own_words(words: impl Iterator<Item = String>) -> Vec<String> {
+fn object_conditions(words: impl Iterator<Item = String>) -> Vec<String> {
     let mut own = Vec::new();
     let mut is_where = false;
     let mut is_command = false;
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     fn own(line: &str) -> String {
-        own_words(line.split(' ').map(str::to_owned)).join(" ")
+        object_conditions(line.split(' ').map(str::to_owned)).join(" ")
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Parts of the routes that all external schedulers read and write alike.
 
+use std::time::SystemTime;
+
 use muster_api::{Call, RouteResponse};
-use muster_model::JobId;
+use muster_model::{JobId, Time};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -26,4 +28,10 @@ pub(crate) fn json<T: Serialize>(value: &T) -> Result<RouteResponse, RequestErro
     serde_json::to_vec(value)
         .map(RouteResponse::Json)
         .map_err(|error| RequestError::internal(error.to_string()))
+}
+
+/// Returns the present time by the clock of this machine.
+pub(crate) fn now() -> Time {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Time(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 pub use pods::{JobTask, tasks};
 pub use roles::{JobRole, roles};
-pub use state::{JobStatus, status};
+use state::{JobStatus, status};
 pub use view::{view, with_element};
 
 use crate::names;
@@ -196,6 +196,12 @@ impl<'a> JobObject<'a> {
     fn text(&self, path: &str) -> &'a str {
         self.object.pointer(path).and_then(Value::as_str).unwrap_or_default()
     }
+}
+
+/// Returns the name by which a user whose namespace is `own` types a job.
+#[must_use]
+pub fn label(namespace: &str, name: &str, own: &str) -> String {
+    if namespace == own { name.to_owned() } else { format!("{namespace}/{name}") }
 }
 
 /// Returns the number of tasks that run at once.

@@ -531,10 +531,14 @@ impl Restart {
     /// reset.
     pub const HEALTHY_AFTER: Span = Restart::BACKOFF_CAP;
 
-    /// Returns true unless the wait is a default: 10 s for tasks, 1 s for services (docs/jobs.md).
+    /// Back-off of tasks that name none.
+    pub const DEFAULT_BACKOFF: Span = Span::from_secs(10);
+
+    /// Returns true if the back-off differs from both defaults, of tasks and of services. A default that
+    /// the user wrote out counts as a default.
     #[must_use]
     pub fn has_own_backoff(&self) -> bool {
-        ![Span::from_secs(10), Span::from_secs(1)].contains(&self.backoff)
+        ![Self::DEFAULT_BACKOFF, Self::ALWAYS.backoff].contains(&self.backoff)
     }
 }
 

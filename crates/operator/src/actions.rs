@@ -22,7 +22,8 @@ use crate::sources::{Report, Served};
 
 /// Requests at the same time: more brought no higher rate of bindings on one API server.
 const AT_ONCE: usize = 32;
-/// Tries to set the condition of a pod.
+/// Tries to set the condition of a pod: at most 0.3 s of pauses between them, since a newer text may
+/// follow.
 const CONDITION_TRIES: u32 = 4;
 /// Shortest and longest pause between tries of a request.
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -247,8 +248,8 @@ impl Executor {
         }
     }
 
-    /// Sets a condition. A connection that the server had just closed is no reason to leave a pod without:
-    /// it is tried a few times, but not for long, since another text may follow.
+    /// Sets the condition of a pod. Transient errors, such as a connection that the server has just closed,
+    /// are retried a few times only: a newer text may follow.
     async fn set_condition_of_pod(&self, path: &str, body: &Value) -> Result<(), kube::Error> {
         for _ in 1..CONDITION_TRIES {
             match self.client.request::<Value>(patch(path, body)).await {

@@ -19,8 +19,8 @@ use crate::address::{core, get};
 use crate::election;
 use crate::error::{ReadError, code};
 use crate::leader::{now, resume, with_queues};
+use crate::object_conditions;
 use crate::object_name::ObjectName;
-use crate::own_words;
 use crate::queue_source::Queues;
 use crate::sources::{Report, Served, Sources};
 use crate::usage::{Published, PublishedQueues, UsageStore};
@@ -339,14 +339,14 @@ impl ClusterReader {
             return Err(ambiguous(name, found.iter().map(|one| &one.subject)));
         };
         let Subject::Group(kind, _) = one.subject else {
-            return Ok(own_words::of_pod(&one.subject, &one.object));
+            return Ok(object_conditions::of_pod(&one.subject, &one.object));
         };
         let path = format!("/api/v1/namespaces/{}/pods", self.namespace);
         let pods = self.get(&path).await;
         // Without the right to list pods, only the object's conditions are used.
         let pods = unless_forbidden(pods, String::new, &mut Vec::new())?.flatten();
         let pods = pods.and_then(|list| list["items"].as_array().cloned()).unwrap_or_default();
-        Ok(own_words::of_object(&one.subject, kind, &one.object, &pods, queue_labels))
+        Ok(object_conditions::of_object(&one.subject, kind, &one.object, &pods, queue_labels))
     }
 }
 
@@ -370,8 +370,8 @@ impl Listed {
         let Some((one, (explanation, mut view))) = planned.pop() else { return Ok(None) };
         // The plan would start it: the active scheduler may have a reason that is not in the objects.
         if explanation.state == JobState::Pending && explanation.reasons.is_empty() {
-            let said = own_words::last_word(&one.object);
-            view.notes.extend(said.map(|said| format!("its scheduler said last: {said}")));
+            let said = object_conditions::last_message(&one.object);
+            view.notes.extend(said.map(|said| format!("last message of its scheduler: {said}")));
         }
         Ok(Some((explanation, view)))
     }

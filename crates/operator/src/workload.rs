@@ -34,7 +34,8 @@ impl Executor {
             "metadata": {"annotations": {names::ADMITTED: seconds()}},
             "spec": {"suspend": false},
         });
-        // Annotations are no part of the generation, and a hold may have come since.
+        // Annotations are no part of the generation. A hold is checked again; a changed begin or after
+        // takes effect only if it comes before the decision.
         let is_held = |known: &GroupFacts| known.workload.as_ref().is_some_and(Workload::is_held);
         let may_change = |known: &GroupFacts| known.generation == generation && !is_held(known);
         if self.request(workload, &body, false, may_change).await {

@@ -14,7 +14,7 @@ pub(crate) struct Batch {
     pub(crate) gang: GangKey,
     /// Pods in the order of their ranks.
     pub(crate) pods: Vec<ObjectKey>,
-    /// Job as submitted, without its earliest start.
+    /// Job as submitted, without the pause after a refused binding.
     pub(crate) spec: Arc<JobSpec>,
     /// True while the job is held in the engine.
     pub(crate) is_held: bool,

@@ -112,9 +112,9 @@ pub(crate) struct Gang {
     pub(crate) hold: Option<Arc<str>>,
     /// Reasons beside a user's hold for which its pending job is held in the engine.
     pub(crate) waits: Vec<Reason>,
-    /// Id of its workload, and the stages of the objects that it waits for, as they are being written
-    /// down on it.
-    pub(crate) noting: Option<(Arc<str>, Arc<str>)>,
+    /// Id of its workload, the stages of awaited objects that are noted on it, and those that were last
+    /// requested to be; `None` while both are equal.
+    pub(crate) noting: Option<[Arc<str>; 3]>,
     /// Refused bindings since the last whole start.
     pub(crate) failures: u32,
     /// Earliest instant of the next start after a refused binding.

@@ -121,7 +121,9 @@ impl Scheduler {
             return;
         }
         let text: Arc<str> = text_of_stages(&stages).into();
-        let noting = Some((Arc::clone(&workload.uid), Arc::clone(&text)));
+        // An older request that is repeated late may replace what a newer one has written.
+        let noted = text_of_stages(&start.noted).into();
+        let noting = Some([Arc::clone(&workload.uid), noted, Arc::clone(&text)]);
         if gang.noting != noting {
             gang.noting = noting;
             self.actions.push(Action::NoteStages { workload, text });

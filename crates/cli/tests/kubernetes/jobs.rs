@@ -71,7 +71,7 @@ fn jobs_of_others_are_listed_explained_and_cancelled() {
     check_failure(&muster_as(&kubeconfig, &words), 130, "");
     assert!(listed(&["ps"]).is_empty());
     assert_eq!(listed(&["ps", "--all", "--state", "cancelled"]).len(), 2);
-    // 3. Who waits for a job that is deleted is not left waiting.
+    // 3. `wait` ends when the object is deleted.
     namespace.create_object(&job("deleted", true));
     let mut waits = Command::new(env!("CARGO_BIN_EXE_muster"))
         .args(["--on", "kubernetes", "wait", "jobs-others/deleted"])
@@ -144,7 +144,7 @@ fn the_list_says_why_kueue_lets_a_job_wait() {
 
 #[test]
 #[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
-fn what_a_user_may_not_do_is_named() {
+fn missing_rights_are_named() {
     let cluster = KubernetesCluster::here();
     let namespace = cluster.namespace("jobs-rights");
     let other = cluster.namespace("jobs-rights-other");

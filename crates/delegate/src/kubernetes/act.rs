@@ -95,8 +95,10 @@ impl KubernetesScheduler {
         let found = self.find(job).await?;
         let name = &found.key.name;
         if found.job().replicas().is_none() {
-            return Err(RequestError::refused(format!("{name} is no service"))
-                .hint("submit it again with the new size"));
+            return Err(RequestError::refused(format!(
+                "{name} is not a service: only services can be scaled"
+            ))
+            .hint("submit the job again with the new number of tasks"));
         }
         let ScaleRequest { guaranteed, max } = request;
         if guaranteed == 0 || guaranteed > max {
@@ -154,7 +156,7 @@ impl KubernetesScheduler {
         }
         let is_of_kueue = found.job().label(names::KUEUE_QUEUE).is_some();
         if is_of_kueue || !found.key.api.is_batch() && found.key.api.kind != "JobSet" {
-            return Err(RequestError::refused("its scheduler would start it all the same")
+            return Err(RequestError::refused("its scheduler ignores a hold")
                 .hint("`muster cancel` ends it; submit it again when it may start"));
         }
         // Not if it has been started since it was read.

@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use super::server::{ApiServer, Listed, ReadLists};
 use super::{JobKey, KubernetesScheduler, RequestError, Result};
+use crate::route::now;
 
 /// Value of the user filter that lists the jobs of all users, as without one.
 const ALL_USERS: &str = "all";
@@ -29,7 +30,7 @@ const CANCELLED_CODE: i32 = 130;
 /// Most jobs that are read one by one, each with two lists; more are read with all.
 const MOST_SINGLE: usize = 8;
 
-/// Pause before all jobs are read again: in a busy cluster something always changes.
+/// Least time between two lists of all jobs: in a busy cluster each watch ends at once.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Query for objects that Muster has made: other Deployments are no jobs.
@@ -49,7 +50,7 @@ struct JobObjects {
     /// Pods by namespace and the value of a label that names their job.
     pods: BTreeMap<(String, String), Vec<Value>>,
     /// Reasons of Kueue for jobs that wait, by the id of the object.
-    of_kueue: BTreeMap<String, Reason>,
+    kueue_reasons: BTreeMap<String, Reason>,
 }
 
 /// A job's object and pods.
@@ -106,11 +107,11 @@ impl KubernetesScheduler {
             jobs = first_of(jobs, first as usize);
         }
         jobs.sort_by_cached_key(|job| (job.submitted, job.label()));
-        Ok(JobList { now: self.now(), revision: self.last_lists().revision(), jobs, matched })
+        Ok(JobList { now: now(), revision: self.last_lists().revision(), jobs, matched })
     }
 
-    /// Returns the view of a job that was there before, and whose object has been deleted: it has ended
-    /// for whoever waits for it.
+    /// Returns a job that was listed before and whose object no longer exists, as cancelled, so that
+    /// `wait` ends.
     fn deleted(&self, job: JobId) -> Option<JobView> {
         let key = self.key_of(job)?;
         let outcome = Outcome::Native {
@@ -122,10 +123,10 @@ impl KubernetesScheduler {
             outcome: Some(outcome),
             ..ElementView::blank(ElementId::single(job), JobState::Cancelled)
         };
-        let nobody = "".into();
+        let no_user = "".into();
         Some(JobView {
             elements: vec![element],
-            ..JobView::blank(job, key.name, nobody, JobState::Cancelled, self.now())
+            ..JobView::blank(job, key.name, no_user, JobState::Cancelled, now())
         })
     }
 
@@ -140,7 +141,7 @@ impl KubernetesScheduler {
         }
         Ok(JobDetail {
             job: shown,
-            now: self.now(),
+            now: now(),
             commands: None,
             workdir: None,
             files: None,
@@ -161,7 +162,7 @@ impl KubernetesScheduler {
         }
         // The list after this shows what has changed, if anything: a revision of its own each time.
         let revision = self.last_lists().revision().wrapping_add(1);
-        Ok(ChangesResponse { revision, now: self.now() })
+        Ok(ChangesResponse { revision, now: now() })
     }
 
     /// Returns a job with its pods.
@@ -198,7 +199,7 @@ impl KubernetesScheduler {
             objects.add_pods(key.api.pod_label, pods.items);
         }
         if objects.jobs.iter().any(|(_, object)| waits_for_kueue(object)) {
-            objects.add_words_of_kueue(server).await;
+            objects.add_kueue_reasons(server).await;
         }
         self.remember(listed, &objects);
         Ok(objects)
@@ -239,7 +240,7 @@ impl KubernetesScheduler {
             objects.add_pods(label, list.items);
         }
         if objects.jobs.iter().any(|(_, object)| waits_for_kueue(object)) {
-            objects.add_words_of_kueue(server).await;
+            objects.add_kueue_reasons(server).await;
         }
         self.remember(listed, &objects);
         Ok(objects)
@@ -297,13 +298,13 @@ impl JobObjects {
         }
     }
 
-    /// Adds what Kueue says of the jobs that wait for it. Who may not read that sees the jobs without.
-    async fn add_words_of_kueue(&mut self, server: &ApiServer) {
+    /// Adds Kueue's reasons to pending jobs; without the right to list Workloads, they are left out.
+    async fn add_kueue_reasons(&mut self, server: &ApiServer) {
         let Some(root) = server.root(kueue::GROUP, kueue::WORKLOADS) else { return };
         let Ok(list) = list_anywhere(server, &root, kueue::WORKLOADS.to_owned()).await else {
             return;
         };
-        self.of_kueue = list.items.iter().filter_map(kueue::waiting_reason).collect();
+        self.kueue_reasons = list.items.iter().filter_map(kueue::waiting_reason).collect();
     }
 
     fn pods_of(&self, key: &JobKey) -> &[Value] {
@@ -316,8 +317,8 @@ impl JobObjects {
             let pods: Vec<&Value> = self.pods_of(key).iter().collect();
             let job = JobObject { api: key.api, object };
             let mut view = view(job, &pods, namespace);
-            let said = self.of_kueue.get(job.uid()).filter(|_| waits_for_kueue(object));
-            view.waiting_for = said.cloned().or(view.waiting_for);
+            let reason = self.kueue_reasons.get(job.uid()).filter(|_| waits_for_kueue(object));
+            view.waiting_for = reason.cloned().or(view.waiting_for);
             view
         })
     }

@@ -15,7 +15,7 @@ use super::{KubernetesScheduler, RequestError, Result};
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// Longest wait for a change, after which the pods are read again in any case.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
+const REREAD_INTERVAL: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// Container of a task.
 struct TaskContainer {
@@ -110,7 +110,7 @@ impl KubernetesScheduler {
                     "`muster explain {name}` says why, `muster logs -f {name}` waits for it"
                 )));
             }
-            self.server().await?.wait_for_change(&self.last_lists(), PATIENCE).await;
+            self.server().await?.wait_for_change(&self.last_lists(), REREAD_INTERVAL).await;
         }
     }
 }

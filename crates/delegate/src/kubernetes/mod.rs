@@ -12,7 +12,7 @@ mod submit;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Mutex;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use muster_api::query::{AttachQuery, ChangesQuery, ElementQuery, JobFilter, LogQuery};
@@ -21,12 +21,12 @@ use muster_api::types::{
     ActionRequest, BulkRequest, ErrorBody, ScaleRequest, SubmitRequest, Timeline,
 };
 use muster_api::{Call, Responder, RouteResponse, WaitMode};
-use muster_kubernetes::job::JobApi;
-use muster_model::{JobId, Time, UserName};
+use muster_kubernetes::job::{self, JobApi};
+use muster_model::{JobId, UserName};
 use tokio::sync::{OnceCell, watch};
 
 use crate::error::RequestError;
-use crate::route::{job_number, json, read};
+use crate::route::{job_number, json, now, read};
 use act::KubernetesAction;
 use server::{ApiServer, ReadLists};
 
@@ -56,7 +56,7 @@ pub struct KubernetesScheduler {
     seen: Mutex<BTreeMap<JobId, JobKey>>,
     /// The last lists, from which changes are followed.
     lists: Mutex<VecDeque<ReadLists>>,
-    stay: Mutex<WaitMode>,
+    wait_mode: Mutex<WaitMode>,
     /// Set once the caller has withdrawn its submission.
     withdrawn: watch::Sender<bool>,
 }
@@ -107,7 +107,7 @@ impl KubernetesScheduler {
             server: OnceCell::new(),
             seen: Mutex::default(),
             lists: Mutex::default(),
-            stay: Mutex::default(),
+            wait_mode: Mutex::default(),
             withdrawn: watch::Sender::new(false),
         }
     }
@@ -117,35 +117,30 @@ impl KubernetesScheduler {
         self.server.get_or_try_init(|| ApiServer::connect(context)).await
     }
 
-    fn now(&self) -> Time {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Time(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
-    }
-
     fn key_of(&self, job: JobId) -> Option<JobKey> {
         self.seen.lock().expect("no thread panics while holding this lock").get(&job).cloned()
     }
 
     /// Answers a call. For a caller that stays connected, an outage is waited out.
     async fn answer_with_retry(&self, call: Call) -> Result<RouteResponse> {
-        let mut is_silent = false;
+        let mut has_warned = false;
         loop {
             let answer = self.route(call.clone()).await;
-            let stay = *self.stay.lock().expect("no thread panics while holding this lock");
+            let stay = *self.wait_mode.lock().expect("no thread panics while holding this lock");
             match answer {
                 Err(refusal)
                     if refusal.is_unavailable()
                         && stay != WaitMode::Once
                         && call.route.only_reads() =>
                 {
-                    if !is_silent {
+                    if !has_warned {
                         (self.settings.warn)(&format!("{refusal}; retrying until it answers"));
                     }
-                    is_silent = true;
+                    has_warned = true;
                     tokio::time::sleep(RETRY_INTERVAL).await;
                 }
                 answer => {
-                    if is_silent {
+                    if has_warned {
                         (self.settings.warn)("the Kubernetes API server answers again");
                     }
                     return answer;
@@ -173,7 +168,7 @@ impl KubernetesScheduler {
             RouteId::Queues => json(&self.queues().await?),
             RouteId::Changes => json(&self.changes(read::<ChangesQuery>(&call.query)?).await?),
             RouteId::Timeline => json(&Timeline {
-                now: self.now(),
+                now: now(),
                 devices: Vec::new(),
                 bars: Vec::new(),
                 reservations: Vec::new(),
@@ -196,13 +191,13 @@ impl Responder for KubernetesScheduler {
     }
 
     fn set_wait_mode(&self, stay: WaitMode) {
-        *self.stay.lock().expect("no thread panics while holding this lock") = stay;
+        *self.wait_mode.lock().expect("no thread panics while holding this lock") = stay;
     }
 
     fn label(&self, job: JobId) -> Option<String> {
         let key = self.key_of(job)?;
-        let own = self.server.get().is_some_and(|server| server.namespace == key.namespace);
-        Some(if own { key.name } else { format!("{}/{}", key.namespace, key.name) })
+        let own = self.server.get().map_or("", |server| &server.namespace);
+        Some(job::label(&key.namespace, &key.name, own))
     }
 
     fn withdraw(&self) {

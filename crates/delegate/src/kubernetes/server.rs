@@ -172,8 +172,8 @@ impl ApiServer {
         let _ = tokio::time::timeout(wait + Duration::from_secs(5), select_all(waits)).await;
     }
 
-    /// Completes at the first event, or at the end of the watch. An error counts as an event, after a
-    /// pause: the next list tells what it is about.
+    /// Completes at the first event, or at the end of the watch. An error ends it, too, after a
+    /// pause; the next list returns the same error to the caller.
     async fn first_event(&self, path: String) {
         if let Ok(events) = self.streams.request_events::<Value>(get(&path)).await {
             let mut events = pin!(events);

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::server::{ApiServer, refusal};
 use super::{JobKey, KubernetesScheduler, RETRY_INTERVAL, RequestError, Result};
+use crate::route::now;
 
 /// Time for which a submission waits for an API server that does not answer.
 const SUBMIT_TIMEOUT: Duration = Duration::from_secs(120);
@@ -151,7 +152,7 @@ impl KubernetesScheduler {
         if checked.kubernetes.namespace.is_none() {
             checked.kubernetes.namespace = Some(server.namespace.as_str().into());
         }
-        let now = self.now();
+        let now = now();
         let begin = checked.begin.map(|begin| begin.at(now)).or(checked.spec.begin);
         let spec = JobSpec { begin, after: Vec::new(), ..checked.spec.clone() };
         let workdir = checked.workdir.as_ref().map(|dir| dir.to_string_lossy());
@@ -254,15 +255,15 @@ impl KubernetesScheduler {
         F: Future<Output = std::result::Result<T, kube::Error>>,
     {
         let deadline = Instant::now() + SUBMIT_TIMEOUT;
-        let mut has_said = false;
+        let mut has_warned = false;
         while !self.is_withdrawn() {
             match request().await {
                 Err(error) if is_transient(&error) && Instant::now() < deadline => {}
                 answer => return Ok(answer),
             }
-            if !has_said {
+            if !has_warned {
                 (self.settings.warn)("the Kubernetes API server does not answer; retrying");
-                has_said = true;
+                has_warned = true;
             }
             let mut withdrawn = self.withdrawn.subscribe();
             // Both ends of the pause are the same to the caller.
@@ -320,7 +321,7 @@ impl KubernetesScheduler {
     }
 }
 
-/// Returns what starts the pods of a gang together in this cluster: Muster's scheduler before others.
+/// Returns the gang scheduler of this cluster: Muster's before others.
 fn scheduler_of(server: &ApiServer) -> GangScheduler {
     match () {
         () if server.serves(QUEUE_GROUP, QUEUES) => GangScheduler::Muster,

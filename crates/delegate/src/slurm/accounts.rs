@@ -10,6 +10,7 @@ use muster_slurm::job::NativeJob;
 use muster_slurm::limits::{self, Association, ClusterLimits, LimitUsage, LimitUsages};
 
 use super::{Result, SlurmScheduler};
+use crate::route::now;
 
 /// Root account, which is not shown.
 const ROOT: &str = "root";
@@ -32,7 +33,7 @@ impl SlurmScheduler {
         let mut queues: Vec<QueueView> = accounts.map(|one| queue(one, &limits)).collect();
         queues
             .sort_by(|one, other| one.name.as_str().split('/').cmp(other.name.as_str().split('/')));
-        Ok(QueueList { now: self.now(), queues })
+        Ok(QueueList { now: now(), queues })
     }
 
     /// Sums GPU time of the last thirty days by user and account, beside the decayed usage that
@@ -40,7 +41,7 @@ impl SlurmScheduler {
     pub(super) async fn usage(&self) -> Result<UsageList> {
         let rows = self.used_since(USED).await?;
         let limits = self.limits().await?;
-        let now = self.now();
+        let now = now();
         let mut sums: BTreeMap<(String, String), (u64, u64)> = BTreeMap::new();
         for row in rows.iter().filter(|row| !row.nodes.is_empty()) {
             let (jobs, secs) = sums.entry((row.user.clone(), row.account.clone())).or_default();

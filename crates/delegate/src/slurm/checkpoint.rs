@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::act::{self, SlurmAction};
 use super::record::{SubmissionRecord, SubmissionRecords};
 use super::{RequestError, Result, SlurmScheduler, view};
+use crate::route::now;
 
 /// File with the last request to an element, in the element's directory.
 const REQUEST_FILE: &str = "asked.json";
@@ -87,7 +88,7 @@ impl SlurmScheduler {
             ));
         }
         // 3. Record the state of the files, then send the signal: later changes acknowledge it.
-        let at = self.now();
+        let at = now();
         let ranks = ranks(checkpoint, view.tasks);
         // 28 is SIGWINCH, whose name scancel refuses; the listeners pass the job's own signal on.
         let mut targets = vec!["--signal=28".to_owned()];

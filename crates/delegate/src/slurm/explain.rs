@@ -10,6 +10,7 @@ use muster_slurm::job::NativeJob;
 use super::evidence::pending_before;
 use super::queue::JobSelection;
 use super::{Result, SlurmScheduler, headroom, sooner, view};
+use crate::route::now;
 
 /// Slurm's reason for a job that no nodes can ever satisfy.
 const UNSATISFIABLE: &str = "BadConstraints";
@@ -33,7 +34,7 @@ impl SlurmScheduler {
             Explanation::blank(element, row.name.clone(), state, row.account.as_str().into());
         // A job that Slurm gave up without a start has a reason, too.
         if !waits(&row) && row.reason != UNSATISFIABLE {
-            return Ok(ExplainResponse { now: self.now(), explanation: blank, gang: None });
+            return Ok(ExplainResponse { now: now(), explanation: blank, gang: None });
         }
         // 2. Collect the evidence for the reason.
         let all = self.with_devices(JobSelection::All).await?;
@@ -55,7 +56,7 @@ impl SlurmScheduler {
             None
         };
         let sooner = if is_open && (bound.is_some() || sooner::waits_for_resources(row)) {
-            sooner::sooner(row, bound, &all, &pending_before(row, &all), &hosts, self.now())
+            sooner::sooner(row, bound, &all, &pending_before(row, &all), &hosts, now())
         } else {
             Vec::new()
         };
@@ -69,7 +70,7 @@ impl SlurmScheduler {
                 .map(|start| Eta { start, reserved: false }),
             ..blank
         };
-        Ok(ExplainResponse { now: self.now(), explanation, gang: None })
+        Ok(ExplainResponse { now: now(), explanation, gang: None })
     }
 }
 

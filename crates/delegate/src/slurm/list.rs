@@ -18,6 +18,7 @@ use super::reconcile::JobOutcome;
 use super::record::{SubmissionRecord, SubmissionRecords};
 use super::resolve::ResolvedJob;
 use super::{RequestError, Result, SlurmScheduler, checkpoint, output, view};
+use crate::route::now;
 
 /// Value of the user filter that lists the jobs of all users; the default is the caller's own.
 const ALL_USERS: &str = "all";
@@ -60,7 +61,7 @@ impl SlurmScheduler {
             |word: &str| ["done", "failed", "cancelled", "preempted", "unknown"].contains(&word);
         let wants_ended = filter.all || filter.state.as_deref().is_some_and(is_final);
         let revision = revision(&rows);
-        let now = self.now();
+        let now = now();
         if resolved.is_empty() {
             let arrays =
                 if wants_ended { Vec::new() } else { self.incomplete_arrays(&rows).await? };
@@ -234,7 +235,7 @@ impl SlurmScheduler {
             }
         }
         let mut found = Vec::new();
-        let now = self.now();
+        let now = now();
         for one in resolved.iter() {
             let mut own: Vec<NativeJob> = rows
                 .iter()
@@ -378,7 +379,7 @@ impl SlurmScheduler {
             .unwrap_or_default();
         Ok(JobDetail {
             job: view,
-            now: self.now(),
+            now: now(),
             commands: record.as_ref().map(|record| record.commands.clone()),
             files: record
                 .as_ref()
@@ -474,7 +475,7 @@ impl SlurmScheduler {
                 // The list that the watcher requests next uses these rows.
                 *self.last_reported.lock().expect("no thread panics while holding this lock") =
                     Some((Instant::now(), rows));
-                return Ok(ChangesResponse { revision, now: self.now() });
+                return Ok(ChangesResponse { revision, now: now() });
             }
             tokio::time::sleep(self.settings.poll_interval).await;
         }

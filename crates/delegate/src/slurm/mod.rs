@@ -26,11 +26,12 @@ mod timeline;
 pub mod tool;
 mod view;
 
+use crate::route::now;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use crate::slurm::rest::RestClient;
 use crate::slurm::tool::Tools;
@@ -41,7 +42,7 @@ use muster_api::query::{
 use muster_api::routes::RouteId;
 use muster_api::types::{ActionRequest, BulkRequest, ErrorBody, SubmitRequest};
 use muster_api::{Call, Responder, RouteResponse, WaitMode};
-use muster_model::{JobId, Time, UserName};
+use muster_model::{JobId, UserName};
 use muster_slurm::job::NativeJob;
 use tokio::sync::{OnceCell, watch};
 
@@ -125,11 +126,6 @@ impl SlurmScheduler {
         &self.settings.tools
     }
 
-    fn now(&self) -> Time {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Time(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
-    }
-
     fn stay(&self) -> WaitMode {
         *self.stay.lock().expect("no thread panics while holding this lock")
     }
@@ -201,7 +197,7 @@ impl SlurmScheduler {
             RouteId::Usage => json(&self.usage().await?),
             RouteId::Timeline => {
                 let seen = self.timeline.lock().expect("no thread panics while holding this lock");
-                json(&seen.timeline(read::<TimelineQuery>(&call.query)?, self.now()))
+                json(&seen.timeline(read::<TimelineQuery>(&call.query)?, now()))
             }
             RouteId::Changes => json(&self.changes(read::<ChangesQuery>(&call.query)?).await?),
             RouteId::Logs => self.output(job()?, read::<LogQuery>(&call.query)?).await,

@@ -11,6 +11,7 @@ use muster_slurm::node::{self, NativeNode};
 
 use super::queue::JobSelection;
 use super::{Result, SlurmScheduler, view};
+use crate::route::now;
 
 /// Bytes in one megabyte of Slurm, which is a mebibyte.
 const MEBIBYTE: u64 = 1 << 20;
@@ -34,10 +35,7 @@ impl SlurmScheduler {
         let rows = self.with_devices(JobSelection::All).await?;
         let hosts = self.hosts().await?;
         let held = held(&rows);
-        Ok(NodeList {
-            now: self.now(),
-            nodes: hosts.iter().map(|host| node(host, &held)).collect(),
-        })
+        Ok(NodeList { now: now(), nodes: hosts.iter().map(|host| node(host, &held)).collect() })
     }
 }
 

@@ -13,6 +13,7 @@ use muster_slurm::job::NativeJob;
 use super::queue::{AccountingReply, JobSelection};
 use super::record::SubmissionRecord;
 use super::{RequestError, Result, SlurmScheduler};
+use crate::route::now;
 
 /// Time for an unanswered submission to arrive: longer than a submission waits for its answer.
 const ARRIVAL_TIMEOUT: Span = Span::from_secs(300);
@@ -182,7 +183,7 @@ impl SlurmScheduler {
             return Ok(());
         }
         let open = records.open_jobs();
-        let now = self.now();
+        let now = now();
         let rows = self.queue(JobSelection::User(self.settings.user.as_str())).await?;
         self.record_numbers(&open, &rows).await?;
         let is_in = |record: &SubmissionRecord| {

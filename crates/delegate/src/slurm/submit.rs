@@ -18,6 +18,7 @@ use muster_spec::{CheckedJob, SubmissionSite};
 use super::queue::JobSelection;
 use super::record::SubmissionRecord;
 use super::{RequestError, Result, SlurmScheduler};
+use crate::route::now;
 
 /// Time for which a submission waits for a controller that does not answer.
 const SUBMIT_TIMEOUT: Duration = Duration::from_secs(120);
@@ -52,7 +53,7 @@ impl SlurmScheduler {
                 "submit without -it and use `muster attach JOB` once it runs, or use `srun --pty`",
             ));
         }
-        let now = self.now();
+        let now = now();
         let mut ready: Vec<PreparedJob> = checked
             .into_iter()
             .enumerate()
@@ -298,7 +299,7 @@ impl SlurmScheduler {
             record.before.extend(record.number.filter(|before| *before != number));
             let noted = records.save(&SubmissionRecord {
                 number: Some(number),
-                submitted: self.now(),
+                submitted: now(),
                 ..record
             });
             noted.map_err(|error| {

@@ -1,4 +1,4 @@
-//! How far an object has come, as its status says: for objects that wait for its start or end.
+//! Stage of an object, read from its status: for workloads that wait for its start or end.
 
 use muster_model::DependencyKind;
 use serde_json::Value;

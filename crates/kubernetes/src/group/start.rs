@@ -74,7 +74,7 @@ impl fmt::Display for ObjectDependency {
 /// Terms that must be met before a workload starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StartTerms {
-    /// True until a user releases it.
+    /// True while a user holds the workload.
     pub is_held: bool,
     /// Earliest start; `None` means at once.
     pub begin: Option<Time>,
@@ -94,7 +94,7 @@ impl StartTerms {
         let after = value(names::AFTER).map(after).transpose()?.unwrap_or_default();
         let own = ObjectRef { kind, name: Arc::clone(&metadata.name) };
         if after.iter().any(|one| one.object == own) {
-            return Err(format!("{} names the object itself", names::AFTER));
+            return Err(format!("{} names the object itself; remove {own} from it", names::AFTER));
         }
         Ok(Self {
             is_held: value(names::HELD) == Some("true"),
@@ -204,7 +204,7 @@ mod tests {
                 "before:job/a",
                 "\"before\" is no kind of dependency; write one of afterok, afternotok, afterany, after",
             ),
-            ("job/own", "muster.run/after names the object itself"),
+            ("job/own", "muster.run/after names the object itself; remove job/own from it"),
         ] {
             let error = after(text).unwrap_err();
             assert!(error.contains(expected), "{error}");

@@ -1,4 +1,4 @@
-//! What Kueue says of a job that waits: a condition of the Workload that it makes for each job.
+//! Kueue's reason for a pending job: a condition of the Workload that it creates for each job.
 
 use muster_model::Reason;
 use serde_json::Value;
@@ -15,7 +15,7 @@ pub const WORKLOADS: &str = "workloads";
 /// meets them.
 const STEPS: [&str; 2] = ["QuotaReserved", "Admitted"];
 
-/// Returns the id of the job of a Workload, and why Kueue lets it wait; `None` for one that it has
+/// Returns the id of the job of a Workload, and Kueue's reason for not admitting it; `None` for one that it has
 /// admitted, and while it has said nothing.
 #[must_use]
 pub fn waiting_reason(workload: &Value) -> Option<(String, Reason)> {

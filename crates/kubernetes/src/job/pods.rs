@@ -18,7 +18,7 @@ const ROLE_LABELS: [&str; 4] = [
     "training.kubeflow.org/replica-type",
 ];
 
-/// Labels by which controllers count the pods of a role.
+/// Labels with the index of a pod within its role.
 const INDEX_LABELS: [&str; 3] =
     [names::COMPLETION_INDEX, "volcano.sh/task-index", "training.kubeflow.org/replica-index"];
 

@@ -69,7 +69,7 @@ pub fn status(job: JobObject<'_>, roles: &[JobRole], tasks: &[JobTask<'_>]) -> J
         };
     }
     if number_at(object, "/spec/parallelism") == Some(0) && !are_active {
-        let text = "its parallelism is 0; `kubectl scale` or `kubectl patch` of the Job starts it";
+        let text = "its parallelism is 0; `kubectl patch job NAME --patch '{\"spec\":{\"parallelism\":1}}'` starts it";
         let reason = Some(native("NoParallelism", text));
         return JobStatus { reason, ..plain(JobState::Held, "Active") };
     }
@@ -217,7 +217,10 @@ fn suspension(job: JobObject<'_>) -> (JobState, Reason) {
         );
         return (JobState::Pending, native("Suspended", &text));
     }
-    (JobState::Held, native("Suspended", "it is suspended, and no scheduler starts it"))
+    (
+        JobState::Held,
+        native("Suspended", "it is suspended and has no queue; `muster release` starts it"),
+    )
 }
 
 /// Returns why a job that has no pods, or not all, does not run yet.

@@ -8,7 +8,9 @@ use muster_model::view::{
 use muster_model::{Array, ElementId, GpuMilli, Replicas, Span, Time};
 use serde_json::Value;
 
-use super::{JobObject, JobRole, JobStatus, JobTask, condition, number_at, roles, status, tasks};
+use super::{
+    JobObject, JobRole, JobStatus, JobTask, condition, label, number_at, roles, status, tasks,
+};
 use crate::instant;
 use crate::names;
 use crate::queue;
@@ -59,7 +61,7 @@ pub fn view(job: JobObject<'_>, pods: &[&Value], namespace: &str) -> JobView {
             qos: None,
             restarts: number_at(job.object, "/status/restarts").unwrap_or(0),
             id: Some(job.uid().to_owned()),
-            name: Some(name_for(job, namespace)),
+            name: Some(label(job.namespace(), job.name(), namespace)),
         }),
         ..JobView::blank(
             job.number(),
@@ -84,15 +86,6 @@ pub fn with_element(mut view: JobView, job: JobObject<'_>, pods: &[&Value], inde
         view.elements.sort_by_key(|element| element.element.index);
     }
     view
-}
-
-/// Returns the name by which a user of this namespace types the job.
-fn name_for(job: JobObject<'_>, namespace: &str) -> String {
-    if job.namespace() == namespace {
-        job.name().to_owned()
-    } else {
-        format!("{}/{}", job.namespace(), job.name())
-    }
 }
 
 fn role_view(role: &JobRole) -> RoleView {

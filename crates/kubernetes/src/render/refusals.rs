@@ -35,7 +35,7 @@ pub(super) fn unsupported(input: &RenderInput<'_>) -> Vec<Unsupported> {
     sizes(input, &mut refuse);
     start(input, &mut refuse);
     if spec.constraint.advance_reservation.is_some() {
-        refuse("`reservation`: Kubernetes has none", "submit it without");
+        refuse("`reservation`: Kubernetes has none", "remove `reservation`");
     }
     unfit
 }
@@ -233,7 +233,7 @@ pub(super) fn differences(input: &RenderInput<'_>) -> Vec<String> {
     }
     if spec.restart.on_failure && spec.restart.has_own_backoff() {
         warnings.push(format!(
-            "`backoff: {}` is ignored: Kubernetes has waits of its own",
+            "`backoff: {}` is ignored: Kubernetes uses its own back-off",
             spec.restart.backoff
         ));
     }
@@ -245,7 +245,7 @@ pub(super) fn differences(input: &RenderInput<'_>) -> Vec<String> {
     };
     if spec.array.is_some() && starts_whole {
         warnings.push(
-            "`array`: it starts when all pods that run at once fit; `array: …%N` makes them fewer"
+            "`array`: it starts when all pods that run at once fit; `array: …%M` makes them fewer"
                 .to_owned(),
         );
     }

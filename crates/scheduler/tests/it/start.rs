@@ -492,6 +492,9 @@ fn stages_are_written_once() {
     assert_eq!(writes(&mut cluster), 1);
     cluster.annotate_job("b", "other", Some("x"));
     assert_eq!(writes(&mut cluster), 0);
+    // An older request was repeated late, and has replaced the newer one.
+    cluster.annotate_job("b", AFTER_STATUS, Some("job/a=started"));
+    assert_eq!(writes(&mut cluster), 1);
     cluster.delete_job("b");
     cluster.create_job(&after());
     assert_eq!(writes(&mut cluster), 1);

@@ -396,15 +396,13 @@ impl RestartRule {
     const MOST: u32 = 1_000;
     /// Default maximum number of restarts.
     const DEFAULT_MAX: u32 = 3;
-    /// Wait before the first restart by default.
-    const DEFAULT_BACKOFF: Span = Span::from_secs(10);
 
     /// Returns the rule for the engine.
     pub(crate) fn resolve(&self) -> Restart {
         let on_failure = Restart {
             on_failure: true,
             max_restarts: Self::DEFAULT_MAX,
-            backoff: Self::DEFAULT_BACKOFF,
+            backoff: Restart::DEFAULT_BACKOFF,
             always: false,
         };
         match self {
@@ -426,7 +424,7 @@ impl RestartRule {
                 backoff: detail
                     .backoff
                     .as_ref()
-                    .map_or(Self::DEFAULT_BACKOFF, |backoff| backoff.value.0),
+                    .map_or(Restart::DEFAULT_BACKOFF, |backoff| backoff.value.0),
                 always: false,
             },
         }

@@ -106,7 +106,7 @@ pub async fn run(app: &App, args: RunArgs) -> Result<u8> {
         fields.insert("run".to_owned(), serde_json::json!(args.command));
     }
     if args.files.iter().any(|file| !file.exists())
-        && let Some(offer) = dashes::suggestion(&dashes::own_words())
+        && let Some(offer) = dashes::suggestion(&dashes::object_conditions())
     {
         return Err(offer.into());
     }

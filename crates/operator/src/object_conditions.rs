@@ -205,8 +205,8 @@ fn state_of_object(object: &Value, queue_labels: &[&str]) -> Option<(JobState, O
     Some((JobState::Pending, Some(reason)))
 }
 
-/// Returns what a scheduler said last of an object that waits.
-pub(crate) fn last_word(object: &Value) -> Option<&str> {
+/// Returns the last message of a scheduler about an object that waits.
+pub(crate) fn last_message(object: &Value) -> Option<&str> {
     let said =
         condition(object, "PodScheduled").or_else(|| condition(object, names::ADMITTED_CONDITION));
     said.filter(|one| one["status"] == "False")?["message"].as_str()
