@@ -140,7 +140,7 @@ impl KubernetesDaemon {
         let name = self.name();
         let pid = self.pid(cluster).with_context(|| format!("{name} is not running"))?;
         process::signal(pid, signal)?;
-        process::wait(&format!("the end of {name}"), STOP, || self.pid(cluster).is_none())
+        process::wait(&format!("the end of {name}"), STOP, || process::has_ended(pid))
     }
 }
 

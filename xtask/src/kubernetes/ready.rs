@@ -2,6 +2,7 @@
 //! pause.
 
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -15,6 +16,9 @@ use crate::test_cluster::{command, process};
 /// Timeout for each condition; normally a second, and ten for 1,000 nodes.
 const TIMEOUT: Duration = Duration::from_secs(180);
 
+/// Lines of the log of a program that has ended: a trace of its threads has about so many.
+const LINES: usize = 40;
+
 /// Waits until a program works; fails at once when it ends.
 pub fn wait_for(cluster: &KubernetesTestCluster, daemon: KubernetesDaemon) -> Result<()> {
     let mut has_ended = false;
@@ -24,9 +28,18 @@ pub fn wait_for(cluster: &KubernetesTestCluster, daemon: KubernetesDaemon) -> Re
         has_ended || works(cluster, daemon)
     })?;
     if has_ended {
-        bail!("{name} has ended; see {}", cluster.log(&name).display());
+        let log = cluster.log(&name);
+        bail!("{name} has ended; the end of {}:\n{}", log.display(), end_of(&log));
     }
     Ok(())
+}
+
+/// Returns the last lines of a log. A cluster that a test starts is removed with its logs.
+fn end_of(log: &Path) -> String {
+    let bytes = std::fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(LINES)..].join("\n")
 }
 
 fn works(cluster: &KubernetesTestCluster, daemon: KubernetesDaemon) -> bool {

@@ -107,7 +107,7 @@ impl Daemon {
     pub fn end(self, cluster: &SlurmTestCluster, signal: Signal) -> Result<()> {
         let pid = self.pid(cluster).with_context(|| format!("{} is not running", self.name()))?;
         process::signal(pid, signal)?;
-        process::wait(&format!("the end of {}", self.name()), STOP, || self.pid(cluster).is_none())
+        process::wait(&format!("the end of {}", self.name()), STOP, || process::has_ended(pid))
     }
 }
 

@@ -38,6 +38,16 @@ pub fn is(pid: u32, namespace: u64, program: &str) -> bool {
     in_namespace(pid, namespace) && name.starts_with(program)
 }
 
+/// Returns true once the kernel has taken everything from this process, its listening sockets too: that is
+/// some time after it has no program any more, because each of its threads ends by itself.
+pub fn has_ended(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // After the name, which may have any character: "Z" is an end that nobody has waited for.
+    let state = stat.rsplit(") ").next().unwrap_or_default();
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+    stat.is_empty() || state.starts_with('Z') && threads <= 1
+}
+
 /// Returns the pids of all processes in a network namespace, except this process and its ancestors.
 pub fn pids_in_namespace(namespace: u64) -> Vec<u32> {
     let excluded = ancestors();
@@ -105,6 +115,17 @@ mod tests {
         assert!(in_namespace(own, here) && !in_namespace(own, here + 1));
         assert!(is(own, here, "xtask") && !is(own, here, "slurmd") && !is(own, here + 1, "xtask"));
         assert!(!pids_in_namespace(here).contains(&own));
+    }
+
+    #[test]
+    fn a_process_has_ended_when_it_is_a_zombie_or_gone() {
+        assert!(!has_ended(std::process::id()));
+        let mut child = Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        assert!(!has_ended(child.id()));
+        signal(child.id(), Signal::Kill).unwrap();
+        wait("its end", Duration::from_secs(10), || has_ended(child.id())).unwrap();
+        child.wait().unwrap();
+        assert!(has_ended(child.id()));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::cluster::{KubernetesCluster, TestNamespace, success, until};
+use crate::definitions::Definition;
 use crate::scheduler_process::SchedulerProcess;
 
 /// Longest time for twenty Jobs, one after the other.
@@ -230,30 +231,20 @@ fn other_jobs_are_not_suspended() {
     }
 }
 
-/// Makes a kind of object that keeps all fields, as far as the API server must know it.
-fn define(cluster: &KubernetesCluster, group: &str, version: &str, kind: &str) {
-    let singular = kind.to_lowercase();
-    let plural = format!("{singular}s");
-    let name = format!("{plural}.{group}");
-    let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    let definition = json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": name},
-        "spec": {
-            "group": group, "scope": "Namespaced",
-            "names": {"kind": kind, "plural": plural, "singular": singular, "listKind": format!("{kind}List")},
-            "versions": [{
-                "name": version, "served": true, "storage": true,
-                "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {
-                    "type": "object", "properties": {"spec": any, "status": any},
-                }},
-            }],
-        },
-    });
-    let words = ["apply", "--filename=-"];
-    success(&words, &cluster.kubectl_with(&words, &definition.to_string()));
-    cluster.wait(&format!("customresourcedefinition/{name}"), "condition=Established");
+/// Kinds of the objects of other projects, as far as the API server must know them.
+const OTHERS: [Definition; 3] = [
+    of_others("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets"),
+    of_others("ray.io", "v1", "RayCluster", "rayclusters"),
+    of_others("trainer.kubeflow.org", "v1alpha1", "TrainJob", "trainjobs"),
+];
+
+const fn of_others(
+    group: &'static str,
+    version: &'static str,
+    kind: &'static str,
+    plural: &'static str,
+) -> Definition {
+    Definition { group, version, kind, plural, scope: "Namespaced", published: None }
 }
 
 /// Returns an object with two pods that take a node each.
@@ -289,9 +280,7 @@ fn create_pods(namespace: &TestNamespace, name: &str, label: &str, template: &Va
 fn objects_of_other_projects_wait_without_pods() {
     let cluster = KubernetesCluster::here();
     let job_set = "jobset.x-k8s.io/v1alpha2";
-    define(&cluster, "jobset.x-k8s.io", "v1alpha2", "JobSet");
-    define(&cluster, "ray.io", "v1", "RayCluster");
-    define(&cluster, "trainer.kubeflow.org", "v1alpha1", "TrainJob");
+    OTHERS.iter().for_each(|kind| kind.install(&cluster));
     let _scheduler = SchedulerProcess::active(&cluster);
     let namespace = opted_in(&cluster, "admission-others");
     let get = |kind: &str, name: &str| cluster.get(&[kind, name, "--namespace", namespace.name()]);

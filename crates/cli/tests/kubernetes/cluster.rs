@@ -219,10 +219,20 @@ impl TestNamespace<'_> {
         self.cluster.kubectl(&["logs", pod, "--namespace", self.name])
     }
 
-    /// Creates an object in the namespace.
+    /// Creates an object in the namespace. The API server refuses a kind for a while after its definition is
+    /// established, until its admission policies know it, too.
     pub fn create_object(&self, object: &Value) {
         let words = ["create", "--filename=-", "--namespace", self.name];
-        success(&words, &self.cluster.kubectl_with(&words, &object.to_string()));
+        let mut output = self.cluster.kubectl_with(&words, &object.to_string());
+        until("the kind is known", || {
+            let is_unknown =
+                String::from_utf8_lossy(&output.stderr).contains("There can be a delay between");
+            if is_unknown {
+                output = self.cluster.kubectl_with(&words, &object.to_string());
+            }
+            !is_unknown
+        });
+        success(&words, &output);
     }
 
     /// Returns the objects of a kind that a label selector matches; an empty one matches all.
