@@ -5,6 +5,7 @@ pub mod kueue;
 mod pods;
 mod roles;
 mod state;
+mod used;
 mod view;
 
 use muster_model::{Array, JobId, Replicas};
@@ -13,6 +14,7 @@ use serde_json::Value;
 pub use pods::{JobTask, tasks};
 pub use roles::{JobRole, roles};
 use state::{JobStatus, status};
+pub use used::{UsedGpuTime, used};
 pub use view::{view, with_element};
 
 use crate::names;
@@ -179,6 +181,12 @@ impl<'a> JobObject<'a> {
     pub fn is_suspended(&self) -> bool {
         let at = |path| self.object.pointer(path).and_then(Value::as_bool).unwrap_or(false);
         at("/spec/suspend") || at("/spec/runPolicy/suspend")
+    }
+
+    /// Returns true if its controller ends its pods while it is suspended, and starts it again afterwards.
+    #[must_use]
+    pub fn can_be_suspended(&self) -> bool {
+        !self.api.is_service() && self.api.group != "batch.volcano.sh"
     }
 
     /// Returns true if an object of another kind of job controls it.

@@ -18,6 +18,7 @@ pub mod object;
 pub mod pod;
 pub mod pool;
 pub mod priority;
+pub mod probe;
 mod quantity;
 pub mod queue;
 pub mod render;

@@ -52,6 +52,9 @@ pub const KUEUE_SLICE_TOPOLOGY: &str = "kueue.x-k8s.io/podset-slice-required-top
 /// Annotation with `true` of a suspended object that waits until a user releases it.
 pub const HELD: &str = "muster.run/held";
 
+/// Annotation of the pods of a service, with the time of the last requeue: replicas without it are replaced.
+pub const RESTARTED: &str = "muster.run/restarted";
+
 /// Annotation of an object that a user has cancelled, with the user's name: it is never started again.
 pub const CANCELLED: &str = "muster.run/cancelled";
 

@@ -8,7 +8,7 @@ use kube::Client;
 use muster_kubernetes::group::GroupKind;
 use muster_kubernetes::names;
 use muster_model::view::{Explanation, GangView, JobState, NodeView, QueueView};
-use muster_model::{QueueTree, Time};
+use muster_model::{QueueName, QueueTree, Time, UserName};
 use muster_scheduler::{Level, Scheduler, Subject};
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -186,6 +186,29 @@ impl ClusterReader {
         let mut listed = self.start_listing().await?.finish().await?;
         let now = listed.scheduler.take_in_all(now());
         Ok((now, listed.scheduler.queues(now)))
+    }
+
+    /// Returns the decayed GPU-seconds of each namespace and queue, as the active scheduler has recorded
+    /// them; none without one.
+    ///
+    /// # Errors
+    /// If the record is of another version, or the API server refuses or gives no answer.
+    pub async fn usage(&self) -> Result<Vec<(UserName, QueueName, u64)>, ReadError> {
+        let (namespace, _) = &self.settings.lease;
+        let mut missing = Vec::new();
+        let rule = || format!("get configmaps/{} in {namespace}", names::USAGE);
+        let published = UsageStore::new(self.client.clone(), namespace).load().await;
+        let published = unless_forbidden(published, rule, &mut missing)?;
+        if !missing.is_empty() {
+            return Err(ReadError::Forbidden(missing));
+        }
+        let record = published.map_or(Ok(None), |published| published.record);
+        let rows = record.and_then(|record| {
+            let rows = record.map(|record| record.rows(now())).transpose();
+            rows.map_err(|error| error.to_string())
+        });
+        let rows = rows.map_err(|error| unreadable("the usage", "--queues", error))?;
+        Ok(rows.unwrap_or_default())
     }
 
     // ---- the cluster ----

@@ -20,6 +20,16 @@ use crate::usage::DecayedUsage;
 #[serde(transparent)]
 pub struct UsageRecord(Durable);
 
+impl UsageRecord {
+    /// Returns the decayed GPU-seconds per user and leaf queue at `now`, if nothing was used since.
+    ///
+    /// # Errors
+    /// The first defect of the recorded tree.
+    pub fn rows(self, now: Time) -> Result<Vec<(UserName, QueueName, u64)>, TreeError> {
+        Ok(Policy::with_usage(self)?.usage_rows(now))
+    }
+}
+
 impl Policy {
     /// Returns the usage until `now`.
     #[must_use]

@@ -128,10 +128,7 @@ impl CliCommand {
     /// Returns the service that the subcommand sends its requests to.
     pub fn endpoint(&self) -> Endpoint {
         match self {
-            CliCommand::Verify(_)
-            | CliCommand::Usage(_)
-            | CliCommand::Reserve(_)
-            | CliCommand::Check(_) => Endpoint::Cluster,
+            CliCommand::Reserve(_) | CliCommand::Check(_) => Endpoint::Cluster,
             CliCommand::Run(_)
             | CliCommand::Ps(_)
             | CliCommand::Show(_)
@@ -143,6 +140,8 @@ impl CliCommand {
             | CliCommand::Hold(_)
             | CliCommand::Release(_)
             | CliCommand::Requeue(_)
+            | CliCommand::Verify(_)
+            | CliCommand::Usage(_)
             | CliCommand::Scale(_)
             | CliCommand::Checkpoint(_)
             | CliCommand::Queues(_)

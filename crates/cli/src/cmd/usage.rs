@@ -11,7 +11,8 @@ use crate::exit::Failure;
 /// Show the GPU-hours used per user
 ///
 /// GPU-hours in total, and decayed GPU-hours, which count for fair share (usage decays with a
-/// half-life). JSON: a `UsageList`.
+/// half-life). On Kubernetes, users are namespaces, and the total is that of the pods that still
+/// exist. JSON: a `UsageList`.
 #[derive(Debug, clap::Args)]
 pub struct UsageArgs {
     #[command(flatten)]

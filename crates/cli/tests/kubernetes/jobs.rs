@@ -61,9 +61,20 @@ fn jobs_of_others_are_listed_explained_and_cancelled() {
     let words = ["explain", "jobs-others/suspended"];
     let explained = success(&words, &muster_as(&kubeconfig, &words));
     assert!(explained.contains("job/suspended of namespace jobs-others"), "{explained}");
-    // 2. They are released and cancelled by these names.
+    // 2. They are released, started again and cancelled by these names.
     success(&["release"], &muster_as(&kubeconfig, &["release", "jobs-others/suspended"]));
     until("it runs", || listed(&["ps"]).iter().all(|job| job["state"] == "running"));
+    let pods = || -> Vec<String> {
+        let uid = |pod: Value| pod["metadata"]["uid"].as_str().unwrap().to_owned();
+        let of_job = "batch.kubernetes.io/job-name=by-kubectl";
+        namespace.objects("pods", of_job).into_iter().map(uid).collect()
+    };
+    let before = pods();
+    let words = ["requeue", "jobs-others/by-kubectl"];
+    success(&words, &muster_as(&kubeconfig, &words));
+    until("it runs again", || listed(&["ps"]).iter().all(|job| job["state"] == "running"));
+    let after = pods();
+    assert!(after.len() == 2 && !after.iter().any(|pod| before.contains(pod)), "{after:?}");
     let names = ["jobs-others/by-kubectl", "jobs-others/suspended"];
     let words = [&["cancel"][..], &names].concat();
     success(&words, &muster_as(&kubeconfig, &words));

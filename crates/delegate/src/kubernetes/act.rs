@@ -1,5 +1,7 @@
 //! Actions on jobs: each is a change of the object, or its deletion.
 
+use std::time::Duration;
+
 use futures_util::{StreamExt, stream};
 use muster_api::types::{
     ActionResponse, BulkAction, BulkRequest, BulkResponse, BulkResult, ErrorBody, ScaleRequest,
@@ -12,6 +14,13 @@ use serde_json::{Value, json};
 
 use super::list::FoundJob;
 use super::{KubernetesScheduler, RequestError, Result};
+use crate::route::now;
+
+/// Longest wait for the end of pods, whose programs may save their state first.
+const LONGEST_END: Duration = Duration::from_secs(600);
+
+/// Longest wait for a change, after which the pods are read again in any case.
+const REREAD_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Actions that are under way at once.
 const AT_ONCE: usize = 16;
@@ -25,6 +34,8 @@ pub(super) enum KubernetesAction {
     Hold,
     /// Let a held job start.
     Release,
+    /// End its pods and start it again.
+    Requeue,
 }
 
 impl KubernetesScheduler {
@@ -47,6 +58,7 @@ impl KubernetesScheduler {
             KubernetesAction::Cancel => self.cancel(&found, state).await?,
             KubernetesAction::Hold => self.hold(&found, state).await?,
             KubernetesAction::Release => self.release(&found, state).await?,
+            KubernetesAction::Requeue => self.requeue(&found, state).await?,
         };
         Ok(ActionResponse { message })
     }
@@ -57,9 +69,7 @@ impl KubernetesScheduler {
             BulkAction::Cancel => KubernetesAction::Cancel,
             BulkAction::Hold => KubernetesAction::Hold,
             BulkAction::Release => KubernetesAction::Release,
-            BulkAction::Requeue => {
-                return Err(super::unsupported_route(muster_api::routes::RouteId::Requeue));
-            }
+            BulkAction::Requeue => KubernetesAction::Requeue,
         };
         let results = stream::iter(request.targets).map(|target| async move {
             let answer = self.act(target.job, target.index, action).await;
@@ -182,11 +192,87 @@ impl KubernetesScheduler {
         let mut body = json!({"metadata": {"annotations": {names::HELD: Value::Null}}});
         // No scheduler starts a job without a queue.
         if found.job().label(names::QUEUE).is_none() {
-            let suspend = json!({"suspend": false});
-            let is_of_kubeflow = found.key.api.group == "kubeflow.org";
-            body["spec"] = if is_of_kubeflow { json!({"runPolicy": suspend}) } else { suspend };
+            body["spec"] = suspend(found, false)["spec"].take();
         }
         self.server().await?.merge(&found.key.path(), &body).await?;
         Ok("released".to_owned())
     }
+
+    /// Ends the pods of a running job, and lets it start again.
+    async fn requeue(&self, found: &FoundJob, state: JobState) -> Result<String> {
+        let name = &found.key.name;
+        let job = found.job();
+        check_requeue(found, state)?;
+        let server = self.server().await?;
+        let path = found.key.path();
+        if job.api.is_service() {
+            // A change of the pod template replaces every replica.
+            let mark = json!({names::RESTARTED: now().0.to_string()});
+            let body = json!({"spec": {"template": {"metadata": {"annotations": mark}}}});
+            server.merge(&path, &body).await?;
+            return Ok("its replicas are replaced".to_owned());
+        }
+        server.merge(&path, &suspend(found, true)).await?;
+        // The scheduler of its queue starts it again. Without one, its controller would not notice a
+        // suspension that ends before the pods do.
+        if [names::QUEUE, names::KUEUE_QUEUE].iter().all(|queue| job.label(queue).is_none()) {
+            let ended = tokio::time::timeout(LONGEST_END, self.wait_until_ended(found)).await;
+            ended.map_err(|_| {
+                RequestError::refused(format!("the pods of {name} have not ended"))
+                    .hint(format!("`muster release {name}` starts it again when they have"))
+            })??;
+            server.merge(&path, &suspend(found, false)).await?;
+        }
+        Ok("requeued".to_owned())
+    }
+
+    /// Waits until a job has no pods that run or are being ended.
+    async fn wait_until_ended(&self, found: &FoundJob) -> Result<()> {
+        loop {
+            let now = self.find(found.job().number()).await?;
+            let has_ended = |pod: &&Value| {
+                matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+            };
+            if now.pods().iter().all(has_ended) {
+                return Ok(());
+            }
+            self.server().await?.wait_for_change(&self.last_lists(), REREAD_INTERVAL).await;
+        }
+    }
+}
+
+/// Returns an error for a job that cannot start again.
+fn check_requeue(found: &FoundJob, state: JobState) -> Result<()> {
+    let job = found.job();
+    if state.is_final() {
+        return Err(RequestError::refused(format!("it had already ended: {}", state.word()))
+            .hint("`muster run` submits it again"));
+    }
+    if matches!(state, JobState::Pending | JobState::Held) {
+        return Err(RequestError::refused(format!("it is {}: it has not started", state.word()))
+            .hint("only a running job can be requeued"));
+    }
+    if !job.api.is_service() && !job.can_be_suspended() {
+        return Err(RequestError::refused(format!(
+            "the controller of a {} does not start it again",
+            job.api.kind
+        ))
+        .hint("cancel it and submit it again"));
+    }
+    // Their tasks would not run again, and the others would wait for them.
+    let ended = job.object["status"]["succeeded"].as_u64().unwrap_or(0);
+    if ended > 0 && !job.has_elements() {
+        return Err(RequestError::refused(format!(
+            "{ended} of its tasks have ended with success, and Kubernetes does not run these again"
+        ))
+        .hint("cancel it and submit it again"));
+    }
+    Ok(())
+}
+
+/// Returns the change that suspends a job, or lets it start.
+fn suspend(found: &FoundJob, is_suspended: bool) -> Value {
+    let suspend = json!({"suspend": is_suspended});
+    let is_of_kubeflow = found.key.api.group == "kubeflow.org";
+    json!({"spec": if is_of_kubeflow { json!({"runPolicy": suspend}) } else { suspend }})
 }

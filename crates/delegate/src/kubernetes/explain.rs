@@ -37,7 +37,7 @@ impl KubernetesScheduler {
         Ok(QueueList { now, queues })
     }
 
-    async fn reader(&self, namespace: Option<String>) -> Result<ClusterReader> {
+    pub(super) async fn reader(&self, namespace: Option<String>) -> Result<ClusterReader> {
         let settings = ReaderSettings {
             kubeconfig: None,
             context: self.settings.context.clone(),

@@ -45,7 +45,7 @@ const LISTS_KEPT: usize = 32;
 
 /// Objects of jobs with their pods, at one instant.
 #[derive(Default)]
-struct JobObjects {
+pub(super) struct JobObjects {
     jobs: Vec<(JobKey, Value)>,
     /// Pods by namespace and the value of a label that names their job.
     pods: BTreeMap<(String, String), Vec<Value>>,
@@ -207,7 +207,7 @@ impl KubernetesScheduler {
 
     /// Reads all jobs and their pods: of all namespaces, and of kinds for which that is forbidden, of the
     /// caller's own. Kinds that the caller may not list at all have no jobs.
-    async fn read_all(&self, server: &ApiServer) -> Result<JobObjects> {
+    pub(super) async fn read_all(&self, server: &ApiServer) -> Result<JobObjects> {
         let kinds: Vec<(&'static JobApi, String)> = server.job_kinds().collect();
         let labels: BTreeSet<&str> = kinds.iter().map(|(api, _)| api.pod_label).collect();
         let of_kinds = kinds.iter().map(|(api, root)| {
@@ -312,9 +312,13 @@ impl JobObjects {
         self.pods.get(&(key.namespace.clone(), name)).map_or(&[], Vec::as_slice)
     }
 
+    /// Returns each job with its pods.
+    pub(super) fn with_pods(&self) -> impl Iterator<Item = (&JobKey, &Value, Vec<&Value>)> {
+        self.jobs.iter().map(|(key, object)| (key, object, self.pods_of(key).iter().collect()))
+    }
+
     fn views(&self, namespace: &str) -> impl Iterator<Item = JobView> {
-        self.jobs.iter().map(move |(key, object)| {
-            let pods: Vec<&Value> = self.pods_of(key).iter().collect();
+        self.with_pods().map(move |(key, object, pods)| {
             let job = JobObject { api: key.api, object };
             let mut view = view(job, &pods, namespace);
             let reason = self.kueue_reasons.get(job.uid()).filter(|_| waits_for_kueue(object));

@@ -7,6 +7,7 @@ use muster_api::query::{AttachQuery, LogQuery};
 use muster_api::{Responder, RouteResponse};
 use muster_kubernetes::job::{self, JobTask};
 use muster_model::JobId;
+use serde_json::Value;
 
 use super::list::FoundJob;
 use super::{KubernetesScheduler, RequestError, Result};
@@ -67,13 +68,51 @@ impl KubernetesScheduler {
             ))
             .hint(format!("`muster logs {label}` shows its output")));
         }
+        Ok(RouteResponse::Terminal(self.exec(&found, &["--tty"], &task.pod, &task.container)))
+    }
+
+    /// Returns command lines that each run a program on this machine for a task that runs: it gets the
+    /// task's rank, GPUs and node, and the command that runs further words in the task's container.
+    pub(super) async fn beside_each_task(
+        &self,
+        job: JobId,
+        index: Option<u32>,
+        program: &[String],
+    ) -> Result<Vec<Vec<String>>> {
+        let found = self.find(job).await?;
+        let ordinal = index.map(|index| ordinal_of(&found, index)).transpose()?;
+        let roles = job::roles(found.job());
+        let pods = found.pods();
+        let tasks = job::tasks(found.job(), &roles, &pods);
+        let runs = |task: &&JobTask<'_>| {
+            task.container_state()["running"].is_object()
+                && ordinal.is_none_or(|ordinal| task.ordinal == ordinal)
+        };
+        let command = |task: &JobTask<'_>| {
+            let role = roles.iter().find(|role| role.name == task.role);
+            let gpus = role.map_or(0, |role| role.gpus.0 / 1000);
+            let text = |path: &str| task.pod.pointer(path).and_then(Value::as_str);
+            let pod = text("/metadata/name").unwrap_or_default();
+            let mut words = program.to_vec();
+            words.push(format!("--rank={}", task.rank));
+            words.push(format!("--gpus={gpus}"));
+            words.push(format!("--node={}", text("/spec/nodeName").unwrap_or_default()));
+            words.push("--".to_owned());
+            words.extend(self.exec(&found, &[], pod, task.container));
+            words
+        };
+        Ok(tasks.iter().filter(runs).map(command).collect())
+    }
+
+    /// Returns a command that runs further words in a container.
+    fn exec(&self, found: &FoundJob, options: &[&str], pod: &str, container: &str) -> Vec<String> {
         let mut words = vec!["kubectl".to_owned()];
         words.extend(self.settings.context.iter().map(|context| format!("--context={context}")));
-        let namespace = format!("--namespace={}", found.key.namespace);
-        let container = format!("--container={}", task.container);
-        let rest = ["exec", "--stdin", "--tty", &namespace, &task.pod, &container, "--"];
-        words.extend(rest.map(str::to_owned));
-        Ok(RouteResponse::Terminal(words))
+        words.extend(["exec", "--stdin"].map(str::to_owned));
+        words.extend(options.iter().map(|option| (*option).to_owned()));
+        words.push(format!("--namespace={}", found.key.namespace));
+        words.extend([pod.to_owned(), format!("--container={container}"), "--".to_owned()]);
+        words
     }
 
     /// Returns the container of a task that has started; to follow one, its start is waited for.

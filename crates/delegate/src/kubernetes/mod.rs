@@ -8,6 +8,7 @@ mod list;
 mod logs;
 mod server;
 mod submit;
+mod usage;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -166,6 +167,7 @@ impl KubernetesScheduler {
             }
             RouteId::Nodes => json(&self.nodes().await?),
             RouteId::Queues => json(&self.queues().await?),
+            RouteId::Usage => json(&self.usage().await?),
             RouteId::Changes => json(&self.changes(read::<ChangesQuery>(&call.query)?).await?),
             RouteId::Timeline => json(&Timeline {
                 now: now(),
@@ -178,6 +180,7 @@ impl KubernetesScheduler {
             RouteId::Cancel => acted(KubernetesAction::Cancel).await,
             RouteId::Hold => acted(KubernetesAction::Hold).await,
             RouteId::Release => acted(KubernetesAction::Release).await,
+            RouteId::Requeue => acted(KubernetesAction::Requeue).await,
             RouteId::Scale => json(&self.scale(job()?, read::<ScaleRequest>(&call.body)?).await?),
             RouteId::Bulk => json(&self.bulk(read::<BulkRequest>(&call.body)?).await?),
             other => Err(unsupported_route(other)),
@@ -206,12 +209,13 @@ impl Responder for KubernetesScheduler {
 
     fn on_each_node(
         &self,
-        _: JobId,
-        _: Option<u32>,
-        _: Vec<String>,
+        job: JobId,
+        index: Option<u32>,
+        program: Vec<String>,
     ) -> BoxFuture<'_, std::result::Result<Vec<Vec<String>>, ErrorBody>> {
-        let refusal = RequestError::refused("jobs on Kubernetes cannot be verified yet");
-        Box::pin(async move { Err(refusal.into()) })
+        Box::pin(async move {
+            self.beside_each_task(job, index, &program).await.map_err(ErrorBody::from)
+        })
     }
 }
 
@@ -228,9 +232,6 @@ fn unsupported_route(route: RouteId) -> RequestError {
         ),
         RouteId::Daemon | RouteId::StopDaemon => {
             ("there is no daemon: the API server is asked directly", "leave out --on to reach one")
-        }
-        RouteId::Requeue => {
-            ("a Job of Kubernetes does not run again", "submit it again with `muster run`")
         }
         _ => (
             "not supported for jobs on Kubernetes yet",

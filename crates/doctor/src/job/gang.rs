@@ -86,9 +86,7 @@ pub(super) fn one_allocation(evidence: &JobEvidence) -> JobCheckOutcome {
         }
     }
     match by_allocation.len() {
-        1 if by_allocation.contains_key(&0) => {
-            NotTested("an allocation: this machine has none".to_owned())
-        }
+        1 if by_allocation.contains_key(&0) => NotTested("an allocation of Slurm".to_owned()),
         1 => Passed(format!(
             "{}, all in job {}",
             count(evidence.nodes().len(), "node"),

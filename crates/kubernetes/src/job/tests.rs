@@ -5,6 +5,7 @@ use muster_model::{GpuMilli, Outcome, Rank, Reason, TaskExit, Time};
 use serde_json::json;
 
 use super::*;
+use crate::instant;
 
 const BATCH: &JobApi = &APIS[0];
 const JOB_SET: &JobApi = &APIS[1];
@@ -481,4 +482,18 @@ fn what_anyone_may_write_does_no_harm() {
     job["spec"] = json!({"parallelism": 2, "completions": 10, "completionMode": "Indexed"});
     let object = JobObject { api: BATCH, object: &job };
     assert_eq!(ranks(object, &roles(object)), 10);
+}
+
+#[test]
+fn gpu_time_is_that_of_the_tasks_that_have_started() {
+    let object = gang();
+    let job = JobObject { api: BATCH, object: &object };
+    let first = pod(0, [running(), exited(0, 5)]);
+    let second = pod(1, [waiting("ContainerCreating"), running()]);
+    let now = instant::parse("2026-11-26T10:01:45Z").unwrap();
+    // Two tasks of 100 seconds so far, one of 60; the fourth has not started.
+    let of_gang = used(job, &[&first, &second], now);
+    let expected = UsedGpuTime { queue: "research/vision".to_owned(), elements: 1, gpu_secs: 260 };
+    assert_eq!(of_gang, expected);
+    assert_eq!(used(job, &[], now), UsedGpuTime { elements: 0, gpu_secs: 0, ..expected });
 }

@@ -100,7 +100,7 @@ fn role_view(role: &JobRole) -> RoleView {
 }
 
 /// Returns the queue in the words of the scheduler that has one.
-fn queue_of(job: JobObject<'_>) -> String {
+pub(super) fn queue_of(job: JobObject<'_>) -> String {
     if let Some(name) = job.label(names::QUEUE).filter(|name| !name.is_empty()) {
         return queue::path(name);
     }

@@ -1,6 +1,7 @@
 //! `muster verify`: checks that a running job has the resources it was allocated. `drive` runs the
 //! probes; `muster-doctor` evaluates their answers.
 
+mod container;
 mod drive;
 pub mod preflight;
 pub mod probe;
@@ -15,13 +16,14 @@ use muster_api::query::LogQuery;
 use muster_doctor::job::{ExpectedRank, JobEvidence, leaves, verify};
 use muster_model::check::ProbeOutcome;
 use muster_model::verify::VerifyReport;
-use muster_model::view::{ElementView, JobState};
+use muster_model::view::{ElementView, JobState, JobView};
 
 use crate::app::App;
 use crate::args::OutputArgs;
 use crate::connect;
 use crate::exit::{FAILURE, Failure};
 use crate::jobref::{JobRef, JobTarget};
+use crate::on::On;
 use crate::ui::now;
 
 /// Number of last lines of a rank's output that are searched: NCCL logs when communicators are
@@ -77,7 +79,7 @@ pub async fn run(app: &App, args: VerifyArgs) -> Result<u8> {
         job: target.job.0,
         index,
         at: now(),
-        expected: expected(element),
+        expected: expected(element, has_devices(&job)),
         ..JobEvidence::default()
     };
 
@@ -91,7 +93,7 @@ pub async fn run(app: &App, args: VerifyArgs) -> Result<u8> {
             target.text(&client)
         ));
     }
-    if client.socket().is_none() {
+    if job.native.as_ref().is_some_and(|native| native.system == "slurm") {
         evidence.leaves = topology().await;
     }
     evidence.output = Some(output(&client, JobTarget { job: target.job, index }, element).await);
@@ -116,11 +118,16 @@ fn not_started(client: &Client, target: JobTarget, state: JobState) -> anyhow::E
     .into()
 }
 
-fn expected(element: &ElementView) -> Vec<ExpectedRank> {
+/// Returns false for jobs of Kubernetes, which does not tell the devices of a pod.
+fn has_devices(job: &JobView) -> bool {
+    job.native.as_ref().is_none_or(|native| native.system != "kubernetes")
+}
+
+fn expected(element: &ElementView, has_devices: bool) -> Vec<ExpectedRank> {
     let one = |task: &muster_model::view::TaskView| ExpectedRank {
         rank: task.rank.0,
         node: Some(task.node.to_string()),
-        gpus: u32::try_from(task.devices.len()).ok(),
+        gpus: u32::try_from(task.devices.len()).ok().filter(|_| has_devices),
     };
     element.tasks.iter().map(one).collect()
 }
@@ -138,11 +145,15 @@ async fn run_probes(
     let nodes = evidence.nodes().len().max(1);
     app.ui.status(&format!("probing {nodes} {}", if nodes == 1 { "node" } else { "nodes" }));
     let ranks: Vec<u32> = evidence.expected.iter().map(|one| one.rank).collect();
-    let driven = drive::drive(&starts, nodes, &ranks, &job_variables()).await;
-    if driven.seen.len() < nodes {
+    // One for each node, or for each container.
+    let probes = nodes.max(starts.len());
+    let driven = drive::drive(&starts, probes, &ranks, &job_variables()).await;
+    if driven.seen.len() < probes {
         let why = driven.why.map_or(String::new(), |why| format!(": {why}"));
-        app.ui.warning(&format!("{} of {nodes} probes answered{why}", driven.seen.len()));
-        if driven.seen.is_empty() {
+        app.ui.warning(&format!("{} of {probes} probes answered{why}", driven.seen.len()));
+        if driven.seen.is_empty() && app.global.on.as_ref().is_some_and(On::is_kubernetes) {
+            app.ui.hint("the image must have a shell, and you the right to create pods/exec");
+        } else if driven.seen.is_empty() {
             app.ui.hint("the muster binary must be on a file system that the nodes share");
         }
     }

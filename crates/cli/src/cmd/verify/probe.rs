@@ -12,6 +12,7 @@ use muster_model::hostlist::expand;
 use muster_model::verify::{PROBE_MARK, ProbeAnswer, ProbeQuestion};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::container::{self, ContainerArgs};
 use crate::jobref::JobTarget;
 
 /// Print what is observed of a job on this node; started by `muster verify`
@@ -23,6 +24,8 @@ pub struct ProbeArgs {
     /// Index of the array element
     #[arg(long, value_name = "N", requires = "job")]
     index: Option<u32>,
+    #[command(flatten)]
+    container: ContainerArgs,
 }
 
 /// Returns the command that starts a probe of a job.
@@ -39,6 +42,9 @@ pub fn command_line(target: JobTarget) -> Result<Vec<String>> {
 
 /// Runs `muster __probe`; returns its exit code.
 pub fn run(args: &ProbeArgs) -> Result<u8> {
+    if args.container.is_given() {
+        return container::run(&args.container);
+    }
     // The probe runs in the place of a rank, so it may receive checkpoint signals; it ignores them.
     let _heard = [SignalKind::user_defined1(), SignalKind::user_defined2()].map(signal);
     let whom =
@@ -93,7 +99,7 @@ fn gpu_files(line: &str, node: &str) -> Option<Vec<String>> {
 }
 
 /// Prints an answer in one write, since lines of several probes are interleaved.
-fn print_answer(answer: &ProbeAnswer) -> Result<()> {
+pub(super) fn print_answer(answer: &ProbeAnswer) -> Result<()> {
     let line = format!("{PROBE_MARK}{}\n", serde_json::to_string(answer)?);
     let mut stdout = std::io::stdout().lock();
     stdout.write_all(line.as_bytes())?;

@@ -137,7 +137,7 @@ conformance!(
     an_exit_code_is_passed_on, the_first_failed_rank_ends_the_gang_with_its_code, every_rank_knows_its_place,
     an_array_runs_each_of_its_indices, a_job_has_its_own_environment_and_directory, what_is_held_waits_for_its_release,
     what_is_cancelled_ends_as_cancelled, a_name_is_the_newest_job_that_has_it,
-    what_cannot_be_is_refused_before_anything_is_done
+    what_cannot_be_is_refused_before_anything_is_done, the_other_verbs_answer
 );
 
 /// Submits a job file, which must be accepted.
@@ -296,4 +296,64 @@ fn errors_of_a_job_are_told_with_the_next_step() {
     let (code, _, stderr) = run(&place, roles);
     assert!(code == 1 && stderr.contains("JobSet"), "{code}: {stderr}");
     assert!(place.namespace.objects("services", "muster.run/job").is_empty());
+}
+
+/// Returns the checks of a report with their outcomes and texts.
+fn verified(place: &KubernetesTarget, job: &str) -> (i32, Vec<(String, String, String)>) {
+    let (code, stdout, stderr) = place.call(&["verify", job, "--json"]);
+    let report: Value =
+        serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{stdout}{stderr}"));
+    let text = |check: &Value, field: &str| check[field].as_str().unwrap().to_owned();
+    let checks = report["checks"].as_array().unwrap().iter();
+    let row = |check: &Value| (text(check, "check"), text(check, "outcome"), text(check, "says"));
+    (code, checks.map(row).collect())
+}
+
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn a_running_gang_is_verified_and_starts_again() {
+    let place = KubernetesTarget::new();
+    let ok = |words: &[&str]| place.ok(words);
+    let folder = place.folder();
+    let (gate, starts) = (folder.join("may-end"), folder.join("starts"));
+    let all = place.all_of_it();
+    let run = format!(
+        "{all}\ntasks-per-node: 2\ntime: 10m\ngrace: 1s\nrun: |\n  echo $RANK >> {}\n  until [ -e {} ]; do usleep 50000; done\n",
+        starts.display(),
+        gate.display()
+    );
+    let started = || fs::read_to_string(&starts).unwrap_or_default().lines().count();
+    submit(&place, &format!("name: train\n{run}"));
+    until("all ranks run", || started() == 4 && ok(&["ps"]).contains("running"));
+    // 1. It is whole, and each rank has the GPUs of its container.
+    let (code, checks) = verified(&place, "train");
+    let outcome = |id: &str| {
+        let check = checks.iter().find(|(check, ..)| check == id).unwrap();
+        (check.1.as_str(), check.2.as_str())
+    };
+    assert_eq!(outcome("whole"), ("passed", "4 ranks on 2 nodes"), "{checks:?}");
+    assert_eq!(outcome("devices"), ("passed", "8 GPUs, each of one rank"), "{checks:?}");
+    assert_eq!(outcome("shared-memory").0, "passed", "{checks:?}");
+    assert_eq!(outcome("transport").0, "not-tested", "{checks:?}");
+    assert_eq!(code, 0, "{checks:?}");
+    // 2. Its ranks start again, on the same terms.
+    assert!(ok(&["requeue", "train"]).contains("requeued"));
+    until("all ranks run again", || started() == 8 && ok(&["ps"]).contains("running"));
+    // 3. Its GPU time is that of its namespace.
+    let used: Value = serde_json::from_str(&ok(&["usage", "--json"])).unwrap();
+    let mut rows = used["rows"].as_array().unwrap().iter();
+    let row = rows.find(|row| row["user"] == place.namespace.name()).unwrap();
+    assert_eq!(row["jobs"], 1, "{used}");
+    fs::write(&gate, "").unwrap();
+    assert_eq!(place.call(&["wait", "train"]).0, 0);
+    let (code, _, stderr) = place.call(&["requeue", "train"]);
+    assert!(code == 1 && stderr.contains("had already ended"), "{code}: {stderr}");
+    // 4. A setting that leaves a rank one of its two GPUs is found.
+    fs::remove_file(&gate).unwrap();
+    submit(&place, &format!("name: blind\nenv: {{CUDA_VISIBLE_DEVICES: '0'}}\n{run}"));
+    until("it runs", || started() == 12 && ok(&["ps"]).contains("running"));
+    let (code, checks) = verified(&place, "blind");
+    let devices = checks.iter().find(|(check, ..)| check == "devices").unwrap();
+    assert_eq!((code, devices.1.as_str()), (1, "failed"), "{checks:?}");
+    ok(&["cancel", "blind"]);
 }
