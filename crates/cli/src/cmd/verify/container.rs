@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use muster_kubernetes::probe::{self, ProbedRank};
 use muster_model::verify::{ProbeAnswer, ProbeQuestion};
 
-use super::probe::print_answer;
+use super::print_answer;
 
 /// Rank to probe, and how to run a program in its container.
 #[derive(Debug, clap::Args)]

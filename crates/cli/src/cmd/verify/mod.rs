@@ -7,6 +7,7 @@ pub mod preflight;
 pub mod probe;
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Stdio;
 
@@ -15,7 +16,7 @@ use muster_api::Client;
 use muster_api::query::LogQuery;
 use muster_doctor::job::{ExpectedRank, JobEvidence, leaves, verify};
 use muster_model::check::ProbeOutcome;
-use muster_model::verify::VerifyReport;
+use muster_model::verify::{PROBE_MARK, ProbeAnswer, VerifyReport};
 use muster_model::view::{ElementView, JobState, JobView};
 
 use crate::app::App;
@@ -212,6 +213,14 @@ async fn read_output(client: &Client, target: JobTarget, query: LogQuery) -> Opt
     let stream = client.logs(target.job, query).await.ok()?;
     let bytes: Vec<_> = stream.try_collect().await.ok()?;
     Some(String::from_utf8_lossy(&bytes.concat()).into_owned())
+}
+
+/// Prints an answer in one write, since lines of several probes are interleaved.
+fn print_answer(answer: &ProbeAnswer) -> Result<()> {
+    let line = format!("{PROBE_MARK}{}\n", serde_json::to_string(answer)?);
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(line.as_bytes())?;
+    Ok(stdout.flush()?)
 }
 
 fn code(report: &VerifyReport, is_strict: bool) -> u8 {

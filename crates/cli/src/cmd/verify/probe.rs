@@ -2,17 +2,18 @@
 //! `drive` on stdin until that is closed.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, Write};
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::{Context, Result};
 use muster_backends::probe::{ProbeTarget, Prober, reach};
 use muster_model::hostlist::expand;
-use muster_model::verify::{PROBE_MARK, ProbeAnswer, ProbeQuestion};
+use muster_model::verify::{ProbeAnswer, ProbeQuestion};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::container::{self, ContainerArgs};
+use super::print_answer;
 use crate::jobref::JobTarget;
 
 /// Print what is observed of a job on this node; started by `muster verify`
@@ -96,14 +97,6 @@ fn gpu_files(line: &str, node: &str) -> Option<Vec<String>> {
         .is_none_or(|names| expand(names).is_ok_and(|names| names.iter().any(|name| name == node)));
     let is_gpu = value("Name").is_some_and(|name| name.eq_ignore_ascii_case("gpu"));
     if is_here && is_gpu { expand(value("File")?).ok() } else { None }
-}
-
-/// Prints an answer in one write, since lines of several probes are interleaved.
-pub(super) fn print_answer(answer: &ProbeAnswer) -> Result<()> {
-    let line = format!("{PROBE_MARK}{}\n", serde_json::to_string(answer)?);
-    let mut stdout = std::io::stdout().lock();
-    stdout.write_all(line.as_bytes())?;
-    Ok(stdout.flush()?)
 }
 
 /// Returns the time of this machine's clock in nanoseconds since the epoch.

@@ -315,7 +315,8 @@ fn a_running_gang_is_verified_and_starts_again() {
     let place = KubernetesTarget::new();
     let ok = |words: &[&str]| place.ok(words);
     let folder = place.folder();
-    let (gate, starts) = (folder.join("may-end"), folder.join("starts"));
+    let gate = folder.join("may-end");
+    let starts = folder.join("starts");
     let all = place.all_of_it();
     let run = format!(
         "{all}\ntasks-per-node: 2\ntime: 10m\ngrace: 1s\nrun: |\n  echo $RANK >> {}\n  until [ -e {} ]; do usleep 50000; done\n",
