@@ -19,6 +19,9 @@ pub struct KubernetesOptions {
     pub pull_secrets: Vec<Arc<str>>,
     /// Volume claims that every container mounts.
     pub volumes: Vec<ClaimMount>,
+    /// Folder of the submitter whose files are in the working directory of every task; relative to that of
+    /// the submitter.
+    pub send: Option<Arc<str>>,
     /// Secrets and config maps whose keys become environment variables.
     pub env_from: Vec<EnvSource>,
     /// Size of `/dev/shm`; `None` means up to the memory of the container.

@@ -6,6 +6,7 @@ mod act;
 mod explain;
 mod list;
 mod logs;
+pub mod send;
 mod server;
 mod submit;
 mod usage;

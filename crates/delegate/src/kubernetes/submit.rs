@@ -1,6 +1,7 @@
 //! Submission of a job file: all documents of a request are submitted, or none. Each becomes the objects
 //! of one job, whose names end with letters of the request's key: a repeated request finds them.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use muster_api::types::{SubmitRequest, SubmitResponse, Submitted};
@@ -8,12 +9,13 @@ use muster_kubernetes::job::{APIS, JobApi, JobObject};
 use muster_kubernetes::names;
 use muster_kubernetes::queue::GROUP as QUEUE_GROUP;
 use muster_kubernetes::queue::QUEUES;
-use muster_kubernetes::render::{self, GangScheduler, RenderInput, RenderedJob};
+use muster_kubernetes::render::{self, GangScheduler, RenderInput, RenderedJob, SentFile};
 use muster_model::{DependencyKind, JobId, JobSpec, QueueName, Time, UserName};
 use muster_operator::error::{code, is_transient};
 use muster_spec::{CheckedJob, SubmissionSite};
 use serde_json::{Value, json};
 
+use super::send::read_folder;
 use super::server::{ApiServer, refusal};
 use super::{JobKey, KubernetesScheduler, RETRY_INTERVAL, RequestError, Result};
 use crate::route::now;
@@ -38,6 +40,17 @@ struct PreparedJob {
     rendered: RenderedJob,
     /// Identity of the submission, which is written on the object.
     key: String,
+}
+
+/// Settings of a document beside its text.
+struct PrepareInput<'a> {
+    /// Identity of the submission.
+    key: String,
+    scheduler: GangScheduler,
+    /// Objects that the job waits for.
+    after: &'a [(DependencyKind, String)],
+    /// Files that are sent with it.
+    files: &'a [SentFile],
 }
 
 impl PreparedJob {
@@ -76,7 +89,9 @@ impl KubernetesScheduler {
         for (nth, checked) in checked.into_iter().enumerate() {
             let key = format!("{}-{nth}", request.key);
             let after = self.dependencies(server, &checked, &ready).await?;
-            ready.push(self.prepare(server, checked, key, scheduler, &after, &mut warnings)?);
+            let files = sent_files(&checked, &request.workdir)?;
+            let input = PrepareInput { key, scheduler, after: &after, files: &files };
+            ready.push(self.prepare(server, checked, input, &mut warnings)?);
         }
         // 3. Let the server check them, then create them.
         if request.dry_run {
@@ -138,11 +153,10 @@ impl KubernetesScheduler {
         &self,
         server: &ApiServer,
         mut checked: CheckedJob,
-        key: String,
-        scheduler: GangScheduler,
-        after: &[(DependencyKind, String)],
+        input: PrepareInput<'_>,
         warnings: &mut Vec<String>,
     ) -> Result<PreparedJob> {
+        let PrepareInput { key, scheduler, after, files } = input;
         let name = checked.spec.name.to_string();
         if checked.kubernetes.image.is_none() {
             let image = &self.settings.image;
@@ -162,6 +176,7 @@ impl KubernetesScheduler {
             commands: &checked.commands,
             env: &checked.env,
             workdir: workdir.as_deref(),
+            files,
             has_output_files: !checked.files.is_empty(),
             after,
             options: &checked.kubernetes,
@@ -321,6 +336,15 @@ impl KubernetesScheduler {
     }
 }
 
+/// Returns the files that a document sends, from a folder relative to that of the submitter.
+fn sent_files(checked: &CheckedJob, workdir: &str) -> Result<Vec<SentFile>> {
+    let Some(folder) = &checked.kubernetes.send else { return Ok(Vec::new()) };
+    read_folder(&Path::new(workdir).join(&**folder)).map_err(|error| {
+        let hint = error.hint();
+        RequestError::refused(error.to_string()).hint(hint)
+    })
+}
+
 /// Returns the gang scheduler of this cluster: Muster's before others.
 fn scheduler_of(server: &ApiServer) -> GangScheduler {
     match () {
@@ -369,6 +393,7 @@ fn collection(object: &Value) -> String {
     let root = if version.contains('/') { "apis" } else { "api" };
     let plural = match text("/kind") {
         "Service" => "services",
+        "ConfigMap" => "configmaps",
         "PodGroup" => "podgroups",
         "HorizontalPodAutoscaler" => "horizontalpodautoscalers",
         _ => api_of(object).plural,

@@ -3,6 +3,7 @@
 //! is refused or reported in a warning, never dropped silently.
 
 mod command;
+mod files;
 mod objects;
 mod pod;
 mod refusals;
@@ -15,6 +16,8 @@ use muster_model::kubernetes::KubernetesOptions;
 use muster_model::payload::TaskCommand;
 use muster_model::{DependencyKind, JobSpec, Service, TaskGroup, Unsupported, WorkloadKind};
 use serde_json::Value;
+
+pub use files::SentFile;
 
 use crate::{instant, names};
 
@@ -44,6 +47,8 @@ pub struct RenderInput<'a> {
     pub env: &'a BTreeMap<String, String>,
     /// Working directory in the containers; `None` means that of the image.
     pub workdir: Option<&'a str>,
+    /// Files that are in the working directory of every task.
+    pub files: &'a [SentFile],
     /// True if the job names files for its output.
     pub has_output_files: bool,
     /// Objects that the job waits for, as [`main_object`] names them.

@@ -3,13 +3,14 @@
 
 use serde_json::{Map, Value, json};
 
+use super::files;
 use super::pod::template;
 use super::{GangScheduler, JobKind, JobShape, Role};
 use crate::names;
 
 /// Returns all objects, in the order in which they are created.
 pub(super) fn all(job: &JobShape<'_>) -> Vec<Value> {
-    let mut objects = Vec::new();
+    let mut objects: Vec<Value> = sent_files(job).into_iter().collect();
     if job.kind == JobKind::Job && job.pods() > 1 {
         objects.push(service(job));
     }
@@ -55,6 +56,16 @@ pub(super) fn object(job: &JobShape<'_>, version: &str, kind: &str, spec: Value)
         metadata["namespace"] = json!(**namespace);
     }
     json!({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec})
+}
+
+/// Returns the object with the files that are sent with the job, if there are any.
+pub(super) fn sent_files(job: &JobShape<'_>) -> Option<Value> {
+    let sent = job.input.files;
+    let mut object = object(job, "v1", "ConfigMap", Value::Null);
+    let fields = object.as_object_mut()?;
+    fields.remove("spec");
+    fields.extend(files::fields(sent));
+    (!sent.is_empty()).then_some(object)
 }
 
 /// Returns the annotations of the object that is the job.

@@ -6,6 +6,7 @@ use muster_model::TopologyRule;
 use muster_model::kubernetes::EnvSource;
 
 use super::command::{command, literal};
+use super::files;
 use super::{GangScheduler, JobKind, JobShape, Role};
 use crate::names;
 
@@ -90,6 +91,9 @@ fn specification(job: &JobShape<'_>, role: &Role<'_>) -> Value {
     if let Some(limit) = spec.time_limit.filter(|_| job.kind != JobKind::Deployment) {
         set("activeDeadlineSeconds", json!(limit.0.div_ceil(1000)));
     }
+    if let Some(copier) = files::copier(job, resources(job, role)) {
+        set("initContainers", json!([copier]));
+    }
     let volumes = volumes(job, role);
     if !volumes.is_empty() {
         set("volumes", volumes.into());
@@ -148,10 +152,10 @@ fn container(job: &JobShape<'_>, role: &Role<'_>, task: u32) -> Value {
         });
         set("envFrom", sources.collect());
     }
-    if let Some(workdir) = job.input.workdir {
+    if let Some(workdir) = files::workdir(job) {
         set("workingDir", json!(workdir));
     }
-    let mut mounts = Vec::new();
+    let mut mounts: Vec<Value> = files::mount(job).into_iter().collect();
     if has_shared_memory(job, role) {
         mounts.push(json!({"name": "shm", "mountPath": "/dev/shm"}));
     }
@@ -207,7 +211,7 @@ fn has_shared_memory(job: &JobShape<'_>, role: &Role<'_>) -> bool {
 
 fn volumes(job: &JobShape<'_>, role: &Role<'_>) -> Vec<Value> {
     let options = job.input.options;
-    let mut volumes = Vec::new();
+    let mut volumes = files::volumes(job);
     if has_shared_memory(job, role) {
         let mut memory = json!({"medium": "Memory"});
         if let Some(size) = options.shm_bytes {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use muster_model::{Replicas, Service};
 
 use super::JobShape;
-use super::objects::object;
+use super::objects::{object, sent_files};
 use super::pod::template;
 use crate::names;
 
@@ -15,7 +15,7 @@ const CPU_PERCENT: u32 = 80;
 
 /// Returns all objects of a service, the Deployment last.
 pub(super) fn objects(job: &JobShape<'_>, service: &Service) -> Vec<Value> {
-    let mut objects = Vec::new();
+    let mut objects: Vec<Value> = sent_files(job).into_iter().collect();
     if let Some(port) = service.port {
         let spec = json!({"selector": {names::JOB: job.name}, "ports": [{"port": port}]});
         objects.push(object(job, "v1", "Service", spec));

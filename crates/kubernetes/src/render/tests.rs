@@ -59,6 +59,7 @@ fn rendered_with(
         commands: &commands,
         env: &env,
         workdir: Some("/data/run"),
+        files: &[],
         has_output_files: false,
         after,
         options,
@@ -299,6 +300,7 @@ fn what_the_options_lack_is_refused() {
         commands: &BTreeMap::new(),
         env: &BTreeMap::new(),
         workdir: Some("run"),
+        files: &[],
         has_output_files: false,
         after: &[],
         options: &options(),
@@ -480,4 +482,52 @@ fn a_suffix_has_room_in_the_longest_name() {
     assert!(name.ends_with("n-x7k2p"), "{name}");
     // A suffix is said by the names of submitted jobs themselves.
     assert!(name.len() <= MAX_NAMES && rendered.warnings.is_empty(), "{:?}", rendered.warnings);
+}
+
+#[test]
+fn sent_files_are_copied_to_the_working_directory() {
+    let file = |path: &str, content: &[u8], is_executable| SentFile {
+        path: path.to_owned(),
+        content: content.to_vec(),
+        is_executable,
+    };
+    let files = [file("run.sh", b"exec train", true), file("model/net.bin", &[0xff, 0xfe], false)];
+    let spec = one_pod();
+    let commands = BTreeMap::from([(Arc::from("main"), TaskCommand::Script("./run.sh".into()))]);
+    let input = RenderInput {
+        spec: &spec,
+        commands: &commands,
+        env: &BTreeMap::new(),
+        workdir: None,
+        files: &files,
+        has_output_files: false,
+        after: &[],
+        options: &options(),
+        scheduler: GangScheduler::Muster,
+        suffix: None,
+    };
+    let objects = render(&input).unwrap().objects;
+    assert_eq!(objects[0]["kind"], "ConfigMap");
+    assert_eq!(objects[0]["data"], json!({"file0": "exec train"}));
+    assert_eq!(objects[0]["binaryData"], json!({"file1": "//4="}));
+    let pod = &objects.last().unwrap()["spec"]["template"]["spec"];
+    let items = &pod["volumes"][0]["configMap"]["items"];
+    assert_eq!(
+        items[1],
+        json!({"key": "file1", "path": "sent/model/net.bin", "mode": 0o644}),
+        "{items}"
+    );
+    assert_eq!(items[0]["mode"], 0o755);
+    let copier = &pod["initContainers"][0];
+    assert_eq!(copier["command"], json!(["cp", "-RL", "/muster/files/sent/.", "/workdir"]));
+    // It needs no GPU, and no more than the task of what that asks for.
+    let amounts = copier["resources"]["limits"].as_object();
+    assert!(amounts.is_none_or(|amounts| amounts.keys().all(|name| !name.contains('/'))));
+    let task = &pod["containers"][0];
+    assert_eq!(task["workingDir"], "/workdir");
+    assert_eq!(task["volumeMounts"][0], json!({"name": "workdir", "mountPath": "/workdir"}));
+    // A working directory that the job names has them.
+    let named = render(&RenderInput { workdir: Some("/data/run"), ..input }).unwrap().objects;
+    let pod = &named.last().unwrap()["spec"]["template"]["spec"];
+    assert_eq!(pod["containers"][0]["volumeMounts"][0]["mountPath"], "/data/run");
 }

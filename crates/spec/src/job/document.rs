@@ -261,6 +261,8 @@ document! {
         "pull-secrets" pull_secrets: OneOrMany<Text>,
         /// Volume claims to mount: `data:/data`, `models:/models:ro`.
         "volumes" volumes: OneOrMany<Text>,
+        /// Folder of up to 1 MB whose files are sent to the working directory of the tasks: `.`.
+        "send" send: Text,
         /// Secrets and config maps whose keys become environment variables: `secret/wandb`,
         /// `configmap/settings`.
         "env-from" env_from: OneOrMany<Text>,

@@ -36,6 +36,7 @@ fn options(written: &KubernetesDocument, problems: &mut Problems) -> KubernetesO
                 mount
             })
             .collect(),
+        send: one(&written.send, "send", problems),
         env_from: all(written.env_from.as_ref())
             .filter_map(|item| {
                 let source = env_source(item.0);

@@ -15,6 +15,7 @@ kubernetes:
   service-account: trainer
   pull-secrets: registry
   volumes: [data:/data, models:/models:ro]
+  send: ./code
   env-from: [secret/wandb, configmap/settings]
   shm: 16GB
   gpu-resource: amd.com/gpu
@@ -34,6 +35,7 @@ kubernetes:
         service_account: Some("trainer".into()),
         pull_secrets: vec!["registry".into()],
         volumes: vec![mount("data", "/data", false), mount("models", "/models", true)],
+        send: Some("./code".into()),
         env_from: vec![EnvSource::Secret("wandb".into()), EnvSource::ConfigMap("settings".into())],
         shm_bytes: Some(Bytes(16_000_000_000)),
         gpu_resource: Some("amd.com/gpu".into()),

@@ -1,8 +1,11 @@
 //! `muster export kubernetes`: writes a job as objects of Kubernetes.
 
+use std::path::Path;
+
 use anyhow::Result;
 use clap::ValueEnum;
-use muster_kubernetes::render::{self, GangScheduler, RenderInput};
+use muster_delegate::kubernetes::send::read_folder;
+use muster_kubernetes::render::{self, GangScheduler, RenderInput, SentFile};
 use muster_model::{DependencyKind, JobSpec};
 use muster_spec::CheckedJob;
 
@@ -76,9 +79,17 @@ pub(super) fn run(app: &App, args: &KubernetesArgs) -> Result<u8> {
             .hint("a Job waits for objects of its own namespace only: give both the same `kubernetes: {namespace: …}`")
             .into());
         }
-        after.push((*kind, with_input(other, &[], args, |input| render::main_object(&input))));
+        let name = with_input(other, &[], &[], args, |input| render::main_object(&input));
+        after.push((*kind, name));
     }
-    let rendered = with_input(checked, &after, args, |input| render::render(&input))
+    let files = match &checked.kubernetes.send {
+        Some(folder) => read_folder(Path::new(&**folder)).map_err(|error| {
+            let hint = error.hint();
+            Failure::new(error.to_string()).hint(hint)
+        })?,
+        None => Vec::new(),
+    };
+    let rendered = with_input(checked, &after, &files, args, |input| render::render(&input))
         .map_err(|unfit| refusal("Kubernetes", &checked.spec.name, &unfit))?;
     args.job.write(app, &render::yaml(&rendered.objects))?;
     for warning in checked.warnings.iter().chain(&rendered.warnings) {
@@ -92,6 +103,7 @@ pub(super) fn run(app: &App, args: &KubernetesArgs) -> Result<u8> {
 fn with_input<T>(
     checked: &CheckedJob,
     after: &[(DependencyKind, String)],
+    files: &[SentFile],
     args: &KubernetesArgs,
     make: impl FnOnce(RenderInput<'_>) -> T,
 ) -> T {
@@ -103,6 +115,7 @@ fn with_input<T>(
         commands: &checked.commands,
         env: &checked.env,
         workdir: workdir.as_deref(),
+        files,
         has_output_files: !checked.files.is_empty(),
         after,
         options: &checked.kubernetes,

@@ -358,3 +358,41 @@ fn a_running_gang_is_verified_and_starts_again() {
     assert_eq!((code, devices.1.as_str()), (1, "failed"), "{checks:?}");
     ok(&["cancel", "blind"]);
 }
+
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn a_folder_is_sent_with_a_job() {
+    let place = KubernetesTarget::new();
+    let code = place.folder().join("code");
+    fs::create_dir_all(code.join("model/.git")).unwrap();
+    fs::write(code.join("model/net.txt"), "layers").unwrap();
+    fs::write(code.join("model/.git/config"), "x").unwrap();
+    fs::write(code.join("train.sh"), "#!/bin/sh\ncat model/net.txt\necho 1 > progress\n").unwrap();
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(code.join("train.sh"), executable).unwrap();
+    let all = place.all_of_it();
+    // It runs in the folder with the files, which the tasks of a pod share, and can write there.
+    let job = format!(
+        "name: sent\n{all}\ntasks-per-node: 2\nrun: ./train.sh && pwd && ls -a model\nkubernetes: {{send: code}}\n"
+    );
+    submit(&place, &job);
+    assert_eq!(place.call(&["wait", "sent"]).0, 0, "{}", place.ok(&["show", "sent"]));
+    for rank in ["0", "3"] {
+        let said = place.ok(&["logs", "sent", "-r", rank]);
+        assert_eq!(said, "layers/workdir\n.\n..\nnet.txt\n");
+    }
+    // The object with the files goes with the job.
+    let files = || place.namespace.objects("configmaps", "muster.run/job");
+    assert_eq!(files().len(), 1);
+    let name = files()[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    let cluster = KubernetesCluster::here();
+    cluster.kubectl(&["delete", "job", &name, "--namespace", place.namespace.name()]);
+    until("the files are deleted, too", || files().is_empty());
+    // What cannot be sent is told before anything is made.
+    fs::write(code.join("weights.bin"), vec![0; 2_000_000]).unwrap();
+    let (code, _, stderr) = run(&place, &job);
+    assert!(code == 1 && stderr.contains("weights.bin with 2000 kB"), "{code}: {stderr}");
+    let (code, _, stderr) = run(&place, &job.replace("send: code", "send: cod"));
+    assert!(code == 1 && stderr.contains("cannot read"), "{code}: {stderr}");
+    assert!(files().is_empty());
+}
