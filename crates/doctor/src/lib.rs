@@ -1,13 +1,13 @@
 //! Checks of a cluster's configuration and of one job's placement: evidence in, findings out. The
-//! rules are closed, ordered lists of data. `slurm` collects the evidence from the text of a cluster;
-//! this crate reads no files and queries no cluster.
+//! rules are closed, ordered lists of data. `slurm` collects the evidence from the text of a cluster,
+//! and `kubernetes` reads its objects; this crate reads no files and queries no cluster.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
 mod baseline;
 mod document;
 pub mod job;
-mod kubernetes;
+pub mod kubernetes;
 pub mod prove;
 mod report;
 mod rule;
@@ -15,8 +15,8 @@ mod rules;
 mod sarif;
 
 pub use baseline::{baseline, known_in};
-pub use document::{document, explain, rule_texts};
+pub use document::{document, explain, kubernetes_rule_texts, rule_texts};
 pub use kubernetes::kubernetes_nodes;
-pub use report::{check, failed_rules, of_import};
+pub use report::{check, check_kubernetes, failed_rules, of_import};
 pub use rule::RuleText;
 pub use sarif::sarif;

@@ -6,31 +6,51 @@ use muster_model::check::{CheckFinding, CheckOutcome, CheckPlace, CheckReport};
 use muster_model::hash::fnv1a;
 use muster_model::imported::ImportReport;
 
-use crate::rule::{RuleFinding, RuleText, RuleVerdict};
-use crate::rules;
+use crate::kubernetes::Snapshot;
+use crate::kubernetes::view::ClusterView;
+use crate::rule::{RuleFinding, RuleResult, RuleText, RuleVerdict};
+use crate::{kubernetes, rules};
 use muster_slurm::conf::evidence::{Evidence, MissingInput};
 
-/// Returns the report on the evidence. Findings whose fingerprint is in the baseline are marked as
-/// known.
+/// Returns the report on a Slurm cluster. Findings whose fingerprint is in the baseline are marked
+/// as known.
 #[must_use]
 pub fn check(evidence: &Evidence, baseline: &BTreeSet<String>) -> CheckReport {
+    let results = rules::all().map(|rule| (rule.text(), (rule.check)(evidence)));
+    judge("slurm", evidence.read.clone(), results, baseline)
+}
+
+/// Returns the report on a Kubernetes cluster, as [`check`] does on Slurm.
+#[must_use]
+pub fn check_kubernetes(snapshot: &Snapshot, baseline: &BTreeSet<String>) -> CheckReport {
+    let view = ClusterView::of(snapshot);
+    let results = kubernetes::rules::all().map(|rule| (rule.text(), (rule.check)(&view)));
+    judge("kubernetes", snapshot.read.clone(), results, baseline)
+}
+
+/// Sorts the results of all rules into a report.
+fn judge(
+    subject: &'static str,
+    read: Vec<String>,
+    results: impl Iterator<Item = (RuleText, RuleResult)>,
+    baseline: &BTreeSet<String>,
+) -> CheckReport {
     let mut report = CheckReport {
-        subject: "slurm",
-        read: evidence.read.clone(),
+        subject,
+        read,
         findings: Vec::new(),
         passed: Vec::new(),
         not_tested: Vec::new(),
         probes: Vec::new(),
     };
-    for rule in rules::all() {
-        match (rule.check)(evidence) {
+    for (rule, result) in results {
+        match result {
             Ok(RuleVerdict::Pass(says)) => {
                 report.passed.push(CheckOutcome { rule: rule.id, text: says })
             }
             Ok(RuleVerdict::Fail(found)) => {
-                report
-                    .findings
-                    .extend(found.into_iter().map(|one| finding(rule.text(), one, baseline)));
+                let found = found.into_iter().map(|one| finding(rule.clone(), one, baseline));
+                report.findings.extend(found);
             }
             Err(MissingInput(says)) => {
                 report.not_tested.push(CheckOutcome { rule: rule.id, text: says })

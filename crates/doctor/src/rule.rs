@@ -5,8 +5,9 @@ use muster_model::check::{CheckPlace, Severity};
 
 use muster_slurm::conf::evidence::{ConfSetting, Evidence, MissingInput};
 
-/// Rule about the cluster. Its id never changes once published: baselines refer to it.
-pub(crate) struct CheckRule {
+/// Rule about a cluster, with the function `F` that judges it. Its id never changes once published:
+/// baselines refer to it.
+pub(crate) struct CheckRule<F = fn(&Evidence) -> RuleResult> {
     pub(crate) id: &'static str,
     pub(crate) severity: Severity,
     /// Problem that the rule reports, as a fragment.
@@ -16,10 +17,10 @@ pub(crate) struct CheckRule {
     /// Next step to remove the problem.
     pub(crate) cure: &'static str,
     pub(crate) page: DocPage,
-    pub(crate) check: fn(&Evidence) -> RuleResult,
+    pub(crate) check: F,
 }
 
-impl CheckRule {
+impl<F> CheckRule<F> {
     /// Returns the texts of the rule.
     pub(crate) fn text(&self) -> RuleText {
         let Self { id, severity, title, meaning, cure, page, .. } = *self;
@@ -46,13 +47,15 @@ pub struct RuleText {
     pub url: String,
 }
 
-/// Page of Slurm's documentation.
+/// Page of the documentation of the checked system.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum DocPage {
     /// Manual page of section 5, and the entry in it.
     Man(&'static str, &'static str),
     /// Guide on Slurm's site.
     Guide(&'static str),
+    /// Page anywhere, by its address.
+    Web(&'static str),
 }
 
 impl DocPage {
@@ -60,14 +63,18 @@ impl DocPage {
     pub(crate) fn name(self) -> String {
         match self {
             DocPage::Man(page, entry) => format!("{page}(5), {entry}"),
-            DocPage::Guide(_) => self.url(),
+            DocPage::Guide(_) | DocPage::Web(_) => self.url(),
         }
     }
 
     /// Returns the address of the page.
     pub(crate) fn url(self) -> String {
-        let (DocPage::Man(page, _) | DocPage::Guide(page)) = self;
-        format!("https://slurm.schedmd.com/{page}.html")
+        match self {
+            DocPage::Man(page, _) | DocPage::Guide(page) => {
+                format!("https://slurm.schedmd.com/{page}.html")
+            }
+            DocPage::Web(url) => url.to_owned(),
+        }
     }
 }
 
@@ -107,6 +114,11 @@ pub(crate) fn check_setting(said: &ConfSetting, is_right: bool) -> RuleResult {
 }
 
 impl RuleFinding {
+    /// Makes a finding about a subject that is in no file.
+    pub(crate) fn about(key: impl Into<String>, says: impl Into<String>) -> Self {
+        Self { key: key.into(), says: says.into(), place: None }
+    }
+
     /// Makes a finding about a setting.
     pub(crate) fn of(said: &ConfSetting) -> Self {
         Self { key: said.key.to_ascii_lowercase(), says: said.text(), place: said.place.clone() }

@@ -41,8 +41,11 @@ pub async fn client_of_user(
 ///
 /// # Errors
 /// If the kubeconfig is missing or wrong.
-pub async fn client_for_streams(context: Option<&str>) -> Result<Client, OperatorError> {
-    let mut config = config(None, context).await?;
+pub async fn client_for_streams(
+    kubeconfig: Option<&Path>,
+    context: Option<&str>,
+) -> Result<Client, OperatorError> {
+    let mut config = config(kubeconfig, context).await?;
     config.connect_timeout = Some(CONNECT);
     config.read_timeout = None;
     Ok(Client::try_from(config)?)

@@ -154,12 +154,14 @@ fn outcomes(text: &mut String, heading: &str, outcomes: &[CheckOutcome]) {
 
 fn next(report: &CheckReport, new: &[&CheckFinding], all: bool) -> Option<String> {
     match new.first() {
-        Some(_) => {
-            Some("muster check slurm --write-baseline FILE accepts the known findings".to_owned())
-        }
-        None if !all && !report.not_tested.is_empty() => {
-            Some("muster check slurm --all shows what is needed to test the rest".to_owned())
-        }
+        Some(_) => Some(format!(
+            "muster check {} --write-baseline FILE accepts the known findings",
+            report.subject
+        )),
+        None if !all && !report.not_tested.is_empty() => Some(format!(
+            "muster check {} --all shows what is needed to test the rest",
+            report.subject
+        )),
         None => None,
     }
 }

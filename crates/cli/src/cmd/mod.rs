@@ -128,7 +128,8 @@ impl CliCommand {
     /// Returns the service that the subcommand sends its requests to.
     pub fn endpoint(&self) -> Endpoint {
         match self {
-            CliCommand::Reserve(_) | CliCommand::Check(_) => Endpoint::Cluster,
+            CliCommand::Check(args) => args.endpoint(),
+            CliCommand::Reserve(_) => Endpoint::Cluster,
             CliCommand::Run(_)
             | CliCommand::Ps(_)
             | CliCommand::Show(_)

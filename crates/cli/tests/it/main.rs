@@ -6,6 +6,7 @@
 mod actions;
 mod advise;
 mod check;
+mod check_kubernetes;
 mod checkpoint;
 mod choosing;
 mod codes;

@@ -8,6 +8,7 @@ mod access;
 mod admission;
 mod cases;
 mod chaos;
+mod check;
 mod cluster;
 #[path = "../conform/mod.rs"]
 #[expect(dead_code, reason = "a part of the suite is not for Kubernetes: docs/kubernetes.md")]

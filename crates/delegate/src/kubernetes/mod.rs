@@ -6,6 +6,7 @@ mod act;
 mod explain;
 mod list;
 mod logs;
+mod read;
 pub mod send;
 mod server;
 mod submit;
@@ -29,6 +30,8 @@ use tokio::sync::{OnceCell, watch};
 
 use crate::error::RequestError;
 use crate::route::{job_number, json, now, read};
+pub use read::{ListAnswer, read_lists};
+
 use act::KubernetesAction;
 use server::{ApiServer, ReadLists};
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::Path;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -66,9 +67,18 @@ impl ReadLists {
 impl ApiServer {
     /// Connects to the cluster of a context, and asks what it serves.
     pub(super) async fn connect(context: Option<&str>) -> Result<Self> {
+        Self::connect_with(None, context).await
+    }
+
+    /// Connects to the cluster of a context of this kubeconfig; `None` for the one that kubectl reads.
+    pub(super) async fn connect_with(
+        kubeconfig: Option<&Path>,
+        context: Option<&str>,
+    ) -> Result<Self> {
         let (client, namespace) =
-            access::client_of_user(None, context).await.map_err(ReadError::from)?;
-        let streams = access::client_for_streams(context).await.map_err(ReadError::from)?;
+            access::client_of_user(kubeconfig, context).await.map_err(ReadError::from)?;
+        let streams =
+            access::client_for_streams(kubeconfig, context).await.map_err(ReadError::from)?;
         let served = discover(&client).await.map_err(ReadError::from)?;
         if served.is_empty() {
             return Err(RequestError::refused(

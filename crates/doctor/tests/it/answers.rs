@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use muster_doctor::{baseline, check, document, explain, known_in, rule_texts, sarif};
+use muster_doctor::{
+    baseline, check, document, explain, known_in, kubernetes_rule_texts, rule_texts, sarif,
+};
 
 use crate::site::SampleSite;
 
@@ -59,21 +61,23 @@ fn the_most_severe_comes_first_and_a_baseline_makes_findings_known() {
 fn each_rule_has_one_place_in_the_document() {
     let text = document();
     let headings: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("### ")).collect();
-    assert_eq!(headings, rule_texts().map(|rule| rule.id).collect::<Vec<_>>());
+    let all = || rule_texts().chain(kubernetes_rule_texts());
+    assert_eq!(headings, all().map(|rule| rule.id).collect::<Vec<_>>());
     let distinct: BTreeSet<&str> = headings.iter().copied().collect();
     assert_eq!(distinct.len(), headings.len());
     for id in headings {
-        assert!(id.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'), "{id}");
-        let said = explain(id).unwrap();
+        let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        assert!(id.bytes().all(|byte| is_plain(byte) || byte == b'-'), "{id}");
+        let said = explain(all(), id).unwrap();
         assert!(said.contains("means") && said.contains("cure") && said.contains("page"), "{said}");
     }
-    assert_eq!(explain("no-such-rule"), None);
+    assert_eq!(explain(all(), "no-such-rule"), None);
 }
 
 /// Texts are fragments, which reports combine.
 #[test]
 fn texts_are_fragments() {
-    for title in rule_texts().map(|rule| rule.title) {
+    for title in rule_texts().chain(kubernetes_rule_texts()).map(|rule| rule.title) {
         assert!(
             !title.ends_with(['.', '!']) && !title.contains("  ") && title.len() > 5,
             "{title:?}"

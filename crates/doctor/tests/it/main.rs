@@ -4,7 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot unwrap should fail")]
 
 mod answers;
+mod cluster;
 mod forms;
+mod kubernetes;
 mod random;
 mod rules;
 mod seeds;

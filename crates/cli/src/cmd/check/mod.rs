@@ -2,13 +2,17 @@
 
 mod ask;
 pub(super) mod collect;
+mod kubernetes;
 mod probes;
+mod report_args;
 mod slurm;
+mod snapshot;
 
 use anyhow::Result;
 use clap::Subcommand;
 
 use crate::app::App;
+use crate::on::Endpoint;
 
 /// Check the configuration of an existing cluster
 ///
@@ -22,11 +26,23 @@ pub struct CheckArgs {
 #[derive(Debug, Subcommand)]
 enum CheckCommand {
     Slurm(Box<slurm::CheckSlurmArgs>),
+    Kubernetes(Box<kubernetes::CheckKubernetesArgs>),
 }
 
 /// Runs `muster check`; returns its exit code.
 pub async fn run(app: &App, args: CheckArgs) -> Result<u8> {
     match args.cluster {
         CheckCommand::Slurm(args) => slurm::run(app, &args).await,
+        CheckCommand::Kubernetes(args) => kubernetes::run(app, &args).await,
+    }
+}
+
+impl CheckArgs {
+    /// Returns the service that the check asks.
+    pub fn endpoint(&self) -> Endpoint {
+        match self.cluster {
+            CheckCommand::Slurm(_) => Endpoint::Cluster,
+            CheckCommand::Kubernetes(_) => Endpoint::AnyCluster,
+        }
     }
 }

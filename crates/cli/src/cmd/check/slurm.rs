@@ -4,18 +4,17 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use clap::ValueEnum;
-use muster_doctor::{check, explain, kubernetes_nodes, rule_texts};
-use muster_model::check::{CheckReport, ProbeOutcome, Severity};
-use muster_report::RenderContext;
-use muster_report::table::Table;
+use muster_doctor::{check, kubernetes_nodes, rule_texts};
 use muster_slurm::conf::evidence::Evidence;
 
+use super::report_args::ReportArgs;
 use super::{collect, probes};
 use crate::app::App;
-use crate::cmd::findings::{BaselineArgs, FindingsFormat, write_sarif};
-use crate::exit::{FAILURE, Failure};
+use crate::exit::Failure;
 use crate::source::text;
+
+/// Command in messages, and the name of the tool in SARIF.
+const COMMAND: &str = "muster check slurm";
 
 /// Largest list of Kubernetes nodes in bytes, as in `muster inventory`.
 const MAX_BYTES: u64 = 256 << 20;
@@ -50,72 +49,25 @@ pub struct CheckSlurmArgs {
     /// name per line; `-` is stdin
     #[arg(long, value_name = "FILE")]
     kubernetes_nodes: Option<PathBuf>,
-    #[command(flatten)]
-    baseline: BaselineArgs,
-    /// Exit with 1 on findings of this severity or above
-    #[arg(long, value_enum, value_name = "SEVERITY", default_value_t = FailOn::Medium)]
-    fail_on: FailOn,
-    /// Also list rules that passed, and what is needed to test the others
-    #[arg(long)]
-    all: bool,
-    /// Same as --format json
-    #[arg(long, conflicts_with = "format")]
-    json: bool,
-    /// Format of the report
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = FindingsFormat::Text)]
-    format: FindingsFormat,
     /// Also run probe jobs to test what configuration files cannot show; each takes seconds, and is
     /// cancelled if it does not start at once
     #[arg(long, conflicts_with_all = ["conf", "write_baseline"])]
     prove: bool,
     #[command(flatten)]
     place: probes::ProbePlacement,
-    /// List the rules, without checking
-    #[arg(long, conflicts_with = "explain")]
-    rules: bool,
-    /// Explain a rule, without checking
-    #[arg(long, value_name = "RULE")]
-    explain: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum FailOn {
-    /// Only findings that break a guarantee of the cluster
-    High,
-    /// Also findings that sometimes treat jobs or users wrongly
-    Medium,
-    /// Findings of any severity
-    Low,
-}
-
-impl FailOn {
-    fn severity(self) -> Severity {
-        match self {
-            Self::High => Severity::High,
-            Self::Medium => Severity::Medium,
-            Self::Low => Severity::Low,
-        }
-    }
+    #[command(flatten)]
+    report: ReportArgs,
 }
 
 /// Runs `muster check slurm`; returns its exit code.
 pub async fn run(app: &App, args: &CheckSlurmArgs) -> Result<u8> {
     // 1. List or explain rules.
-    if args.rules {
-        app.ui.data(&rule_list())?;
-        return Ok(0);
-    }
-    if let Some(id) = &args.explain {
-        let unknown = || {
-            Failure::usage(format!("no rule is named `{id}`"))
-                .hint("`muster check slurm --rules` lists them")
-        };
-        app.ui.data(&explain(id).ok_or_else(unknown)?)?;
+    if args.report.describe(app, rule_texts(), COMMAND)? {
         return Ok(0);
     }
 
     // 2. Collect evidence.
-    let known = args.baseline.known()?;
+    let known = args.report.known()?;
     let sources = if args.conf.is_empty() {
         collect::live(app).await?
     } else {
@@ -142,33 +94,5 @@ pub async fn run(app: &App, args: &CheckSlurmArgs) -> Result<u8> {
     if args.prove {
         report.probes = probes::run(app, &evidence, &args.place).await;
     }
-    if args.baseline.write(app, &report)? {
-        return Ok(0);
-    }
-    match if args.json { FindingsFormat::Json } else { args.format } {
-        FindingsFormat::Text => {
-            app.ui.data(&muster_report::check::check(&report, args.all, app.ui.context()))?
-        }
-        FindingsFormat::Json => app.ui.json(&report)?,
-        FindingsFormat::Sarif => {
-            write_sarif(app, &report, &rule_texts().collect::<Vec<_>>(), "muster check slurm")?
-        }
-    }
-    Ok(code(&report, args.fail_on.severity()))
-}
-
-/// Returns the list of rules, one per line.
-fn rule_list() -> String {
-    let rules: Vec<_> = rule_texts().collect();
-    Table::of(&rules)
-        .left("", |rule| rule.id)
-        .left("", |rule| rule.severity.name())
-        .left("", |rule| rule.title)
-        .render(RenderContext::plain())
-}
-
-fn code(report: &CheckReport, fail_on: Severity) -> u8 {
-    let found = report.findings.iter().any(|finding| !finding.known && finding.severity >= fail_on);
-    let disproved = report.probes.iter().any(|probe| probe.outcome == ProbeOutcome::Failed);
-    if found || disproved { FAILURE } else { 0 }
+    args.report.print(app, &report, &rule_texts().collect::<Vec<_>>(), COMMAND)
 }

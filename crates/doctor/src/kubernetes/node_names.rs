@@ -1,7 +1,10 @@
-//! Parser for the names of Kubernetes nodes in the output of kubectl.
+//! Parsers for the names of nodes in the output of kubectl and of Slurm: nodes that both have are
+//! allocated twice.
 
 use std::collections::BTreeSet;
 
+use muster_model::hostlist::expand;
+use muster_slurm::pool::node_lists;
 use serde_json::Value;
 
 /// Returns the names in `kubectl get nodes -o json`, `-o name`, its table, or one name per line.
@@ -25,9 +28,39 @@ pub fn kubernetes_nodes(text: &str) -> Option<BTreeSet<String>> {
     (!names.is_empty()).then_some(names)
 }
 
+/// Returns the names in `sinfo -hN -o %N`, `scontrol show nodes`, slurm.conf, or one name or list of
+/// names per line. `None` where there is none.
+#[must_use]
+pub fn slurm_nodes(text: &str) -> Option<BTreeSet<String>> {
+    let of_conf = node_lists(text);
+    let lists: Vec<&str> = if of_conf.is_empty() {
+        let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+        lines.filter_map(|line| line.split_whitespace().next()).collect()
+    } else {
+        of_conf.iter().map(String::as_str).collect()
+    };
+    let names: BTreeSet<String> =
+        lists.iter().filter_map(|list| expand(list).ok()).flatten().collect();
+    (!names.is_empty()).then_some(names)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_are_found_in_what_slurm_prints() {
+        for text in [
+            "n1\nn2\n",
+            "n[1-2]\n",
+            "NodeName=n1 Arch=x86_64 CoresPerSocket=1\nNodeName=n2 Arch=x86_64\n",
+            "ClusterName=c\nNodeName=n[1-2] Gres=gpu:8\n",
+        ] {
+            let names = slurm_nodes(text).unwrap();
+            assert_eq!(names.into_iter().collect::<Vec<_>>(), ["n1", "n2"], "{text}");
+        }
+        assert_eq!(slurm_nodes(""), None);
+    }
 
     #[test]
     fn names_are_found_in_what_kubectl_prints() {

@@ -1,0 +1,125 @@
+//! Takes the snapshot of a Kubernetes cluster: from the API server, or from files; and writes one to
+//! files. `muster-doctor` reads the text, and judges the objects.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use muster_api::ClientError;
+use muster_delegate::kubernetes::{ListAnswer, read_lists};
+use muster_doctor::kubernetes::resource::Resource;
+use muster_doctor::kubernetes::{DumpError, Snapshot, add_dump};
+use muster_model::Time;
+use serde_json::json;
+
+use crate::exit::Failure;
+use crate::output_files;
+use crate::source::{text, unreadable};
+
+/// Largest file in bytes that is read: a pod is some 10 KB, so these are the pods of a cluster of the
+/// largest size that Kubernetes supports (150,000).
+const MAX_BYTES: u64 = 2 << 30;
+
+/// Greatest depth of folders: `kubectl cluster-info dump` writes one folder for each namespace.
+const MAX_DEPTH: usize = 2;
+
+const HINT: &str = "`kubectl get nodes,pods -A -o json` and `kubectl cluster-info dump` print such files; `muster check kubernetes --save DIR` writes all that the rules read";
+
+/// Lists the cluster of a context.
+pub async fn live(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Snapshot> {
+    let resources: Vec<Resource> = Resource::all().collect();
+    let kinds: Vec<(&str, &str)> = resources.iter().map(|one| (one.group, one.plural)).collect();
+    let answers = read_lists(kubeconfig, context, &kinds)
+        .await
+        .map_err(|body| Failure::from(ClientError::Api(body)))?;
+    let mut snapshot = Snapshot::default();
+    snapshot.at = Some(now());
+    snapshot.read.push(match context {
+        Some(context) => format!("the cluster of context {context}"),
+        None => "the cluster".to_owned(),
+    });
+    for (resource, answer) in resources.into_iter().zip(answers) {
+        match answer {
+            ListAnswer::Listed { api_version, mut objects } => {
+                for object in &mut objects {
+                    object["apiVersion"] = json!(api_version);
+                    object["kind"] = json!(resource.kind);
+                }
+                snapshot.add(resource, objects);
+            }
+            ListAnswer::NotServed => snapshot.add(resource, Vec::new()),
+            ListAnswer::Forbidden(_) => {
+                snapshot.set_unread(resource, format!("the right to list {}", resource.full_name()))
+            }
+        }
+    }
+    Ok(snapshot)
+}
+
+fn now() -> Time {
+    Time(u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0))
+}
+
+/// Reads files, and the files of folders.
+pub fn of_files(paths: &[PathBuf]) -> Result<Snapshot> {
+    let mut snapshot = Snapshot::default();
+    for path in paths {
+        if path.is_dir() {
+            let before = snapshot.read.len();
+            add_folder(&mut snapshot, path, MAX_DEPTH)?;
+            if snapshot.read.len() == before {
+                let what = format!("{} contains no file with objects", path.display());
+                return Err(Failure::usage(what).hint(HINT).into());
+            }
+            snapshot.read.truncate(before);
+            snapshot.read.push(path.display().to_string());
+        } else {
+            add_file(&mut snapshot, path)?;
+        }
+    }
+    Ok(snapshot)
+}
+
+/// Reads the files of a folder that end in `.json`, and those of its folders.
+fn add_folder(snapshot: &mut Snapshot, folder: &Path, depth: usize) -> Result<()> {
+    let entries = fs::read_dir(folder).map_err(|error| unreadable(folder, &error))?;
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    for path in paths {
+        if path.is_dir() && depth > 0 {
+            add_folder(snapshot, &path, depth - 1)?;
+        } else if path.is_file() && path.extension().is_some_and(|extension| extension == "json") {
+            add_file(snapshot, &path)?;
+        }
+    }
+    Ok(())
+}
+
+fn add_file(snapshot: &mut Snapshot, path: &Path) -> Result<()> {
+    let (name, text) = text(path, MAX_BYTES)?;
+    let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    add_dump(snapshot, stem, &text).map_err(|error| {
+        Failure::usage(match error {
+            DumpError::NotJson(why) => format!("{name} is not JSON: {why}"),
+            DumpError::NoObject => format!("{name} holds no object of Kubernetes"),
+        })
+        .hint(HINT)
+    })?;
+    snapshot.read.push(name);
+    Ok(())
+}
+
+/// Writes the lists to files of a folder, one for each kind. A kind that could not be listed has no
+/// file, so that it stays unknown.
+pub fn save(snapshot: &Snapshot, dir: &Path) -> Result<()> {
+    let files: Vec<(String, String)> = snapshot
+        .lists()
+        .map(|(resource, objects)| {
+            let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+            (format!("{}.json", resource.full_name()), format!("{list:#}\n"))
+        })
+        .collect();
+    let files: Vec<(&str, String)> =
+        files.iter().map(|(name, text)| (name.as_str(), text.clone())).collect();
+    output_files::write_all(dir, &files, true)
+}

@@ -1,0 +1,138 @@
+//! `muster check kubernetes` on a real API server: what is listed and what kubectl prints give the same
+//! findings, and without rights rules are not tested.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+use crate::cluster::{KubernetesCluster, success, until};
+
+/// Kinds that every API server serves.
+const KINDS: [&str; 10] = [
+    "nodes",
+    "pods",
+    "resourcequotas",
+    "deployments.apps",
+    "daemonsets.apps",
+    "jobs.batch",
+    "priorityclasses.scheduling.k8s.io",
+    "poddisruptionbudgets.policy",
+    "resourceslices.resource.k8s.io",
+    "customresourcedefinitions.apiextensions.k8s.io",
+];
+
+fn check(kubeconfig: &Path, words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_muster"));
+    command.args(["check", "kubernetes"]).args(words);
+    command.env("KUBECONFIG", kubeconfig).env("TZ", "UTC").output().unwrap()
+}
+
+/// Returns the report of a check.
+fn report(kubeconfig: &Path, words: &[&str]) -> Value {
+    let output = check(kubeconfig, &[words, &["--json"]].concat());
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+        panic!("{words:?}: {error}: {}", String::from_utf8_lossy(&output.stderr))
+    })
+}
+
+/// Returns the findings of a report as rule and evidence.
+fn findings(report: &Value) -> Vec<(String, String)> {
+    let text = |one: &Value, field: &str| one[field].as_str().unwrap().to_owned();
+    let all = report["findings"].as_array().unwrap();
+    all.iter().map(|one| (text(one, "rule"), text(one, "evidence"))).collect()
+}
+
+/// Returns the Indexed Job of a gang on the default scheduler, whose pods wait at a gate.
+fn gang() -> Value {
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": "train"},
+        "spec": {
+            "completionMode": "Indexed", "parallelism": 2, "completions": 2, "backoffLimit": 0,
+            "template": {"spec": {
+                "restartPolicy": "Never",
+                "schedulingGates": [{"name": "test/never"}],
+                "containers": [{
+                    "name": "main", "image": "none",
+                    "resources": {"limits": {"nvidia.com/gpu": 4}},
+                }],
+            }},
+        },
+    })
+}
+
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn a_cluster_and_a_dump_of_it_have_the_same_findings() {
+    let cluster = KubernetesCluster::here();
+    let namespace = cluster.namespace("check-gang");
+    namespace.create_object(&gang());
+    until("both pods exist", || namespace.list("batch.kubernetes.io/job-name=train").len() == 2);
+    let live = report(&cluster.kubeconfig(), &[]);
+    let expected = (
+        "gang-on-default-scheduler".to_owned(),
+        "Job check-gang/train: default-scheduler places 2 pods with 8 GPUs".to_owned(),
+    );
+    assert!(findings(&live).contains(&expected), "{live:#}");
+
+    let dir = tempfile::tempdir().unwrap();
+    let defined = cluster.kubectl(&["get", "customresourcedefinitions", "--output=name"]);
+    let defined = defined.lines().filter_map(|line| line.split_once('/'));
+    for kind in KINDS.into_iter().chain(defined.map(|(_, name)| name)) {
+        let text = cluster.kubectl(&["get", kind, "--all-namespaces", "--output=json"]);
+        fs::write(dir.path().join(format!("{kind}.json")), text).unwrap();
+    }
+    let folder = dir.path().to_str().unwrap();
+    let dumped = report(Path::new("/nonexistent"), &[folder]);
+    assert_eq!(findings(&dumped), findings(&live));
+    assert_eq!(dumped["not_tested"], live["not_tested"]);
+
+    let saved = tempfile::tempdir().unwrap();
+    let folder = saved.path().to_str().unwrap();
+    report(&cluster.kubeconfig(), &["--save", folder]);
+    assert!(!saved.path().join("secrets.json").exists());
+    let read = report(Path::new("/nonexistent"), &[folder]);
+    assert_eq!(findings(&read), findings(&live));
+    assert_eq!(read["not_tested"], live["not_tested"]);
+}
+
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn without_rights_rules_are_not_tested() {
+    let cluster = KubernetesCluster::here();
+    let namespace = cluster.namespace("check-rights");
+    let account = format!("{}/default", namespace.name());
+    let words = ["kubeconfig", account.as_str()];
+    let config = success(&words, &cluster.xtask(&words));
+    let dir = tempfile::tempdir().unwrap();
+    let kubeconfig = dir.path().join("kubeconfig");
+    fs::write(&kubeconfig, config).unwrap();
+    let none = report(&kubeconfig, &[]);
+    assert_eq!(none["findings"], json!([]));
+    let pods = none["not_tested"].as_array().unwrap().iter();
+    let said: Vec<&str> = pods.map(|one| one["says"].as_str().unwrap()).collect();
+    assert!(said.contains(&"the right to list pods"), "{said:?}");
+    assert_eq!(check(&kubeconfig, &[]).status.code(), Some(0));
+}
+
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn an_installation_of_muster_passes_every_rule() {
+    let cluster = KubernetesCluster::here();
+    let before = report(&cluster.kubeconfig(), &[]);
+    let words = ["init", "kubernetes", "--image", "none"];
+    let output = Command::new(env!("CARGO_BIN_EXE_muster")).args(words).output().unwrap();
+    let manifests = success(&words, &output);
+    let apply = ["apply", "--filename=-"];
+    success(&apply, &cluster.kubectl_with(&apply, &manifests));
+    let deployment = "deployment/muster-scheduler";
+    let ready = ["wait", deployment, "--for=condition=Available", "--timeout=120s"];
+    cluster.kubectl(&[&ready[..], &["--namespace=muster-system"]].concat());
+    let installed = report(&cluster.kubeconfig(), &[]);
+    assert_eq!(findings(&installed), findings(&before));
+    assert_eq!(installed["not_tested"], before["not_tested"]);
+    let gone = ["delete", deployment, "poddisruptionbudget/muster-scheduler", "--wait"];
+    cluster.kubectl(&[&gone[..], &["--namespace=muster-system"]].concat());
+}

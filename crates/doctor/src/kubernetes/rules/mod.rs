@@ -1,0 +1,29 @@
+//! The rules for Kubernetes, in the order in which they are shown: lists of data with one independent
+//! function each.
+
+mod disruption;
+mod gangs;
+mod kueue;
+mod nodes;
+mod schedulers;
+mod workloads;
+
+use super::view::ClusterView;
+use crate::rule::{CheckRule, RuleResult};
+
+/// Rule about a Kubernetes cluster.
+pub(crate) type KubernetesRule = CheckRule<fn(&ClusterView<'_>) -> RuleResult>;
+
+/// Returns all rules in order.
+pub(crate) fn all() -> impl Iterator<Item = &'static KubernetesRule> {
+    [
+        gangs::RULES,
+        schedulers::RULES,
+        nodes::RULES,
+        workloads::RULES,
+        kueue::RULES,
+        disruption::RULES,
+    ]
+    .into_iter()
+    .flatten()
+}

@@ -1,0 +1,659 @@
+//! Each rule for Kubernetes passes on a sound cluster, and fails on the same cluster with one change.
+//! A rule without such a change fails a test here.
+
+use std::collections::BTreeSet;
+
+use muster_doctor::kubernetes_rule_texts;
+use muster_model::check::CheckReport;
+use serde_json::{Value, json};
+
+use crate::cluster::{EARLIER, SampleCluster, node, object, pod, rank};
+use crate::site::failed;
+
+/// Rule, change of the cluster, and a part of the evidence.
+type ClusterCase = (&'static str, ClusterChange, &'static str);
+
+type ClusterChange = fn(SampleCluster) -> SampleCluster;
+
+/// Label of the pods of a PodGroup of coscheduling.
+const POD_GROUP: &str = "scheduling.x-k8s.io/pod-group";
+
+const FAILS: &[ClusterCase] = &[
+    (
+        "gang-on-default-scheduler",
+        |cluster| {
+            cluster.set("Pod", "train-0", "spec.schedulerName", json!("default-scheduler")).set(
+                "Pod",
+                "train-1",
+                "spec.schedulerName",
+                json!(""),
+            )
+        },
+        "JobSet ml/train: default-scheduler places 2 pods with 16 GPUs",
+    ),
+    (
+        "gang-half-running",
+        |cluster| cluster.without_named("train-1").with(rank(1, None)),
+        "JobSet ml/train: 1 of 2 pods hold 8 GPUs, for 60 min without the others",
+    ),
+    (
+        "gang-without-minimum",
+        |cluster| grouped(cluster, Some(json!({"minMember": 1}))),
+        "PodGroup ml/pair: 2 pods with GPUs, and its minimum is 1",
+    ),
+    (
+        "gang-without-minimum",
+        |cluster| grouped(cluster, Some(json!({}))),
+        "PodGroup ml/pair: 2 pods with GPUs, and its minimum is 1",
+    ),
+    (
+        "gang-without-minimum",
+        |cluster| grouped(cluster, None),
+        "PodGroup ml/pair does not exist; pods with GPUs that name it: 2",
+    ),
+    (
+        "gang-crash-multiplies",
+        |cluster| cluster.set("JobSet", "train", &format!("{OF_JOBS}.backoffLimit"), json!(6)),
+        "JobSet ml/train: backoffLimit is 6",
+    ),
+    (
+        "gang-crash-multiplies",
+        |cluster| cluster.set("JobSet", "train", &format!("{OF_JOBS}.backoffLimit"), Value::Null),
+        "JobSet ml/train: backoffLimit is 6, the default",
+    ),
+    (
+        "gang-crash-multiplies",
+        |cluster| {
+            let path = format!("{OF_JOBS}.template.spec.restartPolicy");
+            cluster.set("JobSet", "train", &path, json!("OnFailure"))
+        },
+        "JobSet ml/train: restartPolicy is OnFailure",
+    ),
+    (
+        "gang-scheduler-not-used",
+        |cluster| {
+            let path = "spec.schedulerName";
+            let cluster = cluster.set("Pod", "train-0", path, json!(""));
+            cluster.set("Pod", "train-1", path, json!(""))
+        },
+        "muster-system/muster-scheduler is installed, and default-scheduler places 1 gang: JobSet ml/train",
+    ),
+    (
+        "gang-scheduler-not-used",
+        |cluster| cluster.set("Deployment", "muster-scheduler", "status", json!({})),
+        "muster-system/muster-scheduler has no ready replica; `muster` is named by 2 pods",
+    ),
+    (
+        "two-schedulers-on-nodes",
+        |cluster| cluster.set("Pod", "chat-0", "spec.schedulerName", json!("volcano")),
+        "default-scheduler and volcano on n3",
+    ),
+    (
+        "small-pods-spread",
+        |cluster| {
+            cluster.without("KubeSchedulerConfiguration").with(kube_scheduler(&["kube-scheduler"]))
+        },
+        "kube-scheduler runs without --config; 3 pods with fewer than 8 GPUs",
+    ),
+    (
+        "small-pods-spread",
+        |cluster| {
+            cluster.without("KubeSchedulerConfiguration").with(json!({
+                "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
+                "profiles": [{"pluginConfig": [{
+                    "name": "NodeResourcesFit",
+                    "args": {"scoringStrategy": {"type": "MostAllocated", "resources": [{"name": "cpu"}]}},
+                }]}],
+            }))
+        },
+        "scoringStrategy is MostAllocated, and does not count GPUs",
+    ),
+    (
+        "nodes-also-in-slurm",
+        |cluster| cluster.slurm_nodes(Some(&["n2", "s1"])),
+        "n2 is a node of Slurm, too",
+    ),
+    (
+        "gpus-not-usable",
+        |cluster| cluster.set("Node", "n4", "status.allocatable", json!({"nvidia.com/gpu": "7"})),
+        "n4 has 8 GPUs, of which pods can use 7",
+    ),
+    (
+        "gpus-not-usable",
+        |cluster| cluster.set("Node", "n4", "status", json!({})),
+        "n4 has the label nvidia.com/gpu.present, and offers no GPU",
+    ),
+    (
+        "gpu-software-not-ready",
+        |cluster| cluster.set("DaemonSet", "nvidia-device-plugin", "status.numberReady", json!(3)),
+        "DaemonSet gpu-operator/nvidia-device-plugin: ready on 3 of 4 nodes",
+    ),
+    (
+        "gpu-software-not-ready",
+        |cluster| {
+            let mut policy =
+                object("nvidia.com/v1", "ClusterPolicy", "", "cluster-policy", json!({}));
+            policy["status"] = json!({"state": "notReady"});
+            cluster.with(policy)
+        },
+        "ClusterPolicy cluster-policy of the GPU Operator: notReady",
+    ),
+    (
+        "gpus-offered-twice",
+        |cluster| cluster.with(resource_slice()),
+        "n4 offers 8 GPUs by a device plugin, and a ResourceSlice",
+    ),
+    (
+        "gpus-shared-by-tenants",
+        |cluster| shared(cluster, "ml"),
+        "n3 (time-slicing) has pods of ml, web",
+    ),
+    (
+        "no-topology-labels",
+        |cluster| cluster.set("Node", "n4", "metadata.labels", json!({})),
+        "without such a label, unlike others: n4",
+    ),
+    (
+        "no-topology-labels",
+        |cluster| {
+            let zone = "topology.kubernetes.io/zone";
+            let cluster = cluster.set("Node", "n1", "metadata.labels", json!({zone: "a"}));
+            let cluster = cluster.set("Node", "n2", "metadata.labels", json!({zone: "b"}));
+            let cluster = cluster.set("Node", "n3", "metadata.labels", json!({zone: "b"}));
+            cluster.set("Node", "n4", "metadata.labels", json!({zone: "b"}))
+        },
+        "4 nodes with GPUs are in 2 zones",
+    ),
+    ("k3s-beyond-envelope", |cluster| with_k3s(cluster, 9), "k3s runs on 9 nodes with GPUs"),
+    (
+        "gpus-without-quota",
+        |cluster| cluster.without("ResourceQuota"),
+        "namespace web has no quota; 3 GPUs of chat-0, chat-1, chat-2",
+    ),
+    (
+        "gpus-without-quota",
+        |cluster| {
+            let hard = json!({"requests.cpu": "4"});
+            cluster.set("ResourceQuota", "gpus", "spec.hard", hard)
+        },
+        "namespace web has no quota; 3 GPUs of chat-0, chat-1, chat-2",
+    ),
+    ("ray-outside-quota", |cluster| cluster.with(ray()), "RayCluster ai/ray: 8 GPUs"),
+    (
+        "notebook-without-limit",
+        |cluster| cluster.set("Pod", "chat-0", "metadata.labels", json!({"notebook-name": "ann"})),
+        "web/chat-0: 1 GPU, and idle notebooks are not culled",
+    ),
+    (
+        "notebook-without-limit",
+        |cluster| {
+            let labels = json!({"component": "singleuser-server"});
+            let created = json!("2026-11-18T12:00:00Z");
+            let cluster = cluster.set("Pod", "chat-0", "metadata.labels", labels);
+            cluster.set("Pod", "chat-0", "metadata.creationTimestamp", created)
+        },
+        "web/chat-0: 1 GPU, for more than a day",
+    ),
+    (
+        "shared-memory-small",
+        |cluster| cluster.set("Pod", "train-0", "spec.containers.0.volumeMounts", json!([])),
+        "JobSet ml/train: 1 pod with 8 GPUs",
+    ),
+    (
+        "shared-memory-small",
+        |cluster| {
+            let limits = json!({"limits": {"nvidia.com/gpu": "2"}});
+            let container = json!({"name": "main", "resources": limits});
+            cluster.set("Pod", "chat-0", "spec.containers.0", container)
+        },
+        "ReplicaSet web/chat-5d4f: 1 pod with 2 GPUs",
+    ),
+    (
+        "kueue-admits-nothing",
+        |cluster| cluster.set("ClusterQueue", "research", "spec.stopPolicy", json!("Hold")),
+        "ClusterQueue research is stopped: stopPolicy is Hold",
+    ),
+    (
+        "kueue-admits-nothing",
+        |cluster| {
+            let active = json!({"type": "Active", "status": "False", "reason": "FlavorNotFound",
+                                "message": "references missing ResourceFlavor: h100"});
+            cluster.set("ClusterQueue", "research", "status", json!({"conditions": [active]}))
+        },
+        "ClusterQueue research is not active: references missing ResourceFlavor: h100 (FlavorNotFound)",
+    ),
+    (
+        "kueue-admits-nothing",
+        |cluster| cluster.set("ClusterQueue", "research", "spec.namespaceSelector", Value::Null),
+        "ClusterQueue research has no namespaceSelector, so that it serves no namespace",
+    ),
+    (
+        "kueue-admits-nothing",
+        |cluster| {
+            let cluster = cluster.set("ClusterQueue", "research", "spec.cohortName", json!(""));
+            cluster.set("ClusterQueue", "research", &format!("{OF_QUOTA}.nominalQuota"), json!("0"))
+        },
+        "ClusterQueue research has a quota of 0 GPUs, and no cohort to borrow from",
+    ),
+    (
+        "kueue-admits-nothing",
+        |cluster| cluster.set("LocalQueue", "team", "spec.clusterQueue", json!("gone")),
+        "LocalQueue ml/team names the ClusterQueue gone, which does not exist",
+    ),
+    (
+        "kueue-lends-for-ever",
+        |cluster| {
+            let path = "spec.preemption.reclaimWithinCohort";
+            cluster.set("ClusterQueue", "research", path, json!("Never"))
+        },
+        "ClusterQueue research lends up to 16 GPUs to cohort all, and reclaims none",
+    ),
+    (
+        "kueue-lends-for-ever",
+        |cluster| cluster.set("ClusterQueue", "research", "spec.preemption", Value::Null),
+        "ClusterQueue research lends up to 16 GPUs to cohort all, and reclaims none",
+    ),
+    (
+        "gang-preempted-pod-by-pod",
+        |cluster| {
+            let class = json!("urgent");
+            cluster.with(urgent()).set("Pod", "chat-0", "spec.priorityClassName", class)
+        },
+        "urgent (1000), of 1 pod with GPUs on default-scheduler, is above JobSet ml/train",
+    ),
+    (
+        "budget-blocks-drains",
+        |cluster| cluster.with(budget(json!({"maxUnavailable": 0}))),
+        "web/chat: maxUnavailable is 0; 3 pods",
+    ),
+    (
+        "budget-blocks-drains",
+        |cluster| cluster.with(budget(json!({"minAvailable": "100%"}))),
+        "web/chat: minAvailable is 100%; 3 pods",
+    ),
+    (
+        "budget-blocks-drains",
+        |cluster| cluster.with(budget(json!({"minAvailable": 3}))),
+        "web/chat: minAvailable is no less than its pods; 3 pods",
+    ),
+];
+
+/// Path to the Job of the JobSet.
+const OF_JOBS: &str = "spec.replicatedJobs.0.template.spec";
+/// Path to the quota for GPUs of a ClusterQueue.
+const OF_QUOTA: &str = "spec.resourceGroups.0.flavors.0.resources.0";
+
+/// Rules that a change necessarily fails, too.
+const ALSO: &[(&str, &str)] = &[
+    ("gang-on-default-scheduler", "gang-scheduler-not-used"),
+    ("gang-scheduler-not-used", "gang-on-default-scheduler"),
+];
+
+/// Changes under which a rule still passes.
+const PASSES: &[(&str, ClusterChange)] = &[
+    ("gang-on-default-scheduler", |cluster| {
+        let cluster =
+            cluster.set("Pod", "train-0", "spec.schedulerName", json!("default-scheduler"));
+        let cluster =
+            cluster.set("Pod", "train-1", "spec.schedulerName", json!("default-scheduler"));
+        let labels = json!({"kueue.x-k8s.io/queue-name": "team"});
+        cluster.set("JobSet", "train", "metadata.labels", labels)
+    }),
+    ("gang-half-running", |cluster| {
+        // It was created a moment ago.
+        let cluster = cluster.without_named("train-1").with(rank(1, None));
+        cluster.set("Pod", "train-1", "metadata.creationTimestamp", json!("2026-11-20T11:55:00Z"))
+    }),
+    ("gang-half-running", |cluster| {
+        // It has its minimum, and waits for more.
+        cluster.with(rank(2, None))
+    }),
+    ("gang-without-minimum", |cluster| grouped(cluster, Some(json!({"minMember": 2})))),
+    ("gang-crash-multiplies", |cluster| {
+        let cluster = cluster.set("JobSet", "train", &format!("{OF_JOBS}.backoffLimit"), json!(6));
+        let ended = json!({"conditions": [{"type": "Completed", "status": "True"}]});
+        cluster.set("JobSet", "train", "status", ended)
+    }),
+    ("small-pods-spread", |cluster| {
+        let cluster = cluster.without("KubeSchedulerConfiguration");
+        let cluster = cluster.without_named("chat-0").without_named("chat-1");
+        cluster.without_named("chat-2")
+    }),
+    ("nodes-also-in-slurm", |cluster| {
+        let taints = json!([{"key": "muster.run/slurm", "effect": "NoSchedule"}]);
+        cluster.slurm_nodes(Some(&["n2"])).set("Node", "n2", "spec", json!({"taints": taints}))
+    }),
+    ("gpus-not-usable", |cluster| {
+        // Its GPUs are offered by DRA.
+        let capacity = json!({"cpu": "128"});
+        let cluster = cluster.set("Node", "n4", "status.capacity", capacity.clone());
+        cluster.set("Node", "n4", "status.allocatable", capacity).with(resource_slice())
+    }),
+    ("gpus-shared-by-tenants", |cluster| shared(cluster, "web")),
+    ("no-topology-labels", |cluster| {
+        let labels = json!({"example.com/place": "p1"});
+        let levels = json!({"levels": [{"nodeLabel": "example.com/place"}]});
+        let topology = object("kueue.x-k8s.io/v1beta2", "Topology", "", "default", levels);
+        cluster.set("Node", "n4", "metadata.labels", labels).with(topology)
+    }),
+    ("k3s-beyond-envelope", |cluster| with_k3s(cluster, 8)),
+    ("gpus-without-quota", |cluster| {
+        let cluster = cluster.without("ResourceQuota");
+        let labels = json!({"kueue.x-k8s.io/queue-name": "team"});
+        let cluster = cluster.set("Pod", "chat-0", "metadata.labels", labels.clone());
+        let cluster = cluster.set("Pod", "chat-1", "metadata.labels", labels.clone());
+        cluster.set("Pod", "chat-2", "metadata.labels", labels)
+    }),
+    ("ray-outside-quota", |cluster| {
+        let labels = json!({"kueue.x-k8s.io/queue-name": "team"});
+        cluster.with(ray()).set("RayCluster", "ray", "metadata.labels", labels)
+    }),
+    ("ray-outside-quota", |cluster| {
+        let owner = json!([{"kind": "RayJob", "name": "train", "apiVersion": "ray.io/v1"}]);
+        let mut job = object("ray.io/v1", "RayJob", "ai", "train", json!({}));
+        job["metadata"]["labels"] = json!({"muster.run/queue": "team"});
+        cluster.with(ray()).with(job).set("RayCluster", "ray", "metadata.ownerReferences", owner)
+    }),
+    ("notebook-without-limit", |cluster| {
+        let labels = json!({"notebook-name": "ann"});
+        let cluster = cluster.set("Pod", "chat-0", "metadata.labels", labels);
+        cluster.set("Pod", "chat-0", "spec.activeDeadlineSeconds", json!(28800))
+    }),
+    ("notebook-without-limit", |cluster| {
+        let labels = json!({"notebook-name": "ann"});
+        cluster.with(notebook_controller(json!({"value": "true"}))).set(
+            "Pod",
+            "chat-0",
+            "metadata.labels",
+            labels,
+        )
+    }),
+    ("shared-memory-small", |cluster| {
+        let cluster = cluster.set("Pod", "train-0", "spec.containers.0.volumeMounts", json!([]));
+        cluster.set("Pod", "train-0", "spec.hostIPC", json!(true))
+    }),
+    ("kueue-admits-nothing", |cluster| {
+        // It has no quota of its own, and borrows.
+        cluster.set("ClusterQueue", "research", &format!("{OF_QUOTA}.nominalQuota"), json!("0"))
+    }),
+    ("kueue-lends-for-ever", |cluster| {
+        let cluster = cluster.set("ClusterQueue", "research", "spec.preemption", Value::Null);
+        cluster.set("ClusterQueue", "research", &format!("{OF_QUOTA}.lendingLimit"), json!("0"))
+    }),
+    ("gang-preempted-pod-by-pod", |cluster| {
+        let cluster = cluster.with(urgent());
+        let cluster = cluster.set("Pod", "chat-0", "spec.priorityClassName", json!("urgent"));
+        cluster.set("PriorityClass", "urgent", "preemptionPolicy", json!("Never"))
+    }),
+    ("budget-blocks-drains", |cluster| cluster.with(budget(json!({"minAvailable": 2})))),
+];
+
+/// Kinds without which a rule is not tested, and a part of what the report then asks for.
+const NOT_TESTED: &[ClusterCase] = &[
+    ("gang-on-default-scheduler", |cluster| cluster.unlisted("pods"), "the right to list pods"),
+    (
+        "gang-on-default-scheduler",
+        |cluster| cluster.unlisted("jobsets.jobset.x-k8s.io"),
+        "the right to list jobsets.jobset.x-k8s.io",
+    ),
+    (
+        "gang-half-running",
+        |cluster| cluster.unlisted("jobsets.jobset.x-k8s.io"),
+        "the right to list jobsets.jobset.x-k8s.io",
+    ),
+    ("gang-without-minimum", |cluster| cluster.unlisted("pods"), "the right to list pods"),
+    (
+        "gang-crash-multiplies",
+        |cluster| cluster.unlisted("jobs.batch"),
+        "the right to list jobs.batch",
+    ),
+    (
+        "gang-scheduler-not-used",
+        |cluster| cluster.unlisted("deployments.apps"),
+        "the right to list deployments.apps",
+    ),
+    ("two-schedulers-on-nodes", |cluster| cluster.unlisted("pods"), "the right to list pods"),
+    (
+        "small-pods-spread",
+        |cluster| cluster.without("KubeSchedulerConfiguration"),
+        "the KubeSchedulerConfiguration of kube-scheduler",
+    ),
+    (
+        "small-pods-spread",
+        |cluster| {
+            let words = ["kube-scheduler", "--config=/etc/scheduler.yaml"];
+            cluster.without("KubeSchedulerConfiguration").with(kube_scheduler(&words))
+        },
+        "/etc/scheduler.yaml of kube-scheduler",
+    ),
+    ("nodes-also-in-slurm", |cluster| cluster.slurm_nodes(None), "--slurm-nodes"),
+    ("gpus-not-usable", |cluster| cluster.unlisted("nodes"), "the right to list nodes"),
+    (
+        "gpus-not-usable",
+        |cluster| {
+            let cluster = cluster.set("Node", "n4", "status", json!({}));
+            cluster.unlisted("resourceslices.resource.k8s.io")
+        },
+        "the right to list resourceslices.resource.k8s.io",
+    ),
+    (
+        "gpu-software-not-ready",
+        |cluster| cluster.unlisted("daemonsets.apps"),
+        "the right to list daemonsets.apps",
+    ),
+    (
+        "gpus-offered-twice",
+        |cluster| cluster.unlisted("resourceslices.resource.k8s.io"),
+        "the right to list resourceslices.resource.k8s.io",
+    ),
+    ("gpus-shared-by-tenants", |cluster| cluster.unlisted("pods"), "the right to list pods"),
+    (
+        "no-topology-labels",
+        |cluster| {
+            let cluster = cluster.set("Node", "n1", "metadata.labels", json!({}));
+            let cluster = cluster.set("Node", "n2", "metadata.labels", json!({}));
+            let cluster = cluster.set("Node", "n3", "metadata.labels", json!({}));
+            cluster.set("Node", "n4", "metadata.labels", json!({}))
+        },
+        "such labels, or whether 4 nodes are in one rack",
+    ),
+    ("k3s-beyond-envelope", |cluster| cluster.unlisted("nodes"), "the right to list nodes"),
+    (
+        "gpus-without-quota",
+        |cluster| cluster.unlisted("resourcequotas"),
+        "the right to list resourcequotas",
+    ),
+    (
+        "ray-outside-quota",
+        |cluster| cluster.unlisted("rayclusters.ray.io"),
+        "the right to list rayclusters.ray.io",
+    ),
+    (
+        "notebook-without-limit",
+        |cluster| {
+            let from = json!({"valueFrom": {"configMapKeyRef": {"name": "config"}}});
+            let labels = json!({"notebook-name": "ann"});
+            cluster.with(notebook_controller(from)).set("Pod", "chat-0", "metadata.labels", labels)
+        },
+        "ENABLE_CULLING of the notebook controller",
+    ),
+    ("shared-memory-small", |cluster| cluster.unlisted("pods"), "the right to list pods"),
+    (
+        "kueue-admits-nothing",
+        |cluster| cluster.unlisted("localqueues.kueue.x-k8s.io"),
+        "the right to list localqueues.kueue.x-k8s.io",
+    ),
+    (
+        "kueue-lends-for-ever",
+        |cluster| cluster.unlisted("clusterqueues.kueue.x-k8s.io"),
+        "the right to list clusterqueues.kueue.x-k8s.io",
+    ),
+    (
+        "gang-preempted-pod-by-pod",
+        |cluster| cluster.unlisted("priorityclasses.scheduling.k8s.io"),
+        "the right to list priorityclasses.scheduling.k8s.io",
+    ),
+    (
+        "budget-blocks-drains",
+        |cluster| cluster.unlisted("poddisruptionbudgets.policy"),
+        "the right to list poddisruptionbudgets.policy",
+    ),
+];
+
+/// Adds two pods of a PodGroup of coscheduling, on a node of their own.
+fn grouped(cluster: SampleCluster, spec: Option<Value>) -> SampleCluster {
+    let member = |name: &str| {
+        let mut pod = pod("ml", name, 4, Some("n4"));
+        pod["metadata"]["labels"] = json!({POD_GROUP: "pair"});
+        pod["spec"]["schedulerName"] = json!("scheduler-plugins-scheduler");
+        pod
+    };
+    let cluster = cluster.with(member("pair-0")).with(member("pair-1"));
+    match spec {
+        Some(spec) => {
+            cluster.with(object("scheduling.x-k8s.io/v1alpha1", "PodGroup", "ml", "pair", spec))
+        }
+        None => cluster,
+    }
+}
+
+/// Has the GPUs of `n3` shared between its pods and one of a namespace.
+fn shared(cluster: SampleCluster, namespace: &str) -> SampleCluster {
+    let mut other = pod(namespace, "other", 1, Some("n3"));
+    other["metadata"]["labels"] = json!({"kueue.x-k8s.io/queue-name": "team"});
+    let labels = json!({"nvidia.com/gpu.replicas": "4", "example.com/rack": "r1"});
+    cluster.set("Node", "n3", "metadata.labels", labels).with(other)
+}
+
+/// Adds nodes of k3s with GPUs.
+fn with_k3s(cluster: SampleCluster, nodes: usize) -> SampleCluster {
+    let k3s = (0..nodes).map(|at| {
+        let mut node = node(&format!("k{at}"));
+        node["status"]["nodeInfo"]["kubeletVersion"] = json!("v1.36.2+k3s1");
+        node
+    });
+    k3s.fold(cluster, SampleCluster::with)
+}
+
+/// Returns a ResourceSlice with GPUs of `n4`.
+fn resource_slice() -> Value {
+    let spec = json!({"driver": "gpu.nvidia.com", "nodeName": "n4"});
+    object("resource.k8s.io/v1", "ResourceSlice", "", "n4-gpus", spec)
+}
+
+/// Returns a RayCluster with a worker of eight GPUs.
+fn ray() -> Value {
+    let resources = json!({"limits": {"nvidia.com/gpu": "8"}});
+    let worker = json!({"template": {"spec": {"containers": [{"name": "w", "resources": resources}]}},
+                        "replicas": 1});
+    let head = json!({"template": {"spec": {"containers": [{"name": "h"}]}}});
+    let spec = json!({"headGroupSpec": head, "workerGroupSpecs": [worker]});
+    object("ray.io/v1", "RayCluster", "ai", "ray", spec)
+}
+
+/// Returns the controller of Kubeflow's notebooks, with its switch for culling.
+fn notebook_controller(mut culling: Value) -> Value {
+    culling["name"] = json!("ENABLE_CULLING");
+    let pod = json!({"containers": [{"name": "manager", "env": [culling]}]});
+    let spec = json!({"template": {"spec": pod}});
+    object("apps/v1", "Deployment", "kubeflow", "notebook-controller-deployment", spec)
+}
+
+/// Returns a priority class above that of the gang.
+fn urgent() -> Value {
+    json!({
+        "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+        "metadata": {"name": "urgent"}, "value": 1000,
+    })
+}
+
+/// Returns a disruption budget of three pods.
+fn budget(spec: Value) -> Value {
+    let mut budget = object("policy/v1", "PodDisruptionBudget", "web", "chat", spec);
+    budget["status"] = json!({"expectedPods": 3});
+    budget
+}
+
+/// Returns the pod of the default scheduler, with its command.
+fn kube_scheduler(command: &[&str]) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "namespace": "kube-system", "name": "kube-scheduler-c1", "creationTimestamp": EARLIER,
+            "labels": {"component": "kube-scheduler"},
+        },
+        "spec": {"containers": [{"name": "kube-scheduler", "command": command}]},
+        "status": {"phase": "Running"},
+    })
+}
+
+fn needed(report: &CheckReport, rule: &str) -> String {
+    let outcome = report.not_tested.iter().find(|outcome| outcome.rule == rule);
+    outcome.unwrap_or_else(|| panic!("{rule} was tested: {report:#?}")).text.clone()
+}
+
+#[test]
+fn a_sound_cluster_with_independent_deployments_passes_every_rule() {
+    let report = SampleCluster::good().report();
+    assert_eq!(report.findings, []);
+    assert_eq!(report.not_tested, []);
+    let passed: Vec<&str> = report.passed.iter().map(|outcome| outcome.rule).collect();
+    assert_eq!(passed, kubernetes_rule_texts().map(|rule| rule.id).collect::<Vec<_>>());
+}
+
+#[test]
+fn each_change_fails_its_rule_and_no_other() {
+    for (rule, change, evidence) in FAILS {
+        let report = change(SampleCluster::good()).report();
+        let also = ALSO.iter().filter(|(of, _)| of == rule).map(|(_, other)| *other);
+        let allowed: BTreeSet<&str> = also.chain([*rule]).collect();
+        let failed: BTreeSet<&str> = failed(&report).into_iter().collect();
+        assert!(failed.contains(rule), "{rule}: {failed:?}, not {evidence}");
+        assert!(failed.is_subset(&allowed), "{rule}: {failed:?}");
+        let says: Vec<&str> = report
+            .findings
+            .iter()
+            .filter(|finding| finding.rule == *rule)
+            .map(|finding| finding.evidence.as_str())
+            .collect();
+        assert!(says.iter().any(|text| text.contains(evidence)), "{rule}: {says:?}");
+    }
+}
+
+#[test]
+fn harmless_changes_fail_nothing() {
+    for (rule, change) in PASSES {
+        let report = change(SampleCluster::good()).report();
+        assert!(!failed(&report).contains(rule), "{rule}: {:#?}", report.findings);
+        assert!(report.passed.iter().any(|outcome| outcome.rule == *rule), "{rule}: not passed");
+    }
+}
+
+#[test]
+fn without_its_input_a_rule_is_not_tested() {
+    for (rule, change, text) in NOT_TESTED {
+        let report = change(SampleCluster::good()).report();
+        let needed = needed(&report, rule);
+        assert!(needed.contains(text), "{rule}: {needed}");
+    }
+}
+
+#[test]
+fn every_rule_has_a_failing_and_an_untested_case() {
+    let fails: BTreeSet<&str> = FAILS.iter().map(|(rule, ..)| *rule).collect();
+    let untested: BTreeSet<&str> = NOT_TESTED.iter().map(|(rule, ..)| *rule).collect();
+    let all: BTreeSet<&str> = kubernetes_rule_texts().map(|rule| rule.id).collect();
+    assert_eq!(fails, all);
+    assert_eq!(untested, all);
+}
+
+/// Objects that cannot be read are left out, and the others are judged.
+#[test]
+fn objects_of_any_form_are_survived() {
+    let cluster = SampleCluster::good()
+        .with(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": 7}}))
+        .with(json!({"apiVersion": "v1", "kind": "Node", "spec": [], "status": "x"}))
+        .with(json!({"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": 1}}))
+        .with(json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": null}));
+    assert_eq!(failed(&cluster.report()), [""; 0]);
+}
