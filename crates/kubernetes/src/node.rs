@@ -1,6 +1,6 @@
 //! Nodes of a cluster, as far as a scheduler reads them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_model::gpu_model::{self, normalise_label};
@@ -142,25 +142,74 @@ impl NodeFacts {
     /// NVIDIA's GPU feature discovery and AMD's node labeller; `gpu` without them.
     #[must_use]
     pub fn model(&self, resource: &str) -> GpuModel {
-        let label =
-            |name: &str| self.labels.get(name).map(String::as_str).filter(|text| !text.is_empty());
-        let product = if resource.starts_with("amd.com/") {
-            let by_id = label("amd.com/gpu.device-id")
-                .or_else(|| label("beta.amd.com/gpu.device-id"))
-                .and_then(|id| u32::from_str_radix(id.trim_start_matches("0x"), 16).ok());
-            by_id.map(gpu_model::amd).or_else(|| {
-                label("amd.com/gpu.product-name")
-                    .or_else(|| label("beta.amd.com/gpu.product-name"))
-                    .map(normalise_label)
-            })
-        } else {
-            label("nvidia.com/gpu.product").map(normalise_label)
-        };
-        let whole = product.unwrap_or_else(|| GpuModel::from("gpu"));
+        let whole = self.model_label(resource).map(|(_, model)| model);
+        let whole = whole.unwrap_or_else(|| GpuModel::from("gpu"));
         match resource.strip_prefix(MIG_PREFIX) {
             Some(profile) => GpuModel(Arc::from(format!("{whole}-{}", profile.to_lowercase()))),
             None => whole,
         }
+    }
+
+    /// Returns the label that tells the model of the GPUs which a resource counts, and the model.
+    fn model_label(&self, resource: &str) -> Option<(&'static str, GpuModel)> {
+        let labels: &[ModelLabel] =
+            if resource.starts_with("amd.com/") { &AMD_LABELS } else { &NVIDIA_LABELS };
+        labels.iter().find_map(|(key, read)| {
+            let text = self.labels.get(*key).filter(|text| !text.is_empty())?;
+            Some((*key, read(text)?))
+        })
+    }
+}
+
+/// Label with the model of a node's GPUs, and how to read it.
+type ModelLabel = (&'static str, fn(&str) -> Option<GpuModel>);
+
+const NVIDIA_LABELS: [ModelLabel; 1] =
+    [("nvidia.com/gpu.product", |text| Some(normalise_label(text)))];
+
+/// A number is more exact than the name of a product.
+const AMD_LABELS: [ModelLabel; 4] = [
+    ("amd.com/gpu.device-id", amd_device),
+    ("beta.amd.com/gpu.device-id", amd_device),
+    ("amd.com/gpu.product-name", |text| Some(normalise_label(text))),
+    ("beta.amd.com/gpu.product-name", |text| Some(normalise_label(text))),
+];
+
+fn amd_device(text: &str) -> Option<GpuModel> {
+    u32::from_str_radix(text.trim_start_matches("0x"), 16).ok().map(gpu_model::amd)
+}
+
+/// Labels by which the nodes of a cluster tell the models of their GPUs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GpuLabels(BTreeMap<GpuModel, BTreeMap<String, BTreeSet<String>>>);
+
+impl GpuLabels {
+    /// Reads the labels of nodes for the GPUs that a resource counts.
+    #[must_use]
+    pub fn of(nodes: &[NodeFacts], resource: &str) -> Self {
+        let mut labels = Self::default();
+        for node in nodes {
+            if let Some((key, model)) = node.model_label(resource) {
+                let values = labels.0.entry(model).or_default().entry(key.to_owned()).or_default();
+                values.extend(node.labels.get(key).cloned());
+            }
+        }
+        labels
+    }
+
+    /// Returns the models that nodes have.
+    pub fn models(&self) -> impl Iterator<Item = &GpuModel> {
+        self.0.keys()
+    }
+
+    /// Returns the labels of the nodes that have one of these models, each with its values.
+    #[must_use]
+    pub fn of_models(&self, models: &[GpuModel]) -> BTreeMap<&str, BTreeSet<&str>> {
+        let mut found: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for (key, values) in models.iter().filter_map(|model| self.0.get(model)).flatten() {
+            found.entry(key).or_default().extend(values.iter().map(String::as_str));
+        }
+        found
     }
 }
 
@@ -193,6 +242,28 @@ mod tests {
         assert_eq!(node.model("nvidia.com/gpu").as_str(), "h100");
         assert_eq!(node.model("nvidia.com/mig-1g.10gb").as_str(), "h100-1g.10gb");
         assert_eq!(node.model("amd.com/gpu").as_str(), "gpu");
+    }
+
+    #[test]
+    fn models_are_told_by_the_labels_of_the_nodes_that_have_them() {
+        let node = |labels: Value| facts(json!({"metadata": {"name": "a", "labels": labels}}));
+        let nvidia = |product: &str| node(json!({"nvidia.com/gpu.product": product}));
+        let nodes = [
+            nvidia("NVIDIA-H100-80GB-HBM3"),
+            nvidia("NVIDIA-H100-PCIe"),
+            nvidia("NVIDIA-L40S"),
+            node(json!({"amd.com/gpu.product-name": "AMD_Instinct_MI300X"})),
+            node(json!({})),
+        ];
+        let labels = GpuLabels::of(&nodes, "nvidia.com/gpu");
+        let models: Vec<&str> = labels.models().map(GpuModel::as_str).collect();
+        assert_eq!(models, ["h100", "l40s"]);
+        let h100 = labels.of_models(&[GpuModel::from("h100"), GpuModel::from("b200")]);
+        let products = BTreeSet::from(["NVIDIA-H100-80GB-HBM3", "NVIDIA-H100-PCIe"]);
+        assert_eq!(h100, BTreeMap::from([("nvidia.com/gpu.product", products)]));
+        assert!(labels.of_models(&[GpuModel::from("b200")]).is_empty());
+        let of_amd = GpuLabels::of(&nodes, "amd.com/gpu");
+        assert_eq!(of_amd.models().count(), 1);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use muster_api::types::{SubmitRequest, SubmitResponse, Submitted};
 use muster_kubernetes::job::{APIS, JobApi, JobObject};
 use muster_kubernetes::names;
+use muster_kubernetes::node::{GpuLabels, NodeFacts, NodeText};
 use muster_kubernetes::queue::GROUP as QUEUE_GROUP;
 use muster_kubernetes::queue::QUEUES;
 use muster_kubernetes::render::{self, GangScheduler, RenderInput, RenderedJob, SentFile};
@@ -51,6 +52,8 @@ struct PrepareInput<'a> {
     after: &'a [(DependencyKind, String)],
     /// Files that are sent with it.
     files: &'a [SentFile],
+    /// Labels by which the nodes tell their GPUs, where the job names a model.
+    gpu_labels: &'a GpuLabels,
 }
 
 impl PreparedJob {
@@ -90,7 +93,14 @@ impl KubernetesScheduler {
             let key = format!("{}-{nth}", request.key);
             let after = self.dependencies(server, &checked, &ready).await?;
             let files = sent_files(&checked, &request.workdir)?;
-            let input = PrepareInput { key, scheduler, after: &after, files: &files };
+            let gpu_labels = self.gpu_labels(server, &checked).await?;
+            let input = PrepareInput {
+                key,
+                scheduler,
+                after: &after,
+                files: &files,
+                gpu_labels: &gpu_labels,
+            };
             ready.push(self.prepare(server, checked, input, &mut warnings)?);
         }
         // 3. Let the server check them, then create them.
@@ -117,6 +127,20 @@ impl KubernetesScheduler {
             .map(|(one, object)| self.remember_created(server, one, object))
             .collect();
         Ok(response(&ready, &jobs, warnings))
+    }
+
+    /// Returns the labels by which nodes tell their GPUs; none for a job that takes any.
+    async fn gpu_labels(&self, server: &ApiServer, checked: &CheckedJob) -> Result<GpuLabels> {
+        if checked.spec.groups.iter().all(|group| group.task.gpu.models.is_empty()) {
+            return Ok(GpuLabels::default());
+        }
+        let listed = server.list("/api/v1/nodes".to_owned()).await.map_err(|refusal| {
+            refusal.hint("or select the GPU as the nodes write it: `labels: {nvidia.com/gpu.product: …}` in place of `gpu`")
+        })?;
+        let read = |node| serde_json::from_value::<NodeText>(node).ok()?.facts().ok();
+        let nodes: Vec<NodeFacts> = listed.items.into_iter().filter_map(read).collect();
+        let resource = checked.kubernetes.gpu_resource.as_deref().unwrap_or(render::NVIDIA);
+        Ok(GpuLabels::of(&nodes, resource))
     }
 
     /// Returns the objects that a document waits for: those of earlier documents, and of jobs that exist.
@@ -156,7 +180,7 @@ impl KubernetesScheduler {
         input: PrepareInput<'_>,
         warnings: &mut Vec<String>,
     ) -> Result<PreparedJob> {
-        let PrepareInput { key, scheduler, after, files } = input;
+        let PrepareInput { key, scheduler, after, files, gpu_labels } = input;
         let name = checked.spec.name.to_string();
         if checked.kubernetes.image.is_none() {
             let image = &self.settings.image;
@@ -176,6 +200,7 @@ impl KubernetesScheduler {
             commands: &checked.commands,
             env: &checked.env,
             workdir: workdir.as_deref(),
+            gpu_labels,
             files,
             has_output_files: !checked.files.is_empty(),
             after,

@@ -18,7 +18,9 @@ use muster_model::{DependencyKind, JobSpec, Service, TaskGroup, Unsupported, Wor
 use serde_json::Value;
 
 pub use files::SentFile;
+pub use pod::NVIDIA;
 
+use crate::node::GpuLabels;
 use crate::{instant, names};
 
 /// Scheduler that starts the pods of a gang together.
@@ -47,6 +49,8 @@ pub struct RenderInput<'a> {
     pub env: &'a BTreeMap<String, String>,
     /// Working directory in the containers; `None` means that of the image.
     pub workdir: Option<&'a str>,
+    /// Labels by which nodes of the cluster tell their GPUs; none where no cluster is known.
+    pub gpu_labels: &'a GpuLabels,
     /// Files that are in the working directory of every task.
     pub files: &'a [SentFile],
     /// True if the job names files for its output.

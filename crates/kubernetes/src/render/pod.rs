@@ -1,5 +1,7 @@
 //! Template of the pods of a role: containers, devices, volumes and the choice of nodes.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
 use muster_model::TopologyRule;
@@ -11,7 +13,7 @@ use super::{GangScheduler, JobKind, JobShape, Role};
 use crate::names;
 
 /// Resource of NVIDIA's device plugin.
-const NVIDIA: &str = "nvidia.com/gpu";
+pub const NVIDIA: &str = "nvidia.com/gpu";
 
 /// Returns the template of a role's pods.
 pub(super) fn template(job: &JobShape<'_>, role: &Role<'_>) -> Value {
@@ -230,11 +232,9 @@ fn volumes(job: &JobShape<'_>, role: &Role<'_>) -> Vec<Value> {
 /// says how many tasks a node has.
 fn affinity(job: &JobShape<'_>, role: &Role<'_>) -> Option<Value> {
     let mut affinity = Map::new();
-    let exclude = &job.input.spec.constraint.exclude;
-    if !exclude.is_empty() {
-        let names: Vec<&str> = exclude.iter().map(|node| node.as_str()).collect();
-        let rule = json!({"key": names::HOSTNAME, "operator": "NotIn", "values": names});
-        let terms = json!({"nodeSelectorTerms": [{"matchExpressions": [rule]}]});
+    let terms = node_terms(job, role);
+    if !terms.is_empty() {
+        let terms = json!({"nodeSelectorTerms": terms});
         let rules = json!({"requiredDuringSchedulingIgnoredDuringExecution": terms});
         affinity.insert("nodeAffinity".to_owned(), rules);
     }
@@ -245,4 +245,24 @@ fn affinity(job: &JobShape<'_>, role: &Role<'_>) -> Option<Value> {
         affinity.insert("podAntiAffinity".to_owned(), rules);
     }
     (!affinity.is_empty()).then(|| affinity.into())
+}
+
+/// Returns the terms for nodes, of which one must hold: none of the excluded ones, and a label that tells a
+/// GPU of an accepted model. Nodes may tell it in different labels.
+fn node_terms(job: &JobShape<'_>, role: &Role<'_>) -> Vec<Value> {
+    let exclude = &job.input.spec.constraint.exclude;
+    let names: Vec<&str> = exclude.iter().map(|node| node.as_str()).collect();
+    let others = json!({"key": names::HOSTNAME, "operator": "NotIn", "values": names});
+    let others: Vec<Value> = (!exclude.is_empty()).then_some(others).into_iter().collect();
+    let labels = job.input.gpu_labels.of_models(&role.group.task.gpu.models);
+    let term = |rules: Vec<Value>| json!({"matchExpressions": rules});
+    let with_gpu = |(key, values): (&str, BTreeSet<&str>)| {
+        let rule = json!({"key": key, "operator": "In", "values": values});
+        term([vec![rule], others.clone()].concat())
+    };
+    match (labels.is_empty(), others.is_empty()) {
+        (false, _) => labels.into_iter().map(with_gpu).collect(),
+        (true, false) => vec![term(others)],
+        (true, true) => Vec::new(),
+    }
 }

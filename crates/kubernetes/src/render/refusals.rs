@@ -2,7 +2,9 @@
 //! it handles differently.
 
 use crate::group::ObjectRef;
-use muster_model::{Protection, Replicas, Service, TopologyRule, Unsupported, WorkloadKind};
+use muster_model::{
+    GpuModel, Protection, Replicas, Service, TopologyRule, Unsupported, WorkloadKind,
+};
 
 use super::{GangScheduler, JobShape, RenderInput, main_object, role_name};
 
@@ -170,12 +172,7 @@ fn sizes(input: &RenderInput<'_>, refuse: &mut impl FnMut(&str, &str)) {
                 "request whole GPUs, or the site's MIG resource with `extras: {nvidia.com/mig-1g.10gb: 1}`",
             );
         }
-        if !task.gpu.models.is_empty() {
-            refuse(
-                "`gpu`: nodes of Kubernetes name their GPU in a label",
-                "select it as the nodes write it: `labels: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}`",
-            );
-        }
+        gpu_models(input, &task.gpu.models, refuse);
         if let Some(name) = task.extras.keys().find(|name| !name.contains('/')) {
             refuse(
                 &format!("`extras: {{{name}: …}}`: resources of Kubernetes have a domain"),
@@ -183,6 +180,25 @@ fn sizes(input: &RenderInput<'_>, refuse: &mut impl FnMut(&str, &str)) {
             );
         }
     }
+}
+
+/// Refuses GPU models that no label of a node tells.
+fn gpu_models(input: &RenderInput<'_>, models: &[GpuModel], refuse: &mut impl FnMut(&str, &str)) {
+    if models.is_empty() || !input.gpu_labels.of_models(models).is_empty() {
+        return;
+    }
+    let there: Vec<&str> = input.gpu_labels.models().map(GpuModel::as_str).collect();
+    if there.is_empty() {
+        return refuse(
+            "`gpu`: nodes of Kubernetes name their GPU in a label",
+            "select it as the nodes write it: `labels: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}`",
+        );
+    }
+    let wanted: Vec<&str> = models.iter().map(GpuModel::as_str).collect();
+    refuse(
+        &format!("`gpu: {}`: no node has such a GPU", wanted.join(" or ")),
+        &format!("the nodes have {}", there.join(", ")),
+    );
 }
 
 /// Returns what is different from a run elsewhere.

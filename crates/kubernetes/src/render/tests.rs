@@ -11,6 +11,7 @@ use muster_model::{
 use serde_json::json;
 
 use super::*;
+use crate::node::NodeText;
 
 /// Job of 2 nodes with 8 GPUs each, and one program.
 fn train() -> JobSpec {
@@ -59,6 +60,7 @@ fn rendered_with(
         commands: &commands,
         env: &env,
         workdir: Some("/data/run"),
+        gpu_labels: &GpuLabels::default(),
         files: &[],
         has_output_files: false,
         after,
@@ -300,6 +302,7 @@ fn what_the_options_lack_is_refused() {
         commands: &BTreeMap::new(),
         env: &BTreeMap::new(),
         workdir: Some("run"),
+        gpu_labels: &GpuLabels::default(),
         files: &[],
         has_output_files: false,
         after: &[],
@@ -485,6 +488,55 @@ fn a_suffix_has_room_in_the_longest_name() {
 }
 
 #[test]
+fn a_gpu_model_is_a_choice_of_nodes_by_their_labels() {
+    let node = |product: &str| {
+        let labels = json!({"nvidia.com/gpu.product": product});
+        let node = json!({"metadata": {"name": "a", "labels": labels}});
+        serde_json::from_value::<NodeText>(node).unwrap().facts().unwrap()
+    };
+    let nodes = [node("NVIDIA-H100-80GB-HBM3"), node("NVIDIA-L40S")];
+    let gpu_labels = GpuLabels::of(&nodes, NVIDIA);
+    let rendered = |models: &[&str], exclude: &[&str]| {
+        let mut spec = one_pod();
+        spec.groups[0].task.gpu.models = models.iter().map(|model| (*model).into()).collect();
+        spec.constraint.exclude = exclude.iter().map(|node| (*node).into()).collect();
+        let run = TaskCommand::Script("true".into());
+        render(&RenderInput {
+            spec: &spec,
+            commands: &BTreeMap::from([(Arc::from("main"), run)]),
+            env: &BTreeMap::new(),
+            workdir: None,
+            gpu_labels: &gpu_labels,
+            files: &[],
+            has_output_files: false,
+            after: &[],
+            options: &options(),
+            scheduler: GangScheduler::Muster,
+            suffix: None,
+        })
+    };
+    let terms = |models: &[&str], exclude: &[&str]| {
+        let objects = rendered(models, exclude).unwrap().objects;
+        let path = "/spec/template/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
+        objects.last().unwrap().pointer(path).unwrap().clone()
+    };
+    let product = |values: Value| json!({"key": "nvidia.com/gpu.product", "operator": "In", "values": values});
+    assert_eq!(
+        terms(&["h100"], &[]),
+        json!([{"matchExpressions": [product(json!(["NVIDIA-H100-80GB-HBM3"]))]}])
+    );
+    // Excluded nodes stay excluded, and a model that no node has is left out beside one that is there.
+    let others = json!({"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["n7"]});
+    assert_eq!(
+        terms(&["l40s", "b200"], &["n7"]),
+        json!([{"matchExpressions": [product(json!(["NVIDIA-L40S"])), others]}])
+    );
+    let unfit = rendered(&["b200"], &[]).unwrap_err();
+    assert_eq!(unfit[0].what, "`gpu: b200`: no node has such a GPU");
+    assert_eq!(unfit[0].hint, "the nodes have h100, l40s");
+}
+
+#[test]
 fn sent_files_are_copied_to_the_working_directory() {
     let file = |path: &str, content: &[u8], is_executable| SentFile {
         path: path.to_owned(),
@@ -499,6 +551,7 @@ fn sent_files_are_copied_to_the_working_directory() {
         commands: &commands,
         env: &BTreeMap::new(),
         workdir: None,
+        gpu_labels: &GpuLabels::default(),
         files: &files,
         has_output_files: false,
         after: &[],

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use clap::ValueEnum;
 use muster_delegate::kubernetes::send::read_folder;
+use muster_kubernetes::node::GpuLabels;
 use muster_kubernetes::render::{self, GangScheduler, RenderInput, SentFile};
 use muster_model::{DependencyKind, JobSpec};
 use muster_spec::CheckedJob;
@@ -115,6 +116,7 @@ fn with_input<T>(
         commands: &checked.commands,
         env: &checked.env,
         workdir: workdir.as_deref(),
+        gpu_labels: &GpuLabels::default(),
         files,
         has_output_files: !checked.files.is_empty(),
         after,

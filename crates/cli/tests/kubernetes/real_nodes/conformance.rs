@@ -396,3 +396,25 @@ fn a_folder_is_sent_with_a_job() {
     assert!(code == 1 && stderr.contains("cannot read"), "{code}: {stderr}");
     assert!(files().is_empty());
 }
+
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn a_gpu_model_is_found_by_the_labels_of_nodes() {
+    let place = KubernetesTarget::new();
+    let cluster = KubernetesCluster::here();
+    // All nodes of the test cluster have such a label.
+    let label = |product: &str| {
+        let label = format!("nvidia.com/gpu.product={product}");
+        cluster.kubectl(&["label", "--overwrite", "node", "node1", &label]);
+    };
+    let on = |model: &str| format!("name: model\ngpus: 1\ngpu: {model}\nrun: 'true'\n");
+    label("NVIDIA-L40S");
+    let (code, _, stderr) = run(&place, &on("b200"));
+    submit(&place, &on("h100"));
+    let ended = place.call(&["wait", "model"]).0;
+    let shown: Value = serde_json::from_str(&place.ok(&["show", "model", "--json"])).unwrap();
+    label("NVIDIA-H100-80GB-HBM3");
+    assert!(code == 1 && stderr.contains("the nodes have h100, l40s"), "{code}: {stderr}");
+    assert_eq!(ended, 0);
+    assert_eq!(shown["job"]["elements"][0]["tasks"][0]["node"], "node2", "{shown}");
+}
