@@ -365,9 +365,10 @@ impl Client {
         }
     }
 
-    /// Returns command lines that together run a program once on every node of a running job. A
-    /// daemon runs jobs on this machine only, so there it is the program itself.
-    pub async fn on_each_node(
+    /// Returns command lines that together run the probe of a running job, which `program` is
+    /// ([`Responder::probe_commands`](crate::Responder::probe_commands)). A daemon runs jobs on this
+    /// machine only, so there it is the program itself.
+    pub async fn probe_commands(
         &self,
         job: JobId,
         index: Option<u32>,
@@ -376,7 +377,7 @@ impl Client {
         match &self.server {
             ClientPeer::Socket { .. } => Ok(vec![program]),
             ClientPeer::InProcess(responder) => {
-                responder.on_each_node(job, index, program).await.map_err(ClientError::Api)
+                responder.probe_commands(job, index, program).await.map_err(ClientError::Api)
             }
         }
     }

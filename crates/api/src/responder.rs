@@ -84,10 +84,12 @@ pub trait Responder: Send + Sync + fmt::Debug {
     /// Withdraws the submission in progress: its response follows soon, and none of its jobs runs.
     fn withdraw(&self) {}
 
-    /// Returns command lines that together run a program once on every node of a running job,
-    /// beside its ranks; one per component. The stdin of a command goes to each program that it
-    /// runs, and their output arrives line by line.
-    fn on_each_node(
+    /// Returns command lines that run the probe of a running job: once on every node beside its ranks,
+    /// one line per component; on Kubernetes once for each running task on this machine, with
+    /// `--rank`, `--gpus`, `--node` and the command that runs a program in the task's container
+    /// appended. The stdin of a command goes to each probe that it runs, and their output arrives
+    /// line by line.
+    fn probe_commands(
         &self,
         job: JobId,
         index: Option<u32>,

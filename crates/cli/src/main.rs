@@ -79,7 +79,10 @@ fn run(app: &App, command: CliCommand) -> Result<u8> {
         return cmd::scheduler::run(args);
     }
     if let Some(On::SlurmAt(host)) = &app.global.on
-        && matches!(command.endpoint(), Endpoint::Cluster | Endpoint::AnyCluster)
+        && matches!(
+            command.endpoint(),
+            Endpoint::Cluster | Endpoint::AnyCluster | Endpoint::Clusters
+        )
     {
         return match command {
             // Completion while typing: an ssh connection would block the shell.

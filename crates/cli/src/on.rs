@@ -1,5 +1,6 @@
 //! `--on`: the cluster that jobs run on, and the client for it.
 
+use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +21,10 @@ use crate::ui::Ui;
 /// users of a cluster.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
+/// Error of subcommands that need to know where.
+const ONE_CLUSTER: &str =
+    "this command works on one cluster; `muster ps` lists the jobs of several";
+
 /// Image of jobs that name none, where $MUSTER_IMAGE does not either: it has a shell and Python, which
 /// most small programs need, and no framework.
 const IMAGE: &str = "python:3.13-slim";
@@ -35,11 +40,31 @@ pub enum On {
     SlurmAt(String),
     /// Kubernetes, by the API server of this context of the kubeconfig; `None` means the current one.
     Kubernetes(Option<String>),
+    /// Several of these, whose jobs are listed together.
+    Several(Vec<On>),
+}
+
+impl fmt::Display for On {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            On::Local => f.write_str("local"),
+            On::Slurm => f.write_str("slurm"),
+            On::SlurmAt(host) => write!(f, "slurm@{host}"),
+            On::Kubernetes(None) => f.write_str("kubernetes"),
+            On::Kubernetes(Some(context)) => write!(f, "kubernetes@{context}"),
+            On::Several(each) => {
+                let each: Vec<String> = each.iter().map(On::to_string).collect();
+                f.write_str(&each.join(","))
+            }
+        }
+    }
 }
 
 /// Service that a subcommand sends its requests to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint {
+    /// All clusters that `--on` names.
+    Clusters,
     /// The cluster that `--on` names, of any kind.
     AnyCluster,
     /// The cluster that `--on` names, unless it is Kubernetes.
@@ -54,6 +79,15 @@ impl FromStr for On {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if text.contains(',') {
+            let each = text.split(',').map(|one| one.trim().parse());
+            let each: Vec<On> = each.collect::<Result<_, String>>()?;
+            let hosts = each.iter().filter(|one| matches!(one, On::SlurmAt(_))).count();
+            return match hosts {
+                0 => Ok(On::Several(each)),
+                _ => Err("slurm@HOST stands alone: the command runs on that host".to_owned()),
+            };
+        }
         match text {
             "local" => Ok(On::Local),
             "slurm" => Ok(On::Slurm),
@@ -79,8 +113,17 @@ impl On {
         match self {
             // For `SlurmAt` the whole subcommand runs on the other host: `remote`.
             On::Local | On::SlurmAt(_) => Ok(None),
+            On::Several(_) => Err(Failure::usage(ONE_CLUSTER).into()),
             On::Slurm => slurm().map(Some),
             On::Kubernetes(context) => Ok(Some(kubernetes(context.clone()))),
+        }
+    }
+
+    /// Returns the clusters, each for itself.
+    pub fn each(&self) -> Vec<On> {
+        match self {
+            On::Several(each) => each.clone(),
+            one => vec![one.clone()],
         }
     }
 
@@ -128,7 +171,13 @@ fn slurm() -> Result<Client> {
 /// cluster ignore it.
 pub fn check_applies(on: Option<&On>, asks: Endpoint) -> Result<()> {
     match (on, asks) {
-        (None | Some(On::Local), _) | (_, Endpoint::AnyCluster) => Ok(()),
+        (None | Some(On::Local), _) | (_, Endpoint::Clusters) => Ok(()),
+        (Some(On::Several(_)), Endpoint::AnyCluster | Endpoint::Cluster) => {
+            Err(Failure::usage(ONE_CLUSTER)
+                .hint("name the cluster of the job: `--on slurm`")
+                .into())
+        }
+        (_, Endpoint::AnyCluster) => Ok(()),
         (Some(On::Kubernetes(_)), Endpoint::Cluster) => Err(Failure::usage(
             "this command does not work on Kubernetes yet",
         )

@@ -179,7 +179,7 @@ fn amd_device(text: &str) -> Option<GpuModel> {
     u32::from_str_radix(text.trim_start_matches("0x"), 16).ok().map(gpu_model::amd)
 }
 
-/// Labels by which the nodes of a cluster tell the models of their GPUs.
+/// Labels that name the GPU models of a cluster's nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GpuLabels(BTreeMap<GpuModel, BTreeMap<String, BTreeSet<String>>>);
 
@@ -189,8 +189,10 @@ impl GpuLabels {
     pub fn of(nodes: &[NodeFacts], resource: &str) -> Self {
         let mut labels = Self::default();
         for node in nodes {
-            if let Some((key, model)) = node.model_label(resource) {
-                let values = labels.0.entry(model).or_default().entry(key.to_owned()).or_default();
+            let label = node.model_label(resource).filter(|_| node.allocatable.get(resource) > 0);
+            if let Some((key, _)) = label {
+                let of_model = labels.0.entry(node.model(resource)).or_default();
+                let values = of_model.entry(key.to_owned()).or_default();
                 values.extend(node.labels.get(key).cloned());
             }
         }
@@ -246,7 +248,13 @@ mod tests {
 
     #[test]
     fn models_are_told_by_the_labels_of_the_nodes_that_have_them() {
-        let node = |labels: Value| facts(json!({"metadata": {"name": "a", "labels": labels}}));
+        let node = |labels: Value| {
+            let there =
+                json!({"nvidia.com/gpu": "8", "nvidia.com/mig-1g.10gb": "2", "amd.com/gpu": "8"});
+            facts(
+                json!({"metadata": {"name": "a", "labels": labels}, "status": {"allocatable": there}}),
+            )
+        };
         let nvidia = |product: &str| node(json!({"nvidia.com/gpu.product": product}));
         let nodes = [
             nvidia("NVIDIA-H100-80GB-HBM3"),
@@ -262,6 +270,8 @@ mod tests {
         let products = BTreeSet::from(["NVIDIA-H100-80GB-HBM3", "NVIDIA-H100-PCIe"]);
         assert_eq!(h100, BTreeMap::from([("nvidia.com/gpu.product", products)]));
         assert!(labels.of_models(&[GpuModel::from("b200")]).is_empty());
+        let slices = GpuLabels::of(&nodes[..1], "nvidia.com/mig-1g.10gb");
+        assert_eq!(slices.models().next().map(GpuModel::as_str), Some("h100-1g.10gb"));
         let of_amd = GpuLabels::of(&nodes, "amd.com/gpu");
         assert_eq!(of_amd.models().count(), 1);
     }

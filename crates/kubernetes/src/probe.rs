@@ -21,8 +21,8 @@ const NO_LIST: [&str; 4] = ["all", "none", "void", ""];
 pub struct ProbedRank {
     /// Number of the rank in its job.
     pub rank: u32,
-    /// Number of GPUs that its container requests.
-    pub gpus: u32,
+    /// Number of GPUs that its container requests; `None` if its environment does not name them.
+    pub gpus: Option<u32>,
     /// Name of the node of its pod.
     pub node: String,
 }
@@ -121,10 +121,13 @@ impl ProbedProcess {
 /// Returns the rank; `None` if no process of it runs. Its oldest process has the variables that it was
 /// started with; its children may have changed theirs.
 fn rank(of: &ProbedRank, processes: &[ProbedProcess], files: &[SeenFile]) -> Option<SeenRank> {
-    let oldest = processes.iter().min_by_key(|process| process.pid)?;
-    // A shell that prepares the variables has only those of the container.
     let mut by_age: Vec<&ProbedProcess> = processes.iter().collect();
     by_age.sort_by_key(|process| process.pid);
+    let oldest = *by_age.first()?;
+    // A shell that prepares the variables has only those of the container. The world of a launcher such as
+    // torchrun is its workers, and not the ranks of a job that others have written.
+    let own = by_age.iter().find(|process| process.variable("MUSTER_TASK").is_some());
+    let own_variable = |name: &str| own.and_then(|process| process.variable(name));
     let first = |name: &str| by_age.iter().find_map(|process| process.variable(name));
     let mut all: Vec<SeenProcess> = Vec::new();
     for process in &by_age {
@@ -136,8 +139,8 @@ fn rank(of: &ProbedRank, processes: &[ProbedProcess], files: &[SeenFile]) -> Opt
     }
     Some(SeenRank {
         rank: of.rank,
-        world_size: first("WORLD_SIZE").and_then(|size| size.parse().ok()),
-        gpus: Some(of.gpus),
+        world_size: own_variable("WORLD_SIZE").and_then(|size| size.parse().ok()),
+        gpus: of.gpus,
         visible: oldest.visible(files),
         memlock_bytes: oldest.memlock_bytes,
         master: first("MASTER_ADDR").map(str::to_owned),
@@ -164,7 +167,7 @@ mod tests {
     }
 
     fn probed(rank: u32, gpus: u32) -> ProbedRank {
-        ProbedRank { rank, gpus, node: "node1".to_owned() }
+        ProbedRank { rank, gpus: Some(gpus), node: "node1".to_owned() }
     }
 
     fn list(text: &str) -> Option<Vec<String>> {
@@ -175,6 +178,7 @@ mod tests {
     fn the_lines_of_a_rank_are_its_devices_limits_and_memory() {
         let text = "process 9
             env WORLD_SIZE=4
+            env MUSTER_TASK=2
             env MASTER_ADDR=train-0.train
             env NVIDIA_VISIBLE_DEVICES=GPU-a,GPU-b
             memlock unlimited
@@ -222,6 +226,9 @@ mod tests {
             visible("process 7\nenv CUDA_VISIBLE_DEVICES=GPU-a\nfile /dev/nvidia5"),
             list("GPU-a")
         );
+        // The world of a launcher's workers is not that of the job.
+        let workers = seen(&probed(0, 1), "process 7\nprocess 9\nenv WORLD_SIZE=16");
+        assert_eq!(workers.ranks[0].world_size, None);
         // Without any source nothing is known.
         assert_eq!(visible("process 7\nreadable"), None);
     }

@@ -1,7 +1,13 @@
-# Prints what a rank of this container has, then answers questions on stdin: "look" and "clock". Needs
+# Prints the processes, devices and shared memory of this container, then answers questions on stdin: "look" and "clock". Needs
 # a shell and the usual small programs; a line that one of them cannot give is left out.
 
+LC_ALL=C
+export LC_ALL
 own=$(readlink /proc/self/ns/mnt)
+[ -n "$own" ] || {
+    echo "the image has no readlink" >&2
+    exit 1
+}
 
 # Processes of this container: pods may share process ids, and then others are seen, too.
 processes() {
@@ -17,13 +23,13 @@ MUSTER_PROBE=1
         # A process that has ended has no variables, and neither has one that is being started.
         [ -n "$variables" ] || continue
         echo "process $pid"
-        echo "$variables" | sed -n \
+        printf '%s\n' "$variables" | sed -n \
             -e 's/^CUDA_VISIBLE_DEVICES=/env &/p' -e 's/^NVIDIA_VISIBLE_DEVICES=/env &/p' \
             -e 's/^WORLD_SIZE=/env &/p' -e 's/^MASTER_ADDR=/env &/p' -e 's/^MUSTER_TASK=/env &/p'
         sed -n 's/^Max locked memory *\([a-z0-9]*\) .*/memlock \1/p' "$dir/limits" 2>/dev/null
         if files=$(ls -l "$dir/fd" 2>/dev/null); then
             echo "readable"
-            echo "$files" | sed -n 's|.* -> \(/dev/nvidia[0-9][0-9]*\)$|open \1|p'
+            printf '%s\n' "$files" | sed -n 's|.* -> \(/dev/nvidia[0-9][0-9]*\)$|open \1|p'
         fi
     done
 }
@@ -46,7 +52,7 @@ shared_memory() {
         rm -f "/dev/shm/muster-probe-$$"
         echo "shm $(df -Pk /dev/shm | tail -n 1)"
     else
-        echo "no-shm $error"
+        printf 'no-shm %s\n' "$error"
     fi
 }
 

@@ -39,8 +39,11 @@ pub(crate) fn table<'r>(
         .map(|task| &task.node)
         .collect();
 
+    let systems: BTreeSet<&str> = rows.iter().map(system).collect();
+
     let others = OtherJobs::of(rows, planned);
     Table::of(rows)
+        .left("ON", |job| if systems.len() > 1 { system(job) } else { "" })
         .left("JOB", JobView::label)
         .left("NAME", |job| &job.name)
         .left("USER", |job| if users.len() > 1 { job.user.as_str() } else { "" })
@@ -63,6 +66,11 @@ pub(crate) fn table<'r>(
         .left("LEFT", |job| native(job, |_| time_left(job, context.now)))
         .dropped(2)
         .left("NOTE", |job| note(job, &others, context))
+}
+
+/// Returns the system of a job, as `--on` names it.
+fn system(job: &JobView) -> &str {
+    job.native.as_ref().map_or("local", |native| &native.system)
 }
 
 /// Returns text on a job of an external scheduler, empty for any other job.

@@ -130,8 +130,8 @@ impl CliCommand {
         match self {
             CliCommand::Check(args) => args.endpoint(),
             CliCommand::Reserve(_) => Endpoint::Cluster,
+            CliCommand::Ps(_) => Endpoint::Clusters,
             CliCommand::Run(_)
-            | CliCommand::Ps(_)
             | CliCommand::Show(_)
             | CliCommand::Logs(_)
             | CliCommand::Attach(_)

@@ -1,14 +1,17 @@
 //! `muster ps`.
 
 use anyhow::Result;
+use futures_util::future::join_all;
 use muster_api::query::JobFilter;
+use muster_api::types::JobList;
 use muster_report::amount::count;
 use muster_report::ps;
 
 use crate::app::App;
-use crate::args::OutputArgs;
+use crate::args::{Global, OutputArgs};
 use crate::connect;
-use crate::exit::Failure;
+use crate::exit::{FAILURE, Failure};
+use crate::on::On;
 use crate::select::StateArg;
 use crate::track::Tracker;
 use crate::watch::{JobWatch, Until};
@@ -16,8 +19,8 @@ use crate::watch::{JobWatch, Until};
 /// List jobs
 ///
 /// Pending and running jobs; with --all also those that have ended. On a terminal at most 200 rows
-/// are shown, active jobs first, and the number of further matches; --limit changes that. JSON: a
-/// `JobList`.
+/// are shown, active jobs first, and the number of further matches; --limit changes that. With
+/// several clusters (`--on slurm,kubernetes`) one list has the jobs of all. JSON: a `JobList`.
 #[derive(Debug, clap::Args)]
 pub struct PsArgs {
     /// Include jobs that have ended
@@ -50,7 +53,6 @@ const ROWS: u32 = 200;
 
 /// Runs `muster ps`; returns its exit code.
 pub async fn run(app: &App, args: PsArgs) -> Result<u8> {
-    let client = connect::find(&app.global)?;
     let first = match args.limit {
         Some(0) => None,
         Some(limit) => Some(limit),
@@ -67,11 +69,14 @@ pub async fn run(app: &App, args: PsArgs) -> Result<u8> {
         ..JobFilter::default()
     };
     if args.watch {
+        let client = connect::find(&app.global)?;
         return JobWatch::new(app, &client, Tracker::filtered(&client, filter), Until::Interrupted)
             .run()
             .await;
     }
-    let list = client.jobs(filter).await.map_err(Failure::from)?;
+    let clusters = clusters(&app.global);
+    let answers = join_all(clusters.iter().map(|cluster| list(cluster, &filter))).await;
+    let (list, code) = merge(app, &clusters, answers)?;
     let more = list.matched.unwrap_or(0).saturating_sub(list.jobs.len() as u64);
     if args.output.json() {
         app.ui.json(&list)?;
@@ -89,5 +94,56 @@ pub async fn run(app: &App, args: PsArgs) -> Result<u8> {
                 .hint("`--limit 0` shows all; --user, --queue, --state and --name filter the list");
         }
     }
-    Ok(0)
+    Ok(code)
+}
+
+/// Returns the options of each cluster that `--on` names.
+fn clusters(global: &Global) -> Vec<Global> {
+    match &global.on {
+        Some(on) => {
+            let each = on.each().into_iter();
+            each.map(|one| Global { on: Some(one), ..global.clone() }).collect()
+        }
+        None => vec![global.clone()],
+    }
+}
+
+/// Returns the jobs of one cluster.
+async fn list(cluster: &Global, filter: &JobFilter) -> Result<JobList> {
+    let client = connect::find(cluster)?;
+    Ok(client.jobs(filter.clone()).await.map_err(Failure::from)?)
+}
+
+/// Joins the lists of several clusters, the oldest jobs first, with the exit code: clusters that do not
+/// answer are told, and the jobs of the others are listed.
+fn merge(app: &App, clusters: &[Global], answers: Vec<Result<JobList>>) -> Result<(JobList, u8)> {
+    let mut lists = Vec::new();
+    let mut errors = Vec::new();
+    for (cluster, answer) in clusters.iter().zip(answers) {
+        match answer {
+            Ok(list) => lists.push(list),
+            Err(error) => errors.push((cluster.on.as_ref(), error)),
+        }
+    }
+    let Some(mut all) = lists.pop() else {
+        let (_, error) = errors.swap_remove(0);
+        return Err(error);
+    };
+    for list in lists {
+        all.now = all.now.max(list.now);
+        all.matched = all.matched.zip(list.matched).map(|(one, other)| one + other);
+        all.jobs.extend(list.jobs);
+    }
+    if clusters.len() > 1 {
+        all.jobs.sort_by_key(|job| job.submitted);
+        // Changes are followed in one cluster only.
+        all.revision = 0;
+    }
+    let mut code = 0;
+    for (on, error) in errors {
+        let name = on.map_or_else(String::new, On::to_string);
+        app.ui.warning(&format!("{name}: {error}"));
+        code = error.downcast_ref::<Failure>().map_or(FAILURE, |failure| failure.code);
+    }
+    Ok((all, code))
 }

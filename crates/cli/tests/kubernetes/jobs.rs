@@ -315,3 +315,41 @@ fn a_connection_that_is_cut_anywhere_doubles_nothing() {
     // A job is two objects and a link between them: at least these requests were cut.
     assert!(kept >= 4, "{kept}");
 }
+
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn one_list_has_the_jobs_of_several_clusters() {
+    let cluster = KubernetesCluster::here();
+    let namespace = cluster.namespace("jobs-several");
+    namespace.create_object(&json!({
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "there"},
+        "spec": {"suspend": true, "template": {"spec": pod_spec("default-scheduler", 1)}},
+    }));
+    let home = tempfile::tempdir().unwrap();
+    let muster = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_muster"));
+        command.args(words).env("KUBECONFIG", cluster.kubeconfig()).env("HOME", home.path());
+        command.env("MUSTER_HOME", home.path().join("muster")).env("NO_COLOR", "1");
+        command.output().unwrap()
+    };
+    let words = ["run", "--virtual-gpus", "1", "--name", "here", "--", "sleep", "600"];
+    success(&words, &muster(&words));
+    let both = ["ps", "--on", "local,kubernetes"];
+    let listed = success(&both, &muster(&both));
+    let line = |name: &str| {
+        let mut lines = listed.lines().filter(|line| line.contains(name));
+        lines.next().unwrap_or_else(|| panic!("{listed}")).to_owned()
+    };
+    assert!(line(" here ").starts_with("local"), "{listed}");
+    assert!(line(" there ").starts_with("kubernetes"), "{listed}");
+    // Subcommands on one job need one cluster.
+    check_failure(&muster(&["show", "1", "--on", "local,kubernetes"]), 2, "on one cluster");
+    check_failure(&muster(&["ps", "--on", "local,slurm@login"]), 2, "stands alone");
+    // Without one of them, the list is that of the others.
+    success(&["stop-daemon"], &muster(&["stop-daemon"]));
+    let alone = muster(&both);
+    check_failure(&alone, 3, "warning: local: no daemon is running");
+    assert!(String::from_utf8_lossy(&alone.stdout).contains("there"));
+}

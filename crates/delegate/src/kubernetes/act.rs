@@ -13,14 +13,11 @@ use muster_model::{JobId, Replicas};
 use serde_json::{Value, json};
 
 use super::list::FoundJob;
-use super::{KubernetesScheduler, RequestError, Result};
+use super::{KubernetesScheduler, REREAD_INTERVAL, RequestError, Result};
 use crate::route::now;
 
 /// Longest wait for the end of pods, whose programs may save their state first.
 const LONGEST_END: Duration = Duration::from_secs(600);
-
-/// Longest wait for a change, after which the pods are read again in any case.
-const REREAD_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Actions that are under way at once.
 const AT_ONCE: usize = 16;
@@ -213,9 +210,12 @@ impl KubernetesScheduler {
             return Ok("its replicas are replaced".to_owned());
         }
         server.merge(&path, &suspend(found, true)).await?;
-        // The scheduler of its queue starts it again. Without one, its controller would not notice a
-        // suspension that ends before the pods do.
-        if [names::QUEUE, names::KUEUE_QUEUE].iter().all(|queue| job.label(queue).is_none()) {
+        // The scheduler of its queue starts it again, but the elements of an array together. Otherwise its
+        // controller would not notice a suspension that ends before the pods do.
+        if job.label(names::QUEUE).is_none() || job.array().is_some() {
+            (self.settings.warn)(&format!(
+                "waiting for the end of its pods; if this is interrupted, `muster release {name}` starts it again"
+            ));
             let ended = tokio::time::timeout(LONGEST_END, self.wait_until_ended(found)).await;
             ended.map_err(|_| {
                 RequestError::refused(format!("the pods of {name} have not ended"))
@@ -259,11 +259,19 @@ fn check_requeue(found: &FoundJob, state: JobState) -> Result<()> {
         ))
         .hint("cancel it and submit it again"));
     }
-    // Their tasks would not run again, and the others would wait for them.
-    let ended = job.object["status"]["succeeded"].as_u64().unwrap_or(0);
+    if job.label(names::KUEUE_QUEUE).is_some() {
+        return Err(RequestError::refused(
+            "Kueue starts a suspended job again before its pods have ended",
+        )
+        .hint("`kubectl patch workload NAME --type=merge --patch '{\"spec\":{\"active\":false}}'`, and when its pods are gone the same with `true`"));
+    }
+    // These pods would not run again, and the others would wait for them.
+    let counted = job.object["status"]["succeeded"].as_u64().unwrap_or(0);
+    let seen = found.pods.iter().filter(|pod| pod["status"]["phase"] == "Succeeded").count();
+    let ended = counted.max(seen as u64);
     if ended > 0 && !job.has_elements() {
         return Err(RequestError::refused(format!(
-            "{ended} of its tasks have ended with success, and Kubernetes does not run these again"
+            "{ended} of its pods have ended with success, and Kubernetes does not run these again"
         ))
         .hint("cancel it and submit it again"));
     }

@@ -10,13 +10,10 @@ use muster_model::JobId;
 use serde_json::Value;
 
 use super::list::FoundJob;
-use super::{KubernetesScheduler, RequestError, Result};
+use super::{KubernetesScheduler, REREAD_INTERVAL, RequestError, Result};
 
 /// Most bytes that one read returns.
 const CHUNK_BYTES: usize = 64 << 10;
-
-/// Longest wait for a change, after which the pods are read again in any case.
-const REREAD_INTERVAL: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// Container of a task.
 struct TaskContainer {
@@ -90,12 +87,16 @@ impl KubernetesScheduler {
         };
         let command = |task: &JobTask<'_>| {
             let role = roles.iter().find(|role| role.name == task.role);
-            let gpus = role.map_or(0, |role| role.gpus.0 / 1000);
             let text = |path: &str| task.pod.pointer(path).and_then(Value::as_str);
             let pod = text("/metadata/name").unwrap_or_default();
             let mut words = program.to_vec();
             words.push(format!("--rank={}", task.rank));
-            words.push(format!("--gpus={gpus}"));
+            // Devices of other vendors have no variable that names them.
+            if let Some(role) =
+                role.filter(|_| task.limits().any(|name| name.starts_with("nvidia.com/")))
+            {
+                words.push(format!("--gpus={}", role.gpus.0 / 1000));
+            }
             words.push(format!("--node={}", text("/spec/nodeName").unwrap_or_default()));
             words.push("--".to_owned());
             words.extend(self.exec(&found, &[], pod, task.container));

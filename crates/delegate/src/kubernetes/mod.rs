@@ -38,6 +38,9 @@ use server::{ApiServer, ReadLists};
 /// Pause before a request is repeated for a caller who waits.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Longest wait for a change, after which the pods are read again in any case.
+const REREAD_INTERVAL: Duration = Duration::from_secs(30);
+
 type Result<T> = std::result::Result<T, RequestError>;
 
 /// Configuration of the front end.
@@ -211,7 +214,7 @@ impl Responder for KubernetesScheduler {
         self.withdrawn.send_replace(true);
     }
 
-    fn on_each_node(
+    fn probe_commands(
         &self,
         job: JobId,
         index: Option<u32>,

@@ -14,7 +14,7 @@ const MOST_BYTES: u64 = 1_000_000;
 /// Most files, each of which is named in every pod.
 const MOST_FILES: usize = 1000;
 
-/// Folders that have no code of the job. So do those whose names begin with a dot.
+/// Folders that are not sent, as what has a name that begins with a dot: it may be a secret.
 const LEFT_OUT: [&str; 3] = ["__pycache__", "node_modules", "venv"];
 
 /// Bits of a mode by which someone may execute a file.
@@ -37,6 +37,12 @@ pub enum SendError {
     /// There is nothing to send.
     #[error("`send`: {} has no files", .0.display())]
     Empty(PathBuf),
+    /// A name that Kubernetes cannot have.
+    #[error("`send`: the name of {} is not UTF-8, which Kubernetes needs", .0.display())]
+    Name(PathBuf),
+    /// More files than are counted.
+    #[error("`send`: {} has more than {MOST_FILES} files", .0.display())]
+    TooMany(PathBuf),
     /// More than an object of Kubernetes can have.
     #[error("`send`: {} has more than an object of Kubernetes can have: {files} files with {} kB; the largest is {} with {} kB", .folder.display(), .bytes / 1000, .largest.display(), .largest_bytes / 1000)]
     TooLarge {
@@ -58,9 +64,10 @@ impl SendError {
     #[must_use]
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::TooLarge { .. } => {
+            Self::TooLarge { .. } | Self::TooMany(_) => {
                 "send a folder with up to 1 MB of code; mount data and models by `volumes`, or build them into the image"
             }
+            Self::Name(_) => "rename it",
             Self::Unreadable { .. } | Self::NoFolder(_) | Self::Empty(_) => {
                 "name a folder with the code of the job, such as `kubernetes: {send: .}`"
             }
@@ -68,8 +75,8 @@ impl SendError {
     }
 }
 
-/// Returns the files in a folder and those below it, in the order of their paths. Folders that hold no
-/// code are left out: hidden ones, caches and installed packages.
+/// Returns the files in a folder and those below it, in the order of their paths. What is hidden,
+/// caches and installed packages are left out.
 ///
 /// # Errors
 /// If the folder or a file cannot be read, or if they are more than Kubernetes takes.
@@ -82,7 +89,10 @@ pub fn read_folder(folder: &Path) -> Result<Vec<SentFile>, SendError> {
     list(folder, &mut found)?;
     found.sort_by(|(one, _), (other, _)| one.cmp(other));
     let bytes: u64 = found.iter().map(|(_, file)| file.len()).sum();
-    if bytes > MOST_BYTES || found.len() > MOST_FILES {
+    if found.len() > MOST_FILES {
+        return Err(SendError::TooMany(folder.to_owned()));
+    }
+    if bytes > MOST_BYTES {
         let files = found.len();
         found.sort_by_key(|(_, file)| Reverse(file.len()));
         let (largest, file) = found.swap_remove(0);
@@ -118,10 +128,13 @@ fn list(folder: &Path, found: &mut Vec<(PathBuf, Metadata)>) -> Result<(), SendE
             Err(_) if is_link => continue,
             about => about?,
         };
-        let name = entry.file_name().to_string_lossy().into_owned();
+        let Ok(name) = entry.file_name().into_string() else { return Err(SendError::Name(path)) };
+        if is_left_out(&name) {
+            continue;
+        }
         if about.is_file() {
             found.push((path, about));
-        } else if about.is_dir() && !is_link && !is_left_out(&name) {
+        } else if about.is_dir() && !is_link {
             list(&path, found)?;
         }
         // A mistyped folder may have millions of files.
@@ -177,10 +190,10 @@ mod tests {
         symlink("gone", folder.path().join("broken")).unwrap();
         let files = read_folder(folder.path()).unwrap();
         let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
-        assert_eq!(paths, [".env", "model/net.py", "run.sh", "same.py", "train.py"]);
-        assert_eq!(files[3].content, b"print()");
+        assert_eq!(paths, ["model/net.py", "run.sh", "same.py", "train.py"]);
+        assert_eq!(files[2].content, b"print()");
         let executable: Vec<bool> = files.iter().map(|file| file.is_executable).collect();
-        assert_eq!(executable, [false, false, true, false, false]);
+        assert_eq!(executable, [false, true, false, false]);
     }
 
     #[test]

@@ -52,7 +52,7 @@ struct PrepareInput<'a> {
     after: &'a [(DependencyKind, String)],
     /// Files that are sent with it.
     files: &'a [SentFile],
-    /// Labels by which the nodes tell their GPUs, where the job names a model.
+    /// Labels that name the GPU models of the nodes, where a job asks for a model.
     gpu_labels: &'a GpuLabels,
 }
 
@@ -89,11 +89,13 @@ impl KubernetesScheduler {
         let scheduler = scheduler_of(server);
         let mut warnings = Vec::new();
         let mut ready = Vec::new();
+        let nodes = self.nodes_of_models(server, &checked).await?;
         for (nth, checked) in checked.into_iter().enumerate() {
             let key = format!("{}-{nth}", request.key);
             let after = self.dependencies(server, &checked, &ready).await?;
             let files = sent_files(&checked, &request.workdir)?;
-            let gpu_labels = self.gpu_labels(server, &checked).await?;
+            let resource = checked.kubernetes.gpu_resource.as_deref().unwrap_or(render::NVIDIA);
+            let gpu_labels = GpuLabels::of(&nodes, resource);
             let input = PrepareInput {
                 key,
                 scheduler,
@@ -129,18 +131,21 @@ impl KubernetesScheduler {
         Ok(response(&ready, &jobs, warnings))
     }
 
-    /// Returns the labels by which nodes tell their GPUs; none for a job that takes any.
-    async fn gpu_labels(&self, server: &ApiServer, checked: &CheckedJob) -> Result<GpuLabels> {
-        if checked.spec.groups.iter().all(|group| group.task.gpu.models.is_empty()) {
-            return Ok(GpuLabels::default());
+    /// Returns the nodes, whose labels name their GPU models; none if no document asks for a model.
+    async fn nodes_of_models(
+        &self,
+        server: &ApiServer,
+        checked: &[CheckedJob],
+    ) -> Result<Vec<NodeFacts>> {
+        let mut groups = checked.iter().flat_map(|one| &one.spec.groups);
+        if groups.all(|group| group.task.gpu.models.is_empty()) {
+            return Ok(Vec::new());
         }
         let listed = server.list("/api/v1/nodes".to_owned()).await.map_err(|refusal| {
             refusal.hint("or select the GPU as the nodes write it: `labels: {nvidia.com/gpu.product: …}` in place of `gpu`")
         })?;
         let read = |node| serde_json::from_value::<NodeText>(node).ok()?.facts().ok();
-        let nodes: Vec<NodeFacts> = listed.items.into_iter().filter_map(read).collect();
-        let resource = checked.kubernetes.gpu_resource.as_deref().unwrap_or(render::NVIDIA);
-        Ok(GpuLabels::of(&nodes, resource))
+        Ok(listed.items.into_iter().filter_map(read).collect())
     }
 
     /// Returns the objects that a document waits for: those of earlier documents, and of jobs that exist.

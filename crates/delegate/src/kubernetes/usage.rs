@@ -31,7 +31,9 @@ impl KubernetesScheduler {
             Ok(recorded) => recorded.into_iter().for_each(|(user, queue, gpu_secs)| {
                 row(&mut rows, user, queue).decayed_gpu_secs = gpu_secs;
             }),
-            Err(error) => (self.settings.warn)(&format!("decayed usage is left out: {error}")),
+            Err(error) => (self.settings.warn)(&format!(
+                "decayed usage is left out: {error}; an administrator can bind the ClusterRole muster-viewer to you"
+            )),
         }
         let is_used = |row: &UsageView| row.jobs > 0 || row.decayed_gpu_secs > 0;
         Ok(UsageList { now, rows: rows.into_values().filter(is_used).collect() })

@@ -230,7 +230,7 @@ impl Responder for SlurmScheduler {
         self.withdrawn.send_replace(true);
     }
 
-    fn on_each_node(
+    fn probe_commands(
         &self,
         job: JobId,
         index: Option<u32>,

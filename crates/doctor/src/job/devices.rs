@@ -154,8 +154,7 @@ fn foreign_devices(known: &[(&ProbeObservation, &SeenRank, u32)]) -> Vec<String>
             .collect();
         for process in &rank.processes {
             let stray = process.visible.iter().flatten().find(|device| {
-                !given.contains(device)
-                    && given.iter().all(|own| is_number(own) == is_number(device))
+                !given.contains(device) && given.iter().all(|own| naming(own) == naming(device))
             });
             if let Some(device) = stray.filter(|_| !given.is_empty()) {
                 wrong.push(format!(
@@ -168,8 +167,20 @@ fn foreign_devices(known: &[(&ProbeObservation, &SeenRank, u32)]) -> Vec<String>
     wrong
 }
 
-fn is_number(device: &str) -> bool {
-    device.bytes().all(|byte| byte.is_ascii_digit())
+/// Ways to name a GPU: names of one kind can be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum GpuNaming {
+    Number,
+    File,
+    Uuid,
+}
+
+fn naming(device: &str) -> GpuNaming {
+    match () {
+        () if device.starts_with('/') => GpuNaming::File,
+        () if device.bytes().all(|byte| byte.is_ascii_digit()) => GpuNaming::Number,
+        () => GpuNaming::Uuid,
+    }
 }
 
 /// Returns the input that would be needed where neither the driver nor open files show the GPU in
@@ -202,7 +213,7 @@ fn missing_source(
         }
         // A number and a UUID may be the same GPU.
         let is_renamed = |device: &&String| {
-            rank.visible.iter().flatten().all(|own| is_number(own) != is_number(device))
+            rank.visible.iter().flatten().all(|own| naming(own) != naming(device))
         };
         let renamed = rank
             .processes

@@ -1,7 +1,7 @@
 //! Checks of the gang: its ranks, its allocation, and the devices that it can open. `devices`
 //! checks which GPUs the ranks use.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use muster_model::verify::{ProbeObservation, SeenRank};
 
@@ -108,14 +108,18 @@ pub(super) fn gpus(evidence: &JobEvidence, rank: &SeenRank) -> Option<u32> {
 }
 
 pub(super) fn closed_devices(evidence: &JobEvidence) -> JobCheckOutcome {
-    // Several probes of one node see the same files.
-    let mut by_node: BTreeMap<&str, (usize, usize, u32)> = BTreeMap::new();
+    // Several probes of one node see the same files, or those of their containers.
+    let mut files: BTreeMap<&str, (BTreeSet<&str>, BTreeSet<&str>, u32)> = BTreeMap::new();
     for seen in &evidence.seen {
-        let open = seen.device_files.iter().filter(|file| file.is_open).count();
-        let node = by_node.entry(&seen.node).or_default();
-        *node = (seen.device_files.len(), open, node.2);
-        node.2 += seen.ranks.iter().filter_map(|rank| gpus(evidence, rank)).sum::<u32>();
+        let (there, open, own) = files.entry(&seen.node).or_default();
+        there.extend(seen.device_files.iter().map(|file| file.path.as_str()));
+        let can_open = seen.device_files.iter().filter(|file| file.is_open);
+        open.extend(can_open.map(|file| file.path.as_str()));
+        *own += seen.ranks.iter().filter_map(|rank| gpus(evidence, rank)).sum::<u32>();
     }
+    let counts =
+        files.into_iter().map(|(node, (there, open, own))| (node, (there.len(), open.len(), own)));
+    let mut by_node: BTreeMap<&str, (usize, usize, u32)> = counts.collect();
     by_node.retain(|_, (there, ..)| *there > 0);
     if by_node.is_empty() {
         return NotTested("device files of GPUs".to_owned());

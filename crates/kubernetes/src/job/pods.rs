@@ -153,6 +153,14 @@ impl JobTask<'_> {
         }
     }
 
+    /// Returns the resources that its container is limited to, such as `nvidia.com/gpu`.
+    pub fn limits(&self) -> impl Iterator<Item = &str> {
+        let containers = self.pod["spec"]["containers"].as_array().into_iter().flatten();
+        let own = containers.filter(|one| one["name"] == self.container);
+        own.filter_map(|one| one["resources"]["limits"].as_object())
+            .flat_map(|limits| limits.keys().map(String::as_str))
+    }
+
     /// Returns the state of its container: `waiting`, `running` or `terminated`.
     #[must_use]
     pub fn container_state(&self) -> &Value {

@@ -52,7 +52,6 @@ pub(super) fn fields(files: &[SentFile]) -> Map<String, Value> {
             fields.insert(name.to_owned(), values.into());
         }
     }
-    fields.insert("immutable".to_owned(), json!(true));
     fields
 }
 

@@ -49,7 +49,7 @@ pub struct RenderInput<'a> {
     pub env: &'a BTreeMap<String, String>,
     /// Working directory in the containers; `None` means that of the image.
     pub workdir: Option<&'a str>,
-    /// Labels by which nodes of the cluster tell their GPUs; none where no cluster is known.
+    /// Labels that name the GPU models of the cluster's nodes; none where no cluster is known.
     pub gpu_labels: &'a GpuLabels,
     /// Files that are in the working directory of every task.
     pub files: &'a [SentFile],

@@ -1,6 +1,8 @@
 //! Settings of a job that Kubernetes, or the scheduler of a cluster, cannot express, and those that
 //! it handles differently.
 
+use std::path::Path;
+
 use crate::group::ObjectRef;
 use muster_model::{
     GpuModel, Protection, Replicas, Service, TopologyRule, Unsupported, WorkloadKind,
@@ -31,6 +33,15 @@ pub(super) fn unsupported(input: &RenderInput<'_>) -> Vec<Unsupported> {
         refuse(
             "its working directory is relative to a directory of this machine",
             "name a directory of the image or of a volume: `workdir: /data/run`",
+        );
+    }
+    let on_volume = |dir: &str| {
+        input.options.volumes.iter().any(|volume| Path::new(dir).starts_with(&*volume.path))
+    };
+    if !input.files.is_empty() && input.workdir.is_some_and(on_volume) {
+        refuse(
+            "`send`: its working directory is on a volume, which the sent files would hide",
+            "remove `workdir`, or copy the code to the volume; write results to the volume by its path",
         );
     }
     gang(input, &mut refuse);
@@ -182,7 +193,7 @@ fn sizes(input: &RenderInput<'_>, refuse: &mut impl FnMut(&str, &str)) {
     }
 }
 
-/// Refuses GPU models that no label of a node tells.
+/// Refuses GPU models that no label of a node names.
 fn gpu_models(input: &RenderInput<'_>, models: &[GpuModel], refuse: &mut impl FnMut(&str, &str)) {
     if models.is_empty() || !input.gpu_labels.of_models(models).is_empty() {
         return;
@@ -190,14 +201,14 @@ fn gpu_models(input: &RenderInput<'_>, models: &[GpuModel], refuse: &mut impl Fn
     let there: Vec<&str> = input.gpu_labels.models().map(GpuModel::as_str).collect();
     if there.is_empty() {
         return refuse(
-            "`gpu`: nodes of Kubernetes name their GPU in a label",
+            "`gpu`: nodes of Kubernetes name their GPUs in labels, and none of them is known",
             "select it as the nodes write it: `labels: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}`",
         );
     }
     let wanted: Vec<&str> = models.iter().map(GpuModel::as_str).collect();
     refuse(
         &format!("`gpu: {}`: no node has such a GPU", wanted.join(" or ")),
-        &format!("the nodes have {}", there.join(", ")),
+        &format!("write one of the models of its nodes: {}", there.join(", ")),
     );
 }
 

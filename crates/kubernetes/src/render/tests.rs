@@ -491,7 +491,9 @@ fn a_suffix_has_room_in_the_longest_name() {
 fn a_gpu_model_is_a_choice_of_nodes_by_their_labels() {
     let node = |product: &str| {
         let labels = json!({"nvidia.com/gpu.product": product});
-        let node = json!({"metadata": {"name": "a", "labels": labels}});
+        let there = json!({"nvidia.com/gpu": "8"});
+        let node =
+            json!({"metadata": {"name": "a", "labels": labels}, "status": {"allocatable": there}});
         serde_json::from_value::<NodeText>(node).unwrap().facts().unwrap()
     };
     let nodes = [node("NVIDIA-H100-80GB-HBM3"), node("NVIDIA-L40S")];
@@ -533,7 +535,7 @@ fn a_gpu_model_is_a_choice_of_nodes_by_their_labels() {
     );
     let unfit = rendered(&["b200"], &[]).unwrap_err();
     assert_eq!(unfit[0].what, "`gpu: b200`: no node has such a GPU");
-    assert_eq!(unfit[0].hint, "the nodes have h100, l40s");
+    assert_eq!(unfit[0].hint, "write one of the models of its nodes: h100, l40s");
 }
 
 #[test]
@@ -544,7 +546,10 @@ fn sent_files_are_copied_to_the_working_directory() {
         is_executable,
     };
     let files = [file("run.sh", b"exec train", true), file("model/net.bin", &[0xff, 0xfe], false)];
-    let spec = one_pod();
+    let mut spec = one_pod();
+    let task = &mut spec.groups[0].task;
+    task.gpu = GpuRequest::whole(2);
+    task.memory = muster_model::Bytes(4096);
     let commands = BTreeMap::from([(Arc::from("main"), TaskCommand::Script("./run.sh".into()))]);
     let input = RenderInput {
         spec: &spec,
@@ -574,13 +579,15 @@ fn sent_files_are_copied_to_the_working_directory() {
     let copier = &pod["initContainers"][0];
     assert_eq!(copier["command"], json!(["cp", "-RL", "/muster/files/sent/.", "/workdir"]));
     // It needs no GPU, and no more than the task of what that asks for.
-    let amounts = copier["resources"]["limits"].as_object();
-    assert!(amounts.is_none_or(|amounts| amounts.keys().all(|name| !name.contains('/'))));
-    let task = &pod["containers"][0];
-    assert_eq!(task["workingDir"], "/workdir");
-    assert_eq!(task["volumeMounts"][0], json!({"name": "workdir", "mountPath": "/workdir"}));
+    assert_eq!(copier["resources"]["limits"], json!({"memory": "4096"}));
+    let container = &pod["containers"][0];
+    assert_eq!(container["workingDir"], "/workdir");
+    assert_eq!(container["volumeMounts"][0], json!({"name": "workdir", "mountPath": "/workdir"}));
+    // Its volume would be hidden.
+    let hidden = render(&RenderInput { workdir: Some("/data/run"), ..input });
+    assert!(hidden.unwrap_err()[0].what.contains("on a volume"));
     // A working directory that the job names has them.
-    let named = render(&RenderInput { workdir: Some("/data/run"), ..input }).unwrap().objects;
+    let named = render(&RenderInput { workdir: Some("/srv/run"), ..input }).unwrap().objects;
     let pod = &named.last().unwrap()["spec"]["template"]["spec"];
-    assert_eq!(pod["containers"][0]["volumeMounts"][0]["mountPath"], "/data/run");
+    assert_eq!(pod["containers"][0]["volumeMounts"][0]["mountPath"], "/srv/run");
 }

@@ -82,11 +82,15 @@ pub async fn drive(
         }
         tokio::time::sleep(PAUSE).await;
         asked.ask(&ProbeQuestion::Look).await;
+        let mut again = Vec::new();
         for answer in asked.receive(there, START).await {
             if let (_, ProbeAnswer::Seen(seen)) = answer {
-                driven.seen.retain(|old| old.node != seen.node);
-                driven.seen.push(*seen);
+                again.push(*seen);
             }
+        }
+        // A node may have several probes: their answers replace the earlier ones together.
+        if again.len() == there {
+            driven.seen = again;
         }
     }
 
@@ -104,24 +108,31 @@ pub async fn drive(
     }
 
     // 3. Bound the clock offsets.
+    driven.clocks = clocks(&mut asked, there).await;
+
+    // 4. Stop the probes.
+    driven.why = asked.end().await;
+    driven
+}
+
+/// Returns bounds of the clock offsets of the nodes, from several readings.
+async fn clocks(asked: &mut ProbeProcesses, probes: usize) -> Vec<ClockBound> {
+    let mut clocks = Vec::new();
     for _ in 0..CLOCKS {
         let sent = unix_nanos();
         asked.ask(&ProbeQuestion::Clock).await;
-        let answers = asked.receive(there, CLOCK).await;
-        // Some containers have no clock that is fine enough: one silence is enough.
+        let answers = asked.receive(probes, CLOCK).await;
+        // `date` of some containers has only seconds: if no probe answers once, none will.
         if answers.is_empty() {
             break;
         }
         for (heard, answer) in answers {
             if let ProbeAnswer::Clock { node, unix_nanos } = answer {
-                bound(&mut driven.clocks, ClockBound::of(node, sent, unix_nanos, heard));
+                bound(&mut clocks, ClockBound::of(node, sent, unix_nanos, heard));
             }
         }
     }
-
-    // 4. Stop the probes.
-    driven.why = asked.end().await;
-    driven
+    clocks
 }
 
 fn bound(clocks: &mut Vec<ClockBound>, new: ClockBound) {
@@ -266,6 +277,31 @@ mod tests {
         let ranks: Vec<u32> =
             driven.seen.iter().flat_map(|seen| &seen.ranks).map(|one| one.rank).collect();
         assert_eq!((driven.seen.len(), ranks), (1, vec![0]));
+    }
+
+    #[tokio::test]
+    async fn probes_of_one_node_are_looked_at_together() {
+        let seen = |ranks: &str| {
+            format!(
+                r#"muster-probe {{"seen":{{"node":"n1","allocation":null,"ranks":[{ranks}],"device_files":[],"gpu_users":null,"shared_memory":{{"Ok":1}},"rdma_devices":[],"listens":null}}}}"#
+            )
+        };
+        let rank = |rank: u32| {
+            format!(
+                r#"{{"rank":{rank},"world_size":2,"gpus":null,"visible":null,"memlock_bytes":null,"master":null}}"#
+            )
+        };
+        let probe = |first: &str, second: &str| {
+            let script = format!("echo '{}'; read -r line; echo '{}'", seen(first), seen(second));
+            ["sh", "-c", &script].map(str::to_owned).to_vec()
+        };
+        // Rank 1 starts late.
+        let starts = [probe(&rank(0), &rank(0)), probe("", &rank(1))];
+        let driven = drive(&starts, 2, &[0, 1], &[]).await;
+        let mut ranks: Vec<u32> =
+            driven.seen.iter().flat_map(|seen| &seen.ranks).map(|one| one.rank).collect();
+        ranks.sort_unstable();
+        assert_eq!(ranks, [0, 1]);
     }
 
     #[tokio::test]

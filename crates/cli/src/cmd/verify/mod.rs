@@ -24,7 +24,6 @@ use crate::args::OutputArgs;
 use crate::connect;
 use crate::exit::{FAILURE, Failure};
 use crate::jobref::{JobRef, JobTarget};
-use crate::on::On;
 use crate::ui::now;
 
 /// Number of last lines of a rank's output that are searched: NCCL logs when communicators are
@@ -80,13 +79,14 @@ pub async fn run(app: &App, args: VerifyArgs) -> Result<u8> {
         job: target.job.0,
         index,
         at: now(),
-        expected: expected(element, has_devices(&job)),
+        expected: expected(element, is_on_kubernetes(&job)),
         ..JobEvidence::default()
     };
 
     // 2. Collect evidence.
     if element.state == JobState::Running {
-        run_probes(app, &client, JobTarget { job: target.job, index }, &mut evidence).await?;
+        let target = JobTarget { job: target.job, index };
+        run_probes(app, &client, target, is_on_kubernetes(&job), &mut evidence).await?;
     } else {
         let state = element.state.word();
         app.ui.status(&format!(
@@ -119,16 +119,16 @@ fn not_started(client: &Client, target: JobTarget, state: JobState) -> anyhow::E
     .into()
 }
 
-/// Returns false for jobs of Kubernetes, which does not tell the devices of a pod.
-fn has_devices(job: &JobView) -> bool {
-    job.native.as_ref().is_none_or(|native| native.system != "kubernetes")
+fn is_on_kubernetes(job: &JobView) -> bool {
+    job.native.as_ref().is_some_and(|native| native.system == "kubernetes")
 }
 
-fn expected(element: &ElementView, has_devices: bool) -> Vec<ExpectedRank> {
+/// Returns the ranks that should run. Kubernetes does not tell the devices of a pod.
+fn expected(element: &ElementView, is_on_kubernetes: bool) -> Vec<ExpectedRank> {
     let one = |task: &muster_model::view::TaskView| ExpectedRank {
         rank: task.rank.0,
         node: Some(task.node.to_string()),
-        gpus: u32::try_from(task.devices.len()).ok().filter(|_| has_devices),
+        gpus: u32::try_from(task.devices.len()).ok().filter(|_| !is_on_kubernetes),
     };
     element.tasks.iter().map(one).collect()
 }
@@ -138,22 +138,23 @@ async fn run_probes(
     app: &App,
     client: &Client,
     target: JobTarget,
+    is_on_kubernetes: bool,
     evidence: &mut JobEvidence,
 ) -> Result<()> {
     let probe = probe::command_line(target)?;
     let starts =
-        client.on_each_node(target.job, target.index, probe).await.map_err(Failure::from)?;
+        client.probe_commands(target.job, target.index, probe).await.map_err(Failure::from)?;
     let nodes = evidence.nodes().len().max(1);
     app.ui.status(&format!("probing {nodes} {}", if nodes == 1 { "node" } else { "nodes" }));
     let ranks: Vec<u32> = evidence.expected.iter().map(|one| one.rank).collect();
-    // One for each node, or for each container.
-    let probes = nodes.max(starts.len());
+    // One for each container that runs, or for each node.
+    let probes = if is_on_kubernetes { starts.len() } else { nodes };
     let driven = drive::drive(&starts, probes, &ranks, &job_variables()).await;
     if driven.seen.len() < probes {
         let why = driven.why.map_or(String::new(), |why| format!(": {why}"));
         app.ui.warning(&format!("{} of {probes} probes answered{why}", driven.seen.len()));
-        if driven.seen.is_empty() && app.global.on.as_ref().is_some_and(On::is_kubernetes) {
-            app.ui.hint("the image must have a shell, and you the right to create pods/exec");
+        if driven.seen.is_empty() && is_on_kubernetes {
+            app.ui.hint("the image needs a shell, and you need the right to create pods/exec");
         } else if driven.seen.is_empty() {
             app.ui.hint("the muster binary must be on a file system that the nodes share");
         }

@@ -345,6 +345,7 @@ fn a_running_gang_is_verified_and_starts_again() {
     let mut rows = used["rows"].as_array().unwrap().iter();
     let row = rows.find(|row| row["user"] == place.namespace.name()).unwrap();
     assert_eq!(row["jobs"], 1, "{used}");
+    assert!(row["gpu_secs"].as_u64().unwrap() > 0, "{used}");
     fs::write(&gate, "").unwrap();
     assert_eq!(place.call(&["wait", "train"]).0, 0);
     let (code, _, stderr) = place.call(&["requeue", "train"]);
@@ -414,7 +415,7 @@ fn a_gpu_model_is_found_by_the_labels_of_nodes() {
     let ended = place.call(&["wait", "model"]).0;
     let shown: Value = serde_json::from_str(&place.ok(&["show", "model", "--json"])).unwrap();
     label("NVIDIA-H100-80GB-HBM3");
-    assert!(code == 1 && stderr.contains("the nodes have h100, l40s"), "{code}: {stderr}");
+    assert!(code == 1 && stderr.contains("models of its nodes: h100, l40s"), "{code}: {stderr}");
     assert_eq!(ended, 0);
     assert_eq!(shown["job"]["elements"][0]["tasks"][0]["node"], "node2", "{shown}");
 }
